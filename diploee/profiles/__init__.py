@@ -1,0 +1,14 @@
+"""Power profiles of jobs: the type, the Parquet store, the library, the importers."""
+
+from diploee.profiles.library import REFERENCE, ProfileLibrary
+from diploee.profiles.profile import PowerProfile, Provenance
+from diploee.profiles.store import read_profile, write_profile
+
+__all__ = [
+    "REFERENCE",
+    "PowerProfile",
+    "ProfileLibrary",
+    "Provenance",
+    "read_profile",
+    "write_profile",
+]

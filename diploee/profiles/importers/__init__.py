@@ -1,0 +1,1 @@
+"""Readers of foreign measurements, one file per format; each returns the package's own types."""

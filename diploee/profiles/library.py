@@ -1,0 +1,125 @@
+"""`ProfileLibrary`: the profiles that a scenario draws from, by workload and node count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from diploee.errors import ProfileError, did_you_mean, one_of
+from diploee.profiles.profile import PowerProfile, Provenance
+from diploee.profiles.store import StoredProfile
+from diploee.shipped import shipped_folder
+
+REFERENCE = "reference"
+
+
+class ProfileLibrary:
+    """A set of power profiles, in the order of their ids.
+
+    Parameters
+    ----------
+    profiles : iterable of PowerProfile or StoredProfile
+        Their ids must differ.
+
+    Raises
+    ------
+    ProfileError
+        If there is none, or two share an id.
+    """
+
+    def __init__(self, profiles: Iterable[PowerProfile | StoredProfile]) -> None:
+        self._profiles = sorted(profiles, key=lambda profile: profile.profile_id)
+        if not self._profiles:
+            raise ProfileError("a profile library needs at least one profile")
+        self.ids = tuple(profile.profile_id for profile in self._profiles)
+        twice = [a for a, b in zip(self.ids, self.ids[1:], strict=False) if a == b]
+        if twice:
+            raise ProfileError(f"two profiles have the id '{twice[0]}'; rename or remove one")
+
+    @classmethod
+    def open(cls, *folders: Path | str) -> ProfileLibrary:
+        """Open the profiles of one or several folders, ``"reference"`` meaning the shipped ones.
+
+        Parameters
+        ----------
+        *folders : pathlib.Path or str
+            Searched for ``*.parquet`` at any depth; none means ``"reference"``.
+
+        Raises
+        ------
+        ProfileError
+            If a folder does not exist or holds no profile, or a file is not usable.
+        """
+        stored: list[StoredProfile] = []
+        for folder in folders or (REFERENCE,):
+            path = shipped_folder("profiles") if folder == REFERENCE else Path(folder)
+            if not path.is_dir():
+                raise ProfileError(
+                    f"{folder}: no such profile folder; give a folder of profile files "
+                    f"or '{REFERENCE}' for the shipped ones"
+                )
+            files = sorted(path.rglob("*.parquet"))
+            if not files:
+                raise ProfileError(
+                    f"{folder}: no *.parquet profiles in this folder; "
+                    "import some with 'diploee profiles import'"
+                )
+            stored.extend(map(StoredProfile, files))
+        return cls(stored)
+
+    def __len__(self) -> int:
+        return len(self._profiles)
+
+    def __getitem__(self, index: int) -> PowerProfile:
+        profile = self._profiles[index]
+        return profile.profile if isinstance(profile, StoredProfile) else profile
+
+    @property
+    def entries(self) -> Sequence[PowerProfile | StoredProfile]:
+        """The profiles' heads (id, workload, nodes, duration, provenance) without their power."""
+        return tuple(self._profiles)
+
+    def get(self, profile_id: str) -> PowerProfile:
+        """Return one profile by its id.
+
+        Raises
+        ------
+        ProfileError
+            If there is none; the text names the nearest id.
+        """
+        if profile_id not in self.ids:
+            raise ProfileError(
+                f"no profile '{profile_id}' in the library"
+                f"{did_you_mean(profile_id, self.ids) or f' (have: {one_of(self.ids)})'}"
+            )
+        return self[self.ids.index(profile_id)]
+
+    def select(self, workload: str, n_nodes: int) -> tuple[int, ...]:
+        """Return the indices of all profiles of a workload on a node count.
+
+        Raises
+        ------
+        ProfileError
+            If there is none; the text lists what there is.
+        """
+        found = tuple(
+            index
+            for index, profile in enumerate(self._profiles)
+            if (profile.workload, profile.n_nodes) == (workload, n_nodes)
+        )
+        if found:
+            return found
+        workloads = sorted({profile.workload for profile in self._profiles})
+        if workload not in workloads:
+            raise ProfileError(
+                f"no profile of workload '{workload}' (have: {one_of(workloads)})"
+                f"{did_you_mean(workload, workloads)}"
+            )
+        counts = sorted({p.n_nodes for p in self._profiles if p.workload == workload})
+        raise ProfileError(
+            f"no profile of workload '{workload}' on {n_nodes} nodes (have: "
+            f"{', '.join(map(str, counts))}); to scale one linearly, set 'scale_from_n_nodes'"
+        )
+
+
+__all__ = ["REFERENCE", "PowerProfile", "ProfileLibrary", "Provenance"]

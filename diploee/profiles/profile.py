@@ -1,0 +1,142 @@
+"""`PowerProfile`: the measured power of one whole job in time, and where it comes from."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from diploee.errors import ProfileError
+from diploee.tables import Float32Array, Float64Array
+from diploee.units import MS_PER_S
+
+DEVICE_POWER = "device power: GPUs and CPU packages, no memory, network, fans or power supply"
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where a profile comes from and what it can support.
+
+    Parameters
+    ----------
+    kind : {"measured", "reference"}
+        ``reference`` profiles are synthesised from published facts.
+    source : str
+        Publication, data set or file names.
+    licence : str
+        Licence of the source; ``"unknown"`` where it is not stated.
+    source_sha256 : str, optional
+        SHA-256 of the source files, joined in order of their names.
+    power_boundary : str
+        What the power includes.
+    sampling_interval_s : float
+        Interval of the original readings [s].
+    averaging_window_s : float
+        Window over which the driver averages each reading [s].
+    bandwidth_hz : float
+        Highest frequency that the readings support [Hz]; nothing is claimed above it.
+    notes : str, optional
+        Assumptions and remarks.
+    counts : dict of str to int, optional
+        Readings dropped or repaired on import, by cause.
+    """
+
+    kind: Literal["measured", "reference"]
+    source: str
+    licence: str
+    sampling_interval_s: float
+    averaging_window_s: float
+    bandwidth_hz: float
+    source_sha256: str = ""
+    power_boundary: str = DEVICE_POWER
+    notes: str = ""
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class PowerProfile:
+    """Power of one job over its whole run, summed over all its nodes.
+
+    Parameters
+    ----------
+    profile_id : str
+        Unique name within a library, such as ``"llama2_70b_lora-16n-1"``.
+    workload : str
+        Kind of work, such as ``"llama2_70b_lora"``.
+    n_nodes : int
+        Nodes that the measured job ran on.
+    dt_ms : int
+        Sampling step [ms].
+    power_w : numpy.ndarray, shape (n,), float32
+        Mean power over each step [W].
+    provenance : Provenance
+        Origin, licence and limits of the data.
+
+    Raises
+    ------
+    ProfileError
+        If it is empty, not finite, negative, or its node count or step is not positive.
+    """
+
+    profile_id: str
+    workload: str
+    n_nodes: int
+    dt_ms: int
+    power_w: Float32Array
+    provenance: Provenance
+
+    def __post_init__(self) -> None:
+        power_w = np.ascontiguousarray(self.power_w, dtype=np.float32)
+        power_w.setflags(write=False)
+        object.__setattr__(self, "power_w", power_w)
+        if self.n_nodes < 1:
+            raise ProfileError(f"n_nodes must be 1 or more, found {self.n_nodes}")
+        if self.dt_ms < 1:
+            raise ProfileError(f"step must be 1 ms or more, found {self.dt_ms} ms")
+        if power_w.ndim != 1 or power_w.size == 0:
+            raise ProfileError("no power values; a profile needs at least one sample")
+        bad = np.flatnonzero(~np.isfinite(power_w))
+        if bad.size:
+            raise ProfileError(
+                f"power_w[{bad[0]}] is {power_w[bad[0]]} ({bad.size} such values); "
+                "all values must be finite"
+            )
+        negative = np.flatnonzero(power_w < 0)
+        if negative.size:
+            raise ProfileError(
+                f"power_w[{negative[0]}] is {power_w[negative[0]]:g} W "
+                f"({negative.size} such values); power must not be negative"
+            )
+
+    @property
+    def duration_ms(self) -> int:
+        """Length of the profile [ms]."""
+        return self.power_w.size * self.dt_ms
+
+    @cached_property
+    def energy_j(self) -> float:
+        """Energy of the whole job [J]."""
+        return float(self.cumulative_energy_j[-1])
+
+    @property
+    def mean_power_w(self) -> float:
+        """Mean power of the whole job [W]."""
+        return self.energy_j / (self.duration_ms / MS_PER_S)
+
+    @cached_property
+    def cumulative_energy_j(self) -> Float64Array:
+        """Energy since the start at each sample edge [J], shape (n + 1,)."""
+        energy_j = np.zeros(self.power_w.size + 1)
+        np.cumsum(self.power_w, dtype=np.float64, out=energy_j[1:])
+        energy_j *= self.dt_ms / MS_PER_S
+        return energy_j
+
+    @cached_property
+    def sha256(self) -> str:
+        """Content hash over node count, step and values, hexadecimal."""
+        digest = hashlib.sha256(f"{self.n_nodes} {self.dt_ms}\n".encode())
+        digest.update(self.power_w.astype("<f4").tobytes())
+        return digest.hexdigest()

@@ -1,0 +1,157 @@
+"""One profile, one Parquet file: `t_ms` and `power_w`, provenance in the file's metadata.
+
+The columns are `t_ms` (int64, start of the step, from 0) and `power_w` (float32, or int32 where every
+value is a whole watt, which packs four times smaller). The key ``diploee.profile`` of the file's
+metadata holds the rest of `PowerProfile` as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from diploee.errors import ProfileError
+from diploee.profiles.profile import PowerProfile, Provenance
+
+METADATA_KEY = b"diploee.profile"
+SCHEMA_VERSION = 1
+
+
+def write_profile(profile: PowerProfile, path: Path) -> None:
+    """Write a profile; the same profile gives the same bytes under the same pyarrow version."""
+    power_w = profile.power_w
+    whole_watts = bool(np.all(power_w == np.rint(power_w)))
+    head = {
+        "schema_version": SCHEMA_VERSION,
+        "profile_id": profile.profile_id,
+        "workload": profile.workload,
+        "n_nodes": profile.n_nodes,
+        "dt_ms": profile.dt_ms,
+        "sha256": profile.sha256,
+        "provenance": asdict(profile.provenance),
+    }
+    table = pa.table(
+        {
+            "t_ms": np.arange(power_w.size, dtype=np.int64) * profile.dt_ms,
+            "power_w": power_w.astype(np.int32) if whole_watts else power_w,
+        }
+    ).replace_schema_metadata({METADATA_KEY: json.dumps(head, sort_keys=True)})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(
+        table,
+        path,
+        compression="zstd",
+        compression_level=9,
+        use_dictionary=False,
+        column_encoding={
+            "t_ms": "DELTA_BINARY_PACKED",
+            "power_w": "DELTA_BINARY_PACKED" if whole_watts else "BYTE_STREAM_SPLIT",
+        },
+    )
+
+
+class StoredProfile:
+    """A profile on disk: its head is read at once, its power when it is first asked for.
+
+    Raises
+    ------
+    ProfileError
+        If the file is not a readable Parquet file of a profile.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            # The handle is closed here: a library may hold thousands of profiles.
+            with pq.ParquetFile(path) as file:
+                metadata = file.schema_arrow.metadata or {}
+                self.n_samples: int = file.metadata.num_rows
+        except (OSError, pa.ArrowException) as error:
+            raise ProfileError(
+                f"{path}: not a readable Parquet file ({_first_line(error)}); "
+                "is it complete? Import or build it again"
+            ) from error
+        if METADATA_KEY not in metadata:
+            raise ProfileError(
+                f"{path}: no '{METADATA_KEY.decode()}' in the file's metadata, so it is not a "
+                "power profile; bring measured data in with 'diploee profiles import'"
+            )
+        try:
+            head: dict[str, Any] = json.loads(metadata[METADATA_KEY])
+            if head["schema_version"] != SCHEMA_VERSION:
+                raise ProfileError(
+                    f"{path}: schema version {head['schema_version']}, "
+                    f"this version reads {SCHEMA_VERSION}; import or build the profile again"
+                )
+            self.profile_id = str(head["profile_id"])
+            self.workload = str(head["workload"])
+            self.n_nodes = int(head["n_nodes"])
+            self.dt_ms = int(head["dt_ms"])
+            self.sha256 = str(head["sha256"])
+            self.provenance = Provenance(**head["provenance"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ProfileError(
+                f"{path}: metadata '{METADATA_KEY.decode()}' is not complete ({error!r}); "
+                "import or build the profile again"
+            ) from error
+
+    @property
+    def duration_ms(self) -> int:
+        """Length of the profile [ms]."""
+        return self.n_samples * self.dt_ms
+
+    @cached_property
+    def profile(self) -> PowerProfile:
+        """The profile with its power, checked for gaps, steps and values."""
+        try:
+            table = pq.read_table(self.path, partitioning=None)
+        except (OSError, pa.ArrowException) as error:
+            raise ProfileError(
+                f"{self.path}: the data can't be read ({_first_line(error)}); "
+                "import or build the profile again"
+            ) from error
+        for column in ("t_ms", "power_w"):
+            if column not in table.column_names:
+                raise ProfileError(
+                    f"{self.path}: column '{column}' is missing (found: {table.column_names})"
+                )
+        steps_ms = np.diff(table["t_ms"].to_numpy())
+        wrong = np.flatnonzero(steps_ms != self.dt_ms)
+        if wrong.size:
+            raise ProfileError(
+                f"{self.path}: step after row {wrong[0]} is {steps_ms[wrong[0]]} ms, expected "
+                f"{self.dt_ms} ms without gaps ({wrong.size} such rows); resample the data"
+            )
+        try:
+            return PowerProfile(
+                self.profile_id,
+                self.workload,
+                self.n_nodes,
+                self.dt_ms,
+                table["power_w"].to_numpy().astype(np.float32),
+                self.provenance,
+            )
+        except ProfileError as error:
+            raise ProfileError(f"{self.path}: {error}") from error
+
+
+def read_profile(path: Path) -> PowerProfile:
+    """Read and check one profile file.
+
+    Raises
+    ------
+    ProfileError
+        If the file or its values are not usable; the text names the file, the row and the remedy.
+    """
+    return StoredProfile(path).profile
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [repr(error)])[0]

@@ -1,0 +1,94 @@
+"""Struct-of-arrays tables: frozen dataclasses of equally long NumPy columns, with Arrow round trips."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Int16Array = npt.NDArray[np.int16]
+Int32Array = npt.NDArray[np.int32]
+Int64Array = npt.NDArray[np.int64]
+Float32Array = npt.NDArray[np.float32]
+Float64Array = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+T = TypeVar("T", bound="Table")
+
+
+def column(dtype: type[np.generic]) -> Any:
+    """Declare a table column of the given NumPy type."""
+    return field(metadata={"dtype": np.dtype(dtype)})
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Base of all tables. Subclasses declare their columns with `column`.
+
+    Raises
+    ------
+    ValueError
+        If the columns are not one-dimensional and of one length.
+    """
+
+    def __post_init__(self) -> None:
+        n_rows = -1
+        for name, dtype in self._dtypes():
+            values = np.ascontiguousarray(getattr(self, name), dtype=dtype)
+            if values.ndim != 1 or n_rows not in (-1, values.size):
+                raise ValueError(
+                    f"{type(self).__name__}.{name}: shape {values.shape}, expected ({n_rows},)"
+                )
+            n_rows = values.size
+            object.__setattr__(self, name, values)
+
+    @classmethod
+    def _dtypes(cls) -> Iterator[tuple[str, np.dtype[Any]]]:
+        for column_field in fields(cls):
+            if "dtype" in column_field.metadata:
+                yield column_field.name, column_field.metadata["dtype"]
+
+    def __len__(self) -> int:
+        first, _ = next(self._dtypes())
+        return int(getattr(self, first).size)
+
+    def take(self, rows: npt.NDArray[Any] | slice) -> Self:
+        """Return the rows of a boolean mask, an index array or a slice."""
+        return type(self)(**{name: getattr(self, name)[rows] for name, _ in self._dtypes()})
+
+    def to_arrow(self) -> pa.Table:
+        """Return the columns as an Arrow table."""
+        return pa.table({name: getattr(self, name) for name, _ in self._dtypes()})
+
+    @classmethod
+    def from_arrow(cls, table: pa.Table) -> Self:
+        """Build the table from an Arrow table that holds its columns."""
+        return cls(**{name: table[name].to_numpy() for name, _ in cls._dtypes()})
+
+    @classmethod
+    def empty(cls) -> Self:
+        """Return a table without rows."""
+        return cls(**{name: np.empty(0, dtype) for name, dtype in cls._dtypes()})
+
+
+def concat(tables: Sequence[T]) -> T:
+    """Concatenate tables of one type row-wise.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
+    if not tables:
+        raise ValueError("concat needs at least one table")
+    kind = type(tables[0])
+    return kind(
+        **{
+            name: np.concatenate([getattr(table, name) for table in tables])
+            for name, _ in kind._dtypes()
+        }
+    )
