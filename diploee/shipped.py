@@ -1,4 +1,4 @@
-"""Where the shipped scenarios and profiles lie: in the wheel, or at the top of a source checkout."""
+"""Where the shipped scenarios and profiles lie: in the wheel, or atop a source checkout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Struct-of-arrays tables: frozen dataclasses of equally long NumPy columns, with Arrow round trips."""
+"""Struct-of-arrays tables: frozen dataclasses of equally long NumPy columns."""
 
 from __future__ import annotations
 

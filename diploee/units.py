@@ -1,4 +1,4 @@
-"""Unit constants. Times inside the package are int64 milliseconds, power is watts, energy joules."""
+"""Unit constants. Inside the package times are int64 milliseconds, power W, energy J."""
 
 MS_PER_S = 1_000
 MS_PER_MIN = 60 * MS_PER_S

@@ -1,8 +1,8 @@
 """One profile, one Parquet file: `t_ms` and `power_w`, provenance in the file's metadata.
 
-The columns are `t_ms` (int64, start of the step, from 0) and `power_w` (float32, or int32 where every
-value is a whole watt, which packs four times smaller). The key ``diploee.profile`` of the file's
-metadata holds the rest of `PowerProfile` as JSON.
+The columns are `t_ms` (int64, start of the step, from 0) and `power_w` (float32, or int32 where
+every value is a whole watt, which packs four times smaller). The key ``diploee.profile`` of the
+file's metadata holds the rest of `PowerProfile` as JSON.
 """
 
 from __future__ import annotations
