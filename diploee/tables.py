@@ -20,7 +20,7 @@ BoolArray = npt.NDArray[np.bool_]
 T = TypeVar("T", bound="Table")
 
 
-def column(dtype: type[np.generic]) -> Any:
+def column(dtype: str) -> Any:
     """Declare a table column of the given NumPy type."""
     return field(metadata={"dtype": np.dtype(dtype)})
 

@@ -1,0 +1,97 @@
+"""Calendar weights: how the rate of jobs or requests varies over the week and the year."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+
+from diploee.scenario.base import Model
+from diploee.units import DAYS_PER_WEEK, HOURS_PER_DAY, HOURS_PER_WEEK, MONTHS_PER_YEAR
+
+
+def _weights(n_weights: int, meaning: str) -> Callable[[object], tuple[float, ...]]:
+    def check(values: object) -> tuple[float, ...]:
+        if not isinstance(values, list | tuple):
+            raise ValueError(f"expected a list of {n_weights} weights ({meaning}), got {values!r}")
+        if len(values) != n_weights:
+            raise ValueError(f"expected {n_weights} weights ({meaning}), found {len(values)}")
+        for index, value in enumerate(values):
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not number or not 0 <= value < float("inf"):
+                raise ValueError(
+                    f"weight {index} must be a finite number of 0 or more, found {value!r}"
+                )
+        if not any(values):
+            raise ValueError("all weights are zero; at least one must be positive")
+        return tuple(map(float, values))
+
+    return check
+
+
+def _schema(n_weights: int) -> WithJsonSchema:
+    number = {"type": "number", "minimum": 0}
+    return WithJsonSchema(
+        {"type": "array", "items": number, "minItems": n_weights, "maxItems": n_weights}
+    )
+
+
+HourOfWeekWeights = Annotated[
+    tuple[float, ...],
+    BeforeValidator(_weights(HOURS_PER_WEEK, "one per hour of the week, Monday 00:00 first")),
+    _schema(HOURS_PER_WEEK),
+]
+HourOfDayWeights = Annotated[
+    tuple[float, ...],
+    BeforeValidator(_weights(HOURS_PER_DAY, "one per hour of the day, 00:00 first")),
+    _schema(HOURS_PER_DAY),
+]
+DayOfWeekWeights = Annotated[
+    tuple[float, ...],
+    BeforeValidator(_weights(DAYS_PER_WEEK, "one per day of the week, Monday first")),
+    _schema(DAYS_PER_WEEK),
+]
+MonthWeights = Annotated[
+    tuple[float, ...],
+    BeforeValidator(_weights(MONTHS_PER_YEAR, "one per month, January first")),
+    _schema(MONTHS_PER_YEAR),
+]
+
+
+class Calendar(Model):
+    """Relative rates by hour of the week and by month, in the facility's local time.
+
+    Only ratios matter: the weights are normalised so that their mean over the simulated span is 1.
+    """
+
+    hour_of_week: HourOfWeekWeights | None = Field(
+        default=None, description="168 weights, Monday 00:00-01:00 first."
+    )
+    hour_of_day: HourOfDayWeights | None = Field(
+        default=None, description="24 weights; multiplied by day_of_week."
+    )
+    day_of_week: DayOfWeekWeights | None = Field(
+        default=None, description="7 weights, Monday first; multiplied by hour_of_day."
+    )
+    month: MonthWeights | None = Field(
+        default=None, description="12 weights, one per month; each multiplies every day of it."
+    )
+
+    @model_validator(mode="after")
+    def _week_is_given_once(self) -> Calendar:
+        if self.hour_of_week is not None and (self.hour_of_day or self.day_of_week):
+            raise ValueError("give either hour_of_week or hour_of_day and day_of_week, not both")
+        return self
+
+    def week_weights(self) -> tuple[float, ...]:
+        """Return the 168 weights of the hours of the week, Monday 00:00 first."""
+        if self.hour_of_week is not None:
+            return tuple(self.hour_of_week)
+        hours = self.hour_of_day or (1.0,) * HOURS_PER_DAY
+        days = self.day_of_week or (1.0,) * DAYS_PER_WEEK
+        return tuple(day * hour for day in days for hour in hours)
+
+    def month_weights(self) -> tuple[float, ...]:
+        """Return the 12 weights of the months, January first."""
+        return tuple(self.month or (1.0,) * MONTHS_PER_YEAR)

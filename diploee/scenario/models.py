@@ -1,0 +1,301 @@
+"""The scenario: what a user writes in YAML, as frozen models with one description per key."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from datetime import datetime, timedelta, timezone
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, PositiveInt, model_validator
+
+from diploee.errors import did_you_mean, one_of
+from diploee.scenario.base import Model, check_probabilities
+from diploee.scenario.calendar import Calendar
+from diploee.scenario.spans import Duration, ResolutionMs, end_of
+
+_UTC_OFFSET = re.compile(r"([+-])(\d\d):(\d\d)")
+
+Probability = Annotated[float, Field(ge=0, le=1)]
+Utilization = Annotated[float, Field(gt=0, le=1)]
+PositivePower = Annotated[float, Field(gt=0)]
+NonNegativePower = Annotated[float, Field(ge=0)]
+
+
+def _check_utc_offset(text: str) -> str:
+    match = _UTC_OFFSET.fullmatch(text)
+    if match is None or int(match[2]) > 14 or int(match[3]) > 59:
+        raise ValueError(
+            f"expected a fixed UTC offset such as '+00:00' or '-07:00', found '{text}'"
+        )
+    return text
+
+
+def _check_start(value: datetime) -> datetime:
+    if value.tzinfo is not None:
+        raise ValueError("must be local time without a zone; set facility.utc_offset instead")
+    if value.microsecond % 1000:
+        raise ValueError("must be a whole number of milliseconds")
+    return value
+
+
+def _refuse_number_as_date(value: object) -> object:
+    # pydantic would read a bare year such as 2018 as seconds since 1970.
+    if isinstance(value, int | float):
+        raise ValueError(f"expected an ISO date such as 2018-01-01, found {value!r}")
+    return value
+
+
+class NodeType(Model):
+    """A kind of server node; the ratings give its rated power, `idle_power_w` its idle draw."""
+
+    n_gpus: int = Field(ge=0, description="GPUs per node.")
+    gpu_tdp_w: NonNegativePower = Field(description="Thermal design power of one GPU [W].")
+    n_cpus: int = Field(ge=0, description="CPU sockets per node.")
+    cpu_tdp_w: NonNegativePower = Field(description="Thermal design power of one CPU socket [W].")
+    idle_power_w: NonNegativePower = Field(
+        description="Device power of a node that runs no job [W]."
+    )
+
+    @property
+    def rated_power_w(self) -> float:
+        """Sum of the devices' thermal design power [W]."""
+        return self.n_gpus * self.gpu_tdp_w + self.n_cpus * self.cpu_tdp_w
+
+
+class Pool(Model):
+    """Nodes of one type that share a queue."""
+
+    node_type: str = Field(description="Name of an entry of facility.node_types.")
+    n_nodes: PositiveInt = Field(description="Nodes in the pool.")
+    scheduler: Literal["fifo"] = Field(
+        default="fifo", description="Queue discipline; fifo is strict: the head of queue blocks."
+    )
+
+
+class Facility(Model):
+    """The data center: node types, pools of nodes, rated power and clock."""
+
+    node_types: dict[str, NodeType] = Field(min_length=1, description="Node types by name.")
+    pools: dict[str, Pool] = Field(min_length=1, description="Pools of nodes by name.")
+    rated_power_mw: PositivePower | None = Field(
+        default=None, description="Rated power of the facility [MW]; nodes' ratings if absent."
+    )
+    utc_offset: Annotated[str, AfterValidator(_check_utc_offset)] = Field(
+        default="+00:00", description="Fixed UTC offset of local time."
+    )
+
+    @property
+    def zone(self) -> timezone:
+        """The facility's fixed-offset time zone."""
+        match = _UTC_OFFSET.fullmatch(self.utc_offset)
+        assert match is not None
+        offset = timedelta(hours=int(match[2]), minutes=int(match[3]))
+        return timezone(-offset if match[1] == "-" else offset)
+
+    @property
+    def n_nodes(self) -> int:
+        """Nodes of all pools."""
+        return sum(pool.n_nodes for pool in self.pools.values())
+
+    def node_type_of(self, pool: str) -> NodeType:
+        """Return the node type of a pool."""
+        return self.node_types[self.pools[pool].node_type]
+
+
+class JobClass(Model):
+    """A kind of job: its workload, its width and how often it is drawn."""
+
+    workload: str = Field(description="Workload of the profiles, such as llama2_70b_lora.")
+    n_nodes: PositiveInt = Field(description="Nodes that the job occupies.")
+    probability: Probability = Field(description="Share of the stream's jobs.")
+    scale_from_n_nodes: PositiveInt | None = Field(
+        default=None,
+        description="Scale the profiles measured on this node count linearly to n_nodes: "
+        "a coherent upper bound of the swings, not a forecast.",
+    )
+
+    @property
+    def profile_n_nodes(self) -> int:
+        """Node count of the profiles that the class draws from."""
+        return self.scale_from_n_nodes or self.n_nodes
+
+    @property
+    def name(self) -> str:
+        """The class's name in results, such as ``llama2_70b_lora/16``."""
+        return f"{self.workload}/{self.n_nodes}"
+
+
+class JobMix(Model):
+    """Classes as the product of two distributions: workload and node count, independent."""
+
+    workload: dict[str, Probability] = Field(
+        min_length=1, description="Probability of each workload; they sum to 1."
+    )
+    n_nodes: dict[PositiveInt, Probability] = Field(
+        min_length=1, description="Probability of each node count; they sum to 1."
+    )
+
+    @model_validator(mode="after")
+    def _sums_to_one(self) -> JobMix:
+        check_probabilities(self.workload.values(), "workloads")
+        check_probabilities(self.n_nodes.values(), "node counts")
+        return self
+
+
+class JobStream(Model):
+    """Jobs that users submit to one pool."""
+
+    pool: str = Field(description="Name of an entry of facility.pools.")
+    mix: JobMix | None = Field(
+        default=None, description="Classes as a product of workload and node count; or classes."
+    )
+    classes: tuple[JobClass, ...] = Field(default=(), description="The classes one by one; or mix.")
+    calendar: Calendar = Field(
+        default=Calendar(), description="When jobs are submitted; uniform if absent."
+    )
+    target_utilization: Utilization | None = Field(
+        default=None, description="Mean node occupancy to reach, 0-1 (Eq. 1); or jobs_per_day."
+    )
+    jobs_per_day: Annotated[float, Field(gt=0)] | None = Field(
+        default=None, description="Mean jobs per day over the span; or target_utilization."
+    )
+    match: Literal["list", "simulated"] = Field(
+        default="list",
+        description="What meets the target: the occupancy estimated from the list of jobs, "
+        "as the paper does, or that of the simulated schedule.",
+    )
+
+    @model_validator(mode="after")
+    def _one_of_each(self) -> JobStream:
+        if (self.mix is None) == (not self.classes):
+            raise ValueError("give either mix or classes")
+        if (self.target_utilization is None) == (self.jobs_per_day is None):
+            raise ValueError("give either target_utilization or jobs_per_day")
+        if self.match == "simulated" and self.target_utilization is None:
+            raise ValueError("match: simulated needs target_utilization")
+        classes = self.job_classes()
+        check_probabilities((job_class.probability for job_class in classes), "classes")
+        names = [job_class.name for job_class in classes]
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise ValueError(f"class '{twice[0]}' is given twice; add up its probabilities")
+        return self
+
+    def job_classes(self) -> tuple[JobClass, ...]:
+        """Return the classes, those of a mix in the order of its keys."""
+        if self.mix is None:
+            return self.classes
+        return tuple(
+            JobClass(workload=workload, n_nodes=n_nodes, probability=of_workload * of_count)
+            for workload, of_workload in self.mix.workload.items()
+            for n_nodes, of_count in self.mix.n_nodes.items()
+        )
+
+
+class Scenario(Model):
+    """One run: a facility, what it is asked to do, and over which span of time."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")] = Field(
+        description="Short name; run folders are named after it."
+    )
+    description: str = Field(default="", description="What the scenario is for.")
+    facility: Facility = Field(description="The data center.")
+    streams: dict[str, JobStream] = Field(
+        default_factory=dict, description="Streams of jobs by name."
+    )
+    start: Annotated[
+        datetime, BeforeValidator(_refuse_number_as_date), AfterValidator(_check_start)
+    ] = Field(description="Start in local time, an ISO date or time such as 2018-01-01.")
+    duration: Duration = Field(
+        default="1 year", description="Length of the run; months and years follow the calendar."
+    )
+    resolution: ResolutionMs = Field(
+        default=60_000, description="Interval of the power series, 0.1 s to 1 h."
+    )
+    seed: int = Field(default=0, ge=0, description="Seed of every random draw.")
+
+    @property
+    def resolution_ms(self) -> int:
+        """Interval of the power series [ms]."""
+        return self.resolution
+
+    @property
+    def horizon_ms(self) -> int:
+        """Length of the run [ms]."""
+        span = end_of(self.start, self.duration) - self.start
+        return span // timedelta(milliseconds=1)
+
+    @property
+    def n_intervals(self) -> int:
+        """Number of intervals of the power series."""
+        return self.horizon_ms // self.resolution_ms
+
+    @property
+    def start_with_zone(self) -> datetime:
+        """Start of the run with the facility's UTC offset."""
+        return self.start.replace(tzinfo=self.facility.zone)
+
+    def pool_names(self) -> tuple[str, ...]:
+        """Return the pools' names; their order gives the `pool_id` of tables."""
+        return tuple(self.facility.pools)
+
+    def sha256(self) -> str:
+        """Return the hash of all that changes results; name and description do not."""
+        resolved = self.model_dump(mode="json", exclude={"name", "description"})
+        return hashlib.sha256(json.dumps(resolved, sort_keys=True).encode()).hexdigest()
+
+
+def cross_problems(scenario: Scenario) -> list[tuple[tuple[str | int, ...], str]]:
+    """Return what is wrong between the parts of a scenario, each with its dotted place."""
+    found: list[tuple[tuple[str | int, ...], str]] = []
+    facility = scenario.facility
+    for name, pool in facility.pools.items():
+        if pool.node_type not in facility.node_types:
+            found.append(
+                (
+                    ("facility", "pools", name, "node_type"),
+                    _unknown("node type", pool.node_type, facility.node_types),
+                )
+            )
+    if not scenario.streams:
+        found.append((("streams",), "the scenario asks for nothing; add a stream of jobs"))
+    for name, job_stream in scenario.streams.items():
+        place = ("streams", name)
+        if job_stream.pool not in facility.pools:
+            found.append(((*place, "pool"), _unknown("pool", job_stream.pool, facility.pools)))
+            continue
+        n_nodes = facility.pools[job_stream.pool].n_nodes
+        for index, job_class in enumerate(job_stream.job_classes()):
+            if job_class.n_nodes > n_nodes:
+                where = (*place, "classes", index) if job_stream.classes else (*place, "mix")
+                found.append(
+                    (
+                        where,
+                        f"class '{job_class.name}' needs {job_class.n_nodes} nodes, pool "
+                        f"'{job_stream.pool}' has {n_nodes}; it could never start",
+                    )
+                )
+        sharing = [s for s, other in scenario.streams.items() if other.pool == job_stream.pool]
+        if job_stream.match == "simulated" and len(sharing) > 1:
+            found.append(
+                (
+                    (*place, "match"),
+                    "match: simulated needs a pool of its own, found streams "
+                    f"{one_of(sharing)} on pool '{job_stream.pool}'; use match: list",
+                )
+            )
+    if scenario.horizon_ms % scenario.resolution_ms:
+        found.append(
+            (
+                ("resolution",),
+                f"{scenario.resolution_ms / 1000:g} s does not divide the duration of "
+                f"{scenario.horizon_ms / 1000:g} s ({scenario.duration})",
+            )
+        )
+    return found
+
+
+def _unknown(what: str, word: str, allowed: dict[str, Any]) -> str:
+    return f"unknown {what} '{word}' (have: {one_of(allowed)}){did_you_mean(word, allowed)}"

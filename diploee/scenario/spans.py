@@ -1,0 +1,97 @@
+"""Lengths of time as users write them: ``60 s``, ``0.1 s``, ``7 d``, ``1 year``."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
+
+from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S, MS_PER_WEEK
+
+_FIXED_MS = {
+    "ms": 1,
+    "s": MS_PER_S,
+    "min": MS_PER_MIN,
+    "h": MS_PER_H,
+    "d": MS_PER_DAY,
+    "day": MS_PER_DAY,
+    "days": MS_PER_DAY,
+    "week": MS_PER_WEEK,
+    "weeks": MS_PER_WEEK,
+}
+_CALENDAR_MONTHS = {"month": 1, "months": 1, "year": 12, "years": 12}
+_SPAN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
+
+MIN_RESOLUTION_MS = 100
+MAX_RESOLUTION_MS = MS_PER_H
+
+
+def _split(text: object, units: tuple[str, ...], example: str) -> tuple[float, str]:
+    match = _SPAN.fullmatch(text) if isinstance(text, str) else None
+    if match is None or match[2] not in units:
+        raise ValueError(
+            f"expected a number and a unit ({', '.join(units)}), such as '{example}', "
+            f"found {text!r}"
+        )
+    return float(match[1]), match[2]
+
+
+def parse_resolution_ms(text: object) -> int:
+    """Return a resolution such as ``"60 s"`` in milliseconds.
+
+    Raises
+    ------
+    ValueError
+        If it has no unit, is not a multiple of 0.1 s, or lies outside 0.1 s to 1 h.
+    """
+    number, unit = _split(text, ("ms", "s", "min", "h"), "60 s")
+    span_ms = round(number * _FIXED_MS[unit], 6)
+    if span_ms % MIN_RESOLUTION_MS or not MIN_RESOLUTION_MS <= span_ms <= MAX_RESOLUTION_MS:
+        raise ValueError(f"must be a multiple of 0.1 s from 0.1 s to 1 h, found {text!r}")
+    return int(span_ms)
+
+
+def _check_duration(text: object) -> str:
+    number, unit = _split(text, (*_FIXED_MS, *_CALENDAR_MONTHS), "1 year")
+    if unit in _CALENDAR_MONTHS and number != int(number):
+        raise ValueError(f"months and years must be whole numbers, found {text!r}")
+    if number <= 0:
+        raise ValueError(f"must be longer than 0, found {text!r}")
+    return f"{number:g} {unit}"
+
+
+def end_of(start: datetime, duration: str) -> datetime:
+    """Return the end of a span that starts at a date; months and years follow the calendar.
+
+    A start on a day that the last month does not have ends on that month's last day.
+    """
+    number, unit = _split(duration, (*_FIXED_MS, *_CALENDAR_MONTHS), "1 year")
+    if unit in _FIXED_MS:
+        return start + timedelta(milliseconds=number * _FIXED_MS[unit])
+    years, month = divmod(start.month - 1 + int(number) * _CALENDAR_MONTHS[unit], 12)
+    for day in range(start.day, start.day - 4, -1):
+        try:
+            return start.replace(year=start.year + years, month=month + 1, day=day)
+        except ValueError:
+            continue
+    raise ValueError(f"no end for {start} plus {duration}")
+
+
+def _format_resolution(resolution_ms: int) -> str:
+    return f"{resolution_ms / MS_PER_S:g} s"
+
+
+ResolutionMs = Annotated[
+    int,
+    BeforeValidator(parse_resolution_ms),
+    PlainSerializer(_format_resolution, return_type=str),
+    WithJsonSchema({"type": "string", "examples": ["0.1 s", "60 s", "1 h"]}),
+]
+Duration = Annotated[
+    str,
+    BeforeValidator(_check_duration),
+    AfterValidator(str),
+    WithJsonSchema({"type": "string", "examples": ["7 d", "1 year"]}),
+]
