@@ -28,11 +28,11 @@ class ClusterView(Protocol):
     """Waiting jobs in the order of submission. Read only: the engine removes what starts."""
     running: dict[int, int]
     """Jobs that run, each with the time at which it will end [ms]. Read only."""
-    job_n_nodes: Sequence[int]
+    job_n_nodes: list[int]
     """Nodes that each job occupies."""
-    job_duration_ms: Sequence[int]
+    job_duration_ms: list[int]
     """Run time of each job [ms]."""
-    job_profile_id: Sequence[int]
+    job_profile_id: list[int]
     """Index of each job's power profile in the library."""
     signals: Mapping[str, Callable[[int], float]]
     """Outside signals by name, such as a price, each a function of the time [ms]."""

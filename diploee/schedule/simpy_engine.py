@@ -51,7 +51,7 @@ class SimpyCluster:
         self.job_n_nodes: list[int] = jobs.n_nodes.tolist()
         self.job_duration_ms: list[int] = jobs.duration_ms.tolist()
         self.job_profile_id: list[int] = jobs.profile_id.tolist()
-        self.signals = signals or {}
+        self.signals: Mapping[str, Callable[[int], float]] = signals or {}
         self._submit_ms = jobs.submit_ms
         self._policy = policy
         self._start_ms = array("q", [-1]) * len(jobs)

@@ -1,0 +1,6 @@
+"""Power: loads lower to segments, segments sum to power blocks with exact energy."""
+
+from diploee.power.blocks import PowerBlock, power_blocks
+from diploee.power.segments import Segments, job_energy_j, job_segments
+
+__all__ = ["PowerBlock", "Segments", "job_energy_j", "job_segments", "power_blocks"]

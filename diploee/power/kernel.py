@@ -1,0 +1,221 @@
+"""Adding segments to intervals, with exact energy.
+
+The energy of a segment in an interval is the difference of its profile's cumulative energy at the
+interval's edges. Cumulative energy is linear between the profile's samples, so for a start between
+two samples it is the mean of the two neighbouring sample phases, weighted by distance. For every
+profile the differences are therefore tabled once, one row per sample phase within an interval, and
+the whole intervals of a segment are a weighted sum of two contiguous rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import gcd
+
+import numpy as np
+from numba import njit
+
+from diploee.power.segments import Segments
+from diploee.profiles import PowerProfile
+from diploee.tables import Float64Array, Int16Array, Int32Array, Int64Array
+from diploee.units import MS_PER_S
+
+
+@dataclass(frozen=True, eq=False)
+class EnergyTables:
+    """Cumulative and interval energies of profiles for one interval length, laid end to end.
+
+    Parameters
+    ----------
+    step_ms : int
+        Interval [ms].
+    grid_ms : int
+        Common grid of all profiles and the interval [ms].
+    cumulative_j : numpy.ndarray, float64
+        Energy since the profile's start at each grid point [J], profile after profile.
+    cumulative_at : numpy.ndarray, shape (n_profiles + 1,), int64
+        Where each profile begins in `cumulative_j`.
+    interval_j : numpy.ndarray, float64
+        Energy per interval [J], row ``p`` for a start ``p`` grid points after an interval's edge.
+    interval_at : numpy.ndarray, shape (n_profiles,), int64
+        Where each profile begins in `interval_j`.
+    n_intervals : numpy.ndarray, shape (n_profiles,), int64
+        Length of a row of each profile.
+    """
+
+    step_ms: int
+    grid_ms: int
+    cumulative_j: Float64Array
+    cumulative_at: Int64Array
+    interval_j: Float64Array
+    interval_at: Int64Array
+    n_intervals: Int64Array
+
+    @classmethod
+    def build(cls, profiles: Mapping[int, PowerProfile], step_ms: int) -> EnergyTables:
+        """Build the tables of profiles given by library index."""
+        grid_ms = gcd(step_ms, *(profile.dt_ms for profile in profiles.values()))
+        per_step = step_ms // grid_ms
+        n_profiles = max(profiles, default=-1) + 1
+        cumulative: list[Float64Array] = []
+        intervals: list[Float64Array] = []
+        cumulative_at = np.zeros(n_profiles + 1, dtype=np.int64)
+        interval_at = np.zeros(n_profiles, dtype=np.int64)
+        n_intervals = np.zeros(n_profiles, dtype=np.int64)
+        for index in range(n_profiles):
+            size = 0
+            if index in profiles:
+                energy_j = _cumulative_on_grid(profiles[index], grid_ms)
+                rows_j = _interval_rows(energy_j, per_step)
+                interval_at[index] = sum(part.size for part in intervals)
+                n_intervals[index] = rows_j.shape[1]
+                cumulative.append(energy_j)
+                intervals.append(rows_j.ravel())
+                size = energy_j.size
+            cumulative_at[index + 1] = cumulative_at[index] + size
+        return cls(
+            step_ms,
+            grid_ms,
+            np.concatenate([np.empty(0), *cumulative]),
+            cumulative_at,
+            np.concatenate([np.empty(0), *intervals]),
+            interval_at,
+            n_intervals,
+        )
+
+    def add(self, segments: Segments, t0_ms: int, energy_j: Float64Array) -> None:
+        """Add the energy of segments to intervals.
+
+        Parameters
+        ----------
+        segments : Segments
+            What to add; parts outside the intervals are left out.
+        t0_ms : int
+            Start of the first interval [ms], a multiple of the step.
+        energy_j : numpy.ndarray, shape (K, B), float64
+            Energy of each pool in each interval [J], changed in place.
+        """
+        _add_segments(
+            segments.start_ms,
+            segments.end_ms,
+            segments.pool_id,
+            segments.profile_id,
+            segments.offset_ms,
+            segments.weight,
+            t0_ms,
+            self.step_ms,
+            self.grid_ms,
+            self.cumulative_j,
+            self.cumulative_at,
+            self.interval_j,
+            self.interval_at,
+            self.n_intervals,
+            energy_j,
+        )
+
+
+def _cumulative_on_grid(profile: PowerProfile, grid_ms: int) -> Float64Array:
+    per_sample = profile.dt_ms // grid_ms
+    if per_sample == 1:
+        return profile.cumulative_energy_j
+    n_points = profile.power_w.size * per_sample + 1
+    return np.interp(
+        np.arange(n_points),
+        np.arange(profile.power_w.size + 1) * per_sample,
+        profile.cumulative_energy_j,
+    )
+
+
+def _interval_rows(cumulative_j: Float64Array, per_step: int) -> Float64Array:
+    """Return interval energies for every start phase, shape (per_step + 1, intervals)."""
+    n_samples = cumulative_j.size - 1
+    n_intervals = -(-n_samples // per_step) + 1
+    points = np.arange(n_intervals + 1) * per_step - np.arange(per_step + 1)[:, None]
+    rows: Float64Array = np.diff(cumulative_j[np.clip(points, 0, n_samples)], axis=1)
+    return rows
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _energy_until(
+    time_ms: int, cumulative_j: Float64Array, first: int, last: int, grid_ms: int
+) -> float:
+    """Energy of a profile from its start to a local time [J]."""
+    if time_ms <= 0:
+        return 0.0
+    point = time_ms // grid_ms
+    if first + point >= last:
+        return float(cumulative_j[last])
+    part = (time_ms - point * grid_ms) / grid_ms
+    low = cumulative_j[first + point]
+    return float(low + part * (cumulative_j[first + point + 1] - low))
+
+
+@njit(cache=True, nogil=True)
+def _add_segments(
+    start_ms: Int64Array,
+    end_ms: Int64Array,
+    pool_id: Int16Array,
+    profile_id: Int32Array,
+    offset_ms: Int64Array,
+    weight: Float64Array,
+    t0_ms: int,
+    step_ms: int,
+    grid_ms: int,
+    cumulative_j: Float64Array,
+    cumulative_at: Int64Array,
+    interval_j: Float64Array,
+    interval_at: Int64Array,
+    n_intervals: Int64Array,
+    energy_j: Float64Array,
+) -> None:
+    n_steps = energy_j.shape[1]
+    t1_ms = t0_ms + n_steps * step_ms
+    for row in range(start_ms.size):
+        begin_ms = max(start_ms[row], t0_ms)
+        finish_ms = min(end_ms[row], t1_ms)
+        if finish_ms <= begin_ms:
+            continue
+        profile = profile_id[row]
+        first, last = cumulative_at[profile], cumulative_at[profile + 1] - 1
+        # The profile's own time 0 on the run's clock; with an offset it may precede the run.
+        origin_ms = start_ms[row] - offset_ms[row]
+        factor = weight[row]
+        out = energy_j[pool_id[row]]
+        low = (begin_ms - t0_ms) // step_ms
+        high = (finish_ms - 1 - t0_ms) // step_ms
+
+        # First and last interval, which the segment may fill in part.
+        edge_ms = min(t0_ms + (low + 1) * step_ms, finish_ms)
+        out[low] += factor * (
+            _energy_until(edge_ms - origin_ms, cumulative_j, first, last, grid_ms)
+            - _energy_until(begin_ms - origin_ms, cumulative_j, first, last, grid_ms)
+        )
+        if high == low:
+            continue
+        edge_ms = t0_ms + high * step_ms
+        out[high] += factor * (
+            _energy_until(finish_ms - origin_ms, cumulative_j, first, last, grid_ms)
+            - _energy_until(edge_ms - origin_ms, cumulative_j, first, last, grid_ms)
+        )
+
+        # Whole intervals between them, from the rows of the two nearest sample phases.
+        origin_step = (origin_ms - t0_ms) // step_ms
+        phase_ms = origin_ms - t0_ms - origin_step * step_ms
+        phase = phase_ms // grid_ms
+        upper = factor * ((phase_ms - phase * grid_ms) / grid_ms)
+        lower = factor - upper
+        length = n_intervals[profile]
+        near = interval_at[profile] + phase * length
+        far = near + length
+        shift = low + 1 - origin_step
+        n_whole = min(high - low - 1, length - shift)
+        for k in range(n_whole):
+            out[low + 1 + k] += (
+                lower * interval_j[near + shift + k] + upper * interval_j[far + shift + k]
+            )
+
+
+def mean_power_w(energy_j: Float64Array, step_ms: int) -> Float64Array:
+    """Return the mean power over intervals [W] from their energy [J]."""
+    return energy_j * (MS_PER_S / step_ms)
