@@ -2,5 +2,13 @@
 
 from diploee.power.blocks import PowerBlock, power_blocks
 from diploee.power.segments import Segments, job_energy_j, job_segments
+from diploee.power.series import power_series
 
-__all__ = ["PowerBlock", "Segments", "job_energy_j", "job_segments", "power_blocks"]
+__all__ = [
+    "PowerBlock",
+    "Segments",
+    "job_energy_j",
+    "job_segments",
+    "power_blocks",
+    "power_series",
+]

@@ -2,13 +2,14 @@
 
 from diploee.profiles.library import REFERENCE, ProfileLibrary
 from diploee.profiles.profile import PowerProfile, Provenance
-from diploee.profiles.store import read_profile, write_profile
+from diploee.profiles.store import add_profile, read_profile, write_profile
 
 __all__ = [
     "REFERENCE",
     "PowerProfile",
     "ProfileLibrary",
     "Provenance",
+    "add_profile",
     "read_profile",
     "write_profile",
 ]

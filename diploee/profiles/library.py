@@ -52,7 +52,7 @@ class ProfileLibrary:
         """
         stored: list[StoredProfile] = []
         for folder in folders or (REFERENCE,):
-            path = shipped_folder("profiles") if folder == REFERENCE else Path(folder)
+            path = shipped_folder("profiles") / REFERENCE if folder == REFERENCE else Path(folder)
             if not path.is_dir():
                 raise ProfileError(
                     f"{folder}: no such profile folder; give a folder of profile files "

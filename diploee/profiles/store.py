@@ -8,6 +8,7 @@ file's metadata holds the rest of `PowerProfile` as JSON.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -17,11 +18,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from diploee.errors import ProfileError
+from diploee.errors import OutputError, ProfileError
 from diploee.profiles.profile import PowerProfile, Provenance
 
 METADATA_KEY = b"diploee.profile"
 SCHEMA_VERSION = 1
+_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def write_profile(profile: PowerProfile, path: Path) -> None:
@@ -55,6 +57,40 @@ def write_profile(profile: PowerProfile, path: Path) -> None:
             "power_w": "DELTA_BINARY_PACKED" if whole_watts else "BYTE_STREAM_SPLIT",
         },
     )
+
+
+def add_profile(profile: PowerProfile, folder: Path, force: bool = False) -> Path:
+    """Add a profile to the library in a folder, whole or not at all.
+
+    Returns
+    -------
+    pathlib.Path
+        Its file, ``<profile id>.parquet``.
+
+    Raises
+    ------
+    ProfileError
+        If its id can't be a file name, or is taken and `force` is not set.
+    OutputError
+        If the file can't be written.
+    """
+    if not _FILE_NAME.fullmatch(profile.profile_id):
+        raise ProfileError(
+            f"profile id '{profile.profile_id}': use letters, digits, '.', '_' and '-' only"
+        )
+    path = folder / f"{profile.profile_id}.parquet"
+    if path.exists() and not force:
+        raise ProfileError(f"{path}: exists already; choose another id, or force to replace it")
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        write_profile(profile, partial)
+        partial.replace(path)
+    except OSError as error:
+        reason = error.strerror or (str(error).splitlines() or [type(error).__name__])[0]
+        raise OutputError(f"{path}: can't be written ({reason}); nothing was kept") from error
+    finally:
+        partial.unlink(missing_ok=True)
+    return path
 
 
 class StoredProfile:

@@ -6,6 +6,7 @@ from diploee.scenario.loading import (
     load_scenario,
     scenario_from_dict,
     shipped_scenarios,
+    target_key,
 )
 from diploee.scenario.models import (
     Facility,
@@ -16,6 +17,7 @@ from diploee.scenario.models import (
     Pool,
     Scenario,
 )
+from diploee.scenario.serving import LatencyCap, LatencyMetric, RequestStream, Service
 
 __all__ = [
     "Calendar",
@@ -23,11 +25,16 @@ __all__ = [
     "JobClass",
     "JobMix",
     "JobStream",
+    "LatencyCap",
+    "LatencyMetric",
     "NodeType",
     "Pool",
+    "RequestStream",
     "Scenario",
+    "Service",
     "find_scenario",
     "load_scenario",
     "scenario_from_dict",
     "shipped_scenarios",
+    "target_key",
 ]

@@ -88,7 +88,9 @@ def load_scenario(
         line = line_of(place, lines)
         return f"{path}{f':{line}' if line else ''} {dotted(place)}".rstrip()
 
-    return scenario_from_dict(data, where)
+    scenario = scenario_from_dict(data, where)
+    scenario._folder = path.parent
+    return scenario
 
 
 def scenario_from_dict(data: Mapping[str, Any], where: Any = None) -> Scenario:
@@ -117,6 +119,22 @@ def scenario_from_dict(data: Mapping[str, Any], where: Any = None) -> Scenario:
     if problems:
         raise ScenarioError(f"{where(place)}: {message}" for place, message in problems)
     return scenario
+
+
+def target_key(scenario: Scenario) -> str:
+    """Return the dotted key of the target utilization, where a scenario has just one stream.
+
+    Raises
+    ------
+    ScenarioError
+        If it has several; the text names their keys.
+    """
+    keys = [f"streams.{name}.target_utilization" for name in scenario.streams]
+    if len(keys) != 1:
+        raise ScenarioError(
+            [f"--target-utilization: the scenario has several streams; --set one of {one_of(keys)}"]
+        )
+    return keys[0]
 
 
 def _parse_override(text: str) -> tuple[str, Any]:

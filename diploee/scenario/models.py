@@ -6,13 +6,22 @@ import hashlib
 import json
 import re
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, PositiveInt, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PositiveInt,
+    PrivateAttr,
+    model_validator,
+)
 
 from diploee.errors import did_you_mean, one_of
 from diploee.scenario.base import Model, check_probabilities
 from diploee.scenario.calendar import Calendar
+from diploee.scenario.serving import RequestStream, request_stream_problems
 from diploee.scenario.spans import Duration, ResolutionMs, end_of
 
 _UTC_OFFSET = re.compile(r"([+-])(\d\d):(\d\d)")
@@ -205,6 +214,9 @@ class Scenario(Model):
     streams: dict[str, JobStream] = Field(
         default_factory=dict, description="Streams of jobs by name."
     )
+    request_streams: dict[str, RequestStream] = Field(
+        default_factory=dict, description="Streams of inference requests by name."
+    )
     start: Annotated[
         datetime, BeforeValidator(_refuse_number_as_date), AfterValidator(_check_start)
     ] = Field(description="Start in local time, an ISO date or time such as 2018-01-01.")
@@ -215,6 +227,13 @@ class Scenario(Model):
         default=60_000, description="Interval of the power series, 0.1 s to 1 h."
     )
     seed: int = Field(default=0, ge=0, description="Seed of every random draw.")
+
+    _folder: Path = PrivateAttr(default_factory=Path)
+
+    @property
+    def folder(self) -> Path:
+        """Folder that relative file names start from; no part of the content or its hash."""
+        return self._folder
 
     @property
     def resolution_ms(self) -> int:
@@ -259,8 +278,10 @@ def cross_problems(scenario: Scenario) -> list[tuple[tuple[str | int, ...], str]
                     _unknown("node type", pool.node_type, facility.node_types),
                 )
             )
-    if not scenario.streams:
-        found.append((("streams",), "the scenario asks for nothing; add a stream of jobs"))
+    if not scenario.streams and not scenario.request_streams:
+        found.append(
+            (("streams",), "the scenario asks for nothing; add a stream of jobs or of requests")
+        )
     for name, job_stream in scenario.streams.items():
         place = ("streams", name)
         if job_stream.pool not in facility.pools:
@@ -286,6 +307,7 @@ def cross_problems(scenario: Scenario) -> list[tuple[tuple[str | int, ...], str]
                     f"{one_of(sharing)} on pool '{job_stream.pool}'; use match: list",
                 )
             )
+    found.extend(_request_problems(scenario))
     if scenario.horizon_ms % scenario.resolution_ms:
         found.append(
             (
@@ -294,6 +316,35 @@ def cross_problems(scenario: Scenario) -> list[tuple[tuple[str | int, ...], str]
                 f"{scenario.horizon_ms / 1000:g} s ({scenario.duration})",
             )
         )
+    return found
+
+
+def _request_problems(scenario: Scenario) -> list[tuple[tuple[str | int, ...], str]]:
+    found: list[tuple[tuple[str | int, ...], str]] = []
+    pools = scenario.facility.pools
+    for name, requests in scenario.request_streams.items():
+        place = ("request_streams", name)
+        if requests.pool not in pools:
+            found.append(((*place, "pool"), _unknown("pool", requests.pool, pools)))
+            continue
+        others = [
+            *(f"streams.{s}" for s, jobs in scenario.streams.items() if jobs.pool == requests.pool),
+            *(
+                f"request_streams.{s}"
+                for s, other in scenario.request_streams.items()
+                if s != name and other.pool == requests.pool
+            ),
+        ]
+        if others:
+            found.append(
+                (
+                    (*place, "pool"),
+                    f"a request stream needs a pool of its own, but pool '{requests.pool}' is also "
+                    f"used by {one_of(others)}; split it into two pools",
+                )
+            )
+        problems = request_stream_problems(requests, pools[requests.pool].n_nodes)
+        found.extend(((*place, *inner), text) for inner, text in problems)
     return found
 
 

@@ -58,6 +58,16 @@ class Schedule:
             return self
         return Schedule(self.jobs.take(rows), self.start_ms[rows], self.horizon_ms)
 
+    def queued_at(self, times_ms: Int64Array) -> Int64Array:
+        """Return how many jobs wait at instants: submitted by then, and not yet started."""
+        submitted = np.searchsorted(self.jobs.submit_ms, times_ms, side="right")
+        started = np.searchsorted(self._sorted_start_ms, times_ms, side="right")
+        return (submitted - started).astype(np.int64)
+
+    @cached_property
+    def _sorted_start_ms(self) -> Int64Array:
+        return np.sort(self.start_ms[self.started], kind="stable")
+
     def mean_utilization(self, n_nodes: int) -> float:
         """Return the mean node occupancy up to the horizon, 0-1 (Eq. 1)."""
         run_ms = np.minimum(self.end_ms, self.horizon_ms) - self.start_ms

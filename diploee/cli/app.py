@@ -1,0 +1,160 @@
+"""The commands. Heavy modules are imported inside them, so that ``--help`` is quick."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from diploee import __version__
+from diploee.cli.profiles import profiles_app
+
+app = typer.Typer(
+    name="diploee",
+    help="Year-long power load of AI data centers from measured job profiles.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(profiles_app, name="profiles")
+
+
+class EngineName(StrEnum):
+    """Scheduling engines; both give the same start times."""
+
+    simpy = "simpy"
+    compiled = "compiled"
+
+
+ScenarioArgument = Annotated[
+    str, typer.Argument(help="A scenario file, or the name of a shipped one: colocation_10mw.")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override a dotted key; may be repeated."),
+]
+ProfilesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--profiles",
+        metavar="DIR",
+        help="Folder of power profiles instead of the shipped 'reference'; may be repeated.",
+    ),
+]
+TargetOption = Annotated[
+    float | None,
+    typer.Option(help="Mean node occupancy to reach, 0-1, of the scenario's only stream."),
+]
+SeedOption = Annotated[int | None, typer.Option(help="Seed of every random draw.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"diploee {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command("run")
+def run_command(
+    scenario: ScenarioArgument,
+    out: Annotated[
+        Path | None, typer.Option(help="Run folder; runs/<scenario>-<hash> by default.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a run folder at --out.")] = False,
+    target_utilization: TargetOption = None,
+    seed: SeedOption = None,
+    engine: Annotated[
+        EngineName, typer.Option(help="Scheduler; both give the same start times.")
+    ] = EngineName.simpy,
+    profiles: ProfilesOption = None,
+    set_: SetOption = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print folder, warnings and metrics as JSON.")
+    ] = False,
+) -> None:
+    """Simulate a scenario and write its run folder."""
+    from diploee.cli.display import ProgressWatch, show_run
+    from diploee.profiles import ProfileLibrary
+    from diploee.run import simulate
+    from diploee.watch import Watch
+
+    resolved = _load(scenario, set_, target_utilization, seed)
+    library = ProfileLibrary.open(*(profiles or ()))
+    show = not quiet and not as_json
+    result = simulate(
+        resolved,
+        out,
+        library=library,
+        engine=engine.value,
+        force=force,
+        watch=ProgressWatch() if show else Watch(),
+    )
+    if as_json:
+        content = {
+            "folder": str(result.folder),
+            "warnings": result.manifest["warnings"],
+            "metrics": result.metrics,
+        }
+        sys.stdout.write(json.dumps(content, indent=2) + "\n")
+    elif show:
+        show_run(result)
+
+
+@app.command()
+def validate(
+    scenario: ScenarioArgument,
+    target_utilization: TargetOption = None,
+    seed: SeedOption = None,
+    profiles: ProfilesOption = None,
+    set_: SetOption = None,
+) -> None:
+    """Check a scenario and its profiles without running it."""
+    from diploee.profiles import ProfileLibrary
+    from diploee.workload import stream_classes
+
+    resolved = _load(scenario, set_, target_utilization, seed)
+    library = ProfileLibrary.open(*(profiles or ()))
+    classes = stream_classes(resolved, library)
+    for index in {index for c in classes for index in c.profile_ids}:
+        _ = library[index]  # reads the file and checks its values
+    typer.echo(
+        f"{resolved.name}: valid; {resolved.facility.n_nodes:,} nodes, {len(classes)} job classes, "
+        f"{resolved.n_intervals:,} intervals of {resolved.resolution_ms / 1000:g} s, "
+        f"hash {resolved.sha256()[:8]}"
+    )
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of scenario files."""
+    from diploee.scenario import Scenario
+
+    typer.echo(json.dumps(Scenario.model_json_schema(), indent=2))
+
+
+def _load(
+    scenario: str, overrides: list[str] | None, target_utilization: float | None, seed: int | None
+) -> Any:
+    from diploee.scenario import load_scenario, target_key
+
+    values: dict[str, Any] = {}
+    if seed is not None:
+        values["seed"] = seed
+    if target_utilization is not None:
+        values[target_key(load_scenario(scenario, overrides or ()))] = target_utilization
+    return load_scenario(scenario, overrides or (), values)

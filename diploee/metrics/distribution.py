@@ -1,0 +1,113 @@
+"""Mean, spread and percentiles of a long series: streamed, mergeable, exact where it fits."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from diploee.tables import Float64Array, Int64Array
+
+EXACT_VALUES = 1 << 22
+"""Up to so many values, percentiles are exact (numpy's linear ones); 32 MB."""
+
+N_BINS = 1 << 20
+
+
+class Distribution:
+    """Accumulates values of 0 or more in blocks.
+
+    Beyond `EXACT_VALUES` the values go to a histogram of at least 2**19 used bins; its percentiles
+    are off by no more than `percentile_error`. Mean, standard deviation and extremes stay exact.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.mean = 0.0
+        self._squares = 0.0  # sum of squared distances from the mean
+        self.min = math.inf
+        self.max = -math.inf
+        self._exact: list[Float64Array] = []
+        self._bins: Int64Array | None = None
+        self._bin_width = 0.0
+
+    def add(self, values: Float64Array) -> None:
+        """Add a block of values."""
+        if not values.size:
+            return
+        mean = float(values.mean())
+        self._add_moments(values.size, mean, float(np.square(values - mean).sum()))
+        self.min = min(self.min, float(values.min()))
+        self.max = max(self.max, float(values.max()))
+        if self._bins is None:
+            self._exact.append(values.astype(np.float64, copy=True))
+            if self.count > EXACT_VALUES:
+                self._start_histogram()
+        else:
+            self._add_to_histogram(values)
+
+    def merge(self, other: Distribution) -> None:
+        """Add all values of another distribution."""
+        if not other.count:
+            return
+        self._add_moments(other.count, other.mean, other._squares)
+        self.min, self.max = min(self.min, other.min), max(self.max, other.max)
+        if self._bins is None and (other._bins is not None or self.count > EXACT_VALUES):
+            self._start_histogram()
+        for values in other._exact:
+            if self._bins is None:
+                self._exact.append(values)
+            else:
+                self._add_to_histogram(values)
+        if other._bins is not None:
+            centres = (np.flatnonzero(other._bins).astype(np.float64) + 0.5) * other._bin_width
+            self._add_to_histogram(centres, other._bins[other._bins > 0], other._bin_width)
+
+    @property
+    def std(self) -> float:
+        """Population standard deviation."""
+        return math.sqrt(self._squares / self.count)
+
+    @property
+    def percentile_error(self) -> float:
+        """Largest error of a percentile; 0 where the values fit in memory."""
+        return self._bin_width
+
+    def percentiles(self, *percents: float) -> list[float]:
+        """Return percentiles (numpy's linear definition)."""
+        if self._bins is None:
+            found = np.percentile(np.concatenate(self._exact), percents)
+            return [float(value) for value in found]
+        reached = np.cumsum(self._bins)
+        ranks = np.array(percents) / 100 * (self.count - 1)
+        at = np.searchsorted(reached, ranks, side="right")
+        values = (at + 0.5) * self._bin_width
+        return [float(value) for value in np.clip(values, self.min, self.max)]
+
+    def _add_moments(self, count: int, mean: float, squares: float) -> None:
+        """Combine counts, means and squared distances (Chan, Golub and LeVeque 1983)."""
+        total = self.count + count
+        distance = mean - self.mean
+        self._squares += squares + distance**2 * self.count * count / total
+        self.mean += distance * count / total
+        self.count = total
+
+    def _start_histogram(self) -> None:
+        # Widths are powers of two, so that two histograms always have a common one.
+        self._bin_width = 2.0 ** math.ceil(math.log2(max(self.max, 1e-300) / N_BINS))
+        self._bins = np.zeros(N_BINS, dtype=np.int64)
+        kept, self._exact = self._exact, []
+        for values in kept:
+            self._add_to_histogram(values)
+
+    def _add_to_histogram(
+        self, values: Float64Array, counts: Int64Array | None = None, width: float = 0.0
+    ) -> None:
+        assert self._bins is not None
+        while max(self.max / N_BINS, width) > self._bin_width:
+            self._bins = np.concatenate(
+                [self._bins.reshape(-1, 2).sum(axis=1), np.zeros(N_BINS // 2, dtype=np.int64)]
+            )
+            self._bin_width *= 2
+        at = np.minimum((values / self._bin_width).astype(np.int64), N_BINS - 1)
+        self._bins += np.bincount(at, counts, minlength=N_BINS).astype(np.int64)

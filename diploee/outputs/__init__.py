@@ -1,0 +1,20 @@
+"""Outputs: the run folder with its Parquet files, metrics and manifest, and its reader."""
+
+from diploee.outputs.facility_file import FacilityFile
+from diploee.outputs.folder import default_folder, new_run_folder
+from diploee.outputs.jobs_file import write_jobs
+from diploee.outputs.manifest import MANIFEST, METRICS_FILE, build_manifest, write_json
+from diploee.outputs.reader import Run, open_run
+
+__all__ = [
+    "MANIFEST",
+    "METRICS_FILE",
+    "FacilityFile",
+    "Run",
+    "build_manifest",
+    "default_folder",
+    "new_run_folder",
+    "open_run",
+    "write_jobs",
+    "write_json",
+]

@@ -1,0 +1,52 @@
+"""The shipped reference profiles: synthesised from published facts, not measured.
+
+`facts` holds the numbers and their sources, `llama2` and `stable_diffusion` the structure in time,
+`shaping` the readings made of it. Rebuilding gives the shipped files.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from diploee.profiles.profile import PowerProfile
+from diploee.profiles.reference import facts
+from diploee.profiles.reference.llama2 import llama2_class
+from diploee.profiles.reference.stable_diffusion import diffusion_class
+from diploee.profiles.store import write_profile
+
+
+def build_reference_profiles() -> list[PowerProfile]:
+    """Build all reference profiles.
+
+    Returns
+    -------
+    list of PowerProfile
+        One per published run at 0.1 s in whole watts: Llama-2 on 2, 4, 8 and 16 nodes, then Stable
+        Diffusion on 1, 2, 4, 8 and 16 nodes. Always the same.
+    """
+    llama2 = [profile for item in facts.LLAMA2_CLASSES for profile in llama2_class(item)]
+    diffusion = [profile for item in facts.DIFFUSION_CLASSES for profile in diffusion_class(item)]
+    return llama2 + diffusion
+
+
+def write_reference_profiles(folder: Path) -> list[Path]:
+    """Build all reference profiles and write one Parquet file each.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        Made if it does not exist; files of the same name are replaced.
+
+    Returns
+    -------
+    list of pathlib.Path
+        The files, named by profile id.
+    """
+    profiles = build_reference_profiles()
+    paths = [folder / f"{profile.profile_id}.parquet" for profile in profiles]
+    for profile, path in zip(profiles, paths, strict=True):
+        write_profile(profile, path)
+    return paths
+
+
+__all__ = ["build_reference_profiles", "write_reference_profiles"]

@@ -1,0 +1,199 @@
+"""The program in one line: scenario -> jobs -> schedule -> segments -> power -> metrics -> files.
+
+`simulate` is the line itself. Each step is a function of another module that takes tables and
+returns tables; here they are only joined, timed and written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from diploee.metrics import FacilityMetrics, queue_metrics
+from diploee.outputs import (
+    MANIFEST,
+    METRICS_FILE,
+    FacilityFile,
+    Run,
+    build_manifest,
+    default_folder,
+    new_run_folder,
+    open_run,
+    write_jobs,
+    write_json,
+)
+from diploee.power import Segments, job_energy_j, job_segments, power_blocks
+from diploee.profiles import ProfileLibrary
+from diploee.scenario import Scenario
+from diploee.schedule import Engine, Schedule, schedule_jobs
+from diploee.units import W_PER_MW
+from diploee.watch import Stopwatch, Update, Watch
+from diploee.workload import JobTable, Workload, generate_jobs
+
+SHORTFALL = 0.01
+"""Simulated utilization may stay so far below its target (relative) before the run warns."""
+
+
+def simulate(
+    scenario: Scenario,
+    out: Path | str | None = None,
+    *,
+    library: ProfileLibrary | None = None,
+    engine: Engine = "simpy",
+    force: bool = False,
+    watch: Watch | None = None,
+) -> Run:
+    """Simulate a scenario and write its run folder.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        What to simulate.
+    out : path, optional
+        The run folder; ``runs/<scenario>-<hash>`` by default.
+    library : ProfileLibrary, optional
+        Power profiles of the jobs; the shipped reference profiles by default.
+    engine : {"simpy", "compiled"}
+        Scheduler; both give the same start times.
+    force : bool
+        Replace a run folder that exists.
+    watch : Watch, optional
+        Told of the stages and their progress.
+
+    Returns
+    -------
+    Run
+        The finished run, read back from its folder.
+
+    Raises
+    ------
+    InputError
+        If the scenario, the profiles or the output folder are not usable.
+    OutputError
+        If the folder can't be written; nothing is kept then.
+    """
+    library = library or ProfileLibrary.open()
+    place = Path(out) if out is not None else default_folder(scenario.name, scenario.sha256())
+    clock = Stopwatch(watch or Watch())
+
+    with new_run_folder(place, force) as folder:
+        with clock.stage("generate jobs"):
+            workload = generate_jobs(scenario, library, _simulated_utilization(scenario))
+        with clock.stage("schedule") as update:
+            schedule = schedule_jobs(workload.jobs, scenario, engine, _progress(scenario, update))
+        with clock.stage("power") as update:
+            segments = job_segments(schedule, library)
+            metrics = _write_power(folder, scenario, library, segments, schedule, update)
+        with clock.stage("write jobs"):
+            write_jobs(
+                folder,
+                scenario,
+                schedule,
+                job_energy_j(schedule, library),
+                [c.job_class.name for c in workload.classes],
+                library.ids,
+            )
+        warnings = _warnings(scenario, workload, schedule)
+        manifest = build_manifest(
+            scenario, library, engine, workload.classes, workload.matches, warnings
+        )
+        write_json(folder / METRICS_FILE, metrics)
+        write_json(folder / MANIFEST, {**manifest, "timing": clock.stages})
+    return open_run(place)
+
+
+def _simulated_utilization(scenario: Scenario) -> Callable[[JobTable], float]:
+    """Return what ``match: simulated`` matches: the occupancy of the scheduled jobs' pool."""
+    pools = list(scenario.facility.pools.values())
+
+    def utilization(jobs: JobTable) -> float:
+        schedule = schedule_jobs(jobs, scenario, "compiled")
+        n_nodes = pools[int(jobs.pool_id[0])].n_nodes if len(jobs) else 1
+        return schedule.mean_utilization(n_nodes)
+
+    return utilization
+
+
+def _progress(scenario: Scenario, update: Update) -> Callable[[int, int], None]:
+    def report(now_ms: int, n_jobs: int) -> None:
+        date = scenario.start + timedelta(milliseconds=now_ms)
+        update(now_ms / scenario.horizon_ms, f"{date:%Y-%m-%d}  {n_jobs:,} jobs")
+
+    return report
+
+
+def _write_power(
+    folder: Path,
+    scenario: Scenario,
+    library: ProfileLibrary,
+    segments: Segments,
+    schedule: Schedule,
+    update: Update,
+) -> dict[str, Any]:
+    """Stream the power blocks to file and metrics; return the metrics."""
+    whole, of_pools = _accumulators(scenario)
+    with FacilityFile(folder, scenario) as file:
+        for block in power_blocks(segments, scenario, library):
+            file.write(block, {"queued_jobs": schedule.queued_at(block.starts_ms)})
+            whole.add(block.facility_power_w, block.mean_busy_nodes.sum(axis=0))
+            for k, of_pool in enumerate(of_pools.values()):
+                of_pool.add(block.it_power_w[k], block.mean_busy_nodes[k])
+            done_ms = block.t0_ms + block.facility_power_w.size * block.dt_ms
+            date = scenario.start + timedelta(milliseconds=done_ms)
+            update(done_ms / scenario.horizon_ms, f"{date:%Y-%m-%d}")
+    metrics = whole.blocks() | {"jobs": queue_metrics(schedule)}
+    if of_pools:
+        metrics["pools"] = {
+            name: of_pool.blocks() | {"jobs": queue_metrics(schedule.of_pool(k))}
+            for k, (name, of_pool) in enumerate(of_pools.items())
+        }
+    return metrics
+
+
+def _accumulators(scenario: Scenario) -> tuple[FacilityMetrics, dict[str, FacilityMetrics]]:
+    """Return the accumulators of the whole facility, and of each pool if there are several."""
+    facility, step_ms = scenario.facility, scenario.resolution_ms
+    rated_w = {
+        name: pool.n_nodes * facility.node_type_of(name).rated_power_w
+        for name, pool in facility.pools.items()
+    }
+    if facility.rated_power_mw is not None:
+        total_w = facility.rated_power_mw * W_PER_MW
+    else:
+        total_w = sum(rated_w.values())
+    whole = FacilityMetrics(facility.n_nodes, total_w, step_ms)
+    if len(rated_w) == 1:
+        return whole, {}
+    return whole, {
+        name: FacilityMetrics(facility.pools[name].n_nodes, rated_w[name], step_ms)
+        for name in rated_w
+    }
+
+
+def _warnings(scenario: Scenario, workload: Workload, schedule: Schedule) -> list[str]:
+    return [*_extrapolations(workload), *_shortfalls(scenario, workload, schedule)]
+
+
+def _extrapolations(workload: Workload) -> Iterator[str]:
+    for c in workload.classes:
+        if c.extrapolation_ratio != 1:
+            yield (
+                f"streams.{c.stream}: class '{c.job_class.name}' is scaled linearly by "
+                f"{c.extrapolation_ratio:g} from profiles of {c.job_class.profile_n_nodes} nodes: "
+                "a coherent upper bound of the swings, not a forecast"
+            )
+
+
+def _shortfalls(scenario: Scenario, workload: Workload, schedule: Schedule) -> Iterator[str]:
+    for pool_id, (name, pool) in enumerate(scenario.facility.pools.items()):
+        matches = [m for m in workload.matches if scenario.streams[m.stream].pool == name]
+        target = sum(m.target_utilization or m.matched_utilization for m in matches)
+        of_pool = schedule.of_pool(pool_id)
+        reached = of_pool.mean_utilization(pool.n_nodes)
+        if reached < target * (1 - SHORTFALL):
+            yield (
+                f"pool '{name}': simulated utilization {reached:.4f} is {target - reached:.4f} "
+                f"short of {target:.4f}: {int((~of_pool.started).sum()):,} jobs never started"
+            )

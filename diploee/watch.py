@@ -1,0 +1,62 @@
+"""Watching a run: its stages, their progress, their wall time and memory."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+Update = Callable[[float, str], None]
+"""Reports progress of a stage: the fraction done, 0-1, and a short text."""
+
+
+def _ignore(fraction: float, text: str) -> None:
+    """Take a report of progress and do nothing."""
+
+
+class Watch:
+    """Does nothing; the command line's watch draws a progress bar per stage."""
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[Update]:  # noqa: ARG002  # subclasses show it
+        """Enclose a stage of the run; yields the function that reports its progress."""
+        yield _ignore
+
+
+@dataclass
+class Stopwatch:
+    """Wall time and peak memory of stages, passing each on to a watch.
+
+    Parameters
+    ----------
+    watch : Watch
+        Told of every stage and its progress.
+    stages : dict of str to dict
+        Per stage: wall time [s] and the process's peak memory at its end [MB].
+    """
+
+    watch: Watch
+    stages: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[Update]:
+        """Time a stage."""
+        started = time.perf_counter()
+        with self.watch.stage(name) as update:
+            yield update
+        self.stages[name] = {
+            "wall_s": round(time.perf_counter() - started, 3),
+            "peak_memory_mb": round(peak_memory_mb(), 1),
+        }
+
+
+def peak_memory_mb() -> float:
+    """Return the largest resident memory of this process so far [MB]; 0 where unknown."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return 0.0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 1e6 if sys.platform == "darwin" else peak / 1e3
