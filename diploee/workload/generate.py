@@ -196,80 +196,64 @@ class _Candidates:
 
     def match(self, simulated: Utilization | None) -> tuple[JobTable, StreamMatch]:
         """Thin the candidates to the daily job count that is given or meets the target."""
-        spec = self.spec
-        if spec.jobs_per_day is not None:
+        spec, target = self.spec, self.spec.target_utilization
+        if target is None:
+            assert spec.jobs_per_day is not None
             jobs, _ = self.layer(0)
-            reached = listed_utilization(jobs, self.pool_n_nodes, self.horizon_ms)
-            return jobs, StreamMatch(self.name, spec.jobs_per_day, "given", None, reached, None, 0)
+            listed = listed_utilization(jobs, self.pool_n_nodes, self.horizon_ms)
+            return jobs, StreamMatch(self.name, spec.jobs_per_day, "given", None, listed, None, 0)
+
         if spec.match == "list":
-            return self._match_list()
-        if simulated is None:
+            jobs, mark, high = self._enough(self._listed, target, saturation=0.0)
+            node_ms, capacity = _node_ms(jobs, self.horizon_ms), self.pool_n_nodes * self.horizon_ms
+            tolerance = float(node_ms.min()) / capacity / 2
+
+            def utilization(count: float) -> float:  # `listed_utilization` of the kept jobs
+                return float(node_ms[mark < count].sum() / capacity)
+
+        elif simulated is None:
             raise ValueError("match: simulated needs a function that simulates")
-        return self._match_simulated(simulated)
+        else:
+            tolerance = SIMULATED_TOLERANCE
+            jobs, mark, high = self._enough(simulated, target, saturation=tolerance)
 
-    def _match_list(self) -> tuple[JobTable, StreamMatch]:
-        target = self.spec.target_utilization
-        assert target is not None
-        capacity_node_ms = self.pool_n_nodes * self.horizon_ms
-        layers: list[tuple[JobTable, Float64Array]] = []
-        reached = 0.0
-        while reached < target:
-            if len(layers) == MAX_LAYERS:
-                raise WorkloadError(
-                    f"streams.{self.name}: target utilization {target:g} can't be reached: the "
-                    f"list of jobs reaches {reached:.4f}, {target - reached:.4f} short; lengthen "
-                    "the duration or use narrower or shorter jobs"
-                )
-            layers.append(self.layer(len(layers)))
-            jobs = concat([jobs for jobs, _ in layers])
-            reached = listed_utilization(jobs, self.pool_n_nodes, self.horizon_ms)
-        mark = np.concatenate([mark for _, mark in layers])
+            def utilization(count: float) -> float:
+                return simulated(jobs.take(mark < count))
 
-        order = np.argsort(mark)
-        sorted_mark = mark[order]
-        used_node_ms = np.concatenate([[0], np.cumsum(_node_ms(jobs, self.horizon_ms)[order])])
-
-        def utilization(jobs_per_day: float) -> float:
-            n_jobs = np.searchsorted(sorted_mark, jobs_per_day)
-            return float(used_node_ms[n_jobs] / capacity_node_ms)
-
-        high = len(layers) * self.layer_jobs_per_day
-        jobs_per_day, value, steps = bisect(utilization, target, 0.0, high, tolerance=0.0)
-        match = StreamMatch(self.name, jobs_per_day, "list", target, value, value - target, steps)
+        jobs_per_day, reached, steps = bisect(utilization, target, 0.0, high, tolerance)
+        match = StreamMatch(
+            self.name, jobs_per_day, spec.match, target, reached, reached - target, steps
+        )
         return jobs.take(mark < jobs_per_day), match
 
-    def _match_simulated(self, simulated: Utilization) -> tuple[JobTable, StreamMatch]:
-        target = self.spec.target_utilization
-        assert target is not None
+    def _listed(self, jobs: JobTable) -> float:
+        return listed_utilization(jobs, self.pool_n_nodes, self.horizon_ms)
+
+    def _enough(
+        self, measure: Utilization, target: float, saturation: float
+    ) -> tuple[JobTable, Float64Array, float]:
+        """Draw layers until all candidates together reach the target.
+
+        Returns the candidates in the order of submission, their marks and the largest mark; raises
+        `WorkloadError` where a further layer adds no more than `saturation`.
+        """
         layers: list[tuple[JobTable, Float64Array]] = []
-        reached, before = 0.0, -1.0
+        before, reached = -1.0, 0.0
         while reached < target:
-            # A pool that more jobs do not fill any further is saturated.
-            if len(layers) == MAX_LAYERS or (layers and reached - before < SIMULATED_TOLERANCE):
+            if len(layers) == MAX_LAYERS or reached - before < saturation:
                 raise WorkloadError(
-                    f"streams.{self.name}: target utilization {target:g} can't be reached: the "
-                    f"simulated schedule reaches {reached:.4f} at "
-                    f"{len(layers) * self.layer_jobs_per_day:,.0f} jobs a day, "
-                    f"{target - reached:.4f} short; lower the target or flatten the calendar"
+                    f"streams.{self.name}: target utilization {target:g} can't be reached: "
+                    f"{len(layers) * self.layer_jobs_per_day:,.0f} jobs a day reach {reached:.4f}, "
+                    f"{target - reached:.4f} short; lower the target, flatten the calendar, or "
+                    "use narrower or shorter jobs"
                 )
             layers.append(self.layer(len(layers)))
             jobs = concat([jobs for jobs, _ in layers])
             mark = np.concatenate([mark for _, mark in layers])
             order = np.argsort(jobs.submit_ms, kind="stable")
             jobs, mark = jobs.take(order), mark[order]
-            before, reached = reached, simulated(jobs)
-        high = len(layers) * self.layer_jobs_per_day
-        jobs_per_day, value, steps = bisect(
-            lambda count: simulated(jobs.take(mark < count)),
-            target,
-            0.0,
-            high,
-            SIMULATED_TOLERANCE,
-        )
-        match = StreamMatch(
-            self.name, jobs_per_day, "simulated", target, value, value - target, steps
-        )
-        return jobs.take(mark < jobs_per_day), match
+            before, reached = reached, measure(jobs)
+        return jobs, mark, len(layers) * self.layer_jobs_per_day
 
 
 def _draw_submissions(

@@ -1,0 +1,66 @@
+"""The README's commands and Python are run as they stand.
+
+`.ci/run` runs the first two blocks, which install the package; here run all the others.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text("utf-8")
+N_INSTALL_BLOCKS = 2
+
+
+def fenced(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def user_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("user")
+    shutil.copytree(ROOT / "scenarios", folder / "scenarios")
+    return folder
+
+
+def test_ci_runs_the_install_blocks_word_for_word() -> None:
+    blocks = fenced("bash")[:N_INSTALL_BLOCKS]
+    assert blocks == [
+        "pip install . && diploee run colocation_10mw\n",
+        'pip install -e ".[test]" && pytest\n',
+    ]
+    ci = (ROOT / ".ci" / "run").read_text("utf-8")
+    assert all(f"readme_block {n + 1}" in ci for n in range(N_INSTALL_BLOCKS))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", fenced("bash")[N_INSTALL_BLOCKS:])
+def test_every_command_of_the_readme_runs(block: str, user_folder: Path) -> None:
+    bin_folder = Path(sys.executable).parent
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", f'PATH="{bin_folder}:$PATH"\n{block}'],
+        cwd=user_folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", fenced("python"))
+def test_every_python_block_of_the_readme_runs(block: str, user_folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", block],
+        cwd=user_folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
