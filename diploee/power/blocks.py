@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from diploee.power.kernel import EnergyTables, mean_power_w
-from diploee.power.occupancy import Occupancy
-from diploee.power.segments import Segments
+from diploee.power.direct import DirectSum, direct_cost_s
+from diploee.power.occupancy import node_occupancy
+from diploee.power.segments import Segments, longest_ms, overlapping, sorted_by_start
+from diploee.power.spectral import SpectralSum, plays_whole_profile
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
 from diploee.tables import Float64Array, Int64Array
+from diploee.units import MS_PER_S
 
-BLOCK_INTERVALS = 1 << 18
-"""Intervals per block; a block of one pool takes a few tens of megabytes."""
+Method = Literal["auto", "direct", "spectral"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +55,8 @@ def power_blocks(
     segments: Segments,
     scenario: Scenario,
     library: ProfileLibrary,
-    block_intervals: int = BLOCK_INTERVALS,
+    block_intervals: int | None = None,
+    method: Method = "auto",
 ) -> Iterator[PowerBlock]:
     """Sum segments and idle nodes into the facility's power.
 
@@ -65,8 +68,10 @@ def power_blocks(
         Pools, idle power, span and resolution.
     library : ProfileLibrary
         Profiles that the segments refer to.
-    block_intervals : int
+    block_intervals : int, optional
         Intervals per block; it bounds the memory and does not change the values.
+    method : {"auto", "direct", "spectral"}
+        How whole jobs at their profile's sampling step are added; ``auto`` takes the cheaper.
 
     Yields
     ------
@@ -74,27 +79,39 @@ def power_blocks(
         Blocks in the order of time, from the start to the horizon.
     """
     dt_ms = scenario.resolution_ms
-    used = np.unique(segments.profile_id).tolist()
-    tables = EnergyTables.build({index: library[index] for index in used}, dt_ms)
     pools = scenario.pool_names()
-    by_start = np.argsort(segments.start_ms, kind="stable")
-    segments = segments.take(by_start)
-    longest_ms = int((segments.end_ms - segments.start_ms).max(initial=0))
-    occupancy = [Occupancy(segments.take(segments.pool_id == k)) for k in range(len(pools))]
+    segments = sorted_by_start(segments)
+    longest = longest_ms(segments)
+    sums, largest_block = _sums(segments, scenario, library, method)
     n_nodes = np.array([pool.n_nodes for pool in scenario.facility.pools.values()])
     idle_power_w = np.array([scenario.facility.node_type_of(pool).idle_power_w for pool in pools])
 
+    block_intervals = min(block_intervals or largest_block, largest_block)
     for first in range(0, scenario.n_intervals, block_intervals):
         n_steps = min(block_intervals, scenario.n_intervals - first)
         t0_ms = first * dt_ms
-        t1_ms = t0_ms + n_steps * dt_ms
-        low, high = np.searchsorted(segments.start_ms, [t0_ms - longest_ms, t1_ms])
         energy_j = np.zeros((len(pools), n_steps))
-        tables.add(segments.take(slice(low, high)), t0_ms, energy_j)
-
-        starts_ms = t0_ms + np.arange(n_steps, dtype=np.int64) * dt_ms
-        busy_nodes = np.stack([of_pool.at(starts_ms) for of_pool in occupancy])
-        mean_busy = np.stack([of_pool.mean(t0_ms, dt_ms, n_steps) for of_pool in occupancy])
+        for part in sums:
+            part.add(t0_ms, energy_j)
+        active = overlapping(segments, longest, t0_ms, t0_ms + n_steps * dt_ms)
+        busy_nodes, mean_busy = node_occupancy(active, len(pools), t0_ms, dt_ms, n_steps)
         idle_w = (n_nodes[:, None] - mean_busy) * idle_power_w[:, None]
-        it_power_w = mean_power_w(energy_j, dt_ms) + idle_w
+        it_power_w = energy_j * (MS_PER_S / dt_ms) + idle_w
         yield PowerBlock(t0_ms, dt_ms, it_power_w, busy_nodes, mean_busy, it_power_w.sum(axis=0))
+
+
+def _sums(
+    segments: Segments, scenario: Scenario, library: ProfileLibrary, method: Method
+) -> tuple[list[DirectSum | SpectralSum], int]:
+    """Return the sums that add up all segments, and the largest block that they can fill."""
+    step_ms = scenario.resolution_ms
+    if method != "direct":
+        whole = plays_whole_profile(segments, library, step_ms, scenario.horizon_ms)
+        if whole.any():
+            jobs = segments.take(whole)
+            spectral = SpectralSum(jobs, library, step_ms)
+            cheaper = spectral.cost_s(scenario.n_intervals) < direct_cost_s(jobs, step_ms)
+            if method == "spectral" or cheaper:
+                rest = DirectSum(segments.take(~whole), library, step_ms)
+                return [spectral, rest], spectral.block_intervals
+    return [DirectSum(segments, library, step_ms)], DirectSum.block_intervals

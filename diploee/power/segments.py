@@ -59,6 +59,24 @@ def job_segments(schedule: Schedule, library: ProfileLibrary) -> Segments:
     )
 
 
+def sorted_by_start(segments: Segments) -> Segments:
+    """Return the segments in the order of their starts."""
+    if (np.diff(segments.start_ms) >= 0).all():
+        return segments
+    return segments.take(np.argsort(segments.start_ms, kind="stable"))
+
+
+def longest_ms(segments: Segments) -> int:
+    """Return the length of the longest segment [ms]."""
+    return int((segments.end_ms - segments.start_ms).max(initial=0))
+
+
+def overlapping(segments: Segments, longest_ms: int, t0_ms: int, t1_ms: int) -> Segments:
+    """Return a run of sorted segments that holds all that overlap a span, without copying."""
+    low, high = np.searchsorted(segments.start_ms, [t0_ms - longest_ms, t1_ms])
+    return segments.take(slice(low, high))
+
+
 def job_energy_j(schedule: Schedule, library: ProfileLibrary) -> Float64Array:
     """Return the energy of each job up to the horizon [J], shape (n,); 0 = never started."""
     jobs = schedule.jobs

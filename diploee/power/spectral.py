@@ -1,0 +1,126 @@
+"""Adding whole jobs in the frequency domain: start impulses per profile, overlap-save.
+
+The load of a block is the sum over profiles of the convolution of the profile with the impulses at
+which its jobs start. One transform per profile and one inverse per block do the sum for any number
+of jobs, so that the cost does not grow with the facility. A start between two samples splits its
+impulse linearly over them, which is what differencing the cumulative energy gives as well.
+"""
+
+from __future__ import annotations
+
+from math import log2
+
+import numpy as np
+import numpy.typing as npt
+from scipy import fft
+
+from diploee.power.segments import Segments
+from diploee.profiles import ProfileLibrary
+from diploee.tables import BoolArray, Float64Array
+from diploee.units import MS_PER_S
+
+FFT_LENGTH = 1 << 20
+"""Length of a transform at least; a block is what remains of it beyond the longest profile."""
+
+NS_PER_POINT = 0.44
+"""Cost of a real transform per point and binary order of its length [ns], measured."""
+
+
+class SpectralSum:
+    """Sums segments that each play a whole profile, sampled at the run's interval.
+
+    Parameters
+    ----------
+    segments : Segments
+        All of them must satisfy `plays_whole_profile`.
+    library : ProfileLibrary
+        Profiles that they refer to.
+    step_ms : int
+        Interval [ms], the sampling step of all profiles.
+    """
+
+    def __init__(self, segments: Segments, library: ProfileLibrary, step_ms: int) -> None:
+        self._step_ms = step_ms
+        self._profiles = {
+            index: library[index].power_w for index in np.unique(segments.profile_id).tolist()
+        }
+        longest = max((power_w.size for power_w in self._profiles.values()), default=0)
+        self._history = longest + 1
+        self._length = max(FFT_LENGTH, 1 << int(np.ceil(log2(4 * self._history))))
+        self.block_intervals = self._length - self._history
+        self._spectra: dict[int, npt.NDArray[np.complex128]] = {}
+        # Starts of each pool and profile in the order of time.
+        order = np.lexsort((segments.start_ms, segments.profile_id, segments.pool_id))
+        keys = segments.pool_id[order].astype(np.int64) << 32 | segments.profile_id[order]
+        edges = np.flatnonzero(np.diff(keys, prepend=-1))
+        start_ms, weight = segments.start_ms[order], segments.weight[order]
+        self._starts = {
+            (int(keys[low] >> 32), int(keys[low] & 0xFFFFFFFF)): (
+                start_ms[low:high],
+                weight[low:high],
+            )
+            for low, high in zip(edges, [*edges[1:], keys.size], strict=True)
+        }
+
+    def cost_s(self, n_intervals: int) -> float:
+        """Estimate the time to sum a run of intervals on one core [s]."""
+        n_transforms = len(self._starts) + 1
+        per_block = n_transforms * self._length * log2(self._length) * NS_PER_POINT * 1e-9
+        return per_block * max(1.0, n_intervals / self.block_intervals)
+
+    def add(self, t0_ms: int, energy_j: Float64Array) -> None:
+        """Add the energy of all segments to intervals.
+
+        Parameters
+        ----------
+        t0_ms : int
+            Start of the first interval [ms], a multiple of the step.
+        energy_j : numpy.ndarray, shape (K, B), float64
+            Energy of each pool in each interval [J], at most `block_intervals` of them; changed in
+            place.
+        """
+        n_steps = energy_j.shape[1]
+        origin_ms = t0_ms - self._history * self._step_ms
+        for pool_id in range(energy_j.shape[0]):
+            spectrum = np.zeros(self._length // 2 + 1, dtype=np.complex128)
+            for (pool, profile_id), (start_ms, weight) in self._starts.items():
+                low, high = np.searchsorted(start_ms, [origin_ms, t0_ms + n_steps * self._step_ms])
+                if pool == pool_id and high > low:
+                    impulses = self._impulses(start_ms[low:high] - origin_ms, weight[low:high])
+                    spectrum += fft.rfft(impulses, overwrite_x=True) * self._spectrum(profile_id)
+            power_w = fft.irfft(spectrum, self._length, overwrite_x=True)
+            energy_j[pool_id] += power_w[self._history : self._history + n_steps] * (
+                self._step_ms / MS_PER_S
+            )
+
+    def _impulses(self, into_ms: npt.NDArray[np.int64], weight: Float64Array) -> Float64Array:
+        sample, rest_ms = np.divmod(into_ms, self._step_ms)
+        late = weight * rest_ms / self._step_ms
+        length = self._length + 1
+        early = np.bincount(sample, weight - late, minlength=length).astype(np.float64)
+        return (early + np.bincount(sample + 1, late, minlength=length))[: self._length]
+
+    def _spectrum(self, profile_id: int) -> npt.NDArray[np.complex128]:
+        if profile_id not in self._spectra:
+            power_w = self._profiles[profile_id].astype(np.float64)
+            self._spectra[profile_id] = fft.rfft(power_w, self._length)
+        return self._spectra[profile_id]
+
+
+def plays_whole_profile(
+    segments: Segments, library: ProfileLibrary, step_ms: int, horizon_ms: int
+) -> BoolArray:
+    """Return which segments `SpectralSum` can add, shape (n,).
+
+    Those that start at their profile's start, end with it or with the run, and whose profile is
+    sampled at the interval.
+    """
+    duration_ms = np.array([entry.duration_ms for entry in library.entries])
+    dt_ms = np.array([entry.dt_ms for entry in library.entries])
+    full_end_ms = np.minimum(segments.start_ms + duration_ms[segments.profile_id], horizon_ms)
+    whole: BoolArray = (
+        (segments.offset_ms == 0)
+        & (segments.end_ms == full_end_ms)
+        & (dt_ms[segments.profile_id] == step_ms)
+    )
+    return whole
