@@ -22,7 +22,7 @@ class ScenarioError(InputError):
     """A scenario does not load; `problems` holds one line for each thing found."""
 
     def __init__(self, problems: Iterable[str]) -> None:
-        self.problems = tuple(problems)
+        self.problems = tuple(map(one_line, problems))
         super().__init__("\n".join(self.problems))
 
 
@@ -44,6 +44,32 @@ class OutputError(DiploeeError):
 
 class OutputExistsError(InputError):
     """The output folder exists and may not be overwritten."""
+
+
+LONGEST_VALUE = 60
+"""Characters of a value that an error message shows."""
+
+
+def one_line(text: str) -> str:
+    """Return the text with line ends and other control characters escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def shown(value: object) -> str:
+    """Return a value that was found as text for an error message, as YAML would say it."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return str(value).lower()
+        case dict():
+            return "a group of keys" if value else "an empty group of keys"
+        case list() | tuple():
+            return f"a list of {len(value)}" if value else "an empty list"
+        case int() if abs(value) >= 10**LONGEST_VALUE:  # Python may refuse to print it
+            return f"a number of {value.bit_length()} bits"
+    text = repr(value) if isinstance(value, str | int | float) else str(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
 
 
 def one_of(allowed: Iterable[object]) -> str:

@@ -1,4 +1,4 @@
-"""The program in one line: scenario -> jobs -> schedule -> segments -> power -> metrics -> files.
+"""The program in one line: scenario -> jobs and services -> segments -> power -> metrics -> files.
 
 `simulate` is the line itself. Each step is a function of another module that takes tables and
 returns tables; here they are only joined, timed and written.
@@ -11,7 +11,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from diploee.metrics import FacilityMetrics, queue_metrics
+from diploee.inference import ServicePlan, load_curves, plan_services, service_columns
+from diploee.metrics import FacilityMetrics, queue_metrics, request_metrics
 from diploee.outputs import (
     MANIFEST,
     METRICS_FILE,
@@ -21,13 +22,15 @@ from diploee.outputs import (
     default_folder,
     new_run_folder,
     open_run,
+    serving_entries,
     write_jobs,
     write_json,
 )
-from diploee.power import Segments, job_energy_j, job_segments, power_blocks
+from diploee.power import Segments, job_energy_j, job_segments, power_blocks, serving_segments
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
 from diploee.schedule import Engine, Schedule, schedule_jobs
+from diploee.tables import concat
 from diploee.units import W_PER_MW
 from diploee.watch import Stopwatch, Update, Watch
 from diploee.workload import JobTable, Workload, generate_jobs
@@ -83,22 +86,29 @@ def simulate(
             workload = generate_jobs(scenario, library, _simulated_utilization(scenario))
         with clock.stage("schedule") as update:
             schedule = schedule_jobs(workload.jobs, scenario, engine, _progress(scenario, update))
+        with clock.stage("plan services"):
+            curves = load_curves(scenario)
+            plans = plan_services(scenario, curves)
         with clock.stage("power") as update:
-            segments = job_segments(schedule, library)
-            metrics = _write_power(folder, scenario, library, segments, schedule, update)
-        with clock.stage("write jobs"):
-            write_jobs(
-                folder,
-                scenario,
-                schedule,
-                job_energy_j(schedule, library),
-                [c.job_class.name for c in workload.classes],
-                library.ids,
+            serving = serving_segments(plans, curves, scenario, library)
+            segments = concat([job_segments(schedule, library), serving.segments])
+            metrics = _write_power(
+                folder, scenario, serving.library, segments, schedule, plans, update
             )
-        warnings = _warnings(scenario, workload, schedule)
+        with clock.stage("write jobs"):
+            if scenario.streams:
+                write_jobs(
+                    folder,
+                    scenario,
+                    schedule,
+                    job_energy_j(schedule, library),
+                    [c.job_class.name for c in workload.classes],
+                    library.ids,
+                )
+        warnings = _warnings(scenario, workload, schedule, plans)
         manifest = build_manifest(
             scenario, library, engine, workload.classes, workload.matches, warnings
-        )
+        ) | serving_entries(plans, curves)
         write_json(folder / METRICS_FILE, metrics)
         write_json(folder / MANIFEST, {**manifest, "timing": clock.stages})
     return open_run(place)
@@ -130,26 +140,42 @@ def _write_power(
     library: ProfileLibrary,
     segments: Segments,
     schedule: Schedule,
+    plans: list[ServicePlan],
     update: Update,
 ) -> dict[str, Any]:
     """Stream the power blocks to file and metrics; return the metrics."""
     whole, of_pools = _accumulators(scenario)
     with FacilityFile(folder, scenario) as file:
         for block in power_blocks(segments, scenario, library):
-            file.write(block, {"queued_jobs": schedule.queued_at(block.starts_ms)})
+            span = (block.t0_ms, block.dt_ms, block.facility_power_w.size)
+            queued = {"queued_jobs": schedule.queued_at(block.starts_ms)}
+            file.write(block, queued | service_columns(plans, *span))
             whole.add(block.facility_power_w, block.mean_busy_nodes.sum(axis=0))
             for k, of_pool in enumerate(of_pools.values()):
                 of_pool.add(block.it_power_w[k], block.mean_busy_nodes[k])
             done_ms = block.t0_ms + block.facility_power_w.size * block.dt_ms
             date = scenario.start + timedelta(milliseconds=done_ms)
             update(done_ms / scenario.horizon_ms, f"{date:%Y-%m-%d}")
-    metrics = whole.blocks() | {"jobs": queue_metrics(schedule)}
+    metrics = whole.blocks() | _work_metrics(scenario, schedule, plans)
     if of_pools:
         metrics["pools"] = {
-            name: of_pool.blocks() | {"jobs": queue_metrics(schedule.of_pool(k))}
-            for k, (name, of_pool) in enumerate(of_pools.items())
+            name: of_pool.blocks() | _work_metrics(scenario, schedule, plans, name)
+            for name, of_pool in of_pools.items()
         }
     return metrics
+
+
+def _work_metrics(
+    scenario: Scenario, schedule: Schedule, plans: list[ServicePlan], pool: str | None = None
+) -> dict[str, Any]:
+    """Return the `jobs` and `requests` blocks of the facility or a pool, where it has any."""
+    blocks: dict[str, Any] = {}
+    if any(pool in (None, jobs.pool) for jobs in scenario.streams.values()):
+        of_pool = schedule if pool is None else schedule.of_pool(scenario.pool_names().index(pool))
+        blocks["jobs"] = queue_metrics(of_pool)
+    if asked := [plan for plan in plans if pool in (None, plan.pool)]:
+        blocks["requests"] = request_metrics(asked)
+    return blocks
 
 
 def _accumulators(scenario: Scenario) -> tuple[FacilityMetrics, dict[str, FacilityMetrics]]:
@@ -172,8 +198,14 @@ def _accumulators(scenario: Scenario) -> tuple[FacilityMetrics, dict[str, Facili
     }
 
 
-def _warnings(scenario: Scenario, workload: Workload, schedule: Schedule) -> list[str]:
-    return [*_extrapolations(workload), *_shortfalls(scenario, workload, schedule)]
+def _warnings(
+    scenario: Scenario, workload: Workload, schedule: Schedule, plans: list[ServicePlan]
+) -> list[str]:
+    return [
+        *_extrapolations(workload),
+        *_shortfalls(scenario, workload, schedule),
+        *(warning for plan in plans for warning in plan.warnings),
+    ]
 
 
 def _extrapolations(workload: Workload) -> Iterator[str]:

@@ -11,7 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from diploee import __version__
+from diploee.cli.export import export_command
 from diploee.cli.profiles import profiles_app
+from diploee.cli.report import report_command
 
 app = typer.Typer(
     name="diploee",
@@ -22,6 +24,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(profiles_app, name="profiles")
+app.command("report")(report_command)
+app.command("export")(export_command)
 
 
 class EngineName(StrEnum):
@@ -32,7 +36,7 @@ class EngineName(StrEnum):
 
 
 ScenarioArgument = Annotated[
-    str, typer.Argument(help="A scenario file, or the name of a shipped one: colocation_10mw.")
+    str, typer.Argument(help="A scenario file, or a shipped name such as colocation_10mw.")
 ]
 SetOption = Annotated[
     list[str] | None,
@@ -124,10 +128,12 @@ def validate(
     set_: SetOption = None,
 ) -> None:
     """Check a scenario and its profiles without running it."""
+    from diploee.inference import load_curves
     from diploee.profiles import ProfileLibrary
     from diploee.workload import stream_classes
 
     resolved = _load(scenario, set_, target_utilization, seed)
+    load_curves(resolved)
     library = ProfileLibrary.open(*(profiles or ()))
     classes = stream_classes(resolved, library)
     for index in {index for c in classes for index in c.profile_ids}:
@@ -156,5 +162,9 @@ def _load(
     if seed is not None:
         values["seed"] = seed
     if target_utilization is not None:
-        values[target_key(load_scenario(scenario, overrides or ()))] = target_utilization
+        key = target_key(load_scenario(scenario, overrides or ()))
+        if key.startswith("request_streams."):  # the target replaces a given rate
+            stream, _, _ = key.rpartition(".")
+            values |= {f"{stream}.request_rate_rps": None, f"{stream}.requests_per_day": None}
+        values[key] = target_utilization
     return load_scenario(scenario, overrides or (), values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -83,6 +84,9 @@ def show_run(run: Run) -> None:
     console.print(f"Files in [bold]{escape(str(run.folder))}[/]", soft_wrap=True)
 
 
+WIDE = 200
+"""Width of tables that nobody looks at in a terminal [characters]."""
+
 _Row = tuple[str, str, str, float]
 _ROWS: dict[str, tuple[_Row, ...]] = {
     "power": (
@@ -110,16 +114,29 @@ _ROWS: dict[str, tuple[_Row, ...]] = {
         ("mean queue time of all [h]", "mean_queue_time_all_h", "{:.3f}", 1),
         ("jobs never started", "unstarted", "{:,.0f}", 1),
     ),
+    "requests": (
+        ("requests per day [million]", "per_day", "{:,.2f}", 1e-6),
+        ("incoming requests [1/s]", "incoming_rps", "{:,.2f}", 1),
+        ("served requests [1/s]", "effective_rps", "{:,.2f}", 1),
+        ("incomplete requests [1/s]", "incomplete_rps", "{:,.2f}", 1),
+    ),
 }
 """Rows of the result table by block of the metrics: label, key, format, factor."""
 
 
 def show_table(title: str, header: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
-    """Print a plain table; numbers to the right."""
-    table = Table(title=title, title_justify="left", title_style="bold")
+    """Print a plain table; numbers to the right. Into a file or pipe, no line is broken."""
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=None,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
     for index, name in enumerate(header):
         numeric = bool(rows) and isinstance(rows[0][index], int | float)
         table.add_column(escape(name), justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(f"{v:,.1f}" if isinstance(v, float) else str(v) for v in row))
-    Console().print(table)
+        table.add_row(*(f"{v:,.1f}" if isinstance(v, float) else escape(str(v)) for v in row))
+    Console(width=None if sys.stdout.isatty() else WIDE).print(table)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from diploee.profiles import PowerProfile
 
 profiles_app = typer.Typer(
     help="List, show, import and rebuild power profiles.", no_args_is_help=True
@@ -48,8 +51,8 @@ def list_profiles(profiles: FolderOption = None) -> None:
         )
         for index, profile in enumerate(library.entries)
     ]
-    header = ("profile", "workload", "nodes", "duration [s]", "mean [kW]", "W/node", "kind")
-    show_table(f"{len(library)} profiles", header, rows)
+    header = ("profile", "workload", "nodes", "time [s]", "mean kW", "W/node", "kind")
+    show_table(_count(len(library), "profile"), header, rows)
 
 
 @profiles_app.command("show")
@@ -61,32 +64,43 @@ def show_profile(
     profiles: FolderOption = None,
 ) -> None:
     """Draw a profile to a PNG and print where it comes from."""
-    from diploee.errors import OutputError
+    from diploee.files import whole_file
     from diploee.profiles import ProfileLibrary
     from diploee.profiles.plot import plot_profile
 
     profile = ProfileLibrary.open(*(profiles or ())).get(profile_id)
     place = out or Path(f"{profile_id}.png")
-    try:
-        plot_profile(profile, place)
-    except OSError as error:
-        raise OutputError(f"{place}: can't be written ({error.strerror})") from error
-    origin = profile.provenance
-    typer.echo(
-        f"{profile_id}: {profile.n_nodes} nodes, {profile.duration_ms / 1000:,.1f} s, "
-        f"mean {profile.mean_power_w / 1000:.3f} kW, {profile.energy_j / 3.6e6:.2f} kWh"
-    )
-    typer.echo(f"{origin.kind}: {origin.source} ({origin.licence})")
-    typer.echo(
-        f"{origin.power_boundary}; read every {origin.sampling_interval_s:g} s, averaged over "
-        f"{origin.averaging_window_s:g} s, bandwidth {origin.bandwidth_hz:g} Hz"
-    )
-    if origin.notes:
-        typer.echo(origin.notes)
-    repaired = {cause: n for cause, n in origin.counts.items() if n}
-    if repaired:
-        typer.echo("repaired: " + ", ".join(f"{n} {cause}" for cause, n in repaired.items()))
-    typer.echo(f"drawn to {place}")
+    with whole_file(place) as partial:
+        plot_profile(profile, partial)
+    for label, text in _facts(profile).items():
+        typer.echo(f"{label:<10}{text}")
+    typer.echo(f"{'drawn to':<10}{place}")
+
+
+def _facts(profile: PowerProfile) -> dict[str, str]:
+    """Return what there is to say about a profile, each under a short label."""
+    origin, mean_kw = profile.provenance, profile.mean_power_w / 1000
+    repaired = (_count(n, cause.replace("_", " "), "") for cause, n in origin.counts.items() if n)
+    facts = {
+        "profile": f"{profile.profile_id} ({origin.kind})",
+        "workload": f"{profile.workload} on {_count(profile.n_nodes, 'node')}",
+        "duration": f"{profile.duration_ms / 1000:,.1f} s in steps of {profile.dt_ms / 1000:g} s",
+        "power": f"mean {mean_kw:,.3f} kW, {mean_kw / profile.n_nodes:,.3f} kW a node; "
+        f"{profile.power_w.min() / 1000:,.3f} to {profile.power_w.max() / 1000:,.3f} kW",
+        "energy": f"{profile.energy_j / 3.6e6:,.4g} kWh",
+        "boundary": origin.power_boundary,
+        "readings": f"every {origin.sampling_interval_s:g} s, averaged over "
+        f"{origin.averaging_window_s:g} s, bandwidth {origin.bandwidth_hz:g} Hz",
+        "source": origin.source,
+        "licence": origin.licence,
+        "notes": origin.notes,
+        "repaired": ", ".join(repaired),
+    }
+    return {label: text for label, text in facts.items() if text}
+
+
+def _count(n: int, what: str, plural: str = "s") -> str:
+    return f"{n:,} {what}{'' if n == 1 else plural}"
 
 
 @profiles_app.command("import")
@@ -99,7 +113,8 @@ def import_profile(
         str | None, typer.Option("--id", help="Id of the profile; <workload>-<nodes>n by default.")
     ] = None,
     n_nodes: Annotated[
-        int | None, typer.Option("--nodes", help="Nodes of the job; counted from the logs if so.")
+        int | None,
+        typer.Option("--nodes", help="Nodes of the job; WattAMeter logs tell it."),
     ] = None,
     slurm_id: Annotated[
         str | None, typer.Option(help="Job to take from a folder that holds several.")
@@ -110,8 +125,9 @@ def import_profile(
 ) -> None:
     """Import measured power logs of one job as a profile.
 
-    'wattameter' reads pairs of NVML and RAPL logs of one or many nodes; 'plain' a CSV or Parquet
-    file with the columns t_s and power_w, the whole job's power.
+    'wattameter' reads pairs of NVML and RAPL logs of one or many nodes.
+    'plain' reads a CSV or Parquet file with the columns t_s and power_w,
+    the time in seconds and the power of the whole job in watts.
     """
     from diploee.errors import InputError
     from diploee.profiles import add_profile
@@ -120,7 +136,10 @@ def import_profile(
 
     if log_format is LogFormat.plain:
         if len(files) != 1 or n_nodes is None:
-            raise InputError("profiles import plain: give one file and --nodes")
+            raise InputError(
+                f"profiles import plain: expected one file and --nodes, found "
+                f"{_count(len(files), 'file')} and {'no ' if n_nodes is None else ''}--nodes"
+            )
         profile = import_plain(
             files[0],
             workload=workload,
@@ -141,12 +160,12 @@ def import_profile(
         )
     place = add_profile(profile, out, force)
     typer.echo(
-        f"{place}: {profile.n_nodes} nodes, {profile.duration_ms / 1000:,.1f} s, "
+        f"{place}: {_count(profile.n_nodes, 'node')}, {profile.duration_ms / 1000:,.1f} s, "
         f"mean {profile.mean_power_w:,.1f} W"
     )
     for cause, n in profile.provenance.counts.items():
         if n:
-            typer.echo(f"  {n} {cause.replace('_', ' ')}")
+            typer.echo(f"  {n:,} {cause.replace('_', ' ')}")
 
 
 @profiles_app.command("build-reference")

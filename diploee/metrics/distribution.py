@@ -80,8 +80,11 @@ class Distribution:
             return [float(value) for value in found]
         reached = np.cumsum(self._bins)
         ranks = np.array(percents) / 100 * (self.count - 1)
-        at = np.searchsorted(reached, ranks, side="right")
-        values = (at + 0.5) * self._bin_width
+        below, above = (
+            (np.searchsorted(reached, rank, side="right") + 0.5) * self._bin_width
+            for rank in (np.floor(ranks), np.ceil(ranks))
+        )
+        values = below + (ranks - np.floor(ranks)) * (above - below)
         return [float(value) for value in np.clip(values, self.min, self.max)]
 
     def _add_moments(self, count: int, mean: float, squares: float) -> None:

@@ -5,6 +5,7 @@ from diploee.outputs.folder import default_folder, new_run_folder
 from diploee.outputs.jobs_file import write_jobs
 from diploee.outputs.manifest import MANIFEST, METRICS_FILE, build_manifest, write_json
 from diploee.outputs.reader import Run, open_run
+from diploee.outputs.serving_manifest import serving_entries
 
 __all__ = [
     "MANIFEST",
@@ -15,6 +16,7 @@ __all__ = [
     "default_folder",
     "new_run_folder",
     "open_run",
+    "serving_entries",
     "write_jobs",
     "write_json",
 ]

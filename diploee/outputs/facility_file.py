@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,6 +21,7 @@ from diploee.units import MS_PER_S
 
 FACILITY_FILE = "facility.parquet"
 METADATA_KEY = b"diploee.facility"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 UNITS = {
     "it_power_w": "W, device power (GPUs and CPU packages), mean over the interval",
@@ -44,7 +46,7 @@ def timestamp_type(scenario: Scenario) -> pa.DataType:
 
 def timestamps(times_ms: Int64Array, scenario: Scenario) -> pa.Array:
     """Return simulated times [ms] as zone-aware time stamps; negative ones as null."""
-    epoch_ms = int(scenario.start_with_zone.timestamp() * MS_PER_S)
+    epoch_ms = (scenario.start_with_zone - _EPOCH) // timedelta(milliseconds=1)
     values = pa.array(times_ms + epoch_ms, mask=times_ms < 0)
     return values.cast(pa.timestamp("ms")).cast(timestamp_type(scenario))
 

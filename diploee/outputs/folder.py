@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import errno
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 
 from diploee.errors import OutputError, OutputExistsError
+from diploee.files import is_disk_full, reason
 
 MANIFEST = "manifest.json"
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def default_folder(name: str, sha256: str, parent: Path = Path("runs")) -> Path:
     """Return ``runs/<name>-<first 8 of the hash>``, with ``-2``, ``-3``, ... where that exists."""
     first = parent / f"{name}-{sha256[:8]}"
-    if not first.exists():
-        return first
-    return next(
-        folder for n in count(2) if not (folder := first.with_name(f"{first.name}-{n}")).exists()
-    )
+    others = (first.with_name(f"{first.name}-{n}") for n in count(2))
+    return next(folder for folder in chain([first], others) if not os.path.lexists(folder))
 
 
 @contextmanager
@@ -50,17 +46,15 @@ def new_run_folder(place: Path, force: bool = False) -> Iterator[Path]:
     OutputError
         If it can't be written: no permission, a full disk.
     """
-    _check_free(place, force)
+    target = Path(os.path.abspath(place))  # noqa: PTH100  # "." and "x/.." have no name to add to
+    staging = _beside(target, "partial")
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=f".{place.name}.partial-", dir=place.parent))
-    except OSError as error:
-        raise _output_error(place, error) from error
-    try:
-        yield staging
-        staging.chmod(0o777 & ~_umask())
         _check_free(place, force)
-        _swap(staging, place)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        staging.mkdir()
+        yield staging
+        _check_free(place, force)
+        _swap(staging, target)
     except OSError as error:
         raise _output_error(place, error, staging) from error
     finally:
@@ -85,35 +79,36 @@ def _swap(staging: Path, place: Path) -> None:
     if not place.exists():
         staging.rename(place)
         return
-    old = Path(tempfile.mkdtemp(prefix=f".{place.name}.old-", dir=place.parent))
-    place.rename(old / place.name)
+    old = _beside(place, "old")
     try:
+        place.rename(old)
         staging.rename(place)
-    except OSError:
-        (old / place.name).rename(place)
-        raise
     finally:
         if place.exists():
             shutil.rmtree(old, ignore_errors=True)
+        elif old.exists():  # also where an interrupt came between the two
+            old.rename(place)
 
 
-def _output_error(place: Path, error: OSError, staging: Path | None = None) -> OutputError:
-    if error.errno in _DISK_FULL:
-        written_mb = _size_mb(staging) if staging else 0.0
-        free_mb = shutil.disk_usage(place.parent).free / 1e6 if place.parent.exists() else 0.0
+def _beside(place: Path, what: str) -> Path:
+    return place.with_name(f".{place.name}.{what}-{secrets.token_hex(4)}")
+
+
+def _output_error(place: Path, error: OSError, staging: Path) -> OutputError:
+    if is_disk_full(error):
+        try:
+            free_mb = shutil.disk_usage(place.parent).free / 1e6
+        except OSError:
+            free_mb = 0.0
         return OutputError(
-            f"{place}: the disk is full ({written_mb:.0f} MB written so far, {free_mb:.0f} MB "
-            "free or allowed); nothing was kept, free some space or choose another --out"
+            f"{place}: the disk is full or a limit on file size is reached "
+            f"({_size_mb(staging):.1f} MB written so far, {free_mb:,.0f} MB free on the disk); "
+            "nothing was kept, free some space or choose another --out"
         )
-    reason = error.strerror or (str(error).splitlines() or [type(error).__name__])[0]
-    return OutputError(f"{place}: can't be written ({reason}); nothing was kept, check --out")
+    return OutputError(
+        f"{place}: can't be written ({reason(error)}); nothing was kept, check --out"
+    )
 
 
 def _size_mb(folder: Path) -> float:
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 1e6
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -62,9 +62,11 @@ class Run:
 
     def _json(self, name: str) -> dict[str, Any]:
         try:
-            content: dict[str, Any] = json.loads((self.folder / name).read_text("utf-8"))
+            content = json.loads((self.folder / name).read_text("utf-8"))
         except (OSError, ValueError) as error:
             raise InputError(f"{self.folder / name}: can't be read ({error})") from error
+        if not isinstance(content, dict):
+            raise InputError(f"{self.folder / name}: must hold a JSON object, found another value")
         return content
 
     def _table(self, name: str, columns: list[str] | None) -> pa.Table:

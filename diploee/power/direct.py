@@ -40,7 +40,7 @@ class EnergyTables:
     interval_at : numpy.ndarray, shape (n_profiles,), int64
         Where each profile begins in `interval_j`.
     n_intervals : numpy.ndarray, shape (n_profiles,), int64
-        Length of a row of each profile.
+        Length of a row of each profile; 0 for those no longer than an interval, which have no rows.
     """
 
     step_ms: int
@@ -99,6 +99,8 @@ def _cumulative_on_grid(profile: PowerProfile, grid_ms: int) -> Float64Array:
 def _interval_rows(cumulative_j: Float64Array, per_step: int) -> Float64Array:
     """Return interval energies for every start phase, shape (per_step + 1, intervals)."""
     n_samples = cumulative_j.size - 1
+    if n_samples <= per_step:
+        return np.empty((1, 0))  # it fills two intervals at most: not worth a table
     n_intervals = -(-n_samples // per_step) + 1
     points = np.arange(n_intervals + 1) * per_step - np.arange(per_step + 1)[:, None]
     rows: Float64Array = np.diff(cumulative_j[np.clip(points, 0, n_samples)], axis=1)
@@ -175,6 +177,14 @@ def _add_segments(
         upper = factor * ((phase_ms - phase * grid_ms) / grid_ms)
         lower = factor - upper
         length = n_intervals[profile]
+        if length == 0:
+            for k in range(low + 1, high):
+                edge_ms = t0_ms + k * step_ms - origin_ms
+                out[k] += factor * (
+                    _energy_until(edge_ms + step_ms, cumulative_j, first, last, grid_ms)
+                    - _energy_until(edge_ms, cumulative_j, first, last, grid_ms)
+                )
+            continue
         near = interval_at[profile] + phase * length
         far = near + length
         shift = low + 1 - origin_step

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -53,7 +54,7 @@ class ProfileLibrary:
         stored: list[StoredProfile] = []
         for folder in folders or (REFERENCE,):
             path = shipped_folder("profiles") / REFERENCE if folder == REFERENCE else Path(folder)
-            if not path.is_dir():
+            if not os.path.isdir(path):  # noqa: PTH112  # unlike pathlib's, no error for any text
                 raise ProfileError(
                     f"{folder}: no such profile folder; give a folder of profile files "
                     f"or '{REFERENCE}' for the shipped ones"
@@ -89,8 +90,8 @@ class ProfileLibrary:
         """
         if profile_id not in self.ids:
             raise ProfileError(
-                f"no profile '{profile_id}' in the library"
-                f"{did_you_mean(profile_id, self.ids) or f' (have: {one_of(self.ids)})'}"
+                f"no profile '{profile_id}' among the {len(self)} of the library; "
+                f"'diploee profiles list' shows them{did_you_mean(profile_id, self.ids)}"
             )
         return self[self.ids.index(profile_id)]
 

@@ -18,7 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from diploee.errors import OutputError, ProfileError
+from diploee.errors import ProfileError, one_of
+from diploee.files import whole_file
 from diploee.profiles.profile import PowerProfile, Provenance
 
 METADATA_KEY = b"diploee.profile"
@@ -27,7 +28,13 @@ _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def write_profile(profile: PowerProfile, path: Path) -> None:
-    """Write a profile; the same profile gives the same bytes under the same pyarrow version."""
+    """Write a profile, whole or not at all; the same profile and pyarrow give the same bytes.
+
+    Raises
+    ------
+    OutputError
+        If the file can't be written.
+    """
     power_w = profile.power_w
     whole_watts = bool(np.all(power_w == np.rint(power_w)))
     head = {
@@ -45,22 +52,22 @@ def write_profile(profile: PowerProfile, path: Path) -> None:
             "power_w": power_w.astype(np.int32) if whole_watts else power_w,
         }
     ).replace_schema_metadata({METADATA_KEY: json.dumps(head, sort_keys=True)})
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(
-        table,
-        path,
-        compression="zstd",
-        compression_level=9,
-        use_dictionary=False,
-        column_encoding={
-            "t_ms": "DELTA_BINARY_PACKED",
-            "power_w": "DELTA_BINARY_PACKED" if whole_watts else "BYTE_STREAM_SPLIT",
-        },
-    )
+    with whole_file(path) as partial:
+        pq.write_table(
+            table,
+            partial,
+            compression="zstd",
+            compression_level=9,
+            use_dictionary=False,
+            column_encoding={
+                "t_ms": "DELTA_BINARY_PACKED",
+                "power_w": "DELTA_BINARY_PACKED" if whole_watts else "BYTE_STREAM_SPLIT",
+            },
+        )
 
 
 def add_profile(profile: PowerProfile, folder: Path, force: bool = False) -> Path:
-    """Add a profile to the library in a folder, whole or not at all.
+    """Add a profile to the library in a folder.
 
     Returns
     -------
@@ -81,15 +88,7 @@ def add_profile(profile: PowerProfile, folder: Path, force: bool = False) -> Pat
     path = folder / f"{profile.profile_id}.parquet"
     if path.exists() and not force:
         raise ProfileError(f"{path}: exists already; choose another id, or force to replace it")
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        write_profile(profile, partial)
-        partial.replace(path)
-    except OSError as error:
-        reason = error.strerror or (str(error).splitlines() or [type(error).__name__])[0]
-        raise OutputError(f"{path}: can't be written ({reason}); nothing was kept") from error
-    finally:
-        partial.unlink(missing_ok=True)
+    write_profile(profile, path)
     return path
 
 
@@ -132,6 +131,11 @@ class StoredProfile:
             self.dt_ms = int(head["dt_ms"])
             self.sha256 = str(head["sha256"])
             self.provenance = Provenance(**head["provenance"])
+            if min(self.n_nodes, self.dt_ms, self.n_samples) < 1:
+                raise ProfileError(
+                    f"{path}: {self.n_nodes} nodes, step of {self.dt_ms} ms, {self.n_samples} "
+                    "samples; each must be 1 or more; import or build the profile again"
+                )
         except (KeyError, TypeError, ValueError) as error:
             raise ProfileError(
                 f"{path}: metadata '{METADATA_KEY.decode()}' is not complete ({error!r}); "
@@ -153,12 +157,9 @@ class StoredProfile:
                 f"{self.path}: the data can't be read ({_first_line(error)}); "
                 "import or build the profile again"
             ) from error
-        for column in ("t_ms", "power_w"):
-            if column not in table.column_names:
-                raise ProfileError(
-                    f"{self.path}: column '{column}' is missing (found: {table.column_names})"
-                )
-        steps_ms = np.diff(table["t_ms"].to_numpy())
+        t_ms = self._values(table, "t_ms", pa.int64())
+        power_w = self._values(table, "power_w", pa.float32())
+        steps_ms = np.diff(t_ms)
         wrong = np.flatnonzero(steps_ms != self.dt_ms)
         if wrong.size:
             raise ProfileError(
@@ -166,16 +167,30 @@ class StoredProfile:
                 f"{self.dt_ms} ms without gaps ({wrong.size} such rows); resample the data"
             )
         try:
-            return PowerProfile(
-                self.profile_id,
-                self.workload,
-                self.n_nodes,
-                self.dt_ms,
-                table["power_w"].to_numpy().astype(np.float32),
-                self.provenance,
+            profile = PowerProfile(
+                self.profile_id, self.workload, self.n_nodes, self.dt_ms, power_w, self.provenance
             )
         except ProfileError as error:
             raise ProfileError(f"{self.path}: {error}") from error
+        if profile.sha256 != self.sha256:
+            raise ProfileError(
+                f"{self.path}: the power does not have the SHA-256 {self.sha256:.8}... of the "
+                "file's metadata, so it was changed; import or build the profile again"
+            )
+        return profile
+
+    def _values(self, table: pa.Table, name: str, kind: pa.DataType) -> np.ndarray[Any, Any]:
+        if name not in table.column_names:
+            raise ProfileError(
+                f"{self.path}: column '{name}' is missing (found: {one_of(table.column_names)})"
+            )
+        try:
+            values: np.ndarray[Any, Any] = table[name].cast(kind, safe=False).to_numpy()
+        except pa.ArrowException as error:
+            raise ProfileError(
+                f"{self.path}: column '{name}' is of type {table[name].type}, expected numbers"
+            ) from error
+        return values
 
 
 def read_profile(path: Path) -> PowerProfile:

@@ -7,22 +7,34 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
+from diploee.errors import shown
 from diploee.scenario.base import Model
 from diploee.units import DAYS_PER_WEEK, HOURS_PER_DAY, HOURS_PER_WEEK, MONTHS_PER_YEAR
+
+MAX_WEIGHT = 1_000_000_000
+"""Only ratios matter; products of weights of any size would overflow."""
+
+
+def _is_weight(value: object) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and 0 <= value <= MAX_WEIGHT  # type: ignore[operator]  # it is a number
 
 
 def _weights(n_weights: int, meaning: str) -> Callable[[object], tuple[float, ...]]:
     def check(values: object) -> tuple[float, ...]:
         if not isinstance(values, list | tuple):
-            raise ValueError(f"expected a list of {n_weights} weights ({meaning}), got {values!r}")
+            raise ValueError(
+                f"must be a list of {n_weights} weights ({meaning}), found {shown(values)}"
+            )
         if len(values) != n_weights:
-            raise ValueError(f"expected {n_weights} weights ({meaning}), found {len(values)}")
-        for index, value in enumerate(values):
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not number or not 0 <= value < float("inf"):
-                raise ValueError(
-                    f"weight {index} must be a finite number of 0 or more, found {value!r}"
-                )
+            raise ValueError(f"must have {n_weights} weights ({meaning}), found {len(values)}")
+        bad = [index for index, value in enumerate(values) if not _is_weight(value)]
+        if bad:
+            others = f" ({len(bad)} such weights)" if len(bad) > 1 else ""
+            raise ValueError(
+                f"weight {bad[0] + 1} of {n_weights} must be a number from 0 to {MAX_WEIGHT:,}, "
+                f"found {shown(values[bad[0]])}{others}"
+            )
         if not any(values):
             raise ValueError("all weights are zero; at least one must be positive")
         return tuple(map(float, values))

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from diploee.errors import ScenarioError, did_you_mean, one_of
+from diploee.errors import ScenarioError, did_you_mean, one_of, shown
+from diploee.scenario.limits import size_problems
+from diploee.scenario.messages import plain_message
 from diploee.scenario.models import Scenario, cross_problems
-from diploee.scenario.yaml_lines import KeyPath, dotted, line_of, load_yaml_with_lines
+from diploee.scenario.yaml_lines import (
+    KeyPath,
+    dotted,
+    line_of,
+    load_yaml_with_lines,
+    read_value,
+)
 from diploee.shipped import shipped_folder
 
 
@@ -31,11 +40,11 @@ def find_scenario(name_or_path: str | Path) -> Path:
     """
     path = Path(name_or_path)
     shipped = shipped_scenarios()
-    if path.is_file():
+    if os.path.isfile(path):  # noqa: PTH113  # unlike pathlib's, no error for any text
         return path
     if str(name_or_path) in shipped:
         return shipped[str(name_or_path)]
-    if path.is_dir():
+    if os.path.isdir(path):  # noqa: PTH112
         raise ScenarioError([f"{path}: is a folder, expected a scenario file"])
     raise ScenarioError(
         [
@@ -59,7 +68,8 @@ def load_scenario(
     overrides : sequence of str
         ``dotted.key=value`` as on the command line; the value is read as YAML.
     values : mapping, optional
-        Values by dotted key, set after the overrides.
+        Values by dotted key, set after the overrides; errors name them as the command line's
+        options, ``--target-utilization`` for ``streams.training.target_utilization``.
 
     Returns
     -------
@@ -74,17 +84,14 @@ def load_scenario(
     path = find_scenario(name_or_path)
     data, lines = load_yaml_with_lines(path)
     if not isinstance(data, dict):
-        raise ScenarioError([f"{path}:1: expected keys such as 'name:', found {data!r:.40}"])
-    changes = [_parse_override(override) for override in overrides]
-    changes += list((values or {}).items())
-    for key, value in changes:
-        _set_dotted(data, key, value)
-    origin = {key for key, _ in changes}
+        raise ScenarioError([f"{path}:1: must hold keys such as 'name:', found {shown(data)}"])
+    options = _apply(data, overrides, values or {})
 
     def where(place: KeyPath) -> str:
         for depth in range(len(place), 0, -1):
-            if dotted(place[:depth]) in origin:
-                return f"--set {dotted(place)}"
+            option = options.get(dotted(place[:depth]))
+            if option is not None:
+                return ".".join((option, *map(str, place[depth:])))
         line = line_of(place, lines)
         return f"{path}{f':{line}' if line else ''} {dotted(place)}".rstrip()
 
@@ -108,14 +115,16 @@ def scenario_from_dict(data: Mapping[str, Any], where: Any = None) -> Scenario:
     ScenarioError
         With one line for each problem.
     """
-    where = where or dotted
+    where = where or (lambda place: dotted(place) or "scenario")
     try:
         scenario = Scenario.model_validate(data)
     except ValidationError as error:
         raise ScenarioError(
-            f"{where(_key_path(detail, data))}: {_message(detail)}" for detail in error.errors()
+            f"{where(_key_path(detail, data))}: {plain_message(detail)}"
+            for detail in error.errors(include_url=False)
         ) from error
-    problems = cross_problems(scenario)
+    # What lies between the parts is looked at once the sizes of the parts are sound.
+    problems = size_problems(scenario) or cross_problems(scenario)
     if problems:
         raise ScenarioError(f"{where(place)}: {message}" for place, message in problems)
     return scenario
@@ -124,29 +133,57 @@ def scenario_from_dict(data: Mapping[str, Any], where: Any = None) -> Scenario:
 def target_key(scenario: Scenario) -> str:
     """Return the dotted key of the target utilization, where a scenario has just one stream.
 
+    A stream of jobs goes before streams of requests.
+
     Raises
     ------
     ScenarioError
         If it has several; the text names their keys.
     """
-    keys = [f"streams.{name}.target_utilization" for name in scenario.streams]
-    if len(keys) != 1:
-        raise ScenarioError(
-            [f"--target-utilization: the scenario has several streams; --set one of {one_of(keys)}"]
-        )
-    return keys[0]
+    for group in ("streams", "request_streams"):
+        keys = [f"{group}.{name}.target_utilization" for name in getattr(scenario, group)]
+        if len(keys) == 1:
+            return keys[0]
+        if keys:
+            break
+    raise ScenarioError(
+        [f"--target-utilization: the scenario has several streams; --set one of {one_of(keys)}"]
+    )
+
+
+def _apply(
+    data: dict[str, Any], overrides: Sequence[str], values: Mapping[str, Any]
+) -> dict[str, str]:
+    """Set overrides and values in the data; return by dotted key what the user called it."""
+    options: dict[str, str] = {}
+    problems: list[str] = []
+    for override in overrides:
+        try:
+            key, value = _parse_override(override)
+            _set_dotted(data, key, value)
+            options[key] = f"--set {key}"
+        except ScenarioError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise ScenarioError(problems)
+    for key, value in values.items():
+        _set_dotted(data, key, value)
+        options[key] = f"--{key.rpartition('.')[2].replace('_', '-')}"
+    return options
 
 
 def _parse_override(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
-    if not equals or not key.strip():
+    key = key.strip()
+    if not equals or not all(key.split(".")):
         raise ScenarioError(
             [f"--set {text}: expected dotted.key=value, such as facility.pools.h100.n_nodes=100"]
         )
     try:
-        return key.strip(), yaml.safe_load(value)
-    except yaml.YAMLError as error:
-        raise ScenarioError([f"--set {text}: the value is not valid YAML"]) from error
+        return key, read_value(value)
+    except (yaml.YAMLError, RecursionError) as error:
+        problem = getattr(error, "problem", None) or "can't be read"
+        raise ScenarioError([f"--set {key}: the value is not valid YAML: {problem}"]) from error
 
 
 def _set_dotted(data: dict[str, Any], key: str, value: Any) -> None:
@@ -155,11 +192,11 @@ def _set_dotted(data: dict[str, Any], key: str, value: Any) -> None:
     for depth, part in enumerate(parts):
         last = depth == len(parts) - 1
         if isinstance(here, list):
-            if not part.isdigit() or int(part) >= len(here):
-                raise ScenarioError(
-                    [f"--set {key}: '{part}' is no item of the list (0 to {len(here) - 1})"]
-                )
-            name: Any = int(part)
+            items = {str(index): index for index in range(len(here))}
+            if part not in items:
+                have = f"0 to {len(here) - 1}" if here else "it is empty"
+                raise ScenarioError([f"--set {key}: '{part}' is no item of the list ({have})"])
+            name: Any = items[part]
         elif isinstance(here, dict):
             # Keys of a YAML mapping may be numbers, such as node counts.
             name = next((known for known in here if str(known) == part), part)
@@ -194,40 +231,3 @@ def _key_path(detail: ErrorDetails, data: Any) -> KeyPath:
             place.append(part)
             here = here[part]
     return tuple(place)
-
-
-def _message(detail: ErrorDetails) -> str:
-    kind, found = detail["type"], detail["input"]
-    if kind == "extra_forbidden":
-        word = str(detail["loc"][-1])
-        model = _model_at(detail["loc"][:-1])
-        allowed = tuple(model.model_fields) if model else ()
-        return f"unknown key '{word}' (allowed: {one_of(allowed)}){did_you_mean(word, allowed)}"
-    if kind == "missing":
-        return "this key is missing; add it"
-    text = detail["msg"].removeprefix("Value error, ")
-    if kind == "value_error":
-        return text
-    text = text.replace("Input should be", "must be")
-    return f"{text}, found {found!r:.80}"
-
-
-def _model_at(place: Sequence[str | int]) -> type[BaseModel] | None:
-    """Return the model that the keys at a location belong to."""
-    model: Any = Scenario
-    for part in place:
-        if isinstance(model, type) and issubclass(model, BaseModel):
-            field = model.model_fields.get(str(part))
-            model = field.annotation if field else None
-        else:
-            arguments = [a for a in get_args(model) if a is not type(None) and a is not Ellipsis]
-            model = arguments[-1] if arguments else None
-        model = _without_none(model)
-    return model if isinstance(model, type) and issubclass(model, BaseModel) else None
-
-
-def _without_none(annotation: Any) -> Any:
-    arguments = get_args(annotation)
-    if type(None) in arguments:
-        return next(a for a in arguments if a is not type(None))
-    return annotation

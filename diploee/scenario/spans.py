@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
 
+from diploee.errors import shown
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S, MS_PER_WEEK
 
 _FIXED_MS = {
@@ -24,6 +25,7 @@ _FIXED_MS = {
 _CALENDAR_MONTHS = {"month": 1, "months": 1, "year": 12, "years": 12}
 _SPAN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
 
+MAX_NUMBER = 10**12
 MIN_RESOLUTION_MS = 100
 MAX_RESOLUTION_MS = MS_PER_H
 
@@ -33,9 +35,12 @@ def _split(text: object, units: tuple[str, ...], example: str) -> tuple[float, s
     if match is None or match[2] not in units:
         raise ValueError(
             f"expected a number and a unit ({', '.join(units)}), such as '{example}', "
-            f"found {text!r}"
+            f"found {shown(text)}"
         )
-    return float(match[1]), match[2]
+    number = float(match[1])
+    if number > MAX_NUMBER:
+        raise ValueError(f"must be a number up to {MAX_NUMBER:,} and a unit, found {shown(text)}")
+    return number, match[2]
 
 
 def parse_resolution_ms(text: object) -> int:
@@ -49,17 +54,18 @@ def parse_resolution_ms(text: object) -> int:
     number, unit = _split(text, ("ms", "s", "min", "h"), "60 s")
     span_ms = round(number * _FIXED_MS[unit], 6)
     if span_ms % MIN_RESOLUTION_MS or not MIN_RESOLUTION_MS <= span_ms <= MAX_RESOLUTION_MS:
-        raise ValueError(f"must be a multiple of 0.1 s from 0.1 s to 1 h, found {text!r}")
+        raise ValueError(f"must be a multiple of 0.1 s from 0.1 s to 1 h, found {shown(text)}")
     return int(span_ms)
 
 
 def _check_duration(text: object) -> str:
     number, unit = _split(text, (*_FIXED_MS, *_CALENDAR_MONTHS), "1 year")
     if unit in _CALENDAR_MONTHS and number != int(number):
-        raise ValueError(f"months and years must be whole numbers, found {text!r}")
+        raise ValueError(f"months and years must be whole numbers, found {shown(text)}")
     if number <= 0:
-        raise ValueError(f"must be longer than 0, found {text!r}")
-    return f"{number:g} {unit}"
+        raise ValueError(f"must be longer than 0, found {shown(text)}")
+    # A float has 15 exact digits; fewer would change a long span, an exponent would not be read.
+    return f"{number:.15g} {unit}"
 
 
 def end_of(start: datetime, duration: str) -> datetime:

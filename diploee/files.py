@@ -1,0 +1,61 @@
+"""Files that appear whole or not at all, and the words for why one can't be written."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from diploee.errors import OutputError
+
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def is_disk_full(error: OSError) -> bool:
+    """Return whether an error says that the disk, a quota or a size limit is exhausted."""
+    return error.errno in _DISK_FULL
+
+
+def reason(error: OSError) -> str:
+    """Return why the system refused, in a few words, such as ``Permission denied``."""
+    if is_disk_full(error):
+        return "the disk is full"
+    if isinstance(error, FileExistsError | NotADirectoryError):
+        return "a part of its path is a file, not a folder"
+    return error.strerror or (str(error).splitlines() or [type(error).__name__])[0]
+
+
+@contextmanager
+def whole_file(place: Path) -> Iterator[Path]:
+    """Give a path to write a file to, and put it in its place when all went well.
+
+    Parameters
+    ----------
+    place : pathlib.Path
+        Where the file shall appear; its folder is made. A file that stands there is replaced.
+
+    Yields
+    ------
+    pathlib.Path
+        A hidden path beside the place; removed if the block ends with an error.
+
+    Raises
+    ------
+    OutputError
+        If it can't be written: no permission, a full disk.
+    """
+    target = Path(os.path.abspath(place))  # noqa: PTH100  # "." and "x/.." have no name to add to
+    partial = target.with_name(f".{target.name}.partial")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield partial
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        raise OutputError(
+            f"{place}: can't be written ({reason(error)}); nothing was kept"
+        ) from error

@@ -1,0 +1,53 @@
+"""Inference: request rates to instances, served and unserved requests and latency."""
+
+from diploee.inference.capacity import (
+    Capacity,
+    max_request_rate_rps,
+    service_capacity,
+    sustained_throughput_rps,
+)
+from diploee.inference.columns import service_columns
+from diploee.inference.curves import (
+    Curves,
+    LatencyCurve,
+    PowerCurve,
+    ServiceCurves,
+    load_curves,
+    load_latency_curve,
+    load_power_curve,
+)
+from diploee.inference.instances import instances_needed
+from diploee.inference.overload import ScalingRules, ServedRequests, fifo_wait_s, serve_requests
+from diploee.inference.plan import plan_services
+from diploee.inference.requests import PLANNING_STEP_MS, RelativeRates, relative_rates
+from diploee.inference.reserve import reserve_nodes, reserved_node_shares
+from diploee.inference.service_plan import RequestMatch, ServicePlan, service_labels
+
+__all__ = [
+    "PLANNING_STEP_MS",
+    "Capacity",
+    "Curves",
+    "LatencyCurve",
+    "PowerCurve",
+    "RelativeRates",
+    "RequestMatch",
+    "ScalingRules",
+    "ServedRequests",
+    "ServiceCurves",
+    "ServicePlan",
+    "fifo_wait_s",
+    "instances_needed",
+    "load_curves",
+    "load_latency_curve",
+    "load_power_curve",
+    "max_request_rate_rps",
+    "plan_services",
+    "relative_rates",
+    "reserve_nodes",
+    "reserved_node_shares",
+    "serve_requests",
+    "service_capacity",
+    "service_columns",
+    "service_labels",
+    "sustained_throughput_rps",
+]

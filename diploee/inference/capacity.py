@@ -1,0 +1,130 @@
+"""Capacity of one model instance: the highest request rate under a latency cap (Eq. 5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy.optimize import brentq
+
+from diploee.errors import WorkloadError
+from diploee.inference.curves import LatencyCurve
+from diploee.scenario import RequestStream, Service
+
+Interpolation = Literal["pchip", "linear"]
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What one instance of a service takes and completes.
+
+    Parameters
+    ----------
+    max_request_rate_rps : float
+        Rate that an instance is given at most [1/s], R_max of Eqs. 4-5.
+    completion_rate_rps : float
+        Rate that an instance completes at most [1/s].
+    latency_limit_s : float or None
+        The service's latency cap [s]; where the rate is given, the latency at that rate.
+    warnings : tuple of str
+        What the user should know, such as a cap that the curve never reaches.
+    """
+
+    max_request_rate_rps: float
+    completion_rate_rps: float
+    latency_limit_s: float | None
+    warnings: tuple[str, ...] = ()
+
+
+def max_request_rate_rps(
+    curve: LatencyCurve, limit_s: float, interpolation: Interpolation = "pchip"
+) -> float:
+    """Invert a latency curve: the highest request rate that keeps a latency (Eq. 5).
+
+    Parameters
+    ----------
+    curve : LatencyCurve
+        Latency against offered rate; its running maximum is inverted.
+    limit_s : float
+        Highest latency allowed, lambda_max [s].
+    interpolation : {"pchip", "linear"}
+        Between measured rates: shape-preserving cubic, or straight lines.
+
+    Returns
+    -------
+    float
+        R_max [1/s]; the highest measured rate where the curve stays below the limit.
+
+    Raises
+    ------
+    WorkloadError
+        If the limit lies below the lowest measured latency; the text says which can be met.
+    """
+    rate_rps, latency_s = curve.rate_rps, curve.latency_s
+    if limit_s < latency_s[0]:
+        raise WorkloadError(
+            f"a {curve.metric} latency of {limit_s:g} s can't be kept: the lowest measured is "
+            f"{latency_s[0]:g} s, at {rate_rps[0]:g} requests/s; raise the cap to that or above"
+        )
+    if limit_s >= latency_s[-1]:
+        return float(rate_rps[-1])
+    low = int(np.searchsorted(latency_s, limit_s, side="right")) - 1
+    low_rps, high_rps = float(rate_rps[low]), float(rate_rps[low + 1])
+    low_s, high_s = float(latency_s[low]), float(latency_s[low + 1])
+    if limit_s == low_s:
+        return low_rps
+    if interpolation == "linear":
+        return low_rps + (high_rps - low_rps) * (limit_s - low_s) / (high_s - low_s)
+    return float(brentq(lambda r: float(curve.at(np.array(r))) - limit_s, low_rps, high_rps))
+
+
+def sustained_throughput_rps(curve: LatencyCurve) -> float:
+    """Return the highest rate that one instance completes [1/s], whatever is offered."""
+    return curve.sustained_throughput_rps
+
+
+def service_capacity(
+    service: Service, curve: LatencyCurve | None, stream: RequestStream
+) -> Capacity:
+    """Return the capacity of an instance under the stream's reading of it.
+
+    Under `offered` (the paper) R_max is what an instance is given and, with `reject`, what it
+    completes. Under `sustained` R_max is at most the measured throughput. With `degrade` an
+    instance never completes more than the measured throughput, under either reading.
+
+    Raises
+    ------
+    WorkloadError
+        If the latency cap can't be kept.
+    """
+    warnings: list[str] = []
+    limit_s = None
+    if service.latency_cap is not None:
+        assert curve is not None
+        limit_s = service.latency_cap.limit_s
+        max_rps = max_request_rate_rps(curve, limit_s)
+        if limit_s > curve.latency_s[-1]:
+            warnings.append(
+                f"the latency cap of {limit_s:g} s lies above all measured latencies (highest "
+                f"{curve.latency_s[-1]:g} s); the highest measured rate of {max_rps:g} requests/s "
+                "is taken"
+            )
+        if curve.largest_correction_s > 0:
+            warnings.append(
+                f"the {curve.metric} latency falls with the rate in places; a running maximum "
+                f"raised it by up to {curve.largest_correction_s:.3g} s"
+            )
+    else:
+        assert service.max_request_rate_rps is not None
+        max_rps = service.max_request_rate_rps
+        if curve is not None:
+            limit_s = float(curve.at(np.array(max_rps)))
+    completion_rps = max_rps
+    if curve is not None:
+        sustained_rps = sustained_throughput_rps(curve)
+        if stream.capacity == "sustained":
+            max_rps = completion_rps = min(max_rps, sustained_rps)
+        if stream.overload == "degrade":
+            completion_rps = sustained_rps
+    return Capacity(max_rps, completion_rps, limit_s, tuple(warnings))

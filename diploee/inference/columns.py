@@ -1,0 +1,67 @@
+"""Per-service columns of the facility's series, at any resolution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from diploee.inference.service_plan import ServicePlan, service_labels
+from diploee.tables import Float32Array, Float64Array, Int32Array, Int64Array
+from diploee.units import MS_PER_S
+
+
+def service_columns(
+    plans: Sequence[ServicePlan], t0_ms: int, dt_ms: int, n_steps: int
+) -> dict[str, Float32Array | Int32Array]:
+    """Return request rates and instances of every service over a run of intervals.
+
+    Rates are means over each interval, so that requests are conserved at every resolution;
+    instances and backlog hold at the interval's start.
+
+    Parameters
+    ----------
+    plans : sequence of ServicePlan
+        Plans of all request streams.
+    t0_ms, dt_ms : int
+        Start of the first interval and length of each [ms].
+    n_steps : int
+        Number of intervals, B.
+
+    Returns
+    -------
+    dict of str to numpy.ndarray, shape (B,)
+        ``incoming_rps.<service>``, ``served_rps.``, ``unserved_rps.`` (float32), ``n_instances.``
+        (int32); ``backlog_requests.`` (float32) where requests can wait.
+    """
+    edges_ms = t0_ms + np.arange(n_steps + 1, dtype=np.int64) * dt_ms
+    columns: dict[str, Float32Array | Int32Array] = {}
+    for plan, labels in zip(plans, service_labels(plans), strict=True):
+        step = np.searchsorted(plan.edges_ms, edges_ms[:-1], side="right") - 1
+        for row, label in enumerate(labels):
+            for name, rate_rps in (
+                ("incoming_rps", plan.rate_rps[row]),
+                ("served_rps", plan.served_rps[row]),
+                ("unserved_rps", plan.unserved_rps[row]),
+            ):
+                columns[f"{name}.{label}"] = _means(plan.edges_ms, rate_rps, edges_ms)
+            columns[f"n_instances.{label}"] = plan.n_instances[row][step].astype(np.int32)
+            backlog = plan.backlog_requests[row]
+            if backlog.any():
+                at_start = np.interp(edges_ms[:-1], plan.edges_ms, backlog)
+                columns[f"backlog_requests.{label}"] = at_start.astype(np.float32)
+    return columns
+
+
+def _means(plan_edges_ms: Int64Array, rate_rps: Float64Array, edges_ms: Int64Array) -> Float32Array:
+    """Return the means over intervals of a rate that is constant in each planning step."""
+    inside = slice(
+        max(0, int(np.searchsorted(plan_edges_ms, edges_ms[0], side="right")) - 1),
+        int(np.searchsorted(plan_edges_ms, edges_ms[-1], side="left")) + 1,
+    )
+    steps_ms = plan_edges_ms[inside]
+    rates = rate_rps[inside.start : inside.stop - 1]
+    requests = np.concatenate([[0.0], np.cumsum(rates * np.diff(steps_ms) / MS_PER_S)])
+    count = np.diff(np.interp(edges_ms, steps_ms, requests))
+    means: Float32Array = (count / (np.diff(edges_ms) / MS_PER_S)).astype(np.float32)
+    return means

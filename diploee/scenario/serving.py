@@ -1,0 +1,187 @@
+"""Streams of inference requests: services, their capacity and what happens at overload."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+
+from diploee.errors import one_of
+from diploee.scenario.base import Model, check_probabilities
+from diploee.scenario.calendar import Calendar
+
+LatencyMetric = Literal[
+    "mean_e2e", "p50_e2e", "p90_e2e", "mean_ttft", "p90_ttft", "mean_itl", "p90_itl"
+]
+"""End-to-end latency, time to first token or inter-token latency; mean or percentile."""
+
+Positive = Annotated[float, Field(gt=0)]
+NonNegative = Annotated[float, Field(ge=0)]
+
+_RATES = ("request_rate_rps", "requests_per_day", "target_utilization")
+
+
+class LatencyCap(Model):
+    """A latency that a service keeps; the measured curve turns it into a request rate (Eq. 5)."""
+
+    metric: LatencyMetric = Field(
+        default="mean_e2e",
+        description="Latency that is capped: end to end (e2e), time to first token (ttft) or "
+        "between tokens (itl); its mean or a percentile.",
+    )
+    limit_s: Positive = Field(description="Highest latency [s].")
+
+
+class Service(Model):
+    """One kind of request, answered by model instances on nodes reserved for it."""
+
+    probability: Annotated[float, Field(ge=0, le=1)] = Field(
+        description="Share of the stream's requests."
+    )
+    max_request_rate_rps: Positive | None = Field(
+        default=None, description="Highest request rate per instance [1/s]; or latency_cap."
+    )
+    latency_cap: LatencyCap | None = Field(
+        default=None,
+        description="Latency to keep, which gives the highest request rate per instance (Eq. 5); "
+        "or max_request_rate_rps.",
+    )
+    output_tokens: PositiveInt = Field(
+        default=512, description="Output length whose rows of the latency curve hold [tokens]."
+    )
+    nodes_per_instance: PositiveInt = Field(
+        default=1, description="Nodes that one model instance occupies."
+    )
+    reserved_nodes: NonNegativeInt | None = Field(
+        default=None,
+        description="Nodes reserved for the service; shared out by Eq. 7 if absent.",
+    )
+    power_curve: str = Field(
+        description="Node power against request rate: a shipped name such as "
+        "llama3_70b_coding_power, or a CSV file relative to the scenario file."
+    )
+    latency_curve: str | None = Field(
+        default=None,
+        description="Latency and throughput against offered rate: a shipped name such as "
+        "llama3_70b_coding_latency, or a CSV file relative to the scenario file.",
+    )
+    startup_s: NonNegative = Field(
+        default=0,
+        description="Time from starting an instance to its first request [s]; its nodes are busy.",
+    )
+    cooldown_s: NonNegative = Field(
+        default=0, description="Time for which an instance stays up after its last need [s]."
+    )
+    min_instances: NonNegativeInt = Field(
+        default=0, description="Instances that are always up, whatever the request rate."
+    )
+    standby: Literal["idle", "warm"] = Field(
+        default="idle",
+        description="Reserved nodes without an instance in use: idle draws idle power, warm the "
+        "power at the lowest measured request rate. Neither counts as busy.",
+    )
+
+    @model_validator(mode="after")
+    def _capacity_is_given_once(self) -> Service:
+        if (self.max_request_rate_rps is None) == (self.latency_cap is None):
+            raise ValueError("give either max_request_rate_rps or latency_cap")
+        if self.latency_cap is not None and self.latency_curve is None:
+            raise ValueError("latency_cap needs a latency_curve, such as llama3_70b_coding_latency")
+        return self
+
+
+class RequestStream(Model):
+    """Inference requests to the services of one pool."""
+
+    pool: str = Field(description="Name of an entry of facility.pools; no other stream uses it.")
+    services: dict[str, Service] = Field(
+        min_length=1, description="Services by name; their probabilities sum to 1."
+    )
+    request_rate_rps: Positive | None = Field(
+        default=None, description="Mean request rate of all services over the span [1/s]."
+    )
+    requests_per_day: Positive | None = Field(
+        default=None, description="Mean requests per day of all services; or request_rate_rps."
+    )
+    target_utilization: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        default=None,
+        description="Mean node occupancy of the pool to reach, 0-1 (Eqs. 1-2); "
+        "or request_rate_rps.",
+    )
+    calendar: Calendar = Field(
+        default=Calendar(),
+        description="When requests come; rates are linear between the centres of the hours.",
+    )
+    minute_jitter_relative_std: NonNegative = Field(
+        default=0,
+        description="Relative standard deviation of one factor per minute of the week, shared by "
+        "all services.",
+    )
+    overload: Literal["reject", "degrade"] = Field(
+        default="reject",
+        description="Requests above capacity: reject records them as unserved, degrade serves "
+        "them later, with a backlog that shows in the latency.",
+    )
+    capacity: Literal["offered", "sustained"] = Field(
+        default="offered",
+        description="Highest rate per instance: offered takes it as given (the paper), sustained "
+        "lowers it to the measured sustained throughput.",
+    )
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> RequestStream:
+        given = [name for name in _RATES if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(
+                f"give exactly one of {one_of(_RATES)}, found {one_of(given) if given else 'none'}"
+            )
+        check_probabilities((s.probability for s in self.services.values()), "services")
+        needs = {"capacity: sustained": self.capacity == "sustained"}
+        needs["overload: degrade"] = self.overload == "degrade"
+        for name, service in self.services.items():
+            for key, active in needs.items():
+                if active and service.latency_curve is None:
+                    raise ValueError(
+                        f"{key} needs the measured throughput of service '{name}'; "
+                        "give it a latency_curve"
+                    )
+        return self
+
+
+def request_stream_problems(
+    stream: RequestStream, n_nodes: int
+) -> list[tuple[tuple[str | int, ...], str]]:
+    """Return what is wrong between a stream and its pool of `n_nodes`, each with its place."""
+    found: list[tuple[tuple[str | int, ...], str]] = []
+    reserved = [s.reserved_nodes for s in stream.services.values() if s.reserved_nodes is not None]
+    if sum(reserved) > n_nodes:
+        found.append(
+            (
+                ("services",),
+                f"the services reserve {sum(reserved)} nodes, pool '{stream.pool}' has {n_nodes}; "
+                "lower reserved_nodes or leave it out (Eq. 7)",
+            )
+        )
+    for name, service in stream.services.items():
+        nodes = service.reserved_nodes
+        if nodes is None:
+            continue
+        instances = nodes // service.nodes_per_instance
+        if service.probability > 0 and instances == 0:
+            found.append(
+                (
+                    ("services", name, "reserved_nodes"),
+                    f"{nodes} nodes hold no instance of {service.nodes_per_instance} node(s), but "
+                    f"the service gets {service.probability:g} of the requests; reserve more nodes",
+                )
+            )
+        elif service.min_instances > instances:
+            found.append(
+                (
+                    ("services", name, "min_instances"),
+                    f"{service.min_instances} instances need "
+                    f"{service.min_instances * service.nodes_per_instance} nodes, reserved are "
+                    f"{nodes}; lower min_instances",
+                )
+            )
+    return found

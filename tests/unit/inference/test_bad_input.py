@@ -1,0 +1,121 @@
+"""Wrong request streams and curve files: each one clear line with place and remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from serving_builders import CODING, CONVERSATION, serving_scenario, write_serving
+
+from diploee.errors import InputError, ScenarioError
+from diploee.inference import load_curves, load_latency_curve, load_power_curve
+from diploee.scenario import load_scenario
+
+CHAT = "request_streams.chat"
+HEADER = "request_rate_rps,mean_power_w,peak_power_w\n"
+
+
+@pytest.mark.parametrize(
+    ("changes", "place", "text"),
+    [
+        ({f"{CODING}.probability": 0.5}, CHAT, "services must sum to 1, found 1.1"),
+        ({f"{CHAT}.requests_per_day": 10}, CHAT, "give exactly one of 'request_rate_rps'"),
+        ({f"{CHAT}.request_rate_rps": None}, CHAT, "found none"),
+        ({f"{CHAT}.request_rate_rps": -1}, f"{CHAT}.request_rate_rps", "0"),
+        ({f"{CODING}.latency_cap": {"limit_s": 5}}, CODING, "either max_request_rate_rps or"),
+        (
+            {
+                f"{CODING}.max_request_rate_rps": None,
+                f"{CODING}.latency_curve": None,
+                f"{CODING}.latency_cap": {"limit_s": 5},
+            },
+            CODING,
+            "latency_cap needs a latency_curve",
+        ),
+        (
+            {f"{CHAT}.capacity": "sustained", f"{CODING}.latency_curve": None},
+            CHAT,
+            "capacity: sustained needs the measured throughput of service 'coding'",
+        ),
+        (
+            {f"{CHAT}.overload": "degrade", f"{CODING}.latency_curve": None},
+            CHAT,
+            "overload: degrade needs the measured throughput of service 'coding'",
+        ),
+        (
+            {f"{CODING}.reserved_nodes": 9, f"{CONVERSATION}.reserved_nodes": 4},
+            f"{CHAT}.services",
+            "reserve 13 nodes, pool 'main' has 12",
+        ),
+        ({f"{CODING}.reserved_nodes": 0}, f"{CODING}.reserved_nodes", "reserve more nodes"),
+        (
+            {f"{CODING}.reserved_nodes": 3, f"{CODING}.nodes_per_instance": 4},
+            f"{CODING}.reserved_nodes",
+            "3 nodes hold no instance of 4 node(s)",
+        ),
+        (
+            {f"{CODING}.reserved_nodes": 3, f"{CODING}.min_instances": 4},
+            f"{CODING}.min_instances",
+            "4 instances need 4 nodes, reserved are 3",
+        ),
+        ({f"{CHAT}.pool": "mian"}, f"{CHAT}.pool", "unknown pool 'mian' (have: 'main')"),
+        ({f"{CODING}.max_rate": 5}, f"{CODING}.max_rate", "unknown key 'max_rate'"),
+        ({"resolution": "7 s"}, "resolution", "7 s does not divide the duration of 86400 s"),
+    ],
+)
+def test_wrong_request_stream_is_one_clear_line(
+    tmp_path: Path, changes: dict[str, Any], place: str, text: str
+) -> None:
+    path = write_serving(tmp_path / "bad.yaml", changes)
+    with pytest.raises(ScenarioError) as error:
+        load_scenario(path)
+    (problem,) = error.value.problems
+    assert problem.startswith(f"{path}:")
+    assert f" {place}: " in problem
+    assert text in problem
+    assert "\n" not in problem
+
+
+def test_jobs_and_requests_do_not_share_a_pool() -> None:
+    jobs = {
+        "pool": "main",
+        "target_utilization": 0.5,
+        "classes": [{"workload": "tune", "n_nodes": 2, "probability": 1}],
+    }
+    with pytest.raises(ScenarioError, match=r"also used by 'streams\.training'; split it"):
+        serving_scenario({"streams.training": jobs})
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (HEADER + "1,5,6\n3,5,6\n2,5,6\n", ":4: request_rate_rps must be strictly increasing"),
+        (HEADER + "1,5,6\n1,5,6\n2,5,6\n", ":3: request_rate_rps must be strictly increasing"),
+        (HEADER + "1,5,6\n2,5,6\n", ": 2 points, a curve needs at least 3"),
+        (HEADER + "# note\n1,5,6\n2,x,6\n3,5,6\n", ":4: mean_power_w must be a positive number"),
+        (HEADER + "1,5,6\n2,nan,6\n3,5,6\n", ":3: mean_power_w must be a positive number"),
+        (HEADER + "1,5,6\n2,-5,6\n3,5,6\n", ":3: mean_power_w must be a positive number"),
+        (HEADER + "1,5,6\n2,5\n3,5,6\n", ":3: 2 fields, the header has 3"),
+        ("request_rate_rps,mean_power\n1,5\n", ": column 'mean_power_w' is missing"),
+        ("# nothing\n", ": is empty"),
+    ],
+)
+def test_wrong_curve_file_is_named_with_its_line(tmp_path: Path, content: str, text: str) -> None:
+    path = tmp_path / "curve.csv"
+    path.write_text(content)
+    with pytest.raises(InputError) as error:
+        load_power_curve("curve.csv", tmp_path)
+    assert str(error.value).startswith(f"{path}{text}")
+    assert "\n" not in str(error.value)
+
+
+def test_unknown_curve_is_refused_with_the_nearest_shipped_name() -> None:
+    scenario = serving_scenario({f"{CODING}.power_curve": "llama3_70b_codng_power"})
+    with pytest.raises(InputError, match=rf"^{CODING}: .*did you mean 'llama3_70b_coding_power'"):
+        load_curves(scenario)
+
+
+def test_output_length_without_measurements_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(InputError, match=r"max_output_tokens 300 \(have: 256, 512, 1024\)"):
+        load_latency_curve("llama3_70b_coding_latency", Path(), output_tokens=300)

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from serving_builders import CODING, serving_scenario
+
+from diploee.errors import WorkloadError
+from diploee.inference import (
+    LatencyCurve,
+    load_curves,
+    load_latency_curve,
+    max_request_rate_rps,
+    plan_services,
+    sustained_throughput_rps,
+)
+
+
+def curve(service: str, output_tokens: int = 512, metric: str = "mean_e2e") -> LatencyCurve:
+    found, _ = load_latency_curve(
+        f"llama3_70b_{service}_latency",
+        Path(),
+        metric,
+        output_tokens,  # type: ignore[arg-type]
+    )
+    return found
+
+
+@pytest.mark.parametrize(
+    ("service", "output_tokens", "expected_rps"),
+    [
+        ("coding", 256, 149.7),
+        ("conversation", 256, 60.4),
+        ("coding", 512, 107.5),
+        ("conversation", 512, 46.2),
+        ("coding", 1024, 100.7),
+        ("conversation", 1024, 45.4),
+    ],
+)
+def test_ten_seconds_mean_latency_gives_the_rates_of_linear_interpolation(
+    service: str, output_tokens: int, expected_rps: float
+) -> None:
+    found = max_request_rate_rps(curve(service, output_tokens), 10, "linear")
+    assert found == pytest.approx(expected_rps, rel=0.02)
+
+
+@pytest.mark.parametrize(("service", "expected_rps"), [("coding", 40.8), ("conversation", 34.2)])
+def test_sustained_throughput_is_the_highest_completed_rate(
+    service: str, expected_rps: float
+) -> None:
+    assert sustained_throughput_rps(curve(service)) == pytest.approx(expected_rps, abs=0.05)
+
+
+@pytest.mark.parametrize("metric", ["mean_e2e", "p50_e2e", "p90_e2e", "p90_ttft", "mean_itl"])
+def test_latency_at_the_capped_rate_is_the_cap(metric: str) -> None:
+    of_metric = curve("conversation", metric=metric)
+    limit_s = float(of_metric.latency_s[3] + of_metric.latency_s[4]) / 2
+    rate_rps = max_request_rate_rps(of_metric, limit_s)
+    assert of_metric.rate_rps[3] < rate_rps < of_metric.rate_rps[4]
+    assert float(of_metric.at(np.array(rate_rps))) == pytest.approx(limit_s, rel=1e-9)
+
+
+def test_cap_at_a_measured_latency_gives_the_measured_rate() -> None:
+    assert max_request_rate_rps(curve("coding"), 9.832) == 100
+
+
+def test_falling_latency_is_raised_to_the_running_maximum_and_the_rise_reported() -> None:
+    rates = np.array([1.0, 2.0, 3.0, 4.0])
+    dented = LatencyCurve("mean_e2e", rates, np.array([1.0, 3.0, 2.5, 4.0]), rates)
+    assert dented.latency_s.tolist() == [1, 3, 3, 4]
+    assert dented.largest_correction_s == 0.5
+    assert max_request_rate_rps(dented, 3.0) == 3.0
+    assert max_request_rate_rps(dented, 3.0, "linear") == 3.0
+
+
+def test_cap_below_all_latencies_is_refused_with_the_lowest_that_can_be_met() -> None:
+    scenario = serving_scenario(
+        {f"{CODING}.max_request_rate_rps": None, f"{CODING}.latency_cap": {"limit_s": 2}}
+    )
+    with pytest.raises(WorkloadError) as error:
+        plan_services(scenario, load_curves(scenario))
+    text = str(error.value)
+    assert text.startswith(f"{CODING}.latency_cap: a mean_e2e latency of 2 s can't be kept")
+    assert "3.7414 s" in text
+    assert "\n" not in text
+
+
+def test_cap_above_all_latencies_gives_the_highest_measured_rate_with_a_warning() -> None:
+    scenario = serving_scenario(
+        {
+            f"{CODING}.max_request_rate_rps": None,
+            f"{CODING}.latency_cap": {"limit_s": 60},
+            f"{CODING}.reserved_nodes": 4,
+        }
+    )
+    plan = plan_services(scenario, load_curves(scenario))[0]
+    assert plan.capacities[0].max_request_rate_rps == 1000
+    assert any("60 s lies above all measured latencies" in text for text in plan.warnings)
+
+
+def test_sustained_reading_lowers_the_rate_to_the_measured_throughput() -> None:
+    scenario = serving_scenario({"request_streams.chat.capacity": "sustained"})
+    plan = plan_services(scenario, load_curves(scenario))[0]
+    rates = [capacity.max_request_rate_rps for capacity in plan.capacities]
+    assert rates == pytest.approx([40.7625, 34.1822])

@@ -1,0 +1,150 @@
+"""Synthesised power samples, their sums over instances, and the segments of a service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from serving_builders import CODING, one_service, serving_scenario
+
+from diploee.inference import PowerCurve, load_curves, load_power_curve, plan_services
+from diploee.inference.samples import N_SAMPLES, power_samples_w
+from diploee.power import PowerBlock, power_blocks
+from diploee.power.serving import ServingLoad, bank_sums_w, serving_segments, shared_counts
+from diploee.scenario import Scenario
+from diploee.tables import Float64Array
+
+IDLE_W = 400
+CHAT = "request_streams.chat"
+
+
+@pytest.fixture(scope="module", params=["coding", "conversation"])
+def curve(request: pytest.FixtureRequest) -> PowerCurve:
+    return load_power_curve(f"llama3_70b_{request.param}_power", Path())[0]
+
+
+@pytest.fixture(scope="module")
+def samples_w(curve: PowerCurve) -> Float64Array:
+    return power_samples_w(curve)
+
+
+def lower(scenario: Scenario) -> ServingLoad:
+    curves = load_curves(scenario)
+    return serving_segments(plan_services(scenario, curves), curves, scenario)
+
+
+def blocks_of(scenario: Scenario) -> list[PowerBlock]:
+    load = lower(scenario)
+    return list(power_blocks(load.segments, scenario, load.library))
+
+
+def power_w(scenario: Scenario) -> Float64Array:
+    return np.concatenate([block.it_power_w[0] for block in blocks_of(scenario)])
+
+
+def test_samples_have_the_measured_mean(curve: PowerCurve, samples_w: Float64Array) -> None:
+    assert samples_w.mean(axis=1) == pytest.approx(curve.mean_power_w, rel=1e-12)
+
+
+def test_samples_peak_near_the_measured_peak(curve: PowerCurve, samples_w: Float64Array) -> None:
+    error = samples_w.max(axis=1) / curve.peak_power_w - 1
+    assert np.abs(error).max() < 0.06
+    assert np.median(np.abs(error)) < 0.01
+
+
+def test_samples_drop_one_to_three_times_to_0_8_to_1_9_kw(samples_w: Float64Array) -> None:
+    for sample_w in samples_w[20:]:
+        low = np.flatnonzero(sample_w < np.median(sample_w) - 500)
+        assert 1 <= 1 + (np.diff(low) > 10).sum() <= 3
+        assert 700 < sample_w.min() < 2050
+
+
+def test_highest_rate_dips_every_eight_seconds_by_200_to_300_w(samples_w: Float64Array) -> None:
+    folded = samples_w[-1][: 22 * 80].reshape(22, 80)
+    profile = np.median(folded, axis=0)
+    assert 150 < np.median(profile) - profile.min() < 350
+
+
+def test_sum_over_instances_takes_each_at_its_own_phase(samples_w: Float64Array) -> None:
+    phases = np.array([0, 7, 1799, 400])
+    sums = bank_sums_w(samples_w[0], phases, [1, 3, 4])
+    assert sums[0] == pytest.approx(samples_w[0])
+    expected = sum(np.roll(samples_w[0], -phase) for phase in phases[:3])
+    assert sums[1] == pytest.approx(expected)
+    assert sums[2].mean() == pytest.approx(4 * samples_w[0].mean())
+
+
+def test_summed_instances_neither_smooth_to_nothing_nor_beat(samples_w: Float64Array) -> None:
+    n = 200
+    phases = np.random.default_rng(0).integers(0, N_SAMPLES, n)
+    (total_w,) = bank_sums_w(samples_w[-1], phases, [n])
+    assert 0.5 < total_w.std() / (np.sqrt(n) * samples_w[-1].std()) < 2
+
+
+def test_profiles_grow_with_the_logarithm_of_the_instances() -> None:
+    counts = np.arange(200_000)
+    shared = shared_counts(counts)
+    assert np.array_equal(shared[:257], counts[:257])
+    assert np.abs(shared[1:] / counts[1:] - 1).max() < 1 / 256
+    assert np.unique(shared).size < 256 * 7
+
+
+def test_constant_rate_draws_the_interpolated_mean_power() -> None:
+    # Three minutes are one whole sample: 130 requests/s on two instances, 65 each.
+    keys = {**one_service(), f"{CHAT}.calendar": None, f"{CHAT}.request_rate_rps": 129}
+    scenario = serving_scenario({**keys, "duration": "3 min"})
+    expected = 2 * (2829.8 + 2829.9) / 2 + 10 * IDLE_W
+    assert power_w(scenario).mean() == pytest.approx(expected, rel=1e-6)
+    assert [block.busy_nodes.tolist() for block in blocks_of(scenario)] == [[[2, 2, 2]]]
+
+
+def test_rate_below_the_lowest_measured_draws_its_power() -> None:
+    keys = {**one_service(), f"{CHAT}.calendar": None, f"{CHAT}.request_rate_rps": 0.2}
+    scenario = serving_scenario({**keys, "duration": "3 min"})
+    assert power_w(scenario).mean() == pytest.approx(2069.5 + 11 * IDLE_W, rel=1e-6)
+
+
+def test_every_node_of_a_wide_instance_draws_the_curve() -> None:
+    keys = {
+        **one_service(nodes_per_instance=4),
+        f"{CHAT}.calendar": None,
+        f"{CHAT}.request_rate_rps": 65,
+    }
+    scenario = serving_scenario({**keys, "duration": "3 min"})
+    assert power_w(scenario).mean() == pytest.approx(4 * 2829.9 + 8 * IDLE_W, rel=1e-6)
+    assert blocks_of(scenario)[0].busy_nodes.tolist() == [[4, 4, 4]]
+
+
+def test_warm_standby_draws_the_lowest_power_and_is_not_busy() -> None:
+    keys = {
+        **one_service(standby="warm"),
+        f"{CHAT}.calendar": None,
+        f"{CHAT}.request_rate_rps": 65,
+    }
+    scenario = serving_scenario({**keys, "duration": "3 min"})
+    expected = 2829.9 + 11 * (2069.5 - IDLE_W) + 11 * IDLE_W
+    busy = blocks_of(scenario)[0].busy_nodes
+    assert busy.tolist() == [[1, 1, 1]]
+    assert power_w(scenario).mean() == pytest.approx(expected, rel=1e-6)
+
+
+def test_instances_that_start_up_are_busy_at_the_lowest_power() -> None:
+    ramp = [1.0] * 12 + [5.0] * 12
+    keys = {
+        **one_service(startup_s=3600),
+        f"{CHAT}.calendar": {"hour_of_day": ramp},
+        f"{CHAT}.request_rate_rps": 300,
+    }
+    scenario = serving_scenario(keys)
+    plan = plan_services(scenario, load_curves(scenario))[0]
+    starting = plan.n_instances - plan.n_serving
+    assert starting.max() > 0
+    busy = np.concatenate([block.busy_nodes[0] for block in blocks_of(scenario)])
+    assert np.array_equal(busy, plan.n_instances[0])
+
+
+def test_nodes_are_never_exceeded() -> None:
+    scenario = serving_scenario({f"{CHAT}.request_rate_rps": 5000, f"{CODING}.standby": "warm"})
+    for block in blocks_of(scenario):
+        assert block.busy_nodes.max() <= 12

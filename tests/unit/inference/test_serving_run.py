@@ -1,0 +1,83 @@
+"""Whole runs with request streams, alone and beside jobs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from builders import TINY
+from serving_builders import SERVING, serving_scenario
+
+from diploee.profiles import ProfileLibrary
+from diploee.run import simulate
+from diploee.scenario import load_scenario, shipped_scenarios
+
+PAIR: dict[str, Any] = {
+    "facility.pools": {
+        "main": {"node_type": "node", "n_nodes": 12},
+        "training": {"node_type": "node", "n_nodes": 20},
+    },
+    "streams": {"tune": {**TINY["streams"]["training"], "pool": "training"}},
+}
+CHAT = "request_streams.chat"
+
+
+def test_inference_run_has_its_files_and_no_block_of_the_other_mode(
+    tmp_path: Path, library: ProfileLibrary
+) -> None:
+    run = simulate(
+        serving_scenario({f"{CHAT}.request_rate_rps": 900}), tmp_path / "run", library=library
+    )
+    frame = run.facility()
+    assert {"incoming_rps.coding", "n_instances.conversation"} <= set(frame.columns)
+    busy = frame["n_instances.coding"] + frame["n_instances.conversation"]
+    assert np.array_equal(frame["busy_nodes"], busy)
+    incoming = frame["served_rps.coding"] + frame["unserved_rps.coding"]
+    assert incoming.to_numpy() == pytest.approx(frame["incoming_rps.coding"].to_numpy(), rel=1e-5)
+    assert "jobs" not in run.metrics
+    assert run.metrics["requests"]["incoming_rps"] == pytest.approx(900)
+    assert not (run.folder / "jobs.parquet").exists()
+    assert len(run.manifest["curves"]) == 4
+
+
+def test_pools_of_a_mixed_facility_give_what_they_give_alone(
+    tmp_path: Path, library: ProfileLibrary
+) -> None:
+    mixed = simulate(serving_scenario(PAIR), tmp_path / "mixed", library=library)
+    serving = simulate(serving_scenario(), tmp_path / "serving", library=library)
+    changes = {**PAIR, "request_streams": None}
+    jobs = simulate(serving_scenario(changes), tmp_path / "jobs", library=library)
+    pools = mixed.metrics["pools"]
+    alone = serving.metrics["power"]
+    assert pools["main"]["power"]["energy_mwh"] == pytest.approx(alone["energy_mwh"], rel=1e-12)
+    assert pools["main"]["requests"] == serving.metrics["requests"]
+    assert "jobs" not in pools["main"]
+    assert "requests" not in pools["training"]
+    # Equal but for the rounding of sums over pools.
+    expected = jobs.metrics["pools"]["training"]
+    assert pools["training"]["jobs"] == expected["jobs"]
+    assert pools["training"]["power"] == pytest.approx(expected["power"], rel=1e-12)
+    assert pools["training"]["utilization"] == pytest.approx(expected["utilization"], rel=1e-12)
+    total = mixed.metrics["power"]["energy_mwh"]
+    parts = sum(pool["power"]["energy_mwh"] for pool in pools.values())
+    assert total == pytest.approx(parts, rel=1e-12)
+
+
+def test_equal_runs_write_equal_files(tmp_path: Path, library: ProfileLibrary) -> None:
+    folders = [
+        simulate(serving_scenario(), tmp_path / name, library=library).folder for name in "ab"
+    ]
+    first, second = ((folder / "facility.parquet").read_bytes() for folder in folders)
+    assert first == second
+
+
+@pytest.mark.parametrize("name", ["inference_1mw", "inference_1mw_sustained", "mixed_11mw"])
+def test_shipped_inference_scenarios_load(name: str) -> None:
+    assert name in shipped_scenarios()
+    scenario = load_scenario(name)
+    assert scenario.request_streams["llama3"].request_rate_rps == 10782.01
+    assert set(SERVING["request_streams"]["chat"]["services"]) == set(
+        scenario.request_streams["llama3"].services
+    )
