@@ -97,7 +97,7 @@ class Distribution:
 
     def _start_histogram(self) -> None:
         # Widths are powers of two, so that two histograms always have a common one.
-        self._bin_width = 2.0 ** math.ceil(math.log2(max(self.max, 1e-300) / N_BINS))
+        self._bin_width = 2.0 ** math.ceil(math.log2(max(self.max, 1e-6) / N_BINS))
         self._bins = np.zeros(N_BINS, dtype=np.int64)
         kept, self._exact = self._exact, []
         for values in kept:

@@ -1,0 +1,178 @@
+"""Speed as ratios within one run, over equal counts of events; memory of the largest run.
+
+Each ratio is that of medians over interleaved repeats, so that what slows the machine for a while
+slows both sides.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import pytest
+import simpy
+
+import diploee
+from diploee.profiles import ProfileLibrary
+from diploee.scenario import Scenario
+from diploee.schedule import Schedule, schedule_jobs
+from diploee.schedule.policy import StrictFifo
+from diploee.schedule.simpy_engine import SimpyCluster
+from diploee.workload import JobTable, generate_jobs
+
+pytestmark = pytest.mark.bench
+
+LEAST_RATE_OF_BARE_LOOP = 0.6
+LEAST_SPEED_UP_OF_TWIN = 10
+LARGEST_SHARE_OF_POWER = 0.5
+MEMORY_LIMIT_MB = 2_000
+TARGET_UTILIZATION = 0.6034
+
+
+def seconds(action: Callable[[], object]) -> float:
+    gc.collect()
+    started = time.perf_counter()
+    action()
+    return time.perf_counter() - started
+
+
+def interleaved(n_repeats: int, *actions: Callable[[], object]) -> list[float]:
+    """Median time of each action [s], each repeat running them all in turn."""
+    times = [[seconds(action) for action in actions] for _ in range(n_repeats)]
+    return [median(of_one) for of_one in zip(*times, strict=True)]
+
+
+def one_pool(target: float, duration: str) -> tuple[Scenario, ProfileLibrary, JobTable]:
+    scenario = diploee.load_scenario(
+        "colocation_10mw",
+        values={"streams.training.target_utilization": target, "duration": duration},
+    )
+    library = ProfileLibrary.open()
+    return scenario, library, generate_jobs(scenario, library).jobs
+
+
+class CountingEnvironment(simpy.Environment):
+    """Counts the events that it processes."""
+
+    n_events = 0
+
+    def step(self) -> None:
+        super().step()
+        self.n_events += 1
+
+
+def bare_loop(env: simpy.Environment, jobs: JobTable, horizon_ms: int) -> int:
+    """Two events a job and nothing else: an arrival loop, and one Timeout with a callback."""
+    timeout = env.timeout
+    n_ended = 0
+
+    def end(event: simpy.Event) -> None:
+        nonlocal n_ended
+        n_ended += 1
+
+    def arrivals() -> Generator[simpy.Event, None, None]:
+        for delay_ms, run_ms in zip(delays_ms, durations_ms, strict=True):
+            yield timeout(delay_ms)
+            timeout(run_ms).callbacks.append(end)
+
+    delays_ms = np.diff(jobs.submit_ms, prepend=0).tolist()
+    durations_ms = jobs.duration_ms.tolist()
+    env.process(arrivals())
+    collecting = gc.isenabled()
+    gc.disable()  # as the engine does
+    try:
+        env.run(until=horizon_ms)
+    finally:
+        if collecting:
+            gc.enable()
+    return n_ended
+
+
+@pytest.fixture(scope="module")
+def quarter() -> tuple[Scenario, ProfileLibrary, JobTable]:
+    return one_pool(TARGET_UTILIZATION, "13 weeks")
+
+
+def test_simpy_scheduling_keeps_most_of_the_rate_of_a_bare_loop(
+    quarter: tuple[Scenario, ProfileLibrary, JobTable], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario, _, jobs = quarter
+    n_nodes = scenario.facility.n_nodes
+    # Both run on until every job has ended, so that both process the same events.
+    horizon_ms = scenario.horizon_ms + 60 * 24 * 3_600_000
+
+    counting = CountingEnvironment()
+    assert bare_loop(counting, jobs, horizon_ms) == len(jobs)
+    cluster = SimpyCluster(jobs, n_nodes, StrictFifo())
+    counted_cluster_env = CountingEnvironment()
+    monkeypatch.setattr(cluster, "_env", counted_cluster_env)
+    monkeypatch.setattr(cluster, "_timeout", counted_cluster_env.timeout)
+    assert (cluster.run(horizon_ms) >= 0).all()
+    assert counted_cluster_env.n_events == counting.n_events
+    assert abs(counting.n_events - 2 * len(jobs)) <= 3  # start and end of the arrival loop, the end
+
+    bare_s, ours_s = interleaved(
+        5,
+        lambda: bare_loop(simpy.Environment(), jobs, horizon_ms),
+        lambda: SimpyCluster(jobs, n_nodes, StrictFifo()).run(horizon_ms),
+    )
+    print(f"bare {len(jobs) / bare_s:,.0f} jobs/s, ratio {bare_s / ours_s:.3f}")  # noqa: T201
+    assert bare_s / ours_s >= LEAST_RATE_OF_BARE_LOOP
+
+
+@pytest.fixture(scope="module")
+def year() -> tuple[Scenario, ProfileLibrary, JobTable]:
+    return one_pool(TARGET_UTILIZATION, "1 year")
+
+
+def test_compiled_twin_is_ten_times_faster_and_minute_power_takes_half_of_simpy(
+    year: tuple[Scenario, ProfileLibrary, JobTable],
+) -> None:
+    scenario, library, jobs = year
+    schedules: dict[str, Schedule] = {}
+    n_minutes = []
+
+    def schedule(engine: str) -> None:
+        schedules[engine] = schedule_jobs(jobs, scenario, engine)  # type: ignore[arg-type]
+
+    def power() -> None:
+        segments = diploee.job_segments(schedules["compiled"], library)
+        blocks = diploee.power_blocks(segments, scenario, library)
+        n_minutes.append(sum(block.facility_power_w.size for block in blocks))
+
+    schedule("compiled")  # compiles, as the first call of a machine does
+    power()
+    simpy_s, compiled_s, power_s = interleaved(
+        3, lambda: schedule("simpy"), lambda: schedule("compiled"), power
+    )
+    assert len(jobs) > 2_700_000
+    assert np.array_equal(schedules["simpy"].start_ms, schedules["compiled"].start_ms)
+    assert set(n_minutes) == {365 * 24 * 60}
+    print(  # noqa: T201
+        f"simpy {simpy_s:.2f} s, compiled {compiled_s:.2f} s ({simpy_s / compiled_s:.1f}x), "
+        f"power {power_s:.2f} s ({power_s / simpy_s:.2f})"
+    )
+    assert simpy_s / compiled_s >= LEAST_SPEED_UP_OF_TWIN
+    assert power_s / simpy_s <= LARGEST_SHARE_OF_POWER
+
+
+def test_the_eighty_percent_year_stays_under_two_gigabytes(tmp_path: Path) -> None:
+    """The whole command in its own process, which reports its peak memory itself."""
+    command = [sys.executable, "-m", "diploee", "run", "colocation_10mw", "--quiet"]
+    options = ["--target-utilization", "0.8034", "--out", str(tmp_path / "year")]
+    started = time.perf_counter()
+    subprocess.run([*command, *options], check=True)
+    wall_s = time.perf_counter() - started
+    manifest = json.loads((tmp_path / "year" / "manifest.json").read_text("utf-8"))
+    metrics = json.loads((tmp_path / "year" / "metrics.json").read_text("utf-8"))
+    peak_mb = max(stage["peak_memory_mb"] for stage in manifest["timing"].values())
+    print(f"80 % year: {wall_s:.1f} s, peak {peak_mb:.0f} MB")  # noqa: T201
+    assert metrics["jobs"]["submitted"] > 3_600_000
+    assert 0 < peak_mb < MEMORY_LIMIT_MB

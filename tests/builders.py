@@ -1,0 +1,144 @@
+"""Small inputs for tests: profiles, libraries, job tables and scenarios that run in milliseconds.
+
+Tests import it as ``from builders import tiny_scenario``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from diploee.profiles import PowerProfile, ProfileLibrary
+from diploee.profiles.profile import Provenance
+from diploee.profiles.store import add_profile
+from diploee.scenario import Scenario, scenario_from_dict
+from diploee.workload import JobTable
+
+PROVENANCE = Provenance(
+    kind="reference",
+    source="made up for tests",
+    licence="CC0",
+    sampling_interval_s=1.0,
+    averaging_window_s=1.0,
+    bandwidth_hz=0.5,
+)
+
+TINY: dict[str, Any] = {
+    "name": "tiny",
+    "start": "2018-01-01",
+    "duration": "2 d",
+    "resolution": "60 s",
+    "seed": 0,
+    "facility": {
+        "node_types": {
+            "node": {
+                "n_gpus": 4,
+                "gpu_tdp_w": 700,
+                "n_cpus": 2,
+                "cpu_tdp_w": 360,
+                "idle_power_w": 400,
+            }
+        },
+        "pools": {"main": {"node_type": "node", "n_nodes": 12}},
+    },
+    "streams": {
+        "training": {
+            "pool": "main",
+            "target_utilization": 0.6,
+            "classes": [
+                {"workload": "tune", "n_nodes": 2, "probability": 0.5},
+                {"workload": "tune", "n_nodes": 4, "probability": 0.25},
+                {"workload": "draw", "n_nodes": 1, "probability": 0.25},
+            ],
+        }
+    },
+}
+"""The tiny scenario as plain data; take a copy with `tiny_data`."""
+
+
+def tiny_data(changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return a copy of `TINY` with values set (or, where None, removed) by dotted key."""
+    data = deepcopy(TINY)
+    for key, value in (changes or {}).items():
+        *parents, last = key.split(".")
+        here: Any = data
+        for part in parents:
+            here = here[int(part)] if isinstance(here, list) else here.setdefault(part, {})
+        if isinstance(here, list):
+            here[int(last)] = value
+        elif value is None:
+            here.pop(last, None)
+        else:
+            here[last] = value
+    return data
+
+
+def tiny_scenario(changes: Mapping[str, Any] | None = None) -> Scenario:
+    """Return the tiny scenario with values changed by dotted key."""
+    return scenario_from_dict(tiny_data(changes))
+
+
+def write_scenario(path: Path, changes: Mapping[str, Any] | None = None) -> Path:
+    """Write the tiny scenario, with values changed by dotted key, and return its path."""
+    path.write_text(yaml.safe_dump(tiny_data(changes), sort_keys=False), encoding="utf-8")
+    return path
+
+
+def profile(
+    profile_id: str, power_w: Sequence[float] | np.ndarray, *, n_nodes: int = 1, dt_ms: int = 1_000
+) -> PowerProfile:
+    """Return a profile; its workload is its id up to the first hyphen."""
+    workload = profile_id.split("-")[0]
+    values = np.asarray(power_w, dtype=np.float32)
+    return PowerProfile(profile_id, workload, n_nodes, dt_ms, values, PROVENANCE)
+
+
+def wavy_profile(profile_id: str, n_nodes: int, duration_s: int, seed: int) -> PowerProfile:
+    """Return a profile of whole watts that varies from second to second."""
+    power_w = np.random.default_rng(seed).integers(500, 2_500, duration_s) * n_nodes
+    return profile(profile_id, power_w, n_nodes=n_nodes)
+
+
+def tiny_library() -> ProfileLibrary:
+    """Return four profiles: ``tune`` on 2 (twice) and 4 nodes, ``draw`` on 1 node."""
+    return ProfileLibrary(
+        [
+            wavy_profile("tune-2n-1", 2, 1_800, seed=1),
+            wavy_profile("tune-2n-2", 2, 2_000, seed=2),
+            wavy_profile("tune-4n-1", 4, 1_000, seed=3),
+            wavy_profile("draw-1n-1", 1, 5_400, seed=4),
+        ]
+    )
+
+
+def write_library(folder: Path, library: ProfileLibrary | None = None) -> Path:
+    """Write a library's profiles to a folder and return it."""
+    for entry in (library or tiny_library()).entries:
+        assert isinstance(entry, PowerProfile)
+        add_profile(entry, folder)
+    return folder
+
+
+def job_table(
+    submit_ms: Sequence[int] | np.ndarray,
+    n_nodes: Sequence[int] | np.ndarray,
+    duration_ms: Sequence[int] | np.ndarray,
+    profile_id: Sequence[int] | np.ndarray | None = None,
+    pool_id: Sequence[int] | np.ndarray | None = None,
+) -> JobTable:
+    """Return a job table; columns that are not given are 0."""
+    zeros = np.zeros(len(submit_ms), dtype=np.int64)
+    return JobTable(
+        job_id=np.arange(len(submit_ms)),
+        submit_ms=submit_ms,
+        n_nodes=n_nodes,
+        duration_ms=duration_ms,
+        pool_id=zeros if pool_id is None else pool_id,
+        class_id=zeros,
+        profile_id=zeros if profile_id is None else profile_id,
+    )

@@ -1,0 +1,109 @@
+"""Metrics in small cases worked out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from builders import job_table
+
+from diploee.metrics import Distribution, FacilityMetrics, distribution, queue_metrics
+from diploee.schedule import Schedule
+
+MS_PER_H = 3_600_000
+
+
+def metrics_of(power_w: list[float], busy: list[float], step_ms: int = 60_000) -> FacilityMetrics:
+    found = FacilityMetrics(n_nodes=4, rated_power_w=10e6, step_ms=step_ms)
+    found.add(np.array(power_w), np.array(busy))
+    return found
+
+
+def test_power_block_in_the_units_of_its_names() -> None:
+    power = metrics_of([1e6, 2e6, 3e6, 6e6], [0, 1, 2, 4]).blocks()["power"]
+    assert power == {
+        "mean_mw": 3.0,
+        "std_mw": pytest.approx(np.std([1, 2, 3, 6])),  # of the population
+        "median_mw": 2.5,
+        "p90_mw": pytest.approx(5.1),  # numpy's linear definition
+        "min_mw": 1.0,
+        "max_mw": 6.0,
+        "peak_to_average_ratio": 2.0,
+        "load_factor": 0.5,
+        "max_over_rated": 0.6,
+        "energy_mwh": pytest.approx(3 * 4 / 60),
+        "resolution_s": 60.0,
+    }
+
+
+def test_utilization_block_is_a_fraction_of_the_nodes() -> None:
+    utilization = metrics_of([1] * 4, [0, 1, 2, 4]).blocks()["utilization"]
+    assert utilization == {
+        "mean": pytest.approx(7 / 16),
+        "std": pytest.approx(np.std([0, 0.25, 0.5, 1])),
+        "median": 0.375,
+        "p90": pytest.approx(0.85),
+        "max": 1.0,
+    }
+
+
+def test_peaks_are_stored_with_their_resolution() -> None:
+    assert metrics_of([1, 2], [0, 0], step_ms=100).blocks()["power"]["resolution_s"] == 0.1
+
+
+def test_a_facility_without_power_has_no_ratios() -> None:
+    power = metrics_of([0, 0], [0, 0]).blocks()["power"]
+    assert power["peak_to_average_ratio"] is None
+    assert power["load_factor"] is None
+
+
+def test_queued_means_started_later_than_submitted_among_started_jobs() -> None:
+    jobs = job_table([0, 0, MS_PER_H, MS_PER_H], [1] * 4, [1] * 4)
+    start_ms = np.array([0, 2 * MS_PER_H, 5 * MS_PER_H, -1])
+    found = queue_metrics(Schedule(jobs, start_ms, 48 * MS_PER_H))
+    assert found == {
+        "submitted": 4,
+        "submitted_per_day": 2.0,
+        "queued_fraction": pytest.approx(2 / 3),
+        "mean_queue_time_queued_h": 3.0,
+        "mean_queue_time_all_h": 2.0,
+        "max_queue_time_h": 4.0,
+        "unstarted": 1,
+    }
+
+
+def test_values_that_no_job_defines_are_none() -> None:
+    found = queue_metrics(Schedule(job_table([0], [1], [1]), np.array([-1]), MS_PER_H))
+    assert found["unstarted"] == 1
+    names = ("queued_fraction", "mean_queue_time_queued_h", "mean_queue_time_all_h")
+    assert [found[name] for name in (*names, "max_queue_time_h")] == [None] * 4
+
+
+def test_a_percentile_between_two_far_values_is_interpolated_in_a_histogram_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(distribution, "EXACT_VALUES", 3)
+    found = Distribution()
+    found.add(np.array([0.0, 0.0, 100.0, 100.0]))
+    assert found.percentile_error > 0
+    assert found.percentiles(50)[0] == pytest.approx(50, abs=found.percentile_error)
+
+
+def test_the_error_of_histogram_percentiles_is_stated_in_the_metrics(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert "percentile_error_mw" not in metrics_of([1e6] * 4, [0] * 4).blocks()["power"]
+    monkeypatch.setattr(distribution, "EXACT_VALUES", 3)
+    power = metrics_of([1e6, 2e6, 3e6, 4e6], [0] * 4).blocks()["power"]
+    assert 0 < power["percentile_error_mw"] < 4 / 2**19
+    assert power["median_mw"] == pytest.approx(2.5, abs=power["percentile_error_mw"])
+    assert power["max_mw"] == 4.0
+
+
+def test_many_zeros_before_the_first_value_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distribution, "EXACT_VALUES", 3)
+    monkeypatch.setattr(distribution, "N_BINS", 64)
+    found = Distribution()
+    found.add(np.zeros(10))
+    found.add(np.array([5.0]))
+    assert found.percentiles(0, 50, 100) == pytest.approx([0, 0, 5], abs=found.percentile_error)
+    assert found.percentile_error <= 5 / 32

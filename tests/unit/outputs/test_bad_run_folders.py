@@ -1,0 +1,179 @@
+"""A run folder appears whole or not at all, and nothing that stood there is lost."""
+
+from __future__ import annotations
+
+import errno
+import json
+from pathlib import Path
+
+import pytest
+from builders import tiny_library, tiny_scenario
+from command_line import contents
+
+from diploee import run as run_module
+from diploee.errors import InputError, OutputError, OutputExistsError
+from diploee.outputs import default_folder, new_run_folder, open_run
+from diploee.run import simulate
+
+SMALL = {"duration": "2 h"}
+
+
+def write_run(place: Path, force: bool = False, text: str = "new") -> None:
+    with new_run_folder(place, force) as folder:
+        (folder / "manifest.json").write_text(text, "utf-8")
+
+
+def test_run_folder_appears_with_its_files_and_nothing_beside_it(tmp_path: Path) -> None:
+    place = tmp_path / "deep" / "run"
+    write_run(place)
+    assert contents(tmp_path) == {"deep/run/manifest.json": b"new"}
+    assert place.stat().st_mode & 0o777 == (tmp_path / "deep").stat().st_mode & 0o777
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), KeyboardInterrupt(), MemoryError()])
+def test_error_inside_leaves_nothing(tmp_path: Path, error: BaseException) -> None:
+    with pytest.raises(type(error)), new_run_folder(tmp_path / "run") as folder:
+        (folder / "half").write_text("x", "utf-8")
+        raise error
+    assert not list(tmp_path.iterdir())
+
+
+def test_existing_folder_is_kept_without_force(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", text="old")
+    with pytest.raises(OutputExistsError, match=r"run: exists already; choose another --out, or"):
+        write_run(tmp_path / "run")
+    assert contents(tmp_path) == {"run/manifest.json": b"old"}
+
+
+def test_force_replaces_a_run_folder_whole(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", text="old")
+    (tmp_path / "run" / "jobs.parquet").write_text("old", "utf-8")
+    write_run(tmp_path / "run", force=True)
+    assert contents(tmp_path) == {"run/manifest.json": b"new"}
+
+
+def test_failed_replacement_keeps_the_old_run(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", text="old")
+    with pytest.raises(ValueError), new_run_folder(tmp_path / "run", force=True) as folder:
+        (folder / "manifest.json").write_text("half", "utf-8")
+        raise ValueError
+    assert contents(tmp_path) == {"run/manifest.json": b"old"}
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), KeyboardInterrupt()])
+def test_interrupt_between_the_two_renames_puts_the_old_run_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    write_run(tmp_path / "run", text="old")
+    rename = Path.rename
+
+    def fail_for_the_new_run(self: Path, target: Path) -> Path:
+        if ".partial-" in self.name:
+            raise error
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", fail_for_the_new_run)
+    with pytest.raises((OutputError, KeyboardInterrupt)):
+        write_run(tmp_path / "run", force=True)
+    assert contents(tmp_path) == {"run/manifest.json": b"old"}
+
+
+@pytest.mark.parametrize("kind", ["file", "folder with files"])
+def test_force_does_not_replace_what_is_no_run_folder(tmp_path: Path, kind: str) -> None:
+    place = tmp_path / "precious"
+    precious = place if kind == "file" else place / "notes.txt"
+    precious.parent.mkdir(exist_ok=True)
+    precious.write_text("mine", "utf-8")
+    with pytest.raises(OutputExistsError, match="is not a run folder"):
+        write_run(place, force=True)
+    assert precious.read_text("utf-8") == "mine"
+
+
+def test_place_that_is_taken_during_the_run_is_kept(tmp_path: Path) -> None:
+    with pytest.raises(OutputExistsError), new_run_folder(tmp_path / "run") as folder:
+        (folder / "manifest.json").write_text("late", "utf-8")
+        write_run(tmp_path / "run", text="early")
+    assert contents(tmp_path) == {"run/manifest.json": b"early"}
+
+
+def test_place_below_a_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine", "utf-8")
+    with pytest.raises(OutputError, match="a part of its path is a file, not a folder"):
+        write_run(tmp_path / "file" / "run")
+    with pytest.raises(OutputError, match="a part of its path is a file, not a folder"):
+        write_run(tmp_path / "file" / "deep" / "run")
+    assert contents(tmp_path) == {"file": b"mine"}
+
+
+def test_no_permission_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: Path, *_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(OutputError, match=r"run: can't be written \(Permission denied\); nothing"):
+        write_run(tmp_path / "run")
+
+
+@pytest.mark.parametrize("file", ["metrics.json", "manifest.json"])
+def test_full_disk_at_a_late_file_keeps_nothing_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    scenario, library, place = tiny_scenario(SMALL), tiny_library(), tmp_path / "run"
+    simulate(scenario, place, library=library, engine="compiled")
+    before = contents(tmp_path)
+    write_json = run_module.write_json
+
+    def fill_the_disk(path: Path, content: dict[str, object]) -> None:
+        if path.name == file:
+            path.write_text("{", "utf-8")
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        write_json(path, content)
+
+    monkeypatch.setattr(run_module, "write_json", fill_the_disk)
+    for target, force in ((place, True), (tmp_path / "other", False)):
+        with pytest.raises(OutputError, match="the disk is full"):
+            simulate(scenario, target, library=library, engine="compiled", force=force)
+    assert contents(tmp_path) == before
+
+
+def test_default_folder_counts_up(tmp_path: Path) -> None:
+    assert default_folder("x", "0123456789", tmp_path) == tmp_path / "x-01234567"
+    (tmp_path / "x-01234567").mkdir()
+    (tmp_path / "x-01234567-2").symlink_to(tmp_path / "nowhere")
+    assert default_folder("x", "0123456789", tmp_path) == tmp_path / "x-01234567-3"
+
+
+def test_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"not a run folder \(no manifest\.json\)"):
+        open_run(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "words"),
+    [
+        ("{", r"manifest\.json: can't be read"),
+        ("[]", r"manifest\.json: must hold a JSON object"),
+        (json.dumps({"schema_version": 99}), "schema version 99, this version of diploee reads"),
+    ],
+)
+def test_bad_manifest_is_named(tmp_path: Path, manifest: str, words: str) -> None:
+    (tmp_path / "manifest.json").write_text(manifest, "utf-8")
+    with pytest.raises(InputError, match=words):
+        open_run(tmp_path)
+
+
+@pytest.mark.parametrize("file", ["facility.parquet", "jobs.parquet", "metrics.json"])
+@pytest.mark.parametrize("how", ["missing", "truncated"])
+def test_bad_file_of_a_run_is_named(tmp_path: Path, file: str, how: str) -> None:
+    place = tmp_path / "run"
+    run = simulate(tiny_scenario(SMALL), place, library=tiny_library(), engine="compiled")
+    path = place / file
+    if how == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    fresh = open_run(run.folder)
+    with pytest.raises(InputError) as caught:
+        _ = fresh.facility(), fresh.jobs(), fresh.metrics
+    assert str(caught.value).startswith(str(path))
+    assert len(str(caught.value).splitlines()) == 1

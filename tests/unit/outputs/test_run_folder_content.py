@@ -1,0 +1,279 @@
+"""What a run folder holds, and reading it back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from builders import tiny_scenario
+
+import diploee
+from diploee.errors import InputError
+from diploee.outputs import Run
+from diploee.profiles import ProfileLibrary
+from diploee.schedule import Engine
+
+FILES = {"facility.parquet", "jobs.parquet", "metrics.json", "manifest.json"}
+SHORT = {"streams.training.target_utilization": 0.95, "duration": "1 d"}
+
+
+def run_tiny(
+    folder: Path,
+    library: ProfileLibrary,
+    changes: Mapping[str, Any] | None = None,
+    engine: Engine = "compiled",
+) -> Run:
+    return diploee.simulate(tiny_scenario(changes), folder, library=library, engine=engine)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, library: ProfileLibrary) -> Run:
+    return run_tiny(tmp_path_factory.mktemp("runs") / "tiny", library)
+
+
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory: pytest.TempPathFactory, library: ProfileLibrary) -> Run:
+    """A run at whose end jobs still wait."""
+    return run_tiny(tmp_path_factory.mktemp("runs") / "crowded", library, SHORT)
+
+
+def test_a_run_folder_holds_four_files(run: Run) -> None:
+    assert {path.name for path in run.folder.iterdir()} == FILES
+
+
+@pytest.mark.parametrize("engine", ["simpy", "compiled"])
+def test_the_same_seed_gives_the_same_bytes_except_timing(
+    tmp_path: Path, library: ProfileLibrary, engine: Engine
+) -> None:
+    runs = [run_tiny(tmp_path / name, library, engine=engine) for name in ("a", "b")]
+    for name in FILES - {"manifest.json"}:
+        first, second = ((r.folder / name).read_bytes() for r in runs)
+        assert first == second, name
+    manifests = [dict(r.manifest) for r in runs]
+    timings = [manifest.pop("timing") for manifest in manifests]
+    assert manifests[0] == manifests[1]
+    assert timings[0].keys() == timings[1].keys()
+    texts = [json.dumps(manifest) for manifest in manifests]
+    assert texts[0] == texts[1], "the order of keys too"
+
+
+def test_both_engines_give_the_same_bytes_except_the_manifest(
+    tmp_path: Path, library: ProfileLibrary
+) -> None:
+    runs = [run_tiny(tmp_path / e, library, SHORT, e) for e in ("simpy", "compiled")]  # type: ignore[arg-type]
+    for name in FILES - {"manifest.json"}:
+        assert (runs[0].folder / name).read_bytes() == (runs[1].folder / name).read_bytes(), name
+    assert [r.manifest["engine"] for r in runs] == ["simpy", "compiled"]
+
+
+def test_another_seed_gives_another_run(tmp_path: Path, library: ProfileLibrary, run: Run) -> None:
+    other = run_tiny(tmp_path / "other", library, {"seed": 1})
+    assert (other.folder / "jobs.parquet").read_bytes() != (
+        run.folder / "jobs.parquet"
+    ).read_bytes()
+
+
+def test_facility_file_has_its_columns_and_says_its_convention(run: Run) -> None:
+    schema = pq.read_schema(run.folder / "facility.parquet")
+    assert schema.names == [
+        "timestamp",
+        "it_power_w",
+        "facility_power_w",
+        "busy_nodes",
+        "utilization",
+        "queued_jobs",
+    ]
+    head = json.loads(schema.metadata[b"diploee.facility"])
+    assert head["convention"] == "timestamp is the start of the interval"
+    assert head["resolution_s"] == 60
+    assert set(head["units"]) == set(schema.names) - {"timestamp"}
+    assert "device power" in head["units"]["it_power_w"]
+    assert head["scenario_sha256"] == tiny_scenario().sha256()
+
+
+def test_open_run_gives_the_power_series_as_a_frame(run: Run) -> None:
+    facility = diploee.open_run(run.folder).facility()
+    assert len(facility) == 2 * 24 * 60
+    assert facility.index[0] == pd.Timestamp("2018-01-01T00:00:00Z")
+    assert facility.index[-1] == pd.Timestamp("2018-01-02T23:59:00Z")
+    assert (facility["it_power_w"] == facility["facility_power_w"]).all()
+    assert facility["utilization"].between(0, 1).all()
+    assert facility["busy_nodes"].iloc[0] == 0
+    assert list(run.facility(["it_power_w"]).columns) == ["it_power_w"]
+
+
+def test_metrics_are_those_of_the_stored_series(run: Run) -> None:
+    facility, metrics = run.facility(), diploee.open_run(run.folder).metrics
+    power_mw = facility["it_power_w"].to_numpy(dtype=float) / 1e6
+    assert metrics["power"]["mean_mw"] == pytest.approx(power_mw.mean(), rel=1e-6)
+    assert metrics["power"]["std_mw"] == pytest.approx(power_mw.std(), rel=1e-6)
+    assert metrics["power"]["p90_mw"] == pytest.approx(np.percentile(power_mw, 90), rel=1e-6)
+    assert metrics["power"]["max_mw"] == pytest.approx(power_mw.max(), rel=1e-6)
+    assert metrics["utilization"]["mean"] == pytest.approx(facility["utilization"].mean(), rel=1e-6)
+    assert "requests" not in metrics
+    assert "pools" not in metrics
+
+
+def test_job_energies_and_idle_power_add_up_to_the_facilitys_energy(run: Run) -> None:
+    facility, jobs = run.facility(), run.jobs()
+    idle_j = (1 - facility["utilization"].to_numpy(dtype=float)).sum() * 12 * 400 * 60
+    total_j = jobs["energy_j"].sum() + idle_j
+    assert run.metrics["power"]["energy_mwh"] * 3.6e9 == pytest.approx(total_j, rel=1e-6)
+
+
+def test_queued_jobs_and_busy_nodes_are_those_at_the_start_of_the_interval(crowded: Run) -> None:
+    facility, jobs = crowded.facility(), crowded.jobs()
+    for stamp in facility.index[:: len(facility) // 20]:
+        waits = (jobs["submit_time"] <= stamp) & ~(jobs["start_time"] <= stamp)
+        runs = (jobs["start_time"] <= stamp) & (stamp < jobs["end_time"])
+        assert facility["queued_jobs"][stamp] == waits.sum()
+        assert facility["busy_nodes"][stamp] == jobs["n_nodes"][runs].sum()
+
+
+def test_jobs_come_back_as_a_frame_in_the_order_of_submission(run: Run) -> None:
+    jobs = diploee.open_run(run.folder).jobs()
+    assert list(jobs.columns) == [
+        "job_id",
+        "class",
+        "n_nodes",
+        "submit_time",
+        "start_time",
+        "end_time",
+        "queue_time_s",
+        "profile_id",
+        "energy_j",
+    ]
+    assert len(jobs) == run.metrics["jobs"]["submitted"]
+    assert jobs["submit_time"].is_monotonic_increasing
+    waited_s = (jobs["start_time"] - jobs["submit_time"]).dt.total_seconds()
+    assert np.allclose(waited_s, jobs["queue_time_s"])
+    assert set(jobs["class"]) == {"tune/2", "tune/4", "draw/1"}
+    assert set(jobs["profile_id"]) == {"tune-2n-1", "tune-2n-2", "tune-4n-1", "draw-1n-1"}
+
+
+def test_a_job_that_never_started_has_nulls_and_no_energy(crowded: Run) -> None:
+    jobs = crowded.jobs()
+    unstarted = jobs["start_time"].isna()
+    assert 0 < unstarted.sum() == crowded.metrics["jobs"]["unstarted"]
+    assert jobs.loc[unstarted, ["end_time", "queue_time_s"]].isna().all(axis=None)
+    assert (jobs.loc[unstarted, "energy_j"] == 0).all()
+    assert jobs.loc[~unstarted, ["end_time", "queue_time_s"]].notna().all(axis=None)
+    assert (jobs.loc[~unstarted, "energy_j"] > 0).all()
+
+
+def test_a_pool_that_misses_its_target_is_a_warning_with_the_shortfall(crowded: Run) -> None:
+    (warning,) = crowded.manifest["warnings"]
+    unstarted = crowded.metrics["jobs"]["unstarted"]
+    assert warning.startswith("pool 'main': simulated utilization 0.")
+    assert f"{unstarted} jobs never started" in warning
+
+
+def test_a_job_that_the_horizon_cuts_keeps_its_planned_end(crowded: Run) -> None:
+    jobs = crowded.jobs()
+    horizon = pd.Timestamp("2018-01-02T00:00:00Z")
+    assert (jobs["end_time"] > horizon).any()
+    assert (jobs["start_time"].dropna() < horizon).all()
+
+
+def test_a_linearly_scaled_class_is_flagged_with_its_ratio(
+    tmp_path: Path, library: ProfileLibrary
+) -> None:
+    changes = {
+        "streams.training.classes.1": {
+            "workload": "tune",
+            "n_nodes": 10,
+            "scale_from_n_nodes": 4,
+            "probability": 0.25,
+        }
+    }
+    run = run_tiny(tmp_path / "scaled", library, changes)
+    flagged = [c for c in run.manifest["classes"] if "extrapolation_ratio" in c]
+    assert [(c["class"], c["extrapolation_ratio"]) for c in flagged] == [("tune/10", 2.5)]
+    assert "upper bound" in flagged[0]["extrapolation"]
+    scaled = [text for text in run.manifest["warnings"] if "tune/10" in text]
+    assert len(scaled) == 1
+    assert "scaled linearly by 2.5 from profiles of 4 nodes" in scaled[0]
+    assert "not a forecast" in scaled[0]
+    # The job's energy is that of its profile times the ratio.
+    jobs = run.jobs()
+    of_class = jobs[(jobs["class"] == "tune/10") & (jobs["end_time"] < "2018-01-03T00:00:00Z")]
+    energy_j = library.get("tune-4n-1").energy_j
+    assert len(of_class) > 0
+    assert of_class["energy_j"].to_numpy() == pytest.approx(2.5 * energy_j)
+
+
+def test_the_manifest_says_where_every_number_comes_from(run: Run, library: ProfileLibrary) -> None:
+    manifest = run.manifest
+    assert manifest["seed"] == 0
+    assert manifest["scenario_sha256"] == tiny_scenario().sha256()
+    assert set(manifest["profiles"]) == set(library.ids)
+    for profile_id, entry in manifest["profiles"].items():
+        assert entry["sha256"] == library.get(profile_id).sha256
+        assert entry["provenance"]["source"] == "made up for tests"
+    assert set(manifest["versions"]) >= {"python", "numpy", "simpy", "pyarrow"}
+    (match,) = manifest["workload"]
+    assert match["residual"] == pytest.approx(match["matched_utilization"] - 0.6)
+    assert manifest["warnings"] == []
+    for stage in manifest["timing"].values():
+        assert stage["wall_s"] >= 0
+        assert stage["peak_memory_mb"] >= 0
+
+
+def test_the_scenario_of_a_run_comes_back_as_it_was_resolved(run: Run) -> None:
+    assert run.scenario.sha256() == tiny_scenario().sha256()
+
+
+def test_several_pools_have_columns_and_metrics_of_their_own(
+    tmp_path: Path, library: ProfileLibrary
+) -> None:
+    stream = {
+        "pool": "side",
+        "target_utilization": 0.3,
+        "classes": [{"workload": "draw", "n_nodes": 1, "probability": 1}],
+    }
+    changes = {
+        "facility.pools.side": {"node_type": "node", "n_nodes": 6},
+        "streams.drawing": stream,
+    }
+    run = run_tiny(tmp_path / "pools", library, changes)
+    facility = run.facility()
+    for column in ("it_power_w", "busy_nodes"):
+        parts = facility[f"{column}.main"].astype(float) + facility[f"{column}.side"]
+        assert np.allclose(parts, facility[column], rtol=1e-6)
+    pools = run.metrics["pools"]
+    assert set(pools) == {"main", "side"}
+    assert pools["side"]["utilization"]["mean"] == pytest.approx(0.3, abs=0.02)
+    assert (
+        pools["main"]["jobs"]["submitted"] + pools["side"]["jobs"]["submitted"]
+        == (run.metrics["jobs"]["submitted"])
+    )
+
+
+@pytest.mark.parametrize("offset", ["-07:00", "+05:30"])
+def test_time_stamps_carry_the_facilitys_utc_offset(
+    tmp_path: Path, library: ProfileLibrary, offset: str
+) -> None:
+    run = run_tiny(tmp_path / "offset", library, {"facility.utc_offset": offset})
+    assert run.facility().index[0].isoformat() == f"2018-01-01T00:00:00{offset}"
+    assert run.jobs()["submit_time"].iloc[0].isoformat().endswith(offset)
+
+
+@pytest.mark.parametrize("start", ["2018-01-01", "2038-03-01", "2004-03-01"])
+def test_time_stamps_are_exact_to_the_millisecond(
+    tmp_path: Path, library: ProfileLibrary, start: str
+) -> None:
+    for ms in ("001", "057", "250", "999"):
+        changes = {"start": f"{start}T00:00:00.{ms}", "duration": "1 h", "resolution": "1 h"}
+        run = run_tiny(tmp_path / f"ms-{ms}", library, changes)
+        assert run.facility().index[0] == pd.Timestamp(f"{start}T00:00:00.{ms}Z")
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"not a run folder \(no manifest\.json\)"):
+        diploee.open_run(tmp_path)

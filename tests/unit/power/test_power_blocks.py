@@ -1,0 +1,150 @@
+"""Power from segments in small cases worked out by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from builders import job_table, profile, tiny_scenario
+
+from diploee.power import Segments, job_energy_j, job_segments, power_blocks, power_series
+from diploee.profiles import ProfileLibrary
+from diploee.scenario import Scenario
+from diploee.schedule import Schedule
+
+IDLE_W = 400
+
+
+def segments_of(*rows: dict[str, Any]) -> Segments:
+    defaults = {"pool_id": 0, "n_nodes": 1, "profile_id": 0, "offset_ms": 0, "weight": 1.0}
+    names = ("start_ms", "end_ms", *defaults)
+    full = [{**defaults, **row} for row in rows]
+    return Segments(**{name: [row[name] for row in full] for name in names})
+
+
+def site(duration: str = "10 s", resolution: str = "1 s", n_nodes: int = 2) -> Scenario:
+    return tiny_scenario(
+        {
+            "duration": duration,
+            "resolution": resolution,
+            "facility.pools.main.n_nodes": n_nodes,
+            "streams.training.classes": [{"workload": "a", "n_nodes": 1, "probability": 1}],
+        }
+    )
+
+
+def it_power_w(segments: Segments, scenario: Scenario, *profiles: Any) -> list[float]:
+    blocks = power_blocks(segments, scenario, ProfileLibrary(profiles))
+    return np.concatenate([block.it_power_w[0] for block in blocks]).tolist()
+
+
+RAMP = profile("a", [100, 200, 300, 400])
+
+
+def test_idle_nodes_draw_idle_power() -> None:
+    assert it_power_w(Segments.empty(), site(), RAMP) == [2 * IDLE_W] * 10
+
+
+def test_a_busy_node_draws_its_profile_instead_of_idle_power() -> None:
+    found = it_power_w(segments_of({"start_ms": 2_000, "end_ms": 6_000}), site(), RAMP)
+    assert found == pytest.approx([800, 800, 500, 600, 700, 800, 800, 800, 800, 800])
+
+
+def test_a_start_between_two_edges_splits_energy_by_time() -> None:
+    found = it_power_w(segments_of({"start_ms": 1_250, "end_ms": 5_250}), site("6 s"), RAMP)
+    # Second 1: 0.75 s of 100 W and 0.25 s of idle; second 2: 0.25 s of 100 W and 0.75 s of 200 W.
+    own = [0, 75, 175, 275, 375, 100]
+    idle = [800, 500, 400, 400, 400, 700]
+    assert found == pytest.approx(np.add(own, idle).tolist())
+
+
+def test_a_segment_shorter_than_an_interval_keeps_its_energy() -> None:
+    segments = segments_of({"start_ms": 300, "end_ms": 700, "offset_ms": 1_800})
+    found = it_power_w(segments, site("1 s"), RAMP)
+    # 0.2 s of 200 W and 0.2 s of 300 W; idle: one node the whole second, the other for 0.6 s.
+    assert found == pytest.approx([40 + 60 + 400 + 240])
+
+
+def test_a_segment_from_before_the_run_is_read_from_its_offset() -> None:
+    segments = segments_of({"start_ms": 0, "end_ms": 2_000, "offset_ms": 2_000})
+    assert it_power_w(segments, site("3 s"), RAMP) == pytest.approx([700, 800, 800])
+
+
+def test_the_horizon_cuts_a_job() -> None:
+    jobs = job_table([8_000], [1], [4_000])
+    schedule = Schedule(jobs, np.array([8_000]), 10_000)
+    library = ProfileLibrary([RAMP])
+    segments = job_segments(schedule, library)
+    assert segments.end_ms.tolist() == [10_000]
+    assert job_energy_j(schedule, library).tolist() == [300.0]
+    assert it_power_w(segments, site(), RAMP)[-2:] == [500, 600]
+
+
+def test_a_job_that_never_started_has_no_energy() -> None:
+    schedule = Schedule(job_table([0, 0], [1, 1], [4_000, 4_000]), np.array([0, -1]), 10_000)
+    library = ProfileLibrary([RAMP])
+    assert job_energy_j(schedule, library).tolist() == [1_000.0, 0.0]
+    assert len(job_segments(schedule, library)) == 1
+
+
+def test_a_scaled_job_weighs_its_nodes_over_those_of_its_profile() -> None:
+    wide = profile("w", [1_000, 2_000], n_nodes=4)
+    schedule = Schedule(job_table([0], [10], [2_000]), np.array([0]), 10_000)
+    library = ProfileLibrary([wide])
+    segments = job_segments(schedule, library)
+    assert segments.weight.tolist() == [2.5]
+    assert job_energy_j(schedule, library).tolist() == [7_500.0]
+    assert it_power_w(segments, site("2 s", n_nodes=10), wide) == [2_500, 5_000]
+
+
+def test_a_profile_with_its_own_step_is_read_at_its_own_pace() -> None:
+    slow = profile("s", [100, 300], dt_ms=1_500)
+    found = it_power_w(segments_of({"start_ms": 0, "end_ms": 3_000}), site("3 s"), slow)
+    assert found == pytest.approx([500, 600, 700])
+
+
+def test_pools_are_kept_apart_and_sum_to_the_facility() -> None:
+    scenario = tiny_scenario(
+        {
+            "duration": "4 s",
+            "resolution": "1 s",
+            "facility.pools.other": {"node_type": "node", "n_nodes": 3},
+        }
+    )
+    segments = segments_of(
+        {"start_ms": 0, "end_ms": 4_000, "pool_id": 1, "n_nodes": 2},
+        {"start_ms": 0, "end_ms": 4_000, "pool_id": 0, "n_nodes": 1},
+    )
+    (block,) = power_blocks(segments, scenario, ProfileLibrary([RAMP]))
+    assert block.it_power_w[0].tolist() == [11 * 400 + own for own in (100, 200, 300, 400)]
+    assert block.it_power_w[1].tolist() == [1 * 400 + own for own in (100, 200, 300, 400)]
+    assert block.busy_nodes[:, 0].tolist() == [1, 2]
+    assert block.facility_power_w.tolist() == block.it_power_w.sum(axis=0).tolist()
+
+
+def test_busy_nodes_are_those_at_the_start_of_the_interval() -> None:
+    segments = segments_of({"start_ms": 500, "end_ms": 2_000}, {"start_ms": 1_000, "end_ms": 3_500})
+    (block,) = power_blocks(segments, site("4 s"), ProfileLibrary([RAMP]))
+    assert block.busy_nodes[0].tolist() == [0, 2, 1, 1]
+    assert block.mean_busy_nodes[0].tolist() == [0.5, 2, 1, 0.5]
+
+
+def test_blocks_follow_each_other_to_the_horizon() -> None:
+    blocks = list(power_blocks(Segments.empty(), site(), ProfileLibrary([RAMP]), 4))
+    assert [block.facility_power_w.size for block in blocks] == [4, 4, 2]
+    starts_ms = np.concatenate([block.starts_ms for block in blocks])
+    assert starts_ms.tolist() == [1_000 * k for k in range(10)]
+
+
+def test_power_series_is_a_frame_with_zone_aware_interval_starts() -> None:
+    scenario = tiny_scenario(
+        {"duration": "3 s", "resolution": "1 s", "facility.utc_offset": "-07:00"}
+    )
+    segments = segments_of({"start_ms": 0, "end_ms": 3_000, "n_nodes": 3})
+    frame = power_series(segments, scenario, ProfileLibrary([RAMP]))
+    assert frame.index[0].isoformat() == "2018-01-01T00:00:00-07:00"
+    assert frame.index.name == "timestamp"
+    assert frame["it_power_w"].tolist() == [3_700, 3_800, 3_900]
+    assert frame["utilization"].tolist() == [0.25] * 3
+    assert frame["busy_nodes"].tolist() == [3] * 3

@@ -1,0 +1,63 @@
+"""Bad ``--set`` and options are named as the user wrote them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from builders import write_scenario
+
+from diploee.errors import ScenarioError
+from diploee.scenario import load_scenario, target_key
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("seed", "--set seed: expected dotted.key=value, such as facility.pools"),
+        ("=3", "--set =3: expected dotted.key=value"),
+        ("a..b=3", "--set a..b=3: expected dotted.key=value"),
+        ("seeed=3", "--set seeed: unknown key 'seeed' (allowed: "),
+        ("seed=-1", "--set seed: must be a whole number of 0 or more, found -1"),
+        ("seed=", "--set seed: must be a whole number of 0 or more, found null"),
+        ("seed=[1", "--set seed: the value is not valid YAML: "),
+        ("seed=true", "--set seed: must be a number, found true"),
+        ("start=2018-02-30", "--set start: the value is not valid YAML: '2018-02-30' is no valid"),
+        ("name.first=x", "--set name.first: 'name' is a single value, not a group of keys"),
+        ("streams.training.classes.3.n_nodes=1", "'3' is no item of the list (0 to 2)"),
+        ("streams.training.classes.-1.n_nodes=1", "'-1' is no item of the list (0 to 2)"),
+        ("streams.training.classes.x=1", "'x' is no item of the list (0 to 2)"),
+        ("streams.training.classes.\u00b2=1", "is no item of the list (0 to 2)"),
+        ("streams.training.classes.0.n_nodes=0", "--set streams.training.classes.0.n_nodes: must"),
+        ("streams.training.pool=mian", "--set streams.training.pool: unknown pool 'mian'"),
+        ("facility.pools.main={n_nodes: 0}", "--set facility.pools.main.n_nodes: must be a whole"),
+    ],
+)
+def test_bad_override_is_named(scenario_file: Path, override: str, words: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        load_scenario(scenario_file, [override])
+    assert any(words in problem for problem in caught.value.problems)
+    assert all(problem.startswith("--set ") for problem in caught.value.problems)
+
+
+def test_all_bad_overrides_are_told_at_once(scenario_file: Path) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        load_scenario(scenario_file, ["seed", "name.x=1", "seed=4", "=2"])
+    assert len(caught.value.problems) == 3
+
+
+def test_bad_value_of_an_option_names_the_option(scenario_file: Path) -> None:
+    values = {"seed": -1, "streams.training.target_utilization": 2.0}
+    with pytest.raises(ScenarioError) as caught:
+        load_scenario(scenario_file, values=values)
+    assert sorted(caught.value.problems) == [
+        "--seed: must be a whole number of 0 or more, found -1",
+        "--target-utilization: must be a number above 0 and at most 1, found 2.0",
+    ]
+
+
+def test_target_of_several_streams_asks_for_one(tmp_path: Path) -> None:
+    stream = {"pool": "main", "jobs_per_day": 3, "mix": {"workload": {"a": 1}, "n_nodes": {1: 1}}}
+    path = write_scenario(tmp_path / "two.yaml", {"streams.other": stream})
+    with pytest.raises(ScenarioError, match="the scenario has several streams; --set one of"):
+        target_key(load_scenario(path))

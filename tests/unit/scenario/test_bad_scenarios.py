@@ -1,0 +1,334 @@
+"""Every bad scenario gives one clear line per problem: file, line, key, found, allowed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import tiny_data, write_scenario
+
+from diploee.errors import ScenarioError
+from diploee.scenario import load_scenario, scenario_from_dict
+
+NODES = "facility.pools.main.n_nodes"
+NODE = "facility.node_types.node"
+STREAM = "streams.training"
+TARGET = f"{STREAM}.target_utilization"
+CALENDAR = f"{STREAM}.calendar"
+MIX = f"{STREAM}.mix"
+
+HOURS, DAYS, WEEK, MONTHS = 24, 7, 168, 12
+NAN, INF = float("nan"), float("inf")
+
+
+def problems_of(data: Any) -> tuple[str, ...]:
+    with pytest.raises(ScenarioError) as caught:
+        scenario_from_dict(data)
+    return caught.value.problems
+
+
+def problem_of(changes: dict[str, Any]) -> str:
+    (problem,) = problems_of(tiny_data(changes))
+    return problem
+
+
+def one_in(n_weights: int, weight: object) -> list[object]:
+    return [1.0] * (n_weights - 1) + [weight]
+
+
+WRONG: list[tuple[str, Any, str]] = [
+    # numbers
+    (NODES, 0, "must be a whole number of 1 or more, found 0"),
+    (NODES, -3, "must be a whole number of 1 or more, found -3"),
+    (NODES, 2.5, "must be a whole number of 1 or more, found 2.5"),
+    (NODES, True, "must be a number, found true"),
+    (NODES, "12", "must be a number, found '12'"),
+    (NODES, [12], "must be a whole number of 1 or more, found a list of 1"),
+    (NODES, {}, "must be a whole number of 1 or more, found an empty group of keys"),
+    (NODES, NAN, "must be a whole number of 1 or more, found nan"),
+    (NODES, 10**12, "must be at most 1,000,000, found 1,000,000,000,000"),
+    (NODES, 10**6000, "must be at most 1,000,000, found 1e+300"),
+    (TARGET, 0, "must be a number above 0 and at most 1, found 0"),
+    (TARGET, -0.1, "must be a number above 0 and at most 1, found -0.1"),
+    (TARGET, 1.5, "must be a number above 0 and at most 1, found 1.5"),
+    (TARGET, NAN, "must be a number above 0 and at most 1, found nan"),
+    (TARGET, INF, "must be a number above 0 and at most 1, found inf"),
+    (TARGET, "0.5", "must be a number, found '0.5'"),
+    (TARGET, True, "must be a number, found true"),
+    (f"{NODE}.n_gpus", 10**9, "must be at most 1,000, found 1,000,000,000"),
+    (f"{NODE}.idle_power_w", -5, "must be a number of 0 or more, found -5"),
+    (f"{NODE}.idle_power_w", 1e300, "must be at most 1,000,000 W, found 1e+300"),
+    ("facility.rated_power_mw", 0, "must be a number above 0, found 0"),
+    ("facility.rated_power_mw", 1e9, "must be at most 1,000,000 MW, found 1,000,000,000.0"),
+    ("seed", -1, "must be a whole number of 0 or more, found -1"),
+    ("seed", 2**64, "must be at most 18,446,744,073,709,551,615, found 1.84e+19"),
+    # groups, lists, text
+    ("facility", ["x"], "must be a group of keys ('node_types', 'pools', 'rated_power_mw', "),
+    ("facility", "x", "found 'x'"),
+    ("streams", ["x"], "must be a group of keys, found a list of 1"),
+    ("facility.pools", {}, "must be given with one entry or more, found an empty group of keys"),
+    (f"{STREAM}.classes", {"a": 1}, "must be a list, found a group of keys"),
+    (f"{STREAM}.classes.0", 5, "must be a group of keys ('workload', 'n_nodes', "),
+    ("name", 5, "must be text, found 5; put it in quotes"),
+    ("name", "a/b", "must be of letters, digits, '_', '.', '-', the first no sign, found 'a/b'"),
+    ("facility.utc_offset", -420, "must be text, found -420; put it in quotes"),
+    ("facility.utc_offset", "CET", "expected a fixed UTC offset such as '+00:00' or '-07:00'"),
+    # names
+    (f"{STREAM}.pool", "mian", "unknown pool 'mian' (have: 'main'); did you mean 'main'?"),
+    (f"{STREAM}.pool", "a\nb", r"unknown pool 'a\nb' (have: 'main')"),
+    ("facility.pools.main.node_type", "nod", "unknown node type 'nod' (have: 'node'); did you"),
+    ("facility.pools.main.scheduler", "sjf", "must be 'fifo', found 'sjf'"),
+    (f"{STREAM}.match", "simulate", "must be 'list' or 'simulated', found 'simulate'; did you"),
+    # dates and lengths of time
+    ("start", "soon", "must be an ISO date such as 2018-01-01, found 'soon'"),
+    ("start", "2018", "must be an ISO date such as 2018-01-01, found '2018'"),
+    ("start", 2018, "expected an ISO date such as 2018-01-01, found 2018"),
+    ("start", True, "expected an ISO date such as 2018-01-01, found True"),
+    ("start", "2018-13-01", "must be an ISO date such as 2018-01-01, found '2018-13-01'"),
+    ("start", "2018-01-01T00:00:00Z", "without a zone; set facility.utc_offset instead"),
+    ("start", "9999-12-31", "must lie in the years 1900 to 2199, found 9999-12-31"),
+    ("start", "0001-01-01", "must lie in the years 1900 to 2199, found 1-01-01"),
+    ("duration", "101 years", "must be at most 100 years and end within the years 1900 to 2199"),
+    ("duration", "99999999999 years", "ends beyond the years 1900 to 2199, found 99999999999"),
+    ("duration", f"{'9' * 400} years", "must be a number up to 1,000,000,000,000 and a unit"),
+    ("duration", "0 d", "must be longer than 0, found '0 d'"),
+    ("duration", "0.0001 ms", "must be at least one interval of the resolution, 60 s"),
+    ("duration", "1.5 months", "months and years must be whole numbers, found '1.5 months'"),
+    ("duration", "-2 d", "expected a number and a unit (ms, s, min, h, d, "),
+    ("duration", 5, "expected a number and a unit (ms, s, min, h, d, "),
+    ("resolution", 60, "expected a number and a unit (ms, s, min, h), such as '60 s', found 60"),
+    ("resolution", "60", "such as '60 s', found '60'"),
+    ("resolution", "0.05 s", "must be a multiple of 0.1 s from 0.1 s to 1 h, found '0.05 s'"),
+    ("resolution", "0.15 s", "must be a multiple of 0.1 s from 0.1 s to 1 h, found '0.15 s'"),
+    ("resolution", "2 h", "must be a multiple of 0.1 s from 0.1 s to 1 h, found '2 h'"),
+    ("resolution", "7 min", "420 s does not divide the duration of 172800 s (2 d)"),
+    # calendar weights
+    (f"{CALENDAR}.hour_of_day", [1] * 23, "must have 24 weights (one per hour of the day, 00:00"),
+    (f"{CALENDAR}.day_of_week", [1] * 8, "must have 7 weights (one per day of the week, Monday"),
+    (f"{CALENDAR}.hour_of_week", [1] * 24, "must have 168 weights (one per hour of the week, Mo"),
+    (f"{CALENDAR}.month", [], "must have 12 weights (one per month, January first), found 0"),
+    (f"{CALENDAR}.month", 5, "must be a list of 12 weights (one per month, January first), fo"),
+    (f"{CALENDAR}.month", "1, 2", "must be a list of 12 weights (one per month, January first), f"),
+    (f"{CALENDAR}.hour_of_day", [0] * HOURS, "all weights are zero; at least one must be positive"),
+    (f"{CALENDAR}.hour_of_week", [0.0] * WEEK, "all weights are zero; at least one must be posit"),
+    (f"{CALENDAR}.month", one_in(MONTHS, -1), "weight 12 of 12 must be a number from 0 to 1,000"),
+    (f"{CALENDAR}.day_of_week", one_in(DAYS, NAN), "weight 7 of 7 must be a number from 0 to"),
+    (f"{CALENDAR}.day_of_week", one_in(DAYS, INF), "found inf"),
+    (f"{CALENDAR}.day_of_week", one_in(DAYS, "1"), "found '1'"),
+    (f"{CALENDAR}.day_of_week", one_in(DAYS, True), "found true"),
+    (f"{CALENDAR}.day_of_week", one_in(DAYS, None), "found null"),
+    (f"{CALENDAR}.day_of_week", one_in(DAYS, 10**400), "found a number of 1329 bits"),
+    (f"{CALENDAR}.day_of_week", ["1"] * DAYS, "found '1' (7 such weights)"),
+    (f"{CALENDAR}.day_of_week", one_in(DAYS, [1]), "found a list of 1"),
+    # classes
+    (f"{STREAM}.classes.0.n_nodes", 13, "class 'tune/13' needs 13 nodes, pool 'main' has 12; "),
+    (f"{STREAM}.classes.0.probability", -1, "must be a number of 0 or more and at most 1, fou"),
+    (f"{STREAM}.classes.0.workload", None, "this key is missing; add it"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "value", "words"), WRONG, ids=[words for *_, words in WRONG])
+def test_wrong_value_gives_one_line_with_key_found_and_allowed(
+    key: str, value: Any, words: str
+) -> None:
+    problem = problem_of({key: value})
+    assert problem.startswith(key.removesuffix(".n_nodes") if "needs 13" in words else key)
+    assert words in problem
+
+
+@pytest.mark.parametrize(
+    ("key", "nearest"),
+    [
+        ("seeed", "seed"),
+        ("facilty", "facility"),
+        ("facility.pool", "pools"),
+        ("facility.pools.main.nodes", "n_nodes"),
+        (f"{NODE}.idle_power", "idle_power_w"),
+        (f"{STREAM}.target_utilisation", "target_utilization"),
+        (f"{STREAM}.classes.1.probabilty", "probability"),
+        (f"{CALENDAR}.hours_of_day", "hour_of_day"),
+    ],
+)
+def test_unknown_key_names_the_nearest_right_one(key: str, nearest: str) -> None:
+    problem = problem_of({key: 1})
+    assert problem.startswith(f"{key}: unknown key '{key.rpartition('.')[2]}' (allowed: '")
+    assert problem.endswith(f"did you mean '{nearest}'?")
+
+
+def test_null_is_named_as_such() -> None:
+    data = tiny_data()
+    data["facility"]["pools"]["main"]["n_nodes"] = None
+    (problem,) = problems_of(data)
+    assert problem == f"{NODES}: must be a whole number of 1 or more, found null"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({f"{STREAM}.classes.0.probability": 0.7}, "the classes must sum to 1, found 1.2"),
+        ({f"{STREAM}.classes.1.n_nodes": 2}, "class 'tune/2' is given twice; add up"),
+        ({f"{STREAM}.classes": []}, "give either mix or classes"),
+        ({TARGET: None}, "give either target_utilization or jobs_per_day"),
+        ({f"{STREAM}.jobs_per_day": 5}, "give either target_utilization or jobs_per_day"),
+        (
+            {f"{STREAM}.jobs_per_day": 5, TARGET: None, f"{STREAM}.match": "simulated"},
+            "match: simulated needs target_utilization",
+        ),
+    ],
+)
+def test_parts_of_a_stream_that_do_not_fit_are_named(changes: dict[str, Any], words: str) -> None:
+    problem = problem_of(changes)
+    assert problem.startswith(STREAM)
+    assert words in problem
+
+
+@pytest.mark.parametrize(
+    ("mix", "words"),
+    [
+        ({"workload": {"a": 0.5}, "n_nodes": {1: 1}}, "workloads must sum to 1, found 0.5"),
+        ({"workload": {"a": 1}, "n_nodes": {1: 0.9}}, "node counts must sum to 1, found 0.9"),
+        ({"workload": {"a": 1}, "n_nodes": {0: 1}}, "n_nodes.0: must be a whole number of 1 or m"),
+        ({"workload": {"a": 1}, "n_nodes": {"x": 1}}, "n_nodes.x: must be a whole number of 1 or"),
+        ({"workload": {"a": "1"}, "n_nodes": {1: 1}}, "mix.workload: 'a' must be a number, found"),
+        ({"workload": {"a": 1}, "n_nodes": {13: 1}}, "class 'a/13' needs 13 nodes, pool 'main'"),
+    ],
+)
+def test_bad_mix_is_named(mix: dict[str, Any], words: str) -> None:
+    problem = problem_of({f"{STREAM}.classes": None, MIX: mix})
+    assert problem.startswith(MIX)
+    assert words in problem
+
+
+def test_too_many_jobs_are_refused_before_the_run() -> None:
+    problem = problem_of({TARGET: None, f"{STREAM}.jobs_per_day": 1e15})
+    assert problem.startswith(f"{STREAM}.jobs_per_day: must be at most 2,732,240, found 1e+15")
+
+
+def test_all_problems_are_told_at_once() -> None:
+    changes = {"seed": -1, NODES: 0, "colour": "red", TARGET: 2, f"{CALENDAR}.month": [1]}
+    problems = problems_of(tiny_data(changes))
+    assert len(problems) == len(changes)
+    for key in changes:
+        assert any(problem.startswith(key) for problem in problems)
+
+
+@pytest.mark.parametrize("data", [None, 5, "text", [], [1]])
+def test_data_that_is_no_mapping_is_refused(data: Any) -> None:
+    (problem,) = problems_of(data)
+    assert problem.startswith("scenario: must be a group of keys ('name', 'description', ")
+
+
+def test_every_problem_names_file_and_line(tmp_path: Path) -> None:
+    path = write_scenario(tmp_path / "tiny.yaml", {NODES: 0, "colour": "red", TARGET: 2})
+    lines = path.read_text("utf-8").splitlines()
+    with pytest.raises(ScenarioError) as caught:
+        load_scenario(path)
+    assert len(caught.value.problems) == 3
+    for problem in caught.value.problems:
+        place, _, _ = problem.partition(": ")
+        where, _, key = place.partition(" ")
+        file, _, number = where.rpartition(":")
+        assert file == str(path)
+        assert lines[int(number) - 1].strip().startswith(f"{key.rpartition('.')[2]}:")
+
+
+BAD_FILES: list[tuple[str, bytes, str]] = [
+    ("empty", b"", ": is empty"),
+    ("blank", b"# nothing\n\n", ": is empty"),
+    ("list", b"- a\n- b\n", ":1: must hold keys such as 'name:', found a list of 2"),
+    ("text", b"hello\n", ":1: must hold keys such as 'name:', found 'hello'"),
+    ("bracket", b"name: [1,\n", ":2: not valid YAML: "),
+    ("tab", b"name: x\n\tstart: y\n", ":2: not valid YAML: "),
+    ("colon", b"name: a: b\n", ":1: not valid YAML: mapping values are not allowed here"),
+    ("two documents", b"name: a\n---\nname: b\n", ":2: not valid YAML: expected a single document"),
+    ("duplicate", b"name: a\nseed: 1\nname: b\n", ":3 name: key given twice (first on line 1)"),
+    ("no date", b"name: a\nstart: 2018-02-30\n", ":2: not valid YAML: '2018-02-30' is no valid"),
+    ("alias", b"name: *a\n", ":1: not valid YAML: found undefined alias 'a'"),
+    ("loop", b"name: &a [*a]\n", ":1: not valid YAML: an alias holds itself"),
+    ("nul", b"name: x\n\0\n", r":2: not a text file: character '\x00'"),
+    ("latin 1", "name: Zürich\n".encode("latin-1"), ": is not UTF-8 text (byte 7)"),
+    ("utf 16", "name: x\n".encode("utf-16"), ": is not UTF-8 text (byte 0)"),
+    ("gzip", bytes.fromhex("1f8b0800"), ": is not UTF-8 text (byte 1)"),
+    ("deep", b"a: " + b"[" * 5_000, ": keys or lists are nested too deeply"),
+    ("list as key", b"? [a, b]\n: 1\n", ":1: not valid YAML: found unhashable key"),
+    ("python", b"name: !!python/object:os.system {}\n", ":1: not valid YAML: could not determine"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "words"), BAD_FILES)
+def test_file_that_is_no_scenario_gives_one_line(
+    tmp_path: Path, name: str, content: bytes, words: str
+) -> None:
+    path = tmp_path / f"{name}.yaml"
+    path.write_bytes(content)
+    with pytest.raises(ScenarioError) as caught:
+        load_scenario(path)
+    (problem,) = caught.value.problems
+    assert problem.startswith(f"{path}{words}")
+
+
+def test_all_duplicate_keys_are_told_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "twice.yaml"
+    path.write_text("name: a\nname: b\nfacility:\n  pools: {}\n  pools: {}\n", "utf-8")
+    with pytest.raises(ScenarioError) as caught:
+        load_scenario(path)
+    assert caught.value.problems == (
+        f"{path}:2 name: key given twice (first on line 1); remove one",
+        f"{path}:5 facility.pools: key given twice (first on line 4); remove one",
+    )
+
+
+def test_aliases_of_aliases_do_not_fill_the_memory(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.yaml"
+    rows = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
+    path.write_text("\n".join(["a0: &a0 [x]", *rows]), "utf-8")
+    with pytest.raises(ScenarioError, match="more than 100,000 keys and items"):
+        load_scenario(path)
+
+
+def test_tab_is_explained(tmp_path: Path) -> None:
+    path = tmp_path / "tab.yaml"
+    path.write_text("name: x\n\tstart: y\n", "utf-8")
+    with pytest.raises(ScenarioError, match="indent with spaces, not tabs"):
+        load_scenario(path)
+
+
+def test_folder_and_missing_file_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match="is a folder, expected a scenario file"):
+        load_scenario(tmp_path)
+    with pytest.raises(ScenarioError, match=r"nowhere\.yaml: no such scenario file or shipped"):
+        load_scenario(tmp_path / "nowhere.yaml")
+    with pytest.raises(ScenarioError, match="no such scenario file"):
+        load_scenario("x" * 5_000)
+
+
+def test_wrong_shipped_name_names_the_nearest() -> None:
+    with pytest.raises(ScenarioError, match="did you mean 'colocation_10mw'"):
+        load_scenario("colocation_10nw")
+
+
+def test_scenario_without_permission_is_named(
+    scenario_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> str:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    with pytest.raises(ScenarioError, match=r"tiny\.yaml: can't be read \(Permission denied\)"):
+        load_scenario(scenario_file)
+
+
+def test_number_with_an_exponent_is_a_number(tmp_path: Path) -> None:
+    path = tmp_path / "tiny.yaml"
+    text = write_scenario(path).read_text("utf-8")
+    path.write_text(text.replace("idle_power_w: 400", "idle_power_w: 4e2"), "utf-8")
+    scenario = load_scenario(path)
+    assert scenario.facility.node_types["node"].idle_power_w == 400
+
+
+@pytest.mark.parametrize("duration", ["1234560 s", "123456789000 ms", "2.5 d", "0.1 s", "1 month"])
+def test_duration_keeps_all_its_digits(duration: str) -> None:
+    scenario = scenario_from_dict(tiny_data({"duration": duration, "resolution": "0.1 s"}))
+    assert scenario.duration == duration
+    assert scenario_from_dict(scenario.model_dump(mode="json")) == scenario

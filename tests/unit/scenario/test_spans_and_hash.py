@@ -1,0 +1,136 @@
+"""Lengths of time, the clock of a scenario, and its hash."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from builders import tiny_data, tiny_scenario, write_scenario
+
+from diploee.scenario import Scenario, load_scenario, scenario_from_dict
+from diploee.scenario.spans import end_of, parse_resolution_ms
+
+MS_PER_H = 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("start", "duration", "n_hours"),
+    [
+        ("2018-01-01", "1 year", 8_760),
+        ("2020-01-01", "1 year", 8_784),
+        ("2019-07-01", "1 year", 8_784),
+        ("2000-01-01", "1 year", 8_784),
+        ("2100-01-01", "1 year", 8_760),
+        ("2018-01-01", "2 years", 17_520),
+        ("2020-02-01", "1 month", 29 * 24),
+        ("2018-01-31", "1 month", 28 * 24),
+        ("2020-02-29", "1 year", 365 * 24),
+        ("2018-12-15", "2 months", 62 * 24),
+        ("2018-01-01", "1.5 h", 1.5),
+        ("2018-01-01", "2 weeks", 14 * 24),
+    ],
+)
+def test_months_and_years_follow_the_calendar(start: str, duration: str, n_hours: float) -> None:
+    scenario = tiny_scenario({"start": start, "duration": duration})
+    assert scenario.horizon_ms == n_hours * MS_PER_H
+    assert scenario.n_intervals == n_hours * 60
+
+
+def test_two_half_years_make_a_year() -> None:
+    start = datetime(2020, 1, 1)
+    assert end_of(end_of(start, "6 months"), "6 months") == end_of(start, "1 year")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_ms"),
+    [("0.1 s", 100), ("100 ms", 100), ("1 s", 1_000), ("60 s", 60_000), ("15 min", 900_000)],
+)
+def test_a_resolution_is_a_number_and_a_unit(text: str, expected_ms: int) -> None:
+    assert parse_resolution_ms(text) == expected_ms
+
+
+def test_equal_scenarios_have_equal_hashes_however_they_are_written(tmp_path: Path) -> None:
+    from_file = load_scenario(write_scenario(tmp_path / "a.yaml"))
+    assert from_file.sha256() == tiny_scenario().sha256()
+    assert tiny_scenario({"resolution": "1 min"}).sha256() == tiny_scenario().sha256()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("seed", 1),
+        ("start", "2018-01-02"),
+        ("duration", "3 d"),
+        ("resolution", "1 s"),
+        ("facility.pools.main.n_nodes", 13),
+        ("facility.node_types.node.idle_power_w", 401),
+        ("facility.utc_offset", "+01:00"),
+        ("streams.training.target_utilization", 0.61),
+        ("streams.training.match", "simulated"),
+        ("streams.training.calendar", {"month": [1] * 11 + [2]}),
+    ],
+)
+def test_what_changes_results_changes_the_hash(key: str, value: object) -> None:
+    assert tiny_scenario({key: value}).sha256() != tiny_scenario().sha256()
+
+
+@pytest.mark.parametrize("key", ["name", "description"])
+def test_name_and_description_do_not_change_the_hash(key: str) -> None:
+    assert tiny_scenario({key: "other"}).sha256() == tiny_scenario().sha256()
+
+
+def test_a_dumped_scenario_loads_back_equal() -> None:
+    scenario = load_scenario("colocation_10mw")
+    again = scenario_from_dict(scenario.model_dump(mode="json"))
+    assert again.model_dump() == scenario.model_dump()
+    assert again.sha256() == scenario.sha256()
+
+
+def test_overrides_reach_lists_numbers_and_new_keys(tmp_path: Path) -> None:
+    file = write_scenario(tmp_path / "a.yaml")
+    scenario = load_scenario(
+        file,
+        [
+            "streams.training.classes.0.probability=0.25",
+            "streams.training.classes.1.probability=0.5",
+            "streams.training.calendar.month=[1,1,1,1,1,1,1,1,1,1,1,0]",
+            "seed=0",
+        ],
+        {"facility.pools.main.n_nodes": 20},
+    )
+    classes = scenario.streams["training"].job_classes()
+    assert [c.probability for c in classes] == [0.25, 0.5, 0.25]
+    assert scenario.streams["training"].calendar.month_weights()[-1] == 0
+    assert scenario.facility.n_nodes == 20
+    shipped = load_scenario("colocation_10mw", ["streams.training.mix.n_nodes={2: 1.0}"])
+    assert [c.name for c in shipped.streams["training"].job_classes()] == [
+        "llama2_70b_lora/2",
+        "stable_diffusion/2",
+    ]
+
+
+def test_a_mix_is_the_product_of_its_two_distributions() -> None:
+    classes = load_scenario("colocation_10mw").streams["training"].job_classes()
+    by_name = {c.name: c.probability for c in classes}
+    assert len(by_name) == 8
+    assert by_name["llama2_70b_lora/2"] == pytest.approx(0.45 * 0.50)
+    assert by_name["stable_diffusion/16"] == pytest.approx(0.55 * 0.10)
+    assert sum(by_name.values()) == pytest.approx(1)
+
+
+def test_a_scenario_is_frozen() -> None:
+    scenario = tiny_scenario()
+    with pytest.raises(ValueError, match="frozen"):
+        scenario.seed = 3  # type: ignore[misc]
+
+
+def test_the_shipped_scenario_is_the_facility_of_the_paper() -> None:
+    """arXiv:2604.07345, sections 3.1 and 4.1."""
+    scenario: Scenario = load_scenario("colocation_10mw")
+    node = scenario.facility.node_type_of("h100")
+    assert scenario.facility.n_nodes == 2_840
+    assert node.rated_power_w == 3_520
+    assert scenario.facility.rated_power_mw == 10
+    assert scenario.n_intervals == 525_600
+    assert tiny_data()["seed"] == scenario.seed == 0

@@ -1,0 +1,235 @@
+"""Generating jobs: targets, thinning, streams, scaled classes."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from builders import job_table, tiny_scenario
+
+from diploee.errors import ProfileError, WorkloadError
+from diploee.profiles import ProfileLibrary
+from diploee.scenario import Scenario
+from diploee.schedule import schedule_jobs
+from diploee.workload import JobTable, generate_jobs, listed_utilization, stream_classes
+
+N_NODES = 12
+SIMULATED = {"streams.training.match": "simulated"}
+
+
+def simulated_by(scenario: Scenario, seen: list[JobTable] | None = None) -> Any:
+    def utilization(jobs: JobTable) -> float:
+        if seen is not None:
+            seen.append(jobs)
+        return schedule_jobs(jobs, scenario, "compiled").mean_utilization(N_NODES)
+
+    return utilization
+
+
+@pytest.mark.parametrize("target", [0.05, 0.2, 0.6034, 0.8, 1.0])
+def test_bisection_residual_is_below_one_job(library: ProfileLibrary, target: float) -> None:
+    scenario = tiny_scenario({"streams.training.target_utilization": target})
+    workload = generate_jobs(scenario, library)
+    (match,) = workload.matches
+    reached = listed_utilization(workload.jobs, N_NODES, scenario.horizon_ms)
+    assert match.matched_utilization == pytest.approx(reached, rel=1e-12)
+    assert match.residual == pytest.approx(reached - target, abs=1e-12)
+    largest_job_ms = (workload.jobs.n_nodes * workload.jobs.duration_ms).max()
+    assert abs(match.residual) < largest_job_ms / (N_NODES * scenario.horizon_ms)
+
+
+def test_listed_utilization_counts_a_job_up_to_the_horizon() -> None:
+    jobs = job_table([0, 600, 900], [1, 2, 1], [500, 1_000, 50])
+    assert listed_utilization(jobs, 4, 1_000) == (500 + 2 * 400 + 50) / (4 * 1_000)
+
+
+@pytest.mark.parametrize("target", [0.2, 0.5, 0.85])
+def test_match_simulated_meets_its_target(library: ProfileLibrary, target: float) -> None:
+    scenario = tiny_scenario(
+        {**SIMULATED, "duration": "14 d", "streams.training.target_utilization": target}
+    )
+    workload = generate_jobs(scenario, library, simulated_by(scenario))
+    (match,) = workload.matches
+    reached = simulated_by(scenario)(workload.jobs)
+    assert match.match == "simulated"
+    assert match.matched_utilization == reached
+    assert match.residual == pytest.approx(reached - target, abs=1e-12)
+    # Within the tolerance, or as near as one job more or less allows.
+    largest_job_ms = (workload.jobs.n_nodes * workload.jobs.duration_ms).max()
+    assert abs(reached - target) < largest_job_ms / (N_NODES * scenario.horizon_ms)
+
+
+def test_unreachable_simulated_target_says_by_how_much(library: ProfileLibrary) -> None:
+    """Jobs are submitted on Tuesday only; half of the span is over before."""
+    scenario = tiny_scenario(
+        {
+            **SIMULATED,
+            "streams.training.target_utilization": 0.9,
+            "streams.training.calendar": {"day_of_week": [0, 1, 0, 0, 0, 0, 0]},
+        }
+    )
+    with pytest.raises(WorkloadError, match=r"streams\.training: .* 0\.9 .*reached") as caught:
+        generate_jobs(scenario, library, simulated_by(scenario))
+    reached, short = figures_of(caught.value)
+    assert 0.45 < reached <= 0.5
+    assert reached + short == pytest.approx(0.9, abs=2e-4)
+
+
+LAST_HOUR = {
+    "start": "2018-01-01T01:00:00",
+    "streams.training.target_utilization": 1.0,
+    "streams.training.classes": [{"workload": "draw", "n_nodes": 1, "probability": 1}],
+    "streams.training.calendar": {"hour_of_day": [0] * 23 + [1]},
+}
+"""Jobs of 90 minutes, submitted from 23:00 to the end of the run, which cuts them."""
+
+
+def test_a_list_that_the_horizon_cuts_grows_until_it_meets_the_target(
+    library: ProfileLibrary,
+) -> None:
+    (match,) = generate_jobs(tiny_scenario({**LAST_HOUR, "duration": "23 h"}), library).matches
+    assert match.residual == pytest.approx(0, abs=0.01)
+    # On average half an hour of each job's 90 minutes counts: three times the jobs are needed.
+    assert match.jobs_per_day == pytest.approx(3 * N_NODES * 86_400 / 5_400, rel=0.1)
+
+
+def test_unreachable_list_target_says_by_how_much(library: ProfileLibrary) -> None:
+    scenario = tiny_scenario({**LAST_HOUR, "duration": "1322 min"})  # ends at 23:02
+    with pytest.raises(WorkloadError, match=r"streams\.training: .* 1 can't be reached") as caught:
+        generate_jobs(scenario, library)
+    reached, short = figures_of(caught.value)
+    assert 0.1 < reached < 0.3  # 16 layers of jobs that count for a minute of 90
+    assert reached + short == pytest.approx(1, abs=2e-4)
+
+
+def figures_of(error: WorkloadError) -> tuple[float, float]:
+    """What was reached and what is missing, in the order of the text."""
+    reached, short = re.findall(r"\b0\.\d{4}\b", str(error))
+    return float(reached), float(short)
+
+
+def test_thinning_is_monotone(library: ProfileLibrary) -> None:
+    """Every list that the bisection tries contains each smaller one, job by job."""
+    scenario = tiny_scenario({**SIMULATED, "streams.training.target_utilization": 0.5})
+    seen: list[JobTable] = []
+    generate_jobs(scenario, library, simulated_by(scenario, seen))
+    assert len(seen) > 4
+    seen.sort(key=len)
+    columns = ("submit_ms", "n_nodes", "duration_ms", "class_id", "profile_id")
+    as_sets = [
+        set(zip(*(getattr(jobs, column).tolist() for column in columns), strict=True))
+        for jobs in seen
+    ]
+    assert [len(jobs) for jobs in as_sets] == [len(jobs) for jobs in seen], "rows must differ"
+    for smaller, larger in pairwise(as_sets):
+        assert smaller <= larger
+
+
+def test_estimate_of_a_longer_list_is_never_smaller(library: ProfileLibrary) -> None:
+    scenario = tiny_scenario({**SIMULATED, "streams.training.target_utilization": 0.5})
+    seen: list[JobTable] = []
+    generate_jobs(scenario, library, simulated_by(scenario, seen))
+    seen.sort(key=len)
+    estimates = [listed_utilization(jobs, N_NODES, scenario.horizon_ms) for jobs in seen]
+    assert estimates == sorted(estimates)
+
+
+def test_jobs_come_in_the_order_of_submission_and_are_numbered(library: ProfileLibrary) -> None:
+    jobs = generate_jobs(tiny_scenario(), library).jobs
+    assert (np.diff(jobs.submit_ms) >= 0).all()
+    assert jobs.job_id.tolist() == list(range(len(jobs)))
+    assert jobs.submit_ms.min() >= 0
+    assert jobs.submit_ms.max() < tiny_scenario().horizon_ms
+
+
+def test_a_job_has_the_nodes_of_its_class_and_the_length_of_its_profile(
+    library: ProfileLibrary,
+) -> None:
+    workload = generate_jobs(tiny_scenario(), library)
+    for class_id, c in enumerate(workload.classes):
+        rows = workload.jobs.class_id == class_id
+        assert set(workload.jobs.n_nodes[rows]) == {c.job_class.n_nodes}
+        assert set(workload.jobs.profile_id[rows]) <= set(c.profile_ids)
+    lengths = np.array([entry.duration_ms for entry in library.entries])
+    assert np.array_equal(workload.jobs.duration_ms, lengths[workload.jobs.profile_id])
+
+
+def test_the_same_seed_draws_the_same_jobs(library: ProfileLibrary) -> None:
+    first = generate_jobs(tiny_scenario({"seed": 5}), library).jobs
+    again = generate_jobs(tiny_scenario({"seed": 5}), library).jobs
+    assert first.to_arrow().equals(again.to_arrow())
+
+
+def test_seed_zero_is_a_seed(library: ProfileLibrary) -> None:
+    zero = [generate_jobs(tiny_scenario({"seed": 0}), library).jobs for _ in range(2)]
+    one = generate_jobs(tiny_scenario({"seed": 1}), library).jobs
+    default = generate_jobs(tiny_scenario({"seed": None}), library).jobs
+    assert zero[0].to_arrow().equals(zero[1].to_arrow())
+    assert zero[0].to_arrow().equals(default.to_arrow())
+    assert not zero[0].to_arrow().equals(one.to_arrow())
+
+
+def test_adding_a_stream_shifts_no_other_streams_draws(library: ProfileLibrary) -> None:
+    alone = generate_jobs(tiny_scenario(), library)
+    other = {
+        "pool": "main",
+        "jobs_per_day": 40,
+        "classes": [{"workload": "draw", "n_nodes": 1, "probability": 1}],
+    }
+    for streams in (
+        {"training": tiny_streams(), "other": other},
+        {"other": other, "training": tiny_streams()},
+    ):
+        both = generate_jobs(tiny_scenario({"streams": streams}), library)
+        of_training = np.array([c.stream == "training" for c in both.classes])
+        rows = both.jobs.take(of_training[both.jobs.class_id])
+        assert len(rows) < len(both.jobs)
+        for column in ("submit_ms", "n_nodes", "duration_ms", "profile_id"):
+            assert np.array_equal(getattr(rows, column), getattr(alone.jobs, column)), column
+
+
+def tiny_streams() -> dict[str, Any]:
+    return tiny_scenario().model_dump(mode="json")["streams"]["training"]
+
+
+def test_a_renamed_stream_draws_other_numbers(library: ProfileLibrary) -> None:
+    renamed = tiny_scenario({"streams": {"tuning": tiny_streams()}})
+    first, second = generate_jobs(tiny_scenario(), library), generate_jobs(renamed, library)
+    assert not np.array_equal(first.jobs.submit_ms, second.jobs.submit_ms)
+
+
+def test_a_class_without_profiles_is_refused_with_the_node_counts_there_are(
+    library: ProfileLibrary,
+) -> None:
+    scenario = tiny_scenario({"streams.training.classes.1.n_nodes": 8})
+    with pytest.raises(ProfileError, match=r"streams\.training: class 'tune/8'.*have: 2, 4.*scale"):
+        generate_jobs(scenario, library)
+
+
+def test_a_scaled_class_draws_from_the_profiles_it_names(library: ProfileLibrary) -> None:
+    scenario = tiny_scenario(
+        {
+            "streams.training.classes.1.n_nodes": 10,
+            "streams.training.classes.1.scale_from_n_nodes": 4,
+        }
+    )
+    scaled = stream_classes(scenario, library)[1]
+    assert [library.ids[index] for index in scaled.profile_ids] == ["tune-4n-1"]
+    assert scaled.extrapolation_ratio == 2.5
+    jobs = generate_jobs(scenario, library).jobs
+    assert set(jobs.n_nodes[jobs.class_id == 1]) == {10}
+
+
+def test_an_empty_list_of_jobs_is_a_workload(library: ProfileLibrary) -> None:
+    scenario = tiny_scenario(
+        {
+            "streams.training.target_utilization": None,
+            "streams.training.jobs_per_day": 1e-9,
+        }
+    )
+    workload = generate_jobs(scenario, library)
+    assert len(workload.jobs) == 0
+    assert workload.matches[0].matched_utilization == 0
