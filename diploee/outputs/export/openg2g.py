@@ -1,0 +1,54 @@
+"""OpenG2G: a training trace ``t_s,power_W`` of one GPU."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from diploee.errors import InputError
+from diploee.outputs.export.base import Format, Job, Written
+from diploee.outputs.export.playback import seconds
+from diploee.outputs.export.text import CsvFile
+from diploee.scenario import Scenario
+
+
+def _write(job: Job) -> Written:
+    n_gpus = gpus_behind(job.run.scenario, job.options.column)
+    if not n_gpus:
+        raise InputError(
+            f"{job.run.folder}: no node behind '{job.options.column}' has a GPU, so there is no "
+            "power per GPU; export 'playback'"
+        )
+    if job.series.n_steps < 2:
+        raise InputError(
+            f"{job.run.folder}: OpenG2G needs two samples or more, choose a finer --step"
+        )
+    with CsvFile(job.place, ("t_s", "power_W")) as file:
+        for block in job.series.blocks():
+            file.write(seconds(job.series, block), np.round(block.power_w / n_gpus, 6))
+    return Written(
+        {job.place.name: "t_s: s since the first step's start; power_W: W per GPU"},
+        (
+            f"the power over all {n_gpus:,} GPUs, busy or idle, with the CPU packages' share: "
+            f"times {n_gpus:,} it is the column's power",
+            "OpenG2G repeats the trace, interpolates between its samples and rescales its peak to "
+            "the power per GPU that its user asks for",
+        ),
+    )
+
+
+def gpus_behind(scenario: Scenario, column: str) -> int:
+    """Return the GPUs whose power a column holds: one pool's, or all."""
+    facility = scenario.facility
+    of_pool = column.partition(".")[2]
+    return sum(
+        pool.n_nodes * facility.node_type_of(name).n_gpus
+        for name, pool in facility.pools.items()
+        if name == of_pool or not of_pool
+    )
+
+
+OPENG2G = Format(
+    name="openg2g",
+    summary="OpenG2G training trace: t_s,power_W per GPU",
+    write=_write,
+)

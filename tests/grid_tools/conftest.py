@@ -1,0 +1,46 @@
+"""Runs that the grid tools load: half a day by the quarter of an hour, with a user's Q(P) table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from builders import tiny_library, tiny_scenario
+from grid_truth import means_mw
+
+from diploee import simulate
+from diploee.outputs import Run
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Half a day by the minute."""
+    scenario = tiny_scenario({"duration": "12 h", "facility.utc_offset": "-07:00"})
+    folder = tmp_path_factory.mktemp("runs") / "half_a_day"
+    return simulate(scenario, folder, library=tiny_library(), engine="compiled")
+
+
+@pytest.fixture(scope="session")
+def year_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A year by the hour."""
+    scenario = tiny_scenario({"duration": "1 year", "resolution": "1 h"})
+    folder = tmp_path_factory.mktemp("runs") / "year"
+    return simulate(scenario, folder, library=tiny_library(), engine="compiled")
+
+
+@pytest.fixture(scope="session")
+def expected_mw(run: Run) -> np.ndarray:
+    return means_mw(run, 15)
+
+
+@pytest.fixture(scope="session")
+def q_table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("q") / "q_of_p.csv"
+    path.write_text("p_mw,q_mvar\n0,-0.002\n0.01,0\n0.1,0.018\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def expected_mvar(expected_mw: np.ndarray) -> np.ndarray:
+    return np.interp(expected_mw, [0, 0.01, 0.1], [-0.002, 0, 0.018])

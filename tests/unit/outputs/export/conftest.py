@@ -1,0 +1,65 @@
+"""Small runs to export, simulated once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import TINY, tiny_library, tiny_scenario
+
+from diploee import simulate
+from diploee.outputs import Run
+
+TWO_POOLS: dict[str, Any] = {
+    "facility.pools": {
+        "left": {"node_type": "node", "n_nodes": 8},
+        "right": {"node_type": "node", "n_nodes": 4},
+    },
+    "streams": {
+        pool: {**TINY["streams"]["training"], "pool": pool, "target_utilization": 0.4}
+        for pool in ("left", "right")
+    },
+}
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("runs")
+
+
+def _run(folder: Path, changes: dict[str, Any]) -> Run:
+    return simulate(tiny_scenario(changes), folder, library=tiny_library(), engine="compiled")
+
+
+@pytest.fixture(scope="session")
+def year_run(runs: Path) -> Run:
+    """The year 2018 by the half hour at UTC-07:00."""
+    changes = {"duration": "1 year", "resolution": "30 min", "facility.utc_offset": "-07:00"}
+    return _run(runs / "year", changes)
+
+
+@pytest.fixture(scope="session")
+def leap_run(runs: Path) -> Run:
+    """The leap year 2020 by the hour."""
+    return _run(runs / "leap", {"start": "2020-01-01", "duration": "1 year", "resolution": "1 h"})
+
+
+@pytest.fixture(scope="session")
+def minute_run(runs: Path) -> Run:
+    """Two days of two pools by the minute."""
+    return _run(runs / "minute", TWO_POOLS)
+
+
+@pytest.fixture(scope="session")
+def fine_run(runs: Path) -> Run:
+    """Twenty minutes at 0.1 s."""
+    return _run(runs / "fine", {"duration": "20 min", "resolution": "0.1 s"})
+
+
+@pytest.fixture
+def q_table(tmp_path: Path) -> Path:
+    """Reactive power that is supplied at low and drawn at high load."""
+    path = tmp_path / "q_of_p.csv"
+    path.write_text("# ours\np_mw,q_mvar\n0,-0.002\n0.01,0\n0.1,0.018\n", encoding="utf-8")
+    return path

@@ -1,0 +1,157 @@
+"""An export appears whole or not at all, and never over something else."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+from typer.testing import CliRunner
+
+from diploee.cli.app import app
+from diploee.errors import InputError, OutputError, OutputExistsError
+from diploee.outputs import Run
+from diploee.outputs.export import FORMATS, Options, export_run
+from diploee.outputs.export.place import FOLDER_SIDECAR
+
+
+@contextmanager
+def disk_of(n_bytes: int) -> Iterator[None]:
+    """Let no file grow beyond a size, as on a disk that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("name", [n for n, fmt in FORMATS.items() if not fmt.whole_year])
+def test_full_disk_is_one_line_and_leaves_nothing(
+    name: str, fine_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("diploee.outputs.export.series.BATCH_ROWS", 250)
+    place = tmp_path / f"out{(FORMATS[name].suffixes or ('',))[0]}"
+    limit = 9_000 if name == "pandapower" else 40_000
+    with disk_of(limit), pytest.raises(OutputError) as caught:
+        export_run(fine_run, name, place)
+    text = str(caught.value)
+    assert f"{place}: the disk is full" in text and len(text.splitlines()) == 1
+    if name != "pandapower":  # Parquet keeps a small row group in memory until its end
+        assert "MB needed in all" in text
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["playback", "pypsa"])
+def test_existing_export_is_replaced_by_force_alone(
+    name: str, fine_run: Run, tmp_path: Path
+) -> None:
+    place = tmp_path / "out"
+    export_run(fine_run, name, place)
+    before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    with pytest.raises(OutputExistsError, match="exists already; choose another --out, or --force"):
+        export_run(fine_run, name, place, Options(step="1 s"))
+    assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
+    export_run(fine_run, name, place, Options(step="1 s"), force=True)
+    after = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    assert set(after) == set(before) and after != before
+
+
+def test_a_lone_sidecar_is_not_overwritten(fine_run: Run, tmp_path: Path) -> None:
+    (tmp_path / "out.csv.meta.json").write_text("mine")
+    with pytest.raises(OutputExistsError, match=r"out\.csv\.meta\.json: exists already"):
+        export_run(fine_run, "csv", tmp_path / "out.csv")
+
+
+def test_force_replaces_exports_only(fine_run: Run, tmp_path: Path) -> None:
+    (tmp_path / "papers").mkdir()
+    (tmp_path / "papers" / "thesis.txt").write_text("mine")
+    with pytest.raises(OutputExistsError, match=f"no {FOLDER_SIDECAR}"):
+        export_run(fine_run, "pypsa", tmp_path / "papers", force=True)
+    with pytest.raises(OutputExistsError, match="is no file"):
+        export_run(fine_run, "csv", tmp_path / "papers", force=True)
+    (tmp_path / "note").write_text("mine")
+    with pytest.raises(OutputExistsError, match="is not an exported folder"):
+        export_run(fine_run, "opendss", tmp_path / "note", force=True)
+    assert (tmp_path / "papers" / "thesis.txt").read_text() == "mine"
+    assert (tmp_path / "note").read_text() == "mine"
+
+
+def test_failed_export_keeps_the_old_one(fine_run: Run, tmp_path: Path) -> None:
+    place = export_run(fine_run, "opendss", tmp_path / "dss")
+    before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    with disk_of(9_000), pytest.raises(OutputError):
+        export_run(fine_run, "opendss", place, force=True)
+    assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
+
+
+def test_interrupted_export_leaves_nothing(
+    fine_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("diploee.outputs.export.text.CsvFile.write", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        export_run(fine_run, "pypsa", tmp_path / "net")
+    assert not list(tmp_path.iterdir())
+
+
+def test_place_that_cannot_be_written_is_named(fine_run: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(
+        OutputError, match=r"can't be written \(.+\); nothing was kept, check --out"
+    ):
+        export_run(fine_run, "csv", tmp_path / "file" / "out.csv")
+
+
+def test_command_line_passes_every_option(minute_run: Run, tmp_path: Path, q_table: Path) -> None:
+    out = tmp_path / "dss"
+    arguments = ["export", "opendss", str(minute_run.folder), "--out", str(out), "--column"]
+    arguments += ["it_power_w.left", "--step", "15 min", "--from", "2018-01-01T12:00", "--to"]
+    arguments += [
+        "2018-01-02",
+        "--q-table",
+        str(q_table),
+        "--name",
+        "dc",
+        "--bus",
+        "b",
+        "--kv",
+        "69",
+    ]
+    done = CliRunner().invoke(app, [*arguments, "--actual"])
+    assert done.exit_code == 0, done.output
+    script = (out / "dc.dss").read_text()
+    assert "npts=48 minterval=15 pmult=(file=p.csv) qmult=(file=q.csv) useactual=yes" in script
+    assert "New Load.dc bus1=b kV=69 " in script
+
+
+def test_command_line_names_every_format_in_its_help() -> None:
+    text = CliRunner().invoke(app, ["export", "--help"], env={"COLUMNS": "300"}).output
+    assert all(name in text for name in FORMATS)
+
+
+def test_command_line_takes_year_leap_day_and_zone(leap_run: Run, tmp_path: Path) -> None:
+    arguments = ["export", "sam", str(leap_run.folder), "--out", str(tmp_path / "x.csv")]
+    arguments += ["--year", "2020", "--leap-day", "drop-feb29", "--quiet"]
+    assert CliRunner().invoke(app, arguments).output == ""
+    failed = CliRunner().invoke(app, [*arguments, "--time-zone", "America/Denver", "--force"])
+    assert isinstance(failed.exception, InputError)
+    assert "--time-zone: the format 'sam' has no use for it" in str(failed.exception)
+
+
+def test_default_place_is_beside_the_run_folder_even_from_within(
+    fine_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copytree(fine_run.folder, tmp_path / "run")
+    monkeypatch.chdir(tmp_path / "run")
+    assert export_run(".", "playback") == tmp_path / "run-playback.csv"
+    assert {p.name for p in tmp_path.iterdir()} == {
+        "run",
+        "run-playback.csv",
+        "run-playback.csv.meta.json",
+    }

@@ -1,0 +1,137 @@
+"""Resampling, windows and what an export refuses, whatever the format."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from shutil import copytree
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from diploee.errors import InputError
+from diploee.outputs import Run
+from diploee.outputs.export import FORMATS, Options, export_run, series
+from diploee.outputs.export.series import Series
+from diploee.outputs.export.stamps import naive_stamps
+
+
+def stored_w(run: Run, column: str = "facility_power_w") -> np.ndarray:
+    table = pq.read_table(run.folder / "facility.parquet")
+    return table.column(column).to_numpy().astype(np.float64)
+
+
+@pytest.mark.parametrize("batch_rows", [7, 1000, 1 << 18])
+def test_coarser_steps_are_exact_means_whatever_the_batch(
+    minute_run: Run, batch_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(series, "BATCH_ROWS", batch_rows)
+    hourly = Series(minute_run, "facility_power_w", 3_600_000, ((0, 2880),))
+    blocks = list(hourly.blocks())
+    assert max(block.power_w.size for block in blocks) <= batch_rows / 60 + 1
+    found = np.concatenate([block.power_w for block in blocks])
+    expected = stored_w(minute_run).reshape(48, 60).mean(axis=1)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert hourly.totals.energy_j == pytest.approx(stored_w(minute_run).sum() * 60, rel=1e-12)
+    assert hourly.totals.peak_w == pytest.approx(expected.max(), rel=1e-12)
+
+
+def test_row_groups_outside_the_window_do_not_shift_it(minute_run: Run, tmp_path: Path) -> None:
+    copytree(minute_run.folder, tmp_path / "run")
+    path = tmp_path / "run" / "facility.parquet"
+    pq.write_table(pq.read_table(path), path, row_group_size=100)
+    part = Series(Run(tmp_path / "run"), "facility_power_w", 60_000, ((150, 431),))
+    found = np.concatenate([block.power_w for block in part.blocks()])
+    np.testing.assert_array_equal(found, stored_w(minute_run)[150:431])
+    starts = np.concatenate([block.starts_ms for block in part.blocks()])
+    assert naive_stamps(starts[:1], milliseconds=False).to_pylist() == ["2018-01-01 02:30:00"]
+
+
+def test_a_column_of_one_pool_is_not_mixed_with_the_total(minute_run: Run, tmp_path: Path) -> None:
+    for column in ("it_power_w", "it_power_w.left"):
+        place = export_run(minute_run, "csv", tmp_path / column, Options(column))
+        found = np.loadtxt(place, delimiter=",", skiprows=1, usecols=1)
+        np.testing.assert_allclose(found, stored_w(minute_run, column), atol=6e-4)
+
+
+def test_a_window_is_local_time_and_keeps_its_edges(year_run: Run, tmp_path: Path) -> None:
+    options = Options(first=datetime(2018, 3, 1), until=datetime(2018, 3, 2), step="1 h")
+    lines = export_run(year_run, "csv", tmp_path / "day.csv", options).read_text().splitlines()
+    assert len(lines) == 25
+    assert lines[1].startswith("2018-03-01T00:00:00-07:00,")
+    assert lines[-1].startswith("2018-03-01T23:00:00-07:00,")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (Options(column="it_power"), "no power column 'it_power' (have: 'it_power_w', "),
+        (Options(column="busy_nodes"), "no power column 'busy_nodes'"),
+        (Options(column="it_power_w.up"), "did you mean 'it_power_w"),
+        (Options(step="1 s"), "finer than the run's 60 s, which holds no more detail; run again"),
+        (Options(step="90 s"), "no multiple of the run's 60 s"),
+        (Options(step="7 min"), "no whole number of steps of 420 s"),
+        (Options(step="15"), "--step: expected a number and a unit"),
+        (Options(first=datetime(2019, 1, 1)), "--from: 2019-01-01T00:00:00 lies outside the run"),
+        (Options(until=datetime(2018, 1, 1, 0, 0, 30)), "--to: 2018-01-01T00:00:30 lies within"),
+        (Options(first=datetime(2018, 1, 2), until=datetime(2018, 1, 1)), "--from must be before"),
+        (Options(leap_day="drop-feb29"), "--leap-day: the format 'csv' has no use for it"),
+        (Options(kv=10), "--kv: the format 'csv' has no use for it (these have: 'opendss')"),
+        (Options(time_zone="Amerika/Denver"), "did you mean 'America/Denver'?"),
+        (Options(time_zone="../etc"), "--time-zone: unknown zone '../etc'"),
+    ],
+)
+def test_bad_choices_are_one_clear_line(
+    minute_run: Run, tmp_path: Path, options: Options, says: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        export_run(minute_run, "csv", tmp_path / "out.csv", options)
+    assert says in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_refuses_a_folder_that_is_no_run(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="not a run folder"):
+        export_run(tmp_path, name, tmp_path / "out")
+
+
+def test_unknown_format_names_the_known(minute_run: Run) -> None:
+    with pytest.raises(
+        InputError, match=r"unknown export format 'opends' .*did you mean 'opendss'"
+    ):
+        export_run(minute_run, "opends")
+
+
+@pytest.mark.parametrize(
+    "bad", [{"name": "a,b"}, {"bus": ""}, {"kv": 0.0}, {"kv": float("nan")}, {"leap_day": "no"}]
+)
+def test_options_that_no_tool_could_read_are_refused(bad: dict[str, object]) -> None:
+    with pytest.raises(InputError, match="--"):
+        Options(**bad)  # type: ignore[arg-type]
+
+
+def test_a_file_shorter_than_its_run_is_refused(minute_run: Run, tmp_path: Path) -> None:
+    copytree(minute_run.folder, tmp_path / "run")
+    path = tmp_path / "run" / "facility.parquet"
+    pq.write_table(pq.read_table(path).slice(0, 99), path)
+    with pytest.raises(InputError, match=r"holds 99 intervals where .* has 2,880"):
+        export_run(tmp_path / "run", "csv")
+
+
+@pytest.mark.parametrize("damage", ["cut", "rubbish", "gone"])
+def test_a_damaged_file_is_the_inputs_fault(minute_run: Run, tmp_path: Path, damage: str) -> None:
+    copytree(minute_run.folder, tmp_path / "run")
+    path = tmp_path / "run" / "facility.parquet"
+    content = path.read_bytes()
+    if damage == "cut":
+        path.write_bytes(content[:-50])
+    elif damage == "rubbish":
+        path.write_bytes(content[:8] + bytes(len(content) - 4008) + content[-4000:])
+    else:
+        path.unlink()
+    with pytest.raises(InputError, match=r"facility\.parquet: (can't be read|no such file)"):
+        export_run(tmp_path / "run", "csv", tmp_path / "out.csv")
+    assert {p.name for p in tmp_path.iterdir()} == {"run"}
