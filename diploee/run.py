@@ -11,9 +11,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from diploee.inference import ServicePlan, load_curves, plan_services, service_columns
 from diploee.metrics import FacilityMetrics, queue_metrics, request_metrics
+from diploee.metrics.grid import GridMetrics
 from diploee.outputs import (
+    FACILITY_FILE,
     MANIFEST,
     METRICS_FILE,
     FacilityFile,
@@ -25,13 +29,13 @@ from diploee.outputs import (
     serving_entries,
     write_jobs,
     write_json,
+    write_zooms,
 )
 from diploee.power import Segments, job_energy_j, job_segments, power_blocks, serving_segments
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
 from diploee.schedule import Engine, Schedule, schedule_jobs
 from diploee.tables import concat
-from diploee.units import W_PER_MW
 from diploee.watch import Stopwatch, Update, Watch
 from diploee.workload import JobTable, Workload, generate_jobs
 
@@ -46,6 +50,7 @@ def simulate(
     library: ProfileLibrary | None = None,
     engine: Engine = "simpy",
     force: bool = False,
+    zooms: bool = False,
     watch: Watch | None = None,
 ) -> Run:
     """Simulate a scenario and write its run folder.
@@ -62,6 +67,8 @@ def simulate(
         Scheduler; both give the same start times.
     force : bool
         Replace a run folder that exists.
+    zooms : bool
+        Also keep the worst windows at 0.1 s in ``zooms/``.
     watch : Watch, optional
         Told of the stages and their progress.
 
@@ -95,6 +102,9 @@ def simulate(
             metrics = _write_power(
                 folder, scenario, serving.library, segments, schedule, plans, update
             )
+        if zooms:
+            with clock.stage("zooms"):
+                metrics["zooms"] = write_zooms(folder, scenario, serving.library, segments)
         with clock.stage("write jobs"):
             if scenario.streams:
                 write_jobs(
@@ -145,7 +155,14 @@ def _write_power(
 ) -> dict[str, Any]:
     """Stream the power blocks to file and metrics; return the metrics."""
     whole, of_pools = _accumulators(scenario)
-    with FacilityFile(folder, scenario) as file:
+    pools = scenario.pool_names()
+    grid = GridMetrics(
+        scenario.resolution_ms,
+        scenario.start_with_zone,
+        rated_power_w=scenario.facility.rated_power_w,
+        readings=[library.entries[k].provenance for k in np.unique(segments.profile_id).tolist()],
+    )
+    with FacilityFile(folder / FACILITY_FILE, scenario, scenario.resolution_ms) as file:
         for block in power_blocks(segments, scenario, library):
             span = (block.t0_ms, block.dt_ms, block.facility_power_w.size)
             queued = {"queued_jobs": schedule.queued_at(block.starts_ms)}
@@ -153,10 +170,13 @@ def _write_power(
             whole.add(block.facility_power_w, block.mean_busy_nodes.sum(axis=0))
             for k, of_pool in enumerate(of_pools.values()):
                 of_pool.add(block.it_power_w[k], block.mean_busy_nodes[k])
+            of_pool_w = dict(zip(pools, block.it_power_w, strict=True))
+            grid.add(block.t0_ms, block.facility_power_w, of_pool_w)
             done_ms = block.t0_ms + block.facility_power_w.size * block.dt_ms
             date = scenario.start + timedelta(milliseconds=done_ms)
             update(done_ms / scenario.horizon_ms, f"{date:%Y-%m-%d}")
     metrics = whole.blocks() | _work_metrics(scenario, schedule, plans)
+    metrics["grid"] = grid.block(whole.power_w)
     if of_pools:
         metrics["pools"] = {
             name: of_pool.blocks() | _work_metrics(scenario, schedule, plans, name)
@@ -181,20 +201,12 @@ def _work_metrics(
 def _accumulators(scenario: Scenario) -> tuple[FacilityMetrics, dict[str, FacilityMetrics]]:
     """Return the accumulators of the whole facility, and of each pool if there are several."""
     facility, step_ms = scenario.facility, scenario.resolution_ms
-    rated_w = {
-        name: pool.n_nodes * facility.node_type_of(name).rated_power_w
-        for name, pool in facility.pools.items()
-    }
-    if facility.rated_power_mw is not None:
-        total_w = facility.rated_power_mw * W_PER_MW
-    else:
-        total_w = sum(rated_w.values())
-    whole = FacilityMetrics(facility.n_nodes, total_w, step_ms)
-    if len(rated_w) == 1:
+    whole = FacilityMetrics(facility.n_nodes, facility.rated_power_w, step_ms)
+    if len(facility.pools) == 1:
         return whole, {}
     return whole, {
-        name: FacilityMetrics(facility.pools[name].n_nodes, rated_w[name], step_ms)
-        for name in rated_w
+        name: FacilityMetrics(pool.n_nodes, facility.pool_rated_power_w(name), step_ms)
+        for name, pool in facility.pools.items()
     }
 
 

@@ -12,8 +12,10 @@ import typer
 
 from diploee import __version__
 from diploee.cli.export import export_command
+from diploee.cli.limits import limits_command
 from diploee.cli.profiles import profiles_app
 from diploee.cli.report import report_command
+from diploee.cli.sweep import ensemble_command, sweep_command
 
 app = typer.Typer(
     name="diploee",
@@ -26,6 +28,9 @@ app = typer.Typer(
 app.add_typer(profiles_app, name="profiles")
 app.command("report")(report_command)
 app.command("export")(export_command)
+app.command("limits")(limits_command)
+app.command("sweep")(sweep_command)
+app.command("ensemble")(ensemble_command)
 
 
 class EngineName(StrEnum):
@@ -86,6 +91,9 @@ def run_command(
     ] = EngineName.simpy,
     profiles: ProfilesOption = None,
     set_: SetOption = None,
+    zooms: Annotated[
+        bool, typer.Option("--zooms", help="Also keep the worst windows at 0.1 s, in zooms/.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print folder, warnings and metrics as JSON.")
@@ -106,6 +114,7 @@ def run_command(
         library=library,
         engine=engine.value,
         force=force,
+        zooms=zooms,
         watch=ProgressWatch() if show else Watch(),
     )
     if as_json:

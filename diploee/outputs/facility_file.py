@@ -17,10 +17,12 @@ from diploee import __version__
 from diploee.power import PowerBlock
 from diploee.scenario import Scenario
 from diploee.tables import Int64Array
-from diploee.units import MS_PER_S
+from diploee.units import MS_PER_H, MS_PER_S
 
 FACILITY_FILE = "facility.parquet"
 METADATA_KEY = b"diploee.facility"
+MIN_ROWS_PER_GROUP = 1 << 15
+"""Row groups hold an hour, or so many rows where that is more."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 UNITS = {
@@ -52,19 +54,23 @@ def timestamps(times_ms: Int64Array, scenario: Scenario) -> pa.Array:
 
 
 class FacilityFile:
-    """Writes the power series; use as a context manager.
+    """Writes a power series; use as a context manager.
 
     Parameters
     ----------
-    folder : pathlib.Path
-        Run folder being written.
+    path : pathlib.Path
+        The file, ``facility.parquet`` of the run folder being written or one in ``zooms/``.
     scenario : Scenario
         Gives pools, clock and metadata.
+    step_ms : int
+        Interval of the series [ms].
     """
 
-    def __init__(self, folder: Path, scenario: Scenario) -> None:
-        self._path = folder / FACILITY_FILE
+    def __init__(self, path: Path, scenario: Scenario, step_ms: int) -> None:
+        self._path = path
         self._scenario = scenario
+        self._step_ms = step_ms
+        self._rows_per_group = max(MIN_ROWS_PER_GROUP, MS_PER_H // step_ms)
         self._n_nodes = np.array([pool.n_nodes for pool in scenario.facility.pools.values()])
         self._writer: pq.ParquetWriter | None = None
 
@@ -80,18 +86,22 @@ class FacilityFile:
         if self._writer is not None:
             self._writer.close()
 
-    def write(self, block: PowerBlock, columns: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    def write(
+        self, block: PowerBlock, columns: Mapping[str, np.ndarray[Any, Any]] | None = None
+    ) -> None:
         """Append a block of power, with further columns of the same length."""
         table = pa.table(
             {
                 "timestamp": timestamps(block.starts_ms, self._scenario),
                 **_power_columns(block, self._n_nodes),
                 **_per_pool(block, self._scenario.pool_names(), self._n_nodes),
-                **columns,
+                **(columns or {}),
             }
         )
         if self._writer is None:
-            table = table.replace_schema_metadata(_metadata(self._scenario, table.column_names))
+            table = table.replace_schema_metadata(
+                _metadata(self._scenario, self._step_ms, table.column_names)
+            )
             self._writer = pq.ParquetWriter(
                 self._path,
                 table.schema,
@@ -104,7 +114,7 @@ class FacilityFile:
                     for name in table.column_names
                 },
             )
-        self._writer.write_table(table.cast(self._writer.schema))
+        self._writer.write_table(table.cast(self._writer.schema), self._rows_per_group)
 
 
 def _power_columns(block: PowerBlock, n_nodes: Int64Array) -> dict[str, np.ndarray[Any, Any]]:
@@ -129,13 +139,13 @@ def _per_pool(
     return columns
 
 
-def _metadata(scenario: Scenario, columns: list[str]) -> dict[bytes, bytes]:
+def _metadata(scenario: Scenario, step_ms: int, columns: list[str]) -> dict[bytes, bytes]:
     head = {
         "diploee_version": __version__,
         "scenario": scenario.name,
         "scenario_sha256": scenario.sha256(),
         "seed": scenario.seed,
-        "resolution_s": scenario.resolution_ms / MS_PER_S,
+        "resolution_s": step_ms / MS_PER_S,
         "convention": "timestamp is the start of the interval",
         "units": {name: UNITS[stem] for name in columns if (stem := name.split(".")[0]) in UNITS},
     }

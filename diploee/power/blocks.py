@@ -57,6 +57,8 @@ def power_blocks(
     library: ProfileLibrary,
     block_intervals: int | None = None,
     method: Method = "auto",
+    step_ms: int | None = None,
+    span_ms: tuple[int, int] | None = None,
 ) -> Iterator[PowerBlock]:
     """Sum segments and idle nodes into the facility's power.
 
@@ -72,24 +74,31 @@ def power_blocks(
         Intervals per block; it bounds the memory and does not change the values.
     method : {"auto", "direct", "spectral"}
         How whole jobs at their profile's sampling step are added; ``auto`` takes the cheaper.
+    step_ms : int, optional
+        Interval [ms] other than the scenario's resolution.
+    span_ms : tuple of int, optional
+        Start and end [ms] other than the whole run, multiples of the interval.
 
     Yields
     ------
     PowerBlock
-        Blocks in the order of time, from the start to the horizon.
+        Blocks in the order of time.
     """
-    dt_ms = scenario.resolution_ms
+    dt_ms = step_ms or scenario.resolution_ms
+    begin_ms, finish_ms = span_ms or (0, scenario.horizon_ms)
+    n_intervals = (finish_ms - begin_ms) // dt_ms
     pools = scenario.pool_names()
     segments = sorted_by_start(segments)
     longest = longest_ms(segments)
-    sums, largest_block = _sums(segments, scenario, library, method)
+    active = overlapping(segments, longest, begin_ms, finish_ms)
+    sums, largest_block = _sums(active, scenario, library, method, dt_ms, n_intervals)
     n_nodes = np.array([pool.n_nodes for pool in scenario.facility.pools.values()])
     idle_power_w = np.array([scenario.facility.node_type_of(pool).idle_power_w for pool in pools])
 
     block_intervals = min(block_intervals or largest_block, largest_block)
-    for first in range(0, scenario.n_intervals, block_intervals):
-        n_steps = min(block_intervals, scenario.n_intervals - first)
-        t0_ms = first * dt_ms
+    for first in range(0, n_intervals, block_intervals):
+        n_steps = min(block_intervals, n_intervals - first)
+        t0_ms = begin_ms + first * dt_ms
         energy_j = np.zeros((len(pools), n_steps))
         for part in sums:
             part.add(t0_ms, energy_j)
@@ -101,16 +110,20 @@ def power_blocks(
 
 
 def _sums(
-    segments: Segments, scenario: Scenario, library: ProfileLibrary, method: Method
+    segments: Segments,
+    scenario: Scenario,
+    library: ProfileLibrary,
+    method: Method,
+    step_ms: int,
+    n_intervals: int,
 ) -> tuple[list[DirectSum | SpectralSum], int]:
     """Return the sums that add up all segments, and the largest block that they can fill."""
-    step_ms = scenario.resolution_ms
     if method != "direct":
         whole = plays_whole_profile(segments, library, step_ms, scenario.horizon_ms)
         if whole.any():
             jobs = segments.take(whole)
             spectral = SpectralSum(jobs, library, step_ms)
-            cheaper = spectral.cost_s(scenario.n_intervals) < direct_cost_s(jobs, step_ms)
+            cheaper = spectral.cost_s(n_intervals) < direct_cost_s(jobs, step_ms)
             if method == "spectral" or cheaper:
                 rest = DirectSum(segments.take(~whole), library, step_ms)
                 return [spectral, rest], spectral.block_intervals

@@ -10,8 +10,8 @@ from diploee.units import MS_PER_DAY
 
 MAX_NODES = 1_000_000
 MAX_DEVICES = 1_000
-MAX_POWER_W = 1_000_000.0
-MAX_RATED_POWER_MW = 1_000_000.0
+MAX_POWER_W = 1_000_000
+MAX_RATED_POWER_MW = 1_000_000
 MAX_SEED = 2**64 - 1
 MAX_JOBS = 1_000_000_000
 MAX_YEARS = 100
@@ -84,4 +84,4 @@ def _job_problems(scenario: Scenario) -> Iterator[tuple[Place, str]]:
 
 def _too_large(found: float, limit: float, unit: str = "") -> str:
     text = f"{found:,}" if abs(found) < 10**15 else f"{float(min(found, 10**300)):.3g}"
-    return f"must be at most {limit:,.0f}{unit}, found {text}"
+    return f"must be at most {limit:,}{unit}, found {text}"

@@ -96,7 +96,7 @@ def _in_words(limits: Sequence[Any], whole: bool) -> Iterator[str]:
 def _at(place: Sequence[str | int]) -> Any:
     """Return the annotation, with its limits, of what stands at a location of a scenario."""
     here: Any = Scenario
-    for part, following in zip(place, (*place[1:], ""), strict=True):
+    for part, following in zip(place, (*place, "")[1:], strict=True):
         model = _model(here)
         if model is not None:
             field = model.model_fields.get(str(part))

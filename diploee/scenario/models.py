@@ -23,6 +23,7 @@ from diploee.scenario.base import Model, check_probabilities
 from diploee.scenario.calendar import Calendar
 from diploee.scenario.serving import RequestStream, request_stream_problems
 from diploee.scenario.spans import Duration, ResolutionMs, end_of
+from diploee.units import W_PER_MW
 
 _UTC_OFFSET = re.compile(r"([+-])(\d\d):(\d\d)")
 
@@ -107,6 +108,17 @@ class Facility(Model):
     def n_nodes(self) -> int:
         """Nodes of all pools."""
         return sum(pool.n_nodes for pool in self.pools.values())
+
+    @property
+    def rated_power_w(self) -> float:
+        """Rated power [W]: `rated_power_mw`, or where it is absent the nodes' ratings."""
+        if self.rated_power_mw is not None:
+            return self.rated_power_mw * W_PER_MW
+        return sum(map(self.pool_rated_power_w, self.pools))
+
+    def pool_rated_power_w(self, pool: str) -> float:
+        """Return the sum of the ratings of a pool's nodes [W]."""
+        return self.pools[pool].n_nodes * self.node_type_of(pool).rated_power_w
 
     def node_type_of(self, pool: str) -> NodeType:
         """Return the node type of a pool."""

@@ -107,10 +107,10 @@ def _collect(
     node: yaml.Node, place: KeyPath, lines: dict[KeyPath, int], inside: frozenset[int]
 ) -> Iterator[str]:
     """Note the line of every key and item; yield what is wrong as ``line key: problem``."""
-    if id(node) in inside or len(lines) > MAX_ENTRIES:
-        what = (
-            "an alias holds itself" if id(node) in inside else f"more than {MAX_ENTRIES:,} entries"
-        )
+    if id(node) in inside:
+        raise yaml.MarkedYAMLError(problem="an alias holds itself", problem_mark=node.start_mark)
+    if len(lines) > MAX_ENTRIES:
+        what = f"more than {MAX_ENTRIES:,} keys and items"
         raise yaml.MarkedYAMLError(problem=what, problem_mark=node.start_mark)
     inside = inside | {id(node)}
     if isinstance(node, yaml.MappingNode):

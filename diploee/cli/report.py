@@ -1,0 +1,40 @@
+"""``diploee report``: one self-contained page from run folders or a sweep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def report_command(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN_DIR...", help="Run folders to compare, or one sweep folder."),
+    ],
+    out: Annotated[
+        Path, typer.Option(help="The page; a diploee report that stands there is replaced.")
+    ] = Path("report.html"),
+    png: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Also write each figure as PNG to a folder.")
+    ] = None,
+    svg: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Also write each figure as SVG to a folder.")
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace any file at --out, not only a report.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors.")] = False,
+) -> None:
+    """Write one HTML page, which needs no network, from run folders or a sweep."""
+    from diploee.report import write_report
+
+    written = write_report(folders, out, png=png, svg=svg, force=force)
+    if quiet:
+        return
+    typer.echo(f"{written[0]}: {written[0].stat().st_size / 1e6:.1f} MB")
+    for folder, kind in ((png, "PNG"), (svg, "SVG")):
+        if folder is not None:
+            count = sum(1 for path in written[1:] if path.suffix == f".{kind.lower()}")
+            typer.echo(f"{folder}: {count} figures as {kind}")

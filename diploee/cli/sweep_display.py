@@ -1,0 +1,238 @@
+"""What a sweep shows: progress with the time left, a table of the points, one of the spread."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from diploee.sweep import Outcome, RunTask, Sweep, SweepResult, SweepWatch
+
+if TYPE_CHECKING:
+    from diploee.sweep.ensemble import Ensemble, PointEnsemble
+
+MAX_ROWS = 40
+MAX_FAILURES = 10
+LINE_EVERY_S = 30.0
+"""Where standard error is no terminal, a line of progress comes so often."""
+
+START_NODE_HOURS = 1e6
+"""A run's cost beside its node-hours, for the estimate of the time left."""
+
+_Column = tuple[str, str, str, float, str]
+_COLUMNS: tuple[_Column, ...] = (
+    ("mean\n[MW]", "power.mean_mw", "{:.3f}", 1, "mean"),
+    ("max\n[MW]", "power.max_mw", "{:.3f}", 1, "max"),
+    ("peak/\naverage", "power.peak_to_average_ratio", "{:.3f}", 1, "mean"),
+    ("energy\n[MWh]", "power.energy_mwh", "{:,.0f}", 1, "mean"),
+    ("occupancy\n[%]", "utilization.mean", "{:.2f}", 100, "mean"),
+    ("jobs\n/day", "jobs.submitted_per_day", "{:,.0f}", 1, "mean"),
+    ("queued\n[%]", "jobs.queued_fraction", "{:.2f}", 100, "mean"),
+    ("requests\n/day", "requests.per_day", "{:,.0f}", 1, "mean"),
+    ("incomplete\n[1/s]", "requests.incomplete_rps", "{:,.1f}", 1, "mean"),
+)
+"""Columns of the sweep's table: label, metric, format, factor, and how seeds are summed up."""
+
+COLUMN_WIDTH = 12
+"""Of a column in the tables; metrics that do not fit the terminal are left to the file."""
+
+
+class SweepProgress(SweepWatch):
+    """Draws the progress on standard error, with an estimate of the time left."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._progress: Progress | None = None
+        self._n_runs = self._n_before = self._n_done = self._n_failed = 0
+        self._cost = self._cost_done = 0.0
+        self._started_s = self._said_s = 0.0
+
+    def begin(self, tasks: Sequence[RunTask], n_runs: int) -> None:
+        """Start the clock and the bar."""
+        self._n_runs, self._n_before = n_runs, n_runs - len(tasks)
+        self._cost = sum(map(_cost, tasks))
+        self._started_s = self._said_s = time.monotonic()
+        if self._n_before:
+            self._console.print(f"{self._n_before:,} of {n_runs:,} runs are complete already")
+        if self._console.is_terminal:
+            columns = (
+                SpinnerColumn(),
+                BarColumn(bar_width=30),
+                TimeElapsedColumn(),
+                TextColumn("{task.description}"),
+            )
+            self._progress = Progress(*columns, console=self._console, transient=True)
+            self._progress.add_task(self._text(), total=self._cost)
+            self._progress.start()
+
+    def ended(self, task: RunTask, outcome: Outcome) -> None:
+        """Move on by the cost of a run."""
+        self._n_done += 1
+        self._n_failed += outcome.status == "failed"
+        self._cost_done += _cost(task)
+        if self._progress is not None:
+            self._progress.update(
+                self._progress.task_ids[0], completed=self._cost_done, description=self._text()
+            )
+        elif time.monotonic() - self._said_s > LINE_EVERY_S:
+            self._said_s = time.monotonic()
+            sys.stderr.write(f"{self._text()}\n")
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._progress is not None:
+            self._progress.stop()
+
+    def _text(self) -> str:
+        failed = f", {self._n_failed:,} failed" if self._n_failed else ""
+        return f"{self._n_before + self._n_done:,}/{self._n_runs:,} runs{failed}{self._left()}"
+
+    def _left(self) -> str:
+        """Return the time left, if the runs to come cost what those done did."""
+        if not self._cost_done:
+            return ""
+        elapsed_s = time.monotonic() - self._started_s
+        left_s = elapsed_s * (self._cost - self._cost_done) / self._cost_done
+        return f", about {_duration(left_s)} left" if left_s else ""
+
+
+def _cost(task: RunTask) -> float:
+    return START_NODE_HOURS + task.node_hours
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def show_sweep(sweep: Sweep, result: SweepResult) -> None:
+    """Print a row per point, seeds summed up, then what failed and where the files are."""
+    console = Console()
+    rows: dict[int, list[dict[str, Any]]] = {}
+    for row in result.summary.to_pylist():
+        rows.setdefault(row["point"], []).append(row)
+    axes = list(result.runs[0].settings)
+    fitting = max(2, console.width // COLUMN_WIDTH - len(axes) - 1)
+    columns = [c for c in _COLUMNS if c[1] in result.summary.column_names][:fitting]
+    n_seeds = len(sweep.spec.seed_list(sweep.base.seed))
+    note = f"  (mean over {n_seeds} seeds; max: the largest)" if n_seeds > 1 else ""
+    table = Table(title=escape(f"{sweep.name}{note}"), title_justify="left", title_style="bold")
+    for name in axes:
+        table.add_column(escape(_short(name, axes)).replace("_", "_\u200b"), overflow="fold")
+    table.add_column("runs", justify="right")
+    for label, *_ in columns:
+        table.add_column(escape(label), justify="right", no_wrap=True)
+    for of_point in list(rows.values())[:MAX_ROWS]:
+        done = [row for row in of_point if row["status"] == "finished"]
+        counted = str(len(done)) if len(done) == len(of_point) else f"{len(done)}/{len(of_point)}"
+        values = [_summed(done, column) for column in columns]
+        table.add_row(*(escape(_value(of_point[0][name])) for name in axes), counted, *values)
+    console.print(table)
+    if len(rows) > MAX_ROWS:
+        console.print(f"... and {len(rows) - MAX_ROWS:,} more points in summary.parquet")
+    show_failures(result)
+
+
+def show_failures(result: SweepResult) -> None:
+    """Print which runs failed with their scenario, how many were done, where the files are."""
+    console = Console()
+    failed = [run for run in result.runs if run.run in result.failed]
+    for run in failed[:MAX_FAILURES]:
+        values = [f"{key} = {value}" for key, value in {**run.settings, "seed": run.seed}.items()]
+        console.print(
+            f"[red]failed[/] {escape(', '.join(values))}: {escape(result.failed[run.run])}"
+        )
+    if len(failed) > MAX_FAILURES:
+        console.print(f"... and {len(failed) - MAX_FAILURES:,} more failed, see summary.parquet")
+    n_warned = sum(1 for n in result.summary["n_warnings"].to_pylist() if n)
+    if n_warned:
+        console.print(f"[yellow]{n_warned:,} runs have warnings[/], see sweep.json")
+    console.print(
+        f"{len(result.runs):,} runs, {result.n_computed:,} computed now; files in "
+        f"[bold]{escape(result.target)}[/]",
+        soft_wrap=True,
+    )
+
+
+def _short(name: str, names: Sequence[str]) -> str:
+    """Return the last part of a dotted key where that is enough to tell it from the others."""
+    last = name.rpartition(".")[2]
+    alone = [n.rpartition(".")[2] for n in names].count(last) == 1
+    return last if alone and not last.isdigit() else name
+
+
+def _summed(rows: list[dict[str, Any]], column: _Column) -> str:
+    _, metric, pattern, factor, how = column
+    values = [row[metric] for row in rows if row[metric] is not None]
+    if not values:
+        return "-"
+    return pattern.format(factor * (max(values) if how == "max" else sum(values) / len(values)))
+
+
+def _value(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def show_ensemble(ensemble: Ensemble) -> None:
+    """Print, per point, the percentiles, the seeds that the accuracy needs, causes of spread."""
+    console = Console()
+    for point in ensemble.points[:MAX_ROWS]:
+        values = "".join(f", {key} = {_value(v)}" for key, v in point.settings.items())
+        n_seeds = max(metric.n for metric in point.metrics.values())
+        console.print(_spread_table(point, f"spread over {n_seeds} seeds{values}", ensemble))
+        if point.shares:
+            console.print(_shares_table(point))
+    if len(ensemble.points) > MAX_ROWS:
+        console.print(
+            f"... and {len(ensemble.points) - MAX_ROWS:,} more points in ensemble.parquet"
+        )
+
+
+def _spread_table(point: PointEnsemble, title: str, ensemble: Ensemble) -> Table:
+    table = Table(title=escape(title), title_justify="left", title_style="bold")
+    table.add_column("metric", no_wrap=True)
+    percent = f"{100 * ensemble.accuracy:g} %"
+    for name in (
+        "P5",
+        "P50",
+        "P95",
+        f"seeds for mean\nto {percent}",
+        f"seeds for P95\nto {percent}",
+    ):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name, metric in point.metrics.items():
+        if metric.std == 0:
+            continue
+        table.add_row(
+            escape(name),
+            *(f"{value:,.4g}" for value in (metric.p5, metric.p50, metric.p95)),
+            *(
+                "-" if n is None else f"{n:,}"
+                for n in (metric.seeds_for_mean, metric.seeds_for_p95)
+            ),
+        )
+    return table
+
+
+def _shares_table(point: PointEnsemble) -> Table:
+    keys = list(next(iter(point.shares.values())).share)
+    table = Table(
+        title="share of the variance that each draw causes alone (see 'method' in ensemble.json)",
+        title_justify="left",
+        title_style="bold",
+    )
+    table.add_column("metric", no_wrap=True)
+    for key in keys:
+        table.add_column(escape(_short(key, keys)).replace("_", "_\u200b"), justify="right")
+    table.add_column("seed and rest", justify="right")
+    for name, shares in point.shares.items():
+        values = [*(shares.share[key] for key in keys), shares.rest]
+        table.add_row(escape(name), *(f"{100 * value:.0f} %" for value in values))
+    return table

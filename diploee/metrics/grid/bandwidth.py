@@ -1,0 +1,150 @@
+"""What the profiles can support: from their provenance to frequencies, bands and steps.
+
+A reading averaged over a window w has the gain sinc(f w): 0.90 at 0.25/w and 0.71 (half the power)
+at 0.44/w. What lies below 0.25/w is trusted, up to the half-power frequency it is flagged, above it
+nothing is claimed; a step over less than two windows is a lower bound. The run's own interval means
+are one more average, and alias near their Nyquist frequency. Nothing here supports a claim on
+flicker, torsion or harmonics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from diploee.units import MS_PER_S
+
+TRUSTED_WINDOWS = 0.25
+"""Frequency times averaging window up to which a band is trusted: gain 0.90 or more."""
+FLAGGED_STEPS = 0.4
+"""Frequency times resolution up to which a band is reported at all: 80 % of Nyquist."""
+TRUSTED_OF_BANDWIDTH = 0.8
+"""Part of the provenance's bandwidth that is trusted, where no averaging window limits it."""
+UNKNOWN_WINDOW_S = 1.0
+"""ASSUMPTION: profiles without provenance were read as the published ones, 1 s averages."""
+UNKNOWN_BANDWIDTH_HZ = 0.44
+
+BANDS_HZ: tuple[tuple[float, float], ...] = (
+    (0.001, 0.01),
+    (0.01, 0.1),
+    (0.1, 0.25),
+    (0.25, 0.44),
+    (0.44, 1.0),
+    (1.0, 2.5),
+)
+"""Bands that are reported where they are supported [Hz]; the lower edge belongs to a band."""
+
+NO_CLAIM = "no claim on flicker, torsion or harmonics; a playback supports no fault study"
+
+_ROUNDING = 1e-9
+
+Status = Literal["supported", "flagged", "absent"]
+
+
+class Readings(Protocol):
+    """The part of a profile's provenance that limits what can be said."""
+
+    @property
+    def averaging_window_s(self) -> float:
+        """Window that each reading is averaged over [s]."""
+
+    @property
+    def bandwidth_hz(self) -> float:
+        """Highest frequency that the readings support [Hz]."""
+
+
+@dataclass(frozen=True)
+class Support:
+    """What a series can support.
+
+    Parameters
+    ----------
+    trusted_hz : float
+        Up to here band levels are trusted [Hz].
+    flagged_hz : float
+        Up to here they are given with a flag; nothing is claimed above [Hz].
+    min_step_s : float
+        A step over less than this is a lower bound [s].
+    averaging_window_s : float
+        Longest averaging window of the readings [s]; 0 where they are not averaged.
+    readings_hz : float
+        What the readings support at most, whatever the resolution of the series [Hz].
+    step_s : float
+        Interval of the series itself [s]; 0 for the profiles alone.
+    """
+
+    trusted_hz: float
+    flagged_hz: float
+    min_step_s: float
+    averaging_window_s: float
+    readings_hz: float
+    step_s: float = 0.0
+
+    def at_resolution(self, step_ms: int) -> Support:
+        """Return what is left in a series of interval means."""
+        step_s = step_ms / MS_PER_S
+        return replace(
+            self,
+            trusted_hz=min(self.trusted_hz, TRUSTED_WINDOWS / step_s),
+            flagged_hz=min(self.flagged_hz, FLAGGED_STEPS / step_s),
+            step_s=step_s,
+        )
+
+    def band(self, high_hz: float) -> tuple[Status, str]:
+        """Return how far a band up to `high_hz` is supported, and why not further."""
+        if high_hz <= self.trusted_hz * (1 + _ROUNDING):
+            return "supported", ""
+        if high_hz <= self.flagged_hz * (1 + _ROUNDING):
+            return "flagged", f"above {self.trusted_hz:.3g} Hz levels read low or alias"
+        if high_hz > self.readings_hz * (1 + _ROUNDING):
+            return "absent", f"the profiles support nothing above {self.readings_hz:.3g} Hz"
+        return "absent", f"the run's resolution of {self.step_s:g} s does not hold it"
+
+    def gain(self, frequency_hz: float) -> float:
+        """Return the amplitude gain of both averages at a frequency; values are not corrected."""
+        windows = (self.averaging_window_s, self.step_s)
+        return float(np.prod([abs(np.sinc(frequency_hz * window)) for window in windows]))
+
+    def is_lower_bound(self, window_s: float) -> bool:
+        """Say whether a step over a window is smeared by the readings, so a lower bound."""
+        return window_s < self.min_step_s * (1 - _ROUNDING)
+
+    def block(self) -> dict[str, Any]:
+        """Return the `bandwidth` block."""
+        return {
+            "trusted_hz": self.trusted_hz,
+            "flagged_hz": max(self.flagged_hz, self.trusted_hz),
+            "lower_bound_below_s": self.min_step_s,
+            "averaging_window_s": self.averaging_window_s,
+            "resolution_s": self.step_s,
+            "note": NO_CLAIM,
+        }
+
+
+def profile_support(readings: Iterable[Readings]) -> Support:
+    """Return what a set of profiles supports together: the weakest of them decides.
+
+    Parameters
+    ----------
+    readings : iterable of Provenance
+        Provenance of every profile that the run used. If there is none, the published ones'
+        limits hold.
+
+    Returns
+    -------
+    Support
+        For a 1 s averaging window: trusted up to 0.25 Hz, flagged up to 0.44 Hz, steps under 2 s
+        are lower bounds.
+    """
+    limits = {(r.averaging_window_s, r.bandwidth_hz) for r in readings}
+    limits = limits or {(UNKNOWN_WINDOW_S, UNKNOWN_BANDWIDTH_HZ)}
+    window_s = max(window for window, _ in limits)
+    flagged_hz = min(bandwidth for _, bandwidth in limits)
+    trusted_hz = TRUSTED_OF_BANDWIDTH * flagged_hz
+    if window_s > 0:
+        trusted_hz = min(trusted_hz, TRUSTED_WINDOWS / window_s)
+    min_step_s = max(2 * window_s, 0.5 / flagged_hz if flagged_hz > 0 else np.inf)
+    return Support(trusted_hz, flagged_hz, float(min_step_s), window_s, flagged_hz)

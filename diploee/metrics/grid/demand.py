@@ -1,0 +1,231 @@
+"""What a utility bills and plans by: maximum demand, load factor, peaks, coincidence, headroom.
+
+The n-minute maximum demand is the largest mean over any whole clock interval of n minutes, in the
+facility's local time. Demand intervals are kept (35,040 sums a year at 15 minutes), values are not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from diploee.metrics.grid.clock import Clock
+from diploee.metrics.grid.quanta import to_mw
+from diploee.tables import Float64Array, Int64Array
+from diploee.units import MS_PER_MIN, MS_PER_S, W_PER_MW
+
+DEMAND_MIN = (15, 30, 60)
+"""Clock intervals of the maximum demand [min]."""
+
+
+class ClockSums:
+    """Sums of a series over clock intervals.
+
+    Parameters
+    ----------
+    clock : Clock
+        Start and resolution.
+    interval_ms : int
+        Length of the clock intervals [ms]; `Clock.why_not_aligned` must be empty for it.
+    """
+
+    def __init__(self, clock: Clock, interval_ms: int) -> None:
+        self._clock = clock
+        self.interval_ms = interval_ms
+        self.n_values = interval_ms // clock.step_ms
+        self._first: int | None = None
+        self._sums: list[Int64Array] = []
+        self._counts: list[Int64Array] = []
+
+    def add(self, quanta: Int64Array, t0_ms: int) -> None:
+        """Add consecutive values [quanta] from `t0_ms` on."""
+        if not quanta.size:
+            return
+        offset = (t0_ms + self._clock.since_midnight_ms) // self._clock.step_ms
+        first, last = offset // self.n_values, (offset + quanta.size - 1) // self.n_values
+        edges = np.arange(first, last + 1) * self.n_values - offset
+        edges[0] = 0
+        sums = np.add.reduceat(quanta, edges)
+        self._append(int(first), sums, np.diff(edges, append=quanta.size))
+
+    def merge(self, later: ClockSums) -> None:
+        """Add an adjacent later span."""
+        if later._first is not None:
+            self._append(later._first, *later.whole())
+
+    def _append(self, first: int, sums: Int64Array, counts: Int64Array) -> None:
+        if self._first is None:
+            self._first = first
+        elif first == self._first + sum(part.size for part in self._sums) - 1:
+            # The interval was begun before.
+            self._sums[-1][-1] += sums[0]
+            self._counts[-1][-1] += counts[0]
+            sums, counts = sums[1:], counts[1:]
+        if sums.size:
+            self._sums.append(sums.copy())
+            self._counts.append(counts.copy())
+        if len(self._sums) > 1024:
+            self._sums, self._counts = [[part] for part in self.whole()]
+
+    def whole(self) -> tuple[Int64Array, Int64Array]:
+        """Return sum [quanta] and number of values of every interval, in the order of time."""
+        if not self._sums:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        return np.concatenate(self._sums), np.concatenate(self._counts)
+
+    def complete(self) -> tuple[Int64Array, Int64Array]:
+        """Return sum [quanta] and start [ms since the run's start] of the intervals seen whole."""
+        sums, counts = self.whole()
+        origin_ms = (self._first or 0) * self.interval_ms - self._clock.since_midnight_ms
+        starts_ms = origin_ms + np.arange(sums.size) * self.interval_ms
+        whole = counts == self.n_values
+        return sums[whole], starts_ms[whole]
+
+
+@dataclass
+class Peak:
+    """Largest value and the start of its first interval."""
+
+    power_w: float = -np.inf
+    at_ms: int = 0
+
+    def see(self, power_w: float, at_ms: int) -> None:
+        """Take a value if it is larger."""
+        if power_w > self.power_w:
+            self.power_w, self.at_ms = power_w, at_ms
+
+
+@dataclass
+class Peaks:
+    """Largest value of every local month, of every pool and of the pools together."""
+
+    clock: Clock
+    of_month: dict[str, Peak] = field(default_factory=dict)
+    of_pool: dict[str, Peak] = field(default_factory=dict)
+    of_pools_together: Peak = field(default_factory=Peak)
+
+    def add(self, power_w: Float64Array, t0_ms: int) -> None:
+        """Add consecutive interval means [W] from `t0_ms` on."""
+        step_ms, begin = self.clock.step_ms, 0
+        while begin < power_w.size:
+            at_ms = t0_ms + begin * step_ms
+            left = -(-(self.clock.next_month_ms(at_ms) - at_ms) // step_ms)
+            part = power_w[begin : begin + left]
+            k = int(np.argmax(part))
+            peak = self.of_month.setdefault(self.clock.month(at_ms), Peak())
+            peak.see(float(part[k]), at_ms + k * step_ms)
+            begin += part.size
+
+    def add_pools(self, pools_w: dict[str, Float64Array], t0_ms: int) -> None:
+        """Add the interval means of every pool [W]."""
+        together = np.sum(list(pools_w.values()), axis=0)
+        pairs = [(self.of_pools_together, together)]
+        pairs += [(self.of_pool.setdefault(name, Peak()), w) for name, w in pools_w.items()]
+        for peak, power_w in pairs:
+            if power_w.size:
+                k = int(np.argmax(power_w))
+                peak.see(float(power_w[k]), t0_ms + k * self.clock.step_ms)
+
+    def merge(self, later: Peaks) -> None:
+        """Add the peaks of a later span."""
+        for mine, other in ((self.of_month, later.of_month), (self.of_pool, later.of_pool)):
+            for name, peak in other.items():
+                mine.setdefault(name, Peak()).see(peak.power_w, peak.at_ms)
+        together = later.of_pools_together
+        self.of_pools_together.see(together.power_w, together.at_ms)
+
+    @property
+    def annual(self) -> Peak:
+        """Largest value of all months."""
+        whole = Peak()
+        for peak in self.of_month.values():
+            whole.see(peak.power_w, peak.at_ms)
+        return whole
+
+    def entry(self, peak: Peak) -> dict[str, Any]:
+        """Return a peak as it is reported."""
+        return {"max_mw": peak.power_w / W_PER_MW, "time": self.clock.iso(peak.at_ms)}
+
+    def blocks(self, mean_mw: float, rated_power_w: float) -> dict[str, Any]:
+        """Return load factor, peaks and headroom, all of the run's interval means."""
+        annual = self.annual
+        peak_mw, rated_mw = annual.power_w / W_PER_MW, rated_power_w / W_PER_MW
+        return {
+            "mean_mw": mean_mw,
+            "load_factor": mean_mw / peak_mw if peak_mw > 0 else None,
+            "peak": self.entry(annual),
+            "monthly_peaks": {month: self.entry(peak) for month, peak in self.of_month.items()},
+            "headroom": {
+                "rated_mw": rated_mw,
+                "mw": rated_mw - peak_mw,
+                "fraction": 1 - peak_mw / rated_mw,
+            }
+            if rated_mw
+            else None,
+            "coincidence": self.coincidence_block(),
+        }
+
+    def coincidence_block(self) -> dict[str, Any] | None:
+        """Return the coincidence factor: peak of the pools together over the sum of their peaks."""
+        if not self.of_pool:
+            return None
+        apart_w = sum(peak.power_w for peak in self.of_pool.values())
+        return {
+            "factor": self.of_pools_together.power_w / apart_w if apart_w > 0 else None,
+            "resolution_s": self.clock.step_s,
+            "together": self.entry(self.of_pools_together),
+            "pools": {name: self.entry(peak) for name, peak in self.of_pool.items()},
+        }
+
+
+def demand_block(sums: list[ClockSums], mean_mw: float, clock: Clock) -> dict[str, Any]:
+    """Return the `maximum_demand` block: an entry for every interval, or why there is none."""
+    entries = []
+    reasons = {minutes: clock.why_not_aligned(minutes * MS_PER_MIN) for minutes in DEMAND_MIN}
+    for of_interval in sums:
+        quanta, starts_ms = of_interval.complete()
+        minutes = of_interval.interval_ms // MS_PER_MIN
+        if not quanta.size:
+            reasons[minutes] = "the run holds no whole interval"
+            continue
+        k = int(np.argmax(quanta))
+        largest_mw = to_mw(quanta[k], of_interval.n_values)
+        entries.append(
+            {
+                "interval_min": minutes,
+                "max_mw": largest_mw,
+                "time": clock.iso(int(starts_ms[k])),
+                "load_factor": mean_mw / largest_mw if largest_mw > 0 else None,
+                "monthly": _monthly(quanta, starts_ms, of_interval, clock),
+            }
+        )
+    return {
+        "definition": "largest mean over a whole clock interval in local time; time is its start",
+        "resolution_s": clock.step_ms / MS_PER_S,
+        "intervals": entries,
+        "absent": [
+            {"interval_min": minutes, "reason": reason}
+            for minutes, reason in reasons.items()
+            if reason
+        ],
+    }
+
+
+def _monthly(
+    quanta: Int64Array, starts_ms: Int64Array, sums: ClockSums, clock: Clock
+) -> dict[str, Any]:
+    """Return the maximum demand of every local month."""
+    months: dict[str, Any] = {}
+    begin = 0
+    while begin < quanta.size:
+        month_end_ms = clock.next_month_ms(int(starts_ms[begin]))
+        end = int(np.searchsorted(starts_ms, month_end_ms))
+        k = begin + int(np.argmax(quanta[begin:end]))
+        months[clock.month(int(starts_ms[begin]))] = {
+            "max_mw": to_mw(quanta[k], sums.n_values),
+            "time": clock.iso(int(starts_ms[k])),
+        }
+        begin = end
+    return months

@@ -1,0 +1,77 @@
+"""Spectral lines: where the mean spectrum stands out of its own floor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import ndimage, signal, stats
+
+from diploee.metrics.grid.bandwidth import Support
+from diploee.tables import Float64Array
+
+N_LINES = 5
+"""Lines that are reported at most."""
+
+FALSE_ALARM = 1e-3
+"""Probability that Gaussian noise alone shows a line anywhere in the spectrum."""
+
+MIN_OVER_FLOOR = 2.0
+"""A line stands out of the floor at least by this factor, however long the run."""
+
+_HALF_FLOOR_BINS = 15
+_HALF_LINE_BINS = 2  # half the main lobe of the Hann window
+_FIRST_BIN = 3  # below, detrending and the window shape the spectrum
+
+
+def welch_degrees_of_freedom(n_windows: int) -> float:
+    """Return the degrees of freedom of the mean over Hann windows that overlap by half.
+
+    ``36 m^2 / (19 m - 1)`` (Percival and Walden 1993, section 6.17).
+    """
+    return 36 * n_windows**2 / (19 * n_windows - 1)
+
+
+def strongest_lines(
+    frequency_hz: Float64Array, psd: Float64Array, n_windows: int, support: Support
+) -> list[dict[str, Any]]:
+    """Return the strongest lines of a mean spectrum, by their rms.
+
+    A line is a local maximum over the local floor (the median over 31 bins) by more than noise
+    would show. Its rms is that of the five bins of the Hann window's main lobe above the floor,
+    its frequency their centroid.
+
+    Parameters
+    ----------
+    frequency_hz, psd : numpy.ndarray, shape (n,)
+        Bins [Hz] and one-sided density [MW^2/Hz].
+    n_windows : int
+        Windows in the mean.
+    support : Support
+        Lines above its flagged frequency are left out, those above the trusted one flagged.
+    """
+    width_hz = frequency_hz[1] - frequency_hz[0]
+    end = int(np.searchsorted(frequency_hz, support.flagged_hz, side="right"))
+    floor = ndimage.median_filter(psd, 2 * _HALF_FLOOR_BINS + 1, mode="nearest")
+    freedom = welch_degrees_of_freedom(n_windows)
+    noise = stats.chi2.isf(FALSE_ALARM / psd.size, freedom) / stats.chi2.median(freedom)
+    least = max(float(noise), MIN_OVER_FLOOR)
+    tops, _ = signal.find_peaks(psd, distance=2 * _HALF_LINE_BINS)
+    found = []
+    for top in tops[(tops >= _FIRST_BIN) & (tops < end)]:
+        if psd[top] <= least * floor[top]:
+            continue
+        bins = slice(top - _HALF_LINE_BINS, top + _HALF_LINE_BINS + 1)
+        above = np.maximum(psd[bins] - floor[bins], 0.0)
+        centre_hz = float((frequency_hz[bins] * above).sum() / above.sum())
+        found.append(
+            {
+                "frequency_hz": centre_hz,
+                "period_s": 1 / centre_hz,
+                "rms_mw": float(np.sqrt(above.sum() * width_hz)),
+                "over_floor": float(psd[top] / floor[top]) if floor[top] > 0 else None,
+                "flagged": centre_hz > support.trusted_hz,
+            }
+        )
+    found.sort(key=lambda line: -float(line["rms_mw"] or 0.0))
+    return found[:N_LINES]

@@ -1,0 +1,43 @@
+"""Power as whole quanta of 1/64 W, so that sums over any window, block or order are exact.
+
+Sums of float64 depend on where a block begins; sums of integers do not. Differences of running sums
+stay right even where the running sum itself has wrapped around (two's complement).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from diploee.tables import Float64Array, Int64Array
+from diploee.units import W_PER_MW
+
+QUANTA_PER_W = 64.0
+"""Resolution of grid metrics: values are rounded to 1/64 W."""
+
+QUANTA_PER_MW = QUANTA_PER_W * W_PER_MW
+
+MAX_POWER_W = 1e12
+"""Largest power that an hour of 0.1 s values can sum without overflow, with a margin [W]."""
+
+MAX_DAY_POWER_W = 1e11
+"""The same for a day of 0.1 s values [W]."""
+
+
+def to_quanta(power_w: Float64Array, largest_w: float = MAX_POWER_W) -> Int64Array:
+    """Return power [W] in quanta, rounded.
+
+    Raises
+    ------
+    ValueError
+        If a value is not finite or beyond the largest.
+    """
+    if power_w.size and not np.abs(power_w).max() <= largest_w:
+        raise ValueError(f"power must be finite and within {largest_w:g} W")
+    quanta = power_w * QUANTA_PER_W
+    np.rint(quanta, out=quanta)
+    return quanta.astype(np.int64)
+
+
+def to_mw(quanta: float, n_summed: int = 1) -> float:
+    """Return a sum of `n_summed` values in quanta as their mean [MW]."""
+    return float(quanta) / (QUANTA_PER_MW * n_summed)

@@ -1,0 +1,269 @@
+"""Every bad profile file and measured log gives one line: file, place, found, expected, remedy."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from builders import profile, write_scenario
+from command_line import call, contents
+
+from diploee.errors import ProfileError
+from diploee.profiles import ProfileLibrary
+from diploee.profiles.store import METADATA_KEY, read_profile, write_profile
+
+N_SAMPLES = 100
+
+
+def good_file(folder: Path) -> Path:
+    path = folder / "tune-2n.parquet"
+    write_profile(profile("tune-2n", np.arange(N_SAMPLES) + 0.5, n_nodes=2), path)
+    return path
+
+
+def rewrite(path: Path, change: Callable[[dict[str, list[Any]]], object]) -> None:
+    """Change the columns of a profile file and keep its head."""
+    table = pq.read_table(path)
+    columns = {name: table[name].to_pylist() for name in table.column_names}
+    change(columns)
+    changed = pa.table({name: pa.array(values) for name, values in columns.items()})
+    pq.write_table(changed.replace_schema_metadata(table.schema.metadata), path)
+
+
+def rewrite_head(path: Path, **changes: object) -> None:
+    table = pq.read_table(path)
+    head = json.loads(table.schema.metadata[METADATA_KEY]) | changes
+    head = {key: value for key, value in head.items() if value is not None}
+    pq.write_table(table.replace_schema_metadata({METADATA_KEY: json.dumps(head)}), path)
+
+
+def put(name: str, row: int, value: object) -> Callable[[dict[str, list[Any]]], object]:
+    return lambda columns: columns[name].__setitem__(row, value)
+
+
+def drop_row(columns: dict[str, list[Any]]) -> None:
+    for values in columns.values():
+        del values[40]
+
+
+def drop_all(columns: dict[str, list[Any]]) -> None:
+    columns["t_ms"], columns["power_w"] = [], []
+
+
+def double_the_step(columns: dict[str, list[Any]]) -> None:
+    columns["t_ms"] = [2 * t_ms for t_ms in columns["t_ms"]]
+
+
+BAD_DATA: list[tuple[str, Callable[[dict[str, list[Any]]], object], str]] = [
+    ("NaN", put("power_w", 7, float("nan")), "power_w[7] is nan (1 such values); all values must"),
+    ("infinite", put("power_w", 7, float("inf")), "power_w[7] is inf (1 such values)"),
+    ("null", put("power_w", 7, None), "power_w[7] is nan (1 such values)"),
+    ("negative", put("power_w", 9, -3.0), "power_w[9] is -3 W (1 such values); power must not be"),
+    ("gap", drop_row, "step after row 39 is 2000 ms, expected 1000 ms without gaps (1 such rows)"),
+    (
+        "wrong step",
+        double_the_step,
+        "step after row 0 is 2000 ms, expected 1000 ms without gaps (99",
+    ),
+    ("backwards", put("t_ms", 5, 0), "step after row 4 is -4000 ms, expected 1000 ms"),
+    ("no rows", drop_all, "0 samples; each must be 1 or more"),
+    (
+        "no power",
+        lambda columns: columns.pop("power_w"),
+        "column 'power_w' is missing (found: 't_m",
+    ),
+    ("no time", lambda columns: columns.pop("t_ms"), "column 't_ms' is missing (found: 'power_w')"),
+    (
+        "text",
+        lambda columns: columns.__setitem__("power_w", ["a"] * N_SAMPLES),
+        "column 'power_w' is of type string, expected numbers",
+    ),
+    ("changed", put("power_w", 7, 9.0), "so it was changed; import or build the profile again"),
+]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"), [case[1:] for case in BAD_DATA], ids=[case[0] for case in BAD_DATA]
+)
+def test_bad_data_of_a_profile_is_named(
+    tmp_path: Path, change: Callable[[dict[str, list[Any]]], object], words: str
+) -> None:
+    path = good_file(tmp_path)
+    rewrite(path, change)
+    with pytest.raises(ProfileError) as caught:
+        read_profile(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("head", "words"),
+    [
+        ({"schema_version": 99}, "schema version 99, this version reads 1; import or build"),
+        ({"workload": None}, "metadata 'diploee.profile' is not complete (KeyError('workload'))"),
+        ({"provenance": {}}, "metadata 'diploee.profile' is not complete"),
+        ({"dt_ms": 0}, "step of 0 ms, 100 samples; each must be 1 or more"),
+        ({"n_nodes": -2}, "-2 nodes, step of 1000 ms"),
+        ({"dt_ms": 100}, "step after row 0 is 1000 ms, expected 100 ms without gaps"),
+    ],
+)
+def test_bad_head_of_a_profile_is_named(tmp_path: Path, head: dict[str, Any], words: str) -> None:
+    path = good_file(tmp_path)
+    rewrite_head(path, **head)
+    with pytest.raises(ProfileError) as caught:
+        read_profile(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("keep", [0, 3, 0.5, 0.99])
+def test_truncated_profile_is_named(tmp_path: Path, keep: float) -> None:
+    path = good_file(tmp_path)
+    data = path.read_bytes()
+    path.write_bytes(data[: int(keep if keep >= 1 else keep * len(data))])
+    with pytest.raises(ProfileError, match=r"tune-2n\.parquet: not a readable Parquet file"):
+        read_profile(path)
+
+
+def test_damaged_profile_is_named(tmp_path: Path) -> None:
+    path = good_file(tmp_path)
+    data = bytearray(path.read_bytes())
+    data[8:200] = bytes(192)
+    path.write_bytes(data)
+    with pytest.raises(ProfileError) as caught:
+        read_profile(path)
+    assert str(caught.value).startswith(f"{path}: ")
+
+
+def test_parquet_file_that_is_no_profile_is_named(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"t_ms": [0, 1000], "power_w": [1.0, 2.0]}), tmp_path / "x.parquet")
+    with pytest.raises(ProfileError, match="it is not a power profile; bring measured data in"):
+        ProfileLibrary.open(tmp_path)
+
+
+def test_missing_and_empty_library_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ProfileError, match="no such profile folder"):
+        ProfileLibrary.open(tmp_path / "nowhere")
+    with pytest.raises(ProfileError, match=r"no \*\.parquet profiles in this folder"):
+        ProfileLibrary.open(tmp_path)
+
+
+@pytest.mark.parametrize("command", ["run", "validate"])
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("workload", "tuna", "no profile of workload 'tuna' (have: 'draw', 'tune'); did you mean"),
+        ("n_nodes", 3, "no profile of workload 'tune' on 3 nodes (have: 2, 4); to scale one lin"),
+        ("scale_from_n_nodes", 8, "no profile of workload 'tune' on 8 nodes (have: 2, 4)"),
+    ],
+)
+def test_missing_profile_ends_with_2_and_leaves_nothing(
+    tmp_path: Path, library_folder: Path, command: str, key: str, value: object, words: str
+) -> None:
+    path = write_scenario(tmp_path / "tiny.yaml", {f"streams.training.classes.0.{key}": value})
+    place = ("--out", tmp_path / "run", "--quiet") if command == "run" else ()
+    ended = call(command, path, "--profiles", library_folder, *place)
+    assert ended.code == 2
+    assert ended.problem.startswith("streams.training: class ")
+    assert words in ended.problem
+    assert [child.name for child in tmp_path.iterdir()] == ["tiny.yaml"]
+
+
+def test_bad_profile_ends_a_run_with_2_and_leaves_nothing(
+    tmp_path: Path, library_folder: Path, scenario_file: Path
+) -> None:
+    library = tmp_path / "library"
+    shutil.copytree(library_folder, library)
+    rewrite(library / "tune-2n-1.parquet", put("power_w", 7, float("nan")))
+    out = tmp_path / "run"
+    for command in (("run", "--out", out, "--quiet"), ("validate",)):
+        ended = call(*command, scenario_file, "--profiles", library)
+        assert ended.code == 2
+        assert ended.problem.startswith(f"{library / 'tune-2n-1.parquet'}: power_w[7] is nan")
+    assert not out.exists()
+    assert not [child for child in tmp_path.iterdir() if child.name.startswith(".")]
+
+
+NVML = "# timestamp reading-time[ns] gpu-0[mW]\n"
+BAD_LOGS: list[tuple[str, str, str]] = [
+    ("empty", "", ":1"),
+    ("only a header", NVML, "nvml_node_a.log"),
+    ("ragged", NVML + "2025-10-07_09:38:40.617145 5 70000\n2025-10-07_09:38:40.717145 5\n", ".log"),
+    ("binary", "\0\1\2", ":1: found a control byte (0x00)"),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [case[1:] for case in BAD_LOGS], ids=[case[0] for case in BAD_LOGS]
+)
+def test_bad_log_ends_with_2_and_leaves_no_library(tmp_path: Path, text: str, words: str) -> None:
+    log = tmp_path / "nvml_node_a.log"
+    log.write_text(text, "utf-8")
+    arguments = ("wattameter", log, "--workload", "x", "--out", tmp_path / "library")
+    ended = call("profiles", "import", *arguments)
+    assert ended.code == 2
+    assert ended.problem.startswith(str(log))
+    assert words in ended.problem
+    assert not (tmp_path / "library").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", ":1: the file is empty, expected columns 't_s,power_w'"),
+        ("t_s,watts\n0,1\n", ":1: column 'power_w' found 0 times"),
+        ("t_s,power_w\n0,1\n", ":2: 1 rows, expected two or more"),
+        ("t_s,power_w\n0,1\n1\n2,3\n", "Expected 2 columns, got 1"),
+        ("t_s,power_w\n0,1\n1,x\n", ":3: 'power_w' is 'x'"),
+        ("t_s,power_w\n0,1\n1,nan\n", ":3: 'power_w' is 'nan'"),
+        ("t_s,power_w\n0,1\n1,-1\n", ":3: 'power_w' is -1 W"),
+        ("t_s,power_w\n0,1\n1,1\n3,1\n", ":4: step is 2000 ms, expected 1000 ms as before"),
+    ],
+)
+def test_bad_table_ends_with_2_and_leaves_no_library(tmp_path: Path, text: str, words: str) -> None:
+    table = tmp_path / "job.csv"
+    table.write_text(text, "utf-8")
+    arguments = ("plain", table, "--workload", "x", "--nodes", 1, "--out", tmp_path / "library")
+    ended = call("profiles", "import", *arguments)
+    assert ended.code == 2
+    assert ended.problem.startswith(str(table))
+    assert words in ended.problem
+    assert not (tmp_path / "library").exists()
+
+
+def test_import_keeps_an_existing_profile_without_force(tmp_path: Path) -> None:
+    table = tmp_path / "job.csv"
+    table.write_text("t_s,power_w\n0,1\n1,2\n", "utf-8")
+    arguments = ("plain", table, "--workload", "x", "--nodes", 1, "--out", tmp_path / "library")
+    assert call("profiles", "import", *arguments).code == 0
+    before = contents(tmp_path)
+    ended = call("profiles", "import", *arguments)
+    assert ended.code == 2
+    assert "exists already; choose another id, or force to replace it" in ended.problem
+    assert contents(tmp_path) == before
+    assert call("profiles", "import", *arguments, "--force").code == 0
+
+
+@pytest.mark.parametrize("name", ["../escape", ".hidden", "a/b", "", "x y"])
+def test_profile_id_that_is_no_file_name_is_refused(tmp_path: Path, name: str) -> None:
+    table = tmp_path / "job.csv"
+    table.write_text("t_s,power_w\n0,1\n1,2\n", "utf-8")
+    arguments = ("--workload", "x", "--nodes", 1, "--id", name or "-", "--out", tmp_path / "lib")
+    ended = call("profiles", "import", "plain", table, *arguments)
+    assert ended.code == 2
+    assert "use letters, digits, '.', '_' and '-' only" in ended.problem
+    assert [child.name for child in tmp_path.iterdir()] == ["job.csv"]
+
+
+def test_two_profiles_of_one_id_are_named(tmp_path: Path) -> None:
+    good_file(tmp_path / "a")
+    good_file(tmp_path / "b")
+    with pytest.raises(ProfileError, match="two profiles have the id 'tune-2n'"):
+        ProfileLibrary.open(tmp_path / "a", tmp_path / "b")

@@ -1,0 +1,310 @@
+"""What the command line prints, and where; help, schema, validation and profiles."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from builders import write_scenario
+from command_line import Ended, call, run
+
+from diploee import open_run
+from diploee.cli.app import app
+from diploee.scenario import Scenario, shipped_scenarios
+
+COMMANDS = (
+    (),
+    ("run",),
+    ("validate",),
+    ("schema",),
+    ("profiles",),
+    ("profiles", "list"),
+    ("profiles", "show"),
+    ("profiles", "import"),
+    ("profiles", "build-reference"),
+)
+SLOW_IMPORTS = ("matplotlib", "numba", "numpy", "pandas", "pyarrow", "pydantic", "scipy", "simpy")
+PNG = b"\x89PNG\r\n\x1a\n"
+LOGS = Path(__file__).parents[3] / "shared" / "data" / "wattameter"
+
+
+@pytest.fixture
+def run_tiny(tmp_path: Path, scenario_file: Path, library_folder: Path) -> Any:
+    def run_it(*options: str) -> Ended:
+        place = ("--out", tmp_path / "run", "--engine", "compiled")
+        return call("run", scenario_file, "--profiles", library_folder, *place, *options)
+
+    return run_it
+
+
+def test_result_goes_to_standard_output_and_progress_to_standard_error(
+    run_tiny: Any, tmp_path: Path
+) -> None:
+    ended = run_tiny()
+    assert ended.code == 0
+    for words in ("mean power [MW]", "peak-to-average ratio", "jobs that queued [%]", "60 s means"):
+        assert words in ended.out
+    assert f"Files in {tmp_path / 'run'}" in ended.out
+    assert "schedule" in ended.err
+    assert "schedule" not in ended.out
+
+
+def test_json_prints_nothing_but_valid_json(run_tiny: Any, tmp_path: Path) -> None:
+    ended = run_tiny("--json")
+    assert ended.code == 0
+    assert not ended.err
+    content = json.loads(ended.out, parse_constant=pytest.fail)
+    assert content["folder"] == str(tmp_path / "run")
+    assert content["metrics"] == open_run(tmp_path / "run").metrics
+    assert isinstance(content["warnings"], list)
+
+
+def test_json_of_a_run_without_jobs_or_power_is_valid(tmp_path: Path, library_folder: Path) -> None:
+    changes = {
+        "streams.training.target_utilization": None,
+        "streams.training.jobs_per_day": 1e-9,
+        "facility.node_types.node.idle_power_w": 0,
+    }
+    path = write_scenario(tmp_path / "idle.yaml", changes)
+    ended = call("run", path, "--profiles", library_folder, "--json", "--out", tmp_path / "run")
+    assert ended.code == 0
+    metrics = json.loads(ended.out, parse_constant=pytest.fail)["metrics"]
+    assert metrics["power"]["max_mw"] == 0
+    assert metrics["power"]["peak_to_average_ratio"] is None
+
+
+def test_quiet_prints_nothing(run_tiny: Any) -> None:
+    assert run_tiny("--quiet") == Ended(0, "", "")
+
+
+def test_quiet_still_tells_errors(run_tiny: Any) -> None:
+    assert run_tiny("--quiet").code == 0
+    assert "exists already" in run_tiny("--quiet").problem
+
+
+def test_warnings_stand_in_the_result_and_in_the_json(tmp_path: Path, library_folder: Path) -> None:
+    scaled = {"streams.training.classes.0": {"workload": "tune", "n_nodes": 8, "probability": 0.5}}
+    scaled["streams.training.classes.0"]["scale_from_n_nodes"] = 4
+    path = write_scenario(tmp_path / "scaled.yaml", scaled)
+    arguments = ("run", path, "--profiles", library_folder, "--engine", "compiled", "--out")
+    shown = call(*arguments, tmp_path / "shown")
+    printed = call(*arguments, tmp_path / "json", "--json")
+    assert "coherent upper bound" in shown.out.replace("\n", " ")
+    assert any("coherent upper bound" in warning for warning in json.loads(printed.out)["warnings"])
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=[" ".join(c) or "diploee" for c in COMMANDS])
+def test_help_of_every_command_fits_a_terminal(
+    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERMINAL_WIDTH", "80")
+    ended = call(*command, "--help")
+    assert ended.code == 0
+    assert f"Usage: diploee{''.join(f' {word}' for word in command)}" in ended.out
+    assert max(map(len, ended.out.splitlines())) <= 80
+    assert "..." not in ended.out.replace("ARGS]...", "").replace("}...", "").replace(
+        "files...", ""
+    )
+
+
+def test_every_argument_and_option_has_a_help_text() -> None:
+    def without(command: Any, path: str) -> Iterator[str]:
+        for inner in getattr(command, "commands", {}).values():
+            yield from without(inner, f"{path} {inner.name}")
+        for parameter in command.params:
+            if not parameter.help:
+                yield f"{path} {parameter.name}"
+
+    assert not list(without(typer.main.get_command(app), "diploee"))
+
+
+def test_help_is_quick_and_imports_nothing_slow() -> None:
+    """Against the floor of typer itself in the same minute, best of several."""
+    show_modules = (
+        "import sys; sys.argv = ['diploee', '--help']\n"
+        "from diploee.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: print('MODULES', *sorted(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", show_modules], capture_output=True, text=True, check=True
+    )
+    modules = set(done.stdout.rpartition("MODULES")[2].split())
+    assert not modules & set(SLOW_IMPORTS)
+
+    def best_s(*arguments: str) -> float:
+        def once() -> float:
+            started = time.perf_counter()
+            subprocess.run([sys.executable, *arguments], capture_output=True, check=True)
+            return time.perf_counter() - started
+
+        return min(once() for _ in range(3))
+
+    floor = "import typer, rich.console, rich.panel, rich.table, rich.markdown, rich.markup"
+    assert best_s("-m", "diploee", "--help") < max(0.6, 3 * best_s("-c", floor))
+
+
+def test_version_is_that_of_the_package() -> None:
+    import diploee
+
+    assert call("--version") == Ended(0, f"diploee {diploee.__version__}\n", "")
+
+
+def properties(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, model in {"Scenario": schema, **schema["$defs"]}.items():
+        for key, value in model.get("properties", {}).items():
+            yield f"{name}.{key}", value
+
+
+def test_schema_is_json_and_describes_every_key() -> None:
+    ended = call("schema")
+    assert ended.code == 0
+    schema = json.loads(ended.out)
+    assert schema == Scenario.model_json_schema()
+    keys = dict(properties(schema))
+    assert {"Scenario.seed", "Pool.n_nodes", "JobClass.probability"} <= set(keys)
+    without = [key for key, value in keys.items() if not value.get("description")]
+    assert not without
+    objects = [schema, *schema["$defs"].values()]
+    assert all(o["additionalProperties"] is False for o in objects if "properties" in o)
+
+
+@pytest.mark.parametrize("name", sorted(shipped_scenarios()))
+def test_shipped_scenario_is_valid(name: str) -> None:
+    ended = call("validate", name)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.startswith(f"{name}: valid; ")
+    assert len(ended.out.splitlines()) == 1
+
+
+def test_installed_command_finds_shipped_scenarios_from_any_folder(tmp_path: Path) -> None:
+    options = ("--set", "duration=1 h", "--set", "facility.pools.h100.n_nodes=32", "--json")
+    ended = run("run", "colocation_10mw", *options, cwd=tmp_path)
+    assert (ended.code, ended.err) == (0, "")
+    folder = Path(json.loads(ended.out)["folder"])
+    assert folder.parent == Path("runs")
+    assert folder.name.startswith("colocation_10mw-")
+    assert (tmp_path / folder / "metrics.json").is_file()
+
+
+def test_output_that_nobody_reads_is_no_error(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [
+            "bash",
+            "-c",
+            f"'{sys.executable}' -m diploee schema | head -n 1; echo ${{PIPESTATUS[0]}}",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+    )
+    assert done.stdout.splitlines()[0] == "{"
+    assert "Traceback" not in done.stderr
+    assert "Exception" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_standard_output_on_a_full_disk_fails_with_one_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "diploee", "schema"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr == "diploee: standard output: the disk is full\n"
+
+
+def test_list_names_every_profile_on_one_line() -> None:
+    ended = call("profiles", "list")
+    rows = ended.out.splitlines()
+    assert rows[0].strip() == "47 profiles"
+    assert len(rows) == 2 + 47
+    assert any(row.split() == ["llama2_70b_lora-16n-1", "llama2_70b_lora", "16", *row.split()[3:]]
+               for row in rows)  # fmt: skip
+
+
+def test_show_draws_a_png_and_tells_the_origin(tmp_path: Path) -> None:
+    picture = tmp_path / "pictures" / "profile.png"
+    ended = call("profiles", "show", "stable_diffusion-1n-1", "--out", picture)
+    assert (ended.code, ended.err) == (0, "")
+    data = picture.read_bytes()
+    assert data.startswith(PNG)
+    assert len(data) > 10_000
+    assert [path.name for path in picture.parent.iterdir()] == ["profile.png"]
+    facts = {line.split()[0]: line for line in ended.out.splitlines()}
+    assert "(reference)" in facts["profile"]
+    assert "on 1 node" in facts["workload"]
+    assert "device power" in facts["boundary"]
+
+
+def test_failed_drawing_keeps_the_old_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library_folder: Path
+) -> None:
+    def fail(_: object, path: Path) -> None:
+        path.write_bytes(PNG)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("diploee.profiles.plot.plot_profile", fail)
+    picture = tmp_path / "old.png"
+    picture.write_text("old", "utf-8")
+    ended = call("profiles", "show", "draw-1n-1", "--profiles", library_folder, "--out", picture)
+    assert ended.code == 1
+    assert ended.problem == f"{picture}: can't be written (the disk is full); nothing was kept"
+    assert [path.name for path in tmp_path.iterdir()] == ["old.png"]
+    assert picture.read_text("utf-8") == "old"
+
+
+@pytest.mark.slow
+def test_build_reference_rebuilds_the_shipped_profiles(tmp_path: Path) -> None:
+    ended = call("profiles", "build-reference", "--out", tmp_path)
+    assert ended.code == 0
+    assert ended.out.startswith(f"{tmp_path}: 47 profiles, ")
+    assert len(list(tmp_path.iterdir())) == 47
+
+
+def test_build_reference_below_a_file_fails_with_one_line(scenario_file: Path) -> None:
+    ended = call("profiles", "build-reference", "--out", scenario_file)
+    assert ended.code == 1
+    assert "a part of its path is a file, not a folder" in ended.problem
+
+
+@pytest.mark.skipif(not LOGS.is_dir(), reason=f"no measured logs in {LOGS.parent.name}/{LOGS.name}")
+def test_scenario_runs_on_imported_logs(tmp_path: Path) -> None:
+    library = tmp_path / "library"
+    imported = call(
+        "profiles", "import", "wattameter", LOGS, "--workload", "measured", "--out", library
+    )
+    assert (imported.code, imported.err) == (0, "")
+    assert imported.out.startswith(f"{library / 'measured-1n.parquet'}: 1 node, ")
+    classes = [{"workload": "measured", "n_nodes": 1, "probability": 1.0}]
+    path = write_scenario(
+        tmp_path / "site.yaml", {"duration": "1 h", "streams.training.classes": classes}
+    )
+    ended = call("run", path, "--profiles", library, "--json", "--out", tmp_path / "run")
+    assert ended.code == 0
+    done = open_run(tmp_path / "run")
+    (entry,) = done.manifest["profiles"].values()
+    assert entry["provenance"]["kind"] == "measured"
+    assert done.metrics["utilization"]["mean"] == pytest.approx(0.6, abs=0.05)
+    energy_j = done.jobs()["energy_j"].sum()
+    idle_node_s = 12 * 3_600 * (1 - done.metrics["utilization"]["mean"])
+    total_j = done.metrics["power"]["energy_mwh"] * 3.6e9
+    assert total_j == pytest.approx(energy_j + idle_node_s * 400, rel=1e-9)
+
+
+def test_list_fits_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("diploee.cli.display.WIDE", 80)
+    rows = call("profiles", "list").out.splitlines()
+    assert len(rows) == 2 + 47

@@ -1,0 +1,85 @@
+"""A run that is interrupted leaves no run folder, nothing hidden, and the old run as it was."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from builders import write_library, write_scenario
+from command_line import Ended, contents, start
+
+INTERRUPTED = 130
+GIVE_UP_S = 60
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A scenario that would run for minutes."""
+    folder = tmp_path_factory.mktemp("site")
+    write_library(folder / "library")
+    write_scenario(
+        folder / "long.yaml",
+        {"duration": "50 years", "resolution": "1 h", "facility.pools.main.n_nodes": 200},
+    )
+    return folder
+
+
+def take_interrupts() -> None:
+    # Where the tests themselves run in the background of a shell, SIGINT is ignored.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def start_run(site: Path, out: Path, *more: str) -> subprocess.Popen[str]:
+    """Start the long run and return once it has made its hidden folder."""
+    arguments = ("run", site / "long.yaml", "--profiles", site / "library", "--out", out, "-q")
+    process = start(*arguments, *more, preexec_fn=take_interrupts)
+    deadline = time.monotonic() + GIVE_UP_S
+    while not list(out.parent.glob(f".{out.name}.partial-*")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return process
+
+
+def end(process: subprocess.Popen[str]) -> Ended:
+    out, err = process.communicate(timeout=GIVE_UP_S)
+    return Ended(process.returncode, out, err)
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.7])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interrupted_run_leaves_nothing(
+    site: Path, tmp_path: Path, number: signal.Signals, after_s: float
+) -> None:
+    process = start_run(site, tmp_path / "run")
+    time.sleep(after_s)
+    process.send_signal(number)
+    ended = end(process)
+    assert (ended.code, ended.out) == (INTERRUPTED, "")
+    assert ended.problem == "interrupted; what was not finished is removed"
+    assert not list(tmp_path.iterdir())
+
+
+def test_signals_that_come_together_leave_nothing(site: Path, tmp_path: Path) -> None:
+    process = start_run(site, tmp_path / "run")
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        os.kill(process.pid, number)
+    ended = end(process)
+    assert ended.code == INTERRUPTED
+    assert ended.problem == "interrupted; what was not finished is removed"
+    assert not list(tmp_path.iterdir())
+
+
+def test_interrupted_replacement_keeps_the_old_run(site: Path, tmp_path: Path) -> None:
+    old = tmp_path / "run"
+    old.mkdir()
+    (old / "manifest.json").write_text("{}", "utf-8")
+    process = start_run(site, old, "--force")
+    process.send_signal(signal.SIGINT)
+    assert end(process).code == INTERRUPTED
+    assert contents(tmp_path) == {"run/manifest.json": b"{}"}

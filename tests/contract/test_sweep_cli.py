@@ -1,0 +1,171 @@
+"""`diploee sweep` and `diploee ensemble` as a user meets them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from command_line import call, start
+from sweep_builders import N_NODES, UTILIZATION, sweep_file
+
+FOUR = {"axes": [{"grid": {UTILIZATION: [0.2, 0.4]}}], "seeds": 2}
+MANY = {"set": {"duration": "2 weeks"}, "seeds": 40, "keep": "metrics"}
+
+
+def run_folders(out: Path) -> dict[str, float]:
+    """Complete runs by name, with the time at which each was written."""
+    return {p.parent.name: p.stat().st_mtime for p in out.glob("runs/[!.]*/manifest.json")}
+
+
+def wait_for_runs(out: Path, n_runs: int) -> None:
+    deadline = time.monotonic() + 60
+    while len(run_folders(out)) < n_runs:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_sweep_prints_a_row_per_point_and_writes_its_files(
+    tmp_path: Path, library_folder: Path
+) -> None:
+    file, out = sweep_file(tmp_path, FOUR), tmp_path / "out"
+    ended = call("sweep", file, "--out", out, "--workers", 0, "--profiles", library_folder)
+    assert ended.code == 0
+    assert "4 runs, 4 computed now" in ended.out
+    assert "mean over 2 seeds" in ended.out
+    assert {"summary.parquet", "sweep.json", "ensemble.parquet", "envelope.parquet"} <= {
+        path.name for path in out.iterdir()
+    }
+    content = json.loads((out / "sweep.json").read_text())
+    assert content["axes"] == [UTILIZATION]
+    assert [run["status"] for run in content["runs"]] == ["finished"] * 4
+
+
+def test_json_has_every_run_and_nothing_else_is_printed(
+    tmp_path: Path, library_folder: Path
+) -> None:
+    file = sweep_file(tmp_path, FOUR)
+    options = ("--out", tmp_path / "out", "--workers", 0, "--profiles", library_folder)
+    ended = call("sweep", file, *options, "--json")
+    content = json.loads(ended.out)
+    assert not ended.err
+    assert (content["n_runs"], content["n_computed"], content["failed"]) == (4, 4, {})
+    assert content["runs"][3][UTILIZATION] == 0.4
+    assert content["runs"][3]["power.mean_mw"] > 0
+
+
+def test_failing_run_ends_with_1_and_names_its_scenario(
+    tmp_path: Path, library_folder: Path
+) -> None:
+    content = {
+        "set": {"duration": "10 min", UTILIZATION: 1.0},
+        "axes": [{"grid": {"streams.training.match": ["list", "simulated"]}}],
+    }
+    file = sweep_file(tmp_path, content)
+    options = ("--out", tmp_path / "out", "--workers", 0, "--profiles", library_folder)
+    ended = call("sweep", file, *options)
+    assert ended.code == 1
+    assert "failed streams.training.match = simulated, seed = 0" in " ".join(ended.out.split())
+    assert (tmp_path / "out" / "summary.parquet").is_file()
+    assert "failed: " in call("sweep", file, *options, "--quiet").problem
+
+
+def test_ensemble_of_a_scenario_shows_seeds_needed(tmp_path: Path, library_folder: Path) -> None:
+    sweep_file(tmp_path, {})
+    ended = call(
+        *("ensemble", tmp_path / "tiny.yaml", "--seeds", 4, "--accuracy", 0.05),
+        *("--out", tmp_path / "out", "--workers", 0, "--profiles", library_folder),
+    )
+    assert ended.code == 0
+    assert "spread over 4 seeds" in ended.out
+    assert "to 5 %" in ended.out
+    assert json.loads((tmp_path / "out" / "ensemble.json").read_text())["accuracy"] == 0.05
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "expected"),
+    [
+        ({"axes": [{"grid": {"facility.pool": [1]}}]}, (), "no key 'pool' in 'facility'"),
+        ({"axes": [{"grid": {UTILIZATION: []}}]}, (), "an empty axis"),
+        (
+            {"axes": [{"grid": {N_NODES: [9]}}, {"grid": {N_NODES: [8]}}]},
+            (),
+            "two axes on one key",
+        ),
+        ({"seeds": 11}, ("--max-runs", 10), "11 runs, more than --max-runs 10"),
+        ({"seeds": [3, 3]}, (), "seed 3 is given twice"),
+        ({"base": "tinny.yaml"}, (), "base: tinny.yaml: no such scenario file"),
+        ({}, ("--out", "memory://x"), "other processes do not see this process's memory"),
+        ({}, ("--dask", "tcp://127.0.0.1:1", "--workers", 2), "exclude each other"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_2(
+    content: dict[str, Any], arguments: tuple[Any, ...], expected: str, tmp_path: Path
+) -> None:
+    ended = call("sweep", sweep_file(tmp_path, content), *arguments)
+    assert ended.code == 2
+    assert expected in ended.problem
+    assert not ended.out
+
+
+def test_summary_that_cannot_be_written_is_found_before_the_first_run(
+    tmp_path: Path, library_folder: Path
+) -> None:
+    (tmp_path / "out" / "summary.parquet").mkdir(parents=True)
+    file = sweep_file(tmp_path, FOUR)
+    ended = call("sweep", file, "--out", tmp_path / "out", "--profiles", library_folder)
+    assert ended.code == 2
+    assert "summary.parquet: can't be written" in ended.problem
+    assert "nothing was run" in ended.problem
+    assert not run_folders(tmp_path / "out")
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL on this system")
+def test_killed_sweep_goes_on_with_the_missing_runs_only(
+    tmp_path: Path, library_folder: Path
+) -> None:
+    file, out = sweep_file(tmp_path, MANY), tmp_path / "out"
+    options = ("--out", out, "--workers", 2, "--profiles", library_folder)
+    process = start("sweep", file, *options)
+    wait_for_runs(out, 3)
+    process.kill()
+    process.communicate()
+    time.sleep(0.5)  # its workers see its end and end too
+    before = run_folders(out)
+    assert 3 <= len(before) < 40
+
+    again = start("sweep", file, *options, "--json")
+    stdout, _ = again.communicate(timeout=60)
+    content = json.loads(stdout)
+    assert content["n_computed"] == 40 - len(before)
+    after = run_folders(out)
+    assert len(after) == 40
+    assert {run: after[run] for run in before} == before
+    assert not list(out.glob("runs/.*"))
+    assert pd.read_parquet(out / "summary.parquet")["status"].eq("finished").all()
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="no process groups on this system")
+def test_interrupted_sweep_stops_its_workers_and_keeps_finished_runs(
+    tmp_path: Path, library_folder: Path
+) -> None:
+    file, out = sweep_file(tmp_path, MANY), tmp_path / "out"
+    options = ("--out", out, "--workers", 2, "--profiles", library_folder, "--quiet")
+    process = start("sweep", file, *options)
+    wait_for_runs(out, 2)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "finished runs are kept; the same command goes on from there" in stderr
+    assert "Traceback" not in stderr
+    kept = run_folders(out)
+    time.sleep(0.5)
+    assert run_folders(out) == kept
+    status = pd.read_parquet(out / "summary.parquet")["status"].value_counts()
+    assert status["finished"] == len(kept)
+    assert status["pending"] == 40 - len(kept)

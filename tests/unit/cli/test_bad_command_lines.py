@@ -1,0 +1,181 @@
+"""Bad options and arguments: exit code 2, a line per problem on standard error, nothing written."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+from builders import write_scenario
+from command_line import Ended, call, contents
+
+from diploee.cli import EXIT_BAD_INPUT, EXIT_FAILED
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+
+
+def refused(ended: Ended) -> str:
+    assert ended.code == EXIT_BAD_INPUT
+    assert not ended.out
+    assert not list(Path().iterdir())
+    return ended.problem
+
+
+@pytest.mark.parametrize("command", ["run", "validate"])
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--target-utilization", "1.5"), "--target-utilization: must be a number above 0 and at"),
+        (("--target-utilization", "0"), "--target-utilization: must be a number above 0 and at"),
+        (("--target-utilization", "nan"), "--target-utilization: must be a number above 0 and"),
+        (("--seed", "-1"), "--seed: must be a whole number of 0 or more, found -1"),
+        (("--set", "seed"), "--set seed: expected dotted.key=value"),
+        (("--set", "seeed=1"), "--set seeed: unknown key 'seeed'"),
+        (("--set", "streams.training.classes.9.n_nodes=1"), "'9' is no item of the list (0 to 2)"),
+        (("--set", "name.x=1"), "--set name.x: 'name' is a single value, not a group of keys"),
+        (("--set", "duration=9999 years"), "--set duration: ends beyond the years 1900 to 2199"),
+        (("--set", "start=9999-12-31"), "--set start: must lie in the years 1900 to 2199"),
+        (("--set", "resolution=7 min"), "--set resolution: 420 s does not divide the duration"),
+        (("--profiles", "nowhere"), "nowhere: no such profile folder; give a folder of profile"),
+        (("--profiles", "."), ".: no *.parquet profiles in this folder"),
+    ],
+)
+def test_bad_option_is_refused(
+    scenario_file: Path, command: str, arguments: tuple[str, ...], words: str
+) -> None:
+    assert words in refused(call(command, scenario_file, *arguments))
+
+
+def test_all_problems_stand_on_a_line_each(scenario_file: Path) -> None:
+    ended = call("run", scenario_file, "--seed", -1, "--set", "colour=red", "--set", "name=5")
+    assert ended.code == EXIT_BAD_INPUT
+    assert sorted(problem.partition(":")[0] for problem in ended.problems) == [
+        "--seed",
+        "--set colour",
+        "--set name",
+    ]
+
+
+@pytest.mark.parametrize("command", ["run", "validate"])
+def test_wrong_shipped_name_is_refused_with_the_nearest(command: str) -> None:
+    problem = refused(call(command, "colocation_10nw"))
+    assert problem.endswith("did you mean 'colocation_10mw'?")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("run",),
+        ("run", "colocation_10mw", "--engine", "quantum"),
+        ("run", "colocation_10mw", "--seed", "x"),
+        ("run", "colocation_10mw", "--fast"),
+        ("profiles", "import", "excel", "x.xls", "--workload", "x", "--out", "lib"),
+        ("simulate", "colocation_10mw"),
+    ],
+)
+def test_what_typer_refuses_ends_with_2(arguments: tuple[str, ...]) -> None:
+    ended = call(*arguments)
+    assert ended.code == EXIT_BAD_INPUT
+    assert "Error" in ended.err
+    assert "Traceback" not in ended.err
+    assert not ended.out
+    assert not list(Path().iterdir())
+
+
+def test_existing_out_is_refused_and_kept(
+    tmp_path: Path, scenario_file: Path, library_folder: Path
+) -> None:
+    arguments = ("run", scenario_file, "--profiles", library_folder, "--engine", "compiled", "-q")
+    place = tmp_path / "run"
+    assert call(*arguments, "--out", place).code == 0
+    before = contents(place)
+    assert "exists already; choose another --out" in refused(call(*arguments, "--out", place))
+    assert contents(place) == before
+
+    failing = write_scenario(tmp_path / "bad.yaml", {"streams.training.classes.0.workload": "x"})
+    broken = ("run", failing, "--profiles", library_folder, "--force", "-q", "--out", place)
+    assert "no profile of workload 'x'" in refused(call(*broken))
+    assert contents(place) == before
+
+    assert call(*arguments, "--out", place, "--force", "--seed", 3).code == 0
+    assert contents(place)["jobs.parquet"] != before["jobs.parquet"]
+
+
+def test_force_over_what_is_no_run_is_refused(tmp_path: Path, scenario_file: Path) -> None:
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "notes.txt").write_text("mine", "utf-8")
+    for place in (tmp_path / "precious", scenario_file):
+        problem = refused(call("run", scenario_file, "--out", place, "--force", "-q"))
+        assert problem.startswith(f"{place}: exists and is not a run folder (no manifest.json)")
+    assert (tmp_path / "precious" / "notes.txt").read_text("utf-8") == "mine"
+
+
+def test_out_below_a_file_fails_with_1(scenario_file: Path, library_folder: Path) -> None:
+    place = scenario_file / "run"
+    arguments = ("--profiles", library_folder, "--out", place, "-q")
+    ended = call("run", scenario_file, *arguments)
+    assert ended.code == EXIT_FAILED
+    assert ended.problem.startswith(f"{place}: can't be written (a part of its path is a file")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "place"),
+    [
+        (("run", "tiny.yaml", "-q", "--out", "closed/run"), "closed/run"),
+        (("profiles", "show", "tune-4n-1", "--out", "closed/x.png"), "closed/x.png"),
+    ],
+)
+def test_no_permission_fails_with_1(
+    arguments: tuple[str, ...],
+    place: str,
+    tmp_path: Path,
+    scenario_file: Path,
+    library_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(self: Path, *_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(self))
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    ended = call(*arguments, "--profiles", library_folder)
+    assert ended.code == EXIT_FAILED
+    assert ended.problem.startswith(f"{place}: can't be written (Permission denied)")
+    assert not (tmp_path / "closed").exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (MemoryError(), "out of memory; simulate fewer nodes or a shorter duration"),
+        (OSError(errno.ENOSPC, "No space left on device"), "standard output: the disk is full"),
+        (ZeroDivisionError("x"), "internal error: ZeroDivisionError: x; please report it"),
+    ],
+)
+def test_failure_of_any_kind_is_one_line_without_traceback(
+    error: Exception, words: str, scenario_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("diploee.cli.app._load", fail)
+    ended = call("validate", scenario_file)
+    assert ended.code == EXIT_FAILED
+    assert ended.problem.startswith(words)
+
+
+def test_import_of_a_table_without_nodes_is_refused(scenario_file: Path) -> None:
+    ended = call("profiles", "import", "plain", scenario_file, "--workload", "x", "--out", "lib")
+    assert refused(ended) == (
+        "profiles import plain: expected one file and --nodes, found 1 file and no --nodes"
+    )
+
+
+def test_unknown_profile_is_refused_with_the_nearest(library_folder: Path) -> None:
+    problem = refused(call("profiles", "show", "tune-4n-2", "--profiles", library_folder))
+    assert problem.startswith("no profile 'tune-4n-2' among the 4 of the library")
+    assert "did you mean 'tune-4n-1'?" in problem or "did you mean 'tune-2n-2'?" in problem

@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from builders import tiny_library, tiny_scenario
+from typer.testing import CliRunner
+
+from diploee.cli.app import app
+from diploee.errors import InputError
+from diploee.metrics.grid import limit_report
+from diploee.metrics.grid.limit_report import check_limits
+from diploee.metrics.grid.limits import Limits
+from diploee.run import simulate
+from diploee.scenario import Scenario
+
+PUBLISHED = {"averaging_window_s": 1.0, "bandwidth_hz": 0.44}
+
+
+@dataclass
+class FakeRun:
+    """A run folder that holds only what a check reads."""
+
+    folder: Path
+    scenario: Scenario
+    manifest: dict[str, Any] = field(
+        default_factory=lambda: {"profiles": {"p": {"provenance": PUBLISHED}}}
+    )
+
+
+@pytest.fixture
+def run_of(tmp_path):
+    def build(power_mw, step_s, column="facility_power_w"):
+        power_w = np.asarray(power_mw, dtype=np.float32) * np.float32(1e6)
+        pq.write_table(pa.table({column: power_w}), tmp_path / "facility.parquet")
+        span = f"{len(power_mw) * step_s:g} s"
+        scenario = tiny_scenario({"duration": span, "resolution": f"{step_s} s"})
+        return FakeRun(tmp_path, scenario)
+
+    return build
+
+
+def check(run, **limits):
+    return check_limits(run, Limits.model_validate(limits))
+
+
+def only(report):
+    (result,) = report.results
+    return result
+
+
+def test_ramp_beyond_its_limit_is_given_with_time_and_duration(run_of):
+    power_mw = np.full(600, 2.0)
+    power_mw[300:] = 3.0
+    report = check(run_of(power_mw, 1), ramps=[{"interval": "10 s", "up_mw_per_s": 0.06}])
+    result = only(report)
+    # The ramp is a triangle of 10 s to both sides of the step, 0.1 MW/s high.
+    assert (result.violations, result.duration_s) == (1, 7.0)
+    assert result.worst[0].value == pytest.approx(0.1)
+    assert result.worst[0].time == "2018-01-01T00:05:00+00:00"
+    assert (result.worst[0].begin[11:19], result.worst[0].end[11:19]) == ("00:04:57", "00:05:04")
+    assert result.line() == (
+        "ramps.0: ramp up over 10 s, limit 0.06 MW/s: 1 violations, 7 s in all, "
+        "worst 0.1 MW/s at 2018-01-01T00:05:00+00:00"
+    )
+    assert not report.kept
+
+
+def test_up_and_down_and_both_units_are_separate_limits(run_of):
+    power_mw = np.full(600, 2.0)
+    power_mw[300:] = 1.0
+    limit = {"interval": "10 s", "up_mw_per_min": 0.1, "down_mw_per_min": 5.0}
+    up, down = check(run_of(power_mw, 1), ramps=[limit]).results
+    assert (up.violations, down.violations) == (0, 1)
+    assert down.worst[0].value == pytest.approx(6.0)
+    assert up.line() == "ramps.0: ramp up over 10 s, limit 0.1 MW/min: kept"
+
+
+def test_each_swing_is_a_violation_of_its_own(run_of):
+    power_mw = np.full(1000, 2.0)
+    power_mw[[200, 500]] = [2.5, 2.8]
+    result = only(check(run_of(power_mw, 1), swings=[{"window": "10 s", "max_mw": 0.4}]))
+    assert (result.violations, result.duration_s) == (2, 20.0)
+    assert [w.value for w in result.worst] == pytest.approx([0.8, 0.5])
+    assert result.worst[0].begin == "2018-01-01T00:08:11+00:00"
+
+
+def test_band_level_names_the_worst_window(run_of):
+    power_mw = np.full(3600, 2.0)
+    power_mw[1500:2100] += 0.02 * np.sin(2 * np.pi * 0.15 * np.arange(600))
+    limit = {"low_hz": 0.1, "high_hz": 0.25, "max_rms_mw": 0.013}
+    result = only(check(run_of(power_mw, 1), band_rms=[limit]))
+    assert result.violations == 1
+    assert result.worst[0].time == "2018-01-01T00:25:00+00:00"
+    assert result.worst[0].value == pytest.approx(0.02 / np.sqrt(2), rel=1e-3)
+
+
+def test_peaks_of_the_resolution_and_of_clock_intervals(run_of):
+    power_mw = np.full(180, 2.0)
+    power_mw[70:80] = 5.0  # five minutes before 01:15, five after
+    limits = [
+        {"max_mw": 4},
+        {"max_mw": 2.9, "interval": "15 min"},
+        {"max_mw": 3, "interval": "1 h"},
+    ]
+    short, quarter, hour = check(run_of(power_mw, 60), peaks=limits).results
+    assert (short.violations, short.duration_s, short.worst[0].value) == (1, 600.0, 5.0)
+    assert (quarter.violations, quarter.duration_s) == (1, 1800.0)
+    assert quarter.worst[0].value == pytest.approx(2 + 3 * 5 / 15)
+    assert hour.violations == 0
+
+
+def test_daily_energy_counts_whole_local_days(run_of):
+    power_mw = np.full(60, 1.0)
+    power_mw[24:48] = 2.0
+    result = only(check(run_of(power_mw, 3600), daily_energy_mwh=30))
+    assert (result.violations, result.duration_s, result.unit) == (1, 86_400.0, "MWh")
+    assert result.worst[0].value == pytest.approx(48)
+    assert result.worst[0].time == "2018-01-02T00:00:00+00:00"
+
+
+def test_limits_that_the_run_can_not_show_are_not_kept_in_silence(run_of):
+    report = check(
+        run_of(np.ones(600), 60),
+        ramps=[{"interval": "10 s", "up_mw_per_s": 1}],
+        swings=[{"window": "1 min", "max_mw": 1}],
+        band_rms=[{"low_hz": 0.1, "high_hz": 0.25, "max_rms_mw": 1}],
+        peaks=[{"max_mw": 2}],
+        daily_energy_mwh=1,
+    )
+    assert [result.key for result in report.results] == ["peaks.0"]
+    reasons = {key: reason for key, _, reason in report.unchecked}
+    assert reasons == {
+        "ramps.0": "shorter than the run's resolution of 60 s",
+        "swings.0": "fewer than 2 values at the run's resolution of 60 s",
+        "band_rms.0": "the run's resolution of 60 s does not hold it",
+        "daily_energy_mwh": "the run is too short",
+    }
+    assert not report.violated
+    assert not report.kept
+
+
+def test_band_that_the_profiles_do_not_support_is_not_checked(run_of):
+    limits = [
+        {"low_hz": 0.3, "high_hz": 0.44, "max_rms_mw": 1},
+        {"low_hz": 0.5, "high_hz": 1.0, "max_rms_mw": 1},
+        {"low_hz": 0.2, "high_hz": 0.2001, "max_rms_mw": 1},
+        {"low_hz": 0.2001, "high_hz": 0.2002, "max_rms_mw": 1},
+    ]
+    report = check(run_of(np.ones(12_000), 0.1), band_rms=limits)
+    flagged, narrow = report.results
+    assert flagged.note.startswith("above 0.25 Hz")
+    assert narrow.note == ""
+    assert [(key, reason) for key, _, reason in report.unchecked] == [
+        ("band_rms.1", "the profiles support nothing above 0.44 Hz"),
+        ("band_rms.3", "holds no bin of a 10-minute window (multiples of 1/600 Hz)"),
+    ]
+
+
+def test_step_under_two_seconds_is_noted_as_a_lower_bound(run_of):
+    report = check(run_of(np.ones(600), 0.1), swings=[{"window": "1 s", "max_mw": 1}])
+    assert only(report).note == "lower bound: the profiles smear steps under 2 s"
+
+
+def test_batches_do_not_change_the_report(run_of, monkeypatch):
+    rng = np.random.default_rng(2)
+    run = run_of(2 + np.repeat(rng.normal(0, 0.2, 200), 20) + rng.normal(0, 0.05, 4_000), 1)
+    limits = {
+        "ramps": [{"interval": "10 s", "up_mw_per_s": 0.02, "down_mw_per_s": 0.02}],
+        "swings": [{"window": "1 min", "max_mw": 0.6}],
+        "band_rms": [{"low_hz": 0.01, "high_hz": 0.1, "max_rms_mw": 0.1}],
+        "peaks": [{"max_mw": 2.2}, {"max_mw": 2.0, "interval": "15 min"}],
+    }
+    whole = check(run, **limits)
+    monkeypatch.setattr(limit_report, "BATCH_ROWS", 37)
+    assert check(run, **limits) == whole
+    assert all(result.violations for result in whole.results)
+
+
+def test_missing_column_and_missing_file_are_named(run_of):
+    run = run_of(np.ones(10), 60, column="other")
+    with pytest.raises(InputError, match="has no column 'facility_power_w'"):
+        check(run, peaks=[{"max_mw": 1}])
+    (run.folder / "facility.parquet").write_bytes(b"PAR1 nonsense")
+    with pytest.raises(InputError, match="can't be read"):
+        check(run, peaks=[{"max_mw": 1}])
+    (run.folder / "facility.parquet").unlink()
+    with pytest.raises(InputError, match="no such file"):
+        check(run, peaks=[{"max_mw": 1}])
+
+
+def test_power_that_is_not_finite_is_refused(run_of):
+    with pytest.raises(InputError, match=r"can't be read \(power must be finite"):
+        check(run_of([1.0, np.nan], 60), peaks=[{"max_mw": 1}])
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "tiny"
+    simulate(tiny_scenario(), folder, library=tiny_library(), engine="compiled")
+    return folder
+
+
+def test_command_exits_with_3_on_request_only(run_folder, tmp_path):
+    path = tmp_path / "limits.yaml"
+    path.write_text("peaks:\n  - {max_mw: 0.001}\n  - {max_mw: 100}\n", encoding="utf-8")
+    shown = CliRunner().invoke(app, ["limits", str(path), str(run_folder)])
+    assert shown.exit_code == 0
+    assert [line.split(":")[0] for line in shown.output.splitlines()] == ["peaks.0", "peaks.1"]
+    assert CliRunner().invoke(app, ["limits", str(path), str(run_folder), "--fail"]).exit_code == 3
+    path.write_text("peaks:\n  - {max_mw: 100}\n", encoding="utf-8")
+    assert CliRunner().invoke(app, ["limits", str(path), str(run_folder), "--fail"]).exit_code == 0
+
+
+def test_command_prints_json(run_folder, tmp_path):
+    path = tmp_path / "limits.yaml"
+    path.write_text("daily_energy_mwh: 0.001\n", encoding="utf-8")
+    shown = CliRunner().invoke(app, ["limits", str(path), str(run_folder), "--json"])
+    content = json.loads(shown.output)
+    assert content["kept"] is False
+    assert content["results"][0]["violations"] == 1  # two days, one after the other
+    assert content["results"][0]["duration_s"] == 2 * 86_400
