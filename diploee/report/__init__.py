@@ -1,0 +1,24 @@
+"""The report: one self-contained HTML page, and pictures, from run folders or a sweep alone.
+
+The way of a number: a folder (`data`, `sweep_data`) -> arrays small enough for a page
+(`aggregate`) -> charts that know no drawing library (`power_charts`, `band_charts`,
+`load_charts`, `job_charts`, `service_charts`, `sweep_charts`) -> plotly on the page (`page`) or
+matplotlib files (`static`).
+"""
+
+from diploee.report.build import build_report, write_report
+from diploee.report.charts import Chart, Report
+from diploee.report.data import RunData, read_run
+from diploee.report.page import report_page
+from diploee.report.static import write_pictures
+
+__all__ = [
+    "Chart",
+    "Report",
+    "RunData",
+    "build_report",
+    "read_run",
+    "report_page",
+    "write_pictures",
+    "write_report",
+]

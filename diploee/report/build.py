@@ -1,0 +1,214 @@
+"""Joins the parts: folders to a report, a report to its files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from diploee.errors import InputError
+from diploee.files import whole_file
+from diploee.outputs import open_run
+from diploee.report.band_charts import bands_chart, occupancy_chart
+from diploee.report.charts import Report, Section
+from diploee.report.data import RunData, read_run
+from diploee.report.job_charts import queue_chart
+from diploee.report.labels import power_unit, run_labels
+from diploee.report.load_charts import distribution_chart, duration_chart, months_chart
+from diploee.report.page import report_page
+from diploee.report.place import check_replaceable
+from diploee.report.power_charts import carpet_chart, peak_week_chart
+from diploee.report.service_charts import services_charts
+from diploee.report.service_table import services_table
+from diploee.report.static import write_pictures
+from diploee.report.sweep_charts import sweep_charts, sweep_table
+from diploee.report.sweep_data import Sweep, is_sweep, read_sweep, runs_to_draw
+from diploee.report.tables import (
+    key_figures,
+    metrics_table,
+    period,
+    provenance_table,
+    warnings_of,
+)
+from diploee.report.words import listed, plural
+
+MAX_RUNS = 12
+MAX_SWEEP_RUNS = 6
+
+
+def build_report(folders: Sequence[Path | str]) -> Report:
+    """Read run folders, or one sweep folder, and return what their report shows.
+
+    Parameters
+    ----------
+    folders : sequence of path
+        One or up to 12 run folders, or one sweep folder.
+
+    Raises
+    ------
+    InputError
+        If a folder is neither, or one of its files is damaged or incomplete.
+    """
+    places = [Path(folder) for folder in folders]
+    if not places:
+        raise InputError("no run folder given; 'diploee run' makes one")
+    sweeps = [place for place in places if is_sweep(place)]
+    if sweeps and len(places) > 1:
+        raise InputError(f"{sweeps[0]}: is a sweep; give one sweep alone, or run folders")
+    if sweeps:
+        return _sweep_report(read_sweep(sweeps[0]))
+    if len(places) > MAX_RUNS:
+        raise InputError(
+            f"{len(places)} runs given, a page compares up to {MAX_RUNS}; make more of them a sweep"
+        )
+    labels = run_labels([open_run(place) for place in places])
+    runs = [read_run(place, label) for place, label in zip(places, labels, strict=True)]
+    return _runs_report(runs)
+
+
+def write_report(
+    folders: Sequence[Path | str],
+    out: Path | str = "report.html",
+    *,
+    png: Path | str | None = None,
+    svg: Path | str | None = None,
+    force: bool = False,
+) -> list[Path]:
+    """Write the page, and pictures on request; return the files.
+
+    Parameters
+    ----------
+    folders : sequence of path
+        Run folders, or one sweep folder.
+    out : path
+        The page; a report of diploee that stands there is replaced.
+    png, svg : path, optional
+        Folders for one picture of each figure.
+    force : bool
+        Replace whatever file stands at `out`.
+
+    Raises
+    ------
+    InputError
+        If the folders are not usable, or `out` is taken.
+    OutputError
+        If a file can't be written.
+    """
+    place = Path(out)
+    check_replaceable(place, force)
+    report = build_report(folders)
+    page = report_page(report)
+    with whole_file(place) as partial:
+        partial.write_text(page, encoding="utf-8")
+    written = [place]
+    if png is not None:
+        written += write_pictures(report, Path(png), "png")
+    if svg is not None:
+        written += write_pictures(report, Path(svg), "svg")
+    return written
+
+
+def _runs_report(runs: Sequence[RunData]) -> Report:
+    single = len(runs) == 1
+    names = list(dict.fromkeys(str(run.manifest.get("scenario_name")) for run in runs))
+    return Report(
+        title=names[0] if single else f"{plural(len(runs), 'run')} compared",
+        subtitle=period(runs[0]) if single else listed(names),
+        summary=_description(runs),
+        figures=key_figures(runs[0]) if single else (),
+        sections=(_metrics_section(runs), *_run_sections(runs), _provenance_section(runs)),
+        warnings=warnings_of(runs),
+    )
+
+
+def _description(runs: Sequence[RunData]) -> tuple[str, ...]:
+    texts = [(run.manifest.get("scenario") or {}).get("description") for run in runs]
+    return tuple(dict.fromkeys(str(text) for text in texts if text))
+
+
+def _metrics_section(runs: Sequence[RunData]) -> Section:
+    return Section("metrics", "Metrics", tables=(metrics_table(runs),))
+
+
+def _provenance_section(runs: Sequence[RunData]) -> Section:
+    return Section("provenance", "Where the numbers come from", tables=(provenance_table(runs),))
+
+
+def _run_sections(runs: Sequence[RunData]) -> list[Section]:
+    unit = power_unit(max(run.max_w for run in runs))
+    year = (carpet_chart(runs, unit), bands_chart(runs, unit), peak_week_chart(runs, unit))
+    months = months_chart(runs, unit)
+    planning = (
+        duration_chart(runs, unit),
+        distribution_chart(runs, unit),
+        *([months] if months else []),
+    )
+    queue = queue_chart(runs)
+    sections = [
+        Section("power", "Power over time", year, notes=_read_notes(runs)),
+        Section("planning", "Peaks and energy", planning),
+        Section(
+            "nodes",
+            "Nodes and queue" if any(run.waits for run in runs) else "Nodes",
+            (occupancy_chart(runs), *([queue] if queue else [])),
+            notes=_queue_notes(runs, queue is not None),
+        ),
+    ]
+    services = services_charts(runs)
+    if services:
+        sections.append(
+            Section(
+                "services",
+                "Inference services",
+                tuple(services),
+                tuple(filter(None, [services_table(runs)])),
+                _served_notes(services),
+            )
+        )
+    return sections
+
+
+def _read_notes(runs: Sequence[RunData]) -> tuple[str, ...]:
+    """Say which runs were averaged on reading."""
+    reduced = [run.label for run in runs if run.step_ms != run.resolution_ms]
+    if not reduced:
+        return ()
+    return (
+        f"{listed(reduced)}: so many intervals that the figures use one-minute means of them. "
+        "Maximum and minimum, and the tables, are of the run's own intervals.",
+    )
+
+
+def _queue_notes(runs: Sequence[RunData], drawn: bool) -> tuple[str, ...]:
+    if drawn or not any(run.waits for run in runs):
+        return ()
+    return ("No job waited: each started when it was submitted.",)
+
+
+def _served_notes(services: Sequence[object]) -> tuple[str, ...]:
+    drawn = {getattr(chart, "id", "") for chart in services}
+    return () if "unserved" in drawn else ("All requests were served.",)
+
+
+def _sweep_report(sweep: Sweep) -> Report:
+    runs = [read_run(place, label) for place, label in runs_to_draw(sweep, MAX_SWEEP_RUNS)]
+    against = sweep_charts(sweep)
+    sections = [
+        Section("sweep", "Metrics against the axes", tuple(against), (sweep_table(sweep),)),
+    ]
+    if runs:
+        sections += [*_run_sections(runs), _metrics_section(runs), _provenance_section(runs)]
+    warnings = list(warnings_of(runs))
+    if sweep.n_failed:
+        warnings.insert(
+            0, f"{plural(sweep.n_failed, 'run')} of the sweep without a result; see summary.parquet"
+        )
+    detail = f"{plural(len(runs), 'run')} of one seed in detail" if runs else "no run in detail"
+    return Report(
+        title=sweep.name,
+        subtitle=f"sweep of {plural(len(sweep.finished), 'finished run')} over "
+        f"{listed([*sweep.axes, *(['seed'] if sweep.n_seeds > 1 else [])])}; {detail}",
+        summary=_description(runs),
+        figures=(),
+        sections=tuple(sections),
+        warnings=tuple(warnings),
+    )

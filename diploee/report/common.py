@@ -1,0 +1,56 @@
+"""What several charts share: axes, bins, and histograms as layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from diploee.report.aggregate import histogram
+from diploee.report.charts import MONDAY, Array, Axis, Bars, Line
+from diploee.report.data import RunData
+from diploee.report.labels import PowerUnit
+from diploee.report.style import colour, dash
+from diploee.report.words import interval, listed
+from diploee.units import MS_PER_DAY, MS_PER_MIN, MS_PER_WEEK
+
+BIN_MS = 15 * MS_PER_MIN
+
+DAY_AXIS = Axis("Time of day [h]", "time of day", (MONDAY, MONDAY + MS_PER_DAY))
+
+WEEK_AXIS = Axis("Time of week", "time of week", (MONDAY, MONDAY + MS_PER_WEEK))
+
+
+def power_axis(runs: Sequence[RunData], unit: PowerUnit, label: str = "Facility power") -> Axis:
+    """Return the power axis from zero to a little above the highest peak."""
+    top = max(run.max_w for run in runs) / unit.watts
+    return Axis(f"{label} [{unit.power}]", range=(0, top * 1.05 or 1))
+
+
+def histogram_layers(
+    samples: Sequence[tuple[int, str, Array]], edges: Array, unit: str
+) -> tuple[Bars | Line, ...]:
+    """Return bars for one sample, and step lines for several; heights in percent.
+
+    Each sample is the index of its colour, its name and its values.
+    """
+    if len(samples) == 1:
+        index, name, values = samples[0]
+        middle = (edges[1:] + edges[:-1]) / 2
+        height = histogram(values, edges) * 100
+        return (Bars(middle, height.astype(np.float32), name, colour(index), unit, touching=True),)
+    layers = []
+    for index, name, values in samples:
+        height = np.append(histogram(values, edges) * 100, 0).astype(np.float32)
+        layers.append(Line(edges, height, name, colour(index), unit, dash=dash(index), steps=True))
+    return tuple(layers)
+
+
+def interval_of(runs: Sequence[RunData]) -> str:
+    """Return the intervals of the runs in words, such as ``1 min``."""
+    return listed(sorted({interval(run.step_ms) for run in runs}))
+
+
+def have_a_week(runs: Sequence[RunData]) -> bool:
+    """Tell whether every run covers a week, so that a typical week can be drawn."""
+    return all(run.local_ms.size * run.step_ms >= MS_PER_WEEK for run in runs)

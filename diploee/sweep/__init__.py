@@ -1,0 +1,40 @@
+"""Sweeps and ensembles: axes and draws to scenarios, scenarios to executors, runs to a summary."""
+
+from diploee.sweep.cluster import run_on_dask
+from diploee.sweep.execute import SweepResult, SweepWatch, run_sweep
+from diploee.sweep.expand import MAX_RUNS, PlannedRun, expand
+from diploee.sweep.loading import (
+    Sweep,
+    find_sweep,
+    load_ensemble,
+    load_sweep,
+    shipped_sweeps,
+    sweep_from_dict,
+)
+from diploee.sweep.local import run_locally, usable_cores
+from diploee.sweep.spec import SweepSpec
+from diploee.sweep.task import Executor, Outcome, RunTask, in_process, run_task
+
+__all__ = [
+    "MAX_RUNS",
+    "Executor",
+    "Outcome",
+    "PlannedRun",
+    "RunTask",
+    "Sweep",
+    "SweepResult",
+    "SweepSpec",
+    "SweepWatch",
+    "expand",
+    "find_sweep",
+    "in_process",
+    "load_ensemble",
+    "load_sweep",
+    "run_locally",
+    "run_on_dask",
+    "run_sweep",
+    "run_task",
+    "shipped_sweeps",
+    "sweep_from_dict",
+    "usable_cores",
+]

@@ -1,0 +1,145 @@
+"""Runs on an existing Dask cluster. Its workers must reach the sweep's folder or URL."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from diploee.errors import DiploeeError, InputError
+from diploee.sweep.store import open_store
+from diploee.sweep.task import Outcome, RunTask, run_task
+
+CONNECT_TIMEOUT_S = 5
+GATHER_TIMEOUT_S = 60
+RETRIES = 2
+_LOGGERS = ("distributed", "distributed.client", "distributed.core", "tornado", "asyncio")
+TOKEN_FILE = ".dask-probe"  # no password: a file that workers must see
+
+
+def run_on_dask(tasks: Sequence[RunTask], address: str) -> Iterator[Outcome]:
+    """Do runs on the workers of a Dask cluster.
+
+    A run whose worker dies is done again by another one; Dask gives it up when that happened
+    three times.
+
+    Parameters
+    ----------
+    tasks : sequence of RunTask
+        Handed to the scheduler all at once.
+    address : str
+        Of the scheduler, such as ``tcp://10.0.0.1:8786``.
+
+    Yields
+    ------
+    Outcome
+        As they come. When the generator is closed, what has not begun is taken back.
+
+    Raises
+    ------
+    InputError
+        If `distributed` is not installed, the address does not answer, there is no worker, or a
+        worker does not see the sweep's folder.
+    DiploeeError
+        If the scheduler goes away.
+    """
+    client = _connect(address)
+    try:
+        _check_workers(client, address, tasks)
+        yield from _outcomes(client, address, tasks)
+    finally:
+        _close(client)
+
+
+def _connect(address: str) -> Any:
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise InputError(
+            f"--dask {address}: the package 'distributed' is missing; "
+            "pip install 'diploee[dask]' here and on the workers"
+        ) from error
+    for name in _LOGGERS:  # what goes wrong is said by one line of ours
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    try:
+        return Client(address, timeout=CONNECT_TIMEOUT_S, set_as_default=False)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError, TimeoutError) as error:
+        raise InputError(
+            f"--dask {address}: no Dask scheduler answers there within {CONNECT_TIMEOUT_S} s; "
+            "start one with 'dask scheduler' and give its address, such as tcp://10.0.0.1:8786"
+        ) from error
+
+
+def _check_workers(client: Any, address: str, tasks: Sequence[RunTask]) -> None:
+    """Check that there are workers, and that they see the sweep's place."""
+    try:
+        client.wait_for_workers(1, timeout=CONNECT_TIMEOUT_S)
+    except TimeoutError as error:
+        raise InputError(
+            f"--dask {address}: the scheduler has no workers; start some with "
+            f"'dask worker {address}'"
+        ) from error
+    target, token = tasks[0].target, uuid.uuid4().hex
+    open_store(target).write(TOKEN_FILE, token.encode())
+    try:
+        seen = client.run(_sees, target, token)
+    except Exception as error:  # whatever goes wrong on a worker comes back as is
+        raise InputError(
+            f"--dask {address}: a worker can't run diploee ({type(error).__name__}: {error}); "
+            "install the same version on every worker"
+        ) from error
+    blind = [worker for worker, sees in seen.items() if not sees]
+    if blind:
+        raise InputError(
+            f"--dask {address}: worker {blind[0]} does not see --out {target}; use a folder that "
+            "all machines share, or a URL such as s3://bucket/sweep"
+        )
+
+
+def _sees(target: str, token: str) -> bool:
+    try:
+        return open_store(target).read(TOKEN_FILE) == token.encode()
+    except OSError:
+        return False
+
+
+def _outcomes(client: Any, address: str, tasks: Sequence[RunTask]) -> Iterator[Outcome]:
+    from distributed import as_completed
+
+    batch = uuid.uuid4().hex[:8]
+    futures = client.map(
+        run_task,
+        tasks,
+        key=[f"diploee-{batch}-{task.run}" for task in tasks],
+        pure=False,
+        retries=RETRIES,
+    )
+    runs = {future.key: task.run for future, task in zip(futures, tasks, strict=True)}
+    try:
+        for future in as_completed(futures, loop=client.loop):  # type: ignore[no-untyped-call]
+            outcome = _outcome(future, runs[future.key])
+            future.release()
+            yield outcome
+    except OSError as error:
+        raise DiploeeError(
+            f"--dask {address}: the scheduler went away; finished runs are kept, start the "
+            "sweep again to go on"
+        ) from error
+
+
+def _outcome(future: Any, run: str) -> Outcome:
+    if future.status == "finished":
+        outcome: Outcome = future.result(timeout=GATHER_TIMEOUT_S)
+        return outcome
+    if future.status == "cancelled":
+        raise ConnectionError("the scheduler forgot the run")
+    error = " ".join(str(future.exception(timeout=GATHER_TIMEOUT_S)).split())
+    return Outcome(run, "failed", f"its Dask worker failed: {error:.300}")
+
+
+def _close(client: Any) -> None:
+    try:
+        client.close(timeout=5)  # releases the futures; Dask drops what has not begun
+    except (OSError, TimeoutError):
+        return

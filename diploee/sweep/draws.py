@@ -1,0 +1,256 @@
+"""Distributions that the members of an ensemble draw parameters from."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from diploee.errors import InputError, one_of, shown
+from diploee.scenario.base import Model, check_probabilities
+from diploee.tables import Float64Array
+
+Positive = Annotated[float, Field(gt=0)]
+
+PROBABILITY_DIGITS = 12
+"""Drawn probabilities are rounded to so many digits and the last one closes the sum to 1."""
+
+
+class _Numbers(Model):
+    """A continuous distribution of numbers, drawn by the inverse of its cumulative function."""
+
+    apply: Literal["set", "factor", "add"] = Field(
+        default="set",
+        description="What a drawn number does: it is the value, multiplies it or is added to it.",
+    )
+    each: bool = Field(
+        default=False, description="Draw a number of its own for every element of a list."
+    )
+
+    @property
+    def is_relative(self) -> bool:
+        """Whether the value that was there before matters."""
+        return self.apply != "set"
+
+    @abstractmethod
+    def _frozen(self) -> Any:
+        """Return the distribution as a frozen one of `scipy.stats`."""
+
+    def _bounds(self) -> tuple[float | None, float | None]:
+        return None, None
+
+    def numbers(self, rng: np.random.Generator, count: int) -> Float64Array:
+        """Return drawn numbers, shape (count,); those of a truncated distribution lie within."""
+        distribution = self._frozen()
+        low, high = self._bounds()
+        first = 0.0 if low is None else float(distribution.cdf(low))
+        last = 1.0 if high is None else float(distribution.cdf(high))
+        drawn: Float64Array = distribution.ppf(first + (last - first) * rng.random(count))
+        return drawn
+
+    def draw(self, rng: np.random.Generator, base: Any) -> tuple[Any, dict[str, float]]:
+        """Return the new value of a key and the drawn numbers by name, given its base value."""
+        if isinstance(base, list) and (self.each or self.apply != "set"):
+            numbers = self.numbers(rng, len(base) if self.each else 1)
+            changed = [
+                self._applied(value, float(numbers[k if self.each else 0]))
+                for k, value in enumerate(base)
+            ]
+            names = [str(k) for k in range(len(base))] if self.each else [""]
+            return changed, dict(zip(names, numbers.tolist(), strict=True))
+        if self.each:
+            raise InputError(f"'each' needs a list in the base scenario, found {shown(base)}")
+        number = float(self.numbers(rng, 1)[0])
+        return self._changed(base, number), {"": number}
+
+    def _changed(self, base: Any, number: float) -> float | int:
+        """Return the value of a single number; a whole one, such as of nodes, stays whole."""
+        applied = self._applied(base, number)
+        return round(applied) if isinstance(base, int) and not isinstance(base, bool) else applied
+
+    def _applied(self, base: Any, number: float) -> float:
+        if self.apply == "set":
+            return number
+        if not isinstance(base, int | float) or isinstance(base, bool):
+            raise InputError(
+                f"apply: {self.apply} needs a number in the base scenario, found {shown(base)}"
+            )
+        return number * base if self.apply == "factor" else number + base
+
+
+class Normal(_Numbers):
+    """Normal distribution, truncated where bounds are given."""
+
+    distribution: Literal["normal"] = Field(description="The normal distribution.")
+    mean: float = Field(description="Mean, before truncation.")
+    std: Positive = Field(description="Standard deviation, before truncation.")
+    low: float | None = Field(default=None, description="Lower bound.")
+    high: float | None = Field(default=None, description="Upper bound.")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Normal:
+        _check_order(self.low, self.high)
+        return self
+
+    def _bounds(self) -> tuple[float | None, float | None]:
+        return self.low, self.high
+
+    def _frozen(self) -> Any:
+        from scipy import stats
+
+        return stats.norm(self.mean, self.std)
+
+
+class Lognormal(_Numbers):
+    """Lognormal distribution, truncated where bounds are given."""
+
+    distribution: Literal["lognormal"] = Field(description="The lognormal distribution.")
+    median: Positive = Field(description="Median, before truncation.")
+    sigma: Positive = Field(description="Standard deviation of the natural logarithm.")
+    low: float | None = Field(default=None, description="Lower bound.")
+    high: float | None = Field(default=None, description="Upper bound.")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Lognormal:
+        _check_order(self.low, self.high)
+        return self
+
+    def _bounds(self) -> tuple[float | None, float | None]:
+        return self.low, self.high
+
+    def _frozen(self) -> Any:
+        from scipy import stats
+
+        return stats.lognorm(self.sigma, scale=self.median)
+
+
+class Uniform(_Numbers):
+    """Uniform distribution."""
+
+    distribution: Literal["uniform"] = Field(description="The uniform distribution.")
+    low: float = Field(description="Lower bound.")
+    high: float = Field(description="Upper bound.")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Uniform:
+        _check_order(self.low, self.high)
+        return self
+
+    def _frozen(self) -> Any:
+        from scipy import stats
+
+        return stats.uniform(self.low, self.high - self.low)
+
+
+class Triangular(_Numbers):
+    """Triangular distribution."""
+
+    distribution: Literal["triangular"] = Field(description="The triangular distribution.")
+    low: float = Field(description="Lower bound.")
+    mode: float = Field(description="Most likely value.")
+    high: float = Field(description="Upper bound.")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Triangular:
+        _check_order(self.low, self.high)
+        if not self.low <= self.mode <= self.high:
+            raise ValueError(f"mode must lie from {self.low:g} to {self.high:g}, not {self.mode:g}")
+        return self
+
+    def _frozen(self) -> Any:
+        from scipy import stats
+
+        width = self.high - self.low
+        return stats.triang((self.mode - self.low) / width, self.low, width)
+
+
+class Choice(Model):
+    """One of several values of any kind."""
+
+    distribution: Literal["choice"] = Field(description="One value of a list.")
+    values: list[Any] = Field(min_length=1, description="The values.")
+    probabilities: list[Annotated[float, Field(ge=0, le=1)]] | None = Field(
+        default=None, description="Their probabilities; equal if absent."
+    )
+
+    @property
+    def is_relative(self) -> bool:
+        """Whether the value that was there before matters."""
+        return False
+
+    @model_validator(mode="after")
+    def _fits(self) -> Choice:
+        if self.probabilities is not None:
+            if len(self.probabilities) != len(self.values):
+                raise ValueError(
+                    f"expected {len(self.values)} probabilities, found {len(self.probabilities)}"
+                )
+            check_probabilities(self.probabilities, "values")
+        return self
+
+    def draw(self, rng: np.random.Generator, base: Any) -> tuple[Any, dict[str, float]]:  # noqa: ARG002  # one signature for all
+        """Return the drawn value and, as its number, the index of it."""
+        index = int(rng.choice(len(self.values), p=self.probabilities))
+        return self.values[index], {"": float(index)}
+
+
+class Dirichlet(Model):
+    """Probabilities around those of the base scenario, which stay their mean and sum to 1."""
+
+    distribution: Literal["dirichlet"] = Field(description="The Dirichlet distribution.")
+    concentration: Positive = Field(
+        description="The larger, the nearer to the base: a probability p has the variance "
+        "p (1 - p) / (concentration + 1)."
+    )
+
+    @property
+    def is_relative(self) -> bool:
+        """Whether the value that was there before matters."""
+        return True
+
+    def draw(self, rng: np.random.Generator, base: Any) -> tuple[Any, dict[str, float]]:
+        """Return the drawn probabilities by name."""
+        if not isinstance(base, dict) or not base:
+            raise InputError(
+                "dirichlet needs probabilities by name in the base scenario, such as "
+                f"streams.training.mix.workload, found {shown(base)}"
+            )
+        names = [name for name, probability in base.items() if probability > 0]
+        alpha = self.concentration * np.array([base[name] for name in names])
+        drawn = np.round(rng.dirichlet(alpha), PROBABILITY_DIGITS)
+        drawn[-1] = max(0.0, 1.0 - drawn[:-1].sum())
+        numbers = dict(zip(names, drawn.tolist(), strict=True))
+        return {**base, **numbers}, {str(name): value for name, value in numbers.items()}
+
+
+def _check_order(low: float | None, high: float | None) -> None:
+    if low is not None and high is not None and low >= high:
+        raise ValueError(f"low must be less than high, found {low:g} and {high:g}")
+
+
+_KINDS = ("normal", "lognormal", "uniform", "triangular", "choice", "dirichlet")
+
+
+def _kind(value: Any) -> Any:
+    if isinstance(value, dict):
+        return value.get("distribution")
+    return getattr(value, "distribution", None)
+
+
+# Not by the field's name: the base model looks at every value first, which pydantic refuses there.
+Draw = Annotated[
+    Annotated[Normal, Tag("normal")]
+    | Annotated[Lognormal, Tag("lognormal")]
+    | Annotated[Uniform, Tag("uniform")]
+    | Annotated[Triangular, Tag("triangular")]
+    | Annotated[Choice, Tag("choice")]
+    | Annotated[Dirichlet, Tag("dirichlet")],
+    Discriminator(
+        _kind,
+        custom_error_type="distribution",
+        custom_error_message=f"needs a key 'distribution', one of {one_of(_KINDS)}",
+    ),
+]
+"""A distribution; the key `distribution` says which."""

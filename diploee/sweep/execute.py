@@ -1,0 +1,197 @@
+"""The line of a sweep: expand, find what is missing, do it, sum up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from diploee.errors import DiploeeError, InputError
+from diploee.profiles import ProfileLibrary
+from diploee.profiles.library import REFERENCE
+from diploee.schedule import Engine
+from diploee.sweep.ensemble import Ensemble, write_ensemble
+from diploee.sweep.expand import MAX_RUNS, PlannedRun, expand
+from diploee.sweep.loading import Sweep, load_sweep
+from diploee.sweep.store import Store, open_store
+from diploee.sweep.summary import (
+    SUMMARY_FILE,
+    SWEEP_FILE,
+    Result,
+    json_bytes,
+    read_results,
+    summary_table,
+    sweep_content,
+    table_bytes,
+)
+from diploee.sweep.task import Executor, Outcome, RunTask, in_process
+
+
+class SweepWatch:
+    """Told how a sweep goes; does nothing. The command line's watch draws a progress bar."""
+
+    def begin(self, tasks: Sequence[RunTask], n_runs: int) -> None:
+        """Take note of the runs to do, and of how many the sweep has altogether."""
+
+    def ended(self, task: RunTask, outcome: Outcome) -> None:
+        """Take note of the end of a run."""
+
+    def close(self) -> None:
+        """Take note that no more runs come, also after an error or an interrupt."""
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """A sweep after its runs.
+
+    Parameters
+    ----------
+    target : str
+        Folder or URL.
+    runs : list of PlannedRun
+        All runs.
+    summary : pyarrow.Table
+        The content of ``summary.parquet``.
+    failed : dict
+        Error by the run's name.
+    n_computed : int
+        Runs that were done now; the others were complete before.
+    ensemble : Ensemble or None
+        Statistics over the seeds, where points have at least two finished ones.
+    """
+
+    target: str
+    runs: list[PlannedRun]
+    summary: pa.Table
+    failed: dict[str, str] = field(default_factory=dict)
+    n_computed: int = 0
+    ensemble: Ensemble | None = None
+
+
+def run_sweep(
+    sweep: Sweep | str | Path,
+    out: str | Path | None = None,
+    *,
+    executor: Executor = in_process,
+    profiles: Sequence[str] = (),
+    engine: Engine = "compiled",
+    max_runs: int = MAX_RUNS,
+    watch: SweepWatch | None = None,
+) -> SweepResult:
+    """Do what is missing of a sweep and write its summary.
+
+    Parameters
+    ----------
+    sweep : Sweep, str or pathlib.Path
+        A loaded sweep, its file, or the name of a shipped one.
+    out : str or pathlib.Path, optional
+        Folder or fsspec URL; ``sweeps/<name>`` by default. Complete runs found there are kept.
+    executor : callable
+        Does the runs: in this process by default, or `run_locally`, `run_on_dask` with their
+        further arguments bound.
+    profiles : sequence of str
+        Profile folders; none means the shipped ones.
+    engine : {"simpy", "compiled"}
+        Scheduler; both give the same results.
+    max_runs : int
+        Largest number of runs.
+    watch : SweepWatch, optional
+        Told how it goes.
+
+    Raises
+    ------
+    InputError
+        If the sweep, its values, the profiles or the output are not usable; nothing is run then.
+    OutputError
+        If the summary can't be written. Finished runs are kept in any case.
+    """
+    sweep = sweep if isinstance(sweep, Sweep) else load_sweep(sweep)
+    folders = tuple(f if f == REFERENCE else str(Path(f).resolve()) for f in profiles)
+    runs = expand(sweep, ProfileLibrary.open(*folders), max_runs)
+    target = str(out) if out is not None else f"sweeps/{sweep.name}"
+    store = open_store(target if "://" in target else Path(target).resolve())
+    with store.claim():
+        options: dict[str, object] = {
+            "base": sweep.spec.base,
+            "engine": engine,
+            "profiles": list(folders),
+        }
+        files = _Files(store, sweep, runs, options)
+        results = read_results(store, (run.run for run in runs), sweep.spec.keep)
+        _check_writable(files, results)
+        tasks = _missing(sweep, runs, results, store.target, folders, engine)
+        failed: dict[str, str] = {}
+        try:
+            if tasks:
+                _do(tasks, len(runs), executor, failed, watch or SweepWatch())
+        finally:  # an interrupt also leaves a summary of what there is
+            results = read_results(store, (run.run for run in runs), sweep.spec.keep)
+            summary = files.write(results, failed)
+        n_computed = sum(task.run in results for task in tasks)
+        ensemble = write_ensemble(store, sweep, runs, results)
+    return SweepResult(target, runs, summary, failed, n_computed, ensemble)
+
+
+def _missing(
+    sweep: Sweep,
+    runs: Sequence[PlannedRun],
+    results: dict[str, Result],
+    target: str,
+    profiles: tuple[str, ...],
+    engine: Engine,
+) -> list[RunTask]:
+    """Return the runs to do, the largest first, so that none is left alone at the end."""
+    tasks = {
+        run.run: RunTask(run.run, run.scenario, target, profiles, engine, sweep.spec.keep)
+        for run in runs
+        if run.run not in results
+    }
+    return sorted(tasks.values(), key=lambda task: -task.node_hours)
+
+
+def _do(
+    tasks: Sequence[RunTask],
+    n_runs: int,
+    executor: Executor,
+    failed: dict[str, str],
+    watch: SweepWatch,
+) -> None:
+    by_run = {task.run: task for task in tasks}
+    watch.begin(tasks, n_runs)
+    outcomes = executor(tasks)
+    try:
+        for outcome in outcomes:
+            if outcome.status == "failed":
+                failed[outcome.run] = outcome.error
+            watch.ended(by_run[outcome.run], outcome)
+    finally:
+        close: Callable[[], None] = getattr(outcomes, "close", lambda: None)
+        close()  # stops the workers now, not when the generator is collected
+        watch.close()
+
+
+@dataclass(frozen=True)
+class _Files:
+    """Writes ``sweep.json`` and ``summary.parquet``."""
+
+    store: Store
+    sweep: Sweep
+    runs: Sequence[PlannedRun]
+    options: dict[str, object]
+
+    def write(self, results: dict[str, Result], failed: dict[str, str]) -> pa.Table:
+        content = sweep_content(self.sweep, self.runs, results, failed, **self.options)
+        self.store.write(SWEEP_FILE, json_bytes(content))
+        summary = summary_table(self.sweep, self.runs, results, failed)
+        self.store.write(SUMMARY_FILE, table_bytes(summary))
+        return summary
+
+
+def _check_writable(files: _Files, results: dict[str, Result]) -> None:
+    """Write what is known before the first run, so that a bad place shows before hours of work."""
+    try:
+        files.write(results, {})
+    except DiploeeError as error:
+        raise InputError(f"{error}; nothing was run") from error

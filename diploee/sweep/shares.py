@@ -1,0 +1,128 @@
+"""Which share of a metric's variance each drawn parameter causes.
+
+The members draw their parameters independently, so the variance of the part of a metric that one
+parameter explains is its first-order (main effect) Sobol index ``V[E(Y|X_i)] / V[Y]``. That part
+is estimated from the members as they are, without further runs, by least squares on a polynomial
+of each parameter without products between them (Sobol 1993; Sudret, Reliab. Eng. Syst. Saf. 93,
+2008): degree 3 where there are at least ten members per coefficient, else 2, else 1 (which is
+standardised linear regression). The share is the covariance of that part with the metric over
+the metric's variance, less what chance alone would explain (as in the adjusted R²). What is left
+is the seed's own randomness with interactions and what the polynomials miss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from diploee.streams import stream
+from diploee.tables import Float64Array
+
+MAX_DEGREE = 3
+MEMBERS_PER_COEFFICIENT = 10
+SPARE_MEMBERS = 5
+"""Members beyond the coefficients below which no share is told."""
+
+N_RESAMPLES = 200
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Shares of the variance, 0-1.
+
+    Parameters
+    ----------
+    share : dict
+        First-order share by parameter.
+    interval : dict
+        Its 90 % interval by resampling the members.
+    rest : float
+        Share of the seed and of everything that no parameter explains alone.
+    degree : int
+        Of the polynomials.
+    """
+
+    share: dict[str, float]
+    interval: dict[str, tuple[float, float]]
+    rest: float
+    degree: int
+
+
+def variance_shares(inputs: Mapping[str, Float64Array], metric: Float64Array) -> Shares | None:
+    """Estimate the first-order shares of drawn parameters.
+
+    Parameters
+    ----------
+    inputs : mapping of str to numpy.ndarray, shape (n,) or (n, k)
+        Drawn numbers of the members by parameter; a parameter may consist of several numbers.
+    metric : numpy.ndarray, shape (n,)
+        The metric of the members.
+
+    Returns
+    -------
+    Shares or None
+        None where the metric is constant or the members are too few.
+    """
+    columns = {name: _independent(np.asarray(values)) for name, values in inputs.items()}
+    n_numbers = sum(values.shape[1] for values in columns.values())
+    if metric.size < n_numbers + SPARE_MEMBERS or _is_constant(metric):
+        return None
+    affordable = metric.size // (MEMBERS_PER_COEFFICIENT * max(n_numbers, 1))
+    degree = min(MAX_DEGREE, max(1, affordable))
+    design = [_powers(values, degree) for values in columns.values()]
+    share = _decompose(design, metric)
+    rng = stream(0, "ensemble", "shares")
+    resampled = np.full((N_RESAMPLES, len(design)), np.nan)
+    for k in range(N_RESAMPLES):
+        rows = rng.integers(metric.size, size=metric.size)
+        if not _is_constant(metric[rows]):
+            resampled[k] = _decompose([part[rows] for part in design], metric[rows])
+    low, high = np.nanpercentile(resampled, [5, 95], axis=0)
+    return Shares(
+        {name: float(max(s, 0.0)) for name, s in zip(columns, share, strict=True)},
+        {
+            name: (float(max(a, 0.0)), float(max(b, 0.0)))
+            for name, a, b in zip(columns, low, high, strict=True)
+        },
+        float(min(max(1.0 - sum(share), 0.0), 1.0)),
+        degree,
+    )
+
+
+def _is_constant(values: Float64Array) -> bool:
+    return bool(np.ptp(values) <= 1e-12 * np.abs(values).max(initial=0.0))
+
+
+def _independent(values: Float64Array) -> Float64Array:
+    """Return the numbers as columns without those that are constant or follow from others."""
+    table = values.reshape(values.shape[0], -1)
+    spread = np.ptp(table, axis=0) > 0
+    table = table[:, spread]
+    if table.shape[1] > 1 and np.allclose(table.sum(axis=1), table.sum(axis=1)[0]):
+        table = table[:, :-1]  # probabilities: the last one follows from the others
+    return table
+
+
+def _powers(values: Float64Array, degree: int) -> Float64Array:
+    """Return the powers of each column, at most one less than the values that it takes."""
+    scaled = (values - values.mean(axis=0)) / values.std(axis=0)
+    n_values = np.array([np.unique(column).size for column in scaled.T])
+    return np.concatenate([scaled[:, n_values > k] ** k for k in range(1, degree + 1)], axis=1)
+
+
+def _decompose(design: Sequence[Float64Array], metric: Float64Array) -> Float64Array:
+    """Return the share of each part of the design, corrected for chance."""
+    centred = [part - part.mean(axis=0) for part in design]
+    y = metric - metric.mean()
+    matrix = np.concatenate(centred, axis=1)
+    weights, _, rank, _ = np.linalg.lstsq(matrix, y, rcond=None)
+    widths = [part.shape[1] for part in centred]
+    parts = np.split(weights, np.cumsum(widths)[:-1])
+    raw = np.array([(part @ w) @ y for part, w in zip(centred, parts, strict=True)]) / (y @ y)
+    spare = metric.size - 1 - int(rank)
+    if spare <= 0:
+        return np.full(len(design), np.nan)
+    by_chance = (1.0 - raw.sum()) * np.array(widths) / spare
+    return np.asarray(raw - by_chance)

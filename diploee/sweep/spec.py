@@ -1,0 +1,181 @@
+"""The sweep file: a base scenario, axes over its keys, seeds and draws, as frozen models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PositiveInt, model_validator
+
+from diploee.errors import one_of
+from diploee.scenario.base import Model
+from diploee.sweep.draws import Draw
+
+Place = tuple[str | int, ...]
+Problem = tuple[Place, str]
+Values = dict[str, list[Any]]
+Keep = Literal["metrics", "series", "all"]
+
+KEPT_FILES: dict[Keep, tuple[str, ...]] = {
+    "metrics": (),
+    "series": ("facility.parquet",),
+    "all": ("facility.parquet", "jobs.parquet"),
+}
+"""Large files of a run folder that each choice of `keep` keeps; the small ones always stay."""
+
+_NOT_AN_AXIS = {
+    "seed": "the seed is no key to vary here; list seeds under 'seeds:'",
+    "name": "a name changes no result; use 'cases:' to name runs",
+    "description": "a description changes no result; use 'cases:' to name runs",
+}
+
+
+class Axis(Model):
+    """A block of axes; the blocks of a sweep multiply."""
+
+    grid: Values | None = Field(
+        default=None, description="Values by dotted key; every combination is run."
+    )
+    zip: Values | None = Field(
+        default=None, description="Values by dotted key, all of one length; taken in step."
+    )
+    cases: dict[str, dict[str, Any]] | None = Field(
+        default=None, description="Named sets of values by dotted key."
+    )
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Axis:
+        given = [name for name in ("grid", "zip", "cases") if getattr(self, name) is not None]
+        if len(given) != 1:
+            found = one_of(given) if given else "none"
+            raise ValueError(f"give exactly one of 'grid', 'zip', 'cases' per block, found {found}")
+        return self
+
+    def keys(self) -> dict[str, Place]:
+        """Return the dotted keys that the block varies, each with its place in the block."""
+        if self.cases is None:
+            kind = "grid" if self.grid is not None else "zip"
+            return {key: (kind, key) for key in self.grid or self.zip or {}}
+        return {key: ("cases", case, key) for case, values in self.cases.items() for key in values}
+
+    def n_points(self) -> int:
+        """Return how many points the block has."""
+        if self.cases is not None:
+            return len(self.cases)
+        if self.zip is not None:
+            return len(next(iter(self.zip.values()), []))
+        n_points = 1
+        for values in (self.grid or {}).values():
+            n_points *= len(values)
+        return n_points
+
+    def problems(self) -> Iterator[Problem]:
+        """Return what is wrong within the block."""
+        kind = next(name for name in ("grid", "zip", "cases") if getattr(self, name) is not None)
+        if not getattr(self, kind):
+            yield (kind,), "is empty; give at least one dotted key with values, or remove it"
+        for key, values in (self.grid or self.zip or {}).items():
+            if not values:
+                yield (kind, key), "an empty axis, found []; give at least one value or remove it"
+        lengths = {key: len(values) for key, values in (self.zip or {}).items()}
+        if len(set(lengths.values())) > 1:
+            found = ", ".join(f"{length} for '{key}'" for key, length in lengths.items())
+            yield ("zip",), f"zipped lists must have one length, found {found}"
+
+
+class SweepSpec(Model):
+    """What a sweep file says."""
+
+    description: str = Field(default="", description="What the sweep is for.")
+    base: str = Field(
+        description="Scenario that every run starts from: a shipped name, or a file relative to "
+        "the sweep file."
+    )
+    set: dict[str, Any] = Field(
+        default_factory=dict, description="Values by dotted key for every run."
+    )
+    axes: tuple[Axis, ...] = Field(
+        default=(), description="Blocks of axes: grid, zip or cases; blocks multiply."
+    )
+    seeds: PositiveInt | tuple[Annotated[int, Field(ge=0)], ...] | None = Field(
+        default=None, description="Seeds of every point: a list, or n for 0 to n-1."
+    )
+    keep: Keep = Field(
+        default="series",
+        description="What stays of a run: metrics (with manifest and load shape), series (also "
+        "facility.parquet) or all (also jobs.parquet).",
+    )
+    draw: dict[str, Draw] = Field(
+        default_factory=dict,
+        description="Distributions by dotted key; each seed draws its own values.",
+    )
+    accuracy: Annotated[float, Field(gt=0, lt=1)] = Field(
+        default=0.01,
+        description="Relative half-width of a 95 % confidence interval for which the ensemble "
+        "tells how many seeds it takes.",
+    )
+
+    def seed_list(self, seed_of_base: int) -> tuple[int, ...]:
+        """Return the seeds of every point."""
+        if self.seeds is None:
+            return (seed_of_base,)
+        return tuple(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
+
+    def n_seeds(self) -> int:
+        """Return the number of seeds of every point."""
+        return self.seeds if isinstance(self.seeds, int) else len(self.seeds or (None,))
+
+    def n_points(self) -> int:
+        """Return the number of combinations of the axes."""
+        n_points = 1
+        for axis in self.axes:
+            n_points *= axis.n_points()
+        return n_points
+
+    def varied_keys(self) -> Iterator[tuple[str, Place]]:
+        """Return every dotted key of axes and draws, with its place in the file."""
+        for number, axis in enumerate(self.axes):
+            for key, place in axis.keys().items():
+                yield key, ("axes", number, *place)
+        for key in self.draw:
+            yield key, ("draw", key)
+
+
+def spec_problems(spec: SweepSpec) -> list[Problem]:
+    """Return what is wrong within a sweep file, each with its place."""
+    found: list[Problem] = [
+        (("axes", number, *place), text)
+        for number, axis in enumerate(spec.axes)
+        for place, text in axis.problems()
+    ]
+    for key, place in [*spec.varied_keys(), *((key, ("set", key)) for key in spec.set)]:
+        if key in _NOT_AN_AXIS and not (place[0] == "set" and key != "seed"):
+            found.append((place, _NOT_AN_AXIS[key]))
+    found.extend(_overlaps(spec))
+    if isinstance(spec.seeds, tuple):
+        twice = sorted({seed for seed in spec.seeds if spec.seeds.count(seed) > 1})
+        if not spec.seeds:
+            found.append((("seeds",), "an empty list; give seeds, a number of seeds, or remove it"))
+        if twice:
+            found.append((("seeds",), f"seed {twice[0]} is given twice; every seed is one run"))
+    return found
+
+
+def _overlaps(spec: SweepSpec) -> Iterator[Problem]:
+    """Return the keys that two axes (or an axis and `set`) give, or give a part of."""
+    seen: dict[str, Place] = {}
+    for key, place in spec.varied_keys():
+        if place[0] == "draw" and spec.draw[key].is_relative:
+            continue  # changes what is there, whoever put it there
+        for other, first in seen.items():
+            if key == other:
+                yield place, f"two axes on one key, the other at {_shown(first)}; remove one"
+            elif f"{key}.".startswith(f"{other}.") or f"{other}.".startswith(f"{key}."):
+                yield place, f"overlaps '{other}' at {_shown(first)}: one would undo the other"
+        if key in spec.set:
+            yield place, "is also given under 'set', which the axis would undo; remove one"
+        seen[key] = place
+
+
+def _shown(place: Place) -> str:
+    return ".".join(map(str, place[:2])) if place[0] == "axes" else str(place[0])

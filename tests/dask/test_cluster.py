@@ -1,0 +1,162 @@
+"""A sweep on a real Dask scheduler and two real workers, one of which is killed in the middle."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from command_line import call, start
+from sweep_builders import UTILIZATION, sweep_file
+
+pytest.importorskip("distributed")
+pytestmark = pytest.mark.dask
+
+SWEEP = {
+    "set": {"duration": "4 weeks"},
+    "axes": [{"grid": {UTILIZATION: [0.2, 0.4, 0.6]}}],
+    "seeds": 8,
+    "draw": {
+        "facility.node_types.node.idle_power_w": {"distribution": "uniform", "low": 9, "high": 99}
+    },
+}
+
+
+@dataclass
+class Cluster:
+    address: str
+    folder: Path
+    scheduler: subprocess.Popen[bytes]
+    workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def add_worker(self) -> None:
+        arguments = ("--no-nanny", "--nthreads", "1", "--no-dashboard", "--host", "127.0.0.1")
+        work = self.folder / f"worker-{len(self.workers)}"
+        self.workers.append(
+            _dask("worker", self.address, *arguments, "--local-directory", str(work))
+        )
+
+    def stop(self) -> None:
+        for process in [*self.workers, self.scheduler]:
+            process.kill()
+            process.wait()
+
+
+def _dask(*arguments: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "dask", *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    file = tmp_path / "scheduler.json"
+    scheduler = _dask(
+        *("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"),
+        *("--scheduler-file", str(file)),
+    )
+    deadline = time.monotonic() + 30
+    while not file.is_file() or not file.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    found = Cluster(json.loads(file.read_text())["address"], tmp_path, scheduler)
+    yield found
+    found.stop()
+
+
+def test_killed_dask_worker_loses_nothing_and_results_equal_the_local_ones(
+    cluster: Cluster, tmp_path: Path, library_folder: Path
+) -> None:
+    cluster.add_worker()
+    cluster.add_worker()
+    file, out = sweep_file(tmp_path, SWEEP), tmp_path / "by-dask"
+    profiles = ("--profiles", library_folder)
+    process = start("sweep", file, "--dask", cluster.address, "--out", out, *profiles, "--json")
+    deadline = time.monotonic() + 90
+    while not list(out.glob("runs/.*.partial-*")) or len(list(out.glob("runs/[!.]*"))) < 4:
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.002)
+    cluster.workers[0].send_signal(signal.SIGKILL)
+    stdout, stderr = process.communicate(timeout=120)
+    assert process.returncode == 0, stderr
+    content = json.loads(stdout)
+    assert (content["n_computed"], content["failed"]) == (24, {})
+    assert cluster.workers[0].wait() == -signal.SIGKILL
+
+    local = tmp_path / "local"
+    assert call("sweep", file, "--workers", 2, "--out", local, *profiles, "--quiet").code == 0
+    files = [path.relative_to(local) for path in local.rglob("*") if path.is_file()]
+    assert len(files) == 24 * 5 + 6
+    for name in files:
+        if name.name not in ("manifest.json", ".sweep.lock"):
+            assert (out / name).read_bytes() == (local / name).read_bytes(), name
+        elif name.name == "manifest.json":
+            there, here = (json.loads((folder / name).read_text()) for folder in (out, local))
+            assert there.pop("timing").keys() == here.pop("timing").keys()
+            assert there == here
+
+
+def test_scheduler_without_workers_is_one_line(
+    cluster: Cluster, tmp_path: Path, library_folder: Path
+) -> None:
+    options = ("--out", tmp_path / "out", "--profiles", library_folder, "--quiet")
+    process = start("sweep", sweep_file(tmp_path, {}), "--dask", cluster.address, *options)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert stderr == (
+        f"diploee: --dask {cluster.address}: the scheduler has no workers; start some with "
+        f"'dask worker {cluster.address}'\n"
+    )
+
+
+def test_place_that_the_workers_do_not_see_is_one_line(
+    cluster: Cluster, tmp_path: Path, library_folder: Path
+) -> None:
+    cluster.add_worker()
+    options = ("--out", "memory://sweep", "--profiles", library_folder, "--quiet")
+    process = start("sweep", sweep_file(tmp_path, {}), "--dask", cluster.address, *options)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 2
+    (line,) = stderr.splitlines()
+    assert "does not see --out memory://sweep; use a folder that all machines share" in line
+
+
+def test_scheduler_that_goes_away_ends_with_one_line_and_keeps_finished_runs(
+    cluster: Cluster, tmp_path: Path, library_folder: Path
+) -> None:
+    cluster.add_worker()
+    file, out = sweep_file(tmp_path, SWEEP), tmp_path / "out"
+    options = ("--dask", cluster.address, "--out", out, "--profiles", library_folder, "--quiet")
+    process = start("sweep", file, *options)
+    deadline = time.monotonic() + 90
+    while len(list(out.glob("runs/[!.]*"))) < 2:
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.01)
+    cluster.scheduler.kill()
+    _, stderr = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert stderr.splitlines()[-1].startswith(f"diploee: --dask {cluster.address}: the scheduler")
+    assert "Traceback" not in stderr
+
+
+def test_dask_address_without_an_answer_is_one_line(tmp_path: Path, library_folder: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+    options = ("--out", tmp_path / "out", "--profiles", library_folder, "--quiet")
+    process = start("sweep", sweep_file(tmp_path, {}), "--dask", address, *options)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 2
+    (line,) = stderr.splitlines()
+    assert line.startswith(f"diploee: --dask {address}: no Dask scheduler answers there within")

@@ -1,0 +1,355 @@
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from builders import tiny_library, tiny_scenario
+
+from diploee.errors import InputError, OutputError, OutputExistsError
+from diploee.report import build_report, read_run, report_page, write_pictures, write_report
+from diploee.report.plotly_panels import plotly_figure
+from diploee.run import simulate
+
+UNIT = re.compile(r"\[[^\]]+\]")
+UNITLESS = {"Day", "Time of week", "Duration"}
+
+
+@pytest.fixture
+def copied(run_folder: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(run_folder, tmp_path / "copied"))
+
+
+@pytest.fixture
+def serving_folder(copied: Path) -> Path:
+    """A run folder with two services, as the inference mode writes it."""
+    table = pq.read_table(copied / "facility.parquet")
+    n = table.num_rows
+    for service, rate in (("chat", 4.0), ("code", 2.0)):
+        incoming = rate + np.sin(np.arange(n) / 200)
+        columns = {
+            "incoming_rps": incoming,
+            "served_rps": np.minimum(incoming, rate),
+            "unserved_rps": np.maximum(incoming - rate, 0),
+            "n_instances": np.ceil(incoming),
+        }
+        for name, values in columns.items():
+            table = table.append_column(f"{name}.{service}", pa.array(values.astype(np.float32)))
+    pq.write_table(table, copied / "facility.parquet")
+    metrics = json.loads((copied / "metrics.json").read_text("utf-8"))
+    metrics["requests"] = {"per_day": 5e5, "incoming_rps": 6.0, "services": {"chat": {}}}
+    (copied / "metrics.json").write_text(json.dumps(metrics), "utf-8")
+    return copied
+
+
+@pytest.fixture
+def sweep_folder(run_folder: Path, tmp_path: Path) -> Path:
+    folder = tmp_path / "sweep"
+    rows: list[dict[str, Any]] = []
+    for target in (0.2, 0.4, 0.6):
+        for case in ("small", "large"):
+            for seed in (0, 1):
+                run = f"{target}{case}{seed}"
+                failed = (target, case, seed) == (0.4, "small", 1)
+                value = np.nan if failed else target * 10 + seed * 0.1
+                metrics = {"power.mean_mw": value, "power.max_mw": value * 1.5}
+                status = "failed" if failed else "finished"
+                axes = {"streams.training.target_utilization": target, "case": case}
+                rows.append(axes | {"run": run, "seed": seed, "status": status} | metrics)
+    for run in ("0.2small0", "0.6large0"):
+        shutil.copytree(run_folder, folder / "runs" / run)
+    pd.DataFrame(rows).to_parquet(folder / "summary.parquet")
+    axes = ["streams.training.target_utilization", "case"]
+    (folder / "sweep.json").write_text(json.dumps({"name": "levels", "axes": axes}), "utf-8")
+    return folder
+
+
+def array_of(content: dict[str, str]) -> np.ndarray:
+    values = np.frombuffer(base64.b64decode(content["bdata"]), content["dtype"])
+    return values.reshape([int(n) for n in content.get("shape", str(values.size)).split(",")])
+
+
+def specs(page: str) -> dict[str, Any]:
+    found = re.findall(r"class='spec' data-plot='([^']+)'>(.*?)</script>", page, re.DOTALL)
+    return {plot: json.loads(content) for plot, content in found}
+
+
+def test_charts_of_a_run_tell_the_whole_story(run_folder: Path) -> None:
+    report = build_report([run_folder])
+    assert [chart.id for chart in report.charts] == [
+        "carpet",
+        "bands",
+        "peak-week",
+        "duration",
+        "distribution",
+        "months",
+        "occupancy",
+        "queue",
+    ]
+    assert all(chart.caption.endswith(".") for chart in report.charts)
+
+
+def test_every_axis_names_its_unit(serving_folder: Path, sweep_folder: Path) -> None:
+    for folder in (serving_folder, sweep_folder):
+        for chart in build_report([folder]).charts:
+            for panel in chart.panels:
+                for axis in (panel.x, panel.y):
+                    known = axis.label in UNITLESS or axis.label.startswith("Month")
+                    known = known or chart.id.startswith("axis-")
+                    assert known or UNIT.search(axis.label), axis.label
+
+
+def test_plotly_accepts_every_figure(serving_folder: Path, sweep_folder: Path) -> None:
+    import plotly.graph_objects as go
+
+    for folder in (serving_folder, sweep_folder):
+        for chart in build_report([folder]).charts:
+            for panel in chart.panels:
+                go.Figure(plotly_figure(panel))  # raises on an unknown key or value
+
+
+def test_page_holds_the_numbers_of_the_run(run_folder: Path) -> None:
+    run = read_run(run_folder)
+    drawn = specs(report_page(build_report([run_folder])))
+    curve = array_of(drawn["duration-1"]["data"][0]["y"])
+    kilowatts = run.metrics["power"]["max_mw"] * 1e3
+    assert curve[0] == pytest.approx(kilowatts, rel=1e-5)
+    energy = array_of(drawn["months-1"]["data"][0]["y"]).sum()
+    assert energy == pytest.approx(run.metrics["power"]["energy_mwh"] * 1e3, rel=1e-5)
+    carpet = array_of(drawn["carpet-1"]["data"][0]["z"])
+    assert carpet.shape == (96, 10)
+    assert carpet.mean() == pytest.approx(run.metrics["power"]["mean_mw"] * 1e3, rel=1e-5)
+
+
+def test_page_asks_no_network_and_says_where_numbers_come_from(run_folder: Path) -> None:
+    report = build_report([run_folder])
+    page = report_page(report)
+    without_plotly = re.sub(r"<script>/\*\*.*?</script>", "", page, flags=re.DOTALL)
+    assert "default-src 'none'" in page
+    assert not re.search(r"(src|href)\s*=\s*['\"]?(https?:|//)", without_plotly)
+    manifest = json.loads((run_folder / "manifest.json").read_text("utf-8"))
+    assert manifest["scenario_sha256"] in page
+    assert "4 reference (synthesised from published facts): draw (1), tune (3)" in page
+    assert "Mean power [MW]" in page
+
+
+def test_equal_runs_give_equal_pages(run_folder: Path) -> None:
+    assert report_page(build_report([run_folder])) == report_page(build_report([run_folder]))
+
+
+def test_runs_are_named_by_what_differs(run_folder: Path, busier_folder: Path) -> None:
+    report = build_report([run_folder, busier_folder])
+    curves = next(chart for chart in report.charts if chart.id == "duration").panels[0].layers
+    names = [getattr(layer, "name", "") for layer in curves]
+    assert names == ["target utilization 0.6", "target utilization 0.8"]
+    colours = {getattr(layer, "colour", "") for layer in curves}
+    assert len(colours) == 2
+
+
+def test_names_of_the_user_can_not_become_markup(copied: Path) -> None:
+    manifest = json.loads((copied / "manifest.json").read_text("utf-8"))
+    manifest["scenario_name"] = "</script><script>alert(1)</script>"
+    manifest["warnings"] = ["<img src=x>"]
+    (copied / "manifest.json").write_text(json.dumps(manifest), "utf-8")
+    page = report_page(build_report([copied]))
+    assert "<script>alert" not in page
+    assert "<img src=x>" not in page
+    assert "&lt;img src=x&gt;" in page
+
+
+def test_services_are_drawn_with_unserved_requests(serving_folder: Path) -> None:
+    report = build_report([serving_folder])
+    ids = [chart.id for chart in report.charts]
+    assert ids[-3:] == ["request-rates", "unserved", "instances"]
+    unserved = report.charts[-2]
+    assert "chat" in unserved.caption
+    assert "%" in unserved.caption
+
+
+def test_run_without_jobs_leaves_the_queue_out(copied: Path) -> None:
+    (copied / "jobs.parquet").unlink()
+    assert "queue" not in [chart.id for chart in build_report([copied]).charts]
+
+
+def test_run_of_a_day_has_no_typical_week_and_no_months(tmp_path: Path) -> None:
+    simulate(
+        tiny_scenario({"duration": "1 d"}), tmp_path / "day", library=tiny_library(), engine="simpy"
+    )
+    charts = {chart.id: chart for chart in build_report([tmp_path / "day"]).charts}
+    assert len(charts["bands"].panels) == 1
+    assert "months" not in charts
+
+
+def test_long_run_is_averaged_to_minutes_but_keeps_its_peak(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = {"duration": "1 d", "resolution": "1 s"}
+    folder = tmp_path / "seconds"
+    simulate(tiny_scenario(changes), folder, library=tiny_library(), engine="compiled")
+    whole = read_run(folder)
+    monkeypatch.setattr("diploee.report.data.MAX_INTERVALS", 1_000)
+    reduced = read_run(folder)
+    assert (whole.step_ms, reduced.step_ms) == (1_000, 60_000)
+    assert reduced.max_w == whole.max_w > reduced.power_w.max()
+    np.testing.assert_allclose(reduced.power_w, whole.power_w.reshape(-1, 60).mean(axis=1), 1e-6)
+    assert "one-minute means" in report_page(build_report([folder]))
+
+
+def test_local_time_is_the_clock_of_the_facility(tmp_path: Path) -> None:
+    changes = {"duration": "1 d", "facility.utc_offset": "-07:00"}
+    simulate(tiny_scenario(changes), tmp_path / "run", library=tiny_library(), engine="compiled")
+    first = read_run(tmp_path / "run").local_ms[0].astype("datetime64[ms]")
+    assert first == np.datetime64("2018-01-01T00:00")
+
+
+def test_sweep_is_drawn_against_its_axes(sweep_folder: Path) -> None:
+    report = build_report([sweep_folder])
+    assert [c.title for c in report.charts[:2]] == [
+        "Metrics against target utilization",
+        "Metrics against case",
+    ]
+    mean_power = report.charts[0].panels[0]
+    medians = {
+        layer.name: layer.y.tolist()
+        for layer in mean_power.layers
+        if hasattr(layer, "markers_only") and not layer.markers_only
+    }
+    assert medians["case large"] == pytest.approx([2.05, 4.05, 6.05])
+    assert medians["case small"] == pytest.approx([2.05, 4.0, 6.05])
+    assert report.warnings == ("1 run of the sweep without a result; see summary.parquet",)
+    assert "duration" in [chart.id for chart in report.charts]
+
+
+def test_axes_in_step_are_drawn_once(sweep_folder: Path) -> None:
+    table = pd.read_parquet(sweep_folder / "summary.parquet")
+    table["rated"] = table["streams.training.target_utilization"] * 5
+    table.to_parquet(sweep_folder / "summary.parquet")
+    axes = ["streams.training.target_utilization", "rated", "case"]
+    (sweep_folder / "sweep.json").write_text(json.dumps({"axes": axes}), "utf-8")
+    ids = [chart.id for chart in build_report([sweep_folder]).charts]
+    assert [i for i in ids if i.startswith("axis-")] == ["axis-1", "axis-2"]
+
+
+def test_seeds_alone_show_how_metrics_spread(sweep_folder: Path) -> None:
+    (sweep_folder / "sweep.json").write_text(json.dumps({"axes": []}), "utf-8")
+    assert build_report([sweep_folder]).charts[0].id == "spread"
+
+
+def test_pictures_show_every_chart(busier_folder: Path, tmp_path: Path) -> None:
+    page, *pictures = write_report([busier_folder], tmp_path / "r.html", svg=tmp_path / "svg")
+    assert page == tmp_path / "r.html"
+    assert len(pictures) == 8
+    assert all(path.read_bytes().startswith(b"<?xml") for path in pictures)
+
+
+def test_equal_runs_give_equal_pictures(run_folder: Path, tmp_path: Path) -> None:
+    report = build_report([run_folder])
+    section = replace(report.sections[2], charts=report.sections[2].charts[:1])
+    duration = replace(report, sections=(section,))
+    for kind, start in (("svg", b"<?xml"), ("png", b"\x89PNG")):
+        (first,) = write_pictures(duration, tmp_path / "a", kind)
+        (second,) = write_pictures(duration, tmp_path / "b", kind)
+        assert first.name == f"01-duration.{kind}"
+        assert first.read_bytes().startswith(start)
+        assert first.read_bytes() == second.read_bytes()
+
+
+def test_report_replaces_a_report_and_nothing_else(run_folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "report.html"
+    write_report([run_folder], out)
+    write_report([run_folder], out)
+    out.write_text("my notes", "utf-8")
+    with pytest.raises(OutputExistsError, match="not a report of diploee"):
+        write_report([run_folder], out)
+    assert out.read_text("utf-8") == "my notes"
+    write_report([run_folder], out, force=True)
+    assert "diploee" in out.read_text("utf-8")
+    with pytest.raises(OutputExistsError, match="is a folder"):
+        write_report([run_folder], tmp_path, force=True)
+
+
+def test_page_that_can_not_be_written_leaves_nothing(run_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", "utf-8")
+    with pytest.raises(OutputError, match=r"report\.html: can't be written"):
+        write_report([run_folder], tmp_path / "file" / "report.html")
+    with pytest.raises(OutputError, match="is a file"):
+        write_report([run_folder], tmp_path / "r.html", png=tmp_path / "file")
+
+
+def damage_facility(folder: Path) -> None:
+    (folder / "facility.parquet").write_bytes(b"PAR1 but no more")
+
+
+def cut_jobs(folder: Path) -> None:
+    path = folder / "jobs.parquet"
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def drop_column(folder: Path) -> None:
+    table = pq.read_table(folder / "facility.parquet").drop_columns("utilization")
+    pq.write_table(table, folder / "facility.parquet")
+
+
+def drop_metric(folder: Path) -> None:
+    (folder / "metrics.json").write_text('{"power": {"mean_mw": 1}, "utilization": {}}', "utf-8")
+
+
+def drop_manifest(folder: Path) -> None:
+    (folder / "manifest.json").unlink()
+
+
+def empty_facility(folder: Path) -> None:
+    table = pq.read_table(folder / "facility.parquet")
+    pq.write_table(table.slice(0, 0), folder / "facility.parquet")
+
+
+def overwrite_pages(folder: Path) -> None:
+    path = folder / "facility.parquet"
+    content = bytearray(path.read_bytes())
+    content[100:4000] = bytes(3900)
+    path.write_bytes(bytes(content))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (damage_facility, "can't be read"),
+        (cut_jobs, "can't be read"),
+        (overwrite_pages, "can't be read"),
+        (drop_column, "column 'utilization' is missing"),
+        (drop_metric, "power has no 'max_mw'"),
+        (drop_manifest, "not a run folder"),
+        (empty_facility, "holds no interval"),
+    ],
+)
+def test_damaged_run_is_one_clear_line(damage: Any, message: str, copied: Path) -> None:
+    damage(copied)
+    with pytest.raises(InputError, match=message) as error:
+        build_report([copied])
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_damaged_sweep_is_one_clear_line(sweep_folder: Path, run_folder: Path) -> None:
+    with pytest.raises(InputError, match="one sweep alone"):
+        build_report([sweep_folder, run_folder])
+    (sweep_folder / "sweep.json").write_text('{"axes": ["streams.x"]}', "utf-8")
+    with pytest.raises(InputError, match=r"column 'streams\.x' is missing"):
+        build_report([sweep_folder])
+    (sweep_folder / "summary.parquet").write_bytes(b"nothing")
+    with pytest.raises(InputError, match="can't be read"):
+        build_report([sweep_folder])
+
+
+def test_more_runs_than_a_page_shows_are_refused(run_folder: Path) -> None:
+    with pytest.raises(InputError, match="up to 12"):
+        build_report([run_folder] * 13)
+    assert len(build_report([run_folder] * 2).charts) == 8

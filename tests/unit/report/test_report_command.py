@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from command_line import call
+
+from diploee.report.place import MARK
+
+
+def test_report_says_where_it_is_and_how_large(run_folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "report.html"
+    ended = call("report", run_folder, "--out", out)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.startswith(f"{out}: ")
+    assert MARK in out.read_text("utf-8")
+
+
+def test_report_without_out_stands_in_the_current_folder(
+    run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert call("report", run_folder, "--quiet").out == ""
+    assert (tmp_path / "report.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("folder", "words"), [("nowhere", "not a run folder"), (".", "not a run folder")]
+)
+def test_bad_folder_is_one_line_and_exit_code_2(folder: str, words: str, tmp_path: Path) -> None:
+    ended = call("report", tmp_path / folder, "--out", tmp_path / "report.html")
+    assert ended.code == 2
+    assert len(ended.problems) == 1
+    assert words in ended.problems[0]
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_unwritable_place_is_one_line_and_exit_code_1(run_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", "utf-8")
+    ended = call("report", run_folder, "--out", tmp_path / "file" / "report.html")
+    assert ended.code == 1
+    assert len(ended.problems) == 1
+    assert "can't be written" in ended.problems[0]

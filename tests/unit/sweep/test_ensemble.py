@@ -1,0 +1,116 @@
+"""Percentiles over seeds, the seeds that an accuracy needs, envelopes of the load."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from sweep_builders import UTILIZATION, tiny_sweep
+
+from diploee.outputs import open_run
+from diploee.sweep import run_sweep
+from diploee.sweep.ensemble import spread
+
+IDLE = "facility.node_types.node.idle_power_w"
+
+
+def test_seeds_for_the_mean_follow_the_formula() -> None:
+    values = np.array([9.0, 10.0, 11.0, 10.0])
+    found = spread(values, 0.01)
+    assert found.seeds_for_mean == int(np.ceil((1.959964 * values.std(ddof=1) / 0.1) ** 2))
+    assert found.half_width_mean == pytest.approx(1.959964 * values.std(ddof=1) / 2 / 10)
+
+
+def test_as_many_seeds_as_told_reach_the_stated_accuracy() -> None:
+    rng = np.random.default_rng(1)
+    pilot = spread(rng.normal(100, 20, 4_000), 0.02)
+    assert pilot.seeds_for_mean is not None
+    assert pilot.seeds_for_p95 is not None
+    # Expected (1.96 x 20 / 2)^2 = 384; for the P95, se = sqrt(p (1 - p) / n) / density(P95).
+    assert pilot.seeds_for_mean == pytest.approx(384, rel=0.1)
+    density = 0.1031 / 20
+    expected = (1.96 * np.sqrt(0.95 * 0.05) / density / (0.02 * 132.9)) ** 2
+    assert pilot.seeds_for_p95 == pytest.approx(expected, rel=0.4)
+    means = rng.normal(100, 20, (2_000, pilot.seeds_for_mean)).mean(axis=1)
+    covered = np.mean(np.abs(means - 100) < 2)
+    assert covered == pytest.approx(0.95, abs=0.03)
+
+
+def test_value_that_is_the_same_for_all_seeds_needs_two() -> None:
+    found = spread(np.full(5, 3.0), 0.01)
+    assert (found.seeds_for_mean, found.seeds_for_p95, found.p5, found.p95) == (2, 2, 3.0, 3.0)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, library_folder: Path) -> Path:
+    """A real ensemble: 24 seeds of 30 hours, idle power drawn, two utilizations."""
+    work = tmp_path_factory.mktemp("ensemble")
+    sweep = tiny_sweep(
+        work,
+        set={"duration": "30 h", "start": "2018-01-05T22:30:00"},
+        axes=[{"grid": {UTILIZATION: [0.2, 0.5]}}],
+        draw={IDLE: {"distribution": "uniform", "low": 300, "high": 500}},
+        seeds=24,
+    )
+    run_sweep(sweep, work / "out", profiles=[str(library_folder)])
+    return work / "out"
+
+
+def test_percentiles_of_the_table_are_those_of_the_summary(folder: Path) -> None:
+    summary = pd.read_parquet(folder / "summary.parquet")
+    table = pd.read_parquet(folder / "ensemble.parquet")
+    row = table[(table.point == 1) & (table.metric == "power.max_mw")].iloc[0]
+    values = summary[summary.point == 1]["power.max_mw"]
+    assert row.n == 24
+    assert [row.p5, row.p50, row.p95] == np.percentile(values, [5, 50, 95]).tolist()
+
+
+def test_idle_power_causes_the_spread_of_the_least_power_and_none_of_the_occupancy(
+    folder: Path,
+) -> None:
+    table = pd.read_parquet(folder / "ensemble.parquet").set_index(["point", "metric"])
+    assert table.loc[(0, "power.min_mw"), f"share.{IDLE}"] > 0.8
+    assert table.loc[(0, "utilization.mean"), f"share.{IDLE}"] < 0.3
+    assert table.loc[(0, "utilization.mean"), "share.seed_and_rest"] > 0.7
+
+
+def test_envelope_is_that_of_the_runs_series(folder: Path) -> None:
+    summary = pd.read_parquet(folder / "summary.parquet")
+    runs = [open_run(folder / place) for place in summary[summary.point == 0]["folder"]]
+    power = pd.concat([run.facility()["facility_power_w"] for run in runs], axis=1).astype(float)
+    hour = (power.index.day_of_week * 24 + power.index.hour).to_numpy()
+    envelope = pd.read_parquet(folder / "envelope.parquet")
+    envelope = envelope[envelope.point == 0].set_index(["kind", "at"])
+
+    means = power.groupby(hour).mean()
+    assert set(means.index) == set(range(118, 149))  # Friday 22:30 to Sunday 04:30
+    expected = np.percentile(means, 95, axis=1)
+    np.testing.assert_allclose(envelope.loc["hour_of_week_mean"]["p95_w"], expected, rtol=1e-9)
+
+    duration = np.percentile(power, [100, 50, 0], axis=0)
+    curve = envelope.loc["duration_curve"]["p50_w"]
+    found = [curve[0.0], curve[0.5], curve[1.0]]
+    np.testing.assert_allclose(found, np.median(duration, axis=1), rtol=1e-9)
+
+
+def test_method_is_stated_beside_the_numbers(folder: Path) -> None:
+    content = json.loads((folder / "ensemble.json").read_text())
+    assert set(content["method"]) == {
+        "percentiles",
+        "seeds_for_mean",
+        "seeds_for_p95",
+        "envelope",
+        "shares",
+    }
+    assert content["points"][1]["settings"] == {UTILIZATION: 0.5}
+
+
+def test_shape_needs_few_bytes(folder: Path) -> None:
+    shape = next(folder.glob("runs/*/load_shape.parquet"))
+    assert pq.read_table(io.BytesIO(shape.read_bytes())).num_rows < 1_400
+    assert shape.stat().st_size < 30_000

@@ -1,0 +1,132 @@
+"""From axes and seeds to runs with names that say what they depend on."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from builders import tiny_library, tiny_scenario, wavy_profile
+from sweep_builders import N_NODES, UTILIZATION, tiny_sweep
+
+from diploee.profiles import ProfileLibrary
+from diploee.sweep import expand
+from diploee.sweep.identity import run_hash
+
+IDLE = "facility.node_types.node.idle_power_w"
+
+
+def test_blocks_multiply_and_seeds_come_last(tmp_path: Path, library: ProfileLibrary) -> None:
+    sweep = tiny_sweep(
+        tmp_path,
+        axes=[
+            {"grid": {UTILIZATION: [0.2, 0.4]}},
+            {"zip": {N_NODES: [12, 20, 30], IDLE: [300, 310, 320]}},
+        ],
+        seeds=[5, 7],
+    )
+    runs = expand(sweep, library)
+    found = [(r.settings[UTILIZATION], r.settings[N_NODES], r.settings[IDLE], r.seed) for r in runs]
+    zipped = [(12, 300), (20, 310), (30, 320)]
+    assert found == [(u, n, i, s) for u, (n, i), s in product([0.2, 0.4], zipped, [5, 7])]
+    assert [r.point for r in runs] == [k // 2 for k in range(12)]
+    assert runs[-1].scenario.facility.n_nodes == 30
+    assert runs[-1].scenario.seed == 7
+
+
+def test_cases_are_named_and_take_what_they_leave_out_from_the_base(
+    tmp_path: Path, library: ProfileLibrary
+) -> None:
+    cases = {"as is": {}, "small": {N_NODES: 6}, "cold": {IDLE: 100}}
+    runs = expand(tiny_sweep(tmp_path, axes=[{"cases": cases}]), library)
+    assert [(r.settings["case"], r.settings[N_NODES], r.settings[IDLE]) for r in runs] == [
+        ("as is", 12, 400.0),
+        ("small", 6, 400.0),
+        ("cold", 12, 100),
+    ]
+
+
+def test_set_applies_to_every_run_and_may_put_a_group(
+    tmp_path: Path, library: ProfileLibrary
+) -> None:
+    sweep = tiny_sweep(
+        tmp_path,
+        set={
+            UTILIZATION: None,
+            "duration": "6 h",
+            "streams.training.calendar": {"month": [1] * 12},
+        },
+        axes=[{"grid": {"streams.training.jobs_per_day": [10, 20]}}],
+    )
+    first, second = expand(sweep, library)
+    assert first.scenario.duration == second.scenario.duration == "6 h"
+    assert second.scenario.streams["training"].jobs_per_day == 20
+    assert second.scenario.streams["training"].calendar.month == (1.0,) * 12
+
+
+def test_item_of_a_list_can_be_an_axis(tmp_path: Path, library: ProfileLibrary) -> None:
+    keys = {
+        f"streams.training.classes.{k}.probability": values
+        for k, values in enumerate([[0.5, 0.2], [0.25, 0.2], [0.25, 0.6]])
+    }
+    runs = expand(tiny_sweep(tmp_path, axes=[{"zip": keys}]), library)
+    assert [c.probability for c in runs[1].scenario.streams["training"].classes] == [0.2, 0.2, 0.6]
+
+
+def test_equal_scenarios_share_one_run(tmp_path: Path, library: ProfileLibrary) -> None:
+    runs = expand(tiny_sweep(tmp_path, axes=[{"grid": {N_NODES: [12, 12]}}]), library)
+    assert runs[0].run == runs[1].run
+
+
+def test_name_of_a_run_depends_on_its_profiles_and_scenario_alone() -> None:
+    library = tiny_library()
+    used = [p for p in library.entries if p.profile_id != "draw-1n-1"]
+    other = ProfileLibrary([*used, wavy_profile("draw-1n-1", 1, 5_400, seed=5)])
+    more = ProfileLibrary([*library.entries, wavy_profile("unused-8n-1", 8, 100, seed=5)])
+    base = run_hash(tiny_scenario(), library)
+    assert run_hash(tiny_scenario({"name": "renamed"}), more) == base
+    assert run_hash(tiny_scenario(), other) != base
+    assert run_hash(tiny_scenario({"seed": 1}), library) != base
+
+
+def test_name_of_a_run_depends_on_the_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = run_hash(tiny_scenario(), tiny_library())
+    monkeypatch.setattr("diploee.sweep.identity.__version__", "99")
+    assert run_hash(tiny_scenario(), tiny_library()) != before
+
+
+def test_draws_repeat_by_seed_and_do_not_shift_each_other(
+    tmp_path: Path, library: ProfileLibrary
+) -> None:
+    idle = {IDLE: {"distribution": "normal", "mean": 400, "std": 20}}
+    other = {UTILIZATION: {"distribution": "uniform", "low": 0.3, "high": 0.5}}
+    alone = expand(tiny_sweep(tmp_path, seeds=4, draw=idle), library)
+    both = expand(tiny_sweep(tmp_path, seeds=4, draw=other | idle), library)
+    values = [run.scenario.facility.node_types["node"].idle_power_w for run in alone]
+    assert values == [run.scenario.facility.node_types["node"].idle_power_w for run in both]
+    assert values == [run.drawn[f"draw.{IDLE}"] for run in alone]
+    assert len(set(values)) == 4
+
+
+def test_factor_on_a_list_draws_for_each_element(tmp_path: Path, library: ProfileLibrary) -> None:
+    key = "streams.training.calendar.month"
+    weights = list(range(1, 13))
+    draw = {"distribution": "lognormal", "median": 1, "sigma": 0.2, "apply": "factor"}
+    calendar = {"streams.training.calendar": {"month": weights}}
+    sweep = tiny_sweep(tmp_path, set=calendar, draw={key: {**draw, "each": True}}, seeds=2)
+    run = expand(sweep, library)[0]
+    factors = np.array([run.drawn[f"draw.{key}.{k}"] for k in range(12)])
+    assert np.unique(factors).size == 12
+    months = run.scenario.streams["training"].calendar.month
+    np.testing.assert_allclose(months, factors * weights)
+
+
+def test_factor_multiplies_what_an_axis_gives(tmp_path: Path, library: ProfileLibrary) -> None:
+    draw = {"distribution": "uniform", "low": 0.5, "high": 1.5, "apply": "factor"}
+    sweep = tiny_sweep(tmp_path, axes=[{"grid": {IDLE: [100, 200]}}], draw={IDLE: draw})
+    low, high = expand(sweep, library)
+    factor = low.drawn[f"draw.{IDLE}"]
+    assert factor == high.drawn[f"draw.{IDLE}"]  # the same seed draws the same at every point
+    found = [run.scenario.facility.node_types["node"].idle_power_w for run in (low, high)]
+    assert found == pytest.approx([100 * factor, 200 * factor], rel=1e-12)

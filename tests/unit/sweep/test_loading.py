@@ -1,0 +1,127 @@
+"""What a sweep file may say, and the one line that each mistake gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sweep_builders import N_NODES, UTILIZATION, tiny_sweep
+
+from diploee.errors import InputError, ScenarioError
+from diploee.profiles import ProfileLibrary
+from diploee.sweep import expand, load_ensemble, load_sweep, shipped_sweeps, sweep_from_dict
+
+GOOD = [0.2, 0.4]
+
+
+def message(folder: Path, **content: Any) -> str:
+    with pytest.raises(ScenarioError) as caught:
+        tiny_sweep(folder, **content)
+    return str(caught.value)
+
+
+def test_unknown_key_of_an_axis_names_line_level_and_nearest(tmp_path: Path) -> None:
+    text = message(tmp_path, axes=[{"grid": {"facility.pools.mian.n_nodes": [1]}}])
+    assert text == (
+        f"{tmp_path}/sweep.yaml:4 axes.0.grid.facility.pools.mian.n_nodes: "
+        "no key 'mian' in 'facility.pools' (have: 'main'); did you mean 'main'?"
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ({"axes": [{"grid": {UTILIZATION: []}}]}, "an empty axis, found []; give at least one"),
+        ({"axes": [{"grid": {}}]}, "axes.0.grid: is empty; give at least one dotted key"),
+        ({"axes": [{"cases": {}}]}, "axes.0.cases: is empty"),
+        ({"axes": [{}]}, "give exactly one of 'grid', 'zip', 'cases' per block, found none"),
+        (
+            {"axes": [{"grid": {UTILIZATION: GOOD}}, {"zip": {UTILIZATION: GOOD}}]},
+            "axes.1.zip.streams.training.target_utilization: two axes on one key, the other at "
+            "axes.0; remove one",
+        ),
+        (
+            {"axes": [{"grid": {"facility.pools.main": [{}], N_NODES: [1]}}]},
+            "overlaps 'facility.pools.main' at axes.0: one would undo the other",
+        ),
+        (
+            {"set": {UTILIZATION: 0.5}, "axes": [{"grid": {UTILIZATION: GOOD}}]},
+            "is also given under 'set'",
+        ),
+        (
+            {"axes": [{"zip": {UTILIZATION: GOOD, N_NODES: [12]}}]},
+            f"axes.0.zip: zipped lists must have one length, found 2 for '{UTILIZATION}', 1 for",
+        ),
+        ({"seeds": [1, 2, 1]}, "sweep.yaml:2 seeds: seed 1 is given twice; every seed is one run"),
+        ({"seeds": []}, "seeds: an empty list"),
+        ({"axes": [{"grid": {"seed": [1]}}]}, "list seeds under 'seeds:'"),
+        ({"axis": []}, "unknown key 'axis' (allowed: 'description', 'base', 'set', 'axes',"),
+        ({"base": "nowhere"}, "sweep.yaml:1 base: nowhere: no such scenario file or shipped"),
+        ({"axes": [{"grid": {f"{UTILIZATION}.x": [1]}}]}, "is a single value, not a group of keys"),
+        ({"draw": {UTILIZATION: {"distribution": "zeta"}}}, "one of 'normal', 'lognormal'"),
+        (
+            {"draw": {UTILIZATION: {"distribution": "uniform", "low": 2, "high": 1}}},
+            "low must be less than high, found 2 and 1",
+        ),
+    ],
+)
+def test_mistake_gives_one_clear_line(
+    tmp_path: Path, content: dict[str, Any], expected: str
+) -> None:
+    text = message(tmp_path, **content)
+    assert expected in text
+    assert len(text.splitlines()) == 1
+
+
+def test_value_that_makes_a_scenario_invalid_is_named_with_its_line(
+    tmp_path: Path, library: ProfileLibrary
+) -> None:
+    sweep = tiny_sweep(tmp_path, axes=[{"grid": {N_NODES: [12, -3, 2]}}], seeds=5)
+    with pytest.raises(ScenarioError) as caught:
+        expand(sweep, library)
+    first, second = str(caught.value).splitlines()
+    assert first.startswith(
+        f"{tmp_path}/sweep.yaml:4 axes.0.grid.{N_NODES}: must be a whole number"
+    )
+    assert "class 'tune/4' needs 4 nodes, pool 'main' has 2" in second
+    assert f"(where {N_NODES} = 2)" in second
+
+
+def test_more_runs_than_allowed_are_refused_before_they_are_built(
+    tmp_path: Path, library: ProfileLibrary
+) -> None:
+    sweep = tiny_sweep(tmp_path, axes=[{"grid": {N_NODES: list(range(4, 104))}}], seeds=10**9)
+    with pytest.raises(InputError, match=r"100 points x 1,000,000,000 seeds = .* --max-runs 50"):
+        expand(sweep, library, max_runs=50)
+
+
+def test_unknown_name_of_a_sweep_lists_the_shipped_ones() -> None:
+    with pytest.raises(ScenarioError, match="did you mean 'facility_size'"):
+        load_sweep("facility_sizes")
+
+
+@pytest.mark.parametrize("name", shipped_sweeps())
+def test_shipped_sweep_expands(name: str) -> None:
+    sweep = load_sweep(name)
+    runs = expand(sweep, ProfileLibrary.open())
+    assert len(runs) == len({run.run for run in runs}) >= 4
+
+
+def test_shipped_utilization_sweep_contains_the_shipped_scenario() -> None:
+    sweep = load_sweep("colocation_utilization")
+    runs = expand(sweep, ProfileLibrary.open())
+    assert [run.settings[UTILIZATION] for run in runs] == [0.2014, 0.4024, 0.6034, 0.8034]
+    assert runs[2].scenario.sha256() == sweep.base.sha256()
+
+
+def test_ensemble_of_a_scenario_has_its_seeds_and_no_axes() -> None:
+    sweep = load_ensemble("colocation_10mw", 7)
+    assert sweep.spec.seed_list(0) == tuple(range(7))
+    assert sweep.spec.n_points() == 1
+    assert sweep.name == "colocation_10mw-ensemble"
+
+
+def test_sweep_can_be_given_as_plain_data() -> None:
+    sweep = sweep_from_dict({"base": "colocation_10mw", "seeds": [4]}, "mine")
+    assert sweep.spec.seed_list(0) == (4,)

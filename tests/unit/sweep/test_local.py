@@ -1,0 +1,114 @@
+"""Worker processes: they share the runs, and one that is killed costs nothing but time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from multiprocessing import active_children
+from pathlib import Path
+
+import pytest
+from sweep_builders import UTILIZATION, Failing, tiny_sweep
+
+from diploee.sweep import RunTask, run_locally, run_sweep
+from diploee.sweep.local import MAX_ATTEMPTS
+from diploee.sweep.memory import BASE_MB, MemoryBudget, available_mb
+from diploee.sweep.spec import Keep
+
+
+def task(n_nodes: int, keep: Keep = "series") -> RunTask:
+    from builders import tiny_scenario
+
+    scenario = tiny_scenario({"facility.pools.main.n_nodes": n_nodes})
+    return RunTask(f"run-{n_nodes}", scenario, "nowhere", keep=keep)
+
+
+def kill_a_child_soon(times: int) -> threading.Thread:
+    """Kill a child process with SIGKILL as soon as there is one, so many times."""
+
+    def kill() -> None:
+        killed: set[int | None] = set()
+        deadline = time.monotonic() + 60
+        while len(killed) < times and time.monotonic() < deadline:
+            for child in active_children():
+                if child.pid is not None and child.pid not in killed:
+                    os.kill(child.pid, signal.SIGKILL)
+                    killed.add(child.pid)
+                    break
+            time.sleep(0.01)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    return thread
+
+
+def test_killed_worker_loses_nothing(tmp_path: Path, library_folder: Path) -> None:
+    sweep = tiny_sweep(tmp_path, axes=[{"grid": {UTILIZATION: [0.2, 0.4]}}], seeds=2)
+    profiles = [str(library_folder)]
+    killer = kill_a_child_soon(1)
+    result = run_sweep(
+        sweep,
+        tmp_path / "out",
+        profiles=profiles,
+        executor=lambda tasks: run_locally(tasks, 2, MemoryBudget(None)),
+    )
+    killer.join()
+    assert not result.failed
+    here = run_sweep(sweep, tmp_path / "here", profiles=profiles)
+    assert here.n_computed == 4
+    for name in ("summary.parquet", "ensemble.parquet", "envelope.parquet"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
+    assert not active_children()
+
+
+def test_run_whose_worker_dies_every_time_is_given_up_with_a_reason() -> None:
+    killer = kill_a_child_soon(MAX_ATTEMPTS)
+    outcome = next(iter(run_locally([task(12)], 1, MemoryBudget(None))))
+    killer.join()
+    assert outcome.status == "failed"
+    assert outcome.error == (
+        f"its worker process ended {MAX_ATTEMPTS} times (signal 9); short of memory? "
+        "try fewer --workers"
+    )
+
+
+def test_closing_stops_the_workers() -> None:
+    outcomes = run_locally([task(n) for n in (12, 13, 14)], 2, MemoryBudget(None))
+    assert next(outcomes).status == "failed"  # the tiny scenario's profiles are not shipped
+    outcomes.close()  # type: ignore[attr-defined]
+    assert not active_children()
+
+
+def test_memory_bounds_how_many_run_at_once() -> None:
+    budget = MemoryBudget(2.5 * BASE_MB)
+    assert budget.fits(task(12), [task(12)])
+    assert not budget.fits(task(12), [task(12), task(12)])
+    assert MemoryBudget(10.0).fits(task(12), [])  # one may always
+    budget.measured(2 * BASE_MB, task(12).node_hours)
+    assert budget.need_mb(task(12)) == pytest.approx(2 * BASE_MB)
+    assert budget.need_mb(task(24)) == pytest.approx(3 * BASE_MB)
+    assert not budget.fits(task(12), [task(12)])
+
+
+def test_killed_worker_makes_the_estimate_larger() -> None:
+    budget = MemoryBudget(None)
+    before = budget.need_mb(task(10**6))
+    budget.killed()
+    assert budget.need_mb(task(10**6)) > 1.4 * before
+
+
+def test_available_memory_is_read_or_unknown(tmp_path: Path) -> None:
+    (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:    2000000 kB\n")
+    found = available_mb(tmp_path / "meminfo")
+    assert found is not None
+    assert 0 <= found <= 2_000
+
+
+def test_largest_runs_start_first(tmp_path: Path, library_folder: Path) -> None:
+    executor = Failing()
+    sweep = tiny_sweep(tmp_path, axes=[{"grid": {"facility.pools.main.n_nodes": [12, 40, 20]}}])
+    result = run_sweep(sweep, tmp_path / "out", profiles=[str(library_folder)], executor=executor)
+    by_size = [result.runs[k].run for k in (1, 2, 0)]
+    assert executor.runs == by_size
