@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+import os
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,13 +15,16 @@ import numpy as np
 from diploee.power.direct import DirectSum, direct_cost_s
 from diploee.power.occupancy import node_occupancy
 from diploee.power.segments import Segments, longest_ms, overlapping, sorted_by_start
-from diploee.power.spectral import SpectralSum, plays_whole_profile
+from diploee.power.spectral import SpectralSum, plays_whole_profile, spectral_cost_s
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import MS_PER_S
 
 Method = Literal["auto", "direct", "spectral"]
+
+MAX_WORKERS = 4
+"""Blocks computed at the same time at most; each takes some tens of megabytes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,26 +94,64 @@ def power_blocks(
     dt_ms = step_ms or scenario.resolution_ms
     begin_ms, finish_ms = span_ms or (0, scenario.horizon_ms)
     n_intervals = (finish_ms - begin_ms) // dt_ms
-    pools = scenario.pool_names()
     segments = sorted_by_start(segments)
-    longest = longest_ms(segments)
-    active = overlapping(segments, longest, begin_ms, finish_ms)
+    active = overlapping(segments, longest_ms(segments), begin_ms, finish_ms)
     sums, largest_block = _sums(active, scenario, library, method, dt_ms, n_intervals)
-    n_nodes = np.array([pool.n_nodes for pool in scenario.facility.pools.values()])
-    idle_power_w = np.array([scenario.facility.node_type_of(pool).idle_power_w for pool in pools])
+    source = _BlockSource(active, scenario, sums, dt_ms)
+    size = min(block_intervals or largest_block, largest_block)
+    spans = [
+        (begin_ms + first * dt_ms, min(size, n_intervals - first))
+        for first in range(0, n_intervals, size)
+    ]
+    # Blocks are independent, and their sums run outside the interpreter lock.
+    n_workers = min(MAX_WORKERS, os.cpu_count() or 1, len(spans))
+    if n_workers < 2:
+        yield from itertools.starmap(source.block, spans)
+        return
+    with ThreadPoolExecutor(n_workers) as executor:
+        ahead: deque[Future[PowerBlock]] = deque()
+        for span in spans:
+            ahead.append(executor.submit(source.block, *span))
+            if len(ahead) > n_workers:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
 
-    block_intervals = min(block_intervals or largest_block, largest_block)
-    for first in range(0, n_intervals, block_intervals):
-        n_steps = min(block_intervals, n_intervals - first)
-        t0_ms = begin_ms + first * dt_ms
-        energy_j = np.zeros((len(pools), n_steps))
-        for part in sums:
+
+class _BlockSource:
+    """Computes any block of a run on its own."""
+
+    def __init__(
+        self,
+        segments: Segments,
+        scenario: Scenario,
+        sums: Sequence[DirectSum | SpectralSum],
+        dt_ms: int,
+    ) -> None:
+        facility, pools = scenario.facility, scenario.pool_names()
+        self._segments = segments
+        self._longest_ms = longest_ms(segments)
+        self._sums = sums
+        self._dt_ms = dt_ms
+        self._n_nodes = np.array([[pool.n_nodes] for pool in facility.pools.values()])
+        self._idle_power_w = np.array(
+            [[facility.node_type_of(pool).idle_power_w] for pool in pools]
+        )
+
+    def block(self, t0_ms: int, n_steps: int) -> PowerBlock:
+        """Return the block of `n_steps` intervals from `t0_ms` on."""
+        n_pools = self._n_nodes.size
+        energy_j = np.zeros((n_pools, n_steps))
+        for part in self._sums:
             part.add(t0_ms, energy_j)
-        active = overlapping(segments, longest, t0_ms, t0_ms + n_steps * dt_ms)
-        busy_nodes, mean_busy = node_occupancy(active, len(pools), t0_ms, dt_ms, n_steps)
-        idle_w = (n_nodes[:, None] - mean_busy) * idle_power_w[:, None]
-        it_power_w = energy_j * (MS_PER_S / dt_ms) + idle_w
-        yield PowerBlock(t0_ms, dt_ms, it_power_w, busy_nodes, mean_busy, it_power_w.sum(axis=0))
+        end_ms = t0_ms + n_steps * self._dt_ms
+        active = overlapping(self._segments, self._longest_ms, t0_ms, end_ms)
+        busy_nodes, mean_busy = node_occupancy(active, n_pools, t0_ms, self._dt_ms, n_steps)
+        idle_w = (self._n_nodes - mean_busy) * self._idle_power_w
+        it_power_w = energy_j * (MS_PER_S / self._dt_ms) + idle_w
+        return PowerBlock(
+            t0_ms, self._dt_ms, it_power_w, busy_nodes, mean_busy, it_power_w.sum(axis=0)
+        )
 
 
 def _sums(
@@ -121,10 +166,10 @@ def _sums(
     if method != "direct":
         whole = plays_whole_profile(segments, library, step_ms, scenario.horizon_ms)
         if whole.any():
-            jobs = segments.take(whole)
-            spectral = SpectralSum(jobs, library, step_ms)
-            cheaper = spectral.cost_s(n_intervals) < direct_cost_s(jobs, step_ms)
-            if method == "spectral" or cheaper:
+            jobs = segments if whole.all() else segments.take(whole)
+            spectral_s = spectral_cost_s(jobs, library, n_intervals)
+            if method == "spectral" or spectral_s < direct_cost_s(jobs, step_ms):
+                spectral = SpectralSum(jobs, library, step_ms)
                 rest = DirectSum(segments.take(~whole), library, step_ms)
                 return [spectral, rest], spectral.block_intervals
     return [DirectSum(segments, library, step_ms)], DirectSum.block_intervals

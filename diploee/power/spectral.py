@@ -8,6 +8,7 @@ impulse linearly over them, which is what differencing the cumulative energy giv
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import log2
 
 import numpy as np
@@ -16,7 +17,7 @@ from scipy import fft
 
 from diploee.power.segments import Segments
 from diploee.profiles import ProfileLibrary
-from diploee.tables import BoolArray, Float64Array
+from diploee.tables import BoolArray, Float64Array, Int64Array
 from diploee.units import MS_PER_S
 
 FFT_LENGTH = 1 << 20
@@ -26,13 +27,29 @@ NS_PER_POINT = 0.44
 """Cost of a real transform per point and binary order of its length [ns], measured."""
 
 
+def spectral_cost_s(segments: Segments, library: ProfileLibrary, n_intervals: int) -> float:
+    """Estimate the time to sum segments over a run of intervals on one core [s]."""
+    history, length = _lengths(segments, library)
+    n_impulse_rows = len(np.unique(segments.profile_id)) * len(np.unique(segments.pool_id))
+    per_block = (n_impulse_rows + 1) * length * log2(length) * NS_PER_POINT * 1e-9
+    return per_block * max(1.0, n_intervals / (length - history))
+
+
+def _lengths(segments: Segments, library: ProfileLibrary) -> tuple[int, int]:
+    """Return the intervals of history that a block needs, and the length of its transforms."""
+    used = np.unique(segments.profile_id).tolist()
+    entries = library.entries
+    history = 1 + max(entries[index].duration_ms // entries[index].dt_ms for index in used)
+    return history, max(FFT_LENGTH, 1 << int(np.ceil(log2(4 * history))))
+
+
 class SpectralSum:
     """Sums segments that each play a whole profile, sampled at the run's interval.
 
     Parameters
     ----------
     segments : Segments
-        All of them must satisfy `plays_whole_profile`.
+        In the order of their starts; all of them must satisfy `plays_whole_profile`.
     library : ProfileLibrary
         Profiles that they refer to.
     step_ms : int
@@ -41,32 +58,16 @@ class SpectralSum:
 
     def __init__(self, segments: Segments, library: ProfileLibrary, step_ms: int) -> None:
         self._step_ms = step_ms
-        self._profiles = {
+        profiles = {
             index: library[index].power_w for index in np.unique(segments.profile_id).tolist()
         }
-        longest = max((power_w.size for power_w in self._profiles.values()), default=0)
-        self._history = longest + 1
-        self._length = max(FFT_LENGTH, 1 << int(np.ceil(log2(4 * self._history))))
+        self._history, self._length = _lengths(segments, library)
         self.block_intervals = self._length - self._history
-        self._spectra: dict[int, npt.NDArray[np.complex128]] = {}
-        # Starts of each pool and profile in the order of time.
-        order = np.lexsort((segments.start_ms, segments.profile_id, segments.pool_id))
-        keys = segments.pool_id[order].astype(np.int64) << 32 | segments.profile_id[order]
-        edges = np.flatnonzero(np.diff(keys, prepend=-1))
-        start_ms, weight = segments.start_ms[order], segments.weight[order]
-        self._starts = {
-            (int(keys[low] >> 32), int(keys[low] & 0xFFFFFFFF)): (
-                start_ms[low:high],
-                weight[low:high],
-            )
-            for low, high in zip(edges, [*edges[1:], keys.size], strict=True)
+        self._spectra = {
+            index: fft.rfft(power_w.astype(np.float64), self._length)
+            for index, power_w in profiles.items()
         }
-
-    def cost_s(self, n_intervals: int) -> float:
-        """Estimate the time to sum a run of intervals on one core [s]."""
-        n_transforms = len(self._starts) + 1
-        per_block = n_transforms * self._length * log2(self._length) * NS_PER_POINT * 1e-9
-        return per_block * max(1.0, n_intervals / self.block_intervals)
+        self._starts = dict(_starts_by_profile(segments))
 
     def add(self, t0_ms: int, energy_j: Float64Array) -> None:
         """Add the energy of all segments to intervals.
@@ -87,7 +88,7 @@ class SpectralSum:
                 low, high = np.searchsorted(start_ms, [origin_ms, t0_ms + n_steps * self._step_ms])
                 if pool == pool_id and high > low:
                     impulses = self._impulses(start_ms[low:high] - origin_ms, weight[low:high])
-                    spectrum += fft.rfft(impulses, overwrite_x=True) * self._spectrum(profile_id)
+                    spectrum += fft.rfft(impulses, overwrite_x=True) * self._spectra[profile_id]
             power_w = fft.irfft(spectrum, self._length, overwrite_x=True)
             energy_j[pool_id] += power_w[self._history : self._history + n_steps] * (
                 self._step_ms / MS_PER_S
@@ -100,11 +101,16 @@ class SpectralSum:
         early = np.bincount(sample, weight - late, minlength=length).astype(np.float64)
         return (early + np.bincount(sample + 1, late, minlength=length))[: self._length]
 
-    def _spectrum(self, profile_id: int) -> npt.NDArray[np.complex128]:
-        if profile_id not in self._spectra:
-            power_w = self._profiles[profile_id].astype(np.float64)
-            self._spectra[profile_id] = fft.rfft(power_w, self._length)
-        return self._spectra[profile_id]
+
+def _starts_by_profile(
+    segments: Segments,
+) -> Iterator[tuple[tuple[int, int], tuple[Int64Array, Float64Array]]]:
+    """Yield the start times [ms] and weights of each pool and profile, in the order of time."""
+    for pool_id in np.unique(segments.pool_id).tolist():
+        for profile_id in np.unique(segments.profile_id).tolist():
+            rows = (segments.pool_id == pool_id) & (segments.profile_id == profile_id)
+            if rows.any():
+                yield (pool_id, profile_id), (segments.start_ms[rows], segments.weight[rows])
 
 
 def plays_whole_profile(

@@ -22,6 +22,7 @@ from diploee.units import MS_PER_MIN, MS_PER_S, PROFILE_STEP_MS
 SEARCH_STEP_MS = MS_PER_S
 STEPS_S = (1, 10, 60)
 """Lengths of the two adjacent means whose difference is a step [s]."""
+NAMES = ("peak", *(f"{kind}_{length}s" for length in STEPS_S for kind in ("rise", "drop")))
 MARGIN_MS = 2 * MS_PER_MIN
 BASIS = "exact 1 s means of the whole run; steps between adjacent means, at every second"
 
@@ -88,7 +89,9 @@ def find_zooms(
             max(0, at_ms - margin_ms),
             min(scenario.horizon_ms, at_ms + margin_ms),
         )
-        for name, (value_w, at_ms) in found.items()
+        for name in NAMES
+        if name in found
+        for value_w, at_ms in [found[name]]
     ]
 
 
