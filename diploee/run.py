@@ -37,7 +37,7 @@ from diploee.scenario import Scenario
 from diploee.schedule import Engine, Schedule, schedule_jobs
 from diploee.tables import concat
 from diploee.watch import Stopwatch, Update, Watch
-from diploee.workload import JobTable, Workload, generate_jobs
+from diploee.workload import JobTable, Workload, generate_jobs, stream_classes
 
 SHORTFALL = 0.01
 """Simulated utilization may stay so far below its target (relative) before the run warns."""
@@ -85,17 +85,20 @@ def simulate(
         If the folder can't be written; nothing is kept then.
     """
     library = library or ProfileLibrary.open()
-    place = Path(out) if out is not None else default_folder(scenario.name, scenario.sha256())
     clock = Stopwatch(watch or Watch())
 
-    with new_run_folder(place, force) as folder:
+    def default() -> Path:
+        return default_folder(scenario.name, scenario.sha256())
+
+    with new_run_folder(Path(out or default()), force, None if out else default) as new:
+        folder = new.folder
+        with clock.stage("plan services"):
+            curves = load_curves(scenario)
+            plans = plan_services(scenario, curves)
         with clock.stage("generate jobs"):
             workload = generate_jobs(scenario, library, _simulated_utilization(scenario))
         with clock.stage("schedule") as update:
             schedule = schedule_jobs(workload.jobs, scenario, engine, _progress(scenario, update))
-        with clock.stage("plan services"):
-            curves = load_curves(scenario)
-            plans = plan_services(scenario, curves)
         with clock.stage("power") as update:
             serving = serving_segments(plans, curves, scenario, library)
             segments = concat([job_segments(schedule, library), serving.segments])
@@ -121,7 +124,28 @@ def simulate(
         ) | serving_entries(plans, curves)
         write_json(folder / METRICS_FILE, metrics)
         write_json(folder / MANIFEST, {**manifest, "timing": clock.stages})
-    return open_run(place)
+    return open_run(new.place)
+
+
+def check(scenario: Scenario, library: ProfileLibrary) -> int:
+    """Read and check all that a run of a scenario needs, without simulating.
+
+    Returns
+    -------
+    int
+        Number of job classes.
+
+    Raises
+    ------
+    InputError
+        What `simulate` would refuse before its first job: a missing or damaged profile or curve, a
+        latency cap or a target of requests out of reach.
+    """
+    classes = stream_classes(scenario, library)
+    for index in {index for c in classes for index in c.profile_ids}:
+        _ = library[index]  # reads the file and checks its values
+    plan_services(scenario, load_curves(scenario))
+    return len(classes)
 
 
 def _simulated_utilization(scenario: Scenario) -> Callable[[JobTable], float]:

@@ -137,43 +137,49 @@ def validate(
     set_: SetOption = None,
 ) -> None:
     """Check a scenario and its profiles without running it."""
-    from diploee.inference import load_curves
     from diploee.profiles import ProfileLibrary
-    from diploee.workload import stream_classes
+    from diploee.run import check
 
     resolved = _load(scenario, set_, target_utilization, seed)
-    load_curves(resolved)
-    library = ProfileLibrary.open(*(profiles or ()))
-    classes = stream_classes(resolved, library)
-    for index in {index for c in classes for index in c.profile_ids}:
-        _ = library[index]  # reads the file and checks its values
+    n_classes = check(resolved, ProfileLibrary.open(*(profiles or ())))
     typer.echo(
-        f"{resolved.name}: valid; {resolved.facility.n_nodes:,} nodes, {len(classes)} job classes, "
+        f"{resolved.name}: valid; {resolved.facility.n_nodes:,} nodes, {n_classes} job classes, "
         f"{resolved.n_intervals:,} intervals of {resolved.resolution_ms / 1000:g} s, "
         f"hash {resolved.sha256()[:8]}"
     )
 
 
 @app.command()
-def schema() -> None:
-    """Print the JSON Schema of scenario files."""
+def schema(
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="A reference of every key as Markdown instead.")
+    ] = False,
+    sweep: Annotated[
+        bool, typer.Option("--sweep", help="Of sweep and ensemble files instead.")
+    ] = False,
+) -> None:
+    """Print the JSON Schema of scenario files, or a reference of their keys."""
     from diploee.scenario import Scenario
+    from diploee.scenario.reference import markdown_reference
+    from diploee.sweep import SweepSpec
 
-    typer.echo(json.dumps(Scenario.model_json_schema(), indent=2))
+    model = SweepSpec if sweep else Scenario
+    if markdown:
+        title = "Every key of a sweep file" if sweep else "Every key of a scenario file"
+        command = f"diploee schema {'--sweep ' if sweep else ''}--markdown"
+        typer.echo(markdown_reference(model, title, command), nl=False)
+    else:
+        typer.echo(json.dumps(model.model_json_schema(), indent=2))
 
 
 def _load(
     scenario: str, overrides: list[str] | None, target_utilization: float | None, seed: int | None
 ) -> Any:
-    from diploee.scenario import load_scenario, target_key
+    from diploee.scenario import load_scenario, target_values
 
     values: dict[str, Any] = {}
     if seed is not None:
         values["seed"] = seed
     if target_utilization is not None:
-        key = target_key(load_scenario(scenario, overrides or ()))
-        if key.startswith("request_streams."):  # the target replaces a given rate
-            stream, _, _ = key.rpartition(".")
-            values |= {f"{stream}.request_rate_rps": None, f"{stream}.requests_per_day": None}
-        values[key] = target_utilization
+        values |= target_values(load_scenario(scenario, overrides or ()), target_utilization)
     return load_scenario(scenario, overrides or (), values)

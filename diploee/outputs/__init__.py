@@ -1,7 +1,7 @@
 """Outputs: the run folder with its Parquet files, metrics and manifest, and its reader."""
 
 from diploee.outputs.facility_file import FACILITY_FILE, FacilityFile
-from diploee.outputs.folder import default_folder, new_run_folder
+from diploee.outputs.folder import NewRun, default_folder, new_run_folder
 from diploee.outputs.jobs_file import write_jobs
 from diploee.outputs.manifest import MANIFEST, METRICS_FILE, build_manifest, write_json
 from diploee.outputs.reader import Run, open_run
@@ -13,6 +13,7 @@ __all__ = [
     "MANIFEST",
     "METRICS_FILE",
     "FacilityFile",
+    "NewRun",
     "Run",
     "build_manifest",
     "default_folder",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
 
@@ -23,8 +24,26 @@ def default_folder(name: str, sha256: str, parent: Path = Path("runs")) -> Path:
     return next(folder for folder in chain([first], others) if not os.path.lexists(folder))
 
 
+@dataclass
+class NewRun:
+    """A run folder being written.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        The hidden folder beside the place to write to.
+    place : pathlib.Path
+        Where it appears at the end.
+    """
+
+    folder: Path
+    place: Path
+
+
 @contextmanager
-def new_run_folder(place: Path, force: bool = False) -> Iterator[Path]:
+def new_run_folder(
+    place: Path, force: bool = False, numbered: Callable[[], Path] | None = None
+) -> Iterator[NewRun]:
     """Give a folder to write a run to, and put it in its place when all went well.
 
     Parameters
@@ -33,11 +52,13 @@ def new_run_folder(place: Path, force: bool = False) -> Iterator[Path]:
         Where the run folder shall appear.
     force : bool
         Replace a run folder that stands there; the old one is kept until the new one is complete.
+    numbered : callable, optional
+        Gives another place if the first one was taken in the meantime, by a run at the same time.
 
     Yields
     ------
-    pathlib.Path
-        A hidden folder beside the place; it is removed if the block ends with an error.
+    NewRun
+        Its hidden folder is removed if the block ends with an error.
 
     Raises
     ------
@@ -46,14 +67,18 @@ def new_run_folder(place: Path, force: bool = False) -> Iterator[Path]:
     OutputError
         If it can't be written: no permission, a full disk.
     """
-    target = Path(os.path.abspath(place))  # noqa: PTH100  # "." and "x/.." have no name to add to
+    target = place.resolve()  # "." has no name to add to, and a link's folder is what is replaced
     staging = _beside(target, "partial")
     try:
         _check_free(place, force)
         target.parent.mkdir(parents=True, exist_ok=True)
         staging.mkdir()
-        yield staging
-        _check_free(place, force)
+        new = NewRun(staging, place)
+        yield new
+        if numbered is not None and os.path.lexists(target):
+            new.place = numbered()
+            target = target.with_name(new.place.name)
+        _check_free(new.place, force)
         _swap(staging, target)
     except OSError as error:
         raise _output_error(place, error, staging) from error

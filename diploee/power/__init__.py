@@ -3,11 +3,10 @@
 from diploee.power.blocks import PowerBlock, power_blocks
 from diploee.power.segments import Segments, job_energy_j, job_segments
 from diploee.power.series import power_series
-from diploee.power.serving import ExtendedLibrary, ServingLoad, serving_segments
+from diploee.power.serving import ServingLoad, serving_segments
 from diploee.power.zooms import Zoom, find_zooms, zoom_blocks
 
 __all__ = [
-    "ExtendedLibrary",
     "PowerBlock",
     "Segments",
     "ServingLoad",

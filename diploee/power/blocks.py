@@ -90,9 +90,16 @@ def power_blocks(
     ------
     PowerBlock
         Blocks in the order of time.
+
+    Raises
+    ------
+    ValueError
+        If the span is not whole intervals.
     """
     dt_ms = step_ms or scenario.resolution_ms
     begin_ms, finish_ms = span_ms or (0, scenario.horizon_ms)
+    if begin_ms % dt_ms or finish_ms % dt_ms:
+        raise ValueError(f"span {begin_ms}-{finish_ms} ms is no multiple of {dt_ms} ms")
     n_intervals = (finish_ms - begin_ms) // dt_ms
     segments = sorted_by_start(segments)
     active = overlapping(segments, longest_ms(segments), begin_ms, finish_ms)

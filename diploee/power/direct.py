@@ -29,8 +29,8 @@ class EnergyTables:
     ----------
     step_ms : int
         Interval [ms].
-    grid_ms : int
-        Common grid of all profiles and the interval [ms].
+    grid_ms : numpy.ndarray, shape (n_profiles,), int64
+        Common grid of each profile and the interval [ms].
     cumulative_j : numpy.ndarray, float64
         Energy since the profile's start at each grid point [J], profile after profile.
     cumulative_at : numpy.ndarray, shape (n_profiles + 1,), int64
@@ -44,7 +44,7 @@ class EnergyTables:
     """
 
     step_ms: int
-    grid_ms: int
+    grid_ms: Int64Array
     cumulative_j: Float64Array
     cumulative_at: Int64Array
     interval_j: Float64Array
@@ -54,9 +54,8 @@ class EnergyTables:
     @classmethod
     def build(cls, profiles: Mapping[int, PowerProfile], step_ms: int) -> EnergyTables:
         """Build the tables of profiles given by library index."""
-        grid_ms = gcd(step_ms, *(profile.dt_ms for profile in profiles.values()))
-        per_step = step_ms // grid_ms
         n_profiles = max(profiles, default=-1) + 1
+        grid_ms = np.ones(n_profiles, dtype=np.int64)
         cumulative: list[Float64Array] = []
         intervals: list[Float64Array] = []
         cumulative_at = np.zeros(n_profiles + 1, dtype=np.int64)
@@ -65,8 +64,10 @@ class EnergyTables:
         for index in range(n_profiles):
             size = 0
             if index in profiles:
-                energy_j = _cumulative_on_grid(profiles[index], grid_ms)
-                rows_j = _interval_rows(energy_j, per_step)
+                grid = gcd(step_ms, profiles[index].dt_ms)
+                energy_j = _cumulative_on_grid(profiles[index], grid)
+                rows_j = _interval_rows(energy_j, step_ms // grid)
+                grid_ms[index] = grid
                 interval_at[index] = sum(part.size for part in intervals)
                 n_intervals[index] = rows_j.shape[1]
                 cumulative.append(energy_j)
@@ -132,7 +133,7 @@ def _add_segments(
     weight: Float64Array,
     t0_ms: int,
     step_ms: int,
-    grid_ms: int,
+    grid_ms: Int64Array,
     cumulative_j: Float64Array,
     cumulative_at: Int64Array,
     interval_j: Float64Array,
@@ -148,6 +149,7 @@ def _add_segments(
         if finish_ms <= begin_ms:
             continue
         profile = profile_id[row]
+        grid = grid_ms[profile]
         first, last = cumulative_at[profile], cumulative_at[profile + 1] - 1
         # The profile's own time 0 on the run's clock; with an offset it may precede the run.
         origin_ms = start_ms[row] - offset_ms[row]
@@ -159,30 +161,30 @@ def _add_segments(
         # First and last interval, which the segment may fill in part.
         edge_ms = min(t0_ms + (low + 1) * step_ms, finish_ms)
         out[low] += factor * (
-            _energy_until(edge_ms - origin_ms, cumulative_j, first, last, grid_ms)
-            - _energy_until(begin_ms - origin_ms, cumulative_j, first, last, grid_ms)
+            _energy_until(edge_ms - origin_ms, cumulative_j, first, last, grid)
+            - _energy_until(begin_ms - origin_ms, cumulative_j, first, last, grid)
         )
         if high == low:
             continue
         edge_ms = t0_ms + high * step_ms
         out[high] += factor * (
-            _energy_until(finish_ms - origin_ms, cumulative_j, first, last, grid_ms)
-            - _energy_until(edge_ms - origin_ms, cumulative_j, first, last, grid_ms)
+            _energy_until(finish_ms - origin_ms, cumulative_j, first, last, grid)
+            - _energy_until(edge_ms - origin_ms, cumulative_j, first, last, grid)
         )
 
         # Whole intervals between them, from the rows of the two nearest sample phases.
         origin_step = (origin_ms - t0_ms) // step_ms
         phase_ms = origin_ms - t0_ms - origin_step * step_ms
-        phase = phase_ms // grid_ms
-        upper = factor * ((phase_ms - phase * grid_ms) / grid_ms)
+        phase = phase_ms // grid
+        upper = factor * ((phase_ms - phase * grid) / grid)
         lower = factor - upper
         length = n_intervals[profile]
         if length == 0:
             for k in range(low + 1, high):
                 edge_ms = t0_ms + k * step_ms - origin_ms
                 out[k] += factor * (
-                    _energy_until(edge_ms + step_ms, cumulative_j, first, last, grid_ms)
-                    - _energy_until(edge_ms, cumulative_j, first, last, grid_ms)
+                    _energy_until(edge_ms + step_ms, cumulative_j, first, last, grid)
+                    - _energy_until(edge_ms, cumulative_j, first, last, grid)
                 )
             continue
         near = interval_at[profile] + phase * length

@@ -27,22 +27,6 @@ EXACT_INSTANCES = 256
 """Up to so many instances every number of them has its own sums of samples."""
 
 
-class ExtendedLibrary(ProfileLibrary):
-    """A profile library with the profiles of served instances behind its own.
-
-    Parameters
-    ----------
-    library : ProfileLibrary or None
-        The profiles that jobs draw from keep their indices.
-    appended : sequence of PowerProfile
-        Profiles that follow them.
-    """
-
-    def __init__(self, library: ProfileLibrary | None, appended: Sequence[PowerProfile]) -> None:
-        self._profiles = [*(library.entries if library is not None else ()), *appended]
-        self.ids = tuple(profile.profile_id for profile in self._profiles)
-
-
 @dataclass(frozen=True, eq=False)
 class ServingLoad:
     """The power of all request streams.
@@ -87,12 +71,13 @@ def serving_segments(
     ServingLoad
         Segments, to be concatenated with those of the jobs, and the library for both.
     """
-    builder = _Builder(scenario, len(library) if library is not None else 0)
+    library = library if library is not None else ProfileLibrary.in_order([])
+    builder = _Builder(scenario, len(library))
     for plan in plans:
         for row, service in enumerate(plan.services):
             builder.add_service(plan, row, curves[plan.stream, service].power)
     segments = concat(builder.segments) if builder.segments else Segments.empty()
-    return ServingLoad(segments, ExtendedLibrary(library, builder.profiles))
+    return ServingLoad(segments, library.extended(builder.profiles))
 
 
 def shared_counts(n_instances: Int64Array) -> Int64Array:

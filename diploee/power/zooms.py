@@ -60,7 +60,7 @@ def find_zooms(
     segments : Segments
         Loads of all pools.
     scenario : Scenario
-        Pools, idle power and span; the span must be whole seconds.
+        Pools, idle power and span; a last part of a second is not searched.
     library : ProfileLibrary
         Profiles that the segments refer to.
     margin_ms : int
@@ -74,7 +74,10 @@ def find_zooms(
     found: dict[str, tuple[float, int]] = {}
     longest = 2 * max(STEPS_S)
     carried = np.empty(0)
-    for block in power_blocks(segments, scenario, library, step_ms=SEARCH_STEP_MS):
+    whole_seconds_ms = (0, scenario.horizon_ms // SEARCH_STEP_MS * SEARCH_STEP_MS)
+    for block in power_blocks(
+        segments, scenario, library, step_ms=SEARCH_STEP_MS, span_ms=whole_seconds_ms
+    ):
         power_w = np.concatenate([carried, block.facility_power_w])
         t0_ms = block.t0_ms - carried.size * SEARCH_STEP_MS
         for name, index, value_w in _extremes(power_w):

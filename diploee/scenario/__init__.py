@@ -6,7 +6,7 @@ from diploee.scenario.loading import (
     load_scenario,
     scenario_from_dict,
     shipped_scenarios,
-    target_key,
+    target_values,
 )
 from diploee.scenario.models import (
     Facility,
@@ -36,5 +36,5 @@ __all__ = [
     "load_scenario",
     "scenario_from_dict",
     "shipped_scenarios",
-    "target_key",
+    "target_values",
 ]

@@ -130,25 +130,29 @@ def scenario_from_dict(data: Mapping[str, Any], where: Any = None) -> Scenario:
     return scenario
 
 
-def target_key(scenario: Scenario) -> str:
-    """Return the dotted key of the target utilization, where a scenario has just one stream.
+def target_values(scenario: Scenario, target_utilization: float) -> dict[str, float | None]:
+    """Return the values, by dotted key, that give a scenario's only stream a target.
 
-    A stream of jobs goes before streams of requests.
+    The target replaces a number of jobs or requests that is given.
 
     Raises
     ------
     ScenarioError
-        If it has several; the text names their keys.
+        If the scenario has several streams; the text names their keys.
     """
-    for group in ("streams", "request_streams"):
-        keys = [f"{group}.{name}.target_utilization" for name in getattr(scenario, group)]
-        if len(keys) == 1:
-            return keys[0]
-        if keys:
-            break
-    raise ScenarioError(
-        [f"--target-utilization: the scenario has several streams; --set one of {one_of(keys)}"]
-    )
+    given = {
+        "streams": ("jobs_per_day",),
+        "request_streams": ("request_rate_rps", "requests_per_day"),
+    }
+    streams = [(group, name) for group in given for name in getattr(scenario, group)]
+    keys = [f"{group}.{name}.target_utilization" for group, name in streams]
+    if len(keys) != 1:
+        raise ScenarioError(
+            [f"--target-utilization: the scenario has several streams; --set one of {one_of(keys)}"]
+        )
+    group, name = streams[0]
+    replaced: dict[str, float | None] = {f"{group}.{name}.{key}": None for key in given[group]}
+    return {**replaced, keys[0]: target_utilization}
 
 
 def _apply(

@@ -19,7 +19,8 @@ SMALL = {"duration": "2 h"}
 
 
 def write_run(place: Path, force: bool = False, text: str = "new") -> None:
-    with new_run_folder(place, force) as folder:
+    with new_run_folder(place, force) as new:
+        folder = new.folder
         (folder / "manifest.json").write_text(text, "utf-8")
 
 
@@ -32,7 +33,8 @@ def test_run_folder_appears_with_its_files_and_nothing_beside_it(tmp_path: Path)
 
 @pytest.mark.parametrize("error", [ValueError("x"), KeyboardInterrupt(), MemoryError()])
 def test_error_inside_leaves_nothing(tmp_path: Path, error: BaseException) -> None:
-    with pytest.raises(type(error)), new_run_folder(tmp_path / "run") as folder:
+    with pytest.raises(type(error)), new_run_folder(tmp_path / "run") as new:
+        folder = new.folder
         (folder / "half").write_text("x", "utf-8")
         raise error
     assert not list(tmp_path.iterdir())
@@ -54,7 +56,8 @@ def test_force_replaces_a_run_folder_whole(tmp_path: Path) -> None:
 
 def test_failed_replacement_keeps_the_old_run(tmp_path: Path) -> None:
     write_run(tmp_path / "run", text="old")
-    with pytest.raises(ValueError), new_run_folder(tmp_path / "run", force=True) as folder:
+    with pytest.raises(ValueError), new_run_folder(tmp_path / "run", force=True) as new:
+        folder = new.folder
         (folder / "manifest.json").write_text("half", "utf-8")
         raise ValueError
     assert contents(tmp_path) == {"run/manifest.json": b"old"}
@@ -90,7 +93,8 @@ def test_force_does_not_replace_what_is_no_run_folder(tmp_path: Path, kind: str)
 
 
 def test_place_that_is_taken_during_the_run_is_kept(tmp_path: Path) -> None:
-    with pytest.raises(OutputExistsError), new_run_folder(tmp_path / "run") as folder:
+    with pytest.raises(OutputExistsError), new_run_folder(tmp_path / "run") as new:
+        folder = new.folder
         (folder / "manifest.json").write_text("late", "utf-8")
         write_run(tmp_path / "run", text="early")
     assert contents(tmp_path) == {"run/manifest.json": b"early"}
@@ -177,3 +181,23 @@ def test_bad_file_of_a_run_is_named(tmp_path: Path, file: str, how: str) -> None
         _ = fresh.facility(), fresh.jobs(), fresh.metrics
     assert str(caught.value).startswith(str(path))
     assert len(str(caught.value).splitlines()) == 1
+
+
+def test_force_on_a_link_replaces_the_folder_behind_it(tmp_path: Path) -> None:
+    write_run(tmp_path / "real", text="old")
+    (tmp_path / "link").symlink_to("real")
+    write_run(tmp_path / "link", force=True)
+    assert (tmp_path / "link").is_symlink()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real"]
+    assert "new" in (tmp_path / "real" / "manifest.json").read_text("utf-8")
+
+
+def test_run_whose_default_place_was_taken_meanwhile_takes_the_next_number(tmp_path: Path) -> None:
+    def default() -> Path:
+        return default_folder("site", "0123456789", tmp_path)
+
+    with new_run_folder(default(), numbered=default) as new:
+        (new.folder / "manifest.json").write_text("{}", "utf-8")
+        write_run(default())
+    assert new.place.name == "site-01234567-2"
+    assert (new.place / "manifest.json").is_file()

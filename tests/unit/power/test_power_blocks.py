@@ -9,6 +9,7 @@ import pytest
 from builders import job_table, profile, tiny_scenario
 
 from diploee.power import Segments, job_energy_j, job_segments, power_blocks, power_series
+from diploee.power.direct import EnergyTables
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
 from diploee.schedule import Schedule
@@ -148,3 +149,12 @@ def test_power_series_is_a_frame_with_zone_aware_interval_starts() -> None:
     assert frame["it_power_w"].tolist() == [3_700, 3_800, 3_900]
     assert frame["utilization"].tolist() == [0.25] * 3
     assert frame["busy_nodes"].tolist() == [3] * 3
+
+
+def test_profile_with_an_odd_step_leaves_the_other_tables_small() -> None:
+    library = ProfileLibrary.open()
+    odd = profile("odd-1n-1", [1_000.0] * 1_000, dt_ms=33)
+    common = {index: library[index] for index in range(4)}
+    alone = EnergyTables.build(common, 60_000)
+    beside = EnergyTables.build({**common, 4: odd}, 60_000)
+    assert beside.interval_j.size - alone.interval_j.size < 20 * 11 * 1_000

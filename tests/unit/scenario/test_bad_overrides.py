@@ -8,7 +8,7 @@ import pytest
 from builders import write_scenario
 
 from diploee.errors import ScenarioError
-from diploee.scenario import load_scenario, target_key
+from diploee.scenario import load_scenario, target_values
 
 
 @pytest.mark.parametrize(
@@ -60,4 +60,4 @@ def test_target_of_several_streams_asks_for_one(tmp_path: Path) -> None:
     stream = {"pool": "main", "jobs_per_day": 3, "mix": {"workload": {"a": 1}, "n_nodes": {1: 1}}}
     path = write_scenario(tmp_path / "two.yaml", {"streams.other": stream})
     with pytest.raises(ScenarioError, match="the scenario has several streams; --set one of"):
-        target_key(load_scenario(path))
+        target_values(load_scenario(path), 0.5)
