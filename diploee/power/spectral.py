@@ -8,7 +8,9 @@ impulse linearly over them, which is what differencing the cumulative energy giv
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from math import log2
 
 import numpy as np
@@ -63,10 +65,12 @@ class SpectralSum:
         }
         self._history, self._length = _lengths(segments, library)
         self.block_intervals = self._length - self._history
-        self._spectra = {
-            index: fft.rfft(power_w.astype(np.float64), self._length)
-            for index, power_w in profiles.items()
-        }
+        with ThreadPoolExecutor(os.cpu_count()) as executor:
+            spectra = executor.map(
+                lambda power_w: fft.rfft(power_w.astype(np.float64), self._length),
+                profiles.values(),
+            )
+            self._spectra = dict(zip(profiles, spectra, strict=True))
         self._starts = dict(_starts_by_profile(segments))
 
     def add(self, t0_ms: int, energy_j: Float64Array) -> None:
@@ -88,7 +92,9 @@ class SpectralSum:
                 low, high = np.searchsorted(start_ms, [origin_ms, t0_ms + n_steps * self._step_ms])
                 if pool == pool_id and high > low:
                     impulses = self._impulses(start_ms[low:high] - origin_ms, weight[low:high])
-                    spectrum += fft.rfft(impulses, overwrite_x=True) * self._spectra[profile_id]
+                    product = fft.rfft(impulses, overwrite_x=True)
+                    product *= self._spectra[profile_id]
+                    spectrum += product
             power_w = fft.irfft(spectrum, self._length, overwrite_x=True)
             energy_j[pool_id] += power_w[self._history : self._history + n_steps] * (
                 self._step_ms / MS_PER_S
@@ -97,9 +103,10 @@ class SpectralSum:
     def _impulses(self, into_ms: npt.NDArray[np.int64], weight: Float64Array) -> Float64Array:
         sample, rest_ms = np.divmod(into_ms, self._step_ms)
         late = weight * rest_ms / self._step_ms
-        length = self._length + 1
-        early = np.bincount(sample, weight - late, minlength=length).astype(np.float64)
-        return (early + np.bincount(sample + 1, late, minlength=length))[: self._length]
+        impulses = np.zeros(self._length + 1)
+        np.add.at(impulses, sample, weight - late)
+        np.add.at(impulses, sample + 1, late)
+        return impulses[: self._length]
 
 
 def _starts_by_profile(

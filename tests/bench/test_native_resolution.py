@@ -1,0 +1,88 @@
+"""A load at 0.1 s: its time against bare transforms, and against a facility ten times as large."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from scipy import fft
+
+from diploee.power import Segments, job_segments, power_blocks
+from diploee.power.blocks import MAX_WORKERS
+from diploee.power.spectral import SpectralSum
+from diploee.profiles import ProfileLibrary
+from diploee.scenario import Scenario, load_scenario
+from diploee.schedule import schedule_jobs
+from diploee.workload import generate_jobs
+
+pytestmark = pytest.mark.bench
+
+N_ROUNDS = 3
+Load = tuple[Segments, Scenario, ProfileLibrary]
+
+
+def load_of(n_nodes: int, resolution: str = "0.1 s") -> Load:
+    changes = ["duration=8 d", f"resolution={resolution}", f"facility.pools.h100.n_nodes={n_nodes}"]
+    scenario, library = load_scenario("colocation_10mw", changes), ProfileLibrary.open()
+    schedule = schedule_jobs(generate_jobs(scenario, library).jobs, scenario, "compiled")
+    return job_segments(schedule, library), scenario, library
+
+
+@pytest.fixture(scope="module")
+def load() -> Load:
+    return load_of(2_840)
+
+
+def seconds(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def median_ratio(work: Callable[[], object], floor: Callable[[], object]) -> float:
+    work(), floor()
+    return statistics.median(seconds(work) / seconds(floor) for _ in range(N_ROUNDS))
+
+
+def drained(load: Load, **how: str) -> int:
+    return sum(block.facility_power_w.size for block in power_blocks(*load, **how))
+
+
+def test_power_at_a_tenth_of_a_second_takes_at_most_twice_the_bare_transforms(load: Load) -> None:
+    segments, scenario, library = load
+    spectral = SpectralSum(segments, library, scenario.resolution_ms)
+    n_blocks = -(-scenario.n_intervals // spectral.block_intervals)
+    n_profiles = np.unique(segments.profile_id).size
+    impulses = np.zeros(spectral._length)
+    spectrum = fft.rfft(impulses)
+
+    def transforms(_: int) -> None:
+        for _ in range(n_profiles):
+            fft.rfft(impulses)
+        fft.irfft(spectrum)
+
+    def floor() -> None:
+        with ThreadPoolExecutor(min(MAX_WORKERS, os.cpu_count() or 1)) as executor:
+            list(executor.map(fft.rfft, [impulses] * n_profiles))  # the profiles themselves
+            list(executor.map(transforms, range(n_blocks)))
+
+    assert drained(load, method="spectral") == scenario.n_intervals
+    assert median_ratio(lambda: drained(load), floor) <= 2
+
+
+def test_ten_times_the_facility_takes_at_most_half_as_long_again(load: Load) -> None:
+    large = load_of(28_400)
+    assert len(large[0]) > 9 * len(load[0])
+    assert median_ratio(lambda: drained(large), lambda: drained(load)) <= 1.5
+
+
+def test_energy_at_a_tenth_of_a_second_equals_that_of_minutes(load: Load) -> None:
+    minutes = load_of(2_840, "60 s")
+    fine_j = sum(block.facility_power_w.sum() for block in power_blocks(*load)) * 0.1
+    coarse_j = sum(block.facility_power_w.sum() for block in power_blocks(*minutes)) * 60
+    assert fine_j == pytest.approx(coarse_j, rel=1e-9)
