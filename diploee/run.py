@@ -51,6 +51,7 @@ def simulate(
     engine: Engine = "simpy",
     force: bool = False,
     zooms: bool = False,
+    jobs_file: bool = True,
     watch: Watch | None = None,
 ) -> Run:
     """Simulate a scenario and write its run folder.
@@ -69,6 +70,8 @@ def simulate(
         Replace a run folder that exists.
     zooms : bool
         Also keep the worst windows at 0.1 s in ``zooms/``.
+    jobs_file : bool
+        Write ``jobs.parquet``, the largest file of a run.
     watch : Watch, optional
         Told of the stages and their progress.
 
@@ -109,13 +112,13 @@ def simulate(
             with clock.stage("zooms"):
                 metrics["zooms"] = write_zooms(folder, scenario, serving.library, segments)
         with clock.stage("write jobs"):
-            if scenario.streams:
+            if scenario.streams and jobs_file:
                 write_jobs(
                     folder,
                     scenario,
                     schedule,
                     job_energy_j(schedule, library),
-                    [c.job_class.name for c in workload.classes],
+                    workload.classes,
                     library.ids,
                 )
         warnings = _warnings(scenario, workload, schedule, plans)

@@ -36,6 +36,7 @@ UNITS = {
     "served_rps": "requests/s completed, mean over the interval",
     "unserved_rps": "requests/s rejected, mean over the interval",
     "n_instances": "model instances, at the interval's start",
+    "backlog_requests": "requests that wait, at the interval's start",
 }
 """What the columns hold; those of one pool or service carry its name after a dot."""
 

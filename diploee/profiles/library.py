@@ -15,7 +15,7 @@ REFERENCE = "reference"
 
 
 class ProfileLibrary:
-    """A set of power profiles, in the order of their ids.
+    """A set of power profiles, in the order of their ids; `extended` appends further ones.
 
     Parameters
     ----------
@@ -29,10 +29,9 @@ class ProfileLibrary:
     """
 
     def __init__(self, profiles: Iterable[PowerProfile | StoredProfile]) -> None:
-        self._profiles = sorted(profiles, key=lambda profile: profile.profile_id)
+        self._hold(sorted(profiles, key=lambda profile: profile.profile_id))
         if not self._profiles:
             raise ProfileError("a profile library needs at least one profile")
-        self.ids = tuple(profile.profile_id for profile in self._profiles)
         twice = [a for a, b in zip(self.ids, self.ids[1:], strict=False) if a == b]
         if twice:
             raise ProfileError(f"two profiles have the id '{twice[0]}'; rename or remove one")
@@ -67,6 +66,33 @@ class ProfileLibrary:
                 )
             stored.extend(map(StoredProfile, files))
         return cls(stored)
+
+    @classmethod
+    def in_order(cls, profiles: Iterable[PowerProfile | StoredProfile]) -> ProfileLibrary:
+        """Build a library that is not drawn from but indexed, as by the rows of segments.
+
+        Parameters
+        ----------
+        profiles : iterable of PowerProfile or StoredProfile
+            Kept in this order; there may be none, and ids may repeat (`get` finds the first).
+        """
+        library = cls.__new__(cls)
+        library._hold(list(profiles))
+        return library
+
+    def extended(self, profiles: Iterable[PowerProfile]) -> ProfileLibrary:
+        """Return a library in which this one's profiles keep their indices and others follow.
+
+        Parameters
+        ----------
+        profiles : iterable of PowerProfile
+            Appended in this order; ids may repeat (`get` finds the first).
+        """
+        return ProfileLibrary.in_order([*self._profiles, *profiles])
+
+    def _hold(self, profiles: list[PowerProfile | StoredProfile]) -> None:
+        self._profiles = profiles
+        self.ids = tuple(profile.profile_id for profile in profiles)
 
     def __len__(self) -> int:
         return len(self._profiles)

@@ -1,8 +1,8 @@
 """One profile, one Parquet file: `t_ms` and `power_w`, provenance in the file's metadata.
 
 The columns are `t_ms` (int64, start of the step, from 0) and `power_w` (float32, or int32 where
-every value is a whole watt, which packs four times smaller). The key ``diploee.profile`` of the
-file's metadata holds the rest of `PowerProfile` as JSON.
+every value is a whole watt below 2^31, which packs four times smaller). The key ``diploee.profile``
+of the file's metadata holds the rest of `PowerProfile` as JSON.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from diploee.errors import ProfileError, one_of
 from diploee.files import whole_file
 from diploee.profiles.profile import PowerProfile, Provenance
+from diploee.tables import BoolArray, Float32Array
 
 METADATA_KEY = b"diploee.profile"
 SCHEMA_VERSION = 1
@@ -36,7 +37,7 @@ def write_profile(profile: PowerProfile, path: Path) -> None:
         If the file can't be written.
     """
     power_w = profile.power_w
-    whole_watts = bool(np.all(power_w == np.rint(power_w)))
+    whole_watts = bool(np.all(_fits_int32(power_w)))
     head = {
         "schema_version": SCHEMA_VERSION,
         "profile_id": profile.profile_id,
@@ -202,6 +203,12 @@ def read_profile(path: Path) -> PowerProfile:
         If the file or its values are not usable; the text names the file, the row and the remedy.
     """
     return StoredProfile(path).profile
+
+
+def _fits_int32(power_w: Float32Array) -> BoolArray:
+    """Return which values come back from int32 bit by bit: -0.0 and large ones do not."""
+    fits: BoolArray = (power_w == np.rint(power_w)) & (power_w < 2**31) & ~np.signbit(power_w)
+    return fits
 
 
 def _first_line(error: Exception) -> str:

@@ -9,13 +9,18 @@ import re
 import shutil
 import subprocess
 import sys
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+import diploee
+from diploee.errors import ProfileError
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
 N_INSTALL_BLOCKS = 2
+LOG_START = datetime(2025, 10, 7, 9, 38, 40, 617_145)
 
 
 def fenced(language: str) -> list[str]:
@@ -26,8 +31,26 @@ def fenced(language: str) -> list[str]:
 def user_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("user")
     shutil.copytree(ROOT / "scenarios", folder / "scenarios")
+    write_logs(folder / "job_4711")
     run_block("diploee run colocation_10mw --engine compiled --quiet", folder)  # the first block
     return folder
+
+
+def write_logs(folder: Path, n_nodes: int = 2, n_rows: int = 301) -> None:
+    """Write the logs of a job of 30 s as WattAMeter does: a GPU at 600 W, a CPU at 150 W a node."""
+    folder.mkdir()
+    for node in range(n_nodes):
+        for kind, tag, first, step in (
+            ("nvml", "gpu-0[mW]", 600_000, 0),
+            ("rapl", "cpu-0[uJ]", 5_000_000_000, 15_000_000),
+        ):
+            rows = [
+                f"  {LOG_START + k * timedelta(milliseconds=100):%Y-%m-%d_%H:%M:%S.%f} 45560 "
+                f"{first + k * step}"
+                for k in range(n_rows)
+            ]
+            text = "\n".join([f"# timestamp reading-time[ns] {tag}", *rows, ""])
+            (folder / f"{kind}_wattameter_slurmid_4711_node_x{node}.log").write_text(text, "utf-8")
 
 
 def run_block(block: str, folder: Path) -> None:
@@ -69,3 +92,33 @@ def test_every_python_block_of_the_readme_runs(block: str, user_folder: Path) ->
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_profile_imported_from_logs_runs_beside_the_reference_profiles(tmp_path: Path) -> None:
+    write_logs(tmp_path / "job_4711")
+    importing = "diploee profiles import wattameter job_4711/ --workload llama2_70b_lora"
+    assert importing in README
+    run_block(f"{importing} --out my_profiles", tmp_path)
+    running = "--profiles my_profiles --profiles reference"
+    assert running in README
+    day = '--engine compiled --set "duration=1 day" --out run'
+    run_block(f"diploee run colocation_10mw {running} {day}", tmp_path)
+    run = diploee.open_run(tmp_path / "run")
+    imported = run.manifest["profiles"]["llama2_70b_lora-2n"]
+    assert imported["provenance"]["kind"] == "measured"
+    jobs = run.jobs()
+    assert {"llama2_70b_lora-2n", "llama2_70b_lora-2n-1"} <= set(jobs["profile_id"])
+    ended = jobs["end_time"] < "2018-01-02T00:00:00Z"
+    mine = jobs[(jobs["profile_id"] == "llama2_70b_lora-2n") & ended]
+    assert mine["energy_j"].to_numpy() == pytest.approx(2 * 750 * 30, rel=1e-5)
+
+
+def test_an_imported_profile_with_the_id_of_a_reference_profile_is_refused(tmp_path: Path) -> None:
+    write_logs(tmp_path / "job_4711")
+    run_block(
+        "diploee profiles import wattameter job_4711/ --workload llama2_70b_lora "
+        "--id llama2_70b_lora-2n-1 --out my_profiles",
+        tmp_path,
+    )
+    with pytest.raises(ProfileError, match="two profiles have the id 'llama2_70b_lora-2n-1'"):
+        diploee.ProfileLibrary.open(tmp_path / "my_profiles", "reference")

@@ -69,22 +69,6 @@ class _Name:
         return cls(slurm_id[1] if slurm_id else "", node, path)
 
 
-def wattameter_slurm_ids(paths: Sequence[Path | str]) -> tuple[str, ...]:
-    """Return the Slurm job ids in the names of the logs, in order; import them one by one.
-
-    Parameters
-    ----------
-    paths : sequence of pathlib.Path
-        Logs, or folders of logs.
-
-    Raises
-    ------
-    LogFormatError
-        If there is no log.
-    """
-    return tuple(sorted({name.slurm_id for name in _find(paths)} - {""}))
-
-
 def import_wattameter(
     paths: Sequence[Path | str],
     *,

@@ -7,6 +7,7 @@ order, and rows may lack the trailing power columns that WattAMeter derives from
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ import numpy as np
 
 from diploee.errors import LogFormatError
 from diploee.profiles.importers.log_text import LogText
-from diploee.tables import BoolArray, Float64Array, Int64Array
+from diploee.tables import Float64Array, Int64Array
 
 Kind = Literal["power", "counter"]
 
@@ -117,8 +118,8 @@ class _Block:
 def parse_log(path: Path, data: bytes) -> WattAMeterLog:
     """Parse the bytes of one log.
 
-    Rows whose stamp is not later than all before are dropped and counted: the clock was set back,
-    or the row is there twice.
+    The longest run of rows with increasing stamps is kept, the others are dropped and counted: the
+    row is there twice, or the clock stood ahead of the rows that follow or behind those before.
 
     Parameters
     ----------
@@ -142,7 +143,7 @@ def parse_log(path: Path, data: bytes) -> WattAMeterLog:
     rows_without_power = sum(_check_rows(text, block) for block in blocks)
     lines = np.concatenate([block.lines for block in blocks])
     t_us = text.stamps_us(lines, text.first_field[lines])
-    kept, n_twice, n_back = _increasing(t_us)
+    kept = _longest_increasing(t_us)
     readings = {}
     for channel in blocks[0].channels:
         position = np.concatenate(
@@ -153,8 +154,7 @@ def parse_log(path: Path, data: bytes) -> WattAMeterLog:
     counts = {
         "repeated_headers": len(blocks) - 1,
         "rows_without_power": rows_without_power,
-        "duplicate_stamps": n_twice,
-        "out_of_order_stamps": n_back,
+        **_count_dropped(t_us, kept),
     }
     run = np.repeat(np.arange(len(blocks)), [block.lines.size for block in blocks])
     return WattAMeterLog(path, t_us[kept], lines[kept] + 1, run[kept], readings, counts)
@@ -243,10 +243,40 @@ def _check_rows(text: LogText, block: _Block) -> int:
     return int(np.count_nonzero(n_fields < n_columns))
 
 
-def _increasing(t_us: Int64Array) -> tuple[BoolArray, int, int]:
-    """Return which rows are later than all before them, and how many repeat or go back."""
-    before = np.maximum.accumulate(t_us)[:-1]
-    kept = np.concatenate(([True], t_us[1:] > before))
-    n_twice = int(np.count_nonzero(t_us[1:] == before))
-    n_back = int(np.count_nonzero(t_us[1:] < before))
-    return kept, n_twice, n_back
+def _longest_increasing(t_us: Int64Array) -> Int64Array:
+    """Return the rows of the longest increasing run of stamps; of equal stamps the first."""
+    if (t_us[1:] > t_us[:-1]).all():
+        return np.arange(t_us.size)
+    # Patience sorting: of all increasing runs of k + 1 stamps so far, the lowest last one.
+    last_us: list[int] = []
+    last_row: list[int] = []
+    row_before = np.full(t_us.size, -1)
+    for row, stamp_us in enumerate(t_us.tolist()):
+        k = bisect_left(last_us, stamp_us)
+        if k < len(last_us) and last_us[k] == stamp_us:
+            continue
+        last_us[k : k + 1] = [stamp_us]
+        last_row[k : k + 1] = [row]
+        if k:
+            row_before[row] = last_row[k - 1]
+    kept = np.empty(len(last_row), dtype=np.int64)
+    row = last_row[-1]
+    for k in reversed(range(kept.size)):
+        kept[k] = row
+        row = int(row_before[row])
+    return kept
+
+
+def _count_dropped(t_us: Int64Array, kept: Int64Array) -> dict[str, int]:
+    """Count the rows not kept by how their stamps stand to those of the kept rows around them."""
+    dropped = np.setdiff1d(np.arange(t_us.size), kept, assume_unique=True)
+    following = np.searchsorted(kept, dropped)
+    infinite = np.iinfo(np.int64)
+    before_us = np.concatenate(([infinite.min], t_us[kept]))[following]
+    after_us = np.concatenate((t_us[kept], [infinite.max]))[following]
+    stamp_us = t_us[dropped]
+    return {
+        "duplicate_stamps": int(np.sum((stamp_us == before_us) | (stamp_us == after_us))),
+        "out_of_order_stamps": int(np.sum(stamp_us < before_us)),
+        "stamps_ahead": int(np.sum(stamp_us > after_us)),
+    }

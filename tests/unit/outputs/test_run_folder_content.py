@@ -9,15 +9,17 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from builders import tiny_scenario
+from builders import TINY, job_table, tiny_library, tiny_scenario
 
 import diploee
 from diploee.errors import InputError
-from diploee.outputs import Run
+from diploee.outputs import Run, write_jobs
 from diploee.profiles import ProfileLibrary
-from diploee.schedule import Engine
+from diploee.schedule import Engine, Schedule
+from diploee.workload import generate_jobs
 
 FILES = {"facility.parquet", "jobs.parquet", "metrics.json", "manifest.json"}
 SHORT = {"streams.training.target_utilization": 0.95, "duration": "1 d"}
@@ -155,6 +157,59 @@ def test_jobs_come_back_as_a_frame_in_the_order_of_submission(run: Run) -> None:
     assert np.allclose(waited_s, jobs["queue_time_s"])
     assert set(jobs["class"]) == {"tune/2", "tune/4", "draw/1"}
     assert set(jobs["profile_id"]) == {"tune-2n-1", "tune-2n-2", "tune-4n-1", "draw-1n-1"}
+
+
+TWO_POOLS = {
+    "facility.pools.side": {"node_type": "node", "n_nodes": 6},
+    "streams.tests": {**TINY["streams"]["training"], "pool": "side"},
+}
+
+
+def test_jobs_of_several_pools_and_streams_tell_them_in_last_columns(
+    tmp_path: Path, library: ProfileLibrary, run: Run
+) -> None:
+    both = run_tiny(tmp_path / "both", library, TWO_POOLS).jobs()
+    assert list(both.columns) == [*run.jobs().columns, "pool", "stream"]
+    found = both.groupby(["pool", "stream"], observed=True).size()
+    assert set(found.index) == {("main", "training"), ("side", "tests")}
+    # A stream draws by its own name, whatever others there are: its jobs are those of its own run.
+    alone, main = run.jobs(), both[both["pool"] == "main"]
+    for column in ("submit_time", "start_time", "class", "profile_id", "energy_j"):
+        assert main[column].tolist() == alone[column].tolist(), column
+
+
+def test_jobs_of_several_streams_in_one_pool_tell_their_stream_alone(
+    tmp_path: Path, library: ProfileLibrary, run: Run
+) -> None:
+    few = {"target_utilization": 0.2}
+    changes = {
+        "streams.training": TINY["streams"]["training"] | few,
+        "streams.tests": TINY["streams"]["training"] | few,
+    }
+    jobs = run_tiny(tmp_path / "streams", library, changes).jobs()
+    assert list(jobs.columns) == [*run.jobs().columns, "stream"]
+    assert set(jobs["stream"]) == {"training", "tests"}
+    assert set(jobs["class"]) == {"tune/2", "tune/4", "draw/1"}
+
+
+def test_several_pools_with_one_stream_of_jobs_tell_the_pool_alone(
+    tmp_path: Path, library: ProfileLibrary, run: Run
+) -> None:
+    changes = {"facility.pools.side": {"node_type": "node", "n_nodes": 6}}
+    jobs = run_tiny(tmp_path / "pools", library, changes).jobs()
+    assert list(jobs.columns) == [*run.jobs().columns, "pool"]
+    assert set(jobs["pool"]) == {"main"}
+
+
+def test_profiles_beyond_the_range_of_int16_keep_their_names(tmp_path: Path) -> None:
+    ids = [f"p-{k}" for k in range(40_000)]
+    jobs = job_table([0, 1], [1, 1], [5, 5], profile_id=[39_999, 3])
+    schedule = Schedule(jobs, np.array([0, 1]), horizon_ms=10)
+    classes = generate_jobs(tiny_scenario(), tiny_library()).classes
+    write_jobs(tmp_path, tiny_scenario(), schedule, np.zeros(2), classes, ids)
+    stored = pq.read_table(tmp_path / "jobs.parquet")
+    assert stored["profile_id"].to_pylist() == ["p-39999", "p-3"]
+    assert stored.schema.field("profile_id").type == pa.dictionary(pa.int32(), pa.string())
 
 
 def test_a_job_that_never_started_has_nulls_and_no_energy(crowded: Run) -> None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from diploee.errors import DiploeeError, LogFormatError, ProfileError
 from diploee.profiles.importers.resample import round_keeping_energy
-from diploee.profiles.importers.wattameter import import_wattameter, wattameter_slurm_ids
+from diploee.profiles.importers.wattameter import import_wattameter
+from diploee.profiles.importers.wattameter_log import parse_log
 
 SAMPLES = Path(__file__).parents[4] / "../shared/data/wattameter"
 START = datetime(2025, 10, 7, 9, 38, 40, 617_145)
@@ -273,6 +274,70 @@ def test_duplicate_and_backward_stamps_are_dropped_and_counted(tmp_path):
     np.testing.assert_allclose(profile.power_w, 450.0, rtol=1e-5)
 
 
+def kept_rows(t_s):
+    """Rows of a log with these stamps that its parser keeps, and its counts of the others."""
+    log = parse_log(Path("nvml.log"), "\n".join(nvml(t_s, 300_000)).encode())
+    assert (np.diff(log.t_us) > 0).all()
+    counts = (log.counts[k] for k in ("duplicate_stamps", "out_of_order_stamps", "stamps_ahead"))
+    return (log.line - 2).tolist(), tuple(counts)
+
+
+def test_a_clock_that_stands_ahead_for_one_row_loses_that_row_alone(tmp_path):
+    t_s = grid(1_000.0)
+    wild_s = t_s.copy()
+    wild_s[4_000] += 600
+    profile = load_pair(tmp_path, nvml(wild_s, 300_000), rapl(wild_s, 50.0, counter=t_s * 50e6 + 1))
+    counts = profile.provenance.counts
+    assert (counts["stamps_ahead"], counts["out_of_order_stamps"]) == (2, 0)  # one in each file
+    assert profile.power_w.size == 10_000
+    np.testing.assert_allclose(profile.power_w, 450.0, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("t_s", "kept", "counts"),
+    [
+        ([5], [0], (0, 0, 0)),
+        ([5, 5, 5], [0], (2, 0, 0)),
+        ([3, 2], [1], (0, 0, 1)),
+        ([0, 1, 2, 90, 3, 4], [0, 1, 2, 4, 5], (0, 0, 1)),
+        ([0, 1, 2, 3, 90, 4], [0, 1, 2, 3, 5], (0, 0, 1)),
+        ([90, 91, 0, 1, 2], [2, 3, 4], (0, 0, 2)),
+        ([10, 11, 12, 0, 13], [0, 1, 2, 4], (0, 1, 0)),
+        ([10, 11, 12, 0, 1], [0, 1, 2], (0, 2, 0)),
+        ([0, 1, 2, 0, 1, 2], [0, 1, 2], (1, 2, 0)),
+    ],
+)
+def test_the_longest_run_of_increasing_stamps_is_kept(t_s, kept, counts):
+    assert kept_rows(t_s) == (kept, counts)
+
+
+@given(
+    n_rows=st.integers(2, 120),
+    # Where each wild row stands and where its stamp belongs, both as places between good rows.
+    wild=st.lists(st.tuples(st.integers(0, 120), st.integers(0, 120)), max_size=8),
+)
+def test_a_few_wild_rows_in_a_good_log_are_dropped_alone(n_rows, wild):
+    # A stamp displaced by more rows than there are wild ones: no run through it is the longest.
+    far = [(at, to) for at, to in wild if max(at, to) <= n_rows and abs(at - to) > len(wild)]
+    rows = [(row, 0, float(row)) for row in range(n_rows)]
+    rows += [(at, -1, to - 0.5) for at, to in far]
+    rows.sort(key=lambda found: found[:2])
+    kept, counts = kept_rows([t_s for *_, t_s in rows])
+    assert [rows[k] for k in kept] == [found for found in rows if found[1] == 0]
+    n_ahead = sum(to > at for at, to in far)
+    assert counts == (0, len(far) - n_ahead, n_ahead)
+
+
+@given(t_s=st.lists(st.integers(0, 12), min_size=1, max_size=12))
+def test_no_log_loses_more_rows_than_it_must(t_s):
+    kept, counts = kept_rows(t_s)
+    longest = [1] * len(t_s)  # by trying all pairs
+    for i in range(len(t_s)):
+        longest[i] += max((longest[j] for j in range(i) if t_s[j] < t_s[i]), default=0)
+    assert len(kept) == max(longest)
+    assert sum(counts) == len(t_s) - len(kept)
+
+
 def test_gap_longer_than_allowed_is_refused_at_its_line(tmp_path):
     t_s = np.concatenate((grid(), grid() + 100))
     with pytest.raises(LogFormatError, match=r"nvml_wattameter.log:203: 80.0 s without a good"):
@@ -330,8 +395,7 @@ def test_second_log_of_the_same_devices_is_refused(tmp_path):
 def test_logs_of_several_jobs_need_a_choice(tmp_path):
     write_nodes(tmp_path, 1, "7")
     write_nodes(tmp_path, 2, "8")
-    assert wattameter_slurm_ids([tmp_path]) == ("7", "8")
-    with pytest.raises(LogFormatError, match="2 Slurm jobs"):
+    with pytest.raises(LogFormatError, match=r"2 Slurm jobs \('7', '8'\), expected one; choose"):
         load(tmp_path)
     assert load(tmp_path, slurm_id="8").n_nodes == 2
     with pytest.raises(LogFormatError, match="no log of Slurm job 9"):
