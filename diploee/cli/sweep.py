@@ -86,7 +86,7 @@ def sweep_command(
         show_sweep(sweep, result)
         if sweep.spec.draw and result.ensemble is not None:
             show_ensemble(result.ensemble)
-    _end(result)
+    _end(result, told=not quiet and not as_json)
 
 
 def ensemble_command(
@@ -124,7 +124,7 @@ def ensemble_command(
         if result.ensemble is not None:
             show_ensemble(result.ensemble)
         show_failures(result)
-    _end(result)
+    _end(result, told=not quiet and not as_json)
 
 
 def _run(
@@ -189,10 +189,10 @@ def _print_json(result: SweepResult) -> None:
     sys.stdout.write(json.dumps(content, indent=2) + "\n")
 
 
-def _end(result: SweepResult) -> None:
-    """Exit with 1 where runs failed; with --quiet, their errors are all that is printed."""
+def _end(result: SweepResult, told: bool) -> None:
+    """Exit with 1 where runs failed, saying why unless the tables did."""
     if not result.failed:
         return
-    for run, error in result.failed.items():
+    for run, error in result.failed.items() if not told else ():
         sys.stderr.write(f"diploee: run {run} failed: {error}\n")
     raise typer.Exit(EXIT_FAILED)

@@ -22,9 +22,6 @@ MAX_FAILURES = 10
 LINE_EVERY_S = 30.0
 """Where standard error is no terminal, a line of progress comes so often."""
 
-START_NODE_HOURS = 1e6
-"""A run's cost beside its node-hours, for the estimate of the time left."""
-
 _Column = tuple[str, str, str, float, str]
 _COLUMNS: tuple[_Column, ...] = (
     ("mean\n[MW]", "power.mean_mw", "{:.3f}", 1, "mean"),
@@ -56,7 +53,7 @@ class SweepProgress(SweepWatch):
     def begin(self, tasks: Sequence[RunTask], n_runs: int) -> None:
         """Start the clock and the bar."""
         self._n_runs, self._n_before = n_runs, n_runs - len(tasks)
-        self._cost = sum(map(_cost, tasks))
+        self._cost = sum(task.cost for task in tasks)
         self._started_s = self._said_s = time.monotonic()
         if self._n_before:
             self._console.print(f"{self._n_before:,} of {n_runs:,} runs are complete already")
@@ -75,7 +72,7 @@ class SweepProgress(SweepWatch):
         """Move on by the cost of a run."""
         self._n_done += 1
         self._n_failed += outcome.status == "failed"
-        self._cost_done += _cost(task)
+        self._cost_done += task.cost
         if self._progress is not None:
             self._progress.update(
                 self._progress.task_ids[0], completed=self._cost_done, description=self._text()
@@ -100,10 +97,6 @@ class SweepProgress(SweepWatch):
         elapsed_s = time.monotonic() - self._started_s
         left_s = elapsed_s * (self._cost - self._cost_done) / self._cost_done
         return f", about {_duration(left_s)} left" if left_s else ""
-
-
-def _cost(task: RunTask) -> float:
-    return START_NODE_HOURS + task.node_hours
 
 
 def _duration(seconds: float) -> str:
@@ -177,7 +170,7 @@ def _summed(rows: list[dict[str, Any]], column: _Column) -> str:
 
 
 def _value(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
 def show_ensemble(ensemble: Ensemble) -> None:

@@ -142,13 +142,13 @@ def _missing(
     profiles: tuple[str, ...],
     engine: Engine,
 ) -> list[RunTask]:
-    """Return the runs to do, the largest first, so that none is left alone at the end."""
+    """Return the runs to do, the costliest first, so that none is left alone at the end."""
     tasks = {
         run.run: RunTask(run.run, run.scenario, target, profiles, engine, sweep.spec.keep)
         for run in runs
         if run.run not in results
     }
-    return sorted(tasks.values(), key=lambda task: -task.node_hours)
+    return sorted(tasks.values(), key=lambda task: -task.cost)
 
 
 def _do(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import threading
@@ -20,6 +21,7 @@ MAX_ATTEMPTS = 3
 """A run whose worker died so often is given up."""
 
 STOP_TIMEOUT_S = 5.0
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's malloc.h
 
 
 def usable_cores() -> int:
@@ -163,12 +165,27 @@ def _serve(connection: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent decides
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    _keep_freed_memory()
     while True:
         try:
             task = connection.recv()
         except (EOFError, OSError):
             return
         connection.send(run_task(task))
+
+
+def _keep_freed_memory() -> None:
+    """Let the allocator reuse the memory of one run for the next instead of returning it.
+
+    The pages of large arrays would come fresh from the system, zeroed, for every run; with several
+    workers at it that costs a fifth of their time. Only glibc is told so; elsewhere it stays.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError, TypeError):
+        return
+    mallopt(_M_MMAP_MAX, 0)
+    mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
 
 
 def _end_with_parent() -> None:

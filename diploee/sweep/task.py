@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from diploee.errors import DiploeeError, InputError, OutputError
 from diploee.outputs import MANIFEST, METRICS_FILE, Run, write_json
+from diploee.outputs.jobs_file import JOBS_FILE
 from diploee.profiles import ProfileLibrary
 from diploee.run import simulate
 from diploee.scenario import Scenario
@@ -26,6 +27,8 @@ from diploee.units import MS_PER_H
 from diploee.watch import peak_memory_mb
 
 RECORD_FILE = "record.json"
+START_COST = 2e6
+"""What a run without jobs costs, in node-hours of jobs."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +60,18 @@ class RunTask:
 
     @property
     def node_hours(self) -> float:
-        """Nodes times hours simulated: a measure of its cost."""
+        """Nodes times hours simulated: a measure of its memory."""
         return self.scenario.facility.n_nodes * self.scenario.horizon_ms / MS_PER_H
+
+    @property
+    def cost(self) -> float:
+        """Node-hours that jobs are to take: a measure of its time, which grows with the jobs."""
+        pools, hours = self.scenario.facility.pools, self.scenario.horizon_ms / MS_PER_H
+        busy = sum(
+            pools[stream.pool].n_nodes * (stream.target_utilization or 1.0)
+            for stream in self.scenario.streams.values()
+        )
+        return START_COST + busy * hours
 
 
 @dataclass(frozen=True)
@@ -106,7 +119,13 @@ def _complete(task: RunTask) -> None:
             "than the sweep; install the same ones on every machine"
         )
     with store.staging(task.run) as staging:
-        run = simulate(task.scenario, staging / RUNS, library=library, engine=task.engine)
+        run = simulate(
+            task.scenario,
+            staging / RUNS,
+            library=library,
+            engine=task.engine,
+            jobs_file=JOBS_FILE in KEPT_FILES[task.keep],
+        )
         _finish(run, task)
         try:
             store.put_run(run.folder, task.run)
