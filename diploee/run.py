@@ -35,7 +35,7 @@ from diploee.power import Segments, job_energy_j, job_segments, power_blocks, se
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
 from diploee.schedule import Engine, Schedule, schedule_jobs
-from diploee.tables import concat
+from diploee.tables import Float64Array, concat
 from diploee.watch import Stopwatch, Update, Watch
 from diploee.workload import JobTable, Workload, generate_jobs, stream_classes
 
@@ -117,7 +117,7 @@ def simulate(
                     folder,
                     scenario,
                     schedule,
-                    job_energy_j(schedule, library),
+                    _job_energy_j(scenario, schedule, library),
                     workload.classes,
                     library.ids,
                 )
@@ -149,6 +149,13 @@ def check(scenario: Scenario, library: ProfileLibrary) -> int:
         _ = library[index]  # reads the file and checks its values
     plan_services(scenario, load_curves(scenario))
     return len(classes)
+
+
+def _job_energy_j(scenario: Scenario, schedule: Schedule, library: ProfileLibrary) -> Float64Array:
+    factors = [
+        scenario.facility.node_type_of(pool).busy_power_factor for pool in scenario.pool_names()
+    ]
+    return job_energy_j(schedule, library) * np.array(factors)[schedule.jobs.pool_id]
 
 
 def _simulated_utilization(scenario: Scenario) -> Callable[[JobTable], float]:

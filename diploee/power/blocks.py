@@ -141,9 +141,9 @@ class _BlockSource:
         self._sums = sums
         self._dt_ms = dt_ms
         self._n_nodes = np.array([[pool.n_nodes] for pool in facility.pools.values()])
-        self._idle_power_w = np.array(
-            [[facility.node_type_of(pool).idle_power_w] for pool in pools]
-        )
+        node_types = [facility.node_type_of(pool) for pool in pools]
+        self._idle_power_w = np.array([[node_type.idle_power_w] for node_type in node_types])
+        self._busy_factor = np.array([[node_type.busy_power_factor] for node_type in node_types])
 
     def block(self, t0_ms: int, n_steps: int) -> PowerBlock:
         """Return the block of `n_steps` intervals from `t0_ms` on."""
@@ -151,6 +151,7 @@ class _BlockSource:
         energy_j = np.zeros((n_pools, n_steps))
         for part in self._sums:
             part.add(t0_ms, energy_j)
+        energy_j *= self._busy_factor
         end_ms = t0_ms + n_steps * self._dt_ms
         active = overlapping(self._segments, self._longest_ms, t0_ms, end_ms)
         busy_nodes, mean_busy = node_occupancy(active, n_pools, t0_ms, self._dt_ms, n_steps)

@@ -149,7 +149,8 @@ class _Builder:
 
     def _take_off_idle(self, plan: ServicePlan, standby: Int64Array) -> None:
         """Take off the idle power of nodes in standby, which are not busy but draw their own."""
-        idle_w = self.scenario.facility.node_type_of(plan.pool).idle_power_w
+        node_type = self.scenario.facility.node_type_of(plan.pool)
+        idle_w = node_type.idle_power_w / node_type.busy_power_factor  # all segments are scaled
         name = f"serving-{plan.pool}-idle"
         flat_w = np.full(N_SAMPLES, idle_w, dtype=np.float32)
         self.profiles.append(PowerProfile(name, name, 1, PROFILE_STEP_MS, flat_w, PROVENANCE))

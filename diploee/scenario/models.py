@@ -67,6 +67,10 @@ class NodeType(Model):
     idle_power_w: NonNegativePower = Field(
         description="Device power of a node that runs no job [W]."
     )
+    busy_power_factor: PositivePower = Field(
+        default=1.0,
+        description="Factor on the profiles' power of busy nodes; 1 is as measured.",
+    )
 
     @property
     def rated_power_w(self) -> float:

@@ -158,3 +158,13 @@ def test_profile_with_an_odd_step_leaves_the_other_tables_small() -> None:
     alone = EnergyTables.build(common, 60_000)
     beside = EnergyTables.build({**common, 4: odd}, 60_000)
     assert beside.interval_j.size - alone.interval_j.size < 20 * 11 * 1_000
+
+
+def test_busy_power_factor_scales_busy_nodes_and_leaves_idle_ones() -> None:
+    scenario = tiny_scenario(
+        {"duration": "2 s", "resolution": "1 s", "facility.node_types.node.busy_power_factor": 1.5}
+    )
+    n_idle = scenario.facility.n_nodes - 1
+    segments = segments_of({"start_ms": 0, "end_ms": 1_000})
+    found_w = it_power_w(segments, scenario, profile("a-1n-1", [1_000.0]))
+    assert found_w == [1_500.0 + n_idle * IDLE_W, (n_idle + 1) * IDLE_W]
