@@ -155,7 +155,9 @@ def _job_energy_j(scenario: Scenario, schedule: Schedule, library: ProfileLibrar
     factors = [
         scenario.facility.node_type_of(pool).busy_power_factor for pool in scenario.pool_names()
     ]
-    return job_energy_j(schedule, library) * np.array(factors)[schedule.jobs.pool_id]
+    energy_j: Float64Array = np.array(factors)[schedule.jobs.pool_id]
+    energy_j *= job_energy_j(schedule, library)
+    return energy_j
 
 
 def _simulated_utilization(scenario: Scenario) -> Callable[[JobTable], float]:
