@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -173,6 +174,10 @@ def _value(value: object) -> str:
     return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"
+
+
 def show_ensemble(ensemble: Ensemble) -> None:
     """Print, per point, the percentiles, the seeds that the accuracy needs, causes of spread."""
     console = Console()
@@ -189,23 +194,31 @@ def show_ensemble(ensemble: Ensemble) -> None:
 
 
 def _spread_table(point: PointEnsemble, title: str, ensemble: Ensemble) -> Table:
-    table = Table(title=escape(title), title_justify="left", title_style="bold")
-    table.add_column("metric", no_wrap=True)
     percent = f"{100 * ensemble.accuracy:g} %"
+    table = Table(
+        title=escape(title),
+        title_justify="left",
+        title_style="bold",
+        caption=f"seeds: how many give the mean or the P95 to {percent}; grid metrics are in "
+        "ensemble.parquet",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+    )
+    table.add_column("metric", no_wrap=True)
     for name in (
         "P5",
         "P50",
         "P95",
-        f"seeds for mean\nto {percent}",
-        f"seeds for P95\nto {percent}",
+        "seeds\nmean",
+        "seeds\nP95",
     ):
         table.add_column(name, justify="right", no_wrap=True)
     for name, metric in point.metrics.items():
-        if metric.std == 0:
+        if metric.std == 0 or name.startswith("grid."):
             continue
         table.add_row(
             escape(name),
-            *(f"{value:,.4g}" for value in (metric.p5, metric.p50, metric.p95)),
+            *map(_figure, (metric.p5, metric.p50, metric.p95)),
             *(
                 "-" if n is None else f"{n:,}"
                 for n in (metric.seeds_for_mean, metric.seeds_for_p95)
@@ -226,6 +239,8 @@ def _shares_table(point: PointEnsemble) -> Table:
         table.add_column(escape(_short(key, keys)).replace("_", "_\u200b"), justify="right")
     table.add_column("seed and rest", justify="right")
     for name, shares in point.shares.items():
+        if name.startswith("grid."):
+            continue
         values = [*(shares.share[key] for key in keys), shares.rest]
         table.add_row(escape(name), *(f"{100 * value:.0f} %" for value in values))
     return table
