@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 Update = Callable[[float, str], None]
 """Reports progress of a stage: the fraction done, 0-1, and a short text."""
@@ -54,9 +55,14 @@ class Stopwatch:
 
 def peak_memory_mb() -> float:
     """Return the largest resident memory of this process so far [MB]; 0 where unknown."""
+    # Linux: ru_maxrss would also count the process that started this one.
+    with suppress(OSError, ValueError):
+        for line in Path("/proc/self/status").read_text("ascii").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024 / 1e6
     try:
         import resource
     except ImportError:  # not on Windows
         return 0.0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 1e6 if sys.platform == "darwin" else peak / 1e3
+    return peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6

@@ -59,14 +59,12 @@ def max_request_rate_rps(
     Raises
     ------
     WorkloadError
-        If the limit lies below the lowest measured latency; the text says which can be met.
+        If the limit lies below the lowest latency of the running maximum; the text says which can
+        be met.
     """
     rate_rps, latency_s = curve.rate_rps, curve.latency_s
     if limit_s < latency_s[0]:
-        raise WorkloadError(
-            f"a {curve.metric} latency of {limit_s:g} s can't be kept: the lowest measured is "
-            f"{latency_s[0]:g} s, at {rate_rps[0]:g} requests/s; raise the cap to that or above"
-        )
+        raise WorkloadError(_out_of_reach(curve, limit_s))
     if limit_s >= latency_s[-1]:
         return float(rate_rps[-1])
     low = int(np.searchsorted(latency_s, limit_s, side="right")) - 1
@@ -77,6 +75,21 @@ def max_request_rate_rps(
     if interpolation == "linear":
         return low_rps + (high_rps - low_rps) * (limit_s - low_s) / (high_s - low_s)
     return float(brentq(lambda r: float(curve.at(np.array(r))) - limit_s, low_rps, high_rps))
+
+
+def _out_of_reach(curve: LatencyCurve, limit_s: float) -> str:
+    lowest_s, measured_s = float(curve.latency_s[0]), float(curve.measured_latency_s.min())
+    raised = (
+        f" (measured were down to {measured_s:g} s at higher rates, but latency may not fall with "
+        "the rate: a running maximum raised them)"
+        if measured_s < lowest_s
+        else ""
+    )
+    return (
+        f"a {curve.metric} latency of {limit_s:g} s can't be kept: the lowest that can be met is "
+        f"{lowest_s:g} s, at {max_request_rate_rps(curve, lowest_s):g} requests/s{raised}; raise "
+        "the cap to that or above"
+    )
 
 
 def sustained_throughput_rps(curve: LatencyCurve) -> float:

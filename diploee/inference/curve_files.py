@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 
 import numpy as np
 
-from diploee.errors import InputError, did_you_mean, one_of
+from diploee.errors import InputError, did_you_mean, one_line, one_of, shown
 from diploee.shipped import shipped_folder
 from diploee.tables import Float64Array
 
 MIN_POINTS = 3
+LEAST_NUMBER, LARGEST_NUMBER = 1e-9, 1e9
+"""Rates, latencies and powers beyond these are slips, and would overflow further on."""
 RATE_COLUMN = "request_rate_rps"
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -50,17 +53,20 @@ def find_curve_file(name: str, folder: Path) -> Path:
     Raises
     ------
     InputError
-        If there is neither; the text lists the shipped names.
+        If there is neither, with the shipped names in the text, or the name can't be a file's.
     """
     files = sorted((shipped_folder("profiles") / "curves").glob("*.csv"))
     shipped = {path.stem: path for path in files}
     path = folder / name
-    if path.is_file():
-        return path
+    try:
+        if path.is_file():
+            return path
+    except OSError as error:  # such as a name that is too long for any file
+        raise InputError(f"{shown(name)}: can't be read ({error.strerror})") from error
     if name in shipped:
         return shipped[name]
     raise InputError(
-        f"{name}: no such curve file beside the scenario and no shipped curve "
+        f"{one_line(name)}: no such curve file beside the scenario and no shipped curve "
         f"(shipped: {one_of(shipped)}){did_you_mean(Path(name).stem, shipped)}"
     )
 
@@ -137,8 +143,8 @@ def curve_columns(file: CurveFile, names: Sequence[str]) -> tuple[Float64Array, 
     Raises
     ------
     InputError
-        If a column is missing, a value is not positive and finite, there are fewer than three
-        rows, or the rates are not strictly increasing.
+        If a column is missing, a value is not a positive number of sound size, there are fewer
+        than three rows, or the rates are not strictly increasing.
     """
     wanted = (RATE_COLUMN, *names)
     for name in wanted:
@@ -167,13 +173,11 @@ def _numbers(file: CurveFile, column: str) -> Float64Array:
     at = file.columns.index(column)
     numbers = np.empty(len(file.rows))
     for k, (line, fields) in enumerate(file.rows):
-        try:
-            number = float(fields[at])
-        except ValueError:
-            number = float("nan")
-        if not (isfinite(number) and number > 0):
+        number = float(fields[at]) if _NUMBER.fullmatch(fields[at]) else float("nan")
+        if not LEAST_NUMBER <= number <= LARGEST_NUMBER:
             raise InputError(
-                f"{file.path}:{line}: {column} must be a positive number, found '{fields[at]}'"
+                f"{file.path}:{line}: {column} must be a positive number, {LEAST_NUMBER:g} to "
+                f"{LARGEST_NUMBER:g}, found {shown(fields[at])}"
             )
         numbers[k] = number
     return numbers

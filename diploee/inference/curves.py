@@ -126,6 +126,12 @@ def load_power_curve(name: str, folder: Path) -> tuple[PowerCurve, CurveFile]:
     """
     file = read_curve_file(name, folder)
     rate_rps, mean_w, peak_w = curve_columns(file, ("mean_power_w", "peak_power_w"))
+    for k in np.flatnonzero(peak_w < mean_w)[:1]:
+        line, _ = file.rows[k]
+        raise InputError(
+            f"{file.path}:{line}: peak_power_w must be at least mean_power_w, {mean_w[k]:g}, "
+            f"found {peak_w[k]:g}"
+        )
     return PowerCurve(file.path.stem, rate_rps, mean_w, peak_w), file
 
 

@@ -23,6 +23,7 @@ def whole_instances(rate_rps: float, max_rate_rps: float, n_max: int) -> int:
     return n_max if quotient >= n_max else ceil(quotient)
 
 
+@njit(cache=True, nogil=True)
 def instances_needed(rate_rps: Float64Array, max_rate_rps: float, n_max: int) -> Int64Array:
     """Return the instances for request rates (Eq. 4).
 
@@ -41,33 +42,53 @@ def instances_needed(rate_rps: Float64Array, max_rate_rps: float, n_max: int) ->
         K_i,t.
     """
     needed = np.empty(rate_rps.size, dtype=np.int64)
-    for_each(rate_rps, max_rate_rps, n_max, needed)
+    for t in range(rate_rps.size):
+        needed[t] = whole_instances(rate_rps[t], max_rate_rps, n_max)
     return needed
 
 
-@njit(cache=True, nogil=True)
-def for_each(rate_rps: Float64Array, max_rate_rps: float, n_max: int, needed: Int64Array) -> None:
-    """Fill `needed` with `whole_instances` of each rate."""
-    for t in range(rate_rps.size):
-        needed[t] = whole_instances(rate_rps[t], max_rate_rps, n_max)
+@njit(cache=True, nogil=True, inline="always")
+def suffice(n_instances: int, rate_rps: float, completion_rate_rps: float) -> bool:
+    """Return whether instances complete a rate, with the rounding that `whole_instances` forgives.
 
-
-@njit(cache=True, nogil=True)
-def occupied_at(needed: Int64Array, t: int, cooldown_steps: int) -> int:
-    """Return the instances that are up in step `t`: the most that were needed lately."""
-    occupied = needed[t]
-    for s in range(max(0, t - cooldown_steps), t):
-        occupied = max(occupied, needed[s])
-    return int(occupied)
-
-
-@njit(cache=True, nogil=True)
-def serving_at(occupied: Int64Array, t: int, startup_steps: int) -> int:
-    """Return the instances that serve in step `t`: those up for the whole start-up time.
-
-    ASSUMPTION: what the first step needs is up at the start of the run.
+    The same expression, so that instances scaled by a rate complete it.
     """
-    serving = occupied[t]
-    for s in range(max(0, t - startup_steps), t):
-        serving = min(serving, occupied[s])
-    return int(serving)
+    return bool(rate_rps / completion_rate_rps * (1 - ROUNDING) <= n_instances)
+
+
+@njit(cache=True, nogil=True)
+def rolling_max(
+    values: Int64Array, t: int, n_before: int, places: Int64Array, ends: Int64Array
+) -> int:
+    """Return the largest of ``values[t - n_before : t + 1]``, for one `t` after the other.
+
+    Amortised constant time: kept are the places of the values that can still become the largest,
+    in falling order of value.
+
+    Parameters
+    ----------
+    values : numpy.ndarray, shape (T,), int64
+        Values; those up to `t` are read.
+    t : int
+        0 at the first call, then one more at each.
+    n_before : int
+        Earlier values that count.
+    places : numpy.ndarray, shape (T,), int64
+        Scratch: the places kept.
+    ends : numpy.ndarray, shape (2,), int64
+        Scratch, zeros at first: where the kept places begin and end in `places`.
+
+    Returns
+    -------
+    int
+        The largest.
+    """
+    begin, end = ends[0], ends[1]
+    while end > begin and values[places[end - 1]] <= values[t]:
+        end -= 1
+    places[end] = t
+    end += 1
+    while places[begin] < t - n_before:
+        begin += 1
+    ends[0], ends[1] = begin, end
+    return int(values[places[begin]])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from diploee.inference.instances import occupied_at, serving_at, whole_instances
+from diploee.inference.instances import rolling_max, suffice, whole_instances
 from diploee.tables import BoolArray, Float64Array, Int64Array
 
 
@@ -36,6 +36,17 @@ class ScalingRules:
     startup_steps: int = 0
     cooldown_steps: int = 0
     degrade: bool = False
+
+    @property
+    def scaling_rate_rps(self) -> float:
+        """Rate per instance that Eq. 4 scales by [1/s].
+
+        R_max; with `degrade` at most what an instance completes, as what it is given beyond that
+        would wait beside idle nodes.
+        """
+        if self.degrade:
+            return min(self.max_rate_rps, self.completion_rate_rps)
+        return self.max_rate_rps
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +80,13 @@ def serve_requests(
     """Scale and serve one service step by step (Eqs. 4 and 6).
 
     With `reject` what is above ``K R_max`` is unserved, R_incomplete of Eq. 6. With `degrade` it
-    waits, first in first out as a fluid, and Eq. 4 counts the waiting requests in, so that free
-    nodes work the backlog off.
+    waits, first in first out as a fluid; Eq. 4 counts the waiting requests in and scales by no more
+    than an instance completes, so that free nodes work the backlog off. Requests wait only while
+    all nodes are taken or instances start up.
+
+    An instance is up while it is needed and for its cool-down time; it serves once it has been up
+    for its start-up time (ASSUMPTION: what the first step needs is up at the start of the run).
+    What instances lack by rounding alone they serve.
 
     Parameters
     ----------
@@ -82,21 +98,20 @@ def serve_requests(
         Capacity and limits.
     """
     n_steps = rate_rps.size
-    needed = np.zeros(n_steps, dtype=np.int64)
-    occupied, serving = np.zeros_like(needed), np.zeros_like(needed)
+    occupied = np.zeros(n_steps, dtype=np.int64)
+    serving = np.zeros_like(occupied)
     served, unserved = np.zeros(n_steps), np.zeros(n_steps)
     backlog = np.zeros(n_steps + 1)
     _serve(
         rate_rps,
         step_s,
-        rules.max_rate_rps,
+        rules.scaling_rate_rps,
         rules.completion_rate_rps,
         rules.n_max,
         min(rules.n_min, rules.n_max),
         rules.startup_steps,
         rules.cooldown_steps,
         rules.degrade,
-        needed,
         occupied,
         serving,
         served,
@@ -110,26 +125,32 @@ def serve_requests(
 def _serve(
     rate_rps: Float64Array,
     step_s: Float64Array,
-    max_rate_rps: float,
+    scaling_rate_rps: float,
     completion_rate_rps: float,
     n_max: int,
     n_min: int,
     startup_steps: int,
     cooldown_steps: int,
     degrade: bool,
-    needed: Int64Array,
     occupied: Int64Array,
     serving: Int64Array,
     served_rps: Float64Array,
     unserved_rps: Float64Array,
     backlog: Float64Array,
 ) -> None:
-    for t in range(rate_rps.size):
+    n_steps = rate_rps.size
+    needed, absent = np.empty(n_steps, dtype=np.int64), np.empty(n_steps, dtype=np.int64)
+    lately_needed, lately_absent = np.empty_like(needed), np.empty_like(needed)
+    needed_ends, absent_ends = np.zeros(2, dtype=np.int64), np.zeros(2, dtype=np.int64)
+    for t in range(n_steps):
         demand = rate_rps[t] + backlog[t] / step_s[t]
-        needed[t] = max(n_min, whole_instances(demand, max_rate_rps, n_max))
-        occupied[t] = occupied_at(needed, t, cooldown_steps)
-        serving[t] = serving_at(occupied, t, startup_steps)
-        served_rps[t] = min(demand, serving[t] * completion_rate_rps)
+        needed[t] = max(n_min, whole_instances(demand, scaling_rate_rps, n_max))
+        occupied[t] = rolling_max(needed, t, cooldown_steps, lately_needed, needed_ends)
+        absent[t] = n_max - occupied[t]
+        serving[t] = n_max - rolling_max(absent, t, startup_steps, lately_absent, absent_ends)
+        served_rps[t] = demand
+        if not suffice(serving[t], demand, completion_rate_rps):
+            served_rps[t] = serving[t] * completion_rate_rps
         if degrade:
             backlog[t + 1] = (demand - served_rps[t]) * step_s[t]
         else:
@@ -164,6 +185,8 @@ def fifo_wait_s(
     step_s = np.diff(edges_s)
     arrived = np.concatenate([[0.0], np.cumsum(rate_rps * step_s)])
     served = np.concatenate([[0.0], np.cumsum(served_rps * step_s)])
+    if arrived[-1] == 0:
+        return np.zeros(rate_rps.size)
     left = max(0.0, arrived[-1] - served[-1])
     leaving_s = np.append(edges_s, edges_s[-1] + left / final_rate_rps)
     served = np.append(served, served[-1] + left)

@@ -47,7 +47,7 @@ def request_metrics(plans: Sequence[ServicePlan]) -> dict[str, Any]:
 def service_metrics(plan: ServicePlan, row: int) -> dict[str, Any]:
     """Return the metrics of one service of a plan; values without a latency curve are None."""
     capacity = plan.capacities[row]
-    weight = plan.served_rps[row] * plan.step_s
+    weight = taken_requests(plan, row)
     violated = cap_violated(plan.latency_s[row], weight, capacity)
     return {
         **_volumes(plan, slice(row, row + 1)),
@@ -64,6 +64,15 @@ def service_metrics(plan: ServicePlan, row: int) -> dict[str, Any]:
             plan.step_s[plan.unserved_rps[row] > 0].sum() / S_PER_H
         ),
     }
+
+
+def taken_requests(plan: ServicePlan, row: int) -> Float64Array:
+    """Return the requests that arrive in each step and are not rejected, shape (T,).
+
+    A step's latency is theirs, even where they are served in a later one.
+    """
+    taken: Float64Array = (plan.rate_rps[row] - plan.unserved_rps[row]) * plan.step_s
+    return np.maximum(taken, 0.0)
 
 
 def _volumes(plan: ServicePlan, rows: slice) -> dict[str, float]:
@@ -89,9 +98,9 @@ def latency_distribution(latency_s: Float64Array, weight: Float64Array) -> dict[
     Parameters
     ----------
     latency_s : numpy.ndarray, shape (T,), float64
-        Latency of the requests of each step [s].
+        Latency of the requests that arrive in each step [s].
     weight : numpy.ndarray, shape (T,), float64
-        Requests in each step.
+        Requests that arrive in each step, less the rejected ones.
 
     Returns
     -------
@@ -132,7 +141,7 @@ def weighted_percentiles(
 def cap_violated(
     latency_s: Float64Array, weight: Float64Array, capacity: Capacity
 ) -> BoolArray | None:
-    """Return the steps with requests whose latency passes the cap; None without cap or curve."""
+    """Return the steps whose arrivals' latency passes the cap; None without cap or curve."""
     limit_s = capacity.latency_limit_s
     if limit_s is None or np.isnan(latency_s).any():
         return None

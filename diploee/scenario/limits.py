@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from diploee.scenario.models import Scenario
-from diploee.units import MS_PER_DAY
+from diploee.scenario.serving import RequestStream, Service
+from diploee.units import HOURS_PER_DAY, MS_PER_DAY, S_PER_H
+
+S_PER_DAY = HOURS_PER_DAY * S_PER_H
 
 MAX_NODES = 1_000_000
 MAX_DEVICES = 1_000
@@ -14,6 +17,11 @@ MAX_POWER_W = 1_000_000
 MAX_RATED_POWER_MW = 1_000_000
 MAX_SEED = 2**64 - 1
 MAX_JOBS = 1_000_000_000
+MAX_REQUEST_RATE_RPS = 1_000_000_000
+MIN_INSTANCE_RATE_RPS = 1e-6
+MAX_SCALING_S = 366 * S_PER_DAY
+MAX_OUTPUT_TOKENS = 1_000_000_000
+MAX_JITTER = 1_000
 MAX_YEARS = 100
 FIRST_YEAR, LAST_YEAR = 1900, 2199
 """Time stamps of these years fit every reader of the files, pandas' nanoseconds included."""
@@ -23,7 +31,12 @@ Place = tuple[str | int, ...]
 
 def size_problems(scenario: Scenario) -> list[tuple[Place, str]]:
     """Return what is too large or too late to be simulated, each with its dotted place."""
-    return [*_facility_problems(scenario), *_span_problems(scenario), *_job_problems(scenario)]
+    return [
+        *_facility_problems(scenario),
+        *_span_problems(scenario),
+        *_job_problems(scenario),
+        *_request_problems(scenario),
+    ]
 
 
 def _facility_problems(scenario: Scenario) -> Iterator[tuple[Place, str]]:
@@ -80,6 +93,49 @@ def _job_problems(scenario: Scenario) -> Iterator[tuple[Place, str]]:
                 ("streams", name, "jobs_per_day"),
                 _too_large(stream.jobs_per_day, MAX_JOBS // 366),
             )
+
+
+def _request_problems(scenario: Scenario) -> Iterator[tuple[Place, str]]:
+    for name, stream in scenario.request_streams.items():
+        place = ("request_streams", name)
+        yield from _over_limits(
+            stream,
+            place,
+            ("request_rate_rps", MAX_REQUEST_RATE_RPS, " requests/s"),
+            ("requests_per_day", MAX_REQUEST_RATE_RPS * S_PER_DAY, ""),
+            ("minute_jitter_relative_std", MAX_JITTER, ""),
+        )
+        for service_name, service in stream.services.items():
+            yield from _service_problems(service, (*place, "services", service_name))
+
+
+def _service_problems(service: Service, place: Place) -> Iterator[tuple[Place, str]]:
+    yield from _over_limits(
+        service,
+        place,
+        ("max_request_rate_rps", MAX_REQUEST_RATE_RPS, " requests/s"),
+        ("output_tokens", MAX_OUTPUT_TOKENS, ""),
+        ("nodes_per_instance", MAX_NODES, ""),
+        ("reserved_nodes", MAX_NODES, ""),
+        ("min_instances", MAX_NODES, ""),
+        ("startup_s", MAX_SCALING_S, " s"),
+        ("cooldown_s", MAX_SCALING_S, " s"),
+    )
+    rate_rps = service.max_request_rate_rps
+    if rate_rps is not None and rate_rps < MIN_INSTANCE_RATE_RPS:
+        yield (
+            (*place, "max_request_rate_rps"),
+            f"must be at least {MIN_INSTANCE_RATE_RPS:g} requests/s, found {rate_rps:g}",
+        )
+
+
+def _over_limits(
+    part: Service | RequestStream, place: Place, *limits: tuple[str, int, str]
+) -> Iterator[tuple[Place, str]]:
+    for key, limit, unit in limits:
+        found = getattr(part, key)
+        if found is not None and found > limit:
+            yield (*place, key), _too_large(found, limit, unit)
 
 
 def _too_large(found: float, limit: float, unit: str = "") -> str:

@@ -96,6 +96,10 @@ def test_jobs_and_requests_do_not_share_a_pool() -> None:
         (HEADER + "# note\n1,5,6\n2,x,6\n3,5,6\n", ":4: mean_power_w must be a positive number"),
         (HEADER + "1,5,6\n2,nan,6\n3,5,6\n", ":3: mean_power_w must be a positive number"),
         (HEADER + "1,5,6\n2,-5,6\n3,5,6\n", ":3: mean_power_w must be a positive number"),
+        (HEADER + "1,5,6\n2,1_0,20\n3,5,6\n", ":3: mean_power_w must be a positive number"),
+        (HEADER + "1,5,6\n2,5,1e308\n3,5,6\n", ":3: peak_power_w must be a positive number, 1e"),
+        (HEADER + "1,5,6\n2,٣,6\n3,5,6\n", ":3: mean_power_w must be a positive number"),
+        (HEADER + "1,5,6\n2,7,6\n3,5,6\n", ":3: peak_power_w must be at least mean_power_w, 7"),
         (HEADER + "1,5,6\n2,5\n3,5,6\n", ":3: 2 fields, the header has 3"),
         ("request_rate_rps,mean_power\n1,5\n", ": column 'mean_power_w' is missing"),
         ("# nothing\n", ": is empty"),
@@ -114,6 +118,41 @@ def test_unknown_curve_is_refused_with_the_nearest_shipped_name() -> None:
     scenario = serving_scenario({f"{CODING}.power_curve": "llama3_70b_codng_power"})
     with pytest.raises(InputError, match=rf"^{CODING}: .*did you mean 'llama3_70b_coding_power'"):
         load_curves(scenario)
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "a\nb", "x" * 300 + "/y", "nul\0"])
+def test_curve_name_that_no_file_can_have_is_one_clear_line(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError) as error:
+        load_power_curve(name, tmp_path)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 400
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [
+        (f"{CHAT}.request_rate_rps", 1e308, "must be at most 1,000,000,000 requests/s"),
+        (f"{CODING}.max_request_rate_rps", 1e308, "must be at most 1,000,000,000 requests/s"),
+        (f"{CODING}.max_request_rate_rps", 1e-300, "must be at least 1e-06 requests/s"),
+        (f"{CODING}.startup_s", 1e300, "must be at most 31,622,400 s, found 1e+300"),
+        (f"{CODING}.cooldown_s", 1e300, "must be at most 31,622,400 s, found 1e+300"),
+        (f"{CODING}.min_instances", 10**400, "must be at most 1,000,000, found 1e+300"),
+        (f"{CODING}.nodes_per_instance", 10**400, "must be at most 1,000,000, found 1e+300"),
+        (f"{CODING}.reserved_nodes", 10**400, "must be at most 1,000,000, found 1e+300"),
+        (f"{CODING}.output_tokens", 10**400, "must be at most 1,000,000,000, found 1e+300"),
+        (f"{CHAT}.minute_jitter_relative_std", 1e308, "must be at most 1,000, found 1e+300"),
+    ],
+)
+def test_sizes_that_no_run_could_hold_are_refused(key: str, value: float, text: str) -> None:
+    with pytest.raises(ScenarioError) as error:
+        serving_scenario({key: value})
+    (problem,) = error.value.problems
+    assert problem.startswith(f"{key}: {text}")
+
+
+def test_requests_per_day_are_bounded_as_the_rate_is() -> None:
+    with pytest.raises(ScenarioError, match=r"requests_per_day: must be at most 86,400,000,000,00"):
+        serving_scenario({f"{CHAT}.request_rate_rps": None, f"{CHAT}.requests_per_day": 1e308})
 
 
 def test_output_length_without_measurements_is_refused_with_those_that_there_are() -> None:

@@ -86,6 +86,18 @@ def test_cap_below_all_latencies_is_refused_with_the_lowest_that_can_be_met() ->
     assert "\n" not in text
 
 
+def test_refused_cap_names_what_the_running_maximum_lets_be_met() -> None:
+    rates = np.array([1.0, 2.0, 3.0, 4.0])
+    dented = LatencyCurve("mean_e2e", rates, np.array([12.0, 10.0, 11.0, 20.0]), rates)
+    with pytest.raises(WorkloadError) as error:
+        max_request_rate_rps(dented, 10.5)
+    text = str(error.value)
+    assert "the lowest that can be met is 12 s, at 3 requests/s" in text
+    assert "measured were down to 10 s" in text
+    assert "a running maximum raised them" in text
+    assert max_request_rate_rps(dented, 12) == 3
+
+
 def test_cap_above_all_latencies_gives_the_highest_measured_rate_with_a_warning() -> None:
     scenario = serving_scenario(
         {

@@ -45,10 +45,32 @@ def test_requests_that_wait_at_the_end_are_served_at_full_capacity() -> None:
 
 
 def test_free_nodes_work_the_backlog_off() -> None:
-    rules = ScalingRules(max_rate_rps=100, completion_rate_rps=40, n_max=10, degrade=True)
-    served = serve_requests(np.full(200, 100.0), steps(200), rules)
-    assert served.n_instances[-1] > 1
-    assert served.backlog_requests[-1] == pytest.approx(served.backlog_requests[-50], rel=0.5)
+    # Of 100/s one instance completes 40/s; the two that follow are up after 5 minutes.
+    rules = ScalingRules(100, 40, n_max=10, startup_steps=5, degrade=True)
+    served = serve_requests(np.repeat([10.0, 100.0], [1, 60]), steps(61), rules)
+    assert served.backlog_requests.max() >= 5 * 60 * STEP_S
+    assert not served.backlog_requests[-30:].any()
+    assert served.n_instances[-1] == 3
+
+
+def test_no_backlog_stands_beside_idle_nodes() -> None:
+    rules = ScalingRules(max_rate_rps=100, completion_rate_rps=40.8, n_max=64, degrade=True)
+    served = serve_requests(np.full(50, 80.0), steps(50), rules)
+    assert set(served.n_instances) == {2}
+    assert not served.backlog_requests.any()
+
+
+def test_rounding_leaves_no_request_unserved() -> None:
+    for rate_rps, max_rps, n in ((2.1, 0.7, 3), (0.3, 0.1, 3), (4.35, 0.29, 15)):
+        served = serve_requests(np.array([rate_rps]), steps(1), ScalingRules(max_rps, max_rps, 20))
+        assert served.n_instances.tolist() == [n]
+        assert served.served_rps.tolist() == [rate_rps]
+        assert served.unserved_rps.tolist() == [0]
+
+
+def test_nobody_waits_where_nothing_arrives() -> None:
+    edges_s = np.arange(4) * STEP_S
+    assert fifo_wait_s(edges_s, np.zeros(3), np.zeros(3), 0.0).tolist() == [0, 0, 0]
 
 
 def test_instance_starts_to_serve_after_its_start_up_time() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,8 +8,17 @@ import pytest
 from serving_builders import CODING, CONVERSATION, one_service, serving_scenario, write_serving
 
 from diploee.errors import WorkloadError
-from diploee.inference import ServicePlan, load_curves, plan_services, service_columns
-from diploee.metrics.service import request_metrics, weighted_percentiles
+from diploee.inference import (
+    Capacity,
+    ScalingRules,
+    ServicePlan,
+    fifo_wait_s,
+    load_curves,
+    plan_services,
+    serve_requests,
+    service_columns,
+)
+from diploee.metrics.service import request_metrics, service_metrics, weighted_percentiles
 from diploee.scenario import Scenario, load_scenario
 
 CHAT = "request_streams.chat"
@@ -127,6 +137,68 @@ def test_rejecting_keeps_the_cap_and_degrading_violates_it() -> None:
     assert rejecting["services"]["coding"]["hours_over_latency_limit"] == 0
     assert rejecting["services"]["coding"]["hours_with_unserved_requests"] > 0
     assert degrading["services"]["coding"]["hours_over_latency_limit"] > 0
+
+
+def test_service_without_requests_is_planned_with_nothing() -> None:
+    for overload in ("reject", "degrade"):
+        scenario = serving_scenario(
+            {
+                f"{CODING}.probability": 0,
+                f"{CONVERSATION}.probability": 1,
+                f"{CHAT}.overload": overload,
+            }
+        )
+        plan = plan_of(scenario)
+        assert plan.reserved_nodes.tolist() == [0, 12]
+        assert not plan.n_instances[0].any()
+        found = request_metrics([plan])["services"]["coding"]
+        assert found["latency_s"] is None
+        assert found["hours_over_latency_limit"] == 0
+
+
+def burst_plan() -> ServicePlan:
+    """Plan 60 requests/s for a minute, then 1/s for 30 more, at one node that completes 10/s."""
+    plan = plan_of(serving_scenario({**one_service(), "duration": "31 min"}))
+    rate_rps = np.repeat([60.0, 1.0], [1, 30])
+    served = serve_requests(rate_rps, plan.step_s, ScalingRules(10, 10, 1, degrade=True))
+    edges_s = plan.edges_ms / 1000
+    return replace(
+        plan,
+        rate_rps=rate_rps[None],
+        served_rps=served.served_rps[None],
+        unserved_rps=served.unserved_rps[None],
+        backlog_requests=served.backlog_requests[None],
+        latency_s=fifo_wait_s(edges_s, rate_rps, served.served_rps, 10)[None],
+        capacities=(Capacity(10, 10, latency_limit_s=100),),
+    )
+
+
+def test_latency_is_weighted_by_the_requests_that_arrive() -> None:
+    found = service_metrics(burst_plan(), 0)
+    # Every request on its own: first in, first out, at 10/s.
+    arrive_s = np.concatenate([np.arange(3600) / 60, 60 + np.arange(1800)]) + 1e-9
+    leave_s = np.maximum.accumulate(arrive_s - np.arange(5400) / 10) + np.arange(5400) / 10
+    assert found["latency_s"]["mean"] == pytest.approx((leave_s - arrive_s).mean(), rel=0.01)
+    assert found["latency_s"]["mean"] == pytest.approx(110)
+
+
+def test_hours_over_the_limit_are_those_in_which_the_late_requests_arrive() -> None:
+    # They arrive in the burst and, at 10/s less 1/s, until the backlog of 3,000 is down to 1,000
+    # after 222 s, in the middle of the step.
+    assert service_metrics(burst_plan(), 0)["hours_over_latency_limit"] * 60 == 5
+
+
+def test_rounding_is_not_counted_as_overload() -> None:
+    scenario = serving_scenario(
+        {
+            **one_service(max_request_rate_rps=0.7),
+            f"{CHAT}.request_rate_rps": 2.1,
+            f"{CHAT}.calendar": None,
+        }
+    )
+    found = request_metrics([plan_of(scenario)])
+    assert found["rejected_rps"] == 0
+    assert found["services"]["coding"]["hours_with_unserved_requests"] == 0
 
 
 def test_percentiles_are_weighted_by_requests() -> None:
