@@ -160,10 +160,14 @@ def schema(
 ) -> None:
     """Print the JSON Schema of scenario files, or a reference of their keys."""
     from diploee.scenario import Scenario
+    from diploee.scenario.base import Model
     from diploee.scenario.reference import markdown_reference
-    from diploee.sweep import SweepSpec
 
-    model = SweepSpec if sweep else Scenario
+    model: type[Model] = Scenario
+    if sweep:
+        from diploee.sweep import SweepSpec
+
+        model = SweepSpec
     if markdown:
         title = "Every key of a sweep file" if sweep else "Every key of a scenario file"
         command = f"diploee schema {'--sweep ' if sweep else ''}--markdown"

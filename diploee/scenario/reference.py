@@ -71,7 +71,7 @@ def markdown_reference(model: type[Model], title: str, command: str) -> str:
 
 
 def _part(schema: Schema, name: str) -> Schema:
-    part: Schema = schema["$defs"][name] if name in schema["$defs"] else schema
+    part: Schema = schema["$defs"].get(name, schema)
     return part
 
 
@@ -122,7 +122,8 @@ def _type(of_key: Schema) -> str:
     kind = of_key.get("type")
     if kind == "array" and of_key.get("items"):
         inner = _type(of_key["items"])
-        count = f"{of_key['minItems']} " if of_key.get("minItems") == of_key.get("maxItems") else ""
+        is_fixed = "minItems" in of_key and of_key["minItems"] == of_key.get("maxItems")
+        count = f"{of_key['minItems']} " if is_fixed else ""
         return f"list of {count}{_PLURALS.get(inner, inner)}"
     if kind == "object" and isinstance(values := of_key.get("additionalProperties"), dict):
         inner = _type(values)

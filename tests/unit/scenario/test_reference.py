@@ -1,0 +1,114 @@
+"""The reference of every key, and the shipped files against the JSON Schema that it comes from."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from command_line import call
+from jsonschema import Draft202012Validator
+
+from diploee.errors import ScenarioError
+from diploee.scenario import Scenario, scenario_from_dict, shipped_scenarios
+from diploee.scenario.base import Model
+from diploee.scenario.reference import markdown_reference
+from diploee.sweep import SweepSpec, shipped_sweeps
+
+SCENARIOS = Path(__file__).parents[3] / "scenarios"
+PAGES = {
+    "scenario": (SCENARIOS / "REFERENCE.md", ("schema", "--markdown")),
+    "sweep": (SCENARIOS / "sweeps" / "REFERENCE.md", ("schema", "--sweep", "--markdown")),
+}
+MODELS: dict[str, type[Model]] = {"scenario": Scenario, "sweep": SweepSpec}
+
+
+def plain_yaml(path: Path) -> Any:
+    """Read a file as JSON has it: dates and the keys of mappings are text."""
+    return json.loads(json.dumps(yaml.safe_load(path.read_text("utf-8")), default=str))
+
+
+def models_within(model: type[Model]) -> dict[str, dict[str, Any]]:
+    schema = model.model_json_schema()
+    return {schema["title"]: schema, **schema["$defs"]}
+
+
+@pytest.mark.parametrize("kind", PAGES)
+def test_reference_file_is_what_the_command_prints(kind: str) -> None:
+    path, command = PAGES[kind]
+    ended = call(*command)
+    assert (ended.code, ended.err) == (0, "")
+    remedy = f"write it again: diploee {' '.join(command)} > {path.relative_to(SCENARIOS.parent)}"
+    assert path.read_text("utf-8") == ended.out, remedy
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_every_key_has_a_row_with_its_description(kind: str) -> None:
+    text = markdown_reference(MODELS[kind], "Title", "command")
+    for name, model in models_within(MODELS[kind]).items():
+        section = text.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+        rows = [line for line in section.splitlines() if line.startswith("| `")]
+        assert [row.split("`")[1] for row in rows] == list(model["properties"]), name
+        for row, key in zip(rows, model["properties"].values(), strict=True):
+            cells = re.split(r" (?<!\\)\| ", row.strip("| "))
+            assert len(cells) == 5
+            assert cells[4] == key["description"]
+
+
+def test_rows_tell_type_default_and_what_is_allowed() -> None:
+    lines = markdown_reference(Scenario, "Title", "command").splitlines()
+    by_start = {line.split(" | ")[0]: line for line in lines}
+    assert "| `resolution` | text | `60 s` | such as `0.1 s`, `60 s`, `1 h` |" in "\n".join(lines)
+    assert "| `n_gpus` | whole number | **required** | from 0 | GPUs per node. |" in lines
+    assert by_start["| `hour_of_week`"].split(" | ")[1:4] == [
+        "list of 168 numbers",
+        "none",
+        "each from 0",
+    ]
+    assert "| text | `list` | `list`, `simulated` |" in by_start["| `match`"]
+    assert "At `streams.<name>.calendar`, `request_streams.<name>.calendar`." in lines
+    assert "At `streams.<name>.classes.<n>`." in lines
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_links_lead_to_a_heading(kind: str) -> None:
+    text = markdown_reference(MODELS[kind], "Title", "command")
+    headings = {name.lower() for name in re.findall(r"^## (\w+)$", text, re.MULTILINE)}
+    assert set(re.findall(r"\]\(#(\w+)\)", text)) <= headings
+
+
+@pytest.mark.parametrize("name", sorted(shipped_scenarios()))
+def test_shipped_scenario_fits_the_json_schema(name: str) -> None:
+    schema = Scenario.model_json_schema()
+    Draft202012Validator.check_schema(schema)
+    Draft202012Validator(schema).validate(plain_yaml(shipped_scenarios()[name]))
+
+
+@pytest.mark.parametrize("name", sorted(shipped_sweeps()))
+def test_shipped_sweep_fits_the_json_schema(name: str) -> None:
+    validator = Draft202012Validator(json.loads(call("schema", "--sweep").out))
+    validator.check_schema(validator.schema)
+    validator.validate(plain_yaml(shipped_sweeps()[name]))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("nodes", 5),
+        ("seed", -1),
+        ("seed", "five"),
+        ("resolution", 60),
+        ("facility", {}),
+        ("streams", {"training": {"pool": "h100", "match": "both"}}),
+        ("streams", {"training": {"pool": "h100", "calendar": {"month": [1.0]}}}),
+    ],
+)
+def test_json_schema_refuses_what_the_models_refuse(key: str, value: object) -> None:
+    file = shipped_scenarios()["colocation_10mw"]
+    with pytest.raises(ScenarioError):
+        scenario_from_dict(yaml.safe_load(file.read_text("utf-8")) | {key: value})
+    schema = Scenario.model_json_schema()
+    assert not Draft202012Validator(schema).is_valid(plain_yaml(file) | {key: value})
