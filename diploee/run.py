@@ -6,7 +6,7 @@ returns tables; here they are only joined, timed and written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -31,16 +31,14 @@ from diploee.outputs import (
     write_json,
     write_zooms,
 )
+from diploee.plausibility import run_warnings
 from diploee.power import Segments, job_energy_j, job_segments, power_blocks, serving_segments
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
 from diploee.schedule import Engine, Schedule, schedule_jobs
 from diploee.tables import Float64Array, concat
 from diploee.watch import Stopwatch, Update, Watch
-from diploee.workload import JobTable, Workload, generate_jobs, stream_classes
-
-SHORTFALL = 0.01
-"""Simulated utilization may stay so far below its target (relative) before the run warns."""
+from diploee.workload import JobTable, generate_jobs, stream_classes
 
 
 def simulate(
@@ -121,7 +119,7 @@ def simulate(
                     workload.classes,
                     library.ids,
                 )
-        warnings = _warnings(scenario, workload, schedule, plans)
+        warnings = run_warnings(scenario, library, workload, schedule, plans, metrics)
         manifest = build_manifest(
             scenario, library, engine, workload.classes, workload.matches, warnings
         ) | serving_entries(plans, curves)
@@ -244,36 +242,3 @@ def _accumulators(scenario: Scenario) -> tuple[FacilityMetrics, dict[str, Facili
         name: FacilityMetrics(pool.n_nodes, facility.pool_rated_power_w(name), step_ms)
         for name, pool in facility.pools.items()
     }
-
-
-def _warnings(
-    scenario: Scenario, workload: Workload, schedule: Schedule, plans: list[ServicePlan]
-) -> list[str]:
-    return [
-        *_extrapolations(workload),
-        *_shortfalls(scenario, workload, schedule),
-        *(warning for plan in plans for warning in plan.warnings),
-    ]
-
-
-def _extrapolations(workload: Workload) -> Iterator[str]:
-    for c in workload.classes:
-        if c.extrapolation_ratio != 1:
-            yield (
-                f"streams.{c.stream}: class '{c.job_class.name}' is scaled linearly by "
-                f"{c.extrapolation_ratio:g} from profiles of {c.job_class.profile_n_nodes} nodes: "
-                "a coherent upper bound of the swings, not a forecast"
-            )
-
-
-def _shortfalls(scenario: Scenario, workload: Workload, schedule: Schedule) -> Iterator[str]:
-    for pool_id, (name, pool) in enumerate(scenario.facility.pools.items()):
-        matches = [m for m in workload.matches if scenario.streams[m.stream].pool == name]
-        target = sum(m.target_utilization or m.matched_utilization for m in matches)
-        of_pool = schedule.of_pool(pool_id)
-        reached = of_pool.mean_utilization(pool.n_nodes)
-        if reached < target * (1 - SHORTFALL):
-            yield (
-                f"pool '{name}': simulated utilization {reached:.4f} is {target - reached:.4f} "
-                f"short of {target:.4f}: {int((~of_pool.started).sum()):,} jobs never started"
-            )

@@ -40,6 +40,9 @@ class ProfileLibrary:
     def open(cls, *folders: Path | str) -> ProfileLibrary:
         """Open the profiles of one or several folders, ``"reference"`` meaning the shipped ones.
 
+        An earlier folder's profiles of a workload and node count replace those of later folders, so
+        that measured profiles before ``"reference"`` swap their classes and leave the others.
+
         Parameters
         ----------
         *folders : pathlib.Path or str
@@ -64,7 +67,9 @@ class ProfileLibrary:
                     f"{folder}: no *.parquet profiles in this folder; "
                     "import some with 'diploee profiles import'"
                 )
-            stored.extend(map(StoredProfile, files))
+            known = {(profile.workload, profile.n_nodes) for profile in stored}
+            found = map(StoredProfile, files)
+            stored.extend(p for p in found if (p.workload, p.n_nodes) not in known)
         return cls(stored)
 
     @classmethod

@@ -92,6 +92,9 @@ def load_scenario(
             option = options.get(dotted(place[:depth]))
             if option is not None:
                 return ".".join((option, *map(str, place[depth:])))
+        inside = [option for key, option in options.items() if key.startswith(dotted(place) + ".")]
+        if inside and place:
+            return f"{', '.join(inside)} (in {dotted(place)})"
         line = line_of(place, lines)
         return f"{path}{f':{line}' if line else ''} {dotted(place)}".rstrip()
 

@@ -72,6 +72,15 @@ class NodeType(Model):
         description="Factor on the profiles' power of busy nodes; 1 is as measured.",
     )
 
+    @model_validator(mode="after")
+    def _idle_is_below_rated(self) -> NodeType:
+        if self.idle_power_w > self.rated_power_w > 0:
+            raise ValueError(
+                f"idle_power_w must not exceed the devices' rated {self.rated_power_w:g} W, "
+                f"found {self.idle_power_w:g}"
+            )
+        return self
+
     @property
     def rated_power_w(self) -> float:
         """Sum of the devices' thermal design power [W]."""

@@ -263,7 +263,7 @@ def test_profile_id_that_is_no_file_name_is_refused(tmp_path: Path, name: str) -
 
 
 def test_two_profiles_of_one_id_are_named(tmp_path: Path) -> None:
-    good_file(tmp_path / "a")
-    good_file(tmp_path / "b")
+    good_file(tmp_path / "lib" / "a")
+    good_file(tmp_path / "lib" / "b")
     with pytest.raises(ProfileError, match="two profiles have the id 'tune-2n'"):
-        ProfileLibrary.open(tmp_path / "a", tmp_path / "b")
+        ProfileLibrary.open(tmp_path / "lib")

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 import diploee
-from diploee.errors import ProfileError
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -94,7 +93,9 @@ def test_every_python_block_of_the_readme_runs(block: str, user_folder: Path) ->
     assert done.returncode == 0, done.stderr
 
 
-def test_a_profile_imported_from_logs_runs_beside_the_reference_profiles(tmp_path: Path) -> None:
+def test_an_imported_profile_replaces_its_class_and_leaves_the_others(
+    tmp_path: Path,
+) -> None:
     write_logs(tmp_path / "job_4711")
     importing = "diploee profiles import wattameter job_4711/ --workload llama2_70b_lora"
     assert importing in README
@@ -107,18 +108,9 @@ def test_a_profile_imported_from_logs_runs_beside_the_reference_profiles(tmp_pat
     imported = run.manifest["profiles"]["llama2_70b_lora-2n"]
     assert imported["provenance"]["kind"] == "measured"
     jobs = run.jobs()
-    assert {"llama2_70b_lora-2n", "llama2_70b_lora-2n-1"} <= set(jobs["profile_id"])
+    drawn = set(jobs["profile_id"])
+    assert {"llama2_70b_lora-2n", "llama2_70b_lora-4n-1"} <= drawn
+    assert not any(name.startswith("llama2_70b_lora-2n-") for name in drawn)
     ended = jobs["end_time"] < "2018-01-02T00:00:00Z"
     mine = jobs[(jobs["profile_id"] == "llama2_70b_lora-2n") & ended]
     assert mine["energy_j"].to_numpy() == pytest.approx(2 * 750 * 30, rel=1e-5)
-
-
-def test_an_imported_profile_with_the_id_of_a_reference_profile_is_refused(tmp_path: Path) -> None:
-    write_logs(tmp_path / "job_4711")
-    run_block(
-        "diploee profiles import wattameter job_4711/ --workload llama2_70b_lora "
-        "--id llama2_70b_lora-2n-1 --out my_profiles",
-        tmp_path,
-    )
-    with pytest.raises(ProfileError, match="two profiles have the id 'llama2_70b_lora-2n-1'"):
-        diploee.ProfileLibrary.open(tmp_path / "my_profiles", "reference")

@@ -149,7 +149,7 @@ def _check_columns(path: Path, names: list[str]) -> None:
 
 def _numbers(table: pa.Table, name: str, place: str, first_row: int) -> Float64Array:
     column = table[name].combine_chunks()
-    expected = "expected a finite number; fill or remove the row"
+    expected = "expected a finite number; fill it in (a row can't be missing)"
     if column.null_count:
         row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
         raise LogFormatError(f"{place}{first_row + row}: '{name}' is missing, {expected}")

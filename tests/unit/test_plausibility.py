@@ -1,0 +1,60 @@
+"""What a run warns of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import profile, tiny_library, tiny_scenario
+
+from diploee import simulate
+from diploee.profiles import PowerProfile, ProfileLibrary, add_profile
+
+
+def warnings_of(tmp_path: Path, library: ProfileLibrary, changes: dict[str, Any]) -> list[str]:
+    run = simulate(tiny_scenario({"duration": "1 d", **changes}), tmp_path / "run", library=library)
+    return run.manifest["warnings"]
+
+
+def measured(power_profile: PowerProfile) -> PowerProfile:
+    return replace(power_profile, provenance=replace(power_profile.provenance, kind="measured"))
+
+
+def one_class(workload: str) -> dict[str, Any]:
+    classes = [{"workload": workload, "n_nodes": 1, "probability": 1.0}]
+    return {"streams.training.classes": classes}
+
+
+def test_plausible_run_warns_of_nothing(tmp_path: Path) -> None:
+    assert warnings_of(tmp_path, tiny_library(), {"streams.training.target_utilization": 0.3}) == []
+
+
+@pytest.mark.parametrize("factor", [1e-3, 1e3])
+def test_profile_in_the_wrong_unit_is_warned_of(tmp_path: Path, factor: float) -> None:
+    wrong = profile("odd-1n-1", [2_000.0 * factor] * 600)
+    found = warnings_of(tmp_path, ProfileLibrary([wrong]), one_class("odd"))
+    assert any("profile 'odd-1n-1'" in line and "is its power in W" in line for line in found)
+    assert any("times the rated power" in line for line in found) == (factor > 1)
+
+
+def test_measured_profiles_that_no_class_uses_are_warned_of(tmp_path: Path) -> None:
+    unused = measured(profile("spare-1n-1", [2_000.0] * 60))
+    used = profile("odd-1n-1", [2_000.0] * 60)
+    found = warnings_of(tmp_path, ProfileLibrary([unused, used]), one_class("odd"))
+    assert any("spare-1n-1" in line and "not used" in line for line in found)
+
+
+def test_queue_that_only_grows_is_warned_of(tmp_path: Path) -> None:
+    load = {"streams.training.target_utilization": None, "streams.training.jobs_per_day": 20_000}
+    assert any("never started" in line for line in warnings_of(tmp_path, tiny_library(), load))
+
+
+def test_earlier_folder_replaces_the_classes_that_it_holds(tmp_path: Path) -> None:
+    add_profile(profile("tune-2n-own", [3_000.0] * 60, n_nodes=2), tmp_path / "own")
+    for number in (1, 2):
+        add_profile(profile(f"tune-2n-{number}", [2_000.0], n_nodes=2), tmp_path / "later")
+    add_profile(profile("tune-4n-1", [9_000.0], n_nodes=4), tmp_path / "later")
+    library = ProfileLibrary.open(tmp_path / "own", tmp_path / "later")
+    assert library.ids == ("tune-2n-own", "tune-4n-1")
