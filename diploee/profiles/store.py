@@ -88,7 +88,7 @@ def add_profile(profile: PowerProfile, folder: Path, force: bool = False) -> Pat
         )
     path = folder / f"{profile.profile_id}.parquet"
     if path.exists() and not force:
-        raise ProfileError(f"{path}: exists already; choose another id, or force to replace it")
+        raise ProfileError(f"{path}: exists already; choose another id, or --force to replace it")
     write_profile(profile, path)
     return path
 

@@ -246,7 +246,7 @@ def test_import_keeps_an_existing_profile_without_force(tmp_path: Path) -> None:
     before = contents(tmp_path)
     ended = call("profiles", "import", *arguments)
     assert ended.code == 2
-    assert "exists already; choose another id, or force to replace it" in ended.problem
+    assert "exists already; choose another id, or --force to replace it" in ended.problem
     assert contents(tmp_path) == before
     assert call("profiles", "import", *arguments, "--force").code == 0
 

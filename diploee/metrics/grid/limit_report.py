@@ -20,7 +20,7 @@ from diploee.metrics.grid.quanta import MAX_DAY_POWER_W, to_quanta
 from diploee.metrics.grid.stretch import Stretch
 from diploee.scenario import Scenario
 from diploee.tables import Int64Array
-from diploee.units import MS_PER_S
+from diploee.units import MS_PER_S, S_PER_DAY, S_PER_H, S_PER_MIN
 
 POWER_FILE, POWER_COLUMN = "facility.parquet", "facility_power_w"
 BATCH_ROWS = 1 << 18
@@ -102,7 +102,8 @@ class LimitResult:
             return f"{limit}: kept{note}"
         worst = self.worst[0]
         return (
-            f"{limit}: {self.violations:,} violations, {self.duration_s:,.6g} s in all, "
+            f"{limit}: {self.violations:,} violations (adjacent ones count as one), "
+            f"{_duration(self.duration_s)} in all, "
             f"worst {worst.value:.4g} {self.unit} at {worst.time}{note}"
         )
 
@@ -234,3 +235,11 @@ def _result(check: Check, clock: Clock) -> LimitResult:
         worst=worst,
         note=check.note,
     )
+
+
+def _duration(duration_s: float) -> str:
+    """Return a length of time in the largest unit that it fills twice."""
+    for unit, length_s in (("d", S_PER_DAY), ("h", S_PER_H), ("min", S_PER_MIN)):
+        if duration_s >= 2 * length_s:
+            return f"{duration_s / length_s:,.4g} {unit}"
+    return f"{duration_s:,.4g} s"

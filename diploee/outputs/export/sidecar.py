@@ -67,7 +67,7 @@ def _reactive(job: Job) -> str:
 def _done(job: Job, leap_rule: str | None) -> list[str]:
     series, run_s = job.series, job.run.scenario.resolution_ms / MS_PER_S
     done = [
-        f"means over {series.rows_per_step} intervals of {run_s:g} s; the energy is unchanged"
+        f"means over {series.rows_per_step} intervals of {run_s:g} s; they keep its energy"
         if series.rows_per_step > 1
         else f"the run's own step of {run_s:g} s"
     ]
