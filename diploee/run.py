@@ -91,14 +91,15 @@ def simulate(
     def default() -> Path:
         return default_folder(scenario.name, scenario.sha256())
 
+    has_jobs, has_requests = bool(scenario.streams), bool(scenario.request_streams)
     with new_run_folder(Path(out or default()), force, None if out else default) as new:
         folder = new.folder
-        with clock.stage("plan services"):
+        with clock.stage("plan services", has_requests):
             curves = load_curves(scenario)
             plans = plan_services(scenario, curves)
-        with clock.stage("generate jobs"):
+        with clock.stage("generate jobs", has_jobs):
             workload = generate_jobs(scenario, library, _simulated_utilization(scenario))
-        with clock.stage("schedule") as update:
+        with clock.stage("schedule", has_jobs) as update:
             schedule = schedule_jobs(workload.jobs, scenario, engine, _progress(scenario, update))
         with clock.stage("power") as update:
             serving = serving_segments(plans, curves, scenario, library)
@@ -106,11 +107,11 @@ def simulate(
             metrics = _write_power(
                 folder, scenario, serving.library, segments, schedule, plans, update
             )
-        if zooms:
-            with clock.stage("zooms"):
+        with clock.stage("zooms", zooms):
+            if zooms:
                 metrics["zooms"] = write_zooms(folder, scenario, serving.library, segments)
-        with clock.stage("write jobs"):
-            if scenario.streams and jobs_file:
+        with clock.stage("write jobs", has_jobs and jobs_file):
+            if has_jobs and jobs_file:
                 write_jobs(
                     folder,
                     scenario,

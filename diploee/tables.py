@@ -85,10 +85,13 @@ def concat(tables: Sequence[T]) -> T:
     """
     if not tables:
         raise ValueError("concat needs at least one table")
+    filled = [table for table in tables if len(table)]
+    if len(filled) < 2:
+        return filled[0] if filled else tables[0]  # nothing to copy
     kind = type(tables[0])
     return kind(
         **{
-            name: np.concatenate([getattr(table, name) for table in tables])
+            name: np.concatenate([getattr(table, name) for table in filled])
             for name, _ in kind._dtypes()
         }
     )

@@ -42,8 +42,11 @@ class Stopwatch:
     stages: dict[str, dict[str, float]] = field(default_factory=dict)
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[Update]:
-        """Time a stage."""
+    def stage(self, name: str, needed: bool = True) -> Iterator[Update]:
+        """Time a stage; one that the run does not need is neither shown nor recorded."""
+        if not needed:
+            yield _ignore
+            return
         started = time.perf_counter()
         with self.watch.stage(name) as update:
             yield update
