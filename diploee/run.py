@@ -50,6 +50,7 @@ def simulate(
     force: bool = False,
     zooms: bool = False,
     jobs_file: bool = True,
+    n_threads: int | None = None,
     watch: Watch | None = None,
 ) -> Run:
     """Simulate a scenario and write its run folder.
@@ -70,6 +71,8 @@ def simulate(
         Also keep the worst windows at 0.1 s in ``zooms/``.
     jobs_file : bool
         Write ``jobs.parquet``, the largest file of a run.
+    n_threads : int, optional
+        Threads of the power stage; as many as there are cores, at most four, by default.
     watch : Watch, optional
         Told of the stages and their progress.
 
@@ -105,7 +108,7 @@ def simulate(
             serving = serving_segments(plans, curves, scenario, library)
             segments = concat([job_segments(schedule, library), serving.segments])
             metrics = _write_power(
-                folder, scenario, serving.library, segments, schedule, plans, update
+                folder, scenario, serving.library, segments, schedule, plans, n_threads, update
             )
         with clock.stage("zooms", zooms):
             if zooms:
@@ -186,6 +189,7 @@ def _write_power(
     segments: Segments,
     schedule: Schedule,
     plans: list[ServicePlan],
+    n_threads: int | None,
     update: Update,
 ) -> dict[str, Any]:
     """Stream the power blocks to file and metrics; return the metrics."""
@@ -198,7 +202,7 @@ def _write_power(
         readings=[library.entries[k].provenance for k in np.unique(segments.profile_id).tolist()],
     )
     with FacilityFile(folder / FACILITY_FILE, scenario, scenario.resolution_ms) as file:
-        for block in power_blocks(segments, scenario, library):
+        for block in power_blocks(segments, scenario, library, n_threads=n_threads):
             span = (block.t0_ms, block.dt_ms, block.facility_power_w.size)
             queued = {"queued_jobs": schedule.queued_at(block.starts_ms)}
             file.write(block, queued | service_columns(plans, *span))

@@ -23,8 +23,8 @@ from diploee.units import MS_PER_S
 
 Method = Literal["auto", "direct", "spectral"]
 
-MAX_WORKERS = 4
-"""Blocks computed at the same time at most; each takes some tens of megabytes."""
+MAX_THREADS = 4
+"""Blocks computed at the same time by default at most; each takes some tens of megabytes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +66,7 @@ def power_blocks(
     method: Method = "auto",
     step_ms: int | None = None,
     span_ms: tuple[int, int] | None = None,
+    n_threads: int | None = None,
 ) -> Iterator[PowerBlock]:
     """Sum segments and idle nodes into the facility's power.
 
@@ -85,6 +86,8 @@ def power_blocks(
         Interval [ms] other than the scenario's resolution.
     span_ms : tuple of int, optional
         Start and end [ms] other than the whole run, multiples of the interval.
+    n_threads : int, optional
+        Blocks computed at the same time; as many as there are cores, at most four, by default.
 
     Yields
     ------
@@ -111,15 +114,15 @@ def power_blocks(
         for first in range(0, n_intervals, size)
     ]
     # Blocks are independent, and their sums run outside the interpreter lock.
-    n_workers = min(MAX_WORKERS, os.cpu_count() or 1, len(spans))
-    if n_workers < 2:
+    n_threads = min(n_threads or min(MAX_THREADS, os.cpu_count() or 1), len(spans))
+    if n_threads < 2:
         yield from itertools.starmap(source.block, spans)
         return
-    with ThreadPoolExecutor(n_workers) as executor:
+    with ThreadPoolExecutor(n_threads) as executor:
         ahead: deque[Future[PowerBlock]] = deque()
         for span in spans:
             ahead.append(executor.submit(source.block, *span))
-            if len(ahead) > n_workers:
+            if len(ahead) > n_threads:
                 yield ahead.popleft().result()
         while ahead:
             yield ahead.popleft().result()

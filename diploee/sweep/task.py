@@ -125,6 +125,7 @@ def _complete(task: RunTask) -> None:
             library=library,
             engine=task.engine,
             jobs_file=JOBS_FILE in KEPT_FILES[task.keep],
+            n_threads=1,  # the other cores have runs of their own
         )
         _finish(run, task)
         try:

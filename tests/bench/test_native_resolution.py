@@ -13,7 +13,7 @@ import pytest
 from scipy import fft
 
 from diploee.power import Segments, job_segments, power_blocks
-from diploee.power.blocks import MAX_WORKERS
+from diploee.power.blocks import MAX_THREADS
 from diploee.power.spectral import SpectralSum
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario, load_scenario
@@ -67,7 +67,7 @@ def test_power_at_a_tenth_of_a_second_takes_at_most_twice_the_bare_transforms(lo
         fft.irfft(spectrum)
 
     def floor() -> None:
-        with ThreadPoolExecutor(min(MAX_WORKERS, os.cpu_count() or 1)) as executor:
+        with ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1)) as executor:
             list(executor.map(fft.rfft, [impulses] * n_profiles))  # the profiles themselves
             list(executor.map(transforms, range(n_blocks)))
 
