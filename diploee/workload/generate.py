@@ -206,7 +206,7 @@ class _Candidates:
         if spec.match == "list":
             jobs, mark, high = self._enough(self._listed, target, saturation=0.0)
             node_ms, capacity = _node_ms(jobs, self.horizon_ms), self.pool_n_nodes * self.horizon_ms
-            tolerance = float(node_ms.min()) / capacity / 2
+            tolerance = float(node_ms.mean()) / capacity / 2  # half a job
 
             def utilization(count: float) -> float:  # `listed_utilization` of the kept jobs
                 return float(node_ms[mark < count].sum() / capacity)
