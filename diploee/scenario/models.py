@@ -72,15 +72,6 @@ class NodeType(Model):
         description="Factor on the profiles' power of busy nodes; 1 is as measured.",
     )
 
-    @model_validator(mode="after")
-    def _idle_is_below_rated(self) -> NodeType:
-        if self.idle_power_w > self.rated_power_w > 0:
-            raise ValueError(
-                f"idle_power_w must not exceed the devices' rated {self.rated_power_w:g} W, "
-                f"found {self.idle_power_w:g}"
-            )
-        return self
-
     @property
     def rated_power_w(self) -> float:
         """Sum of the devices' thermal design power [W]."""
@@ -295,6 +286,15 @@ def cross_problems(scenario: Scenario) -> list[tuple[tuple[str | int, ...], str]
     """Return what is wrong between the parts of a scenario, each with its dotted place."""
     found: list[tuple[tuple[str | int, ...], str]] = []
     facility = scenario.facility
+    for name, node_type in facility.node_types.items():
+        if node_type.idle_power_w > node_type.rated_power_w > 0:
+            found.append(
+                (
+                    ("facility", "node_types", name, "idle_power_w"),
+                    f"must be at most the devices' rated {node_type.rated_power_w:g} W, "
+                    f"found {node_type.idle_power_w:g}",
+                )
+            )
     for name, pool in facility.pools.items():
         if pool.node_type not in facility.node_types:
             found.append(
