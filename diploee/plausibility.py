@@ -9,6 +9,7 @@ from diploee.inference import ServicePlan
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
 from diploee.schedule import Schedule
+from diploee.units import MS_PER_S
 from diploee.workload import Workload
 
 SHORTFALL = 0.01
@@ -50,6 +51,7 @@ def run_warnings(
         *_extrapolations(workload),
         *_implausible_profiles(scenario, library, workload),
         *_unused_profiles(library, workload),
+        *_coarse_profiles(scenario, library, workload),
         *_shortfalls(scenario, workload, schedule),
         *_overload(metrics),
         *(warning for plan in plans for warning in plan.warnings),
@@ -96,6 +98,21 @@ def _unused_profiles(library: ProfileLibrary, workload: Workload) -> Iterator[st
         yield (
             f"{len(unused)} measured profile(s) of the library belong to no job class and were "
             f"not used: {', '.join(unused[:5])}{', ...' if len(unused) > 5 else ''}"
+        )
+
+
+def _coarse_profiles(
+    scenario: Scenario, library: ProfileLibrary, workload: Workload
+) -> Iterator[str]:
+    used = sorted({index for c in workload.classes for index in c.profile_ids})
+    step_ms = scenario.resolution_ms
+    coarse = [entry for entry in map(library.entries.__getitem__, used) if entry.dt_ms > step_ms]
+    if coarse:
+        dt_s = max(entry.dt_ms for entry in coarse) / MS_PER_S
+        yield (
+            f"resolution {step_ms / MS_PER_S:g} s is finer than the samples of {len(coarse)} "
+            f"profile(s), such as '{coarse[0].profile_id}' (up to {dt_s:g} s): their power is "
+            f"constant within a sample and nothing faster is in the result; use {dt_s:g} s or more"
         )
 
 

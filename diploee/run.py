@@ -6,7 +6,8 @@ returns tables; here they are only joined, timed and written.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from diploee.outputs import (
     Run,
     build_manifest,
     default_folder,
+    expected_mb,
     new_run_folder,
     open_run,
     serving_entries,
@@ -32,13 +34,13 @@ from diploee.outputs import (
     write_zooms,
 )
 from diploee.plausibility import run_warnings
-from diploee.power import Segments, job_energy_j, job_segments, power_blocks, serving_segments
-from diploee.profiles import ProfileLibrary
+from diploee.power import PowerBlock, lower_jobs, power_blocks, serving_segments
+from diploee.profiles import ProfileLibrary, Provenance
 from diploee.scenario import Scenario
 from diploee.schedule import Engine, Schedule, schedule_jobs
 from diploee.tables import Float64Array, concat
 from diploee.watch import Stopwatch, Update, Watch
-from diploee.workload import JobTable, generate_jobs, stream_classes
+from diploee.workload import JobTable, generate_jobs, open_classes
 
 
 def simulate(
@@ -51,6 +53,7 @@ def simulate(
     zooms: bool = False,
     jobs_file: bool = True,
     n_threads: int | None = None,
+    executor: Executor | None = None,
     watch: Watch | None = None,
 ) -> Run:
     """Simulate a scenario and write its run folder.
@@ -73,6 +76,8 @@ def simulate(
         Write ``jobs.parquet``, the largest file of a run.
     n_threads : int, optional
         Threads of the power stage; as many as there are cores, at most four, by default.
+    executor : concurrent.futures.Executor, optional
+        Computes the power blocks instead of threads, as `power_blocks` says.
     watch : Watch, optional
         Told of the stages and their progress.
 
@@ -102,14 +107,24 @@ def simulate(
             plans = plan_services(scenario, curves)
         with clock.stage("generate jobs", has_jobs):
             workload = generate_jobs(scenario, library, _simulated_utilization(scenario))
+            library = workload.library  # with the profiles that the streams made
         with clock.stage("schedule", has_jobs) as update:
             schedule = schedule_jobs(workload.jobs, scenario, engine, _progress(scenario, update))
+        services = sum(len(plan.services) for plan in plans)
+        new.needed_mb = expected_mb(
+            scenario.n_intervals, scenario.resolution_ms, services,
+            len(workload.jobs) if jobs_file else 0,
+        )  # fmt: skip
         with clock.stage("power") as update:
+            load = lower_jobs(schedule, library, scenario)
             serving = serving_segments(plans, curves, scenario, library)
-            segments = concat([job_segments(schedule, library), serving.segments])
-            metrics = _write_power(
-                folder, scenario, serving.library, segments, schedule, plans, n_threads, update
+            segments = concat([load.segments, serving.segments])
+            blocks = power_blocks(
+                segments, scenario, serving.library, n_threads=n_threads, executor=executor
             )
+            used = np.unique(segments.profile_id).tolist()
+            readings = [serving.library.entries[k].provenance for k in used]
+            metrics = _write_power(folder, scenario, blocks, readings, schedule, plans, update)
         with clock.stage("zooms", zooms):
             if zooms:
                 metrics["zooms"] = write_zooms(folder, scenario, serving.library, segments)
@@ -119,7 +134,7 @@ def simulate(
                     folder,
                     scenario,
                     schedule,
-                    _job_energy_j(scenario, schedule, library),
+                    _with_busy_factor(load.energy_j(library), schedule, scenario),
                     workload.classes,
                     library.ids,
                 )
@@ -146,20 +161,21 @@ def check(scenario: Scenario, library: ProfileLibrary) -> int:
         What `simulate` would refuse before its first job: a missing or damaged profile or curve, a
         latency cap or a target of requests out of reach.
     """
-    classes = stream_classes(scenario, library)
+    classes, library = open_classes(scenario, library)
     for index in {index for c in classes for index in c.profile_ids}:
         _ = library[index]  # reads the file and checks its values
     plan_services(scenario, load_curves(scenario))
     return len(classes)
 
 
-def _job_energy_j(scenario: Scenario, schedule: Schedule, library: ProfileLibrary) -> Float64Array:
+def _with_busy_factor(
+    energy_j: Float64Array, schedule: Schedule, scenario: Scenario
+) -> Float64Array:
     factors = [
         scenario.facility.node_type_of(pool).busy_power_factor for pool in scenario.pool_names()
     ]
-    energy_j: Float64Array = np.array(factors)[schedule.jobs.pool_id]
-    energy_j *= job_energy_j(schedule, library)
-    return energy_j
+    of_jobs: Float64Array = energy_j * np.array(factors)[schedule.jobs.pool_id]
+    return of_jobs
 
 
 def _simulated_utilization(scenario: Scenario) -> Callable[[JobTable], float]:
@@ -185,11 +201,10 @@ def _progress(scenario: Scenario, update: Update) -> Callable[[int, int], None]:
 def _write_power(
     folder: Path,
     scenario: Scenario,
-    library: ProfileLibrary,
-    segments: Segments,
+    blocks: Iterable[PowerBlock],
+    readings: Sequence[Provenance],
     schedule: Schedule,
     plans: list[ServicePlan],
-    n_threads: int | None,
     update: Update,
 ) -> dict[str, Any]:
     """Stream the power blocks to file and metrics; return the metrics."""
@@ -199,10 +214,10 @@ def _write_power(
         scenario.resolution_ms,
         scenario.start_with_zone,
         rated_power_w=scenario.facility.rated_power_w,
-        readings=[library.entries[k].provenance for k in np.unique(segments.profile_id).tolist()],
+        readings=readings,
     )
     with FacilityFile(folder / FACILITY_FILE, scenario, scenario.resolution_ms) as file:
-        for block in power_blocks(segments, scenario, library, n_threads=n_threads):
+        for block in blocks:
             span = (block.t0_ms, block.dt_ms, block.facility_power_w.size)
             queued = {"queued_jobs": schedule.queued_at(block.starts_ms)}
             file.write(block, queued | service_columns(plans, *span))

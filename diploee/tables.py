@@ -20,9 +20,10 @@ BoolArray = npt.NDArray[np.bool_]
 T = TypeVar("T", bound="Table")
 
 
-def column(dtype: str) -> Any:
-    """Declare a table column of the given NumPy type."""
-    return field(metadata={"dtype": np.dtype(dtype)})
+def column(dtype: str, default: float | None = None) -> Any:
+    """Declare a table column of the given NumPy type; one with a default may be left out."""
+    metadata = {"dtype": np.dtype(dtype), "default": default}
+    return field(metadata=metadata) if default is None else field(default=None, metadata=metadata)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +39,9 @@ class Table:
     def __post_init__(self) -> None:
         n_rows = -1
         for name, dtype in self._dtypes():
+            if getattr(self, name) is None:  # a column with a default, which others precede
+                default = self.__dataclass_fields__[name].metadata["default"]
+                object.__setattr__(self, name, np.full(n_rows, default, dtype))
             values = np.ascontiguousarray(getattr(self, name), dtype=dtype)
             if values.ndim != 1 or n_rows not in (-1, values.size):
                 raise ValueError(

@@ -79,10 +79,10 @@ def start(*arguments: object, **options: Any) -> subprocess.Popen[str]:
     )
 
 
-def run(*arguments: object, **options: Any) -> Ended:
+def run(*arguments: object, timeout_s: float = 120, **options: Any) -> Ended:
     """Run ``diploee`` in a process of its own to its end."""
     process = start(*arguments, **options)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=timeout_s)
     return Ended(process.returncode, out, err)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -94,6 +95,14 @@ def run_command(
     zooms: Annotated[
         bool, typer.Option("--zooms", help="Also keep the worst windows at 0.1 s, in zooms/.")
     ] = False,
+    dask: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Compute the power on a Dask cluster, such as tcp://10.0.0.1:8786; for long runs "
+            "at 0.1 s.",
+        ),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print folder, warnings and metrics as JSON.")
@@ -108,15 +117,17 @@ def run_command(
     resolved = _load(scenario, set_, target_utilization, seed)
     library = ProfileLibrary.open(*(profiles or ()))
     show = not quiet and not as_json
-    result = simulate(
-        resolved,
-        out,
-        library=library,
-        engine=engine.value,
-        force=force,
-        zooms=zooms,
-        watch=ProgressWatch() if show else Watch(),
-    )
+    with _executor(dask) as executor:
+        result = simulate(
+            resolved,
+            out,
+            library=library,
+            engine=engine.value,
+            force=force,
+            zooms=zooms,
+            executor=executor,
+            watch=ProgressWatch() if show else Watch(),
+        )
     if as_json:
         content = {
             "folder": str(result.folder),
@@ -126,6 +137,14 @@ def run_command(
         sys.stdout.write(json.dumps(content, indent=2) + "\n")
     elif show:
         show_run(result)
+
+
+def _executor(address: str | None) -> AbstractContextManager[Any]:
+    if address is None:
+        return nullcontext()
+    from diploee.sweep.cluster import cluster_executor
+
+    return cluster_executor(address)
 
 
 @app.command()

@@ -6,6 +6,7 @@ from diploee.outputs.jobs_file import write_jobs
 from diploee.outputs.manifest import MANIFEST, METRICS_FILE, build_manifest, write_json
 from diploee.outputs.reader import Run, open_run
 from diploee.outputs.serving_manifest import serving_entries
+from diploee.outputs.size import expected_mb
 from diploee.outputs.zooms_file import write_zooms
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Run",
     "build_manifest",
     "default_folder",
+    "expected_mb",
     "new_run_folder",
     "open_run",
     "serving_entries",

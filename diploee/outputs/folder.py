@@ -34,10 +34,13 @@ class NewRun:
         The hidden folder beside the place to write to.
     place : pathlib.Path
         Where it appears at the end.
+    needed_mb : float, optional
+        Estimated size of the whole folder [MB], for the message of a full disk; 0 = not known.
     """
 
     folder: Path
     place: Path
+    needed_mb: float = 0.0
 
 
 @contextmanager
@@ -69,11 +72,11 @@ def new_run_folder(
     """
     target = place.resolve()  # "." has no name to add to, and a link's folder is what is replaced
     staging = _beside(target, "partial")
+    new = NewRun(staging, place)
     try:
         _check_free(place, force)
         target.parent.mkdir(parents=True, exist_ok=True)
         staging.mkdir()
-        new = NewRun(staging, place)
         yield new
         if numbered is not None and os.path.lexists(target):
             new.place = numbered()
@@ -81,7 +84,7 @@ def new_run_folder(
         _check_free(new.place, force)
         _swap(staging, target)
     except OSError as error:
-        raise _output_error(place, error, staging) from error
+        raise _output_error(new, error) from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 
@@ -119,15 +122,17 @@ def _beside(place: Path, what: str) -> Path:
     return place.with_name(f".{place.name}.{what}-{secrets.token_hex(4)}")
 
 
-def _output_error(place: Path, error: OSError, staging: Path) -> OutputError:
+def _output_error(new: NewRun, error: OSError) -> OutputError:
+    place = new.place
     if is_disk_full(error):
         try:
             free_mb = shutil.disk_usage(place.parent).free / 1e6
         except OSError:
             free_mb = 0.0
+        needed = f"the run needs about {new.needed_mb:,.4g} MB, " if new.needed_mb else ""
         return OutputError(
-            f"{place}: the disk is full or a limit on file size is reached "
-            f"({_size_mb(staging):.1f} MB written so far, {free_mb:,.0f} MB free on the disk); "
+            f"{place}: the disk is full or a limit on file size is reached ({needed}"
+            f"{_size_mb(new.folder):.1f} MB written so far, {free_mb:,.0f} MB free on the disk); "
             "nothing was kept, free some space or choose another --out"
         )
     return OutputError(

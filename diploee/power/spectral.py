@@ -25,19 +25,27 @@ from diploee.units import MS_PER_S
 FFT_LENGTH = 1 << 20
 """Length of a transform at least; a block is what remains of it beyond the longest profile."""
 
+Spectra = dict[int, npt.NDArray[np.complex128]]
+
 NS_PER_POINT = 0.44
 """Cost of a real transform per point and binary order of its length [ns], measured."""
 
 
 def spectral_cost_s(segments: Segments, library: ProfileLibrary, n_intervals: int) -> float:
     """Estimate the time to sum segments over a run of intervals on one core [s]."""
-    history, length = _lengths(segments, library)
+    history, length = fft_lengths(segments, library)
     n_impulse_rows = len(np.unique(segments.profile_id)) * len(np.unique(segments.pool_id))
     per_block = (n_impulse_rows + 1) * length * log2(length) * NS_PER_POINT * 1e-9
     return per_block * max(1.0, n_intervals / (length - history))
 
 
-def _lengths(segments: Segments, library: ProfileLibrary) -> tuple[int, int]:
+def spectra_bytes(segments: Segments, library: ProfileLibrary) -> int:
+    """Return the memory of the transforms of all profiles [bytes]."""
+    _, length = fft_lengths(segments, library)
+    return len(np.unique(segments.profile_id)) * (length // 2 + 1) * 16
+
+
+def fft_lengths(segments: Segments, library: ProfileLibrary) -> tuple[int, int]:
     """Return the intervals of history that a block needs, and the length of its transforms."""
     used = np.unique(segments.profile_id).tolist()
     entries = library.entries
@@ -56,21 +64,31 @@ class SpectralSum:
         Profiles that they refer to.
     step_ms : int
         Interval [ms], the sampling step of all profiles.
+    lengths : tuple of int, optional
+        Intervals of history and length of the transforms, of a larger set of segments that these
+        are a part of; as `fft_lengths` gives them by default.
+    spectra : dict, optional
+        Transforms of profiles by index, of this length; those that lack are added.
     """
 
-    def __init__(self, segments: Segments, library: ProfileLibrary, step_ms: int) -> None:
+    def __init__(
+        self,
+        segments: Segments,
+        library: ProfileLibrary,
+        step_ms: int,
+        lengths: tuple[int, int] | None = None,
+        spectra: Spectra | None = None,
+    ) -> None:
         self._step_ms = step_ms
-        profiles = {
-            index: library[index].power_w for index in np.unique(segments.profile_id).tolist()
-        }
-        self._history, self._length = _lengths(segments, library)
-        self.block_intervals = self._length - self._history
+        self._history, self._length = lengths or fft_lengths(segments, library)
+        self._spectra = {} if spectra is None else spectra
+        lacking = [k for k in np.unique(segments.profile_id).tolist() if k not in self._spectra]
+        profiles = [library[index].power_w for index in lacking]
         with ThreadPoolExecutor(os.cpu_count()) as executor:
-            spectra = executor.map(
-                lambda power_w: fft.rfft(power_w.astype(np.float64), self._length),
-                profiles.values(),
+            found = executor.map(
+                lambda power_w: fft.rfft(power_w.astype(np.float64), self._length), profiles
             )
-            self._spectra = dict(zip(profiles, spectra, strict=True))
+            self._spectra.update(zip(lacking, found, strict=True))
         self._starts = dict(_starts_by_profile(segments))
 
     def add(self, t0_ms: int, energy_j: Float64Array) -> None:
@@ -81,8 +99,8 @@ class SpectralSum:
         t0_ms : int
             Start of the first interval [ms], a multiple of the step.
         energy_j : numpy.ndarray, shape (K, B), float64
-            Energy of each pool in each interval [J], at most `block_intervals` of them; changed in
-            place.
+            Energy of each pool in each interval [J], at most as many as the transforms are longer
+            than the history; changed in place.
         """
         n_steps = energy_j.shape[1]
         origin_ms = t0_ms - self._history * self._step_ms

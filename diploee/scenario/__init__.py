@@ -1,6 +1,9 @@
 """Scenarios: pydantic models, YAML loading with file and line in every error, content hash."""
 
 from diploee.scenario.calendar import Calendar
+from diploee.scenario.class_rules import ClassRule
+from diploee.scenario.durations import DurationModel
+from diploee.scenario.job_streams import JobClass, JobMix, JobStream, ProfileVariants
 from diploee.scenario.loading import (
     find_scenario,
     load_scenario,
@@ -8,27 +11,24 @@ from diploee.scenario.loading import (
     shipped_scenarios,
     target_values,
 )
-from diploee.scenario.models import (
-    Facility,
-    JobClass,
-    JobMix,
-    JobStream,
-    NodeType,
-    Pool,
-    Scenario,
-)
+from diploee.scenario.models import Facility, NodeType, Pool, Scenario
+from diploee.scenario.replay import JobReplay
 from diploee.scenario.serving import LatencyCap, LatencyMetric, RequestStream, Service
 
 __all__ = [
     "Calendar",
+    "ClassRule",
+    "DurationModel",
     "Facility",
     "JobClass",
     "JobMix",
+    "JobReplay",
     "JobStream",
     "LatencyCap",
     "LatencyMetric",
     "NodeType",
     "Pool",
+    "ProfileVariants",
     "RequestStream",
     "Scenario",
     "Service",

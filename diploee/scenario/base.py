@@ -8,7 +8,14 @@ from datetime import datetime
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+)
 
 from diploee.errors import shown
 
@@ -44,6 +51,13 @@ class Model(BaseModel):
                 if of_value <= {int, float} and isinstance(item, bool | str):
                     raise ValueError(f"'{key}' must be a number, found {shown(item)}")
         return value
+
+
+def optional(description: str, **limits: Any) -> Any:
+    """Declare a key that later versions added: absent from dumps and hashes where not given."""
+    return Field(
+        default=None, description=description, exclude_if=lambda value: value is None, **limits
+    )
 
 
 def _kinds(annotation: Any) -> set[Any]:

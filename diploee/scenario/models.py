@@ -9,26 +9,17 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    PositiveInt,
-    PrivateAttr,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, PositiveInt, PrivateAttr
 
 from diploee.errors import did_you_mean, one_of
-from diploee.scenario.base import Model, check_probabilities
-from diploee.scenario.calendar import Calendar
+from diploee.scenario.base import Model
+from diploee.scenario.job_streams import JobStream
 from diploee.scenario.serving import RequestStream, request_stream_problems
 from diploee.scenario.spans import Duration, ResolutionMs, end_of
 from diploee.units import W_PER_MW
 
 _UTC_OFFSET = re.compile(r"([+-])(\d\d):(\d\d)")
 
-Probability = Annotated[float, Field(ge=0, le=1)]
-Utilization = Annotated[float, Field(gt=0, le=1)]
 PositivePower = Annotated[float, Field(gt=0)]
 NonNegativePower = Annotated[float, Field(ge=0)]
 
@@ -127,96 +118,6 @@ class Facility(Model):
     def node_type_of(self, pool: str) -> NodeType:
         """Return the node type of a pool."""
         return self.node_types[self.pools[pool].node_type]
-
-
-class JobClass(Model):
-    """A kind of job: its workload, its width and how often it is drawn."""
-
-    workload: str = Field(description="Workload of the profiles, such as llama2_70b_lora.")
-    n_nodes: PositiveInt = Field(description="Nodes that the job occupies.")
-    probability: Probability = Field(description="Share of the stream's jobs.")
-    scale_from_n_nodes: PositiveInt | None = Field(
-        default=None,
-        description="Scale the profiles measured on this node count linearly to n_nodes: "
-        "a coherent upper bound of the swings, not a forecast.",
-    )
-
-    @property
-    def profile_n_nodes(self) -> int:
-        """Node count of the profiles that the class draws from."""
-        return self.scale_from_n_nodes or self.n_nodes
-
-    @property
-    def name(self) -> str:
-        """The class's name in results, such as ``llama2_70b_lora/16``."""
-        return f"{self.workload}/{self.n_nodes}"
-
-
-class JobMix(Model):
-    """Classes as the product of two distributions: workload and node count, independent."""
-
-    workload: dict[str, Probability] = Field(
-        min_length=1, description="Probability of each workload; they sum to 1."
-    )
-    n_nodes: dict[PositiveInt, Probability] = Field(
-        min_length=1, description="Probability of each node count; they sum to 1."
-    )
-
-    @model_validator(mode="after")
-    def _sums_to_one(self) -> JobMix:
-        check_probabilities(self.workload.values(), "workloads")
-        check_probabilities(self.n_nodes.values(), "node counts")
-        return self
-
-
-class JobStream(Model):
-    """Jobs that users submit to one pool."""
-
-    pool: str = Field(description="Name of an entry of facility.pools.")
-    mix: JobMix | None = Field(
-        default=None, description="Classes as a product of workload and node count; or classes."
-    )
-    classes: tuple[JobClass, ...] = Field(default=(), description="The classes one by one; or mix.")
-    calendar: Calendar = Field(
-        default=Calendar(), description="When jobs are submitted; uniform if absent."
-    )
-    target_utilization: Utilization | None = Field(
-        default=None, description="Mean node occupancy to reach, 0-1 (Eq. 1); or jobs_per_day."
-    )
-    jobs_per_day: Annotated[float, Field(gt=0)] | None = Field(
-        default=None, description="Mean jobs per day over the span; or target_utilization."
-    )
-    match: Literal["list", "simulated"] = Field(
-        default="list",
-        description="What meets the target: the occupancy estimated from the list of jobs, "
-        "as the paper does, or that of the simulated schedule.",
-    )
-
-    @model_validator(mode="after")
-    def _one_of_each(self) -> JobStream:
-        if (self.mix is None) == (not self.classes):
-            raise ValueError("give either mix or classes")
-        if (self.target_utilization is None) == (self.jobs_per_day is None):
-            raise ValueError("give either target_utilization or jobs_per_day")
-        if self.match == "simulated" and self.target_utilization is None:
-            raise ValueError("match: simulated needs target_utilization")
-        classes = self.job_classes()
-        check_probabilities((job_class.probability for job_class in classes), "classes")
-        names = [job_class.name for job_class in classes]
-        twice = [name for name in names if names.count(name) > 1]
-        if twice:
-            raise ValueError(f"class '{twice[0]}' is given twice; add up its probabilities")
-        return self
-
-    def job_classes(self) -> tuple[JobClass, ...]:
-        """Return the classes, those of a mix in the order of its keys."""
-        if self.mix is None:
-            return self.classes
-        return tuple(
-            JobClass(workload=workload, n_nodes=n_nodes, probability=of_workload * of_count)
-            for workload, of_workload in self.mix.workload.items()
-            for n_nodes, of_count in self.mix.n_nodes.items()
-        )
 
 
 class Scenario(Model):

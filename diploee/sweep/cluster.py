@@ -1,10 +1,15 @@
-"""Runs on an existing Dask cluster. Its workers must reach the sweep's folder or URL."""
+"""Runs, or the blocks of one run, on an existing Dask cluster.
+
+For runs the workers must reach the sweep's folder or URL, for blocks the files of the profiles.
+"""
 
 from __future__ import annotations
 
 import logging
 import uuid
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
 from typing import Any
 
 from diploee.errors import DiploeeError, InputError
@@ -44,15 +49,38 @@ def run_on_dask(tasks: Sequence[RunTask], address: str) -> Iterator[Outcome]:
     DiploeeError
         If the scheduler goes away.
     """
-    client = _connect(address)
+    client = connect(address)
     try:
         _check_workers(client, address, tasks)
         yield from _outcomes(client, address, tasks)
     finally:
-        _close(client)
+        close(client)
 
 
-def _connect(address: str) -> Any:
+@contextmanager
+def cluster_executor(address: str) -> Iterator[Executor]:
+    """Give an executor whose workers are those of a Dask cluster.
+
+    Parameters
+    ----------
+    address : str
+        Of the scheduler, such as ``tcp://10.0.0.1:8786``.
+
+    Raises
+    ------
+    InputError
+        If `distributed` is not installed, the address does not answer, or there is no worker.
+    """
+    client = connect(address)
+    try:
+        _wait_for_workers(client, address)
+        yield client.get_executor()
+    finally:
+        close(client)
+
+
+def connect(address: str) -> Any:
+    """Return a client of a scheduler, or raise `InputError`."""
     try:
         from distributed import Client
     except ImportError as error:
@@ -71,8 +99,7 @@ def _connect(address: str) -> Any:
         ) from error
 
 
-def _check_workers(client: Any, address: str, tasks: Sequence[RunTask]) -> None:
-    """Check that there are workers, and that they see the sweep's place."""
+def _wait_for_workers(client: Any, address: str) -> None:
     try:
         client.wait_for_workers(1, timeout=CONNECT_TIMEOUT_S)
     except TimeoutError as error:
@@ -80,6 +107,11 @@ def _check_workers(client: Any, address: str, tasks: Sequence[RunTask]) -> None:
             f"--dask {address}: the scheduler has no workers; start some with "
             f"'dask worker {address}'"
         ) from error
+
+
+def _check_workers(client: Any, address: str, tasks: Sequence[RunTask]) -> None:
+    """Check that there are workers, and that they see the sweep's place."""
+    _wait_for_workers(client, address)
     target, token = tasks[0].target, uuid.uuid4().hex
     open_store(target).write(TOKEN_FILE, token.encode())
     try:
@@ -138,7 +170,8 @@ def _outcome(future: Any, run: str) -> Outcome:
     return Outcome(run, "failed", f"its Dask worker failed: {error:.300}")
 
 
-def _close(client: Any) -> None:
+def close(client: Any) -> None:
+    """Let go of a scheduler, whether or not it still answers."""
     try:
         client.close(timeout=5)  # releases the futures; Dask drops what has not begun
     except (OSError, TimeoutError):

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from diploee.errors import ProfileError
-from diploee.profiles import ProfileLibrary
-from diploee.scenario import JobClass, Scenario
-from diploee.tables import Int16Array, Int32Array, Int64Array, Table, column
+from diploee.scenario import JobClass
+from diploee.tables import Float32Array, Int16Array, Int32Array, Int64Array, Table, column
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,13 +21,17 @@ class JobTable(Table):
     n_nodes : numpy.ndarray, int32
         Nodes that the job occupies.
     duration_ms : numpy.ndarray, int64
-        Run time [ms].
+        Time for which it occupies its nodes [ms], its start-up included.
     pool_id : numpy.ndarray, int16
         Index of the pool in `Scenario.pool_names`.
     class_id : numpy.ndarray, int16
         Index into `job_classes`.
     profile_id : numpy.ndarray, int32
         Index into the profile library.
+    startup_ms : numpy.ndarray, int32
+        Time at idle power before the profile begins [ms]; 0 unless given.
+    power_factor : numpy.ndarray, float32
+        Factor on the profile's power; 1 unless given.
     """
 
     job_id: Int64Array = column("int64")
@@ -39,6 +41,8 @@ class JobTable(Table):
     pool_id: Int16Array = column("int16")
     class_id: Int16Array = column("int16")
     profile_id: Int32Array = column("int32")
+    startup_ms: Int32Array = column("int32", default=0)
+    power_factor: Float32Array = column("float32", default=1)
 
 
 @dataclass(frozen=True)
@@ -53,24 +57,3 @@ class StreamClass:
     def extrapolation_ratio(self) -> float:
         """Nodes over the nodes of the measured profiles; 1 where nothing is scaled."""
         return self.job_class.n_nodes / self.job_class.profile_n_nodes
-
-
-def stream_classes(scenario: Scenario, library: ProfileLibrary) -> tuple[StreamClass, ...]:
-    """Return the classes of all job streams; their order gives the `class_id` of tables.
-
-    Raises
-    ------
-    ProfileError
-        If the library has no profile for a class.
-    """
-    found: list[StreamClass] = []
-    for stream_name, job_stream in scenario.streams.items():
-        for job_class in job_stream.job_classes():
-            try:
-                profile_ids = library.select(job_class.workload, job_class.profile_n_nodes)
-            except ProfileError as error:
-                raise ProfileError(
-                    f"streams.{stream_name}: class '{job_class.name}': {error}"
-                ) from error
-            found.append(StreamClass(stream_name, job_class, profile_ids))
-    return tuple(found)

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import os
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
+from command_line import Ended, run
 from scipy import fft
 
+from diploee.outputs import Run, expected_mb, open_run
 from diploee.power import Segments, job_segments, power_blocks
 from diploee.power.blocks import MAX_THREADS
 from diploee.power.spectral import SpectralSum
@@ -56,7 +62,7 @@ def drained(load: Load, **how: str) -> int:
 def test_power_at_a_tenth_of_a_second_takes_at_most_twice_the_bare_transforms(load: Load) -> None:
     segments, scenario, library = load
     spectral = SpectralSum(segments, library, scenario.resolution_ms)
-    n_blocks = -(-scenario.n_intervals // spectral.block_intervals)
+    n_blocks = -(-scenario.n_intervals // (spectral._length - spectral._history))
     n_profiles = np.unique(segments.profile_id).size
     impulses = np.zeros(spectral._length)
     spectrum = fft.rfft(impulses)
@@ -79,6 +85,44 @@ def test_ten_times_the_facility_takes_at_most_half_as_long_again(load: Load) -> 
     large = load_of(28_400)
     assert len(large[0]) > 9 * len(load[0])
     assert median_ratio(lambda: drained(large), lambda: drained(load)) <= 1.5
+
+
+def test_memory_beyond_the_jobs_does_not_grow_with_the_facility() -> None:
+    code = (
+        "import sys; sys.path[:0] = sys.argv[1:]\n"
+        "from test_native_resolution import drained, load_of\n"
+        "from diploee.watch import peak_memory_mb\n"
+        "load = load_of(28_400); before = peak_memory_mb(); drained(load)\n"
+        "print(peak_memory_mb() - before)"
+    )
+    folders = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+    ended = subprocess.run(
+        [sys.executable, "-c", code, *folders], capture_output=True, text=True, check=True
+    )
+    assert 0 < float(ended.stdout) < 2_000
+
+
+def test_a_year_at_a_tenth_of_a_second_is_written_in_less_than_two_gigabytes(
+    tmp_path: Path,
+) -> None:
+    def run_year(*more: str) -> Run:
+        out = tmp_path / f"year{len(more)}"
+        ended = run(
+            "run", "colocation_10mw", "--quiet", "--out", out, "--engine", "compiled", *more
+        )
+        assert ended == Ended(0, "", "")
+        return open_run(out)
+
+    fine, minutes = run_year("--set", "resolution=0.1 s"), run_year()
+    rows = pq.read_metadata(fine.folder / "facility.parquet")
+    assert rows.num_rows == 365 * 864_000
+    assert rows.num_row_groups >= 365
+    assert max(stage["peak_memory_mb"] for stage in fine.manifest["timing"].values()) < 2_000
+    energy = [run.metrics["power"]["energy_mwh"] for run in (fine, minutes)]
+    assert energy[0] == pytest.approx(energy[1], rel=1e-6)
+    size_mb = sum(file.stat().st_size for file in fine.folder.iterdir()) / 1e6
+    n_jobs = fine.metrics["jobs"]["submitted"]
+    assert expected_mb(rows.num_rows, 100, 0, n_jobs) == pytest.approx(size_mb, rel=0.5)
 
 
 def test_energy_at_a_tenth_of_a_second_equals_that_of_minutes(load: Load) -> None:

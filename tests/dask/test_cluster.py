@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
+from builders import write_scenario
 from command_line import call, start
 from sweep_builders import UTILIZATION, sweep_file
 
@@ -104,6 +106,23 @@ def test_killed_dask_worker_loses_nothing_and_results_equal_the_local_ones(
             there, here = (json.loads((folder / name).read_text()) for folder in (out, local))
             assert there.pop("timing").keys() == here.pop("timing").keys()
             assert there == here
+
+
+def test_power_blocks_on_a_cluster_equal_those_of_threads(
+    cluster: Cluster, tmp_path: Path, library_folder: Path
+) -> None:
+    cluster.add_worker()
+    cluster.add_worker()
+    scenario = write_scenario(tmp_path / "tiny.yaml", {"duration": "7 d", "resolution": "1 s"})
+    common = ("run", scenario, "--profiles", library_folder, "--quiet")
+    assert call(*common, "--out", tmp_path / "here").code == 0
+    assert call(*common, "--out", tmp_path / "there", "--dask", cluster.address).code == 0
+    here, there = (
+        pq.read_table(tmp_path / name / "facility.parquet") for name in ("here", "there")
+    )
+    assert here.equals(there)
+    metrics = [(tmp_path / name / "metrics.json").read_text() for name in ("here", "there")]
+    assert metrics[0] == metrics[1]
 
 
 def test_scheduler_without_workers_is_one_line(

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
 import pytest
-from builders import job_table, profile, tiny_scenario
+from builders import job_table, profile, tiny_library, tiny_scenario
 
 from diploee.power import Segments, job_energy_j, job_segments, power_blocks, power_series
+from diploee.power.blocks import Method
 from diploee.power.direct import EnergyTables
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
-from diploee.schedule import Schedule
+from diploee.schedule import Schedule, schedule_jobs
+from diploee.workload import generate_jobs
 
 IDLE_W = 400
 
@@ -168,3 +172,20 @@ def test_busy_power_factor_scales_busy_nodes_and_leaves_idle_ones() -> None:
     segments = segments_of({"start_ms": 0, "end_ms": 1_000})
     found_w = it_power_w(segments, scenario, profile("a-1n-1", [1_000.0]))
     assert found_w == [1_500.0 + n_idle * IDLE_W, (n_idle + 1) * IDLE_W]
+
+
+@pytest.mark.parametrize("method", ["direct", "spectral"])
+def test_blocks_of_a_process_pool_equal_those_of_threads(method: Method) -> None:
+    scenario = tiny_scenario({"duration": "12 h", "resolution": "1 s"})
+    library = tiny_library()
+    jobs = generate_jobs(scenario, library).jobs
+    segments = job_segments(schedule_jobs(jobs, scenario, "compiled"), library)
+    args = (segments, scenario, library, 10_000, method)
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
+        remote = list(power_blocks(*args, executor=executor))
+    local = list(power_blocks(*args))
+    assert len(remote) == len(local) == 5
+    for there, here in zip(remote, local, strict=True):
+        assert there.t0_ms == here.t0_ms
+        np.testing.assert_allclose(there.it_power_w, here.it_power_w, rtol=1e-9)
+        assert there.busy_nodes.tolist() == here.busy_nodes.tolist()

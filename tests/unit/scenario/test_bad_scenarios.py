@@ -168,7 +168,7 @@ def test_null_is_named_as_such() -> None:
     [
         ({f"{STREAM}.classes.0.probability": 0.7}, "the classes must sum to 1, found 1.2"),
         ({f"{STREAM}.classes.1.n_nodes": 2}, "class 'tune/2' is given twice; add up"),
-        ({f"{STREAM}.classes": []}, "give either mix or classes"),
+        ({f"{STREAM}.classes": []}, "give exactly one of 'mix', 'classes', 'replay'"),
         ({TARGET: None}, "give either target_utilization or jobs_per_day"),
         ({f"{STREAM}.jobs_per_day": 5}, "give either target_utilization or jobs_per_day"),
         (

@@ -1,0 +1,187 @@
+"""Jobs to segments: which stretch of which profile each started job plays, and when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from diploee.power.playing import passes, phases
+from diploee.power.segments import Segments
+from diploee.profiles import ProfileLibrary
+from diploee.profiles.flat import FLAT_ID, FLAT_POWER_W
+from diploee.scenario import Scenario
+from diploee.schedule import Schedule
+from diploee.tables import Float64Array, Int64Array, concat
+from diploee.workload import JobTable
+
+
+def job_segments(
+    schedule: Schedule, library: ProfileLibrary, scenario: Scenario | None = None
+) -> Segments:
+    """Lower started jobs to segments, cut at the horizon.
+
+    A job that runs as long as its profile is one row; another plays the profile as `passes` says. A
+    start-up is a row of its own at idle power. The weight is the job's nodes over its profile's,
+    times the job's power factor.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Jobs and their start times.
+    library : ProfileLibrary
+        Profiles that the jobs refer to, such as `Workload.library`.
+    scenario : Scenario, optional
+        Gives the nodes' idle power; needed where jobs have a start-up.
+
+    Raises
+    ------
+    ValueError
+        If a job has a start-up and there is no scenario.
+    """
+    return lower_jobs(schedule, library, scenario).segments
+
+
+def job_energy_j(
+    schedule: Schedule, library: ProfileLibrary, scenario: Scenario | None = None
+) -> Float64Array:
+    """Return the energy of each job up to the horizon [J], shape (n,); 0 = never started.
+
+    Parameters and errors as in `job_segments`.
+    """
+    return lower_jobs(schedule, library, scenario).energy_j(library)
+
+
+@dataclass(frozen=True, eq=False)
+class JobLoad:
+    """Segments of jobs, and the job of each.
+
+    Parameters
+    ----------
+    segments : Segments
+        What the jobs draw.
+    job : numpy.ndarray, int64
+        Row of the job table that each segment belongs to.
+    n_jobs : int
+        Rows of the job table.
+    """
+
+    segments: Segments
+    job: Int64Array
+    n_jobs: int
+
+    def energy_j(self, library: ProfileLibrary) -> Float64Array:
+        """Return the energy of each job [J], shape (n_jobs,)."""
+        part_j = segment_energy_j(self.segments, library)
+        return np.bincount(self.job, part_j, self.n_jobs).astype(np.float64)
+
+
+def lower_jobs(
+    schedule: Schedule, library: ProfileLibrary, scenario: Scenario | None = None
+) -> JobLoad:
+    """Lower started jobs to segments and keep whose they are; parameters as in `job_segments`."""
+    jobs = schedule.jobs
+    duration_ms = np.array([entry.duration_ms for entry in library.entries])
+    play_ms = jobs.duration_ms - jobs.startup_ms
+    as_it_is = schedule.started & (play_ms == duration_ms[jobs.profile_id])
+    # The usual case first and in one go: millions of jobs, one row each.
+    rows = np.flatnonzero(as_it_is)
+    loads = [_whole_profiles(schedule, rows, library)]
+    filled = np.flatnonzero(schedule.started & ~as_it_is & (play_ms > 0))
+    for profile_id in np.unique(jobs.profile_id[filled]).tolist():
+        of_profile = filled[jobs.profile_id[filled] == profile_id]
+        begin_ms = schedule.start_ms[of_profile] + jobs.startup_ms[of_profile]
+        run_ms, weight = play_ms[of_profile], _weight(jobs.take(of_profile), library)
+        loads.append(_filled(schedule, of_profile, begin_ms, run_ms, profile_id, weight, library))
+    starting = np.flatnonzero(schedule.started & (jobs.startup_ms > 0))
+    if starting.size:
+        loads.append(_start_ups(schedule, starting, library, scenario))
+    segments = concat([load.segments for load in loads])
+    job = np.concatenate([load.job for load in loads])
+    return JobLoad(segments, job, len(jobs))
+
+
+def segment_energy_j(segments: Segments, library: ProfileLibrary) -> Float64Array:
+    """Return the energy of each segment [J], shape (n,)."""
+    energy_j = np.zeros(len(segments))
+    length_ms = segments.end_ms - segments.start_ms
+    for profile_id in np.unique(segments.profile_id).tolist():
+        profile = library[profile_id]
+        rows = np.flatnonzero(segments.profile_id == profile_id)
+        whole = (segments.offset_ms[rows] == 0) & (length_ms[rows] == profile.duration_ms)
+        energy_j[rows[whole]] = profile.energy_j
+        rows = rows[~whole]
+        edges_ms = np.arange(profile.power_w.size + 1) * profile.dt_ms
+        cumulative_j = profile.cumulative_energy_j
+        begin_ms = segments.offset_ms[rows]
+        energy_j[rows] = np.interp(begin_ms + length_ms[rows], edges_ms, cumulative_j)
+        energy_j[rows] -= np.interp(begin_ms, edges_ms, cumulative_j)
+    return energy_j * segments.weight
+
+
+def _whole_profiles(schedule: Schedule, rows: Int64Array, library: ProfileLibrary) -> JobLoad:
+    jobs = schedule.jobs.take(rows)
+    start_ms = schedule.start_ms[rows] + jobs.startup_ms
+    segments = Segments(
+        start_ms=start_ms,
+        end_ms=np.minimum(schedule.end_ms[rows], schedule.horizon_ms),
+        pool_id=jobs.pool_id,
+        n_nodes=jobs.n_nodes,
+        profile_id=jobs.profile_id,
+        offset_ms=np.zeros(rows.size, dtype=np.int64),
+        weight=_weight(jobs, library),
+    )
+    return _within_run(segments, rows, len(schedule.jobs))
+
+
+def _start_ups(
+    schedule: Schedule, rows: Int64Array, library: ProfileLibrary, scenario: Scenario | None
+) -> JobLoad:
+    """Lower the time between allocation and the profile's start: busy nodes at idle power."""
+    if scenario is None:
+        raise ValueError("jobs with a start-up need the scenario, for their nodes' idle power")
+    jobs = schedule.jobs.take(rows)
+    types = [scenario.facility.node_type_of(pool) for pool in scenario.pool_names()]
+    idle_w = np.array([kind.idle_power_w / kind.busy_power_factor for kind in types])
+    weight = jobs.n_nodes * idle_w[jobs.pool_id] / FLAT_POWER_W
+    flat_id, begin_ms = library.ids.index(FLAT_ID), schedule.start_ms[rows]
+    run_ms = jobs.startup_ms.astype(np.int64)
+    return _filled(schedule, rows, begin_ms, run_ms, flat_id, weight, library)
+
+
+def _filled(
+    schedule: Schedule,
+    rows: Int64Array,
+    begin_ms: Int64Array,
+    run_ms: Int64Array,
+    profile_id: int,
+    weight: Float64Array,
+    library: ProfileLibrary,
+) -> JobLoad:
+    """Fill run times of jobs with one profile."""
+    jobs = schedule.jobs.take(rows)
+    played = passes(run_ms, phases(library[profile_id]))
+    start_ms = begin_ms[played.row] + played.into_ms
+    segments = Segments(
+        start_ms=start_ms,
+        end_ms=np.minimum(start_ms + played.length_ms, schedule.horizon_ms),
+        pool_id=jobs.pool_id[played.row],
+        n_nodes=jobs.n_nodes[played.row],
+        profile_id=np.full(played.row.size, profile_id),
+        offset_ms=played.offset_ms,
+        weight=weight[played.row],
+    )
+    return _within_run(segments, rows[played.row], len(schedule.jobs))
+
+
+def _within_run(segments: Segments, job: Int64Array, n_jobs: int) -> JobLoad:
+    inside = segments.start_ms < segments.end_ms  # ends are cut at the horizon
+    if inside.all():
+        return JobLoad(segments, job, n_jobs)
+    return JobLoad(segments.take(inside), job[inside], n_jobs)
+
+
+def _weight(jobs: JobTable, library: ProfileLibrary) -> Float64Array:
+    profile_n_nodes = np.array([entry.n_nodes for entry in library.entries])
+    weight: Float64Array = jobs.n_nodes / profile_n_nodes[jobs.profile_id]
+    return weight * jobs.power_factor

@@ -1,0 +1,109 @@
+"""How a profile fills a run time that is not its own: start, steady part in a loop, end.
+
+A job whose run time was logged or drawn plays its profile's start, then its steady part as often as
+it takes, the last time in part, then the end. A job too short for start and end plays the start
+alone, cut where it ends, as one that failed or was cancelled does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from diploee.profiles import PowerProfile
+from diploee.tables import Float64Array, Int32Array, Int64Array
+from diploee.units import MS_PER_MIN
+
+SMOOTHING_MS = MS_PER_MIN
+STEADY_LEVEL = 0.8
+"""A job is past its start once its one-minute mean has reached this part of its usual high level,
+and before its end until the last such minute.  ASSUMPTION: no source says where the phases lie."""
+HIGH_QUANTILE = 0.9
+
+
+@dataclass(frozen=True)
+class Phases:
+    """The steady part of a profile, and its length.
+
+    Parameters
+    ----------
+    steady_ms : int
+        Where the start ends and the steady part begins [ms].
+    ending_ms : int
+        Where the steady part ends and the end begins [ms].
+    duration_ms : int
+        Length of the profile [ms].
+    """
+
+    steady_ms: int
+    ending_ms: int
+    duration_ms: int
+
+
+def phases(profile: PowerProfile) -> Phases:
+    """Return where a profile's steady part begins and ends; all of it where none stands out."""
+    n_samples = profile.power_w.size
+    window = min(max(SMOOTHING_MS // profile.dt_ms, 1), n_samples)
+    energy_j = profile.cumulative_energy_j
+    mean: Float64Array = energy_j[window:] - energy_j[:-window]
+    high = np.flatnonzero(mean >= STEADY_LEVEL * np.quantile(mean, HIGH_QUANTILE))
+    steady, ending = int(high[0]) + window // 2, int(high[-1]) + window - window // 2
+    if not 0 < ending - steady < n_samples or int(high[0]) == 0:
+        steady = 0
+    if int(high[-1]) + window >= n_samples or ending <= steady:
+        ending = n_samples
+    return Phases(steady * profile.dt_ms, ending * profile.dt_ms, profile.duration_ms)
+
+
+@dataclass(frozen=True, eq=False)
+class Passes:
+    """Stretches of a profile that jobs play one after the other.
+
+    Parameters
+    ----------
+    row : numpy.ndarray, int32
+        The job of each stretch, in the order of the jobs.
+    into_ms : numpy.ndarray, int64
+        Start of the stretch since the start of its job [ms].
+    offset_ms : numpy.ndarray, int64
+        Place in the profile at which it starts [ms].
+    length_ms : numpy.ndarray, int64
+        Its length [ms], positive.
+    """
+
+    row: Int32Array
+    into_ms: Int64Array
+    offset_ms: Int64Array
+    length_ms: Int64Array
+
+
+def passes(run_ms: Int64Array, of: Phases) -> Passes:
+    """Return the stretches of one profile that fill run times [ms], all positive.
+
+    A run time equal to the profile's own is one stretch: the profile as it is.
+    """
+    tail_ms = of.duration_ms - of.ending_ms
+    loop_ms = of.ending_ms - of.steady_ms
+    whole = run_ms == of.duration_ms
+    tail = np.where(run_ms >= of.steady_ms + tail_ms, tail_ms, 0)
+    tail[whole] = 0
+    body_ms = run_ms - tail
+    first_ms = np.where(whole, run_ms, np.minimum(body_ms, of.ending_ms))
+    loops, part_ms = np.divmod(body_ms - first_ms, loop_ms)
+    n_middle = loops + (part_ms > 0)
+    has_first, has_tail = (first_ms > 0).astype(np.int64), (tail > 0).astype(np.int64)
+    count = has_first + n_middle + has_tail
+    row = np.repeat(np.arange(run_ms.size), count)
+    nth = np.arange(row.size) - np.repeat(np.cumsum(count) - count, count)
+    middle = nth - has_first[row]  # number of the loop; -1 = the first stretch
+    is_first, is_tail = middle < 0, middle == n_middle[row]
+    is_part = (middle == loops[row]) & ~is_tail
+
+    offset_ms = np.where(is_first, 0, np.where(is_tail, of.ending_ms, of.steady_ms))
+    into_ms = np.where(is_tail, body_ms[row], first_ms[row] + middle * loop_ms)
+    into_ms[is_first] = 0
+    length_ms = np.full(row.size, loop_ms)
+    for rows, values_ms in ((is_first, first_ms), (is_tail, tail), (is_part, part_ms)):
+        length_ms[rows] = values_ms[row[rows]]
+    return Passes(row.astype(np.int32), into_ms, offset_ms, length_ms)

@@ -1,0 +1,47 @@
+"""A profile of constant power, for loads that are known by their mean power alone."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from diploee.profiles.profile import PowerProfile, Provenance
+from diploee.units import MS_PER_H, MS_PER_S, PROFILE_STEP_MS
+
+FLAT_ID = "flat-1kw"
+FLAT_POWER_W = 1000.0
+"""Power of the flat profile on its one node [W]; jobs scale it by their `power_factor`."""
+
+FLAT_DURATION_MS = MS_PER_H
+"""Length of the flat profile [ms]; longer loads play it again and again."""
+
+
+def flat_profile(
+    profile_id: str = FLAT_ID,
+    workload: str = "flat",
+    source: str = "constant power: idle nodes",
+    averaging_window_s: float = PROFILE_STEP_MS / MS_PER_S,
+) -> PowerProfile:
+    """Return one hour of 1 kW on one node.
+
+    Parameters
+    ----------
+    profile_id, workload, source : str
+        What it stands for.
+    averaging_window_s : float
+        Time over which the load is known as a mean [s]; no swing faster than that is claimed.
+    """
+    return PowerProfile(
+        profile_id=profile_id,
+        workload=workload,
+        n_nodes=1,
+        dt_ms=PROFILE_STEP_MS,
+        power_w=np.full(FLAT_DURATION_MS // PROFILE_STEP_MS, FLAT_POWER_W, dtype=np.float32),
+        provenance=Provenance(
+            kind="reference",
+            source=source,
+            licence="none",
+            sampling_interval_s=averaging_window_s,
+            averaging_window_s=averaging_window_s,
+            bandwidth_hz=0.5 / averaging_window_s,
+        ),
+    )

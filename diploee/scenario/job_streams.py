@@ -1,0 +1,160 @@
+"""Streams of jobs: drawn from a calendar, replayed from a log, or recurring with energy knobs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveInt, model_validator
+
+from diploee.errors import one_of
+from diploee.scenario.base import Model, check_probabilities, optional
+from diploee.scenario.calendar import Calendar
+from diploee.scenario.durations import DurationModel
+from diploee.scenario.replay import JobReplay
+
+MAX_DISPERSION = 1_000
+"""At this variance of the hours' rates, 6 hours in 1,000 hold nearly all jobs."""
+
+MAX_VARIANTS = 16
+
+Probability = Annotated[float, Field(ge=0, le=1)]
+Utilization = Annotated[float, Field(gt=0, le=1)]
+
+
+class ProfileVariants(Model):
+    """Copies of each profile, slower and faster, so that equal jobs do not swing in lockstep."""
+
+    n_variants: Annotated[int, Field(ge=2, le=MAX_VARIANTS)] = Field(
+        default=5, description="Copies of each profile, evenly spaced over the spread."
+    )
+    spread: Annotated[float, Field(gt=0, le=0.2)] = Field(
+        default=0.02,
+        description="Largest relative change of a copy's time scale; 0.02 plays a cycle of 10 s "
+        "in 9.8 to 10.2 s, at the same power.",
+    )
+
+    def time_factors(self) -> tuple[float, ...]:
+        """Return the copies' durations relative to the profile's own."""
+        step = 2 * self.spread / (self.n_variants - 1)
+        return tuple(1 - self.spread + step * k for k in range(self.n_variants))
+
+
+class JobClass(Model):
+    """A kind of job: its workload, its width and how often it is drawn."""
+
+    workload: str = Field(description="Workload of the profiles, such as llama2_70b_lora.")
+    n_nodes: PositiveInt = Field(description="Nodes that the job occupies.")
+    probability: Probability = Field(description="Share of the stream's jobs.")
+    scale_from_n_nodes: PositiveInt | None = Field(
+        default=None,
+        description="Scale the profiles measured on this node count linearly to n_nodes: "
+        "a coherent upper bound of the swings, not a forecast.",
+    )
+    duration: DurationModel | None = optional(
+        "How long the jobs run; as long as their profile if absent. Otherwise the profile's steady "
+        "part is played in a loop between its start and its end."
+    )
+
+    @property
+    def profile_n_nodes(self) -> int:
+        """Node count of the profiles that the class draws from."""
+        return self.scale_from_n_nodes or self.n_nodes
+
+    @property
+    def name(self) -> str:
+        """The class's name in results, such as ``llama2_70b_lora/16``."""
+        return f"{self.workload}/{self.n_nodes}"
+
+
+class JobMix(Model):
+    """Classes as the product of two distributions: workload and node count, independent."""
+
+    workload: dict[str, Probability] = Field(
+        min_length=1, description="Probability of each workload; they sum to 1."
+    )
+    n_nodes: dict[PositiveInt, Probability] = Field(
+        min_length=1, description="Probability of each node count; they sum to 1."
+    )
+
+    @model_validator(mode="after")
+    def _sums_to_one(self) -> JobMix:
+        check_probabilities(self.workload.values(), "workloads")
+        check_probabilities(self.n_nodes.values(), "node counts")
+        return self
+
+
+class JobStream(Model):
+    """Jobs that users submit to one pool: drawn from mix or classes, or replayed."""
+
+    pool: str = Field(description="Name of an entry of facility.pools.")
+    mix: JobMix | None = Field(
+        default=None, description="Classes as a product of workload and node count; or classes."
+    )
+    classes: tuple[JobClass, ...] = Field(default=(), description="The classes one by one; or mix.")
+    replay: JobReplay | None = optional("Jobs of a log, instead of mix or classes.")
+    calendar: Calendar = Field(
+        default=Calendar(), description="When jobs are submitted; uniform if absent."
+    )
+    dispersion: Annotated[float, Field(gt=0, le=MAX_DISPERSION)] | None = optional(
+        "Variance of a random factor on each hour's rate (gamma, mean 1), as logs show "
+        "it: an hour's jobs have variance mean + dispersion * mean^2. Poisson if absent."
+    )
+    target_utilization: Utilization | None = Field(
+        default=None, description="Mean node occupancy to reach, 0-1 (Eq. 1); or jobs_per_day."
+    )
+    jobs_per_day: Annotated[float, Field(gt=0)] | None = Field(
+        default=None, description="Mean jobs per day over the span; or target_utilization."
+    )
+    match: Literal["list", "simulated"] = Field(
+        default="list",
+        description="What meets the target: the occupancy estimated from the list of jobs, "
+        "as the paper does, or that of the simulated schedule.",
+    )
+    startup: DurationModel | None = optional(
+        "Time between a job's start and its first power above idle [s]; none if absent. Its nodes "
+        "are busy at idle power."
+    )
+    profile_variants: ProfileVariants | None = optional(
+        "Draw each job's profile among slower and faster copies of the measured ones."
+    )
+
+    @model_validator(mode="after")
+    def _one_of_each(self) -> JobStream:
+        sources = {"mix": self.mix, "classes": self.classes, "replay": self.replay}
+        given = [name for name, source in sources.items() if source]
+        if len(given) != 1:
+            raise ValueError(
+                f"give exactly one of {one_of(sources)}, found {one_of(given) if given else 'none'}"
+            )
+        if self.replay is not None:
+            return self._checked_replay()
+        if (self.target_utilization is None) == (self.jobs_per_day is None):
+            raise ValueError("give either target_utilization or jobs_per_day")
+        if self.match == "simulated" and self.target_utilization is None:
+            raise ValueError("match: simulated needs target_utilization")
+        classes = self.job_classes()
+        check_probabilities((job_class.probability for job_class in classes), "classes")
+        names = [job_class.name for job_class in classes]
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise ValueError(f"class '{twice[0]}' is given twice; add up its probabilities")
+        return self
+
+    def _checked_replay(self) -> JobStream:
+        drawn = {"calendar", "dispersion", "target_utilization", "jobs_per_day", "match"}
+        if given := sorted(drawn & self.model_fields_set):
+            raise ValueError(
+                f"replay takes the times of jobs from the log; remove {one_of(given)}, or scale "
+                "with replay.rate_factor"
+            )
+        return self
+
+    def job_classes(self) -> tuple[JobClass, ...]:
+        """Return the classes, those of a mix in the order of its keys; none of a replay."""
+        if self.mix is None:
+            return self.classes
+        return tuple(
+            JobClass(workload=workload, n_nodes=n_nodes, probability=of_workload * of_count)
+            for workload, of_workload in self.mix.workload.items()
+            for n_nodes, of_count in self.mix.n_nodes.items()
+        )

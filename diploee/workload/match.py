@@ -1,0 +1,62 @@
+"""How the number of a stream's jobs came about, and the occupancy that a list of jobs asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from diploee.tables import Int64Array
+from diploee.workload.jobs import JobTable
+
+Utilization = Callable[[JobTable], float]
+"""Schedules a job table and returns the mean node occupancy (0-1) of its pool."""
+
+
+@dataclass(frozen=True)
+class StreamMatch:
+    """How a stream's daily job count came about.
+
+    Parameters
+    ----------
+    stream : str
+        Name of the stream.
+    jobs_per_day : float
+        Daily job count, mean over the span.
+    match : {"list", "simulated", "given", "replayed"}
+        What was matched.
+    target_utilization : float or None
+        Node occupancy asked for, 0-1.
+    matched_utilization : float
+        Node occupancy estimated from the list, or simulated where that is matched, 0-1.
+    residual : float or None
+        Matched less target.
+    steps : int
+        Evaluations of the bisection.
+    counts : mapping of str to int
+        Jobs of a log left out or changed, by cause.
+    """
+
+    stream: str
+    jobs_per_day: float
+    match: str
+    target_utilization: float | None
+    matched_utilization: float
+    residual: float | None
+    steps: int
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
+def listed_utilization(jobs: JobTable, n_nodes: int, horizon_ms: int) -> float:
+    """Estimate the mean node occupancy from the list alone, as if every job started at once.
+
+    Eq. 1 with N(t) from submissions and expected durations (section 2.3.1); a job that runs beyond
+    the horizon counts up to it.
+    """
+    return float(node_ms(jobs, horizon_ms).sum() / (n_nodes * horizon_ms))
+
+
+def node_ms(jobs: JobTable, horizon_ms: int) -> Int64Array:
+    """Return the node time of each job up to the horizon, as if it started at once [node ms]."""
+    return jobs.n_nodes.astype(np.int64) * np.minimum(jobs.duration_ms, horizon_ms - jobs.submit_ms)

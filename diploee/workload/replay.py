@@ -1,0 +1,316 @@
+"""Jobs of a log, submitted again: mapped to profiles, scaled, placed in the run and repeated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from diploee.errors import LogFormatError, ProfileError, WorkloadError
+from diploee.files import reason
+from diploee.scenario import JobClass, JobReplay, Scenario
+from diploee.streams import stream
+from diploee.tables import BoolArray, Int16Array, Int32Array, Int64Array
+from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_WEEK
+from diploee.workload.class_rules import UNMATCHED, assign_classes, nearest_n_nodes
+from diploee.workload.job_log import MISSING_MS, JobLog
+from diploee.workload.jobs import JobTable, StreamClass
+from diploee.workload.match import StreamMatch, Utilization, listed_utilization
+from diploee.workload.shelf import ProfileShelf
+from diploee.workload.startup import draw_startups_ms
+
+COPY_SPREAD_MS = MS_PER_H
+"""A copy of a job (`rate_factor` above 1) is submitted up to so long after the original."""
+
+MOST_JOBS = 200_000_000
+_MONDAY = datetime(1970, 1, 5)
+_EPOCH = datetime(1970, 1, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class _LoggedJobs:
+    """The log's jobs as the run will submit them, times since the first [ms]."""
+
+    into_ms: Int64Array
+    duration_ms: Int64Array
+    n_nodes: Int32Array
+    rule: Int16Array
+
+
+class ReplayedJobs:
+    """The jobs of a stream with a `replay`.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        What to generate.
+    name : str
+        The stream.
+    shelf : ProfileShelf
+        Profiles that the classes draw from; variants of them are added.
+
+    Raises
+    ------
+    LogFormatError
+        If the log can't be read.
+    ProfileError
+        If there is no profile for a rule.
+    WorkloadError
+        If the log's jobs do not fit the rules or the pool, or do not overlap the run.
+    """
+
+    def __init__(self, scenario: Scenario, name: str, shelf: ProfileShelf) -> None:
+        spec = scenario.streams[name].replay
+        assert spec is not None
+        self.name, self.spec, self.scenario = name, spec, scenario
+        self._stream = scenario.streams[name]
+        self.counts: dict[str, int] = {}
+        self._pool_n_nodes = scenario.facility.pools[self._stream.pool].n_nodes
+        gpus = (
+            spec.gpus_per_node or scenario.facility.node_type_of(self._stream.pool).n_gpus or None
+        )
+        self._log = read_log(spec, scenario.folder, gpus)
+        self._logged, self._origin_ms = self._prepared(self._log)
+        self.classes, self._class_of = self._classes(shelf)
+        if self._stream.startup is not None:
+            shelf.flat()
+
+    def jobs(self, simulated: Utilization | None) -> tuple[JobTable, StreamMatch]:  # noqa: ARG002
+        """Return the jobs of all repetitions within the run, in the order of submission."""
+        first_ms, period_ms = self._placing()
+        horizon_ms, spec = self.scenario.horizon_ms, self.spec
+        logged = self._logged
+        kept = np.flatnonzero(logged.into_ms < period_ms)
+        self._count("beyond the log's whole weeks", logged.into_ms.size - kept.size)
+        tiles = range(1)
+        if spec.repeats:  # also before the first one placed, so that the run begins full
+            tiles = range(-_ceil(first_ms, period_ms), _ceil(horizon_ms - first_ms, period_ms))
+        if kept.size * len(tiles) * spec.rate_factor > MOST_JOBS:
+            raise WorkloadError(
+                f"streams.{self.name}.replay: {kept.size * len(tiles) * spec.rate_factor:,.0f} "
+                f"jobs, more than {MOST_JOBS:,}; lower rate_factor or shorten the run"
+            )
+        rows, submit_ms = self._repeated(kept, [first_ms + tile * period_ms for tile in tiles])
+        inside = (submit_ms >= 0) & (submit_ms < horizon_ms)
+        if not spec.repeats:
+            self._count("outside the run", int((~inside).sum()))
+        rows, submit_ms = rows[inside], submit_ms[inside]
+        if not rows.size:
+            raise WorkloadError(
+                f"streams.{self.name}.replay: no job of {spec.log} falls into the run "
+                f"({self._span_text()}); change start, or set align: start"
+            )
+        order = np.argsort(submit_ms, kind="stable")
+        jobs = self._table(rows[order], submit_ms[order])
+        listed = listed_utilization(jobs, self._pool_n_nodes, horizon_ms)
+        per_day = len(jobs) / (horizon_ms / MS_PER_DAY)
+        match = StreamMatch(
+            self.name, per_day, "replayed", None, listed, None, 0, dict(self.counts)
+        )
+        return jobs, match
+
+    def _table(self, rows: Int64Array, submit_ms: Int64Array) -> JobTable:
+        n_jobs = rows.size
+        class_id = self._class_of[rows]
+        rng = stream(self.scenario.seed, "replay", self.name, "profile")
+        n_profiles = np.array([len(c.profile_ids) for c in self.classes])
+        profile_of = np.zeros((len(self.classes), n_profiles.max()), dtype=np.int32)
+        for row, c in enumerate(self.classes):
+            profile_of[row, : len(c.profile_ids)] = c.profile_ids
+        replicate = (rng.random(n_jobs) * n_profiles[class_id]).astype(np.int64)
+        startup_ms = draw_startups_ms(self._stream.startup, n_jobs, self.scenario.seed, self.name)
+        pool_id = self.scenario.pool_names().index(self._stream.pool)
+        return JobTable(
+            job_id=np.arange(n_jobs),
+            submit_ms=submit_ms,
+            n_nodes=self._logged.n_nodes[rows],
+            duration_ms=self._logged.duration_ms[rows] + startup_ms,
+            pool_id=np.full(n_jobs, pool_id),
+            class_id=class_id,
+            profile_id=profile_of[class_id, replicate],
+            startup_ms=startup_ms,
+        )
+
+    def _repeated(self, kept: Int64Array, starts_ms: list[int]) -> tuple[Int64Array, Int64Array]:
+        """Return the log's row and the submission of each job of all repetitions."""
+        factor = self.spec.rate_factor
+        rows, submits = [], []
+        for tile, start_ms in enumerate(starts_ms):
+            of_tile, late_ms = kept, np.zeros(kept.size, dtype=np.int64)
+            if factor != 1:
+                rng = stream(self.scenario.seed, "replay", self.name, "rate", tile)
+                n_copies = np.floor(factor + rng.random(kept.size)).astype(np.int64)
+                of_tile = np.repeat(kept, n_copies)
+                is_copy = np.diff(of_tile, prepend=-1) == 0
+                late_ms = np.where(is_copy, rng.integers(0, COPY_SPREAD_MS, of_tile.size), 0)
+            rows.append(of_tile)
+            submits.append(start_ms + self._logged.into_ms[of_tile] + late_ms)
+        return np.concatenate(rows), np.concatenate(submits)
+
+    def _prepared(self, log: JobLog) -> tuple[_LoggedJobs, int]:
+        """Scale the log's jobs; drop those that can't be replayed, counted by cause."""
+        spec, records = self.spec, log.jobs
+        rule = assign_classes(records, log.types, spec.rules)
+        time_ms = records.submit_ms if spec.starts == "queued" else records.start_ms
+        n_nodes = np.maximum(np.rint(records.n_nodes * spec.node_factor), 1).astype(np.int32)
+        keep = self._drop(time_ms != MISSING_MS, "without a start")
+        unmatched = rule == UNMATCHED
+        if spec.unmatched == "error" and (unmatched & keep).any():
+            row = int(np.argmax(unmatched & keep))
+            raise WorkloadError(
+                f"streams.{self.name}.replay.rules: {int((unmatched & keep).sum()):,} jobs of "
+                f"{spec.log} fit no rule, such as '{log.job_ids[row]}' on {records.n_nodes[row]} "
+                f"nodes for {records.duration_ms[row] / 1000:,.0f} s; add a rule, or set "
+                "unmatched: drop"
+            )
+        keep &= self._drop(~unmatched, "without a rule")
+        wide = n_nodes > self._pool_n_nodes
+        if (wide & keep).any():
+            if spec.too_wide == "error":
+                raise WorkloadError(
+                    f"streams.{self.name}.replay: {int((wide & keep).sum()):,} jobs of {spec.log} "
+                    f"need up to {n_nodes[keep].max():,} nodes, pool '{self._stream.pool}' has "
+                    f"{self._pool_n_nodes:,}; set too_wide: drop or clip, or lower node_factor"
+                )
+            if spec.too_wide == "drop":
+                keep &= self._drop(~wide, "wider than the pool")
+            else:
+                self._count("clipped to the pool", int((wide & keep).sum()))
+                n_nodes = np.minimum(n_nodes, self._pool_n_nodes)
+        if not keep.any():
+            raise WorkloadError(f"streams.{self.name}.replay: no job of {spec.log} is left")
+        origin_ms = int(time_ms[keep].min())
+        into_ms = np.rint((time_ms[keep] - origin_ms) * spec.time_factor).astype(np.int64)
+        duration_ms = np.rint(records.duration_ms[keep] * spec.duration_factor).astype(np.int64)
+        scaled = _LoggedJobs(into_ms, np.maximum(duration_ms, 1), n_nodes[keep], rule[keep])
+        return scaled, origin_ms
+
+    def _drop(self, keep: BoolArray, cause: str) -> BoolArray:
+        self._count(cause, int((~keep).sum()))
+        return keep
+
+    def _count(self, cause: str, n: int) -> None:
+        if n:
+            self.counts[cause] = n
+
+    def _classes(self, shelf: ProfileShelf) -> tuple[tuple[StreamClass, ...], Int16Array]:
+        """Return one class per rule and node count that occurs, and the class of each job."""
+        logged, library = self._logged, shelf.library
+        pairs, class_of, n_jobs = np.unique(
+            np.stack([logged.rule.astype(np.int64), logged.n_nodes]),
+            axis=1, return_inverse=True, return_counts=True,
+        )  # fmt: skip
+        found = []
+        for rule_id, n_nodes, n in zip(*pairs.tolist(), n_jobs.tolist(), strict=True):
+            rule = self.spec.rules[rule_id]
+            measured = [e.n_nodes for e in library.entries if e.workload == rule.workload]
+            source = rule.scale_from_n_nodes or (
+                int(nearest_n_nodes(np.array([n_nodes]), measured)[0]) if measured else n_nodes
+            )
+            try:
+                profile_ids = library.select(rule.workload, source)
+            except ProfileError as error:
+                raise ProfileError(f"replay.rules, rule {rule_id + 1}: {error}") from error
+            if self._stream.profile_variants is not None:
+                profile_ids = shelf.variants(profile_ids, self._stream.profile_variants)
+            job_class = JobClass(
+                workload=rule.workload,
+                n_nodes=n_nodes,
+                probability=n / logged.rule.size,
+                scale_from_n_nodes=None if source == n_nodes else source,
+            )
+            found.append(StreamClass(self.name, job_class, profile_ids))
+        return tuple(found), class_of.ravel().astype(np.int16)
+
+    def _placing(self) -> tuple[int, int]:
+        """Return where the log's first job goes in the run, and the period of repetition [ms]."""
+        span_ms = int(self._logged.into_ms.max()) + 1
+        start = self.scenario.start
+        match self.spec.align:
+            case "start":
+                return 0, _ceil(span_ms, MS_PER_H) * MS_PER_H
+            case "date":
+                if self._log.is_relative:
+                    raise WorkloadError(
+                        f"streams.{self.name}.replay.align: {self.spec.log} has no dates, only "
+                        "times since its start; set align: weekday or start"
+                    )
+                return self._local_ms() - _ms_since(_EPOCH, start), span_ms
+        weeks = span_ms // MS_PER_WEEK
+        if self.spec.repeats and not weeks:
+            raise WorkloadError(
+                f"streams.{self.name}.replay.align: {self.spec.log} spans "
+                f"{span_ms / MS_PER_DAY:.2f} days; repeating it by weekday needs a whole week; "
+                "set align: start"
+            )
+        into_week_ms = (self._local_ms() - _ms_since(_EPOCH, _MONDAY)) % MS_PER_WEEK
+        run_into_week_ms = _ms_since(_MONDAY, start) % MS_PER_WEEK
+        first_ms = (into_week_ms - run_into_week_ms) % MS_PER_WEEK
+        return first_ms, max(weeks, 1) * MS_PER_WEEK if self.spec.repeats else span_ms
+
+    def _local_ms(self) -> int:
+        """Return the first job's time on the log's own clock [ms since 1970].
+
+        ASSUMPTION: a log without dates begins its clock on a Monday at 00:00.
+        """
+        if self._log.is_relative:
+            return self._origin_ms + _ms_since(_EPOCH, _MONDAY)
+        return self._origin_ms + (self._log.utc_offset_min or 0) * MS_PER_MIN
+
+    def _span_text(self) -> str:
+        if self._log.is_relative:
+            return "its times count from its start"
+        first = _EPOCH + timedelta(milliseconds=self._local_ms())
+        last = first + timedelta(milliseconds=int(self._logged.into_ms.max()))
+        return f"it spans {first:%Y-%m-%d} to {last:%Y-%m-%d}, the run starts {self.scenario.start}"
+
+
+def _ceil(number: int, divisor: int) -> int:
+    return -(-number // divisor)
+
+
+def _ms_since(origin: datetime, time: datetime) -> int:
+    return (time - origin) // timedelta(milliseconds=1)
+
+
+def read_log(spec: JobReplay, folder: Path, gpus_per_node: int | None) -> JobLog:
+    """Read the log of a replay; the last ones read are kept, as a run opens its log twice.
+
+    Raises
+    ------
+    LogFormatError
+        If it can't be read.
+    """
+    path = folder / spec.log
+    try:
+        stat = path.stat()
+    except OSError as error:
+        raise LogFormatError(
+            f"{path}: can't be read ({reason(error)}); replay.log is relative to the scenario file"
+        ) from error
+    columns = tuple((spec.columns or {}).items())
+    stamp = (stat.st_mtime_ns, stat.st_size)
+    return _read_log(path, stamp, spec.format, columns, gpus_per_node, spec.utc_offset)
+
+
+@lru_cache(maxsize=4)
+def _read_log(
+    path: Path,
+    stamp: tuple[int, int],  # noqa: ARG001  # a changed file is read again
+    log_format: str | None,
+    columns: tuple[tuple[str, str], ...],
+    gpus_per_node: int | None,
+    utc_offset: str | None,
+) -> JobLog:
+    from diploee.workload.importers.jobs import read_job_log
+
+    return read_job_log(
+        path,
+        log_format,
+        gpus_per_node=gpus_per_node,
+        utc_offset=utc_offset,
+        columns=dict(columns) or None,
+    )

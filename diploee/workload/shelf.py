@@ -1,0 +1,73 @@
+"""`ProfileShelf`: a library to which the streams add the profiles that they make themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from diploee.profiles import PowerProfile, ProfileLibrary
+from diploee.profiles.flat import FLAT_ID, flat_profile
+from diploee.scenario import ProfileVariants
+from diploee.tables import Float32Array
+
+
+class ProfileShelf:
+    """Profiles by index: those of a library, and those added.
+
+    Parameters
+    ----------
+    library : ProfileLibrary
+        Its profiles keep their indices.
+    """
+
+    def __init__(self, library: ProfileLibrary) -> None:
+        self._library = library
+        self._added: dict[str, PowerProfile] = {}
+
+    @property
+    def library(self) -> ProfileLibrary:
+        """The library with all profiles added so far."""
+        return self._library.extended(self._added.values()) if self._added else self._library
+
+    def index_of(self, profile: PowerProfile) -> int:
+        """Add a profile, unless one of its id was added before, and return its index."""
+        self._added.setdefault(profile.profile_id, profile)
+        return len(self._library) + list(self._added).index(profile.profile_id)
+
+    def variants(self, profile_ids: Sequence[int], spec: ProfileVariants) -> tuple[int, ...]:
+        """Add the slower and faster copies of profiles and return the indices of all copies."""
+        return tuple(
+            profile_id
+            if factor == 1
+            else self.index_of(stretched(self._library[profile_id], factor))
+            for profile_id in profile_ids
+            for factor in spec.time_factors()
+        )
+
+    def flat(self) -> int:
+        """Return the index of the flat profile."""
+        if FLAT_ID in self._library.ids:
+            return self._library.ids.index(FLAT_ID)
+        return self.index_of(flat_profile())
+
+
+def stretched(profile: PowerProfile, time_factor: float) -> PowerProfile:
+    """Return a profile played slower (factor above 1) or faster, at the same power.
+
+    Its length is the nearest whole number of samples; each sample is the mean of the stretched
+    course over its step, so that the mean power stays exact.
+    """
+    n_samples = max(1, round(profile.power_w.size * time_factor))
+    edges = np.linspace(0.0, profile.power_w.size, n_samples + 1)
+    energy = np.interp(edges, np.arange(profile.power_w.size + 1), profile.cumulative_energy_j)
+    mean_w = np.diff(energy) / np.diff(edges) / (profile.dt_ms / 1000)
+    power_w: Float32Array = np.maximum(mean_w, 0).astype(np.float32)
+    return PowerProfile(
+        profile_id=f"{profile.profile_id}~{time_factor:.4g}",
+        workload=profile.workload,
+        n_nodes=profile.n_nodes,
+        dt_ms=profile.dt_ms,
+        power_w=power_w,
+        provenance=profile.provenance,
+    )

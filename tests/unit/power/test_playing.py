@@ -1,0 +1,129 @@
+"""Filling a run time that is not the profile's own: start, looped steady part, end."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from builders import job_table, profile, tiny_scenario
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from diploee.power import job_energy_j, job_segments, power_series
+from diploee.power.playing import Phases, passes, phases
+from diploee.profiles import ProfileLibrary
+from diploee.profiles.flat import flat_profile
+from diploee.schedule import Schedule
+
+PHASES = Phases(steady_ms=2_000, ending_ms=7_000, duration_ms=8_000)
+# 2 s of start at 100 W, 5 s of steady part, 1 s of end at 50 W
+STEPPED = profile("stepped", [100, 100, 900, 1_000, 1_100, 1_000, 900, 50])
+
+
+def played(run_ms: int, of: Phases = PHASES) -> list[tuple[int, int, int]]:
+    """Return (into, offset, length) of each stretch [s]."""
+    found = passes(np.array([run_ms]), of)
+    columns = (found.into_ms, found.offset_ms, found.length_ms)
+    return [tuple(int(v) // 1_000 for v in row) for row in zip(*columns, strict=True)]  # type: ignore[misc]
+
+
+def test_a_run_as_long_as_its_profile_plays_it_as_it_is() -> None:
+    assert played(8_000) == [(0, 0, 8)]
+
+
+def test_a_longer_run_loops_the_steady_part_and_keeps_the_end() -> None:
+    assert played(15_000) == [(0, 0, 7), (7, 2, 5), (12, 2, 2), (14, 7, 1)]
+    assert played(13_000) == [(0, 0, 7), (7, 2, 5), (12, 7, 1)]
+
+
+def test_a_shorter_run_shortens_the_steady_part() -> None:
+    assert played(5_000) == [(0, 0, 4), (4, 7, 1)]
+
+
+def test_a_run_shorter_than_start_and_end_is_the_start_alone() -> None:
+    assert played(2_000) == [(0, 0, 2)]
+
+
+def test_a_profile_that_is_steady_throughout_is_looped_as_a_whole() -> None:
+    assert played(20_000, Phases(0, 8_000, 8_000)) == [(0, 0, 8), (8, 0, 8), (16, 0, 4)]
+
+
+@given(
+    st.lists(st.integers(1, 100_000), min_size=1, max_size=5),
+    st.integers(0, 5_000),
+    st.integers(1, 5_000),
+    st.integers(0, 5_000),
+)
+@settings(deadline=None)
+def test_stretches_join_without_gap_and_stay_inside_the_profile(
+    run_ms: list[int], steady: int, loop: int, tail: int
+) -> None:
+    of = Phases(steady, steady + loop, steady + loop + tail)
+    found = passes(np.array(run_ms), of)
+    assert (found.length_ms > 0).all()
+    assert (found.offset_ms >= 0).all()
+    assert (found.offset_ms + found.length_ms <= of.duration_ms).all()
+    for row, length in enumerate(run_ms):
+        own = found.row == row
+        ends = found.into_ms[own] + found.length_ms[own]
+        assert found.into_ms[own].tolist() == [0, *ends[:-1].tolist()]
+        assert ends[-1] == length
+
+
+def test_phases_are_where_the_one_minute_mean_reaches_the_usual_level() -> None:
+    power_w = np.concatenate([np.full(300, 100.0), np.full(3_000, 1_000.0), np.full(120, 100.0)])
+    found = phases(profile("p", power_w))
+    assert found.steady_ms == pytest.approx(300_000, abs=30_000)
+    assert found.ending_ms == pytest.approx(3_300_000, abs=30_000)
+    assert found.duration_ms == 3_420_000
+
+
+def test_a_flat_profile_is_steady_throughout() -> None:
+    flat = flat_profile()
+    assert phases(flat) == Phases(0, flat.duration_ms, flat.duration_ms)
+
+
+def test_the_energy_of_a_looped_job_is_that_of_its_stretches() -> None:
+    swing = 1_000 + 100 * np.sin(np.arange(3_000))
+    phased = profile("p", np.concatenate([np.full(300, 100.0), swing, np.full(120, 50.0)]))
+    of, library = phases(phased), ProfileLibrary([phased])
+    schedule = Schedule(job_table([0], [1], [9_000_000]), np.array([0]), 10_800_000)
+    segments = job_segments(schedule, library)
+    scenario = tiny_scenario({"duration": "3 h", "resolution": "1 s"})
+    own_w = power_series(segments, scenario, library)["it_power_w"].to_numpy()[:9_000] - 11 * 400
+    assert job_energy_j(schedule, library) == pytest.approx([own_w.sum()])
+    first, loop = of.steady_ms // 1_000, (of.ending_ms - of.steady_ms) // 1_000
+    np.testing.assert_allclose(own_w[:first], phased.power_w[:first])
+    np.testing.assert_allclose(own_w[first + loop :][:loop], own_w[first:][:loop])
+    np.testing.assert_allclose(own_w[-100:], phased.power_w[-100:])
+
+
+def test_a_start_up_holds_its_nodes_at_idle_power() -> None:
+    jobs = job_table([0], [2], [18_000])
+    jobs = type(jobs)(**{**jobs.__dict__, "startup_ms": np.array([10_000])})
+    library = ProfileLibrary([STEPPED]).extended([flat_profile()])
+    scenario = tiny_scenario({"duration": "20 s", "resolution": "1 s"})
+    schedule = Schedule(jobs, np.array([0]), 20_000)
+    frame = power_series(job_segments(schedule, library, scenario), scenario, library)
+    assert frame["busy_nodes"].tolist() == [2] * 18 + [0] * 2
+    idle_w, others_w = 12 * 400, 10 * 400
+    assert frame["it_power_w"].to_numpy()[:10] == pytest.approx([idle_w] * 10)
+    own_w = frame["it_power_w"].to_numpy()[10:18] - others_w
+    assert own_w == pytest.approx(2 * STEPPED.power_w)
+    energy_j = job_energy_j(schedule, library, scenario)
+    assert energy_j == pytest.approx([10 * 800 + 2 * STEPPED.energy_j])
+
+
+def test_a_start_up_without_a_scenario_is_refused() -> None:
+    jobs = job_table([0], [2], [18_000])
+    jobs = type(jobs)(**{**jobs.__dict__, "startup_ms": np.array([10_000])})
+    library = ProfileLibrary([STEPPED]).extended([flat_profile()])
+    with pytest.raises(ValueError, match="need the scenario"):
+        job_segments(Schedule(jobs, np.array([0]), 20_000), library)
+
+
+def test_a_power_factor_scales_a_job() -> None:
+    jobs = job_table([0], [1], [8_000])
+    jobs = type(jobs)(**{**jobs.__dict__, "power_factor": np.array([0.5])})
+    schedule = Schedule(jobs, np.array([0]), 20_000)
+    library = ProfileLibrary([STEPPED])
+    assert job_energy_j(schedule, library) == pytest.approx([STEPPED.energy_j / 2])

@@ -1,0 +1,90 @@
+"""Options of drawn streams: start-up latency, slower and faster copies, drawn run times."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from builders import tiny_library, tiny_scenario, wavy_profile
+
+from diploee.profiles.flat import FLAT_ID
+from diploee.workload import generate_jobs
+from diploee.workload.shelf import stretched
+
+STARTUP = {"lognormal": [{"weight": 1.0, "median_s": 120, "sigma": 0.5}]}
+
+
+def test_startups_lengthen_jobs_and_leave_every_other_draw_alone() -> None:
+    count = {"streams.training.target_utilization": None, "streams.training.jobs_per_day": 200}
+    plain = generate_jobs(tiny_scenario(count), tiny_library())
+    late = generate_jobs(
+        tiny_scenario({**count, "streams.training.startup": STARTUP}), tiny_library()
+    )
+    assert FLAT_ID in late.library.ids
+    assert FLAT_ID not in plain.library.ids
+    for name in ("submit_ms", "n_nodes", "profile_id", "class_id"):
+        assert getattr(plain.jobs, name).tolist() == getattr(late.jobs, name).tolist()
+    startup_ms = late.jobs.startup_ms
+    assert (late.jobs.duration_ms - startup_ms).tolist() == plain.jobs.duration_ms.tolist()
+    log_s = np.log(startup_ms / 1_000)
+    # mean of n normal logarithms, five standard errors
+    assert log_s.mean() == pytest.approx(np.log(120), abs=5 * 0.5 / np.sqrt(log_s.size))
+
+
+def test_a_target_counts_the_time_of_start_up() -> None:
+    scenario = tiny_scenario({"streams.training.startup": STARTUP, "duration": "14 d"})
+    workload = generate_jobs(scenario, tiny_library())
+    assert workload.matches[0].matched_utilization == pytest.approx(0.6, abs=0.005)
+
+
+def test_copies_of_profiles_are_drawn_evenly_and_keep_the_mean_power() -> None:
+    scenario = tiny_scenario(
+        {
+            "streams.training.profile_variants": {"n_variants": 3, "spread": 0.1},
+            "duration": "28 d",
+        }
+    )
+    workload = generate_jobs(scenario, tiny_library())
+    library = workload.library
+    copies = [i for i, name in enumerate(library.ids) if name.startswith("tune-4n-1")]
+    assert [library.ids[i] for i in copies] == ["tune-4n-1", "tune-4n-1~0.9", "tune-4n-1~1.1"]
+    jobs = np.isin(workload.jobs.profile_id, copies)
+    counts = np.array([(workload.jobs.profile_id == i).sum() for i in copies])
+    expected = jobs.sum() / 3
+    assert (np.abs(counts - expected) < 5 * np.sqrt(expected)).all()
+    for i in copies:
+        assert library[i].mean_power_w == pytest.approx(library[copies[0]].mean_power_w, rel=1e-6)
+    assert (
+        workload.jobs.duration_ms.tolist()
+        == np.array([e.duration_ms for e in library.entries])[workload.jobs.profile_id].tolist()
+    )
+
+
+@pytest.mark.parametrize("factor", [0.93, 1.02, 1.5])
+def test_a_stretched_profile_has_its_cycles_at_the_stretched_period(factor: float) -> None:
+    time_s = np.arange(4_000)
+    base = wavy_profile("tune", 1, 4_000, seed=0)
+    swinging = type(base)(
+        "p", "p", 1, 1_000, (2_000 + 500 * np.sin(2 * np.pi * time_s / 40)), base.provenance
+    )
+    spectrum = np.abs(np.fft.rfft(stretched(swinging, factor).power_w - 2_000))
+    n_samples = round(4_000 * factor)
+    period_s = n_samples / np.argmax(spectrum)
+    assert period_s == pytest.approx(40 * factor, rel=1.5 / 100)
+
+
+def test_classes_may_draw_their_run_times() -> None:
+    scenario = tiny_scenario(
+        {
+            "streams.training.classes.0.duration": {"quantiles_s": {0: 600, 1: 1_200}},
+            "duration": "28 d",
+        }
+    )
+    workload = generate_jobs(scenario, tiny_library())
+    drawn = workload.jobs.class_id == 0
+    own_s = workload.jobs.duration_ms[drawn] / 1_000
+    assert own_s.min() >= 600
+    assert own_s.max() <= 1_200
+    assert np.unique(own_s).size > 100
+    assert workload.matches[0].matched_utilization == pytest.approx(0.6, abs=0.005)
+    others = workload.library.entries[int(workload.jobs.profile_id[~drawn][0])].duration_ms
+    assert workload.jobs.duration_ms[~drawn][0] == others
