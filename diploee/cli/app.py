@@ -17,6 +17,7 @@ from diploee.cli.limits import limits_command
 from diploee.cli.profiles import profiles_app
 from diploee.cli.report import report_command
 from diploee.cli.sweep import ensemble_command, sweep_command
+from diploee.cli.zeus import zeus_command
 
 app = typer.Typer(
     name="diploee",
@@ -32,6 +33,7 @@ app.command("export")(export_command)
 app.command("limits")(limits_command)
 app.command("sweep")(sweep_command)
 app.command("ensemble")(ensemble_command)
+app.command("zeus")(zeus_command)
 
 
 class EngineName(StrEnum):

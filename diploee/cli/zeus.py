@@ -1,0 +1,279 @@
+"""`diploee zeus`: the trace-driven simulator of recurring training jobs, alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from diploee.zeus import (
+        Recurrences,
+        Savings,
+        TrainingTraces,
+        TrainingWorkload,
+        WorkloadSummary,
+        ZeusSpec,
+    )
+
+
+class BatchSizeName(StrEnum):
+    """Batch size optimizers."""
+
+    zeus = "zeus"
+    default = "default"
+    oracle = "oracle"
+    grid = "grid"
+
+
+class PowerLimitName(StrEnum):
+    """Power limit optimizers."""
+
+    jit = "jit"
+    max = "max"
+    oracle = "oracle"
+    grid = "grid"
+
+
+def zeus_command(
+    train_csv: Annotated[
+        Path | None,
+        typer.Argument(help="summary_train.csv; built-in SYNTHETIC traces without files."),
+    ] = None,
+    power_csv: Annotated[
+        Path | None, typer.Argument(help="summary_power_<gpu>.csv, or a folder of them.")
+    ] = None,
+    gpu: Annotated[str | None, typer.Option(help="GPU model, such as v100.")] = None,
+    workload: Annotated[
+        list[str] | None,
+        typer.Option(help="Dataset of a workload; may be repeated. All known ones by default."),
+    ] = None,
+    optimizer: Annotated[
+        BatchSizeName, typer.Option(help="What chooses the batch size.")
+    ] = BatchSizeName.zeus,
+    power_limit_optimizer: Annotated[
+        PowerLimitName | None,
+        typer.Option(help="What chooses the power limit; by default what goes with --optimizer."),
+    ] = None,
+    power_limit: Annotated[
+        float | None, typer.Option(help="A fixed power limit in watts, one that was measured.")
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Default batch size instead of the workload's own.")
+    ] = None,
+    target: Annotated[
+        float | None, typer.Option(help="Target metric instead of the workload's own.")
+    ] = None,
+    eta: Annotated[float, typer.Option(help="Weight of energy in the cost, 0 to 1.")] = 0.5,
+    beta: Annotated[
+        float, typer.Option(help="Early stop at this multiple of the lowest cost; inf for none.")
+    ] = 2.0,
+    recurrences: Annotated[int, typer.Option(help="Recurrences of each workload.")] = 40,
+    seeds: Annotated[int, typer.Option(help="Histories of each workload.")] = 20,
+    seed: Annotated[int, typer.Option(help="Seed of the first history.")] = 0,
+    groups: Annotated[
+        Path | None,
+        typer.Option(help="Alibaba group trace, CSV; its starts instead of --recurrences."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Parquet file, one row per recurrence.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file at --out.")] = False,
+    savings: Annotated[
+        bool, typer.Option("--savings", help="Only what the knobs can save, without simulating.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    write_synthetic: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write the synthetic traces as CSV files, and end."),
+    ] = None,
+) -> None:
+    """Simulate recurring training jobs that choose batch size and power limit (Zeus).
+
+    Without files it runs on built-in SYNTHETIC traces, which no one measured.
+    """
+    from diploee.errors import InputError, OutputExistsError
+    from diploee.zeus import (
+        ZeusSpec,
+        best_savings,
+        chosen_workloads,
+        summarize,
+        write_recurrences,
+        write_synthetic_traces,
+    )
+
+    if write_synthetic is not None:
+        for path in write_synthetic_traces(write_synthetic):
+            typer.echo(path)
+        return
+    if power_limit is not None and power_limit_optimizer is not None:
+        raise InputError("--power-limit and --power-limit-optimizer: expected one of them")
+    if seed < 0:
+        raise InputError(f"--seed: must be a whole number of 0 or more, found {seed}")
+    if savings and out is not None:
+        raise InputError("--out: --savings does not simulate, expected one of them")
+    if out is not None and out.exists() and not force:
+        raise OutputExistsError(f"{out}: exists already; choose another --out, or --force")
+    limit = power_limit if power_limit_optimizer is None else power_limit_optimizer.value
+    spec = ZeusSpec(optimizer.value, limit, eta, beta)
+    traces = _traces(train_csv, power_csv, gpu)
+    chosen = chosen_workloads(
+        traces, workload or (), target_metric=target, default_batch_size=batch_size
+    )
+    found = {one.name: (best_savings(one, 1.0), best_savings(one, eta)) for one in chosen}
+    if savings:
+        _show(traces, spec, chosen, found, None, as_json)
+        return
+    result = _simulated(traces, chosen, spec, groups, recurrences, range(seed, seed + seeds))
+    if out is not None:
+        write_recurrences(out, result)
+    _show(traces, spec, chosen, found, (result, summarize(chosen, result, eta)), as_json)
+    if out is not None and not as_json:
+        typer.echo(f"{len(result.table):,} recurrences in {out}")
+
+
+def _traces(train_csv: Path | None, power_csv: Path | None, gpu: str | None) -> TrainingTraces:
+    from diploee.errors import InputError
+    from diploee.zeus import read_traces, synthetic_traces
+
+    if train_csv is None:
+        if gpu not in (None, "synthetic"):
+            raise InputError(
+                f"--gpu: the built-in traces are of the GPU 'synthetic', found {gpu!r}; give "
+                "TRAIN_CSV and POWER_CSV"
+            )
+        return synthetic_traces()
+    if power_csv is None:
+        raise InputError(f"{train_csv}: expected a power trace too; give TRAIN_CSV and POWER_CSV")
+    return read_traces(train_csv, power_csv, gpu)
+
+
+def _simulated(
+    traces: TrainingTraces,
+    chosen: list[TrainingWorkload],
+    spec: ZeusSpec,
+    groups: Path | None,
+    n_recurrences: int,
+    seeds: range,
+) -> Recurrences:
+    from diploee.zeus import read_groups, simulate_groups, simulate_sequence
+
+    if groups is None:
+        return simulate_sequence(chosen, spec, n_recurrences, seeds)
+    return simulate_groups(chosen, read_groups(groups, traces.datasets), spec, seeds)
+
+
+Found = dict[str, "tuple[Savings, Savings]"]
+
+
+def _show(
+    traces: TrainingTraces,
+    spec: ZeusSpec,
+    chosen: list[TrainingWorkload],
+    found: Found,
+    simulated: tuple[Recurrences, list[WorkloadSummary]] | None,
+    as_json: bool,
+) -> None:
+    if as_json:
+        typer.echo(json.dumps(_content(traces, spec, chosen, found, simulated), indent=2))
+        return
+    from diploee.cli.display import show_table
+
+    show_table(f"Best savings over the default pair on {traces.gpu}", *_savings_rows(spec, found))
+    if simulated is not None:
+        settings = spec.settings()
+        title = (
+            f"{settings['batch_size_optimizer']} with power limit "
+            f"{settings['power_limit_optimizer']}, eta {spec.eta:g}, beta {spec.beta:g}"
+        )
+        show_table(title, *_summary_rows(simulated[1]))
+    for cause, n in _left_out(traces, chosen, simulated).items():
+        typer.echo(f"  {n:,} {cause}")
+
+
+def _savings_rows(spec: ZeusSpec, found: Found) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    """Return header and rows: percent saved by the limit, by the batch size, by both."""
+    header = (
+        "workload",
+        *("energy: limit %", "batch %", "both %", "pair"),
+        *(f"cost at eta {spec.eta:g}: limit %", "batch %", "both %", "pair"),
+    )
+    rows = []
+    for name, both in found.items():
+        cells: list[Any] = [name]
+        for savings in both:
+            parts = (savings.power_limit_only, savings.batch_size_only, savings.both)
+            cells += [100 * part.fraction for part in parts]
+            cells.append(f"{savings.both.pair.batch_size}, {savings.both.pair.power_limit_w:g} W")
+        rows.append(tuple(cells))
+    return header, rows
+
+
+def _summary_rows(
+    summaries: list[WorkloadSummary],
+) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    """Return header and rows of what was simulated."""
+    header = (
+        "workload",
+        "recurrences",
+        "late cost / oracle's %",
+        "energy / default's %",
+        "time / default's %",
+        "stopped %",
+        "late pair",
+        "oracle's pair",
+    )
+    rows = [
+        (
+            one.workload,
+            one.n_recurrences,
+            "-" if one.settled_cost_ratio is None else 100 * one.settled_cost_ratio,
+            100 * one.energy_ratio,
+            100 * one.time_ratio,
+            100 * one.stopped_fraction,
+            f"{one.batch_size}, {one.power_limit_w:g} W",
+            f"{one.oracle_batch_size}, {one.oracle_power_limit_w:g} W",
+        )
+        for one in summaries
+    ]
+    return header, rows
+
+
+def _left_out(
+    traces: TrainingTraces,
+    chosen: list[TrainingWorkload],
+    simulated: tuple[Recurrences, list[WorkloadSummary]] | None,
+) -> dict[str, int]:
+    """Return what the join and the rules left out, by cause."""
+    counts = {cause: n for cause, n in traces.counts.items() if " " in cause.replace(" rows", "")}
+    for one in chosen:
+        for cause, n in one.counts.items():
+            if cause != "paths":
+                counts[cause] = counts.get(cause, 0) + n
+    if simulated is not None:
+        n_other = simulated[0].settings.get("recurrences_of_other_datasets", 0)
+        counts["recurrences of other datasets in the group trace"] = int(str(n_other))
+    return {cause: n for cause, n in counts.items() if n}
+
+
+def _content(
+    traces: TrainingTraces,
+    spec: ZeusSpec,
+    chosen: list[TrainingWorkload],
+    found: Found,
+    simulated: tuple[Recurrences, list[WorkloadSummary]] | None,
+) -> dict[str, Any]:
+    content: dict[str, Any] = {
+        "gpu": traces.gpu,
+        "settings": spec.settings(),
+        "left_out": _left_out(traces, chosen, simulated),
+        "savings": {
+            name: {"energy": asdict(energy), "cost": asdict(cost)}
+            for name, (energy, cost) in found.items()
+        },
+    }
+    if simulated is not None:
+        content["simulated"] = [asdict(summary) for summary in simulated[1]]
+    return content

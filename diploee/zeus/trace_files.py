@@ -1,0 +1,233 @@
+"""Zeus' train and power traces as arrays, every row of them: `TrainTrace`, `PowerTrace`.
+
+The train trace (``summary_train.csv``) has the epoch at which each training run reached each
+metric, the power trace (``summary_power_<gpu>.csv``) time per epoch and average power of each pair
+of batch size and power limit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+
+from diploee.errors import LogFormatError, WorkloadError, did_you_mean, one_of
+from diploee.tables import BoolArray, Float64Array, Int64Array
+from diploee.zeus.columns import Column, CsvColumns, TextArray
+
+Numbers = Int64Array | Float64Array
+
+_BATCH_SIZE = Column("whole", at_least=1, at_most=2**31 - 1)
+TRAIN_COLUMNS: Mapping[str, Column] = MappingProxyType(
+    {
+        "dataset": Column(),
+        "network": Column(),
+        "batch_size": _BATCH_SIZE,
+        "optimizer": Column(),
+        "learning_rate": Column("number", at_least=0),
+        "run": Column("whole", at_least=0),
+        "target_metric": Column("number"),
+        "target_epoch": Column("number", above=0, at_most=1e5, may_be_empty=True),
+    }
+)
+POWER_COLUMNS: Mapping[str, Column] = MappingProxyType(
+    {
+        "dataset": Column(),
+        "network": Column(),
+        "batch_size": _BATCH_SIZE,
+        "optimizer": Column(),
+        "power_limit": Column("number", above=0, at_most=1e5),
+        "time_per_epoch": Column("number", above=0, at_most=1e6),
+        "average_power": Column("number", above=0, at_most=1e5),
+    }
+)
+KEY = ("dataset", "network", "optimizer")
+"""Columns of names by which rows belong together, besides the batch size."""
+
+
+@dataclass(frozen=True, eq=False)
+class TrainTrace:
+    """Rows of the train trace: one training run and one target metric each.
+
+    Parameters
+    ----------
+    key : numpy.ndarray, shape (n, 3), str
+        Dataset, network and optimizer, in lower case.
+    batch_size : numpy.ndarray, shape (n,), int64
+        Batch size.
+    target_metric : numpy.ndarray, shape (n,), float64
+        Validation metric.
+    target_epoch : numpy.ndarray, shape (n,), float64
+        Epoch at which the run reached it; infinite where it never did.
+    """
+
+    key: TextArray
+    batch_size: Int64Array
+    target_metric: Float64Array
+    target_epoch: Float64Array
+
+    def take(self, rows: BoolArray) -> TrainTrace:
+        """Return the rows of a mask."""
+        return TrainTrace(
+            self.key[rows], self.batch_size[rows], self.target_metric[rows], self.target_epoch[rows]
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class PowerTrace:
+    """Rows of the power trace of one GPU model: one pair each.
+
+    Parameters
+    ----------
+    gpu : str
+        GPU model.
+    key : numpy.ndarray, shape (n, 3), str
+        Dataset, network and optimizer, in lower case.
+    batch_size : numpy.ndarray, shape (n,), int64
+        Batch size.
+    power_limit_w, time_per_epoch_s, average_power_w : numpy.ndarray, shape (n,), float64
+        Power limit [W], duration of one epoch [s], average power of the GPU [W].
+    """
+
+    gpu: str
+    key: TextArray
+    batch_size: Int64Array
+    power_limit_w: Float64Array
+    time_per_epoch_s: Float64Array
+    average_power_w: Float64Array
+
+    def take(self, rows: BoolArray) -> PowerTrace:
+        """Return the rows of a mask."""
+        return PowerTrace(
+            self.gpu,
+            self.key[rows],
+            self.batch_size[rows],
+            self.power_limit_w[rows],
+            self.time_per_epoch_s[rows],
+            self.average_power_w[rows],
+        )
+
+
+def read_train_trace(path: Path | str) -> TrainTrace:
+    """Read ``summary_train.csv``.
+
+    Parameters
+    ----------
+    path : pathlib.Path or str
+        CSV with the columns of `TRAIN_COLUMNS`; an empty ``target_epoch`` never reached its target.
+
+    Returns
+    -------
+    TrainTrace
+        Every row, in the order of the file.
+
+    Raises
+    ------
+    LogFormatError
+        With the line: not such a table, a bad value, or the same run and target twice.
+    """
+    table = CsvColumns(path, TRAIN_COLUMNS)
+    key, batch_size = _key(table), table.numbers("batch_size").astype(np.int64)
+    metric = table.numbers("target_metric")
+    numbers: list[Numbers] = [
+        batch_size,
+        table.numbers("learning_rate"),
+        table.numbers("run"),
+        metric,
+    ]
+    _refuse_twice(table, key, numbers, "this run and target")
+    epoch = table.numbers("target_epoch")
+    return TrainTrace(key, batch_size, metric, np.where(np.isnan(epoch), np.inf, epoch))
+
+
+def read_power_trace(path: Path | str, gpu: str | None = None) -> PowerTrace:
+    """Read ``summary_power_<gpu>.csv``.
+
+    Parameters
+    ----------
+    path : pathlib.Path or str
+        CSV with the columns of `POWER_COLUMNS`, or a folder of such files.
+    gpu : str, optional
+        GPU model; the file name tells it otherwise. Of a folder it chooses the file.
+
+    Returns
+    -------
+    PowerTrace
+        Every row, in the order of the file.
+
+    Raises
+    ------
+    LogFormatError
+        With the line: not such a table, a bad value, or the same pair twice.
+    WorkloadError
+        If there is no trace of that GPU.
+    """
+    file, gpu = _power_file(Path(path), gpu)
+    table = CsvColumns(file, POWER_COLUMNS)
+    key, batch_size = _key(table), table.numbers("batch_size").astype(np.int64)
+    limit_w = table.numbers("power_limit")
+    _refuse_twice(table, key, [batch_size, limit_w], "this batch size and power limit")
+    if table.n_rows == 0:
+        raise LogFormatError(f"{file}:2: no rows, expected a measured pair; give a complete table")
+    return PowerTrace(
+        gpu,
+        key,
+        batch_size,
+        limit_w,
+        table.numbers("time_per_epoch"),
+        table.numbers("average_power"),
+    )
+
+
+def _key(table: CsvColumns) -> TextArray:
+    """Return dataset, network and optimizer; the traces disagree on the case of optimizers."""
+    columns = [np.char.lower(table.text(name)) for name in KEY]
+    return np.stack(columns, axis=1)
+
+
+def row_codes(key: TextArray, numbers: Sequence[Numbers]) -> Int64Array:
+    """Return one number per row, shape (n,), equal for rows of the same names and numbers."""
+    codes = np.zeros(len(key), dtype=np.int64)
+    for column in (*key.T, *numbers):
+        values, code = np.unique(column, return_inverse=True)
+        codes = np.unique(codes * max(values.size, 1) + code, return_inverse=True)[1]
+    return codes
+
+
+def _refuse_twice(table: CsvColumns, key: TextArray, numbers: Sequence[Numbers], what: str) -> None:
+    codes = row_codes(key, numbers)
+    first = np.unique(codes, return_index=True)[1]
+    if first.size == codes.size:
+        return
+    row = int(np.setdiff1d(np.arange(codes.size), first)[0])
+    before = int(np.argmax(codes == codes[row]))
+    table.fail(
+        row, f"{what} stand already in line {table.line(before)}, expected once; remove one row"
+    )
+
+
+_POWER_FILE = re.compile(r"summary_power_(.+)\.csv", re.IGNORECASE)
+
+
+def _power_file(path: Path, gpu: str | None) -> tuple[Path, str]:
+    """Return the power trace of a GPU and the GPU's name."""
+    files = sorted(path.glob("summary_power_*.csv")) if path.is_dir() else [path]
+    named = {
+        match[1].lower(): file for file in files if (match := _POWER_FILE.fullmatch(file.name))
+    }
+    if not path.is_dir() and not named:
+        return path, gpu or path.stem
+    if gpu is None:
+        if len(named) == 1:
+            return next((file, name) for name, file in named.items())
+        raise WorkloadError(f"{path}: traces of {one_of(named)}; say which GPU with --gpu")
+    if gpu.lower() not in named:
+        raise WorkloadError(
+            f"{path}: no power trace of the GPU {gpu!r} (have: {one_of(named)})"
+            f"{did_you_mean(gpu.lower(), named)}"
+        )
+    return named[gpu.lower()], gpu.lower()

@@ -1,0 +1,164 @@
+"""What holds for any recurring job: its energy, its cost, its stops, and the order of its rows."""
+
+from __future__ import annotations
+
+from math import inf
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from diploee.zeus import (
+    Submissions,
+    TrainingWorkload,
+    WorkloadSpec,
+    ZeusSpec,
+    best_savings,
+    expected_cost_j,
+    oracle_pair,
+    simulate,
+    simulate_sequence,
+)
+from diploee.zeus.optimizers import PruningRounds
+from diploee.zeus.recurrence import Epoch, run_once
+
+OPTIMIZERS = st.sampled_from(["zeus", "default", "oracle", "grid"])
+LIMITS = st.sampled_from(["jit", "max", "oracle", "grid"])
+ETA = st.floats(0, 1)
+BETA = st.floats(1.1, 10) | st.just(inf)
+
+
+@st.composite
+def workloads(draw: st.DrawFn) -> TrainingWorkload:
+    """Any workload of up to six batch sizes; its default converges, other paths may not."""
+    n_sizes, n_limits = draw(st.integers(1, 6)), draw(st.integers(1, 4))
+    rng = np.random.Generator(np.random.PCG64(draw(st.integers(0, 2**32 - 1))))
+    default = int(rng.integers(n_sizes))
+    epochs = [rng.integers(1, 60, rng.integers(1, 6)).astype(np.float64) for _ in range(n_sizes)]
+    for row, paths in enumerate(epochs):
+        if row != default:
+            paths[rng.random(paths.size) < 0.3] = np.inf
+    limits_w = 100.0 + 25.0 * np.arange(n_limits)
+    time_s = rng.uniform(1, 1000, (n_sizes, n_limits))
+    time_s[:, :-1][rng.random((n_sizes, n_limits - 1)) < 0.2] = np.nan
+    power_w = np.where(np.isnan(time_s), np.nan, rng.uniform(0.4, 1, time_s.shape) * limits_w)
+    sizes = 2 ** np.arange(3, 3 + n_sizes)
+    spec = WorkloadSpec("any", "net", "sgd", int(sizes[default]), 0.5)
+    return TrainingWorkload(
+        spec, "gpu", float(limits_w[-1]), sizes, limits_w, time_s, power_w, tuple(epochs)
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(workloads(), OPTIMIZERS, LIMITS, ETA, BETA, st.integers(0, 1000))
+def test_every_recurrence_keeps_the_books(
+    of: TrainingWorkload, optimizer: str, limit: str, eta: float, beta: float, seed: int
+) -> None:
+    table = simulate_sequence([of], ZeusSpec(optimizer, limit, eta, beta), 25, (seed,)).table
+    assert (table.time_s > 0).all()
+    np.testing.assert_allclose(table.energy_j, table.average_power_w * table.time_s)
+    # The cost of the paper, also of profiled and of stopped recurrences.
+    cost_j = eta * table.energy_j + (1 - eta) * of.max_power_w * table.time_s
+    np.testing.assert_allclose(table.cost_j, cost_j, rtol=1e-9)
+    assert not (table.converged & table.stopped).any()
+    np.testing.assert_allclose(table.cost_j - table.regret_j, oracle_pair(of, eta).cost_j)
+    lowest_j = np.minimum.accumulate(np.where(table.converged, table.cost_j, np.inf))
+    threshold_j = beta * np.concatenate([[np.inf], lowest_j[:-1]])
+    np.testing.assert_allclose(table.cost_j[table.stopped], threshold_j[table.stopped])
+    assert (table.cost_j <= threshold_j * (1 + 1e-9)).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(workloads(), OPTIMIZERS, st.integers(0, 1000))
+def test_each_batch_size_is_profiled_once_at_most_and_uses_measured_limits(
+    of: TrainingWorkload, optimizer: str, seed: int
+) -> None:
+    table = simulate_sequence([of], ZeusSpec(optimizer, "jit"), 25, (seed,)).table
+    profiled = table.batch_size[table.profiled]
+    assert profiled.size == np.unique(profiled).size == np.unique(table.batch_size).size
+    for size, limit_w in set(
+        zip(table.batch_size.tolist(), table.power_limit_w.tolist(), strict=True)
+    ):
+        assert limit_w in of.limits_of(of.batch_index(size))
+
+
+@settings(max_examples=40, deadline=None)
+@given(workloads(), OPTIMIZERS, st.randoms(use_true_random=False), st.floats(0.1, 5))
+def test_order_of_the_rows_changes_nothing(
+    of: TrainingWorkload, optimizer: str, random: object, ratio: float
+) -> None:
+    rng = np.random.Generator(np.random.PCG64(random.getrandbits(32)))  # type: ignore[attr-defined]
+    n = 30
+    start_s = rng.permutation(n) * 500.0  # distinct starts
+    given_ = Submissions(
+        rng.integers(3, size=n), np.zeros(n), start_s, np.full(n, np.nan), np.full(n, ratio)
+    )
+    order = rng.permutation(n)
+    plain = simulate([of], given_, ZeusSpec(optimizer), 0)
+    shuffled = simulate([of], given_.take(order), ZeusSpec(optimizer), 0)
+    assert shuffled.to_arrow().equals(plain.take(order).to_arrow())
+
+
+@given(workloads(), ETA)
+def test_both_knobs_save_at_least_what_each_saves_alone(of: TrainingWorkload, eta: float) -> None:
+    savings = best_savings(of, eta)
+    assert savings.power_limit_only.fraction >= 0
+    assert savings.batch_size_only.fraction >= 0
+    assert savings.both.fraction >= savings.power_limit_only.fraction
+    assert savings.both.fraction >= savings.batch_size_only.fraction
+    assert savings.both.fraction < 1
+    assert oracle_pair(of, eta).cost_j >= np.nanmin(expected_cost_j(of, eta))
+
+
+@given(workloads())
+def test_more_weight_on_energy_never_makes_the_best_pair_draw_more(of: TrainingWorkload) -> None:
+    energy_j, time_j = expected_cost_j(of, 1.0), expected_cost_j(of, 0.0)
+    chosen = [oracle_pair(of, eta) for eta in (0.0, 0.25, 0.5, 0.75, 1.0)]
+    energies = [energy_j[pair.row, pair.column] for pair in chosen]
+    times = [time_j[pair.row, pair.column] for pair in chosen]
+    assert all(np.diff(energies) <= 1e-6 * energies[0])
+    assert all(np.diff(times) >= -1e-6 * times[0])
+
+
+@given(
+    st.floats(0.1, 1e4),
+    st.floats(1, 1e6),
+    st.floats(1, 500) | st.just(inf),
+    st.floats(1, 1e7) | st.just(inf),
+    st.booleans(),
+)
+def test_run_costs_its_epochs_or_the_threshold(
+    time_s: float, cost_j: float, n_epochs: float, stop_at_j: float, profiles: bool
+) -> None:
+    epoch = Epoch(time_s, cost_j / 2, cost_j)
+    profile = Epoch(2 * time_s, cost_j, 2 * cost_j) if profiles else None
+    run = run_once(epoch, n_epochs, stop_at_j, profile, give_up_epochs=100)
+    whole_j = cost_j * (100 if n_epochs == inf else n_epochs) + cost_j * profiles
+    if run.stopped:
+        assert run.cost_j == stop_at_j
+        assert not run.converged
+        assert n_epochs == inf or whole_j >= stop_at_j * (1 - 1e-9)
+    else:
+        assert run.cost_j == pytest.approx(whole_j)
+        assert run.converged == (n_epochs < inf)
+    assert run.time_s * cost_j / time_s == pytest.approx(run.cost_j)  # both go with the epochs
+    assert run.energy_j == pytest.approx(run.cost_j / 2)
+
+
+@given(st.integers(1, 12), st.data())
+def test_pruning_ends_and_keeps_what_converged_twice(n: int, data: st.DataObject) -> None:
+    sizes = [8 * (i + 1) for i in range(n)]
+    pruning = PruningRounds(sizes, data.draw(st.sampled_from(sizes)))
+    good: dict[int, int] = {}
+    tries = 0
+    while (size := pruning.awaited) is not None:
+        tries += 1
+        assert tries <= 2 * n
+        converged = data.draw(st.booleans())
+        good[size] = good.get(size, 0) + converged
+        pruning.observe(size, data.draw(st.floats(1, 100)), converged)
+    assert pruning.kept
+    assert pruning.kept == sorted(pruning.kept)
+    twice = [size for size in sizes if good.get(size) == 2]
+    assert pruning.kept == twice or (not twice and len(pruning.kept) == 1)

@@ -1,0 +1,173 @@
+"""`diploee zeus`: its tables, its JSON, its files, and one line for bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+from zeus_builders import (
+    GROUP_HEADER,
+    HAND_POWER,
+    HAND_TRAIN,
+    POWER_HEADER,
+    SAMPLES,
+    TRAIN_HEADER,
+    sample_traces,
+    write,
+)
+
+from diploee.cli.zeus import zeus_command
+from diploee.errors import InputError
+from diploee.zeus import read_recurrences
+
+app = typer.Typer()
+app.command("zeus")(zeus_command)
+
+
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(app, list(map(str, arguments)))
+
+
+def printed(*arguments: object) -> str:
+    result = call(*arguments)
+    assert result.exit_code == 0, result
+    return result.output
+
+
+def refused(*arguments: object) -> str:
+    error = call(*arguments).exception
+    assert isinstance(error, InputError), error
+    text = str(error)
+    assert "\n" not in text
+    return text
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    return (
+        write(tmp_path / "summary_train.csv", TRAIN_HEADER, *HAND_TRAIN),
+        write(tmp_path / "summary_power_toy.csv", POWER_HEADER, *HAND_POWER),
+    )
+
+
+TOY = ("--workload", "toy", "--target", 0.5, "--batch-size", 16)
+
+
+def test_tables_show_savings_and_the_simulation(files: tuple[Path, Path]) -> None:
+    text = printed(*files, *TOY, "--seeds", 2)
+    assert "Best savings over the default pair on toy" in text
+    assert "zeus with power limit jit, eta 0.5, beta 2" in text
+    rows = [line.split() for line in text.splitlines() if line.startswith("toy")]
+    assert rows[0][1:4] == ["28.0", "49.3", "69.6"]
+    assert rows[1][1] == "80"
+    assert "1 paths that never reach the target" in text
+
+
+def test_json_tells_the_same(files: tuple[Path, Path]) -> None:
+    content = json.loads(printed(*files, *TOY, "--seeds", 2, "--json", "--optimizer", "default"))
+    assert content["gpu"] == "toy"
+    assert content["settings"]["power_limit_optimizer"] == "max"
+    assert content["savings"]["toy"]["energy"]["power_limit_only"]["fraction"] == pytest.approx(
+        0.28
+    )
+    (row,) = content["simulated"]
+    assert row["n_recurrences"] == 80
+    assert row["batch_size"] == 16
+    assert content["left_out"] == {"paths that never reach the target": 1}
+
+
+def test_savings_alone_do_not_simulate(files: tuple[Path, Path]) -> None:
+    content = json.loads(printed(*files, *TOY, "--savings", "--json", "--eta", 1))
+    assert "simulated" not in content
+    savings = content["savings"]["toy"]
+    assert savings["cost"] == savings["energy"]
+
+
+def test_file_holds_every_recurrence_and_is_not_replaced_without_force(tmp_path: Path) -> None:
+    out = tmp_path / "r.parquet"
+    arguments = ("--seeds", 2, "--recurrences", 5, "--out", out, "--seed", 7)
+    text = printed(*arguments)
+    assert "30 recurrences in" in text
+    table = read_recurrences(out).table
+    assert len(table) == 3 * 2 * 5
+    assert set(table.seed.tolist()) == {7, 8}
+    before = out.read_bytes()
+    assert "exists already" in refused(*arguments)
+    assert out.read_bytes() == before
+    printed(*arguments, "--force")
+    assert out.read_bytes() == before
+
+
+def test_without_files_the_synthetic_traces_are_used_and_can_be_written(tmp_path: Path) -> None:
+    built_in = json.loads(printed("--seeds", 2, "--json"))
+    assert built_in["gpu"] == "synthetic"
+    printed("--write-synthetic", tmp_path)
+    train, power = tmp_path / "summary_train.csv", tmp_path / "summary_power_synthetic.csv"
+    assert json.loads(printed(train, power, "--seeds", 2, "--json")) == built_in
+
+
+def test_groups_replace_the_recurrences(tmp_path: Path) -> None:
+    printed("--write-synthetic", tmp_path)
+    options = ("--groups", tmp_path / "groups.csv", "--seeds", 1, "--json")
+    content = json.loads(printed(*options))
+    assert sum(row["n_recurrences"] for row in content["simulated"]) == 12 * 40
+    content = json.loads(printed(*options, "--workload", "synthetic-vision"))
+    assert content["left_out"]["recurrences of other datasets in the group trace"] == 8 * 40
+
+
+def test_power_limit_can_be_fixed(files: tuple[Path, Path]) -> None:
+    options = (*files, *TOY, "--optimizer", "default", "--power-limit", 100, "--seeds", 1, "--json")
+    content = json.loads(printed(*options))
+    assert content["settings"]["power_limit_optimizer"] == 100
+    assert content["simulated"][0]["power_limit_w"] == 100
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--workload", "syntetic-vision"), "unknown dataset 'syntetic-vision', expected one that"),
+        (("--gpu", "v100"), "--gpu: the built-in traces are of the GPU 'synthetic', found 'v100'"),
+        (("--power-limit", 160), "power limit 160 W was never measured for batch size 16 on synth"),
+        (("--batch-size", 100), "batch size 100 is not in the data, expected one of 16, 32, 64, 1"),
+        (("--target", 0.7), "target metric 0.7 is not in the train trace, expected one of 0.6"),
+        (("--eta", 2), "eta is 2.0, expected a number from 0"),
+        (("--eta", "nan"), "eta is nan"),
+        (("--beta", 1), "beta is 1.0, expected a number above 1"),
+        (("--seeds", 0), "120 recurrences for each of 0 seeds, expected 1 to"),
+        (("--recurrences", -3), "0 recurrences for each of 20 seeds, expected 1 to"),
+        (("--seed", -1), "--seed: must be a whole number of 0 or more, found -1"),
+        (("--power-limit", 100, "--power-limit-optimizer", "max"), "expected one of them"),
+        (("--savings", "--out", "x"), "--out: --savings does not simulate"),
+        (("--groups", "nowhere.csv"), "nowhere.csv: can't be read"),
+    ],
+)
+def test_bad_option_is_one_line_with_what_is_allowed(
+    options: tuple[object, ...], words: str
+) -> None:
+    assert words in refused(*options)
+
+
+def test_bad_file_is_one_line_with_its_place(files: tuple[Path, Path], tmp_path: Path) -> None:
+    train, power = files
+    assert "expected a power trace too" in refused(train)
+    assert "no power trace of the GPU 'a100' (have: 'toy')" in refused(
+        train, power, "--gpu", "a100"
+    )
+    bad = write(tmp_path / "bad.csv", TRAIN_HEADER, "toy,net,8,sgd,0.1,1,0.5,soon")
+    assert "bad.csv:2: 'target_epoch' is 'soon'" in refused(bad, power)
+    groups = write(tmp_path / "g.csv", GROUP_HEADER, "g,0,1,tyo,1")
+    assert "g.csv:2: unknown dataset 'tyo'" in refused(train, power, *TOY, "--groups", groups)
+
+
+def test_sample_prints_a_row_for_each_of_six_workloads() -> None:
+    sample_traces()
+    train = SAMPLES / "summary_train.csv"
+    content = json.loads(printed(train, SAMPLES, "--gpu", "v100", "--json"))
+    assert len(content["simulated"]) == 6
+    assert all(row["energy_ratio"] < 1 for row in content["simulated"])
+    assert "'a40', 'v100'" in refused(train, SAMPLES, "--gpu", "h100")
+    words = "unknown dataset 'cifar10', expected one that both traces hold: 'cifar100', 'imagenet'"
+    assert words in refused(train, SAMPLES, "--gpu", "v100", "--workload", "cifar10")

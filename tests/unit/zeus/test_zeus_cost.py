@@ -1,0 +1,111 @@
+"""Costs and savings: worked out by hand, and against the figures for the V100 sample."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from zeus_builders import hand_workload, sample_traces, workload
+
+from diploee.errors import WorkloadError
+from diploee.zeus import (
+    ZEUS_WORKLOADS,
+    best_savings,
+    default_pair,
+    expected_cost_j,
+    oracle_pair,
+)
+
+# Percent saved by the power limit, by the batch size, by both; `formats.md`.
+ENERGY = {
+    "cifar100": (31.4, 63.2, 74.7, 128, 100),
+    "imagenet": (22.5, 3.0, 23.8, 360, 150),
+    "squad": (17.8, 6.7, 27.6, 8, 125),
+    "librispeech": (16.2, 18.0, 42.8, 32, 100),
+    "movielens-1m": (3.0, 65.0, 66.6, 16384, 150),
+    "sentiment140": (21.2, 3.4, 26.4, 32, 125),
+}
+COST_AT_HALF = {
+    "cifar100": (4.4, 52.2, 56.8),
+    "imagenet": (3.0, 2.3, 5.1),
+    "squad": (1.9, 6.2, 7.9),
+    "librispeech": (1.5, 26.9, 29.0),
+    "movielens-1m": (1.5, 63.5, 63.9),
+    "sentiment140": (1.4, 2.7, 5.4),
+}
+
+
+def percents(savings):
+    parts = (savings.power_limit_only, savings.batch_size_only, savings.both)
+    return [100 * part.fraction for part in parts]
+
+
+@pytest.mark.parametrize("name", ENERGY)
+def test_energy_savings_of_the_sample_equal_the_known_figures(name: str) -> None:
+    savings = best_savings(sample_traces().workload(ZEUS_WORKLOADS[name]), 1.0)
+    *wanted, batch_size, limit_w = ENERGY[name]
+    assert percents(savings) == pytest.approx(wanted, abs=0.051)
+    assert (savings.both.pair.batch_size, savings.both.pair.power_limit_w) == (batch_size, limit_w)
+
+
+@pytest.mark.parametrize("name", COST_AT_HALF)
+def test_cost_savings_of_the_sample_equal_the_known_figures(name: str) -> None:
+    savings = best_savings(sample_traces().workload(ZEUS_WORKLOADS[name]), 0.5)
+    assert percents(savings) == pytest.approx(COST_AT_HALF[name], abs=0.051)
+
+
+def test_energy_to_accuracy_is_mean_epochs_x_time_x_power() -> None:
+    assert expected_cost_j(hand_workload(), 1.0).tolist() == [
+        [4 * 30 * 60, 4 * 25 * 100],
+        [10 * 12 * 90, 10 * 10 * 150],
+        [8 * 6 * 95, 8 * 5 * 190],  # of the one path that gets there
+    ]
+
+
+def test_cost_without_weight_on_energy_is_time_at_full_power() -> None:
+    assert expected_cost_j(hand_workload(), 0.0)[:, 1].tolist() == [200 * t for t in (100, 100, 40)]
+
+
+def test_savings_worked_out_by_hand() -> None:
+    paths = (np.array([4.0]), np.array([9.0, 11.0]), np.array([np.inf]))
+    reliable = replace(hand_workload(), target_epochs=paths)
+    energy, half = best_savings(reliable, 1.0), best_savings(reliable, 0.5)
+    assert percents(energy) == pytest.approx([28.0, 100 / 3, 52.0])
+    # At eta = 0.5 and 200 W: 17,500 J by default, 17,400 at 100 W, 15,000 with a batch of 8.
+    assert percents(half) == pytest.approx([100 * 100 / 17500, 100 / 7, 100 / 7])
+    assert (half.both.pair.batch_size, half.both.pair.power_limit_w) == (8, 200.0)
+    assert half.both.pair.cost_j == pytest.approx(15_000)
+    assert default_pair(reliable, 0.5).cost_j == pytest.approx(17_500)
+
+
+def test_savings_take_the_mean_over_the_paths_that_reach_the_target() -> None:
+    savings = best_savings(hand_workload(), 1.0)
+    assert savings.both.pair.batch_size == 32
+    assert savings.both.fraction == pytest.approx(1 - 4560 / 15000)
+
+
+def test_oracle_does_not_trust_a_batch_size_that_may_fail() -> None:
+    assert oracle_pair(hand_workload(), 1.0).batch_size == 8
+
+
+def test_oracle_takes_what_there_is_if_all_may_fail() -> None:
+    risky = workload({8: [4, np.inf], 16: [2, np.inf]}, [[1, 1], [1, 1]], [[50, 90], [60, 90]])
+    assert oracle_pair(risky, 1.0).batch_size == 16
+
+
+def test_pair_that_was_not_measured_is_never_the_best() -> None:
+    nan = float("nan")
+    sparse = workload({8: [1], 16: [10]}, [[nan, 25], [12, 10]], [[nan, 100], [90, 150]])
+    assert np.isnan(expected_cost_j(sparse, 1.0)[0, 0])
+    assert best_savings(sparse, 1.0).both.pair.power_limit_w == 200.0
+
+
+def test_default_that_never_converges_has_no_savings() -> None:
+    lost = workload({8: [4], 16: [np.inf]}, [[30, 25], [12, 10]], [[60, 100], [90, 150]])
+    with pytest.raises(WorkloadError, match=r"default batch size 16 never reaches the target 0\.5"):
+        best_savings(lost)
+
+
+@pytest.mark.parametrize("eta", [-0.1, 1.1, float("nan")])
+def test_eta_out_of_range_is_refused(eta: float) -> None:
+    with pytest.raises(WorkloadError, match="expected a number from 0"):
+        expected_cost_j(hand_workload(), eta)

@@ -1,0 +1,165 @@
+"""Recurrences as jobs of a facility: submission, duration, power; recurring jobs side by side."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from zeus_builders import GROUP_HEADER, hand_workload, write
+
+from diploee.errors import WorkloadError
+from diploee.zeus import (
+    ZeusSpec,
+    chosen_workloads,
+    read_groups,
+    recurrences_at,
+    recurrences_of_groups,
+    synthetic_traces,
+)
+
+HOUR_MS = 3_600_000
+
+
+def submissions_ms(n: int, every_ms: int = HOUR_MS) -> np.ndarray:
+    return np.arange(n, dtype=np.int64) * every_ms
+
+
+def test_job_lasts_target_epochs_x_time_per_epoch_and_draws_the_power_of_its_limit() -> None:
+    jobs = recurrences_at(
+        submissions_ms(50), [hand_workload()], ZeusSpec("default", 100.0), 0, n_recurring_jobs=1
+    )
+    assert set(jobs.duration_ms.tolist()) == {9 * 12_000, 11 * 12_000}
+    assert jobs.average_power_w.tolist() == pytest.approx([90.0] * 50)
+    assert jobs.submit_ms.tolist() == submissions_ms(50).tolist()
+    assert jobs.recurrence.tolist() == list(range(50))
+
+
+def test_lower_limit_makes_jobs_longer_and_saves_energy() -> None:
+    several = chosen_workloads(synthetic_traces())
+    high, low = (
+        recurrences_at(
+            submissions_ms(300), several, ZeusSpec("default", limit_w), 0, n_recurring_jobs=6
+        )
+        for limit_w in (250.0, 100.0)
+    )
+    assert np.array_equal(high.workload_id, low.workload_id)
+    assert (low.duration_ms >= high.duration_ms).all()
+    energy_j = [(jobs.duration_ms * jobs.average_power_w).sum() for jobs in (high, low)]
+    assert energy_j[1] < energy_j[0]
+    assert low.average_power_w.max() <= 100.0 + 1e-9
+
+
+def test_every_workload_has_recurring_jobs_by_its_share() -> None:
+    several = chosen_workloads(synthetic_traces())
+    jobs = recurrences_at(
+        submissions_ms(3000, 1000),
+        several,
+        ZeusSpec("default"),
+        1,
+        n_recurring_jobs=10,
+        shares=[8, 1, 1],
+    )
+    by_job = {int(g): int(w) for g, w in zip(jobs.group_id, jobs.workload_id, strict=True)}
+    assert sorted(by_job) == list(range(10))
+    assert np.bincount(list(by_job.values())).tolist() == [8, 1, 1]
+    # Each of ten jobs recurs with the same probability: within 3.3 standard deviations of 300.
+    counts = np.bincount(jobs.group_id)
+    assert np.abs(counts - 300).max() < 3.3 * np.sqrt(3000 * 0.1 * 0.9)
+
+
+def test_each_recurring_job_counts_its_own_recurrences() -> None:
+    several = chosen_workloads(synthetic_traces())
+    jobs = recurrences_at(submissions_ms(200), several, ZeusSpec(), 0, n_recurring_jobs=5)
+    for group in range(5):
+        mine = jobs.recurrence[jobs.group_id == group]
+        assert mine.tolist() == list(range(mine.size))
+
+
+def test_same_seed_gives_the_same_jobs_and_another_name_others() -> None:
+    several = chosen_workloads(synthetic_traces())
+
+    def jobs(seed: int, name: str) -> list[int]:
+        return recurrences_at(
+            submissions_ms(60), several, ZeusSpec(), seed, name, n_recurring_jobs=4
+        ).duration_ms.tolist()
+
+    assert jobs(0, "a") == jobs(0, "a")
+    assert jobs(0, "a") != jobs(0, "b")
+    assert jobs(0, "a") != jobs(1, "a")
+
+
+def test_no_submissions_give_no_jobs() -> None:
+    none = recurrences_at(submissions_ms(0), [hand_workload()], ZeusSpec(), 0, n_recurring_jobs=1)
+    assert len(none) == 0
+
+
+@pytest.mark.parametrize(
+    ("n_recurring_jobs", "shares", "wanted"),
+    [
+        (3, [1, 1, 1], [1, 1, 1]),
+        (5, [2, 2, 1], [2, 2, 1]),
+        (4, [100, 1, 1], [2, 1, 1]),  # each has one
+        (7, [0, 3, 4], [0, 3, 4]),
+        (10, [1, 1, 1], [4, 3, 3]),
+    ],
+)
+def test_shares_become_whole_numbers_of_recurring_jobs(
+    n_recurring_jobs: int, shares: list[float], wanted: list[int]
+) -> None:
+    jobs = recurrences_at(
+        submissions_ms(2000, 1000),
+        chosen_workloads(synthetic_traces()),
+        ZeusSpec("default"),
+        0,
+        n_recurring_jobs=n_recurring_jobs,
+        shares=shares,
+    )
+    found = [len(set(jobs.group_id[jobs.workload_id == i].tolist())) for i in range(3)]
+    assert found == wanted
+
+
+@pytest.mark.parametrize(
+    ("n_recurring_jobs", "shares", "words"),
+    [
+        (2, None, "2 recurring jobs for 3 workloads, expected one or more for each"),
+        (0, None, "0 recurring jobs for 3 workloads"),
+        (3, [1, 1], r"shares of the workloads are \[1.0, 1.0\], expected 3 numbers of 0 or more"),
+        (3, [1, -1, 1], "expected 3 numbers of 0 or more"),
+        (3, [0, 0, 0], "expected 3 numbers of 0 or more, not all 0"),
+        (3, [1, float("nan"), 1], "expected 3 numbers of 0 or more"),
+    ],
+)
+def test_workloads_that_cannot_be_shared_out_are_refused(
+    n_recurring_jobs: int, shares: list[float] | None, words: str
+) -> None:
+    with pytest.raises(WorkloadError, match=words):
+        recurrences_at(
+            submissions_ms(5),
+            chosen_workloads(synthetic_traces()),
+            ZeusSpec(),
+            0,
+            n_recurring_jobs=n_recurring_jobs,
+            shares=shares,
+        )
+
+
+def test_workload_without_a_share_has_no_jobs() -> None:
+    jobs = recurrences_at(
+        submissions_ms(60),
+        chosen_workloads(synthetic_traces()),
+        ZeusSpec("default"),
+        0,
+        n_recurring_jobs=2,
+        shares=[0, 1, 1],
+    )
+    assert set(jobs.workload_id.tolist()) == {1, 2}
+
+
+def test_jobs_of_groups_start_at_the_trace_less_its_first_start(tmp_path: Path) -> None:
+    rows = ("g2,1000.5,1600,toy,2", "g1,900,950,toy,0.5", "g2,2000,2600,toy,1")
+    trace = read_groups(write(tmp_path / "g.csv", GROUP_HEADER, *rows))
+    jobs = recurrences_of_groups(trace, [hand_workload()], ZeusSpec("default"), 0)
+    assert jobs.submit_ms.tolist() == [0, 100_500, 1_100_000]
+    assert [trace.groups[g] for g in jobs.group_id] == ["g1", "g2", "g2"]
+    ratio = np.array([0.5, 2.0, 1.0])
+    assert set((jobs.duration_ms / ratio).tolist()) <= {90_000.0, 110_000.0}
+    assert jobs.average_power_w.tolist() == pytest.approx([150.0] * 3)

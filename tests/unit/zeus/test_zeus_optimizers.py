@@ -1,0 +1,226 @@
+"""The optimizers: the order in which they try, what they leave out, and what they settle on."""
+
+from collections import Counter
+from math import sqrt
+
+import numpy as np
+import pytest
+from zeus_builders import hand_workload
+
+from diploee.errors import WorkloadError
+from diploee.streams import stream
+from diploee.zeus import ZeusSpec
+from diploee.zeus.optimizers import (
+    BATCH_SIZE_OPTIMIZERS,
+    POWER_LIMIT_OPTIMIZERS,
+    GaussianArm,
+    GridBatchSize,
+    GridPowerLimit,
+    JitPowerLimit,
+    PruningRounds,
+    PruningThompson,
+    Setting,
+)
+from diploee.zeus.optimizers.thompson import cheapest_draw
+from diploee.zeus.recurrence import EpochTable
+
+SIZES = [8, 16, 32, 64, 128, 256]
+INF = float("inf")
+
+
+def walk(pruning, cost, fails_above=INF, most=50):
+    """Return the batch sizes tried, given each one's cost; a cost above the bound is a failure."""
+    tried = []
+    while pruning.awaited is not None and len(tried) < most:
+        size = pruning.awaited
+        tried.append(size)
+        pruning.observe(size, cost[size], cost[size] <= fails_above)
+    return tried
+
+
+def test_pruning_goes_down_then_up_each_to_the_first_failure_twice() -> None:
+    cost = {8: 99, 16: 12, 32: 8, 64: 9, 128: 10, 256: 99}
+    pruning = PruningRounds(SIZES, 64)
+    first = [64, 32, 16, 8, 128, 256]
+    second = [32, 16, 64, 128]  # from the cheapest seen, over what is left
+    assert walk(pruning, cost, fails_above=50) == first + second
+    assert pruning.kept == [16, 32, 64, 128]
+
+
+def test_pruning_tries_nothing_beyond_a_failure() -> None:
+    cost = {8: 1, 16: 1, 32: 99, 64: 9, 128: 99, 256: 1}
+    pruning = PruningRounds(SIZES, 64)
+    assert walk(pruning, cost, fails_above=50) == [64, 32, 128, 64]
+    assert pruning.kept == [64]
+
+
+def test_second_round_can_drop_the_default() -> None:
+    pruning = PruningRounds([8, 16, 32], 32)
+    for size, cost, good in ((32, 9, True), (16, 4, True), (8, 3, True)):
+        assert pruning.awaited == size
+        pruning.observe(size, cost, good)
+    for size, cost, good in ((8, 3, True), (16, 4, True), (32, 6, False)):
+        assert pruning.awaited == size
+        pruning.observe(size, cost, good)
+    assert pruning.awaited is None
+    assert pruning.kept == [8, 16]
+
+
+def test_pruning_at_the_edge_of_the_batch_sizes_goes_one_way() -> None:
+    same = dict.fromkeys(SIZES, 5)
+    assert walk(PruningRounds(SIZES, 8), same)[:6] == SIZES
+    assert walk(PruningRounds(SIZES, 256), same)[:6] == SIZES[::-1]
+
+
+def test_job_of_which_nothing_converges_stays_with_its_default() -> None:
+    pruning = PruningRounds(SIZES, 64)
+    assert walk(pruning, dict.fromkeys(SIZES, 99), fails_above=50) == [64, 32, 128, 64]
+    assert pruning.kept == [64]
+
+
+def test_default_that_fails_is_left_and_both_ways_are_walked() -> None:
+    cost = {8: 9, 16: 7, 32: 8, 64: 99, 128: 12, 256: 99}
+    pruning = PruningRounds(SIZES, 64)
+    assert walk(pruning, cost, fails_above=50) == [64, 32, 16, 8, 128, 256, 16, 8, 32, 128]
+    assert pruning.kept == [8, 16, 32, 128]
+
+
+def test_pruning_ignores_what_it_does_not_await() -> None:
+    pruning = PruningRounds(SIZES, 64)
+    pruning.observe(8, 1, False)
+    assert pruning.awaited == 64
+    assert pruning.kept == SIZES
+
+
+def test_posterior_is_the_conjugate_normal_of_a_flat_prior() -> None:
+    costs = [7.0, 9.0, 14.0]
+    arm = GaussianArm()
+    for cost in costs:
+        arm.observe(cost)
+    # N(mean, s2 / n) with the population variance, You et al., Algorithm 2.
+    precision = len(costs) / np.var(costs)
+    assert arm.mean == pytest.approx(np.mean(costs))
+    assert arm.posterior_std == pytest.approx(sqrt(1 / precision))
+
+
+def test_arm_of_equal_costs_is_certain_and_large_costs_do_not_cancel() -> None:
+    arm = GaussianArm()
+    for _ in range(3):
+        arm.observe(1e15)
+    assert (arm.mean, arm.posterior_std) == (1e15, 0)
+    arm.observe(1e15 + 4)
+    assert arm.posterior_std == pytest.approx(np.std([0, 0, 0, 4]) / 2)
+
+
+def test_arm_is_drawn_as_often_as_it_is_likely_to_be_the_cheapest() -> None:
+    arms = {8: GaussianArm(), 16: GaussianArm()}
+    for size, costs in ((8, (9.0, 11.0)), (16, (10.0, 12.0))):
+        for cost in costs:
+            arms[size].observe(cost)
+    # Means 10 and 11, each with the variance 1/2: the difference is N(1, 1); P(< 0) = 0.1587.
+    n, p = 4000, 0.15866
+    rng = stream(0, "tests", "thompson")
+    drawn = Counter(cheapest_draw(arms.items(), rng) for _ in range(n))
+    assert abs(drawn[16] / n - p) < 3.3 * sqrt(p * (1 - p) / n)
+
+
+def test_thompson_sampling_settles_on_the_cheapest_batch_size() -> None:
+    rng, noise = stream(0, "tests", "zeus"), stream(0, "tests", "noise")
+    mean = {8: 100.0, 16: 80.0, 32: 95.0, 64: 130.0}
+    late = []
+    for _ in range(40):
+        optimizer = PruningThompson(list(mean), 64, rng)
+        for recurrence in range(60):
+            size = optimizer.predict()
+            optimizer.observe(size, mean[size] * (1 + 0.05 * noise.standard_normal()), True)
+            if recurrence >= 50:
+                late.append(mean[size])
+    assert np.mean(late) < 1.02 * min(mean.values())
+
+
+def test_prediction_is_repeated_until_it_is_observed() -> None:
+    optimizer = PruningThompson(SIZES, 64, stream(0, "tests"))
+    assert [optimizer.predict() for _ in range(3)] == [64, 64, 64]
+
+
+def test_jit_wants_a_profile_of_each_new_batch_size_once() -> None:
+    jit = JitPowerLimit()
+    assert jit.predict(8) is None
+    for limit_w, cost_j in ((100.0, 30.0), (150.0, 20.0), (200.0, 25.0)):
+        jit.observe(8, limit_w, cost_j)
+    assert jit.predict(8) == 150.0
+    assert jit.predict(16) is None
+    jit.observe(8, 150.0, 27.0)  # it was measured again, and got worse
+    assert jit.predict(8) == 200.0
+
+
+def test_grid_takes_each_pair_once_and_stays_with_the_cheapest() -> None:
+    sizes = GridBatchSize([8, 16], tries=2, fallback=8)
+    limits = GridPowerLimit({8: [100.0, 200.0], 16: [100.0, 200.0]})
+    per_epoch = {(8, 100.0): 4.0, (8, 200.0): 3.0, (16, 100.0): 1.0, (16, 200.0): 2.0}
+    pairs = []
+    for _ in range(6):
+        size = sizes.predict()
+        pair = (size, limits.predict(size))
+        pairs.append(pair)
+        sizes.observe(size, 10 * per_epoch[pair], True)
+        limits.observe(*pair, per_epoch[pair])
+    assert pairs == [*per_epoch, (16, 100.0), (16, 100.0)]
+
+
+def test_grid_does_not_try_again_what_failed() -> None:
+    grid = GridBatchSize([8, 16, 32], tries=3, fallback=8)
+    grid.observe(8, 9.0, False)
+    assert grid.predict() == 16
+    for _ in range(3):
+        grid.observe(16, 5.0, True)
+    grid.observe(32, 4.0, False)
+    assert grid.predict() == 16
+    assert GridBatchSize([], 1, fallback=8).predict() == 8
+
+
+def setting(searches_limits=False):
+    table = EpochTable(hand_workload(), 0.5)
+    return Setting(hand_workload(), 0.5, table, stream(0, "tests"), searches_limits)
+
+
+def test_named_optimizers_choose_as_they_should() -> None:
+    first = {name: make(setting()).predict() for name, make in BATCH_SIZE_OPTIMIZERS.items()}
+    assert first == {"zeus": 16, "default": 16, "oracle": 8, "grid": 16}
+    limits = {name: make(setting()) for name, make in POWER_LIMIT_OPTIMIZERS.items()}
+    at_16 = {name: optimizer.predict(16) for name, optimizer in limits.items()}
+    # An epoch of 16 costs 12 x 145 = 1,740 J at 100 W, 10 x 175 = 1,750 J at 200 W.
+    assert at_16 == {"jit": None, "max": 200.0, "oracle": 100.0, "grid": 100.0}
+    assert limits["oracle"].predict(8) == 200.0  # 30 x 130 against 25 x 150
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            {"batch_size_optimizer": "zues"},
+            "unknown batch size optimizer 'zues', expected one of '",
+        ),
+        ({"power_limit_optimizer": "jti"}, "unknown power limit optimizer 'jti', expected one of "),
+        ({"beta": 1.0}, "beta is 1.0, expected a number above 1"),
+        ({"beta": 1e9}, "beta is 1000000000.0, expected a number above 1 up to 1000, or inf"),
+        ({"beta": float("nan")}, "beta is nan"),
+        ({"eta": 2.0}, "eta is 2.0, expected a number from 0"),
+    ],
+)
+def test_bad_knob_is_refused(change: dict[str, object], words: str) -> None:
+    with pytest.raises(WorkloadError) as error:
+        ZeusSpec(**change)  # type: ignore[arg-type]
+    assert words in str(error.value)
+
+
+def test_spec_tells_its_settings_as_plain_values() -> None:
+    spec = ZeusSpec("default", 150, beta=INF)
+    assert spec.settings() == {
+        "batch_size_optimizer": "default",
+        "power_limit_optimizer": 150,
+        "eta": 0.5,
+        "beta": "inf",
+    }
+    assert ZeusSpec("grid").power_limit == "grid"
+    assert ZeusSpec(lambda s: GridBatchSize([8], 1, 8)).power_limit == "jit"

@@ -1,0 +1,306 @@
+"""The simulator: its rules by hand, and that Zeus converges, on the sample and without it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from zeus_builders import hand_workload, sample_traces, workload
+
+from diploee.errors import WorkloadError
+from diploee.zeus import (
+    RecurrenceTable,
+    Submissions,
+    TrainingWorkload,
+    ZeusSpec,
+    chosen_workloads,
+    default_pair,
+    oracle_pair,
+    settled_cost_ratio,
+    simulate,
+    simulate_sequence,
+    summarize,
+    synthetic_traces,
+)
+from diploee.zeus.optimizers import FixedBatchSize, FixedPowerLimit
+from diploee.zeus.results import Recurrences
+
+NAN = float("nan")
+SEEDS = range(20)
+ETA = 0.5
+
+
+def certain() -> TrainingWorkload:
+    """Without chance: a batch of 8 takes 4 epochs, of 16 takes 10, of 32 never gets there."""
+    return workload(
+        {8: [4], 16: [10], 32: [np.inf]},
+        [[30, 25], [12, 10], [6, 5]],
+        [[60, 100], [90, 150], [95, 190]],
+    )
+
+
+def submitted(starts: Sequence[float], ends: Sequence[float] = (), ratio: float = 1.0):
+    n = len(starts)
+    until = ends if len(ends) else [NAN] * n
+    return Submissions(np.zeros(n), np.zeros(n), np.array(starts), until, np.full(n, ratio))
+
+
+def one_by_one(spec: ZeusSpec, n: int = 40, of: TrainingWorkload | None = None) -> RecurrenceTable:
+    return simulate_sequence([of or certain()], spec, n).table
+
+
+def test_default_runs_the_default_pair_each_time() -> None:
+    table = one_by_one(ZeusSpec("default"), 3)
+    assert table.batch_size.tolist() == [16] * 3
+    assert table.power_limit_w.tolist() == [200.0] * 3
+    assert table.time_s.tolist() == [100.0] * 3
+    assert table.energy_j.tolist() == [15_000.0] * 3
+    assert table.cost_j.tolist() == [17_500.0] * 3
+    assert table.start_s.tolist() == [0.0, 100.0, 200.0]
+    assert table.average_power_w.tolist() == [150.0] * 3
+    assert table.regret_j.tolist() == [2_500.0] * 3
+    assert table.recurrence.tolist() == [0, 1, 2]
+
+
+def test_zeus_profiles_prunes_and_settles_as_worked_out_by_hand() -> None:
+    table = one_by_one(ZeusSpec("zeus"), 7)
+    # Round 1: 16, then 8, then 32, which never gets there; round 2, from the cheapest: 8, 16.
+    assert table.batch_size.tolist() == [16, 8, 32, 8, 16, 8, 8]
+    assert table.profiled.tolist() == [True, True, True, False, False, False, False]
+    assert table.stopped.tolist() == [False, False, True, False, False, False, False]
+    assert table.converged.tolist() == [True, True, False, True, True, True, True]
+    # An epoch of 8 costs 3,900 J at 100 W, 3,750 J at 200 W; 4 epochs 15,000 J, profiled 15,075 J.
+    costs_j = [1745 + 9 * 1740, 3825 + 3 * 3750, 2 * 15_075, 15_000, 17_400, 15_000, 15_000]
+    assert table.cost_j.tolist() == pytest.approx(costs_j)
+    assert table.power_limit_w[[0, 1]].tolist() == [100.0, 200.0]
+
+
+def test_stopped_recurrence_costs_beta_x_the_lowest_cost_and_counts_as_one() -> None:
+    for beta in (1.5, 2.0, 3.0):
+        table = one_by_one(ZeusSpec("zeus", beta=beta), 3)
+        assert len(table) == 3
+        assert table.cost_j[2] == pytest.approx(beta * table.cost_j[:2].min())
+        assert not table.converged[2]
+
+
+def test_without_early_stopping_a_path_that_never_converges_gives_up() -> None:
+    table = one_by_one(ZeusSpec(lambda s: FixedBatchSize(32), "max", beta=float("inf")), 2)
+    assert table.time_s.tolist() == [50.0, 50.0]  # 10 epochs, the longest path that gets there
+    assert not table.converged.any()
+    assert not table.stopped.any()
+
+
+def test_recurrence_that_gave_up_sets_no_lowest_cost() -> None:
+    """A default that never converges gives up after 4 epochs, cheaper than what does converge."""
+    lost = workload({8: [4], 16: [np.inf]}, [[30, 25], [12, 10]], [[60, 100], [90, 150]])
+    table = simulate_sequence([lost], ZeusSpec("zeus"), 2).table
+    assert table.batch_size.tolist() == [16, 8]
+    assert table.converged.tolist() == [False, True]
+    assert 2 * table.cost_j[0] < table.cost_j[1]
+
+
+def test_oracle_has_no_regret_on_average() -> None:
+    table = simulate_sequence([hand_workload()], ZeusSpec("oracle"), 40, SEEDS).table
+    assert table.regret_j.tolist() == [0.0] * len(table)  # its batch size has one path
+    for each in chosen_workloads(synthetic_traces()):
+        table = simulate_sequence([each], ZeusSpec("oracle"), 40, SEEDS).table
+        error_j = 3.3 * table.regret_j.std() / np.sqrt(len(table))
+        assert abs(table.regret_j.mean()) <= error_j
+
+
+def test_paths_of_a_batch_size_are_drawn_equally_often() -> None:
+    n = 4000
+    table = one_by_one(ZeusSpec("default"), n, hand_workload())
+    share = np.mean(table.time_s == 90.0)  # the path of 9 epochs
+    assert set(table.time_s.tolist()) == {90.0, 110.0}
+    assert abs(share - 0.5) < 3.3 * np.sqrt(0.25 / n)
+
+
+def test_overlapping_recurrence_takes_the_best_batch_size_known() -> None:
+    # 16 runs 0-100, 8 runs 200-300; 250 overlaps it and knows 16 alone; 400 tries 32; 410 knows 8.
+    starts, ends = [0, 200, 250, 400, 410], [100, 300, 350, 500, 510]
+    table = simulate([certain()], submitted(starts, ends), ZeusSpec("zeus"), 0)
+    assert table.batch_size.tolist() == [16, 8, 16, 32, 8]
+    assert table.overlapping.tolist() == [False, False, True, False, True]
+
+
+def test_recurrences_before_the_first_end_run_what_the_first_one_runs() -> None:
+    table = simulate([certain()], submitted([0, 1, 2, 3]), ZeusSpec("zeus"), 0)
+    assert table.batch_size.tolist() == [16] * 4
+    assert table.profiled.tolist() == [True, False, False, False]
+    oracle = simulate([certain()], submitted([0, 1, 2, 3]), ZeusSpec("oracle"), 0)
+    assert oracle.batch_size.tolist() == [8] * 4
+
+
+def test_result_is_known_at_the_end_not_before() -> None:
+    ends = [1000, 30, 2000]
+    late = simulate([certain()], submitted([0, 10, 1500], ends), ZeusSpec("zeus"), 0)
+    assert late.overlapping.tolist() == [False, True, False]
+    at_the_end = simulate([certain()], submitted([0, 1000], [1000, 2000]), ZeusSpec("zeus"), 0)
+    assert at_the_end.overlapping.tolist() == [False, False]
+
+
+def test_without_given_ends_the_simulated_run_time_decides() -> None:
+    # The default takes 100 s.
+    table = simulate([certain()], submitted([0, 99, 150, 300]), ZeusSpec("default"), 0)
+    assert table.overlapping.tolist() == [False, True, True, False]
+    half = simulate([certain()], submitted([0, 99, 150], ratio=0.5), ZeusSpec("default"), 0)
+    assert half.overlapping.tolist() == [False, False, False]
+
+
+def test_runtime_ratio_scales_time_energy_cost_and_regret_but_not_choices() -> None:
+    starts, ends = np.arange(12) * 1000.0, np.arange(12) * 1000.0 + 500
+    plain = simulate([certain()], submitted(starts, ends), ZeusSpec("zeus"), 0)
+    tripled = simulate([certain()], submitted(starts, ends, ratio=3.0), ZeusSpec("zeus"), 0)
+    for name in ("time_s", "energy_j", "cost_j", "regret_j"):
+        assert getattr(tripled, name) == pytest.approx(3 * getattr(plain, name)), name
+    for name in ("batch_size", "power_limit_w", "average_power_w", "stopped", "converged"):
+        assert np.array_equal(getattr(tripled, name), getattr(plain, name)), name
+
+
+def test_same_seed_gives_the_same_rows_and_another_seed_others() -> None:
+    several = chosen_workloads(synthetic_traces())
+    first, again, other = (
+        simulate_sequence(several, ZeusSpec(), 40, (seed,)).table.to_arrow() for seed in (3, 3, 4)
+    )
+    assert first.equals(again)
+    assert not first["cost_j"].equals(other["cost_j"])
+
+
+def test_another_recurring_job_changes_no_other() -> None:
+    several = chosen_workloads(synthetic_traces())
+    alone = simulate_sequence(several[:1], ZeusSpec(), 40).table
+    beside = simulate_sequence(several, ZeusSpec(), 40).table
+    rows = beside.take(beside.workload_id == 0)
+    assert rows.to_arrow().equals(alone.to_arrow())
+
+
+def test_optimizers_are_compared_on_the_same_paths() -> None:
+    """The n-th recurrence draws the same number, so the default pair has the same run times."""
+    own = ZeusSpec(lambda s: FixedBatchSize(16), lambda s: FixedPowerLimit(200.0))
+    of = hand_workload()
+    assert np.array_equal(
+        one_by_one(own, of=of).time_s, one_by_one(ZeusSpec("default"), of=of).time_s
+    )
+
+
+class Alternating:
+    """An optimizer of the user's own."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[int, float, bool]] = []
+
+    def predict(self) -> int:
+        return (8, 16)[len(self.seen) % 2]
+
+    def observe(self, batch_size: int, cost_j: float, converged: bool) -> None:
+        self.seen.append((batch_size, cost_j, converged))
+
+
+def test_own_optimizer_can_be_plugged_in_and_is_told_the_costs() -> None:
+    made: list[Alternating] = []
+
+    def make(setting: object) -> Alternating:
+        made.append(Alternating())
+        return made[-1]
+
+    table = one_by_one(ZeusSpec(make, 200.0), 4)
+    assert table.batch_size.tolist() == [8, 16, 8, 16]
+    # What runs last is never followed by a start, so nobody needs to be told its end.
+    assert made[0].seen == [(8, 15_000.0, True), (16, 17_500.0, True), (8, 15_000.0, True)]
+
+
+def test_choice_outside_the_data_is_refused() -> None:
+    with pytest.raises(WorkloadError, match="batch size 12 is not in the data, expected one of 8,"):
+        one_by_one(ZeusSpec(lambda s: FixedBatchSize(12), "max"))
+    with pytest.raises(WorkloadError, match="power limit 160 W was never measured for batch size"):
+        one_by_one(ZeusSpec("default", 160.0))
+    with pytest.raises(WorkloadError, match="power limit 90 W was never measured"):
+        one_by_one(ZeusSpec("default", lambda s: FixedPowerLimit(90.0)))
+
+
+def test_fixed_limit_must_be_measured_for_each_batch_size_in_use() -> None:
+    sparse = workload({8: [1], 16: [10]}, [[NAN, 25], [12, 10]], [[NAN, 100], [90, 150]])
+    assert len(one_by_one(ZeusSpec("default", 100.0), 2, sparse)) == 2
+    with pytest.raises(
+        WorkloadError, match="100 W was never measured for batch size 8 on toy, exp"
+    ):
+        one_by_one(ZeusSpec("zeus", 100.0), 2, sparse)
+
+
+def test_recurring_job_trains_one_workload() -> None:
+    mixed = Submissions(np.zeros(2), np.arange(2), np.arange(2), [NAN] * 2, np.ones(2))
+    with pytest.raises(WorkloadError, match="recurring job 0 trains several workloads"):
+        simulate([certain(), certain()], mixed, ZeusSpec(), 0)
+
+
+@pytest.mark.parametrize(("n", "seeds"), [(0, 1), (-1, 1), (5, 0), (10**9, 1)])
+def test_nothing_or_far_too_much_to_simulate_is_refused(n: int, seeds: int) -> None:
+    with pytest.raises(WorkloadError, match="expected 1 to 20,000,000 in all"):
+        simulate_sequence([certain()], ZeusSpec(), n, range(seeds))
+
+
+def converged_and_saved(workloads: Sequence[TrainingWorkload]) -> dict[str, tuple[float, float]]:
+    """Return cost of recurrences 31-40 over the oracle's, and energy of all over the default's."""
+    zeus = simulate_sequence(workloads, ZeusSpec("zeus", eta=ETA), 40, SEEDS)
+    default = simulate_sequence(workloads, ZeusSpec("default", eta=ETA), 40, SEEDS)
+    found = {}
+    for each in workloads:
+        table = zeus.of_workload(each.name)
+        late = table.take((table.recurrence >= 30) & (table.recurrence < 40))
+        ratio = float(late.cost_j.mean() / oracle_pair(each, ETA).cost_j)
+        energy_j = default.of_workload(each.name).energy_j.sum()
+        found[each.name] = (ratio, float(table.energy_j.sum() / energy_j))
+    return found
+
+
+def test_zeus_converges_and_saves_energy_on_the_sample() -> None:
+    traces = sample_traces()
+    found = converged_and_saved([traces.workload(spec) for spec in traces.specs().values()])
+    assert len(found) == 6
+    good = {name for name, (cost, energy) in found.items() if cost <= 1.05 and energy < 1}
+    assert len(good) >= 5, found
+    assert all(cost > 0.9 for cost, _ in found.values()), found  # nobody beats the oracle
+
+
+def test_zeus_converges_and_saves_energy_on_synthetic_traces() -> None:
+    found = converged_and_saved(chosen_workloads(synthetic_traces()))
+    assert len(found) == 3
+    assert all(cost <= 1.05 and energy < 1 for cost, energy in found.values()), found
+
+
+def test_default_does_not_converge_where_zeus_does() -> None:
+    """So that the assertion above is known to be able to fail."""
+    for each in chosen_workloads(synthetic_traces()):
+        table = simulate_sequence([each], ZeusSpec("default"), 40, SEEDS).table
+        ratio = settled_cost_ratio(each, table, ETA)
+        assert ratio is not None
+        assert ratio > 1.05
+
+
+def test_summary_adds_up() -> None:
+    several = chosen_workloads(synthetic_traces())
+    result = simulate_sequence(several, ZeusSpec("zeus"), 40, range(3))
+    for each, summary in zip(several, summarize(several, result, ETA), strict=True):
+        table = result.of_workload(each.name)
+        assert summary.n_recurrences == len(table) == 120
+        base_j = default_pair(each, 1.0).cost_j
+        assert summary.energy_ratio == pytest.approx(table.energy_j.mean() / base_j)
+        assert summary.cost_ratio == pytest.approx(
+            table.cost_j.mean() / default_pair(each, ETA).cost_j
+        )
+        assert summary.settled_cost_ratio == pytest.approx(
+            table.cost_j[table.recurrence >= 30].mean() / oracle_pair(each, ETA).cost_j
+        )
+
+
+def test_summary_of_short_histories_has_no_late_cost() -> None:
+    (summary,) = summarize([certain()], simulate_sequence([certain()], ZeusSpec("default"), 3), ETA)
+    assert summary.settled_cost_ratio is None
+    assert (summary.cost_ratio, summary.energy_ratio, summary.time_ratio) == (1, 1, 1)
+    assert (summary.batch_size, summary.power_limit_w) == (16, 200.0)
+    assert (summary.oracle_batch_size, summary.oracle_power_limit_w) == (8, 200.0)
+
+
+def test_workload_that_never_recurred_has_no_summary() -> None:
+    none = Recurrences(("toy",), ("toy",), RecurrenceTable.empty())
+    assert summarize([certain()], none, ETA) == []

@@ -1,0 +1,248 @@
+"""Reading and joining the train and power traces: what is kept, counted, refused."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from zeus_builders import (
+    HAND_POWER,
+    HAND_TRAIN,
+    POWER_HEADER,
+    SAMPLES,
+    SPEC,
+    TRAIN_HEADER,
+    hand_workload,
+    sample_traces,
+    traces,
+    write,
+)
+
+from diploee.errors import LogFormatError, WorkloadError
+from diploee.zeus import WorkloadSpec, chosen_workloads, read_traces
+from diploee.zeus.trace_files import read_power_trace, read_train_trace
+
+COLUMNS = ("batch_sizes", "power_limits_w", "time_per_epoch_s", "average_power_w")
+
+
+def test_joined_files_give_time_power_and_paths_by_batch_size_and_limit(tmp_path: Path) -> None:
+    found, expected = traces(tmp_path).workload(SPEC), hand_workload()
+    for name in COLUMNS:
+        assert np.array_equal(getattr(found, name), getattr(expected, name)), name
+    for epochs, wanted in zip(found.target_epochs, expected.target_epochs, strict=True):
+        assert np.array_equal(epochs, wanted)
+    assert (found.gpu, found.max_power_w) == ("toy", 200.0)
+
+
+def test_names_are_joined_without_regard_to_case(tmp_path: Path) -> None:
+    upper = tuple(row.replace("toy,net", "Toy,NET") for row in HAND_TRAIN)
+    assert traces(tmp_path, upper).workload(SPEC).batch_sizes.tolist() == [8, 16, 32]
+
+
+def test_columns_are_found_by_name_in_any_order(tmp_path: Path) -> None:
+    order = [7, 1, 0, 2, 3, 4, 5, 6]
+
+    def shuffled(row: str) -> str:
+        cells = [*row.split(","), "extra"]
+        return ",".join(cells[i] for i in [*order, 8])
+
+    plain = read_train_trace(write(tmp_path / "a.csv", TRAIN_HEADER, *HAND_TRAIN))
+    other = read_train_trace(
+        write(tmp_path / "b.csv", shuffled(TRAIN_HEADER), *map(shuffled, HAND_TRAIN))
+    )
+    assert np.array_equal(plain.target_epoch, other.target_epoch)
+    assert np.array_equal(plain.key, other.key)
+
+
+def test_rows_without_a_partner_are_left_out_and_counted(tmp_path: Path) -> None:
+    train = (*HAND_TRAIN, "toy,net,64,sgd,0.1,1,0.5,3", "toy,net,8,adam,0.1,1,0.5,3")
+    power = (*HAND_POWER, "toy,net,4,sgd,100,9,9", "toy,net,4,sgd,200,9,9", "b,net,8,sgd,300,9,9")
+    found = traces(tmp_path, train, power)
+    assert found.counts == {
+        "train rows": 7,
+        "train rows without a power measurement": 2,
+        "power rows": 9,
+        "power rows that were never trained": 3,
+    }
+    assert found.workload(SPEC).batch_sizes.tolist() == [8, 16, 32]
+    assert found.datasets == ("toy",)
+    assert found.max_power_w == 300.0  # the GPU's, whatever was joined
+
+
+def test_paths_that_never_converge_and_missing_pairs_are_counted(tmp_path: Path) -> None:
+    train = (*HAND_TRAIN, "toy,net,8,sgd,0.1,1,0.4,2", "toy,net,64,sgd,0.1,1,0.4,2")
+    power = (*HAND_POWER[1:], "toy,net,64,sgd,100,9,9")
+    found = traces(tmp_path, train, power).workload(SPEC)
+    assert found.counts == {
+        "paths": 5,
+        "paths that never reach the target": 1,
+        "batch sizes without a path to the target": 1,
+        "pairs that were not measured": 1,
+    }
+    assert np.isnan(found.time_per_epoch_s[0, 0])
+    assert np.isinf(found.target_epochs[2]).tolist() == [False, True]
+
+
+@pytest.mark.parametrize("word", ["", "nan", "NaN", "NA"])
+def test_empty_target_epoch_never_reaches_its_target(tmp_path: Path, word: str) -> None:
+    file = write(tmp_path / "t.csv", TRAIN_HEADER, f"toy,net,8,sgd,0.1,1,0.5,{word}")
+    assert np.isinf(read_train_trace(file).target_epoch).all()
+
+
+GOOD = "toy,net,8,sgd,0.1,1,0.5,4"
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ((GOOD, "toy,net,x,sgd,0.1,1,0.5,4"), ":3: 'batch_size' is 'x' (1 such rows), expected a "),
+        (("toy,net,8.5,sgd,0.1,1,0.5,4",), ":2: 'batch_size' is '8.5' (1 such rows), expected a w"),
+        (("toy,net,0,sgd,0.1,1,0.5,4",), ":2: 'batch_size' is '0'"),
+        (("toy,net,,sgd,0.1,1,0.5,4",), ":2: 'batch_size' is empty"),
+        ((GOOD, ",net,8,sgd,0.1,1,0.5,4"), ":3: 'dataset' is empty (1 such rows), expected a name"),
+        (("toy,net,8,sgd,0.1,1,0.5,0",), ":2: 'target_epoch' is '0' (1 such rows), expected a num"),
+        (("toy,net,8,sgd,0.1,1,0.5,1e999",), ":2: 'target_epoch' is '1e999'"),
+        (("toy,net,8,sgd,0.1,1,inf,4",), ":2: 'target_metric' is 'inf'"),
+        (("toy,net,8,sgd,0.1,1,1_0,4",), ":2: 'target_metric' is '1_0'"),
+        ((GOOD, "toy,net,8"), ":3: not a row of a CSV table (Expected 8 columns, got 3"),
+        ((GOOD, "", "toy,net,16,sgd,0.1,1,0.5,4"), ":3: 'dataset' is empty"),
+        ((GOOD, "toy,net,9,sgd,0.1,1,0.5,4", GOOD), ":4: this run and target stand already in lin"),
+        ((GOOD, GOOD.replace("sgd", "SGD")), ":3: this run and target stand already in line 2"),
+    ],
+)
+def test_bad_train_row_is_named_with_its_line(
+    tmp_path: Path, rows: tuple[str, ...], words: str
+) -> None:
+    file = write(tmp_path / "train.csv", TRAIN_HEADER, *rows)
+    with pytest.raises(LogFormatError) as error:
+        read_train_trace(file)
+    assert f"{file}{words}" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", ":1: column 'dataset' found 0 times (found: none), expected once"),
+        (b"dataset,network\n", ":1: column 'batch_size' found 0 times (found: 'dataset', 'network"),
+        (TRAIN_HEADER.encode() + b",run\n", ":1: column 'run' found 2 times"),
+        (TRAIN_HEADER.encode() + b"\na,b\n\xff,c\n", ":3: found a byte that is not UTF-8 (0xff)"),
+    ],
+)
+def test_what_is_no_such_table_is_refused(tmp_path: Path, content: bytes, words: str) -> None:
+    file = tmp_path / "train.csv"
+    file.write_bytes(content)
+    with pytest.raises(LogFormatError) as error:
+        read_train_trace(file)
+    assert f"{file}{words}" in str(error.value)
+
+
+def test_unreadable_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LogFormatError, match=r"nowhere\.csv: can't be read \(No such file"):
+        read_train_trace(tmp_path / "nowhere.csv")
+
+
+def test_pair_measured_twice_is_refused(tmp_path: Path) -> None:
+    file = write(tmp_path / "p.csv", POWER_HEADER, *HAND_POWER, "TOY,net,8,sgd,200,1,1")
+    with pytest.raises(LogFormatError, match=r"p\.csv:8: this batch size and power limit stand al"):
+        read_power_trace(file)
+
+
+def test_power_trace_without_rows_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LogFormatError, match=r"p\.csv:2: no rows"):
+        read_power_trace(write(tmp_path / "p.csv", POWER_HEADER))
+
+
+def test_gpu_chooses_among_the_files_of_a_folder(tmp_path: Path) -> None:
+    for gpu in ("v100", "a40"):
+        write(tmp_path / f"summary_power_{gpu}.csv", POWER_HEADER, *HAND_POWER)
+    assert read_power_trace(tmp_path, "A40").gpu == "a40"
+    assert read_power_trace(tmp_path / "summary_power_v100.csv").gpu == "v100"
+    with pytest.raises(WorkloadError, match=r"no power trace of the GPU 'v10' \(have: 'a40', 'v1"):
+        read_power_trace(tmp_path, "v10")
+    with pytest.raises(WorkloadError, match="no power trace of the GPU 'a40'"):
+        read_power_trace(tmp_path / "summary_power_v100.csv", "a40")
+    with pytest.raises(WorkloadError, match="traces of 'a40', 'v100'; say which GPU"):
+        read_power_trace(tmp_path)
+
+
+def test_traces_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(WorkloadError, match="no dataset, network, optimizer and batch size in com"):
+        traces(tmp_path, power=("other,net,8,sgd,100,9,9",))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"dataset": "tyo"}, "unknown dataset 'tyo', expected one that both traces hold: 'toy'; d"),
+        ({"network": "x"}, "unknown network 'x', expected one that both traces hold: 'net'"),
+        ({"optimizer": "adam"}, "unknown optimizer 'adam', expected one that both traces hold: 's"),
+        ({"target_metric": 0.6}, "target metric 0.6 is not in the train trace, expected one of 0."),
+        ({"default_batch_size": 9}, "batch size 9 is not in the data, expected one of 8, 16, 32"),
+    ],
+)
+def test_what_is_not_in_the_data_is_refused_with_what_is(
+    tmp_path: Path, change: dict[str, object], words: str
+) -> None:
+    with pytest.raises(WorkloadError) as error:
+        traces(tmp_path).workload(replace(SPEC, **change))  # type: ignore[arg-type]
+    assert words in str(error.value)
+
+
+def test_default_must_be_measured_at_the_highest_limit(tmp_path: Path) -> None:
+    power = tuple(row for row in HAND_POWER if "16,sgd,200" not in row)
+    with pytest.raises(WorkloadError, match=r"default batch size 16 was not measured at the highe"):
+        traces(tmp_path, power=power).workload(SPEC)
+
+
+def test_target_that_no_path_reaches_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(WorkloadError, match=r"no training path reaches the target 0\.5"):
+        traces(tmp_path, ("toy,net,16,sgd,0.1,1,0.5,",)).workload(SPEC)
+
+
+def test_limit_that_was_never_measured_is_refused_with_those_that_were() -> None:
+    with pytest.raises(WorkloadError, match=r"power limit 160 W was never measured for batch size"):
+        hand_workload().limit_index(0, 160.0)
+    assert hand_workload().limit_index(0, 200.0) == 1
+
+
+def test_unknown_workload_needs_its_target_and_default(tmp_path: Path) -> None:
+    found = traces(tmp_path)
+    with pytest.raises(WorkloadError, match="the traces hold no known workload, but 'toy'"):
+        chosen_workloads(found)
+    with pytest.raises(WorkloadError, match="toy: its target metric and default batch size are n"):
+        chosen_workloads(found, ["toy"])
+    with pytest.raises(WorkloadError, match="unknown dataset 'cifar100'"):
+        chosen_workloads(found, ["cifar100"])
+    (own,) = chosen_workloads(found, ["Toy", "toy"], target_metric=0.5, default_batch_size=8)
+    assert own.spec == WorkloadSpec("toy", "net", "sgd", 8, 0.5)
+
+
+def test_dataset_trained_in_several_ways_needs_a_spec(tmp_path: Path) -> None:
+    twice = [tuple(row.replace("net", "tin") for row in rows) for rows in (HAND_TRAIN, HAND_POWER)]
+    found = traces(tmp_path, HAND_TRAIN + twice[0], HAND_POWER + twice[1])
+    with pytest.raises(WorkloadError, match="trained in several ways, 'net with sgd', 'tin with s"):
+        chosen_workloads(found, ["toy"], target_metric=0.5, default_batch_size=8)
+
+
+@pytest.mark.parametrize("gpu", ["v100", "a40"])
+def test_sample_is_joined_without_losing_count(gpu: str) -> None:
+    found = sample_traces(gpu)
+    assert found.counts["train rows"] == 3759  # as `formats.md` says
+    assert len(found.specs()) == 6
+    kept = found.counts["train rows"] - found.counts["train rows without a power measurement"]
+    assert kept == found.train.batch_size.size
+    for spec in found.specs().values():
+        assert np.isfinite(found.workload(spec).mean_epochs).any()
+
+
+def test_sample_has_as_many_paths_that_never_converge_as_it_says() -> None:
+    sample_traces()  # skips without the sample
+    trace = read_train_trace(SAMPLES / "summary_train.csv")
+    assert int(np.isinf(trace.target_epoch).sum()) == 849
+
+
+def test_file_of_one_gpu_needs_no_name(tmp_path: Path) -> None:
+    traces(tmp_path)
+    found = read_traces(tmp_path / "summary_train.csv", tmp_path)
+    assert found.gpu == "toy"
