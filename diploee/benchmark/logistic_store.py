@@ -1,0 +1,221 @@
+"""`LogisticModelStore`: logistic fits of power, latency and throughput of served models."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from diploee.benchmark.cache import Artifact, Stamp
+from diploee.benchmark.compiled import ensure_each, load_each, save_each
+from diploee.benchmark.logistic import LogisticModel
+from diploee.benchmark.runs import BenchmarkRun, BenchmarkRuns, BenchmarkSource
+from diploee.benchmark.serving_fits import ServingFits
+from diploee.benchmark.spec import InferenceModelSpec
+from diploee.benchmark.steady_state import run_power_w
+from diploee.errors import InputError
+
+KIND = "logistic_models"
+SCHEMA_VERSION = 1
+FILE = "logistic_fit.json"
+FILE_SCHEMA = "logistic_v1"
+FITS = {"power": "power", "latency": "itl", "throughput": "throughput"}
+"""Names in the file, as in OpenG2G's, and the fields of `ServingFits`."""
+_TRACE_STEP_S = 0.1
+_WITHOUT = {
+    "power": "mean power and no power in time",
+    "itl": "inter-token latency",
+    "throughput": "throughput",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class ModelFits:
+    """The fits of one served model.
+
+    Parameters
+    ----------
+    spec : InferenceModelSpec
+        Which one.
+    fits : ServingFits
+        Power, latency and throughput against batch size, over the sizes that were fitted.
+    details : mapping
+        Source, licence and points.
+    """
+
+    spec: InferenceModelSpec
+    fits: ServingFits
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class LogisticModelStore:
+    """The fits of several served models.
+
+    Parameters
+    ----------
+    models : mapping of str to ModelFits
+        By label.
+    """
+
+    models: Mapping[str, ModelFits]
+
+    def __getitem__(self, model_label: str) -> ServingFits:
+        return self.models[model_label].fits
+
+    @classmethod
+    def generate(cls, specs: Sequence[InferenceModelSpec], source: BenchmarkSource) -> Self:
+        """Fit the curves of specs to a source's measurements.
+
+        The points are the medians over the runs of each batch size in `fit_batch_sizes`: mean
+        power [W], median inter-token latency [s] and throughput [tokens/s] against log2 of the
+        batch size. A source that gives fits itself (OpenG2G's cache) is taken at its word.
+
+        Raises
+        ------
+        InputError
+            If the source has no such measurements, or lacks one of the three quantities.
+        """
+        return cls({spec.model_label: _compile(spec, source) for spec in specs})
+
+    def save(self, data_dir: Path | str) -> None:
+        """Write every model to ``<data_dir>/<hash of its spec>/logistic_models/``.
+
+        Raises
+        ------
+        InputError
+            If one of a newer schema version stands there.
+        OutputError
+            If it can't be written.
+        """
+        save_each(
+            Path(data_dir),
+            [(m.spec, _stamp(m.spec), _files(m), m.details) for m in self.models.values()],
+        )
+
+    @classmethod
+    def load(cls, data_dir: Path | str, specs: Sequence[InferenceModelSpec]) -> Self:
+        """Read the models of specs, as `save` wrote them.
+
+        Raises
+        ------
+        InputError
+            If one is not there, not complete or made by a newer version.
+        """
+        found = load_each(Path(data_dir), specs, _stamp)
+        return cls({spec.model_label: _parse(spec, artifact) for spec, artifact in found})
+
+    @classmethod
+    def ensure(
+        cls,
+        data_dir: Path | str,
+        specs: Sequence[InferenceModelSpec],
+        source: BenchmarkSource | None = None,
+    ) -> Self:
+        """Read the models of specs, and first fit those that are not there as wanted.
+
+        Parameters
+        ----------
+        data_dir : pathlib.Path or str
+            The cache.
+        specs : sequence of InferenceModelSpec
+            Models; their labels differ.
+        source : BenchmarkSource, optional
+            Where they were measured. Without it only the cache is used, whatever its source.
+
+        Raises
+        ------
+        InputError
+            As `generate`, or as `load` where there is no source.
+        OutputError
+            If the cache can't be written.
+        """
+        return cls(
+            ensure_each(
+                Path(data_dir),
+                specs,
+                source,
+                stamp=_stamp,
+                generate=_compile,
+                files=_files,
+                parse=_parse,
+            )
+        )
+
+
+def _stamp(spec: InferenceModelSpec) -> Stamp:
+    return Stamp(KIND, SCHEMA_VERSION, spec.data_fields())
+
+
+def _compile(spec: InferenceModelSpec, source: BenchmarkSource) -> ModelFits:
+    runs = source.read(spec, traces=False)
+    sizes = spec.fit_batch_sizes
+    try:
+        models, points = _curves(runs, sizes)
+        fits = ServingFits(**models, smallest_batch=sizes[0], largest_batch=sizes[-1])
+    except InputError as error:
+        raise InputError(f"{runs.source}: '{spec.model_label}': {error}") from error
+    details: dict[str, Any] = {
+        "model_label": spec.model_label,
+        "source": runs.source,
+        "licence": runs.licence,
+        "source_sha256": runs.sha256,
+        "points": {"batch_size": list(sizes), **points},
+    }
+    return ModelFits(spec, fits, details)
+
+
+def _curves(
+    runs: BenchmarkRuns, sizes: Sequence[int]
+) -> tuple[dict[str, LogisticModel], dict[str, list[float]]]:
+    """Return the three curves and the points that were fitted."""
+    models, points = dict(runs.fits), {}
+    by_batch = runs.by_batch()
+    missing = [quantity for quantity in FITS.values() if quantity not in models]
+    if missing and len(sizes) < 2:
+        raise InputError(f"one batch size, {sizes[0]}, tells no curve; give two or more")
+    for quantity in missing:
+        points[quantity] = [_median(by_batch[size], quantity) for size in sizes]
+        models[quantity] = LogisticModel.fit(np.log2(sizes), points[quantity])
+    return models, points
+
+
+def _median(runs: Sequence[BenchmarkRun], quantity: str) -> float:
+    values = [value for run in runs if (value := _value(run, quantity)) is not None]
+    if not values:
+        raise InputError(
+            f"no {_WITHOUT[quantity]} of batch size {runs[0].batch_size}; use a source that has "
+            "it, or leave this size out of the fit"
+        )
+    return float(np.median(values))
+
+
+def _value(run: BenchmarkRun, quantity: str) -> float | None:
+    if quantity == "itl":
+        return run.median_itl_s
+    if quantity == "throughput":
+        return run.throughput_tps
+    if run.mean_power_w is None and run.power:
+        return float(run_power_w(run, _TRACE_STEP_S).mean())
+    return run.mean_power_w
+
+
+def _files(model: ModelFits) -> dict[str, bytes]:
+    content = {
+        "schema": FILE_SCHEMA,
+        "model_label": model.spec.model_label,
+        **{name: getattr(model.fits, quantity).to_dict() for name, quantity in FITS.items()},
+    }
+    return {FILE: f"{json.dumps(content, indent=2)}\n".encode()}
+
+
+def _parse(spec: InferenceModelSpec, artifact: Artifact) -> ModelFits:
+    content = json.loads(artifact.files[FILE])
+    models = {quantity: LogisticModel.from_dict(content[name]) for name, quantity in FITS.items()}
+    sizes = spec.fit_batch_sizes
+    fits = ServingFits(**models, smallest_batch=sizes[0], largest_batch=sizes[-1])
+    return ModelFits(spec, fits, artifact.details)

@@ -1,0 +1,522 @@
+"""Every source gives the same types; whatever is wrong with it is one clear line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from types import ModuleType
+
+import numpy as np
+import pytest
+from benchmark_builders import (
+    GPU,
+    ITL,
+    MIXTURE,
+    MODEL,
+    POWER,
+    SHARED,
+    SIZES,
+    TASK,
+    THROUGHPUT,
+    leaderboard_data,
+    results_data,
+    results_path,
+    tiny_spec,
+    write_json,
+    write_openg2g,
+    write_results,
+)
+
+from diploee.benchmark import (
+    InferenceData,
+    InferenceModelSpec,
+    LeaderboardSource,
+    LogisticModelStore,
+    MlEnergySource,
+    OpenG2GSource,
+    ResultsSource,
+)
+from diploee.benchmark.sources.results_json import spread_chunks
+from diploee.errors import InputError, LogFormatError
+
+
+def one_line(call, text, kind=InputError):
+    with pytest.raises(kind) as error:
+        call()
+    assert text in str(error.value)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+# --- ML.ENERGY leaderboard
+
+
+@pytest.fixture
+def leaderboard(tmp_path):
+    write_json(tmp_path / "org__Tiny-8B__gpqa.json", leaderboard_data())
+    return LeaderboardSource(tmp_path)
+
+
+def test_leaderboard_file_gives_the_measured_values(leaderboard, tmp_path):
+    runs = leaderboard.read(tiny_spec(batch_sizes=(16, 8)))
+    assert [run.batch_size for run in runs.runs] == [8, 16]
+    assert runs.runs[0].mean_power_w == float(POWER.eval(8))
+    assert runs.runs[0].median_itl_s == pytest.approx(float(ITL.eval(8)))
+    assert runs.runs[1].throughput_tps == float(THROUGHPUT.eval(16))
+    assert runs.sha256 == leaderboard.sha256(tiny_spec())
+    single = LeaderboardSource(tmp_path / "org__Tiny-8B__gpqa.json")
+    assert single.read(tiny_spec()).sha256 == runs.sha256
+
+
+def test_leaderboard_has_no_traces(leaderboard):
+    one_line(
+        lambda: InferenceData.generate([tiny_spec()], leaderboard),
+        "'Tiny', batch size 8: the source has no power in time",
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"model_id": "org/Tiny-9B"}, "did you mean 'org__Tiny-8B__gpqa'?"),
+        ({"task": "chat"}, "no file 'org__Tiny-8B__chat.json' for 'Tiny'"),
+        ({"gpu_model": "H10"}, "no GPU 'H10' of org/Tiny-8B, gpqa (have: 'H100'); set gpu_model"),
+        ({"gpus_per_replica": 4}, "no number of GPUs '4' of org/Tiny-8B, gpqa, H100 (have: '2')"),
+        ({"tensor_parallel": 1}, "no tensor parallelism '1'"),
+        ({"batch_sizes": (8, 9, 999)}, "no batch size '9', '999' of 'Tiny' (have: '8', '16'"),
+    ],
+)
+def test_what_the_leaderboard_lacks_is_named_with_what_it_has(leaderboard, changes, text):
+    one_line(lambda: leaderboard.read(tiny_spec(**changes)), text)
+
+
+def test_another_model_than_the_files_is_named(tmp_path):
+    path = write_json(tmp_path / "x.json", leaderboard_data())
+    spec = tiny_spec(model_id="org/Tiny-8C")
+    one_line(
+        lambda: LeaderboardSource(path).read(spec),
+        "no model 'org/Tiny-8C' (have: 'org/Tiny-8B'); set model_id of 'Tiny'; did you mean",
+    )
+
+
+def test_two_parallelisms_are_told_apart(tmp_path):
+    data = leaderboard_data()
+    other = [c | {"parallelization": {"tensor_parallel": 1}} for c in data["configurations"]]
+    data["configurations"] += other
+    source = LeaderboardSource(write_json(tmp_path / "x.json", data))
+    one_line(
+        lambda: source.read(tiny_spec()),
+        "was measured with tensor parallelism '1', '2'; set tensor_parallel",
+    )
+    assert len(source.read(tiny_spec(tensor_parallel=1)).runs) == len(SIZES)
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ('{"model_id": "a",\n "configurations": [', ":2: not valid JSON"),
+        ("[1, 2]", "expected a group of keys, found a list of 2"),
+        ("{}", "'configurations' is missing"),
+        ('{"configurations": {}}', "'configurations' must be a list"),
+        ('{"configurations": [3]}', "configurations[0]: expected a group of keys, found 3"),
+        ('{"configurations": [{}]}', "'model_id' is missing"),
+        (
+            '{"model_id": "m", "task": "t", "configurations": [{"gpu_model": "H100", '
+            '"num_gpus": "4"}]}',
+            "'num_gpus' must be a number, found '4'",
+        ),
+        ("\xff", "not valid JSON"),
+        ('{"configurations": []}', "holds no measurements"),
+    ],
+)
+def test_damaged_leaderboard_file_is_one_clear_line(tmp_path, content, text):
+    path = tmp_path / "x.json"
+    path.write_text(content, encoding="utf-8")
+    one_line(lambda: LeaderboardSource(path).read(tiny_spec()), text)
+
+
+def test_a_value_that_is_missing_or_not_positive_is_named(tmp_path):
+    data = leaderboard_data()
+    data["configurations"][2]["avg_power_watts"] = 0
+    path = write_json(tmp_path / "x.json", data)
+    one_line(
+        lambda: LeaderboardSource(path).read(tiny_spec()),
+        "configuration of batch size 32: 'avg_power_watts' must be above 0, found 0",
+        LogFormatError,
+    )
+    one_line(lambda: LeaderboardSource(tmp_path / "no.json").read(tiny_spec()), "can't be read")
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="the ML.ENERGY sample is not at hand")
+def test_leaderboard_sample_is_read_and_fitted():
+    spec = InferenceModelSpec(
+        model_label="Llama-3.1-70B",
+        model_id="meta-llama/Llama-3.1-70B-Instruct",
+        gpu_model="H100",
+        task="lm-arena-chat",
+        gpus_per_replica=4,
+        batch_sizes=(8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024),
+    )
+    source = LeaderboardSource(SHARED)
+    fits = LogisticModelStore.generate([spec], source)["Llama-3.1-70B"]
+    # What others quote of the same data: 1765, 2184 and 2548 W at 8, 128 and 1024 sequences.
+    powers = {run.batch_size: run.mean_power_w for run in source.read(spec).runs}
+    assert [round(powers[size]) for size in (8, 128, 1024)] == [1765, 2184, 2548]
+    assert fits.power.span == pytest.approx(868, abs=1)
+    assert fits.itl.r2 >= 0.991
+    one_line(
+        lambda: source.read(spec.model_copy(update={"gpu_model": "A100"})), "no GPU 'A100' of meta"
+    )
+
+
+# --- results.json
+
+
+def test_results_folder_gives_power_latencies_and_means(tmp_path):
+    source = ResultsSource(write_results(tmp_path, sizes=(8, 16)))
+    runs = source.read(tiny_spec(batch_sizes=(8, 16)))
+    run = runs.runs[0]
+    assert len(run.power) == 2
+    assert run.steady_s[1] - run.steady_s[0] == pytest.approx(20.0)
+    assert run.mean_power_w == pytest.approx(float(POWER.eval(8)))
+    assert run.throughput_tps == pytest.approx(float(THROUGHPUT.eval(8)))
+    assert run.itl_samples_s.size == 1_000
+    assert run.median_itl_s == pytest.approx(float(MIXTURE.quantile(0.5)), rel=0.05)
+    assert runs.sha256 == source.sha256(tiny_spec(batch_sizes=(8, 16)))
+
+
+def test_several_seeds_are_several_runs_of_a_batch_size(tmp_path):
+    source = ResultsSource(write_results(tmp_path, sizes=(8,), seeds=3))
+    runs = source.read(tiny_spec(batch_sizes=(8,)))
+    assert {size: len(of_size) for size, of_size in runs.by_batch().items()} == {8: 3}
+
+
+def test_without_an_energy_counter_readings_and_the_whole_run_are_taken(tmp_path):
+    for size in (8, 64):
+        data = results_data(size)
+        for key in ("energy", "duration", "energy_per_token"):
+            del data[f"steady_state_{key}"]
+        write_json(results_path(tmp_path, size), data)
+    source, spec = ResultsSource(tmp_path), tiny_spec(batch_sizes=(8, 64))
+    run = source.read(spec).runs[0]
+    assert run.mean_power_w is None
+    assert run.throughput_tps == pytest.approx(0.5 * float(THROUGHPUT.eval(8)))
+    fits = LogisticModelStore.generate([spec], source)["Tiny"]
+    # About 400 readings of 20 W noise.
+    assert float(fits.power.eval(8)) == pytest.approx(float(POWER.eval(8)), abs=8)
+
+
+def test_keys_tell_what_the_place_does_not(tmp_path):
+    data = results_data(8) | {
+        "model_id": MODEL,
+        "gpu_model": GPU,
+        "num_gpus": 2,
+        "max_num_seqs": 8,
+    }
+    write_json(tmp_path / "results.json", data)
+    assert len(ResultsSource(tmp_path).read(tiny_spec(batch_sizes=(8,))).runs) == 1
+
+
+def test_chunks_share_their_latency_among_their_tokens():
+    counts = Counter()
+    requests = [[0, 0, 0.4, 0, 0.1], [], [0.3, 0, 0], [0, 0]]
+    spread = spread_chunks([np.array(r, dtype=float) for r in requests], counts)
+    assert np.allclose(spread, [0.2, 0.2, 0.1, 0.1, 0.1, 0.1])
+    assert counts == {"latencies_before_the_first_chunk": 4, "tokens_in_chunks": 5}
+    assert spread_chunks([], counts).size == 0
+
+
+def test_failed_requests_and_repeated_stamps_are_dropped_and_counted(tmp_path):
+    data = results_data(8)
+    data["results"][0] = {"success": False, "itl": [9.0]}
+    readings = data["timeline"]["power"]["device_instant"]["0"]
+    readings.append([readings[5][0], 1e6])
+    write_json(results_path(tmp_path, 8), data)
+    runs = ResultsSource(tmp_path).read(tiny_spec(batch_sizes=(8,)))
+    assert runs.counts["failed_requests"] == 1
+    assert runs.counts["readings_at_a_repeated_stamp"] == 1
+    assert runs.runs[0].itl_samples_s.max() < 9
+    assert max(r.power_w.max() for r in runs.runs[0].power) < 1e6
+
+
+@pytest.mark.parametrize(
+    ("damage", "text"),
+    [
+        (lambda d: d.pop("timeline"), "'timeline.steady_state_start_time' is missing"),
+        (lambda d: d["timeline"].pop("power"), "'timeline.power.device_instant' is missing"),
+        (
+            lambda d: d["timeline"]["power"].update(device_instant=[]),
+            "must hold readings by GPU, found an empty list",
+        ),
+        (
+            lambda d: d["timeline"]["power"]["device_instant"].pop("1"),
+            "has 1 GPUs, expected 2 as its place says",
+        ),
+        (
+            lambda d: d["timeline"]["power"]["device_instant"]["1"].append([1.0]),
+            "device_instant.1: expected numbers alone",
+        ),
+        (
+            lambda d: d["timeline"]["power"]["device_instant"]["1"].append([1.0, -5.0]),
+            "found [1.0, -5.0] (1 such readings), expected a time and 0 W or more",
+        ),
+        (
+            lambda d: d["timeline"]["power"]["device_instant"].update({"1": [[1.0, 2.0]]}),
+            "expected two or more pairs [time, watts]",
+        ),
+        (
+            lambda d: d["timeline"].update(steady_state_end_time=5.0),
+            "the steady state ends at 5 s",
+        ),
+        (lambda d: d.update(results={}), "'results' must be a list"),
+        (lambda d: d.update(results=[]), "no inter-token latency above 0"),
+        (lambda d: d["results"].append(4), "results[5]: expected a group of keys, found 4"),
+        (lambda d: d["results"][1].update(itl=["x"]), "results[1].itl: expected numbers alone"),
+        (lambda d: d["results"][1].update(itl=[-0.1]), "finite numbers of 0 s or more"),
+        (lambda d: d.update(steady_state_energy="much"), "'steady_state_energy' must be a number"),
+    ],
+)
+def test_damaged_result_file_is_one_clear_line(tmp_path, damage, text):
+    data = results_data(8)
+    damage(data)
+    path = write_json(results_path(tmp_path, 8), data)
+    message = one_line(
+        lambda: ResultsSource(tmp_path).read(tiny_spec(batch_sizes=(8,))), text, LogFormatError
+    )
+    assert message.startswith(str(path))
+
+
+def test_cut_result_file_and_empty_folder_are_one_clear_line(tmp_path):
+    path = write_json(results_path(tmp_path, 8), results_data(8))
+    path.write_text(path.read_text()[:1000])
+    spec = tiny_spec(batch_sizes=(8,))
+    one_line(lambda: ResultsSource(tmp_path).read(spec), "not valid JSON", LogFormatError)
+    one_line(lambda: ResultsSource(tmp_path / "none").read(spec), "no 'results.json' below")
+    one_line(
+        lambda: ResultsSource(tmp_path).read(tiny_spec(gpu_model="B200")),
+        "no GPU 'B200' of org/Tiny-8B, gpqa (have: 'H100')",
+    )
+    stray = write_json(tmp_path / "stray" / "results.json", {})
+    one_line(lambda: ResultsSource(stray.parent).read(spec), "tells the batch size")
+
+
+# --- OpenG2G's cache
+
+
+def test_openg2g_folder_gives_traces_mixtures_and_its_own_fits(tmp_path):
+    write_openg2g(tmp_path / "abc")
+    source = OpenG2GSource(tmp_path)
+    (spec,) = source.specs()
+    assert spec == tiny_spec(feasible_batch_sizes=spec.feasible_batch_sizes)
+    runs = source.read(spec)
+    assert runs.sha256 == source.sha256(spec)
+    fits = LogisticModelStore.generate([spec], source)["Tiny"]
+    assert (fits.power, fits.itl, fits.throughput) == (POWER, ITL, THROUGHPUT)
+    data = InferenceData.generate([spec], source)["Tiny"]
+    assert data.itl[8] == MIXTURE
+    assert np.allclose(data.power_w[64], float(POWER.eval(64)))
+    assert data.power_w[64].size == 100
+
+
+def test_openg2g_folder_without_logistic_fits_lacks_throughput(tmp_path):
+    folder = write_openg2g(tmp_path / "abc")
+    (folder / "logistic_fit.json").unlink()
+    source = OpenG2GSource(folder)
+    assert InferenceData.generate([tiny_spec()], source)["Tiny"].itl[8] == MIXTURE
+    one_line(
+        lambda: LogisticModelStore.generate([tiny_spec()], source),
+        "no throughput of batch size 8; use a source that has it",
+    )
+
+
+def test_unfinished_openg2g_folder_is_not_taken(tmp_path):
+    folder = write_openg2g(tmp_path / "abc")
+    (folder / "_manifest.json").unlink()
+    one_line(lambda: OpenG2GSource(tmp_path).specs(), "no finished spec folder of OpenG2G")
+
+
+@pytest.mark.parametrize(
+    ("file", "damage", "text"),
+    [
+        ("trace.csv", lambda t: t.replace("power_total_W", "power_W"), "'power_total_W' found 0"),
+        ("trace.csv", lambda t: t.replace("8,0.0,", "8,0.0,x", 1), "not a table of numbers"),
+        ("trace.csv", lambda t: t.replace("8,0.0,", "8,0.0,-", 1), "expected 0 or more"),
+        ("trace.csv", lambda t: t[: t.index("\n64,") + 1], "nothing of batch size 64"),
+        ("trace.csv", lambda t: "", "'batch_size' found 0 times"),
+        ("itl_fit.json", lambda t: t.replace('"loc"', '"lco"', 1), "per_batch.8: a latency mixtur"),
+        ("itl_fit.json", lambda t: t[:-20], "not valid JSON"),
+        ("itl_fit.json", lambda t: "{}", "'per_batch' is missing"),
+        ("logistic_fit.json", lambda t: t.replace('"k"', '"kk"', 1), "power: a logistic needs"),
+        ("_manifest.json", lambda t: t.replace('"spec"', '"spce"'), "'spec' is missing"),
+        ("_manifest.json", lambda t: t.replace('"H100"', "3"), "'spec' gpu_model"),
+    ],
+)
+def test_damaged_openg2g_folder_is_one_clear_line(tmp_path, file, damage, text):
+    folder = write_openg2g(tmp_path / "abc")
+    path = folder / file
+    path.write_text(damage(path.read_text()))
+    message = one_line(lambda: OpenG2GSource(tmp_path).read(tiny_spec()), text, LogFormatError)
+    assert message.startswith(str(path))
+
+
+def test_missing_batch_size_of_openg2g_is_named(tmp_path):
+    write_openg2g(tmp_path / "abc")
+    one_line(
+        lambda: OpenG2GSource(tmp_path).read(tiny_spec(batch_sizes=(7,))),
+        "no batch size '7' of 'Tiny' (have: '8', '16'",
+    )
+
+
+# --- the hub, through the package mlenergy-data (here a stand-in of its interface of 0.4)
+
+
+@dataclass(frozen=True)
+class FakeRun:
+    max_num_seqs: int
+    avg_power_watts: float
+    median_itl_ms: float
+    output_throughput_tokens_per_sec: float
+    model_id: str = MODEL
+    task: str = TASK
+    gpu_model: str = GPU
+    num_gpus: int = 2
+    tensor_parallel: int = 2
+    is_stable: bool = True
+    _results_path: str = "somewhere"
+
+    def read_results_json(self):
+        return results_data(self.max_num_seqs)
+
+
+class FakeRuns:
+    loaded: tuple = ()
+
+    @classmethod
+    def from_hf(cls, repo_id, *, revision=None, stable_only=True):
+        cls.loaded = (repo_id, revision, stable_only)
+        return [
+            FakeRun(n, float(POWER.eval(n)), 1e3 * float(ITL.eval(n)), float(THROUGHPUT.eval(n)))
+            for n in SIZES
+        ]
+
+    @classmethod
+    def from_directory(cls, root, *, stable_only=True):
+        raise FileNotFoundError(f"no runs/llm.parquet\nin {root}")
+
+
+@pytest.fixture
+def package(monkeypatch):
+    records = ModuleType("mlenergy.data.records")
+    records.LLMRuns = FakeRuns
+    monkeypatch.setitem(sys.modules, "mlenergy", ModuleType("mlenergy"))
+    monkeypatch.setitem(sys.modules, "mlenergy.data", ModuleType("mlenergy.data"))
+    monkeypatch.setitem(sys.modules, "mlenergy.data.records", records)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    monkeypatch.setenv("HF_TOKEN", "hf_x")
+    return records
+
+
+def test_hub_gives_summaries_and_raw_results(package):
+    source = MlEnergySource(revision="v1")
+    spec = tiny_spec(batch_sizes=(8, 16))
+    runs = source.read(spec)
+    assert FakeRuns.loaded == ("ml-energy/benchmark-v3", "v1", False)
+    assert [run.batch_size for run in runs.runs] == [8, 16]
+    assert runs.runs[0].median_itl_s == pytest.approx(float(ITL.eval(8)))
+    assert len(runs.runs[0].power) == 2
+    assert source.read(spec, traces=False).runs[0].power == ()
+    assert source.sha256(spec) == runs.sha256
+    fits = LogisticModelStore.generate([tiny_spec()], source)["Tiny"]
+    assert np.allclose(fits.power.eval(SIZES), POWER.eval(SIZES), rtol=1e-4)
+
+
+def test_unstable_runs_are_counted(package, monkeypatch):
+    made = FakeRuns.from_hf("x")
+    unstable = [FakeRun(**vars(made[0]) | {"is_stable": False}), *made[1:]]
+    monkeypatch.setattr(FakeRuns, "from_hf", classmethod(lambda cls, *a, **k: unstable))
+    assert MlEnergySource().read(tiny_spec()).counts["unstable_runs"] == 1
+
+
+def test_hub_without_a_token_says_how_to_get_one(package, monkeypatch):
+    monkeypatch.delenv("HF_TOKEN")
+    message = one_line(lambda: MlEnergySource().read(tiny_spec()), "HF_TOKEN is not set")
+    assert "gated" in message
+    assert "https://huggingface.co/datasets/ml-energy/benchmark-v3" in message
+    FakeRuns.loaded = ()
+    one_line(lambda: MlEnergySource().sha256(tiny_spec()), "HF_TOKEN is not set")
+    assert FakeRuns.loaded == ()
+
+
+def test_token_of_a_login_counts(package, monkeypatch):
+    monkeypatch.delenv("HF_TOKEN")
+    hub = ModuleType("huggingface_hub")
+    hub.get_token = lambda: "hf_y"
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    assert MlEnergySource().read(tiny_spec(), traces=False).runs
+
+
+def test_without_the_package_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mlenergy.data.records", None)
+    one_line(lambda: MlEnergySource().read(tiny_spec()), "pip install 'diploee[mlenergy]'")
+
+
+def test_refused_access_and_missing_copy_are_one_line(package, monkeypatch):
+    def refuse(cls, *args, **options):
+        raise RuntimeError("Failed to download dataset.\n1. Visit ...\n2. Set HF_TOKEN ...")
+
+    monkeypatch.setattr(FakeRuns, "from_hf", classmethod(refuse))
+    one_line(lambda: MlEnergySource().read(tiny_spec()), "Failed to download dataset. 1. Visit")
+    one_line(lambda: MlEnergySource("/no/copy").read(tiny_spec()), "no runs/llm.parquet in /no")
+
+
+def test_unknown_gpu_on_the_hub_is_named(package):
+    one_line(lambda: MlEnergySource().read(tiny_spec(gpu_model="A100")), "no GPU 'A100'")
+
+
+def test_raw_results_without_a_timeline_are_named(package, monkeypatch):
+    monkeypatch.setattr(FakeRun, "read_results_json", lambda self: {"results": []})
+    one_line(
+        lambda: MlEnergySource().read(tiny_spec()),
+        "run of batch size 8: 'timeline.steady_state_start_time' is missing",
+    )
+
+
+def test_a_compiled_copy_is_read_through_the_real_package(tmp_path):
+    pytest.importorskip("mlenergy.data.records", reason="the extra mlenergy-data is not installed")
+    import pandas as pd
+    from mlenergy.data.records import LLMRun
+
+    rows = []
+    for size in SIZES:
+        values = dict.fromkeys(
+            (name for name in LLMRun.__dataclass_fields__ if not name.startswith("_")), 1
+        )
+        path = f"raw/{size}.json"
+        write_json(tmp_path / path, results_data(size))
+        rows.append(
+            values
+            | {
+                "model_id": MODEL,
+                "task": TASK,
+                "gpu_model": GPU,
+                "num_gpus": 2,
+                "tensor_parallel": 2,
+                "max_num_seqs": size,
+                "avg_power_watts": float(POWER.eval(size)),
+                "median_itl_ms": 1e3 * float(ITL.eval(size)),
+                "output_throughput_tokens_per_sec": float(THROUGHPUT.eval(size)),
+                "is_stable": True,
+                "results_path": path,
+                "prometheus_path": path,
+            }
+        )
+    (tmp_path / "runs").mkdir()
+    pd.DataFrame(rows).to_parquet(tmp_path / "runs" / "llm.parquet")
+    source = MlEnergySource(tmp_path)
+    data = InferenceData.generate([tiny_spec()], source)["Tiny"]
+    assert sorted(data.power_w) == list(SIZES)
+    assert json.loads(json.dumps(dict(data.details)))["runs"] == {str(n): 1 for n in SIZES}
+    fits = LogisticModelStore.generate([tiny_spec()], source)["Tiny"]
+    assert np.allclose(fits.itl.eval(SIZES), ITL.eval(SIZES), rtol=1e-4)

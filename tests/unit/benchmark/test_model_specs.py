@@ -1,0 +1,141 @@
+"""Specs from Python and YAML, and what their hash covers."""
+
+from __future__ import annotations
+
+import pytest
+from benchmark_builders import tiny_spec
+from pydantic import ValidationError
+
+from diploee.benchmark import load_specs, specs_from_data
+from diploee.errors import ScenarioError
+
+SPECS = """\
+models:
+  - model_label: Llama-3.1-70B
+    model_id: meta-llama/Llama-3.1-70B-Instruct
+    gpu_model: H100
+    task: lm-arena-chat
+    gpus_per_replica: 4
+    itl_deadline_s: 0.08
+    batch_sizes: [8, 16, 32]
+    feasible_batch_sizes: [8, 16]
+  - model_label: Tiny
+    model_id: org/tiny
+    gpu_model: H100
+    task: gpqa
+    batch_sizes: [8]
+"""
+
+
+def test_specs_of_a_file_keep_its_order(tmp_path):
+    path = tmp_path / "specs.yaml"
+    path.write_text(SPECS)
+    large, tiny = load_specs(path)
+    assert (large.model_label, large.gpus_per_replica, large.feasible) == (
+        "Llama-3.1-70B",
+        4,
+        (8, 16),
+    )
+    assert (tiny.feasible, tiny.itl_deadline_s, tiny.tensor_parallel) == ((8,), None, None)
+    assert specs_from_data({"models": [tiny.model_dump()]}) == (tiny,)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model_label": "Another name"},
+        {"itl_deadline_s": 0.2},
+        {"itl_deadline_s": None},
+        {"feasible_batch_sizes": (8,)},
+        {"batch_sizes": (256, 8, 16, 32, 64, 128)},
+    ],
+)
+def test_hash_leaves_out_what_changes_no_data(changes):
+    assert tiny_spec(**changes).cache_hash() == tiny_spec().cache_hash()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model_id": "org/other"},
+        {"gpu_model": "B200"},
+        {"task": "lm-arena-chat"},
+        {"gpus_per_replica": 4},
+        {"tensor_parallel": 1},
+        {"batch_sizes": (8, 16)},
+        {"fit_exclude_batch_sizes": (8,)},
+    ],
+)
+def test_hash_covers_what_changes_data(changes):
+    assert tiny_spec(**changes).cache_hash() != tiny_spec().cache_hash()
+    assert len(tiny_spec().cache_hash()) == 16
+
+
+def test_a_spec_is_frozen():
+    with pytest.raises(ValidationError):
+        tiny_spec().model_label = "x"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "text"),
+    [
+        ("gpu_model: H100", "gpu_modle: H100", 4, "did you mean 'gpu_model'?"),
+        ("[8, 16, 32]", "[8, 16, 16]", 2, "batch_sizes has 16 twice"),
+        ("[8, 16, 32]", "[]", 8, "one batch size or more, found an empty list"),
+        ("[8, 16, 32]", "8", 8, "must be a list of batch sizes such as [8, 16, 32], found 8"),
+        ("[8, 16, 32]", "[8, 16.5]", 8, "found 16.5"),
+        ("[8, 16, 32]", "[8, 16, -3]", 8, "must be greater than 0, found -3"),
+        ("[8, 16, 32]", "[8, '16']", 8, "found '16'"),
+        ("sizes: [8, 16]", "sizes: [8, 64]", 2, "has '64', which is not in batch_sizes"),
+        ("0.08", "-1", 7, "must be greater than 0, found -1"),
+        ("gpus_per_replica: 4", "gpus_per_replica: many", 6, "must be a number, found 'many'"),
+        ("label: Tiny", "label: Llama-3.1-70B", 10, "is also that of models.0; labels must differ"),
+        ("    task: gpqa\n", "", 10, "'task' is missing"),
+        ("itl_deadline_s: 0.08", "tensor_parallel: 8", 2, "at most gpus_per_replica, 4"),
+        ("models:", "model:", 1, "expected a list 'models:', found keys 'model'"),
+    ],
+)
+def test_a_wrong_spec_is_one_clear_line(tmp_path, old, new, line, text):
+    path = tmp_path / "specs.yaml"
+    assert old in SPECS
+    path.write_text(SPECS.replace(old, new, 1))
+    with pytest.raises(ScenarioError) as error:
+        load_specs(path)
+    found = [problem for problem in error.value.problems if text in problem]
+    assert found, error.value.problems
+    assert found[0].startswith((f"{path}:{line} ", f"{path}:{line}:"))
+    assert "\n" not in found[0]
+
+
+def test_all_problems_are_told_at_once(tmp_path):
+    path = tmp_path / "specs.yaml"
+    path.write_text(SPECS.replace("0.08", "-1").replace("[8]", "[0]"))
+    with pytest.raises(ScenarioError) as error:
+        load_specs(path)
+    assert len(error.value.problems) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("", "is empty; expected a list 'models:'"),
+        ("models: 3", "must be a list of specs, found 3"),
+        ("models: []", "found an empty list"),
+        ("models: [3]", "must be a group of keys"),
+        ("- 3", "expected a list 'models:', found a list of 1"),
+        ("models: [", "not valid YAML"),
+    ],
+)
+def test_another_file_is_one_clear_line(tmp_path, content, text):
+    path = tmp_path / "specs.yaml"
+    path.write_text(content)
+    with pytest.raises(ScenarioError) as error:
+        load_specs(path)
+    (problem,) = error.value.problems
+    assert text in problem
+    assert problem.startswith(str(path))
+
+
+def test_leaving_every_size_out_of_the_fits_is_refused():
+    with pytest.raises(ValidationError, match="leaves no batch size for the logistic fits"):
+        tiny_spec(batch_sizes=(8,), fit_exclude_batch_sizes=(8,))
