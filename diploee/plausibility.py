@@ -7,10 +7,11 @@ from typing import Any
 
 from diploee.inference import ServicePlan
 from diploee.profiles import ProfileLibrary
+from diploee.profiles.flat import FLAT_WORKLOAD
 from diploee.scenario import Scenario
 from diploee.schedule import Schedule
 from diploee.units import MS_PER_S
-from diploee.workload import Workload
+from diploee.workload import StreamClass, Workload
 
 SHORTFALL = 0.01
 """Simulated utilization may stay so far below its target (relative) before the run warns."""
@@ -48,7 +49,7 @@ def run_warnings(
         The run's metrics.
     """
     return [
-        *_extrapolations(workload),
+        *_extrapolations(library, workload),
         *_implausible_profiles(scenario, library, workload),
         *_unused_profiles(library, workload),
         *_coarse_profiles(scenario, library, workload),
@@ -58,14 +59,20 @@ def run_warnings(
     ]
 
 
-def _extrapolations(workload: Workload) -> Iterator[str]:
+def _extrapolations(library: ProfileLibrary, workload: Workload) -> Iterator[str]:
+    of_streams: dict[str, list[StreamClass]] = {}
     for c in workload.classes:
-        if c.extrapolation_ratio != 1:
-            yield (
-                f"streams.{c.stream}: class '{c.job_class.name}' is scaled linearly by "
-                f"{c.extrapolation_ratio:g} from profiles of {c.job_class.profile_n_nodes} nodes: "
-                "a coherent upper bound of the swings, not a forecast"
-            )
+        flat = library.entries[c.profile_ids[0]].workload == FLAT_WORKLOAD
+        if c.extrapolation_ratio != 1 and not flat:
+            of_streams.setdefault(c.stream, []).append(c)
+    for stream, classes in of_streams.items():
+        widest = max(classes, key=lambda c: c.extrapolation_ratio)
+        more = f" (and {len(classes) - 1} narrower classes)" if len(classes) > 1 else ""
+        yield (
+            f"streams.{stream}: class '{widest.job_class.name}'{more} is scaled linearly by "
+            f"{widest.extrapolation_ratio:g} from profiles of {widest.job_class.profile_n_nodes} "
+            "nodes: a coherent upper bound of the swings, not a forecast"
+        )
 
 
 def _implausible_profiles(
@@ -76,6 +83,8 @@ def _implausible_profiles(
         node_type = scenario.facility.node_type_of(scenario.streams[c.stream].pool)
         for index in c.profile_ids:
             profile = library[index]
+            if profile.workload == FLAT_WORKLOAD:  # jobs scale it to their own power
+                continue
             node_w = profile.mean_power_w / profile.n_nodes
             least_w = LEAST_OVER_IDLE * node_type.idle_power_w
             if not least_w <= node_w <= node_type.rated_power_w:

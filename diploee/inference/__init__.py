@@ -12,7 +12,6 @@ from diploee.inference.curves import (
     LatencyCurve,
     PowerCurve,
     ServiceCurves,
-    load_curves,
     load_latency_curve,
     load_power_curve,
 )
@@ -21,6 +20,7 @@ from diploee.inference.overload import ScalingRules, ServedRequests, fifo_wait_s
 from diploee.inference.plan import plan_services
 from diploee.inference.requests import PLANNING_STEP_MS, RelativeRates, relative_rates
 from diploee.inference.reserve import reserve_nodes, reserved_node_shares
+from diploee.inference.service_curves import load_curves
 from diploee.inference.service_plan import RequestMatch, ServicePlan, service_labels
 
 __all__ = [

@@ -128,8 +128,11 @@ def service_capacity(
                 f"the {curve.metric} latency falls with the rate in places; a running maximum "
                 f"raised it by up to {curve.largest_correction_s:.3g} s"
             )
+    elif service.max_request_rate_rps is None:  # a logistic model without a cap: all it can do
+        assert curve is not None
+        max_rps = curve.sustained_throughput_rps
+        limit_s = float(curve.at(np.array(max_rps)))
     else:
-        assert service.max_request_rate_rps is not None
         max_rps = service.max_request_rate_rps
         if curve is not None:
             limit_s = float(curve.at(np.array(max_rps)))

@@ -117,7 +117,7 @@ def rows_where(file: CurveFile, column: str, value: int) -> CurveFile:
     if column not in file.columns:
         return file
     at = file.columns.index(column)
-    numbers = _numbers(file, column)
+    numbers = curve_values(file, column)
     kept = tuple(row for row, number in zip(file.rows, numbers, strict=True) if number == value)
     if not kept:
         have = ", ".join(f"{number:g}" for number in np.unique(numbers))
@@ -153,7 +153,7 @@ def curve_columns(file: CurveFile, names: Sequence[str]) -> tuple[Float64Array, 
                 f"{file.path}: column '{name}' is missing (have: {one_of(file.columns)})"
                 f"{did_you_mean(name, file.columns)}"
             )
-    found = tuple(_numbers(file, name) for name in wanted)
+    found = tuple(curve_values(file, name) for name in wanted)
     if len(file.rows) < MIN_POINTS:
         raise InputError(
             f"{file.path}: {len(file.rows)} points, a curve needs at least {MIN_POINTS}; "
@@ -169,7 +169,8 @@ def curve_columns(file: CurveFile, names: Sequence[str]) -> tuple[Float64Array, 
     return found
 
 
-def _numbers(file: CurveFile, column: str) -> Float64Array:
+def curve_values(file: CurveFile, column: str) -> Float64Array:
+    """Return a column of positive numbers, shape (n,), or raise `InputError` naming the line."""
     at = file.columns.index(column)
     numbers = np.empty(len(file.rows))
     for k, (line, fields) in enumerate(file.rows):

@@ -16,7 +16,8 @@ from diploee.inference.curve_files import (
     read_curve_file,
     rows_where,
 )
-from diploee.scenario import LatencyMetric, Scenario, Service
+from diploee.profiles import Provenance
+from diploee.scenario import LatencyMetric
 from diploee.tables import Float64Array
 
 OUTPUT_TOKENS_COLUMN = "max_output_tokens"
@@ -95,12 +96,15 @@ class PowerCurve:
         Sustained request rates [1/s], strictly increasing.
     mean_power_w, peak_power_w : numpy.ndarray, shape (n,), float64
         Mean and peak power of one node [W].
+    provenance : Provenance, optional
+        Where it comes from; None for that of the shipped samples.
     """
 
     name: str
     rate_rps: Float64Array
     mean_power_w: Float64Array
     peak_power_w: Float64Array
+    provenance: Provenance | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,33 +153,3 @@ def load_latency_curve(
     of_length = rows_where(file, OUTPUT_TOKENS_COLUMN, output_tokens)
     columns = curve_columns(of_length, (LATENCY_COLUMNS[metric], THROUGHPUT_COLUMN))
     return LatencyCurve(metric, *columns), file
-
-
-def load_curves(scenario: Scenario) -> Curves:
-    """Read the curves of all services of a scenario.
-
-    Raises
-    ------
-    InputError
-        If one is missing or not usable; the text names the key, the file and the line.
-    """
-    found: Curves = {}
-    for stream_name, stream in scenario.request_streams.items():
-        for name, service in stream.services.items():
-            try:
-                found[stream_name, name] = _service_curves(service, scenario.folder)
-            except InputError as error:
-                place = f"request_streams.{stream_name}.services.{name}"
-                raise InputError(f"{place}: {error}") from error
-    return found
-
-
-def _service_curves(service: Service, folder: Path) -> ServiceCurves:
-    power, power_file = load_power_curve(service.power_curve, folder)
-    if service.latency_curve is None:
-        return ServiceCurves(power, None, (power_file,))
-    metric = service.latency_cap.metric if service.latency_cap else "mean_e2e"
-    latency, latency_file = load_latency_curve(
-        service.latency_curve, folder, metric, service.output_tokens
-    )
-    return ServiceCurves(power, latency, (power_file, latency_file))

@@ -97,6 +97,8 @@ class _Planner:
             return spec.request_rate_rps, 0
         if spec.requests_per_day is not None:
             return spec.requests_per_day / _S_PER_DAY, 0
+        if self.rates.trace_rate_rps is not None and spec.target_utilization is None:
+            return self.rates.trace_rate_rps, 0
         target = spec.target_utilization
         assert target is not None
         if self.utilization(0.0) > target:
@@ -117,6 +119,12 @@ class _Planner:
         rate_rps, _, more = bisect(self.utilization, target, 0.0, high, tolerance=0.0)
         return rate_rps, steps + more
 
+    def _match_kind(self) -> str:
+        if self.spec.target_utilization is not None:
+            return "plan"
+        scaled = self.spec.request_rate_rps or self.spec.requests_per_day
+        return "replayed" if self.spec.replay is not None and not scaled else "given"
+
     def plan(self) -> ServicePlan:
         """Find the mean rate and lay out the plan."""
         spec, rates = self.spec, self.rates
@@ -126,7 +134,7 @@ class _Planner:
         match = RequestMatch(
             stream=self.name,
             requests_per_day=mean_rps * _S_PER_DAY,
-            match="plan" if target is not None else "given",
+            match=self._match_kind(),
             target_utilization=target,
             matched_utilization=reached,
             residual=None if target is None else reached - target,

@@ -8,6 +8,7 @@ from datetime import timedelta
 import numpy as np
 
 from diploee.errors import WorkloadError
+from diploee.inference.replay import trace_rates_rps
 from diploee.scenario import RequestStream, Scenario
 from diploee.streams import stream as random_stream
 from diploee.tables import Float64Array, Int64Array
@@ -29,10 +30,13 @@ class RelativeRates:
         Edges of the steps from the start of the run [ms]; the last step may be shorter.
     relative_rate : numpy.ndarray, shape (T,), float64
         Relative rate, with a time-weighted mean of 1.
+    trace_rate_rps : float, optional
+        Mean rate of a replayed trace [1/s]; None where a calendar gives the rates.
     """
 
     edges_ms: Int64Array
     relative_rate: Float64Array
+    trace_rate_rps: float | None = None
 
     @property
     def step_s(self) -> Float64Array:
@@ -65,10 +69,12 @@ def relative_rates(scenario: Scenario, name: str) -> RelativeRates:
     Raises
     ------
     WorkloadError
-        If the weights of the whole span are zero.
+        If the weights of the whole span are zero, or a trace has no requests in it.
     """
     spec = scenario.request_streams[name]
     edges_ms = planning_edges_ms(scenario.horizon_ms)
+    if spec.replay is not None:
+        return _replayed(scenario, name, edges_ms)
     start = scenario.start
     monday = start.replace(hour=0, minute=0, second=0, microsecond=0)
     monday -= timedelta(days=start.weekday())
@@ -92,6 +98,13 @@ def relative_rates(scenario: Scenario, name: str) -> RelativeRates:
             "give the simulated hours and months positive weights"
         )
     return RelativeRates(edges_ms, weight / mean)
+
+
+def _replayed(scenario: Scenario, name: str, edges_ms: Int64Array) -> RelativeRates:
+    """Return the rates of a trace relative to their mean; jitter is the trace's own."""
+    rates_rps = trace_rates_rps(scenario, name, PLANNING_STEP_MS)
+    mean_rps = float(np.average(rates_rps, weights=np.diff(edges_ms)))
+    return RelativeRates(edges_ms, rates_rps / mean_rps, mean_rps)
 
 
 def _minute_factors(spec: RequestStream, seed: int, name: str) -> Float64Array:

@@ -243,5 +243,5 @@ class _Bank:
             n_nodes=max(1, n_instances),
             dt_ms=PROFILE_STEP_MS,
             power_w=sum_w.astype(np.float32),
-            provenance=PROVENANCE,
+            provenance=self.curve.provenance or PROVENANCE,
         )

@@ -8,6 +8,7 @@ from diploee.profiles.profile import PowerProfile, Provenance
 from diploee.units import MS_PER_H, MS_PER_S, PROFILE_STEP_MS
 
 FLAT_ID = "flat-1kw"
+FLAT_WORKLOAD = "flat"
 FLAT_POWER_W = 1000.0
 """Power of the flat profile on its one node [W]; jobs scale it by their `power_factor`."""
 
@@ -17,7 +18,6 @@ FLAT_DURATION_MS = MS_PER_H
 
 def flat_profile(
     profile_id: str = FLAT_ID,
-    workload: str = "flat",
     source: str = "constant power: idle nodes",
     averaging_window_s: float = PROFILE_STEP_MS / MS_PER_S,
 ) -> PowerProfile:
@@ -25,14 +25,14 @@ def flat_profile(
 
     Parameters
     ----------
-    profile_id, workload, source : str
+    profile_id, source : str
         What it stands for.
     averaging_window_s : float
         Time over which the load is known as a mean [s]; no swing faster than that is claimed.
     """
     return PowerProfile(
         profile_id=profile_id,
-        workload=workload,
+        workload=FLAT_WORKLOAD,
         n_nodes=1,
         dt_ms=PROFILE_STEP_MS,
         power_w=np.full(FLAT_DURATION_MS // PROFILE_STEP_MS, FLAT_POWER_W, dtype=np.float32),

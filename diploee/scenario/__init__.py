@@ -12,8 +12,11 @@ from diploee.scenario.loading import (
     target_values,
 )
 from diploee.scenario.models import Facility, NodeType, Pool, Scenario
+from diploee.scenario.recurring import RecurringTraining
 from diploee.scenario.replay import JobReplay
+from diploee.scenario.request_replay import RequestReplay
 from diploee.scenario.serving import LatencyCap, LatencyMetric, RequestStream, Service
+from diploee.scenario.serving_model import LogisticService
 
 __all__ = [
     "Calendar",
@@ -26,9 +29,12 @@ __all__ = [
     "JobStream",
     "LatencyCap",
     "LatencyMetric",
+    "LogisticService",
     "NodeType",
     "Pool",
     "ProfileVariants",
+    "RecurringTraining",
+    "RequestReplay",
     "RequestStream",
     "Scenario",
     "Service",

@@ -10,6 +10,7 @@ from diploee.errors import one_of
 from diploee.scenario.base import Model, check_probabilities, optional
 from diploee.scenario.calendar import Calendar
 from diploee.scenario.durations import DurationModel
+from diploee.scenario.recurring import RecurringTraining
 from diploee.scenario.replay import JobReplay
 
 MAX_DISPERSION = 1_000
@@ -84,7 +85,7 @@ class JobMix(Model):
 
 
 class JobStream(Model):
-    """Jobs that users submit to one pool: drawn from mix or classes, or replayed."""
+    """Jobs that users submit to one pool: drawn from mix or classes, replayed, or recurring."""
 
     pool: str = Field(description="Name of an entry of facility.pools.")
     mix: JobMix | None = Field(
@@ -92,6 +93,9 @@ class JobStream(Model):
     )
     classes: tuple[JobClass, ...] = Field(default=(), description="The classes one by one; or mix.")
     replay: JobReplay | None = optional("Jobs of a log, instead of mix or classes.")
+    zeus: RecurringTraining | None = optional(
+        "Recurring training jobs with energy knobs, instead of mix or classes."
+    )
     calendar: Calendar = Field(
         default=Calendar(), description="When jobs are submitted; uniform if absent."
     )
@@ -120,7 +124,9 @@ class JobStream(Model):
 
     @model_validator(mode="after")
     def _one_of_each(self) -> JobStream:
-        sources = {"mix": self.mix, "classes": self.classes, "replay": self.replay}
+        sources = {
+            "mix": self.mix, "classes": self.classes, "replay": self.replay, "zeus": self.zeus
+        }  # fmt: skip
         given = [name for name, source in sources.items() if source]
         if len(given) != 1:
             raise ValueError(
@@ -128,6 +134,8 @@ class JobStream(Model):
             )
         if self.replay is not None:
             return self._checked_replay()
+        if self.zeus is not None:
+            return self._checked_zeus(self.zeus)
         if (self.target_utilization is None) == (self.jobs_per_day is None):
             raise ValueError("give either target_utilization or jobs_per_day")
         if self.match == "simulated" and self.target_utilization is None:
@@ -140,17 +148,31 @@ class JobStream(Model):
             raise ValueError(f"class '{twice[0]}' is given twice; add up its probabilities")
         return self
 
+    def _checked_zeus(self, zeus: RecurringTraining) -> JobStream:
+        timed = {"calendar", "dispersion", "jobs_per_day"}
+        never = {"target_utilization", "match", "profile_variants"}
+        if given := self._given(never if zeus.groups is None else never | timed):
+            raise ValueError(f"{one_of(given)} can't go with zeus; remove it")
+        if zeus.groups is None and self.jobs_per_day is None:
+            raise ValueError("zeus needs jobs_per_day, or the submissions of zeus.groups")
+        return self
+
     def _checked_replay(self) -> JobStream:
         drawn = {"calendar", "dispersion", "target_utilization", "jobs_per_day", "match"}
-        if given := sorted(drawn & self.model_fields_set):
+        if given := self._given(drawn):
             raise ValueError(
                 f"replay takes the times of jobs from the log; remove {one_of(given)}, or scale "
                 "with replay.rate_factor"
             )
         return self
 
+    def _given(self, names: set[str]) -> list[str]:
+        """Return which keys differ from their defaults; a dump writes out the others too."""
+        fields = type(self).model_fields
+        return sorted(name for name in names if getattr(self, name) != fields[name].default)
+
     def job_classes(self) -> tuple[JobClass, ...]:
-        """Return the classes, those of a mix in the order of its keys; none of a replay."""
+        """Return the classes, those of a mix in the order of its keys; none of replay or zeus."""
         if self.mix is None:
             return self.classes
         return tuple(

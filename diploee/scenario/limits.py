@@ -134,7 +134,7 @@ def _over_limits(
 ) -> Iterator[tuple[Place, str]]:
     for key, limit, unit in limits:
         found = getattr(part, key)
-        if found is not None and found > limit:
+        if isinstance(found, int | float) and found > limit:
             yield (*place, key), _too_large(found, limit, unit)
 
 

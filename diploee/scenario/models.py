@@ -224,6 +224,7 @@ def cross_problems(scenario: Scenario) -> list[tuple[tuple[str | int, ...], str]
                         f"'{job_stream.pool}' has {n_nodes}; it could never start",
                     )
                 )
+        found.extend(_recurring_problems(facility, job_stream, place))
         sharing = [s for s, other in scenario.streams.items() if other.pool == job_stream.pool]
         if job_stream.match == "simulated" and len(sharing) > 1:
             found.append(
@@ -240,6 +241,33 @@ def cross_problems(scenario: Scenario) -> list[tuple[tuple[str | int, ...], str]
                 ("resolution",),
                 f"{scenario.resolution_ms / 1000:g} s does not divide the duration of "
                 f"{scenario.horizon_ms / 1000:g} s ({scenario.duration})",
+            )
+        )
+    return found
+
+
+def _recurring_problems(
+    facility: Facility, stream: JobStream, place: tuple[str | int, ...]
+) -> list[tuple[tuple[str | int, ...], str]]:
+    if (zeus := stream.zeus) is None:
+        return []
+    found: list[tuple[tuple[str | int, ...], str]] = []
+    n_nodes, n_gpus = facility.pools[stream.pool].n_nodes, 0
+    if facility.pools[stream.pool].node_type in facility.node_types:
+        n_gpus = facility.node_type_of(stream.pool).n_gpus
+    if zeus.n_nodes > n_nodes:
+        found.append(
+            (
+                (*place, "zeus", "n_nodes"),
+                f"must be at most the {n_nodes} nodes of pool '{stream.pool}', found {zeus.n_nodes}",
+            )
+        )
+    if (zeus.gpus_per_node or 1) > n_gpus:
+        found.append(
+            (
+                (*place, "zeus", "gpus_per_node"),
+                f"must be at most the {n_gpus} GPUs of a node of pool '{stream.pool}', found "
+                f"{zeus.gpus_per_node or 1}",
             )
         )
     return found

@@ -7,8 +7,10 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from diploee.errors import one_of
-from diploee.scenario.base import Model, check_probabilities
+from diploee.scenario.base import Model, check_probabilities, optional
 from diploee.scenario.calendar import Calendar
+from diploee.scenario.request_replay import RequestReplay
+from diploee.scenario.serving_model import LogisticService
 
 LatencyMetric = Literal[
     "mean_e2e", "p50_e2e", "p90_e2e", "mean_ttft", "p90_ttft", "mean_itl", "p90_itl"
@@ -17,6 +19,9 @@ LatencyMetric = Literal[
 
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
+
+LOGISTIC_METRICS: tuple[LatencyMetric, ...] = ("mean_itl", "mean_e2e")
+"""Latencies of a logistic model: between tokens, and in the batch (no queue)."""
 
 _RATES = ("request_rate_rps", "requests_per_day", "target_utilization")
 
@@ -46,8 +51,11 @@ class Service(Model):
         description="Latency to keep, which gives the highest request rate per instance (Eq. 5); "
         "or max_request_rate_rps.",
     )
-    output_tokens: PositiveInt = Field(
-        default=512, description="Output length whose rows of the latency curve hold [tokens]."
+    output_tokens: PositiveInt | Literal["trace"] = Field(
+        default=512,
+        description="Mean output length of a request [tokens]: which rows of the latency curve "
+        "hold, and the load of a logistic model. trace takes it from the replayed trace: the "
+        "nearest length that the curve has.",
     )
     nodes_per_instance: PositiveInt = Field(
         default=1, description="Nodes that one model instance occupies."
@@ -56,9 +64,13 @@ class Service(Model):
         default=None,
         description="Nodes reserved for the service; shared out by Eq. 7 if absent.",
     )
-    power_curve: str = Field(
+    power_curve: str | None = Field(
+        default=None,
         description="Node power against request rate: a shipped name such as "
-        "llama3_70b_coding_power, or a CSV file relative to the scenario file."
+        "llama3_70b_coding_power, or a CSV file relative to the scenario file; or logistic.",
+    )
+    logistic: LogisticService | None = optional(
+        "Power, latency and throughput as logistic curves of the batch size; or power_curve."
     )
     latency_curve: str | None = Field(
         default=None,
@@ -83,10 +95,26 @@ class Service(Model):
 
     @model_validator(mode="after")
     def _capacity_is_given_once(self) -> Service:
+        if (self.power_curve is None) == (self.logistic is None):
+            raise ValueError("give either power_curve or logistic")
+        if self.logistic is not None:
+            return self._checked_logistic()
         if (self.max_request_rate_rps is None) == (self.latency_cap is None):
             raise ValueError("give either max_request_rate_rps or latency_cap")
         if self.latency_cap is not None and self.latency_curve is None:
             raise ValueError("latency_cap needs a latency_curve, such as llama3_70b_coding_latency")
+        return self
+
+    def _checked_logistic(self) -> Service:
+        if self.latency_curve is not None:
+            raise ValueError("logistic has a latency of its own; remove latency_curve")
+        if self.max_request_rate_rps is not None and self.latency_cap is not None:
+            raise ValueError("give max_request_rate_rps or latency_cap, not both")
+        if self.latency_cap is not None and self.latency_cap.metric not in LOGISTIC_METRICS:
+            raise ValueError(
+                f"logistic gives the latencies {one_of(LOGISTIC_METRICS)}, found latency_cap of "
+                f"'{self.latency_cap.metric}'"
+            )
         return self
 
 
@@ -107,6 +135,9 @@ class RequestStream(Model):
         default=None,
         description="Mean node occupancy of the pool to reach, 0-1 (Eqs. 1-2); "
         "or request_rate_rps.",
+    )
+    replay: RequestReplay | None = optional(
+        "Requests of a trace instead of the calendar; a rate beside it scales the trace to it."
     )
     calendar: Calendar = Field(
         default=Calendar(),
@@ -131,16 +162,22 @@ class RequestStream(Model):
     @model_validator(mode="after")
     def _parts_fit(self) -> RequestStream:
         given = [name for name in _RATES if getattr(self, name) is not None]
-        if len(given) != 1:
+        if len(given) != 1 and (given or self.replay is None):
             raise ValueError(
                 f"give exactly one of {one_of(_RATES)}, found {one_of(given) if given else 'none'}"
             )
+        if self.replay is not None and self.calendar != Calendar():
+            raise ValueError("replay takes the times of requests from the trace; remove calendar")
         check_probabilities((s.probability for s in self.services.values()), "services")
         needs = {"capacity: sustained": self.capacity == "sustained"}
         needs["overload: degrade"] = self.overload == "degrade"
         for name, service in self.services.items():
+            if service.output_tokens == "trace" and self.replay is None:
+                raise ValueError(
+                    f"output_tokens: trace of service '{name}' needs a replay; give a number"
+                )
             for key, active in needs.items():
-                if active and service.latency_curve is None:
+                if active and service.latency_curve is None and service.logistic is None:
                     raise ValueError(
                         f"{key} needs the measured throughput of service '{name}'; "
                         "give it a latency_curve"

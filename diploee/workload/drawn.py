@@ -14,10 +14,11 @@ from diploee.scenario import Scenario
 from diploee.streams import stream
 from diploee.tables import Float64Array, Int32Array, Int64Array, concat
 from diploee.units import MS_PER_DAY, MS_PER_S
+from diploee.workload.arrivals import draw_submissions
 from diploee.workload.bisection import bisect
 from diploee.workload.jobs import JobTable, StreamClass
 from diploee.workload.match import StreamMatch, Utilization, listed_utilization, node_ms
-from diploee.workload.rates import HourlyRates, dispersed, hourly_rates
+from diploee.workload.rates import dispersed, hourly_rates
 from diploee.workload.shelf import ProfileShelf
 from diploee.workload.startup import draw_startups_ms
 
@@ -99,7 +100,7 @@ class DrawnJobs:
     def layer(self, number: int) -> tuple[JobTable, Float64Array]:
         """Draw one layer of candidates and their marks."""
         rng = stream(self.seed, "workload", self.name, number)
-        submit_ms = _draw_submissions(rng, self.rates, self.layer_jobs_per_day)
+        submit_ms = draw_submissions(rng, self.rates, self.layer_jobs_per_day)
         n_jobs = submit_ms.size
         mark = (number + rng.random(n_jobs)) * self.layer_jobs_per_day
 
@@ -195,14 +196,3 @@ class DrawnJobs:
             jobs, mark = jobs.take(order), mark[order]
             before, reached = reached, measure(jobs)
         return jobs, mark, len(layers) * self.layer_jobs_per_day
-
-
-def _draw_submissions(
-    rng: np.random.Generator, rates: HourlyRates, jobs_per_day: float
-) -> Int64Array:
-    """Draw a Poisson process: Poisson counts per clock hour, uniform milliseconds within it."""
-    length_ms = np.diff(rates.edges_ms)
-    n_jobs = rng.poisson(jobs_per_day / MS_PER_DAY * rates.relative_rate * length_ms)
-    into_hour = rng.random(int(n_jobs.sum())) * np.repeat(length_ms, n_jobs)
-    submit_ms: Int64Array = np.repeat(rates.edges_ms[:-1], n_jobs) + into_hour.astype(np.int64)
-    return submit_ms

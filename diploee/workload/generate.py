@@ -15,6 +15,7 @@ from diploee.tables import concat
 from diploee.workload.drawn import DrawnJobs
 from diploee.workload.jobs import JobTable, StreamClass
 from diploee.workload.match import StreamMatch, Utilization, listed_utilization
+from diploee.workload.recurring import RecurringJobs
 from diploee.workload.replay import ReplayedJobs
 from diploee.workload.shelf import ProfileShelf
 
@@ -123,8 +124,12 @@ def open_classes(
 
 def open_source(scenario: Scenario, name: str, shelf: ProfileShelf) -> JobSource:
     """Return where a stream's jobs come from."""
-    kind: Callable[[Scenario, str, ProfileShelf], JobSource]
-    kind = DrawnJobs if scenario.streams[name].replay is None else ReplayedJobs
+    spec = scenario.streams[name]
+    kind: Callable[[Scenario, str, ProfileShelf], JobSource] = DrawnJobs
+    if spec.replay is not None:
+        kind = ReplayedJobs
+    elif spec.zeus is not None:
+        kind = RecurringJobs
     try:
         return kind(scenario, name, shelf)
     except ProfileError as error:

@@ -107,9 +107,8 @@ def test_a_year_at_a_tenth_of_a_second_is_written_in_less_than_two_gigabytes(
 ) -> None:
     def run_year(*more: str) -> Run:
         out = tmp_path / f"year{len(more)}"
-        ended = run(
-            "run", "colocation_10mw", "--quiet", "--out", out, "--engine", "compiled", *more
-        )
+        arguments = ("run", "colocation_10mw", "--quiet", "--out", out, "--engine", "compiled")
+        ended = run(*arguments, *more, timeout_s=900)
         assert ended == Ended(0, "", "")
         return open_run(out)
 

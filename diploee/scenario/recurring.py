@@ -1,0 +1,74 @@
+"""Recurring training jobs with energy knobs (Zeus): traces, optimizers and what runs on a node."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
+
+from diploee.scenario.base import Model
+
+PowerLimitName = Literal["jit", "max", "oracle", "grid"]
+
+
+class RecurringTraining(Model):
+    """Training jobs that recur, while an optimizer learns their best batch size and power limit."""
+
+    train: str | None = Field(
+        default=None,
+        description="Zeus' train trace (summary_train.csv), a file relative to the scenario file; "
+        "the shipped synthetic traces if absent.",
+    )
+    power: str | None = Field(
+        default=None, description="Zeus' power trace of one GPU model (summary_power_v100.csv)."
+    )
+    workloads: dict[str, NonNegativeFloat] = Field(
+        default_factory=dict,
+        description="Share of each dataset among the recurring jobs, any scale; all known datasets "
+        "of the traces alike if absent.",
+    )
+    recurring_jobs: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
+        default=50, description="Recurring jobs, each with its own history of recurrences."
+    )
+    groups: str | None = Field(
+        default=None,
+        description="Alibaba group trace: submissions, groups and run time ratios from the file, "
+        "instead of the calendar; repeated until the run ends.",
+    )
+    batch_size_optimizer: Literal["zeus", "default", "oracle", "grid"] = Field(
+        default="zeus",
+        description="How a batch size is chosen: Zeus' pruning and Thompson sampling, always the "
+        "default, the best known from the start, or each in turn.",
+    )
+    power_limit: PowerLimitName | Annotated[float, Field(gt=0)] | None = Field(
+        default=None,
+        description="How a power limit is chosen: jit profiles the limits of a new batch size in "
+        "its first epoch, max is the highest; or a measured limit [W]. What goes with the batch "
+        "size optimizer if absent.",
+    )
+    eta: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.5, description="Weight of energy against time in the cost, 0-1."
+    )
+    beta: Annotated[float, Field(gt=1, le=1_000)] = Field(
+        default=2.0,
+        description="A recurrence is stopped early at this multiple of the lowest cost so far.",
+    )
+    n_nodes: PositiveInt = Field(default=1, description="Nodes of a job.")
+    gpus_per_node: PositiveInt | None = Field(
+        default=None,
+        description="GPUs of each node that draw the trace's power, in the trace's time; all of "
+        "them if absent.",
+    )
+    gpu_idle_power_w: NonNegativeFloat = Field(
+        default=0.0,
+        description="Idle power of one GPU, which is part of the node's idle power and of the "
+        "trace's power [W].",
+    )
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> RecurringTraining:
+        if (self.train is None) != (self.power is None):
+            raise ValueError("give both train and power, or neither for the synthetic traces")
+        if self.workloads and not any(self.workloads.values()):
+            raise ValueError("all shares of workloads are 0; at least one must be positive")
+        return self

@@ -1,0 +1,307 @@
+"""When the jobs of an observed load were submitted, by non-negative least squares.
+
+The load of a facility without queueing is linear in the rate of submissions: the rate of every hour
+times the load of the mix's mean job in the hours after it. The rates of the 168 hours of the week,
+and the weights of the months, are those with the smallest squared difference to the observation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.optimize import nnls
+
+from diploee.errors import WorkloadError, one_of
+from diploee.profiles import ProfileLibrary
+from diploee.profiles.importers.observed import ObservedSeries
+from diploee.scenario import JobStream, Scenario
+from diploee.tables import BoolArray, Float64Array, Int64Array
+from diploee.units import HOURS_PER_DAY, HOURS_PER_WEEK, MONTHS_PER_YEAR, MS_PER_H
+from diploee.workload.deconvolution.kernel import ACCEPTED_REST, Observed, mix_kernel
+from diploee.workload.fit.calendar_fit import DAYS_OF_MONTH, covers_all_months
+from diploee.workload.fit.hours import HourCounts
+from diploee.workload.generate import open_classes
+from diploee.workload.rates import hour_of_week, month_of_year
+
+FULL = 0.98
+"""Occupancy from which on an hour counts as full: jobs queue, and the load is not linear."""
+
+NOTABLE_FULL = 0.01
+RIDGE = 1e-10
+"""Keeps the equations solvable where the load of two hours can't be told apart."""
+
+MAX_ROUNDS = 50
+TOLERANCE = 1e-6
+MIN_WEEKS = 2
+
+
+@dataclass(frozen=True, eq=False)
+class RecoveredWeights:
+    """Submissions recovered from an observed load.
+
+    Parameters
+    ----------
+    week_weight : numpy.ndarray, shape (168,), float64
+        Weights of the hours of the week, Monday 00:00 first, mean 1.
+    month_weight : numpy.ndarray, shape (12,), float64, or None
+        Weights of the months, mean 1 over the days of a year of 365; None where the series does not
+        cover them.
+    jobs_per_day : float
+        Mean daily count over a week and a year.
+    first_hour : numpy.datetime64
+        First of the hours below, local time.
+    observed_mean, fitted_mean : numpy.ndarray, shape (H,), float64
+        Hourly means as observed and as fitted: occupancy (0-1), or power [W].
+    r2 : float
+        Share of the variance that the fit explains.
+    residual_std : float
+        Standard deviation of observed less fitted, in their unit.
+    full_share : float
+        Share of the hours in which the facility was full.
+    notes : tuple of str
+        What to know before using the weights.
+    """
+
+    week_weight: Float64Array
+    month_weight: Float64Array | None
+    jobs_per_day: float
+    first_hour: np.datetime64
+    observed_mean: Float64Array
+    fitted_mean: Float64Array
+    r2: float
+    residual_std: float
+    full_share: float
+    notes: tuple[str, ...]
+
+
+def recover_weights(
+    series: ObservedSeries,
+    scenario: Scenario,
+    library: ProfileLibrary,
+    *,
+    observed: Observed = "utilization",
+    months: bool | None = None,
+) -> RecoveredWeights:
+    """Recover when jobs were submitted from the load that they caused.
+
+    The first hours of the series, as many as the mix's jobs run, are left out: jobs from before it
+    may still run in them.
+
+    Parameters
+    ----------
+    series : ObservedSeries
+        Utilization (busy over all nodes), or power, of the whole facility at steps up to an hour.
+        Stamps without a zone are taken as the facility's local time.
+    scenario : Scenario
+        The facility and, in its only stream, the mix of jobs; its calendar and number of jobs are
+        not used.
+    library : ProfileLibrary
+        Power profiles of the jobs.
+    observed : {"utilization", "power"}
+        Which of the two to use. Power is that of the scenario's nodes alone: without cooling,
+        losses and whatever else the meter saw.
+    months : bool, optional
+        Recover weights of the months; by default where the series covers all twelve.
+
+    Returns
+    -------
+    RecoveredWeights
+        Weights, daily count and how well they explain the series.
+
+    Raises
+    ------
+    ProfileError
+        If the library has no profile for a class.
+    WorkloadError
+        If the scenario has other streams, or the series is too short, too coarse or lacks what is
+        to be used.
+    """
+    spec = _only_stream(scenario)
+    classes, shelf = open_classes(scenario, library)
+    node_type = scenario.facility.node_type_of(spec.pool)
+    first_hour, values = hourly_means(series, scenario, observed)
+    longest_h = max(1, values.size // 4)
+    kernel = mix_kernel(classes, shelf, node_type, spec.startup, observed, longest_h)
+    burn_in = kernel.hourly.size
+    if values.size - burn_in < MIN_WEEKS * HOURS_PER_WEEK:
+        raise WorkloadError(
+            f"{series.source}: {values.size / HOURS_PER_DAY:.1f} days, of which the first "
+            f"{burn_in / HOURS_PER_DAY:.1f} may hold jobs from before; expected at least "
+            f"{MIN_WEEKS} weeks besides; give a longer series"
+        )
+    # Load above that of an idle facility, in busy nodes or watts.
+    n_nodes = scenario.facility.n_nodes
+    unit, idle = (n_nodes, 0.0) if observed == "utilization" else (1, _idle_power_w(scenario))
+    load = values * unit - idle
+    hours = first_hour + np.arange(values.size)
+    slot, month = hour_of_week(hours), month_of_year(hours)
+    used = np.arange(values.size) >= burn_in
+    if months is None:
+        months = covers_all_months(HourCounts(hours[burn_in], np.zeros(int(used.sum()), np.int64)))
+    of_week, of_month = _alternate(kernel.hourly, slot, month, load, used, months)
+    if not of_week.any():
+        raise WorkloadError(
+            f"{series.source}: the {observed} never rises above that of the idle facility; "
+            "check the scenario's nodes and the column that was read"
+        )
+    rate = of_week[slot] * of_month[month]
+    fitted = (np.convolve(rate, kernel.hourly)[: values.size] + idle) / unit
+    busy = mix_kernel(classes, shelf, node_type, spec.startup, "utilization", longest_h).hourly
+    occupancy = load[used] * busy.sum() / kernel.hourly.sum() / n_nodes
+    return _recovered(
+        of_week, of_month if months else None, hours[burn_in], values[used], fitted[used],
+        float((occupancy >= FULL).mean()), kernel.rest,
+    )  # fmt: skip
+
+
+def hourly_means(
+    series: ObservedSeries, scenario: Scenario, observed: Observed
+) -> tuple[np.datetime64, Float64Array]:
+    """Return the means of a series over whole clock hours of the facility's local time.
+
+    Parameters
+    ----------
+    series : ObservedSeries
+        Each value is taken as the mean over its step.
+    scenario : Scenario
+        Gives the local time.
+    observed : {"utilization", "power"}
+        What to average.
+
+    Returns
+    -------
+    first_hour : numpy.datetime64
+        The first whole hour, local time.
+    means : numpy.ndarray, shape (H,), float64
+        Occupancy (0-1), or power [W].
+
+    Raises
+    ------
+    WorkloadError
+        If the series has no such values, or steps above an hour.
+    """
+    values = series.utilization if observed == "utilization" else series.power_w
+    if values is None or bool(np.isnan(values).any()):
+        raise WorkloadError(
+            f"{series.source}: has no {observed}; name its column, or use the other of "
+            "utilization and power"
+        )
+    if series.step_ms > MS_PER_H:
+        raise WorkloadError(
+            f"{series.source}: steps of {series.step_ms / MS_PER_H:g} h can't tell the hours of "
+            "the week; give a series with steps of at most 1 h"
+        )
+    start = series.start
+    if start.tzinfo is not None:
+        start = start.astimezone(scenario.facility.zone).replace(tzinfo=None)
+    start_ms = int(np.datetime64(start, "ms").astype(np.int64))
+    first, last = -(-start_ms // MS_PER_H), (start_ms + series.duration_ms) // MS_PER_H
+    # Differences of the running sum at the hours' edges are exact for any step.
+    filled = np.concatenate([[0.0], np.cumsum(values)]) * series.step_ms
+    edges = np.arange(first, last + 1) * MS_PER_H - start_ms
+    at = np.interp(edges, np.arange(filled.size) * series.step_ms, filled)
+    return np.datetime64(first, "h"), np.diff(at) / MS_PER_H
+
+
+def _only_stream(scenario: Scenario) -> JobStream:
+    names = [*scenario.streams, *scenario.request_streams]
+    if len(names) != 1 or not scenario.streams:
+        raise WorkloadError(
+            f"scenario '{scenario.name}': expected one stream of jobs and no other, as the load "
+            f"can't be shared out, found {one_of(names)}"
+        )
+    (spec,) = scenario.streams.values()
+    if spec.replay is not None:
+        raise WorkloadError(
+            f"streams.{names[0]}: replays a log and has no mix of jobs; give mix or classes"
+        )
+    return spec
+
+
+def _idle_power_w(scenario: Scenario) -> float:
+    facility = scenario.facility
+    return sum(
+        pool.n_nodes * facility.node_type_of(name).idle_power_w
+        for name, pool in facility.pools.items()
+    )
+
+
+def _alternate(
+    kernel: Float64Array,
+    slot: Int64Array,
+    month: Int64Array,
+    load: Float64Array,
+    used: BoolArray,
+    months: bool,
+) -> tuple[Float64Array, Float64Array]:
+    """Fit the hours of the week and the months in turn, each with the other fixed."""
+    of_month = np.ones(MONTHS_PER_YEAR)
+    of_week = _fit_rates(kernel, slot, of_month[month], HOURS_PER_WEEK, load, used)
+    for _ in range(MAX_ROUNDS if months else 0):
+        before = of_week
+        of_month = _fit_rates(kernel, month, of_week[slot], MONTHS_PER_YEAR, load, used)
+        of_week = _fit_rates(kernel, slot, of_month[month], HOURS_PER_WEEK, load, used)
+        if np.abs(of_week - before).max() <= TOLERANCE * of_week.max():
+            break
+    return of_week, of_month
+
+
+def _fit_rates(
+    kernel: Float64Array,
+    group: Int64Array,
+    factor: Float64Array,
+    n_groups: int,
+    load: Float64Array,
+    used: BoolArray,
+) -> Float64Array:
+    """Return the rate of each group of hours, all 0 or more, that explains the load best."""
+    n_hours = load.size
+    design = np.zeros((n_hours, n_groups))
+    rows = np.arange(n_hours)
+    for lag, value in enumerate(kernel[:n_hours]):
+        submitted = rows[: n_hours - lag]
+        design[submitted + lag, group[submitted]] += value * factor[submitted]
+    design = design[used]
+    # The normal equations, 168 by 168, have the same solution and are quicker.
+    lower = np.linalg.cholesky(design.T @ design + RIDGE * np.eye(n_groups) * np.sum(kernel) ** 2)
+    target = solve_triangular(lower, design.T @ load[used], lower=True)
+    found: Float64Array = nnls(lower.T, target)[0]
+    return found
+
+
+def _recovered(
+    of_week: Float64Array,
+    of_month: Float64Array | None,
+    first_hour: np.datetime64,
+    observed_mean: Float64Array,
+    fitted_mean: Float64Array,
+    full_share: float,
+    rest: float,
+) -> RecoveredWeights:
+    scale = 1.0 if of_month is None else float(of_month @ DAYS_OF_MONTH / DAYS_OF_MONTH.sum())
+    residual = observed_mean - fitted_mean
+    variance = float(observed_mean.var())
+    notes = []
+    if full_share > NOTABLE_FULL:
+        notes.append(
+            f"the facility was full in {full_share:.1%} of the hours: jobs queued, so that their "
+            "submissions are recovered late and their number too low"
+        )
+    if rest > ACCEPTED_REST:
+        notes.append(
+            f"{rest:.1%} of the load of the mix's mean job lies beyond a quarter of the series"
+        )
+    return RecoveredWeights(
+        week_weight=of_week / of_week.mean(),
+        month_weight=None if of_month is None else of_month / scale,
+        jobs_per_day=float(of_week.mean()) * scale * HOURS_PER_DAY,
+        first_hour=first_hour,
+        observed_mean=observed_mean,
+        fitted_mean=fitted_mean,
+        r2=1 - float((residual**2).mean()) / variance if variance > 0 else 0.0,
+        residual_std=float(residual.std()),
+        full_share=full_share,
+        notes=tuple(notes),
+    )

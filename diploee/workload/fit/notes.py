@@ -1,0 +1,69 @@
+"""What to know about a fit before using it, in words."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from diploee.units import HOURS_PER_WEEK
+from diploee.workload.fit.arrivals import ArrivalFit
+from diploee.workload.fit.calendar_fit import covers_all_months
+from diploee.workload.fit.class_fits import MIN_JOBS_FOR_DURATIONS, ClassFit
+from diploee.workload.fit.classes import JobGroups
+
+NOTABLE_CORRELATION = 0.1
+FEW_JOBS_PER_WEIGHT = 25
+NOTABLE_MEAN_ERROR = 0.05
+
+
+def arrival_notes(arrivals: ArrivalFit) -> list[str]:
+    """Return what to know about the calendar and the scatter."""
+    hours, calendar, notes = arrivals.hours, arrivals.calendar, []
+    weeks = hours.n_hours / HOURS_PER_WEEK
+    if calendar.detail != "hour_of_week":
+        what = {"hour_of_day": "weights of 24 hours", "uniform": "one rate"}[calendar.detail]
+        notes.append(f"a span of {weeks:.1f} weeks allows {what}; 168 hours need two whole weeks")
+    if calendar.month_weight is None and not covers_all_months(hours):
+        notes.append("no weights of months: the span does not cover all twelve")
+    per_weight = hours.counts.sum() / max(calendar.n_parameters, 1)
+    if per_weight < FEW_JOBS_PER_WEIGHT:
+        notes.append(
+            f"{per_weight:.1f} jobs per weight: the weights scatter by "
+            f"{1 / np.sqrt(per_weight):.0%} or more by chance alone"
+        )
+    scatter = arrivals.scatter
+    if scatter is None:
+        notes.append("the span is too short to tell how hourly counts scatter")
+    elif scatter.lag_correlation > NOTABLE_CORRELATION:
+        notes.append(
+            f"residuals of successive hours correlate ({scatter.lag_correlation:.2f}): bursts last "
+            "longer than an hour, which the model's independent hours do not have"
+        )
+    return notes
+
+
+def class_notes(groups: JobGroups, classes: tuple[ClassFit, ...]) -> list[str]:
+    """Return what to know about classes and durations."""
+    notes = []
+    if groups.n_joined:
+        notes.append(
+            f"{groups.n_joined:,} jobs took a neighbouring node count, which changes the node "
+            f"time by {groups.node_time_ratio - 1:+.2%}"
+        )
+    if n := sum(c.shares_durations for c in classes):
+        notes.append(
+            f"{n} {'class' if n == 1 else 'classes'} of fewer than {MIN_JOBS_FOR_DURATIONS} jobs "
+            "take the durations of all jobs of their workload"
+        )
+    errors = {
+        f"{c.workload}/{c.n_nodes}": c.duration.model_mean_s / c.duration.mean_s - 1
+        for c in classes
+        if c.duration is not None
+    }
+    off = {name: error for name, error in errors.items() if abs(error) > NOTABLE_MEAN_ERROR}
+    if off:
+        worst = max(off, key=lambda name: abs(off[name]))
+        notes.append(
+            f"the mean of the fitted durations is off by more than {NOTABLE_MEAN_ERROR:.0%} in "
+            f"{len(off)} of {len(errors)} classes, by {off[worst]:+.0%} in {worst}"
+        )
+    return notes

@@ -1,0 +1,629 @@
+"""What every importer of job logs must do, whatever its format; a format joins with a writer."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from job_log_writers import JOBS, ORIGIN_S, WRITERS, Job, LogWriter, write_lines
+
+from diploee.errors import InputError, LogFormatError
+from diploee.workload.importers import JOB_LOG_FORMATS, read_job_log
+from diploee.workload.job_log import MISSING_MS, STATES, JobLog
+
+every_format = pytest.mark.parametrize("writer", WRITERS, ids=lambda writer: writer.name)
+
+
+def formats(**traits: Any) -> Any:
+    """Parametrize over the formats with these traits."""
+    chosen = [w for w in WRITERS if all(getattr(w, name) == v for name, v in traits.items())]
+    return pytest.mark.parametrize("writer", chosen, ids=lambda writer: writer.name)
+
+
+def formats_with(state: str) -> Any:
+    chosen = [writer for writer in WRITERS if state in writer.states]
+    return pytest.mark.parametrize("writer", chosen, ids=lambda writer: writer.name)
+
+
+def told_by(writer: LogWriter, jobs: Iterable[Job] = JOBS) -> list[Job]:
+    """Return the jobs whose state the format can tell."""
+    return [job for job in jobs if job.state in writer.states]
+
+
+def read(path: Path, writer: LogWriter, **options: Any) -> JobLog:
+    log = read_job_log(path, writer.name, **(writer.options | options))
+    check_log(log)
+    return log
+
+
+def check_log(log: JobLog) -> None:
+    """Check what holds for every log, and that no row vanished without a cause."""
+    jobs, counts = log.jobs, log.counts
+    assert counts.n_rows == counts.n_kept + sum(counts.dropped.values())
+    assert len(log) == counts.n_kept == len(log.job_ids)
+    assert (np.diff(jobs.submit_ms) >= 0).all()
+    assert (jobs.duration_ms > 0).all()
+    assert (jobs.n_nodes >= 1).all()
+    assert ((jobs.start_ms >= jobs.submit_ms) | (jobs.start_ms == MISSING_MS)).all()
+    assert (jobs.submit_ms != MISSING_MS).all()
+    assert not (jobs.n_gpus < 0).any() and not np.isinf(jobs.n_gpus).any()
+    assert not (jobs.energy_j <= 0).any()
+    assert ((jobs.state_id >= 0) & (jobs.state_id < len(STATES))).all()
+    assert ((jobs.type_id >= 0) & (jobs.type_id < len(log.types))).all()
+    assert log.is_relative == (log.utc_offset_min is None)
+    assert all(n > 0 for n in (*counts.dropped.values(), *counts.repaired.values()))
+
+
+def expected_submit_ms(writer: LogWriter, job: Job) -> int:
+    time_s = job.submit_s if writer.has_submission else job.start_s
+    assert time_s is not None
+    return (time_s + (0 if writer.zone == "none" else ORIGIN_S)) * 1000
+
+
+def in_order(writer: LogWriter, jobs: Iterable[Job]) -> list[Job]:
+    return sorted(jobs, key=lambda job: expected_submit_ms(writer, job))
+
+
+def assert_same_jobs(log: JobLog, writer: LogWriter, jobs: Iterable[Job]) -> None:
+    ordered = in_order(writer, jobs)
+    shift_s = 0 if log.is_relative else ORIGIN_S
+    assert list(log.job_ids) == [job.name for job in ordered]
+    assert log.jobs.submit_ms.tolist() == [expected_submit_ms(writer, job) for job in ordered]
+    assert log.jobs.start_ms.tolist() == [(job.start_s + shift_s) * 1000 for job in ordered]
+    assert log.jobs.duration_ms.tolist() == [(job.end_s - job.start_s) * 1000 for job in ordered]
+    assert [STATES[index] for index in log.jobs.state_id] == [job.state for job in ordered]
+    if writer.has_kind:
+        kinds = [log.types[index] for index in log.jobs.type_id]
+        assert kinds == [writer.kind(job) for job in ordered]
+    if writer.has_gpus:
+        assert log.jobs.n_gpus.tolist() == [job.n_gpus for job in ordered]
+
+
+@every_format
+def test_the_same_jobs_come_back(tmp_path: Path, writer: LogWriter) -> None:
+    jobs = told_by(writer)
+    log = read(writer.write(tmp_path / "log", jobs), writer)
+    assert_same_jobs(log, writer, jobs)
+    assert log.log_format == writer.name
+    assert log.source == str(tmp_path / "log")
+    assert log.counts.dropped == {}
+
+
+@every_format
+def test_the_format_is_told_by_the_content(tmp_path: Path, writer: LogWriter) -> None:
+    path = writer.write(tmp_path / "log.txt", told_by(writer))
+    options = dict(writer.options)
+    log = read_job_log(path, **options)
+    assert log.log_format == writer.name
+    assert log.job_ids == read(path, writer).job_ids
+
+
+def test_every_format_has_a_writer_in_this_kit() -> None:
+    assert {writer.name for writer in WRITERS} == set(JOB_LOG_FORMATS)
+
+
+@every_format
+def test_nodes_are_gpus_over_those_of_a_node_rounded_up(tmp_path: Path, writer: LogWriter) -> None:
+    jobs = told_by(writer)
+    path = writer.write(tmp_path / "log", jobs)
+    for gpus_per_node in (1, 4, 8, 512):
+        log = read(path, writer, gpus_per_node=gpus_per_node)
+        expected = [-int(-job.n_gpus // gpus_per_node) for job in in_order(writer, jobs)]
+        assert log.jobs.n_nodes.tolist() == expected
+
+
+@formats(has_nodes=True)
+def test_without_gpus_per_node_the_logs_own_node_count_is_taken(
+    tmp_path: Path, writer: LogWriter
+) -> None:
+    jobs = told_by(writer)
+    log = read(writer.write(tmp_path / "log", jobs), writer)
+    # Pods of openb run on one node each.
+    assert log.jobs.n_nodes.tolist() == [1 if writer.name == "openb" else j.n_nodes for j in jobs]
+
+
+@formats(has_nodes=False)
+def test_a_log_without_node_counts_asks_for_gpus_per_node(
+    tmp_path: Path, writer: LogWriter
+) -> None:
+    path = writer.write(tmp_path / "log", told_by(writer))
+    with pytest.raises(LogFormatError, match=r"log: no job has a node count; give gpus_per_node"):
+        read_job_log(path)
+
+
+@formats(has_gpus=True)
+def test_jobs_without_gpus_are_noted_and_kept_or_dropped(tmp_path: Path, writer: LogWriter) -> None:
+    jobs = [JOBS[0], replace(JOBS[1], n_gpus=0), replace(JOBS[2], n_gpus=0)]
+    path = writer.write(tmp_path / "log", jobs)
+    kept = read(path, writer)
+    assert len(kept) == 3
+    assert kept.counts.noted["CPU-only job"] == 2
+    assert kept.jobs.n_nodes.tolist() == [1, 1, 1]
+    dropped = read(path, writer, cpu_only="drop")
+    assert_same_jobs(dropped, writer, jobs[:1])
+    assert dropped.counts.dropped == {"CPU-only job": 2}
+
+
+@pytest.mark.parametrize("offset_min", [0, 480, -420, 345])
+@every_format
+def test_instants_do_not_depend_on_the_zone_that_a_log_is_written_in(
+    tmp_path: Path, writer: LogWriter, offset_min: int
+) -> None:
+    jobs = told_by(writer)
+    path = writer.write(tmp_path / "log", jobs, offset_min=offset_min)
+    zone = f"{'-' if offset_min < 0 else '+'}{abs(offset_min) // 60:02d}:{offset_min % 60:02d}"
+    if writer.zone == "none":
+        with pytest.raises(InputError, match="origin that is not known; leave utc_offset out"):
+            read(path, writer, utc_offset=zone)
+        return
+    options = {} if writer.zone == "stamps" else {"utc_offset": zone}
+    log = read(path, writer, **options)
+    assert_same_jobs(log, writer, jobs)
+    assert log.utc_offset_min == offset_min
+
+
+@formats(zone="option")
+def test_stamps_without_a_zone_are_taken_as_utc_and_noted(
+    tmp_path: Path, writer: LogWriter
+) -> None:
+    jobs = told_by(writer)
+    log = read(writer.write(tmp_path / "log", jobs), writer)
+    assert log.utc_offset_min == 0
+    assert log.counts.noted["time stamps without a zone, taken as UTC"] == len(jobs)
+
+
+@formats(zone="option")
+def test_daylight_saving_of_a_named_zone_is_followed(tmp_path: Path, writer: LogWriter) -> None:
+    shift_s = 120 * 86_400  # July
+    summer = [
+        replace(
+            job,
+            submit_s=job.submit_s + shift_s,
+            start_s=job.start_s + shift_s,
+            end_s=job.end_s + shift_s,
+        )
+        for job in told_by(writer)
+    ]
+    path = writer.write(tmp_path / "summer", summer, offset_min=120)
+    log = read(path, writer, utc_offset="Europe/Berlin")
+    assert_same_jobs(log, writer, summer)
+    assert log.utc_offset_min == 60  # of standard time
+    winter = told_by(writer)
+    log = read(
+        writer.write(tmp_path / "winter", winter, offset_min=60),
+        writer,
+        utc_offset="Europe/Berlin",
+    )
+    assert_same_jobs(log, writer, winter)
+
+
+@every_format
+def test_every_word_for_a_missing_end_says_that_the_job_was_still_running(
+    tmp_path: Path, writer: LogWriter
+) -> None:
+    running = replace(JOBS[1], end_s=None, state="other" if "other" in writer.states else "failed")
+    for word in writer.missing:
+        path = writer.write(tmp_path / "log", [JOBS[0], running, JOBS[2]], missing=word)
+        log = read(path, writer)
+        assert_same_jobs(log, writer, [JOBS[0], JOBS[2]])
+        assert log.counts.dropped == {"started without an end": 1}
+
+
+@every_format
+def test_every_word_for_a_missing_start_says_that_the_job_never_started(
+    tmp_path: Path, writer: LogWriter
+) -> None:
+    state = "other" if "other" in writer.states else "failed"
+    waiting = replace(JOBS[1], start_s=None, end_s=None, state=state)
+    cause = "never started" if writer.has_submission else "neither submission nor start"
+    for word in writer.missing:
+        path = writer.write(tmp_path / "log", [JOBS[0], waiting, JOBS[2]], missing=word)
+        log = read(path, writer)
+        assert_same_jobs(log, writer, [JOBS[0], JOBS[2]])
+        assert log.counts.dropped == {cause: 1}
+
+
+@formats_with("cancelled")
+def test_jobs_cancelled_before_their_start_are_dropped_and_those_after_kept(
+    tmp_path: Path, writer: LogWriter
+) -> None:
+    cancelled_later = replace(JOBS[3])
+    never = replace(JOBS[0], name="77", start_s=None, end_s=None, state="cancelled")
+    at_once = replace(JOBS[0], name="78", start_s=60, end_s=60, state="cancelled")
+    path = writer.write(tmp_path / "log", [JOBS[0], never, at_once, cancelled_later])
+    for zero_durations in ("drop", "one-second"):
+        log = read(path, writer, zero_durations=zero_durations)
+        assert_same_jobs(log, writer, [JOBS[0], cancelled_later])
+        assert log.counts.dropped == {"cancelled before start": 2}
+
+
+@every_format
+def test_failed_jobs_are_kept_unless_their_state_is_left_out(
+    tmp_path: Path, writer: LogWriter
+) -> None:
+    path = writer.write(tmp_path / "log", [JOBS[0], JOBS[1], JOBS[2]])
+    assert_same_jobs(read(path, writer), writer, [JOBS[0], JOBS[1], JOBS[2]])
+    log = read(path, writer, states=["completed"])
+    assert_same_jobs(log, writer, [JOBS[0], JOBS[2]])
+    assert log.counts.dropped == {"state 'failed' left out": 1}
+
+
+@every_format
+def test_zero_run_times_are_dropped_or_taken_as_a_second(tmp_path: Path, writer: LogWriter) -> None:
+    short = replace(JOBS[1], start_s=90, end_s=90)
+    path = writer.write(tmp_path / "log", [JOBS[0], short])
+    log = read(path, writer)
+    assert_same_jobs(log, writer, [JOBS[0]])
+    assert log.counts.dropped == {"zero run time": 1}
+    log = read(path, writer, zero_durations="one-second")
+    assert_same_jobs(log, writer, [JOBS[0], replace(short, end_s=91)])
+    assert log.counts.repaired["zero run time, taken as 1 s"] == 1
+
+
+@every_format
+def test_negative_run_times_are_dropped(tmp_path: Path, writer: LogWriter) -> None:
+    wrong = replace(JOBS[1], end_s=JOBS[1].start_s - 20)
+    log = read(writer.write(tmp_path / "log", [JOBS[0], wrong]), writer)
+    assert_same_jobs(log, writer, [JOBS[0]])
+    (cause,) = log.counts.dropped
+    # Philly's attempt of negative length is left out, and with it the only run time of the job.
+    assert cause == ("started without an end" if writer.name == "philly" else "negative run time")
+
+
+@formats(has_submission=True)
+def test_a_start_before_the_submission_moves_the_submission(
+    tmp_path: Path, writer: LogWriter
+) -> None:
+    early = replace(JOBS[1], submit_s=100, start_s=90)
+    log = read(writer.write(tmp_path / "log", [JOBS[0], early]), writer)
+    assert_same_jobs(log, writer, [JOBS[0], replace(early, submit_s=90)])
+    assert log.counts.repaired["start before submission, submission moved to it"] == 1
+
+
+WITH_PARTS = [w for w in WRITERS if type(w).parts is not LogWriter.parts]
+PARTS_DROPPED = {
+    "swf": {"partial execution, the job has its own line": 2},
+    "slurm": {"job step": 4},
+    "philly": {},
+    "alibaba-2020": {"task merged into its job": 1},
+}
+
+
+@pytest.mark.parametrize("writer", WITH_PARTS, ids=lambda writer: writer.name)
+def test_steps_attempts_and_tasks_are_not_jobs_of_their_own(
+    tmp_path: Path, writer: LogWriter
+) -> None:
+    rows = [*writer.parts(JOBS[0]), writer.row(JOBS[1]), writer.row(JOBS[2])]
+    log = read(write_lines(tmp_path / "log", writer.text_lines(rows)), writer)
+    assert_same_jobs(log, writer, [JOBS[0], JOBS[1], JOBS[2]])
+    assert log.counts.dropped == PARTS_DROPPED[writer.name]
+
+
+@every_format
+def test_rows_out_of_order_are_sorted_with_ties_in_the_order_of_the_file(
+    tmp_path: Path, writer: LogWriter
+) -> None:
+    tied = [replace(JOBS[0], name=str(2000 + i)) for i in range(5)]
+    jobs = [JOBS[1], *tied[::-1], JOBS[2]]
+    log = read(writer.write(tmp_path / "log", jobs), writer)
+    assert_same_jobs(log, writer, jobs)
+    expected = np.array([expected_submit_ms(writer, job) for job in jobs])
+    n_late = int((np.maximum.accumulate(expected) > expected).sum())
+    assert log.counts.repaired["out of order of submission, sorted"] == n_late > 0
+
+
+@every_format
+def test_repeated_rows_are_dropped_and_counted(tmp_path: Path, writer: LogWriter) -> None:
+    log = read(writer.write(tmp_path / "log", [JOBS[0], JOBS[1], JOBS[0], JOBS[0]]), writer)
+    assert_same_jobs(log, writer, [JOBS[0], JOBS[1]])
+    assert log.counts.dropped == {"repeated row": 2}
+
+
+RUNS_SHARE_IDS = ("slurm",)
+OF_ONE_ROW_PER_JOB = [writer for writer in WRITERS if writer.name != "alibaba-2020"]
+
+
+@pytest.mark.parametrize("writer", OF_ONE_ROW_PER_JOB, ids=lambda writer: writer.name)
+def test_of_rows_with_one_id_the_first_that_ran_stays(tmp_path: Path, writer: LogWriter) -> None:
+    state = "other" if "other" in writer.states else "failed"
+    running = replace(JOBS[0], end_s=None, state=state)
+    again = replace(JOBS[0], end_s=JOBS[0].end_s + 7)
+    log = read(writer.write(tmp_path / "log", [running, JOBS[0], again, JOBS[1]]), writer)
+    assert_same_jobs(log, writer, [JOBS[0], JOBS[1]])
+    assert log.counts.dropped == {"started without an end": 1, "repeated job id": 1}
+    moved = replace(JOBS[0], start_s=JOBS[0].start_s + 9_000, end_s=JOBS[0].end_s + 9_000)
+    log = read(writer.write(tmp_path / "log", [JOBS[0], moved]), writer)
+    assert len(log) == (2 if writer.name in RUNS_SHARE_IDS else 1)
+
+
+@every_format
+def test_packing_byte_order_mark_and_line_ends_change_nothing(
+    tmp_path: Path, writer: LogWriter
+) -> None:
+    plain = writer.write(tmp_path / "plain", told_by(writer))
+    data = plain.read_bytes()
+    variants = {
+        "packed.gz": gzip.compress(data),
+        "packed_without_suffix": gzip.compress(data[:70]) + gzip.compress(data[70:]),
+        "bom": b"\xef\xbb\xbf" + data,
+        "crlf": data.replace(b"\n", b"\r\n"),
+        "cr": data.replace(b"\n", b"\r"),
+        "no_last_line_end": data.rstrip(b"\n"),
+        "blank_lines": b"\n\n  \n" + data.replace(b"\n", b"\n\n", 3) + b"  \n\n",
+    }
+    expected = read(plain, writer)
+    for name, content in variants.items():
+        (tmp_path / name).write_bytes(content)
+        log = read(tmp_path / name, writer)
+        assert log.job_ids == expected.job_ids, name
+        assert log.counts == expected.counts, name
+        assert np.array_equal(log.jobs.submit_ms, expected.jobs.submit_ms), name
+        assert np.array_equal(log.jobs.duration_ms, expected.jobs.duration_ms), name
+
+
+def failure(path: Path, writer: LogWriter, **options: Any) -> str:
+    with pytest.raises(LogFormatError) as caught:
+        read(path, writer, **options)
+    check_message(caught.value, path)
+    return str(caught.value)
+
+
+def check_message(error: InputError, path: Path) -> None:
+    text = str(error)
+    assert text.startswith(str(path)), text
+    assert text.isprintable(), repr(text)
+    assert re.match(r"(:\d+)?: \S", text[len(str(path)) :]), text
+    assert len(text) < len(str(path)) + 1_000, text
+
+
+@pytest.mark.parametrize("content", [b"", b"\n \n\r\n", b"\xef\xbb\xbf", gzip.compress(b"")])
+@every_format
+def test_an_empty_file_is_refused(tmp_path: Path, writer: LogWriter, content: bytes) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(content)
+    assert "log:1: the file is empty" in failure(path, writer)
+    with pytest.raises(LogFormatError, match="log:1: the file is empty"):
+        read_job_log(path)
+
+
+@every_format
+def test_a_header_without_rows_is_refused(tmp_path: Path, writer: LogWriter) -> None:
+    path = write_lines(tmp_path / "log", writer.text_lines([]))
+    assert re.search(r"(without a whole row|an empty list), expected jobs", failure(path, writer))
+
+
+@every_format
+def test_a_last_line_cut_short_is_left_out_or_refused(tmp_path: Path, writer: LogWriter) -> None:
+    lines = writer.lines(told_by(writer))
+    whole = "\n".join(lines)
+    path = tmp_path / "log"
+    path.write_text(whole[: whole.rindex(lines[-1] if writer.delimited else lines[-2]) + 9])
+    if not writer.delimited:
+        n_lines = len(lines) - 1
+        assert f"log:{n_lines}: not a whole JSON list" in failure(path, writer)
+        return
+    log = read(path, writer)
+    assert_same_jobs(log, writer, told_by(writer)[:-1])
+    assert log.counts.dropped == {"truncated last line": 1}
+
+
+@every_format
+def test_a_line_cut_short_before_the_last_is_refused_with_its_number(
+    tmp_path: Path, writer: LogWriter
+) -> None:
+    lines = writer.lines(told_by(writer))
+    place = len(writer.header()) + 1
+    lines[place] = lines[place][:8]
+    lines.insert(1, "")
+    path = write_lines(tmp_path / "log", lines)
+    assert f"log:{place + 2}: " in failure(path, writer)
+
+
+@formats(delimited=True)
+def test_a_line_with_too_many_fields_is_refused_with_its_number(
+    tmp_path: Path, writer: LogWriter
+) -> None:
+    lines = writer.lines(told_by(writer))
+    place = len(writer.header()) + 2
+    lines[place] += {"swf": " 7", "slurm": "|7", "csv": ";7"}.get(writer.name, ",7")
+    text = failure(write_lines(tmp_path / "log", lines), writer)
+    assert f"log:{place + 1}: " in text
+    found = re.search(r"(\d+) fields, expected (\d+) as in (the header|every row); correct", text)
+    assert found and int(found[1]) == int(found[2]) + 1
+
+
+@pytest.mark.parametrize("line_from_end", [1, 3])
+@every_format
+def test_a_value_that_does_not_parse_is_refused_with_its_line(
+    tmp_path: Path, writer: LogWriter, line_from_end: int
+) -> None:
+    lines = writer.lines([*told_by(writer), *[replace(JOBS[0], name=str(9 + i)) for i in range(3)]])
+    place = len(lines) - line_from_end - (0 if writer.delimited else 1)
+    found = re.search(
+        r"2023-03-06|(?<=[,\s])1678060860(?=\.)|(?<=[,\s])60(?=[,\s]|$)", lines[place]
+    )
+    assert found, lines[place]
+    lines[place] = lines[place].replace(found[0], "6x8")
+    text = failure(write_lines(tmp_path / "log", lines), writer)
+    assert f"log:{place + 1}: column " in text
+    assert "6x8" in text and "correct or remove this line" in text
+
+
+@every_format
+def test_binary_and_foreign_text_is_refused_by_name(tmp_path: Path, writer: LogWriter) -> None:
+    lines = writer.lines(told_by(writer))
+    text = "\n".join(lines).encode()
+    contents = {
+        b"\x00\x01\x02" * 50: "log:1: found a control byte (0x00)",
+        text.replace(b"\n", b"\n\x00", 2): "log:2: found a control byte (0x00)",
+        text.replace(b"\n", b"\n\xe9", 2): "log:2: found a byte that is not UTF-8 (0xe9)",
+        text + b"\n\xc3": f"log:{len(lines) + 1}: found a byte that is not UTF-8 (0xc3)",
+        text.decode().encode("utf-16"): "log:1: found UTF-16 text",
+        b"PK\x03\x04" + text: "log:1: found a zip archive",
+        b"PAR1" + text: "log:1: found a Parquet file",
+        gzip.compress(text)[:-20]: "log: the gzip stream ends before its end",
+        gzip.compress(text)[:-8] + b"\0" * 8: "log: not a whole gzip file (CRC check failed",
+        gzip.compress(b"\0" * 257 + b"ustar" + text): "log:1: found a tar archive",
+    }
+    for content, expected in contents.items():
+        path = tmp_path / "log"
+        path.write_bytes(content)
+        assert expected in failure(path, writer)
+
+
+@every_format
+def test_a_path_that_is_no_file_is_refused(tmp_path: Path, writer: LogWriter) -> None:
+    assert "can't be read (No such file or directory)" in failure(tmp_path / "none", writer)
+    assert "can't be read (Is a directory)" in failure(tmp_path, writer)
+
+
+@every_format
+def test_text_of_another_kind_is_refused(tmp_path: Path, writer: LogWriter) -> None:
+    path = tmp_path / "log"
+    path.write_text("Dear user,\nthe log that you asked for is attached.\n")
+    with pytest.raises(InputError) as caught:
+        read(path, writer)
+    check_message(caught.value, path)
+    with pytest.raises(LogFormatError, match=r"log:1: not a job log of a known format") as caught:
+        read_job_log(path)
+    check_message(caught.value, path)
+    assert all(f"'{name}'" in str(caught.value) for name in JOB_LOG_FORMATS)
+
+
+jobs_of_any_size = st.lists(
+    st.builds(
+        Job,
+        name=st.integers(1, 10**9).map(str),
+        submit_s=st.integers(0, 10**8),
+        start_s=st.integers(0, 10**6),  # the wait, see below
+        end_s=st.integers(1, 10**7),  # the run time
+        n_gpus=st.integers(1, 4_096),
+        state=st.sampled_from(["completed", "failed"]),
+        kind=st.sampled_from(["train", "eval"]),
+    ).map(
+        lambda job: replace(
+            job,
+            start_s=job.submit_s + job.start_s,
+            end_s=job.submit_s + job.start_s + job.end_s,
+        )
+    ),
+    min_size=1,
+    max_size=30,
+    unique_by=lambda job: job.name,
+)
+quick = settings(
+    deadline=None,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+@settings(quick, max_examples=25)
+@given(jobs=jobs_of_any_size)
+@every_format
+def test_whatever_the_jobs_the_same_come_back(
+    tmp_path: Path, writer: LogWriter, jobs: list[Job]
+) -> None:
+    log = read(writer.write(tmp_path / "log", jobs), writer)
+    assert_same_jobs(log, writer, jobs)
+
+
+ODD_VALUES = (
+    *("", " ", "-1", "-7", "0", "1e300", "-1e300", "1e-300", "nan", "inf", "-inf", "1_0", "0x1f"),
+    *("9" * 25, "99999999999", "4294967296", "2147483648", "1.5", "1,5", "+3", "Unknown", "None"),
+    *("0000-00-00 00:00:00", "9999-12-31 23:59:59", "0000-01-01 00:00:00", "2023-02-30 00:00:00"),
+    *("2023-03-06T25:00:00", "2023-03-06 00:00:00+99:99", "2023-03-06 00:00:00 UTC", "06.03.2023"),
+    *("2023-03-06 00:00:60", "2023-03-06 00:00:00.123456789", "20230306", "12:00", "é", "\u2028"),
+    *('"', '""', 'a"b', "'", "|", ";", ",", "\t", "\\", "CANCELLED", "COMPLETED", "7_[1-9]", "7.0"),
+    *("null", "true", "[]", "{}", '{"a": 1}', "\\ud800", "gres/gpu=99999999999", "2K", "🙂"),
+)
+
+
+@st.composite
+def mutated(draw: st.DrawFn, writer: LogWriter) -> bytes:
+    """Return a valid file with bytes, fields, columns or lines changed."""
+    lines = writer.lines(told_by(writer))
+    separator = {"swf": r"(\s+)", "slurm": r"(\|)", "csv": "(;)"}.get(writer.name, "([,:])")
+    for _ in range(draw(st.integers(1, 3))):
+        place = draw(st.integers(0, len(lines) - 1))
+        fields = re.split(separator, lines[place])
+        at = 2 * draw(st.integers(0, len(fields) // 2))
+        match draw(st.sampled_from(["field", "field", "field", "column", "line", "swap", "cut"])):
+            case "field":
+                fields[min(at, len(fields) - 1)] = draw(
+                    st.one_of(st.sampled_from(ODD_VALUES), st.text(max_size=6))
+                )
+                lines[place] = "".join(fields)
+            case "column":
+                lines = [
+                    "".join(
+                        part for i, part in enumerate(re.split(separator, line)) if i // 2 != at
+                    )
+                    for line in lines
+                ]
+            case "line":
+                lines.insert(place, draw(st.sampled_from([*lines, "", ";", "#"])))
+            case "swap":
+                other = draw(st.integers(0, len(lines) - 1))
+                lines[place], lines[other] = lines[other], lines[place]
+            case "cut":
+                lines = lines[: max(place, 1)]
+    data = "\n".join(lines).encode("utf-8", "replace")
+    if draw(st.booleans()):
+        return data
+    for _ in range(draw(st.integers(1, 3))):
+        at = draw(st.integers(0, len(data)))
+        length = draw(st.integers(0, 3))
+        data = data[:at] + draw(st.binary(max_size=4)) + data[at + length :]
+    return data
+
+
+some_options = st.fixed_dictionaries(
+    {},
+    optional={
+        "gpus_per_node": st.sampled_from([1, 8, 1_000_000]),
+        "utc_offset": st.sampled_from(["+08:00", "-07:00", "Europe/Berlin", "Nowhere/Land", ""]),
+        "zero_durations": st.sampled_from(["drop", "one-second"]),
+        "cpu_only": st.sampled_from(["keep", "drop"]),
+        "states": st.sampled_from([["completed"], ["failed", "other"]]),
+    },
+)
+
+
+@settings(quick, max_examples=120)
+@given(data=st.data())
+@every_format
+def test_a_changed_file_loads_or_fails_with_its_name(
+    tmp_path: Path, writer: LogWriter, data: st.DataObject
+) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(data.draw(mutated(writer)))
+    options = data.draw(some_options)
+    try:
+        log = read(path, writer, **options)
+    except InputError as error:
+        check_message(error, path)
+    else:
+        check_log(log)
+
+
+@settings(quick, max_examples=120)
+@given(content=st.one_of(st.binary(max_size=200), st.text(max_size=200).map(str.encode)))
+def test_any_bytes_load_or_fail_with_the_files_name(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(content)
+    for log_format in (None, *JOB_LOG_FORMATS):
+        try:
+            log = read_job_log(path, log_format)
+        except InputError as error:
+            check_message(error, path)
+        else:
+            check_log(log)

@@ -1,0 +1,552 @@
+"""The kit that every importer of request traces must pass, on the same requests in every format."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from diploee.errors import InputError, LogFormatError
+from diploee.workload.importers.requests import (
+    TRACE_FORMATS,
+    blocks,
+    csv_rows,
+    mooncake,
+    rate_rows,
+    read_request_trace,
+)
+from diploee.workload.request_trace import RequestTrace
+
+START = datetime(2024, 5, 10, tzinfo=UTC)
+N = 400
+HEADERS = {
+    "azure-llm": "TIMESTAMP,ContextTokens,GeneratedTokens",
+    "burstgpt": "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type",
+    "csv": "time_ms,input_tokens,output_tokens,service",
+}
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Requests to write: arrival [ms] from the origin, lengths, model; None for an empty field."""
+
+    time_ms: Sequence[int | None]
+    inputs: Sequence[int | None]
+    outputs: Sequence[int | None]
+    models: Sequence[str]
+
+    def take(self, order: Sequence[int]) -> Requests:
+        return Requests(
+            *([column[i] for i in order] for column in vars(self).values())  # type: ignore[arg-type]
+        )
+
+
+def some_requests(n: int = N, coarse_ms: int = 1000) -> Requests:
+    """Requests over three hours, no two alike, some of them at the same time."""
+    rng = np.random.default_rng(7)
+    time_ms = np.sort(rng.integers(0, 3 * 3_600_000, n) // coarse_ms * coarse_ms)
+    return Requests(
+        time_ms.tolist(),
+        rng.integers(1, 9000, n).tolist(),
+        (rng.permutation(n) + 1).tolist(),
+        [["ChatGPT", "GPT-4"][i] for i in rng.integers(0, 2, n)],
+    )
+
+
+def text(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def azure_lines(requests: Requests) -> list[str]:
+    def stamp(time_ms: int | None, i: int) -> str:
+        if time_ms is None:
+            return ""
+        moment = START + timedelta(milliseconds=time_ms)
+        if i % 3 == 0:  # as in 2023 a naive stamp can't stand beside one with a zone, here it may
+            return str(moment)
+        return moment.strftime("%Y-%m-%d %H:%M:%S.%f+00:00")
+
+    rows = zip(requests.time_ms, requests.inputs, requests.outputs, strict=True)
+    return [HEADERS["azure-llm"]] + [
+        f"{stamp(t, i)},{text(a)},{text(b)}" for i, (t, a, b) in enumerate(rows)
+    ]
+
+
+def burstgpt_lines(requests: Requests) -> list[str]:
+    rows = zip(*vars(requests).values(), strict=True)
+    return [HEADERS["burstgpt"]] + [
+        f"{text(None if t is None else t // 1000)},{m},{text(a)},{text(b)},"
+        f"{(a or 0) + (b or 0)},API log"
+        for t, a, b, m in rows
+    ]
+
+
+def csv_lines(requests: Requests) -> list[str]:
+    rows = zip(*vars(requests).values(), strict=True)
+    return [HEADERS["csv"]] + [f"{text(t)},{text(a)},{text(b)},{m}" for t, a, b, m in rows]
+
+
+def mooncake_lines(requests: Requests) -> list[str]:
+    rows = zip(requests.time_ms, requests.inputs, requests.outputs, strict=True)
+    return [
+        json.dumps(
+            {"timestamp": t, "input_length": a, "output_length": b, "hash_ids": list(range(i % 5))}
+        )
+        for i, (t, a, b) in enumerate(rows)
+    ]
+
+
+LINES: dict[str, Callable[[Requests], list[str]]] = {
+    "azure-llm": azure_lines,
+    "burstgpt": burstgpt_lines,
+    "csv": csv_lines,
+    "mooncake": mooncake_lines,
+}
+TELLS_SERVICES = {"burstgpt", "csv"}
+IS_RELATIVE = {"burstgpt", "csv", "mooncake"}
+each_format = pytest.mark.parametrize("trace_format", LINES)
+
+
+def write(path: Path, lines: Sequence[str], end: str = "\n") -> Path:
+    path.write_bytes((end.join(lines) + end).encode())
+    return path
+
+
+def same(a: RequestTrace, b: RequestTrace, but: Sequence[str] = ("source",)) -> bool:
+    """Return whether two traces are equal but for some fields."""
+
+    def plain(value: object) -> object:
+        if isinstance(value, np.ndarray):
+            return value.tolist()
+        if isinstance(value, tuple):
+            return [plain(part) for part in value]
+        if hasattr(value, "__dataclass_fields__"):
+            return {name: plain(getattr(value, name)) for name in vars(value)}
+        return value
+
+    left, right = (plain(trace) for trace in (a, b))
+    assert isinstance(left, dict) and isinstance(right, dict)
+    return all(left[name] == right[name] for name in left if name not in but)
+
+
+@each_format
+def test_requests_are_counted_per_step_and_service_and_tokens_add_up(
+    trace_format: str, tmp_path: Path
+) -> None:
+    requests = some_requests()
+    path = write(tmp_path / "trace", LINES[trace_format](requests))
+    trace = read_request_trace(path, step_s=300)
+    assert trace.trace_format == trace_format  # found by its first line
+    assert trace.is_relative == (trace_format in IS_RELATIVE)
+    tells = trace_format in TELLS_SERVICES
+    assert set(trace.services) == ({"ChatGPT", "GPT-4"} if tells else {"all"})
+    origin_ms = 0 if trace.is_relative else int(START.timestamp() * 1000)
+    edges = np.arange(0, 3 * 3600 + 1, 300) * 1000
+    for index, service in enumerate(trace.services):
+        mine = np.array([service in ("all", model) for model in requests.models])
+        expected, _ = np.histogram(np.array(requests.time_ms)[mine], edges)
+        found = np.zeros(expected.size)
+        first = (trace.origin_ms - origin_ms) // 300_000
+        found[first : first + trace.n_requests.shape[1]] = trace.n_requests[index]
+        assert found.tolist() == expected.tolist()
+        for lengths, values in (
+            (trace.input_tokens[index], np.array(requests.inputs)[mine]),
+            (trace.output_tokens[index], np.array(requests.outputs)[mine]),
+        ):
+            assert lengths.total_tokens == values.sum()
+            assert lengths.n_requests.sum() == values.size
+            assert lengths.mean == pytest.approx(values.mean())
+            q = [0.0, 0.1, 0.5, 0.9, 0.99, 1.0]
+            exact = np.quantile(values, q, method="inverted_cdf")
+            assert lengths.quantile(q) == pytest.approx(exact, rel=0.04)
+    assert (trace.counts.n_rows, trace.counts.n_kept) == (N, N)
+    assert not trace.counts.dropped
+
+
+@each_format
+@pytest.mark.parametrize("change", ["gzip", "crlf", "bom", "blank lines", "no last line end"])
+def test_packing_and_line_ends_change_nothing(
+    trace_format: str, change: str, tmp_path: Path
+) -> None:
+    lines = LINES[trace_format](some_requests())
+    plain = read_request_trace(write(tmp_path / "plain", lines))
+    data = ("\n".join(lines) + "\n").encode()
+    if change == "blank lines":
+        data = b"\n \n" + b"\n\n".join(data.splitlines()) + b"\n   \n\n"
+    data = {
+        "gzip": lambda: gzip.compress(data),
+        "crlf": lambda: data.replace(b"\n", b"\r\n"),
+        "bom": lambda: b"\xef\xbb\xbf" + data,
+        "blank lines": lambda: data,
+        "no last line end": lambda: data[:-1],
+    }[change]()
+    (tmp_path / "changed").write_bytes(data)
+    assert same(read_request_trace(tmp_path / "changed"), plain)
+
+
+@each_format
+@pytest.mark.parametrize("block_bytes", [1, 64, 1000])
+def test_blocks_of_any_size_give_the_same_trace(
+    trace_format: str, block_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests = some_requests(60)
+    twice = requests.take([i // 2 for i in range(40)] + list(range(59, 19, -1)))
+    path = write(tmp_path / "trace", LINES[trace_format](twice))
+    whole = read_request_trace(path)
+    assert sum(whole.counts.dropped.values()) + sum(whole.counts.repaired.values()) > 0
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", block_bytes)
+    assert same(read_request_trace(path), whole)
+
+
+@each_format
+def test_reading_line_by_line_gives_what_pyarrow_gives(
+    trace_format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests = some_requests()
+    odd = replace(
+        requests,
+        inputs=[None, -1, *requests.inputs[2:]],
+        outputs=[None, 0, -7, *requests.outputs[3:]],
+        time_ms=[*requests.time_ms[:-1], None],
+    )
+    path = write(tmp_path / "trace", LINES[trace_format](odd))
+    fast = read_request_trace(path)
+    for module in (csv_rows, mooncake):
+        monkeypatch.setattr(module, "_arrow_rows", lambda *_: None)
+    assert same(read_request_trace(path), fast)
+
+
+@each_format
+def test_rows_in_any_order_give_the_same_trace_and_are_counted(
+    trace_format: str, tmp_path: Path
+) -> None:
+    requests = some_requests()
+    ordered = read_request_trace(write(tmp_path / "a", LINES[trace_format](requests)))
+    order = np.random.default_rng(1).permutation(N).tolist()
+    times = np.array(requests.time_ms)[order]
+    mixed = read_request_trace(
+        write(tmp_path / "b", LINES[trace_format](requests.take(order))), services=ordered.services
+    )
+    assert same(mixed, ordered, but=("source", "counts"))
+    (n_earlier,) = (n for cause, n in mixed.counts.repaired.items() if "earlier" in cause)
+    assert n_earlier == (np.diff(times) < 0).sum()
+
+
+@each_format
+def test_missing_and_negative_fields_are_counted_by_cause(
+    trace_format: str, tmp_path: Path
+) -> None:
+    requests = Requests(
+        [0, 60_000, None, 120_000, 180_000, 240_000],
+        [10, None, 20, -5, 30, 40],
+        [5, 6, 7, 8, -1, None],
+        ["GPT-4"] * 6,
+    )
+    trace = read_request_trace(write(tmp_path / "trace", LINES[trace_format](requests)))
+    counts = trace.counts
+    assert (counts.n_rows, counts.n_kept) == (6, 5)
+    assert counts.dropped == {"no time": 1}
+    assert {cause.split(";")[0]: n for cause, n in counts.repaired.items()} == {
+        "no token count": 2,
+        "negative token count": 2,
+    }
+    assert trace.n_requests.sum() == 5
+    assert trace.input_tokens[0].total_tokens == 80
+    assert trace.output_tokens[0].total_tokens == 19
+
+
+@each_format
+def test_equal_rows_are_dropped_only_where_stamps_are_fine_enough_to_tell(
+    trace_format: str, tmp_path: Path
+) -> None:
+    requests = some_requests(10).take([0, 1, 1, 1, 2, 3, 3])
+    trace = read_request_trace(write(tmp_path / "trace", LINES[trace_format](requests)))
+    assert trace.counts.n_rows == 7
+    if trace_format == "azure-llm":
+        assert trace.counts.dropped == {"repeated rows": 3}
+        assert trace.n_requests.sum() == 4
+    else:
+        assert trace.n_requests.sum() == 7
+        assert [n for cause, n in trace.counts.repaired.items() if "equal" in cause] == [3]
+
+
+@pytest.mark.parametrize("trace_format", sorted(IS_RELATIVE))
+def test_a_negative_time_is_dropped_where_times_count_from_an_origin(
+    trace_format: str, tmp_path: Path
+) -> None:
+    requests = replace(some_requests(3), time_ms=[-5000, 0, 1000])
+    trace = read_request_trace(write(tmp_path / "trace", LINES[trace_format](requests)))
+    assert trace.counts.dropped == {"negative time": 1}
+    assert (trace.origin_ms, trace.n_requests.sum()) == (0, 2)
+
+
+@each_format
+@pytest.mark.parametrize("row", [1, 2, 37])
+@pytest.mark.parametrize("bad", ["x1", "1e9999", "1_000", '"', "\x00", "0x"])
+def test_a_row_that_cannot_be_read_is_named_by_file_and_line(
+    trace_format: str, row: int, bad: str, tmp_path: Path
+) -> None:
+    lines = LINES[trace_format](some_requests(50))
+    at = row - (trace_format == "mooncake")
+    first_comma = lines[at].index(",")
+    first_colon = lines[at].find(":")
+    begin = first_colon + 1 if trace_format == "mooncake" else 0
+    lines[at] = lines[at][:begin] + bad + lines[at][first_comma:]
+    path = write(tmp_path / "trace", lines)
+    with pytest.raises(LogFormatError) as error:
+        read_request_trace(path, trace_format)
+    assert str(error.value).startswith(f"{path}:{at + 1}: ")
+    assert "\n" not in str(error.value)
+
+
+@each_format
+def test_a_row_far_away_in_time_is_named_and_not_allocated(
+    trace_format: str, tmp_path: Path
+) -> None:
+    lines = LINES[trace_format](replace(some_requests(3), time_ms=[0, 3_600_000, 10**14]))
+    path = write(tmp_path / "trace", lines)
+    with pytest.raises(LogFormatError, match=r"steps of 1 s.*correct its time") as error:
+        read_request_trace(path, step_s=1)
+    assert str(error.value).startswith(f"{path}:{len(lines)}: ")
+
+
+@each_format
+def test_a_trace_without_requests_is_refused(trace_format: str, tmp_path: Path) -> None:
+    nothing = replace(some_requests(2), time_ms=[None, None])
+    path = write(tmp_path / "trace", LINES[trace_format](nothing))
+    with pytest.raises(LogFormatError, match=r"no request is left .*dropped 2: no time"):
+        read_request_trace(path)
+
+
+@each_format
+def test_damaged_gzip_is_refused_by_name(trace_format: str, tmp_path: Path) -> None:
+    data = gzip.compress("\n".join(LINES[trace_format](some_requests())).encode())
+    for n, broken in enumerate((data[:-9], data[:12], data[:30] + b"abc" + data[33:])):
+        path = tmp_path / f"{n}.gz"
+        path.write_bytes(broken)
+        with pytest.raises(LogFormatError, match=f"^{path}:"):
+            read_request_trace(path, trace_format)
+
+
+# Weird fields and weird files. Whatever they hold, the answer is a trace or the package's own error
+# naming the file.
+
+fields = st.one_of(
+    st.sampled_from(
+        [
+            *(
+                "",
+                "-",
+                "nan",
+                "inf",
+                "-inf",
+                "-1",
+                "0",
+                "12",
+                "12.0",
+                "1e3",
+                "1e400",
+                "1_0",
+                "0x1F",
+            ),
+            *("2024-05-10", "2024-05-10 00:00:00", "2024-05-10 00:00:00+14:00", "9999-12-31"),
+            *(
+                "1.7e308",
+                "0001-01-01T00:00:00",
+                "2024-W05-1",
+                "2024-05-10 00:00:00.123456789012Z",
+                '"',
+                '""',
+            ),
+            *('"a,b"', "GPT-4", "é", "\x00", "\r", "9" * 400, "-" + "9" * 18, "null", "Timestamp"),
+        ]
+    ),
+    st.text(max_size=6),
+    st.integers().map(str),
+    st.floats().map(str),
+)
+json_values = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3), st.just([1, {}])
+)
+json_records = st.dictionaries(
+    st.sampled_from(["timestamp", "input_length", "output_length", "hash_ids", "x"]), json_values
+).map(json.dumps)
+csv_records = st.lists(fields, min_size=1, max_size=7).map(",".join)
+any_header = st.sampled_from([*HEADERS.values(), "timestamp,service", "unix_s", "0,1,1,Gamma,1,1"])
+files = st.one_of(
+    st.binary(max_size=300),
+    st.builds(
+        lambda header, rows, end: end.join([header, *rows]).encode("utf-8", "surrogatepass"),
+        any_header,
+        st.lists(csv_records, max_size=6),
+        st.sampled_from(["\n", "\r\n", "\r"]),
+    ),
+    st.lists(json_records | csv_records, max_size=6).map(
+        lambda rows: "\n".join(rows).encode("utf-8", "surrogatepass")
+    ),
+)
+
+
+def reads_or_refuses(data: bytes, trace_format: str | None, **options: object) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.csv"
+        path.write_bytes(data)
+        try:
+            trace = read_request_trace(path, trace_format, **options)  # type: ignore[arg-type]
+        except InputError as error:
+            assert str(path) in str(error) or "column" in str(error)
+            assert "\n" not in str(error)
+            return
+    counts = trace.counts
+    assert counts.n_rows == counts.n_kept + sum(counts.dropped.values())
+    assert counts.n_kept > 0
+    assert np.isfinite(trace.n_requests).all()
+    assert (trace.n_requests >= 0).all()
+    if trace.trace_format != "servegen":
+        assert trace.n_requests.sum() == counts.n_kept
+        lengths = (*trace.input_tokens, *trace.output_tokens)
+        assert all((side.n_requests >= 0).all() and side.total_tokens >= 0 for side in lengths)
+
+
+@settings(deadline=None, max_examples=150)
+@given(data=files, trace_format=st.sampled_from([None, *TRACE_FORMATS]))
+def test_any_file_gives_a_trace_or_an_error_that_names_it(
+    data: bytes, trace_format: str | None
+) -> None:
+    reads_or_refuses(data, trace_format)
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    trace_format=st.sampled_from([*LINES, "servegen"]),
+    edits=st.lists(
+        st.tuples(st.floats(0, 0.999), st.integers(0, 4), st.binary(max_size=4)),
+        min_size=1,
+        max_size=4,
+    ),
+    packed=st.booleans(),
+)
+def test_a_good_file_with_bytes_changed_gives_a_trace_or_an_error_that_names_it(
+    trace_format: str, edits: list[tuple[float, int, bytes]], packed: bool
+) -> None:
+    if trace_format == "servegen":
+        lines = [f"{600 * i},{i + 0.5},1.0,Gamma,1.0,0.2" for i in range(12)]
+    else:
+        lines = LINES[trace_format](some_requests(12))
+    data = "\n".join(lines).encode()
+    data = gzip.compress(data) if packed else data
+    for where, n_cut, new in edits:
+        at = int(where * len(data))
+        data = data[:at] + new + data[at + n_cut :]
+    reads_or_refuses(data, trace_format)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    rows=st.lists(
+        st.tuples(*(st.sampled_from(["0", "600", "900", "-600", "", "1e6", "1e99", "x"]),) * 2),
+        max_size=6,
+    )
+)
+def test_any_rates_give_a_trace_or_an_error_that_names_the_file(
+    rows: list[tuple[str, str]],
+) -> None:
+    reads_or_refuses(
+        "\n".join(f"{time},{rate},1,Gamma,1,1" for time, rate in rows).encode(), "servegen"
+    )
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    mapping=st.dictionaries(
+        st.sampled_from(["timestamp", "time_s", "unix_ms", "input_tokens", "service", "tokens"]),
+        st.sampled_from(["t", "a", "b", "c"]),
+    ),
+    rows=st.lists(st.tuples(fields, fields, fields).map(",".join), max_size=4),
+)
+def test_any_mapping_of_columns_gives_a_trace_or_an_error(
+    mapping: dict[str, str], rows: list[str]
+) -> None:
+    data = "\n".join(["t,a,b", *rows]).encode("utf-8", "surrogatepass")
+    reads_or_refuses(data, None, columns=mapping)
+
+
+def test_json_nested_without_end_is_refused_and_does_not_crash(tmp_path: Path) -> None:
+    good = '{"timestamp": 0, "input_length": 1, "output_length": 1}'
+    for opening in ('{"a":', "["):
+        path = write(tmp_path / "deep.jsonl", [good, opening * 200_000])
+        with pytest.raises(LogFormatError, match=f"^{path}:2: not a JSON object"):
+            read_request_trace(path)
+
+
+# The published samples, which are no part of this repository. The figures they are checked against
+# are taken from the files by plain Python.
+
+SAMPLES = Path(__file__).parents[3] / "shared" / "data"
+
+
+def sample(name: str) -> Path:
+    path = SAMPLES / name
+    if not path.is_file():
+        pytest.skip(f"the sample {name} is not at hand")
+    return path
+
+
+def test_the_azure_sample_imports_with_its_own_rows_and_sums() -> None:
+    path = sample("azure_llm_2023/AzureLLMInferenceTrace_code.csv")
+    rows = list(csv.DictReader(path.read_text().splitlines()))
+    per_minute: dict[str, int] = {}
+    for row in rows:
+        minute = row["TIMESTAMP"][:16]
+        per_minute[minute] = per_minute.get(minute, 0) + 1
+    trace = read_request_trace(path)
+    assert trace.trace_format == "azure-llm"
+    assert trace.counts.n_rows == trace.counts.n_kept == len(rows) == trace.n_requests.sum()
+    assert not trace.counts.dropped and not trace.counts.repaired
+    assert trace.input_tokens[0].total_tokens == sum(int(row["ContextTokens"]) for row in rows)
+    assert trace.output_tokens[0].total_tokens == sum(int(row["GeneratedTokens"]) for row in rows)
+    first = datetime.fromtimestamp(trace.origin_ms / 1000, UTC)
+    for index, n in enumerate(trace.n_requests[0]):
+        stamp = (first + timedelta(minutes=index)).strftime("%Y-%m-%d %H:%M")
+        assert n == per_minute.get(stamp, 0)
+    assert trace.output_tokens[0].quantile(0.5) == pytest.approx(
+        np.median([int(row["GeneratedTokens"]) for row in rows])
+    )
+
+
+def test_the_mooncake_sample_imports_with_its_own_rows_and_sums() -> None:
+    path = sample("mooncake/conversation_trace_head300.jsonl")
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    trace = read_request_trace(path, step_s=3)
+    assert trace.trace_format == "mooncake"
+    assert trace.counts.n_rows == trace.counts.n_kept == len(records) == trace.n_requests.sum()
+    assert trace.input_tokens[0].total_tokens == sum(r["input_length"] for r in records)
+    assert trace.output_tokens[0].total_tokens == sum(r["output_length"] for r in records)
+    assert trace.n_requests[0, 0] == sum(r["timestamp"] < 3000 for r in records)
+    assert trace.n_requests.shape[1] == max(r["timestamp"] for r in records) // 3000 + 1
+
+
+@pytest.mark.parametrize("step_s", [60, 600, 3600, 7])
+def test_the_servegen_sample_imports_with_its_own_rows_and_sums(step_s: float) -> None:
+    path = sample("servegen/m-large_chunk-78-trace.csv")
+    rates = [float(line.split(",")[1]) for line in path.read_text().splitlines()]
+    trace = read_request_trace(path, step_s=step_s)
+    assert trace.trace_format == "servegen"
+    assert trace.counts.n_rows == trace.counts.n_kept == len(rates)
+    assert trace.n_requests.sum() == pytest.approx(600 * sum(rates), rel=1e-12)
+    if step_s == 600:
+        assert trace.rate_rps[0] == pytest.approx(rates, rel=1e-9)
+    by_folder = read_request_trace(path.parent, step_s=step_s)
+    assert by_folder.services == ("servegen",)
+    assert np.array_equal(by_folder.n_requests, trace.n_requests)
+    assert rate_rows.ROW_S == 600

@@ -1,0 +1,109 @@
+"""Requests of a trace instead of a calendar: rates, scaling, output lengths."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from serving_builders import CODING, CONVERSATION, write_serving
+
+from diploee.errors import InputError
+from diploee.inference import ServicePlan, load_curves, plan_services
+from diploee.inference.replay import nearest_length
+from diploee.run import simulate
+from diploee.scenario import Scenario, load_scenario
+
+CHAT = "request_streams.chat"
+NO_TRACE: dict[str, Any] = {f"{CHAT}.replay": None, f"{CHAT}.request_rate_rps": 1}
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """Two hours of requests in Azure's format: 10 a second, then 30; answers of 900 tokens."""
+    seconds = np.concatenate([np.arange(0, 3_600, 0.1), np.arange(3_600, 7_200, 1 / 30)])
+    stamps = np.datetime64("2023-11-16T00:00:00", "ns") + (seconds * 1e9).astype("timedelta64[ns]")
+    rows = (f"{str(s)[:27].replace('T', ' ')},100,900" for s in stamps.astype(str))
+    path = tmp_path / "trace.csv"
+    path.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n" + "\n".join(rows) + "\n", "utf-8")
+    return path
+
+
+def scenario_of(folder: Path, changes: dict[str, Any] | None = None, **replay: Any) -> Scenario:
+    standard = {
+        f"{CHAT}.request_rate_rps": None,
+        f"{CHAT}.calendar": None,
+        f"{CHAT}.replay": {"trace": "trace.csv", **replay},
+    }
+    return load_scenario(write_serving(folder / "s.yaml", {**standard, **(changes or {})}))
+
+
+def planned(scenario: Scenario) -> ServicePlan:
+    (plan,) = plan_services(scenario, load_curves(scenario))
+    return plan
+
+
+def test_a_trace_gives_the_rates_and_repeats_until_the_run_ends(trace: Path) -> None:
+    plan = planned(scenario_of(trace.parent))
+    rate_rps = plan.rate_rps.sum(axis=0)
+    assert rate_rps[:60] == pytest.approx(np.full(60, 10), rel=0.01)
+    assert rate_rps[60:120] == pytest.approx(np.full(60, 30), rel=0.01)
+    np.testing.assert_allclose(rate_rps.reshape(12, 120), rate_rps[None, :120].repeat(12, 0))
+    assert plan.match.match == "replayed"
+    assert plan.match.requests_per_day == pytest.approx(12 * (36_000 + 108_000), rel=1e-9)
+
+
+def test_a_trace_played_once_has_no_requests_after_its_end(trace: Path) -> None:
+    rate_rps = planned(scenario_of(trace.parent, tile="none", rate_factor=2)).rate_rps.sum(axis=0)
+    assert rate_rps[:60] == pytest.approx(np.full(60, 20), rel=0.01)
+    assert not rate_rps[120:].any()
+
+
+def test_a_rate_or_a_target_beside_the_trace_scales_it(trace: Path) -> None:
+    given = planned(scenario_of(trace.parent, {f"{CHAT}.request_rate_rps": 400}))
+    assert given.rate_rps.sum(axis=0).mean() == pytest.approx(400)
+    assert given.match.match == "given"
+    target = planned(scenario_of(trace.parent, {f"{CHAT}.target_utilization": 0.5}))
+    assert target.match.matched_utilization == pytest.approx(0.5, abs=0.05)
+
+
+def test_output_lengths_of_the_trace_choose_the_rows_of_the_latency_curve(trace: Path) -> None:
+    lengths = {f"{CODING}.output_tokens": "trace", f"{CONVERSATION}.output_tokens": 256}
+    curves = load_curves(scenario_of(trace.parent, lengths))
+    of_trace, short = (curves["chat", name].latency for name in ("coding", "conversation"))
+    assert of_trace is not None
+    assert short is not None
+    known = {f"{CODING}.output_tokens": 1024}
+    expected = load_curves(scenario_of(trace.parent, known))["chat", "coding"].latency
+    assert expected is not None
+    assert of_trace.latency_s.tolist() == expected.latency_s.tolist()
+
+
+@pytest.mark.parametrize(("tokens", "length"), [(100, 256), (361, 256), (363, 512), (5_000, 1024)])
+def test_the_nearest_length_is_nearest_by_ratio(tokens: float, length: int) -> None:
+    assert nearest_length(tokens, np.array([256.0, 512, 1024, 256])) == length
+
+
+@pytest.mark.parametrize(
+    ("changes", "replay", "words"),
+    [
+        ({}, {"trace": "none.csv"}, "replay.trace is relative to the scenario file"),
+        ({}, {"service": "gpt"}, "no service 'gpt'"),
+        ({}, {"tile": "week"}, "tiling by weeks needs seven"),
+        ({f"{CHAT}.calendar": {"hour_of_day": [1] * 24}}, {}, "remove calendar"),
+        ({**NO_TRACE, f"{CODING}.output_tokens": "trace"}, {}, "needs a replay"),
+    ],
+)
+def test_what_can_not_be_replayed_is_one_line(
+    trace: Path, changes: dict[str, Any], replay: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(InputError, match=words) as error:
+        planned(scenario_of(trace.parent, changes, **replay))
+    assert "\n" not in str(error.value)
+
+
+def test_an_hour_of_requests_runs_on_one_node_pool(trace: Path, tmp_path: Path) -> None:
+    run = simulate(scenario_of(trace.parent, {"duration": "2 h"}), tmp_path / "run")
+    assert run.metrics["requests"]["incoming_rps"] == pytest.approx(20, rel=1e-6)
+    assert run.manifest["requests"][0]["match"] == "replayed"

@@ -1,0 +1,139 @@
+"""A Zeus stream in a facility: durations and power from batch size and power limit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from builders import tiny_data, tiny_library
+
+from diploee.errors import InputError
+from diploee.run import simulate
+from diploee.scenario import Scenario, load_scenario, scenario_from_dict
+from diploee.workload import Workload, generate_jobs
+from diploee.zeus import synthetic_traces, write_synthetic_traces
+from diploee.zeus.choice import chosen_workloads
+
+
+def scenario_of(stream: dict[str, Any] | None = None, **zeus: Any) -> Scenario:
+    return scenario_from_dict(data_of(stream, **zeus))
+
+
+def data_of(stream: dict[str, Any] | None = None, **zeus: Any) -> dict[str, Any]:
+    data = tiny_data({"duration": "14 d"})
+    data["streams"] = {
+        "again": {
+            "pool": "main",
+            "jobs_per_day": 200,
+            "zeus": zeus or {"eta": 0.5},
+            **(stream or {}),
+        }
+    }
+    return data
+
+
+def generated(**zeus: Any) -> Workload:
+    return generate_jobs(scenario_of(**zeus), tiny_library())
+
+
+def test_default_jobs_run_as_long_as_an_epoch_times_the_epochs_of_a_recorded_path() -> None:
+    workload = generated(batch_size_optimizer="default", workloads={"synthetic-vision": 1})
+    (vision,) = chosen_workloads(synthetic_traces(), ["synthetic-vision"])
+    row = vision.default_row
+    durations = np.unique(workload.jobs.duration_ms)
+    # as many different run times as recorded training paths, at most
+    assert durations.size <= len(vision.target_epochs[row])
+    # all of them at one power: that of the default batch size at the highest limit
+    assert np.unique(workload.jobs.power_factor).size == 1
+
+
+def test_a_lower_power_limit_lowers_power_and_lengthens_jobs() -> None:
+    full = generated(batch_size_optimizer="default", power_limit="max")
+    limits = synthetic_limits()
+    low = generated(batch_size_optimizer="default", power_limit=float(limits[0]))
+    assert low.jobs.power_factor.mean() < full.jobs.power_factor.mean()
+    assert low.jobs.duration_ms.mean() > full.jobs.duration_ms.mean()
+    assert low.jobs.submit_ms.tolist() == full.jobs.submit_ms.tolist()
+
+
+def synthetic_limits() -> np.ndarray[Any, Any]:
+    (vision,) = chosen_workloads(synthetic_traces(), ["synthetic-vision"])
+    return vision.limits_of(vision.default_row)
+
+
+def test_the_power_of_a_job_is_its_node_at_idle_and_its_gpus_above_their_idle() -> None:
+    options = {"batch_size_optimizer": "default", "workloads": {"synthetic-vision": 1}}
+    with_idle = generated(**options, gpu_idle_power_w=0)
+    less = generated(**options, gpu_idle_power_w=30, gpus_per_node=4)
+    one = generated(**options, gpus_per_node=1)
+    node_w = [w.jobs.power_factor[0] * 1_000 for w in (with_idle, less, one)]
+    assert node_w[0] - node_w[1] == pytest.approx(4 * 30, rel=1e-5)
+    assert node_w[0] - 400 == pytest.approx(4 * (node_w[2] - 400), rel=1e-5)
+
+
+def test_the_oracle_costs_less_energy_than_the_default(tmp_path: Path) -> None:
+    energy = {
+        name: simulate(
+            scenario_of(batch_size_optimizer=name, eta=1.0), tmp_path / name, library=tiny_library()
+        )
+        .jobs()["energy_j"]
+        .sum()
+        for name in ("default", "oracle")
+    }
+    assert energy["oracle"] < energy["default"]
+
+
+def test_a_group_trace_gives_the_submissions_and_repeats(tmp_path: Path) -> None:
+    import yaml
+
+    write_synthetic_traces(tmp_path)
+    data = data_of(
+        {"jobs_per_day": None},
+        train="summary_train.csv",
+        power="summary_power_synthetic.csv",
+        groups="groups.csv",
+    )
+    data["streams"]["again"].pop("jobs_per_day")
+    (tmp_path / "s.yaml").write_text(yaml.safe_dump(data), "utf-8")
+    workload = generate_jobs(load_scenario(tmp_path / "s.yaml"), tiny_library())
+    rows = (tmp_path / "groups.csv").read_text().splitlines()[1:]
+    starts = sorted(float(row.split(",")[1]) for row in rows)
+    period_s = (int(starts[-1] - starts[0]) // 3_600 + 1) * 3_600
+    expected = sum(
+        start - starts[0] + k * period_s < 14 * 86_400
+        for start in starts
+        for k in range(14 * 86_400 // period_s + 1)
+    )
+    assert len(workload.jobs) == expected
+
+
+def test_nothing_is_claimed_of_swings_within_a_mean(tmp_path: Path) -> None:
+    run = simulate(scenario_of(), tmp_path / "run", library=tiny_library())
+    assert (
+        "bands" not in run.metrics["grid"]["spectrum"]
+        or not run.metrics["grid"]["spectrum"]["bands"]
+    )
+    assert run.manifest["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    ("stream", "zeus", "words"),
+    [
+        ({}, {"workloads": {"synthetic-visio": 1}}, "did you mean 'synthetic-vision'"),
+        ({}, {"power_limit": 123.0}, "123"),
+        ({}, {"train": "x.csv"}, "both train and power"),
+        ({"jobs_per_day": None}, {}, "needs jobs_per_day"),
+        ({"target_utilization": 0.5}, {}, "can't go with zeus"),
+        ({}, {"recurring_jobs": 1}, "1 recurring jobs for 3 workloads"),
+    ],
+)
+def test_a_zeus_stream_that_can_not_be_is_one_line(
+    stream: dict[str, Any], zeus: dict[str, Any], words: str
+) -> None:
+    data = data_of(stream, **zeus)
+    data["streams"]["again"] = {k: v for k, v in data["streams"]["again"].items() if v is not None}
+    with pytest.raises(InputError, match=words) as error:
+        generate_jobs(scenario_from_dict(data), tiny_library())
+    assert "\n" not in str(error.value)

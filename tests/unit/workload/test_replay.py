@@ -1,0 +1,190 @@
+"""Replaying a job log: mapping to profiles, scaling, placing in the run, repetition."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from builders import tiny_data, tiny_library, write_library
+
+import diploee
+from diploee.errors import InputError
+from diploee.scenario import Scenario, load_scenario
+from diploee.workload import Workload, generate_jobs
+
+MONDAY = datetime(2023, 3, 6)
+DAY_S, WEEK_S = 86_400, 7 * 86_400
+RULES = [{"workload": "draw", "max_nodes": 1}, {"workload": "tune"}]
+
+
+def write_log(folder: Path, rows: list[tuple[int, int, int, int]]) -> None:
+    """Write rows of (submit, wait, run time [s], nodes), times since a Monday 00:00."""
+    lines = ["submitted,started,run_s,nodes"]
+    for submit, wait, run_s, nodes in rows:
+        stamps = [(MONDAY + timedelta(seconds=s)).isoformat() for s in (submit, submit + wait)]
+        lines.append(f"{stamps[0]},{stamps[1]},{run_s},{nodes}")
+    (folder / "jobs.csv").write_text("\n".join(lines) + "\n", "utf-8")
+
+
+def scenario_of(folder: Path, changes: dict[str, Any] | None = None, **replay: Any) -> Scenario:
+    import yaml
+
+    columns = {"submit": "submitted", "start": "started", "duration": "run_s", "nodes": "nodes"}
+    data = tiny_data({"start": "2018-01-01", "duration": "4 weeks", **(changes or {})})
+    data["streams"] = {
+        "logged": {
+            "pool": "main",
+            "replay": {"log": "jobs.csv", "columns": columns, "rules": RULES, **replay},
+        }
+    }
+    path = folder / "replay.yaml"
+    path.write_text(yaml.safe_dump(data), "utf-8")
+    return load_scenario(path)
+
+
+def replayed(folder: Path, changes: dict[str, Any] | None = None, **replay: Any) -> Workload:
+    return generate_jobs(scenario_of(folder, changes, **replay), tiny_library())
+
+
+@pytest.fixture
+def fortnight(tmp_path: Path) -> Path:
+    """A folder with a log of two weeks, 300 jobs on 1 to 4 nodes."""
+    rng = np.random.default_rng(1)
+    submit = np.sort(rng.integers(0, 2 * WEEK_S, 300))
+    submit[-1] = 2 * WEEK_S - 1
+    rows = zip(
+        submit.tolist(),
+        rng.integers(0, 600, 300).tolist(),
+        rng.integers(60, 7_200, 300).tolist(),
+        rng.choice([1, 2, 4], 300).tolist(),
+        strict=True,
+    )
+    write_log(tmp_path, list(rows))
+    return tmp_path
+
+
+def test_jobs_run_as_long_and_as_wide_as_logged(tmp_path: Path) -> None:
+    write_log(tmp_path, [(100, 50, 600, 2), (400, 20, 9_000, 1), (1_000, 0, 1, 4)])
+    jobs = replayed(tmp_path, align="start", repeat=False).jobs
+    assert jobs.submit_ms.tolist() == [0, 300_000, 900_000]
+    assert jobs.duration_ms.tolist() == [600_000, 9_000_000, 1_000]
+    assert jobs.n_nodes.tolist() == [2, 1, 4]
+
+
+def test_logged_starts_are_the_submissions_of_the_run(tmp_path: Path) -> None:
+    write_log(tmp_path, [(100, 50, 600, 2), (400, 20, 9_000, 1)])
+    jobs = replayed(tmp_path, align="start", repeat=False, starts="logged").jobs
+    assert jobs.submit_ms.tolist() == [0, 270_000]
+
+
+def test_rules_choose_the_profiles_and_the_nearest_node_count_is_scaled(tmp_path: Path) -> None:
+    write_log(tmp_path, [(0, 0, 600, 1), (1, 0, 600, 2), (2, 0, 600, 3), (3, 0, 600, 9)])
+    workload = replayed(tmp_path, align="start", repeat=False)
+    entries = workload.library.entries
+    found = [(entries[i].workload, entries[i].n_nodes) for i in workload.jobs.profile_id]
+    assert found == [("draw", 1), ("tune", 2), ("tune", 4), ("tune", 4)]
+    classes = [workload.classes[i].job_class for i in workload.jobs.class_id]
+    assert [c.name for c in classes] == ["draw/1", "tune/2", "tune/3", "tune/9"]
+    assert [c.scale_from_n_nodes for c in classes] == [None, None, 4, 4]
+
+
+def test_weekdays_and_hours_are_kept_and_the_run_begins_full(fortnight: Path) -> None:
+    jobs = replayed(fortnight, {"start": "2018-01-04 06:00"}).jobs  # a Thursday
+    into_week_s = (jobs.submit_ms // 1_000 + 3 * DAY_S + 6 * 3_600) % WEEK_S
+    log_s = np.genfromtxt(
+        fortnight / "jobs.csv", delimiter=",", skip_header=1, usecols=0, dtype="U19"
+    )
+    logged_s = {
+        int((datetime.fromisoformat(str(stamp)) - MONDAY).total_seconds()) % WEEK_S
+        for stamp in log_s
+    }
+    assert set(into_week_s.tolist()) <= logged_s
+    # two weeks repeated over four: each job twice, apart from what the edges cut
+    assert len(jobs) == pytest.approx(600, abs=10)
+    per_week = np.bincount(jobs.submit_ms // (WEEK_S * 1_000))
+    assert per_week.min() > 100
+
+
+def test_the_log_repeats_by_its_whole_weeks(fortnight: Path) -> None:
+    jobs = replayed(fortnight).jobs
+    half = len(jobs) // 2
+    period_ms = 2 * WEEK_S * 1_000
+    assert (jobs.submit_ms[half:] - jobs.submit_ms[:half] == period_ms).all()
+    assert jobs.duration_ms[half:].tolist() == jobs.duration_ms[:half].tolist()
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.0, 2.5])
+def test_the_rate_factor_is_the_mean_number_of_copies(fortnight: Path, factor: float) -> None:
+    match = replayed(fortnight, rate_factor=factor).matches[0]
+    n_jobs = match.jobs_per_day * 28
+    assert n_jobs == pytest.approx(600 * factor, abs=5 * np.sqrt(600) * 0.5 + 5)
+
+
+def test_factors_scale_times_run_times_and_nodes(tmp_path: Path) -> None:
+    write_log(tmp_path, [(0, 0, 600, 1), (100, 0, 1_000, 3)])
+    jobs = replayed(
+        tmp_path, align="start", repeat=False, time_factor=2, duration_factor=0.5, node_factor=1.5
+    ).jobs
+    assert jobs.submit_ms.tolist() == [0, 200_000]
+    assert jobs.duration_ms.tolist() == [300_000, 500_000]
+    assert jobs.n_nodes.tolist() == [2, 4]
+
+
+def test_a_log_by_date_plays_at_its_own_date(tmp_path: Path) -> None:
+    write_log(tmp_path, [(3_600, 0, 600, 1), (DAY_S, 0, 600, 2), (9 * WEEK_S, 0, 600, 2)])
+    workload = replayed(tmp_path, {"start": "2023-03-06"}, align="date")
+    assert workload.jobs.submit_ms.tolist() == [3_600_000, DAY_S * 1_000]
+    assert workload.matches[0].counts == {"outside the run": 1}
+
+
+def test_wide_jobs_are_an_error_dropped_or_clipped(tmp_path: Path) -> None:
+    write_log(tmp_path, [(0, 0, 600, 2), (1, 0, 600, 40)])
+    with pytest.raises(InputError, match=r"need up to 40 nodes, pool 'main' has 12; set too_wide"):
+        replayed(tmp_path, align="start")
+    dropped = replayed(tmp_path, align="start", repeat=False, too_wide="drop")
+    assert dropped.jobs.n_nodes.tolist() == [2]
+    assert dropped.matches[0].counts == {"wider than the pool": 1}
+    clipped = replayed(tmp_path, align="start", repeat=False, too_wide="clip")
+    assert clipped.jobs.n_nodes.tolist() == [2, 12]
+
+
+def test_jobs_without_a_rule_are_an_error_or_dropped(tmp_path: Path) -> None:
+    write_log(tmp_path, [(0, 0, 600, 2), (1, 0, 600, 1)])
+    rules = [{"workload": "tune", "min_nodes": 2}]
+    with pytest.raises(InputError, match=r"1 jobs of jobs\.csv fit no rule"):
+        replayed(tmp_path, align="start", rules=rules)
+    kept = replayed(tmp_path, align="start", repeat=False, rules=rules, unmatched="drop")
+    assert len(kept.jobs) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "replay", "words"),
+    [
+        ({}, {"log": "none.csv"}, "replay.log is relative to the scenario file"),
+        ({}, {"rules": [{"workload": "tun"}]}, "did you mean 'tune'"),
+        ({"start": "2019-01-01"}, {"align": "date"}, "it spans 2023-03-06 to 2023-03-06"),
+        ({}, {"align": "weekday"}, "needs a whole week; set align: start"),
+        ({}, {"time_factor": 2.0}, "set align: start"),
+    ],
+)
+def test_what_can_not_be_replayed_is_one_line(
+    tmp_path: Path, changes: dict[str, Any], replay: dict[str, Any], words: str
+) -> None:
+    write_log(tmp_path, [(0, 0, 600, 2), (60, 0, 600, 1)])
+    with pytest.raises(InputError, match=words) as error:
+        replayed(tmp_path, changes, **replay)
+    assert "\n" not in str(error.value)
+
+
+def test_the_energy_of_a_replayed_run_is_that_of_its_jobs_and_idle_nodes(fortnight: Path) -> None:
+    write_library(fortnight / "library", tiny_library())
+    library = diploee.ProfileLibrary.open(fortnight / "library")
+    run = diploee.simulate(scenario_of(fortnight), fortnight / "run", library=library)
+    jobs, load = run.jobs(), run.facility()
+    node_s = (load["utilization"] * 12 * 60).sum()
+    idle_j = (12 * 28 * DAY_S - node_s) * 400
+    assert load["it_power_w"].sum() * 60 == pytest.approx(jobs["energy_j"].sum() + idle_j, rel=1e-6)
+    assert run.manifest["workload"][0]["match"] == "replayed"
