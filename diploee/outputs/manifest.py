@@ -13,7 +13,7 @@ from typing import Any
 from diploee import __version__
 from diploee.outputs.folder import MANIFEST
 from diploee.profiles import ProfileLibrary
-from diploee.scenario import Scenario
+from diploee.scenario import Scenario, input_hashes
 from diploee.workload import StreamClass, StreamMatch
 
 SCHEMA_VERSION = 1
@@ -31,6 +31,7 @@ def build_manifest(
 ) -> dict[str, Any]:
     """Return the manifest of a run, without its `timing`."""
     used = sorted({index for c in classes for index in c.profile_ids})
+    files = input_hashes(scenario)
     return {
         "schema_version": SCHEMA_VERSION,
         "diploee_version": __version__,
@@ -46,6 +47,7 @@ def build_manifest(
         "workload": [asdict(match) for match in matches],
         "classes": [_class_entry(c, library) for c in classes],
         "profiles": _profile_entries(library, used),
+        **({"input_files": files} if files else {}),
         "power_boundary": "it_power_w is the devices' power (GPUs and CPU packages); "
         "facility_power_w equals it, as no conversion, cooling or other load is modelled",
         "warnings": list(warnings),

@@ -3,6 +3,7 @@
 from diploee.scenario.calendar import Calendar
 from diploee.scenario.class_rules import ClassRule
 from diploee.scenario.durations import DurationModel
+from diploee.scenario.input_files import input_hashes
 from diploee.scenario.job_streams import JobClass, JobMix, JobStream, ProfileVariants
 from diploee.scenario.loading import (
     find_scenario,
@@ -39,6 +40,7 @@ __all__ = [
     "Scenario",
     "Service",
     "find_scenario",
+    "input_hashes",
     "load_scenario",
     "scenario_from_dict",
     "shipped_scenarios",

@@ -11,7 +11,7 @@ from diploee import __version__
 from diploee.inference.curve_files import read_curve_file
 from diploee.outputs.manifest import SCHEMA_VERSION
 from diploee.profiles import ProfileLibrary
-from diploee.scenario import Scenario
+from diploee.scenario import Scenario, input_hashes
 from diploee.workload import open_classes
 
 NAME_DIGITS = 16
@@ -48,22 +48,9 @@ def run_hash(scenario: Scenario, library: ProfileLibrary) -> str:
         "scenario": scenario.sha256(),
         "profiles": {library.ids[index]: library.entries[index].sha256 for index in used},
         "curves": _curve_hashes(scenario),
-        "files": _file_hashes(scenario),
+        "files": input_hashes(scenario),
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def _file_hashes(scenario: Scenario) -> dict[str, str]:
-    """Return the hashes of the logs that the scenario replays."""
-    replays = [stream.replay for stream in scenario.streams.values() if stream.replay is not None]
-    paths = [scenario.folder / replay.log for replay in replays]
-    return {path.name: _file_hash(path, path.stat().st_mtime_ns) for path in paths}
-
-
-@lru_cache(maxsize=64)
-def _file_hash(path: Path, modified_ns: int) -> str:  # noqa: ARG001  # a changed file is read again
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _curve_hashes(scenario: Scenario) -> dict[str, str]:

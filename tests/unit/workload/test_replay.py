@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from builders import tiny_data, tiny_library, write_library
 import diploee
 from diploee.errors import InputError
 from diploee.scenario import Scenario, load_scenario
+from diploee.sweep.identity import run_hash
 from diploee.workload import Workload, generate_jobs
 
 MONDAY = datetime(2023, 3, 6)
@@ -188,3 +190,15 @@ def test_the_energy_of_a_replayed_run_is_that_of_its_jobs_and_idle_nodes(fortnig
     idle_j = (12 * 28 * DAY_S - node_s) * 400
     assert load["it_power_w"].sum() * 60 == pytest.approx(jobs["energy_j"].sum() + idle_j, rel=1e-6)
     assert run.manifest["workload"][0]["match"] == "replayed"
+    sha256 = hashlib.sha256((fortnight / "jobs.csv").read_bytes()).hexdigest()
+    assert run.manifest["input_files"] == {"jobs.csv": sha256}
+
+
+def test_a_sweep_knows_a_run_again_unless_its_log_changed(tmp_path: Path) -> None:
+    library = tiny_library()
+    write_log(tmp_path, [(0, 0, 600, 2)])
+    scenario = scenario_of(tmp_path, align="start", repeat=False)
+    first = run_hash(scenario, library)
+    assert run_hash(scenario, library) == first
+    write_log(tmp_path, [(0, 0, 601, 2)])
+    assert run_hash(scenario, library) != first
