@@ -259,7 +259,8 @@ def _recurring_problems(
         found.append(
             (
                 (*place, "zeus", "n_nodes"),
-                f"must be at most the {n_nodes} nodes of pool '{stream.pool}', found {zeus.n_nodes}",
+                f"must be at most the {n_nodes} nodes of pool '{stream.pool}', "
+                f"found {zeus.n_nodes}",
             )
         )
     if (zeus.gpus_per_node or 1) > n_gpus:

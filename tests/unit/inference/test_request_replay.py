@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from serving_builders import CODING, CONVERSATION, write_serving
+import yaml
+from serving_builders import CODING, CONVERSATION, one_service, serving_data, write_serving
 
 from diploee.errors import InputError
 from diploee.inference import ServicePlan, load_curves, plan_services
@@ -16,6 +18,9 @@ from diploee.run import simulate
 from diploee.scenario import Scenario, load_scenario
 
 CHAT = "request_streams.chat"
+AZURE_CODE = (
+    Path(__file__).parents[4] / "shared/data/azure_llm_2023/AzureLLMInferenceTrace_code.csv"
+)
 NO_TRACE: dict[str, Any] = {f"{CHAT}.replay": None, f"{CHAT}.request_rate_rps": 1}
 
 
@@ -107,3 +112,29 @@ def test_an_hour_of_requests_runs_on_one_node_pool(trace: Path, tmp_path: Path) 
     run = simulate(scenario_of(trace.parent, {"duration": "2 h"}), tmp_path / "run")
     assert run.metrics["requests"]["incoming_rps"] == pytest.approx(20, rel=1e-6)
     assert run.manifest["requests"][0]["match"] == "replayed"
+
+
+@pytest.mark.skipif(not AZURE_CODE.is_file(), reason="no Azure trace in shared/data/azure_llm_2023")
+def test_the_azure_code_hour_runs_on_one_node_of_four_gpus(tmp_path: Path) -> None:
+    data = serving_data(
+        {
+            "duration": "1 h",
+            "start": "2023-11-16T18:00:00",
+            "facility.pools": {"main": {"node_type": "node", "n_nodes": 1}},
+            f"{CHAT}.request_rate_rps": None,
+            f"{CHAT}.calendar": None,
+            f"{CHAT}.replay": {"trace": str(AZURE_CODE), "tile": "none"},
+            **one_service(output_tokens="trace"),
+        }
+    )
+    path = tmp_path / "azure.yaml"
+    path.write_text(yaml.safe_dump(data), "utf-8")
+    run = simulate(load_scenario(path), tmp_path / "run")
+    frame = run.facility()
+    lines = AZURE_CODE.read_text("utf-8").splitlines()[1:]
+    assert frame["incoming_rps.coding"].sum() * 60 == pytest.approx(len(lines), rel=1e-6)
+    per_minute = Counter(line[:16] for line in lines)
+    assert max(per_minute.values()) == pytest.approx(frame["incoming_rps.coding"].max() * 60)
+    assert run.metrics["requests"]["incomplete_rps"] == 0
+    busy_w = frame.loc[frame["n_instances.coding"] == 1, "it_power_w"]
+    assert busy_w.between(1_900, 2_900).all()
