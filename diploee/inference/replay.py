@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-import numpy as np
-
 from diploee.errors import LogFormatError, WorkloadError
 from diploee.files import reason
 from diploee.scenario import RequestReplay, Scenario
@@ -74,12 +72,6 @@ def mean_output_tokens(scenario: Scenario, name: str) -> float:
             "number of output_tokens"
         )
     return sum(length.total_tokens for length in lengths) / n_requests
-
-
-def nearest_length(tokens: float, measured: Float64Array) -> int:
-    """Return the measured output length that is nearest by ratio [tokens]."""
-    lengths = np.unique(measured)
-    return int(lengths[np.argmin(np.abs(np.log(lengths / tokens)))])
 
 
 def read_trace(replay: RequestReplay, folder: Path) -> RequestTrace:

@@ -12,8 +12,9 @@ from diploee.inference.curves import (
     load_power_curve,
 )
 from diploee.inference.logistic_curves import logistic_curves
-from diploee.inference.replay import mean_output_tokens, nearest_length
+from diploee.inference.replay import mean_output_tokens
 from diploee.scenario import Scenario, Service
+from diploee.workload.request_services import nearest_length
 
 
 def load_curves(scenario: Scenario) -> Curves:
@@ -55,7 +56,8 @@ def _service_curves(scenario: Scenario, stream: str, name: str, service: Service
     if service.output_tokens == "trace":
         file = read_curve_file(service.latency_curve, scenario.folder)
         if OUTPUT_TOKENS_COLUMN in file.columns:
-            tokens = nearest_length(tokens, curve_values(file, OUTPUT_TOKENS_COLUMN))
+            lengths = curve_values(file, OUTPUT_TOKENS_COLUMN).astype(int).tolist()
+            tokens = nearest_length(tokens, tuple(sorted(set(lengths))))
     metric = service.latency_cap.metric if service.latency_cap else "mean_e2e"
     latency, latency_file = load_latency_curve(
         service.latency_curve, scenario.folder, metric, int(tokens)

@@ -39,6 +39,6 @@ class RequestReplay(Model):
     )
     zero_hour_of_week: NonNegativeFloat = Field(
         default=0.0,
-        description="For tile: week where the trace has no dates: hour of the week at which it "
-        "begins, 0 for Monday 00:00.",
+        description="For tile: week where the trace has no dates: hour of the week of its time 0, "
+        "0 for Monday 00:00.",
     )

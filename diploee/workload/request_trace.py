@@ -208,7 +208,9 @@ def replayed_rates(
         round_, into_ms = np.divmod(at_ms, period_ms)
         of_period = float(np.interp(period_ms, edge_ms, until))
         cumulative = round_ * of_period + np.interp(into_ms, edge_ms, until)
-    return np.diff(cumulative) / (np.diff(ends_ms) / MS_PER_S)
+    # Rounding where repetitions meet must not give a rate just below zero.
+    in_step: Float64Array = np.maximum(np.diff(cumulative), 0.0)
+    return in_step / (np.diff(ends_ms) / MS_PER_S)
 
 
 def _into_week_ms(start: datetime, local: bool) -> float:

@@ -13,9 +13,9 @@ from serving_builders import CODING, CONVERSATION, one_service, serving_data, wr
 
 from diploee.errors import InputError
 from diploee.inference import ServicePlan, load_curves, plan_services
-from diploee.inference.replay import nearest_length
 from diploee.run import simulate
 from diploee.scenario import Scenario, load_scenario
+from diploee.workload.request_services import nearest_length
 
 CHAT = "request_streams.chat"
 AZURE_CODE = (
@@ -87,7 +87,7 @@ def test_output_lengths_of_the_trace_choose_the_rows_of_the_latency_curve(trace:
 
 @pytest.mark.parametrize(("tokens", "length"), [(100, 256), (361, 256), (363, 512), (5_000, 1024)])
 def test_the_nearest_length_is_nearest_by_ratio(tokens: float, length: int) -> None:
-    assert nearest_length(tokens, np.array([256.0, 512, 1024, 256])) == length
+    assert nearest_length(tokens, (256, 512, 1024)) == length
 
 
 @pytest.mark.parametrize(
