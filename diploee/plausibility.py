@@ -8,6 +8,7 @@ from typing import Any
 from diploee.inference import ServicePlan
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import FLAT_WORKLOAD
+from diploee.profiles.profile import DEVICE_POWER
 from diploee.scenario import Scenario
 from diploee.schedule import Schedule
 from diploee.units import MS_PER_S
@@ -53,6 +54,7 @@ def run_warnings(
         *_implausible_profiles(scenario, library, workload),
         *_unused_profiles(library, workload),
         *_coarse_profiles(scenario, library, workload),
+        *_other_boundaries(library, workload),
         *_shortfalls(scenario, workload, schedule),
         *_overload(metrics),
         *(warning for plan in plans for warning in plan.warnings),
@@ -122,6 +124,22 @@ def _coarse_profiles(
             f"resolution {step_ms / MS_PER_S:g} s is finer than the samples of {len(coarse)} "
             f"profile(s), such as '{coarse[0].profile_id}' (up to {dt_s:g} s): their power is "
             f"constant within a sample and nothing faster is in the result; use {dt_s:g} s or more"
+        )
+
+
+def _other_boundaries(library: ProfileLibrary, workload: Workload) -> Iterator[str]:
+    """Name profiles whose power is not known to be that of GPUs and CPU packages."""
+    used = sorted({index for c in workload.classes for index in c.profile_ids})
+    other = [
+        entry
+        for entry in map(library.entries.__getitem__, used)
+        if entry.provenance.power_boundary != DEVICE_POWER
+    ]
+    if other:
+        yield (
+            f"{len(other)} profile(s), such as '{other[0].profile_id}', have another boundary than "
+            f"device power ({other[0].provenance.power_boundary}): idle nodes and the rated "
+            "power count GPUs and CPU packages; import them with --boundary or --add-w where known"
         )
 
 

@@ -1,19 +1,36 @@
-"""`diploee profiles`: list, show, import and rebuild power profiles."""
+"""`diploee profiles`: the commands on power profiles; each kind in a module of its own."""
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from diploee.cli.profiles_import import import_app
+from diploee.cli.profiles_library import (
+    check_command,
+    compare_command,
+    merge_command,
+    trim_command,
+)
+from diploee.cli.profiles_record import record_command
+from diploee.cli.profiles_text import count_text
+
 if TYPE_CHECKING:
     from diploee.profiles import PowerProfile
 
 profiles_app = typer.Typer(
-    help="List, show, import and rebuild power profiles.", no_args_is_help=True
+    help="List, show, import, record, check and compare power profiles.", no_args_is_help=True
 )
+profiles_app.add_typer(import_app, name="import")
+profiles_app.command("check")(check_command)
+profiles_app.command("compare")(compare_command)
+profiles_app.command("merge")(merge_command)
+profiles_app.command("trim")(trim_command)
+profiles_app.command(
+    "record", context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False}
+)(record_command)
 
 FolderOption = Annotated[
     list[str] | None,
@@ -23,13 +40,6 @@ FolderOption = Annotated[
         help="Folder of power profiles instead of the shipped 'reference'; may be repeated.",
     ),
 ]
-
-
-class LogFormat(StrEnum):
-    """Formats of measured power that can be imported."""
-
-    wattameter = "wattameter"
-    plain = "plain"
 
 
 @profiles_app.command("list")
@@ -52,7 +62,7 @@ def list_profiles(profiles: FolderOption = None) -> None:
         for index, profile in enumerate(library.entries)
     ]
     header = ("profile", "workload", "nodes", "time [s]", "mean kW", "W/node", "kind")
-    show_table(_count(len(library), "profile"), header, rows)
+    show_table(count_text(len(library), "profile"), header, rows)
 
 
 @profiles_app.command("show")
@@ -80,10 +90,12 @@ def show_profile(
 def _facts(profile: PowerProfile) -> dict[str, str]:
     """Return what there is to say about a profile, each under a short label."""
     origin, mean_kw = profile.provenance, profile.mean_power_w / 1000
-    repaired = (_count(n, cause.replace("_", " "), "") for cause, n in origin.counts.items() if n)
+    repaired = (
+        count_text(n, cause.replace("_", " "), "") for cause, n in origin.counts.items() if n
+    )
     facts = {
         "profile": f"{profile.profile_id} ({origin.kind})",
-        "workload": f"{profile.workload} on {_count(profile.n_nodes, 'node')}",
+        "workload": f"{profile.workload} on {count_text(profile.n_nodes, 'node')}",
         "duration": f"{profile.duration_ms / 1000:,.1f} s in steps of {profile.dt_ms / 1000:g} s",
         "power": f"mean {mean_kw:,.3f} kW, {mean_kw / profile.n_nodes:,.3f} kW a node; "
         f"{profile.power_w.min() / 1000:,.3f} to {profile.power_w.max() / 1000:,.3f} kW",
@@ -97,75 +109,6 @@ def _facts(profile: PowerProfile) -> dict[str, str]:
         "repaired": ", ".join(repaired),
     }
     return {label: text for label, text in facts.items() if text}
-
-
-def _count(n: int, what: str, plural: str = "s") -> str:
-    return f"{n:,} {what}{'' if n == 1 else plural}"
-
-
-@profiles_app.command("import")
-def import_profile(
-    log_format: Annotated[LogFormat, typer.Argument(help="Format of the files.")],
-    files: Annotated[list[Path], typer.Argument(help="Log files of one job, or their folder.")],
-    workload: Annotated[str, typer.Option(help="Workload, as scenarios name it.")],
-    out: Annotated[Path, typer.Option(help="Folder of the library to add the profile to.")],
-    profile_id: Annotated[
-        str | None, typer.Option("--id", help="Id of the profile; <workload>-<nodes>n by default.")
-    ] = None,
-    n_nodes: Annotated[
-        int | None,
-        typer.Option("--nodes", help="Nodes of the job; WattAMeter logs tell it."),
-    ] = None,
-    slurm_id: Annotated[
-        str | None, typer.Option(help="Job to take from a folder that holds several.")
-    ] = None,
-    source: Annotated[str, typer.Option(help="Where the measurement comes from.")] = "",
-    licence: Annotated[str, typer.Option(help="Licence of the measurement.")] = "unknown",
-    force: Annotated[bool, typer.Option("--force", help="Replace a profile of that id.")] = False,
-) -> None:
-    """Import measured power logs of one job as a profile.
-
-    'wattameter' reads pairs of NVML and RAPL logs of one or many nodes.
-    'plain' reads a CSV or Parquet file with the columns t_s and power_w,
-    the time in seconds and the power of the whole job in watts.
-    """
-    from diploee.errors import InputError
-    from diploee.profiles import add_profile
-    from diploee.profiles.importers.plain import import_plain
-    from diploee.profiles.importers.wattameter import import_wattameter
-
-    if log_format is LogFormat.plain:
-        if len(files) != 1 or n_nodes is None:
-            raise InputError(
-                f"profiles import plain: expected one file and --nodes, found "
-                f"{_count(len(files), 'file')} and {'no ' if n_nodes is None else ''}--nodes"
-            )
-        profile = import_plain(
-            files[0],
-            workload=workload,
-            profile_id=profile_id or f"{workload}-{n_nodes}n",
-            n_nodes=n_nodes,
-            source=source,
-            licence=licence,
-        )
-    else:
-        profile = import_wattameter(
-            files,
-            workload=workload,
-            profile_id=profile_id,
-            n_nodes=n_nodes,
-            slurm_id=slurm_id,
-            source=source,
-            licence=licence,
-        )
-    place = add_profile(profile, out, force)
-    typer.echo(
-        f"{place}: {_count(profile.n_nodes, 'node')}, {profile.duration_ms / 1000:,.1f} s, "
-        f"mean {profile.mean_power_w:,.1f} W"
-    )
-    for cause, n in profile.provenance.counts.items():
-        if n:
-            typer.echo(f"  {n:,} {cause.replace('_', ' ')}")
 
 
 @profiles_app.command("build-reference")

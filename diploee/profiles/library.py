@@ -14,6 +14,37 @@ from diploee.shipped import shipped_folder
 REFERENCE = "reference"
 
 
+def library_files(*folders: Path | str) -> list[Path]:
+    """Return the profile files of folders, one folder after the other.
+
+    Parameters
+    ----------
+    *folders : pathlib.Path or str
+        Searched for ``*.parquet`` at any depth; ``"reference"`` means the shipped ones.
+
+    Raises
+    ------
+    ProfileError
+        If a folder does not exist or holds no profile.
+    """
+    found: list[Path] = []
+    for folder in folders:
+        path = shipped_folder("profiles") / REFERENCE if folder == REFERENCE else Path(folder)
+        if not os.path.isdir(path):  # noqa: PTH112  # unlike pathlib's, no error for any text
+            raise ProfileError(
+                f"{folder}: no such profile folder; give a folder of profile files "
+                f"or '{REFERENCE}' for the shipped ones"
+            )
+        files = sorted(path.rglob("*.parquet"))
+        if not files:
+            raise ProfileError(
+                f"{folder}: no *.parquet profiles in this folder; "
+                "import some with 'diploee profiles import'"
+            )
+        found.extend(files)
+    return found
+
+
 class ProfileLibrary:
     """A set of power profiles, in the order of their ids; `extended` appends further ones.
 
@@ -55,18 +86,7 @@ class ProfileLibrary:
         """
         stored: list[StoredProfile] = []
         for folder in folders or (REFERENCE,):
-            path = shipped_folder("profiles") / REFERENCE if folder == REFERENCE else Path(folder)
-            if not os.path.isdir(path):  # noqa: PTH112  # unlike pathlib's, no error for any text
-                raise ProfileError(
-                    f"{folder}: no such profile folder; give a folder of profile files "
-                    f"or '{REFERENCE}' for the shipped ones"
-                )
-            files = sorted(path.rglob("*.parquet"))
-            if not files:
-                raise ProfileError(
-                    f"{folder}: no *.parquet profiles in this folder; "
-                    "import some with 'diploee profiles import'"
-                )
+            files = library_files(folder)
             known = {(profile.workload, profile.n_nodes) for profile in stored}
             found = map(StoredProfile, files)
             stored.extend(p for p in found if (p.workload, p.n_nodes) not in known)

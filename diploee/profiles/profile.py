@@ -14,6 +14,9 @@ from diploee.tables import Float32Array, Float64Array
 from diploee.units import MS_PER_S
 
 DEVICE_POWER = "device power: GPUs and CPU packages, no memory, network, fans or power supply"
+GPU_POWER = "GPU power only: no CPU packages, memory, network, fans or power supply"
+CPU_POWER = "CPU package power only: no GPUs, memory, network, fans or power supply"
+UNKNOWN_BOUNDARY = "unknown: what the power includes was not told on import"
 
 
 @dataclass(frozen=True)

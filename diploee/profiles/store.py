@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from diploee.errors import ProfileError, one_of
+from diploee.errors import ProfileError, one_line, one_of
 from diploee.files import whole_file
 from diploee.profiles.profile import PowerProfile, Provenance
 from diploee.tables import BoolArray, Float32Array
@@ -82,14 +82,26 @@ def add_profile(profile: PowerProfile, folder: Path, force: bool = False) -> Pat
     OutputError
         If the file can't be written.
     """
-    if not _FILE_NAME.fullmatch(profile.profile_id):
+    path = place_of(profile.profile_id, folder, force)
+    write_profile(profile, path)
+    return path
+
+
+def place_of(profile_id: str, folder: Path, force: bool = False) -> Path:
+    """Return the file that a profile of an id gets in the library of a folder.
+
+    Raises
+    ------
+    ProfileError
+        If the id can't be a file name, or is taken and `force` is not set.
+    """
+    if not _FILE_NAME.fullmatch(profile_id):
         raise ProfileError(
-            f"profile id '{profile.profile_id}': use letters, digits, '.', '_' and '-' only"
+            f"profile id '{one_line(profile_id)}': use letters, digits, '.', '_' and '-' only"
         )
-    path = folder / f"{profile.profile_id}.parquet"
+    path = folder / f"{profile_id}.parquet"
     if path.exists() and not force:
         raise ProfileError(f"{path}: exists already; choose another id, or --force to replace it")
-    write_profile(profile, path)
     return path
 
 

@@ -267,3 +267,104 @@ def test_two_profiles_of_one_id_are_named(tmp_path: Path) -> None:
     good_file(tmp_path / "lib" / "b")
     with pytest.raises(ProfileError, match="two profiles have the id 'tune-2n'"):
         ProfileLibrary.open(tmp_path / "lib")
+
+
+SMI = "timestamp, power.draw [W]\n"
+BAD_SMI_LOGS: list[tuple[str, str]] = [
+    ("", ":1: the file is empty"),
+    ("2025/05/14 08:50:19.056, 79.60 W\n", "has no header, expected columns 'timestamp, power"),
+    ("timestamp, utilization.gpu [%]\n1, 2\n", ":1: no column of power (found: 'timestamp', 'ut"),
+    (SMI, ":1: a header without rows, expected readings"),
+    (SMI + "2025/05/14 08:50:19.056, 79.60 W\n", "GPU 0 has 1 good readings in 1 rows"),
+    (SMI + "2025/05/14 08:50:19.056, much\n", ":2: 'power.draw [W]' is 'much'"),
+    (SMI + "yesterday, 5 W\n", ":2: 'timestamp' is 'yesterday', expected a time such as"),
+    (SMI + "2025/05/14 08:50:19.056, 5 W, 6\n", "Expected 2 columns, got 3"),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), BAD_SMI_LOGS)
+def test_bad_nvidia_smi_log_ends_with_2_and_leaves_no_library(
+    tmp_path: Path, text: str, words: str
+) -> None:
+    log = tmp_path / "smi.csv"
+    log.write_text(text, "utf-8")
+    arguments = (log, "--workload", "x", "--out", tmp_path / "library")
+    ended = call("profiles", "import", "nvidia-smi", *arguments)
+    assert ended.code == 2
+    assert ended.problem.startswith(str(log))
+    assert words in ended.problem
+    assert not (tmp_path / "library").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--averaging-s", -1), "averaging_window_s is -1.0, expected 0 s or more"),
+        (("--sampling-s", 0), "sampling_interval_s is 0.0, expected a positive number"),
+        (("--bandwidth-hz", 5), "bandwidth_hz is 5, expected more than 0 and at most 0.5 Hz"),
+        (("--nodes", 0), "n_nodes must be 1 or more, found 0"),
+    ],
+)
+def test_bad_facts_about_a_table_end_with_2(
+    tmp_path: Path, options: tuple[object, ...], words: str
+) -> None:
+    table = tmp_path / "job.csv"
+    table.write_text("t_s,power_w\n0,1\n1,2\n", "utf-8")
+    arguments = ("plain", table, "--workload", "x", "--nodes", 1, "--out", tmp_path / "library")
+    ended = call("profiles", "import", *arguments, *options)
+    assert ended.code == 2
+    assert words in ended.problem
+    assert not (tmp_path / "library").exists()
+
+
+def test_told_facts_about_a_table_are_shown(tmp_path: Path) -> None:
+    table = tmp_path / "job.csv"
+    table.write_text("t_s,power_w\n0,1\n0.1,2\n", "utf-8")
+    library = tmp_path / "library"
+    arguments = ("plain", table, "--workload", "x", "--nodes", 1, "--out", library)
+    told = ("--boundary", "node AC input", "--averaging-s", 0.1, "--sampling-s", 0.05)
+    assert call("profiles", "import", *arguments, *told, "--id", "told").code == 0
+    assert call("profiles", "import", *arguments, "--id", "untold").code == 0
+    shown = {
+        name: call("profiles", "show", name, "--profiles", library, "--out", tmp_path / "x.png").out
+        for name in ("told", "untold")
+    }
+    assert "boundary  node AC input" in shown["told"]
+    assert "every 0.05 s, averaged over 0.1 s, bandwidth 4.4 Hz" in shown["told"]
+    assert "boundary  unknown: " in shown["untold"]
+    assert "every 0.1 s, averaged over 1 s, bandwidth 0.44 Hz" in shown["untold"]
+
+
+@pytest.mark.parametrize("command", ["check", "compare", "merge", "trim"])
+def test_commands_on_libraries_name_the_one_that_is_missing(tmp_path: Path, command: str) -> None:
+    out = ("--out", tmp_path / "out")
+    gone = tmp_path / "gone"
+    arguments = {
+        "check": (gone,),
+        "compare": (gone,),
+        "merge": ("reference", gone, *out),
+        "trim": ("x", "--profiles", gone, "--from", 1, *out),
+    }[command]
+    ended = call("profiles", command, *arguments)
+    assert ended.code == 2
+    assert ended.problem.startswith(f"{gone}: no such profile folder")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("check", "compare", "merge", "trim", "record"),
+        *(f"import {name}" for name in ("wattameter", "plain", "nvidia-smi", "nlr-genai")),
+    ],
+)
+def test_help_of_every_profile_command_fits_80_columns_and_is_not_cut(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    ended = call("profiles", *command.split(), "--help")
+    assert ended.code == 0
+    assert f"Usage: diploee profiles {command} [OPTIONS]" in ended.out
+    assert max(map(len, ended.out.splitlines())) <= 80
+    assert "…" not in ended.out
+    assert " ;" not in ended.out  # a unit in brackets that was taken for markup

@@ -46,6 +46,20 @@ def test_measured_profiles_that_no_class_uses_are_warned_of(tmp_path: Path) -> N
     assert any("spare-1n-1" in line and "not used" in line for line in found)
 
 
+def test_profiles_that_include_other_or_unknown_power_are_warned_of(tmp_path: Path) -> None:
+    used = profile("odd-1n-1", [2_000.0] * 60)
+    gpus = replace(used, provenance=replace(used.provenance, power_boundary="GPUs alone"))
+    found = warnings_of(tmp_path, ProfileLibrary([gpus]), one_class("odd"))
+    assert any("'odd-1n-1'" in line and "(GPUs alone)" in line for line in found)
+
+
+def test_resolution_finer_than_the_samples_is_warned_of(tmp_path: Path) -> None:
+    used = profile("odd-1n-1", [2_000.0] * 60)
+    fine = {**one_class("odd"), "resolution": "0.5 s", "duration": "1 h"}
+    found = warnings_of(tmp_path, ProfileLibrary([used]), fine)
+    assert any("resolution 0.5 s is finer than the samples" in line for line in found)
+
+
 def test_queue_that_only_grows_is_warned_of(tmp_path: Path) -> None:
     load = {"streams.training.target_utilization": None, "streams.training.jobs_per_day": 20_000}
     assert any("never started" in line for line in warnings_of(tmp_path, tiny_library(), load))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,6 +55,36 @@ class EnergyCurve:
             rise_w = self.power_w[left + 1] - self.power_w[left]
             slope_w = self.power_w[left] + rise_w * elapsed_s / dt_s / 2
         return np.asarray(self.energy_j[left] + slope_w * elapsed_s, dtype=np.float64)
+
+
+def joint_power_w(curves: Sequence[EnergyCurve], step_us: int) -> Float64Array:
+    """Sum curves over the time that all share, as the mean power of each whole step.
+
+    Parameters
+    ----------
+    curves : sequence of EnergyCurve
+        At least one.
+    step_us : int
+        Step [us].
+
+    Returns
+    -------
+    numpy.ndarray, shape (n,), float64
+        Power [W] from the latest first stamp on; a remainder of less than a step at the end is left
+        out. Empty where they share less than a step.
+    """
+    start_us = max(int(curve.t_us[0]) for curve in curves)
+    end_us = min(int(curve.t_us[-1]) for curve in curves)
+    n_steps = (end_us - start_us) // step_us
+    if n_steps < 1:
+        return np.zeros(0)
+    edges_us = start_us + np.arange(n_steps + 1, dtype=np.int64) * step_us
+    energy_j = np.zeros(n_steps + 1)
+    for curve in curves:
+        energy_j += curve.at(edges_us)
+    # A difference of two large sums may fall below zero by a rounding.
+    power_w = np.maximum(np.diff(energy_j), 0.0) * (US_PER_S / step_us)
+    return np.asarray(power_w, dtype=np.float64)
 
 
 def round_keeping_energy(power_w: Float64Array) -> Float32Array:

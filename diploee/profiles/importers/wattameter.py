@@ -30,6 +30,7 @@ from diploee.errors import LogFormatError, ProfileError, one_of
 from diploee.profiles.importers.resample import (
     US_PER_MS,
     US_PER_S,
+    joint_power_w,
     round_keeping_energy,
     usable_bandwidth_hz,
 )
@@ -285,14 +286,8 @@ def _mean_power_w(powers: list[LogPower], step_ms: int) -> tuple[Float64Array, t
             f"{max(end_us - start_us, 0) / US_PER_S:g} s, expected a step of {step_ms} ms or more; "
             "give the logs of one job"
         )
-    edges_us = start_us + np.arange(n_steps + 1, dtype=np.int64) * step_us
-    energy_j = np.zeros(n_steps + 1)
-    for power in powers:
-        for curve in power.curves:
-            energy_j += curve.at(edges_us)
-    # A difference of two large sums may fall below zero by a rounding.
-    power_w = np.maximum(np.diff(energy_j), 0.0) * (US_PER_S / step_us)
-    return power_w, (start_us, end_us)
+    curves = [curve for power in powers for curve in power.curves]
+    return joint_power_w(curves, step_us), (start_us, end_us)
 
 
 def _span(log: WattAMeterLog) -> str:

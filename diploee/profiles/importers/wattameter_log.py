@@ -7,7 +7,6 @@ order, and rows may lack the trailing power columns that WattAMeter derives from
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Literal, NoReturn
 import numpy as np
 
 from diploee.errors import LogFormatError
+from diploee.profiles.importers.increasing import longest_increasing
 from diploee.profiles.importers.log_text import LogText
 from diploee.tables import Float64Array, Int64Array
 
@@ -143,7 +143,7 @@ def parse_log(path: Path, data: bytes) -> WattAMeterLog:
     rows_without_power = sum(_check_rows(text, block) for block in blocks)
     lines = np.concatenate([block.lines for block in blocks])
     t_us = text.stamps_us(lines, text.first_field[lines])
-    kept = _longest_increasing(t_us)
+    kept = longest_increasing(t_us)
     readings = {}
     for channel in blocks[0].channels:
         position = np.concatenate(
@@ -241,30 +241,6 @@ def _check_rows(text: LogText, block: _Block) -> int:
             f"{block.header_line + 1}; complete or remove this row",
         )
     return int(np.count_nonzero(n_fields < n_columns))
-
-
-def _longest_increasing(t_us: Int64Array) -> Int64Array:
-    """Return the rows of the longest increasing run of stamps; of equal stamps the first."""
-    if (t_us[1:] > t_us[:-1]).all():
-        return np.arange(t_us.size)
-    # Patience sorting: of all increasing runs of k + 1 stamps so far, the lowest last one.
-    last_us: list[int] = []
-    last_row: list[int] = []
-    row_before = np.full(t_us.size, -1)
-    for row, stamp_us in enumerate(t_us.tolist()):
-        k = bisect_left(last_us, stamp_us)
-        if k < len(last_us) and last_us[k] == stamp_us:
-            continue
-        last_us[k : k + 1] = [stamp_us]
-        last_row[k : k + 1] = [row]
-        if k:
-            row_before[row] = last_row[k - 1]
-    kept = np.empty(len(last_row), dtype=np.int64)
-    row = last_row[-1]
-    for k in reversed(range(kept.size)):
-        kept[k] = row
-        row = int(row_before[row])
-    return kept
 
 
 def _count_dropped(t_us: Int64Array, kept: Int64Array) -> dict[str, int]:

@@ -11,7 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from diploee.errors import DiploeeError, LogFormatError, ProfileError
+from diploee.metrics.grid.bandwidth import profile_support
 from diploee.profiles.importers.plain import import_plain
+from diploee.profiles.profile import UNKNOWN_BOUNDARY
 
 
 def load(path, **options):
@@ -42,7 +44,32 @@ def test_csv_is_read_with_its_step_and_hash(tmp_path):
         "job.csv",
         "CC0-1.0",
     )
-    assert (provenance.sampling_interval_s, provenance.averaging_window_s) == (0.1, 0.1)
+    assert provenance.sampling_interval_s == 0.1
+
+
+def test_what_is_not_told_is_unknown_and_claims_no_bandwidth(tmp_path):
+    """A table at 0.1 s may come from a driver that averages over 1 s: no more is claimed."""
+    unknown = load(csv(tmp_path, "t_s,power_w\n0,1\n0.1,2")).provenance
+    assert unknown.power_boundary == UNKNOWN_BOUNDARY
+    assert (unknown.averaging_window_s, unknown.bandwidth_hz) == (1.0, 0.44)
+    assert unknown.notes.startswith("Averaging of the readings not told; assumed 1 s")
+    support = profile_support([unknown])
+    assert (support.trusted_hz, support.flagged_hz, support.min_step_s) == (0.25, 0.44, 2.0)
+    slow = load(csv(tmp_path, "t_s,power_w\n0,1\n60,2")).provenance
+    assert (slow.averaging_window_s, slow.bandwidth_hz) == (60.0, 0.44 / 60)
+
+
+def test_what_is_told_stands_in_the_provenance_and_gates_the_metrics(tmp_path):
+    told = load(
+        csv(tmp_path, "t_s,power_w\n0,1\n0.1,2"),
+        averaging_window_s=0.0,
+        power_boundary="node AC input",
+        sampling_interval_s=0.05,
+        bandwidth_hz=4.0,
+    ).provenance
+    assert (told.power_boundary, told.notes) == ("node AC input", "")
+    assert (told.sampling_interval_s, told.bandwidth_hz) == (0.05, 4.0)
+    assert profile_support([told]).trusted_hz == pytest.approx(3.2)
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64, np.int32])
@@ -124,6 +151,10 @@ def test_arguments_out_of_range_are_refused(tmp_path):
         load(path, n_nodes=0)
     with pytest.raises(ProfileError, match="averaging_window_s"):
         load(path, averaging_window_s=-1.0)
+    with pytest.raises(ProfileError, match="sampling_interval_s is 0"):
+        load(path, sampling_interval_s=0.0)
+    with pytest.raises(ProfileError, match=r"at most 0\.5 Hz, half the rate of readings every 1 s"):
+        load(path, sampling_interval_s=0.1, bandwidth_hz=5.0)
 
 
 @settings(

@@ -1,0 +1,209 @@
+"""`diploee profiles check`, `compare`, `merge` and `trim`: work on whole libraries."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from diploee.cli.profiles_text import count_text
+
+if TYPE_CHECKING:
+    from diploee.profiles.compare import ClassDifference
+
+EXIT_PROBLEMS = 1
+
+
+class Preference(StrEnum):
+    """Which of different profiles with one id is taken."""
+
+    first = "first"
+
+
+def check_command(
+    libraries: Annotated[
+        list[str], typer.Argument(metavar="LIB", help="Folders of profiles, or 'reference'.")
+    ],
+    idle_w: Annotated[
+        float, typer.Option(help="Idle power of a node [W]; a mean below it is reported.")
+    ] = 420.0,
+    rated_w: Annotated[
+        float, typer.Option(help="Rated power of a node [W]; a mean above it is reported.")
+    ] = 3_520.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Check every file of a library and report all problems.
+
+    Looks for files that can't be read, values that are not finite, negative or
+    above 1.2 times the rated power, means outside idle to rated, gaps, changed
+    values and ids that are there twice. Ends with 1 if there is a problem.
+    """
+    from diploee.cli.display import show_table
+    from diploee.profiles.check import check_library
+
+    checked = check_library(*libraries, idle_w=idle_w, rated_w=rated_w)
+    bad = [file for file in checked.files if file.problems]
+    if as_json:
+        classes = [
+            {"workload": workload, "n_nodes": nodes, "n_profiles": n}
+            for (workload, nodes), n in checked.classes.items()
+        ]
+        files = [{"path": str(file.path), "problems": list(file.problems)} for file in bad]
+        result = {"n_files": len(checked.files), "classes": classes, "bad_files": files}
+        typer.echo(json.dumps(result, indent=2))
+    else:
+        for file in bad:
+            for problem in file.problems:
+                typer.echo(f"{file.path}: {problem}")
+        rows = [(workload, nodes, n) for (workload, nodes), n in checked.classes.items()]
+        show_table("classes", ("workload", "nodes", "profiles"), rows)
+        typer.echo(
+            f"{count_text(len(checked.files), 'file')}, "
+            f"{count_text(checked.n_problems, 'problem')} in {count_text(len(bad), 'file')}"
+        )
+    if bad:
+        raise typer.Exit(EXIT_PROBLEMS)
+
+
+def compare_command(
+    first: Annotated[str, typer.Argument(metavar="A", help="Folder of profiles, or 'reference'.")],
+    second: Annotated[
+        str, typer.Argument(metavar="B", help="The library that A is compared with.")
+    ] = "reference",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    """Say per job class how two libraries differ.
+
+    Mean and standard deviation of the power, duration, and of the spectrum the
+    strongest line and the swings up to 0.25 Hz; each the mean over the
+    profiles of a class. The difference is that of A from B.
+    """
+    from diploee.profiles import ProfileLibrary
+    from diploee.profiles.compare import compare
+
+    differences = compare(ProfileLibrary.open(first), ProfileLibrary.open(second))
+    if as_json:
+        typer.echo(json.dumps([_plain(asdict(d)) for d in differences], indent=2))
+    else:
+        show_differences(differences, first, second)
+
+
+def merge_command(
+    libraries: Annotated[
+        list[str], typer.Argument(metavar="LIB", help="Folders of profiles, or 'reference'.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder of the new library; must not exist.")],
+    prefer: Annotated[
+        Preference | None,
+        typer.Option(help="Of different profiles with one id, take the first library's."),
+    ] = None,
+) -> None:
+    """Merge libraries into a new one."""
+    from diploee.profiles.merge import merge_libraries
+
+    merged = merge_libraries(libraries, out, prefer_first=prefer is not None)
+    typer.echo(f"{out}: {count_text(merged.n_profiles, 'profile')}")
+    if merged.n_same:
+        typer.echo(f"  {merged.n_same:,} that several libraries share, taken once")
+    if merged.n_replaced:
+        typer.echo(f"  {merged.n_replaced:,} left out for a first library's of the same id")
+
+
+def trim_command(
+    profile_id: Annotated[str, typer.Argument(help="Id of the profile, as 'list' shows it.")],
+    out: Annotated[Path, typer.Option(help="Folder of the library to add the result to.")],
+    from_s: Annotated[
+        float | None, typer.Option("--from", help="Start of what stays, in s.")
+    ] = None,
+    to_s: Annotated[float | None, typer.Option("--to", help="End of what stays, in s.")] = None,
+    idle_w: Annotated[
+        float | None,
+        typer.Option(help="Leave out ends at or below this power of one node [W]."),
+    ] = None,
+    new_id: Annotated[
+        str | None, typer.Option("--id", help="Id of the result; the same by default.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a profile of that id.")] = False,
+    profiles: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--profiles",
+            metavar="DIR",
+            help="Folder of power profiles instead of the shipped 'reference'; may be repeated.",
+        ),
+    ] = None,
+) -> None:
+    """Cut the idle head and tail of a profile.
+
+    By times since its start, or by a threshold, or both: then the threshold
+    holds within the times. The provenance says what was left out.
+    """
+    from diploee.profiles import ProfileLibrary, add_profile
+    from diploee.profiles.trim import trim_profile
+
+    profile = ProfileLibrary.open(*(profiles or ())).get(profile_id)
+    trimmed = trim_profile(
+        profile, from_s=from_s, to_s=to_s, idle_w=idle_w, profile_id=new_id or None
+    )
+    place = add_profile(trimmed, out, force)
+    typer.echo(
+        f"{place}: {trimmed.duration_ms / 1000:,.1f} of {profile.duration_ms / 1000:,.1f} s, "
+        f"mean {trimmed.mean_power_w:,.1f} W instead of {profile.mean_power_w:,.1f} W"
+    )
+
+
+_FIGURES = (
+    ("mean [kW]", "mean_w", 1e-3, "{:,.3f}"),
+    ("standard deviation [kW]", "std_w", 1e-3, "{:,.3f}"),
+    ("duration [s]", "duration_s", 1.0, "{:,.1f}"),
+    ("swings up to 0.25 Hz, rms [kW]", "band_rms_w", 1e-3, "{:,.3f}"),
+    ("swings 0.02-0.25 Hz, rms [kW]", "swing_rms_w", 1e-3, "{:,.3f}"),
+    ("strongest line [Hz]", "line_hz", 1.0, "{:.4f}"),
+)
+
+
+def show_differences(differences: list[ClassDifference], first: str, second: str) -> None:
+    """Print the classes of two libraries, a row per figure of a class that both have."""
+    from diploee.cli.display import show_table
+
+    rows: list[tuple[Any, ...]] = []
+    for d in differences:
+        name = f"{d.workload} {d.n_nodes}n"
+        rows.append(
+            (name, "profiles", *(str(c.n_profiles) if c else "-" for c in (d.first, d.second)), "")
+        )
+        if d.first is None or d.second is None:
+            continue
+        for label, key, unit, pattern in _FIGURES:
+            a, b = getattr(d.first.figures, key), getattr(d.second.figures, key)
+            texts = [_value(value * unit, pattern) for value in (a, b)]
+            if key == "line_hz":
+                texts = [
+                    f"{text} ({c.n_lines} of {c.n_profiles})"
+                    for text, c in zip(texts, (d.first, d.second), strict=True)
+                ]
+            known = math.isfinite(a) and math.isfinite(b) and b != 0
+            rows.append(("", label, *texts, f"{a / b - 1:+.1%}" if known else "-"))
+    header = ("class", "mean over the profiles", f"A: {first}", f"B: {second}", "A from B")
+    show_table(f"{len(differences)} classes", header, rows)
+    for d in differences:
+        if d.boundaries_differ and d.first and d.second:
+            typer.echo(f"{d.workload} {d.n_nodes}n: the boundaries differ, so the means must, too:")
+            typer.echo(f"  A: {'; '.join(d.first.boundaries)}")
+            typer.echo(f"  B: {'; '.join(d.second.boundaries)}")
+
+
+def _value(value: float, pattern: str) -> str:
+    return pattern.format(value) if math.isfinite(value) else "-"
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON may say it: null for what is not known."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,176 @@
+"""Check a library file by file: everything that is wrong, not only what a run would trip over."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from diploee.errors import ProfileError
+from diploee.profiles.library import library_files
+from diploee.profiles.store import StoredProfile
+from diploee.tables import Float64Array
+
+IDLE_W, RATED_W = 420.0, 3_520.0
+"""Idle and rated device power of the published node, 4 x H100 and 2 x EPYC 9554 [W]."""
+ABOVE_RATED = 1.2
+"""A sample above this part of the rated power is believed to be wrong, a mean above 1."""
+
+
+@dataclass(frozen=True)
+class FileCheck:
+    """One file of a library.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        The file.
+    profile_id, workload, n_nodes
+        As in the file's head; empty and 0 where it can't be read.
+    problems : tuple of str
+        What is wrong with it, a line each.
+    """
+
+    path: Path
+    profile_id: str
+    workload: str
+    n_nodes: int
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LibraryCheck:
+    """All files of a library.
+
+    Parameters
+    ----------
+    files : tuple of FileCheck
+        In the order of their paths.
+    """
+
+    files: tuple[FileCheck, ...]
+
+    @property
+    def n_problems(self) -> int:
+        """Number of problems over all files."""
+        return sum(len(file.problems) for file in self.files)
+
+    @property
+    def classes(self) -> dict[tuple[str, int], int]:
+        """Number of readable profiles of each workload and node count, in their order."""
+        found = Counter((file.workload, file.n_nodes) for file in self.files if file.profile_id)
+        return dict(sorted(found.items()))
+
+
+def check_library(
+    *folders: Path | str, idle_w: float = IDLE_W, rated_w: float = RATED_W
+) -> LibraryCheck:
+    """Read every file of one or several folders and report what is wrong with it.
+
+    Parameters
+    ----------
+    *folders : pathlib.Path or str
+        As of `ProfileLibrary.open`; ids must differ over all of them.
+    idle_w, rated_w : float
+        Idle and rated power of a node [W]: a profile's mean must lie between them, and no sample
+        above 1.2 times the rated power.
+
+    Raises
+    ------
+    ProfileError
+        If a folder is missing or holds no file, or the limits are no limits.
+    """
+    if not 0 <= idle_w < rated_w < np.inf:
+        raise ProfileError(
+            f"idle {idle_w:g} W and rated {rated_w:g} W of a node: expected 0 or more, the rated "
+            "power above the idle power"
+        )
+    checks = [_check(path, idle_w, rated_w) for path in library_files(*folders)]
+    return LibraryCheck(tuple(_with_duplicates(checks)))
+
+
+def _check(path: Path, idle_w: float, rated_w: float) -> FileCheck:
+    try:
+        stored = StoredProfile(path)
+    except ProfileError as error:
+        return FileCheck(path, "", "", 0, (_without(path, error),))
+    try:
+        t_ms, power_w = _columns(path)
+    except (OSError, pa.ArrowException, KeyError, ValueError):
+        problems: tuple[str, ...] = ()
+    else:
+        problems = tuple(_value_problems(stored, t_ms, power_w, idle_w, rated_w))
+    if not problems:
+        try:
+            _ = stored.profile  # what is left: the types of the columns, the hash
+        except ProfileError as error:
+            problems = (_without(path, error),)
+    return FileCheck(path, stored.profile_id, stored.workload, stored.n_nodes, problems)
+
+
+def _columns(path: Path) -> tuple[Float64Array, Float64Array]:
+    table = pq.read_table(path, partitioning=None)
+    t_ms, power_w = (
+        table[name].cast(pa.float64(), safe=False).to_numpy() for name in ("t_ms", "power_w")
+    )
+    return t_ms, power_w
+
+
+def _value_problems(
+    stored: StoredProfile,
+    t_ms: Float64Array,
+    power_w: Float64Array,
+    idle_w: float,
+    rated_w: float,
+) -> Iterator[str]:
+    uneven = np.flatnonzero(np.diff(t_ms) != stored.dt_ms)
+    if uneven.size:
+        row = int(uneven[0])
+        yield (
+            f"step after row {row} is {t_ms[row + 1] - t_ms[row]:g} ms, expected {stored.dt_ms} ms "
+            f"without gaps ({uneven.size} such rows)"
+        )
+    finite = np.isfinite(power_w)
+    if not finite.all():
+        row = int(np.argmin(finite))
+        yield f"power_w[{row}] is {power_w[row]} ({int((~finite).sum())} such values)"
+    power_w = power_w[finite]
+    if (power_w < 0).any():
+        worst_w = float(power_w.min())
+        yield f"{int((power_w < 0).sum())} values below 0, down to {worst_w:,.4g} W"
+    if power_w.size == 0:
+        return
+    node_w = power_w / stored.n_nodes
+    high = node_w > ABOVE_RATED * rated_w
+    if high.any():
+        yield (
+            f"{int(high.sum())} values above {ABOVE_RATED:g} times the rated {rated_w:,g} W of a "
+            f"node, up to {node_w.max():,.4g} W: is it of {stored.n_nodes} nodes, and in W?"
+        )
+    mean_w = float(node_w.mean())
+    if not idle_w <= mean_w <= rated_w:
+        yield (
+            f"mean of {mean_w:,.4g} W a node is outside {idle_w:,g} W idle to {rated_w:,g} W "
+            f"rated: is it of {stored.n_nodes} nodes, in W, and of a job?"
+        )
+
+
+def _with_duplicates(checks: list[FileCheck]) -> Iterator[FileCheck]:
+    first: dict[str, Path] = {}
+    for check in checks:
+        problems = check.problems
+        if check.profile_id in first:
+            where = first[check.profile_id]
+            problems = (*problems, f"its id '{check.profile_id}' is that of {where}, too")
+        elif check.profile_id:
+            first[check.profile_id] = check.path
+        yield FileCheck(check.path, check.profile_id, check.workload, check.n_nodes, problems)
+
+
+def _without(path: Path, error: ProfileError) -> str:
+    return str(error).removeprefix(f"{path}: ")

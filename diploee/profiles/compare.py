@@ -1,0 +1,229 @@
+"""How two libraries differ, class by class: mean, spread, duration and spectrum of their profiles.
+
+Used to say what changes when measured profiles take the place of the reference ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.signal import welch
+
+from diploee.profiles.library import ProfileLibrary
+from diploee.profiles.profile import PowerProfile
+from diploee.tables import Float32Array, Float64Array
+from diploee.units import MS_PER_S
+
+BAND_HZ = 0.25
+"""Up to here a reading that is averaged over 1 s is trusted (gain 0.90) [Hz]."""
+SWING_HZ = 0.02
+"""Swings within a phase lie above, the phases of a job below [Hz]."""
+SEGMENT_S = 256.0
+"""Length of the averaged spectra [s]: lines 0.004 Hz apart are told from each other."""
+SEGMENTS = 4
+"""A line is looked for in profiles that hold so many segments, which may then be shorter."""
+LINE_OVER_FLOOR = 10.0
+"""A line stands this much above the median of the octave on either side [power ratio]."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Figures of one profile, or their means over the profiles of a class.
+
+    Parameters
+    ----------
+    mean_w : float
+        Mean power of the job [W].
+    std_w : float
+        Population standard deviation in time [W].
+    duration_s : float
+        Length [s].
+    band_rms_w : float
+        Root mean square of all swings above 0 and up to `BAND_HZ` [W]; NaN where the step is too
+        long for it.
+    swing_rms_w : float
+        The same from `SWING_HZ` on, without the slow phases of the job [W].
+    line_hz : float
+        Frequency of the strongest line between the two [Hz]; NaN where no line stands out.
+    """
+
+    mean_w: float
+    std_w: float
+    duration_s: float
+    band_rms_w: float
+    swing_rms_w: float
+    line_hz: float
+
+
+@dataclass(frozen=True)
+class ClassFigures:
+    """A job class of a library.
+
+    Parameters
+    ----------
+    n_profiles : int
+        Profiles of the class.
+    n_lines : int
+        Profiles of them with a line.
+    figures : Figures
+        Means over the profiles; of the line over those that have one.
+    boundaries : tuple of str
+        What the power of its profiles includes.
+    """
+
+    n_profiles: int
+    n_lines: int
+    figures: Figures
+    boundaries: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ClassDifference:
+    """A job class in two libraries.
+
+    Parameters
+    ----------
+    workload : str
+        Kind of work.
+    n_nodes : int
+        Nodes of the job.
+    first, second : ClassFigures or None
+        The class in either library; None where it has none.
+    """
+
+    workload: str
+    n_nodes: int
+    first: ClassFigures | None
+    second: ClassFigures | None
+
+    @property
+    def boundaries_differ(self) -> bool:
+        """Whether both libraries have the class, with power of different boundaries."""
+        if self.first is None or self.second is None:
+            return False
+        return self.first.boundaries != self.second.boundaries
+
+
+def figures_of(profile: PowerProfile) -> Figures:
+    """Return the figures of one profile."""
+    step_s = profile.dt_ms / MS_PER_S
+    frequency_hz, power_w2 = _line_spectrum(profile.power_w, step_s)
+    in_band = (frequency_hz > 0) & (frequency_hz <= BAND_HZ)
+    reaches = 0.5 / step_s >= BAND_HZ
+    return Figures(
+        mean_w=profile.mean_power_w,
+        std_w=float(np.std(profile.power_w, dtype=np.float64)),
+        duration_s=profile.duration_ms / MS_PER_S,
+        band_rms_w=_rms(power_w2[in_band]) if reaches else np.nan,
+        swing_rms_w=_rms(power_w2[in_band & (frequency_hz >= SWING_HZ)]) if reaches else np.nan,
+        line_hz=strongest_line_hz(profile.power_w, step_s),
+    )
+
+
+def class_figures(library: ProfileLibrary) -> dict[tuple[str, int], ClassFigures]:
+    """Return the figures of each class of a library, by workload and nodes."""
+    by_class: dict[tuple[str, int], list[Figures]] = {}
+    boundaries: dict[tuple[str, int], set[str]] = {}
+    for index, entry in enumerate(library.entries):
+        job_class = entry.workload, entry.n_nodes
+        by_class.setdefault(job_class, []).append(figures_of(library[index]))
+        boundaries.setdefault(job_class, set()).add(entry.provenance.power_boundary)
+    return {
+        job_class: _mean(found, boundaries[job_class])
+        for job_class, found in sorted(by_class.items())
+    }
+
+
+def compare(first: ProfileLibrary, second: ProfileLibrary) -> list[ClassDifference]:
+    """Compare two libraries.
+
+    Parameters
+    ----------
+    first, second : ProfileLibrary
+        Such as a measured one and the reference.
+
+    Returns
+    -------
+    list of ClassDifference
+        All classes of either, by workload and nodes.
+    """
+    one, other = class_figures(first), class_figures(second)
+    return [
+        ClassDifference(*job_class, one.get(job_class), other.get(job_class))
+        for job_class in sorted({*one, *other})
+    ]
+
+
+def strongest_line_hz(power_w: Float32Array, step_s: float) -> float:
+    """Return the frequency of the strongest line between `SWING_HZ` and `BAND_HZ` [Hz].
+
+    Averaged spectra (Welch's method, Hann window) are searched for peaks that stand out from the
+    octaves around them; the highest one's place is refined by a parabola through its logarithm.
+
+    Parameters
+    ----------
+    power_w : numpy.ndarray, shape (n,)
+        Power [W].
+    step_s : float
+        Step [s].
+
+    Returns
+    -------
+    float
+        NaN where no line stands out, or the profile is too short to tell.
+    """
+    n_segment = int(min(SEGMENT_S / step_s, power_w.size / SEGMENTS))
+    # The lowest octave that is looked at needs a few bins below the lowest line.
+    if n_segment * step_s * SWING_HZ < 2 or step_s > 0.5 / BAND_HZ:
+        return np.nan
+    frequency_hz, density = welch(np.asarray(power_w, np.float64), 1 / step_s, nperseg=n_segment)
+    floor = _floor(density)
+    peaks = np.flatnonzero(
+        (density[1:-1] > density[:-2])
+        & (density[1:-1] >= density[2:])
+        & (density[1:-1] > LINE_OVER_FLOOR * floor[1:-1])
+        & (frequency_hz[1:-1] >= SWING_HZ)
+        & (frequency_hz[1:-1] <= BAND_HZ)
+    )
+    if peaks.size == 0:
+        return np.nan
+    peak = int(peaks[np.argmax(density[peaks + 1])]) + 1
+    left, top, right = np.log(density[peak - 1 : peak + 2] + np.finfo(np.float64).tiny)
+    shift = (left - right) / (2 * (left - 2 * top + right))
+    return float((peak + shift) * frequency_hz[1])
+
+
+def _floor(density: Float64Array) -> Float64Array:
+    """Return the median of the octave below and the octave above each bin."""
+    bins = np.arange(density.size)
+    low, high = np.maximum(bins // 2, 1), np.minimum(2 * bins, density.size - 1)
+    return np.array(
+        [np.median(density[a : b + 1]) if b >= a else 0.0 for a, b in zip(low, high, strict=True)]
+    )
+
+
+def _line_spectrum(power_w: Float32Array, step_s: float) -> tuple[Float64Array, Float64Array]:
+    """Return frequencies [Hz] and the mean square of each [W2]; they add up to the variance."""
+    values = np.asarray(power_w, dtype=np.float64)
+    amplitude = np.abs(np.fft.rfft(values - values.mean())) / values.size
+    power_w2 = 2 * amplitude**2
+    if values.size % 2 == 0:
+        power_w2[-1] /= 2
+    frequency_hz = np.asarray(np.fft.rfftfreq(values.size, step_s), dtype=np.float64)
+    return frequency_hz, np.asarray(power_w2, dtype=np.float64)
+
+
+def _rms(power_w2: Float64Array) -> float:
+    return float(np.sqrt(power_w2.sum()))
+
+
+def _mean(found: Iterable[Figures], boundaries: set[str]) -> ClassFigures:
+    rows = np.array([list(vars(figures).values()) for figures in found])
+    there = ~np.isnan(rows)
+    n_there = there.sum(axis=0)
+    sums = np.where(there, rows, 0.0).sum(axis=0)
+    means = np.where(n_there > 0, sums / np.maximum(n_there, 1), np.nan)
+    figures = Figures(*means.tolist())
+    return ClassFigures(len(rows), int(n_there[-1]), figures, tuple(sorted(boundaries)))

@@ -1,0 +1,99 @@
+"""Merge libraries into a new one; the files are copied byte by byte."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from diploee.errors import OutputError, OutputExistsError, ProfileError
+from diploee.files import reason
+from diploee.profiles.library import library_files
+from diploee.profiles.store import StoredProfile, place_of
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What a merge did.
+
+    Parameters
+    ----------
+    n_profiles : int
+        Profiles of the new library.
+    n_same : int
+        Profiles that several libraries have with the same content, taken once.
+    n_replaced : int
+        Profiles left out because an earlier library has another one of their id.
+    """
+
+    n_profiles: int
+    n_same: int
+    n_replaced: int
+
+
+def merge_libraries(
+    folders: Sequence[Path | str], out: Path, *, prefer_first: bool = False
+) -> Merged:
+    """Copy the profiles of several libraries into a new one.
+
+    Parameters
+    ----------
+    folders : sequence of pathlib.Path or str
+        Two or more, each as of `ProfileLibrary.open`.
+    out : pathlib.Path
+        Folder of the new library; it appears whole or not at all.
+    prefer_first : bool
+        Of different profiles with one id, take that of the earlier library.
+
+    Raises
+    ------
+    OutputExistsError
+        If `out` is there already.
+    ProfileError
+        If a file is not usable, or two libraries have different profiles of one id and
+        `prefer_first` is not set.
+    OutputError
+        If it can't be written.
+    """
+    if out.exists():
+        raise OutputExistsError(f"{out}: exists already; give a new folder for the merged library")
+    taken: dict[str, StoredProfile] = {}
+    conflicts: list[tuple[StoredProfile, StoredProfile]] = []
+    n_same = 0
+    for path in library_files(*folders):
+        stored = StoredProfile(path)
+        first = taken.setdefault(stored.profile_id, stored)
+        if first is not stored:
+            if _same(first, stored):
+                n_same += 1
+            else:
+                conflicts.append((first, stored))
+    if conflicts and not prefer_first:
+        first, second = conflicts[0]
+        raise ProfileError(
+            f"{second.path}: another profile than {first.path} has the id '{first.profile_id}' "
+            f"({len(conflicts)} such ids); rename one of each, or take the first library's with "
+            "'--prefer first'"
+        )
+    _copy(list(taken.values()), out)
+    return Merged(len(taken), n_same, len(conflicts))
+
+
+def _same(first: StoredProfile, second: StoredProfile) -> bool:
+    return (first.sha256, first.workload) == (second.sha256, second.workload)
+
+
+def _copy(profiles: list[StoredProfile], out: Path) -> None:
+    partial = out.with_name(f".{out.name}.partial")
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        try:
+            partial.mkdir(parents=True)
+            for stored in profiles:
+                shutil.copyfile(stored.path, place_of(stored.profile_id, partial))
+            partial.rename(out)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+    except OSError as error:
+        raise OutputError(f"{out}: can't be written ({reason(error)}); nothing was kept") from error

@@ -1,0 +1,221 @@
+"""Checking, merging and trimming libraries: every problem named, nothing half-written."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from builders import profile
+from command_line import call, contents
+
+from diploee.errors import OutputExistsError, ProfileError
+from diploee.profiles import ProfileLibrary
+from diploee.profiles.check import check_library
+from diploee.profiles.merge import merge_libraries
+from diploee.profiles.store import add_profile, read_profile
+from diploee.profiles.trim import trim_profile
+
+
+def of(name, power_w, n_nodes=2, **options):
+    return profile(name, power_w, n_nodes=n_nodes, **options)
+
+
+def good(name="good", n=50):
+    return of(name, np.linspace(2000, 5000, n))
+
+
+def rewritten(path, **columns):
+    """Replace columns of a profile's file and keep its head."""
+    table = pq.read_table(path)
+    values = {name: table[name].to_numpy() for name in table.column_names} | columns
+    changed = pa.table({name: pa.array(v) for name, v in values.items()})
+    pq.write_table(changed.replace_schema_metadata(table.schema.metadata), path)
+
+
+def problems(folder, **limits):
+    return {f.path.name: f.problems for f in check_library(folder, **limits).files if f.problems}
+
+
+# --- check -----------------------------------------------------------------------------------
+
+
+def test_shipped_profiles_have_no_problem():
+    checked = check_library("reference")
+    assert (len(checked.files), checked.n_problems) == (47, 0)
+    assert len(checked.classes) == 9
+    assert sum(checked.classes.values()) == 47
+
+
+def test_every_problem_of_a_file_is_reported_not_only_the_first(tmp_path):
+    path = add_profile(good(), tmp_path)
+    power_w = np.linspace(2000, 5000, 50)
+    power_w[3], power_w[7:9], power_w[20] = np.nan, -10, 30_000
+    t_ms = np.arange(50) * 1000
+    t_ms[30:] += 5000
+    rewritten(path, power_w=power_w, t_ms=t_ms)
+    (found,) = problems(tmp_path).values()
+    assert [line.split(" ")[0] for line in found] == ["step", "power_w[3]", "2", "1"]
+    assert found[0].startswith("step after row 29 is 6000 ms, expected 1000 ms without gaps (1")
+    assert found[2] == "2 values below 0, down to -10 W"
+    assert found[3].startswith(
+        "1 values above 1.2 times the rated 3,520 W of a node, up to 1.5e+04"
+    )
+
+
+@pytest.mark.parametrize(
+    ("power_w", "words"),
+    [
+        (np.full(9, 300.0), "mean of 150 W a node is outside 420 W idle to 3,520 W rated"),
+        (np.full(9, 8.0), "mean of 4 W a node"),  # kW
+        (np.full(9, 16_000.0), "mean of 8,000 W a node"),  # of more nodes
+    ],
+)
+def test_a_mean_outside_idle_to_rated_is_reported(tmp_path, power_w, words):
+    add_profile(of("odd", power_w), tmp_path)
+    (found,) = problems(tmp_path).values()
+    assert words in found[-1]
+    assert problems(tmp_path, idle_w=0.0, rated_w=1e6) == {}
+
+
+def test_unreadable_changed_and_repeated_files_are_reported(tmp_path):
+    add_profile(good("a"), tmp_path)
+    add_profile(good("a"), tmp_path / "again")
+    changed = add_profile(good("b"), tmp_path)
+    rewritten(changed, power_w=np.linspace(2000, 5001, 50))
+    broken = add_profile(good("c"), tmp_path)
+    broken.write_bytes(broken.read_bytes()[:-9])
+    gone = add_profile(good("d"), tmp_path)
+    pq.write_table(pq.read_table(gone).drop_columns(["power_w"]), gone)
+    checked = check_library(tmp_path)
+    found = {str(f.path.relative_to(tmp_path)): f.problems for f in checked.files if f.problems}
+    assert found.keys() == {"again/a.parquet", "b.parquet", "c.parquet", "d.parquet"} or (
+        found.keys() == {"a.parquet", "b.parquet", "c.parquet", "d.parquet"}
+    )
+    assert "its id 'a' is that of" in " ".join(found.get("again/a.parquet", found.get("a.parquet")))
+    assert "so it was changed" in found["b.parquet"][0]
+    assert "not a readable Parquet file" in found["c.parquet"][0]
+    assert "column 'power_w' is missing" in found["d.parquet"][0]
+    assert checked.classes == {("tune", 2): 4} or sum(checked.classes.values()) == 4
+
+
+def test_command_ends_with_1_where_there_is_a_problem(tmp_path):
+    add_profile(good("a"), tmp_path / "lib")
+    assert call("profiles", "check", tmp_path / "lib").code == 0
+    path = add_profile(of("odd", np.full(9, 300.0)), tmp_path / "lib")
+    ended = call("profiles", "check", tmp_path / "lib")
+    assert (ended.code, ended.err) == (1, "")
+    assert f"{path}: mean of 150 W a node" in ended.out
+    assert "2 files, 1 problem in 1 file\n" in ended.out
+    ended = call("profiles", "check", tmp_path / "lib", "--json")
+    assert ended.code == 1
+    assert [file["path"] for file in json.loads(ended.out)["bad_files"]] == [str(path)]
+    assert call("profiles", "check", tmp_path / "lib", "--idle-w", 100).code == 0
+    wrong = call("profiles", "check", tmp_path / "lib", "--idle-w", 9000)
+    assert "the rated power above the idle power" in wrong.problem
+
+
+# --- merge -----------------------------------------------------------------------------------
+
+
+def test_merged_library_holds_the_files_of_all_byte_by_byte(tmp_path):
+    one = add_profile(good("a"), tmp_path / "one")
+    other = add_profile(good("b", 60), tmp_path / "two" / "below")
+    add_profile(good("a"), tmp_path / "two")  # the same profile again
+    out = tmp_path / "all" / "merged"
+    merged = merge_libraries([tmp_path / "one", tmp_path / "two"], out)
+    assert (merged.n_profiles, merged.n_same, merged.n_replaced) == (2, 1, 0)
+    assert contents(out) == {"a.parquet": one.read_bytes(), "b.parquet": other.read_bytes()}
+    assert ProfileLibrary.open(out).ids == ("a", "b")
+
+
+def test_different_profiles_of_one_id_are_refused_or_the_first_is_taken(tmp_path):
+    one = add_profile(good("a"), tmp_path / "one")
+    other = add_profile(good("a", 60), tmp_path / "two")
+    out = tmp_path / "merged"
+    with pytest.raises(ProfileError, match="another profile than") as caught:
+        merge_libraries([tmp_path / "one", tmp_path / "two"], out)
+    assert str(caught.value).startswith(f"{other}: another profile than {one} has the id 'a'")
+    assert [path.name for path in tmp_path.iterdir() if path.name not in ("one", "two")] == []
+    ended = call("profiles", "merge", tmp_path / "one", tmp_path / "two", "--out", out, "--prefer",
+                 "first")  # fmt: skip
+    assert ended.code == 0
+    assert "1 left out for a first library's of the same id" in ended.out
+    assert contents(out) == {"a.parquet": one.read_bytes()}
+
+
+def test_an_existing_folder_is_never_merged_into(tmp_path):
+    add_profile(good("a"), tmp_path / "one")
+    add_profile(good("b"), tmp_path / "out")
+    before = contents(tmp_path)
+    with pytest.raises(OutputExistsError, match="give a new folder"):
+        merge_libraries([tmp_path / "one"], tmp_path / "out")
+    assert contents(tmp_path) == before
+
+
+# --- trim ------------------------------------------------------------------------------------
+
+
+def job():
+    """10 s idle, 30 s of work with a dip to idle in it, 20 s idle; one sample a second."""
+    power_w = np.concatenate([np.full(10, 840.0), np.full(30, 5000.0), np.full(20, 850.0)])
+    power_w[25] = 800
+    return of("job", power_w)
+
+
+def test_idle_ends_are_cut_and_dips_within_stay():
+    trimmed = trim_profile(job(), idle_w=425.0)
+    np.testing.assert_array_equal(trimmed.power_w, job().power_w[10:40])
+    assert trimmed.provenance.counts["trimmed_samples"] == 30
+    left_out_kwh = (job().energy_j - trimmed.energy_j) / 3.6e6
+    assert f"Trimmed to 10-40 s of 'job' (SHA-256 {job().sha256[:12]})" in trimmed.provenance.notes
+    assert f"without {left_out_kwh:.4g} kWh" in trimmed.provenance.notes
+
+
+@pytest.mark.parametrize(
+    ("options", "first", "last"),
+    [
+        ({"from_s": 12.0}, 12, 60),
+        ({"to_s": 30.5}, 0, 31),
+        ({"from_s": 5.5, "to_s": 50.0}, 5, 50),
+        ({"from_s": 20.0, "idle_w": 500.0}, 20, 40),
+    ],
+)
+def test_times_are_moved_outwards_to_whole_steps(options, first, last):
+    trimmed = trim_profile(job(), profile_id="cut", **options)
+    assert trimmed.profile_id == "cut"
+    np.testing.assert_array_equal(trimmed.power_w, job().power_w[first:last])
+
+
+def test_times_of_a_fine_step_lose_no_sample_to_a_rounding():
+    fine = profile("fine", np.arange(1000.0), dt_ms=100)
+    trimmed = trim_profile(fine, from_s=0.3, to_s=70.7)
+    np.testing.assert_array_equal(trimmed.power_w, np.arange(3.0, 707.0, dtype=np.float32))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "nothing to trim"),
+        ({"from_s": -1.0}, "from -1 s to 60 s, expected two times"),
+        ({"from_s": 30.0, "to_s": 20.0}, "from 30 s to 20 s"),
+        ({"to_s": 99.0}, "within its 60 s"),
+        ({"to_s": float("nan")}, "to nan s"),
+        ({"idle_w": 9000.0}, "no sample above 9000 W a node"),
+    ],
+)
+def test_trims_that_leave_nothing_are_refused(options, words):
+    with pytest.raises(ProfileError, match=words):
+        trim_profile(job(), **options)
+
+
+def test_command_trims_into_another_library(tmp_path):
+    add_profile(job(), tmp_path / "lib")
+    arguments = ("job", "--profiles", tmp_path / "lib", "--idle-w", 425, "--out", tmp_path / "cut")
+    ended = call("profiles", "trim", *arguments)
+    assert (ended.code, ended.err) == (0, "")
+    assert "30.0 of 60.0 s, mean 4,860.0 W" in ended.out
+    np.testing.assert_array_equal(
+        read_profile(tmp_path / "cut" / "job.parquet").power_w, job().power_w[10:40]
+    )
+    assert "exists already" in call("profiles", "trim", *arguments).problem
