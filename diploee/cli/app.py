@@ -12,7 +12,9 @@ from typing import Annotated, Any
 import typer
 
 from diploee import __version__
+from diploee.cli.deconvolve import deconvolve_command
 from diploee.cli.export import export_command
+from diploee.cli.fit import fit_command
 from diploee.cli.limits import limits_command
 from diploee.cli.profiles import profiles_app
 from diploee.cli.report import report_command
@@ -33,6 +35,8 @@ app.command("export")(export_command)
 app.command("limits")(limits_command)
 app.command("sweep")(sweep_command)
 app.command("ensemble")(ensemble_command)
+app.command("fit")(fit_command)
+app.command("deconvolve")(deconvolve_command)
 app.command("zeus")(zeus_command)
 
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diploee.power.playing import passes, phases
 from diploee.power.segments import Segments
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import FLAT_ID, FLAT_POWER_W
+from diploee.profiles.playing import passes, phases
 from diploee.scenario import Scenario
 from diploee.schedule import Schedule
 from diploee.tables import Float64Array, Int64Array, concat

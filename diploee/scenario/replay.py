@@ -31,7 +31,28 @@ class JobReplay(Model):
         description="GPUs per node where the log counts GPUs; those of the pool's nodes if absent.",
     )
     utc_offset: str | None = Field(
-        default=None, description="UTC offset of the log's stamps where the log does not tell it."
+        default=None,
+        description="Zone of the log's stamps where the log does not tell it: '+08:00', or a named "
+        "zone such as Europe/Berlin.",
+    )
+    time_format: str | None = Field(
+        default=None,
+        description="For csv: s or ms since the log's start, unix-s, unix-ms, or a strptime "
+        "format; ISO stamps if absent.",
+    )
+    duration_unit: Literal["ms", "s", "min", "h"] = Field(
+        default="s", description="For csv: unit of the duration column."
+    )
+    zero_durations: Literal["drop", "one-second"] = Field(
+        default="drop", description="Jobs that ran for no time are dropped, or last a second."
+    )
+    cpu_only: Literal["keep", "drop"] = Field(
+        default="keep", description="Whether jobs without GPUs are replayed."
+    )
+    states: tuple[Literal["completed", "failed", "cancelled", "timeout", "other"], ...] = Field(
+        default=("completed", "failed", "cancelled", "timeout", "other"),
+        min_length=1,
+        description="Which jobs are replayed, by how they ended.",
     )
     rules: tuple[ClassRule, ...] = Field(
         min_length=1,

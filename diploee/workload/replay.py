@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,13 @@ COPY_SPREAD_MS = MS_PER_H
 """A copy of a job (`rate_factor` above 1) is submitted up to so long after the original."""
 
 MOST_JOBS = 200_000_000
+
+READING_KEYS = (
+    *("utc_offset", "time_format", "duration_unit", "zero_durations", "cpu_only"),
+    "states",
+)
+"""Keys of `JobReplay` that say how to read the log."""
+
 _MONDAY = datetime(1970, 1, 5)
 _EPOCH = datetime(1970, 1, 1)
 
@@ -73,6 +81,9 @@ class ReplayedJobs:
             spec.gpus_per_node or scenario.facility.node_type_of(self._stream.pool).n_gpus or None
         )
         self._log = read_log(spec, scenario.folder, gpus)
+        read = self._log.counts
+        for what, causes in (("dropped", read.dropped), ("repaired", read.repaired)):
+            self.counts |= {f"{what} on import: {cause}": n for cause, n in causes.items() if n}
         self._logged, self._origin_ms = self._prepared(self._log)
         self.classes, self._class_of = self._classes(shelf)
         if self._stream.startup is not None:
@@ -291,9 +302,10 @@ def read_log(spec: JobReplay, folder: Path, gpus_per_node: int | None) -> JobLog
         raise LogFormatError(
             f"{path}: can't be read ({reason(error)}); replay.log is relative to the scenario file"
         ) from error
+    given = {"gpus_per_node": gpus_per_node}
+    given |= {key: getattr(spec, key) for key in READING_KEYS}
     columns = tuple((spec.columns or {}).items())
-    stamp = (stat.st_mtime_ns, stat.st_size)
-    return _read_log(path, stamp, spec.format, columns, gpus_per_node, spec.utc_offset)
+    return _read_log(path, (stat.st_mtime_ns, stat.st_size), spec.format, columns, **given)
 
 
 @lru_cache(maxsize=4)
@@ -302,15 +314,8 @@ def _read_log(
     stamp: tuple[int, int],  # noqa: ARG001  # a changed file is read again
     log_format: str | None,
     columns: tuple[tuple[str, str], ...],
-    gpus_per_node: int | None,
-    utc_offset: str | None,
+    **given: Any,
 ) -> JobLog:
     from diploee.workload.importers.jobs import read_job_log
 
-    return read_job_log(
-        path,
-        log_format,
-        gpus_per_node=gpus_per_node,
-        utc_offset=utc_offset,
-        columns=dict(columns) or None,
-    )
+    return read_job_log(path, log_format, columns=dict(columns) or None, **given)

@@ -526,7 +526,7 @@ quick = settings(
 )
 
 
-@settings(quick, max_examples=25)
+@settings(quick, max_examples=15)
 @given(jobs=jobs_of_any_size)
 @every_format
 def test_whatever_the_jobs_the_same_come_back(
@@ -598,7 +598,7 @@ some_options = st.fixed_dictionaries(
 )
 
 
-@settings(quick, max_examples=120)
+@settings(quick, max_examples=60)
 @given(data=st.data())
 @every_format
 def test_a_changed_file_loads_or_fails_with_its_name(
@@ -615,7 +615,7 @@ def test_a_changed_file_loads_or_fails_with_its_name(
         check_log(log)
 
 
-@settings(quick, max_examples=120)
+@settings(quick, max_examples=60)
 @given(content=st.one_of(st.binary(max_size=200), st.text(max_size=200).map(str.encode)))
 def test_any_bytes_load_or_fail_with_the_files_name(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "log"

@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 
 from diploee.profiles import PowerProfile, ProfileLibrary
+from diploee.profiles.playing import played_mean_power_w
 from diploee.scenario import DurationModel, NodeType
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_S, S_PER_H
@@ -24,8 +25,10 @@ Observed = Literal["utilization", "power"]
 STEP_S = 10.0
 """Step of the numerical integration; an hour holds 360."""
 
-N_STARTUPS = 64
-"""Quantiles that stand for a distribution of start-up times."""
+N_QUANTILES = 64
+"""Quantiles that stand for a distribution of start-up times, or of durations and their power."""
+
+_LEVELS = (np.arange(N_QUANTILES) + 0.5) / N_QUANTILES
 
 ACCEPTED_REST = 1e-3
 """Share of the mean job's node time (or energy) that may lie beyond the kernel."""
@@ -79,8 +82,7 @@ def mix_kernel(
 
     Notes
     -----
-    ASSUMPTION: a job whose duration is drawn draws its profile's mean power throughout; where its
-    start and end phases are long, the power kernel is that much too flat.
+    ASSUMPTION: the power of a job whose duration is drawn is its mean power throughout.
     """
     weight = np.array([c.job_class.probability for c in classes])
     weight = weight / weight.sum()
@@ -122,8 +124,7 @@ def _used(
             played_j = np.stack([_energy_j(p, since_s) for p in profiles])
             busy = scale * played_j.mean(axis=0)
         else:
-            mean_w = float(np.mean([p.mean_power_w for p in profiles]))
-            busy = scale * mean_w * _run_time(c, profiles, since_s)
+            busy = scale * _drawn_energy_j(c, profiles, since_s)
         above_idle: Float64Array = busy - node_type.idle_power_w * n_nodes * _run_time(
             c, profiles, since_s
         )
@@ -131,7 +132,7 @@ def _used(
 
     if startup is None:
         return running(at_s)
-    delays_s = startup.quantile((np.arange(N_STARTUPS) + 0.5) / N_STARTUPS)
+    delays_s = startup.quantile(_LEVELS)
     late = np.zeros(at_s.size)
     of_run = running(at_s)
     for delay_s in delays_s:
@@ -140,7 +141,7 @@ def _used(
         late[-1] += of_run[-1] - of_run[-2]
         if observed == "utilization":
             late += n_nodes * np.minimum(at_s, delay_s)
-    return late / N_STARTUPS
+    return late / N_QUANTILES
 
 
 def _run_time(c: StreamClass, profiles: list[PowerProfile], since_s: Float64Array) -> Float64Array:
@@ -154,6 +155,26 @@ def _run_time(c: StreamClass, profiles: list[PowerProfile], since_s: Float64Arra
     still = 1 - model.cdf(since_s[:-1])
     ran = np.concatenate([[0.0], np.cumsum((still[1:] + still[:-1]) / 2 * np.diff(since_s[:-1]))])
     return np.append(ran, model.mean_s())
+
+
+def _drawn_energy_j(
+    c: StreamClass, profiles: list[PowerProfile], since_s: Float64Array
+) -> Float64Array:
+    """Return the mean energy used by each time where durations are drawn [J].
+
+    It is the exact mean run time, times the mean power of the quantiles' run time up to then.
+    """
+    assert c.job_class.duration is not None
+    durations_s = c.job_class.duration.quantile(_LEVELS)
+    powers_w = np.mean([played_mean_power_w(p, durations_s) for p in profiles], axis=0)
+    ran_s, used_j = np.zeros(since_s.size), np.zeros(since_s.size)
+    for duration_s, power_w in zip(durations_s, powers_w, strict=True):
+        run_s = np.minimum(since_s, duration_s)
+        ran_s += run_s
+        used_j += power_w * run_s
+    mean_w = np.divide(used_j, ran_s, out=np.zeros_like(ran_s), where=ran_s > 0)
+    energy_j: Float64Array = mean_w * _run_time(c, profiles, since_s)
+    return energy_j
 
 
 def _energy_j(profile: PowerProfile, since_s: Float64Array) -> Float64Array:

@@ -10,17 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import solve_triangular
-from scipy.optimize import nnls
 
 from diploee.errors import WorkloadError, one_of
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.importers.observed import ObservedSeries
 from diploee.scenario import JobStream, Scenario
-from diploee.tables import BoolArray, Float64Array, Int64Array
-from diploee.units import HOURS_PER_DAY, HOURS_PER_WEEK, MONTHS_PER_YEAR, MS_PER_H
+from diploee.tables import Float64Array
+from diploee.units import HOURS_PER_DAY, HOURS_PER_WEEK
+from diploee.workload.deconvolution.hourly import hourly_means
 from diploee.workload.deconvolution.kernel import ACCEPTED_REST, Observed, mix_kernel
-from diploee.workload.fit.calendar_fit import DAYS_OF_MONTH, covers_all_months
+from diploee.workload.deconvolution.least_squares import alternate
+from diploee.workload.fit.calendar_fit import DAYS_OF_MONTH, wants_months
 from diploee.workload.fit.hours import HourCounts
 from diploee.workload.generate import open_classes
 from diploee.workload.rates import hour_of_week, month_of_year
@@ -29,11 +29,6 @@ FULL = 0.98
 """Occupancy from which on an hour counts as full: jobs queue, and the load is not linear."""
 
 NOTABLE_FULL = 0.01
-RIDGE = 1e-10
-"""Keeps the equations solvable where the load of two hours can't be told apart."""
-
-MAX_ROUNDS = 50
-TOLERANCE = 1e-6
 MIN_WEEKS = 2
 
 
@@ -138,9 +133,8 @@ def recover_weights(
     hours = first_hour + np.arange(values.size)
     slot, month = hour_of_week(hours), month_of_year(hours)
     used = np.arange(values.size) >= burn_in
-    if months is None:
-        months = covers_all_months(HourCounts(hours[burn_in], np.zeros(int(used.sum()), np.int64)))
-    of_week, of_month = _alternate(kernel.hourly, slot, month, load, used, months)
+    months = wants_months(HourCounts(hours[burn_in], np.zeros(int(used.sum()), np.int64)), months)
+    of_week, of_month = alternate(kernel.hourly, slot, month, load, used, months)
     if not of_week.any():
         raise WorkloadError(
             f"{series.source}: the {observed} never rises above that of the idle facility; "
@@ -154,55 +148,6 @@ def recover_weights(
         of_week, of_month if months else None, hours[burn_in], values[used], fitted[used],
         float((occupancy >= FULL).mean()), kernel.rest,
     )  # fmt: skip
-
-
-def hourly_means(
-    series: ObservedSeries, scenario: Scenario, observed: Observed
-) -> tuple[np.datetime64, Float64Array]:
-    """Return the means of a series over whole clock hours of the facility's local time.
-
-    Parameters
-    ----------
-    series : ObservedSeries
-        Each value is taken as the mean over its step.
-    scenario : Scenario
-        Gives the local time.
-    observed : {"utilization", "power"}
-        What to average.
-
-    Returns
-    -------
-    first_hour : numpy.datetime64
-        The first whole hour, local time.
-    means : numpy.ndarray, shape (H,), float64
-        Occupancy (0-1), or power [W].
-
-    Raises
-    ------
-    WorkloadError
-        If the series has no such values, or steps above an hour.
-    """
-    values = series.utilization if observed == "utilization" else series.power_w
-    if values is None or bool(np.isnan(values).any()):
-        raise WorkloadError(
-            f"{series.source}: has no {observed}; name its column, or use the other of "
-            "utilization and power"
-        )
-    if series.step_ms > MS_PER_H:
-        raise WorkloadError(
-            f"{series.source}: steps of {series.step_ms / MS_PER_H:g} h can't tell the hours of "
-            "the week; give a series with steps of at most 1 h"
-        )
-    start = series.start
-    if start.tzinfo is not None:
-        start = start.astimezone(scenario.facility.zone).replace(tzinfo=None)
-    start_ms = int(np.datetime64(start, "ms").astype(np.int64))
-    first, last = -(-start_ms // MS_PER_H), (start_ms + series.duration_ms) // MS_PER_H
-    # Differences of the running sum at the hours' edges are exact for any step.
-    filled = np.concatenate([[0.0], np.cumsum(values)]) * series.step_ms
-    edges = np.arange(first, last + 1) * MS_PER_H - start_ms
-    at = np.interp(edges, np.arange(filled.size) * series.step_ms, filled)
-    return np.datetime64(first, "h"), np.diff(at) / MS_PER_H
 
 
 def _only_stream(scenario: Scenario) -> JobStream:
@@ -226,49 +171,6 @@ def _idle_power_w(scenario: Scenario) -> float:
         pool.n_nodes * facility.node_type_of(name).idle_power_w
         for name, pool in facility.pools.items()
     )
-
-
-def _alternate(
-    kernel: Float64Array,
-    slot: Int64Array,
-    month: Int64Array,
-    load: Float64Array,
-    used: BoolArray,
-    months: bool,
-) -> tuple[Float64Array, Float64Array]:
-    """Fit the hours of the week and the months in turn, each with the other fixed."""
-    of_month = np.ones(MONTHS_PER_YEAR)
-    of_week = _fit_rates(kernel, slot, of_month[month], HOURS_PER_WEEK, load, used)
-    for _ in range(MAX_ROUNDS if months else 0):
-        before = of_week
-        of_month = _fit_rates(kernel, month, of_week[slot], MONTHS_PER_YEAR, load, used)
-        of_week = _fit_rates(kernel, slot, of_month[month], HOURS_PER_WEEK, load, used)
-        if np.abs(of_week - before).max() <= TOLERANCE * of_week.max():
-            break
-    return of_week, of_month
-
-
-def _fit_rates(
-    kernel: Float64Array,
-    group: Int64Array,
-    factor: Float64Array,
-    n_groups: int,
-    load: Float64Array,
-    used: BoolArray,
-) -> Float64Array:
-    """Return the rate of each group of hours, all 0 or more, that explains the load best."""
-    n_hours = load.size
-    design = np.zeros((n_hours, n_groups))
-    rows = np.arange(n_hours)
-    for lag, value in enumerate(kernel[:n_hours]):
-        submitted = rows[: n_hours - lag]
-        design[submitted + lag, group[submitted]] += value * factor[submitted]
-    design = design[used]
-    # The normal equations, 168 by 168, have the same solution and are quicker.
-    lower = np.linalg.cholesky(design.T @ design + RIDGE * np.eye(n_groups) * np.sum(kernel) ** 2)
-    target = solve_triangular(lower, design.T @ load[used], lower=True)
-    found: Float64Array = nnls(lower.T, target)[0]
-    return found
 
 
 def _recovered(

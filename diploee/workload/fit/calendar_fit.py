@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 from scipy import stats
 
+from diploee.errors import WorkloadError
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import HOURS_PER_DAY, HOURS_PER_WEEK, MONTHS_PER_YEAR
 from diploee.workload.fit.hours import HourCounts
@@ -75,11 +76,15 @@ def fit_calendar(hours: HourCounts, months: bool | None = None) -> CalendarFit:
     -------
     CalendarFit
         The most likely weights of Poisson counts.
+
+    Raises
+    ------
+    WorkloadError
+        If weights of the months are asked for, but a month was not observed at all.
     """
     detail, slot = week_slots(hours)
     month = hours.month
-    if months is None:
-        months = covers_all_months(hours)
+    months = wants_months(hours, months)
     group = month if months else np.zeros_like(month)
     of_slot, of_group = _proportional_fit(hours.counts, slot, group)
     expected = of_slot[slot] * of_group[group]
@@ -105,6 +110,22 @@ def week_slots(hours: HourCounts) -> tuple[Detail, Int64Array]:
     if np.bincount(slot, minlength=HOURS_PER_DAY).min() >= MIN_SIGHTINGS:
         return "hour_of_day", slot
     return "uniform", np.zeros_like(slot)
+
+
+def wants_months(hours: HourCounts, months: bool | None) -> bool:
+    """Return whether to fit weights of the months: as asked, or where the span covers them.
+
+    Raises
+    ------
+    WorkloadError
+        If it is asked for, but a month was not observed at all.
+    """
+    if months and (missing := sorted(set(range(MONTHS_PER_YEAR)) - set(hours.month.tolist()))):
+        raise WorkloadError(
+            f"weights of the months: the span does not hold month {missing[0] + 1} "
+            f"({len(missing)} of 12 are missing); give a longer span, or leave the months out"
+        )
+    return covers_all_months(hours) if months is None else months
 
 
 def covers_all_months(hours: HourCounts) -> bool:

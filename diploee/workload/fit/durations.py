@@ -9,12 +9,12 @@ import numpy as np
 
 from diploee.scenario import DurationModel
 from diploee.tables import Float64Array
-from diploee.workload.fit.lognormals import fit_lognormals
+from diploee.workload.fit.lognormals import as_model, best_mixture, fit_lognormals, refitted
 from diploee.workload.fit.quantiles import fit_quantiles
 
 DurationKind = Literal["quantiles", "lognormal"]
 
-KS_SAMPLE = 300
+KS_SAMPLE = 500
 """Durations that the test with a refit of the model looks at; with more it rejects any model."""
 
 KS_REPLICATES = 99
@@ -94,19 +94,23 @@ def ks_distance(duration_s: Float64Array, model: DurationModel) -> float:
 
 
 def _bootstrap_p_value(duration_s: Float64Array, rng: np.random.Generator) -> float | None:
-    """Test a lognormal mixture on a sample, refitting it to each of its own samples."""
+    """Test a lognormal mixture on a sample, refitting it to each of its own samples.
+
+    Their number of parts stays that of the first fit.
+    """
     n = min(KS_SAMPLE, duration_s.size)
     if n < 10 or np.ptp(duration_s) == 0:
         return None
     sample = rng.choice(duration_s, n, replace=False) if n < duration_s.size else duration_s
-    model = fit_lognormals(sample)
+    mixture = best_mixture(sample)
+    model = as_model(mixture, sample)
     seen = ks_distance(sample, model)
     # Logged durations are whole seconds, or finer: the samples are rounded alike.
     step_s = _step_s(duration_s)
     farther = 0
     for _ in range(KS_REPLICATES):
         drawn = np.maximum(np.rint(model.draw(rng, n) / step_s), 1) * step_s
-        farther += ks_distance(drawn, fit_lognormals(drawn)) >= seen
+        farther += ks_distance(drawn, refitted(drawn, mixture)) >= seen
     return (farther + 1) / (KS_REPLICATES + 1)
 
 

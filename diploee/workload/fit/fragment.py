@@ -163,4 +163,4 @@ def _flow(value: Any) -> str:
         return "{" + ", ".join(f"{_flow(k)}: {_flow(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_flow, value)) + "]"
-    return value if isinstance(value, str) else number_text(float(value), 8)
+    return value if isinstance(value, str) else number_text(float(value), 12)

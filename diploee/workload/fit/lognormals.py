@@ -11,8 +11,8 @@ from diploee.scenario.durations import LognormalPart
 from diploee.tables import Float64Array
 
 MAX_PARTS = 3
-MAX_ROUNDS = 500
-TOLERANCE = 1e-7
+MAX_ROUNDS = 300
+TOLERANCE = 1e-6
 """EM ends when a round raises the mean log-likelihood by less."""
 
 MIN_SIGMA = 0.02
@@ -60,6 +60,11 @@ def fit_lognormals(duration_s: Float64Array, max_parts: int = MAX_PARTS) -> Dura
     DurationModel
         The mixture, limited to the shortest and the longest of the durations.
     """
+    return as_model(best_mixture(duration_s, max_parts), duration_s)
+
+
+def best_mixture(duration_s: Float64Array, max_parts: int = MAX_PARTS) -> Mixture:
+    """Return the mixture of `fit_lognormals` itself."""
     log_s, count = _distinct(np.log(duration_s))
     best = _single(log_s, count)
     if best.sigma[0] > MIN_SIGMA:
@@ -67,11 +72,23 @@ def fit_lognormals(duration_s: Float64Array, max_parts: int = MAX_PARTS) -> Dura
             mixture = expectation_maximisation(log_s, count, _start(log_s, count, n_parts))
             if mixture.bic(duration_s.size) < best.bic(duration_s.size):
                 best = mixture
-    return as_model(best, float(duration_s.min()), float(duration_s.max()))
+    return best
 
 
-def as_model(mixture: Mixture, min_s: float, max_s: float) -> DurationModel:
-    """Return a mixture as a scenario's durations, parts in the order of their medians."""
+def refitted(duration_s: Float64Array, start: Mixture) -> DurationModel:
+    """Fit a mixture of as many parts as another one has, from that one on."""
+    log_s, count = _distinct(np.log(duration_s))
+    if start.weight.size == 1:
+        return as_model(_single(log_s, count), duration_s)
+    return as_model(expectation_maximisation(log_s, count, start), duration_s)
+
+
+def as_model(mixture: Mixture, duration_s: Float64Array) -> DurationModel:
+    """Return a mixture as a scenario's durations, within the shortest and longest of those given.
+
+    Its parts are in the order of their medians.
+    """
+    min_s, max_s = float(duration_s.min()), float(duration_s.max())
     order = np.argsort(mixture.mu, kind="stable")
     weight = np.round(mixture.weight[order], 6)
     weight[np.argmax(weight)] += 1 - weight.sum()

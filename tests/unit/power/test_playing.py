@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diploee.power import job_energy_j, job_segments, power_series
-from diploee.power.playing import Phases, passes, phases
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import flat_profile
+from diploee.profiles.playing import Phases, passes, phases
 from diploee.schedule import Schedule
 
 PHASES = Phases(steady_ms=2_000, ending_ms=7_000, duration_ms=8_000)

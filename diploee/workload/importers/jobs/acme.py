@@ -17,7 +17,8 @@ import numpy as np
 
 from diploee.workload.importers.jobs.base import JobLogFormat, header_words
 from diploee.workload.importers.jobs.options import JobLogOptions
-from diploee.workload.importers.jobs.rules import RawJobs, RawLog
+from diploee.workload.importers.jobs.raw_log import RawJobs, RawLog
+from diploee.workload.importers.jobs.stamps import stamps
 from diploee.workload.importers.jobs.text_file import TextFile
 from diploee.workload.importers.jobs.text_table import (
     TRUNCATED,
@@ -25,7 +26,7 @@ from diploee.workload.importers.jobs.text_table import (
     read_table,
     require_columns,
 )
-from diploee.workload.importers.jobs.values import job_ids, labels, numbers, stamps, state_ids
+from diploee.workload.importers.jobs.values import job_ids, labels, numbers, state_ids
 from diploee.workload.job_log import MISSING_MS
 
 TIMES = ("submit_time", "start_time", "end_time")

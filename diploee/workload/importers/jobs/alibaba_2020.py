@@ -35,7 +35,8 @@ from diploee.tables import (
 from diploee.workload.importers.jobs.base import JobLogFormat, header_words
 from diploee.workload.importers.jobs.clock import Zone
 from diploee.workload.importers.jobs.options import JobLogOptions
-from diploee.workload.importers.jobs.rules import REPEATED_ROW, RawJobs, RawLog
+from diploee.workload.importers.jobs.raw_log import RawJobs, RawLog
+from diploee.workload.importers.jobs.repeats import REPEATED_ROW
 from diploee.workload.importers.jobs.text_file import TextFile
 from diploee.workload.importers.jobs.text_table import (
     TRUNCATED,

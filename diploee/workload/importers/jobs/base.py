@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from diploee.workload.importers.jobs.options import JobLogOptions
-from diploee.workload.importers.jobs.rules import RawLog
+from diploee.workload.importers.jobs.raw_log import RawLog
 from diploee.workload.importers.jobs.text_file import TextFile
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from diploee.tables import Float64Array
 from diploee.workload.importers.jobs.base import JobLogFormat, header_words
 from diploee.workload.importers.jobs.options import JobLogOptions
-from diploee.workload.importers.jobs.rules import RawJobs, RawLog
+from diploee.workload.importers.jobs.raw_log import RawJobs, RawLog
 from diploee.workload.importers.jobs.text_file import TextFile
 from diploee.workload.importers.jobs.text_table import (
     TRUNCATED,

@@ -26,9 +26,10 @@ from diploee.tables import Float64Array, Int16Array, Int64Array, Table, column
 from diploee.workload.importers.jobs.base import JobLogFormat
 from diploee.workload.importers.jobs.json_list import JsonObject, TextColumns, json_objects
 from diploee.workload.importers.jobs.options import JobLogOptions
-from diploee.workload.importers.jobs.rules import RawJobs, RawLog
+from diploee.workload.importers.jobs.raw_log import RawJobs, RawLog
+from diploee.workload.importers.jobs.stamps import stamps
 from diploee.workload.importers.jobs.text_file import TextFile
-from diploee.workload.importers.jobs.values import job_ids, labels, stamps, state_ids
+from diploee.workload.importers.jobs.values import job_ids, labels, state_ids
 from diploee.workload.job_log import MISSING_MS
 
 ATTEMPT_LEFT_OUT = "attempt without a whole run time, left out of its job's"

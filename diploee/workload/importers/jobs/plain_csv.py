@@ -26,7 +26,8 @@ from diploee.workload.importers.jobs.options import (
     UNIT_MS,
     JobLogOptions,
 )
-from diploee.workload.importers.jobs.rules import RawJobs, RawLog
+from diploee.workload.importers.jobs.raw_log import RawJobs, RawLog
+from diploee.workload.importers.jobs.stamps import Stamps, stamps
 from diploee.workload.importers.jobs.text_file import TextFile
 from diploee.workload.importers.jobs.text_table import (
     TRUNCATED,
@@ -38,11 +39,9 @@ from diploee.workload.importers.jobs.text_table import (
 )
 from diploee.workload.importers.jobs.values import (
     LARGEST_ENERGY_J,
-    Stamps,
     job_ids,
     labels,
     numbers,
-    stamps,
     state_ids,
     times_ms,
 )

@@ -16,7 +16,8 @@ from diploee.workload.importers.jobs.options import (
     JobLogOptions,
     ZeroDurations,
 )
-from diploee.workload.importers.jobs.rules import RawLog, apply_rules
+from diploee.workload.importers.jobs.raw_log import RawLog
+from diploee.workload.importers.jobs.rules import apply_rules
 from diploee.workload.importers.jobs.text_file import TextFile, read_text
 from diploee.workload.job_log import STATES, JobLog
 

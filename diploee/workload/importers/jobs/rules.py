@@ -23,26 +23,18 @@ The rules, in this order; a row is dropped by the first that applies:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from diploee.errors import LogFormatError
-from diploee.tables import (
-    BoolArray,
-    Float64Array,
-    Int16Array,
-    Int32Array,
-    Int64Array,
-    Table,
-    column,
-)
+from diploee.tables import BoolArray, Float64Array, Int64Array
 from diploee.units import MS_PER_S
 from diploee.workload.import_counts import ImportCounts
 from diploee.workload.importers.jobs.options import JobLogOptions
+from diploee.workload.importers.jobs.raw_log import RawJobs, RawLog
+from diploee.workload.importers.jobs.repeats import repeated
 from diploee.workload.job_log import MISSING_MS, STATES, JobLog, JobRecords
 
 NO_TIME = "neither submission nor start"
@@ -53,8 +45,6 @@ NEGATIVE_RUN_TIME = "negative run time"
 ZERO_RUN_TIME = "zero run time"
 NO_NODE_COUNT = "no node count"
 CPU_ONLY = "CPU-only job"
-REPEATED_ROW = "repeated row"
-REPEATED_ID = "repeated job id"
 STATE_LEFT_OUT = "state '{}' left out"
 
 SUBMISSION_MISSING = "submission missing, taken as the start"
@@ -69,58 +59,6 @@ OTHER_NODE_COUNT = "node count by GPUs differs from the log's"
 LARGEST_NODE_COUNT = 2**31 - 1
 _ROUNDING = 1e-6
 """Sums of fractions of GPUs may exceed a whole number by a rounding."""
-
-
-@dataclass(frozen=True, eq=False)
-class RawJobs(Table):
-    """Rows of a log as it says them, in the order of the file.
-
-    Times are `MISSING_MS`, counts and energies NaN where the log has none; a run time may be zero
-    or negative. The columns are those of `JobRecords`, `run_ms` is the logged run time.
-    """
-
-    submit_ms: Int64Array = column("int64")
-    start_ms: Int64Array = column("int64")
-    end_ms: Int64Array = column("int64")
-    run_ms: Int64Array = column("int64")
-    n_nodes: Float64Array = column("float64")
-    n_gpus: Float64Array = column("float64")
-    state_id: Int16Array = column("int16")
-    type_id: Int32Array = column("int32")
-    energy_j: Float64Array = column("float64")
-
-
-@dataclass(frozen=True, eq=False)
-class RawLog:
-    """What an importer makes of a file.
-
-    Parameters
-    ----------
-    rows : RawJobs
-        One row for each row of the file that may be a job.
-    types : tuple of str
-        Names by `type_id`.
-    job_ids : pyarrow.Array of string, or None
-        Names of the jobs, null where missing; None where the format has none.
-    utc_offset_min : int or None
-        Offset of local time [min]; None where the origin of the times is not known.
-    dropped, repaired, noted : mapping of str to int
-        What the importer already did, by cause; rows dropped here are not among `rows`.
-    runs_share_id : bool
-        A job id may come back with another start, as a requeued job's does in Slurm.
-    dates_are_shifted : bool
-        See `JobLog`.
-    """
-
-    rows: RawJobs
-    types: tuple[str, ...]
-    job_ids: pa.Array | None
-    utc_offset_min: int | None
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    repaired: Mapping[str, int] = field(default_factory=dict)
-    noted: Mapping[str, int] = field(default_factory=dict)
-    runs_share_id: bool = False
-    dates_are_shifted: bool = False
 
 
 def apply_rules(path: Path, log_format: str, raw: RawLog, options: JobLogOptions) -> JobLog:
@@ -152,7 +90,7 @@ def apply_rules(path: Path, log_format: str, raw: RawLog, options: JobLogOptions
     _drop(dropped, kept, NO_NODE_COUNT, np.isnan(n_nodes))
     if options.cpu_only == "drop":
         _drop(dropped, kept, CPU_ONLY, noted[CPU_ONLY])
-    for cause, mask in _repeated(rows, raw, kept).items():
+    for cause, mask in repeated(rows, raw, kept).items():
         _drop(dropped, kept, cause, mask)
     for index, state in enumerate(STATES):
         if state not in options.states:
@@ -278,40 +216,6 @@ def _check_nodes(path: Path, n_nodes: Float64Array, kept: BoolArray) -> None:
             f"{path}: a job has {largest:g} nodes, expected at most {LARGEST_NODE_COUNT:,}; "
             "correct the counts of GPUs or give more gpus_per_node"
         )
-
-
-def _repeated(rows: RawJobs, raw: RawLog, kept: BoolArray) -> dict[str, BoolArray]:
-    """Return which of the rows that stay so far repeat an earlier one."""
-    same = np.zeros(len(rows), dtype=bool)
-    masks = {REPEATED_ROW: same, REPEATED_ID: same}
-    if raw.job_ids is None:
-        return masks
-    encoded = raw.job_ids.dictionary_encode().indices
-    named = kept & np.asarray(pc.is_valid(encoded))
-    places = np.flatnonzero(named)
-    keys = np.asarray(encoded.fill_null(0), dtype=np.int64)[places]
-    if np.unique(keys).size == keys.size:
-        return masks
-    starts = rows.start_ms[places] if raw.runs_share_id else np.zeros(keys.size, dtype=np.int64)
-    order = np.lexsort((starts, keys))  # stable: ties stay in the order of the file
-    keys, starts, places = keys[order], starts[order], places[order]
-    is_first = np.ones(keys.size, dtype=bool)
-    is_first[1:] = (keys[1:] != keys[:-1]) | (starts[1:] != starts[:-1])
-    firsts = places[np.maximum.accumulate(np.where(is_first, np.arange(keys.size), 0))]
-    equal = _equal_rows(rows, firsts, places)
-    repeated_row, repeated_id = same.copy(), same.copy()
-    repeated_row[places[~is_first & equal]] = True
-    repeated_id[places[~is_first & ~equal]] = True
-    return {REPEATED_ROW: repeated_row, REPEATED_ID: repeated_id}
-
-
-def _equal_rows(rows: RawJobs, first: Int64Array, second: Int64Array) -> BoolArray:
-    equal = np.ones(first.size, dtype=bool)
-    for name in RawJobs.__dataclass_fields__:
-        values = getattr(rows, name)
-        one, other = values[first], values[second]
-        equal &= (one == other) | ((one != one) & (other != other))  # NaN is NaN
-    return equal
 
 
 def _records(rows: RawJobs, n_nodes: Float64Array, order: Int64Array) -> JobRecords:

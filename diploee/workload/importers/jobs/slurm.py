@@ -30,7 +30,8 @@ import pyarrow.compute as pc
 from diploee.tables import BoolArray, Float64Array
 from diploee.workload.importers.jobs.base import JobLogFormat, header_words
 from diploee.workload.importers.jobs.options import JobLogOptions
-from diploee.workload.importers.jobs.rules import RawJobs, RawLog
+from diploee.workload.importers.jobs.raw_log import RawJobs, RawLog
+from diploee.workload.importers.jobs.stamps import stamps
 from diploee.workload.importers.jobs.text_file import TextFile
 from diploee.workload.importers.jobs.text_table import (
     TRUNCATED,
@@ -44,7 +45,6 @@ from diploee.workload.importers.jobs.values import (
     job_ids,
     labels,
     numbers,
-    stamps,
     state_ids,
     times_ms,
     without_missing,

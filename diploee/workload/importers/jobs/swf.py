@@ -28,7 +28,7 @@ from diploee.units import MS_PER_S
 from diploee.workload.importers.jobs.base import JobLogFormat
 from diploee.workload.importers.jobs.clock import Zone, zone_of
 from diploee.workload.importers.jobs.options import JobLogOptions
-from diploee.workload.importers.jobs.rules import RawJobs, RawLog
+from diploee.workload.importers.jobs.raw_log import RawJobs, RawLog
 from diploee.workload.importers.jobs.text_file import CHUNK_BYTES, TextFile
 from diploee.workload.importers.jobs.text_table import TRUNCATED, Dialect, TextTable, read_table
 from diploee.workload.importers.jobs.values import job_ids, labels, numbers, times_ms

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import re
 import zlib
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,6 +30,7 @@ _NOT_TEXT = {
     b"\xff\xfe": "UTF-16 text",
     b"\xfe\xff": "UTF-16 text",
 }
+_FILLED = re.compile(rb"\S")
 _NEWLINE = ord("\n")
 _IS_CONTROL = np.zeros(256, dtype=bool)
 _IS_CONTROL[:32] = True
@@ -58,8 +60,8 @@ class TextFile:
     @cached_property
     def start(self) -> int:
         """Byte where the first line that is not blank begins."""
-        first = len(self.data) - len(self.data.lstrip())
-        return self.data.rfind(b"\n", 0, first) + 1
+        first = _FILLED.search(self.data)
+        return self.data.rfind(b"\n", 0, first.start() if first else 0) + 1
 
     def line_at(self, place: int) -> int:
         """Return the line of a byte, from 1."""
@@ -111,7 +113,7 @@ def read_text(path: Path) -> TextFile:
     _check_text(path, data)
     if b"\r" in data:
         data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    if not data.strip():
+    if not data or data.isspace():
         raise LogFormatError(
             f"{path}:1: the file is empty, expected a job log; give a complete log"
         )

@@ -189,10 +189,13 @@ def test_an_alibaba_job_is_all_its_tasks_together(tmp_path: Path) -> None:
     assert log.counts.dropped == {"task merged into its job": 2}
 
 
-def test_thirds_of_gpus_do_not_round_up_to_another_node(tmp_path: Path) -> None:
-    log = pai(tmp_path, "j,w,24.0,Terminated,1,9,1,1,33.3333333333333333,T4")
-    assert log.jobs.n_gpus[0] == pytest.approx(8)
-    assert log.jobs.n_nodes.tolist() == [1]
+def test_a_sum_of_shares_a_rounding_above_a_whole_number_needs_no_other_node(
+    tmp_path: Path,
+) -> None:
+    shares = (110, 295, 295)
+    assert sum(share / 100 for share in shares) > 7
+    rows = [f"j,w{i},1.0,Terminated,1,9,1,1,{share},T4" for i, share in enumerate(shares)]
+    assert pai(tmp_path, *rows, gpus_per_node=7).jobs.n_nodes.tolist() == [1]
 
 
 def test_alibabas_hours_are_true_and_its_dates_are_not(tmp_path: Path) -> None:

@@ -226,6 +226,19 @@ def test_what_is_missing_or_not_allowed_is_said(
     assert str(caught.value).startswith(str(tmp_path / "jobs.csv"))
 
 
+def test_a_wrong_byte_is_told_wherever_blocks_of_text_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "submit,duration,nodes,type\n2024-01-01,60,2,äöü€🙂\n2024-01-01,60,2,ä\n"
+    for block in range(1, 9):
+        monkeypatch.setattr("diploee.workload.importers.jobs.text_file.CHUNK_BYTES", block)
+        assert read(tmp_path, text).types == ("äöü€🙂", "ä")
+        path = tmp_path / "wrong.csv"
+        path.write_bytes(text.encode()[:-2] + b"\n2024-01-02,\n")
+        with pytest.raises(LogFormatError, match=r"wrong.csv:3: found a byte that .* \(0xc3\)"):
+            read_job_log(path)
+
+
 def test_an_unknown_format_is_refused_with_those_that_there_are(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"log: unknown job log format 'slrm' \(have: .*'slurm'\?"):
         read_job_log(tmp_path / "log", "slrm")

@@ -81,7 +81,7 @@ def test_a_job_that_runs_while_the_log_is_written_is_dropped(tmp_path: Path) -> 
     ("tres", "n_gpus"),
     [
         ("billing=64,cpu=64,gres/gpu=16,mem=500G,node=2", 16),
-        ("cpu=64,gres/gpu:a100=3,gres/gpu=4,gres/gpu:h100=1,mem=1G", 4),
+        ("cpu=64,gres/gpu:a100=3,gres/gpu=4,mem=1G", 4),
         ("cpu=64,gres/gpu:a100=3,gres/gpu:h100=1", 4),
         ("cpu=64,mem=500G,node=1", 0),
         ("cpu=64,gres/gpumem=80G,gres/gpuutil=50", 0),
@@ -161,6 +161,23 @@ def test_a_missing_column_is_named(tmp_path: Path) -> None:
     path = tmp_path / "sacct.txt"
     path.write_text("JobID|State|submit\n1|COMPLETED|x\n")
     with pytest.raises(LogFormatError, match=r"sacct.txt:1: column 'Submit' is missing.*'submit'"):
+        read_job_log(path)
+
+
+def test_lines_are_told_through_blank_ones(tmp_path: Path) -> None:
+    path = tmp_path / "sacct.txt"
+    row = "|".join(BASE.values())
+    lines = ["|".join(BASE), row, "   ", "", row.replace("|2|", "|two|"), row]
+    path.write_text("\n".join(lines))
+    with pytest.raises(LogFormatError, match=r"sacct.txt:5: column 'NNodes' is 'two'"):
+        read_job_log(path)
+
+
+def test_a_last_line_with_too_many_fields_was_not_cut_short(tmp_path: Path) -> None:
+    path = tmp_path / "sacct.txt"
+    row = "|".join(BASE.values())
+    path.write_text("\n".join(["|".join(BASE), row, f"{row}|more"]))
+    with pytest.raises(LogFormatError, match=r"sacct.txt:3: 9 fields, expected 8"):
         read_job_log(path)
 
 

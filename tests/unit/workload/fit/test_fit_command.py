@@ -1,0 +1,198 @@
+"""`diploee fit`: a log in, a piece of a scenario out that loads, runs and says how well it fits."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+import yaml
+from builders import tiny_data, tiny_library, write_scenario
+from fit_logs import job_log, submissions
+from typer.testing import CliRunner
+
+from diploee.cli.fit import fit_command
+from diploee.errors import InputError, OutputExistsError, WorkloadError
+from diploee.scenario import ClassRule, scenario_from_dict
+from diploee.workload import generate_jobs
+from diploee.workload.fit import JobLogFit, fit_job_log
+from diploee.workload.fit.fragment import fragment_text
+
+APP = typer.Typer()
+APP.command()(fit_command)
+N_WEEKS = 4
+BY_HOUR = 1.5 + np.sin(np.arange(168) / 24 * 2 * np.pi)
+
+
+def run(*arguments: object) -> str:
+    ended = CliRunner().invoke(APP, [str(a) for a in arguments], catch_exceptions=False)
+    assert ended.exit_code == 0, ended.output
+    return ended.stdout
+
+
+def jobs_of_weeks(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Submissions of four bursty weeks, node counts and durations of a few distinct values."""
+    rng = np.random.default_rng(seed)
+    mean = np.tile(4 * BY_HOUR, N_WEEKS) * rng.gamma(1.0, 1.0, N_WEEKS * 168)
+    submit_ms = np.sort(submissions(rng.poisson(mean), rng))
+    n_nodes = rng.choice([1, 2, 3, 8], submit_ms.size, p=[0.5, 0.3, 0.15, 0.05])
+    return submit_ms, n_nodes, np.maximum(np.rint(rng.lognormal(7, 1, submit_ms.size)), 1)
+
+
+@cache
+def fitted(**options: Any) -> JobLogFit:
+    submit_ms, n_nodes, duration_s = jobs_of_weeks()
+    log = job_log(submit_ms, n_nodes, duration_s, utc_offset_min=60)
+    return fit_job_log(log, [ClassRule(workload="tune")], tiny_library(), **options)
+
+
+@pytest.fixture
+def log_file(tmp_path: Path) -> Path:
+    rows = zip(*jobs_of_weeks(), strict=True)
+    lines = [
+        f"{np.datetime64(int(submit), 'ms')}Z,{nodes},{duration:g}"
+        for submit, nodes, duration in rows
+    ]
+    file = tmp_path / "log.csv"
+    file.write_text("\n".join(["submit_time,nodes,duration", *lines]) + "\n", "utf-8")
+    return file
+
+
+@pytest.fixture
+def options(log_file: Path, library_folder: Path) -> tuple[object, ...]:
+    return (log_file, "--workload", "tune", "--profiles", library_folder, "--pool", "main")
+
+
+@pytest.mark.parametrize("durations", ["quantiles", "lognormal", "profile"])
+def test_fragment_is_the_fit_and_loads_in_a_scenario(durations: str) -> None:
+    fit = fitted(durations=durations)
+    data = yaml.safe_load(fragment_text(fit, "logged", "main"))
+    assert list(data) == ["streams"]
+    stream = scenario_from_dict(tiny_data() | data).streams["logged"]
+    arrivals = fit.arrivals
+    assert stream.jobs_per_day == pytest.approx(arrivals.jobs_per_day, rel=1e-5)
+    assert arrivals.dispersion is not None
+    assert stream.dispersion == pytest.approx(arrivals.dispersion, rel=1e-4)
+    np.testing.assert_allclose(
+        stream.calendar.week_weights(), arrivals.calendar.week_weight, rtol=1e-4, atol=1e-4
+    )
+    assert stream.calendar.month is None
+    assert [(c.workload, c.n_nodes) for c in stream.classes] == [
+        (c.workload, c.n_nodes) for c in fit.classes
+    ]
+    assert [c.profile_n_nodes for c in stream.classes] == [c.profile_n_nodes for c in fit.classes]
+    for c, of_fit in zip(stream.classes, fit.classes, strict=True):
+        assert c.probability == pytest.approx(of_fit.probability, abs=1e-7)
+        assert c.duration == (of_fit.duration and of_fit.duration.model)
+
+
+def test_a_fragment_generates_the_log_again() -> None:
+    """Fit, draw, fit: the second fit's limits hold the first fit's values."""
+    fit = fitted()
+    data = tiny_data({"start": "2018-01-01", "duration": "30 weeks"})
+    data |= yaml.safe_load(fragment_text(fit, "logged", "main"))
+    jobs = generate_jobs(scenario_from_dict(data), tiny_library()).jobs
+    again = fit_job_log(
+        job_log(1_514_764_800_000 + jobs.submit_ms, jobs.n_nodes, jobs.duration_ms / 1000),
+        [ClassRule(workload="tune")],
+        tiny_library(),
+    )
+    arrivals, scatter = again.arrivals, again.arrivals.scatter
+    assert arrivals.jobs_per_day_low <= fit.arrivals.jobs_per_day <= arrivals.jobs_per_day_high
+    assert scatter is not None and fit.arrivals.dispersion is not None
+    assert scatter.low <= fit.arrivals.dispersion <= scatter.high
+    weight = fit.arrivals.calendar.week_weight
+    inside = (arrivals.week_low <= weight) & (weight <= arrivals.week_high)
+    assert inside.mean() > 0.9
+    for first, second in zip(fit.classes, again.classes, strict=True):
+        assert second.low - 0.01 <= first.probability <= second.high + 0.01
+        assert first.duration is not None and second.duration is not None
+        levels = np.array([0.1, 0.5, 0.9])
+        upto = first.duration.model.cdf(second.duration.model.quantile(levels))
+        np.testing.assert_allclose(upto, levels, atol=0.06)
+
+
+def test_names_that_yaml_would_misread_are_quoted() -> None:
+    data = yaml.safe_load(fragment_text(fitted(), "no", "2: x"))
+    assert list(data["streams"]) == ["no"]
+    assert data["streams"]["no"]["pool"] == "2: x"
+
+
+def test_months_and_hours_of_the_day_are_written_where_fitted() -> None:
+    rng = np.random.default_rng(1)
+    rules, library = [ClassRule(workload="tune")], tiny_library()
+    year = fit_job_log(job_log(submissions(rng.poisson(1.0, 8_800), rng)), rules, library)
+    stream = yaml.safe_load(fragment_text(year, "jobs", "main"))["streams"]["jobs"]
+    assert len(stream["calendar"]["month"]) == 12
+    days = fit_job_log(job_log(submissions(rng.poisson(9.0, 100), rng)), rules, library)
+    stream = yaml.safe_load(fragment_text(days, "jobs", "main"))["streams"]["jobs"]
+    assert list(stream["calendar"]) == ["hour_of_day"]
+    hours = fit_job_log(job_log(submissions(rng.poisson(9.0, 30), rng)), rules, library)
+    stream = yaml.safe_load(fragment_text(hours, "jobs", "main"))["streams"]["jobs"]
+    assert "calendar" not in stream
+
+
+def test_command_prints_the_fragment(options: tuple[object, ...]) -> None:
+    text = run(*options, "--stream", "logged")
+    assert text.startswith("# Fitted by diploee")
+    assert "log.csv (csv)" in text
+    for word in ("chi-square", "Variance over mean", "Kolmogorov-Smirnov", "95% limits"):
+        assert word in text
+    assert list(yaml.safe_load(text)["streams"]) == ["logged"]
+
+
+def test_command_writes_files_and_pictures(options: tuple[object, ...], tmp_path: Path) -> None:
+    out, plots = tmp_path / "made" / "stream.yaml", tmp_path / "plots"
+    said = run(*options, "--out", out, "--plots", plots, "--durations", "lognormal")
+    assert f"Written: {out}" in said
+    scenario_from_dict(tiny_data() | yaml.safe_load(out.read_text("utf-8")))
+    names = sorted(path.name for path in plots.iterdir())
+    assert names == ["durations.png", "node_counts.png", "scatter.png", "week.png"]
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in plots.iterdir())
+    with pytest.raises(OutputExistsError, match="--force"):
+        run(*options, "--out", out)
+    run(*options, "--out", out, "--force")
+
+
+def test_command_gives_all_numbers_as_json(options: tuple[object, ...]) -> None:
+    found = json.loads(run(*options, "--json"), parse_constant=pytest.fail)
+    assert len(found["hour_of_week"]["weight"]) == 168
+    assert found["jobs_per_day"]["low"] < found["jobs_per_day"]["value"]
+    assert found["arrivals"] == "gamma"
+    assert sum(c["n_jobs"] for c in found["classes"]) == found["n_jobs"]
+    assert found["format"] == "csv"
+
+
+def test_scenario_gives_the_pool_and_its_size(
+    options: tuple[object, ...], log_file: Path, library_folder: Path, tmp_path: Path
+) -> None:
+    base = write_scenario(tmp_path / "base.yaml", {"facility.pools.main.n_nodes": 4})
+    rest = ("--workload", "tune", "--profiles", library_folder, "--scenario", base)
+    text = run(log_file, *rest)
+    assert "wider than the pool" in text
+    assert max(c["n_nodes"] for c in yaml.safe_load(text)["streams"]["jobs"]["classes"]) == 3
+    with pytest.raises(InputError, match=r"--pool: must be one of 'main', found 'mian'.*'main'"):
+        run(log_file, *rest, "--pool", "mian")
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ((), "either --workload or --rules, .*'draw', 'tune'"),
+        (("--workload", "tune", "--confidence", "1"), "--confidence"),
+        (("--workload", "tune", "--column", "submit"), "--column: expected MEANING=NAME"),
+        (("--workload", "tune", "--format", "swif"), "unknown job log format 'swif'.*'swf'"),
+        (("--workload", "tune", "--from", "2030-01-01"), "no job to fit is submitted"),
+        (("--workload", "tune", "--months"), "month 2"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(
+    log_file: Path, library_folder: Path, given: tuple[str, ...], text: str
+) -> None:
+    with pytest.raises((InputError, WorkloadError), match=text) as caught:
+        run(log_file, "--profiles", library_folder, *given)
+    assert "\n" not in str(caught.value)

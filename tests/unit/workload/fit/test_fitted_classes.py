@@ -1,0 +1,142 @@
+"""Classes of a fit: which job goes where, what is joined, shared or left out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from builders import tiny_library
+from fit_logs import HOUR_MS, MONDAY_MS, job_log, submissions
+from scipy import stats
+
+from diploee.errors import ProfileError, WorkloadError
+from diploee.scenario import ClassRule
+from diploee.workload.fit import fit_job_log
+from diploee.workload.fit.classes import group_jobs
+from diploee.workload.fit.shares import share_limits, total_limits
+
+ANY_TUNE = (ClassRule(workload="tune"),)
+
+
+def test_jobs_take_the_profiles_of_the_nearest_size() -> None:
+    log = job_log(range(5), n_nodes=[1, 2, 3, 4, 64])
+    groups = group_jobs(log.jobs, log.types, ANY_TUNE, tiny_library())
+    assert groups.n_nodes == (1, 2, 3, 4, 64)
+    assert groups.profile_n_nodes == (2, 2, 4, 4, 4)
+    assert groups.class_of.tolist() == [0, 1, 2, 3, 4]
+    assert (groups.n_joined, groups.node_time_ratio) == (0, 1.0)
+
+
+def test_unmatched_and_too_wide_jobs_are_left_out_and_counted() -> None:
+    log = job_log(range(6), n_nodes=[1, 2, 4, 8, 16, 300])
+    rules = (ClassRule(workload="tune", min_nodes=2),)
+    groups = group_jobs(log.jobs, log.types, rules, tiny_library(), pool_n_nodes=12)
+    assert (groups.n_unmatched, groups.n_too_wide) == (1, 2)
+    assert groups.class_of.tolist() == [-1, 0, 1, 2, -1, -1]
+
+
+def test_rare_widths_join_their_neighbours_and_the_node_time_is_told() -> None:
+    n_nodes = np.repeat([1, 2, 3, 4, 8], [100, 50, 1, 40, 2])
+    log = job_log(range(n_nodes.size), n_nodes=n_nodes, duration_s=3_600)
+    groups = group_jobs(log.jobs, log.types, ANY_TUNE, tiny_library(), max_classes=3)
+    assert groups.n_nodes == (1, 2, 4)
+    assert groups.n_joined == 3  # 3 and 8 nodes, both to 4
+    assert groups.node_time_ratio == pytest.approx(1 + (1 - 8) / (n_nodes.sum()))
+
+
+def test_every_workload_keeps_a_class() -> None:
+    log = job_log(range(300), n_nodes=[1, 2, 4] * 100, duration_s=[1, 9_000, 9_000] * 100)
+    rules = (ClassRule(workload="draw", max_nodes=1), ClassRule(workload="tune"))
+    groups = group_jobs(log.jobs, log.types, rules, tiny_library(), max_classes=1)
+    assert groups.workload == ("draw", "tune")
+    assert groups.n_nodes == (1, 4)
+
+
+def test_contradicting_scales_are_refused() -> None:
+    log = job_log(range(4), n_nodes=8, duration_s=[60, 60, 900, 900])
+    rules = (
+        ClassRule(workload="tune", max_duration_s=600, scale_from_n_nodes=2),
+        ClassRule(workload="tune"),
+    )
+    with pytest.raises(WorkloadError, match="'tune' on 8 nodes the profiles of 2 and of 4 nodes"):
+        group_jobs(log.jobs, log.types, rules, tiny_library())
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        (ClassRule(workload="tuna"), "rule 1: no profile of workload 'tuna' .*'tune'"),
+        (ClassRule(workload="tune", scale_from_n_nodes=3), "rule 1: .* on 3 nodes"),
+    ],
+)
+def test_a_rule_without_profiles_is_named(rule: ClassRule, text: str) -> None:
+    log = job_log(range(3))
+    with pytest.raises(ProfileError, match=text):
+        group_jobs(log.jobs, log.types, (rule,), tiny_library())
+
+
+def test_classes_of_few_jobs_share_the_durations_of_their_workload() -> None:
+    rng = np.random.default_rng(0)
+    n_nodes = np.repeat([2, 4], [400, 20])
+    duration_s = np.where(n_nodes == 2, 600.0, 6_000.0)
+    submit_ms = submissions(np.full(420, 1), rng)
+    log = job_log(submit_ms, rng.permutation(n_nodes), duration_s)
+    fit = fit_job_log(log, ANY_TUNE, tiny_library())
+    two, four = fit.classes
+    assert (two.shares_durations, four.shares_durations) == (False, True)
+    assert two.duration is not None and four.duration is not None
+    assert two.duration.n_jobs == two.n_jobs
+    assert four.duration.n_jobs == two.n_jobs + four.n_jobs == fit.n_jobs
+    assert any("1 class of fewer than 100 jobs" in note for note in fit.notes)
+
+
+def test_mean_occupancy_is_node_time_over_the_span() -> None:
+    submit_ms = submissions(np.full(400, 3), np.random.default_rng(0))
+    fit = fit_job_log(job_log(submit_ms, 2, 1_800), ANY_TUNE, tiny_library())
+    # The first and last hour of the log are no part of the span.
+    assert fit.n_jobs == 3 * 398
+    assert fit.left_out["outside the span"] == 6
+    assert fit.mean_busy_nodes == pytest.approx(3 * 2 * 0.5)
+
+
+def test_logs_without_dates_begin_on_a_monday_and_say_so() -> None:
+    into_ms = np.arange(0, 3 * 168, 24) * HOUR_MS + 9 * HOUR_MS + 1
+    fit = fit_job_log(job_log(into_ms, utc_offset_min=None), ANY_TUNE, tiny_library(), months=False)
+    assert fit.utc_offset_min is None
+    assert "Monday at 00:00" in fit.notes[0]
+    week = fit.arrivals.calendar.week_weight.reshape(7, 24)
+    assert np.flatnonzero(week.sum(axis=0)).tolist() == [9]
+    dated = fit_job_log(job_log(MONDAY_MS + into_ms), ANY_TUNE, tiny_library())
+    np.testing.assert_array_equal(week.ravel(), dated.arrivals.calendar.week_weight)
+
+
+def test_limits_of_independent_shares_are_those_of_wilson() -> None:
+    rng = np.random.default_rng(3)
+    kind = rng.choice(3, 5_000, p=[0.7, 0.29, 0.01])
+    share, low, high = share_limits(kind, np.zeros(5_000, np.int64), 3, 0.95)
+    for k in range(3):
+        wanted = stats.binomtest(int((kind == k).sum()), 5_000).proportion_ci(0.95, "wilson")
+        np.testing.assert_allclose([low[k], high[k]], wanted)
+    np.testing.assert_allclose(share.sum(), 1)
+
+
+def test_limits_of_batched_shares_hold_what_they_promise() -> None:
+    """Each day's jobs are of one kind: 60 draws, not 6,000."""
+    rng = np.random.default_rng(4)
+    inside, widths = 0, []
+    for _ in range(200):
+        kind = np.repeat(rng.random(60) < 0.3, 100).astype(np.int64)
+        _, low, high = share_limits(kind, np.repeat(np.arange(60), 100), 2, 0.95)
+        inside += low[1] <= 0.3 <= high[1]
+        widths.append(high[1] - low[1])
+    assert stats.binom.cdf(inside, 200, 0.95) > 0.001
+    assert np.mean(widths) > 0.15  # independent draws would give 0.023
+
+
+def test_limits_of_a_total_come_from_its_batches() -> None:
+    seen = np.array([90.0, 110, 100, 100])
+    low, high = total_limits(seen, np.full(4, 100.0), 0.95)
+    half = stats.t.isf(0.025, 3) * np.sqrt(200 * 4 / 3) / 400
+    np.testing.assert_allclose([low, high], [1 - half, 1 + half])
+    np.testing.assert_allclose(
+        total_limits(np.array([400.0]), np.array([400.0]), 0.95)[1], 1.098, atol=1e-3
+    )
