@@ -48,6 +48,10 @@ def export_command(
     until: Annotated[
         datetime | None, typer.Option("--to", formats=_MOMENTS, help="End, local time.")
     ] = None,
+    zoom: Annotated[
+        str | None,
+        typer.Option(help="One of the run's zooms at 0.1 s, as rise_1s, instead of the whole run."),
+    ] = None,
     year: Annotated[
         int | None, typer.Option(help="Calendar year of an 8760 format, if there are several.")
     ] = None,
@@ -86,6 +90,7 @@ def export_command(
         step=step,
         first=first,
         until=until,
+        zoom=zoom,
         year=year,
         leap_day=cast("LeapDay | None", leap_day and leap_day.value),
         time_zone=time_zone,

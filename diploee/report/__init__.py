@@ -3,7 +3,9 @@
 The way of a number: a folder (`data`, `sweep_data`) -> arrays small enough for a page
 (`aggregate`) -> charts that know no drawing library (`power_charts`, `band_charts`,
 `load_charts`, `job_charts`, `service_charts`, `sweep_charts`) -> plotly on the page (`page`) or
-matplotlib files (`static`).
+matplotlib files (`static`). `grid_section` tells how the grid sees one run: the grid metrics as
+tables and charts (`demand_tables`, `grid_tables`, `grid_charts`, `spectrum_chart`) and the worst
+windows at 0.1 s (`zoom_charts`).
 """
 
 from diploee.report.build import build_report, write_report

@@ -23,6 +23,9 @@ from diploee.units import MS_PER_DAY, MS_PER_WEEK
 
 PERCENTILES = (5.0, 25.0, 50.0, 75.0, 95.0, 100.0)
 
+FEW_DAYS = 3
+"""So many days or fewer are drawn as points too."""
+
 MAX_BANDS = 4
 """Of more runs only the medians are drawn."""
 
@@ -59,7 +62,7 @@ def occupancy_chart(runs: Sequence[RunData]) -> Chart:
     if weekly:
         layers = band_layers(runs, "utilization", MS_PER_WEEK, 0.01, "%")
         panels.append(Panel(WEEK_AXIS, percent, layers, "By time of week"))
-    panels.append(Panel(Axis("Day", "date"), percent, _daily_layers(runs), "By day"))
+    panels.append(Panel(_day_axis(runs), percent, _daily_layers(runs), "By day"))
     return Chart(
         "occupancy",
         "Node occupancy",
@@ -93,8 +96,10 @@ def band_layers(
         values = percentiles_by_time(
             run.local_ms, getattr(run, field), period_ms, bin_ms, PERCENTILES
         )
-        p5, p25, p50, p75, p95, top = (values / divisor).astype(np.float32)
-        x = MONDAY + np.arange(p50.size) * bin_ms
+        seen = np.isfinite(values[0])  # a run of less than a day has no value for some times
+        seen[-1] &= seen[-2]  # and no circle to close
+        p5, p25, p50, p75, p95, top = (values[:, seen] / divisor).astype(np.float32)
+        x = MONDAY + np.flatnonzero(seen) * bin_ms
         main, median = colour(index), run.label if len(runs) > 1 else "median"
         if len(runs) == 1:
             layers.append(Line(x, top, "maximum", PEAK, unit, width=1.2))
@@ -117,6 +122,15 @@ def _band_words(runs: Sequence[RunData]) -> str:
     return "Lines: medians."
 
 
+def _day_axis(runs: Sequence[RunData]) -> Axis:
+    """Return the axis of days, with a day to spare on both sides of few of them."""
+    first = min(int(run.local_ms[0]) for run in runs) // MS_PER_DAY
+    last = max(int(run.local_ms[-1]) for run in runs) // MS_PER_DAY
+    if last - first >= FEW_DAYS:
+        return Axis("Day", "date")
+    return Axis("Day", "date", (np.datetime64(first - 1, "D"), np.datetime64(last + 1, "D")))
+
+
 def _daily_layers(runs: Sequence[RunData]) -> tuple[Band | Line, ...]:
     layers: list[Band | Line] = []
     for index, run in enumerate(runs):
@@ -128,7 +142,10 @@ def _daily_layers(runs: Sequence[RunData]) -> tuple[Band | Line, ...]:
                 Band(days.day, low, high, "lowest to highest", colour(0), 0.16, "%", 1,
                      "lowest", "highest")
             )  # fmt: skip
-        layers.append(Line(days.day, mean, name, colour(index), "%", 1, dash(index), 1.6))
+        few = days.day.size <= FEW_DAYS
+        layers.append(
+            Line(days.day, mean, name, colour(index), "%", 1, dash(index), 1.6, markers=few)
+        )
     return tuple(layers)
 
 

@@ -11,6 +11,7 @@ from diploee.outputs import open_run
 from diploee.report.band_charts import bands_chart, occupancy_chart
 from diploee.report.charts import Report, Section
 from diploee.report.data import RunData, read_run
+from diploee.report.grid_section import grid_section
 from diploee.report.job_charts import queue_chart
 from diploee.report.labels import power_unit, run_labels
 from diploee.report.load_charts import distribution_chart, duration_chart, months_chart
@@ -126,19 +127,20 @@ def _description(runs: Sequence[RunData]) -> tuple[str, ...]:
 
 
 def _metrics_section(runs: Sequence[RunData]) -> Section:
-    return Section("metrics", "Metrics", tables=(metrics_table(runs),))
+    return Section("metrics", "Metrics", (metrics_table(runs),))
 
 
 def _provenance_section(runs: Sequence[RunData]) -> Section:
-    return Section("provenance", "Where the numbers come from", tables=(provenance_table(runs),))
+    return Section("provenance", "Where the numbers come from", (provenance_table(runs),))
 
 
 def _run_sections(runs: Sequence[RunData]) -> list[Section]:
     unit = power_unit(max(run.max_w for run in runs))
     year = (carpet_chart(runs, unit), bands_chart(runs, unit), peak_week_chart(runs, unit))
+    grid = grid_section(runs[0], unit) if len(runs) == 1 else None
     months = months_chart(runs, unit)
     planning = (
-        duration_chart(runs, unit),
+        *([] if _has_duration(grid) else [duration_chart(runs, unit)]),
         distribution_chart(runs, unit),
         *([months] if months else []),
     )
@@ -146,6 +148,7 @@ def _run_sections(runs: Sequence[RunData]) -> list[Section]:
     sections = [
         Section("power", "Power over time", year, notes=_read_notes(runs)),
         Section("planning", "Peaks and energy", planning),
+        *([grid] if grid else []),
         Section(
             "nodes",
             "Nodes and queue" if any(run.waits for run in runs) else "Nodes",
@@ -159,12 +162,15 @@ def _run_sections(runs: Sequence[RunData]) -> list[Section]:
             Section(
                 "services",
                 "Inference services",
-                tuple(services),
-                tuple(filter(None, [services_table(runs)])),
+                (*services, *filter(None, [services_table(runs)])),
                 _served_notes(services),
             )
         )
     return sections
+
+
+def _has_duration(section: Section | None) -> bool:
+    return section is not None and any(chart.id == "duration" for chart in section.charts)
 
 
 def _read_notes(runs: Sequence[RunData]) -> tuple[str, ...]:
@@ -193,7 +199,7 @@ def _sweep_report(sweep: Sweep) -> Report:
     runs = [read_run(place, label) for place, label in runs_to_draw(sweep, MAX_SWEEP_RUNS)]
     against = sweep_charts(sweep)
     sections = [
-        Section("sweep", "Metrics against the axes", tuple(against), (sweep_table(sweep),)),
+        Section("sweep", "Metrics against the axes", (*against, sweep_table(sweep))),
     ]
     if runs:
         sections += [*_run_sections(runs), _metrics_section(runs), _provenance_section(runs)]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,7 +14,12 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-AxisKind = Literal["linear", "date", "time of day", "time of week", "category"]
+MAX_DECADES_WITH_STEPS = 3
+"""A logarithmic axis over more decades has ticks at powers of ten alone."""
+
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+AxisKind = Literal["linear", "log", "date", "clock", "time of day", "time of week", "category"]
 
 MONDAY = np.datetime64("2018-01-01", "ms")
 """Origin of the axes `time of day` and `time of week`; only its being a Monday matters."""
@@ -21,7 +27,10 @@ MONDAY = np.datetime64("2018-01-01", "ms")
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis: its label with the unit, what its values are, and its range if fixed."""
+    """One axis: its label with the unit, what its values are, and its range if fixed.
+
+    An axis of kind `log` needs a range.
+    """
 
     label: str
     kind: AxisKind = "linear"
@@ -31,7 +40,10 @@ class Axis:
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """A line through points, with markers instead where `markers_only`."""
+    """A line through points, with markers instead where `markers_only`.
+
+    Hovering shows `digits` decimals, or three significant digits where `significant`.
+    """
 
     x: Array
     y: Array
@@ -45,6 +57,7 @@ class Line:
     markers: bool = False
     markers_only: bool = False
     legend: bool = True
+    significant: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +79,10 @@ class Band:
 
 @dataclass(frozen=True, eq=False)
 class Bars:
-    """Bars on `x`; of several layers in one panel they stand side by side."""
+    """Bars on `x`; of several layers in one panel they stand side by side.
+
+    `texts` stand above the bars.
+    """
 
     x: Array
     y: Array
@@ -75,6 +91,21 @@ class Bars:
     unit: str = ""
     digits: int = 2
     touching: bool = False
+    texts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Marks:
+    """Points with a text above each."""
+
+    x: Array
+    y: Array
+    texts: tuple[str, ...]
+    name: str
+    colour: str
+    unit: str = ""
+    hollow: bool = False
+    legend: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +121,7 @@ class Carpet:
     colour_label: str
 
 
-Layer = Line | Band | Bars | Carpet
+Layer = Line | Band | Bars | Marks | Carpet
 
 
 @dataclass(frozen=True)
@@ -116,25 +147,39 @@ class Chart:
 
 @dataclass(frozen=True)
 class Table:
-    """A table: header cells and rows of text, of which the first `n_names` cells are names."""
+    """A table: header cells and rows of text.
+
+    The first `n_names` cells of a row are names, the last `n_texts` words; what is between them
+    are numbers where `numeric`.
+    """
 
     title: str
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     note: str = ""
     n_names: int = 1
+    n_texts: int = 0
     numeric: bool = True
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with charts and tables."""
+    """A heading with notes, and charts and tables in the order of reading."""
 
     id: str
     title: str
-    charts: tuple[Chart, ...] = ()
-    tables: tuple[Table, ...] = ()
+    content: tuple[Chart | Table, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def charts(self) -> tuple[Chart, ...]:
+        """The charts alone."""
+        return tuple(part for part in self.content if isinstance(part, Chart))
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The tables alone."""
+        return tuple(part for part in self.content if isinstance(part, Table))
 
 
 @dataclass(frozen=True)
@@ -152,3 +197,19 @@ class Report:
     def charts(self) -> tuple[Chart, ...]:
         """The charts of all sections, in their order."""
         return tuple(chart for section in self.sections for chart in section.charts)
+
+
+def log_ticks(low: float, high: float) -> tuple[list[float], list[str]]:
+    """Return the ticks of a logarithmic axis and their texts, of powers of ten in a wide range."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    every = (1, 2, 5) if math.log10(high / low) <= MAX_DECADES_WITH_STEPS else (1,)
+    pairs = [(m, n) for n in range(first, last + 1) for m in every]
+    pairs = [(m, n) for m, n in pairs if low * 0.999 <= m * 10.0**n <= high * 1.001]
+    return [m * 10.0**n for m, n in pairs], [_tick_text(m, n) for m, n in pairs]
+
+
+def _tick_text(multiple: int, power: int) -> str:
+    if -4 <= power <= 4:
+        return f"{multiple * 10.0**power:,.{max(-power, 0)}f}"
+    times = f"{multiple}·" if multiple > 1 else ""
+    return f"{times}10{str(power).translate(_SUPERSCRIPTS)}"

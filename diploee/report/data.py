@@ -22,6 +22,9 @@ from diploee.units import MS_PER_MIN, MS_PER_S
 MAX_INTERVALS = 3_000_000
 """A run of more intervals is read as one-minute means; its extremes stay those of the run."""
 
+BATCH_ROWS = 1 << 18
+"""Rows read at a time; it bounds the memory and does not change the values."""
+
 SERVICE_COLUMNS = ("incoming_rps", "served_rps", "unserved_rps", "n_instances")
 NEEDED_COLUMNS = ("timestamp", "facility_power_w", "utilization")
 NEEDED_METRICS = {"power": ("mean_mw", "max_mw", "energy_mwh", "resolution_s"), "utilization": ()}
@@ -172,12 +175,16 @@ def _read_series(path: Path, resolution_ms: int) -> dict[str, Any]:
 def _batches(
     file: pq.ParquetFile, columns: list[str]
 ) -> Iterator[tuple[Int64Array, dict[str, Float64Array]]]:
-    for batch in file.iter_batches(batch_size=1 << 20, columns=["timestamp", *columns]):
-        if batch.num_rows:
-            yield _local_ms(batch["timestamp"]), {name: _floats(batch[name]) for name in columns}
+    wanted = ["timestamp", *columns]
+    # Group by group: over all of them pyarrow keeps what it has read of the file.
+    for group in range(file.num_row_groups):
+        for batch in file.iter_batches(BATCH_ROWS, row_groups=[group], columns=wanted):
+            if batch.num_rows:
+                values = {name: _floats(batch[name]) for name in columns}
+                yield local_times_ms(batch["timestamp"]), values
 
 
-def _local_ms(times: pa.Array) -> Int64Array:
+def local_times_ms(times: pa.Array) -> Int64Array:
     """Return time stamps as local wall-clock time [ms]; a year in one fixed offset is monotonic."""
     if pa.types.is_timestamp(times.type) and times.type.tz is not None:
         times = pc.local_timestamp(times)
@@ -244,4 +251,4 @@ def _read_waits(path: Path) -> Waits | None:
         return None
     submit = waited["submit_time"].combine_chunks()
     wait = waited["queue_time_s"].combine_chunks()
-    return Waits(_local_ms(submit), _floats(wait), table.num_rows)
+    return Waits(local_times_ms(submit), _floats(wait), table.num_rows)

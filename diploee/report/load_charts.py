@@ -12,31 +12,67 @@ from diploee.report.common import histogram_layers, interval_of, power_axis
 from diploee.report.data import RunData
 from diploee.report.labels import PowerUnit
 from diploee.report.style import colour, dash
+from diploee.report.words import interval, listed
+from diploee.tables import Float64Array
+from diploee.units import W_PER_MW
 
 N_BINS = 80
+
+TOP_PERCENT = 1.0
+"""Part of the time that the duration curve shows on its own [%]."""
 
 TIME_SHARE = Axis("Share of the time [%]", range=(0, 100))
 
 
 def duration_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
     """Return the load duration curves."""
-    layers = []
+    layers, steps_ms, top = [], set(), []
     for index, run in enumerate(runs):
-        share, values = duration_curve(run.power_w)
-        values[0], values[-1] = run.max_w, run.min_w
+        share, values, step_ms = _duration(run)
         y = (values / unit.watts).astype(np.float32)
         x = (share * 100).astype(np.float32)
+        steps_ms.add(step_ms)
+        top += y[x <= TOP_PERCENT].tolist()
         layers.append(
-            Line(x, y, run.label, colour(index), unit.power, 3, dash(index), legend=len(runs) > 1)
-        )
+            Line(
+                x, y, run.label, colour(index), unit.power, 3, dash=dash(index),
+                legend=len(runs) > 1,
+            )
+        )  # fmt: skip
+    margin = (max(top) - min(top)) * 0.05 or max(top) * 0.05 or 1.0
+    means = listed([interval(step_ms) for step_ms in sorted(steps_ms)])
     return Chart(
         "duration",
         "Load duration curve",
-        f"Power that is reached or exceeded for a share of the time, from {interval_of(runs)} "
-        "means. Drawn through some 1,000 quantiles, denser in the highest hundredth; both ends are "
-        "the exact maximum and minimum.",
-        (Panel(TIME_SHARE, power_axis(runs, unit), tuple(layers)),),
+        f"Power that is reached or exceeded for a share of the time, from {means} means. Right: "
+        f"the highest {TOP_PERCENT:g} % of the time; its power axis does not start at zero. Drawn "
+        "through quantiles, denser there; both ends are the exact maximum and minimum.",
+        (
+            Panel(TIME_SHARE, power_axis(runs, unit), tuple(layers), "The whole time"),
+            Panel(
+                Axis("Share of the time [%]", range=(0, TOP_PERCENT)),
+                Axis(
+                    f"Facility power [{unit.power}]", range=(min(top) - margin, max(top) + margin)
+                ),
+                tuple(layers),
+                f"The highest {TOP_PERCENT:g} %",
+            ),
+        ),
     )
+
+
+def _duration(run: RunData) -> tuple[Float64Array, Float64Array, int]:
+    """Return shares (0-1), values reached [W] and the interval of the means behind them [ms].
+
+    A run that was averaged on reading has its curve in the metrics, of its own intervals.
+    """
+    curve = (run.metrics.get("grid") or {}).get("load_duration_curve")
+    if run.step_ms != run.resolution_ms and curve:
+        share = np.array(curve["percent_of_time"]) / 100
+        return share, np.array(curve["exceeded_mw"]) * W_PER_MW, run.resolution_ms
+    share, values = duration_curve(run.power_w)
+    values[0], values[-1] = run.max_w, run.min_w
+    return share, values, run.step_ms
 
 
 def distribution_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:

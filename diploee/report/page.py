@@ -91,10 +91,11 @@ def _section(section: Section) -> Iterator[str]:
     yield f"<section id='{section.id}'><h2>{escape(section.title)}</h2>"
     for note in section.notes:
         yield f"<p class='note'>{escape(note)}</p>"
-    for chart in section.charts:
-        yield from _chart(chart)
-    for table in section.tables:
-        yield from _table(table, titled=len(section.tables) + len(section.charts) > 1)
+    for part in section.content:
+        if isinstance(part, Chart):
+            yield from _chart(part)
+        else:
+            yield from _table(part, titled=len(section.content) > 1)
     yield "</section>"
 
 
@@ -137,10 +138,11 @@ def _grid(table: Table, titled: bool) -> Iterator[str]:
     yield "<div class='table'><table>"
     if titled:
         yield f"<caption>{escape(table.title)}</caption>"
-    kind = " class='number'" if table.numeric else ""
+    numbers = range(table.n_names, len(table.header) - table.n_texts) if table.numeric else range(0)
+    kinds = [" class='number'" if k in numbers else "" for k in range(len(table.header))]
     head = "".join(
-        f"<th scope='col'{kind if index >= table.n_names else ''}>{escape(cell)}</th>"
-        for index, cell in enumerate(table.header)
+        f"<th scope='col'{kind}>{escape(cell)}</th>"
+        for kind, cell in zip(kinds, table.header, strict=True)
     )
     yield f"<thead><tr>{head}</tr></thead><tbody>"
     for row in table.rows:
@@ -149,6 +151,9 @@ def _grid(table: Table, titled: bool) -> Iterator[str]:
         if not table.numeric and len(set(values)) == 1:  # the same for all runs: said once
             cells = f"<td colspan='{len(values)}'>{escape(values[0])}</td>"
         else:
-            cells = "".join(f"<td{kind}>{escape(cell)}</td>" for cell in values)
+            cells = "".join(
+                f"<td{kind}>{escape(cell)}</td>"
+                for kind, cell in zip(kinds[table.n_names :], values, strict=True)
+            )
         yield f"<tr>{names}{cells}</tr>"
     yield "</tbody></table></div>"

@@ -5,24 +5,24 @@ from __future__ import annotations
 import base64
 import html
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from diploee.report.charts import Array, Axis, Band, Bars, Carpet, Layer, Line, Panel
-from diploee.report.style import CIVIDIS, GRID, INK, MUTED
+from diploee.report.charts import (
+    Array,
+    Band,
+    Bars,
+    Carpet,
+    Layer,
+    Line,
+    Marks,
+    Panel,
+)
+from diploee.report.plotly_axes import Json, plotly_axis
+from diploee.report.style import CIVIDIS, INK, MUTED
 
-Json = dict[str, Any]
 FONT = '"Helvetica Neue", Helvetica, Arial, "Liberation Sans", sans-serif'
-_HOVER_FORMATS = {
-    "time of day": "%H:%M",
-    "time of week": "%A %H:%M",
-    "date": "%a %d %b %Y",
-}
-_HOURS_OR_DAYS = [
-    {"dtickrange": [None, 43_200_000], "value": "%H:%M"},
-    {"dtickrange": [43_200_000, None], "value": "%a"},
-]
 
 
 def plotly_figure(panel: Panel) -> Json:
@@ -35,7 +35,7 @@ def encoded(values: Array) -> Any:
     """Return an array as plotly reads it: numbers in base64, texts and dates as a list."""
     if values.dtype.kind == "M":
         days = values.dtype == np.dtype("datetime64[D]")
-        return np.datetime_as_string(values, unit="D" if days else "s").tolist()
+        return np.datetime_as_string(values, unit="D" if days else _unit_of(values)).tolist()
     if values.dtype.kind in "USO":
         return [html.escape(str(value)) for value in values]
     numbers = np.ascontiguousarray(values, dtype="<f4" if values.dtype.kind == "f" else "<i4")
@@ -48,12 +48,18 @@ def encoded(values: Array) -> Any:
     return content
 
 
+def _unit_of(times: Array) -> Literal["s", "ms"]:
+    """Return milliseconds where a time needs them."""
+    whole = times.astype("datetime64[ms]") == times.astype("datetime64[s]")
+    return "s" if whole.all() else "ms"
+
+
 def _along(name: str, values: Array) -> Json:
     """Return the coordinates of a trace; even dates as a start and a step."""
     if values.dtype.kind == "M" and values.size > 1:
         steps = np.diff(values.astype("datetime64[ms]").astype(np.int64))
         if (steps == steps[0]).all():
-            start = np.datetime_as_string(values[0].astype("datetime64[ms]"), unit="s")
+            start = np.datetime_as_string(values[0], unit=_unit_of(values[:1]))
             return {f"{name}0": str(start), f"d{name}": int(steps[0])}
     return {name: encoded(values)}
 
@@ -65,6 +71,8 @@ def _traces(layer: Layer) -> Iterator[Json]:
         yield _line(layer)
     elif isinstance(layer, Bars):
         yield _bars(layer)
+    elif isinstance(layer, Marks):
+        yield _marks(layer)
     else:
         yield _carpet(layer)
 
@@ -88,12 +96,36 @@ def _line(line: Line) -> Json:
         },
         "marker": {"color": line.colour, "size": 5 if line.markers_only else 6,
                    "opacity": 0.45 if line.markers_only else 1},
-        "hovertemplate": _hover(name, line.unit, line.digits),
+        "hovertemplate": _hover(name, line.unit, ".3~g" if line.significant else line.digits),
     }  # fmt: skip
 
 
-def _hover(name: str, unit: str, digits: int) -> str:
-    return f"{name}: %{{y:,.{digits}f}} {html.escape(unit)}<extra></extra>"
+def _hover(name: str, unit: str, form: int | str) -> str:
+    """Return what hovering tells; a value has `form` decimals, or a format of its own."""
+    form = f",.{form}f" if isinstance(form, int) else form
+    return f"{name}: %{{y:{form}}} {html.escape(unit)}<extra></extra>"
+
+
+def _marks(marks: Marks) -> Json:
+    name = html.escape(marks.name)
+    return {
+        "type": "scatter",
+        "mode": "markers+text",
+        "x": encoded(marks.x),
+        "y": encoded(marks.y),
+        "text": [html.escape(text) for text in marks.texts],
+        "textposition": "top center",
+        "textfont": {"size": 11, "color": marks.colour},
+        "cliponaxis": False,
+        "name": name,
+        "showlegend": marks.legend,
+        "marker": {
+            "color": marks.colour,
+            "size": 7,
+            "symbol": "circle-open" if marks.hollow else "circle",
+        },
+        "hovertemplate": _hover(f"{name}, %{{text}}", marks.unit, ".3~g"),
+    }
 
 
 def _band(band: Band) -> Iterator[Json]:
@@ -128,7 +160,7 @@ def _transparent(colour: str, opacity: float) -> str:
 
 def _bars(bars: Bars) -> Json:
     name = html.escape(bars.name)
-    return {
+    trace: Json = {
         "type": "bar",
         "x": encoded(bars.x),
         "y": encoded(bars.y),
@@ -136,6 +168,10 @@ def _bars(bars: Bars) -> Json:
         "marker": {"color": bars.colour, "line": {"width": 0}},
         "hovertemplate": _hover(name, bars.unit, bars.digits),
     }
+    if bars.texts:
+        trace["text"] = [html.escape(text) for text in bars.texts]
+        trace |= {"textposition": "outside", "textfont": {"size": 11}, "cliponaxis": False}
+    return trace
 
 
 def _carpet(carpet: Carpet) -> Json:
@@ -164,7 +200,10 @@ def _carpet(carpet: Carpet) -> Json:
 def _layout(panel: Panel) -> Json:
     carpet = any(isinstance(layer, Carpet) for layer in panel.layers)
     touching = any(isinstance(layer, Bars) and layer.touching for layer in panel.layers)
-    markers = any(isinstance(layer, Line) and layer.markers_only for layer in panel.layers)
+    markers = any(
+        isinstance(layer, Marks) or (isinstance(layer, Line) and layer.markers_only)
+        for layer in panel.layers
+    )
     return {
         "autosize": True,
         "margin": {"l": 58, "r": 14, "t": 12, "b": 50},
@@ -172,6 +211,8 @@ def _layout(panel: Panel) -> Json:
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "#ffffff",
         "hovermode": "closest" if carpet or markers else "x unified",
+        # Names lie far apart: each answers from anywhere nearer to it than to the others.
+        "hoverdistance": -1 if panel.x.kind == "category" else 20,
         "hoverlabel": {"font": {"family": FONT, "size": 12}, "namelength": -1},
         "barmode": "group",
         "bargap": 0.0 if touching else 0.25,
@@ -181,8 +222,8 @@ def _layout(panel: Panel) -> Json:
             "orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom",
             "font": {"size": 12}, "bgcolor": "rgba(0,0,0,0)", "traceorder": "normal",
         },
-        "xaxis": _axis(panel.x, grid=not carpet, horizontal=True),
-        "yaxis": _axis(panel.y, grid=not carpet, horizontal=False),
+        "xaxis": plotly_axis(panel.x, grid=not carpet, horizontal=True),
+        "yaxis": plotly_axis(panel.y, grid=not carpet, horizontal=False),
     }  # fmt: skip
 
 
@@ -190,39 +231,3 @@ def _n_named(panel: Panel) -> int:
     return sum(
         1 for layer in panel.layers if getattr(layer, "legend", not isinstance(layer, Carpet))
     )
-
-
-def _axis(axis: Axis, *, grid: bool, horizontal: bool) -> Json:
-    result: Json = {
-        "title": {"text": html.escape(axis.label), "standoff": 8, "font": {"size": 12.5}},
-        "showgrid": grid,
-        "gridcolor": GRID,
-        "zeroline": False,
-        "linecolor": MUTED,
-        "showline": horizontal,
-        "ticks": "outside",
-        "ticklen": 4,
-        "tickcolor": MUTED,
-        "automargin": True,
-        "separatethousands": True,
-    }
-    if axis.from_zero:
-        result["rangemode"] = "tozero"
-    if axis.range is not None:
-        result["range"] = [_plain(value) for value in axis.range]
-    if axis.kind == "category":
-        result["type"] = "category"
-    elif axis.kind != "linear":
-        result["type"] = "date"
-        result["hoverformat"] = _HOVER_FORMATS[axis.kind]
-    if axis.kind == "time of day":
-        result |= {"tickformat": "%H:%M", "nticks": 9}
-    elif axis.kind == "time of week":
-        result |= {"tickformatstops": _HOURS_OR_DAYS, "nticks": 9}
-    return result
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.datetime64):
-        return str(np.datetime_as_string(value.astype("datetime64[ms]"), unit="s"))
-    return float(value)

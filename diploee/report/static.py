@@ -13,10 +13,25 @@ import numpy as np
 
 from diploee.errors import OutputError
 from diploee.files import whole_file
-from diploee.report.charts import Axis, Band, Bars, Carpet, Chart, Layer, Line, Panel, Report
+from diploee.report.charts import (
+    Axis,
+    Band,
+    Bars,
+    Carpet,
+    Chart,
+    Layer,
+    Line,
+    Marks,
+    Panel,
+    Report,
+    log_ticks,
+)
 from diploee.report.style import GRID, INK, MUTED, SEQUENTIAL
 
 DPI = 150
+MAX_CHARACTERS = 62
+"""Longer names of categories, all together, are written at an angle."""
+
 _SETTINGS: Any = {"font.size": 9, "svg.hashsalt": "diploee", "text.parse_math": False}
 _DASHES = {"solid": "-", "dash": "--", "dot": ":"}
 
@@ -106,6 +121,17 @@ def _draw_panel(axes: Any, panel: Panel) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     _style_axis(axes, "x", panel.x)
     _style_axis(axes, "y", panel.y)
+    if panel.x.kind == "category" and _n_characters(panel) > MAX_CHARACTERS:
+        axes.tick_params(axis="x", rotation=40)
+        for text in axes.xaxis.get_ticklabels():
+            text.set_horizontalalignment("right")
+            text.set_rotation_mode("anchor")
+
+
+def _n_characters(panel: Panel) -> int:
+    """Return how many characters the names along the axis take, with two between them."""
+    names = {str(name) for layer in panel.layers for name in layer.x}
+    return sum(len(name) + 2 for name in names)
 
 
 def _draw_layer(axes: Any, layer: Layer, index: int, n_bars: int) -> None:
@@ -127,6 +153,8 @@ def _draw_layer(axes: Any, layer: Layer, index: int, n_bars: int) -> None:
         )  # fmt: skip
     elif isinstance(layer, Bars):
         _draw_bars(axes, layer, index, n_bars)
+    elif isinstance(layer, Marks):
+        _draw_marks(axes, layer, label)
     else:
         _draw_carpet(axes, layer)
 
@@ -139,8 +167,24 @@ def _draw_bars(axes: Any, bars: Bars, index: int, n_bars: int) -> None:
         return
     width = 0.75 / n_bars
     at = np.arange(bars.x.size) + (index - (n_bars - 1) / 2) * width
-    axes.bar(at, bars.y, width, color=bars.colour, label=bars.name)
+    drawn = axes.bar(at, bars.y, width, color=bars.colour, label=bars.name)
+    axes.bar_label(drawn, bars.texts or [""] * bars.x.size, fontsize=8, color=INK, padding=2)
     axes.set_xticks(np.arange(bars.x.size), bars.x)
+    axes.set_xlim(-0.6, bars.x.size - 0.4)  # bars without a height have their place too
+
+
+def _draw_marks(axes: Any, marks: Marks, label: str | None) -> None:
+    face = "none" if marks.hollow else marks.colour
+    axes.plot(
+        marks.x, marks.y, "o", markersize=4.5, color=marks.colour, markerfacecolor=face, label=label
+    )
+    for x, y, text in zip(marks.x, marks.y, marks.texts, strict=True):
+        if not text:
+            continue
+        axes.annotate(
+            text, (x, y), xytext=(0, 4), textcoords="offset points",
+            ha="center", va="bottom", fontsize=7.5, color=marks.colour,
+        )  # fmt: skip
 
 
 def _draw_carpet(axes: Any, carpet: Carpet) -> None:
@@ -161,6 +205,8 @@ def _style_axis(axes: Any, name: Literal["x", "y"], axis: Axis) -> None:
     part.set_label_text(axis.label)
     axes.tick_params(axis=name, color=MUTED, labelcolor=INK)
     limits = axes.set_xlim if name == "x" else axes.set_ylim
+    if axis.kind == "log":
+        _set_log(axes, name, axis)
     if axis.range is not None:
         limits(*axis.range)
     elif axis.from_zero:
@@ -171,10 +217,21 @@ def _style_axis(axes: Any, name: Literal["x", "y"], axis: Axis) -> None:
     elif axis.kind == "time of week":
         part.set_major_locator(dates.DayLocator())
         part.set_major_formatter(dates.DateFormatter("%a"))
+    elif axis.kind == "clock":
+        part.set_major_locator(dates.AutoDateLocator(minticks=4, maxticks=7))
+        part.set_major_formatter(dates.DateFormatter("%H:%M:%S"))
     elif axis.kind == "date":
         part.set_major_formatter(dates.ConciseDateFormatter(part.get_major_locator()))
-    elif axis.kind == "category":
-        axes.tick_params(axis=name, rotation=40)
-        for text in part.get_ticklabels():
-            text.set_horizontalalignment("right")
-            text.set_rotation_mode("anchor")
+
+
+def _set_log(axes: Any, name: Literal["x", "y"], axis: Axis) -> None:
+    low, high = axis.range or (1.0, 10.0)
+    values, texts = log_ticks(low, high)
+    if name == "x":
+        axes.set_xscale("log")
+        axes.set_xticks(values, texts)
+        axes.set_xticks([], minor=True)
+    else:
+        axes.set_yscale("log")
+        axes.set_yticks(values, texts)
+        axes.set_yticks([], minor=True)

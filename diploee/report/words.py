@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 
 from diploee.units import MS_PER_H, MS_PER_MIN, MS_PER_S
 
@@ -32,6 +34,24 @@ def number(value: object, pattern: str, factor: float = 1) -> str:
     if not isinstance(value, int | float) or isinstance(value, bool) or value != value:
         return NONE
     return pattern.format(value * factor)
+
+
+def moment(text: object, step_ms: int = MS_PER_MIN) -> str:
+    """Return a local time (ISO 8601) as ``2018-05-19 12:39``, as fine as a step [ms]."""
+    if not isinstance(text, str):
+        return NONE
+    at = datetime.fromisoformat(text).replace(tzinfo=None)
+    if step_ms % MS_PER_S:
+        return at.isoformat(" ", "milliseconds")[: None if step_ms % 100 else -2]
+    return at.isoformat(" ", "seconds" if step_ms % MS_PER_MIN else "minutes")
+
+
+def pattern_for(values: Iterable[object], digits: int = 4) -> str:
+    """Return a format of as many decimals as give the largest number so many digits."""
+    sizes = [abs(v) for v in values if isinstance(v, int | float) and math.isfinite(v)]
+    largest = max(sizes, default=0.0)
+    before = math.floor(math.log10(largest)) + 1 if largest > 0 else 1
+    return f"{{:,.{min(max(digits - before, 0), 6)}f}}"
 
 
 def plural(count: int, one: str, many: str = "") -> str:

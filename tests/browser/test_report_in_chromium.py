@@ -44,6 +44,22 @@ def run_folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture(scope="session")
+def fine_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Half a day of the same at 0.1 s, with its worst windows."""
+    folder = tmp_path_factory.mktemp("runs") / "fine"
+    overrides = ["duration=12 h", "resolution=0.1 s"]
+    simulate(load_scenario("colocation_10mw", overrides), folder, engine="compiled", zooms=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def fine_page(fine_folder: Path) -> Path:
+    out = fine_folder.parent / "fine.html"
+    write_report([fine_folder], out)
+    return out
+
+
+@pytest.fixture(scope="session")
 def page(run_folders: list[Path]) -> Path:
     out = run_folders[0].parent / "one.html"
     write_report(run_folders[:1], out)
@@ -139,7 +155,7 @@ def keep(browser: Any, folder: Path | None, name: str) -> None:
     (folder / f"{name}.png").write_bytes(base64.b64decode(picture))
 
 
-@pytest.mark.parametrize("name", ["page", "compared"])
+@pytest.mark.parametrize("name", ["page", "fine_page", "compared"])
 def test_page_opens_without_an_error_or_a_request(
     name: str, browser: Any, request: pytest.FixtureRequest
 ) -> None:
@@ -160,13 +176,19 @@ def test_browser_refuses_every_request_of_the_page(browser: Any, page: Path) -> 
     assert "Content Security Policy" in str(browser.get_log("browser"))
 
 
+@pytest.mark.parametrize("name", ["page", "fine_page"])
 def test_every_figure_has_drawn_with_its_axis_titles(
-    browser: Any, run_folders: list[Path], page: Path, screenshots: Path | None
+    name: str,
+    browser: Any,
+    request: pytest.FixtureRequest,
+    run_folders: list[Path],
+    fine_folder: Path,
+    screenshots: Path | None,
 ) -> None:
-    open_page(browser, page)
+    open_page(browser, request.getfixturevalue(name))
     expected = {
         f"{chart.id}-{index}": panel
-        for chart in build_report(run_folders[:1]).charts
+        for chart in build_report([run_folders[0] if name == "page" else fine_folder]).charts
         for index, panel in enumerate(chart.panels, start=1)
     }
     drawn = browser.execute_script(
@@ -177,21 +199,75 @@ def test_every_figure_has_drawn_with_its_axis_titles(
         " return [p.id, b.width, b.height, marks, title('x'), title('y')]})"
     )
     assert [plot[0] for plot in drawn] == list(expected)
-    for name, width, height, marks, x_title, y_title in drawn:
-        assert width > 300, name
-        assert height > 200, name
-        assert marks > 0, name
-        assert (x_title, y_title) == (expected[name].x.label, expected[name].y.label)
-    keep(browser, screenshots, "report-wide")
+    for plot, width, height, marks, x_title, y_title in drawn:
+        assert width > 300, plot
+        assert height > 200, plot
+        assert marks > 0, plot
+        assert (x_title, y_title) == (expected[plot].x.label, expected[plot].y.label)
+    keep(browser, screenshots, "report-wide" if name == "page" else "report-fine")
 
 
 @pytest.mark.parametrize(
     ("plot", "unit"),
-    [("carpet-1", "MW"), ("bands-2", "MW"), ("duration-1", "MW"), ("queue-1", "%")],
+    [
+        ("carpet-1", "MW"),
+        ("bands-2", "MW"),
+        ("duration-1", "MW"),
+        ("queue-1", "%"),
+        ("demand-1", "MW"),
+    ],
 )
 def test_hover_tells_the_value(plot: str, unit: str, browser: Any, page: Path) -> None:
     open_page(browser, page)
     assert unit in hover(browser, plot)
+
+
+@pytest.mark.parametrize(
+    ("plot", "words"),
+    [("ramps-1", ["largest: ", "P99: ", "MW"]), ("zooms-1", ["every 0.1 s: ", "MW"])],
+)
+def test_hover_tells_ramps_and_zooms(
+    plot: str, words: list[str], browser: Any, fine_page: Path
+) -> None:
+    open_page(browser, fine_page)
+    told = hover(browser, plot)
+    assert [word for word in words if word not in told] == []
+
+
+def test_double_click_shows_the_whole_window_of_a_zoom(browser: Any, fine_page: Path) -> None:
+    open_page(browser, fine_page)
+    plot = "zooms-2"
+    x, y = centre_of(browser, plot)
+    seconds = (
+        f"(() => {{ const r = document.getElementById('{plot}')._fullLayout.xaxis.range;"
+        " return (new Date(r[1]) - new Date(r[0])) / 1000; })()"
+    )
+    assert browser.execute_script(f"return {seconds}") == 30
+    for _ in range(2):
+        mouse(browser, "mousePressed", x, y, buttons=1)
+        mouse(browser, "mouseReleased", x, y)
+    wait_for(browser, f"{seconds} > 200", 5)
+
+
+def test_texts_of_the_spectrum_stand_within_their_figure(browser: Any, fine_page: Path) -> None:
+    for size in (WIDE, NARROW):
+        open_page(browser, fine_page, size)
+        boxes = browser.execute_script(
+            "const box = e => { const b = e.getBoundingClientRect();"
+            " return [b.left, b.right, b.top, b.bottom] };"
+            "const p = document.getElementById('spectrum-1');"
+            "return [box(p), ...[...p.querySelectorAll('.textpoint')]"
+            ".filter(t => t.textContent).map(box)]"
+        )
+        (left, right, top, bottom), *texts = boxes
+        assert texts
+        for one in texts:
+            assert left <= one[0] < one[1] <= right
+            assert top <= one[2] < one[3] <= bottom
+        for k, one in enumerate(texts):
+            for other in texts[:k]:
+                apart = one[0] >= other[1] or other[0] >= one[1]
+                assert apart or one[2] >= other[3] or other[2] >= one[3], (size, one, other)
 
 
 def test_hover_tells_all_compared_runs(browser: Any, compared: Path) -> None:
@@ -226,7 +302,7 @@ def test_a_figure_can_be_saved_as_a_picture(browser: Any, page: Path) -> None:
     assert picture.startswith("data:image/png;base64,")
 
 
-@pytest.mark.parametrize("name", ["page", "compared"])
+@pytest.mark.parametrize("name", ["page", "fine_page", "compared"])
 def test_narrow_window_cuts_nothing_off(
     name: str, browser: Any, request: pytest.FixtureRequest, screenshots: Path | None
 ) -> None:
@@ -250,10 +326,11 @@ def test_figures_follow_the_window(browser: Any, page: Path) -> None:
     wait_for(browser, fits, 10)
 
 
+@pytest.mark.parametrize("name", ["fine_page", "compared"])
 def test_printed_page_is_light_and_complete(
-    browser: Any, compared: Path, screenshots: Path | None
+    name: str, browser: Any, request: pytest.FixtureRequest, screenshots: Path | None
 ) -> None:
-    open_page(browser, compared)
+    open_page(browser, request.getfixturevalue(name))
     with printed(browser):
         style = "return getComputedStyle(document.querySelector('{}')).{}"
         assert browser.execute_script(style.format("body", "backgroundColor")) == (
@@ -272,7 +349,7 @@ def test_printed_page_is_light_and_complete(
     pdf = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", options)["data"])
     assert pdf.startswith(b"%PDF")
     if screenshots is not None:
-        (screenshots / "report.pdf").write_bytes(pdf)
+        (screenshots / f"report-{name}.pdf").write_bytes(pdf)
 
 
 def test_screenshot_of_compared_runs(

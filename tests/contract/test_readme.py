@@ -68,7 +68,7 @@ def test_ci_runs_the_install_blocks_word_for_word() -> None:
     blocks = fenced("bash")[:N_INSTALL_BLOCKS]
     assert blocks == [
         "pip install . && diploee run colocation_10mw\n",
-        'pip install -e ".[test]" && pytest\n',
+        'pip install -e ".[test]" && pytest -n auto\n',
     ]
     ci = (ROOT / ".ci" / "run").read_text("utf-8")
     assert all(f"readme_block {n + 1}" in ci for n in range(N_INSTALL_BLOCKS))

@@ -26,7 +26,8 @@ DEFAULT_THRESHOLD = 0.01
 
 UNRATED_THRESHOLD_W = 1e3
 
-DURATION_PERCENTS = tuple(range(101))
+DURATION_PERCENTS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, *(float(n) for n in range(1, 101)))
+"""Points of the load duration curve, denser where few hours decide [% of the time]."""
 
 
 class GridMetrics:
@@ -220,7 +221,7 @@ class GridMetrics:
             )
 
     def _duration_curve(self, power_w: Distribution | None) -> dict[str, Any] | None:
-        """Return the power that is exceeded for each percent of the time, falling."""
+        """Return the power that is exceeded for shares of the time, falling."""
         if power_w is None:
             return None
         falling_w = power_w.percentiles(*(100 - percent for percent in DURATION_PERCENTS))

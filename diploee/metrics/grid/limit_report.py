@@ -209,9 +209,11 @@ def _power_batches(path: Path) -> Iterator[Int64Array]:
         with pq.ParquetFile(path) as file:
             if POWER_COLUMN not in file.schema_arrow.names:
                 raise InputError(f"{path}: has no column '{POWER_COLUMN}'")
-            for batch in file.iter_batches(BATCH_ROWS, columns=[POWER_COLUMN]):
-                power_w = batch.column(0).to_numpy(zero_copy_only=False).astype(np.float64)
-                yield to_quanta(power_w, MAX_DAY_POWER_W)
+            # Group by group: over all of them pyarrow keeps what it has read of the file.
+            for group in range(file.num_row_groups):
+                for batch in file.iter_batches(BATCH_ROWS, [group], [POWER_COLUMN]):
+                    power_w = batch.column(0).to_numpy(zero_copy_only=False).astype(np.float64)
+                    yield to_quanta(power_w, MAX_DAY_POWER_W)
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such file in this run folder") from error
     except (OSError, ValueError, pa.ArrowException) as error:

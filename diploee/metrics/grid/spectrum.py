@@ -31,7 +31,8 @@ RESOLUTION_HZ = MS_PER_S / WINDOW_MS
 
 METHOD = (
     "Welch: linear detrend, Hann window, one-sided periodogram, windows overlap by half; a band "
-    "holds the bins k/600 Hz from its lower edge to below its upper; not corrected for gain"
+    "holds the bins k/600 Hz from its lower edge to below its upper; the mean over the windows is "
+    "listed from k = 1 on; not corrected for gain"
 )
 SLOW_BAND_NOTE = (
     "a 10-minute window resolves 1/600 Hz and loses its trend: of 0.001-0.01 Hz the five bins from "
@@ -176,7 +177,12 @@ class Spectrum:
             "bands": self._bands(clock, support),
             "absent": absent_bands(support),
             "lines": strongest_lines(self.frequency_hz, self.mean_psd, self.n_windows, support),
+            "mean_psd_mw2_per_hz": self.mean_psd[1 : self._n_claimed(support)].tolist(),
         }
+
+    def _n_claimed(self, support: Support) -> int:
+        """Return the number of bins up to the flagged frequency."""
+        return int(np.searchsorted(self.frequency_hz, support.flagged_hz, side="right"))
 
     def _bands(self, clock: Clock, support: Support) -> list[dict[str, Any]]:
         starts_ms, rms_mw = self.band_rms_mw()

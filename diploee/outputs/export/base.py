@@ -20,7 +20,7 @@ LeapDay = Literal["drop-feb29", "drop-last-day"]
 LEAP_DAYS: tuple[LeapDay, ...] = ("drop-feb29", "drop-last-day")
 YEAR_STEPS_MS = (MS_PER_H, 30 * MS_PER_MIN, 15 * MS_PER_MIN)
 FOR_ALL = frozenset({"column", "step"})
-WINDOW = frozenset({"first", "until"})
+WINDOW = frozenset({"first", "until", "zoom"})
 
 _FLAGS = {"first": "--from", "until": "--to", "kv": "--kv"}
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
@@ -39,6 +39,8 @@ class Options:
         Interval such as ``"15 min"``; the run's own (8760 formats: 1 h) if absent.
     first, until : datetime, optional
         Part of the run to export; local time of the facility unless they have a zone.
+    zoom : str, optional
+        One of the run's zooms, such as ``rise_1s``, to export at 0.1 s instead of the whole run.
     year : int, optional
         Calendar year for the 8760 formats, where the run holds several.
     leap_day : {"drop-feb29", "drop-last-day"}, optional
@@ -59,6 +61,7 @@ class Options:
     step: str | None = None
     first: datetime | None = None
     until: datetime | None = None
+    zoom: str | None = None
     year: int | None = None
     leap_day: LeapDay | None = None
     time_zone: str | None = None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from calendar import isleap
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from diploee.errors import InputError
 from diploee.outputs.export.base import LEAP_DAYS, YEAR_STEPS_MS, LeapDay, Options
 from diploee.outputs.export.series import Span
-from diploee.outputs.export.window import covered, row_at
-from diploee.outputs.reader import Run
+from diploee.outputs.export.source import Source
+from diploee.outputs.export.window import row_at
 from diploee.units import MS_PER_MIN, MS_PER_S
 
 
@@ -33,7 +33,7 @@ class YearSpans:
     leap_rule: str
 
 
-def year_spans(run: Run, options: Options, step_ms: int, format_name: str) -> YearSpans:
+def year_spans(source: Source, options: Options, step_ms: int, format_name: str) -> YearSpans:
     """Return the rows of the calendar year that a run holds, 8,760 hours.
 
     Raises
@@ -47,14 +47,14 @@ def year_spans(run: Run, options: Options, step_ms: int, format_name: str) -> Ye
         raise InputError(
             f"'{format_name}' takes a --step of {steps}, found {step_ms / MS_PER_S:g} s"
         )
-    year = _choose(run, options, format_name)
+    year = _choose(source, options, format_name)
     start = datetime(year, 1, 1)
     if not isleap(year):
         spans, rule = [(start, datetime(year + 1, 1, 1))], "the year has no 29 February"
     elif options.leap_day is None:
         raise InputError(
-            f"{run.folder}: {year} is a leap year and '{format_name}' takes 365 days; choose what "
-            f"it loses with --leap-day {' or --leap-day '.join(LEAP_DAYS)}"
+            f"{source.run.folder}: {year} is a leap year and '{format_name}' takes 365 days; "
+            f"choose what it loses with --leap-day {' or --leap-day '.join(LEAP_DAYS)}"
         )
     elif options.leap_day == "drop-last-day":
         spans, rule = [(start, datetime(year, 12, 31))], "drop-last-day: 31 December is left out"
@@ -62,36 +62,36 @@ def year_spans(run: Run, options: Options, step_ms: int, format_name: str) -> Ye
         spans = [(start, datetime(year, 2, 29)), (datetime(year, 3, 1), datetime(year + 1, 1, 1))]
         rule = "drop-feb29: 29 February is left out; later days are one weekday off the calendar"
     where = f"'{format_name}', year {year}"
-    rows = tuple((row_at(run, a, where), row_at(run, b, where)) for a, b in spans)
+    rows = tuple((row_at(source, a, where), row_at(source, b, where)) for a, b in spans)
     return YearSpans(year, rows, rule)
 
 
-def _choose(run: Run, options: Options, format_name: str) -> int:
-    whole = _whole_years(run, options.leap_day)
+def _choose(source: Source, options: Options, format_name: str) -> int:
+    whole = _whole_years(source, options.leap_day)
     if options.year is not None:
         if options.year not in whole:
-            raise _no_year(run, f"the whole of {options.year}", format_name)
+            raise _no_year(source, f"the whole of {options.year}", format_name)
         return options.year
     if not whole:
-        raise _no_year(run, "a whole calendar year", format_name)
+        raise _no_year(source, "a whole calendar year", format_name)
     if len(whole) > 1:
         raise InputError(
-            f"{run.folder}: holds the years {', '.join(map(str, whole))}; choose one with --year"
+            f"{source.run.folder}: holds the years {', '.join(map(str, whole))}; choose one with "
+            "--year"
         )
     return whole[0]
 
 
-def _no_year(run: Run, wanted: str, format_name: str) -> InputError:
+def _no_year(source: Source, wanted: str, format_name: str) -> InputError:
     return InputError(
-        f"{run.folder}: '{format_name}' needs {wanted}, from 1 January 00:00 for 8,760 hours, and "
-        f'the run covers {covered(run)}; run again with --set "duration=1 year" and such a start, '
-        "or export 'csv'"
+        f"{source.run.folder}: '{format_name}' needs {wanted}, from 1 January 00:00 for 8,760 "
+        f'hours, and the run covers {source.covered}; run again with --set "duration=1 year" and '
+        "such a start, or export 'csv'"
     )
 
 
-def _whole_years(run: Run, leap_day: LeapDay | None) -> list[int]:
-    start = run.scenario.start
-    end = start + timedelta(milliseconds=run.scenario.horizon_ms)
+def _whole_years(source: Source, leap_day: LeapDay | None) -> list[int]:
+    start, end = (moment.replace(tzinfo=None) for moment in (source.start, source.end))
     return [
         year
         for year in range(start.year, end.year + 1)

@@ -17,6 +17,7 @@ from diploee.outputs.export.pypsa import PYPSA
 from diploee.outputs.export.reactive import read_reactive_table
 from diploee.outputs.export.series import Series, Span, open_series
 from diploee.outputs.export.sidecar import describe
+from diploee.outputs.export.source import Source, source_of
 from diploee.outputs.export.stamps import named_zone
 from diploee.outputs.export.window import check_step, parse_step_ms, rows_between
 from diploee.outputs.export.year_files import HOURS_8760, REOPT, REOPT_JSON, SAM
@@ -52,7 +53,7 @@ def export_run(
     force: bool = False,
     watch: Watch | None = None,
 ) -> Path:
-    """Export the power series of a run, with a sidecar that says what its numbers are.
+    """Export the power of a run or of one of its zooms, with a sidecar on what its numbers are.
 
     Parameters
     ----------
@@ -61,9 +62,10 @@ def export_run(
     format_name : str
         One of `FORMATS`.
     out : path, optional
-        File or folder to write; ``<run folder>-<format><suffix>`` beside the run by default.
+        File or folder to write; ``<run folder>[-<zoom>]-<format><suffix>`` beside the run by
+        default.
     options : Options, optional
-        Column, step, part of the run and what the format takes besides.
+        Column, step, zoom or part of the run and what the format takes besides.
     force : bool
         Replace an export that stands there.
     watch : Watch, optional
@@ -84,10 +86,11 @@ def export_run(
     fmt, options = _format(format_name), options or Options()
     _check_options(fmt, options)
     run = run if isinstance(run, Run) else open_run(run)
-    place = Path(out) if out is not None else _default_place(run, fmt)
+    source = source_of(run, options.zoom)
+    place = Path(out) if out is not None else _default_place(run, fmt, options)
     _check_suffix(fmt, place)
     check_free(place, fmt.is_folder, force)
-    series, leap_rule = _series(run, fmt, options)
+    series, leap_rule = _series(source, fmt, options)
     reactive = read_reactive_table(options.q_table) if options.q_table is not None else None
 
     done = 0.0
@@ -126,10 +129,11 @@ def _check_options(fmt: Format, options: Options) -> None:
         named_zone(options.time_zone)
 
 
-def _default_place(run: Run, fmt: Format) -> Path:
+def _default_place(run: Run, fmt: Format, options: Options) -> Path:
     # The name of '.' or '..' shows only in the whole path.
     folder = run.folder if run.folder.name not in ("", "..") else run.folder.resolve()
-    return folder.with_name(f"{folder.name}-{fmt.name}{(fmt.suffixes or ('',))[0]}")
+    names = [folder.name, *([options.zoom] if options.zoom else []), fmt.name]
+    return folder.with_name("-".join(names) + (fmt.suffixes or ("",))[0])
 
 
 def _check_suffix(fmt: Format, place: Path) -> None:
@@ -139,16 +143,16 @@ def _check_suffix(fmt: Format, place: Path) -> None:
         )
 
 
-def _series(run: Run, fmt: Format, options: Options) -> tuple[Series, str | None]:
-    default_ms = MS_PER_H if fmt.whole_year else run.scenario.resolution_ms
+def _series(source: Source, fmt: Format, options: Options) -> tuple[Series, str | None]:
+    default_ms = MS_PER_H if fmt.whole_year else source.step_ms
     step_ms = default_ms if options.step is None else parse_step_ms(options.step)
     spans: tuple[Span, ...]
     leap_rule = None
-    check_step(run, step_ms)
+    check_step(source, step_ms)
     if fmt.whole_year:
-        year = year_spans(run, options, step_ms, fmt.name)
+        year = year_spans(source, options, step_ms, fmt.name)
         spans, leap_rule = year.spans, year.leap_rule
     else:
-        spans = (rows_between(run, options.first, options.until, step_ms),)
-    open_series(run, options.column).close()  # a missing column shows before anything is written
-    return Series(run, options.column, step_ms, spans), leap_rule
+        spans = (rows_between(source, options.first, options.until, step_ms),)
+    open_series(source, options.column).close()  # a missing column shows before anything is written
+    return Series(source, options.column, step_ms, spans), leap_rule

@@ -1,19 +1,17 @@
-"""The power series of a run, streamed from its file and resampled by exact means."""
+"""The power series of a source, streamed from its file and resampled by exact means."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from diploee.errors import InputError, did_you_mean, one_of
-from diploee.outputs.facility_file import FACILITY_FILE
-from diploee.outputs.reader import Run
+from diploee.outputs.export.source import Source
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import J_PER_MWH, MS_PER_S, W_PER_MW
 
@@ -21,7 +19,7 @@ BATCH_ROWS = 1 << 18
 """Rows read at a time; it bounds the memory and does not change the values."""
 
 Span = tuple[int, int]
-"""Rows of the run, from the first to before the second."""
+"""Rows of the source, from the first to before the second."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,23 +66,23 @@ class Totals:
 
 @dataclass
 class Series:
-    """One power column of a run at a coarser or the same step.
+    """One power column of a source at a coarser or the same step.
 
     Parameters
     ----------
-    run : Run
+    source : Source
         Where the series is read from.
     column : str
         Its column [W].
     step_ms : int
-        Step of the export [ms], a multiple of the run's.
+        Step of the export [ms], a multiple of the source's.
     spans : tuple of (int, int)
-        Rows of the run to export; each a whole number of steps.
+        Rows of the source to export; each a whole number of steps.
     progress : callable, optional
         Told the fraction streamed after each block.
     """
 
-    run: Run
+    source: Source
     column: str
     step_ms: int
     spans: tuple[Span, ...]
@@ -94,8 +92,8 @@ class Series:
 
     @property
     def rows_per_step(self) -> int:
-        """Intervals of the run in a step."""
-        return self.step_ms // self.run.scenario.resolution_ms
+        """Intervals of the source in a step."""
+        return self.step_ms // self.source.step_ms
 
     @property
     def step_s(self) -> float:
@@ -113,8 +111,8 @@ class Series:
         return sum(b - a for a, b in self.spans) // self.rows_per_step
 
     def edge(self, row: int) -> datetime:
-        """Return when a row of the run starts, in the facility's fixed UTC offset."""
-        zone = self.run.scenario.facility.zone
+        """Return when a row of the source starts, in the facility's fixed UTC offset."""
+        zone = self.source.start.tzinfo
         return datetime.fromtimestamp(self._epoch_ms(row) / MS_PER_S, tz=zone)
 
     def blocks(self) -> Iterator[Block]:
@@ -137,7 +135,7 @@ class Series:
             for power_w in _means(self._rows(span), k):
                 if not np.isfinite(power_w).all():
                     raise InputError(
-                        f"{self._path}: '{self.column}' holds values that are no number"
+                        f"{self.source.path}: '{self.column}' holds values that are no number"
                     )
                 starts = (
                     self._epoch_ms(row) + np.arange(power_w.size, dtype=np.int64) * self.step_ms
@@ -150,18 +148,12 @@ class Series:
                 self.progress(done / self.n_steps)
         self.totals = totals
 
-    @property
-    def _path(self) -> Any:
-        return self.run.folder / FACILITY_FILE
-
     def _epoch_ms(self, row: int) -> int:
-        scenario = self.run.scenario
-        start_ms = round(scenario.start_with_zone.timestamp() * MS_PER_S)
-        return start_ms + row * scenario.resolution_ms
+        return round(self.source.start.timestamp() * MS_PER_S) + row * self.source.step_ms
 
     def _rows(self, span: Span) -> Iterator[Float64Array]:
-        """Read rows of the run, a few hundred thousand at a time [W]."""
-        with open_series(self.run, self.column) as file:
+        """Read rows of the source, a few hundred thousand at a time [W]."""
+        with open_series(self.source, self.column) as file:
             base = 0
             for group in range(file.num_row_groups):
                 n_rows = file.metadata.row_group(group).num_rows
@@ -182,7 +174,7 @@ class Series:
                     yield values.to_numpy(zero_copy_only=False).astype(np.float64)
                 at += batch.num_rows
         except (OSError, pa.ArrowException) as error:
-            raise _unreadable(self._path, error) from error
+            raise _unreadable(self.source.path, error) from error
 
 
 def _means(rows: Iterator[Float64Array], k: int) -> Iterator[Float64Array]:
@@ -196,15 +188,15 @@ def _means(rows: Iterator[Float64Array], k: int) -> Iterator[Float64Array]:
         left = values[n_whole * k :]
 
 
-def open_series(run: Run, column: str) -> pq.ParquetFile:
-    """Open the file of a run's power series, after checking that it holds a column whole.
+def open_series(source: Source, column: str) -> pq.ParquetFile:
+    """Open the file of a power series, after checking that it holds a column whole.
 
     Raises
     ------
     InputError
-        If the file can't be read, is not as long as the run, or lacks the column.
+        If the file can't be read, is not as long as it should be, or lacks the column.
     """
-    path = run.folder / FACILITY_FILE
+    path = source.path
     if not path.is_file():
         raise InputError(f"{path}: no such file in this run folder")
     try:
@@ -218,12 +210,12 @@ def open_series(run: Run, column: str) -> pq.ParquetFile:
             f"{path}: no power column '{column}' (have: {one_of(names)})"
             f"{did_you_mean(column, names)}"
         )
-    if file.metadata.num_rows != run.scenario.n_intervals:
+    if file.metadata.num_rows != source.n_rows:
         n_rows = file.metadata.num_rows
         file.close()
         raise InputError(
-            f"{path}: holds {n_rows:,} intervals where the manifest's scenario has "
-            f"{run.scenario.n_intervals:,}; the run folder was changed, run it again"
+            f"{path}: holds {n_rows:,} intervals where the {source.name} has {source.n_rows:,}; "
+            "the run folder was changed, run it again"
         )
     return file
 

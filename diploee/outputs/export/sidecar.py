@@ -8,7 +8,7 @@ from typing import Any
 from diploee import __version__
 from diploee.outputs.export.base import Format, Job, Written
 from diploee.outputs.export.reactive import CONVENTION
-from diploee.outputs.facility_file import FACILITY_FILE
+from diploee.outputs.export.source import Source
 from diploee.outputs.reader import Run
 from diploee.units import MS_PER_S
 
@@ -52,7 +52,7 @@ def describe(fmt: Format, job: Job, written: Written, leap_rule: str | None) -> 
         "energy_mwh": series.totals.energy_mwh,
         "mean_mw": series.totals.energy_mwh * 3600 / (series.n_steps * series.step_s),
         "peak_mw": series.totals.peak_mw,
-        "run": _source(run),
+        "run": _source(series.source),
         "done": _done(job, leap_rule),
         "notes": [*written.notes, NO_FAULT_STUDY, *_bandwidth(run)],
     }
@@ -65,28 +65,41 @@ def _reactive(job: Job) -> str:
 
 
 def _done(job: Job, leap_rule: str | None) -> list[str]:
-    series, run_s = job.series, job.run.scenario.resolution_ms / MS_PER_S
+    series, source = job.series, job.series.source
     done = [
-        f"means over {series.rows_per_step} intervals of {run_s:g} s; they keep its energy"
+        f"means over {series.rows_per_step} intervals of {source.step_s:g} s; they keep its energy"
         if series.rows_per_step > 1
-        else f"the run's own step of {run_s:g} s"
+        else f"the {source.name}'s own step of {source.step_s:g} s"
     ]
+    if source.zoom:
+        done.insert(0, f"the zoom '{source.zoom}' of the run: one of its worst windows, at 0.1 s")
     if leap_rule is not None:
         done.append(f"one calendar year of 8,760 hours; {leap_rule}")
-    elif series.spans != ((0, job.run.scenario.n_intervals),):
-        done.append("a part of the run, from 'start' to 'end'")
+    elif series.spans != ((0, source.n_rows),):
+        done.append(f"a part of the {source.name}, from 'start' to 'end'")
     return done
 
 
-def _source(run: Run) -> dict[str, Any]:
-    with (run.folder / FACILITY_FILE).open("rb") as file:
+def _source(source: Source) -> dict[str, Any]:
+    run = source.run
+    with source.path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return {
         "scenario": run.scenario.name,
         "scenario_sha256": run.manifest["scenario_sha256"],
-        "facility_parquet_sha256": digest,
+        f"{source.path.stem}_parquet_sha256": digest,
         "seed": run.scenario.seed,
         "resolution_s": run.scenario.resolution_ms / MS_PER_S,
+    } | ({"zoom": _zoom(source)} if source.zoom else {})
+
+
+def _zoom(source: Source) -> dict[str, Any]:
+    """Return what was searched for, where it was found and how large it is."""
+    entry = source.run.zoom_entry(source.zoom)
+    found = {key: entry.get(key) for key in ("name", "at", "value_mw")}
+    return found | {
+        "resolution_s": source.step_s,
+        "basis": source.run.metrics["zooms"].get("basis", ""),
     }
 
 

@@ -93,7 +93,7 @@ def test_fit_is_never_worse_than_a_grid_search(y):
             solution = np.linalg.lstsq(basis, y, rcond=None)[0]
             if np.abs(solution).max() < 20 * np.ptp(y):
                 best = min(best, float(np.sum((y - basis @ solution) ** 2)))
-    assert np.sum((y - fitted.eval_x(x)) ** 2) <= best * (1 + 1e-6) + 1e-9
+    assert np.sum((y - fitted.eval_x(x)) ** 2) <= best * (1 + 1e-3) + 1e-9
 
 
 @given(curves, st.floats(0, 12))

@@ -4,6 +4,8 @@ import base64
 import json
 import re
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +21,10 @@ from diploee.errors import InputError, OutputError, OutputExistsError
 from diploee.report import build_report, read_run, report_page, write_pictures, write_report
 from diploee.report.plotly_panels import plotly_figure
 from diploee.run import simulate
+from diploee.scenario import load_scenario
 
 UNIT = re.compile(r"\[[^\]]+\]")
-UNITLESS = {"Day", "Time of week", "Duration"}
+UNITLESS = {"Day", "Time of week", "Duration", "Length of the ramp", "Length of the window"}
 
 
 @pytest.fixture
@@ -89,17 +92,22 @@ def test_charts_of_a_run_tell_the_whole_story(run_folder: Path) -> None:
         "carpet",
         "bands",
         "peak-week",
-        "duration",
         "distribution",
         "months",
+        "duration",
+        "demand",
+        "ramps",
+        "swings",
         "occupancy",
         "queue",
     ]
     assert all(chart.caption.endswith(".") for chart in report.charts)
 
 
-def test_every_axis_names_its_unit(serving_folder: Path, sweep_folder: Path) -> None:
-    for folder in (serving_folder, sweep_folder):
+def test_every_axis_names_its_unit(
+    serving_folder: Path, sweep_folder: Path, fine_folder: Path
+) -> None:
+    for folder in (serving_folder, sweep_folder, fine_folder):
         for chart in build_report([folder]).charts:
             for panel in chart.panels:
                 for axis in (panel.x, panel.y):
@@ -108,10 +116,12 @@ def test_every_axis_names_its_unit(serving_folder: Path, sweep_folder: Path) -> 
                     assert known or UNIT.search(axis.label), axis.label
 
 
-def test_plotly_accepts_every_figure(serving_folder: Path, sweep_folder: Path) -> None:
+def test_plotly_accepts_every_figure(
+    serving_folder: Path, sweep_folder: Path, fine_folder: Path
+) -> None:
     import plotly.graph_objects as go
 
-    for folder in (serving_folder, sweep_folder):
+    for folder in (serving_folder, sweep_folder, fine_folder):
         for chart in build_report([folder]).charts:
             for panel in chart.panels:
                 go.Figure(plotly_figure(panel))  # raises on an unknown key or value
@@ -189,6 +199,17 @@ def test_run_of_a_day_has_no_typical_week_and_no_months(tmp_path: Path) -> None:
     assert "months" not in charts
 
 
+def test_run_of_half_a_day_is_drawn_for_its_hours_alone(tmp_path: Path) -> None:
+    changes = {"duration": "12 h"}
+    simulate(tiny_scenario(changes), tmp_path / "half", library=tiny_library(), engine="compiled")
+    charts = {chart.id: chart for chart in build_report([tmp_path / "half"]).charts}
+    for layer in charts["bands"].panels[0].layers:
+        assert layer.x.max() == np.datetime64("2018-01-01T11:45")
+        assert np.isfinite(getattr(layer, "y", getattr(layer, "low", None))).all()
+    (panel,) = charts["occupancy"].panels
+    assert panel.layers[-1].markers, "one day is no line"
+
+
 def test_long_run_is_averaged_to_minutes_but_keeps_its_peak(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,6 +223,23 @@ def test_long_run_is_averaged_to_minutes_but_keeps_its_peak(
     assert reduced.max_w == whole.max_w > reduced.power_w.max()
     np.testing.assert_allclose(reduced.power_w, whole.power_w.reshape(-1, 60).mean(axis=1), 1e-6)
     assert "one-minute means" in report_page(build_report([folder]))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the peak memory from /proc")
+def test_report_of_ten_days_at_a_tenth_of_a_second_stays_below_a_gigabyte(tmp_path: Path) -> None:
+    scenario = load_scenario("colocation_10mw", ["duration=10 d", "resolution=0.1 s"])
+    simulate(scenario, tmp_path / "run", engine="compiled", zooms=True)
+    code = (
+        "import sys; from diploee.report import write_report;"
+        "write_report([sys.argv[1]], sys.argv[2]);"
+        "status = open('/proc/self/status').read();"
+        "print(status.partition('VmHWM:')[2].split()[0])"  # kB; getrusage counts the parent's too
+    )
+    arguments = [sys.executable, "-c", code, str(tmp_path / "run"), str(tmp_path / "r.html")]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=True)
+    assert int(done.stdout) * 1024 < 1e9
+    assert (tmp_path / "r.html").stat().st_size < 6e6
 
 
 def test_local_time_is_the_clock_of_the_facility(tmp_path: Path) -> None:
@@ -244,21 +282,26 @@ def test_seeds_alone_show_how_metrics_spread(sweep_folder: Path) -> None:
     assert build_report([sweep_folder]).charts[0].id == "spread"
 
 
-def test_pictures_show_every_chart(busier_folder: Path, tmp_path: Path) -> None:
-    page, *pictures = write_report([busier_folder], tmp_path / "r.html", svg=tmp_path / "svg")
+@pytest.mark.parametrize("name", ["busier_folder", "fine_folder"])
+def test_pictures_show_every_chart(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    folder = request.getfixturevalue(name)
+    page, *pictures = write_report([folder], tmp_path / "r.html", svg=tmp_path / "svg")
     assert page == tmp_path / "r.html"
-    assert len(pictures) == 8
+    ids = [chart.id for chart in build_report([folder]).charts]
+    assert [path.stem.split("-", 1)[1] for path in pictures] == ids
     assert all(path.read_bytes().startswith(b"<?xml") for path in pictures)
 
 
 def test_equal_runs_give_equal_pictures(run_folder: Path, tmp_path: Path) -> None:
     report = build_report([run_folder])
-    section = replace(report.sections[2], charts=report.sections[2].charts[:1])
-    duration = replace(report, sections=(section,))
+    planning = next(section for section in report.sections if section.id == "planning")
+    distribution = replace(report, sections=(replace(planning, content=planning.charts[:1]),))
     for kind, start in (("svg", b"<?xml"), ("png", b"\x89PNG")):
-        (first,) = write_pictures(duration, tmp_path / "a", kind)
-        (second,) = write_pictures(duration, tmp_path / "b", kind)
-        assert first.name == f"01-duration.{kind}"
+        (first,) = write_pictures(distribution, tmp_path / "a", kind)
+        (second,) = write_pictures(distribution, tmp_path / "b", kind)
+        assert first.name == f"01-distribution.{kind}"
         assert first.read_bytes().startswith(start)
         assert first.read_bytes() == second.read_bytes()
 

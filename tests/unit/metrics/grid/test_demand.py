@@ -82,8 +82,10 @@ def test_load_duration_curve_falls_from_peak_to_minimum():
     load = Distribution()
     load.add(power_w)
     curve = metrics_of(power_w).block(load)["load_duration_curve"]
-    assert curve["percent_of_time"] == list(range(101))
-    assert curve["exceeded_mw"] == pytest.approx(list(np.arange(100, -1, -1) / 20))
+    percents = curve["percent_of_time"]
+    assert set(range(101)) < set(percents) and percents == sorted(percents)
+    assert min(np.diff(percents)) < 0.1, "the highest hours of a year are a thousandth of it"
+    assert curve["exceeded_mw"] == pytest.approx([(100 - percent) / 20 for percent in percents])
     assert metrics_of(power_w).block()["load_duration_curve"] is None
 
 

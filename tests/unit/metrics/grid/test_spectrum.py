@@ -82,6 +82,18 @@ def test_white_noise_has_its_density_and_no_lines():
     assert block["lines"] == []
 
 
+def test_mean_spectrum_holds_the_band_levels_and_nothing_above_what_is_flagged():
+    noise_w = np.random.default_rng(6).normal(0, 1e4, 1200)  # one window: the mean is its own
+    _, block = spectrum_of(noise_w, 500)
+    density = np.array(block["mean_psd_mw2_per_hz"])
+    frequency_hz = np.arange(1, density.size + 1) * block["frequency_resolution_hz"]
+    assert frequency_hz[-1] == pytest.approx(0.44)
+    for band in block["bands"]:
+        inside = (frequency_hz > band["low_hz"] - 1e-6) & (frequency_hz < band["high_hz"] - 1e-6)
+        rms_mw = np.sqrt(density[inside].sum() / 600)
+        assert rms_mw == pytest.approx(band["rms_max_mw"])
+
+
 def test_worst_window_is_where_the_burst_is():
     power_w = np.full(6 * 1200, 1 * MW)
     burst = slice(3 * 1200 + 600, 4 * 1200 + 600)  # 35 to 45 minutes: just one window

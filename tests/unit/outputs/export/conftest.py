@@ -57,6 +57,14 @@ def fine_run(runs: Path) -> Run:
     return _run(runs / "fine", {"duration": "20 min", "resolution": "0.1 s"})
 
 
+@pytest.fixture(scope="session")
+def zoomed_run(runs: Path) -> Run:
+    """Six hours of two pools by the minute at UTC-07:00, with the worst windows at 0.1 s."""
+    changes = TWO_POOLS | {"duration": "6 h", "facility.utc_offset": "-07:00"}
+    scenario, library = tiny_scenario(changes), tiny_library()
+    return simulate(scenario, runs / "zoomed", library=library, engine="compiled", zooms=True)
+
+
 @pytest.fixture
 def q_table(tmp_path: Path) -> Path:
     """Reactive power that is supplied at low and drawn at high load."""

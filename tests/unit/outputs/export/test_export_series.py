@@ -14,6 +14,7 @@ from diploee.errors import InputError
 from diploee.outputs import Run
 from diploee.outputs.export import FORMATS, Options, export_run, series
 from diploee.outputs.export.series import Series
+from diploee.outputs.export.source import source_of
 from diploee.outputs.export.stamps import naive_stamps
 
 
@@ -27,7 +28,7 @@ def test_coarser_steps_are_exact_means_whatever_the_batch(
     minute_run: Run, batch_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(series, "BATCH_ROWS", batch_rows)
-    hourly = Series(minute_run, "facility_power_w", 3_600_000, ((0, 2880),))
+    hourly = Series(source_of(minute_run), "facility_power_w", 3_600_000, ((0, 2880),))
     blocks = list(hourly.blocks())
     assert max(block.power_w.size for block in blocks) <= batch_rows / 60 + 1
     found = np.concatenate([block.power_w for block in blocks])
@@ -41,7 +42,7 @@ def test_row_groups_outside_the_window_do_not_shift_it(minute_run: Run, tmp_path
     copytree(minute_run.folder, tmp_path / "run")
     path = tmp_path / "run" / "facility.parquet"
     pq.write_table(pq.read_table(path), path, row_group_size=100)
-    part = Series(Run(tmp_path / "run"), "facility_power_w", 60_000, ((150, 431),))
+    part = Series(source_of(Run(tmp_path / "run")), "facility_power_w", 60_000, ((150, 431),))
     found = np.concatenate([block.power_w for block in part.blocks()])
     np.testing.assert_array_equal(found, stored_w(minute_run)[150:431])
     starts = np.concatenate([block.starts_ms for block in part.blocks()])

@@ -1,0 +1,148 @@
+"""The section "As the grid sees it": the grid metrics of one run and its worst windows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diploee.report.charts import Chart, Section, Table
+from diploee.report.data import RunData
+from diploee.report.demand_tables import demand_table, months_table
+from diploee.report.grid_charts import months_chart, no_swings, ramps_chart, swings_chart
+from diploee.report.grid_data import Block, GridView, damaged, grid_view
+from diploee.report.grid_tables import (
+    bands_table,
+    lines_table,
+    ramps_table,
+    seconds,
+    swings_table,
+)
+from diploee.report.labels import PowerUnit
+from diploee.report.load_charts import duration_chart
+from diploee.report.spectrum_chart import spectrum_chart
+from diploee.report.words import listed
+from diploee.report.zoom_charts import read_zoom, zooms_chart
+
+_NOT_AS_EXPECTED = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+
+
+def grid_section(run: RunData, unit: PowerUnit) -> Section | None:
+    """Return the section; None for a run of an older version, without grid metrics and zooms.
+
+    Raises
+    ------
+    InputError
+        If the metrics don't hold what they should, or a file is damaged.
+    """
+    view = grid_view(run, unit)
+    notes: tuple[str, ...] = ()
+    content: list[Chart | Table] = []
+    if view is not None:
+        try:
+            notes = (_means_note(view), withheld(view.block), *_empty_notes(view))
+            content += _metrics(view)
+        except _NOT_AS_EXPECTED as error:
+            raise damaged(run, "grid", error) from error
+    entries = run.run.zooms.values()
+    if entries:
+        try:
+            windows = [read_zoom(run, entry) for entry in entries]
+            content.append(zooms_chart(run, windows, unit))
+        except _NOT_AS_EXPECTED as error:
+            raise damaged(run, "zooms", error) from error
+    if not content:
+        return None
+    return Section("grid", "As the grid sees it", tuple(content), notes)
+
+
+def _metrics(view: GridView) -> Iterator[Chart | Table]:
+    parts = (
+        duration_chart([view.run], view.unit),
+        demand_table(view),
+        months_chart(view),
+        months_table(view),
+        ramps_chart(view),
+        ramps_table(view),
+        swings_chart(view),
+        swings_table(view),
+        spectrum_chart(view),
+        bands_table(view),
+        lines_table(view),
+    )
+    return (part for part in parts if part is not None)
+
+
+def _means_note(view: GridView) -> str:
+    return (
+        f"Every value here is of the run's own {view.resolution} means of facility power, or of "
+        "longer means made of them where a length is given. Times are local, starts of intervals."
+    )
+
+
+def _empty_notes(view: GridView) -> tuple[str, ...]:
+    return () if swings_chart(view) else (no_swings(view),)
+
+
+def withheld(block: Block) -> str:
+    """Return in one line what is not reported or marked, and why."""
+    reasons: dict[str, list[str]] = {}
+    kinds = (
+        ("maximum demand over", block["maximum_demand"]["absent"], _interval_of),
+        ("ramps over", block["ramps"]["absent"], _length_of),
+        ("swings within", block["rolling_range"]["absent"], _length_of),
+    )
+    for kind, absent, name in kinds:
+        by_reason: dict[str, list[str]] = {}
+        for entry in absent:
+            by_reason.setdefault(entry["reason"], []).append(name(entry))
+        for reason, names in by_reason.items():
+            reasons.setdefault(reason, []).append(f"{kind} {listed(names)}")
+    for reason, low_hz, high_hz in _joined(block["spectrum"]["absent"]):
+        reasons.setdefault(reason, []).append(f"the spectrum from {low_hz:g} to {high_hz:g} Hz")
+    parts = [f"{listed(names)} ({reason})" for reason, names in reasons.items()]
+    text = f"Withheld: {'; '.join(parts)}. " if parts else ""
+    return f"{text}{_marked(block)}{_sentence(block['bandwidth']['note'])}"
+
+
+def _marked(block: Block) -> str:
+    """Return what is given with a mark."""
+    flagged = [
+        f"{band['low_hz']:g} to {band['high_hz']:g} Hz ({band['flag_reason']})"
+        for band in block["spectrum"]["bands"]
+        if band["flagged"]
+    ]
+    bound = [
+        *(f"ramps over {_length_of(e)}" for e in block["ramps"]["intervals"] if e["lower_bound"]),
+        *(
+            f"swings within {_length_of(e)}"
+            for e in block["rolling_range"]["windows"]
+            if e["lower_bound"]
+        ),
+    ]
+    window_s = block["bandwidth"]["averaging_window_s"]
+    words = f"Flagged: {listed(flagged)}. " if flagged else ""
+    if bound:
+        words += f"Lower bounds: {listed(bound)} (the profiles average over {window_s:g} s). "
+    return words
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _interval_of(entry: Block) -> str:
+    return f"{entry['interval_min']} min"
+
+
+def _length_of(entry: Block) -> str:
+    return seconds(entry["interval_s"] if "interval_s" in entry else entry["window_s"])
+
+
+def _joined(absent: list[Block]) -> Iterator[tuple[str, float, float]]:
+    """Yield reason and range of the bands, adjacent ones of one reason as one."""
+    found: list[tuple[str, float, float]] = []
+    for band in absent:
+        if found and found[-1][0] == band["reason"] and found[-1][2] == band["low_hz"]:
+            found[-1] = (band["reason"], found[-1][1], band["high_hz"])
+        else:
+            found.append((band["reason"], band["low_hz"], band["high_hz"]))
+    yield from found
