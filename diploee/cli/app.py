@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from diploee import __version__
+from diploee.cli.benchmark import benchmark_app
 from diploee.cli.deconvolve import deconvolve_command
 from diploee.cli.export import export_command
 from diploee.cli.fit import fit_command
@@ -30,6 +31,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(profiles_app, name="profiles")
+app.add_typer(benchmark_app, name="benchmark")
 app.command("report")(report_command)
 app.command("export")(export_command)
 app.command("limits")(limits_command)

@@ -1,0 +1,182 @@
+"""`diploee benchmark`: measurements to logistic services, synthetic training to profiles."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from diploee.benchmark import BenchmarkSource, LogisticModel, ModelFits
+
+benchmark_app = typer.Typer(
+    help="Served models from benchmark data, and synthetic training power.", no_args_is_help=True
+)
+
+DataDirOption = Annotated[
+    Path, typer.Option(help="Cache of what was made, a folder per hash of its parameters.")
+]
+
+
+class SourceName(StrEnum):
+    """Where measurements come from."""
+
+    leaderboard = "leaderboard"
+    results = "results"
+    openg2g = "openg2g"
+    hub = "hub"
+
+
+@benchmark_app.command("fit")
+def fit_models(
+    specs: Annotated[
+        Path, typer.Argument(help="YAML file of model specs, under `models:`.", metavar="SPECS")
+    ],
+    source: Annotated[
+        SourceName,
+        typer.Option(
+            help="leaderboard: ML.ENERGY's JSON; results: folders with results.json; openg2g: its "
+            "data/specs; hub: the gated data set, by the package mlenergy-data."
+        ),
+    ] = SourceName.leaderboard,
+    path: Annotated[
+        Path | None, typer.Option("--from", help="File or folder of the source; none for hub.")
+    ] = None,
+    data_dir: DataDirOption = Path("data/specs"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print the fits as JSON.")] = False,
+) -> None:
+    """Fit power, latency and throughput of served models; print them for a scenario.
+
+    Fits are cached and made again when the spec, the source or the schema changed.
+    """
+    from diploee.benchmark import LogisticModelStore, load_specs
+
+    wanted = load_specs(specs)
+    store = LogisticModelStore.ensure(data_dir, wanted, _source(source, path))
+    if as_json:
+        content = {label: _as_dict(model) for label, model in store.models.items()}
+        typer.echo(json.dumps(content, indent=2))
+        return
+    for label, model in store.models.items():
+        typer.echo(_fragment(label, model), nl=False)
+
+
+@benchmark_app.command("training-trace")
+def training_trace(
+    out: Annotated[Path, typer.Option(help="Folder of the library to add the profile to.")],
+    n_nodes: Annotated[int, typer.Option("--nodes", min=1, help="Nodes of the job.")] = 16,
+    gpus_per_node: Annotated[int, typer.Option(min=1, help="GPUs of each node.")] = 4,
+    workload: Annotated[
+        str, typer.Option(help="Workload, as scenarios name it.")
+    ] = "synthetic_training",
+    parameters: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="A parameter, such as high_power_w=600; may be repeated.",
+        ),
+    ] = None,
+    data_dir: DataDirOption = Path("data/training"),
+    force: Annotated[bool, typer.Option("--force", help="Replace a profile of that id.")] = False,
+) -> None:
+    """Synthesise the power of a training job with plateaus, noise and dips, as a profile."""
+    from diploee.benchmark import TrainingTrace
+    from diploee.profiles import add_profile
+
+    trace = TrainingTrace.ensure(data_dir, _params(parameters or ()))
+    profile = trace.profile(n_nodes, gpus_per_node, workload=workload)
+    place = add_profile(profile, out, force)
+    typer.echo(
+        f"{place}: {profile.duration_ms / 1000:,.1f} s, mean {profile.mean_power_w / 1000:,.2f} kW"
+    )
+
+
+def _params(texts: list[str] | tuple[str, ...]) -> Any:
+    import yaml
+    from pydantic import ValidationError
+
+    from diploee.benchmark import TrainingTraceParams
+    from diploee.errors import InputError, did_you_mean, one_of, shown
+
+    values: dict[str, Any] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        known = list(TrainingTraceParams.model_fields)
+        if not equals or key not in known:
+            raise InputError(
+                f"--set {text}: expected KEY=VALUE with a key of {one_of(known)}"
+                f"{did_you_mean(key, known)}"
+            )
+        try:
+            values[key] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise InputError(f"--set {text}: the value is not readable as YAML") from error
+    try:
+        return TrainingTraceParams(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "parameters"
+        words = str(first["msg"]).removeprefix("Value error, ")
+        raise InputError(f"--set {place}: {words} (found {shown(first['input'])})") from error
+
+
+def _source(name: SourceName, path: Path | None) -> BenchmarkSource:
+    from diploee.benchmark import LeaderboardSource, MlEnergySource, OpenG2GSource, ResultsSource
+    from diploee.errors import InputError
+
+    if name is SourceName.hub:
+        return MlEnergySource()
+    if path is None:
+        raise InputError(f"--source {name.value} needs --from, the file or folder to read")
+    if name is SourceName.leaderboard:
+        return LeaderboardSource(path)
+    return ResultsSource(path) if name is SourceName.results else OpenG2GSource(path)
+
+
+def _curves(model: ModelFits) -> dict[str, tuple[LogisticModel, float]]:
+    """Return the curves under their names in a scenario, each with the factor of its unit."""
+    fits = model.fits
+    return {
+        "power_w": (fits.power, 1.0),
+        "itl_ms": (fits.itl, 1e3),
+        "throughput_tps": (fits.throughput, 1.0),
+    }
+
+
+def _coefficients(curve: LogisticModel, factor: float) -> dict[str, float]:
+    return {
+        "L": curve.span * factor,
+        "k": curve.steepness,
+        "x0": curve.midpoint,
+        "b0": curve.base * factor,
+    }
+
+
+def _as_dict(model: ModelFits) -> dict[str, Any]:
+    curves: dict[str, Any] = {
+        name: {**_coefficients(curve, factor), "r2": curve.r2, "n_points": curve.n_points}
+        for name, (curve, factor) in _curves(model).items()
+    }
+    sizes = {"smallest_batch": model.fits.smallest_batch, "largest_batch": model.fits.largest_batch}
+    return {**curves, **sizes, "details": dict(model.details)}
+
+
+def _fragment(label: str, model: ModelFits) -> str:
+    spec, source = model.spec, model.details.get("source", "")
+    lines = [f"# {label}: {spec.model_id} on {spec.gpus_per_replica} x {spec.gpu_model}"]
+    if spec.itl_deadline_s is not None:
+        lines.append(f"latency_cap: {{metric: mean_itl, limit_s: {spec.itl_deadline_s:g}}}")
+    lines.append("logistic:")
+    if source:
+        lines.append(f"  source: {json.dumps(str(source))}")
+    for name, (curve, factor) in _curves(model).items():
+        numbers = ", ".join(f"{k}: {v:.6g}" for k, v in _coefficients(curve, factor).items())
+        quality = "" if curve.r2 is None else f"   # R2 {curve.r2:.4f}, {curve.n_points} points"
+        lines.append(f"  {name}: {{{numbers}}}{quality}")
+    lines.append(f"  smallest_batch: {model.fits.smallest_batch:g}")
+    lines.append(f"  largest_batch: {model.fits.largest_batch:g}")
+    return "\n".join(lines) + "\n"
