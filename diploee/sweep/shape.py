@@ -42,7 +42,11 @@ def load_shape(folder: Path, scenario: Scenario) -> pa.Table:
     distribution = Distribution()
     first = 0
     with pq.ParquetFile(folder / FACILITY_FILE) as file:
-        for batch in file.iter_batches(1 << 18, columns=["facility_power_w"]):
+        groups = range(file.num_row_groups)  # one at a time: all at once would load the file
+        columns = ["facility_power_w"]
+        for batch in (
+            b for g in groups for b in file.iter_batches(row_groups=[g], columns=columns)
+        ):
             power_w = batch.column(0).to_numpy().astype(np.float64)
             hours = _hours_of_week(scenario, first, power_w.size)
             total += np.bincount(hours, power_w, minlength=HOURS_PER_WEEK)
