@@ -21,7 +21,7 @@ from diploee.errors import InputError, shown
 
 MANIFEST = "_manifest.json"
 HASH_DIGITS = 16
-_READ_ATTEMPTS = 100
+_READ_ATTEMPTS, _QUIET_READS = 100, 5
 _PAUSE_S = 0.005
 
 
@@ -109,13 +109,19 @@ def find_artifact(place: Path, stamp: Stamp) -> Artifact | str:
         If it is of a newer schema version than the stamp's.
     """
     found = read_once(place, stamp)
-    for attempt in range(_READ_ATTEMPTS):
+    quiet = 0
+    for _ in range(_READ_ATTEMPTS):
+        if isinstance(found, Artifact):
+            return found
         # A writer that replaces the folder at this moment lets it look missing or half exchanged:
-        # read again, and go on while the one that it set aside stands there.
+        # go on while one that it set aside stands there, and for a few reads without one, as the
+        # exchange may have ended since the read.
         busy = any(beside(place, "old"))
-        if isinstance(found, Artifact) or not found.may_pass or (attempt and not busy):
+        quiet += not busy
+        if not found.may_pass or quiet > _QUIET_READS:
             break
-        time.sleep(_PAUSE_S if busy else 0)
+        if busy:
+            time.sleep(_PAUSE_S)
         found = read_once(place, stamp)
     return found if isinstance(found, Artifact) else found.reason
 

@@ -12,24 +12,14 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import least_squares
 from scipy.special import expit
 
+from diploee.benchmark.logistic_fit import curve, fit_parameters
 from diploee.errors import InputError, one_of, shown
 from diploee.tables import Float64Array
 
 SYMBOLS = {"L": "span", "x0": "midpoint", "k": "steepness", "b0": "base"}
 """Symbols of the equation, as in OpenG2G's files, and the fields that they stand for."""
-
-N_PARAMETERS = len(SYMBOLS)
-STEEPNESS = (0.02, 20.0)
-"""Bounds of k: below, the curve is a straight line, above, a step between two measured sizes."""
-LARGEST_SPAN = 50.0
-"""Bound of |L| and |b0| in ranges of the data; beyond, the measured part is a straight line."""
-_START_STEEPNESS = (0.25, 0.5, 1.0, 2.0, 4.0)
-_N_START_MIDPOINTS = 9
-_N_POLISHED = 6
-_MAX_EVALUATIONS = 200
 
 
 @dataclass(frozen=True)
@@ -183,16 +173,9 @@ class LogisticModel:
             If there is no point, the shapes differ, or a value is not finite.
         """
         x, y = _points(x, y)
-        distinct = np.unique(x).size
-        if distinct == 1 or np.ptp(y) == 0:
-            parameters = np.array([0.0, 1.0, x.mean(), y.mean()])
-        elif distinct < N_PARAMETERS:
-            # The rise from 12 % to 88 % of the span lies within the measured x.
-            parameters = _with_shape(x, y, 4.0 / np.ptp(x), float(x.min() + x.max()) / 2)
-        else:
-            parameters = _least_squares(x, y)
+        parameters = fit_parameters(x, y)
         span, steepness, midpoint, base = (float(value) for value in parameters)
-        residual = y - _curve(parameters, x)
+        residual = y - curve(parameters, x)
         total = float(np.sum((y - y.mean()) ** 2))
         squares = float(residual @ residual)
         r2 = 1.0 - squares / total if total > 0 else 1.0
@@ -213,56 +196,3 @@ def _points(x: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Float64Array, Float64Ar
                 "leave that batch size out of the fit"
             )
     return x, y
-
-
-def _curve(parameters: Float64Array, x: Float64Array) -> Float64Array:
-    span, steepness, midpoint, base = parameters
-    return np.asarray(base + span * expit(steepness * (x - midpoint)), dtype=np.float64)
-
-
-def _with_shape(
-    x: Float64Array, y: Float64Array, steepness: float, midpoint: float
-) -> Float64Array:
-    """Return the parameters for a given shape: L and b0 by linear least squares."""
-    share = expit(steepness * (x - midpoint))
-    (base, span), *_ = np.linalg.lstsq(np.stack([np.ones_like(x), share], axis=1), y, rcond=None)
-    return np.array([span, steepness, midpoint, base])
-
-
-def _least_squares(x: Float64Array, y: Float64Array) -> Float64Array:
-    """Return the best of many local optima, in the unit of y."""
-    low, scale = float(y.min()), float(np.ptp(y))
-    unit = (y - low) / scale
-    margin = max(float(np.ptp(x)), 1.0)
-    lower = np.array([-LARGEST_SPAN, STEEPNESS[0], x.min() - margin, -LARGEST_SPAN])
-    upper = np.array([LARGEST_SPAN, STEEPNESS[1], x.max() + margin, LARGEST_SPAN])
-    midpoints = np.linspace(x.min() - margin / 2, x.max() + margin / 2, _N_START_MIDPOINTS)
-    starts = [
-        np.clip(_with_shape(x, unit, steepness, midpoint), lower, upper)
-        for steepness in _START_STEEPNESS
-        for midpoint in midpoints
-    ]
-    starts.sort(key=lambda start: float(np.sum((unit - _curve(start, x)) ** 2)))
-    tolerances = {"ftol": 1e-12, "xtol": 1e-12, "gtol": 1e-12}
-    found = [
-        least_squares(
-            lambda p: _curve(p, x) - unit,
-            start,
-            jac=lambda p: _jacobian(p, x),
-            bounds=(lower, upper),
-            x_scale="jac",
-            max_nfev=_MAX_EVALUATIONS,
-            **tolerances,
-        )
-        for start in starts[:_N_POLISHED]
-    ]
-    span, steepness, midpoint, base = min(found, key=lambda result: float(result.cost)).x
-    return np.array([span * scale, steepness, midpoint, low + base * scale])
-
-
-def _jacobian(parameters: Float64Array, x: Float64Array) -> Float64Array:
-    span, steepness, midpoint, _ = parameters
-    share = expit(steepness * (x - midpoint))
-    slope = span * share * (1.0 - share)
-    columns = [share, slope * (x - midpoint), -slope * steepness, np.ones_like(x)]
-    return np.stack(columns, axis=1)

@@ -423,6 +423,7 @@ def test_reader_sees_only_whole_artifacts_while_two_processes_replace_them(tmp_p
                 assert found.files == dict.fromkeys(("x", "y", "z"), letter * 50000)
             elif place.parent.exists() and seen:
                 assert "made with letter" in found, found
+            time.sleep(0.001)
     assert [writer.communicate()[0].strip() for writer in writers] == ["done", "done"]
     assert [writer.returncode for writer in writers] == [0, 0]
     assert seen

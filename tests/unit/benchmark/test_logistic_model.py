@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 from benchmark_builders import SHARED
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from diploee.benchmark import LogisticModel
@@ -43,7 +43,7 @@ def test_fit_of_the_sample_is_at_least_as_good_as_the_quoted_one(column):
     assert round(fitted.r2, 3) >= quoted_r2
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(curves)
 def test_noiseless_points_are_fitted_exactly(truth):
     x = np.linspace(2, 10, 12)
@@ -77,7 +77,9 @@ def test_coefficients_lie_within_confidence_limits_of_the_truth():
     assert (inside.sum(axis=0) >= 33).all()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
+@example([24.0, 10.0, 17.0, 1.0, 1.0, 1.0, 1.0, 1.0])  # the deepest valley is a narrow one
+@example([1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 1.0, 2.0])
 @given(st.lists(st.floats(1, 1000), min_size=8, max_size=8))
 def test_fit_is_never_worse_than_a_grid_search(y):
     x = np.log2([8, 16, 32, 64, 128, 256, 512, 1024])
@@ -93,7 +95,7 @@ def test_fit_is_never_worse_than_a_grid_search(y):
             solution = np.linalg.lstsq(basis, y, rcond=None)[0]
             if np.abs(solution).max() < 20 * np.ptp(y):
                 best = min(best, float(np.sum((y - basis @ solution) ** 2)))
-    assert np.sum((y - fitted.eval_x(x)) ** 2) <= best * (1 + 1e-3) + 1e-9
+    assert np.sum((y - fitted.eval_x(x)) ** 2) <= best * (1 + 1e-6) + 1e-9
 
 
 @given(curves, st.floats(0, 12))
