@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from diploee.errors import OutputError
+from diploee.errors import LogFormatError, OutputError, one_line
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -25,6 +25,36 @@ def reason(error: OSError) -> str:
     if isinstance(error, FileExistsError | NotADirectoryError):
         return "a part of its path is a file, not a folder"
     return error.strerror or (str(error).splitlines() or [type(error).__name__])[0]
+
+
+Stamp = tuple[tuple[str, int, int], ...]
+"""Names, times of change and sizes of files: what a cached reading of them depends on."""
+
+
+def input_stamp(path: Path, key: str) -> Stamp:
+    """Return what tells whether a file, or the files of a folder, changed since they were read.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        The file or folder.
+    key : str
+        Key of the scenario that names it, for the error.
+
+    Raises
+    ------
+    LogFormatError
+        If it can't be read.
+    """
+    try:
+        files = sorted(path.rglob("*")) if path.is_dir() else [path]
+        found = [(file.as_posix(), file.stat()) for file in files]
+    except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
+        why = reason(error) if isinstance(error, OSError) else str(error)
+        raise LogFormatError(
+            f"{one_line(str(path))}: can't be read ({why}); {key} is relative to the scenario file"
+        ) from error
+    return tuple((name, stat.st_mtime_ns, stat.st_size) for name, stat in found)
 
 
 @contextmanager

@@ -81,29 +81,32 @@ def _implausible_profiles(
     scenario: Scenario, library: ProfileLibrary, workload: Workload
 ) -> Iterator[str]:
     """Compare each profile's mean node power with the idle and rated power of its nodes."""
-    for c in workload.classes:
-        node_type = scenario.facility.node_type_of(scenario.streams[c.stream].pool)
-        for index in c.profile_ids:
-            profile = library[index]
-            if profile.workload == FLAT_WORKLOAD:  # jobs scale it to their own power
-                continue
-            node_w = profile.mean_power_w / profile.n_nodes
-            least_w = LEAST_OVER_IDLE * node_type.idle_power_w
-            if not least_w <= node_w <= node_type.rated_power_w:
-                yield (
-                    f"profile '{profile.profile_id}' has a mean of {node_w:,.4g} W per node, "
-                    f"outside the {node_type.idle_power_w:,g} W idle to "
-                    f"{node_type.rated_power_w:,g} W rated of its nodes: is its power in W, and "
-                    f"of all its {profile.n_nodes} nodes?"
-                )
+    pools = {
+        (index, scenario.streams[c.stream].pool): None
+        for c in workload.classes
+        for index in c.profile_ids
+    }
+    for index, pool in pools:
+        node_type, profile = scenario.facility.node_type_of(pool), library[index]
+        if profile.workload == FLAT_WORKLOAD:  # jobs scale it to their own power
+            continue
+        node_w = profile.mean_power_w / profile.n_nodes
+        least_w = LEAST_OVER_IDLE * node_type.idle_power_w
+        if not least_w <= node_w <= node_type.rated_power_w:
+            yield (
+                f"profile '{profile.profile_id}' has a mean of {node_w:,.4g} W per node, "
+                f"outside the {node_type.idle_power_w:,g} W idle to "
+                f"{node_type.rated_power_w:,g} W rated of its nodes: is its power in W, and "
+                f"of all its {profile.n_nodes} nodes?"
+            )
 
 
 def _unused_profiles(library: ProfileLibrary, workload: Workload) -> Iterator[str]:
-    used = {index for c in workload.classes for index in c.profile_ids}
+    used = {(c.job_class.workload, c.job_class.profile_n_nodes) for c in workload.classes}
     unused = [
         entry.profile_id
-        for index, entry in enumerate(library.entries)
-        if index not in used and entry.provenance.kind == "measured"
+        for entry in library.entries
+        if (entry.workload, entry.n_nodes) not in used and entry.provenance.kind == "measured"
     ]
     if unused and workload.classes:
         yield (

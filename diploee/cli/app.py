@@ -16,6 +16,7 @@ from diploee.cli.benchmark import benchmark_app
 from diploee.cli.deconvolve import deconvolve_command
 from diploee.cli.export import export_command
 from diploee.cli.fit import fit_command
+from diploee.cli.fit_requests import fit_requests_command
 from diploee.cli.limits import limits_command
 from diploee.cli.profiles import profiles_app
 from diploee.cli.report import report_command
@@ -38,6 +39,7 @@ app.command("limits")(limits_command)
 app.command("sweep")(sweep_command)
 app.command("ensemble")(ensemble_command)
 app.command("fit")(fit_command)
+app.command("fit-requests")(fit_requests_command)
 app.command("deconvolve")(deconvolve_command)
 app.command("zeus")(zeus_command)
 

@@ -6,13 +6,18 @@ import json
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from diploee.cli.fragment import check_confidence, column_names, naming_the_other_command, pool_of
+from diploee.cli.fragment import check_fragment as check_fragment
+from diploee.cli.fragment import check_free as check_free
+from diploee.cli.fragment import write_fragment as write_fragment
+
 if TYPE_CHECKING:
     from diploee.profiles import ProfileLibrary
-    from diploee.scenario import ClassRule, Scenario
+    from diploee.scenario import ClassRule
 
 _MOMENTS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M"]
 
@@ -106,28 +111,28 @@ def fit_command(
     classes with shares and durations, and, where hours scatter more than Poisson counts, their
     dispersion. Comments tell confidence limits and goodness of fit.
     """
-    from diploee.errors import InputError
     from diploee.profiles import ProfileLibrary
     from diploee.workload.fit import fit_job_log
     from diploee.workload.fit.fragment import fragment_text
     from diploee.workload.fit.summary import fit_as_dict, fit_lines
     from diploee.workload.importers.jobs import read_job_log
 
-    if not 0 < confidence < 1:
-        raise InputError(f"--confidence: must lie between 0 and 1, found {confidence:g}")
+    check_confidence(confidence)
     check_free(out, force)
     base, pool_name = pool_of(scenario, pool)
     library = ProfileLibrary.open(*(profiles or ()))
     if base is not None and gpus_per_node is None:
         gpus_per_node = base.facility.node_type_of(pool_name).n_gpus or None
-    fit = fit_job_log(
-        read_job_log(
+    with naming_the_other_command(log, "fit", log_format or ("csv" if columns else None)):
+        read = read_job_log(
             log,
             log_format,
             gpus_per_node=gpus_per_node,
             utc_offset=utc_offset,
-            columns=_columns(columns),
-        ),
+            columns=column_names(columns),
+        )
+    fit = fit_job_log(
+        read,
         _rules(workload, rules, library),
         library,
         start=first,
@@ -154,61 +159,6 @@ def fit_command(
     else:
         for line in [*fit_lines(fit), f"Written: {', '.join(map(str, [out, *drawn]))}"]:
             typer.echo(line)
-
-
-def check_free(out: Path | None, force: bool) -> None:
-    """Raise `OutputExistsError` if a file stands at the place and may not be replaced."""
-    from diploee.errors import OutputExistsError
-
-    if out is not None and out.exists() and not force:
-        raise OutputExistsError(f"{out}: exists; use --force to replace it, or another --out")
-
-
-def pool_of(scenario: str | None, pool: str | None) -> tuple[Scenario | None, str]:
-    """Return the scenario that a stream is for, if one was given, and the stream's pool."""
-    from diploee.errors import InputError, did_you_mean, one_of
-    from diploee.scenario import load_scenario
-
-    if scenario is None:
-        return None, pool or "main"
-    base = load_scenario(scenario)
-    names = base.pool_names()
-    if pool is None and len(names) == 1:
-        return base, names[0]
-    if pool not in names:
-        near = did_you_mean(pool or "", names)
-        raise InputError(f"--pool: must be one of {one_of(names)}, found {pool!r}{near}")
-    return base, pool
-
-
-def check_fragment(text: str, base: Scenario | None) -> None:
-    """Raise `ScenarioError` if a fragment's streams do not load in the scenario they are for."""
-    import yaml
-
-    from diploee.scenario import scenario_from_dict
-
-    if base is not None:
-        data: dict[str, Any] = base.model_dump(mode="json")
-        scenario_from_dict(data | yaml.safe_load(text) | {"request_streams": {}})
-
-
-def write_fragment(text: str, out: Path | None) -> None:
-    """Write a fragment to a file, if one was asked for."""
-    from diploee.files import whole_file
-
-    if out is not None:
-        with whole_file(out) as partial:
-            partial.write_text(text, encoding="utf-8")
-
-
-def _columns(given: list[str] | None) -> dict[str, str] | None:
-    from diploee.errors import InputError
-
-    pairs = [text.partition("=") for text in given or ()]
-    for meaning, equals, name in pairs:
-        if not (meaning and equals and name):
-            raise InputError(f"--column: expected MEANING=NAME, found '{meaning}{equals}{name}'")
-    return {meaning: name for meaning, _, name in pairs} or None
 
 
 def _rules(

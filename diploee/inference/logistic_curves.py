@@ -6,6 +6,8 @@ Request rate and tokens per request give the batch size, that gives power and in
 
 from __future__ import annotations
 
+import numpy as np
+
 from diploee.benchmark import LogisticModel, ServingFits, sampled_operating_points
 from diploee.inference.curves import LatencyCurve, PowerCurve
 from diploee.profiles import Provenance
@@ -90,7 +92,12 @@ def logistic_curves(
         notes="Synthesised by diploee about the mean power of a logistic curve, with the course in "
         "time of the shipped serving samples; not measured.",
     )
-    power = PowerCurve(name, coarse.rate_rps, coarse.power_w, coarse.power_w, provenance)
+    rate_rps, power_w = coarse.rate_rps, coarse.power_w
+    if service.idle_power_w is not None:  # rates below the lowest sample are read there
+        share = service.replicas_per_instance / nodes_per_instance
+        at_rest_w = service.idle_power_w * share + service.other_node_power_w
+        rate_rps, power_w = np.append(0.0, rate_rps), np.append(at_rest_w, power_w)
+    power = PowerCurve(name, rate_rps, power_w, power_w, provenance)
     latency_s = fine.itl_s if metric == "mean_itl" else fine.latency_s
     return power, LatencyCurve(metric, fine.rate_rps, latency_s, fine.rate_rps)
 

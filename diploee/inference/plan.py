@@ -15,6 +15,7 @@ from diploee.inference.overload import (
     fifo_wait_s,
     serve_requests,
 )
+from diploee.inference.replay import trace_counts
 from diploee.inference.requests import PLANNING_STEP_MS, RelativeRates, relative_rates
 from diploee.inference.reserve import reserve_nodes
 from diploee.inference.service_plan import RequestMatch, ServicePlan
@@ -57,7 +58,7 @@ class _Planner:
     """Everything about one stream that does not depend on its mean rate."""
 
     def __init__(self, scenario: Scenario, name: str, curves: Curves) -> None:
-        self.name = name
+        self.name, self.scenario = name, scenario
         self.spec = scenario.request_streams[name]
         self.pool_id = scenario.pool_names().index(self.spec.pool)
         self.pool_n_nodes = scenario.facility.pools[self.spec.pool].n_nodes
@@ -139,6 +140,7 @@ class _Planner:
             matched_utilization=reached,
             residual=None if target is None else reached - target,
             steps=steps,
+            counts=trace_counts(self.scenario, self.name) if spec.replay is not None else {},
         )
         probability = np.array([service.probability for service in spec.services.values()])
         rate_rps = probability[:, None] * (mean_rps * rates.relative_rate)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from diploee.errors import LogFormatError, WorkloadError
-from diploee.files import reason
+from diploee.errors import WorkloadError
+from diploee.files import Stamp, input_stamp
 from diploee.scenario import RequestReplay, Scenario
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_MIN
@@ -74,6 +74,19 @@ def mean_output_tokens(scenario: Scenario, name: str) -> float:
     return sum(length.total_tokens for length in lengths) / n_requests
 
 
+def trace_counts(scenario: Scenario, name: str) -> dict[str, int]:
+    """Return what the import of a stream's trace left out or changed, by cause."""
+    replay = scenario.request_streams[name].replay
+    assert replay is not None
+    counts = read_trace(replay, scenario.folder).counts
+    return {
+        f"{what} on import: {cause}": n
+        for what, causes in (("dropped", counts.dropped), ("repaired", counts.repaired))
+        for cause, n in causes.items()
+        if n
+    }
+
+
 def read_trace(replay: RequestReplay, folder: Path) -> RequestTrace:
     """Read the trace of a replay; the last ones read are kept, as a run opens its trace twice.
 
@@ -83,21 +96,15 @@ def read_trace(replay: RequestReplay, folder: Path) -> RequestTrace:
         If it can't be read.
     """
     path = folder / replay.trace
-    try:
-        stat = path.stat()
-    except OSError as error:
-        raise LogFormatError(
-            f"{path}: can't be read ({reason(error)}); replay.trace is relative to the scenario "
-            "file"
-        ) from error
+    stamp = input_stamp(path, "replay.trace")
     columns = tuple((replay.columns or {}).items())
-    return _read(path, (stat.st_mtime_ns, stat.st_size), replay.format, columns)
+    return _read(path, stamp, replay.format, columns)
 
 
 @lru_cache(maxsize=4)
 def _read(
     path: Path,
-    stamp: tuple[int, int],  # noqa: ARG001  # a changed file is read again
+    stamp: Stamp,  # noqa: ARG001  # a changed file is read again
     trace_format: str | None,
     columns: tuple[tuple[str, str], ...],
 ) -> RequestTrace:

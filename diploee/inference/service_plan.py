@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -22,7 +22,7 @@ class RequestMatch:
         Name of the stream.
     requests_per_day : float
         Daily requests, mean over the span.
-    match : {"given", "plan"}
+    match : {"given", "plan", "replayed"}
         ``plan``: bisected until the instance plan meets the target.
     target_utilization : float or None
         Node occupancy asked for, 0-1.
@@ -32,6 +32,8 @@ class RequestMatch:
         Matched less target.
     steps : int
         Evaluations of the bisection.
+    counts : mapping of str to int
+        Rows of a replayed trace left out or changed on import, by cause.
     """
 
     stream: str
@@ -41,6 +43,7 @@ class RequestMatch:
     matched_utilization: float
     residual: float | None
     steps: int
+    counts: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from diploee.errors import WorkloadError
 from diploee.power.segments import Segments
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import FLAT_ID, FLAT_POWER_W
@@ -14,6 +15,9 @@ from diploee.scenario import Scenario
 from diploee.schedule import Schedule
 from diploee.tables import Float64Array, Int64Array, concat
 from diploee.workload import JobTable
+
+MOST_PASSES = 100_000_000
+"""Stretches of profiles that jobs of other run times play; each takes some 50 bytes."""
 
 
 def job_segments(
@@ -160,7 +164,19 @@ def _filled(
 ) -> JobLoad:
     """Fill run times of jobs with one profile."""
     jobs = schedule.jobs.take(rows)
-    played = passes(run_ms, phases(library[profile_id]))
+    of = phases(library[profile_id])
+    # Whole loops beyond the horizon are left out: the end of the profile stays beyond it as well.
+    loop_ms = of.ending_ms - of.steady_ms
+    beyond_ms = run_ms - (schedule.horizon_ms - begin_ms) - of.duration_ms
+    run_ms = run_ms - np.maximum(beyond_ms // loop_ms, 0) * loop_ms
+    n_passes = float((run_ms / loop_ms).sum())
+    if n_passes > MOST_PASSES:
+        raise WorkloadError(
+            f"the jobs play the steady part of profile '{library.ids[profile_id]}' {n_passes:,.0f} "
+            f"times, more than {MOST_PASSES:,} fit the memory; shorten the run, or use profiles "
+            "with a longer steady part"
+        )
+    played = passes(run_ms, of)
     start_ms = begin_ms[played.row] + played.into_ms
     segments = Segments(
         start_ms=start_ms,

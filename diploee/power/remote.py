@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 from uuid import uuid4
 
@@ -33,15 +34,17 @@ class RemoteRun:
         return cls(uuid4().hex, pickle.dumps((scenario, library, way, dt_ms)))
 
 
+_lock = Lock()
 _worker: dict[str, tuple[Any, Spectra]] = {}
 """In a worker: the run that it works on, with the transforms of its profiles."""
 
 
 def _remote_block(run: RemoteRun, segments: Segments, t0_ms: int, n_steps: int) -> PowerBlock:
-    if run.token not in _worker:
-        _worker.clear()
-        _worker[run.token] = (pickle.loads(run.pickled), {})
-    (scenario, library, way, dt_ms), spectra = _worker[run.token]
+    with _lock:  # a worker may have several threads
+        if run.token not in _worker:
+            _worker.clear()
+            _worker[run.token] = (pickle.loads(run.pickled), {})
+        (scenario, library, way, dt_ms), spectra = _worker[run.token]
     source = BlockSource(segments, scenario, library, way, dt_ms, spectra)
     return source.block(t0_ms, n_steps)
 
@@ -51,11 +54,13 @@ def on_executor(
 ) -> Iterator[PowerBlock]:
     """Compute the blocks on workers, each with the segments that overlap it."""
     longest = longest_ms(segments)
+    share = getattr(executor, "share", None)  # sends it to every worker once
+    shared = run if share is None else share(run)
 
     def submitted() -> Iterator[Future[PowerBlock]]:
         for t0_ms, n_steps in spans:
             active = overlapping(segments, longest, t0_ms, t0_ms + n_steps * dt_ms)
-            yield executor.submit(_remote_block, run, active, t0_ms, n_steps)
+            yield executor.submit(_remote_block, shared, active, t0_ms, n_steps)
 
     yield from in_order(submitted(), BLOCKS_AHEAD)
 

@@ -7,7 +7,7 @@ import numpy as np
 from diploee.profiles.profile import PowerProfile, Provenance
 from diploee.units import MS_PER_H, MS_PER_S, PROFILE_STEP_MS
 
-FLAT_ID = "flat-1kw"
+FLAT_ID = "~flat-1kw"
 FLAT_WORKLOAD = "flat"
 FLAT_POWER_W = 1000.0
 """Power of the flat profile on its one node [W]; jobs scale it by their `power_factor`."""

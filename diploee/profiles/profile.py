@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -113,6 +113,10 @@ class PowerProfile:
                 f"power_w[{negative[0]}] is {power_w[negative[0]]:g} W "
                 f"({negative.size} such values); power must not be negative"
             )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle what was given, not the sums derived from it."""
+        return {name: self.__dict__[name] for name in self.__dataclass_fields__}
 
     @property
     def duration_ms(self) -> int:

@@ -160,6 +160,10 @@ class StoredProfile:
         """Length of the profile [ms]."""
         return self.n_samples * self.dt_ms
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle the head alone; the power is read again from the file."""
+        return {name: value for name, value in self.__dict__.items() if name != "profile"}
+
     @cached_property
     def profile(self) -> PowerProfile:
         """The profile with its power, checked for gaps, steps and values."""

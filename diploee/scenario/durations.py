@@ -14,7 +14,7 @@ from diploee.errors import shown
 from diploee.scenario.base import Model, check_probabilities
 from diploee.tables import Float64Array
 
-MAX_DURATION_S = 100 * 366 * 86_400
+MAX_DURATION_S = 10 * 366 * 86_400
 """No run is longer; larger numbers would overflow milliseconds."""
 
 TINY_SIGMA = 1e-12

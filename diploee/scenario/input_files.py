@@ -6,6 +6,7 @@ import hashlib
 from functools import lru_cache
 from pathlib import Path
 
+from diploee.files import Stamp, input_stamp
 from diploee.scenario.models import Scenario
 
 
@@ -24,26 +25,27 @@ def input_files(scenario: Scenario) -> tuple[str, ...]:
 
 
 def input_hashes(scenario: Scenario) -> dict[str, str]:
-    """Return the SHA-256 of each input file by name; of a folder, over its files in order of name.
+    """Return the SHA-256 of each input file by name.
 
-    A file that is missing is left out: whoever reads it says so.
+    That of a folder is over the names and contents of its files. A missing file is left out:
+    whoever reads it says so.
     """
     found = {}
     for name in input_files(scenario):
         path = scenario.folder / name
         parts = sorted(path.rglob("*")) if path.is_dir() else [path]
         files = [part for part in parts if part.is_file()]
-        if files:
-            digests = [_sha256(file, file.stat().st_mtime_ns) for file in files]
-            found[name] = (
-                digests[0]
-                if path.is_file()
-                else hashlib.sha256("".join(digests).encode()).hexdigest()
-            )
+        digests = [_sha256(file, input_stamp(file, name)) for file in files]
+        if path.is_file():
+            found[name] = digests[0]
+        elif files:  # names tell services and kinds
+            names = [file.relative_to(path).as_posix() for file in files]
+            lines = "\n".join(f"{n} {d}" for n, d in zip(names, digests, strict=True))
+            found[name] = hashlib.sha256(lines.encode()).hexdigest()
     return found
 
 
 @lru_cache(maxsize=256)
-def _sha256(path: Path, modified_ns: int) -> str:  # noqa: ARG001  # a changed file is read again
+def _sha256(path: Path, stamp: Stamp) -> str:  # noqa: ARG001  # a changed file is read again
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -28,7 +28,7 @@ class ProfileVariants(Model):
     n_variants: Annotated[int, Field(ge=2, le=MAX_VARIANTS)] = Field(
         default=5, description="Copies of each profile, evenly spaced over the spread."
     )
-    spread: Annotated[float, Field(gt=0, le=0.2)] = Field(
+    spread: Annotated[float, Field(ge=1e-4, le=0.2)] = Field(
         default=0.02,
         description="Largest relative change of a copy's time scale; 0.02 plays a cycle of 10 s "
         "in 9.8 to 10.2 s, at the same power.",
@@ -115,8 +115,8 @@ class JobStream(Model):
         "as the paper does, or that of the simulated schedule.",
     )
     startup: DurationModel | None = optional(
-        "Time between a job's start and its first power above idle [s]; none if absent. Its nodes "
-        "are busy at idle power."
+        "Time between a job's start and its first power above idle [s], at most a day; none if "
+        "absent. Its nodes are busy at idle power; a replayed job's is a part of its run time."
     )
     profile_variants: ProfileVariants | None = optional(
         "Draw each job's profile among slower and faster copies of the measured ones."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
 from diploee.scenario.base import Model
 
@@ -22,7 +22,7 @@ class RecurringTraining(Model):
     power: str | None = Field(
         default=None, description="Zeus' power trace of one GPU model (summary_power_v100.csv)."
     )
-    workloads: dict[str, NonNegativeFloat] = Field(
+    workloads: dict[str, Annotated[float, Field(ge=0, le=1e9)]] = Field(
         default_factory=dict,
         description="Share of each dataset among the recurring jobs, any scale; all known datasets "
         "of the traces alike if absent.",
@@ -59,7 +59,7 @@ class RecurringTraining(Model):
         description="GPUs of each node that draw the trace's power, in the trace's time; all of "
         "them if absent.",
     )
-    gpu_idle_power_w: NonNegativeFloat = Field(
+    gpu_idle_power_w: Annotated[float, Field(ge=0, le=1e9)] = Field(
         default=0.0,
         description="Idle power of one GPU, which is part of the node's idle power and of the "
         "trace's power [W].",
@@ -69,6 +69,8 @@ class RecurringTraining(Model):
     def _parts_fit(self) -> RecurringTraining:
         if (self.train is None) != (self.power is None):
             raise ValueError("give both train and power, or neither for the synthetic traces")
+        if self.groups is not None and len(set(self.workloads.values())) > 1:
+            raise ValueError("groups give the shares; give all workloads the same, such as 1")
         if self.workloads and not any(self.workloads.values()):
             raise ValueError("all shares of workloads are 0; at least one must be positive")
         return self

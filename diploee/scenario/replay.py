@@ -17,7 +17,9 @@ Factor = Annotated[float, Field(gt=0, le=1_000)]
 class JobReplay(Model):
     """Jobs of a log, submitted again on the planned pool."""
 
-    log: str = Field(description="The log, a file relative to the scenario file; may be gzipped.")
+    log: Annotated[str, Field(min_length=1)] = Field(
+        description="The log, a file relative to the scenario file; may be gzipped."
+    )
     format: LogFormatName | None = Field(
         default=None, description="Format of the log; told from its content if absent."
     )

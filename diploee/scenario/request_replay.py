@@ -16,7 +16,7 @@ Factor = Annotated[float, Field(gt=0, le=1e9)]
 class RequestReplay(Model):
     """Requests of a trace, sent again to the planned services."""
 
-    trace: str = Field(
+    trace: Annotated[str, Field(min_length=1)] = Field(
         description="The trace, a file or folder relative to the scenario file; may be gzipped."
     )
     format: TraceFormatName | None = Field(

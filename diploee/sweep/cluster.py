@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from typing import Any
 
@@ -74,9 +74,73 @@ def cluster_executor(address: str) -> Iterator[Executor]:
     client = connect(address)
     try:
         _wait_for_workers(client, address)
-        yield client.get_executor()
+        yield ClusterExecutor(client, address)
     finally:
         close(client)
+
+
+class ClusterExecutor(Executor):
+    """Calls on the workers of a Dask cluster, as `concurrent.futures` has them.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Connected to the scheduler.
+    address : str
+        Its address, for errors.
+    """
+
+    def __init__(self, client: Any, address: str) -> None:
+        self.address = address
+        self._client = client
+        self._executor = client.get_executor()
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the scheduler answers."""
+        return bool(self._client.status == "running")
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Do a call on a worker and return its future."""
+        with _cluster_errors(self.address):
+            return _ClusterFuture(self._executor.submit(fn, *args, **kwargs), self)
+
+    def share(self, value: Any) -> Any:
+        """Send a value to every worker once and return what stands for it in calls."""
+        with _cluster_errors(self.address):
+            return self._client.scatter(value, broadcast=True, hash=False)
+
+
+class _ClusterFuture(Future[Any]):
+    """A future whose failure for the cluster's sake is an error of ours."""
+
+    def __init__(self, future: Any, executor: ClusterExecutor) -> None:
+        super().__init__()
+        self._future, self._of = future, executor
+
+    def result(self, timeout: float | None = None) -> Any:
+        with _cluster_errors(self._of.address):
+            return self._future.result(timeout)
+
+    def cancel(self) -> bool:
+        # A client that lost its scheduler would wait for an answer.
+        return self._of.is_connected and bool(self._future.cancel())
+
+
+@contextmanager
+def _cluster_errors(address: str) -> Iterator[None]:
+    from concurrent.futures import CancelledError as Cancelled
+
+    from distributed import CancelledError, KilledWorker
+    from distributed.client import ClosedClientError
+
+    try:
+        yield
+    except (ClosedClientError, CancelledError, Cancelled, KilledWorker, ConnectionError) as error:
+        raise DiploeeError(
+            f"--dask {address}: the cluster failed ({type(error).__name__}); nothing was kept, "
+            "check its scheduler and workers and start the run again"
+        ) from error
 
 
 def connect(address: str) -> Any:

@@ -4,9 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
+from diploee.scenario import Scenario
+from diploee.streams import stream
 from diploee.tables import Int64Array
 from diploee.units import MS_PER_DAY
-from diploee.workload.rates import HourlyRates
+from diploee.workload.rates import HourlyRates, dispersed, hourly_rates
+
+
+def stream_rates(scenario: Scenario, name: str) -> HourlyRates:
+    """Lay a stream's calendar over the run, with its random factor per hour where it has one.
+
+    The factors are drawn once for all that a stream submits, so that thinning keeps the dispersion.
+    """
+    spec = scenario.streams[name]
+    rates = hourly_rates(spec.calendar, scenario.start, scenario.horizon_ms)
+    if spec.dispersion is None:
+        return rates
+    rng = stream(scenario.seed, "workload", name, "dispersion")
+    return dispersed(rates, spec.dispersion, rng)
 
 
 def draw_submissions(

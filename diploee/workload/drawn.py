@@ -14,11 +14,10 @@ from diploee.scenario import Scenario
 from diploee.streams import stream
 from diploee.tables import Float64Array, Int32Array, Int64Array, concat
 from diploee.units import MS_PER_DAY, MS_PER_S
-from diploee.workload.arrivals import draw_submissions
+from diploee.workload.arrivals import draw_submissions, stream_rates
 from diploee.workload.bisection import bisect
-from diploee.workload.jobs import JobTable, StreamClass
+from diploee.workload.jobs import JobTable, StreamClass, check_n_jobs, draw_profiles
 from diploee.workload.match import StreamMatch, Utilization, listed_utilization, node_ms
-from diploee.workload.rates import dispersed, hourly_rates
 from diploee.workload.shelf import ProfileShelf
 from diploee.workload.startup import draw_startups_ms
 
@@ -28,8 +27,6 @@ LAYER_MARGIN = 1.05
 MAX_LAYERS = 16
 SIMULATED_TOLERANCE = 1e-4
 """Accepted distance of the simulated utilization from its target (absolute)."""
-
-LONGEST_JOB_MS = 10 * 366 * MS_PER_DAY
 
 
 class DrawnJobs:
@@ -57,22 +54,23 @@ class DrawnJobs:
         self.horizon_ms = scenario.horizon_ms
         self.pool_id = scenario.pool_names().index(self.spec.pool)
         self.pool_n_nodes = scenario.facility.pools[self.spec.pool].n_nodes
-        self.rates = hourly_rates(self.spec.calendar, scenario.start, self.horizon_ms)
+        self.rates = stream_rates(scenario, name)
         self.classes = self._stream_classes(shelf)
         if self.spec.startup is not None:
             shelf.flat()
         self.duration_ms = np.array([entry.duration_ms for entry in shelf.library.entries])
         self.layer_jobs_per_day = LAYER_MARGIN * self._expected_jobs_per_day()
-        if (dispersion := self.spec.dispersion) is not None:
-            # One factor per hour for all layers, so that thinning keeps the dispersion.
-            rng = stream(self.seed, "workload", self.name, "dispersion")
-            self.rates = dispersed(self.rates, dispersion, rng)
+        check_n_jobs(
+            self.layer_jobs_per_day * self.horizon_ms / MS_PER_DAY,
+            f"streams.{name}",
+            "ask for fewer or longer jobs, or shorten the run",
+        )
 
     def _stream_classes(self, shelf: ProfileShelf) -> tuple[StreamClass, ...]:
         found = []
         for job_class in self.spec.job_classes():
             try:
-                profile_ids = shelf.library.select(job_class.workload, job_class.profile_n_nodes)
+                profile_ids = shelf.select(job_class.workload, job_class.profile_n_nodes)
             except ProfileError as error:
                 raise ProfileError(f"class '{job_class.name}': {error}") from error
             if self.spec.profile_variants is not None:
@@ -88,6 +86,8 @@ class DrawnJobs:
             c.job_class.probability * c.job_class.n_nodes * self._mean_duration_ms(c)
             for c in self.classes
         )
+        if not node_ms_per_job > 0:
+            return float("inf")
         node_ms_per_day = self.spec.target_utilization * self.pool_n_nodes * MS_PER_DAY
         return float(node_ms_per_day / node_ms_per_job)
 
@@ -106,12 +106,7 @@ class DrawnJobs:
 
         edges = np.cumsum([c.job_class.probability for c in self.classes])
         drawn = np.searchsorted(edges[:-1] / edges[-1], rng.random(n_jobs), side="right")
-        n_profiles = np.array([len(c.profile_ids) for c in self.classes])
-        replicate = (rng.random(n_jobs) * n_profiles[drawn]).astype(np.int64)
-        profile_of = np.zeros((len(self.classes), n_profiles.max()), dtype=np.int32)
-        for row, c in enumerate(self.classes):
-            profile_of[row, : len(c.profile_ids)] = c.profile_ids
-        profile_id = profile_of[drawn, replicate]
+        profile_id = draw_profiles(self.classes, drawn, rng)
         startup_ms = draw_startups_ms(self.spec.startup, n_jobs, self.seed, self.name, number)
         jobs = JobTable(
             job_id=np.zeros(n_jobs, dtype=np.int64),  # numbered once the list is sorted
@@ -133,7 +128,7 @@ class DrawnJobs:
                 rows = np.flatnonzero(drawn == row)
                 rng = stream(self.seed, "duration", self.name, c.job_class.name, number)
                 drawn_ms = np.rint(model.draw(rng, rows.size) * MS_PER_S)
-                duration_ms[rows] = np.clip(drawn_ms, 1, LONGEST_JOB_MS)
+                duration_ms[rows] = np.maximum(drawn_ms, 1)
         return duration_ms
 
     def jobs(self, simulated: Utilization | None) -> tuple[JobTable, StreamMatch]:

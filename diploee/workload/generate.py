@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from diploee.errors import ProfileError
+from diploee.errors import LogFormatError, ProfileError
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
 from diploee.tables import concat
@@ -132,5 +132,5 @@ def open_source(scenario: Scenario, name: str, shelf: ProfileShelf) -> JobSource
         kind = RecurringJobs
     try:
         return kind(scenario, name, shelf)
-    except ProfileError as error:
-        raise ProfileError(f"streams.{name}: {error}") from error
+    except (ProfileError, LogFormatError) as error:
+        raise type(error)(f"streams.{name}: {error}") from error

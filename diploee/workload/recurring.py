@@ -8,18 +8,19 @@ from pathlib import Path
 import numpy as np
 
 from diploee.errors import WorkloadError
+from diploee.files import Stamp, input_stamp
 from diploee.profiles.flat import FLAT_POWER_W, flat_profile
 from diploee.scenario import JobClass, Scenario
 from diploee.streams import stream
-from diploee.tables import Float64Array, concat
+from diploee.tables import Float64Array, Int64Array, concat
 from diploee.units import MS_PER_DAY, MS_PER_H
-from diploee.workload.arrivals import draw_submissions
-from diploee.workload.jobs import JobTable, StreamClass
+from diploee.workload.arrivals import draw_submissions, stream_rates
+from diploee.workload.jobs import JobTable, StreamClass, check_n_jobs
 from diploee.workload.match import StreamMatch, Utilization, listed_utilization
-from diploee.workload.rates import dispersed, hourly_rates
 from diploee.workload.shelf import ProfileShelf
 from diploee.workload.startup import draw_startups_ms
 from diploee.zeus import (
+    GroupTrace,
     JobSeries,
     TrainingTraces,
     ZeusSpec,
@@ -67,11 +68,21 @@ class RecurringJobs:
             self._zeus = ZeusSpec(spec.batch_size_optimizer, spec.power_limit, spec.eta, spec.beta)
             for workload in self._workloads:
                 self._zeus.check(workload)
+            self._groups = None if spec.groups is None else _groups(spec.groups, scenario.folder)
+            if self._groups is None:
+                self._recurrences(np.empty(0, dtype=np.int64))  # can the jobs be shared out?
+            else:
+                self._groups.submissions(self._workloads)
         except WorkloadError as error:
             raise WorkloadError(f"streams.{name}.zeus: {error}") from error
+        check_n_jobs(
+            (self._stream.jobs_per_day or 0) * scenario.horizon_ms / MS_PER_DAY,
+            f"streams.{name}",
+            "lower jobs_per_day or shorten the run",
+        )
         source = f"Zeus traces of {traces.gpu}: mean power of an epoch, no course in time"
         self._profile_id = shelf.index_of(
-            flat_profile(PROFILE_ID, source, averaging_window_s=KNOWN_AS_MEAN_S)
+            flat_profile(f"{PROFILE_ID}-{traces.gpu}", source, averaging_window_s=KNOWN_AS_MEAN_S)
         )
         if self._stream.startup is not None:
             shelf.flat()
@@ -79,7 +90,7 @@ class RecurringJobs:
 
     def jobs(self, simulated: Utilization | None) -> tuple[JobTable, StreamMatch]:  # noqa: ARG002
         """Return all recurrences within the run, in the order of submission."""
-        series = self._of_groups() if self.spec.groups is not None else self._of_calendar()
+        series = self._of_calendar() if self._groups is None else self._of_groups(self._groups)
         startup_ms = draw_startups_ms(
             self._stream.startup, len(series), self.scenario.seed, self.name
         )
@@ -99,8 +110,11 @@ class RecurringJobs:
         horizon_ms = self.scenario.horizon_ms
         listed = listed_utilization(jobs, pool.n_nodes, horizon_ms)
         per_day = len(jobs) / (horizon_ms / MS_PER_DAY)
-        stopped = {"stopped early or not converged": int((~series.converged).sum())}
-        return jobs, StreamMatch(self.name, per_day, "recurring", None, listed, None, 0, stopped)
+        counts = {"stopped early or not converged": int((~series.converged).sum())}
+        if self._groups is not None:
+            _, left_out = self._groups.submissions(self._workloads)
+            counts |= {"rows of groups of other datasets": left_out} if left_out else {}
+        return jobs, StreamMatch(self.name, per_day, "recurring", None, listed, None, 0, counts)
 
     def _node_power_w(self, series: JobSeries) -> Float64Array:
         """Return the power of one busy node: the idle node, and its GPUs above their idle power."""
@@ -113,25 +127,27 @@ class RecurringJobs:
     def _of_calendar(self) -> JobSeries:
         spec, scenario = self._stream, self.scenario
         assert spec.jobs_per_day is not None
-        rates = hourly_rates(spec.calendar, scenario.start, scenario.horizon_ms)
-        if spec.dispersion is not None:
-            rng = stream(scenario.seed, "workload", self.name, "dispersion")
-            rates = dispersed(rates, spec.dispersion, rng)
+        rates = stream_rates(scenario, self.name)
         rng = stream(scenario.seed, "workload", self.name, 0)
         submit_ms = np.sort(draw_submissions(rng, rates, spec.jobs_per_day), kind="stable")
-        shares = [self.spec.workloads.get(w.spec.dataset, 1.0) for w in self._workloads]
-        try:
-            return recurrences_at(
-                submit_ms, self._workloads, self._zeus, scenario.seed, self.name,
-                n_recurring_jobs=self.spec.recurring_jobs, shares=shares,
-            )  # fmt: skip
-        except WorkloadError as error:
-            raise WorkloadError(f"streams.{self.name}.zeus: {error}") from error
+        return self._recurrences(submit_ms)
 
-    def _of_groups(self) -> JobSeries:
+    def _recurrences(self, submit_ms: Int64Array) -> JobSeries:
+        return recurrences_at(
+            submit_ms,
+            self._workloads,
+            self._zeus,
+            self.scenario.seed,
+            self.name,
+            n_recurring_jobs=self.spec.recurring_jobs,
+            shares=self._shares(),
+        )
+
+    def _shares(self) -> list[float]:
+        return [self.spec.workloads.get(w.spec.dataset, 1.0) for w in self._workloads]
+
+    def _of_groups(self, groups: GroupTrace) -> JobSeries:
         """Return the group trace's jobs, repeated by its span in whole hours."""
-        assert self.spec.groups is not None
-        groups = read_groups(self.scenario.folder / self.spec.groups)
         once = recurrences_of_groups(
             groups, self._workloads, self._zeus, self.scenario.seed, self.name
         )
@@ -141,7 +157,10 @@ class RecurringJobs:
         return repeated.take(repeated.submit_ms < self.scenario.horizon_ms)
 
     def _stream_classes(self) -> tuple[StreamClass, ...]:
-        shares = np.array([self.spec.workloads.get(w.spec.dataset, 1.0) for w in self._workloads])
+        shares = np.array(self._shares())
+        if self._groups is not None:
+            submissions, _ = self._groups.submissions(self._workloads)
+            shares = np.bincount(submissions.workload_id, minlength=len(self._workloads))
         shares = shares / shares.sum()
         return tuple(
             StreamClass(
@@ -166,11 +185,22 @@ def _later(series: JobSeries, delay_ms: int) -> JobSeries:
 def _traces(train: str | None, power: str | None, folder: Path) -> TrainingTraces:
     if train is None or power is None:
         return _read(None, None)
-    return _read(folder / train, folder / power)
+    paths = folder / train, folder / power
+    return _read(*paths, input_stamp(paths[0], "zeus.train"), input_stamp(paths[1], "zeus.power"))
 
 
 @lru_cache(maxsize=4)
-def _read(train: Path | None, power: Path | None) -> TrainingTraces:
+def _read(
+    train: Path | None,
+    power: Path | None,
+    *stamps: Stamp,  # noqa: ARG001  # a changed file is read again
+) -> TrainingTraces:
     if train is None or power is None:
         return synthetic_traces()
     return read_traces(train, power)
+
+
+def _groups(name: str, folder: Path) -> GroupTrace:
+    path = folder / name
+    input_stamp(path, "zeus.groups")
+    return read_groups(path)

@@ -10,23 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from diploee.errors import LogFormatError, ProfileError, WorkloadError
-from diploee.files import reason
+from diploee.errors import ProfileError, WorkloadError
+from diploee.files import Stamp, input_stamp
 from diploee.scenario import JobClass, JobReplay, Scenario
 from diploee.streams import stream
-from diploee.tables import BoolArray, Int16Array, Int32Array, Int64Array
+from diploee.tables import Int16Array, Int32Array, Int64Array
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_WEEK
 from diploee.workload.class_rules import UNMATCHED, assign_classes, nearest_n_nodes
 from diploee.workload.job_log import MISSING_MS, JobLog
-from diploee.workload.jobs import JobTable, StreamClass
+from diploee.workload.jobs import JobTable, StreamClass, check_n_jobs, draw_profiles
 from diploee.workload.match import StreamMatch, Utilization, listed_utilization
 from diploee.workload.shelf import ProfileShelf
 from diploee.workload.startup import draw_startups_ms
 
 COPY_SPREAD_MS = MS_PER_H
 """A copy of a job (`rate_factor` above 1) is submitted up to so long after the original."""
-
-MOST_JOBS = 200_000_000
 
 READING_KEYS = (
     *("utc_offset", "time_format", "duration_unit", "zero_durations", "cpu_only"),
@@ -99,11 +97,11 @@ class ReplayedJobs:
         tiles = range(1)
         if spec.repeats:  # also before the first one placed, so that the run begins full
             tiles = range(-_ceil(first_ms, period_ms), _ceil(horizon_ms - first_ms, period_ms))
-        if kept.size * len(tiles) * spec.rate_factor > MOST_JOBS:
-            raise WorkloadError(
-                f"streams.{self.name}.replay: {kept.size * len(tiles) * spec.rate_factor:,.0f} "
-                f"jobs, more than {MOST_JOBS:,}; lower rate_factor or shorten the run"
-            )
+        check_n_jobs(
+            kept.size * len(tiles) * spec.rate_factor,
+            f"streams.{self.name}.replay",
+            "lower rate_factor or shorten the run",
+        )
         rows, submit_ms = self._repeated(kept, [first_ms + tile * period_ms for tile in tiles])
         inside = (submit_ms >= 0) & (submit_ms < horizon_ms)
         if not spec.repeats:
@@ -127,21 +125,19 @@ class ReplayedJobs:
         n_jobs = rows.size
         class_id = self._class_of[rows]
         rng = stream(self.scenario.seed, "replay", self.name, "profile")
-        n_profiles = np.array([len(c.profile_ids) for c in self.classes])
-        profile_of = np.zeros((len(self.classes), n_profiles.max()), dtype=np.int32)
-        for row, c in enumerate(self.classes):
-            profile_of[row, : len(c.profile_ids)] = c.profile_ids
-        replicate = (rng.random(n_jobs) * n_profiles[class_id]).astype(np.int64)
-        startup_ms = draw_startups_ms(self._stream.startup, n_jobs, self.scenario.seed, self.name)
+        duration_ms = self._logged.duration_ms[rows]
+        drawn_ms = draw_startups_ms(self._stream.startup, n_jobs, self.scenario.seed, self.name)
+        # A logged run time reaches from allocation to end: the start-up is a part of it.
+        startup_ms = np.minimum(drawn_ms, duration_ms).astype(np.int32)
         pool_id = self.scenario.pool_names().index(self._stream.pool)
         return JobTable(
             job_id=np.arange(n_jobs),
             submit_ms=submit_ms,
             n_nodes=self._logged.n_nodes[rows],
-            duration_ms=self._logged.duration_ms[rows] + startup_ms,
+            duration_ms=duration_ms,
             pool_id=np.full(n_jobs, pool_id),
             class_id=class_id,
-            profile_id=profile_of[class_id, replicate],
+            profile_id=draw_profiles(self.classes, class_id, rng),
             startup_ms=startup_ms,
         )
 
@@ -166,8 +162,10 @@ class ReplayedJobs:
         spec, records = self.spec, log.jobs
         rule = assign_classes(records, log.types, spec.rules)
         time_ms = records.submit_ms if spec.starts == "queued" else records.start_ms
-        n_nodes = np.maximum(np.rint(records.n_nodes * spec.node_factor), 1).astype(np.int32)
-        keep = self._drop(time_ms != MISSING_MS, "without a start")
+        n_nodes = np.maximum(np.rint(records.n_nodes * spec.node_factor), 1)
+        missing = "a submission" if spec.starts == "queued" else "a start"
+        keep = time_ms != MISSING_MS
+        self._count(f"without {missing}", int((~keep).sum()))
         unmatched = rule == UNMATCHED
         if spec.unmatched == "error" and (unmatched & keep).any():
             row = int(np.argmax(unmatched & keep))
@@ -177,17 +175,19 @@ class ReplayedJobs:
                 f"nodes for {records.duration_ms[row] / 1000:,.0f} s; add a rule, or set "
                 "unmatched: drop"
             )
-        keep &= self._drop(~unmatched, "without a rule")
+        self._count("without a rule", int((unmatched & keep).sum()))
+        keep &= ~unmatched
         wide = n_nodes > self._pool_n_nodes
         if (wide & keep).any():
             if spec.too_wide == "error":
                 raise WorkloadError(
                     f"streams.{self.name}.replay: {int((wide & keep).sum()):,} jobs of {spec.log} "
-                    f"need up to {n_nodes[keep].max():,} nodes, pool '{self._stream.pool}' has "
+                    f"need up to {n_nodes[keep].max():,.0f} nodes, pool '{self._stream.pool}' has "
                     f"{self._pool_n_nodes:,}; set too_wide: drop or clip, or lower node_factor"
                 )
             if spec.too_wide == "drop":
-                keep &= self._drop(~wide, "wider than the pool")
+                self._count("wider than the pool", int((wide & keep).sum()))
+                keep &= ~wide
             else:
                 self._count("clipped to the pool", int((wide & keep).sum()))
                 n_nodes = np.minimum(n_nodes, self._pool_n_nodes)
@@ -196,12 +196,9 @@ class ReplayedJobs:
         origin_ms = int(time_ms[keep].min())
         into_ms = np.rint((time_ms[keep] - origin_ms) * spec.time_factor).astype(np.int64)
         duration_ms = np.rint(records.duration_ms[keep] * spec.duration_factor).astype(np.int64)
-        scaled = _LoggedJobs(into_ms, np.maximum(duration_ms, 1), n_nodes[keep], rule[keep])
+        nodes = n_nodes[keep].astype(np.int32)
+        scaled = _LoggedJobs(into_ms, np.maximum(duration_ms, 1), nodes, rule[keep])
         return scaled, origin_ms
-
-    def _drop(self, keep: BoolArray, cause: str) -> BoolArray:
-        self._count(cause, int((~keep).sum()))
-        return keep
 
     def _count(self, cause: str, n: int) -> None:
         if n:
@@ -209,7 +206,7 @@ class ReplayedJobs:
 
     def _classes(self, shelf: ProfileShelf) -> tuple[tuple[StreamClass, ...], Int16Array]:
         """Return one class per rule and node count that occurs, and the class of each job."""
-        logged, library = self._logged, shelf.library
+        logged = self._logged
         pairs, class_of, n_jobs = np.unique(
             np.stack([logged.rule.astype(np.int64), logged.n_nodes]),
             axis=1, return_inverse=True, return_counts=True,
@@ -217,12 +214,12 @@ class ReplayedJobs:
         found = []
         for rule_id, n_nodes, n in zip(*pairs.tolist(), n_jobs.tolist(), strict=True):
             rule = self.spec.rules[rule_id]
-            measured = [e.n_nodes for e in library.entries if e.workload == rule.workload]
+            measured = shelf.node_counts(rule.workload)
             source = rule.scale_from_n_nodes or (
                 int(nearest_n_nodes(np.array([n_nodes]), measured)[0]) if measured else n_nodes
             )
             try:
-                profile_ids = library.select(rule.workload, source)
+                profile_ids = shelf.select(rule.workload, source)
             except ProfileError as error:
                 raise ProfileError(f"replay.rules, rule {rule_id + 1}: {error}") from error
             if self._stream.profile_variants is not None:
@@ -296,22 +293,17 @@ def read_log(spec: JobReplay, folder: Path, gpus_per_node: int | None) -> JobLog
         If it can't be read.
     """
     path = folder / spec.log
-    try:
-        stat = path.stat()
-    except OSError as error:
-        raise LogFormatError(
-            f"{path}: can't be read ({reason(error)}); replay.log is relative to the scenario file"
-        ) from error
+    stamp = input_stamp(path, "replay.log")
     given = {"gpus_per_node": gpus_per_node}
     given |= {key: getattr(spec, key) for key in READING_KEYS}
     columns = tuple((spec.columns or {}).items())
-    return _read_log(path, (stat.st_mtime_ns, stat.st_size), spec.format, columns, **given)
+    return _read_log(path, stamp, spec.format, columns, **given)
 
 
 @lru_cache(maxsize=4)
 def _read_log(
     path: Path,
-    stamp: tuple[int, int],  # noqa: ARG001  # a changed file is read again
+    stamp: Stamp,  # noqa: ARG001  # a changed file is read again
     log_format: str | None,
     columns: tuple[tuple[str, str], ...],
     **given: Any,

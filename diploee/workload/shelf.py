@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from diploee.profiles import PowerProfile, ProfileLibrary
-from diploee.profiles.flat import FLAT_ID, flat_profile
+from diploee.profiles.flat import flat_profile
 from diploee.scenario import ProfileVariants
 from diploee.tables import Float32Array
 
@@ -35,6 +35,14 @@ class ProfileShelf:
         self._added.setdefault(profile.profile_id, profile)
         return len(self._library) + list(self._added).index(profile.profile_id)
 
+    def select(self, workload: str, n_nodes: int) -> tuple[int, ...]:
+        """Return the indices of the library's own profiles; what streams added is theirs alone."""
+        return self._library.select(workload, n_nodes)
+
+    def node_counts(self, workload: str) -> list[int]:
+        """Return the node counts of a workload's profiles in the library."""
+        return [e.n_nodes for e in self._library.entries if e.workload == workload]
+
     def variants(self, profile_ids: Sequence[int], spec: ProfileVariants) -> tuple[int, ...]:
         """Add the slower and faster copies of profiles and return the indices of all copies."""
         return tuple(
@@ -47,8 +55,6 @@ class ProfileShelf:
 
     def flat(self) -> int:
         """Return the index of the flat profile."""
-        if FLAT_ID in self._library.ids:
-            return self._library.ids.index(FLAT_ID)
         return self.index_of(flat_profile())
 
 
@@ -64,7 +70,7 @@ def stretched(profile: PowerProfile, time_factor: float) -> PowerProfile:
     mean_w = np.diff(energy) / np.diff(edges) / (profile.dt_ms / 1000)
     power_w: Float32Array = np.maximum(mean_w, 0).astype(np.float32)
     return PowerProfile(
-        profile_id=f"{profile.profile_id}~{time_factor:.4g}",
+        profile_id=f"{profile.profile_id}~{time_factor:.10g}",
         workload=profile.workload,
         n_nodes=profile.n_nodes,
         dt_ms=profile.dt_ms,

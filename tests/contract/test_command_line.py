@@ -28,7 +28,17 @@ COMMANDS = (
     ("profiles", "list"),
     ("profiles", "show"),
     ("profiles", "import"),
+    ("profiles", "import", "nlr-genai"),
     ("profiles", "build-reference"),
+    ("profiles", "record"),
+    ("profiles", "compare"),
+    ("profiles", "check"),
+    ("profiles", "merge"),
+    ("profiles", "trim"),
+    ("fit",),
+    ("fit-requests",),
+    ("deconvolve",),
+    ("zeus",),
 )
 SLOW_IMPORTS = ("matplotlib", "numba", "numpy", "pandas", "pyarrow", "pydantic", "scipy", "simpy")
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -125,6 +125,27 @@ def test_power_blocks_on_a_cluster_equal_those_of_threads(
     assert metrics[0] == metrics[1]
 
 
+def test_cluster_that_goes_away_in_a_run_ends_with_one_line_and_keeps_nothing(
+    cluster: Cluster, tmp_path: Path, library_folder: Path
+) -> None:
+    cluster.add_worker()
+    scenario = write_scenario(tmp_path / "long.yaml", {"duration": "360 d", "resolution": "1 s"})
+    out = tmp_path / "run"
+    arguments = ("--profiles", library_folder, "--out", out, "--dask", cluster.address)
+    process = start("run", scenario, *arguments)
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob(".run.partial-*/facility.parquet")):
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.01)
+    cluster.scheduler.kill()
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert f"--dask {cluster.address}: the cluster failed" in err
+    assert "Traceback" not in err
+    assert not list(tmp_path.glob("*run*"))
+
+
 def test_scheduler_without_workers_is_one_line(
     cluster: Cluster, tmp_path: Path, library_folder: Path
 ) -> None:

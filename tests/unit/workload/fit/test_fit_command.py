@@ -16,7 +16,7 @@ from fit_logs import job_log, submissions
 from typer.testing import CliRunner
 
 from diploee.cli.fit import fit_command
-from diploee.errors import InputError, OutputExistsError, WorkloadError
+from diploee.errors import InputError, LogFormatError, OutputExistsError, WorkloadError
 from diploee.scenario import ClassRule, scenario_from_dict
 from diploee.workload import generate_jobs
 from diploee.workload.fit import JobLogFit, fit_job_log
@@ -196,3 +196,42 @@ def test_what_cannot_be_done_is_one_line(
     with pytest.raises((InputError, WorkloadError), match=text) as caught:
         run(log_file, "--profiles", library_folder, *given)
     assert "\n" not in str(caught.value)
+
+
+AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n2024-05-10 00:00:00.0099300+00:00,9,1\n"
+MOONCAKE = '{"timestamp": 0, "input_length": 6, "output_length": 5, "hash_ids": [0]}\n'
+SERVEGEN = "0,1.5,1.0,Gamma,1.0,0.5\n600,1.5,1.0,Gamma,1.0,0.5\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "name"), [(AZURE, "azure-llm"), (MOONCAKE, "mooncake"), (SERVEGEN, "servegen")]
+)
+def test_a_request_trace_is_told_the_command_for_it(tmp_path: Path, text: str, name: str) -> None:
+    trace = tmp_path / "chunk-1-trace.csv"
+    trace.write_text(text, "utf-8")
+    said = f"is a request trace ({name}), not a job log; fit it with 'diploee fit-requests'"
+    with pytest.raises(InputError) as caught:
+        run(trace, "--workload", "tune")
+    assert str(caught.value) == f"{trace}: {said}"
+    with pytest.raises(InputError, match="'azure-llm' is a format of a request trace, not a job"):
+        run(trace, "--workload", "tune", "--format", "azure-llm")
+
+
+def test_a_folder_is_a_request_trace_if_it_holds_one(tmp_path: Path) -> None:
+    with pytest.raises(LogFormatError, match="can't be read"):
+        run(tmp_path, "--workload", "tune")
+    (tmp_path / "chunk-1-trace.csv").write_text(SERVEGEN, "utf-8")
+    with pytest.raises(InputError, match=r"is a request trace \(servegen\), not a job log"):
+        run(tmp_path, "--workload", "tune")
+
+
+def test_a_broken_job_log_is_no_request_trace(tmp_path: Path) -> None:
+    """Its header has a column that a trace may have too."""
+    log = tmp_path / "log.csv"
+    log.write_text("timestamp,submit_time,nodes,duration\n1,2024-01-01,1,60\n1,no,1,60\n", "utf-8")
+    with pytest.raises(LogFormatError) as caught:
+        run(log, "--workload", "tune")
+    assert str(caught.value).startswith(f"{log}:3: ")
+    log.write_text("what,ever\n1,2\n", "utf-8")
+    with pytest.raises(LogFormatError, match="not a job log of a known format"):
+        run(log, "--workload", "tune")

@@ -1,0 +1,163 @@
+"""What the commands share that learn a stream from a log and write it as a piece of a scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from diploee.scenario import Scenario
+
+FitCommand = Literal["fit", "fit-requests"]
+
+_KINDS: dict[FitCommand, str] = {"fit": "job log", "fit-requests": "request trace"}
+
+
+def check_confidence(confidence: float) -> None:
+    """Raise `InputError` unless a level of limits lies between 0 and 1."""
+    from diploee.errors import InputError
+
+    if not 0 < confidence < 1:
+        raise InputError(f"--confidence: must lie between 0 and 1, found {confidence:g}")
+
+
+def check_free(out: Path | None, force: bool) -> None:
+    """Raise `OutputExistsError` if a file stands at the place and may not be replaced."""
+    from diploee.errors import OutputExistsError
+
+    if out is not None and out.exists() and not force:
+        raise OutputExistsError(f"{out}: exists; use --force to replace it, or another --out")
+
+
+def pool_of(
+    scenario: str | None, pool: str | None, default: str = "main"
+) -> tuple[Scenario | None, str]:
+    """Return the scenario that a stream is for, if one was given, and the stream's pool.
+
+    Raises
+    ------
+    InputError
+        If the scenario has no such pool, or several and none was named.
+    """
+    from diploee.errors import InputError, did_you_mean, one_of
+    from diploee.scenario import load_scenario
+
+    if scenario is None:
+        return None, pool or default
+    base = load_scenario(scenario)
+    names = base.pool_names()
+    if pool is None and len(names) == 1:
+        return base, names[0]
+    if pool not in names:
+        near = did_you_mean(pool or "", names)
+        found = "none" if pool is None else repr(pool)
+        raise InputError(f"--pool: must be one of {one_of(names)}, found {found}{near}")
+    return base, pool
+
+
+def column_names(given: list[str] | None) -> dict[str, str] | None:
+    """Return columns by meaning, as ``--column MEANING=NAME`` gave them.
+
+    Raises
+    ------
+    InputError
+        If one is of another form.
+    """
+    from diploee.errors import InputError
+
+    pairs = [text.partition("=") for text in given or ()]
+    for meaning, equals, name in pairs:
+        if not (meaning and equals and name):
+            raise InputError(f"--column: expected MEANING=NAME, found '{meaning}{equals}{name}'")
+    return {meaning: name for meaning, _, name in pairs} or None
+
+
+def check_fragment(text: str, base: Scenario | None) -> None:
+    """Raise `ScenarioError` if a fragment's streams do not load in the scenario they are for."""
+    import yaml
+
+    from diploee.scenario import scenario_from_dict
+
+    if base is not None:
+        data: dict[str, Any] = base.model_dump(mode="json")
+        # One pool serves one stream: the scenario's own would be in the way.
+        scenario_from_dict(data | {"streams": {}, "request_streams": {}} | yaml.safe_load(text))
+
+
+def write_fragment(text: str, out: Path | None) -> None:
+    """Write a fragment to a file, if one was asked for."""
+    from diploee.files import whole_file
+
+    if out is not None:
+        with whole_file(out) as partial:
+            partial.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def naming_the_other_command(path: Path, command: FitCommand, name: str | None) -> Iterator[None]:
+    """Name the command that fits a file which this one can't read.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        What the block reads.
+    command : {"fit", "fit-requests"}
+        The command that reads it.
+    name : str or None
+        Format that the user named.
+
+    Raises
+    ------
+    InputError
+        If the format that was named, or the content, is that of the other command alone.
+    """
+    from diploee.errors import InputError, LogFormatError
+    from diploee.workload.importers import JOB_LOG_FORMATS, TRACE_FORMATS
+
+    of_requests = command == "fit-requests"
+    own, others = tuple(JOB_LOG_FORMATS), TRACE_FORMATS
+    if of_requests:
+        own, others = others, own
+    (other,) = (each for each in _KINDS if each != command)
+    remedy = f"not a {_KINDS[command]}; fit it with 'diploee {other}'"
+    if name in others and name not in own:
+        raise InputError(f"{path}: '{name}' is a format of a {_KINDS[other]}, {remedy}")
+    try:
+        yield
+    except LogFormatError as error:
+        # The first line tells a trace; a log's format is sought last, for it is read as a whole.
+        if name is None and (_trace_format(path) is None) == of_requests:
+            log_format = _log_format(path)
+            if (log_format is not None) == of_requests:
+                found = log_format or _trace_format(path)
+                raise InputError(f"{path}: is a {_KINDS[other]} ({found}), {remedy}") from error
+        raise
+
+
+def _trace_format(path: Path) -> str | None:
+    """Return the format of a request trace, None if it is of no known one."""
+    from diploee.errors import LogFormatError
+    from diploee.workload.importers.requests import servegen
+    from diploee.workload.importers.requests.reading import sniff
+
+    if path.is_dir() and next(path.rglob(servegen.CHUNKS), None) is None:
+        return None
+    try:
+        return sniff(path)
+    except LogFormatError:
+        return None
+
+
+def _log_format(path: Path) -> str | None:
+    """Return the format of a job log, None if it is of no known one."""
+    from diploee.errors import LogFormatError
+    from diploee.workload.importers.jobs import JOB_LOG_FORMATS
+    from diploee.workload.importers.jobs.text_file import read_text
+
+    try:
+        file = read_text(path)
+    except LogFormatError:
+        return None
+    return next((name for name, known in JOB_LOG_FORMATS.items() if known.recognises(file)), None)
