@@ -55,6 +55,7 @@ def run_warnings(
         *_unused_profiles(library, workload),
         *_coarse_profiles(scenario, library, workload),
         *_other_boundaries(library, workload),
+        *_left_out(workload),
         *_shortfalls(scenario, workload, schedule),
         *_overload(metrics),
         *(warning for plan in plans for warning in plan.warnings),
@@ -144,6 +145,18 @@ def _other_boundaries(library: ProfileLibrary, workload: Workload) -> Iterator[s
             f"device power ({other[0].provenance.power_boundary}): idle nodes and the rated "
             "power count GPUs and CPU packages; import them with --boundary or --add-w where known"
         )
+
+
+def _left_out(workload: Workload) -> Iterator[str]:
+    """Say how many jobs of a log the run leaves out; what its import drops is in the manifest."""
+    for match in workload.matches:
+        causes = [
+            f"{n:,} {cause}"
+            for cause, n in match.counts.items()
+            if match.match == "replayed" and " on import: " not in cause
+        ]
+        if causes:
+            yield f"streams.{match.stream}: left out or changed of the log: {', '.join(causes)}"
 
 
 def _shortfalls(scenario: Scenario, workload: Workload, schedule: Schedule) -> Iterator[str]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 from rich.console import Console
@@ -24,7 +26,11 @@ class ProgressWatch(Watch):
 
     @contextmanager
     def stage(self, name: str) -> Iterator[Update]:
-        """Show a stage while it lasts."""
+        """Show a stage while it lasts; in a file or pipe, one line once it is done."""
+        if not self._console.is_terminal:
+            with self._line(name) as update:
+                yield update
+            return
         columns = (
             SpinnerColumn(finished_text="[green]done"),
             TextColumn("{task.description:<14}"),
@@ -43,6 +49,18 @@ class ProgressWatch(Watch):
 
             yield update
             progress.update(task, total=1.0, completed=1.0)
+
+    @contextmanager
+    def _line(self, name: str) -> Iterator[Update]:
+        started, last = time.perf_counter(), ""
+
+        def update(_: float, text: str) -> None:
+            nonlocal last
+            last = _with_rate(text, time.perf_counter() - started)
+
+        yield update
+        taken = timedelta(seconds=int(time.perf_counter() - started))
+        self._console.print(f"done {name:<14} {taken} {last}".rstrip(), highlight=False)
 
 
 def _with_rate(text: str, elapsed_s: float) -> str:

@@ -134,6 +134,14 @@ def service_capacity(
         limit_s = float(curve.at(np.array(max_rps)))
     else:
         max_rps = service.max_request_rate_rps
+        if curve is not None and max_rps > curve.rate_rps[-1]:
+            beyond = f"max_request_rate_rps {max_rps:g} lies above the highest "
+            if service.logistic is not None:
+                raise WorkloadError(
+                    f"{beyond}rate of the logistic throughput, {curve.rate_rps[-1]:.6g} "
+                    "requests/s; lower it"
+                )
+            warnings.append(f"{beyond}measured rate of {curve.rate_rps[-1]:g} requests/s")
         if curve is not None:
             limit_s = float(curve.at(np.array(max_rps)))
     completion_rps = max_rps

@@ -202,7 +202,8 @@ def _capacities(
         try:
             found.append(service_capacity(service, curve, spec))
         except WorkloadError as error:
-            place = f"request_streams.{name}.services.{service_name}.latency_cap"
+            key = "latency_cap" if service.latency_cap else "max_request_rate_rps"
+            place = f"request_streams.{name}.services.{service_name}.{key}"
             raise WorkloadError(f"{place}: {error}") from error
     return found
 

@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 
 from diploee.errors import ScenarioError, did_you_mean, one_of, shown
 from diploee.scenario.limits import size_problems
-from diploee.scenario.messages import plain_message
+from diploee.scenario.messages import plain_messages
 from diploee.scenario.models import Scenario, cross_problems
 from diploee.scenario.yaml_lines import (
     KeyPath,
@@ -122,10 +122,9 @@ def scenario_from_dict(data: Mapping[str, Any], where: Any = None) -> Scenario:
     try:
         scenario = Scenario.model_validate(data)
     except ValidationError as error:
-        raise ScenarioError(
-            f"{where(_key_path(detail, data))}: {plain_message(detail)}"
-            for detail in error.errors(include_url=False)
-        ) from error
+        details = error.errors(include_url=False)
+        told = plain_messages([(_key_path(detail, data), detail) for detail in details])
+        raise ScenarioError(f"{where(place)}: {message}" for place, message in told) from error
     # What lies between the parts is looked at once the sizes of the parts are sound.
     problems = size_problems(scenario) or cross_problems(scenario)
     if problems:

@@ -16,9 +16,57 @@ from diploee.scenario.models import Scenario
 _WHOLE = ("int_type", "int_from_float", "int_parsing", "int_parsing_size")
 _NUMBER = ("float_type", "float_parsing", "finite_number")
 _BOUND = ("greater_than", "greater_than_equal", "less_than", "less_than_equal")
+_UNION_BRANCH = (*_WHOLE, *_NUMBER, *_BOUND, "literal_error", "string_type")
 _TEXT_PATTERNS = {
     r"^[A-Za-z0-9][A-Za-z0-9_.-]*$": "of letters, digits, '_', '.', '-', the first no sign",
 }
+
+
+Place = tuple[str | int, ...]
+
+
+def plain_messages(details: Sequence[tuple[Place, ErrorDetails]]) -> list[tuple[Place, str]]:
+    """Return what is wrong at which place, once each.
+
+    Pydantic tells of every branch of a union, of a list that is too short once its faulty entries
+    are taken out, and of both a key that is missing and the slip in its name.
+    """
+    places = [place for place, _ in details]
+    found: dict[Place, list[str]] = {}
+    for place, detail in details:
+        if detail["type"] == "too_short" and any(_below(other, place) for other in places):
+            continue
+        if detail["type"] == "missing" and _is_misspelt(place, details):
+            continue
+        messages = found.setdefault(place, [])
+        if detail["type"] not in _UNION_BRANCH or not messages:
+            messages.append(plain_message(detail))
+        else:
+            messages[-1] = _either(messages[-1], plain_message(detail))
+    return [(place, message) for place, messages in found.items() for message in messages]
+
+
+def _below(place: Place, above: Place) -> bool:
+    return len(place) > len(above) and place[: len(above)] == above
+
+
+def _is_misspelt(missing: Place, details: Sequence[tuple[Place, ErrorDetails]]) -> bool:
+    """Return whether an unknown key beside a missing one looks like it."""
+    return any(
+        detail["type"] == "extra_forbidden"
+        and detail["loc"][:-1] == missing[:-1]
+        and did_you_mean(str(detail["loc"][-1]), [str(missing[-1])])
+        for _, detail in details
+    )
+
+
+def _either(first: str, second: str) -> str:
+    """Join two messages such as ``must be a number, found 'x'`` and ``must be 'y', found 'x'``."""
+    allowed, found, value = first.rpartition(", found ")
+    other, _, _ = second.rpartition(", found ")
+    if not found or not other.startswith("must be "):
+        return first
+    return f"{allowed} or {other.removeprefix('must be ')}{found}{value}"
 
 
 def plain_message(detail: ErrorDetails) -> str:

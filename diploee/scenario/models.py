@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -261,6 +262,17 @@ def _recurring_problems(
                 (*place, "zeus", "n_nodes"),
                 f"must be at most the {n_nodes} nodes of pool '{stream.pool}', "
                 f"found {zeus.n_nodes}",
+            )
+        )
+    node_types, node_type = facility.node_types, facility.pools[stream.pool].node_type
+    idle_w = node_types[node_type].idle_power_w if node_type in node_types else math.inf
+    gpus_idle_w = (zeus.gpus_per_node or n_gpus) * zeus.gpu_idle_power_w
+    if gpus_idle_w > idle_w:
+        found.append(
+            (
+                (*place, "zeus", "gpu_idle_power_w"),
+                f"{zeus.gpus_per_node or n_gpus} GPUs at {zeus.gpu_idle_power_w:g} W idle are "
+                f"{gpus_idle_w:g} W, more than the node's idle_power_w of {idle_w:g} W",
             )
         )
     if (zeus.gpus_per_node or 1) > n_gpus:

@@ -72,8 +72,8 @@ class JobReplay(Model):
     )
     repeat: bool = Field(
         default=True,
-        description="Repeat the log until the run ends: by its whole weeks where it is aligned by "
-        "weekday, by its span (in whole hours) otherwise.",
+        description="Repeat the log before and after itself until the run is full: by its whole "
+        "weeks where it is aligned by weekday, by its span (in whole hours) otherwise.",
     )
     time_factor: Factor = Field(default=1.0, description="Factor on the times between submissions.")
     duration_factor: Factor = Field(default=1.0, description="Factor on the run times.")

@@ -92,17 +92,16 @@ class ReplayedJobs:
         first_ms, period_ms = self._placing()
         horizon_ms, spec = self.scenario.horizon_ms, self.spec
         logged = self._logged
-        kept = np.flatnonzero(logged.into_ms < period_ms)
-        self._count("beyond the log's whole weeks", logged.into_ms.size - kept.size)
+        span_ms = int(logged.into_ms.max()) + 1
         tiles = range(1)
         if spec.repeats:  # also before the first one placed, so that the run begins full
             tiles = range(-_ceil(first_ms, period_ms), _ceil(horizon_ms - first_ms, period_ms))
         check_n_jobs(
-            kept.size * len(tiles) * spec.rate_factor,
+            logged.into_ms.size * len(tiles) * spec.rate_factor,
             f"streams.{self.name}.replay",
             "lower rate_factor or shorten the run",
         )
-        rows, submit_ms = self._repeated(kept, [first_ms + tile * period_ms for tile in tiles])
+        rows, submit_ms = self._repeated(tiles, first_ms, period_ms, span_ms)
         inside = (submit_ms >= 0) & (submit_ms < horizon_ms)
         if not spec.repeats:
             self._count("outside the run", int((~inside).sum()))
@@ -141,20 +140,30 @@ class ReplayedJobs:
             startup_ms=startup_ms,
         )
 
-    def _repeated(self, kept: Int64Array, starts_ms: list[int]) -> tuple[Int64Array, Int64Array]:
-        """Return the log's row and the submission of each job of all repetitions."""
-        factor = self.spec.rate_factor
+    def _repeated(
+        self, tiles: range, first_ms: int, period_ms: int, span_ms: int
+    ) -> tuple[Int64Array, Int64Array]:
+        """Return the log's row and the submission of each job of all repetitions.
+
+        Repetition 0 is the log itself, whole; the others play its whole weeks before and after it.
+        """
+        into_ms, factor = self._logged.into_ms, self.spec.rate_factor
+        of_period = np.flatnonzero(into_ms < period_ms)
         rows, submits = [], []
-        for tile, start_ms in enumerate(starts_ms):
-            of_tile, late_ms = kept, np.zeros(kept.size, dtype=np.int64)
+        for tile in tiles:
+            of_tile = of_period if tile else np.arange(into_ms.size)
+            at_ms = tile * period_ms + into_ms[of_tile]  # since the log's first job
+            if tile:
+                of_tile = of_tile[(at_ms < 0) | (at_ms >= span_ms)]
+            late_ms = np.zeros(of_tile.size, dtype=np.int64)
             if factor != 1:
                 rng = stream(self.scenario.seed, "replay", self.name, "rate", tile)
-                n_copies = np.floor(factor + rng.random(kept.size)).astype(np.int64)
-                of_tile = np.repeat(kept, n_copies)
+                n_copies = np.floor(factor + rng.random(of_tile.size)).astype(np.int64)
+                of_tile = np.repeat(of_tile, n_copies)
                 is_copy = np.diff(of_tile, prepend=-1) == 0
                 late_ms = np.where(is_copy, rng.integers(0, COPY_SPREAD_MS, of_tile.size), 0)
             rows.append(of_tile)
-            submits.append(start_ms + self._logged.into_ms[of_tile] + late_ms)
+            submits.append(first_ms + tile * period_ms + into_ms[of_tile] + late_ms)
         return np.concatenate(rows), np.concatenate(submits)
 
     def _prepared(self, log: JobLog) -> tuple[_LoggedJobs, int]:
@@ -247,7 +256,7 @@ class ReplayedJobs:
                         "times since its start; set align: weekday or start"
                     )
                 return self._local_ms() - _ms_since(_EPOCH, start), span_ms
-        weeks = span_ms // MS_PER_WEEK
+        weeks = (span_ms + MS_PER_DAY) // MS_PER_WEEK  # a week may lack less than a day
         if self.spec.repeats and not weeks:
             raise WorkloadError(
                 f"streams.{self.name}.replay.align: {self.spec.log} spans "

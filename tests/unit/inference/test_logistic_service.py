@@ -116,3 +116,16 @@ def test_the_shipped_scenario_serves_by_logistic_beside_recurring_jobs(tmp_path:
     assert run.metrics["requests"]["incoming_rps"] > 1_000
     assert run.metrics["jobs"]["submitted"] > 1_000
     assert run.manifest["warnings"] == []
+
+
+def test_a_replica_without_requests_draws_its_idle_power(tmp_path: Path) -> None:
+    logistic = {**LOGISTIC, "idle_power_w": 600}
+    quiet = {"request_streams.chat.request_rate_rps": 1e-6, "resolution": "1 h"}
+    scenario = scenario_of(quiet, logistic=logistic, min_instances=2)
+    mean_w = simulate(scenario, tmp_path / "run").facility()["it_power_w"].mean()
+    assert mean_w == pytest.approx(2 * (600 + 257) + 10 * 400, rel=1e-3)
+
+
+def test_a_rate_above_the_logistic_throughput_is_refused() -> None:
+    with pytest.raises(InputError, match=r"max_request_rate_rps 1000 lies above .* 19\.346"):
+        planned(scenario_of(max_request_rate_rps=1000))

@@ -127,3 +127,15 @@ def test_a_power_factor_scales_a_job() -> None:
     schedule = Schedule(jobs, np.array([0]), 20_000)
     library = ProfileLibrary([STEPPED])
     assert job_energy_j(schedule, library) == pytest.approx([STEPPED.energy_j / 2])
+
+
+def test_a_job_far_longer_than_the_run_costs_no_more_than_the_run() -> None:
+    library = ProfileLibrary([STEPPED])
+    long_ms = [10**13, 8_000 * 40 + 5_000]
+    schedule = Schedule(job_table([0, 0], [1, 1], long_ms), np.array([1_000, 1_000]), 60_000)
+    segments = job_segments(schedule, library)
+    assert len(segments) < 40
+    ends = {int(end) for end in segments.end_ms}
+    assert max(ends) == 60_000
+    first, second = job_energy_j(schedule, library)
+    assert first == pytest.approx(second)

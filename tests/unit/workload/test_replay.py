@@ -112,10 +112,20 @@ def test_weekdays_and_hours_are_kept_and_the_run_begins_full(fortnight: Path) ->
 
 def test_the_log_repeats_by_its_whole_weeks(fortnight: Path) -> None:
     jobs = replayed(fortnight).jobs
-    half = len(jobs) // 2
     period_ms = 2 * WEEK_S * 1_000
-    assert (jobs.submit_ms[half:] - jobs.submit_ms[:half] == period_ms).all()
-    assert jobs.duration_ms[half:].tolist() == jobs.duration_ms[:half].tolist()
+    assert len(jobs) == 600
+    assert (jobs.submit_ms[300:] - jobs.submit_ms[:300] == period_ms).all()
+    assert jobs.duration_ms[300:].tolist() == jobs.duration_ms[:300].tolist()
+
+
+def test_a_log_is_played_whole_and_repeated_only_beyond_itself(tmp_path: Path) -> None:
+    week = [(hour * 3_600, 0, 60, 1) for hour in range(0, 168, 12)]
+    more = [(WEEK_S + hour * 3_600, 0, 120, 2) for hour in (6, 30)]  # eight days and six hours
+    write_log(tmp_path, [*week, *more])
+    jobs = replayed(tmp_path, {"duration": "14 d"}).jobs
+    hours = (jobs.submit_ms // 3_600_000).tolist()
+    assert hours == [*range(0, 168, 12), 174, 198, *range(168 + 36, 336, 12)]
+    assert jobs.n_nodes.tolist() == [1] * 14 + [2] * 2 + [1] * 11
 
 
 @pytest.mark.parametrize("factor", [0.5, 1.0, 2.5])

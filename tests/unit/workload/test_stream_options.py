@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from builders import tiny_library, tiny_scenario, wavy_profile
 
+from diploee.errors import InputError
 from diploee.profiles.flat import FLAT_ID
 from diploee.workload import generate_jobs
 from diploee.workload.shelf import stretched
@@ -88,3 +89,27 @@ def test_classes_may_draw_their_run_times() -> None:
     assert workload.matches[0].matched_utilization == pytest.approx(0.6, abs=0.005)
     others = workload.library.entries[int(workload.jobs.profile_id[~drawn][0])].duration_ms
     assert workload.jobs.duration_ms[~drawn][0] == others
+
+
+def test_copies_of_one_stream_are_drawn_by_no_other() -> None:
+    own = {"pool": "main", "jobs_per_day": 20}
+    tune = {"workload": "tune", "n_nodes": 2, "probability": 1.0}
+    wide = {"workload": "tune", "n_nodes": 8, "scale_from_n_nodes": 2, "probability": 0.5}
+    streams = {
+        "a": {**own, "classes": [{**tune, "probability": 0.5}, wide], "profile_variants": {}},
+        "b": {**own, "classes": [tune]},
+        "c": {**own, "classes": [tune], "profile_variants": {"n_variants": 2, "spread": 0.0001}},
+    }
+    workload = generate_jobs(tiny_scenario({"streams": streams}), tiny_library())
+    names = [[workload.library.ids[i] for i in c.profile_ids] for c in workload.classes]
+    assert names[0] == names[1]
+    assert len(names[0]) == 10
+    assert names[2] == ["tune-2n-1", "tune-2n-2"]
+    assert names[3][:2] == ["tune-2n-1~0.9999", "tune-2n-1~1.0001"]
+
+
+def test_more_jobs_than_can_be_simulated_are_refused() -> None:
+    lasting = {"streams.training.classes.0.duration": {"quantiles_s": {0: 1e-6, 1: 1e-6}}}
+    short = {"streams.training.classes": [{"workload": "tune", "n_nodes": 2, "probability": 1.0}]}
+    with pytest.raises(InputError, match="more than 200,000,000; ask for fewer or longer jobs"):
+        generate_jobs(tiny_scenario({**short, **lasting}), tiny_library())
