@@ -5,6 +5,7 @@ For runs the workers must reach the sweep's folder or URL, for blocks the files 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import uuid
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,10 @@ from diploee.sweep.task import Outcome, RunTask, run_task
 CONNECT_TIMEOUT_S = 5
 GATHER_TIMEOUT_S = 60
 RETRIES = 2
-_LOGGERS = ("distributed", "distributed.client", "distributed.core", "tornado", "asyncio")
+_LOGGERS = (  # each has a level of its own, or gets one from distributed
+    *("distributed", "distributed.client", "distributed.core"),
+    *("tornado", "tornado.application", "asyncio"),
+)
 TOKEN_FILE = ".dask-probe"  # no password: a file that workers must see
 
 
@@ -88,22 +92,32 @@ class ClusterExecutor(Executor):
         Connected to the scheduler.
     address : str
         Its address, for errors.
+
+    Notes
+    -----
+    The client's own ``get_executor`` would not do: a future whose result is on its way when the
+    scheduler goes away never ends there.
     """
 
     def __init__(self, client: Any, address: str) -> None:
         self.address = address
         self._client = client
-        self._executor = client.get_executor()
 
-    @property
-    def is_connected(self) -> bool:
-        """Whether the scheduler answers."""
-        return bool(self._client.status == "running")
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Do a call on a worker and return its future.
 
-    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Do a call on a worker and return its future."""
+        The result is fetched as soon as it is there. It raises what the call raised, or
+        `DiploeeError` if the cluster failed.
+        """
         with _cluster_errors(self.address):
-            return _ClusterFuture(self._executor.submit(fn, *args, **kwargs), self)
+            on_worker = self._client.submit(fn, *args, pure=False, **kwargs)
+        return asyncio.run_coroutine_threadsafe(
+            self._result(on_worker), self._client.loop.asyncio_loop
+        )
+
+    async def _result(self, on_worker: Any) -> Any:
+        with _cluster_errors(self.address, on_worker):
+            return await self._client.gather(on_worker, asynchronous=True)
 
     def share(self, value: Any) -> Any:
         """Send a value to every worker once and return what stands for it in calls."""
@@ -111,32 +125,17 @@ class ClusterExecutor(Executor):
             return self._client.scatter(value, broadcast=True, hash=False)
 
 
-class _ClusterFuture(Future[Any]):
-    """A future whose failure for the cluster's sake is an error of ours."""
-
-    def __init__(self, future: Any, executor: ClusterExecutor) -> None:
-        super().__init__()
-        self._future, self._of = future, executor
-
-    def result(self, timeout: float | None = None) -> Any:
-        with _cluster_errors(self._of.address):
-            return self._future.result(timeout)
-
-    def cancel(self) -> bool:
-        # A client that lost its scheduler would wait for an answer.
-        return self._of.is_connected and bool(self._future.cancel())
-
-
 @contextmanager
-def _cluster_errors(address: str) -> Iterator[None]:
-    from concurrent.futures import CancelledError as Cancelled
-
+def _cluster_errors(address: str, on_worker: Any = None) -> Iterator[None]:
+    """Turn a failure for the cluster's sake, not that of a call on a worker, into our error."""
     from distributed import CancelledError, KilledWorker
     from distributed.client import ClosedClientError
 
     try:
         yield
-    except (ClosedClientError, CancelledError, Cancelled, KilledWorker, ConnectionError) as error:
+    except (ClosedClientError, CancelledError, KilledWorker, OSError) as error:
+        if isinstance(error, OSError) and on_worker is not None and on_worker.status == "error":
+            raise  # of the call, such as a file that is missing there
         raise DiploeeError(
             f"--dask {address}: the cluster failed ({type(error).__name__}); nothing was kept, "
             "check its scheduler and workers and start the run again"

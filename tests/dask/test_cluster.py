@@ -18,6 +18,8 @@ from builders import write_scenario
 from command_line import call, start
 from sweep_builders import UTILIZATION, sweep_file
 
+from diploee.sweep.cluster import cluster_executor
+
 pytest.importorskip("distributed")
 pytestmark = pytest.mark.dask
 
@@ -141,9 +143,20 @@ def test_cluster_that_goes_away_in_a_run_ends_with_one_line_and_keeps_nothing(
     cluster.scheduler.kill()
     _, err = process.communicate(timeout=120)
     assert process.returncode == 1
-    assert f"--dask {cluster.address}: the cluster failed" in err
-    assert "Traceback" not in err
+    *progress, last = err.splitlines()
+    assert last.startswith(f"diploee: --dask {cluster.address}: the cluster failed (")
+    assert all(line.startswith("done ") for line in progress), err
     assert not list(tmp_path.glob("*run*"))
+
+
+def test_error_of_a_call_on_a_worker_is_not_blamed_on_the_cluster(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.add_worker()
+    with cluster_executor(cluster.address) as executor:
+        call_there = executor.submit(open, tmp_path / "missing")
+        with pytest.raises(FileNotFoundError, match="missing"):
+            call_there.result(timeout=30)
 
 
 def test_scheduler_without_workers_is_one_line(
