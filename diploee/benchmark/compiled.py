@@ -47,6 +47,21 @@ def check_labels(specs: Sequence[InferenceModelSpec]) -> None:
         raise InputError(f"two specs have the label '{twice[0]}'; labels must differ")
 
 
+def check_source(source: object) -> None:
+    """Refuse what can't be read as a source of measurements.
+
+    Raises
+    ------
+    InputError
+        If it has no method `read`, as None.
+    """
+    if not callable(getattr(source, "read", None)):
+        raise InputError(
+            f"source is of type {type(source).__name__}, expected one of measurements such as "
+            "ResultsSource(...)"
+        )
+
+
 def save_each(
     data_dir: Path,
     parts: Iterable[tuple[InferenceModelSpec, Stamp, Mapping[str, bytes], Mapping[str, Any]]],

@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 
 from diploee.benchmark.cache import Artifact, Stamp
-from diploee.benchmark.compiled import ensure_each, load_each, save_each
+from diploee.benchmark.compiled import check_source, ensure_each, load_each, save_each
 from diploee.benchmark.csv_columns import format_columns, parse_columns
 from diploee.benchmark.itl_mixture import ITLMixtureModel
 from diploee.benchmark.model_data import InferenceDataParams, ModelData
@@ -69,8 +69,10 @@ class InferenceData:
         Raises
         ------
         InputError
-            If the source has no such measurements, or no power in time or latency samples.
+            If there is no source, or it has no such measurements, or no power in time or latency
+            samples.
         """
+        check_source(source)
         params = params or InferenceDataParams()
         return cls({spec.model_label: _compile(spec, source, params) for spec in specs}, params)
 

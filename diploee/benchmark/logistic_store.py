@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from diploee.benchmark.cache import Artifact, Stamp
-from diploee.benchmark.compiled import ensure_each, load_each, save_each
+from diploee.benchmark.compiled import check_source, ensure_each, load_each, save_each
 from diploee.benchmark.logistic import LogisticModel
 from diploee.benchmark.runs import BenchmarkRun, BenchmarkRuns, BenchmarkSource
 from diploee.benchmark.serving_fits import ServingFits
@@ -78,8 +78,10 @@ class LogisticModelStore:
         Raises
         ------
         InputError
-            If the source has no such measurements, or lacks one of the three quantities.
+            If there is no source, or it has no such measurements or lacks one of the three
+            quantities.
         """
+        check_source(source)
         return cls({spec.model_label: _compile(spec, source) for spec in specs})
 
     def save(self, data_dir: Path | str) -> None:

@@ -18,7 +18,38 @@ NOT_DATA = ("model_label", "itl_deadline_s", "feasible_batch_sizes")
 
 
 class InferenceModelSpec(Model):
-    """One served model: the measurements that it is compiled from, and its serving limits."""
+    """One served model: the measurements that it is compiled from, and its serving limits.
+
+    Parameters
+    ----------
+    model_label : str
+        Name of the model in tables and errors.
+    model_id : str
+        Name in the benchmark, such as ``meta-llama/Llama-3.1-70B-Instruct``.
+    gpu_model : str
+        GPU that was measured, such as ``H100``.
+    task : str
+        Benchmark task, which sets the prompts, such as ``lm-arena-chat`` or ``gpqa``.
+    gpus_per_replica : int
+        GPUs that one replica of the model runs on, 1 by default.
+    tensor_parallel : int, optional
+        GPUs that share each layer, at most `gpus_per_replica`; the measured one if absent, where
+        there is one.
+    itl_deadline_s : float, optional
+        Highest inter-token latency to serve with [s]; or none.
+    batch_sizes : tuple of int
+        Batch sizes (max_num_seqs) whose measurements are taken.
+    feasible_batch_sizes : tuple of int, optional
+        Batch sizes that may be served with; all of `batch_sizes` if absent.
+    fit_exclude_batch_sizes : tuple of int
+        Batch sizes left out of the logistic fits alone.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        If a field is unknown, missing or out of range, or a batch size is not in `batch_sizes`;
+        `load_specs` and `specs_from_data` raise `InputError` for the same.
+    """
 
     model_label: str = Field(min_length=1, description="Name of the model in tables and errors.")
     model_id: str = Field(

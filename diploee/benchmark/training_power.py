@@ -24,7 +24,40 @@ Range = tuple[NonNegative, NonNegative]
 
 
 class TrainingTraceParams(Model):
-    """What the trace of one GPU looks like; the defaults are OpenG2G's."""
+    """What the trace of one GPU looks like; the defaults are OpenG2G's.
+
+    Parameters
+    ----------
+    duration_s : float
+        Length of the trace [s].
+    dt_s : float
+        Step [s], a whole number of ms.
+    seed : int
+        Seed of all draws, 0 or more.
+    high_power_w, low_power_w : float
+        Power of high and of low plateaus [W]; the low one is not above the high one.
+    high_noise_w, low_noise_w : float
+        Standard deviation of the noise in high and in low plateaus, before smoothing [W].
+    high_plateau_s, low_plateau_s : tuple of two float
+        Shortest and longest high and low plateau [s].
+    dips_per_s : float
+        Mean number of dips per second.
+    dip_depth_w : tuple of two float
+        Least and greatest depth of a dip [W].
+    dip_duration_s : tuple of two float
+        Shortest and longest dip [s], rounded to whole steps.
+    smoothing_s : float
+        Window of the moving average [s]; 0 for none.
+    ramp_s : float
+        Time from `ramp_from_w` to `high_power_w` [s]; 0 for none.
+    ramp_from_w : float
+        Power at the start [W].
+
+    Raises
+    ------
+    pydantic.ValidationError
+        If a parameter is unknown, out of range, or at odds with another.
+    """
 
     duration_s: Positive = Field(default=1000.0, description="Length of the trace [s].")
     dt_s: Positive = Field(default=0.1, description="Step [s], a whole number of ms.")
@@ -73,6 +106,11 @@ class TrainingTraceParams(Model):
             low, high = getattr(self, name)
             if low > high:
                 raise ValueError(f"{name} must be [least, greatest], found [{low:g}, {high:g}]")
+        if self.low_power_w > self.high_power_w:
+            raise ValueError(
+                f"low_power_w is {self.low_power_w:g}, expected at most high_power_w, "
+                f"{self.high_power_w:g}"
+            )
         shortest_s = self.high_plateau_s[0] + self.low_plateau_s[0]
         if shortest_s < self.dt_s:
             raise ValueError(

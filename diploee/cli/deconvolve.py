@@ -31,8 +31,13 @@ def deconvolve_command(
         ObservedName | None, typer.Option(help="What to use; utilization, if the file has it.")
     ] = None,
     column: Annotated[str | None, typer.Option(help="Column of what is used.")] = None,
-    power_unit: Annotated[str | None, typer.Option(help="Unit of the power: W, kW or MW.")] = None,
+    power_unit: Annotated[
+        str | None, typer.Option(help="Unit of the power: W, kW or MW; means --observed power.")
+    ] = None,
     time_column: Annotated[str | None, typer.Option(help="Column of the time.")] = None,
+    max_gap_s: Annotated[
+        float, typer.Option(min=0, help="Longest time without a value that is bridged [s].")
+    ] = 21_600,
     start: Annotated[
         datetime | None, typer.Option(formats=_MOMENTS, help="Moment of t_s = 0, local time.")
     ] = None,
@@ -57,7 +62,8 @@ def deconvolve_command(
     covers them, and the daily count. The facility should not have been full: jobs that queue are
     seen late.
     """
-    from diploee.cli.fit import check_fragment, check_free, write_fragment
+    from diploee.cli.fragment import check_fragment, check_free, write_fragment
+    from diploee.errors import InputError
     from diploee.profiles import ProfileLibrary
     from diploee.profiles.importers.observed import read_observed_series
     from diploee.scenario import load_scenario
@@ -68,7 +74,11 @@ def deconvolve_command(
         recovered_text,
     )
 
-    check_free(out, force)
+    check_free(out, force, series, scenario)
+    if power_unit is not None:
+        if observed is ObservedName.utilization:
+            raise InputError("--power-unit: is for --observed power, found utilization")
+        observed = ObservedName.power
     base = load_scenario(scenario)
     wants_power = observed is ObservedName.power
     read = read_observed_series(
@@ -78,6 +88,7 @@ def deconvolve_command(
         power_column=column if wants_power else None,
         power_unit=power_unit,
         utilization_column=None if wants_power else column,
+        max_gap_s=max_gap_s,
     )
     kind = observed or (
         ObservedName.power if read.utilization is None else ObservedName.utilization

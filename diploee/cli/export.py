@@ -70,7 +70,7 @@ def export_command(
     ] = None,
     name: Annotated[str, typer.Option(help="Name of the load.")] = "datacenter",
     bus: Annotated[str, typer.Option(help="Name of its bus (opendss, pypsa).")] = "datacenter",
-    kv: Annotated[float, typer.Option(help="Rated voltage of the OpenDSS load [kV].")] = 12.47,
+    kv: Annotated[float, typer.Option(help="Rated voltage of the OpenDSS load, in kV.")] = 12.47,
     actual: Annotated[
         bool, typer.Option("--actual", help="OpenDSS multipliers in kW, not of the peak.")
     ] = False,

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from diploee.cli.fragment import check_confidence, column_names, naming_the_other_command, pool_of
-from diploee.cli.fragment import check_fragment as check_fragment
-from diploee.cli.fragment import check_free as check_free
-from diploee.cli.fragment import write_fragment as write_fragment
+from diploee.cli.fragment import (
+    check_confidence,
+    check_folder,
+    check_fragment,
+    check_free,
+    column_names,
+    naming_the_other_command,
+    pool_of,
+    write_fragment,
+)
 
 if TYPE_CHECKING:
     from diploee.profiles import ProfileLibrary
-    from diploee.scenario import ClassRule
+    from diploee.scenario import ClassRule, Scenario
 
 _MOMENTS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M"]
 
@@ -28,6 +35,39 @@ class DurationName(StrEnum):
     quantiles = "quantiles"
     lognormal = "lognormal"
     profile = "profile"
+
+
+class UnitName(StrEnum):
+    """Unit of a column of durations."""
+
+    ms = "ms"
+    s = "s"
+    min = "min"
+    h = "h"
+
+
+class ZeroName(StrEnum):
+    """What becomes of jobs whose run time is zero."""
+
+    drop = "drop"
+    one_second = "one-second"
+
+
+class CpuOnlyName(StrEnum):
+    """What becomes of jobs without GPUs."""
+
+    keep = "keep"
+    drop = "drop"
+
+
+class StateName(StrEnum):
+    """How a job ended."""
+
+    completed = "completed"
+    failed = "failed"
+    cancelled = "cancelled"
+    timeout = "timeout"
+    other = "other"
 
 
 class ArrivalName(StrEnum):
@@ -54,7 +94,27 @@ def fit_command(
         ),
     ] = None,
     gpus_per_node: Annotated[
-        int | None, typer.Option(help="GPUs of a node, where the log counts GPUs.")
+        int | None,
+        typer.Option(
+            help="GPUs of a node, where the log counts GPUs; those of --scenario's pool by default."
+        ),
+    ] = None,
+    duration_unit: Annotated[
+        UnitName | None, typer.Option(help="csv: unit of its durations; s by default.")
+    ] = None,
+    time_format: Annotated[
+        str | None,
+        typer.Option(help="csv: s, ms, unix-s, unix-ms or as of strptime; ISO 8601 by default."),
+    ] = None,
+    states: Annotated[
+        list[StateName] | None,
+        typer.Option("--state", help="Jobs to keep by how they ended; repeatable; all by default."),
+    ] = None,
+    zero_durations: Annotated[
+        ZeroName | None, typer.Option(help="Jobs that ran for no time; drop by default.")
+    ] = None,
+    cpu_only: Annotated[
+        CpuOnlyName | None, typer.Option(help="Jobs without GPUs; keep by default.")
     ] = None,
     utc_offset: Annotated[
         str | None, typer.Option(help="Zone of the log's local time, +08:00 or Europe/Berlin.")
@@ -68,7 +128,10 @@ def fit_command(
     ] = None,
     scenario: Annotated[
         str | None,
-        typer.Option(help="Scenario that the stream is for: gives the pool, its nodes and GPUs."),
+        typer.Option(
+            help="Scenario that the stream is for: gives the pool, its nodes and GPUs, and how to "
+            "read the log where its only replay of a log says so."
+        ),
     ] = None,
     pool: Annotated[str | None, typer.Option(help="Pool of the stream.")] = None,
     stream: Annotated[str, typer.Option(help="Name of the stream.")] = "jobs",
@@ -116,21 +179,29 @@ def fit_command(
     from diploee.workload.fit.fragment import fragment_text
     from diploee.workload.fit.summary import fit_as_dict, fit_lines
     from diploee.workload.importers.jobs import read_job_log
+    from diploee.workload.importers.jobs.options import COLUMN_KEYS
 
     check_confidence(confidence)
-    check_free(out, force)
+    check_free(out, force, log, rules, scenario)
+    check_folder(plots, out)
+    given: dict[str, Any] = {
+        "columns": column_names(columns, COLUMN_KEYS),
+        "gpus_per_node": gpus_per_node,
+        "utc_offset": utc_offset,
+        "time_format": time_format,
+        "duration_unit": duration_unit and duration_unit.value,
+        "zero_durations": zero_durations and zero_durations.value,
+        "cpu_only": cpu_only and cpu_only.value,
+        "states": states and [state.value for state in states],
+    }
+    given = {key: value for key, value in given.items() if value is not None}
     base, pool_name = pool_of(scenario, pool)
     library = ProfileLibrary.open(*(profiles or ()))
-    if base is not None and gpus_per_node is None:
-        gpus_per_node = base.facility.node_type_of(pool_name).n_gpus or None
-    with naming_the_other_command(log, "fit", log_format or ("csv" if columns else None)):
-        read = read_job_log(
-            log,
-            log_format,
-            gpus_per_node=gpus_per_node,
-            utc_offset=utc_offset,
-            columns=column_names(columns),
-        )
+    log_format, told = _as_replayed(base, log_format, given)
+    n_gpus = base and base.facility.node_type_of(pool_name).n_gpus
+    named = log_format or ("csv" if "columns" in told else None)
+    with naming_the_other_command(log, "fit", named):
+        read = read_job_log(log, log_format, pool_gpus_per_node=n_gpus or None, **told)
     fit = fit_job_log(
         read,
         _rules(workload, rules, library),
@@ -144,6 +215,9 @@ def fit_command(
         max_classes=max_classes,
         confidence=confidence,
     )
+    if of_replay := [key for key in told if key not in given]:
+        note = f"the log was read with {', '.join(of_replay)} of the scenario's replay"
+        fit = replace(fit, notes=(*fit.notes, note))
     text = fragment_text(fit, stream, pool_name)
     check_fragment(text, base)
     write_fragment(text, out)
@@ -159,6 +233,27 @@ def fit_command(
     else:
         for line in [*fit_lines(fit), f"Written: {', '.join(map(str, [out, *drawn]))}"]:
             typer.echo(line)
+
+
+def _as_replayed(
+    base: Scenario | None, log_format: str | None, given: dict[str, Any]
+) -> tuple[str | None, dict[str, Any]]:
+    """Return how to read the log: as given, else as the scenario's only replay of a log says."""
+    from diploee.workload.replay import READING_KEYS
+
+    streams = () if base is None else base.streams.values()
+    replays = [stream.replay for stream in streams if stream.replay is not None]
+    if len(replays) != 1:
+        return log_format, given
+    (spec,) = replays
+    keys = {"columns", "gpus_per_node", *READING_KEYS} & spec.model_fields_set
+    if log_format is None and "columns" not in given:
+        log_format = spec.format
+    elif log_format not in (None, "csv"):
+        keys -= {"columns", "time_format", "duration_unit"}
+    of_replay = {key: getattr(spec, key) for key in keys}
+    of_replay = {key: of_replay[key] for key in sorted(keys) if of_replay[key] is not None}
+    return log_format, of_replay | given
 
 
 def _rules(

@@ -13,6 +13,7 @@ import typer
 
 from diploee.cli.fragment import (
     check_confidence,
+    check_folder,
     check_fragment,
     check_free,
     column_names,
@@ -91,17 +92,20 @@ def fit_requests_command(
     and hardware, which no trace tells, are to be set in the result.
     """
     from diploee.workload.importers import read_request_trace
+    from diploee.workload.importers.requests.plain_csv import MEANINGS
     from diploee.workload.request_fit import fit_requests
     from diploee.workload.request_fragment import fit_remarks, request_stream_yaml
 
     check_confidence(confidence)
-    check_free(out, force)
+    check_free(out, force, trace, scenario)
+    check_folder(plots, out)
+    names = column_names(columns, MEANINGS)
     zone = _check_times(step_s, zero_hour_of_week, utc_offset)
     base, pool_name = pool_of(scenario, pool, default="serving")
     told = trace_format or ("csv" if columns else None)
     with naming_the_other_command(trace, "fit-requests", told):
         read = read_request_trace(
-            trace, trace_format, step_s=step_s, services=services, columns=column_names(columns)
+            trace, trace_format, step_s=step_s, services=services, columns=names
         )
     clock = _clock(read, zone, zero_hour_of_week)
     fit = fit_requests(read, confidence=confidence, **clock)

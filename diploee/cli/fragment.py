@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,12 +23,45 @@ def check_confidence(confidence: float) -> None:
         raise InputError(f"--confidence: must lie between 0 and 1, found {confidence:g}")
 
 
-def check_free(out: Path | None, force: bool) -> None:
-    """Raise `OutputExistsError` if a file stands at the place and may not be replaced."""
-    from diploee.errors import OutputExistsError
+def check_free(out: Path | None, force: bool, *inputs: Path | str | None) -> None:
+    """Raise `InputError` if a file at the place may not be replaced, or is itself an input.
 
+    Parameters
+    ----------
+    out : pathlib.Path or None
+        Where a fragment goes.
+    force : bool
+        A file there may be replaced, unless it is an input.
+    *inputs : pathlib.Path, str or None
+        What the command reads; names that are no files are of no concern.
+    """
+    from diploee.errors import InputError, OutputExistsError
+
+    for path in inputs:
+        if out is not None and path is not None and _is_same_file(out, Path(path)):
+            raise InputError(f"--out: {out} is an input of this command; give another place")
     if out is not None and out.exists() and not force:
         raise OutputExistsError(f"{out}: exists; use --force to replace it, or another --out")
+
+
+def check_folder(plots: Path | None, out: Path | None) -> None:
+    """Raise `OutputError` if pictures can't go to a folder, before anything is written."""
+    from diploee.errors import OutputError
+
+    if plots is None:
+        return
+    if out is not None and plots.absolute() == out.absolute():
+        raise OutputError(f"--plots: {plots} is the file of --out; give a folder of its own")
+    standing = next((p for p in (plots, *plots.absolute().parents) if p.exists()), plots)
+    if standing.exists() and not standing.is_dir():
+        raise OutputError(f"--plots: {standing} is a file, expected a folder; give another place")
+
+
+def _is_same_file(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except (OSError, ValueError):
+        return False
 
 
 def pool_of(
@@ -57,20 +90,25 @@ def pool_of(
     return base, pool
 
 
-def column_names(given: list[str] | None) -> dict[str, str] | None:
+def column_names(given: list[str] | None, meanings: Collection[str]) -> dict[str, str] | None:
     """Return columns by meaning, as ``--column MEANING=NAME`` gave them.
 
     Raises
     ------
     InputError
-        If one is of another form.
+        If one is of another form, or of a meaning that is not known.
     """
-    from diploee.errors import InputError
+    from diploee.errors import InputError, did_you_mean, one_of, shown
 
     pairs = [text.partition("=") for text in given or ()]
     for meaning, equals, name in pairs:
         if not (meaning and equals and name):
             raise InputError(f"--column: expected MEANING=NAME, found '{meaning}{equals}{name}'")
+        if meaning not in meanings:
+            raise InputError(
+                f"--column: unknown meaning {shown(meaning)}, expected one of {one_of(meanings)}"
+                f"{did_you_mean(meaning, meanings)}"
+            )
     return {meaning: name for meaning, _, name in pairs} or None
 
 

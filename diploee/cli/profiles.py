@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -72,14 +73,18 @@ def show_profile(
         Path | None, typer.Option(help="PNG file to draw; <profile id>.png by default.")
     ] = None,
     profiles: FolderOption = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file at --out.")] = False,
 ) -> None:
     """Draw a profile to a PNG and print where it comes from."""
+    from diploee.errors import OutputExistsError
     from diploee.files import whole_file
     from diploee.profiles import ProfileLibrary
     from diploee.profiles.plot import plot_profile
 
     profile = ProfileLibrary.open(*(profiles or ())).get(profile_id)
     place = out or Path(f"{profile_id}.png")
+    if os.path.exists(place) and not force:  # noqa: PTH110  # a closed folder is told below
+        raise OutputExistsError(f"{place}: exists already; choose another --out, or --force")
     with whole_file(place) as partial:
         plot_profile(profile, partial)
     for label, text in _facts(profile).items():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from diploee.cli.profiles_text import count_text
+from diploee.cli.profiles_text import count_text, naming_options
 
 if TYPE_CHECKING:
     from diploee.profiles import PowerProfile
@@ -47,6 +47,15 @@ AveragingOption = Annotated[
     float | None,
     typer.Option("--averaging-s", help="Window that the meter averages over, in s; 0 for none."),
 ]
+_OPTIONS = {
+    "n_nodes": "--nodes",
+    "n_gpus": "--gpus",
+    "add_w": "--add-w",
+    "averaging_window_s": "--averaging-s",
+    "sampling_interval_s": "--sampling-s",
+    "bandwidth_hz": "--bandwidth-hz",
+}
+"""The importers' arguments, as the commands call them."""
 
 
 @import_app.command("wattameter")
@@ -72,15 +81,16 @@ def import_wattameter_command(
     """
     from diploee.profiles.importers.wattameter import import_wattameter
 
-    profile = import_wattameter(
-        files,
-        workload=workload,
-        profile_id=profile_id,
-        n_nodes=n_nodes,
-        slurm_id=slurm_id,
-        source=source,
-        licence=licence,
-    )
+    with naming_options(**_OPTIONS):
+        profile = import_wattameter(
+            files,
+            workload=workload,
+            profile_id=profile_id,
+            n_nodes=n_nodes,
+            slurm_id=slurm_id,
+            source=source,
+            licence=licence,
+        )
     _add(profile, out, force)
 
 
@@ -95,6 +105,9 @@ def import_plain_command(
         str | None,
         typer.Option(help="What the power includes, such as 'node AC input'; else unknown."),
     ] = None,
+    add_w: Annotated[
+        float, typer.Option(help="Constant added per node for what the power lacks [W].")
+    ] = 0.0,
     averaging_s: AveragingOption = None,
     sampling_s: Annotated[
         float | None,
@@ -122,18 +135,20 @@ def import_plain_command(
             f"profiles import plain: expected one file and --nodes, found "
             f"{count_text(len(files), 'file')} and {'no ' if n_nodes is None else ''}--nodes"
         )
-    profile = import_plain(
-        files[0],
-        workload=workload,
-        profile_id=profile_id or f"{workload}-{n_nodes}n",
-        n_nodes=n_nodes,
-        source=source,
-        licence=licence,
-        averaging_window_s=averaging_s,
-        power_boundary=boundary,
-        sampling_interval_s=sampling_s,
-        bandwidth_hz=bandwidth_hz,
-    )
+    with naming_options(**_OPTIONS):
+        profile = import_plain(
+            files[0],
+            workload=workload,
+            profile_id=profile_id or f"{workload}-{n_nodes}n",
+            n_nodes=n_nodes,
+            source=source,
+            licence=licence,
+            averaging_window_s=averaging_s,
+            power_boundary=boundary,
+            sampling_interval_s=sampling_s,
+            bandwidth_hz=bandwidth_hz,
+            add_w=add_w,
+        )
     _add(profile, out, force)
 
 
@@ -165,17 +180,18 @@ def import_nvidia_smi_command(
     """
     from diploee.profiles.importers.nvidia_smi import import_nvidia_smi
 
-    profile = import_nvidia_smi(
-        files,
-        workload=workload,
-        profile_id=profile_id,
-        n_nodes=n_nodes,
-        n_gpus=n_gpus,
-        add_w=add_w,
-        averaging_window_s=averaging_s,
-        source=source,
-        licence=licence,
-    )
+    with naming_options(**_OPTIONS):
+        profile = import_nvidia_smi(
+            files,
+            workload=workload,
+            profile_id=profile_id,
+            n_nodes=n_nodes,
+            n_gpus=n_gpus,
+            add_w=add_w,
+            averaging_window_s=averaging_s,
+            source=source,
+            licence=licence,
+        )
     _add(profile, out, force)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from diploee.cli.profiles_text import count_text
+from diploee.cli.profiles_text import count_text, naming_options
 
 if TYPE_CHECKING:
     from diploee.profiles.compare import ClassDifference
@@ -147,9 +147,10 @@ def trim_command(
     from diploee.profiles.trim import trim_profile
 
     profile = ProfileLibrary.open(*(profiles or ())).get(profile_id)
-    trimmed = trim_profile(
-        profile, from_s=from_s, to_s=to_s, idle_w=idle_w, profile_id=new_id or None
-    )
+    with naming_options(from_s="--from", to_s="--to", idle_w="--idle-w"):
+        trimmed = trim_profile(
+            profile, from_s=from_s, to_s=to_s, idle_w=idle_w, profile_id=new_id or None
+        )
     place = add_profile(trimmed, out, force)
     typer.echo(
         f"{place}: {trimmed.duration_ms / 1000:,.1f} of {profile.duration_ms / 1000:,.1f} s, "

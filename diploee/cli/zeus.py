@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from diploee.cli.profiles_text import naming_options
+
 if TYPE_CHECKING:
     from diploee.zeus import (
         Recurrences,
@@ -40,6 +42,7 @@ class PowerLimitName(StrEnum):
 
 
 def zeus_command(
+    ctx: typer.Context,
     train_csv: Annotated[
         Path | None,
         typer.Argument(help="summary_train.csv; built-in SYNTHETIC traces without files."),
@@ -53,11 +56,18 @@ def zeus_command(
         typer.Option(help="Dataset of a workload; may be repeated. All known ones by default."),
     ] = None,
     optimizer: Annotated[
-        BatchSizeName, typer.Option(help="What chooses the batch size.")
+        BatchSizeName,
+        typer.Option(
+            metavar="NAME", help="What chooses the batch size: zeus, default, oracle or grid."
+        ),
     ] = BatchSizeName.zeus,
     power_limit_optimizer: Annotated[
         PowerLimitName | None,
-        typer.Option(help="What chooses the power limit; by default what goes with --optimizer."),
+        typer.Option(
+            metavar="NAME",
+            help="What chooses the power limit: jit, max, oracle or grid; by default what goes "
+            "with --optimizer.",
+        ),
     ] = None,
     power_limit: Annotated[
         float | None, typer.Option(help="A fixed power limit in watts, one that was measured.")
@@ -80,7 +90,9 @@ def zeus_command(
         typer.Option(help="Alibaba group trace, CSV; its starts instead of --recurrences."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Parquet file, one row per recurrence.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file at --out.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace what stands at --out or --write-synthetic.")
+    ] = False,
     savings: Annotated[
         bool, typer.Option("--savings", help="Only what the knobs can save, without simulating.")
     ] = False,
@@ -94,7 +106,7 @@ def zeus_command(
 
     Without files it runs on built-in SYNTHETIC traces, which no one measured.
     """
-    from diploee.errors import InputError, OutputExistsError
+    from diploee.errors import InputError, OutputExistsError, WorkloadError, one_of
     from diploee.zeus import (
         ZeusSpec,
         best_savings,
@@ -104,24 +116,44 @@ def zeus_command(
         write_synthetic_traces,
     )
 
+    given = _given(ctx)
     if write_synthetic is not None:
-        for path in write_synthetic_traces(write_synthetic):
+        others = [name for name in given if name not in ("--write-synthetic", "--force")]
+        if others:
+            raise InputError(
+                f"--write-synthetic: writes files and ends, found {one_of(others)} too; give the "
+                "folder alone"
+            )
+        for path in write_synthetic_traces(write_synthetic, force):
             typer.echo(path)
         return
+    if groups is not None and "--recurrences" in given:
+        raise InputError("--groups and --recurrences: expected one of them")
     if power_limit is not None and power_limit_optimizer is not None:
         raise InputError("--power-limit and --power-limit-optimizer: expected one of them")
     if seed < 0:
         raise InputError(f"--seed: must be a whole number of 0 or more, found {seed}")
+    for option, number in (("--seeds", seeds), ("--recurrences", recurrences)):
+        if number < 1:
+            raise InputError(f"{option}: must be a whole number of 1 or more, found {number}")
     if savings and out is not None:
         raise InputError("--out: --savings does not simulate, expected one of them")
+    if out is not None and out.suffix.lower() != ".parquet":
+        raise InputError(f"--out is {out}, which is written as Parquet; name it *.parquet")
     if out is not None and out.exists() and not force:
         raise OutputExistsError(f"{out}: exists already; choose another --out, or --force")
     limit = power_limit if power_limit_optimizer is None else power_limit_optimizer.value
-    spec = ZeusSpec(optimizer.value, limit, eta, beta)
+    with naming_options(eta="--eta", beta="--beta"):
+        spec = ZeusSpec(optimizer.value, limit, eta, beta)
     traces = _traces(train_csv, power_csv, gpu)
-    chosen = chosen_workloads(
-        traces, workload or (), target_metric=target, default_batch_size=batch_size
-    )
+    try:
+        chosen = chosen_workloads(
+            traces, workload or (), target_metric=target, default_batch_size=batch_size
+        )
+    except WorkloadError as error:
+        asked = {"--target": target, "--batch-size": batch_size}
+        named = [f"{option} {value:g}" for option, value in asked.items() if value is not None]
+        raise WorkloadError(f"{', '.join(named)}: {error}" if named else str(error)) from error
     found = {one.name: (best_savings(one, 1.0), best_savings(one, eta)) for one in chosen}
     if savings:
         _show(traces, spec, chosen, found, None, as_json)
@@ -132,6 +164,17 @@ def zeus_command(
     _show(traces, spec, chosen, found, (result, summarize(chosen, result, eta)), as_json)
     if out is not None and not as_json:
         typer.echo(f"{len(result.table):,} recurrences in {out}")
+
+
+def _given(ctx: typer.Context) -> list[str]:
+    """Return the options and arguments that the command line gives, as it spells them."""
+    return [
+        max(parameter.opts, key=len) if parameter.param_type_name == "option" else str(value)
+        for parameter in ctx.command.params
+        if (value := ctx.params.get(str(parameter.name))) is not None
+        and (source := ctx.get_parameter_source(str(parameter.name))) is not None
+        and source.name == "COMMANDLINE"
+    ]
 
 
 def _traces(train_csv: Path | None, power_csv: Path | None, gpu: str | None) -> TrainingTraces:
@@ -180,8 +223,10 @@ def _show(
         typer.echo(json.dumps(_content(traces, spec, chosen, found, simulated), indent=2))
         return
     from diploee.cli.display import show_table
+    from diploee.zeus.summary import SETTLED_FROM
 
-    show_table(f"Best savings over the default pair on {traces.gpu}", *_savings_rows(spec, found))
+    title = f"Best savings over the default pair of batch size and power limit on {traces.gpu}"
+    show_table(title, *_savings_rows(spec, chosen, found))
     if simulated is not None:
         settings = spec.settings()
         title = (
@@ -189,21 +234,37 @@ def _show(
             f"{settings['power_limit_optimizer']}, eta {spec.eta:g}, beta {spec.beta:g}"
         )
         show_table(title, *_summary_rows(simulated[1]))
+        typer.echo(
+            f"  late cost: from a job's recurrence {SETTLED_FROM + 1} on, over the oracle's; "
+            "energy and time: over the default pair's; late pair: the most frequent of the last "
+            "quarter"
+        )
+        if any(one.settled_cost_ratio is None for one in simulated[1]):
+            typer.echo(f"  -: no job recurs more than {SETTLED_FROM} times")
     for cause, n in _left_out(traces, chosen, simulated).items():
         typer.echo(f"  {n:,} {cause}")
 
 
-def _savings_rows(spec: ZeusSpec, found: Found) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+def _savings_rows(
+    spec: ZeusSpec, chosen: list[TrainingWorkload], found: Found
+) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
     """Return header and rows: percent saved by the limit, by the batch size, by both."""
+    from diploee.zeus.cost import default_pair
+
     header = (
         "workload",
+        "default pair",
         *("energy: limit %", "batch %", "both %", "pair"),
         *(f"cost at eta {spec.eta:g}: limit %", "batch %", "both %", "pair"),
     )
     rows = []
-    for name, both in found.items():
-        cells: list[Any] = [name]
-        for savings in both:
+    for workload in chosen:
+        default = default_pair(workload, spec.eta)
+        cells: list[Any] = [
+            workload.name,
+            f"{default.batch_size}, {default.power_limit_w:g} W",
+        ]
+        for savings in found[workload.name]:
             parts = (savings.power_limit_only, savings.batch_size_only, savings.both)
             cells += [100 * part.fraction for part in parts]
             cells.append(f"{savings.both.pair.batch_size}, {savings.both.pair.power_limit_w:g} W")
@@ -217,10 +278,10 @@ def _summary_rows(
     """Return header and rows of what was simulated."""
     header = (
         "workload",
-        "recurrences",
-        "late cost / oracle's %",
-        "energy / default's %",
-        "time / default's %",
+        "runs",
+        "late cost %",
+        "energy %",
+        "time %",
         "stopped %",
         "late pair",
         "oracle's pair",

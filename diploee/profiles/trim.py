@@ -43,14 +43,14 @@ def trim_profile(
         If nothing is asked for, a time is outside the profile, or nothing would be left.
     """
     if from_s is None and to_s is None and idle_w is None:
-        raise ProfileError("nothing to trim: give a time to start from, one to end at, or idle_w")
+        raise ProfileError("nothing to trim: give one of from_s, to_s and idle_w, or several")
     length_s = profile.duration_ms / MS_PER_S
     start_s = 0.0 if from_s is None else from_s
     stop_s = length_s if to_s is None else to_s
     if not 0 <= start_s < stop_s <= length_s + profile.dt_ms / MS_PER_S:
         raise ProfileError(
-            f"profile '{profile.profile_id}': from {start_s:g} s to {stop_s:g} s, expected two "
-            f"times one after the other within its {length_s:g} s"
+            f"profile '{profile.profile_id}': from_s is {start_s:g} and to_s is {stop_s:g}, "
+            f"expected two times one after the other within its {length_s:g} s"
         )
     steps = profile.dt_ms / MS_PER_S
     # A rounding of the quotient must not take a further sample.

@@ -73,24 +73,31 @@ def percentiles_by_time(
     Returns
     -------
     numpy.ndarray, shape (percentiles, bins + 1), float64
-        NaN where a bin holds no interval; the last column repeats the first, to close the circle.
+        NaN where a bin holds no interval; the last column, the end of the period, repeats the
+        first to close the circle, or the one before where there are no two periods.
     """
     groups = _groups(_bins(local_ms, period_ms, bin_ms), values, -(-period_ms // bin_ms))
     result = np.full((len(percentiles), len(groups) + 1), np.nan)
     for index, group in enumerate(groups):
         if group.size:
             result[:, index] = np.percentile(group, percentiles)
-    result[:, -1] = result[:, 0]
+    result[:, -1] = result[:, 0 if _has_two(local_ms, period_ms) else -2]
     return result
 
 
 def means_by_time(
     local_ms: Int64Array, values: Values, period_ms: int, bin_ms: int
 ) -> Float64Array:
-    """Return the means by time of day or of week, the first repeated at the end."""
+    """Return the means by time of day or of week; the last repeats as in `percentiles_by_time`."""
     n_bins = -(-period_ms // bin_ms)
     means = _group_means(_bins(local_ms, period_ms, bin_ms), values, n_bins)
-    return np.append(means, means[0])
+    return np.append(means, means[0 if _has_two(local_ms, period_ms) else -1])
+
+
+def _has_two(local_ms: Int64Array, period_ms: int) -> bool:
+    """Tell whether two periods are covered, so that the end of one is the start of another."""
+    step_ms = int(local_ms[1] - local_ms[0]) if local_ms.size > 1 else 0
+    return int(local_ms[-1] - local_ms[0]) + step_ms >= 2 * period_ms
 
 
 def duration_curve(values: Values) -> tuple[Float64Array, Float64Array]:

@@ -11,7 +11,9 @@ from diploee.report.charts import MONDAY, Axis, Band, Chart, Line, Panel
 from diploee.report.common import (
     BIN_MS,
     DAY_AXIS,
+    FEW_DAYS,
     WEEK_AXIS,
+    days_axis,
     have_a_week,
     interval_of,
     power_axis,
@@ -22,9 +24,6 @@ from diploee.report.style import PEAK, colour, dash
 from diploee.units import MS_PER_DAY, MS_PER_WEEK
 
 PERCENTILES = (5.0, 25.0, 50.0, 75.0, 95.0, 100.0)
-
-FEW_DAYS = 3
-"""So many days or fewer are drawn as points too."""
 
 MAX_BANDS = 4
 """Of more runs only the medians are drawn."""
@@ -62,12 +61,18 @@ def occupancy_chart(runs: Sequence[RunData]) -> Chart:
     if weekly:
         layers = band_layers(runs, "utilization", MS_PER_WEEK, 0.01, "%")
         panels.append(Panel(WEEK_AXIS, percent, layers, "By time of week"))
-    panels.append(Panel(_day_axis(runs), percent, _daily_layers(runs), "By day"))
+    first, last = _days_of(runs)
+    if first == last:
+        layers = band_layers(runs, "utilization", MS_PER_DAY, 0.01, "%")
+        panels.append(Panel(DAY_AXIS, percent, layers, "By time of day"))
+    else:
+        axis = days_axis(first, last, 24)
+        panels.append(Panel(axis, percent, _daily_layers(runs), "By day"))
     return Chart(
         "occupancy",
         "Node occupancy",
         "Busy nodes over all nodes (the paper's utilization, Eq. 1); it says nothing on how hard "
-        f"the GPUs work. {_occupancy_words(runs, weekly)}",
+        f"the GPUs work. {_band_words(runs) if first == last else _occupancy_words(runs, weekly)}",
         tuple(panels),
     )
 
@@ -122,13 +127,11 @@ def _band_words(runs: Sequence[RunData]) -> str:
     return "Lines: medians."
 
 
-def _day_axis(runs: Sequence[RunData]) -> Axis:
-    """Return the axis of days, with a day to spare on both sides of few of them."""
+def _days_of(runs: Sequence[RunData]) -> tuple[int, int]:
+    """Return the first and the last calendar day of all runs, since 1970."""
     first = min(int(run.local_ms[0]) for run in runs) // MS_PER_DAY
     last = max(int(run.local_ms[-1]) for run in runs) // MS_PER_DAY
-    if last - first >= FEW_DAYS:
-        return Axis("Day", "date")
-    return Axis("Day", "date", (np.datetime64(first - 1, "D"), np.datetime64(last + 1, "D")))
+    return first, last
 
 
 def _daily_layers(runs: Sequence[RunData]) -> tuple[Band | Line, ...]:

@@ -21,6 +21,18 @@ DAY_AXIS = Axis("Time of day [h]", "time of day", (MONDAY, MONDAY + MS_PER_DAY))
 WEEK_AXIS = Axis("Time of week", "time of week", (MONDAY, MONDAY + MS_PER_WEEK))
 
 
+FEW_DAYS = 3
+"""So many days or fewer have an axis of their own, with a tick for each."""
+
+
+def days_axis(first: int, last: int, spare_h: int) -> Axis:
+    """Return the axis of calendar days since 1970; of a few, with hours to spare on both sides."""
+    if last - first >= FEW_DAYS:
+        return Axis("Day", "date")
+    days, spare = np.array([first, last], dtype="datetime64[D]"), np.timedelta64(spare_h, "h")
+    return Axis("Day", "date", (days[0] - spare, days[1] + spare))
+
+
 def power_axis(runs: Sequence[RunData], unit: PowerUnit, label: str = "Facility power") -> Axis:
     """Return the power axis from zero to a little above the highest peak."""
     top = max(run.max_w for run in runs) / unit.watts

@@ -74,7 +74,8 @@ def _metrics(view: GridView) -> Iterator[Chart | Table]:
 def _means_note(view: GridView) -> str:
     return (
         f"Every value here is of the run's own {view.resolution} means of facility power, or of "
-        "longer means made of them where a length is given. Times are local, starts of intervals."
+        "longer means made of them where a length is given. Times are local: the start of an "
+        "interval; of a ramp, the edge between its two intervals."
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from diploee.report.charts import Axis, log_ticks
 from diploee.report.style import GRID, MUTED
+from diploee.units import MS_PER_DAY
 
 Json = dict[str, Any]
 _HOVER_FORMATS = {
@@ -54,6 +55,9 @@ def plotly_axis(axis: Axis, *, grid: bool, horizontal: bool) -> Json:
         result |= {"tickformat": "%H:%M", "nticks": 9}
     elif axis.kind == "time of week":
         result |= {"tickformatstops": _HOURS_OR_DAYS, "nticks": 9}
+    elif axis.kind == "date" and axis.range is not None:  # a few days
+        day = str(axis.range[0].astype("datetime64[D]"))
+        result |= {"tick0": day, "dtick": MS_PER_DAY, "tickformat": "%-d %b %Y"}
     elif axis.kind == "clock":
         result |= {"tickformat": "%H:%M:%S", "nticks": 7}
     return result

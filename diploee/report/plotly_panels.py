@@ -21,6 +21,7 @@ from diploee.report.charts import (
 )
 from diploee.report.plotly_axes import Json, plotly_axis
 from diploee.report.style import CIVIDIS, INK, MUTED
+from diploee.units import MS_PER_DAY
 
 FONT = '"Helvetica Neue", Helvetica, Arial, "Liberation Sans", sans-serif'
 
@@ -176,9 +177,12 @@ def _bars(bars: Bars) -> Json:
 
 def _carpet(carpet: Carpet) -> Json:
     unit = html.escape(carpet.unit)
+    # From a start alone plotly takes the width of one day as 1 ms of 1970.
+    alone = {"x0": str(carpet.x[0]), "dx": MS_PER_DAY}
+    days = alone if carpet.x.size == 1 else _along("x", carpet.x)
     return {
         "type": "heatmap",
-        **_along("x", carpet.x),
+        **days,
         **_along("y", carpet.y),
         "xtype": "scaled",
         "ytype": "scaled",

@@ -9,7 +9,7 @@ import numpy as np
 
 from diploee.report.aggregate import day_grid, peak_week, week_ms
 from diploee.report.charts import MONDAY, Array, Axis, Carpet, Chart, Line, Panel
-from diploee.report.common import WEEK_AXIS, interval_of, power_axis
+from diploee.report.common import WEEK_AXIS, days_axis, interval_of, power_axis
 from diploee.report.data import RunData
 from diploee.report.labels import PowerUnit
 from diploee.report.style import colour
@@ -34,7 +34,8 @@ def carpet_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
         z = (grid.means / unit.watts).astype(np.float32)
         carpet = Carpet(days, times, z, unit.power, low, high, f"Power [{unit.power}]")
         title = run.label if len(runs) > 1 else ""
-        day_axis = Axis("Day", "date")
+        first = int(grid.first_day.astype(np.int64))
+        day_axis = days_axis(first, first + days.size - 1, 12)  # half a column beside each end
         panels.append(
             Panel(day_axis, Axis("Time of day [h]", "time of day"), (carpet,), title, True)
         )

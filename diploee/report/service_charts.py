@@ -8,7 +8,7 @@ import numpy as np
 
 from diploee.report.aggregate import by_day, means_by_time
 from diploee.report.charts import MONDAY, Array, Axis, Bars, Chart, Line, Panel
-from diploee.report.common import BIN_MS, WEEK_AXIS
+from diploee.report.common import BIN_MS, FEW_DAYS, WEEK_AXIS, days_axis
 from diploee.report.data import RunData
 from diploee.report.style import colour, dash
 from diploee.units import MS_PER_WEEK
@@ -80,7 +80,11 @@ def _unserved_chart(runs: Sequence[RunData]) -> Chart | None:
     for index, name, run, values in found:
         days = by_day(run.local_ms, values)
         y = (days.mean * 86_400 / 1e6).astype(np.float32)
-        daily.append(Line(days.day, y, name, colour(index), "million", 3, dash(index), 1.4))
+        few = days.day.size <= FEW_DAYS
+        daily.append(
+            Line(days.day, y, name, colour(index), "million", 3, dash(index), 1.4, markers=few)
+        )
+    drawn = np.concatenate([line.x for line in daily]).astype(np.int64)
     shares = "; ".join(_unserved_share(runs))
     return Chart(
         "unserved",
@@ -90,7 +94,7 @@ def _unserved_chart(runs: Sequence[RunData]) -> Chart | None:
         (
             Panel(WEEK_AXIS, Axis(RATE, from_zero=True), weekly, "By time of week"),
             Panel(
-                Axis("Day", "date"),
+                days_axis(int(drawn.min()), int(drawn.max()), 24),
                 Axis("Unserved requests per day [million]", from_zero=True),
                 tuple(daily),
                 "By day",

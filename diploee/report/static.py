@@ -188,8 +188,11 @@ def _draw_marks(axes: Any, marks: Marks, label: str | None) -> None:
 
 
 def _draw_carpet(axes: Any, carpet: Carpet) -> None:
+    x, z = carpet.x, carpet.z
+    if x.size == 1:  # a column alone has no width
+        x, z = x + np.array([-6, 6], dtype="timedelta64[h]"), np.repeat(z, 2, axis=1)
     mesh = axes.pcolormesh(
-        carpet.x, carpet.y, carpet.z,
+        x, carpet.y, z,
         cmap=SEQUENTIAL, vmin=carpet.low, vmax=carpet.high, shading="nearest", rasterized=True,
     )  # fmt: skip
     colour_bar = axes.figure.colorbar(mesh, ax=axes, pad=0.01, aspect=25)
@@ -220,6 +223,9 @@ def _style_axis(axes: Any, name: Literal["x", "y"], axis: Axis) -> None:
     elif axis.kind == "clock":
         part.set_major_locator(dates.AutoDateLocator(minticks=4, maxticks=7))
         part.set_major_formatter(dates.DateFormatter("%H:%M:%S"))
+    elif axis.kind == "date" and axis.range is not None:
+        part.set_major_locator(dates.DayLocator())
+        part.set_major_formatter(dates.DateFormatter("%d %b %Y"))
     elif axis.kind == "date":
         part.set_major_formatter(dates.ConciseDateFormatter(part.get_major_locator()))
 

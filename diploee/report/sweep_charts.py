@@ -52,6 +52,20 @@ def present_metrics(sweep: Sweep) -> list[SweepMetric]:
     return [m for m in METRICS if m.column in sweep.finished and sweep.finished[m.column].any()]
 
 
+def _moving_metrics(sweep: Sweep) -> list[SweepMetric]:
+    """Return the metrics that differ between runs; all of them where none does."""
+    present = present_metrics(sweep)
+    moving = [m for m in present if len(sweep.finished[m.column].dropna().unique()) > 1]
+    return moving or present
+
+
+def _flat_words(sweep: Sweep) -> str:
+    """Say which metrics are the same in all runs, and so not drawn."""
+    drawn = _moving_metrics(sweep)
+    flat = [m.label.partition(" [")[0].lower() for m in present_metrics(sweep) if m not in drawn]
+    return f" The same in all runs, so not drawn: {listed(flat)}." if flat else ""
+
+
 def sweep_charts(sweep: Sweep) -> list[Chart]:
     """Return one chart for each axis of more than one value: a panel for each metric.
 
@@ -71,7 +85,7 @@ def sweep_charts(sweep: Sweep) -> list[Chart]:
                 f"axis-{number_ + 1}",
                 f"Metrics against {short_name(axis)}",
                 _caption(sweep, axis, group, pooled),
-                tuple(_panel(sweep, metric, axis, group) for metric in present_metrics(sweep)),
+                tuple(_panel(sweep, metric, axis, group) for metric in _moving_metrics(sweep)),
             )
         )
     return charts
@@ -79,7 +93,7 @@ def sweep_charts(sweep: Sweep) -> list[Chart]:
 
 def _spread_chart(sweep: Sweep) -> Chart:
     panels = []
-    for metric in present_metrics(sweep):
+    for metric in _moving_metrics(sweep):
         values = sweep.finished[metric.column].dropna().to_numpy(float) * metric.factor
         edges = round_edges(float(values.min()), float(values.max()), 20)
         bars = histogram_layers([(0, "runs", values)], edges, "% of runs")
@@ -91,7 +105,7 @@ def _spread_chart(sweep: Sweep) -> Chart:
         "spread",
         "Spread of the metrics",
         f"Share of the {plural(len(sweep.finished), 'run')} in each bin. The runs differ in their "
-        "seed and in the drawn parameters, where there are any.",
+        f"seed and in the drawn parameters, where there are any.{_flat_words(sweep)}",
         tuple(panels),
     )
 
@@ -100,21 +114,23 @@ def _caption(sweep: Sweep, axis: str, group: str | None, pooled: list[str]) -> s
     words = f"Horizontal axis: the key {axis}. Each small point is a run."
     if sweep.n_seeds > 1 or pooled:
         over = [*([plural(sweep.n_seeds, "seed")] if sweep.n_seeds > 1 else []), *pooled]
-        words += f" Lines join the medians over {listed(over)}"
-        words += "; the band reaches from the lowest to the highest." if group is None else "."
+        numeric = _is_numeric(sweep.finished[axis])
+        what = "Lines join the" if numeric else "Large points are"
+        words += f" {what} medians over {listed(over)}"
+        band = numeric and group is None
+        words += "; the band reaches from the lowest to the highest." if band else "."
     if group is not None:
         words += f" Colour: {short_name(group)}."
-    return words
+    return words + _flat_words(sweep)
 
 
 def _panel(sweep: Sweep, metric: SweepMetric, axis: str, group: str | None) -> Panel:
     rows = sweep.finished[sweep.finished[metric.column].notna()]
-    numeric = rows[axis].dtype.kind in "iuf"
-    parts = (
-        [("", rows)]
-        if group is None
-        else [(value_text(v), part) for v, part in rows.groupby(group)]
-    )
+    numeric = _is_numeric(rows[axis])
+    parts = [("", rows)]
+    if group is not None:
+        grouped = rows.groupby(group, sort=_is_numeric(rows[group]))
+        parts = [(value_text(v), part) for v, part in grouped]
     layers: list[Line | Band] = []
     for index, (name, part) in enumerate(parts):
         legend = f"{short_name(group)} {name}" if group is not None else "median"
@@ -131,16 +147,17 @@ def _layers(
     rows: pd.DataFrame, metric: SweepMetric, axis: str, name: str, index: int, alone: bool
 ) -> list[Line | Band]:
     values = rows[metric.column] * metric.factor
-    grouped = values.groupby(rows[axis])
+    numeric = _is_numeric(rows[axis])  # else there is nothing between two values to join over
+    grouped = values.groupby(rows[axis], sort=numeric)
     middle, low, high = grouped.median(), grouped.min(), grouped.max()
     x = _axis_values(middle.index)
     main = colour(index)
     layers: list[Line | Band] = []
-    if alone and len(values) > len(middle):
+    if alone and numeric and len(values) > len(middle):
         layers.append(Band(x, low.to_numpy(), high.to_numpy(), "range", main, 0.14))
     layers.append(
         Line(x, middle.to_numpy(), name, main, metric.unit, metric.digits, dash(index),
-             markers=True, legend=not alone)
+             2.0 if numeric else 0.0, markers=True, legend=not alone)
     )  # fmt: skip
     if len(values) > len(middle):
         layers.append(
@@ -148,6 +165,10 @@ def _layers(
                  metric.digits, markers_only=True, legend=False)
         )  # fmt: skip
     return layers
+
+
+def _is_numeric(values: pd.Series[Any]) -> bool:
+    return values.dtype.kind in "iuf"
 
 
 def _axis_values(values: Any) -> Any:
@@ -159,7 +180,8 @@ def sweep_table(sweep: Sweep) -> Table:
     """Return the medians over seeds for each point of the axes."""
     metrics = present_metrics(sweep)
     axes = list(sweep.axes)
-    grouped = sweep.finished.groupby(axes) if axes else sweep.finished.groupby(lambda _: "all")
+    by: Any = axes or (lambda _: "all")
+    grouped = sweep.finished.groupby(by, sort=False)  # in the order of the sweep's file
     rows = []
     for key, part in grouped:
         keys = key if isinstance(key, tuple) else (key,)

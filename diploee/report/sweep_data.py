@@ -114,10 +114,9 @@ def runs_to_draw(sweep: Sweep, most: int) -> list[tuple[Path, str]]:
         return []
     if "seed" in table:
         table = table.sort_values("seed", kind="stable")
-    if sweep.axes:
-        table = table.drop_duplicates(list(sweep.axes)).sort_values(list(sweep.axes))
-    else:
-        table = table.iloc[:1]
+    # A run of each point, in the order of the file.
+    axes = list(sweep.axes)
+    table = table.drop_duplicates(axes).sort_index() if axes else table.iloc[:1]
     places = table[column].map(lambda name: _folder(sweep.folder, str(name)))
     table, places = table[places.notna()], places[places.notna()]
     if len(table) > most:

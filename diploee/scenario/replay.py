@@ -30,7 +30,8 @@ class JobReplay(Model):
     )
     gpus_per_node: PositiveInt | None = Field(
         default=None,
-        description="GPUs per node where the log counts GPUs; those of the pool's nodes if absent.",
+        description="GPUs (of swf, processors) per node where the log counts those; if absent what "
+        "a swf header's MaxNodes tells, else those of the pool's nodes.",
     )
     utc_offset: str | None = Field(
         default=None,

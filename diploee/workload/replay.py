@@ -27,7 +27,7 @@ COPY_SPREAD_MS = MS_PER_H
 """A copy of a job (`rate_factor` above 1) is submitted up to so long after the original."""
 
 READING_KEYS = (
-    *("utc_offset", "time_format", "duration_unit", "zero_durations", "cpu_only"),
+    *("gpus_per_node", "utc_offset", "time_format", "duration_unit", "zero_durations", "cpu_only"),
     "states",
 )
 """Keys of `JobReplay` that say how to read the log."""
@@ -75,12 +75,12 @@ class ReplayedJobs:
         self._stream = scenario.streams[name]
         self.counts: dict[str, int] = {}
         self._pool_n_nodes = scenario.facility.pools[self._stream.pool].n_nodes
-        gpus = (
-            spec.gpus_per_node or scenario.facility.node_type_of(self._stream.pool).n_gpus or None
-        )
-        self._log = read_log(spec, scenario.folder, gpus)
+        n_gpus = scenario.facility.node_type_of(self._stream.pool).n_gpus
+        self._log = read_log(spec, scenario.folder, n_gpus or None)
         read = self._log.counts
-        for what, causes in (("dropped", read.dropped), ("repaired", read.repaired)):
+        for what, causes in (
+            ("dropped", read.dropped), ("repaired", read.repaired), ("noted", read.noted)
+        ):  # fmt: skip
             self.counts |= {f"{what} on import: {cause}": n for cause, n in causes.items() if n}
         self._logged, self._origin_ms = self._prepared(self._log)
         self.classes, self._class_of = self._classes(shelf)
@@ -293,7 +293,7 @@ def _ms_since(origin: datetime, time: datetime) -> int:
     return (time - origin) // timedelta(milliseconds=1)
 
 
-def read_log(spec: JobReplay, folder: Path, gpus_per_node: int | None) -> JobLog:
+def read_log(spec: JobReplay, folder: Path, pool_gpus_per_node: int | None) -> JobLog:
     """Read the log of a replay; the last ones read are kept, as a run opens its log twice.
 
     Raises
@@ -303,7 +303,7 @@ def read_log(spec: JobReplay, folder: Path, gpus_per_node: int | None) -> JobLog
     """
     path = folder / spec.log
     stamp = input_stamp(path, "replay.log")
-    given = {"gpus_per_node": gpus_per_node}
+    given = {"pool_gpus_per_node": pool_gpus_per_node}
     given |= {key: getattr(spec, key) for key in READING_KEYS}
     columns = tuple((spec.columns or {}).items())
     return _read_log(path, stamp, spec.format, columns, **given)

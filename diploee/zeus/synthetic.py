@@ -24,6 +24,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from diploee.errors import OutputExistsError, one_of
 from diploee.files import whole_file
 from diploee.streams import stream
 from diploee.tables import Float64Array
@@ -100,14 +101,16 @@ def synthetic_traces() -> TrainingTraces:
     return join_traces(_train_trace(), _power_trace())
 
 
-def write_synthetic_traces(folder: Path | str) -> list[Path]:
+def write_synthetic_traces(folder: Path | str, force: bool = False) -> list[Path]:
     """Write the synthetic traces in Zeus' formats.
 
     Parameters
     ----------
     folder : pathlib.Path or str
         Gets ``summary_train.csv``, ``summary_power_synthetic.csv`` and ``groups.csv``, a group
-        trace of twelve recurring jobs; files of these names are replaced.
+        trace of twelve recurring jobs.
+    force : bool
+        Replace files of these names.
 
     Returns
     -------
@@ -116,6 +119,8 @@ def write_synthetic_traces(folder: Path | str) -> list[Path]:
 
     Raises
     ------
+    OutputExistsError
+        If one of them is there already and `force` is not set.
     OutputError
         If one can't be written.
     """
@@ -153,6 +158,11 @@ def write_synthetic_traces(folder: Path | str) -> list[Path]:
         ),
         "groups.csv": ("group,start_time,end_time,dataset,runtime_ratio", _group_rows()),
     }
+    there = [name for name in tables if (place / name).exists()]
+    if there and not force:
+        raise OutputExistsError(
+            f"{place}: holds {one_of(there)} already; choose another folder, or --force"
+        )
     for name, (header, rows) in tables.items():
         with whole_file(place / name) as partial, partial.open("w", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")

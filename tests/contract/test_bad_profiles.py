@@ -272,7 +272,10 @@ def test_two_profiles_of_one_id_are_named(tmp_path: Path) -> None:
 SMI = "timestamp, power.draw [W]\n"
 BAD_SMI_LOGS: list[tuple[str, str]] = [
     ("", ":1: the file is empty"),
-    ("2025/05/14 08:50:19.056, 79.60 W\n", "has no header, expected columns 'timestamp, power"),
+    (
+        "2025/05/14 08:50:19.056, 79.60 W\n",
+        "no column 'timestamp' (found: '2025/05/14 08:50:19.056'",
+    ),
     ("timestamp, utilization.gpu [%]\n1, 2\n", ":1: no column of power (found: 'timestamp', 'ut"),
     (SMI, ":1: a header without rows, expected readings"),
     (SMI + "2025/05/14 08:50:19.056, 79.60 W\n", "GPU 0 has 1 good readings in 1 rows"),
@@ -299,10 +302,11 @@ def test_bad_nvidia_smi_log_ends_with_2_and_leaves_no_library(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--averaging-s", -1), "averaging_window_s is -1.0, expected 0 s or more"),
-        (("--sampling-s", 0), "sampling_interval_s is 0.0, expected a positive number"),
-        (("--bandwidth-hz", 5), "bandwidth_hz is 5, expected more than 0 and at most 0.5 Hz"),
-        (("--nodes", 0), "n_nodes must be 1 or more, found 0"),
+        (("--averaging-s", -1), "--averaging-s is -1.0, expected 0 s or more"),
+        (("--sampling-s", 0), "--sampling-s is 0.0, expected a positive number"),
+        (("--bandwidth-hz", 5), "--bandwidth-hz is 5, expected more than 0 and at most 0.5 Hz"),
+        (("--nodes", 0), "--nodes must be 1 or more, found 0"),
+        (("--add-w", -5), "--add-w is -5.0, expected 0 W or more"),
     ],
 )
 def test_bad_facts_about_a_table_end_with_2(
@@ -326,7 +330,9 @@ def test_told_facts_about_a_table_are_shown(tmp_path: Path) -> None:
     assert call("profiles", "import", *arguments, *told, "--id", "told").code == 0
     assert call("profiles", "import", *arguments, "--id", "untold").code == 0
     shown = {
-        name: call("profiles", "show", name, "--profiles", library, "--out", tmp_path / "x.png").out
+        name: call(
+            "profiles", "show", name, "--profiles", library, "--out", tmp_path / f"{name}.png"
+        ).out
         for name in ("told", "untold")
     }
     assert "boundary  node AC input" in shown["told"]
@@ -368,3 +374,31 @@ def test_help_of_every_profile_command_fits_80_columns_and_is_not_cut(
     assert max(map(len, ended.out.splitlines())) <= 80
     assert "…" not in ended.out
     assert " ;" not in ended.out  # a unit in brackets that was taken for markup
+
+
+def test_show_replaces_a_picture_only_with_force(tmp_path: Path) -> None:
+    picture = tmp_path / "x.png"
+    picture.write_text("mine", "utf-8")
+    arguments = ("profiles", "show", "stable_diffusion-1n-1", "--out", picture)
+    ended = call(*arguments)
+    assert ended.code == 2
+    assert ended.problem == f"{picture}: exists already; choose another --out, or --force"
+    assert picture.read_text("utf-8") == "mine"
+    assert call(*arguments, "--force").code == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ((), "nothing to trim: give one of --from, --to and --idle-w, or several"),
+        (("--from", 9, "--to", 2), "--from is 9 and --to is 2, expected two times"),
+        (("--idle-w", 1e9), "give a lower --idle-w"),
+    ],
+)
+def test_trim_names_its_options(tmp_path: Path, options: tuple[object, ...], words: str) -> None:
+    library = tmp_path / "library"
+    ended = call("profiles", "trim", "stable_diffusion-1n-1", "--out", library, *options)
+    assert ended.code == 2
+    assert words in ended.problem
+    assert not library.exists()

@@ -269,7 +269,8 @@ def test_failed_drawing_keeps_the_old_picture(
     monkeypatch.setattr("diploee.profiles.plot.plot_profile", fail)
     picture = tmp_path / "old.png"
     picture.write_text("old", "utf-8")
-    ended = call("profiles", "show", "draw-1n-1", "--profiles", library_folder, "--out", picture)
+    arguments = ("show", "draw-1n-1", "--profiles", library_folder, "--out", picture, "--force")
+    ended = call("profiles", *arguments)
     assert ended.code == 1
     assert ended.problem == f"{picture}: can't be written (the disk is full); nothing was kept"
     assert [path.name for path in tmp_path.iterdir()] == ["old.png"]

@@ -87,7 +87,7 @@ def test_import_on_a_full_disk_keeps_nothing_and_loses_nothing(tmp_path: Path) -
 def test_drawing_on_a_full_disk_keeps_the_old_picture(site: Path, tmp_path: Path) -> None:
     picture = tmp_path / "x.png"
     picture.write_text("old", "utf-8")
-    arguments = ("show", "draw-1n-1", "--profiles", site / "library", "--out", picture)
+    arguments = ("show", "draw-1n-1", "--profiles", site / "library", "--out", picture, "--force")
     ended = run("profiles", *arguments, preexec_fn=limited(4_096))
     assert (ended.code, ended.out) == (1, "")
     assert ended.problem == f"{picture}: can't be written (the disk is full); nothing was kept"

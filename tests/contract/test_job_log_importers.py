@@ -140,6 +140,19 @@ def test_a_log_without_node_counts_asks_for_gpus_per_node(
 
 
 @formats(has_gpus=True)
+def test_the_pools_gpus_per_node_count_unless_some_are_given(
+    tmp_path: Path, writer: LogWriter
+) -> None:
+    jobs = told_by(writer)
+    path = writer.write(tmp_path / "log", jobs)
+    log = read(path, writer, pool_gpus_per_node=4, gpus_per_node=None)
+    assert log.jobs.n_nodes.tolist() == [-int(-j.n_gpus // 4) for j in in_order(writer, jobs)]
+    assert log.counts.noted["1 node = 4 GPUs, those of the pool's nodes"] == len(jobs)
+    given = read(path, writer, pool_gpus_per_node=4, gpus_per_node=2)
+    assert given.jobs.n_nodes.tolist() == read(path, writer, gpus_per_node=2).jobs.n_nodes.tolist()
+
+
+@formats(has_gpus=True)
 def test_jobs_without_gpus_are_noted_and_kept_or_dropped(tmp_path: Path, writer: LogWriter) -> None:
     jobs = [JOBS[0], replace(JOBS[1], n_gpus=0), replace(JOBS[2], n_gpus=0)]
     path = writer.write(tmp_path / "log", jobs)
@@ -627,3 +640,24 @@ def test_any_bytes_load_or_fail_with_the_files_name(tmp_path: Path, content: byt
             check_message(error, path)
         else:
             check_log(log)
+
+
+@pytest.mark.parametrize(
+    "writer", [w for w in WRITERS if "columns" not in w.options], ids=lambda writer: writer.name
+)
+def test_a_wrong_format_is_told_the_right_one(tmp_path: Path, writer: LogWriter) -> None:
+    path = writer.write(tmp_path / "log", told_by(writer))
+    wrong = "philly" if writer.name != "philly" else "slurm"
+    with pytest.raises(InputError) as caught:
+        read_job_log(path, wrong)
+    assert f"the content is that of format '{writer.name}', not '{wrong}'" in str(caught.value)
+
+
+def test_all_missing_columns_of_slurm_are_named_with_the_command(tmp_path: Path) -> None:
+    path = tmp_path / "sacct.txt"
+    path.write_text("JobID|State|Submit\n1|COMPLETED|2024-01-01T00:00:00\n")
+    with pytest.raises(LogFormatError) as caught:
+        read_job_log(path)
+    assert "column 'Start' is missing, and so are 'End', 'NNodes'" in str(caught.value)
+    command = "sacct -P -o JobID,State,Submit,Start,End,ElapsedRaw,NNodes,AllocTRES"
+    assert f"export with '{command}'" in str(caught.value)

@@ -208,7 +208,9 @@ def _add_peak(
     if peak.interval is None:
         checks.append(PeakCheck(key, peak, clock.step_ms))
         return
-    text = f"power, {peak.interval / MS_PER_S:g} s clock means"
+    minutes, rest_ms = divmod(peak.interval, 60 * MS_PER_S)
+    length = f"{peak.interval / MS_PER_S:g} s" if rest_ms or not minutes else f"{minutes} min"
+    text = f"power, {length} clock means"
     if reason := clock.why_not_aligned(peak.interval):
         unchecked.append((key, text, reason))
     else:

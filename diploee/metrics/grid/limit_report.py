@@ -102,7 +102,8 @@ class LimitResult:
             return f"{limit}: kept{note}"
         worst = self.worst[0]
         return (
-            f"{limit}: {self.violations:,} violations (adjacent ones count as one), "
+            f"{limit}: {self.violations:,} violation{'' if self.violations == 1 else 's'} "
+            "(adjacent ones count as one), "
             f"{_duration(self.duration_s)} in all, "
             f"worst {worst.value:.4g} {self.unit} at {worst.time}{note}"
         )

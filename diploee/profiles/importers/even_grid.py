@@ -177,5 +177,5 @@ def _check_gap(
         raise LogFormatError(
             f"{table.row(int(rows[longest + 1]))}: {gaps_us[longest] / US_PER_S:,.0f} s without a "
             f"{what} before this row, expected {max_gap_s:g} s at most; fill the gap, cut the file "
-            "there, or raise 'max_gap_s'"
+            "there, or raise max_gap_s (--max-gap-s)"
         )

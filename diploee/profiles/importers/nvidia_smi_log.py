@@ -84,7 +84,7 @@ def read_machine_log(
     LogFormatError
         If it is no such log, or a GPU has no good reading.
     """
-    table = TableFile(path, _EXPECTED, header_word="timestamp", may_be_cut=True)
+    table = _table(path)
     plain = [_BRACKETS.sub("", name) for name in table.names]
     powers = [table.names[plain.index(name)] for name in POWER_COLUMNS if name in plain]
     if not powers:
@@ -120,6 +120,19 @@ def read_machine_log(
         sha256=table.sha256,
         counts=counts,
     )
+
+
+def _table(path: Path) -> TableFile:
+    """Return the file from its header on; say which columns another table has."""
+    try:
+        return TableFile(path, _EXPECTED, header_word="timestamp", may_be_cut=True)
+    except LogFormatError as error:
+        table = TableFile(path, _EXPECTED, may_be_cut=True)  # empty or no text: refused here
+        found = ", ".join(map(repr, table.names[:8]))
+        raise LogFormatError(
+            f"{table.row(-1)}: no column 'timestamp' (found: {found}), expected columns "
+            f"{_EXPECTED}; give a log of nvidia-smi with its header"
+        ) from error
 
 
 def _without(column: pa.Array, rows: BoolArray) -> pa.Array:

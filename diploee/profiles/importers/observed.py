@@ -182,7 +182,8 @@ def _first_of(table: TableFile, allowed: tuple[str, ...], what: str) -> str:
     nearest = next((hint for n in table.names[:8] if (hint := did_you_mean(n, allowed))), "")
     raise LogFormatError(
         f"{table.path}:1: no column of {what} (found: {found}), expected one of {known}; "
-        f"rename the column or name it in the call{nearest}"
+        "rename the column, or name it (--time-column for the time, --column for the values)"
+        f"{nearest}"
     )
 
 
@@ -190,14 +191,15 @@ def _power_unit_w(table: TableFile, name: str, unit: str | None) -> float:
     if unit is not None:
         if unit not in UNITS_W:
             raise LogFormatError(
-                f"{table.path}: power_unit is '{one_line(unit)}', expected one of {one_of(UNITS_W)}"
+                f"{table.path}: power_unit is '{one_line(unit)}', expected one of "
+                f"{one_of(UNITS_W)} (--power-unit)"
             )
         return UNITS_W[unit]
     if name in POWER_COLUMNS:
         return POWER_COLUMNS[name]
     raise LogFormatError(
         f"{table.path}:1: the name of column '{one_line(name)}' does not tell its unit; "
-        f"give power_unit, one of {one_of(UNITS_W)}"
+        f"give power_unit (--power-unit), one of {one_of(UNITS_W)}"
     )
 
 
@@ -232,7 +234,8 @@ def _stamps(
     if not name.endswith("_s"):
         if start is not None:
             raise LogFormatError(
-                f"{table.path}: 'start' was given, but column '{name}' holds dates; leave it out"
+                f"{table.path}: 'start' was given, but column '{name}' holds dates; leave it "
+                "(--start) out"
             )
         times = read_times(table, name, column)
         return times.t_us, times.there, times.moment(0)
@@ -240,7 +243,7 @@ def _stamps(
     if start is None:
         raise LogFormatError(
             f"{table.path}:1: column '{name}' counts seconds, so the date of its 0 is not known; "
-            "give 'start', such as 2018-01-01"
+            "give 'start' (--start), such as 2018-01-01"
         )
     there = ~np.isnan(t_s)
     far = there & (np.abs(t_s) > MAX_SECONDS)

@@ -1,9 +1,10 @@
 """Import a plain table of whole-job power: columns ``t_s`` and ``power_w``, CSV or Parquet.
 
-``t_s`` is the start of each step [s], ``power_w`` the mean power over it [W]; other columns are
-not read. Nothing is repaired: a missing, negative or uneven row is refused with its number. What a
-table can't tell (what the power includes, how the readings were averaged) is taken from the call,
-else stands in the provenance as unknown, with the bandwidth of a reading averaged over 1 s.
+``t_s`` is the start of each step [s], ``power_w`` the mean power over it [W]; their case does not
+matter where it leaves one column (OpenG2G writes ``power_W``), and other columns are not read.
+Nothing is repaired: a missing, negative or uneven row is refused with its number. What a table
+can't tell (what the power includes, how the readings were averaged) is taken from the call, else
+stands in the provenance as unknown, with the bandwidth of a reading averaged over 1 s.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ def import_plain(
     power_boundary: str | None = None,
     sampling_interval_s: float | None = None,
     bandwidth_hz: float | None = None,
+    add_w: float = 0.0,
 ) -> PowerProfile:
     """Import a table of ``t_s, power_w`` as one whole-job profile.
 
@@ -61,6 +63,8 @@ def import_plain(
     bandwidth_hz : float, optional
         Highest frequency that the readings support [Hz]; where not given, what the averaging
         window and the sampling leave.
+    add_w : float
+        Constant added for each node, for what the power lacks, such as its CPUs [W].
 
     Returns
     -------
@@ -76,10 +80,11 @@ def import_plain(
         If an argument is out of range.
     """
     table = TableFile(path, f"'{','.join(COLUMNS)}'")
-    columns = table.read(*COLUMNS)
-    t_s, power_w = (table.numbers(*item) for item in zip(COLUMNS, columns, strict=True))
+    names = [_found(name, table.names) for name in COLUMNS]
+    columns = table.read(*names)
+    t_s, power_w = (table.numbers(*item) for item in zip(names, columns, strict=True))
     dt_ms = _step_ms(table, t_s)
-    _check_power(table, power_w)
+    _check_power(table, names[1], power_w)
     dt_s = dt_ms / MS_PER_S
     interval_s = dt_s if sampling_interval_s is None else sampling_interval_s
     if not 0 < interval_s < np.inf:
@@ -89,6 +94,8 @@ def import_plain(
         window_s = max(UNKNOWN_WINDOW_S, dt_s)
     if not 0 <= window_s < np.inf:
         raise ProfileError(f"averaging_window_s is {window_s}, expected 0 s or more")
+    if not 0 <= add_w < np.inf:
+        raise ProfileError(f"add_w is {add_w}, expected 0 W or more")
     provenance = Provenance(
         kind="measured",
         source=source or table.path.name,
@@ -97,15 +104,33 @@ def import_plain(
         averaging_window_s=window_s,
         bandwidth_hz=_bandwidth_hz(bandwidth_hz, max(interval_s, dt_s), window_s),
         source_sha256=table.sha256,
-        power_boundary=UNKNOWN_BOUNDARY if power_boundary is None else power_boundary,
+        power_boundary=_boundary(power_boundary, add_w),
         notes=""
         if averaging_window_s is not None
         else f"Averaging of the readings not told; assumed {window_s:g} s, which limits the "
         "bandwidth.",
     )
     return PowerProfile(
-        profile_id, workload, n_nodes, dt_ms, power_w.astype(np.float32), provenance
+        profile_id,
+        workload,
+        n_nodes,
+        dt_ms,
+        (power_w + add_w * n_nodes).astype(np.float32),
+        provenance,
     )
+
+
+def _found(name: str, names: list[str]) -> str:
+    """Return how a table spells a column: as asked for, or the one that differs in case alone."""
+    alike = [found for found in names if found.lower() == name]
+    return alike[0] if name not in alike and len(alike) == 1 else name
+
+
+def _boundary(told: str | None, add_w: float) -> str:
+    measured = UNKNOWN_BOUNDARY if told is None else told
+    if add_w == 0:
+        return measured
+    return f"{measured}, plus a constant {add_w:g} W per node, which is assumed"
 
 
 def _bandwidth_hz(told_hz: float | None, interval_s: float, window_s: float) -> float:
@@ -147,11 +172,11 @@ def _step_ms(table: TableFile, t_s: Float64Array) -> int:
     return int(step_ms)
 
 
-def _check_power(table: TableFile, power_w: Float64Array) -> None:
+def _check_power(table: TableFile, name: str, power_w: Float64Array) -> None:
     negative = power_w < 0
     if negative.any():
         row = int(np.argmax(negative))
         raise LogFormatError(
-            f"{table.row(row)}: 'power_w' is {power_w[row]:g} W "
+            f"{table.row(row)}: '{name}' is {power_w[row]:g} W "
             f"({int(negative.sum())} such rows), expected 0 or more; correct the rows"
         )

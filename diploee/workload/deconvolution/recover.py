@@ -16,7 +16,7 @@ from diploee.profiles import ProfileLibrary
 from diploee.profiles.importers.observed import ObservedSeries
 from diploee.scenario import JobStream, Scenario
 from diploee.tables import Float64Array
-from diploee.units import HOURS_PER_DAY, HOURS_PER_WEEK
+from diploee.units import HOURS_PER_DAY, HOURS_PER_WEEK, W_PER_MW
 from diploee.workload.deconvolution.hourly import hourly_means
 from diploee.workload.deconvolution.kernel import ACCEPTED_REST, Observed, mix_kernel
 from diploee.workload.deconvolution.least_squares import alternate
@@ -126,6 +126,10 @@ def recover_weights(
             f"{burn_in / HOURS_PER_DAY:.1f} may hold jobs from before; expected at least "
             f"{MIN_WEEKS} weeks besides; give a longer series"
         )
+    busy = mix_kernel(classes, shelf, node_type, spec.startup, "utilization", longest_h).hourly
+    per_busy_node = float(kernel.hourly.sum() / busy.sum())
+    if observed == "power":
+        _check_power(series.source, float(values.mean()), per_busy_node, scenario)
     # Load above that of an idle facility, in busy nodes or watts.
     n_nodes = scenario.facility.n_nodes
     unit, idle = (n_nodes, 0.0) if observed == "utilization" else (1, _idle_power_w(scenario))
@@ -138,15 +142,15 @@ def recover_weights(
     if not of_week.any():
         raise WorkloadError(
             f"{series.source}: the {observed} never rises above that of the idle facility; "
-            "check the scenario's nodes and the column that was read"
+            "check the scenario's nodes, the column that was read and its unit (--power-unit)"
         )
     rate = of_week[slot] * of_month[month]
     fitted = (np.convolve(rate, kernel.hourly)[: values.size] + idle) / unit
-    busy = mix_kernel(classes, shelf, node_type, spec.startup, "utilization", longest_h).hourly
-    occupancy = load[used] * busy.sum() / kernel.hourly.sum() / n_nodes
+    n_filled = sum(n for cause, n in series.counts.items() if cause.startswith("missing_"))
+    occupancy = load[used] / per_busy_node / n_nodes
     return _recovered(
         of_week, of_month if months else None, hours[burn_in], values[used], fitted[used],
-        float((occupancy >= FULL).mean()), kernel.rest,
+        float((occupancy >= FULL).mean()), kernel.rest, n_filled,
     )  # fmt: skip
 
 
@@ -173,6 +177,20 @@ def _idle_power_w(scenario: Scenario) -> float:
     )
 
 
+def _check_power(source: str, mean_w: float, per_busy_node_w: float, scenario: Scenario) -> None:
+    """Refuse a mean power that the facility can't draw: above its rating, or when always full."""
+    facility = scenario.facility
+    full_w = _idle_power_w(scenario) + facility.n_nodes * per_busy_node_w
+    limit_w = min(full_w, facility.rated_power_w)
+    if mean_w > limit_w:
+        why = "full of this mix it draws" if limit_w == full_w else "it is rated at"
+        raise WorkloadError(
+            f"{source}: a mean power of {mean_w / W_PER_MW:,.4g} MW, more than the facility of "
+            f"'{scenario.name}' can draw ({why} {limit_w / W_PER_MW:,.4g} MW); check the column's "
+            "unit (--power-unit W, kW or MW) and the scenario's nodes"
+        )
+
+
 def _recovered(
     of_week: Float64Array,
     of_month: Float64Array | None,
@@ -181,6 +199,7 @@ def _recovered(
     fitted_mean: Float64Array,
     full_share: float,
     rest: float,
+    n_filled: int,
 ) -> RecoveredWeights:
     scale = 1.0 if of_month is None else float(of_month @ DAYS_OF_MONTH / DAYS_OF_MONTH.sum())
     residual = observed_mean - fitted_mean
@@ -195,6 +214,8 @@ def _recovered(
         notes.append(
             f"{rest:.1%} of the load of the mix's mean job lies beyond a quarter of the series"
         )
+    if n_filled:
+        notes.append(f"{n_filled:,} missing rows and values were filled by straight lines")
     return RecoveredWeights(
         week_weight=of_week / of_week.mean(),
         month_weight=None if of_month is None else of_month / scale,

@@ -93,11 +93,12 @@ def fit_arrivals(
         The fit.
     """
     calendar = fit_calendar(hours, months)
+    whole = hours.is_whole  # a part of an hour ends with a submission: its count is no draw
     scatter = fit_dispersion(
-        hours.counts,
-        calendar.expected,
-        week_slots(hours)[1],
-        month_factor(hours, calendar),
+        hours.counts[whole],
+        calendar.expected[whole],
+        week_slots(hours)[1][whole],
+        month_factor(hours, calendar)[whole],
         calendar.n_parameters,
         confidence,
     )

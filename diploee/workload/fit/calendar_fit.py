@@ -28,6 +28,8 @@ MIN_DAYS_OF_MONTH = 27
 
 MAX_ROUNDS = 200
 TOLERANCE = 1e-10
+ROUNDING = 1e-6
+"""Parts of hours that add up to a whole one may miss it by so much."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,8 +88,8 @@ def fit_calendar(hours: HourCounts, months: bool | None = None) -> CalendarFit:
     month = hours.month
     months = wants_months(hours, months)
     group = month if months else np.zeros_like(month)
-    of_slot, of_group = _proportional_fit(hours.counts, slot, group)
-    expected = of_slot[slot] * of_group[group]
+    of_slot, of_group = _proportional_fit(hours, slot, group)
+    expected = of_slot[slot] * of_group[group] * hours.coverage
 
     week = of_slot[_slots_of_week(detail)]
     month_weight = None
@@ -104,10 +106,11 @@ def fit_calendar(hours: HourCounts, months: bool | None = None) -> CalendarFit:
 def week_slots(hours: HourCounts) -> tuple[Detail, Int64Array]:
     """Return the finest detail that the span allows, and the slot of every hour of the span."""
     slot = hours.hour_of_week
-    if np.bincount(slot, minlength=HOURS_PER_WEEK).min() >= MIN_SIGHTINGS:
+    enough = MIN_SIGHTINGS - ROUNDING
+    if np.bincount(slot, hours.coverage, HOURS_PER_WEEK).min() >= enough:
         return "hour_of_week", slot
     slot = slot % HOURS_PER_DAY
-    if np.bincount(slot, minlength=HOURS_PER_DAY).min() >= MIN_SIGHTINGS:
+    if np.bincount(slot, hours.coverage, HOURS_PER_DAY).min() >= enough:
         return "hour_of_day", slot
     return "uniform", np.zeros_like(slot)
 
@@ -130,8 +133,8 @@ def wants_months(hours: HourCounts, months: bool | None) -> bool:
 
 def covers_all_months(hours: HourCounts) -> bool:
     """Return whether every calendar month was observed for `MIN_DAYS_OF_MONTH` days."""
-    seen = np.bincount(hours.month, minlength=MONTHS_PER_YEAR)
-    return bool(seen.min() >= MIN_DAYS_OF_MONTH * HOURS_PER_DAY)
+    seen = np.bincount(hours.month, hours.coverage, MONTHS_PER_YEAR)
+    return bool(seen.min() >= MIN_DAYS_OF_MONTH * HOURS_PER_DAY - ROUNDING)
 
 
 def week_limits(
@@ -163,7 +166,7 @@ def week_limits(
     n_slots = int(slot.max()) + 1
     total = np.bincount(slot, hours.counts, n_slots).astype(np.float64)
     # What a weight of 1 would have brought in each hour, seasons included.
-    unit = fit.jobs_per_hour * month_factor(hours, fit)
+    unit = fit.jobs_per_hour * month_factor(hours, fit) * hours.coverage
     of_slot = np.bincount(slot, unit, n_slots)
     if dispersion > 0:
         sightings = of_slot**2 / np.bincount(slot, unit**2, n_slots)
@@ -194,7 +197,9 @@ def month_limits(
     factor = max(daily_scatter(hours, fit), 1.0)
     low, high = _poisson_limits(total / factor, confidence)
     unit = np.bincount(
-        hours.month, fit.jobs_per_hour * fit.week_weight[hours.hour_of_week], MONTHS_PER_YEAR
+        hours.month,
+        fit.jobs_per_hour * fit.week_weight[hours.hour_of_week] * hours.coverage,
+        MONTHS_PER_YEAR,
     )
     return low * factor / unit, high * factor / unit
 
@@ -243,14 +248,14 @@ def _slots_of_week(detail: Detail) -> Int64Array:
 
 
 def _proportional_fit(
-    counts: Int64Array, slot: Int64Array, group: Int64Array
+    hours: HourCounts, slot: Int64Array, group: Int64Array
 ) -> tuple[Float64Array, Float64Array]:
     """Find factors of slots and groups whose products match the totals of both."""
     n_slots, n_groups = int(slot.max()) + 1, int(group.max()) + 1
     total = np.zeros((n_slots, n_groups))
     exposure = np.zeros((n_slots, n_groups))
-    np.add.at(total, (slot, group), counts)
-    np.add.at(exposure, (slot, group), 1.0)
+    np.add.at(total, (slot, group), hours.counts)
+    np.add.at(exposure, (slot, group), hours.coverage)
     of_group = np.ones(n_groups)
     for _ in range(MAX_ROUNDS):
         of_slot = total.sum(axis=1) / (exposure @ of_group)

@@ -32,10 +32,8 @@ class JobGroups:
         Node count of the profiles that each class takes its power from.
     class_of : numpy.ndarray, int16
         Class of each job, `UNMATCHED` where no rule fits or the job is too wide.
-    n_unmatched : int
-        Jobs that no rule fits.
-    n_too_wide : int
-        Jobs wider than the pool.
+    unmatched, too_wide : numpy.ndarray, bool
+        Jobs that no rule fits; jobs wider than the pool.
     n_joined : int
         Jobs whose node count was joined to a neighbour's.
     node_time_ratio : float
@@ -46,13 +44,23 @@ class JobGroups:
     n_nodes: tuple[int, ...]
     profile_n_nodes: tuple[int, ...]
     class_of: Int16Array
-    n_unmatched: int
-    n_too_wide: int
+    unmatched: BoolArray
+    too_wide: BoolArray
     n_joined: int
     node_time_ratio: float
 
     def __len__(self) -> int:
         return len(self.workload)
+
+    @property
+    def n_unmatched(self) -> int:
+        """Jobs that no rule fits."""
+        return int(self.unmatched.sum())
+
+    @property
+    def n_too_wide(self) -> int:
+        """Jobs wider than the pool."""
+        return int(self.too_wide.sum())
 
 
 def group_jobs(
@@ -126,8 +134,8 @@ def group_jobs(
         n_nodes=tuple(found[1].tolist()),
         profile_n_nodes=tuple(found[2].tolist()),
         class_of=class_of,
-        n_unmatched=int(unmatched.sum()),
-        n_too_wide=int(too_wide.sum()),
+        unmatched=unmatched,
+        too_wide=too_wide,
         n_joined=int((n_nodes != jobs.n_nodes)[used].sum()),
         node_time_ratio=float(widened[used].sum() / node_time[used].sum()),
     )

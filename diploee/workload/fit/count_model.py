@@ -29,7 +29,7 @@ def count_model_p_value(hours: HourCounts, gamma: bool, rng: np.random.Generator
     Parameters
     ----------
     hours : HourCounts
-        The counts.
+        The counts; hours that the span covers in part are left out.
     gamma : bool
         Test the gamma mixture instead of Poisson counts.
     rng : numpy.random.Generator
@@ -40,6 +40,7 @@ def count_model_p_value(hours: HourCounts, gamma: bool, rng: np.random.Generator
     float or None
         Probability of a chi-square as large or larger; None where there is too little to tell.
     """
+    hours = hours.whole
     hours = HourCounts(hours.first_hour, hours.counts[:MOST_HOURS])
     fitted = _fit(hours, gamma)
     if fitted is None:

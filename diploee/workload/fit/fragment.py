@@ -17,6 +17,7 @@ from diploee.tables import Float64Array
 from diploee.units import HOURS_PER_DAY
 from diploee.workload.fit.class_fits import ClassFit
 from diploee.workload.fit.job_log_fit import JobLogFit
+from diploee.workload.fit.notes import counted
 from diploee.workload.fit.summary import fit_lines
 
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -103,7 +104,7 @@ def duration_yaml(model: DurationModel) -> str:
 
 
 def _class_lines(job_class: ClassFit, probability: float) -> list[str]:
-    remark = f"{job_class.n_jobs:,} jobs, share {job_class.low:.3g} to {job_class.high:.3g}"
+    remark = f"{counted(job_class.n_jobs)}, share {job_class.low:.3g} to {job_class.high:.3g}"
     lines = [
         f"      - workload: {_word(job_class.workload)}  # {remark}",
         f"        n_nodes: {job_class.n_nodes}",

@@ -8,7 +8,7 @@ from datetime import datetime
 import numpy as np
 
 from diploee.errors import WorkloadError
-from diploee.tables import BoolArray, Int64Array
+from diploee.tables import BoolArray, Float64Array, Int64Array
 from diploee.units import MS_PER_H
 from diploee.workload.rates import hour_of_week, month_of_year
 
@@ -23,15 +23,45 @@ class HourCounts:
         The first hour, local time.
     counts : numpy.ndarray, shape (H,), int64
         Jobs submitted in each hour.
+    first_share, last_share : float
+        Parts of the first and of the last hour that the span covers, above 0 to 1; of a single
+        hour their sum less 1 is covered.
     """
 
     first_hour: np.datetime64
     counts: Int64Array
+    first_share: float = 1.0
+    last_share: float = 1.0
 
     @property
     def n_hours(self) -> int:
         """Hours of the span."""
         return int(self.counts.size)
+
+    @property
+    def coverage(self) -> Float64Array:
+        """Part of each hour that the span covers, above 0 to 1."""
+        covered = np.ones(self.n_hours)
+        covered[:1] -= 1 - self.first_share
+        covered[-1:] -= 1 - self.last_share
+        return covered
+
+    @property
+    def covered_hours(self) -> float:
+        """Length of the span [h]."""
+        return float(self.coverage.sum())
+
+    @property
+    def is_whole(self) -> BoolArray:
+        """Which hours the span covers as a whole."""
+        whole: BoolArray = self.coverage == 1
+        return whole
+
+    @property
+    def whole(self) -> HourCounts:
+        """The hours that the span covers as a whole, none if there are none."""
+        skipped = int(self.first_share < 1)
+        return HourCounts(self.first_hour + skipped, self.counts[self.is_whole])
 
     @property
     def end(self) -> np.datetime64:
@@ -57,52 +87,70 @@ def count_hours(
 ) -> tuple[HourCounts, BoolArray]:
     """Count submissions per local clock hour.
 
-    The span is made of whole clock hours. Where it is not given, the hours of the first and of the
-    last submission are left out: the log may begin or end within them.
+    The span begins and ends where the user says. Where it is not given, the log is taken to begin
+    half a mean distance of submissions before its first, and to end as much after its last, in the
+    same clock hours: n submissions then have n distances. Of a log that spans less than an hour
+    the clock hours are taken as covered, as it does not tell a rate.
 
     Parameters
     ----------
     local_ms : numpy.ndarray, shape (n,), int64
         Submissions in local time [ms since 1970].
     start, end : datetime.datetime, optional
-        Trim the span to the whole hours between these local times, without a zone.
+        Trim the span to these local times, without a zone.
     used : numpy.ndarray, shape (n,), bool, optional
         Jobs to count; the others tell the span alone.
 
     Returns
     -------
     HourCounts
-        Counts of all hours of the span.
+        Counts of all hours of the span, of the first and last as far as it covers them.
     numpy.ndarray, shape (n,), bool
         Which submissions lie in the span and are counted.
 
     Raises
     ------
     WorkloadError
-        If no job to count is submitted in a whole hour of the span.
+        If no job to count is submitted in the span.
     """
     if local_ms.size == 0:
         raise WorkloadError("the log has no jobs to fit")
     shortest, longest = int(local_ms.min()), int(local_ms.max())
-    first = -(-(shortest if start is None else _local_ms(start)) // MS_PER_H)
-    last = (longest if end is None else _local_ms(end)) // MS_PER_H
-    hour = local_ms // MS_PER_H - first
-    inside: BoolArray = (hour >= 0) & (hour < last - first)
+    first_ms, last_ms = _span_ms(local_ms, start, end)
+    inside: BoolArray = (local_ms >= first_ms) & (local_ms < last_ms)
     if used is not None:
         inside &= used
     if not inside.any():
         raise WorkloadError(
-            f"no job to fit is submitted in the whole hours from {_shown(first)} to "
-            f"{_shown(last)}, local time; the log's submissions reach from "
-            f"{_shown(shortest // MS_PER_H)} to {_shown(longest // MS_PER_H + 1)}"
+            f"no job to fit is submitted from {_shown(first_ms)} to {_shown(last_ms)}, local time; "
+            f"the log's submissions reach from {_shown(shortest)} to {_shown(longest)}"
         )
-    counts = np.bincount(hour[inside], minlength=last - first)
-    return HourCounts(np.datetime64(first, "h"), counts), inside
+    first, last = first_ms // MS_PER_H, -(-last_ms // MS_PER_H)
+    counts = np.bincount(local_ms[inside] // MS_PER_H - first, minlength=last - first)
+    return HourCounts(
+        np.datetime64(first, "h"),
+        counts,
+        first_share=first + 1 - first_ms / MS_PER_H,
+        last_share=last_ms / MS_PER_H - (last - 1),
+    ), inside
+
+
+def _span_ms(local_ms: Int64Array, start: datetime | None, end: datetime | None) -> tuple[int, int]:
+    """Return begin and end of the span [ms], as `count_hours` takes them."""
+    shortest, longest = int(local_ms.min()), int(local_ms.max())
+    half_ms = (longest - shortest) // (2 * max(local_ms.size - 1, 1))
+    first_hour_ms = shortest // MS_PER_H * MS_PER_H
+    last_hour_ms = (longest // MS_PER_H + 1) * MS_PER_H
+    if longest - shortest < MS_PER_H:
+        half_ms = MS_PER_H
+    first_ms = max(first_hour_ms, shortest - half_ms) if start is None else _local_ms(start)
+    last_ms = min(last_hour_ms, longest + 1 + half_ms) if end is None else _local_ms(end)
+    return first_ms, max(first_ms, last_ms)
 
 
 def _local_ms(moment: datetime) -> int:
     return int(np.datetime64(moment, "ms").astype(np.int64))
 
 
-def _shown(hour: int) -> str:
-    return str(np.datetime64(hour, "h")).replace("T", " ") + ":00"
+def _shown(local_ms: int) -> str:
+    return str(np.datetime64(local_ms, "ms").astype("datetime64[m]")).replace("T", " ")

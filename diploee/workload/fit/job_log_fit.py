@@ -20,7 +20,7 @@ from diploee.workload.fit.class_fits import (
 )
 from diploee.workload.fit.classes import MAX_CLASSES, group_jobs
 from diploee.workload.fit.hours import count_hours
-from diploee.workload.fit.notes import arrival_notes, class_notes
+from diploee.workload.fit.notes import arrival_notes, class_notes, pool_notes, state_notes
 from diploee.workload.job_log import JobLog, JobRecords
 
 MONDAY_MS = 4 * MS_PER_DAY
@@ -51,6 +51,10 @@ class JobLogFit:
         Node time of the fitted jobs over the span: the occupancy that they ask for.
     left_out : dict of str to int
         Jobs of the log that were not fitted, by cause.
+    left_out_share : dict of str to float
+        Their shares of the node time of all jobs of the log.
+    import_lines : tuple of str
+        What the import of the log dropped, repaired and noted.
     notes : tuple of str
         What to know before using the fit.
     """
@@ -65,6 +69,8 @@ class JobLogFit:
     durations_s: tuple[Float64Array, ...]
     mean_busy_nodes: float
     left_out: dict[str, int]
+    left_out_share: dict[str, float]
+    import_lines: tuple[str, ...]
     notes: tuple[str, ...]
 
     @property
@@ -100,8 +106,7 @@ def fit_job_log(
     library : ProfileLibrary
         Where the profiles are looked for.
     start, end : datetime.datetime, optional
-        Trim the log to the whole hours between these local times; by default to those between its
-        first and its last submission.
+        Trim the log to these local times; by default all of its jobs are fitted.
     utc_offset_min : int, optional
         Offset of local time from UTC [min]; that of the log by default.
     pool_n_nodes : int, optional
@@ -145,7 +150,17 @@ def fit_job_log(
     day -= day.min()
     arrival_fit = fit_arrivals(hours, arrivals, months, confidence, seed)
     classes, durations_s = fit_classes(kept, class_of, day, groups, durations, confidence, seed)
-    notes = arrival_notes(arrival_fit) + class_notes(groups, classes)
+    busy_nodes = _node_ms(kept) / (hours.covered_hours * MS_PER_H)
+    left_out = {
+        "fits no rule": groups.unmatched,
+        "wider than the pool": groups.too_wide,
+        "outside the span": used & ~inside,
+    }
+    shares = {cause: _node_ms(jobs.take(rows)) / _node_ms(jobs) for cause, rows in left_out.items()}
+    notes = arrival_notes(arrival_fit) + class_notes(groups, classes) + state_notes(kept)
+    if pool_n_nodes is not None:
+        share = shares["wider than the pool"]
+        notes = pool_notes(pool_n_nodes, groups.n_too_wide, share, busy_nodes) + notes
     if log.is_relative:
         notes.insert(0, "the log has no dates: its clock is taken to begin on a Monday at 00:00")
     return JobLogFit(
@@ -157,12 +172,10 @@ def fit_job_log(
         node_counts=fit_node_counts(kept, day, confidence),
         classes=classes,
         durations_s=durations_s,
-        mean_busy_nodes=_node_ms(kept) / (hours.n_hours * MS_PER_H),
-        left_out={
-            "fits no rule": groups.n_unmatched,
-            "wider than the pool": groups.n_too_wide,
-            "outside the span": int(used.sum() - inside.sum()),
-        },
+        mean_busy_nodes=busy_nodes,
+        left_out={cause: int(rows.sum()) for cause, rows in left_out.items()},
+        left_out_share=shares,
+        import_lines=tuple(log.counts.lines()),
         notes=tuple(notes),
     )
 

@@ -9,6 +9,7 @@ from diploee.workload.fit.arrivals import ArrivalFit
 from diploee.workload.fit.calendar_fit import covers_all_months
 from diploee.workload.fit.class_fits import MIN_JOBS_FOR_DURATIONS, ClassFit
 from diploee.workload.fit.classes import JobGroups
+from diploee.workload.job_log import STATES, JobRecords
 
 NOTABLE_CORRELATION = 0.1
 FEW_JOBS_PER_WEIGHT = 25
@@ -18,7 +19,7 @@ NOTABLE_MEAN_ERROR = 0.05
 def arrival_notes(arrivals: ArrivalFit) -> list[str]:
     """Return what to know about the calendar and the scatter."""
     hours, calendar, notes = arrivals.hours, arrivals.calendar, []
-    weeks = hours.n_hours / HOURS_PER_WEEK
+    weeks = hours.covered_hours / HOURS_PER_WEEK
     if calendar.detail != "hour_of_week":
         what = {"hour_of_day": "weights of 24 hours", "uniform": "one rate"}[calendar.detail]
         notes.append(f"a span of {weeks:.1f} weeks allows {what}; 168 hours need two whole weeks")
@@ -41,12 +42,55 @@ def arrival_notes(arrivals: ArrivalFit) -> list[str]:
     return notes
 
 
+def pool_notes(n_nodes: int, n_too_wide: int, share: float, busy_nodes: float) -> list[str]:
+    """Return what does not fit into the pool.
+
+    Parameters
+    ----------
+    n_nodes : int
+        Nodes of the pool.
+    n_too_wide : int
+        Jobs wider than that, which are left out.
+    share : float
+        Their share of the log's node time.
+    busy_nodes : float
+        Nodes that the fitted jobs ask for on average.
+    """
+    notes = []
+    if n_too_wide:
+        notes.append(
+            f"{counted(n_too_wide)} of more than the pool's {n_nodes:,} nodes "
+            f"{'is' if n_too_wide == 1 else 'are'} left out, with {share:.1%} of the log's node "
+            "time; give the pool more nodes to keep them"
+        )
+    if busy_nodes > n_nodes:
+        notes.append(
+            f"the jobs ask for {busy_nodes:,.1f} busy nodes on average, the pool has {n_nodes:,}: "
+            "the queue will grow without end; lower jobs_per_day or give the pool more nodes"
+        )
+    return notes
+
+
+def state_notes(jobs: JobRecords) -> list[str]:
+    """Return how many jobs did not end well but had their nodes, and are fitted too."""
+    found = [f"{n:,} {state}" for state in ("failed", "cancelled", "timeout")
+             if (n := int((jobs.state_id == STATES.index(state)).sum()))]  # fmt: skip
+    if not found:
+        return []
+    return [f"jobs that ran but did not complete are included: {', '.join(found)}; see --state"]
+
+
+def counted(n_jobs: int) -> str:
+    """Return a number of jobs in words, ``1 job`` or ``1,200 jobs``."""
+    return f"{n_jobs:,} {'job' if n_jobs == 1 else 'jobs'}"
+
+
 def class_notes(groups: JobGroups, classes: tuple[ClassFit, ...]) -> list[str]:
     """Return what to know about classes and durations."""
     notes = []
     if groups.n_joined:
         notes.append(
-            f"{groups.n_joined:,} jobs took a neighbouring node count, which changes the node "
+            f"{counted(groups.n_joined)} took a neighbouring node count, which changes the node "
             f"time by {groups.node_time_ratio - 1:+.2%}"
         )
     if n := sum(c.shares_durations for c in classes):

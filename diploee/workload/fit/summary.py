@@ -10,20 +10,26 @@ import numpy as np
 
 from diploee.units import HOURS_PER_WEEK
 from diploee.workload.fit.job_log_fit import JobLogFit
+from diploee.workload.fit.notes import counted
 
 
 def fit_lines(fit: JobLogFit) -> list[str]:
     """Return what was fitted and how well it fits, one statement a line, the origin first."""
     hours, arrivals = fit.arrivals.hours, fit.arrivals
     lines = [
-        f"From {Path(fit.source).name} ({fit.log_format}): {fit.n_jobs:,} jobs submitted from "
+        f"From {Path(fit.source).name} ({fit.log_format}): {counted(fit.n_jobs)} submitted from "
         f"{_moment(hours.first_hour)} to {_moment(hours.end)} ({_zone(fit.utc_offset_min)}), "
-        f"{hours.n_hours / HOURS_PER_WEEK:.1f} weeks, which ask for "
+        f"{hours.covered_hours / HOURS_PER_WEEK:.1f} weeks, asking for "
         f"{fit.mean_busy_nodes:,.1f} busy nodes on average."
     ]
-    left_out = ", ".join(f"{n:,} {cause}" for cause, n in fit.left_out.items() if n)
+    left_out = ", ".join(
+        f"{n:,} {cause} ({fit.left_out_share[cause]:.1%} of the node time)"
+        for cause, n in fit.left_out.items()
+        if n
+    )
     if left_out:
         lines.append(f"Jobs left out: {left_out}.")
+    lines.append(f"Import: {'; '.join(fit.import_lines)}.")
     lines += _scatter_lines(fit)
     if arrivals.model_p_value is not None:
         name = "Poisson" if arrivals.dispersion is None else "gamma-mixed Poisson"
@@ -67,8 +73,11 @@ def fit_as_dict(fit: JobLogFit) -> dict[str, Any]:
         "utc_offset_min": fit.utc_offset_min,
         "first_hour": str(arrivals.hours.first_hour),
         "n_hours": arrivals.hours.n_hours,
+        "covered_hours": arrivals.hours.covered_hours,
         "n_jobs": fit.n_jobs,
         "left_out": fit.left_out,
+        "left_out_share": fit.left_out_share,
+        "import": list(fit.import_lines),
         "mean_busy_nodes": fit.mean_busy_nodes,
         "jobs_per_day": {
             "value": arrivals.jobs_per_day,

@@ -6,8 +6,14 @@ import pytest
 from benchmark_builders import tiny_spec
 from pydantic import ValidationError
 
-from diploee.benchmark import load_specs, specs_from_data
-from diploee.errors import ScenarioError
+from diploee.benchmark import (
+    InferenceData,
+    InferenceModelSpec,
+    LogisticModelStore,
+    load_specs,
+    specs_from_data,
+)
+from diploee.errors import InputError, ScenarioError
 
 SPECS = """\
 models:
@@ -139,3 +145,17 @@ def test_another_file_is_one_clear_line(tmp_path, content, text):
 def test_leaving_every_size_out_of_the_fits_is_refused():
     with pytest.raises(ValidationError, match="leaves no batch size for the logistic fits"):
         tiny_spec(batch_sizes=(8,), fit_exclude_batch_sizes=(8,))
+
+
+def test_help_of_a_spec_names_each_field_and_the_errors():
+    words = InferenceModelSpec.__doc__
+    assert all(name in words for name in InferenceModelSpec.model_fields)
+    assert "pydantic.ValidationError" in words
+    assert "`load_specs`" in words
+
+
+@pytest.mark.parametrize("kind", [LogisticModelStore, InferenceData])
+@pytest.mark.parametrize("source", [None, "results.json"])
+def test_what_is_no_source_is_refused(kind, source):
+    with pytest.raises(InputError, match="expected one of measurements such as ResultsSource"):
+        kind.generate([tiny_spec()], source)

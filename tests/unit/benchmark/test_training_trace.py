@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from diploee.benchmark import TrainingTrace, TrainingTraceParams
 from diploee.errors import InputError, LogFormatError, ProfileError
+from diploee.profiles.importers.plain import import_plain
 
 PLAIN = {"high_noise_w": 0, "low_noise_w": 0, "smoothing_s": 0, "dips_per_s": 0, "ramp_s": 0}
 
@@ -169,6 +170,7 @@ def test_missing_csv_is_one_clear_line(tmp_path):
         ({"duration_s": 0.01}, "are 0 samples"),
         ({"duration_s": 1e9}, "expected 1 to 100,000,000"),
         ({"high_power_w": -1}, "greater than or equal to 0"),
+        ({"low_power_w": 300}, "low_power_w is 300, expected at most high_power_w, 225"),
         ({"high_plateau_s": (40, 35)}, r"must be \[least, greatest\], found \[40, 35\]"),
         ({"high_plateau_s": (0, 1), "low_plateau_s": (0, 1)}, "at least one step"),
         ({"high_power": 3}, "Extra inputs"),
@@ -177,3 +179,16 @@ def test_missing_csv_is_one_clear_line(tmp_path):
 def test_wrong_parameters_are_refused(changes, text):
     with pytest.raises(ValidationError, match=text):
         TrainingTraceParams(**changes)
+
+
+def test_help_of_the_parameters_names_each_and_the_error():
+    words = TrainingTraceParams.__doc__
+    assert all(name in words for name in TrainingTraceParams.model_fields)
+    assert "pydantic.ValidationError" in words
+
+
+def test_trace_of_openg2g_is_imported_as_a_plain_table(tmp_path):
+    trace = TrainingTrace.generate(TrainingTraceParams(duration_s=30))
+    trace.write_csv(tmp_path / "trace.csv")
+    profile = import_plain(tmp_path / "trace.csv", workload="w", profile_id="p", n_nodes=1)
+    np.testing.assert_array_equal(profile.power_w, trace.power_w.astype(np.float32))

@@ -197,10 +197,10 @@ def test_times_of_a_fine_step_lose_no_sample_to_a_rounding():
     ("options", "words"),
     [
         ({}, "nothing to trim"),
-        ({"from_s": -1.0}, "from -1 s to 60 s, expected two times"),
-        ({"from_s": 30.0, "to_s": 20.0}, "from 30 s to 20 s"),
+        ({"from_s": -1.0}, "from_s is -1 and to_s is 60, expected two times"),
+        ({"from_s": 30.0, "to_s": 20.0}, "from_s is 30 and to_s is 20"),
         ({"to_s": 99.0}, "within its 60 s"),
-        ({"to_s": float("nan")}, "to nan s"),
+        ({"to_s": float("nan")}, "to_s is nan"),
         ({"idle_w": 9000.0}, "no sample above 9000 W a node"),
     ],
 )

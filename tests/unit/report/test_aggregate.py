@@ -9,6 +9,7 @@ from diploee.report.aggregate import (
     day_grid,
     duration_curve,
     histogram,
+    means_by_time,
     peak_week,
     percentiles_by_time,
     round_edges,
@@ -47,6 +48,16 @@ def test_bands_are_percentiles_of_all_intervals_in_the_bin() -> None:
     at_six = values.reshape(21, 96, 15)[:, 24].ravel()
     np.testing.assert_allclose(bands[:, 24], np.percentile(at_six, (5, 50, 95)))
     np.testing.assert_allclose(bands[:, -1], bands[:, 0])
+
+
+def test_one_day_does_not_end_where_it_started() -> None:
+    local_ms = times(1440, MS_PER_MIN)
+    values = np.arange(1440, dtype=np.float64)
+    bands = percentiles_by_time(local_ms, values, MS_PER_DAY, MS_PER_H, (50.0,))
+    assert bands[0, -1] == bands[0, -2] == np.median(values[-60:])
+    assert means_by_time(local_ms, values, MS_PER_DAY, MS_PER_H)[-1] == values[-60:].mean()
+    twice, both = times(2880, MS_PER_MIN), np.tile(values, 2)
+    assert means_by_time(twice, both, MS_PER_DAY, MS_PER_H)[-1] == values[:60].mean()
 
 
 def test_a_week_starts_on_monday() -> None:

@@ -411,3 +411,8 @@ def test_times_and_numbers_are_as_fine_as_they_can_be_read() -> None:
     assert pattern_for([0.0021]).format(0.0021) == "0.002100"
     assert pattern_for([3649.2], 3).format(3649.2) == "3,649"
     assert pattern_for([]).format(0.0) == "0.000"
+
+
+def test_section_says_what_its_times_are(fine_folder: Path) -> None:
+    words = "the start of an interval; of a ramp, the edge between its two intervals."
+    assert any(words in note for note in section_of(fine_folder).notes)

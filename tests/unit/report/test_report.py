@@ -19,6 +19,7 @@ from builders import tiny_library, tiny_scenario
 
 from diploee.errors import InputError, OutputError, OutputExistsError
 from diploee.report import build_report, read_run, report_page, write_pictures, write_report
+from diploee.report.charts import Band
 from diploee.report.plotly_panels import plotly_figure
 from diploee.run import simulate
 from diploee.scenario import load_scenario
@@ -206,8 +207,28 @@ def test_run_of_half_a_day_is_drawn_for_its_hours_alone(tmp_path: Path) -> None:
     for layer in charts["bands"].panels[0].layers:
         assert layer.x.max() == np.datetime64("2018-01-01T11:45")
         assert np.isfinite(getattr(layer, "y", getattr(layer, "low", None))).all()
-    (panel,) = charts["occupancy"].panels
-    assert panel.layers[-1].markers, "one day is no line"
+
+
+def test_run_within_a_day_is_drawn_over_its_hours_and_does_not_fall_back_at_midnight(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "day"
+    simulate(tiny_scenario({"duration": "1 d"}), folder, library=tiny_library(), engine="compiled")
+    charts = {chart.id: chart for chart in build_report([folder]).charts}
+    for layer in charts["bands"].panels[0].layers:
+        y = getattr(layer, "y", getattr(layer, "low", None))
+        assert layer.x[-1] == np.datetime64("2018-01-02")
+        assert y[-1] == y[-2]
+    (occupancy,) = charts["occupancy"].panels
+    assert occupancy.x.kind == "time of day"
+    assert len(occupancy.layers[0].x) == 97
+    figure = plotly_figure(charts["carpet"].panels[0])
+    assert figure["data"][0]["x0"] == "2018-01-01"
+    axis = figure["layout"]["xaxis"]
+    assert axis["range"] == ["2017-12-31T12:00:00", "2018-01-01T12:00:00"]
+    assert (axis["tick0"], axis["dtick"]) == ("2017-12-31", 86_400_000)
+    places = write_pictures(build_report([folder]), tmp_path / "png", "png")
+    assert places[0].name == "01-carpet.png"
 
 
 def test_long_run_is_averaged_to_minutes_but_keeps_its_peak(
@@ -265,6 +286,37 @@ def test_sweep_is_drawn_against_its_axes(sweep_folder: Path) -> None:
     assert medians["case small"] == pytest.approx([2.05, 4.0, 6.05])
     assert report.warnings == ("1 run of the sweep without a result; see summary.parquet",)
     assert "duration" in [chart.id for chart in report.charts]
+
+
+def test_names_on_an_axis_keep_their_order_and_are_not_joined(sweep_folder: Path) -> None:
+    report = build_report([sweep_folder])
+    chart = report.charts[1]
+    for panel in chart.panels:
+        assert panel.x.kind == "category"
+        medians = [layer for layer in panel.layers if getattr(layer, "markers", False)]
+        assert medians
+        for layer in medians:
+            assert layer.x.tolist() == ["small", "large"]
+            assert layer.width == 0
+        assert not any(isinstance(layer, Band) for layer in panel.layers)
+    assert "Large points are medians" in chart.caption
+    by_target = report.charts[0].panels[0].layers
+    assert all(layer.width > 0 for layer in by_target if not layer.markers_only)
+    names = [layer.name for layer in by_target if layer.legend]
+    assert names == ["case small", "case large"]
+    table = report.sections[0].tables[0]
+    assert [row[:2] for row in table.rows[:2]] == [("0.2", "small"), ("0.2", "large")]
+
+
+def test_metrics_that_are_the_same_in_all_runs_are_named_and_not_drawn(sweep_folder: Path) -> None:
+    table = pd.read_parquet(sweep_folder / "summary.parquet")
+    table["requests.incoming_rps"] = np.where(table["status"] == "finished", 12.5, np.nan)
+    table.to_parquet(sweep_folder / "summary.parquet")
+    report = build_report([sweep_folder])
+    for chart in report.charts[:2]:
+        assert [p.title for p in chart.panels] == ["Mean power", "Maximum power"]
+        assert "The same in all runs, so not drawn: incoming requests." in chart.caption
+    assert "Incoming requests [1/s]" in report.sections[0].tables[0].header
 
 
 def test_axes_in_step_are_drawn_once(sweep_folder: Path) -> None:

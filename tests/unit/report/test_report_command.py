@@ -41,3 +41,9 @@ def test_unwritable_place_is_one_line_and_exit_code_1(run_folder: Path, tmp_path
     assert ended.code == 1
     assert len(ended.problems) == 1
     assert "can't be written" in ended.problems[0]
+
+
+def test_help_of_export_keeps_the_unit_of_the_voltage() -> None:
+    ended = call("export", "--help")
+    assert ended.code == 0
+    assert "kV" in ended.out  # rich takes [kV] for markup

@@ -16,7 +16,7 @@ from builders import profile, tiny_library, tiny_scenario, write_scenario
 from typer.testing import CliRunner
 
 from diploee.cli.deconvolve import deconvolve_command
-from diploee.errors import OutputExistsError, WorkloadError
+from diploee.errors import InputError, OutputExistsError, WorkloadError
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.importers.observed import ObservedSeries, read_observed_series
 from diploee.profiles.playing import played_mean_power_w
@@ -339,3 +339,48 @@ def test_command_gives_a_stream_that_loads(tmp_path: Path, library_folder: Path)
     found = json.loads(run(*options, "--json"), parse_constant=pytest.fail)
     assert len(found["hour_of_week"]) == 168
     assert len(found["fitted_mean"]) == len(found["observed_mean"])
+
+
+@pytest.fixture
+def power_file(tmp_path: Path) -> Path:
+    """Eight weeks of a facility of 50,000 nodes, in kilowatts, two rows missing."""
+    scenario = tiny_scenario({"facility.pools.main.n_nodes": 50_000})
+    above_w = np.convolve(np.tile(100 * BY_HOUR, 8), kernel_of(scenario, "power"))[: 8 * 168]
+    idle_w = 50_000 * scenario.facility.node_type_of("main").idle_power_w
+    stamps = np.datetime64("2018-01-01T00:00") + np.arange(8 * 168) * np.timedelta64(1, "h")
+    rows = [f"{stamp},{(w + idle_w) / 1000:.6f}" for stamp, w in zip(stamps, above_w, strict=True)]
+    file = tmp_path / "power.csv"
+    file.write_text("\n".join(["timestamp,meter", *rows[:500], *rows[502:]]) + "\n", "utf-8")
+    return file
+
+
+def test_a_unit_of_power_means_power_and_filled_gaps_are_told(
+    power_file: Path, tmp_path: Path, library_folder: Path
+) -> None:
+    base = write_scenario(tmp_path / "base.yaml", {"facility.pools.main.n_nodes": 50_000})
+    options = (power_file, "--scenario", base, "--profiles", library_folder, "--column", "meter")
+    found = json.loads(run(*options, "--power-unit", "kW", "--json"))
+    assert found["jobs_per_day"] == pytest.approx(2_400 * BY_HOUR.mean(), rel=1e-2)
+    assert "2 missing rows and values were filled by straight lines" in found["notes"]
+    with pytest.raises(InputError, match="--power-unit: is for --observed power"):
+        run(*options, "--power-unit", "kW", "--observed", "utilization")
+    with pytest.raises(WorkloadError, match=r"power.csv: a mean power of .* MW.*--power-unit"):
+        run(*options, "--power-unit", "MW")
+    with pytest.raises(InputError, match="--max-gap-s"):
+        run(*options, "--power-unit", "kW", "--max-gap-s", 3_600)
+    before = power_file.read_bytes()
+    for place in (power_file, base):
+        with pytest.raises(InputError, match=r"--out: .* is an input"):
+            run(*options, "--power-unit", "kW", "--out", place, "--force")
+    assert power_file.read_bytes() == before
+
+
+def test_a_load_above_the_rating_is_refused_with_the_limit(
+    power_file: Path, tmp_path: Path, library_folder: Path
+) -> None:
+    changes = {"facility.pools.main.n_nodes": 50_000, "facility.rated_power_mw": 1.5}
+    base = write_scenario(tmp_path / "base.yaml", changes)
+    options = (power_file, "--scenario", base, "--profiles", library_folder, "--column", "meter")
+    with pytest.raises(WorkloadError, match=r"it is rated at 1.5 MW") as caught:
+        run(*options, "--power-unit", "kW")
+    assert "\n" not in str(caught.value)

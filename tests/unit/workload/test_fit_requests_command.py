@@ -321,3 +321,24 @@ def test_a_broken_trace_is_no_job_log(azure: Path, tmp_path: Path) -> None:
     nothing.write_text("what,ever\n1,2\n", "utf-8")
     assert "fits none of the formats" in refused(nothing)
     assert "can't be read" in refused(tmp_path / "absent.csv")
+
+
+def test_inputs_are_never_replaced_and_a_file_for_pictures_stops_all_writing(
+    relative: Path, scenario: Path, tmp_path: Path
+) -> None:
+    out, before = tmp_path / "out.yaml", relative.read_bytes()
+    for place in (relative, scenario):
+        ended = call("fit-requests", relative, "--scenario", scenario, "--out", place, "--force")
+        assert (ended.code, len(ended.problems)) == (2, 1)
+        assert f"--out: {place} is an input of this command" in ended.problems[0]
+    assert relative.read_bytes() == before
+    ended = call("fit-requests", relative, "--out", out, "--plots", relative)
+    assert f"--plots: {relative} is a file, expected a folder" in ended.problems[0]
+    assert not out.exists()
+
+
+def test_an_unknown_meaning_of_a_column_is_said_by_its_option(relative: Path) -> None:
+    ended = call("fit-requests", relative, "--column", "unix=time_ms")
+    assert ended.problems[0].startswith(
+        "--column: unknown meaning 'unix', expected one of 'timestamp'"
+    )

@@ -19,6 +19,7 @@ from zeus_builders import (
     write,
 )
 
+from diploee.cli.app import app as whole_app
 from diploee.cli.zeus import zeus_command
 from diploee.errors import InputError
 from diploee.zeus import read_recurrences
@@ -53,15 +54,16 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     )
 
 
+MAX_TOY_W = max(float(row.split(",")[4]) for row in HAND_POWER)
 TOY = ("--workload", "toy", "--target", 0.5, "--batch-size", 16)
 
 
 def test_tables_show_savings_and_the_simulation(files: tuple[Path, Path]) -> None:
     text = printed(*files, *TOY, "--seeds", 2)
-    assert "Best savings over the default pair on toy" in text
+    assert "Best savings over the default pair of batch size and power limit on toy" in text
     assert "zeus with power limit jit, eta 0.5, beta 2" in text
     rows = [line.split() for line in text.splitlines() if line.startswith("toy")]
-    assert rows[0][1:4] == ["28.0", "49.3", "69.6"]
+    assert rows[0][4:7] == ["28.0", "49.3", "69.6"]
     assert rows[1][1] == "80"
     assert "1 paths that never reach the target" in text
 
@@ -109,6 +111,33 @@ def test_without_files_the_synthetic_traces_are_used_and_can_be_written(tmp_path
     assert json.loads(printed(train, power, "--seeds", 2, "--json")) == built_in
 
 
+def test_synthetic_traces_do_not_replace_files_without_force(tmp_path: Path) -> None:
+    mine = tmp_path / "groups.csv"
+    mine.write_text("mine")
+    assert "holds 'groups.csv' already" in refused("--write-synthetic", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["groups.csv"]
+    assert mine.read_text() == "mine"
+    printed("--write-synthetic", tmp_path, "--force")
+    assert mine.read_text().startswith("group,start_time")
+
+
+def test_tables_name_the_default_pair_and_say_what_late_means(files: tuple[Path, Path]) -> None:
+    text = printed(*files, *TOY, "--seeds", 2)
+    savings, simulated = (line for line in text.splitlines() if line.startswith("toy"))
+    assert f"16, {MAX_TOY_W:g} W" in savings
+    assert len(simulated) < 100
+    assert "late cost: from a job's recurrence 31 on, over the oracle's" in text
+    assert "  -: no job" not in text
+    short = printed(*files, *TOY, "--seeds", 2, "--recurrences", 30)
+    assert "  -: no job recurs more than 30 times" in short
+
+
+def test_help_of_80_columns_cuts_no_option() -> None:
+    text = CliRunner().invoke(whole_app, ["zeus", "--help"], env={"COLUMNS": "80"}).output
+    assert "--power-limit-optimizer" in text
+    assert "\N{HORIZONTAL ELLIPSIS}" not in text
+
+
 def test_groups_replace_the_recurrences(tmp_path: Path) -> None:
     printed("--write-synthetic", tmp_path)
     options = ("--groups", tmp_path / "groups.csv", "--seeds", 1, "--json")
@@ -131,17 +160,27 @@ def test_power_limit_can_be_fixed(files: tuple[Path, Path]) -> None:
         (("--workload", "syntetic-vision"), "unknown dataset 'syntetic-vision', expected one that"),
         (("--gpu", "v100"), "--gpu: the built-in traces are of the GPU 'synthetic', found 'v100'"),
         (("--power-limit", 160), "power limit 160 W was never measured for batch size 16 on synth"),
-        (("--batch-size", 100), "batch size 100 is not in the data, expected one of 16, 32, 64, 1"),
-        (("--target", 0.7), "target metric 0.7 is not in the train trace, expected one of 0.6"),
-        (("--eta", 2), "eta is 2.0, expected a number from 0"),
-        (("--eta", "nan"), "eta is nan"),
-        (("--beta", 1), "beta is 1.0, expected a number above 1"),
-        (("--seeds", 0), "120 recurrences for each of 0 seeds, expected 1 to"),
-        (("--recurrences", -3), "0 recurrences for each of 20 seeds, expected 1 to"),
+        (
+            ("--batch-size", 100),
+            "--batch-size 100: synthetic-vision: batch size 100 is not in the data, expec",
+        ),
+        (
+            ("--target", 0.7),
+            "--target 0.7: synthetic-vision: target metric 0.7 is not in the train trace",
+        ),
+        (("--eta", 2), "--eta is 2.0, expected a number from 0"),
+        (("--eta", "nan"), "--eta is nan"),
+        (("--beta", 1), "--beta is 1.0, expected a number above 1"),
+        (("--seeds", -1), "--seeds: must be a whole number of 1 or more, found -1"),
+        (("--recurrences", -3), "--recurrences: must be a whole number of 1 or more, found -3"),
         (("--seed", -1), "--seed: must be a whole number of 0 or more, found -1"),
         (("--power-limit", 100, "--power-limit-optimizer", "max"), "expected one of them"),
         (("--savings", "--out", "x"), "--out: --savings does not simulate"),
         (("--groups", "nowhere.csv"), "nowhere.csv: can't be read"),
+        (("--groups", "g.csv", "--recurrences", 40), "--groups and --recurrences: expected one"),
+        (("--out", "zd.csv"), "--out is zd.csv, which is written as Parquet; name it *.parquet"),
+        (("--write-synthetic", "zd", "--seeds", 2), "found '--seeds' too; give the folder alone"),
+        (("--write-synthetic", "zd", "x.csv"), "--write-synthetic: writes files and ends, found"),
     ],
 )
 def test_bad_option_is_one_line_with_what_is_allowed(

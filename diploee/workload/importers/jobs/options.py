@@ -44,6 +44,7 @@ class JobLogOptions:
     """
 
     gpus_per_node: int | None = None
+    pool_gpus_per_node: int | None = None
     utc_offset: str | None = None
     columns: Mapping[str, str] | None = None
     time_format: str | None = None
@@ -54,16 +55,17 @@ class JobLogOptions:
 
     def check(self, place: object) -> None:
         """Check the values; errors begin with the place, such as the file's name."""
-        gpus = self.gpus_per_node
-        if gpus is not None and not (
-            isinstance(gpus, int)
-            and not isinstance(gpus, bool)
-            and 1 <= gpus <= LARGEST_GPUS_PER_NODE
-        ):
-            raise InputError(
-                f"{place}: gpus_per_node is {shown(gpus)}, expected a whole number from 1 to "
-                f"{LARGEST_GPUS_PER_NODE:,}"
-            )
+        for name in ("gpus_per_node", "pool_gpus_per_node"):
+            gpus = getattr(self, name)
+            if gpus is not None and not (
+                isinstance(gpus, int)
+                and not isinstance(gpus, bool)
+                and 1 <= gpus <= LARGEST_GPUS_PER_NODE
+            ):
+                raise InputError(
+                    f"{place}: {name} is {shown(gpus)}, expected a whole number from 1 to "
+                    f"{LARGEST_GPUS_PER_NODE:,}"
+                )
         _check_word(place, "duration_unit", self.duration_unit, get_args(DurationUnit))
         _check_word(place, "zero_durations", self.zero_durations, get_args(ZeroDurations))
         _check_word(place, "cpu_only", self.cpu_only, get_args(CpuOnly))

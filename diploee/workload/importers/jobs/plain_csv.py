@@ -128,7 +128,8 @@ def _columns(file: TextFile, names: Sequence[str], mapped: Mapping[str, str]) ->
             near = one_line(did_you_mean(str(name), names))
             raise InputError(
                 f"{file.path}: columns: no column {shown(name)} for '{key}' "
-                f"(found: {listed(names)}){near}"
+                f"(found: {listed(names)}){near}; '--column {key}=NAME' "
+                "names it on the command line"
             )
     found_names = {
         key: next((name for name in USUAL_NAMES[key] if name in names), "") for key in COLUMN_KEYS
@@ -139,7 +140,8 @@ def _columns(file: TextFile, names: Sequence[str], mapped: Mapping[str, str]) ->
         if not any(key in column_of for key in keys):
             raise InputError(
                 f"{file.path}: no column for '{keys[0]}' or '{keys[1]}', expected one of them; "
-                f"name it in columns, such as {{'{keys[0]}': {shown(names[0])}}}"
+                f"name it with --column {keys[0]}=NAME (columns in a scenario, such as "
+                f"{{'{keys[0]}': {shown(names[0])}}})"
             )
     return column_of
 
@@ -165,5 +167,5 @@ def _refuse_bare_numbers(table: TextTable) -> None:
         table.fail(
             0,
             f"column '{key}' is {shown(first)}, expected a time such as 2023-05-17T11:00:58; for "
-            f"numbers give time_format as {one_of(NUMERIC_TIMES)}",
+            f"numbers give time_format as {one_of(NUMERIC_TIMES)} (--time-format)",
         )

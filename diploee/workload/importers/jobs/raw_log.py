@@ -45,6 +45,8 @@ class RawLog:
         Offset of local time [min]; None where the origin of the times is not known.
     dropped, repaired, noted : mapping of str to int
         What the importer already did, by cause; rows dropped here are not among `rows`.
+    node_rule : str
+        What the importer took as a node, where it made node counts of processors.
     runs_share_id : bool
         A job id may come back with another start, as a requeued job's does in Slurm.
     dates_are_shifted : bool
@@ -58,5 +60,6 @@ class RawLog:
     dropped: Mapping[str, int] = field(default_factory=dict)
     repaired: Mapping[str, int] = field(default_factory=dict)
     noted: Mapping[str, int] = field(default_factory=dict)
+    node_rule: str = ""
     runs_share_id: bool = False
     dates_are_shifted: bool = False

@@ -33,6 +33,7 @@ def read_job_log(
     log_format: str | None = None,
     *,
     gpus_per_node: int | None = None,
+    pool_gpus_per_node: int | None = None,
     utc_offset: str | None = None,
     columns: Mapping[str, str] | None = None,
     time_format: str | None = None,
@@ -57,6 +58,9 @@ def read_job_log(
     gpus_per_node : int, optional
         GPUs of a node: a job's nodes are its GPUs over this, rounded up. Where it is not given, or
         a job's GPUs are not known, the log's own node count is taken.
+    pool_gpus_per_node : int, optional
+        GPUs of a node of the pool that the jobs are for: taken where `gpus_per_node` is not given
+        and the log does not tell what a node is, as a header of SWF does.
     utc_offset : str, optional
         Zone of the log's local time: a fixed offset such as ``"+08:00"``, or a name such as
         ``"Europe/Berlin"`` with its daylight saving. Stamps without an offset are read in it.
@@ -91,6 +95,7 @@ def read_job_log(
     path = Path(path)
     options = JobLogOptions(
         gpus_per_node=gpus_per_node,
+        pool_gpus_per_node=pool_gpus_per_node,
         utc_offset=utc_offset,
         columns=columns,
         time_format=time_format,
@@ -121,7 +126,17 @@ def _read(
     file = read_text(path)
     chosen = JOB_LOG_FORMATS[log_format] if log_format else _recognised(file, options)
     _check_csv_options(path, chosen, options)
-    raw = chosen.read(file, options)
+    try:
+        raw = chosen.read(file, options)
+    except InputError as error:
+        if log_format is None or chosen.recognises(file):
+            raise
+        other = next((name for name, f in JOB_LOG_FORMATS.items() if f.recognises(file)), None)
+        if other is None:
+            raise
+        raise type(error)(
+            f"{error}; the content is that of format '{other}', not '{log_format}'"
+        ) from error
     pa.default_memory_pool().release_unused()
     return chosen, raw
 
@@ -136,8 +151,16 @@ def _recognised(file: TextFile, options: JobLogOptions) -> JobLogFormat:
     file.fail(
         file.line_at(file.start),
         f"not a job log of a known format, the first line is {shown(first_line)}; "
-        f"give log_format ({one_of(JOB_LOG_FORMATS)}), or columns for a table of other columns",
+        f"give log_format (--format; {one_of(JOB_LOG_FORMATS)}), or columns "
+        "(--column MEANING=NAME) for a table of other columns",
     )
+
+
+_OPTION_OF = {
+    "columns": "--column",
+    "time_format": "--time-format",
+    "duration_unit": "--duration-unit",
+}
 
 
 def _check_csv_options(path: Path, chosen: JobLogFormat, options: JobLogOptions) -> None:
@@ -148,7 +171,8 @@ def _check_csv_options(path: Path, chosen: JobLogFormat, options: JobLogOptions)
     }
     for name, is_given in given.items():
         if is_given and chosen.name != "csv":
+            option = _OPTION_OF[name]
             raise InputError(
                 f"{path}: {name} is only for log_format 'csv', this log is of '{chosen.name}'; "
-                f"leave {name} out"
+                f"leave {name} ({option}) out"
             )

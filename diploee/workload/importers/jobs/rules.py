@@ -11,8 +11,10 @@ The rules, in this order; a row is dropped by the first that applies:
 4. A missing start is end less run time where both are known. A start before the submission moves
    the submission to the start, as the nodes were in use then.
 5. Nodes: where the user gives GPUs per node, GPUs over it, rounded up, at least 1; else the log's
-   node count. A job on CPUs alone keeps the log's node count, 1 where it has none, and is dropped
-   where the user says so. A row without either is dropped.
+   node count, fractions rounded up. GPUs per node of the pool count as given, but for a log that
+   tells what its nodes are, as a header of SWF does. A job on CPUs alone keeps the log's node
+   count, 1 where it has none, and is dropped where the user says so. A row without either is
+   dropped.
 6. A row that repeats another one, or whose job id was there before, is dropped. The first that was
    not dropped for another cause stays. Rows without an id are never taken for repeated.
 7. A job in a state that the user leaves out is dropped. Failed jobs and jobs that were cancelled
@@ -51,6 +53,7 @@ SUBMISSION_MISSING = "submission missing, taken as the start"
 START_MISSING = "start missing, taken as end less run time"
 START_BEFORE_SUBMISSION = "start before submission, submission moved to it"
 ZERO_AS_ONE_SECOND = "zero run time, taken as 1 s"
+FRACTION_OF_NODE = "fractional node counts rounded up"
 OUT_OF_ORDER = "out of order of submission, sorted"
 
 START_UNKNOWN = "start not known"
@@ -81,7 +84,8 @@ def apply_rules(path: Path, log_format: str, raw: RawLog, options: JobLogOptions
         If no row has a node count, or one is out of range.
     """
     rows, repaired = _with_times(raw.rows, options)
-    n_nodes, noted = _node_counts(rows, options)
+    n_nodes, of_nodes, noted = _node_counts(rows, raw.node_rule, options)
+    repaired |= of_nodes
     kept = np.ones(len(rows), dtype=bool)
     dropped = dict(raw.dropped)
     for cause, mask in _unusable(raw.rows, rows).items():
@@ -186,29 +190,41 @@ def _unusable(raw: RawJobs, rows: RawJobs) -> dict[str, BoolArray]:
 
 
 def _node_counts(
-    rows: RawJobs, options: JobLogOptions
-) -> tuple[Float64Array, dict[str, BoolArray]]:
-    """Return the nodes of each row, NaN where not known, and what is worth to be noted."""
+    rows: RawJobs, rule: str, options: JobLogOptions
+) -> tuple[Float64Array, dict[str, BoolArray], dict[str, BoolArray]]:
+    """Return the nodes of each row, NaN where not known, what was repaired and what is to note."""
     logged = np.where(rows.n_nodes > 0, np.ceil(rows.n_nodes), np.nan)
     cpu_only = rows.n_gpus == 0
     n_nodes = np.where(cpu_only & np.isnan(logged), 1.0, logged)
     other = np.zeros(len(rows), dtype=bool)
-    if options.gpus_per_node is not None:
+    rounded = ~np.isnan(logged) & (rows.n_nodes != logged)
+    by_rule = ~np.isnan(logged)
+    per_node = options.gpus_per_node or options.pool_gpus_per_node
+    if per_node is not None:
         has_gpus = rows.n_gpus > 0
-        by_gpus = np.maximum(np.ceil(rows.n_gpus / options.gpus_per_node - _ROUNDING), 1.0)
+        by_gpus = np.maximum(np.ceil(rows.n_gpus / per_node - _ROUNDING), 1.0)
         other = has_gpus & (logged > 0) & (by_gpus != logged)
         n_nodes = np.where(has_gpus, by_gpus, n_nodes)
-    return n_nodes, {
+        rounded &= ~has_gpus
+        if not rule:
+            whose = "as given" if options.gpus_per_node else "those of the pool's nodes"
+            unit = "GPU" if per_node == 1 else "GPUs"
+            rule, by_rule = f"1 node = {per_node:,} {unit}, {whose}", has_gpus
+    noted = {
         CPU_ONLY: cpu_only,
         OTHER_NODE_COUNT: other,
         START_UNKNOWN: rows.start_ms == MISSING_MS,
     }
+    if rule:
+        noted[rule] = by_rule
+    return n_nodes, {FRACTION_OF_NODE: rounded}, noted
 
 
 def _check_nodes(path: Path, n_nodes: Float64Array, kept: BoolArray) -> None:
     if kept.any() and np.isnan(n_nodes[kept]).all():
         raise LogFormatError(
-            f"{path}: no job has a node count; give gpus_per_node, so that GPUs tell the nodes"
+            f"{path}: no job has a node count; give gpus_per_node (--gpus-per-node), so that GPUs "
+            "tell the nodes"
         )
     largest = float(np.nanmax(n_nodes[kept], initial=0))
     if largest > LARGEST_NODE_COUNT:

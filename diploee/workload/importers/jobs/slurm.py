@@ -22,11 +22,13 @@ References
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from diploee.errors import did_you_mean, one_of
 from diploee.tables import BoolArray, Float64Array
 from diploee.workload.importers.jobs.base import JobLogFormat, header_words
 from diploee.workload.importers.jobs.options import JobLogOptions
@@ -37,6 +39,7 @@ from diploee.workload.importers.jobs.text_table import (
     TRUNCATED,
     TextTable,
     header_dialect,
+    listed,
     read_table,
     require_columns,
 )
@@ -53,6 +56,7 @@ from diploee.workload.job_log import MISSING_MS
 
 REQUIRED = ("JobID", "Submit", "Start", "End", "State", "NNodes")
 OPTIONAL = ("ElapsedRaw", "AllocTRES", "ConsumedEnergyRaw", "Partition")
+COMMAND = "sacct -P -o JobID,State,Submit,Start,End,ElapsedRaw,NNodes,AllocTRES"
 JOB_STEP = "job step"
 ENERGY_OUT_OF_RANGE = "energy out of range, left out"
 
@@ -78,6 +82,7 @@ def read(file: TextFile, options: JobLogOptions) -> RawLog:
     """
     delimiter = _DELIMITER.match(file.head)
     dialect = header_dialect(file, delimiter[1] if delimiter else "|", is_quoted=False)
+    _require_all(file, dialect.names)
     require_columns(file, dialect.names, REQUIRED, "what sacct -P prints")
     table = read_table(file, dialect, REQUIRED + OPTIONAL)
     ids = job_ids(table, "JobID")
@@ -113,6 +118,19 @@ def read(file: TextFile, options: JobLogOptions) -> RawLog:
 
 
 FORMAT = JobLogFormat("slurm", "Slurm's 'sacct -P'", recognises, read)
+
+
+def _require_all(file: TextFile, names: Sequence[str]) -> None:
+    """Name all missing columns at once, and the command that prints them."""
+    missing = [name for name in REQUIRED if name not in names]
+    if missing:
+        (near, *_) = [hint for name in missing if (hint := did_you_mean(name, names))] or [""]
+        others = f", and so are {one_of(missing[1:])}" if len(missing) > 1 else ""
+        file.fail(
+            file.line_at(file.start),
+            f"column '{missing[0]}' is missing{others} (found: {listed(names)}); "
+            f"export with '{COMMAND}'{near}",
+        )
 
 
 def _only(table: TextTable, mask: BoolArray) -> TextTable:

@@ -5,7 +5,8 @@
   beside them. They are dropped and counted.
 - A job's nodes are its allocated processors, or where they are missing the requested ones, over the
   processors of a node: `MaxProcs` over `MaxNodes`, 1 where the header has `MaxNodes` alone.
-  ASSUMPTION: who gives `gpus_per_node` says that this log's processors are GPUs.
+  ASSUMPTION: who gives `gpus_per_node` says that this log's processors are GPUs; so are those of a
+  log without `MaxNodes` where the nodes of the pool have GPUs.
 - The kind of a job is its queue. Local time is that of `TimeZoneString`, else UTC.
 
 References
@@ -83,10 +84,14 @@ def read(file: TextFile, options: JobLogOptions) -> RawLog:
         )
     processors = _processors(table)
     n_nodes = n_gpus = np.full(len(table), np.nan)
-    if options.gpus_per_node is not None:
+    node_rule = ""
+    if options.gpus_per_node or (options.pool_gpus_per_node and not _max_nodes(header)):
         n_gpus = processors
     else:
-        n_nodes = np.ceil(processors / _processors_per_node(file, header))
+        per_node = _processors_per_node(file, header)
+        n_nodes = np.ceil(processors / per_node)
+        if per_node > 1:
+            node_rule = f"1 node = {per_node:,} processors, from the log's header"
     type_id, queues = labels(table, "queue")
     rows = RawJobs(
         submit_ms=submit_ms,
@@ -105,6 +110,7 @@ def read(file: TextFile, options: JobLogOptions) -> RawLog:
         job_ids=pc.filter(job_ids(table, "job"), pa.array(is_job)),
         utc_offset_min=zone.offset_min(origin * MS_PER_S) if zone else None,
         dropped={TRUNCATED: table.n_truncated, PARTIAL_EXECUTION: int((~is_job).sum())},
+        node_rule=node_rule,
     )
 
 
@@ -141,13 +147,18 @@ def _zone(file: TextFile, header: dict[str, tuple[int, str]], options: JobLogOpt
     return zone_of(name, f"{file.path}:{line}: TimeZoneString") if name else Zone()
 
 
+def _max_nodes(header: dict[str, tuple[int, str]]) -> int:
+    return _number(header.get("MaxNodes", (0, ""))[1])
+
+
 def _processors_per_node(file: TextFile, header: dict[str, tuple[int, str]]) -> int:
-    n_nodes = _number(header.get("MaxNodes", (0, ""))[1])
+    n_nodes = _max_nodes(header)
     n_processors = _number(header.get("MaxProcs", (0, ""))[1]) or n_nodes
     if not n_nodes:
         raise LogFormatError(
             f"{file.path}: the header has no MaxNodes, so that processors tell no nodes; "
-            "give gpus_per_node, the processors of a node, or add '; MaxNodes: <number>'"
+            "give gpus_per_node (--gpus-per-node), the processors of a node, or add "
+            "'; MaxNodes: <number>'"
         )
     return max(ceil(n_processors / n_nodes), 1)
 

@@ -66,7 +66,7 @@ def test_ramp_beyond_its_limit_is_given_with_time_and_duration(run_of):
     assert result.worst[0].time == "2018-01-01T00:05:00+00:00"
     assert (result.worst[0].begin[11:19], result.worst[0].end[11:19]) == ("00:04:57", "00:05:04")
     assert result.line() == (
-        "ramps.0: ramp up over 10 s, limit 0.06 MW/s: 1 violations "
+        "ramps.0: ramp up over 10 s, limit 0.06 MW/s: 1 violation "
         "(adjacent ones count as one), 7 s in all, "
         "worst 0.1 MW/s at 2018-01-01T00:05:00+00:00"
     )

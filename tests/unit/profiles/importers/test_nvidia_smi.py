@@ -210,7 +210,8 @@ def test_a_constant_for_the_cpus_is_added_per_node_and_named(tmp_path):
     ("lines", "problem"),
     [
         ([], r"smi.csv:1: the file is empty"),
-        (["2025/05/14 08:50:19.056, 79.60 W"], "the file is empty or has no header"),
+        (["2025/05/14 08:50:19.056, 79.60 W"], r"no column 'timestamp' \(found: '2025/05/14"),
+        (["t_s,power_w", "0,1"], r"no column 'timestamp' \(found: 't_s', 'power_w'\), expected"),
         (["timestamp, utilization.gpu [%]", f"{stamp(0)}, 9 %"], r"smi.csv:1: no column of power"),
         ([HEADER], r"smi.csv:1: a header without rows"),
         (smi([0.0], 100), r"GPU 0 has 1 good readings in 1 rows"),

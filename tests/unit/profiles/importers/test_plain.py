@@ -72,6 +72,29 @@ def test_what_is_told_stands_in_the_provenance_and_gates_the_metrics(tmp_path):
     assert profile_support([told]).trusted_hz == pytest.approx(3.2)
 
 
+@pytest.mark.parametrize("header", ["t_s,power_W", "T_S,Power_W", "power_W,t_s,power_w"])
+def test_case_of_a_column_does_not_matter_where_one_is_meant(tmp_path, header):
+    rows = {2: "0,5\n1,7\n", 3: "9,0,5\n9,1,7\n"}[header.count(",") + 1]
+    np.testing.assert_array_equal(load(csv(tmp_path, f"{header}\n{rows}")).power_w, [5, 7])
+
+
+def test_two_columns_that_differ_from_the_name_in_case_are_refused(tmp_path):
+    with pytest.raises(LogFormatError, match="column 'power_w' found 0 times"):
+        load(csv(tmp_path, "t_s,power_W,Power_W\n0,1,1\n1,1,1\n"))
+    with pytest.raises(LogFormatError, match=":3: 'power_W' is -2 W"):
+        load(csv(tmp_path, "t_s,power_W\n0,1\n1,-2\n"))
+
+
+def test_a_constant_is_added_per_node_and_named(tmp_path):
+    path = csv(tmp_path, "t_s,power_w\n0,100\n1,200\n")
+    profile = load(path, n_nodes=2, add_w=50.0, power_boundary="GPUs")
+    np.testing.assert_array_equal(profile.power_w, [200, 300])
+    words = "GPUs, plus a constant 50 W per node, which is assumed"
+    assert profile.provenance.power_boundary == words
+    with pytest.raises(ProfileError, match="add_w is nan, expected 0 W or more"):
+        load(path, add_w=float("nan"))
+
+
 @pytest.mark.parametrize("kind", [np.float32, np.float64, np.int32])
 def test_parquet_gives_the_same_as_csv(tmp_path, kind):
     table = pd.DataFrame(

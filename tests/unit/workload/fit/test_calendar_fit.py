@@ -225,16 +225,46 @@ def test_generated_dispersion_survives_thinning(keep: float) -> None:
     assert found.low <= 0.7 <= found.high < 1.2
 
 
-def test_only_whole_hours_are_counted() -> None:
+def test_the_first_and_last_hour_count_as_far_as_the_log_covers_them() -> None:
     minute = HOUR_MS // 60
     local_ms = np.array([-30, 10, 20, 70, 185]) * minute
     span, inside = count_hours(local_ms)
-    assert span.counts.tolist() == [2, 1, 0]
-    assert inside.tolist() == [False, True, True, True, False]
+    assert span.counts.tolist() == [1, 2, 1, 0, 1]
+    assert inside.all()
+    # Half a mean distance, 26.9 minutes, before the first and after the last.
+    np.testing.assert_allclose(span.coverage, [56.9 / 60, 1, 1, 1, 31.9 / 60], atol=1e-3)
+    assert span.whole.counts.tolist() == [2, 1, 0]
+    assert span.whole.first_hour == np.datetime64("1970-01-01T00", "h")
     span, inside = count_hours(
-        local_ms, datetime(1970, 1, 1, 0, 30), datetime(1970, 1, 1, 2, 59), inside
+        local_ms, datetime(1970, 1, 1, 0, 15), datetime(1970, 1, 1, 2, 45), inside
     )
-    assert (span.counts.tolist(), inside.sum()) == ([1], 1)
+    assert (span.counts.tolist(), inside.sum()) == ([1, 1, 0], 2)
+    assert span.coverage.tolist() == [0.75, 1, 0.75]
+    assert span.covered_hours == 2.5
+
+
+def test_a_log_of_less_than_an_hour_takes_its_clock_hours_as_covered() -> None:
+    minute = HOUR_MS // 60
+    for minutes, n_hours in (([59, 59, 60], 2), ([7], 1), ([7, 50], 1)):
+        span, inside = count_hours(np.array(minutes) * minute)
+        assert (span.covered_hours, inside.sum()) == (n_hours, len(minutes))
+
+
+def test_parts_of_hours_do_not_bias_rate_weights_or_scatter() -> None:
+    """Logs that begin and end within an hour, at a submission, as all logs do."""
+    rng = np.random.default_rng(12)
+    rates, weights = [], []
+    for _ in range(40):
+        submit_ms = submissions(rng.poisson(np.full(2 * WEEK + 3, 2.0)), rng)
+        submit_ms = submit_ms[submit_ms > submit_ms[0] + 40 * HOUR_MS // 60]
+        span, inside = count_hours(submit_ms)
+        fit = fit_calendar(span)
+        assert inside.all()
+        assert fit.expected.sum() == pytest.approx(submit_ms.size)
+        rates.append(fit.jobs_per_hour)
+        weights.append(fit.week_weight[0])
+    assert abs(np.mean(rates) - 2) < 4 * np.std(rates) / np.sqrt(40) + 1e-3
+    assert abs(np.mean(weights) - 1) < 4 * np.std(weights) / np.sqrt(40)
 
 
 def test_a_span_without_jobs_is_refused() -> None:

@@ -16,7 +16,13 @@ from fit_logs import job_log, submissions
 from typer.testing import CliRunner
 
 from diploee.cli.fit import fit_command
-from diploee.errors import InputError, LogFormatError, OutputExistsError, WorkloadError
+from diploee.errors import (
+    InputError,
+    LogFormatError,
+    OutputError,
+    OutputExistsError,
+    WorkloadError,
+)
 from diploee.scenario import ClassRule, scenario_from_dict
 from diploee.workload import generate_jobs
 from diploee.workload.fit import JobLogFit, fit_job_log
@@ -185,6 +191,14 @@ def test_scenario_gives_the_pool_and_its_size(
         ((), "either --workload or --rules, .*'draw', 'tune'"),
         (("--workload", "tune", "--confidence", "1"), "--confidence"),
         (("--workload", "tune", "--column", "submit"), "--column: expected MEANING=NAME"),
+        (
+            ("--workload", "tune", "--column", "submitted=a"),
+            "--column: unknown meaning 'submitted', expected one of 'submit', .*did you mean 'subm",
+        ),
+        (
+            ("--workload", "tune", "--format", "slurm"),
+            "content is that of format 'csv', not 'slurm'",
+        ),
         (("--workload", "tune", "--format", "swif"), "unknown job log format 'swif'.*'swf'"),
         (("--workload", "tune", "--from", "2030-01-01"), "no job to fit is submitted"),
         (("--workload", "tune", "--months"), "month 2"),
@@ -235,3 +249,120 @@ def test_a_broken_job_log_is_no_request_trace(tmp_path: Path) -> None:
     log.write_text("what,ever\n1,2\n", "utf-8")
     with pytest.raises(LogFormatError, match="not a job log of a known format"):
         run(log, "--workload", "tune")
+
+
+OWN_COLUMNS = (
+    "came,run_min,n\n04.03.2024 09:10,90,4\n05.03.2024 14:00,15,2\n12.03.2024 08:30,1440,2.5\n"
+)
+READING = {
+    "columns": {"submit": "came", "duration": "run_min", "nodes": "n"},
+    "time_format": "%d.%m.%Y %H:%M",
+    "duration_unit": "min",
+    "utc_offset": "+02:00",
+}
+
+
+@pytest.fixture
+def own_log(tmp_path: Path) -> Path:
+    file = tmp_path / "own.csv"
+    file.write_text(OWN_COLUMNS, "utf-8")
+    return file
+
+
+def test_all_jobs_of_a_short_log_are_learned_as_the_options_say(
+    own_log: Path, library_folder: Path
+) -> None:
+    options = ("--workload", "tune", "--profiles", library_folder, "--time-format")
+    columns = [f"--column={key}={name}" for key, name in READING["columns"].items()]  # type: ignore[attr-defined]
+    rest = (READING["time_format"], "--duration-unit", "min", *columns, "--utc-offset", "+02:00")
+    found = json.loads(run(own_log, *options, *rest, "--json"))
+    assert (found["n_jobs"], found["utc_offset_min"]) == (3, 120)
+    assert {c["n_nodes"] for c in found["classes"]} == {2, 3, 4}
+    assert found["classes"][0]["duration"]["mean_s"] == pytest.approx(60 * (90 + 15 + 1440) / 3)
+    assert "repaired 1: fractional node counts rounded up" in found["import"]
+
+
+def test_the_only_replay_of_a_log_in_the_scenario_tells_how_to_read_it(
+    own_log: Path, library_folder: Path, tmp_path: Path
+) -> None:
+    replay = {"log": own_log.name, "rules": [{"workload": "tune"}], **READING}
+    stream = {"pool": "main", "replay": replay}
+    base = write_scenario(tmp_path / "base.yaml", {"streams.training": stream})
+    options = ("--workload", "tune", "--profiles", library_folder, "--scenario", base, "--json")
+    found = json.loads(run(own_log, *options))
+    assert (found["n_jobs"], found["utc_offset_min"]) == (3, 120)
+    assert any("columns, duration_unit, time_format, utc_offset of the scenario's replay" in note
+               for note in found["notes"])  # fmt: skip
+    other = json.loads(run(own_log, *options, "--duration-unit", "s", "--utc-offset", "+01:00"))
+    assert other["utc_offset_min"] == 60
+    mean_s = [one["classes"][0]["duration"]["mean_s"] for one in (found, other)]
+    assert mean_s[0] == pytest.approx(60 * mean_s[1])
+
+
+def test_states_zero_durations_and_cpu_only_choose_the_jobs(
+    tmp_path: Path, library_folder: Path
+) -> None:
+    log = tmp_path / "log.csv"
+    rows = ["3,8,failed", "0,8,completed", "5,0,completed", "7,8,completed", "9,8,cancelled"]
+    lines = [f"2024-01-0{k + 1} 10:00,{row}" for k, row in enumerate(rows)]
+    log.write_text("\n".join(["submit,duration,gpus,state", *lines]) + "\n", "utf-8")
+    options = (log, "--workload", "tune", "--profiles", library_folder, "--gpus-per-node", "4")
+    for given, n_jobs in (
+        ((), 4),
+        (("--zero-durations", "one-second"), 5),
+        (("--cpu-only", "drop"), 3),
+        (("--state", "completed"), 2),
+        (("--state", "completed", "--state", "failed"), 3),
+    ):
+        assert json.loads(run(*options, *given, "--json"))["n_jobs"] == n_jobs
+    said = run(*options)
+    assert "1 failed, 1 cancelled" in said
+    assert "1 node = 4 GPUs, as given" in said
+
+
+def swf(folder: Path, *header: str) -> Path:
+    log = folder / "log.swf"
+    rows = [f"{k} {k * 9000} 0 600 {64 * k} -1 -1 -1 -1 -1 1 1 1 1 1 1 -1 -1" for k in (1, 2, 3)]
+    log.write_text("\n".join([*header, *rows]) + "\n", "utf-8")
+    return log
+
+
+def test_what_a_node_of_processors_is_stands_in_the_log_unless_it_is_given(
+    tmp_path: Path, library_folder: Path
+) -> None:
+    """The same with and without a scenario, whose pool has nodes of GPUs."""
+    base = write_scenario(tmp_path / "base.yaml")
+    options = ("--workload", "tune", "--profiles", library_folder, "--json")
+    log = swf(tmp_path, "; MaxNodes: 10", "; MaxProcs: 640")
+    for given in ((), ("--scenario", base)):
+        found = json.loads(run(log, *options, *given))
+        assert "noted 3: 1 node = 64 processors, from the log's header" in found["import"]
+        assert [c["n_nodes"] for c in found["classes"]] == [1, 2, 3]
+    found = json.loads(run(log, *options, "--gpus-per-node", "32"))
+    assert "noted 3: 1 node = 32 GPUs, as given" in found["import"]
+    assert [c["n_nodes"] for c in found["classes"]] == [2, 4, 6]
+    with pytest.raises(LogFormatError, match=r"no MaxNodes.*--gpus-per-node"):
+        run(swf(tmp_path, "; UnixStartTime: 0"), *options)
+
+
+@pytest.mark.parametrize("name", ["log.csv", "./log.csv", "link.csv"])
+def test_an_input_is_never_replaced(
+    options: tuple[object, ...], log_file: Path, tmp_path: Path, name: str
+) -> None:
+    before = log_file.read_bytes()
+    (tmp_path / "link.csv").symlink_to(log_file)
+    with pytest.raises(InputError, match=r"--out: .* is an input of this command"):
+        run(*options, "--out", tmp_path / name, "--force")
+    assert log_file.read_bytes() == before
+
+
+def test_a_file_in_the_place_of_the_pictures_stops_all_writing(
+    options: tuple[object, ...], log_file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.yaml"
+    for plots in (log_file, log_file / "sub"):
+        with pytest.raises(OutputError, match=r"--plots: .*log\.csv is a file, expected a folder"):
+            run(*options, "--out", out, "--plots", plots)
+    with pytest.raises(OutputError, match="is the file of --out"):
+        run(*options, "--out", out, "--plots", out)
+    assert not out.exists()

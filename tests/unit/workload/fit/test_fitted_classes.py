@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+from datetime import datetime
+
 import numpy as np
 import pytest
 from builders import tiny_library
@@ -13,6 +17,9 @@ from diploee.scenario import ClassRule
 from diploee.workload.fit import fit_job_log
 from diploee.workload.fit.classes import group_jobs
 from diploee.workload.fit.shares import share_limits, total_limits
+from diploee.workload.fit.summary import fit_lines
+from diploee.workload.import_counts import ImportCounts
+from diploee.workload.job_log import STATES
 
 ANY_TUNE = (ClassRule(workload="tune"),)
 
@@ -92,10 +99,62 @@ def test_classes_of_few_jobs_share_the_durations_of_their_workload() -> None:
 def test_mean_occupancy_is_node_time_over_the_span() -> None:
     submit_ms = submissions(np.full(400, 3), np.random.default_rng(0))
     fit = fit_job_log(job_log(submit_ms, 2, 1_800), ANY_TUNE, tiny_library())
-    # The first and last hour of the log are no part of the span.
-    assert fit.n_jobs == 3 * 398
-    assert fit.left_out["outside the span"] == 6
-    assert fit.mean_busy_nodes == pytest.approx(3 * 2 * 0.5)
+    assert fit.n_jobs == 3 * 400
+    assert not any(fit.left_out.values())
+    assert fit.mean_busy_nodes == pytest.approx(3 * 2 * 0.5, rel=2e-3)
+
+
+def test_a_short_log_gives_classes_durations_and_rate_of_all_its_jobs() -> None:
+    """Three jobs, of which one alone is submitted in an hour that the log covers as a whole."""
+    at_h = np.array([9 + 1 / 6, 38.0, 200.5])
+    log = job_log(MONDAY_MS + (at_h * HOUR_MS).astype(np.int64), [4, 2, 16], [5_400, 900, 86_400])
+    fit = fit_job_log(log, ANY_TUNE, tiny_library())
+    assert fit.n_jobs == 3
+    assert [c.n_nodes for c in fit.classes] == [2, 4, 16]
+    assert fit.classes[0].duration is not None
+    assert fit.classes[0].duration.mean_s == pytest.approx((5_400 + 900 + 86_400) / 3)
+    span_days = (200.5 + 0.5 - 9) / 24  # both clock hours, as the jobs are days apart
+    assert fit.arrivals.jobs_per_day == pytest.approx(3 / span_days, rel=1e-2)
+
+
+def test_jobs_are_left_out_with_their_share_of_the_node_time() -> None:
+    submit_ms = submissions(np.full(400, 1), np.random.default_rng(0))
+    n_nodes = np.where(np.arange(400) % 100 == 0, 30, 1)
+    log = job_log(submit_ms, n_nodes, 3_600)
+    fit = fit_job_log(log, ANY_TUNE, tiny_library(), pool_n_nodes=12)
+    assert fit.left_out["wider than the pool"] == 4
+    assert fit.left_out_share["wider than the pool"] == pytest.approx(120 / (396 + 120))
+    assert any(
+        note.startswith("4 jobs of more than the pool's 12 nodes are left out, with 23.3%")
+        for note in fit.notes
+    )
+    assert "4 wider than the pool (23.3% of the node time)" in "\n".join(fit_lines(fit))
+    cut = fit_job_log(log, ANY_TUNE, tiny_library(), start=datetime(2018, 1, 2))
+    assert cut.left_out["outside the span"] == 24
+    assert cut.left_out_share["outside the span"] == pytest.approx((24 + 29) / (396 + 120))
+
+
+def test_more_busy_nodes_than_the_pool_has_are_told() -> None:
+    submit_ms = submissions(np.full(400, 3), np.random.default_rng(0))
+    log = job_log(submit_ms, 4, 7_200)
+    fit = fit_job_log(log, ANY_TUNE, tiny_library(), pool_n_nodes=12)
+    assert re.search(r"ask for 24\.\d busy nodes on average, the pool has 12", fit.notes[0])
+    assert "1 job" in fit_lines(fit_job_log(job_log([5]), ANY_TUNE, tiny_library()))[0]
+    assert not any("ask for" in n for n in fit_job_log(log, ANY_TUNE, tiny_library()).notes)
+
+
+def test_what_the_import_did_is_told_and_jobs_that_failed_are_said_to_be_included() -> None:
+    log = job_log(submissions(np.full(60, 1), np.random.default_rng(0)))
+    states = np.full(60, STATES.index("completed"), dtype=np.int16)
+    states[:5], states[5:7] = STATES.index("failed"), STATES.index("cancelled")
+    counts = ImportCounts(70, 60, {"zero run time": 10}, {"out of order of submission, sorted": 3})
+    log = replace(log, jobs=replace(log.jobs, state_id=states), counts=counts)
+    lines = fit_lines(fit_job_log(log, ANY_TUNE, tiny_library()))
+    assert (
+        "Import: 70 rows, 60 kept; dropped 10: zero run time; "
+        "repaired 3: out of order of submission, sorted." in lines
+    )
+    assert any("included: 5 failed, 2 cancelled" in line for line in lines)
 
 
 def test_logs_without_dates_begin_on_a_monday_and_say_so() -> None:
