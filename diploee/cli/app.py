@@ -33,15 +33,6 @@ app = typer.Typer(
 )
 app.add_typer(profiles_app, name="profiles")
 app.add_typer(benchmark_app, name="benchmark")
-app.command("report")(report_command)
-app.command("export")(export_command)
-app.command("limits")(limits_command)
-app.command("sweep")(sweep_command)
-app.command("ensemble")(ensemble_command)
-app.command("fit")(fit_command)
-app.command("fit-requests")(fit_requests_command)
-app.command("deconvolve")(deconvolve_command)
-app.command("zeus")(zeus_command)
 
 
 class EngineName(StrEnum):
@@ -216,3 +207,15 @@ def _load(
     if target_utilization is not None:
         values |= target_values(load_scenario(scenario, overrides or ()), target_utilization)
     return load_scenario(scenario, overrides or (), values)
+
+
+# In the order of the help, after the commands above.
+app.command("report")(report_command)
+app.command("export")(export_command)
+app.command("limits")(limits_command)
+app.command("sweep")(sweep_command)
+app.command("ensemble")(ensemble_command)
+app.command("fit")(fit_command)
+app.command("fit-requests")(fit_requests_command)
+app.command("deconvolve")(deconvolve_command)
+app.command("zeus")(zeus_command)
