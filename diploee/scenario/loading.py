@@ -174,7 +174,8 @@ def _apply(
         raise ScenarioError(problems)
     for key, value in values.items():
         _set_dotted(data, key, value)
-        options[key] = f"--{key.rpartition('.')[2].replace('_', '-')}"
+        if value is not None:  # what an option takes away has no option of its own
+            options[key] = f"--{key.rpartition('.')[2].replace('_', '-')}"
     return options
 
 
