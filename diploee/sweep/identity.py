@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from functools import lru_cache
-from pathlib import Path
 
 from diploee import __version__
 from diploee.inference.curve_files import read_curve_file
@@ -61,9 +59,4 @@ def _curve_hashes(scenario: Scenario) -> dict[str, str]:
         for name in (service.power_curve, service.latency_curve)
         if name is not None
     }
-    return {name: _curve_hash(name, scenario.folder) for name in sorted(names)}
-
-
-@lru_cache(maxsize=256)
-def _curve_hash(name: str, folder: Path) -> str:
-    return read_curve_file(name, folder).sha256
+    return {name: read_curve_file(name, scenario.folder).sha256 for name in sorted(names)}

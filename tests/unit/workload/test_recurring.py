@@ -110,12 +110,18 @@ def test_a_group_trace_gives_the_submissions_and_repeats(tmp_path: Path) -> None
 
 
 def test_nothing_is_claimed_of_swings_within_a_mean(tmp_path: Path) -> None:
-    run = simulate(scenario_of(), tmp_path / "run", library=tiny_library())
-    assert (
-        "bands" not in run.metrics["grid"]["spectrum"]
-        or not run.metrics["grid"]["spectrum"]["bands"]
-    )
-    assert run.manifest["warnings"] == []
+    fine = {"duration": "1 d", "resolution": "1 s"}
+    recurring = scenario_from_dict({**data_of(), **fine})
+    drawn = scenario_from_dict({**tiny_data(), **fine})
+    runs = {
+        name: simulate(scenario, tmp_path / name, library=tiny_library())
+        for name, scenario in (("recurring", recurring), ("drawn", drawn))
+    }
+    bands = {name: run.metrics["grid"]["spectrum"]["bands"] for name, run in runs.items()}
+    assert bands["drawn"]
+    assert not bands["recurring"]
+    assert runs["recurring"].metrics["grid"]["bandwidth"]["averaging_window_s"] == 3_600
+    assert runs["recurring"].manifest["warnings"] == []
 
 
 @pytest.mark.parametrize(
