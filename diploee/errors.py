@@ -8,10 +8,46 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from itertools import accumulate, islice
+
+LONGEST_VALUE = 60
+"""Characters of a value that an error message shows."""
+
+LONGEST_LIST = 300
+"""Characters of the allowed values that an error message lists."""
+
+LONGEST_LINE = 490
+"""Characters of one line of an error message."""
+
+MOST_PROBLEMS = 50
+"""Problems that one error tells; a file of aliases may hold thousands of the same."""
 
 
 class DiploeeError(Exception):
-    """Base of every error that this package raises on purpose."""
+    """Base of every error that this package raises on purpose.
+
+    Parameters
+    ----------
+    problems : str or iterable of str
+        What is wrong; several things have a line each. Control characters are escaped and long
+        lines cut here, so that no message can carry them to a terminal.
+
+    Attributes
+    ----------
+    problems : tuple of str
+        The lines.
+    """
+
+    def __init__(self, problems: str | Iterable[str] = "") -> None:
+        lines = iter((problems,) if isinstance(problems, str) else problems)
+        told = [one_line(line) for line in islice(lines, MOST_PROBLEMS)]
+        if next(lines, None) is not None:
+            told.append("and more problems: mend those above first")
+        self.problems = tuple(told)
+        super().__init__(self.problems)  # what an error that crosses processes is made of again
+
+    def __str__(self) -> str:
+        return "\n".join(self.problems)
 
 
 class InputError(DiploeeError):
@@ -20,10 +56,6 @@ class InputError(DiploeeError):
 
 class ScenarioError(InputError):
     """A scenario does not load; `problems` holds one line for each thing found."""
-
-    def __init__(self, problems: Iterable[str]) -> None:
-        self.problems = tuple(map(one_line, problems))
-        super().__init__("\n".join(self.problems))
 
 
 class ProfileError(InputError):
@@ -38,6 +70,14 @@ class WorkloadError(InputError):
     """The requested workload can't be generated, such as a utilization out of reach."""
 
 
+class PolicyError(InputError):
+    """A queue discipline starts what it may not, or leaves a pool empty beside its queue."""
+
+
+class StageError(InputError):
+    """A stage of the facility gives a column that it did not declare, or of a wrong shape."""
+
+
 class OutputError(DiploeeError):
     """A result can't be written, such as a full disk or a folder without permission."""
 
@@ -46,13 +86,18 @@ class OutputExistsError(InputError):
     """The output folder exists and may not be overwritten."""
 
 
-LONGEST_VALUE = 60
-"""Characters of a value that an error message shows."""
+def printable(text: str) -> str:
+    """Return the text with line ends and other control characters escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def one_line(text: str) -> str:
-    """Return the text with line ends and other control characters escaped."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    """Return the text with control characters escaped, its middle left out where it is long."""
+    half = LONGEST_LINE // 2
+    if len(text) > 4 * LONGEST_LINE:  # of megabytes, what could be shown
+        text = f"{text[: 2 * LONGEST_LINE]}{text[-2 * LONGEST_LINE :]}"
+    line = printable(text)
+    return line if len(line) <= LONGEST_LINE else f"{line[:half]} ... {line[5 - half :]}"
 
 
 def shown(value: object) -> str:
@@ -73,8 +118,17 @@ def shown(value: object) -> str:
 
 
 def one_of(allowed: Iterable[object]) -> str:
-    """Return the allowed values as text for an error message, ``'a', 'b'``."""
-    return ", ".join(f"'{name}'" for name in allowed) or "none"
+    """Return the allowed values as text for an error message, ``'a', 'b'``; not all of many."""
+    names = [f"'{name}'" for name in allowed]
+    ends = accumulate(len(name) + 2 for name in names)
+    n_shown = max(1, sum(end <= LONGEST_LIST for end in ends))
+    more = [f"{len(names) - n_shown} more"] if n_shown < len(names) else []
+    return ", ".join([*names[:n_shown], *more]) or "none"
+
+
+def plural(count: int, one: str, many: str = "") -> str:
+    """Return a count with its noun, ``1 run`` or ``1,200 runs``."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def did_you_mean(word: str, allowed: Iterable[str]) -> str:

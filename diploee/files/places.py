@@ -1,0 +1,168 @@
+"""Where a result may go, and what may be replaced there."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from diploee.errors import InputError, OutputError, OutputExistsError
+from diploee.files.folders import FolderKind
+from diploee.files.staging import remove_leftovers
+
+# A scheme has two letters or more: 'C:/' is a drive. A `Path` has lost one of the two slashes.
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)?:(/|$)")
+
+
+def local_place(place: Path | str, option: str = "--out") -> Path:
+    """Return a place as a path of this machine.
+
+    Raises
+    ------
+    InputError
+        If it is a URL, empty, or no name that a file can have.
+    """
+    text = str(place)
+    if not text:
+        raise InputError(f"{option}: is empty; name a file or folder")
+    if _URL.match(text):
+        raise InputError(
+            f"{option}: '{text}' is a URL, which only sweeps write to; name a local file or folder"
+        )
+    if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
+        raise InputError(f"{option}: '{text}' is not a name in UTF-8; choose another one")
+    return Path(place)
+
+
+def check_file(
+    place: Path | str,
+    force: bool = False,
+    *,
+    inputs: Iterable[Path | str | None] = (),
+    replaces: Callable[[Path], bool] | None = None,
+    option: str = "--out",
+    clean: bool = True,
+) -> None:
+    """Refuse a place for a file that is taken, unless it may be replaced.
+
+    Parameters
+    ----------
+    place : path
+        Where a file shall appear.
+    force : bool
+        Replace a file that stands there, unless it is an input.
+    inputs : iterable of pathlib.Path or str
+        Files and folders that are read; None and what is no file is of no concern.
+    replaces : callable, optional
+        Returns whether the file that stands at the place may be replaced without `force`, also
+        within a folder that is read.
+    option : str
+        The option that names the place, for errors.
+    clean : bool
+        First remove what writers that were killed left beside the place.
+
+    Raises
+    ------
+    InputError
+        If it may not be replaced, is an input or lies in one, or is no file.
+    OutputError
+        If a part of its path is a file.
+    """
+    place = local_place(place, option)
+    if not _is_taken(place, clean):
+        _check_parents(place, option)
+        return
+    mode = _mode(place)
+    if stat.S_ISDIR(mode):
+        raise OutputExistsError(f"{place}: is a folder, expected a file; choose another {option}")
+    if mode and not stat.S_ISREG(mode):
+        raise OutputExistsError(
+            f"{place}: is a device or pipe, expected a file; choose another {option}"
+        )
+    if replaces is not None and replaces(place):
+        return
+    for path in inputs:
+        if path is not None and _is_or_holds(Path(path), place):
+            raise InputError(f"{option}: {place} is an input of this command; give another place")
+    if not force:
+        raise OutputExistsError(
+            f"{place}: exists already; choose another {option}, or --force to replace it"
+        )
+
+
+def check_folder(
+    place: Path | str,
+    force: bool = False,
+    *,
+    kind: FolderKind | None = None,
+    inputs: Iterable[Path | str | None] = (),
+    option: str = "--out",
+    clean: bool = True,
+) -> None:
+    """Refuse a place for a folder that is taken, unless it may be replaced.
+
+    Parameters
+    ----------
+    place : path
+        Where a folder shall appear.
+    force : bool
+        Replace an empty folder or one of the kind that stands there, unless an input is in it.
+    kind : FolderKind, optional
+        What may be replaced; nothing without one.
+    inputs, option, clean
+        As for `check_file`.
+
+    Raises
+    ------
+    InputError
+        If it may not be replaced.
+    """
+    place = local_place(place, option)
+    if not _is_taken(place, clean):
+        _check_parents(place, option)
+        return
+    if not force or kind is None:
+        remedy = "" if kind is None else ", or --force to replace it"
+        raise OutputExistsError(f"{place}: exists already; choose another {option}{remedy}")
+    why = kind.foreign(place)
+    if why is not None:
+        raise OutputExistsError(f"{place}: {why}; choose another {option}")
+    for path in (Path(), *inputs):
+        if path is not None and _is_or_holds(place, Path(path)):
+            what = "the current folder" if path == Path() else str(path)
+            raise InputError(f"{place}: holds {what}, which this command needs; choose another")
+
+
+def _check_parents(place: Path, option: str) -> None:
+    standing = next((p for p in place.absolute().parents if os.path.lexists(p)), Path("/"))
+    if not standing.is_dir():
+        raise OutputError(
+            f"{place}: can't be written ({standing} is a file, not a folder); check {option}"
+        )
+
+
+def _is_taken(place: Path, clean: bool) -> bool:
+    if clean:
+        remove_leftovers(place.parent)
+    return os.path.lexists(place)
+
+
+def _mode(place: Path) -> int:
+    """Return the mode of what stands at a place, behind a link; 0 if nothing does."""
+    try:
+        return place.stat().st_mode
+    except (OSError, ValueError):
+        return 0
+
+
+def _is_or_holds(one: Path, other: Path) -> bool:
+    """Return whether two names are of one file, or the second of something in the first."""
+    try:
+        found = one.stat()
+        real = Path(os.path.realpath(other))
+        inside = (path.stat() for path in ((real, *real.parents) if one.is_dir() else (real,)))
+        return any(os.path.samestat(found, each) for each in inside)
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,293 @@
+"""Writing results: files and folders that take their places at the end, all together."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from diploee.errors import OutputError, OutputExistsError
+from diploee.files.folders import FolderKind
+from diploee.files.places import check_file, check_folder, local_place
+from diploee.files.reasons import is_disk_full, reason
+from diploee.files.signals import uninterrupted
+from diploee.files.staging import Move, Staging, sync, sync_one, turn
+
+Paths = Iterable[Path | str | None]
+
+
+@dataclass
+class Item:
+    """A file or folder being written.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        Where to write it.
+    place : pathlib.Path
+        Where it appears at the end, as the user calls it.
+    check : callable
+        Raises an error if what stands at a place may not be replaced.
+    other_place : callable, optional
+        Returns another place if this one was taken in the meantime.
+    unless : callable, optional
+        Returns whether what stands at the place by now makes this one needless.
+    """
+
+    path: Path
+    place: Path
+    check: Callable[..., None]
+    other_place: Callable[[], Path] | None = None
+    unless: Callable[[], bool] | None = None
+
+    @property
+    def target(self) -> Path:
+        """The place with a name: that of ``.`` is its folder's; a link's folder, not the link."""
+        if self.path.is_dir() and self.place.is_symlink():
+            return self.place.resolve()
+        return named_place(self.place)
+
+
+class Writing:
+    """Results being written, which appear together; made by `writing`.
+
+    Parameters
+    ----------
+    force : bool
+        Replace what stands at the places, as far as `check_file` and `check_folder` let it.
+    inputs : iterable of pathlib.Path or str
+        What is read, and never replaced.
+    """
+
+    def __init__(self, force: bool = False, inputs: Paths = ()) -> None:
+        self.needed_mb: Callable[[float], float] = lambda _written_mb: 0.0
+        """Returns the size of all [MB] from what is written [MB]; 0 is not known."""
+        self._force = force
+        self._inputs = tuple(inputs)
+        self._items: list[Item] = []
+        self._at = ("the result", "--out")
+        self._stagings: dict[str, Staging] = {}
+        self._made: list[Path] = []
+
+    def file(
+        self,
+        place: Path | str,
+        *,
+        replaces: Callable[[Path], bool] | None = None,
+        option: str = "--out",
+    ) -> Path:
+        """Return a hidden path to write the file to that shall appear at a place.
+
+        Parameters and errors are those of `check_file`.
+
+        Raises
+        ------
+        OSError
+            If nothing can be written there.
+        """
+        place = local_place(place, option)
+        check = partial(
+            check_file, force=self._force, inputs=self._inputs, replaces=replaces, option=option
+        )
+        check(place, clean=os.path.realpath(named_place(place).parent) not in self._stagings)
+        path = self._staging(named_place(place), option).path_for(named_place(place))
+        if path not in (item.path for item in self._items):  # the last of several of a place wins
+            self._items.append(Item(path, place, check))
+        return path
+
+    def folder(
+        self, place: Path | str, kind: FolderKind | None = None, *, option: str = "--out"
+    ) -> Item:
+        """Return a hidden folder to write to that shall appear at a place.
+
+        Parameters and errors are those of `check_folder`.
+
+        Raises
+        ------
+        OSError
+            If nothing can be written there.
+        """
+        place = local_place(place, option)
+        check = partial(
+            check_folder, force=self._force, kind=kind, inputs=self._inputs, option=option
+        )
+        check(place)
+        target = place.resolve() if place.is_symlink() else named_place(place)
+        path = self._staging(target, option).path_for(target)
+        path.mkdir()
+        self._items.append(Item(path, place, check))
+        return self._items[-1]
+
+    def finish(self) -> None:
+        """Sync what was written and move all to their places: all or none."""
+        for item in self._items:
+            sync(item.path)
+        with uninterrupted(completes=True):
+            self._put()
+            self.remove()
+
+    def _put(self) -> None:
+        with turn(*(item.target.parent for item in self._items)):
+            items = [item for item in self._items if item.unless is None or not item.unless()]
+            for item in items:
+                if item.other_place is not None and os.path.lexists(item.place):
+                    item.place = item.other_place()
+                item.check(item.place, clean=False)
+            try:
+                if items:
+                    first = next(iter(self._stagings.values()))
+                    first.put([Move(item.path, item.target) for item in items])
+            except FileExistsError as error:
+                raise OutputExistsError(
+                    f"{error.filename2 or error.filename}: was taken in the "
+                    "meantime; choose another place"
+                ) from error
+        for staging in self._stagings.values():
+            with suppress(OSError):
+                sync_one(staging.folder.parent)
+        self._made = []
+
+    def remove(self) -> None:
+        """Remove all that is not in its place."""
+        for staging in self._stagings.values():
+            with suppress(OSError):
+                staging.remove()
+        for folder in self._made:
+            with suppress(OSError):
+                folder.rmdir()
+
+    def error(self, error: OSError) -> OutputError:
+        """Return why nothing could be written, as one line for the user."""
+        place, option = self._at
+        if not is_disk_full(error):
+            return OutputError(
+                f"{place}: can't be written ({reason(error)}); nothing was kept, check {option}"
+            )
+        written_mb = sum(_size_mb(item.path) for item in self._items)
+        needed_mb = self.needed_mb(written_mb)
+        needed = f"about {needed_mb:,.4g} MB needed in all, " if needed_mb else ""
+        return OutputError(
+            f"{place}: the disk is full or a limit on file size is reached ({needed}"
+            f"{written_mb:,.3g} MB written so far, {self._free_mb():,.0f} MB free); nothing "
+            f"was kept, free some space or choose another {option}"
+        )
+
+    def _free_mb(self) -> float:
+        with suppress(OSError):
+            return sum(shutil.disk_usage(parent).free for parent in [*self._stagings][:1]) / 1e6
+        return 0.0
+
+    def _staging(self, target: Path, option: str) -> Staging:
+        before, self._at = self._at, (str(target), option)  # for an error at once
+        parent = os.path.realpath(target.parent)
+        if parent not in self._stagings:
+            missing = [p for p in (target.parent, *target.parent.parents) if not p.exists()]
+            first = next(iter(self._stagings.values()), None)
+            with uninterrupted():
+                self._made[:0] = missing
+                target.parent.mkdir(parents=True, exist_ok=True)
+                self._stagings[parent] = Staging(target, first)
+        self._at = before if self._items else self._at  # later the first of all is named
+        return self._stagings[parent]
+
+
+@contextmanager
+def writing(
+    force: bool = False, inputs: Paths = (), joins: Writing | None = None
+) -> Iterator[Writing]:
+    """Write several files and folders that appear together when all went well, or not at all.
+
+    Parameters
+    ----------
+    force : bool
+        Replace what stands at their places, as far as `check_file` and `check_folder` let it.
+    inputs : iterable of pathlib.Path or str
+        What is read, and never replaced.
+    joins : Writing, optional
+        Results that these are to appear with; all else is as it says then.
+
+    Yields
+    ------
+    Writing
+        Gives the paths to write to; nothing is left of them if the block ends with an error.
+
+    Raises
+    ------
+    InputError
+        If a place is taken and may not be replaced.
+    OutputError
+        If something can't be written: no permission, a full disk.
+    """
+    if joins is not None:
+        yield joins
+        return
+    new = Writing(force, inputs)
+    try:
+        yield new
+        new.finish()
+    except OSError as error:
+        raise new.error(error) from error
+    finally:
+        with uninterrupted():
+            new.remove()
+
+
+@contextmanager
+def whole_file(
+    place: Path | str,
+    force: bool = False,
+    *,
+    inputs: Paths = (),
+    replaces: Callable[[Path], bool] | None = None,
+    option: str = "--out",
+    joins: Writing | None = None,
+) -> Iterator[Path]:
+    """Give a path to write a file to, and put it in its place when all went well.
+
+    Parameters and errors are those of `check_file` and `writing`.
+
+    Yields
+    ------
+    pathlib.Path
+        A hidden path of the same name; removed if the block ends with an error.
+    """
+    with writing(force, inputs, joins) as new:
+        yield new.file(place, replaces=replaces, option=option)
+
+
+@contextmanager
+def whole_folder(
+    place: Path | str,
+    force: bool = False,
+    *,
+    kind: FolderKind | None = None,
+    inputs: Paths = (),
+    option: str = "--out",
+) -> Iterator[Path]:
+    """Give a folder to write to, and put it in its place when all went well.
+
+    Parameters and errors are those of `check_folder` and `writing`.
+
+    Yields
+    ------
+    pathlib.Path
+        A hidden folder of the same name; removed if the block ends with an error.
+    """
+    with writing(force, inputs) as new:
+        yield new.folder(place, kind, option=option).path
+
+
+def named_place(place: Path) -> Path:
+    """Return a path with a name to add to, which ``.`` and ``x/..`` lack."""
+    return place if place.name not in ("", "..") else Path(os.path.abspath(place))  # noqa: PTH100
+
+
+def _size_mb(path: Path) -> float:
+    with suppress(OSError):
+        files = path.rglob("*") if path.is_dir() else (path,)
+        return sum(file.stat().st_size for file in files if file.is_file()) / 1e6
+    return 0.0
