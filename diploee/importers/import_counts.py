@@ -1,0 +1,80 @@
+"""What an importer read, dropped and repaired, by cause; and which times no log can have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from diploee.tables import Float64Array, Int64Array
+
+YEARS_MS = tuple(int(np.datetime64(year, "ms").astype(np.int64)) for year in ("1980", "2100"))
+"""A time of a log that has dates lies between these [ms since 1970]."""
+
+NOT_BELIEVED = "time before 1980 or after 2099"
+STRAY = "submitted more than a year apart from all others"
+STRAY_GAP_MS = 366 * 86_400_000
+FEW = 0.05
+"""Rows that are fewer than this part of all and lie further off than `STRAY_GAP_MS` are strays."""
+
+
+def believed_span(
+    times: Int64Array, weights: Float64Array | Int64Array, gap: int
+) -> tuple[int, int] | None:
+    """Return the first and the last time that are believed, where a few rows lie far from all.
+
+    Parameters
+    ----------
+    times : numpy.ndarray, shape (n,), int64
+        Times in increasing order.
+    weights : numpy.ndarray, shape (n,)
+        Rows at each.
+    gap : int
+        `STRAY_GAP_MS` in the unit of the times.
+
+    Returns
+    -------
+    tuple of (int, int) or None
+        None if all are. Others may be as far away as the believed ones are from each other.
+    """
+    parts = np.split(np.arange(times.size), np.flatnonzero(np.diff(times) > gap) + 1)
+    main = max(parts, key=lambda part: weights[part].sum())
+    if len(parts) == 1 or weights[main].sum() <= (1 - FEW) * weights.sum():
+        return None
+    first, last = int(times[main[0]]), int(times[main[-1]])
+    away = max(gap, last - first)
+    return first - away, last + away
+
+
+@dataclass(frozen=True)
+class ImportCounts:
+    """Rows of a foreign file: how many there were and what became of them.
+
+    Parameters
+    ----------
+    n_rows : int
+        Data rows read, headers and comments aside.
+    n_kept : int
+        Rows that became records; with all that were dropped they add up to `n_rows`.
+    dropped : mapping of str to int
+        Rows left out, by cause in words, such as ``"job steps"`` or ``"negative run time"``.
+    repaired : mapping of str to int
+        Rows kept with a changed value, by cause in words, such as ``"start before submission"``.
+    noted : mapping of str to int
+        Rows kept as they are that the user should know of, such as ``"CPU-only job"``.
+    """
+
+    n_rows: int
+    n_kept: int
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    repaired: Mapping[str, int] = field(default_factory=dict)
+    noted: Mapping[str, int] = field(default_factory=dict)
+
+    def lines(self) -> list[str]:
+        """Return one line of text per cause that occurred, after one with the totals."""
+        found = [f"{self.n_rows:,} rows, {self.n_kept:,} kept"]
+        for what in ("dropped", "repaired", "noted"):
+            causes: Mapping[str, int] = getattr(self, what)
+            found.extend(f"{what} {n:,}: {cause}" for cause, n in causes.items() if n)
+        return found

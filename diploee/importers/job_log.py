@@ -1,0 +1,102 @@
+"""`JobLog`: the jobs of a real system as its scheduler logged them, whatever the format."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import get_args
+
+from diploee.importers.import_counts import ImportCounts
+from diploee.scenario.log_reading import JobState
+from diploee.tables import Float64Array, Int16Array, Int32Array, Int64Array, Table, column
+from diploee.textio.clock import Zone
+
+MISSING_MS = -(2**62)
+"""A time that the log does not have."""
+
+STATES: tuple[str, ...] = get_args(JobState)
+"""How a job ended; `JobRecords.state_id` indexes this. ``"other"`` where the log does not tell."""
+
+
+@dataclass(frozen=True, eq=False)
+class JobRecords(Table):
+    """Logged jobs in the order of their submission, ties in the order of the file.
+
+    Parameters
+    ----------
+    submit_ms : numpy.ndarray, int64
+        Submission [ms]; since 1970 UTC, or since the log's own origin where `JobLog.is_relative`.
+    start_ms : numpy.ndarray, int64
+        Start on the same clock [ms]; `MISSING_MS` where the log has none.
+    duration_ms : numpy.ndarray, int64
+        Run time [ms], positive.
+    n_nodes : numpy.ndarray, int32
+        Nodes, at least 1.
+    n_gpus : numpy.ndarray, float64
+        GPUs, may be a fraction of one; 0 for a job on CPUs alone, NaN where the log has none.
+    state_id : numpy.ndarray, int16
+        How it ended, an index into `STATES`.
+    type_id : numpy.ndarray, int32
+        Kind of job, an index into `JobLog.types`.
+    energy_j : numpy.ndarray, float64
+        Energy that the log reports [J]; NaN where it has none.
+    """
+
+    submit_ms: Int64Array = column("int64")
+    start_ms: Int64Array = column("int64")
+    duration_ms: Int64Array = column("int64")
+    n_nodes: Int32Array = column("int32")
+    n_gpus: Float64Array = column("float64")
+    state_id: Int16Array = column("int16")
+    type_id: Int32Array = column("int32")
+    energy_j: Float64Array = column("float64")
+
+
+@dataclass(frozen=True, eq=False)
+class JobLog:
+    """A job log and what its import left out.
+
+    Parameters
+    ----------
+    source : str
+        File that it was read from.
+    log_format : str
+        Name of the format, such as ``"swf"``.
+    jobs : JobRecords
+        The jobs.
+    job_ids : tuple of str
+        The log's own names of the jobs, in the order of `jobs`.
+    types : tuple of str
+        Names of the kinds of jobs; ``("",)`` where the log has none.
+    utc_offset_min : int or None
+        Offset of the log's local time from UTC [min], of a zone with daylight saving that of its
+        standard time; None where `is_relative`.
+    is_relative : bool
+        Times count from an origin that the log does not tell.
+    counts : ImportCounts
+        Rows read, dropped, repaired and noted, by cause.
+    dates_are_shifted : bool
+        The time of day and the day of the week are true, but month and year are made up; then
+        months can't be fitted.
+    time_zone : str
+        Named zone of the log's local time, whose changes of the clock it follows; empty for a fixed
+        offset.
+    """
+
+    source: str
+    log_format: str
+    jobs: JobRecords
+    job_ids: tuple[str, ...]
+    types: tuple[str, ...]
+    utc_offset_min: int | None
+    is_relative: bool
+    counts: ImportCounts
+    dates_are_shifted: bool = False
+    time_zone: str = ""
+
+    @property
+    def zone(self) -> Zone:
+        """Zone of the log's local time."""
+        return Zone(self.time_zone, self.utc_offset_min or 0)
+
+    def __len__(self) -> int:
+        return len(self.jobs)

@@ -1,0 +1,51 @@
+"""AcmeTrace: job traces of the clusters Seren and Kalos (and Helios, which has these columns).
+
+- Each stamp has its own offset: Seren's ``+08:00``, Kalos' ``+00:00``. Both clusters stand in
+  China: `utc_offset` ``+08:00`` gives Kalos' local hours; its instants are right without.
+- The run time is end less start. The column `duration` is not read: Kalos counts the wait in it.
+- Nodes and GPUs are as logged; the kind of a job is `type`, such as ``Pretrain``.
+
+References
+----------
+.. [1] Q. Hu et al., Characterization of Large Language Model Development in the Datacenter,
+   NSDI'24; https://github.com/InternLM/AcmeTrace
+"""
+
+from __future__ import annotations
+
+from diploee.importers.job_logs.options import JobLogOptions
+from diploee.importers.job_logs.raw_log import (
+    JobLogFormat,
+    RawLog,
+    raw_log,
+    read_job_columns,
+    stamps_ms,
+)
+from diploee.textio.tables import header_words, read_header
+from diploee.textio.text import Text
+
+COLUMNS = {
+    **{"id": "job_id", "nodes": "node_num", "gpus": "gpu_num", "state": "state"},
+    **{"submit": "submit_time", "start": "start_time", "end": "end_time"},
+}
+OPTIONAL = {"type": "type"}
+
+
+def recognises(text: Text) -> bool:
+    """Return whether the first line names AcmeTrace's columns."""
+    return {"node_num", "gpu_num", "submit_time"} <= header_words(text)
+
+
+def read(text: Text, options: JobLogOptions) -> RawLog:
+    """Read a job trace of AcmeTrace.
+
+    Raises
+    ------
+    LogFormatError
+        If a column is missing, a line has another number of fields, or a value does not parse.
+    """
+    table = read_job_columns(text, read_header(text), COLUMNS, OPTIONAL, "an AcmeTrace job trace")
+    return raw_log(table, stamps_ms(table, ("submit", "start", "end"), options.zone))
+
+
+FORMAT = JobLogFormat("acme", "AcmeTrace job trace", recognises, read)

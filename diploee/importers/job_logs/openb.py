@@ -1,0 +1,63 @@
+"""Alibaba 2023 (openb): pods of a shared GPU cluster.
+
+- Times are seconds from an origin that is not told. The start is `scheduled_time`, the end
+  `deletion_time`; a pod that was never scheduled never started.
+- `gpu_milli` is the share of one GPU in thousandths where `num_gpu` is 1; a pod with more has whole
+  ones.
+- A pod runs on one node; `gpus_per_node` makes nodes of its GPUs instead.
+- The kind of a job is `qos`. ``Running`` is the phase of a pod that was deleted while it served:
+  how it ended is not told.
+
+References
+----------
+.. [1] Q. Weng et al., Beware of Fragmentation, USENIX ATC'23;
+   https://github.com/alibaba/clusterdata/tree/master/cluster-trace-gpu-v2023
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from diploee.importers.job_logs.options import JobLogOptions
+from diploee.importers.job_logs.raw_log import (
+    COUNT,
+    JobLogFormat,
+    LogTimes,
+    RawLog,
+    raw_log,
+    read_job_columns,
+    times_ms,
+)
+from diploee.textio.tables import header_words, read_header
+from diploee.textio.text import Text
+from diploee.textio.values import numbers
+
+COLUMNS = {
+    **{"id": "name", "gpus": "num_gpu", "share": "gpu_milli", "state": "pod_phase"},
+    **{"submit": "creation_time", "start": "scheduled_time", "end": "deletion_time"},
+}
+OPTIONAL = {"type": "qos"}
+
+
+def recognises(text: Text) -> bool:
+    """Return whether the first line names the columns of a pod list."""
+    return {"num_gpu", "gpu_milli", "creation_time"} <= header_words(text)
+
+
+def read(text: Text, options: JobLogOptions) -> RawLog:  # noqa: ARG001  # a pod list needs none
+    """Read a pod list of Alibaba's trace of 2023.
+
+    Raises
+    ------
+    LogFormatError
+        If a column is missing, a line has another number of fields, or a value does not parse.
+    """
+    what = "a pod list of Alibaba's 2023 trace"
+    table = read_job_columns(text, read_header(text), COLUMNS, OPTIONAL, what)
+    times = LogTimes({key: times_ms(table, key) for key in ("submit", "start", "end")})
+    whole, share = numbers(table, "gpus", COUNT), numbers(table, "share", COUNT) / 1000
+    n_gpus = np.where((whole == 1) & (share > 0), share, whole)
+    return raw_log(table, times, columns={"n_gpus": n_gpus, "n_nodes": np.ones(len(table))})
+
+
+FORMAT = JobLogFormat("openb", "Alibaba 2023 (openb) pod list", recognises, read)

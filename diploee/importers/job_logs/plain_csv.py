@@ -1,0 +1,131 @@
+"""A plain table of jobs: any CSV file with a header, its columns named by the user.
+
+Keys of `columns`: ``submit``, ``start``, ``end``, ``duration``, ``nodes``, ``gpus``, ``type``,
+``state``, ``id``, ``energy`` (J). A key that the user does not map is looked for by its usual
+names, such as ``submit_time`` or ``n_nodes``. There must be a submission or a start, a duration or
+an end, and nodes or GPUs. The delimiter (comma, semicolon, tab or bar) is told by the header.
+
+Times are ISO 8601 stamps, with or without an offset, or what `time_format` says: ``unix-s`` and
+``unix-ms`` are numbers since 1970, ``s`` and ``ms`` numbers from an origin that is not known,
+anything else is a format as of ``strptime``. Where there is no column of states, it is not told how
+jobs ended; where there is no column of ids, no row is taken for repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from diploee.errors import InputError, did_you_mean, one_line, one_of, shown
+from diploee.importers.job_logs.options import (
+    COLUMN_KEYS,
+    NUMERIC_TIMES,
+    UNIT_MS,
+    JobLogOptions,
+)
+from diploee.importers.job_logs.raw_log import (
+    JobLogFormat,
+    LogTimes,
+    RawLog,
+    raw_log,
+    read_job_columns,
+    stamps_ms,
+    times_ms,
+)
+from diploee.textio.tables import Layout, ReadTable, header_words, listed, read_header
+from diploee.textio.text import Text
+
+TIME_KEYS = ("submit", "start", "end")
+USUAL_NAMES: Mapping[str, tuple[str, ...]] = {
+    "submit": ("submit", "submit_time"),
+    "start": ("start", "start_time"),
+    "end": ("end", "end_time"),
+    "duration": ("duration", "runtime", "run_time"),
+    "nodes": ("nodes", "n_nodes", "node_num"),
+    "gpus": ("gpus", "n_gpus", "gpu_num"),
+    "type": ("type", "class"),
+    "state": ("state", "status"),
+    "id": ("id", "job_id"),
+    "energy": ("energy_j",),
+}
+_NEEDED = (("submit", "start"), ("duration", "end"), ("nodes", "gpus"))
+_DELIMITERS = ",;\t|"
+
+
+def recognises(text: Text) -> bool:
+    """Return whether the first line has usual names for all that is needed."""
+    words = header_words(text)
+    return all(any(name in words for key in keys for name in USUAL_NAMES[key]) for keys in _NEEDED)
+
+
+def read(text: Text, options: JobLogOptions) -> RawLog:
+    """Read a plain table of jobs.
+
+    Raises
+    ------
+    LogFormatError
+        If a line has another number of fields than the header, or a value does not parse.
+    InputError
+        If a column is not there, or the columns do not tell enough.
+    """
+    layout = read_header(text, _DELIMITERS)
+    columns = _columns(text, layout, options.columns or {})
+    table = read_job_columns(text, layout, columns, {}, "a table of jobs")
+    times = _times(table, options)
+    run_ms = times_ms(table, "duration", UNIT_MS[options.duration_unit])
+    return raw_log(table, replace(times, ms={**times.ms, "run": run_ms}))
+
+
+FORMAT = JobLogFormat("csv", "plain CSV table with named columns", recognises, read)
+
+
+def _columns(text: Text, layout: Layout, mapped: Mapping[Any, str]) -> dict[str, str]:
+    """Return the name of the column of each key that there is."""
+    for key, name in mapped.items():
+        if not layout.has(name):
+            near = one_line(did_you_mean(str(name), layout.names))
+            raise InputError(
+                f"{text.path}: columns: no column {shown(name)} for '{key}' "
+                f"(found: {listed(layout.names)}){near}; '--column {key}=NAME' "
+                "names it on the command line"
+            )
+    found = {
+        key: next((name for name in USUAL_NAMES[key] if layout.has(name)), "")
+        for key in COLUMN_KEYS
+    }
+    column_of = {key: name for key, name in (found | dict(mapped)).items() if name}
+    for keys in _NEEDED:
+        if not any(key in column_of for key in keys):
+            raise InputError(
+                f"{text.path}: no column for '{keys[0]}' or '{keys[1]}', expected one of them; "
+                f"name it with --column {keys[0]}=NAME (columns in a scenario, such as "
+                f"{{'{keys[0]}': {shown(layout.names[0])}}})"
+            )
+    return column_of
+
+
+def _times(table: ReadTable, options: JobLogOptions) -> LogTimes:
+    time_format = options.time_format
+    if time_format is None:
+        _refuse_bare_numbers(table)
+    if time_format is None or time_format not in NUMERIC_TIMES:
+        return stamps_ms(table, TIME_KEYS, options.zone, time_format)
+    unit_ms, is_relative = NUMERIC_TIMES[time_format]
+    offset_min = options.zone.offset_min(0) if options.zone else 0
+    ms = {key: times_ms(table, key, unit_ms) for key in TIME_KEYS}
+    zone = options.zone.name if options.zone else ""
+    return LogTimes(ms, None if is_relative else offset_min, time_zone=zone)
+
+
+def _refuse_bare_numbers(table: ReadTable) -> None:
+    """Say what to do with times that are numbers."""
+    key = next(key for key in TIME_KEYS if key in table)
+    first = table.columns[key][0].as_py().strip()
+    if first.lstrip("-").replace(".", "", 1).isdigit():
+        table.fail(
+            0,
+            f"column '{table.names[key]}' is {shown(first)}, expected a time such as "
+            "2023-05-17T11:00:58; for numbers give time_format as "
+            f"{one_of(NUMERIC_TIMES)} (--time-format)",
+        )

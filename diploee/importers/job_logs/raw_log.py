@@ -1,0 +1,278 @@
+"""`RawLog`: what an importer makes of a file, before the rules that all formats share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from diploee.importers.job_log import MISSING_MS, STATES
+from diploee.importers.job_logs.options import JobLogOptions
+from diploee.tables import Float64Array, Int16Array, Int32Array, Int64Array, Table, column
+from diploee.textio.clock import Zone
+from diploee.textio.stamps import stamps
+from diploee.textio.tables import REPEATED_HEADER, TRUNCATED, Layout, ReadTable, read_columns
+from diploee.textio.text import Text
+from diploee.textio.values import MISSING, Number, ids, labels, numbers
+from diploee.units import MS_PER_S
+
+COUNT = Number(1e9, none=-1)
+ENERGY_J = Number(1e15, none=-1)
+LARGEST_TIME_S = 1e11
+"""Beyond these (278 GWh; 3,000 years) a value is a mistake, and refused."""
+
+STATE_WORDS = {
+    "completed": "completed complete cd success successful succeeded pass passed finished done "
+    "terminated ok",
+    "failed": "failed fail failure f error node_fail nf boot_fail bf out_of_memory oom",
+    "cancelled": "cancelled canceled cancel ca killed aborted stopped deleted",
+    "timeout": "timeout to deadline dl timed_out",
+}
+"""Words that logs use for `STATES`; all others are ``"other"``."""
+
+OTHER = STATES.index("other")
+_STATE_OF = {word: state for state, words in STATE_WORDS.items() for word in words.split()}
+_US_PER_MS = 1000
+
+
+@dataclass(frozen=True)
+class JobLogFormat:
+    """A format of job logs.
+
+    Parameters
+    ----------
+    name : str
+        As users write it, such as ``"swf"``.
+    title : str
+        What it is, for lists and errors.
+    recognises : callable
+        Whether a file looks like one; cheap, from its first lines.
+    read : callable
+        Rows of a file, by the options that concern reading; `diploee.importers.job_logs.rules`
+        does the rest.
+    """
+
+    name: str
+    title: str
+    recognises: Callable[[Text], bool]
+    read: Callable[[Text, JobLogOptions], RawLog]
+
+
+@dataclass(frozen=True, eq=False)
+class RawJobs(Table):
+    """Rows of a log as it says them, in the order of the file.
+
+    Times are `MISSING_MS`, counts and energies NaN where the log has none; a run time may be zero
+    or negative. The columns are those of `JobRecords`, `run_ms` is the logged run time.
+    """
+
+    start_ms: Int64Array = column("int64")
+    submit_ms: Int64Array = column("int64", MISSING_MS)
+    end_ms: Int64Array = column("int64", MISSING_MS)
+    run_ms: Int64Array = column("int64", MISSING_MS)
+    n_nodes: Float64Array = column("float64", np.nan)
+    n_gpus: Float64Array = column("float64", np.nan)
+    state_id: Int16Array = column("int16", OTHER)
+    type_id: Int32Array = column("int32", 0)
+    energy_j: Float64Array = column("float64", np.nan)
+
+
+@dataclass(frozen=True, eq=False)
+class RawLog:
+    """What an importer makes of a file.
+
+    Parameters
+    ----------
+    rows : RawJobs
+        One row for each row of the file that may be a job.
+    types : tuple of str
+        Names by `type_id`.
+    job_ids : pyarrow.Array of string, or None
+        Names of the jobs, null where missing; None where the format has none.
+    utc_offset_min : int or None
+        Offset of local time [min]; None where the origin of the times is not known.
+    time_zone : str
+        Name of its zone; empty for a fixed offset.
+    dropped, repaired, noted : mapping of str to int
+        What the importer already did, by cause; rows dropped here are not among `rows`.
+    node_rule : str
+        What the importer took as a node, where it made node counts of processors.
+    runs_share_id : bool
+        A job id may come back with another start, as a requeued job's does in Slurm.
+    dates_are_shifted : bool
+        See `JobLog`.
+    """
+
+    rows: RawJobs
+    types: tuple[str, ...] = ("",)
+    job_ids: pa.Array | None = None
+    utc_offset_min: int | None = None
+    time_zone: str = ""
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    repaired: Mapping[str, int] = field(default_factory=dict)
+    noted: Mapping[str, int] = field(default_factory=dict)
+    node_rule: str = ""
+    runs_share_id: bool = False
+    dates_are_shifted: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class LogTimes:
+    """Columns of times by their keys [ms], `MISSING_MS` where the log has none.
+
+    `utc_offset_min` is the offset of the log's local time [min], None where the origin of the times
+    is not known; `noted` what the user should know of; `time_zone` the name of its zone, if any.
+    """
+
+    ms: Mapping[str, Int64Array]
+    utc_offset_min: int | None = None
+    noted: Mapping[str, int] = field(default_factory=dict)
+    time_zone: str = ""
+
+
+def read_job_columns(
+    text: Text, layout: Layout, required: Mapping[str, str], optional: Mapping[str, str], what: str
+) -> ReadTable:
+    """Read the columns of a log by their keys, such as ``{"gpus": "gpu_num"}``.
+
+    Parameters
+    ----------
+    text : Text
+        The log.
+    layout : Layout
+        How it is written.
+    required, optional : mapping of str to str
+        What the log calls its columns.
+    what : str
+        What the log is, for errors.
+
+    Raises
+    ------
+    LogFormatError
+        If a column is missing or there twice, or a line has another number of fields.
+    """
+    layout.require(text.path, required.values(), what)
+    table = read_columns(text, layout, {**required, **layout.found(optional)}, may_be_cut=True)
+    if not len(table):
+        text.fail(
+            text.start_line,
+            f"a {'header' if layout.header_line else 'line'} without a whole row, expected jobs; "
+            "give a complete log",
+        )
+    return table
+
+
+def raw_log(
+    table: ReadTable,
+    times: LogTimes,
+    *,
+    dropped: Mapping[str, int] | None = None,
+    repaired: Mapping[str, int] | None = None,
+    columns: Mapping[str, Any] | None = None,
+    **facts: Any,
+) -> RawLog:
+    """Make a `RawLog` of the columns of a log that go by their usual keys.
+
+    Parameters
+    ----------
+    table : ReadTable
+        Columns ``nodes``, ``gpus``, ``state``, ``type``, ``id`` and ``energy``, as far as the log
+        has them.
+    times : LogTimes
+        Columns ``submit``, ``start``, ``end`` and ``run``, likewise.
+    dropped, repaired : mapping of str to int, optional
+        As of `RawLog`.
+    columns : mapping of str to numpy.ndarray, optional
+        Columns of `RawJobs` that the format has another way to.
+    **facts
+        Further fields of the `RawLog`.
+    """
+    type_id, types = labels(table, "type")
+    given: dict[str, Any] = {f"{key}_ms": ms for key, ms in times.ms.items()}
+    given |= {"n_nodes": numbers(table, "nodes", COUNT), "n_gpus": numbers(table, "gpus", COUNT)}
+    given |= {"type_id": type_id, "energy_j": numbers(table, "energy", ENERGY_J)}
+    if "state" in table:
+        given["state_id"] = state_ids(*labels(table, "state"))
+    return RawLog(
+        rows=RawJobs(**given | dict(columns or {})),
+        types=types,
+        job_ids=ids(table, "id") if "id" in table else None,
+        utc_offset_min=times.utc_offset_min,
+        time_zone=times.time_zone,
+        dropped={TRUNCATED: table.n_cut, **(dropped or {})},
+        repaired={REPEATED_HEADER: table.n_headers, **(repaired or {})},
+        noted=times.noted,
+        **facts,
+    )
+
+
+def times_ms(table: ReadTable, key: str, unit_ms: float = MS_PER_S) -> Int64Array:
+    """Return a column of numbers in a unit [ms] as times [ms], `MISSING_MS` where there are none.
+
+    Raises
+    ------
+    LogFormatError
+        With the line: a value is no number, or beyond `LARGEST_TIME_S`.
+    """
+    kind = Number(LARGEST_TIME_S * MS_PER_S / unit_ms, none=-1)
+    values = numbers(table, key, kind) * unit_ms
+    missing = np.isnan(values)
+    return np.where(missing, MISSING_MS, np.rint(np.where(missing, 0, values)).astype(np.int64))
+
+
+def stamps_ms(
+    table: ReadTable, keys: Iterable[str], zone: Zone | None, time_format: str | None = None
+) -> LogTimes:
+    """Return columns of stamps as milliseconds since 1970 UTC.
+
+    A stamp with an offset is taken by it, one without is in the local time of `zone`, or where that
+    is not given is in UTC, which is noted. The local time of the log is that of `zone`, or the
+    offset that most stamps have.
+
+    Parameters
+    ----------
+    table : ReadTable
+        Holds the columns; one that is not there is missing in every row.
+    keys : iterable of str
+        The columns.
+    zone : Zone, optional
+        Zone of the log.
+    time_format : str, optional
+        The stamps' format as for ``strptime`` instead of ISO 8601.
+
+    Raises
+    ------
+    LogFormatError
+        With the line, if a stamp does not parse.
+    """
+    found: dict[str, Int64Array] = {}
+    offsets: dict[int, int] = {}
+    n_naive = 0
+    for key in keys:
+        column = stamps(table, key, time_format)
+        local = column.there & ~column.is_aware
+        ms = np.where(column.there, column.us // _US_PER_MS, MISSING_MS)
+        n_naive = max(n_naive, int(local.sum()))
+        if local.any():
+            ms = np.where(column.is_aware, ms, (zone or Zone()).utc_ms(ms))
+        found[key] = ms
+        if zone is None and column.is_aware.any():
+            for minutes, n in column.offsets_min.items():
+                offsets[minutes] = offsets.get(minutes, 0) + n
+    if zone is not None:
+        known = [ms[ms != MISSING][:1] for ms in found.values()]
+        offset_min = zone.offset_min(next((int(ms[0]) for ms in known if ms.size), 0))
+        return LogTimes(found, offset_min, time_zone=zone.name)
+    most = max(offsets, key=offsets.__getitem__, default=0)
+    noted = {"time stamps without a zone, taken as UTC": n_naive} if n_naive else {}
+    return LogTimes(found, most, noted)
+
+
+def state_ids(index: Int32Array, words: Iterable[str]) -> Int16Array:
+    """Return the states [index into `STATES`] of words such as ``CANCELLED by 1000``."""
+    firsts = [(word.split() or [""])[0].rstrip("+").casefold() for word in words]
+    of_word = np.array([STATES.index(_STATE_OF.get(first, "other")) for first in firsts])
+    return of_word.astype(np.int16)[index]

@@ -1,0 +1,128 @@
+"""`read_job_log`: any known job log, its format told by its content."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from diploee.errors import InputError, one_of, shown
+from diploee.importers.job_log import JobLog
+from diploee.importers.job_logs import acme, alibaba_2020, openb, philly, plain_csv, slurm, swf
+from diploee.importers.job_logs.options import JobLogOptions
+from diploee.importers.job_logs.raw_log import JobLogFormat, RawLog
+from diploee.importers.job_logs.rules import apply_rules
+from diploee.importers.registry import Formats
+from diploee.problems import checked
+from diploee.textio.text import Text, read_text
+
+JOB_LOG_FORMATS: Formats[JobLogFormat] = Formats(
+    "job log",
+    (m.FORMAT for m in (swf, slurm, acme, philly, alibaba_2020, openb, plain_csv)),
+)
+"""The formats by name; of several that recognise a file the first is taken."""
+
+
+def read_job_log(path: Path | str, log_format: str | None = None, **given: Any) -> JobLog:
+    """Read a job log, packed or not.
+
+    Which rows are jobs, and what becomes of missing, negative, zero and repeated values, stands in
+    `diploee.importers.job_logs.rules`; what a format adds to it, in its module there. All that was
+    dropped or repaired is counted by cause in `JobLog.counts`.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        The log.
+    log_format : str, optional
+        A name in `JOB_LOG_FORMATS`; told by the content where not given.
+    **given
+        How to read it: fields of `JobLogOptions`, such as ``gpus_per_node=8``.
+
+    Returns
+    -------
+    JobLog
+        With the jobs in the order of their submission; without one if every row was dropped.
+
+    Raises
+    ------
+    LogFormatError
+        If the file can't be read, is not recognised, or a line is wrong; the text begins with
+        the file and the line.
+    InputError
+        If an option is not allowed, or does not fit the format.
+    """
+    path = Path(path)
+
+    def where(key: tuple[str | int, ...]) -> str:
+        return f"{path}: {'.'.join(map(str, key))}"
+
+    options = checked(given, JobLogOptions, where, lambda problems: InputError("; ".join(problems)))
+    if log_format is not None:
+        JOB_LOG_FORMATS.named(path, log_format)
+    chosen, raw = _read(path, log_format, options)
+    if raw.utc_offset_min is None and options.utc_offset is not None:
+        raise InputError(
+            f"{path}: utc_offset is {shown(options.utc_offset)}, but the times of this log count "
+            "from an origin that is not known; leave utc_offset out"
+        )
+    return apply_rules(path, chosen.name, raw, options)
+
+
+def _read(
+    path: Path, log_format: str | None, options: JobLogOptions
+) -> tuple[JobLogFormat, RawLog]:
+    """Return the format of a file and its rows; the text is given up on return, as it is large."""
+    text = read_text(path, "a job log")
+    chosen = JOB_LOG_FORMATS[log_format] if log_format else _recognised(text, options)
+    _check_csv_options(path, chosen, options)
+    try:
+        raw = chosen.read(text, options)
+    except InputError as error:
+        if log_format is None or chosen.recognises(text):
+            raise
+        other = JOB_LOG_FORMATS.recognised(text)
+        if other is None:
+            raise
+        raise type(error)(
+            f"{error}; the content is that of format '{other.name}', not '{log_format}'"
+        ) from error
+    pa.default_memory_pool().release_unused()
+    return chosen, raw
+
+
+def _recognised(text: Text, options: JobLogOptions) -> JobLogFormat:
+    if options.columns:
+        return JOB_LOG_FORMATS["csv"]
+    known = JOB_LOG_FORMATS.recognised(text)
+    if known is not None:
+        return known
+    text.fail(
+        text.start_line,
+        f"not a job log of a known format, the first line is {shown(text.first_row)}; "
+        f"give log_format (--format; {one_of(JOB_LOG_FORMATS)}), or columns "
+        "(--column MEANING=NAME) for a table of other columns",
+    )
+
+
+_OPTION_OF = {
+    "columns": "--column",
+    "time_format": "--time-format",
+    "duration_unit": "--duration-unit",
+}
+
+
+def _check_csv_options(path: Path, chosen: JobLogFormat, options: JobLogOptions) -> None:
+    given = {
+        "columns": bool(options.columns),
+        "time_format": options.time_format is not None,
+        "duration_unit": options.duration_unit != "s",
+    }
+    for name, is_given in given.items():
+        if is_given and chosen.name != "csv":
+            option = _OPTION_OF[name]
+            raise InputError(
+                f"{path}: {name} is only for log_format 'csv', this log is of '{chosen.name}'; "
+                f"leave {name} ({option}) out"
+            )

@@ -1,0 +1,158 @@
+"""Slurm's accounting: ``sacct -P`` (or ``-p``) with a header, any delimiter, columns in any order.
+
+``sacct -a -X -P --format=JobID,Submit,Start,End,ElapsedRaw,NNodes,AllocTRES,State`` exports what is
+read; `Partition` (the kind of a job) and `ConsumedEnergyRaw` are read too where they are there.
+
+- Steps (``.batch``, ``.extern``, ``.0``) are not jobs: dropped and counted.
+- Elements of an array (``7_3``) and components of a heterogeneous job (``7+1``) are jobs of their
+  own: each has its own nodes. Elements that have not started share one row (``7_[4-9]``), which is
+  dropped as never started.
+- A requeued job has a row for each of its runs (``sacct -D``); each had its nodes and is kept. Rows
+  with the id and the start of an earlier one are dropped.
+- The run time is `ElapsedRaw`, which daylight saving leaves alone and which excludes suspension;
+  `End` less `Start` where it is missing. A job without an `End` is still running.
+- Stamps are local time without a zone: `utc_offset` tells it, UTC where it is not given.
+- GPUs are ``gres/gpu`` of `AllocTRES`; not known for any job where no job of the log has them.
+
+References
+----------
+.. [1] https://slurm.schedmd.com/sacct.html
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from diploee.errors import did_you_mean, one_of
+from diploee.importers.job_log import MISSING_MS
+from diploee.importers.job_logs.options import JobLogOptions
+from diploee.importers.job_logs.raw_log import (
+    COUNT,
+    ENERGY_J,
+    JobLogFormat,
+    RawLog,
+    raw_log,
+    read_job_columns,
+    stamps_ms,
+    times_ms,
+)
+from diploee.tables import Float64Array
+from diploee.textio.tables import Layout, ReadTable, header_words, listed, read_header
+from diploee.textio.text import Text
+from diploee.textio.values import Number, ids, numbers, without_missing
+
+COLUMNS = {
+    **{"id": "JobID", "submit": "Submit", "start": "Start", "end": "End"},
+    **{"state": "State", "nodes": "NNodes"},
+}
+OPTIONAL = {
+    **{"run": "ElapsedRaw", "tres": "AllocTRES", "energy": "ConsumedEnergyRaw"},
+    "type": "Partition",
+}
+COMMAND = "sacct -P -o JobID,State,Submit,Start,End,ElapsedRaw,NNodes,AllocTRES"
+JOB_STEP = "job step"
+ENERGY_OUT_OF_RANGE = "energy out of range, left out"
+
+_DELIMITER = re.compile(r"\w+(\W)")
+_GPUS = r"gres/gpu=(?P<n>\d{1,9})"
+_GPUS_OF_TYPE = re.compile(r"gres/gpu:[^=,]*=(\d{1,9})")
+_ENERGY = Number(2.0**64, none=-1)
+_THOUSANDS = {"K": 1024, "M": 1024**2}
+
+
+def recognises(text: Text) -> bool:
+    """Return whether the first line names Slurm's columns."""
+    return {"jobid", "state"} <= header_words(text)
+
+
+def read(text: Text, options: JobLogOptions) -> RawLog:
+    """Read what ``sacct -P`` printed.
+
+    Raises
+    ------
+    LogFormatError
+        If a column is missing, a line has another number of fields, or a value does not parse.
+    """
+    delimiter = _DELIMITER.match(text.head)
+    layout = read_header(text, delimiter[1] if delimiter else "|", is_quoted=False)
+    _require_all(text, layout)
+    table = read_job_columns(text, layout, COLUMNS, OPTIONAL, "what sacct -P prints")
+    steps = pc.match_substring(ids(table, "id"), ".")
+    is_job = ~np.asarray(pc.fill_null(steps, False), dtype=bool)
+    n_steps = int((~is_job).sum())
+    n_gpus = _gpus(table)[is_job]
+    table = _without(table, "tres").take(is_job)
+    times = stamps_ms(table, ("submit", "start", "end"), options.zone)
+    is_running = times.ms["end"] == MISSING_MS
+    run_ms = np.where(is_running, MISSING_MS, times_ms(table, "run"))
+    energy_j = numbers(table, "energy", _ENERGY)
+    impossible = energy_j > ENERGY_J.largest  # Slurm's words for none, close to 2**64
+    return raw_log(
+        _without(table, "nodes", "energy"),
+        replace(times, ms={**times.ms, "run": run_ms}),
+        dropped={JOB_STEP: n_steps},
+        repaired={ENERGY_OUT_OF_RANGE: int(impossible.sum())},
+        columns={
+            "n_nodes": _node_counts(table),
+            "n_gpus": n_gpus,
+            "energy_j": np.where(impossible, np.nan, energy_j),
+        },
+        runs_share_id=True,
+    )
+
+
+FORMAT = JobLogFormat("slurm", "Slurm's 'sacct -P'", recognises, read)
+
+
+def _require_all(text: Text, layout: Layout) -> None:
+    """Name all missing columns at once, and the command that prints them."""
+    missing = [name for name in COLUMNS.values() if not layout.has(name)]
+    if missing:
+        (near, *_) = [h for name in missing if (h := did_you_mean(name, layout.names))] or [""]
+        others = f", and so are {one_of(missing[1:])}" if len(missing) > 1 else ""
+        text.fail(
+            text.start_line,
+            f"column '{missing[0]}' is missing{others} (found: {listed(layout.names)}); "
+            f"export with '{COMMAND}'{near}",
+        )
+
+
+def _without(table: ReadTable, *keys: str) -> ReadTable:
+    """Return a table without columns that have been read, of which some are long."""
+    kept = {key: column for key, column in table.columns.items() if key not in keys}
+    return replace(table, columns=kept)
+
+
+def _node_counts(table: ReadTable) -> Float64Array:
+    """Return node counts, of which sacct writes some as ``2K``."""
+    column = without_missing(table.columns["nodes"])
+    factor = np.ones(len(table))
+    for suffix, thousands in _THOUSANDS.items():
+        has_it = pc.fill_null(pc.match_substring_regex(column, rf"\d{suffix}$"), False)
+        if pc.any(has_it).as_py():
+            factor[np.asarray(has_it, dtype=bool)] = thousands
+            column = pc.if_else(has_it, pc.utf8_slice_codeunits(column, 0, -1), column)
+    plain = replace(table, columns={"nodes": column})
+    return numbers(plain, "nodes", COUNT) * factor
+
+
+def _gpus(table: ReadTable) -> Float64Array:
+    """Return GPUs, 0 for a job with other resources alone, NaN where they are not told."""
+    if "tres" not in table:
+        return np.full(len(table), np.nan)
+    column = table.columns["tres"]
+    found = pc.struct_field(pc.extract_regex(column, pattern=_GPUS), "n")
+    is_told = np.asarray(pc.is_valid(without_missing(column)), dtype=bool)
+    n_gpus = np.where(is_told, 0.0, np.nan)
+    has_total = np.asarray(pc.is_valid(found), dtype=bool)
+    n_gpus[has_total] = np.asarray(pc.cast(found.drop_null(), pa.float64()))
+    by_type = np.asarray(pc.match_substring(column, "gres/gpu:"), dtype=bool) & ~has_total
+    texts = pc.filter(column, pa.array(by_type)).to_pylist()
+    n_gpus[by_type] = [sum(map(int, _GPUS_OF_TYPE.findall(text))) for text in texts]
+    # Where no job has GPUs, the cluster does not account for them.
+    return n_gpus if (n_gpus > 0).any() else np.full(len(table), np.nan)

@@ -1,0 +1,182 @@
+"""Rows at almost even stamps become values on an even grid, repaired and counted by cause."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from diploee.errors import LogFormatError
+from diploee.profiles.resample import US_PER_MS, US_PER_S
+from diploee.tables import BoolArray, Float64Array, Int64Array
+from diploee.textio.tables import ReadTable
+
+OFF_GRID = 0.1
+"""A stamp is uneven if it lies further from its place than this part of a step."""
+MOST_UNEVEN = 0.05
+"""Largest part of the rows that may be uneven."""
+MOST_STEPS_PER_ROW = 100
+
+
+@dataclass(frozen=True, eq=False)
+class EvenGrid:
+    """Columns at even steps.
+
+    Parameters
+    ----------
+    start_us : int
+        Stamp of the first value [us].
+    step_ms : int
+        Step [ms].
+    n_steps : int
+        Number of values of each column.
+    values : dict of str to numpy.ndarray, shape (n_steps,), float64
+        The columns.
+    counts : dict of str to int
+        Rows read, dropped and repaired, by cause.
+    """
+
+    start_us: int
+    step_ms: int
+    n_steps: int
+    values: dict[str, Float64Array]
+    counts: dict[str, int]
+
+
+def even_grid(
+    table: ReadTable,
+    t_us: Int64Array,
+    there: BoolArray,
+    columns: Mapping[str, Float64Array],
+    max_gap_s: float,
+) -> EvenGrid:
+    """Put rows on an even grid.
+
+    The step is the most frequent distance of neighbouring stamps. Rows without a time or with a
+    time that is taken are dropped; a stamp within half a step is moved to its place; missing values
+    are bridged by straight lines, and held at the ends.
+
+    Parameters
+    ----------
+    table : ReadTable
+        The rows' file, for errors.
+    t_us : numpy.ndarray, shape (n,), int64
+        Stamp of each row [us].
+    there : numpy.ndarray, shape (n,), bool
+        Whether it has one.
+    columns : mapping of str to numpy.ndarray, shape (n,), float64
+        Values; NaN where missing.
+    max_gap_s : float
+        Longest time between two values that is bridged [s].
+
+    Raises
+    ------
+    LogFormatError
+        If there are less than two rows, the stamps are uneven, or a gap is too long.
+    """
+    rows = np.flatnonzero(there)
+    in_order = bool(np.all(np.diff(t_us[rows]) >= 0))
+    counts = {"rows": int(there.size), "rows_without_time": int(there.size - rows.size)}
+    counts["rows_out_of_order"] = int(np.count_nonzero(np.diff(t_us[rows]) < 0))
+    if not in_order:
+        rows = rows[np.argsort(t_us[rows], kind="stable")]
+    first = np.concatenate(([True], np.diff(t_us[rows]) > 0))[: rows.size]
+    counts["repeated_times"] = int(rows.size - np.count_nonzero(first))
+    rows = rows[first]
+    step_ms = _step_ms(table, t_us, rows)
+    _check_gap(table, t_us[rows], rows, max_gap_s, "row")
+    nth, n_moved = _steps_of(table, t_us, rows, step_ms)
+    counts["times_moved_to_the_grid"] = n_moved
+    kept = np.concatenate(([True], np.diff(nth) > 0))
+    counts["repeated_times"] += int(rows.size - np.count_nonzero(kept))
+    rows, nth = rows[kept], nth[kept]
+    n_steps = int(nth[-1]) + 1
+    counts["missing_rows_filled"] = n_steps - rows.size
+    values = {}
+    for name, column in columns.items():
+        values[name], n_filled = _filled(
+            table, name, column[rows], rows, nth, n_steps, step_ms, max_gap_s
+        )
+        counts[f"missing_{name}_filled"] = n_filled
+    return EvenGrid(int(t_us[rows[0]]), step_ms, n_steps, values, counts)
+
+
+def _step_ms(table: ReadTable, t_us: Int64Array, rows: Int64Array) -> int:
+    if rows.size < 2:
+        raise LogFormatError(
+            f"{table.path}: {rows.size} rows with a time of their own, expected two or more to "
+            "tell the step; give a complete table"
+        )
+    steps_ms = np.rint(np.diff(t_us[rows]) / US_PER_MS).astype(np.int64)
+    found, n_times = np.unique(steps_ms, return_counts=True)
+    step_ms = int(found[np.argmax(n_times)])
+    if step_ms < 1:
+        raise LogFormatError(
+            f"{table.where(int(rows[1]))}: the step is less than 1 ms, expected 1 ms or more; "
+            "resample the data"
+        )
+    return step_ms
+
+
+def _steps_of(
+    table: ReadTable, t_us: Int64Array, rows: Int64Array, step_ms: int
+) -> tuple[Int64Array, int]:
+    """Return the place of each row on the grid, and how many stamps are moved to get there."""
+    steps = (t_us[rows] - t_us[rows[0]]) / (step_ms * US_PER_MS)
+    nth = np.rint(steps).astype(np.int64)
+    if nth[-1] >= MOST_STEPS_PER_ROW * rows.size:
+        raise LogFormatError(
+            f"{table.path}: {rows.size:,} rows over {int(nth[-1]) + 1:,} steps of "
+            f"{step_ms / 1000:g} s, expected few gaps; resample the data"
+        )
+    off = np.abs(steps - nth)
+    uneven = off > OFF_GRID
+    if np.count_nonzero(uneven) > MOST_UNEVEN * rows.size:
+        row = int(rows[np.argmax(uneven)])
+        raise LogFormatError(
+            f"{table.where(row)}: its time lies between the steps of {step_ms / 1000:g} s "
+            f"({int(uneven.sum()):,} such rows), expected even steps; resample the data"
+        )
+    return nth, int(np.count_nonzero(off * step_ms > 1))
+
+
+def _filled(
+    table: ReadTable,
+    name: str,
+    column: Float64Array,
+    rows: Int64Array,
+    nth: Int64Array,
+    n_steps: int,
+    step_ms: int,
+    max_gap_s: float,
+) -> tuple[Float64Array, int]:
+    good = ~np.isnan(column)
+    if not good.any():
+        raise LogFormatError(
+            f"{table.where(int(rows[0]))}: '{name}' is missing in every row, expected numbers; "
+            "give a complete table"
+        )
+    known = nth[good]
+    # The ends count as known, so that a gap there is held to the same limit.
+    ends = np.unique(np.concatenate(([0], known, [n_steps - 1])))
+    lines = rows[np.searchsorted(nth, ends, side="right") - 1]
+    _check_gap(table, ends * (step_ms * US_PER_MS), lines, max_gap_s, f"'{name}'")
+    values = np.interp(np.arange(n_steps), known, column[good])
+    return values, int(np.count_nonzero(~good))
+
+
+def _check_gap(
+    table: ReadTable, t_us: Int64Array, rows: Int64Array, max_gap_s: float, what: str
+) -> None:
+    gaps_us = np.diff(t_us)
+    if gaps_us.size == 0:
+        return
+    longest = int(np.argmax(gaps_us))
+    if gaps_us[longest] > max_gap_s * US_PER_S:
+        table.fail(
+            int(rows[longest + 1]),
+            f"{gaps_us[longest] / US_PER_S:,.0f} s without a {what} before this row, expected "
+            f"{max_gap_s:g} s at most; fill the gap, cut the file there, or raise max_gap_s "
+            "(--max-gap-s)",
+        )

@@ -1,0 +1,214 @@
+"""Repair the readings of one WattAMeter log and add its devices up to one energy curve each kind.
+
+Rules, all counted by cause:
+
+- A failed read (logged as 0) of a power is bridged by a straight line between its neighbours.
+- A power reading above the limit (800 W) takes the next good reading, as in the published cleaning
+  of doi:10.7799/3025227; at the end of the log, the last good one.
+- CPU power comes from the energy counter alone, difference over difference in time: it holds from
+  one stamp to the next, and the logged power columns (which are the same, and are missing in the
+  last row before each flush) are not read. A failed read (0) is left out: the counter's difference
+  over the longer interval keeps the energy.
+- A counter that drops within a run of the logger has wrapped if adding its range gives a power
+  within the limit. Any other drop or jump, a drop from one run to the next, and an interval so long
+  that the counter may have wrapped unseen, is bridged by the mean power of the two beside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NoReturn
+
+import numpy as np
+
+from diploee.errors import LogFormatError
+from diploee.importers.power_logs.wattameter_log import Channel, WattAMeterLog
+from diploee.profiles.resample import US_PER_S, EnergyCurve
+from diploee.tables import BoolArray, Float64Array, Int64Array
+
+AMD_COUNTER_RANGE_J = 65_532.610987
+"""Where the RAPL package counter of the measured EPYC nodes wraps (max_energy_range_uj)."""
+
+GAP_INTERVALS = 5
+"""A gap is longer than this many sampling intervals."""
+
+
+@dataclass(frozen=True)
+class ReadingLimits:
+    """What counts as a plausible reading.
+
+    Parameters
+    ----------
+    max_reading_w : float
+        Highest plausible power of one device [W].
+    counter_range_j : float
+        Energy at which a CPU counter wraps [J].
+    max_gap_s : float
+        Longest gap that is bridged [s].
+    """
+
+    max_reading_w: float
+    counter_range_j: float
+    max_gap_s: float
+
+
+@dataclass(frozen=True)
+class LogPower:
+    """The energy curves of one log and what was repaired to get them.
+
+    Parameters
+    ----------
+    log : WattAMeterLog
+        The log.
+    curves : tuple of EnergyCurve
+        One for its power columns, one for its counters; they add up.
+    counts : dict of str to int
+        Readings repaired, by cause.
+    longest_gap_s : float
+        Longest time without a good reading of a device [s].
+    """
+
+    log: WattAMeterLog
+    curves: tuple[EnergyCurve, ...]
+    counts: dict[str, int]
+    longest_gap_s: float
+
+
+def log_power(log: WattAMeterLog, limits: ReadingLimits) -> LogPower:
+    """Repair a log and sum its devices.
+
+    Raises
+    ------
+    LogFormatError
+        If it has fewer than two rows, a device has no good reading, or a gap is too long.
+    """
+    if log.t_us.size < 2:
+        raise LogFormatError(
+            f"{log.path}:{log.line[0]}: a single row, expected two or more; give a complete log"
+        )
+    above = f"readings_above_{limits.max_reading_w:g}_w"
+    counts = log.counts | {"gaps": _count_gaps(log), "failed_reads": 0, above: 0}
+    counts |= {"counter_wraps": 0, "counter_intervals_bridged": 0}
+    longest_us = 0
+    power_w = np.zeros(log.t_us.size)
+    energy_j = np.zeros(log.t_us.size)
+    for channel, values in log.readings.items():
+        _check_sign(log, channel, values)
+        failed = values == 0
+        counts["failed_reads"] += int(np.count_nonzero(failed))
+        if channel.kind == "power":
+            watts = values * channel.unit
+            over = watts > limits.max_reading_w
+            counts[above] += int(np.count_nonzero(over))
+            good = ~failed & ~over
+            _check_good(log, channel, good, 1)
+            power_w += _fill(log.t_us, watts, failed, over, good)
+        else:
+            good = ~failed
+            _check_good(log, channel, good, 2)
+            counter_j = values[good] * channel.unit
+            energy_j += _counter_energy_j(log, channel, counter_j, good, limits, counts)
+        longest_us = max(longest_us, _longest_gap_us(log, channel, good, limits))
+    kinds = {channel.kind for channel in log.readings}
+    curves = []
+    if "power" in kinds:
+        curves.append(EnergyCurve.from_readings(log.t_us, power_w))
+    if "counter" in kinds:
+        curves.append(EnergyCurve(log.t_us, energy_j))
+    return LogPower(log, tuple(curves), counts, longest_us / US_PER_S)
+
+
+def _fill(
+    t_us: Int64Array, watts: Float64Array, failed: BoolArray, over: BoolArray, good: BoolArray
+) -> Float64Array:
+    at = np.flatnonzero(good)
+    filled = watts.copy()
+    filled[failed] = np.interp(t_us[failed], t_us[at], watts[at])
+    following = np.minimum(np.searchsorted(at, np.flatnonzero(over)), at.size - 1)
+    filled[over] = watts[at[following]]
+    return filled
+
+
+def _counter_energy_j(
+    log: WattAMeterLog,
+    channel: Channel,
+    counter_j: Float64Array,
+    good: BoolArray,
+    limits: ReadingLimits,
+    counts: dict[str, int],
+) -> Float64Array:
+    """Return the energy of one counter since the log's first row [J], at every row."""
+    t_us = log.t_us[good]
+    dt_s = np.diff(t_us) / US_PER_S
+    range_j = limits.counter_range_j if channel.device.startswith("cpu") else np.inf
+    step_j = np.diff(counter_j)
+    drop = step_j < 0
+    unwrapped_j = np.where(drop, step_j + range_j, step_j)
+    plausible = (unwrapped_j >= 0) & (unwrapped_j <= limits.max_reading_w * dt_s)
+    plausible &= dt_s * limits.max_reading_w < range_j
+    plausible &= ~drop | (np.diff(log.run[good]) == 0)
+    if not plausible.any():
+        _fail_device(log, channel, "no two readings whose difference is a plausible power")
+    counts["counter_wraps"] += int(np.count_nonzero(drop & plausible))
+    counts["counter_intervals_bridged"] += int(np.count_nonzero(~plausible))
+    step_w = _bridge(np.where(plausible, unwrapped_j, 0.0) / dt_s, plausible)
+    energy_j = np.concatenate(([0.0], np.cumsum(step_w * dt_s)))
+    # Failed reads before the first and after the last good one: the nearest power goes on.
+    before_s = np.maximum(t_us[0] - log.t_us, 0) / US_PER_S
+    after_s = np.maximum(log.t_us - t_us[-1], 0) / US_PER_S
+    at_rows_j = np.interp(log.t_us, t_us, energy_j) - before_s * step_w[0] + after_s * step_w[-1]
+    return np.asarray(at_rows_j - at_rows_j[0], dtype=np.float64)
+
+
+def _bridge(step_w: Float64Array, plausible: BoolArray) -> Float64Array:
+    """Give each implausible interval the mean of the nearest plausible ones on either side."""
+    at = np.flatnonzero(plausible)
+    wrong = np.flatnonzero(~plausible)
+    right = np.searchsorted(at, wrong)
+    before = at[np.maximum(right - 1, 0)]
+    after = at[np.minimum(right, at.size - 1)]
+    before = np.where(right == 0, after, before)
+    step_w[wrong] = (step_w[before] + step_w[after]) / 2
+    return step_w
+
+
+def _count_gaps(log: WattAMeterLog) -> int:
+    return int(np.count_nonzero(np.diff(log.t_us) > GAP_INTERVALS * log.interval_us))
+
+
+def _longest_gap_us(
+    log: WattAMeterLog, channel: Channel, good: BoolArray, limits: ReadingLimits
+) -> int:
+    at = np.unique(np.concatenate(([0], np.flatnonzero(good), [good.size - 1])))
+    gaps_us = np.diff(log.t_us[at])
+    longest = int(np.argmax(gaps_us))
+    if gaps_us[longest] > limits.max_gap_s * US_PER_S:
+        raise LogFormatError(
+            f"{log.path}:{log.line[at[longest + 1]]}: {gaps_us[longest] / US_PER_S:,.1f} s without "
+            f"a good reading of {channel.device}, expected {limits.max_gap_s:g} s at most; "
+            "split the log here or raise 'max_gap_s'"
+        )
+    return int(gaps_us[longest])
+
+
+def _check_sign(log: WattAMeterLog, channel: Channel, values: Float64Array) -> None:
+    row = int(np.argmin(values))
+    if values[row] < 0:
+        raise LogFormatError(
+            f"{log.path}:{log.line[row]}: {channel.kind} of {channel.device} is "
+            f"{values[row] * channel.unit:g}, expected 0 or more; correct or remove this row"
+        )
+
+
+def _check_good(log: WattAMeterLog, channel: Channel, good: BoolArray, least: int) -> None:
+    n_good = int(np.count_nonzero(good))
+    if n_good < least:
+        problem = f"{n_good} good {channel.kind} readings in {good.size} rows"
+        _fail_device(log, channel, problem)
+
+
+def _fail_device(log: WattAMeterLog, channel: Channel, problem: str) -> NoReturn:
+    raise LogFormatError(
+        f"{log.path}:{log.line[0]}: {channel.device}: {problem}, expected working readings; "
+        "leave this log out or check the node's driver"
+    )

@@ -1,0 +1,121 @@
+"""`RequestTrace`: requests of a real service, counted per time step, whatever the format."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from diploee.errors import WorkloadError, did_you_mean, one_of
+from diploee.importers.import_counts import ImportCounts
+from diploee.tables import Float64Array, Int64Array
+from diploee.units import MS_PER_S
+
+
+@dataclass(frozen=True, eq=False)
+class TokenLengths:
+    """How long prompts or answers are: a histogram over bins of tokens.
+
+    Parameters
+    ----------
+    edges : numpy.ndarray, int64, shape (n_bins + 1,)
+        Bin edges [tokens]; a bin holds ``edges[k] <= length < edges[k + 1]``.
+    n_requests : numpy.ndarray, int64, shape (n_bins,)
+        Requests in each bin.
+    total_tokens : int
+        Exact sum over all requests [tokens].
+    """
+
+    edges: Int64Array
+    n_requests: Int64Array
+    total_tokens: int
+
+    @property
+    def mean(self) -> float:
+        """Mean length [tokens]; NaN where there is no request."""
+        n = int(self.n_requests.sum())
+        return self.total_tokens / n if n else float("nan")
+
+    def quantile(self, q: npt.ArrayLike) -> Float64Array:
+        """Return quantiles of the length [tokens], linear over a bin's whole numbers.
+
+        Exact where a bin holds one length; NaN where there is no request.
+        """
+        levels = np.asarray(q, dtype=np.float64)
+        n = int(self.n_requests.sum())
+        if not n:
+            return np.full(levels.shape, np.nan)
+        used = np.flatnonzero(self.n_requests)
+        upto = np.cumsum(self.n_requests[used])
+        # Each bin used is a straight piece from its first to its last length.
+        share = np.column_stack((upto - self.n_requests[used], upto)).ravel() / n
+        length = np.column_stack((self.edges[used], self.edges[used + 1] - 1)).ravel()
+        return np.asarray(np.interp(levels, share, length.astype(np.float64)), dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class RequestTrace:
+    """Requests per step and service, and their token lengths.
+
+    Parameters
+    ----------
+    source : str
+        File or folder that it was read from.
+    trace_format : str
+        Name of the format, such as ``"azure-llm"``.
+    services : tuple of str
+        Names of the services or models; ``("all",)`` where the trace does not tell.
+    origin_ms : int
+        Start of the first step [ms], since 1970 UTC or, where `is_relative`, since the trace's own
+        origin.
+    is_relative : bool
+        Times count from an origin whose date the trace does not tell.
+    step_ms : int
+        Length of a step [ms].
+    n_requests : numpy.ndarray, float64, shape (n_services, n_steps)
+        Requests in each step; whole numbers, except where the format gives rates.
+    input_tokens, output_tokens : tuple of TokenLengths
+        Lengths of prompts and answers of each service; empty where the format has none.
+    counts : ImportCounts
+        Rows read, dropped and repaired, by cause.
+    """
+
+    source: str
+    trace_format: str
+    services: tuple[str, ...]
+    origin_ms: int
+    is_relative: bool
+    step_ms: int
+    n_requests: Float64Array
+    input_tokens: tuple[TokenLengths, ...]
+    output_tokens: tuple[TokenLengths, ...]
+    counts: ImportCounts
+
+    @property
+    def rate_rps(self) -> Float64Array:
+        """Mean rate of each step [requests/s], shape (n_services, n_steps)."""
+        return self.n_requests / (self.step_ms / MS_PER_S)
+
+    @property
+    def span_ms(self) -> int:
+        """Length of all steps [ms]."""
+        return int(self.n_requests.shape[1]) * self.step_ms
+
+    def requests_of(self, service: str | None = None) -> Float64Array:
+        """Return the requests in each step of a service, or of all; shape (n_steps,).
+
+        Raises
+        ------
+        WorkloadError
+            If there is no such service.
+        """
+        if service is None:
+            return np.asarray(self.n_requests.sum(axis=0), dtype=np.float64)
+        if service not in self.services:
+            raise WorkloadError(
+                f"{self.source}: no service '{service}' (have: {one_of(self.services)})"
+                f"{did_you_mean(service, self.services)}"
+            )
+        rows: Float64Array = self.n_requests[self.services.index(service)]
+        return rows

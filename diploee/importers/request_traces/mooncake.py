@@ -1,0 +1,147 @@
+"""Mooncake traces, a JSON object a line: ``timestamp`` [ms], ``input_length``, ``output_length``.
+
+``hash_ids`` and all other keys are not read. Stamps count from the trace's own origin and are
+rounded (the published ones to 3 s), so that equal rows may well be different requests.
+
+References
+----------
+.. [1] https://github.com/kvcache-ai/Mooncake, FAST25-release/traces
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pa_json
+
+from diploee.errors import shown
+from diploee.importers.request_traces.rows import (
+    TOKENS,
+    RequestRows,
+    time_of,
+    us_of,
+)
+from diploee.importers.request_traces.totals import Rules
+from diploee.importers.request_traces.trace_format import TraceOptions, row_format
+from diploee.tables import Float64Array, Int64Array
+from diploee.textio.text import Text
+from diploee.textio.values import MISSING, Number
+
+KEYS: dict[str, Number] = {
+    "timestamp": time_of("ms"),
+    "input_length": TOKENS,
+    "output_length": TOKENS,
+}
+_SCHEMA = pa.schema([(key, pa.float64()) for key in KEYS])
+
+
+def recognises(text: Text) -> bool:
+    """Return whether the first line begins a JSON object."""
+    return text.first_row.lstrip().startswith("{")
+
+
+def rows(
+    first: Text,
+    blocks: Iterator[Text],
+    options: TraceOptions,  # noqa: ARG001  # such a trace needs none
+) -> tuple[Iterator[RequestRows], Rules]:
+    """Return the rows of a trace and how to understand them.
+
+    Raises
+    ------
+    LogFormatError
+        If a key is missing in the first line; or if there is a ``chat_id``, as in the Bailian
+        traces, which have the same keys but stamps in seconds. While the rows are read, naming the
+        line: if it is no JSON object or a value is no number of its kind.
+    """
+    line, record = next(_records(first))
+    for key in KEYS:
+        if key not in record:
+            problem = f"key '{key}' is missing, expected a request of a Mooncake trace with it"
+            first.fail(line, problem)
+    if "chat_id" in record:
+        first.fail(
+            line,
+            "found the key 'chat_id' of the Bailian traces, whose stamps are seconds, expected a "
+            "Mooncake trace; write it as CSV with a column time_s",
+        )
+    return map(_rows, (block for block in blocks if not block.data.isspace())), Rules(True)
+
+
+FORMAT = row_format("mooncake", "a Mooncake trace", recognises, rows)
+
+
+def _rows(block: Text) -> RequestRows:
+    found = _arrow_values(block)
+    if found is None:
+        found = _line_values(block)
+
+    def where(row: int) -> str:
+        lines = [number for number, _ in block.rows()]
+        return f"{block.path}:{lines[row]}"
+
+    time_ms, inputs, outputs = found.values()
+    return RequestRows(where, us_of(time_ms, "ms"), _whole(inputs), _whole(outputs))
+
+
+def _whole(values: Float64Array) -> Int64Array:
+    missing = np.isnan(values)
+    return np.where(missing, MISSING, np.where(missing, 0, values).astype(np.int64))
+
+
+def _arrow_values(block: Text) -> dict[str, Float64Array] | None:
+    """Read a block with pyarrow; None where it holds anything out of the ordinary."""
+    try:
+        table = pa_json.read_json(
+            pa.BufferReader(block.data),
+            read_options=pa_json.ReadOptions(use_threads=False, block_size=len(block.data) + 1),
+            parse_options=pa_json.ParseOptions(
+                explicit_schema=_SCHEMA, unexpected_field_behavior="ignore"
+            ),
+        )
+    except pa.ArrowException:
+        return None
+    found = {key: pc.fill_null(table[key], np.nan).to_numpy() for key in KEYS}
+    usual = all((kind.holds(found[key]) | np.isnan(found[key])).all() for key, kind in KEYS.items())
+    return found if usual else None
+
+
+def _line_values(block: Text) -> dict[str, Float64Array]:
+    """Read a block line by line; slow, but it names the line that is wrong."""
+    found: dict[str, list[float]] = {key: [] for key in KEYS}
+    for line, record in _records(block):
+        for key, kind in KEYS.items():
+            value = record.get(key)
+            number = _number(value)
+            if value is not None and not kind.holds(np.array(number)):
+                block.fail(
+                    line, f"'{key}' is {shown(value)}, expected {kind}; correct or remove this line"
+                )
+            found[key].append(number)
+    return {key: np.array(values, dtype=np.float64) for key, values in found.items()}
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return float("nan")
+    try:
+        return float(value)
+    except OverflowError:  # an integer of hundreds of digits
+        return float("inf")
+
+
+def _records(block: Text) -> Iterator[tuple[int, dict[str, Any]]]:
+    for line, text in block.rows():
+        try:
+            record = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            why = str(error) if isinstance(error, ValueError) else "nested too deeply"
+            block.fail(line, f"not a JSON object ({why}); correct or remove this line")
+        if not isinstance(record, dict):
+            block.fail(line, f"found {shown(record)}, expected a JSON object; remove this line")
+        yield line, record

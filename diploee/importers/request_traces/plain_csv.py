@@ -1,0 +1,95 @@
+"""Any CSV trace with one request a row, by a mapping of its columns to their meaning.
+
+The meaning of the time column tells its unit: `time_s` and `time_ms` are numbers from the trace's
+own origin, `unix_s` and `unix_ms` count from 1970 UTC, `timestamp` is ISO text, UTC where it names
+no zone. The delimiter (comma, semicolon, tab or bar) is told by the header.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Literal, get_args
+
+from diploee.errors import InputError, did_you_mean, one_of
+from diploee.importers.request_traces.rows import RequestRows, TimeUnit, csv_rows
+from diploee.importers.request_traces.totals import Rules
+from diploee.importers.request_traces.trace_format import TraceOptions, row_format
+from diploee.textio.tables import Layout, header_words, read_header
+from diploee.textio.text import Text
+
+_TIMES: dict[str, tuple[TimeUnit, bool]] = {
+    "timestamp": ("stamp", False),
+    "unix_s": ("s", False),
+    "unix_ms": ("ms", False),
+    "time_s": ("s", True),
+    "time_ms": ("ms", True),
+}
+_OTHERS = {"input_tokens": "input", "output_tokens": "output", "service": "service"}
+Meaning = Literal[
+    "timestamp",
+    "unix_s",
+    "unix_ms",
+    "time_s",
+    "time_ms",
+    "input_tokens",
+    "output_tokens",
+    "service",
+]
+MEANINGS: tuple[Meaning, ...] = get_args(Meaning)
+"""What a column can mean."""
+
+
+def recognises(text: Text) -> bool:
+    """Return whether the first line names a time column by its meaning."""
+    return bool(_TIMES.keys() & header_words(text))
+
+
+def rows(
+    first: Text, blocks: Iterator[Text], options: TraceOptions
+) -> tuple[Iterator[RequestRows], Rules]:
+    """Return the rows of a trace and how to understand them.
+
+    The columns are those that the options map, such as ``{"unix_s": "arrived", "output_tokens":
+    "out"}``; where there are none, those named by their meaning (`MEANINGS`).
+
+    Raises
+    ------
+    InputError
+        If a meaning is unknown, not exactly one names the time, or two share a column.
+    LogFormatError
+        If a column is missing.
+    """
+    layout = read_header(first, ",;\t|")
+    mapping = options.columns
+    if mapping is None:
+        mapping = {meaning: meaning for meaning in MEANINGS if layout.has(meaning)}
+    columns, unit, is_relative = _columns(first, layout, mapping)
+    return csv_rows(blocks, layout, columns, unit), Rules(is_relative)
+
+
+FORMAT = row_format("csv", "a CSV trace with named columns", recognises, rows)
+
+
+def _columns(
+    text: Text, layout: Layout, mapping: Mapping[str, str]
+) -> tuple[dict[str, str], TimeUnit, bool]:
+    for meaning in mapping:
+        if meaning not in MEANINGS:
+            raise InputError(
+                f"columns: unknown meaning '{meaning}', expected {one_of(MEANINGS)}"
+                f"{did_you_mean(meaning, MEANINGS)}"
+            )
+    where = f"{text.path}:{text.start_line}"
+    times = [meaning for meaning in mapping if meaning in _TIMES]
+    if len(times) != 1:
+        raise InputError(
+            f"{where}: expected one time column, found {one_of(times)}; "
+            f"map one column to one of {one_of(_TIMES)}"
+        )
+    layout.require(text.path, mapping.values(), "the trace")
+    if len({layout.index(name) for name in mapping.values()}) < len(mapping):
+        raise InputError(
+            f"{where}: two of {one_of(mapping)} are mapped to one column; give each its own"
+        )
+    columns = {_OTHERS.get(meaning, "time"): name for meaning, name in mapping.items()}
+    return columns, *_TIMES[times[0]]

@@ -1,0 +1,107 @@
+"""`read_request_trace`: any known request trace, its format told by its content."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from diploee.errors import InputError, LogFormatError, one_of, shown
+from diploee.importers.registry import Formats
+from diploee.importers.request_trace import RequestTrace
+from diploee.importers.request_traces import azure_llm, burstgpt, mooncake, plain_csv, servegen
+from diploee.importers.request_traces.trace_format import TraceFormat, TraceOptions
+from diploee.textio.text import first_block
+from diploee.units import MS_PER_S
+
+TRACE_FORMATS: Formats[TraceFormat] = Formats(
+    "trace", (m.FORMAT for m in (azure_llm, burstgpt, mooncake, servegen, plain_csv))
+)
+"""The formats by name; of several that recognise a file the first is taken."""
+
+_LONGEST_STEP_S = 366 * 86_400
+
+
+def read_request_trace(
+    path: Path | str,
+    trace_format: str | None = None,
+    *,
+    step_s: float = 60.0,
+    services: Sequence[str] | None = None,
+    columns: Mapping[str, str] | None = None,
+) -> RequestTrace:
+    """Read a request trace and count its requests per step and service.
+
+    The file is streamed: memory does not grow with its rows, only with its steps. It may be packed.
+    Rows may stand in any order. What is left out or repaired is counted by cause: rows without a
+    time, times that no trace can have, a few requests years from all others, negative times,
+    failed requests (BurstGPT), repeated rows where the stamps are fine enough to tell (Azure),
+    missing and negative token counts (the request counts, its length does not), rows out of order.
+    Repeats are seen one after the other only.
+
+    Parameters
+    ----------
+    path : pathlib.Path or str
+        A file; for ServeGen also a folder of chunks, or of such folders.
+    trace_format : str, optional
+        One of `TRACE_FORMATS`; taken from the first line where absent.
+    step_s : float
+        Length of a step [s], a whole number of milliseconds. Steps start at multiples of it, since
+        1970 UTC or since the trace's own origin.
+    services : sequence of str, optional
+        Keep these services only, in this order; for a trace that tells none, the one name for all
+        its requests.
+    columns : mapping of str to str, optional
+        For ``"csv"``: column by meaning, see `plain_csv.MEANINGS`.
+
+    Returns
+    -------
+    RequestTrace
+        Requests per step and service, token lengths, and what became of the rows.
+
+    Raises
+    ------
+    LogFormatError
+        If the file can't be read or a row is not what the format says, naming file and line.
+    InputError
+        If an argument is wrong, or a wanted service does not occur.
+    """
+    path = Path(path)
+    options = TraceOptions(_step_ms(step_s), services, columns)
+    if services is not None and not services:
+        raise InputError("services is empty; name at least one, or leave it out")
+    if columns is not None and trace_format not in (None, plain_csv.FORMAT.name):
+        raise InputError(f"columns are for the format 'csv', the trace is read as '{trace_format}'")
+    if trace_format is not None:
+        chosen = TRACE_FORMATS.named(path, trace_format)
+    else:
+        chosen = plain_csv.FORMAT if columns is not None else sniff(path)
+    return chosen.read(path, options)
+
+
+def sniff(path: Path) -> TraceFormat:
+    """Return the format of a trace by its first line.
+
+    Raises
+    ------
+    LogFormatError
+        If the file can't be read, or its first line fits none.
+    """
+    if path.is_dir():
+        return servegen.FORMAT
+    text, _ = first_block(path, "requests")
+    known = TRACE_FORMATS.recognised(text)
+    if known is not None:
+        return known
+    raise LogFormatError(
+        f"{path}:{text.start_line}: starts with {shown(text.first_row)}, which fits none of the "
+        f"formats {one_of(TRACE_FORMATS)}; name the format, or map the columns of a CSV file"
+    )
+
+
+def _step_ms(step_s: float) -> int:
+    step_ms = step_s * MS_PER_S
+    if not 1 <= step_ms <= _LONGEST_STEP_S * MS_PER_S or abs(step_ms - round(step_ms)) > 1e-6:
+        raise InputError(
+            f"step_s is {step_s}, expected a whole number of milliseconds up to a year"
+        )
+    return round(step_ms)

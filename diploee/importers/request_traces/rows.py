@@ -1,0 +1,128 @@
+"""The requests of one block as arrays, before any rule is applied: what every format gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, NoReturn
+
+import numpy as np
+
+from diploee.errors import LogFormatError
+from diploee.tables import Float64Array, Int64Array
+from diploee.textio.stamps import stamps
+from diploee.textio.tables import Layout, ReadTable, read_columns
+from diploee.textio.text import Text
+from diploee.textio.values import MISSING, Number, labels, numbers
+
+TimeUnit = Literal["stamp", "s", "ms"]
+
+US_PER_UNIT = {"s": 1e6, "ms": 1e3}
+LARGEST_TIME_US = 10**18
+"""Some 31,000 years."""
+
+LARGEST_TOKENS = 2**31 - 1
+TOKENS = Number(LARGEST_TOKENS, whole=True, of="tokens")
+_UNIT_WORDS = {"s": "seconds", "ms": "milliseconds"}
+
+
+@dataclass(frozen=True, eq=False)
+class RequestRows:
+    """Rows of one block.
+
+    Parameters
+    ----------
+    where : callable
+        File and line of a row, of its index.
+    time_us : numpy.ndarray, shape (n,), int64
+        Arrival [us], since 1970 UTC or since the trace's own origin, or `MISSING`.
+    input_tokens, output_tokens : numpy.ndarray, shape (n,), int64, or None
+        Lengths [tokens], or `MISSING`; None where the trace has no such column.
+    service : numpy.ndarray, shape (n,), int64, or None
+        Index into `service_names`; None where the trace does not tell.
+    service_names : tuple of str
+        Names that occur in this block; ``""`` where the field is empty.
+    n_headers : int
+        Headers repeated between the rows, as in concatenated files.
+    n_cut : int
+        1 if the last line of the file was cut short and left out, else 0.
+    """
+
+    where: Callable[[int], str]
+    time_us: Int64Array
+    input_tokens: Int64Array | None
+    output_tokens: Int64Array | None
+    service: Int64Array | None = None
+    service_names: tuple[str, ...] = ()
+    n_headers: int = 0
+    n_cut: int = 0
+
+    def __len__(self) -> int:
+        return int(self.time_us.size)
+
+    def fail(self, row: int, problem: str) -> NoReturn:
+        """Raise a `LogFormatError` about a row."""
+        raise LogFormatError(f"{self.where(row)}: {problem}")
+
+
+def csv_rows(
+    blocks: Iterable[Text], layout: Layout, columns: Mapping[str, str], unit: TimeUnit
+) -> Iterator[RequestRows]:
+    """Read blocks of a CSV file.
+
+    Parameters
+    ----------
+    blocks : iterable of Text
+        The whole file.
+    layout : Layout
+        How it is written.
+    columns : mapping of str to str
+        Its columns ``time``, and ``input``, ``output`` [tokens] and ``service`` where it has them.
+    unit : {"stamp", "s", "ms"}
+        Of the time: ISO stamps, UTC where they name no zone; or numbers.
+
+    Yields
+    ------
+    RequestRows
+        One for each block.
+
+    Raises
+    ------
+    LogFormatError
+        Naming the line, if a row has another number of fields than the header or a field is not
+        what its column holds.
+    """
+    for block in blocks:
+        if block.data.isspace():
+            continue
+        table = read_columns(block, layout, columns, may_be_cut=True)
+        rows = RequestRows(table.where, _time_us(table, unit), None, None)
+        lengths = {f"{k}_tokens": _tokens(table, k) for k in ("input", "output") if k in table}
+        service, names = labels(table, "service")
+        if "service" in table:
+            rows = replace(rows, service=service.astype(np.int64), service_names=names)
+        yield replace(rows, **lengths, n_headers=table.n_headers, n_cut=table.n_cut)  # type: ignore[arg-type]
+
+
+def us_of(times: Float64Array, unit: str) -> Int64Array:
+    """Return times in a unit as whole microseconds, `MISSING` where they are NaN."""
+    missing = np.isnan(times)
+    us = np.rint(np.where(missing, 0.0, times) * US_PER_UNIT[unit]).astype(np.int64)
+    return np.where(missing, MISSING, us)
+
+
+def time_of(unit: str) -> Number:
+    """Return what numbers a column of times in a unit may hold."""
+    return Number(LARGEST_TIME_US / US_PER_UNIT[unit], of=_UNIT_WORDS[unit])
+
+
+def _time_us(table: ReadTable, unit: TimeUnit) -> Int64Array:
+    if unit == "stamp":
+        return stamps(table, "time").us
+    return us_of(numbers(table, "time", time_of(unit)), unit)
+
+
+def _tokens(table: ReadTable, key: str) -> Int64Array:
+    values = numbers(table, key, TOKENS)
+    missing = np.isnan(values)
+    return np.where(missing, MISSING, np.where(missing, 0, values).astype(np.int64))

@@ -1,0 +1,273 @@
+"""ServeGen client traces: rates instead of requests, a row per 600 s and a file per client.
+
+Each ``chunk-N-trace.csv`` has no header; its columns are the start [s], the rate [1/s], the
+coefficient of variation of the gaps, and the family and two parameters of their distribution. A
+folder of chunks is one service, named after the folder, whose rate is the sum over its clients; in
+a folder of such folders each is a service. Lengths (``chunk-N-dataset.json``) are not read.
+
+References
+----------
+.. [1] https://github.com/alibaba/ServeGen, NSDI '26
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from diploee.errors import InputError, LogFormatError, did_you_mean, one_of
+from diploee.files import reason
+from diploee.importers.import_counts import (
+    STRAY,
+    STRAY_GAP_MS,
+    ImportCounts,
+    believed_span,
+)
+from diploee.importers.request_trace import RequestTrace
+from diploee.importers.request_traces.services import ALL_SERVICES, MAX_SERVICES
+from diploee.importers.request_traces.step_counts import MAX_CELLS
+from diploee.importers.request_traces.totals import (
+    NEGATIVE_TIME,
+    NO_TIME,
+    OUT_OF_ORDER,
+    REPEATED,
+    check_span,
+)
+from diploee.importers.request_traces.trace_format import TraceFormat, TraceOptions
+from diploee.tables import BoolArray, Float64Array
+from diploee.textio.tables import TRUNCATED, Layout, read_columns
+from diploee.textio.text import Text, read_text
+from diploee.textio.values import Number, numbers
+from diploee.units import MS_PER_S
+
+CHUNKS = "*chunk-*-trace.csv"
+ROW_S = 600
+"""Time that a row stands for [s]."""
+
+LAYOUT = Layout(
+    ("time", "rate", "cv", "family", "first", "second"),
+    is_quoted=False,
+    n_least=4,  # rows of an idle client may lack the parameters
+)
+TIME_S, RATE_RPS = Number(1e10), Number(1e9)
+NO_RATE = "no rate"
+NEGATIVE_RATE = "negative rate"
+
+_NUMBER = r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*"
+_ROW = re.compile(rf"{_NUMBER},{_NUMBER},([^,]*,){{3}}[^,]*")
+
+
+def recognises(text: Text) -> bool:
+    """Return whether the first line is a row of a chunk."""
+    return _ROW.fullmatch(text.first_row) is not None
+
+
+def read(path: Path, options: TraceOptions) -> RequestTrace:
+    """Read one chunk, a folder of chunks, or a folder of such folders.
+
+    Requests are those expected in each step, no whole numbers; there are no token lengths. Rows
+    and counts are those of the chunks, each row 600 s of one client.
+
+    Raises
+    ------
+    LogFormatError
+        If a file can't be read, a row is not as stated above, or the trace spans too many steps.
+    InputError
+        If a folder holds no chunks, or a wanted service is not there.
+    """
+    chunks = _chunks(path, options.services)
+    dropped: Counter[str] = Counter()
+    repaired: Counter[str] = Counter()
+    n_rows = 0
+    clients: dict[str, list[ClientRates]] = {}
+    for name, files in chunks.items():
+        clients[name] = [_read_client(file, dropped, repaired) for file in files]
+        n_rows += sum(client.n_rows for client in clients[name])
+    clients = _without_strays(clients, dropped)
+    n_kept = sum(client.time_s.size for of_name in clients.values() for client in of_name)
+    counts = ImportCounts(
+        n_rows,
+        n_kept,
+        {cause: n for cause, n in dropped.items() if n},
+        {cause: n for cause, n in repaired.items() if n},
+    )
+    if not n_kept:
+        raise LogFormatError(
+            f"{path}:1: no row is left ({'; '.join(counts.lines())}); give a complete trace"
+        )
+    step_ms = options.step_ms
+    first, n_requests = _rebinned(path, list(clients.values()), step_ms)
+    return RequestTrace(
+        source=str(path),
+        trace_format=FORMAT.name,
+        services=tuple(clients),
+        origin_ms=first * step_ms,
+        is_relative=True,
+        step_ms=step_ms,
+        n_requests=n_requests,
+        input_tokens=(),
+        output_tokens=(),
+        counts=counts,
+    )
+
+
+FORMAT = TraceFormat("servegen", "ServeGen client traces", recognises, read)
+
+
+@dataclass(frozen=True, eq=False)
+class ClientRates:
+    """Rows of one chunk, in increasing order.
+
+    Parameters
+    ----------
+    time_s : numpy.ndarray, shape (n,)
+        Start of each row [s]; they are at least 600 s apart, the rate is zero in between.
+    rate_rps : numpy.ndarray, shape (n,)
+        Mean rate over its 600 s [1/s].
+    n_rows : int
+        Rows read.
+    """
+
+    time_s: Float64Array
+    rate_rps: Float64Array
+    n_rows: int
+
+    def between(self, first_s: float, last_s: float) -> ClientRates:
+        """Return the rows between two times, both included [s]."""
+        near = (self.time_s >= first_s) & (self.time_s <= last_s)
+        return replace(self, time_s=self.time_s[near], rate_rps=self.rate_rps[near])
+
+    def requests_until(self, edges_s: Float64Array) -> Float64Array:
+        """Return the cumulative requests at times [s]."""
+        if not self.time_s.size:
+            return np.zeros(edges_s.shape)
+        corners_s = np.column_stack((self.time_s, self.time_s + ROW_S)).ravel()
+        ends = np.cumsum(self.rate_rps * ROW_S)
+        until = np.column_stack((np.concatenate(([0.0], ends[:-1])), ends)).ravel()
+        return np.asarray(np.interp(edges_s, corners_s, until), dtype=np.float64)
+
+
+def _read_client(path: Path, dropped: Counter[str], repaired: Counter[str]) -> ClientRates:
+    """Read one chunk.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        The file; it may be packed with gzip.
+    dropped, repaired : collections.Counter
+        Rows by cause, added to.
+
+    Raises
+    ------
+    LogFormatError
+        If it can't be read, a row is not six fields with a time and a rate, or rows are less than
+        600 s apart.
+    """
+    text = read_text(path, "the rates of a ServeGen chunk")
+    table = read_columns(text, LAYOUT, {"time": "time", "rate": "rate"}, may_be_cut=True)
+    time_s, rate_rps = numbers(table, "time", TIME_S), numbers(table, "rate", RATE_RPS)
+    n_rows = time_s.size
+    dropped[TRUNCATED] += table.n_cut
+    keep = np.ones(n_rows, dtype=bool)
+    causes: tuple[tuple[str, BoolArray], ...] = (
+        (NO_TIME, np.isnan(time_s)),
+        (NO_RATE, np.isnan(rate_rps)),
+        (NEGATIVE_TIME, time_s < 0),
+        (NEGATIVE_RATE, rate_rps < 0),
+    )
+    for cause, wrong in causes:
+        dropped[cause] += int(np.count_nonzero(wrong & keep))
+        keep &= ~wrong
+    repaired[OUT_OF_ORDER] += int(np.count_nonzero(np.diff(time_s[keep]) < 0))
+    order = np.flatnonzero(keep)[np.argsort(time_s[keep], kind="stable")]
+    repeated = np.diff(time_s[order], prepend=-np.inf) == 0
+    dropped[REPEATED] += int(np.count_nonzero(repeated))
+    order = order[~repeated]
+    time_s, rate_rps = time_s[order], rate_rps[order]
+    for k in np.flatnonzero(np.diff(time_s) < ROW_S)[:1]:
+        table.fail(
+            int(order[k + 1]),
+            f"this row starts {time_s[k + 1] - time_s[k]:g} s after another, expected rows "
+            f"{ROW_S} s apart (ServeGen); correct or remove this row",
+        )
+    return ClientRates(time_s, rate_rps, n_rows + table.n_cut)
+
+
+def _without_strays(
+    clients: dict[str, list[ClientRates]], dropped: Counter[str]
+) -> dict[str, list[ClientRates]]:
+    """Leave out the few rows that lie years from all others, and count them."""
+    times_s = [client.time_s for of_name in clients.values() for client in of_name]
+    times_ms = np.sort(np.concatenate(times_s) * MS_PER_S).astype(np.int64)
+    span = believed_span(times_ms, np.ones(times_ms.size), STRAY_GAP_MS)
+    if span is None:
+        return clients
+    dropped[STRAY] += int(np.count_nonzero((times_ms < span[0]) | (times_ms > span[1])))
+    first_s, last_s = span[0] / MS_PER_S, span[1] / MS_PER_S
+    return {
+        name: [client.between(first_s, last_s) for client in of_name]
+        for name, of_name in clients.items()
+    }
+
+
+def _chunks(path: Path, services: Sequence[str] | None) -> dict[str, list[Path]]:
+    """Return the files of each service."""
+    if not path.is_dir():
+        if services is not None and len(set(services)) != 1:
+            raise InputError(
+                f"{path}: a chunk is one service, found {one_of(services)}; give one name"
+            )
+        return {services[0] if services else ALL_SERVICES: [path]}
+    try:
+        folders = [path, *sorted(folder for folder in path.iterdir() if folder.is_dir())]
+        found = {folder.resolve().name: sorted(folder.glob(CHUNKS)) for folder in folders}
+    except OSError as error:
+        raise LogFormatError(f"{path}: can't be read ({reason(error)})") from error
+    found = {name: files for name, files in found.items() if files}
+    if not found:
+        raise InputError(
+            f"{path}: no files named {CHUNKS} in it or its folders; give a ServeGen folder, or the "
+            "file of a trace of another format"
+        )
+    for name in services or ():
+        if name not in found:
+            raise InputError(
+                f"{path}: no chunks of service '{name}' (have: {one_of(found)})"
+                f"{did_you_mean(name, found)}"
+            )
+    wanted = {name: found[name] for name in services or found}
+    if len(wanted) > MAX_SERVICES:
+        raise InputError(f"{path}: {len(wanted):,} services, allowed are {MAX_SERVICES:,}")
+    return wanted
+
+
+def _rebinned(
+    path: Path, services: list[list[ClientRates]], step_ms: int
+) -> tuple[int, Float64Array]:
+    """Return the first step and the requests in each, shape (n_services, n_steps).
+
+    The cumulative requests of each client are differenced at the edges of the steps, so that
+    their sum is exact for any step.
+    """
+    used = [client for clients in services for client in clients if client.time_s.size]
+    step_s = step_ms / MS_PER_S
+    first = int(min(client.time_s[0] for client in used) // step_s)
+    end_s = max(client.time_s[-1] for client in used) + ROW_S
+    n_steps = int(-(-end_s // step_s)) - first
+    if n_steps * len(services) > MAX_CELLS:
+        raise LogFormatError(
+            f"{path}:1: the trace spans {n_steps:,} steps of {step_s:g} s for {len(services)} "
+            f"service(s), allowed are {MAX_CELLS:,} in all; correct its times, or take longer steps"
+        )
+    check_span(path, n_steps * step_ms)
+    edges_s: Float64Array = (first + np.arange(n_steps + 1, dtype=np.float64)) * step_s
+    n_requests = np.zeros((len(services), n_steps))
+    for row, clients in zip(n_requests, services, strict=True):
+        for client in clients:
+            row += np.diff(client.requests_until(edges_s))
+    return first, n_requests

@@ -1,0 +1,273 @@
+"""Rows to a `RequestTrace`: the rules for odd rows, each counted by its cause, and the sums."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from diploee.errors import LogFormatError
+from diploee.importers.import_counts import (
+    NOT_BELIEVED,
+    STRAY,
+    STRAY_GAP_MS,
+    YEARS_MS,
+    ImportCounts,
+    believed_span,
+)
+from diploee.importers.request_trace import RequestTrace
+from diploee.importers.request_traces.rows import RequestRows
+from diploee.importers.request_traces.services import UNKNOWN_SERVICE, ServiceNames
+from diploee.importers.request_traces.step_counts import MAX_CELLS, StepCounts
+from diploee.importers.request_traces.token_bins import TokenCounts
+from diploee.tables import BoolArray, Int64Array
+from diploee.textio.tables import REPEATED_HEADER, TRUNCATED
+from diploee.textio.values import MISSING
+from diploee.units import MS_PER_DAY
+
+NO_TIME = "no time"
+NEGATIVE_TIME = "negative time"
+FAILED = "failed requests (no response tokens)"
+REPEATED = "repeated rows"
+OTHER_SERVICE = "other services"
+
+NO_TOKENS = "no token count; counted without a length"
+NEGATIVE_TOKENS = "negative token count; counted without a length"
+OUT_OF_ORDER = "earlier than the row before; put in order"
+MAYBE_REPEATED = "equal to the row before; kept, as the stamps are too coarse to tell"
+NO_SERVICE = f"no service; named '{UNKNOWN_SERVICE}'"
+
+MAX_SPAN_MS = 20 * 366 * MS_PER_DAY
+"""Longest span that is believed [ms]."""
+
+_US_PER_MS = 1000
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How a format is to be understood.
+
+    Parameters
+    ----------
+    is_relative : bool
+        Times count from the trace's own origin; then they can't be negative.
+    zero_output_fails : bool
+        A request without response tokens failed and is left out.
+    exact_stamps : bool
+        Stamps are so fine that two equal rows one after the other are one request, written twice.
+    """
+
+    is_relative: bool
+    zero_output_fails: bool = False
+    exact_stamps: bool = False
+
+
+def check_span(path: Path, span_ms: int) -> None:
+    """Raise `LogFormatError` if the requests of a trace reach over more than `MAX_SPAN_MS`."""
+    if span_ms > MAX_SPAN_MS:
+        raise LogFormatError(
+            f"{path}: the requests reach over {span_ms / 365.25 / MS_PER_DAY:,.1f} years, "
+            "expected 20 at most; correct the times that are wrong"
+        )
+
+
+class TraceTotals:
+    """Sums over the blocks of a trace, in the order of the file.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        The trace.
+    trace_format : str
+        Name of its format.
+    rules : Rules
+        How the format is to be understood.
+    step_ms : int
+        Length of a step [ms].
+    services : sequence of str or None
+        Services to keep; where the trace tells none, the one name for all its requests.
+    within : tuple of (int, int), optional
+        First and last step that are believed; requests in others have a wrong stamp.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        trace_format: str,
+        rules: Rules,
+        step_ms: int,
+        services: Sequence[str] | None = None,
+        within: tuple[int, int] | None = None,
+    ) -> None:
+        self._path = path
+        self._format = trace_format
+        self._rules = rules
+        self._step_ms = step_ms
+        self._within = within
+        self._services = ServiceNames(path, services)
+        self._n_rows = self._n_kept = 0
+        self._dropped: Counter[str] = Counter()
+        self._repaired: Counter[str] = Counter()
+        self._steps = StepCounts()
+        self._lengths: dict[str, TokenCounts] = {}
+        self._last_row: tuple[int, ...] | None = None
+        self._last_us = MISSING
+
+    def add(self, rows: RequestRows) -> None:
+        """Add the rows of the next block.
+
+        Raises
+        ------
+        LogFormatError
+            If the trace spans too many steps or has too many services.
+        InputError
+            If several services are wanted of a trace that tells none.
+        """
+        self._n_rows += len(rows) + rows.n_cut
+        self._dropped[TRUNCATED] += rows.n_cut
+        self._repaired[REPEATED_HEADER] += rows.n_headers
+        if not len(rows):
+            return
+        service = self._services.numbers(rows)
+        repeated = self._repeats(rows, service)
+        keep = np.ones(len(rows), dtype=bool)
+        for cause, wrong in self._reasons(rows, service, repeated):
+            if wrong.any():
+                self._dropped[cause] += int(np.count_nonzero(wrong & keep))
+                keep &= ~wrong
+        if not self._rules.exact_stamps:
+            self._repaired[MAYBE_REPEATED] += int(np.count_nonzero(repeated & keep))
+        if rows.service is not None and "" in rows.service_names:
+            nameless = np.array(rows.service_names)[rows.service] == ""
+            self._repaired[NO_SERVICE] += int(np.count_nonzero(nameless & keep))
+        if keep.any():
+            self._count(rows, service, slice(None) if keep.all() else np.flatnonzero(keep))
+
+    def trace(self) -> RequestTrace:
+        """Return the whole trace.
+
+        Raises
+        ------
+        LogFormatError
+            If no request is left.
+        InputError
+            If a wanted service did not occur.
+        """
+        self._services.check_wanted()
+        counts = ImportCounts(
+            self._n_rows,
+            self._n_kept,
+            {cause: n for cause, n in self._dropped.items() if n},
+            {cause: n for cause, n in self._repaired.items() if n},
+        )
+        if not self._n_kept:
+            raise LogFormatError(
+                f"{self._path}:1: no request is left ({'; '.join(counts.lines())}); "
+                "give a complete trace"
+            )
+        names = self._services.names
+        first, n_requests = self._steps.result(len(names))
+        check_span(self._path, n_requests.shape[1] * self._step_ms)
+        inputs, outputs = (
+            self._lengths[side].lengths(len(names)) if side in self._lengths else ()
+            for side in ("input", "output")
+        )
+        return RequestTrace(
+            source=str(self._path),
+            trace_format=self._format,
+            services=names,
+            origin_ms=first * self._step_ms,
+            is_relative=self._rules.is_relative,
+            step_ms=self._step_ms,
+            n_requests=n_requests,
+            input_tokens=inputs,
+            output_tokens=outputs,
+            counts=counts,
+        )
+
+    def without_strays(self) -> tuple[int, int] | None:
+        """Return the steps of nearly all requests where a few lie years away; else None."""
+        if not self._n_kept:
+            return None
+        first, n_requests = self._steps.result(len(self._services.names))
+        of_step = n_requests.sum(axis=0)
+        used = np.flatnonzero(of_step)
+        return believed_span(first + used, of_step[used], STRAY_GAP_MS // self._step_ms)
+
+    def _repeats(self, rows: RequestRows, service: Int64Array) -> BoolArray:
+        """Return which rows equal the one before in all that is read."""
+        columns = [
+            column
+            for column in (rows.time_us, rows.input_tokens, rows.output_tokens, service)
+            if column is not None
+        ]
+        repeated = np.zeros(len(rows), dtype=bool)
+        same_time = np.flatnonzero(columns[0][1:] == columns[0][:-1]) + 1
+        same = np.ones(same_time.size, dtype=bool)
+        for column in columns[1:]:
+            same &= column[same_time] == column[same_time - 1]
+        repeated[same_time[same]] = True
+        repeated[0] = tuple(int(column[0]) for column in columns) == self._last_row
+        self._last_row = tuple(int(column[-1]) for column in columns)
+        return repeated
+
+    def _reasons(
+        self, rows: RequestRows, service: Int64Array, repeated: BoolArray
+    ) -> Iterator[tuple[str, BoolArray]]:
+        """Yield the causes for leaving rows out; the first that holds counts."""
+        yield NO_TIME, rows.time_us == MISSING
+        if self._rules.is_relative:
+            yield NEGATIVE_TIME, rows.time_us < 0
+        else:
+            first_us, end_us = (ms * _US_PER_MS for ms in YEARS_MS)
+            yield NOT_BELIEVED, (rows.time_us < first_us) | (rows.time_us >= end_us)
+        if self._within is not None:
+            first, last = self._within
+            steps = rows.time_us // (self._step_ms * _US_PER_MS)
+            yield STRAY, (steps < first) | (steps > last)
+        if rows.service is not None:
+            yield OTHER_SERVICE, service < 0
+        if self._rules.exact_stamps:
+            yield REPEATED, repeated
+        if self._rules.zero_output_fails and rows.output_tokens is not None:
+            yield FAILED, rows.output_tokens == 0
+
+    def _count(self, rows: RequestRows, service: Int64Array, keep: slice | Int64Array) -> None:
+        time_us, service = rows.time_us[keep], service[keep]
+        self._n_kept += time_us.size
+        self._repaired[OUT_OF_ORDER] += int(np.count_nonzero(time_us[1:] < time_us[:-1]))
+        self._repaired[OUT_OF_ORDER] += int(time_us[0] < self._last_us)
+        self._last_us = int(time_us[-1])
+        n_services = len(self._services.names)
+        steps = time_us // (self._step_ms * _US_PER_MS)
+        self._check_span(rows, keep, steps, n_services)
+        self._steps.add(steps, service, n_services)
+        for side, column in (("input", rows.input_tokens), ("output", rows.output_tokens)):
+            if column is None:
+                continue
+            tokens, of_service = column[keep], service
+            if tokens.min() < 0:
+                missing = tokens == MISSING
+                self._repaired[NO_TOKENS] += int(np.count_nonzero(missing))
+                self._repaired[NEGATIVE_TOKENS] += int(np.count_nonzero(~missing & (tokens < 0)))
+                known = tokens >= 0
+                tokens, of_service = tokens[known], of_service[known]
+            self._lengths.setdefault(side, TokenCounts()).add(tokens, of_service, n_services)
+
+    def _check_span(
+        self, rows: RequestRows, keep: slice | Int64Array, steps: Int64Array, n_services: int
+    ) -> None:
+        first, last = self._steps.span_with(steps)
+        if (last - first + 1) * n_services <= MAX_CELLS:
+            return
+        outer = int(np.argmax(steps)) if int(steps.max()) == last else int(np.argmin(steps))
+        row = int(np.arange(len(rows))[keep][outer])
+        rows.fail(
+            row,
+            f"with this row the trace spans {last - first + 1:,} steps of {self._step_ms / 1000:g} "
+            f"s for {n_services} service{'s' * (n_services > 1)}, allowed are "
+            f"{MAX_CELLS:,} in all; correct its time, or take longer steps",
+        )

@@ -1,0 +1,99 @@
+"""What every importer of request traces is: a name, and how to recognise and read its files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from diploee.importers.request_trace import RequestTrace
+from diploee.importers.request_traces.rows import RequestRows, TimeUnit, csv_rows
+from diploee.importers.request_traces.totals import Rules, TraceTotals
+from diploee.textio.tables import header_words, read_header
+from diploee.textio.text import Text, first_block
+
+
+@dataclass(frozen=True)
+class TraceOptions:
+    """What the user said about a trace; see `diploee.importers.read_request_trace`."""
+
+    step_ms: int
+    services: Sequence[str] | None = None
+    columns: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class TraceFormat:
+    """A format of request traces.
+
+    Parameters
+    ----------
+    name : str
+        As users write it, such as ``"burstgpt"``.
+    title : str
+        What it is, for lists and errors.
+    recognises : callable
+        Whether a file looks like one; cheap, from its first lines.
+    read : callable
+        Reads a file.
+    """
+
+    name: str
+    title: str
+    recognises: Callable[[Text], bool]
+    read: Callable[[Path, TraceOptions], RequestTrace]
+
+
+Rows = Callable[[Text, Iterator[Text], TraceOptions], tuple[Iterator[RequestRows], Rules]]
+"""Of a file's first block, all its blocks and the options: its rows, and how to take them."""
+
+
+def row_format(
+    name: str, title: str, recognises: Callable[[Text], bool], rows: Rows
+) -> TraceFormat:
+    """Return a format whose files hold a request a row; parameters as of `TraceFormat`."""
+
+    def read(path: Path, options: TraceOptions) -> RequestTrace:
+        within = None
+        while True:
+            first, blocks = first_block(path, "requests")
+            stream, rules = rows(first, blocks, options)
+            totals = TraceTotals(path, name, rules, options.step_ms, options.services, within)
+            for of_block in stream:
+                totals.add(of_block)
+            if within is not None or (within := totals.without_strays()) is None:
+                return totals.trace()
+
+    return TraceFormat(name, title, recognises, read)
+
+
+def csv_format(
+    name: str, title: str, columns: Mapping[str, str], unit: TimeUnit, rules: Rules
+) -> TraceFormat:
+    """Return a format of CSV files with columns of fixed names.
+
+    Parameters
+    ----------
+    name, title
+        As of `TraceFormat`.
+    columns : mapping of str to str
+        Its columns ``time``, and ``input``, ``output`` [tokens] and ``service`` where it has them.
+    unit : {"stamp", "s", "ms"}
+        Of the time, see `csv_rows`.
+    rules : Rules
+        How the format is to be understood.
+    """
+
+    def recognises(text: Text) -> bool:
+        return {column.casefold() for column in columns.values()} <= header_words(text)
+
+    def rows(
+        first: Text,
+        blocks: Iterator[Text],
+        options: TraceOptions,  # noqa: ARG001  # the columns are fixed
+    ) -> tuple[Iterator[RequestRows], Rules]:
+        layout = read_header(first)
+        layout.require(first.path, columns.values(), title)
+        return csv_rows(blocks, layout, columns, unit), rules
+
+    return row_format(name, title, recognises, rows)

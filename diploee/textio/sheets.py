@@ -1,0 +1,158 @@
+"""Small tables with a header, CSV or Parquet, as columns: `read_sheet`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from diploee.errors import LogFormatError, one_line
+from diploee.textio.source import MAX_UNPACKED_BYTES, fail_size, read_bytes, unpacked
+from diploee.textio.tables import Layout, ReadTable, read_columns, read_header, whole_lines
+from diploee.textio.text import Text, text_of
+
+DELIMITERS = ",;\t|"
+_PARQUET = b"PAR1"
+_DAMAGED = (pa.ArrowException, OSError, ValueError, KeyError)
+
+
+@dataclass(frozen=True, eq=False)
+class Sheet:
+    """A table whose header was read.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        Named in errors.
+    layout : Layout
+        Its columns.
+    content : Text or bytes
+        Its rows: text, or the content of a Parquet file.
+    sha256 : str
+        Hash of the file as it is stored.
+    n_cut : int
+        Lines left out at the end, as their writer was killed.
+    """
+
+    path: Path
+    layout: Layout
+    content: Text | bytes
+    sha256: str
+    n_cut: int = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all columns."""
+        return self.layout.names
+
+    @property
+    def header(self) -> str:
+        """Where the header stands, for an error."""
+        line = self.layout.header_line
+        return f"{self.path}:{line}" if line else f"{self.path}"
+
+    def first_of(self, names: Sequence[str]) -> str | None:
+        """Return the first of some names that a column has, None where there is none."""
+        return next((name for name in names if name in self.names), None)
+
+    def read(self, wanted: Mapping[str, str] | Sequence[str], what: str = "the table") -> ReadTable:
+        """Read columns; those of a CSV file are text.
+
+        Parameters
+        ----------
+        wanted : mapping of str to str, or sequence of str
+            Names of the columns, by the keys that they get.
+        what : str
+            What the table is, for errors.
+
+        Raises
+        ------
+        LogFormatError
+            If a column is not there exactly once, or a row has too many or too few fields.
+        """
+        names = wanted if isinstance(wanted, Mapping) else {name: name for name in wanted}
+        if not names:
+            raise LogFormatError(f"{self.header}: no column has a name, expected {what}")
+        self.layout.require(self.path, names.values(), what)
+        if isinstance(self.content, Text):
+            return read_columns(self.content, self.layout, names)
+        found = {key: self.names[self.layout.index(name) or 0] for key, name in names.items()}
+        try:
+            with pq.ParquetFile(pa.BufferReader(self.content)) as file:
+                if file.metadata.num_rows * len(names) > MAX_UNPACKED_BYTES // 8:
+                    fail_size(self.path, MAX_UNPACKED_BYTES)
+                table = file.read(columns=list(dict.fromkeys(found.values())))
+                columns = {key: table[name] for key, name in found.items()}
+        except _DAMAGED as error:
+            raise _no_parquet(self.path, error) from error
+        return ReadTable(self.path, columns, found, lambda row: f"{self.path}: row {row}")
+
+
+def read_sheet(
+    path: Path | str,
+    expected: str,
+    *,
+    header_word: str = "",
+    may_be_cut: bool = False,
+) -> Sheet:
+    """Read a table up to its header.
+
+    Parameters
+    ----------
+    path : pathlib.Path or str
+        A Parquet file; or CSV, packed or not, whose delimiter the header tells. Lines that begin
+        with ``#`` are comments.
+    expected : str
+        What an empty file should have held, such as ``"columns 't_s,power_w'"``.
+    header_word : str
+        Lines of a CSV file above the first one with this word are skipped.
+    may_be_cut : bool
+        A last line without its line end is left out: its writer was killed.
+
+    Raises
+    ------
+    LogFormatError
+        If it can't be read, or is no such file.
+    """
+    path = Path(path)
+    stored = read_bytes(path)
+    return sheet_of(path, stored, expected, header_word=header_word, may_be_cut=may_be_cut)
+
+
+def sheet_of(
+    path: Path, stored: bytes, expected: str, *, header_word: str = "", may_be_cut: bool = False
+) -> Sheet:
+    """Return the content of a file, as it is stored, as a sheet; arguments as of `read_sheet`."""
+    sha256 = hashlib.sha256(stored).hexdigest()
+    data = unpacked(path, stored)
+    if data.startswith(_PARQUET) or {".parquet", ".pq"} & set(path.suffixes[-2:]):
+        return Sheet(path, Layout(_parquet_names(path, data)), data, sha256)
+    text = text_of(path, data, expected).without_comments("#")
+    if header_word:
+        offset = text.data.find(header_word.encode())
+        if offset < 0:
+            raise LogFormatError(f"{path}:1: no header with '{header_word}', expected {expected}")
+        text = text.after(text.data.rfind(b"\n", 0, offset) + 1)
+    n_cut = 0
+    if may_be_cut:
+        text, n_cut = whole_lines(text)
+    if not text.first_row:
+        raise LogFormatError(f"{path}:1: the file holds comments alone, expected {expected}")
+    return Sheet(path, read_header(text, DELIMITERS), text, sha256, n_cut)
+
+
+def _parquet_names(path: Path, data: bytes) -> tuple[str, ...]:
+    try:
+        with pq.ParquetFile(pa.BufferReader(data)) as file:
+            return tuple(file.schema_arrow.names)
+    except _DAMAGED as error:
+        raise _no_parquet(path, error) from error
+
+
+def _no_parquet(path: Path, error: Exception) -> LogFormatError:
+    why = one_line((str(error).splitlines() or [repr(error)])[0])[:200]
+    return LogFormatError(f"{path}: not a readable Parquet file ({why}); write it again")

@@ -1,0 +1,196 @@
+"""Columns of date and time as microseconds since 1970, with or without a zone of their own."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from diploee.arrow import arrow_numbers
+from diploee.tables import BoolArray, Int64Array
+from diploee.textio.tables import ReadTable
+from diploee.textio.values import MISSING, NO_TEXT, fail_values, is_text, without_missing
+
+STAMP = "a time such as 2023-05-17T11:00:58 or 2023-05-17 11:00:58+08:00"
+
+YEARS_US = tuple(int(np.datetime64(y, "us").astype(np.int64)) for y in ("1900", "2200"))
+"""Between these a measurement is believed to lie [us since 1970]."""
+
+_AWARE = r":\d\d(\.\d+)?(Z|[+-]\d\d(:?\d\d)?)$"
+_BEFORE_OFFSET = r"^.*:\d\d(\.\d+)?(Z|[+-])"
+_OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)?$")
+_AS_ARROW_READS_IT = (
+    (r"^(\d{4})/(\d{2})/(\d{2})", r"\1-\2-\3"),
+    (r"(\.\d{6})\d+", r"\1"),  # microseconds are kept, finer digits cut
+    (r"\s*(?:[zZ]|UTC|GMT)$", "Z"),
+    (r"\s+([+-]\d\d(?::?\d\d)?)$", r"\1"),
+)
+_LOCAL, _UTC = pa.timestamp("us"), pa.timestamp("us", "UTC")
+
+
+@dataclass(frozen=True, eq=False)
+class Stamps:
+    """A column of dates and times.
+
+    Parameters
+    ----------
+    us : numpy.ndarray, shape (n,), int64
+        Microseconds since 1970: UTC where the stamp has an offset, else local time; `MISSING` where
+        the row has none.
+    is_aware : numpy.ndarray, shape (n,), bool
+        Which stamps have an offset.
+    column : pyarrow.Array
+        The stamps as they stand.
+    """
+
+    us: Int64Array
+    is_aware: BoolArray
+    column: Any
+
+    @property
+    def there(self) -> BoolArray:
+        """Which rows have a time."""
+        return np.asarray(self.us != MISSING)
+
+    @cached_property
+    def offsets_min(self) -> dict[int, int]:
+        """How many stamps have each offset from UTC [min]."""
+        aware = pc.filter(self.column, arrow_numbers(self.is_aware))
+        texts = pc.replace_substring_regex(aware, pattern=_BEFORE_OFFSET, replacement=r"\2")
+        found: dict[int, int] = {}
+        for row in pc.value_counts(texts).to_pylist():
+            minutes = _minutes(row["values"])
+            found[minutes] = found.get(minutes, 0) + row["counts"]
+        return found
+
+    def zone(self) -> timezone | None:
+        """Return the offset of the first stamp; None where it has none."""
+        first = int(np.argmax(self.there)) if self.there.any() else -1
+        if first < 0 or not self.is_aware[first]:
+            return None
+        try:
+            value = self.column[first].as_py()
+        except (ValueError, OverflowError, KeyError):  # a year, a zone that Python lacks
+            return UTC
+        if isinstance(value, datetime):
+            return timezone(value.utcoffset() or timedelta(0))
+        return timezone(timedelta(minutes=_minutes(value.strip())))
+
+
+def moment(us: int, zone: timezone | None) -> datetime:
+    """Return a time [us since 1970] as a date, in an offset from UTC or naive."""
+    if zone is None:
+        return datetime(1970, 1, 1) + timedelta(microseconds=us)
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us)).astimezone(zone)
+
+
+def stamps(table: ReadTable, key: str, time_format: str | None = None) -> Stamps:
+    """Return a column of stamps in the manner of ISO 8601.
+
+    Parameters
+    ----------
+    table : ReadTable
+        Holds the column, as text or of a Parquet file its own dates; a column that is not there is
+        missing in every row.
+    key : str
+        The column.
+    time_format : str, optional
+        The stamps' format as for ``strptime``; such stamps are local.
+
+    Raises
+    ------
+    LogFormatError
+        With the line, if a stamp does not parse.
+    """
+    local = np.zeros(len(table), dtype=bool)
+    if key not in table:
+        return Stamps(np.full(len(table), MISSING), local, None)
+    column = table.columns[key]
+    if not is_text(column):
+        if not (pa.types.is_timestamp(column.type) or pa.types.is_date(column.type)):
+            words = f"column '{table.names[key]}' is of type {column.type}, expected {STAMP}"
+            table.fail(0, words)
+        zone = getattr(column.type, "tz", None)
+        us = _us(pc.cast(column, pa.timestamp("us", zone), safe=False))
+        return Stamps(us, local | (zone is not None), column)
+    if time_format is not None:
+        words = without_missing(column)
+        return Stamps(_formatted(table, key, words, time_format), local, column)
+    kind = _UTC if len(column) and re.search(_AWARE, column[0].as_py() or "") else _LOCAL
+    try:  # as most files have it: nothing missing, all alike
+        return Stamps(_us(pc.cast(column, kind)), local | (kind is _UTC), column)
+    except pa.ArrowException:
+        pass
+    tidy = without_missing(column)
+    for pattern, replacement in _AS_ARROW_READS_IT:
+        tidy = pc.replace_substring_regex(tidy, pattern=pattern, replacement=replacement)
+    aware = pc.fill_null(pc.match_substring_regex(tidy, _AWARE), False)
+    utc_us = _cast(table, key, pc.if_else(aware, tidy, NO_TEXT), _UTC)
+    local_us = _cast(table, key, pc.if_else(aware, NO_TEXT, tidy), _LOCAL)
+    is_aware = np.asarray(aware, dtype=bool)
+    return Stamps(np.where(is_aware, utc_us, local_us), is_aware, tidy)
+
+
+def stamps_of_one_clock(table: ReadTable, key: str) -> Stamps:
+    """Return stamps that all have an offset or all have none, of years that are believed.
+
+    Raises
+    ------
+    LogFormatError
+        With the line, as `stamps`, and if a stamp is of the other kind than the first, or of a year
+        before 1900 or after 2199.
+    """
+    found = stamps(table, key)
+    there = found.there
+    if there.any():
+        first = bool(found.is_aware[np.argmax(there)])
+        how = "with" if first else "without"
+        words = f"{STAMP}, {how} an offset from UTC like the first"
+        fail_values(table, key, ~there | (found.is_aware == first), words)
+    believed = (found.us >= YEARS_US[0]) & (found.us < YEARS_US[1])
+    fail_values(table, key, ~there | believed, "a year from 1900 to 2199")
+    return found
+
+
+def _us(values: Any) -> Int64Array:
+    return np.asarray(pc.fill_null(pc.cast(values, pa.int64()), MISSING), dtype=np.int64)
+
+
+def _formatted(table: ReadTable, key: str, words: Any, time_format: str) -> Int64Array:
+    parsed = pc.strptime(words, format=time_format, unit="us", error_is_null=True)
+    good = np.asarray(pc.or_(pc.is_valid(parsed), pc.is_null(words)), dtype=bool)
+    fail_values(table, key, good, f"a time as {time_format!r}")
+    return _us(parsed)
+
+
+def _cast(table: ReadTable, key: str, column: Any, kind: pa.DataType) -> Int64Array:
+    """Return the cast column, or fail with the first row that does not cast."""
+    try:
+        return _us(pc.cast(column, kind))
+    except pa.ArrowException:
+        low, high = 0, len(column)  # the rows before `low` cast, those before `high` do not
+        while high - low > 1:
+            middle = (low + high) // 2
+            try:
+                pc.cast(column.slice(low, middle - low), kind)
+                low = middle
+            except pa.ArrowException:
+                high = middle
+    good = np.ones(len(column), dtype=bool)
+    good[low] = False
+    fail_values(table, key, good, STAMP)
+    raise AssertionError  # never reached
+
+
+def _minutes(offset: str) -> int:
+    match = _OFFSET.search(offset)
+    if match is None:  # Z
+        return 0
+    minutes = int(match[2]) * 60 + int(match[3] or 0)
+    return -minutes if match[1] == "-" else minutes

@@ -1,0 +1,227 @@
+"""Columns of text as numbers and labels, with missing values told apart from wrong ones.
+
+Missing are an empty field and the words of `MISSING_WORDS` in any case. Anything else that does not
+parse is an error with its line: a value is never guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from diploee.arrow import arrow_texts, as_numpy
+from diploee.errors import shown
+from diploee.tables import BoolArray, Float64Array, Int32Array
+from diploee.textio.tables import ReadTable
+from diploee.units import LARGEST_NUMBER
+
+MISSING = -(2**62)
+"""In place of a whole number, such as a time, that a file leaves empty."""
+
+MISSING_WORDS = (
+    *("", "-", "--", "nan", "-nan", "nat", "none", "null", "nil", "na", "n/a", "\\n"),
+    *("unknown", "none assigned", "invalid"),
+)
+NO_TEXT = pa.nulls(1, pa.string())[0]
+"""A missing text; `pa.scalar` would import pandas."""
+
+_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+
+
+@dataclass(frozen=True)
+class Number:
+    """What a column of numbers may hold.
+
+    Parameters
+    ----------
+    largest : float
+        Largest absolute value.
+    at_least, above : float
+        Smallest value; value that all are above.
+    whole : bool
+        No fractions.
+    may_miss : bool
+        A missing value is NaN, rather than an error.
+    none : float, optional
+        A number that stands for a missing value.
+    of : str
+        What is counted, for errors, such as ``"tokens"``.
+    """
+
+    largest: float = LARGEST_NUMBER
+    at_least: float = -np.inf
+    above: float = -np.inf
+    whole: bool = False
+    may_miss: bool = True
+    none: float | None = None
+    of: str = ""
+
+    def holds(self, values: Float64Array) -> BoolArray:
+        """Return which values are allowed; NaN is not."""
+        allowed = (np.abs(values) <= self.largest) & (values >= self.at_least)
+        allowed &= values > self.above
+        if self.whole:
+            allowed &= values == np.rint(values)
+        return np.asarray(allowed, dtype=np.bool_)
+
+    def __str__(self) -> str:
+        words = f"a {'whole ' if self.whole else ''}number{self.of and f' of {self.of}'}"
+        if self.above > -np.inf:
+            words += f" above {self.above:g}"
+        if self.at_least > -np.inf:
+            words += f" of {self.at_least:g} or more"
+        if self.largest < LARGEST_NUMBER:
+            words += f" up to {self.largest:,.0f}" if self.whole else f" up to {self.largest:g}"
+        return words
+
+
+ANY = Number()
+
+
+def numbers(table: ReadTable, key: str, kind: Number = ANY) -> Float64Array:
+    """Return a column as numbers, NaN where the file has none.
+
+    Parameters
+    ----------
+    table : ReadTable
+        Holds the column; a column that is not there is missing in every row.
+    key : str
+        The column.
+    kind : Number
+        What it may hold.
+
+    Returns
+    -------
+    numpy.ndarray, shape (n,), float64
+
+    Raises
+    ------
+    LogFormatError
+        With the line: a value is no number, missing where none may, or out of range.
+    """
+    if key not in table:
+        return np.full(len(table), np.nan)
+    column = table.columns[key]
+    if is_text(column):
+        values = _from_text(table, key, kind)
+    else:
+        try:
+            values = _doubles(column)
+        except pa.ArrowException:
+            words = f"column '{table.names[key]}' is of type {column.type}, expected {kind}"
+            table.fail(0, words)
+    missing = np.isnan(values) if kind.none is None else np.isnan(values) | (values == kind.none)
+    good = kind.holds(values)
+    fail_values(table, key, good | missing if kind.may_miss else good & ~missing, str(kind))
+    return np.where(missing, np.nan, values) if kind.none is not None else values
+
+
+def texts(table: ReadTable, key: str) -> list[str]:
+    """Return a column of names, each of which must be there; blanks around them are left out."""
+    words = pc.utf8_trim_whitespace(table.columns[key])
+    fail_values(table, key, np.asarray(pc.not_equal(words, ""), dtype=bool), "a name")
+    found: list[str] = words.to_pylist()
+    return found
+
+
+def labels(table: ReadTable, key: str) -> tuple[Int32Array, tuple[str, ...]]:
+    """Return a column of words as an index into its different words, the first found first.
+
+    A missing word is ``""``, as are all where there is no such column.
+    """
+    if key not in table:
+        return np.zeros(len(table), dtype=np.int32), ("",)
+    encoded = _combined(table.columns[key]).dictionary_encode()
+    number_of: dict[str, int] = {}
+    words = without_missing(encoded.dictionary).fill_null("").to_pylist()
+    numbers_of = [number_of.setdefault(word, len(number_of)) for word in words]
+    index = np.asarray(encoded.indices, dtype=np.int32)
+    return np.array(numbers_of, dtype=np.int32)[index], tuple(number_of)
+
+
+def ids(table: ReadTable, key: str) -> pa.Array:
+    """Return a column of names as an Arrow array of strings, null where missing."""
+    return _combined(without_missing(table.columns[key]))
+
+
+def without_missing(column: Any, words: Sequence[str] = (*MISSING_WORDS, "-1")) -> Any:
+    """Return a column of strings trimmed, with null where it stands for no value."""
+    trimmed = pc.utf8_trim_whitespace(column)
+    missing = pc.is_in(pc.utf8_lower(trimmed), value_set=arrow_texts(words))
+    return pc.if_else(missing, NO_TEXT, trimmed)
+
+
+def is_text(column: Any) -> bool:
+    """Return whether a column holds text."""
+    return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
+
+
+def fail_values(table: ReadTable, key: str, good: BoolArray, expected: str) -> None:
+    """Raise a `LogFormatError` about the first value of a column that is not good, if there is one.
+
+    Parameters
+    ----------
+    table : ReadTable
+        Holds the column.
+    key : str
+        The column.
+    good : numpy.ndarray, shape (n,), bool
+        Which values are.
+    expected : str
+        What is allowed, in words.
+    """
+    if good.all():
+        return
+    row, n_bad = int(np.argmin(good)), int(np.count_nonzero(~good))
+    others = f" ({n_bad:,} such rows)" if n_bad > 1 else ""
+    table.fail(
+        row,
+        f"column '{table.names[key]}' is {value_shown(table, key, row)}{others}, expected "
+        f"{expected}; "
+        "correct or remove this line",
+    )
+
+
+def value_shown(table: ReadTable, key: str, row: int) -> str:
+    """Return a value as text for an error message."""
+    try:
+        value = table.columns[key][row].as_py()
+    except (ValueError, OverflowError, KeyError):  # a year, a zone that Python lacks
+        return "a value out of range"
+    return shown(value.strip() if isinstance(value, str) else value)
+
+
+def _from_text(table: ReadTable, key: str, kind: Number) -> Float64Array:
+    column = table.columns[key]
+    # Arrow takes long to refuse words that are no numbers, so the first one is looked at.
+    if not len(column) or re.match(_NUMBER, column[0].as_py() or ""):
+        try:
+            return _doubles(column)
+        except pa.ArrowException:
+            pass
+    words = without_missing(column, MISSING_WORDS)
+    try:
+        return _doubles(words)
+    except pa.ArrowException:
+        good = pc.fill_null(pc.match_substring_regex(words, _NUMBER), True)
+        fail_values(table, key, np.asarray(good, dtype=bool), str(kind))
+        return np.array([float("nan" if word is None else word) for word in words.to_pylist()])
+
+
+def _doubles(column: Any) -> Float64Array:
+    return as_numpy(_chunked(pc.cast(column, pa.float64())), np.float64, np.nan)
+
+
+def _chunked(column: Any) -> pa.ChunkedArray:
+    return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+
+
+def _combined(column: Any) -> pa.Array:
+    combined = column.combine_chunks()  # pyarrow before 17 gave a chunked array of one chunk here
+    return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
