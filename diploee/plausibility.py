@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from diploee.inference import ServicePlan
-from diploee.profiles import ProfileLibrary
+from diploee.clock import RunClock
+from diploee.inference import Curves, ServicePlan
+from diploee.metrics import QueueMetrics
+from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.flat import FLAT_WORKLOAD
 from diploee.profiles.profile import DEVICE_POWER
-from diploee.scenario import Scenario
-from diploee.schedule import Schedule
-from diploee.units import MS_PER_S
-from diploee.workload import StreamClass, Workload
+from diploee.profiles.store import StoredProfile
+from diploee.scenario import Facility
+from diploee.units import MS_PER_S, W_PER_MW
+from diploee.workload import StreamClass, StreamMatch
 
 SHORTFALL = 0.01
 """Simulated utilization may stay so far below its target (relative) before the run warns."""
@@ -20,51 +22,71 @@ SHORTFALL = 0.01
 UNSTARTED = 0.01
 """Share of jobs that may never start before the run warns."""
 
+RATED_OVER = 2.0
+"""The facility's rated power may be so many times that of its nodes before the run warns."""
+
 LEAST_OVER_IDLE = 0.9
 """A job's mean node power may lie so far below idle power before the run warns."""
 
+Pools = Mapping[str, str]
+"""Pool of each job stream."""
+
 
 def run_warnings(
-    scenario: Scenario,
+    facility: Facility,
+    clock: RunClock,
+    pools: Pools,
     library: ProfileLibrary,
-    workload: Workload,
-    schedule: Schedule,
+    classes: Sequence[StreamClass],
+    matches: Sequence[StreamMatch],
+    queues: Mapping[str, QueueMetrics],
     plans: Sequence[ServicePlan],
+    curves: Curves,
     metrics: dict[str, Any],
 ) -> list[str]:
     """Return the warnings of a run, one line each.
 
     Parameters
     ----------
-    scenario : Scenario
-        What was run.
+    facility : Facility
+        Pools and node types.
+    clock : RunClock
+        Span and resolution.
+    pools : mapping of str to str
+        Pool of each job stream.
     library : ProfileLibrary
         Profiles that the jobs drew from.
-    workload : Workload
-        Generated jobs.
-    schedule : Schedule
-        Their start times.
+    classes : sequence of StreamClass
+        The job classes.
+    matches : sequence of StreamMatch
+        How the number of jobs of each stream was found.
+    queues : mapping of str to QueueMetrics
+        What became of the jobs of each pool.
     plans : sequence of ServicePlan
         Plans of the request streams.
+    curves : Curves
+        Curves of their services.
     metrics : dict
         The run's metrics.
     """
     return [
-        *_extrapolations(library, workload),
-        *_implausible_profiles(scenario, library, workload),
-        *_unused_profiles(library, workload),
-        *_coarse_profiles(scenario, library, workload),
-        *_other_boundaries(library, workload),
-        *_left_out(workload),
-        *_shortfalls(scenario, workload, schedule),
+        *_extrapolations(library, classes),
+        *_implausible_profiles(facility, pools, library, classes),
+        *_unused_profiles(library, classes),
+        *_coarse_profiles(clock.step_ms, library, classes, curves),
+        *_other_boundaries(library, classes),
+        *_other_hardware(facility, pools, library, classes),
+        *_rated_beyond_nodes(facility),
+        *_left_out(matches),
+        *_shortfalls(facility, clock.horizon_ms, pools, matches, queues),
         *_overload(metrics),
         *(warning for plan in plans for warning in plan.warnings),
     ]
 
 
-def _extrapolations(library: ProfileLibrary, workload: Workload) -> Iterator[str]:
+def _extrapolations(library: ProfileLibrary, classes: Sequence[StreamClass]) -> Iterator[str]:
     of_streams: dict[str, list[StreamClass]] = {}
-    for c in workload.classes:
+    for c in classes:
         flat = library.entries[c.profile_ids[0]].workload == FLAT_WORKLOAD
         if c.extrapolation_ratio != 1 and not flat:
             of_streams.setdefault(c.stream, []).append(c)
@@ -79,16 +101,12 @@ def _extrapolations(library: ProfileLibrary, workload: Workload) -> Iterator[str
 
 
 def _implausible_profiles(
-    scenario: Scenario, library: ProfileLibrary, workload: Workload
+    facility: Facility, pools: Pools, library: ProfileLibrary, classes: Sequence[StreamClass]
 ) -> Iterator[str]:
     """Compare each profile's mean node power with the idle and rated power of its nodes."""
-    pools = {
-        (index, scenario.streams[c.stream].pool): None
-        for c in workload.classes
-        for index in c.profile_ids
-    }
-    for index, pool in pools:
-        node_type, profile = scenario.facility.node_type_of(pool), library[index]
+    played = {(index, pools[c.stream]): None for c in classes for index in c.profile_ids}
+    for index, pool in played:
+        node_type, profile = facility.node_type_of(pool), library[index]
         if profile.workload == FLAT_WORKLOAD:  # jobs scale it to their own power
             continue
         node_w = profile.mean_power_w / profile.n_nodes
@@ -102,14 +120,21 @@ def _implausible_profiles(
             )
 
 
-def _unused_profiles(library: ProfileLibrary, workload: Workload) -> Iterator[str]:
-    used = {(c.job_class.workload, c.job_class.profile_n_nodes) for c in workload.classes}
+def _used(
+    library: ProfileLibrary, classes: Iterable[StreamClass]
+) -> list[PowerProfile | StoredProfile]:
+    """Return the library's profiles that classes play."""
+    return [library.entries[k] for k in sorted({k for c in classes for k in c.profile_ids})]
+
+
+def _unused_profiles(library: ProfileLibrary, classes: Sequence[StreamClass]) -> Iterator[str]:
+    used = {(c.job_class.workload, c.job_class.profile_n_nodes) for c in classes}
     unused = [
         entry.profile_id
         for entry in library.entries
         if (entry.workload, entry.n_nodes) not in used and entry.provenance.kind == "measured"
     ]
-    if unused and workload.classes:
+    if unused and classes:
         yield (
             f"{len(unused)} measured profile(s) of the library belong to no job class and were "
             f"not used: {', '.join(unused[:5])}{', ...' if len(unused) > 5 else ''}"
@@ -117,28 +142,26 @@ def _unused_profiles(library: ProfileLibrary, workload: Workload) -> Iterator[st
 
 
 def _coarse_profiles(
-    scenario: Scenario, library: ProfileLibrary, workload: Workload
+    step_ms: int, library: ProfileLibrary, classes: Sequence[StreamClass], curves: Curves
 ) -> Iterator[str]:
-    used = sorted({index for c in workload.classes for index in c.profile_ids})
-    step_ms = scenario.resolution_ms
-    coarse = [entry for entry in map(library.entries.__getitem__, used) if entry.dt_ms > step_ms]
+    steps_ms = {entry.profile_id: entry.dt_ms for entry in _used(library, classes)}
+    for (stream, name), of_service in curves.items():
+        for sample in of_service.power.samples:
+            steps_ms[f"{stream}.{name} at {sample.rate_rps:g} requests/s"] = sample.dt_ms
+    coarse = {name: dt_ms for name, dt_ms in steps_ms.items() if dt_ms > step_ms}
     if coarse:
-        dt_s = max(entry.dt_ms for entry in coarse) / MS_PER_S
+        dt_s = max(coarse.values()) / MS_PER_S
         yield (
             f"resolution {step_ms / MS_PER_S:g} s is finer than the samples of {len(coarse)} "
-            f"profile(s), such as '{coarse[0].profile_id}' (up to {dt_s:g} s): their power is "
+            f"profile(s), such as '{next(iter(coarse))}' (up to {dt_s:g} s): their power is "
             f"constant within a sample and nothing faster is in the result; use {dt_s:g} s or more"
         )
 
 
-def _other_boundaries(library: ProfileLibrary, workload: Workload) -> Iterator[str]:
+def _other_boundaries(library: ProfileLibrary, classes: Sequence[StreamClass]) -> Iterator[str]:
     """Name profiles whose power is not known to be that of GPUs and CPU packages."""
-    used = sorted({index for c in workload.classes for index in c.profile_ids})
-    other = [
-        entry
-        for entry in map(library.entries.__getitem__, used)
-        if entry.provenance.power_boundary != DEVICE_POWER
-    ]
+    used = _used(library, classes)
+    other = [entry for entry in used if entry.provenance.power_boundary != DEVICE_POWER]
     if other:
         yield (
             f"{len(other)} profile(s), such as '{other[0].profile_id}', have another boundary than "
@@ -147,9 +170,46 @@ def _other_boundaries(library: ProfileLibrary, workload: Workload) -> Iterator[s
         )
 
 
-def _left_out(workload: Workload) -> Iterator[str]:
+def _other_hardware(
+    facility: Facility, pools: Pools, library: ProfileLibrary, classes: Sequence[StreamClass]
+) -> Iterator[str]:
+    """Name pools whose GPUs are not those that their profiles were measured on, as far as told."""
+    for name, pool in facility.pools.items():
+        node = facility.node_type_of(name)
+        if node.busy_power_factor != 1:  # the user scales the power to other hardware
+            continue
+        of_pool = (c for c in classes if pools[c.stream] == name)
+        told = [(entry.profile_id, entry.provenance) for entry in _used(library, of_pool)]
+        other = [
+            (profile_id, origin)
+            for profile_id, origin in told
+            if origin.gpus_per_node not in (None, node.n_gpus)
+            or origin.gpu_tdp_w not in (None, node.gpu_tdp_w)
+        ]
+        if other:
+            profile_id, origin = other[0]
+            of = "" if origin.gpu_tdp_w is None else f" of {origin.gpu_tdp_w:g} W"
+            yield (
+                f"pool '{name}': a node has {node.n_gpus} GPUs of {node.gpu_tdp_w:g} W, "
+                f"{len(other)} profile(s), such as '{profile_id}', are of nodes with "
+                f"{origin.gpus_per_node} GPUs{of}; their power is played as it is: use profiles of "
+                f"these nodes, or set busy_power_factor of node type '{pool.node_type}'"
+            )
+
+
+def _rated_beyond_nodes(facility: Facility) -> Iterator[str]:
+    of_nodes_w = sum(map(facility.pool_rated_power_w, facility.pools))
+    if facility.rated_power_mw is not None and facility.rated_power_w > RATED_OVER * of_nodes_w > 0:
+        yield (
+            f"facility.rated_power_mw is {facility.rated_power_mw:g}, "
+            f"{facility.rated_power_w / of_nodes_w:.3g} times what the devices of all nodes can "
+            f"draw ({of_nodes_w / W_PER_MW:.4g} MW): is it in MW?"
+        )
+
+
+def _left_out(matches: Sequence[StreamMatch]) -> Iterator[str]:
     """Say how many jobs of a log the run leaves out; what its import drops is in the manifest."""
-    for match in workload.matches:
+    for match in matches:
         causes = [
             f"{n:,} {cause}"
             for cause, n in match.counts.items()
@@ -159,22 +219,27 @@ def _left_out(workload: Workload) -> Iterator[str]:
             yield f"streams.{match.stream}: left out or changed of the log: {', '.join(causes)}"
 
 
-def _shortfalls(scenario: Scenario, workload: Workload, schedule: Schedule) -> Iterator[str]:
-    for pool_id, (name, pool) in enumerate(scenario.facility.pools.items()):
-        matches = [m for m in workload.matches if scenario.streams[m.stream].pool == name]
-        target = sum(m.target_utilization or m.matched_utilization for m in matches)
-        of_pool = schedule.of_pool(pool_id)
-        reached = of_pool.mean_utilization(pool.n_nodes)
-        n_jobs, n_unstarted = len(of_pool.jobs), int((~of_pool.started).sum())
+def _shortfalls(
+    facility: Facility,
+    horizon_ms: int,
+    pools: Pools,
+    matches: Sequence[StreamMatch],
+    queues: Mapping[str, QueueMetrics],
+) -> Iterator[str]:
+    for name, pool in facility.pools.items():
+        of_pool = [m for m in matches if pools[m.stream] == name]
+        target = sum(m.target_utilization or m.matched_utilization for m in of_pool)
+        queue = queues[name]
+        reached = queue.node_ms / (pool.n_nodes * horizon_ms)
         if reached < target * (1 - SHORTFALL):
             yield (
                 f"pool '{name}': simulated utilization {reached:.4f} is {target - reached:.4f} "
-                f"short of {target:.4f}: {n_unstarted:,} jobs never started"
+                f"short of {target:.4f}: {queue.unstarted:,} jobs never started"
             )
-        elif n_unstarted > UNSTARTED * n_jobs:
+        elif queue.unstarted > UNSTARTED * queue.submitted:
             yield (
-                f"pool '{name}': {n_unstarted:,} of {n_jobs:,} jobs never started; the queue "
-                "grows faster than the pool works it off"
+                f"pool '{name}': {queue.unstarted:,} of {queue.submitted:,} jobs never started; "
+                "the queue grows faster than the pool works it off"
             )
 
 

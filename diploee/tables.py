@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from diploee.arrow import arrow_numbers, as_numpy
+
 Int16Array = npt.NDArray[np.int16]
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
@@ -64,14 +66,18 @@ class Table:
         """Return the rows of a boolean mask, an index array or a slice."""
         return type(self)(**{name: getattr(self, name)[rows] for name, _ in self._dtypes()})
 
+    def columns(self, *names: str) -> tuple[npt.NDArray[Any], ...]:
+        """Return some columns."""
+        return tuple(getattr(self, name) for name in names)
+
     def to_arrow(self) -> pa.Table:
         """Return the columns as an Arrow table."""
-        return pa.table({name: getattr(self, name) for name, _ in self._dtypes()})
+        return pa.table({name: arrow_numbers(getattr(self, name)) for name, _ in self._dtypes()})
 
     @classmethod
     def from_arrow(cls, table: pa.Table) -> Self:
         """Build the table from an Arrow table that holds its columns."""
-        return cls(**{name: table[name].to_numpy() for name, _ in cls._dtypes()})
+        return cls(**{name: as_numpy(table[name], dtype) for name, dtype in cls._dtypes()})
 
     @classmethod
     def empty(cls) -> Self:

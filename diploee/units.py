@@ -1,5 +1,7 @@
 """Unit constants. Inside the package times are int64 milliseconds, power W, energy J."""
 
+from dataclasses import dataclass
+
 MS_PER_S = 1_000
 MS_PER_MIN = 60 * MS_PER_S
 MS_PER_H = 60 * MS_PER_MIN
@@ -18,5 +20,27 @@ W_PER_MW = 1e6
 W_PER_KW = 1e3
 J_PER_MWH = 3.6e9
 
+LARGEST_NUMBER = 1e18
+"""Magnitude of the numbers in SI units that are read from files; squares of them stay finite."""
+
 PROFILE_STEP_MS = 100
 """Sampling step of the measured power profiles, 0.1 s (arXiv:2604.07345, section 2.2)."""
+
+
+@dataclass(frozen=True)
+class PowerUnit:
+    """A unit of power and the unit of energy that goes with it."""
+
+    power: str
+    energy: str
+    watts: float
+    joules: float
+
+
+MEGAWATT = PowerUnit("MW", "MWh", W_PER_MW, J_PER_MWH)
+KILOWATT = PowerUnit("kW", "kWh", W_PER_KW, J_PER_MWH / 1000)
+
+
+def power_unit(max_w: float) -> PowerUnit:
+    """Return MW from 0.1 MW on, else kW."""
+    return MEGAWATT if max_w >= 0.1 * W_PER_MW else KILOWATT

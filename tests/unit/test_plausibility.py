@@ -53,6 +53,38 @@ def test_profiles_that_include_other_or_unknown_power_are_warned_of(tmp_path: Pa
     assert any("'odd-1n-1'" in line and "(GPUs alone)" in line for line in found)
 
 
+@pytest.mark.parametrize(
+    ("hardware", "node", "warned"),
+    [
+        ({"gpus_per_node": 4, "gpu_tdp_w": 700.0}, {}, False),
+        ({"gpus_per_node": None, "gpu_tdp_w": None}, {"n_gpus": 8}, False),
+        ({"gpus_per_node": 4, "gpu_tdp_w": None}, {"gpu_tdp_w": 1_000}, False),
+        ({"gpus_per_node": 4, "gpu_tdp_w": 700.0}, {"n_gpus": 8}, True),
+        ({"gpus_per_node": 4, "gpu_tdp_w": 700.0}, {"gpu_tdp_w": 1_000}, True),
+        ({"gpus_per_node": 4, "gpu_tdp_w": 700.0}, {"n_gpus": 8, "busy_power_factor": 2}, False),
+    ],
+)
+def test_pool_with_other_gpus_than_its_profiles_is_warned_of(
+    tmp_path: Path, hardware: dict[str, Any], node: dict[str, Any], warned: bool
+) -> None:
+    used = profile("odd-1n-1", [2_000.0] * 600)
+    known = replace(used, provenance=replace(used.provenance, **hardware))
+    changes = {f"facility.node_types.node.{key}": value for key, value in node.items()}
+    found = warnings_of(tmp_path, ProfileLibrary([known]), {**one_class("odd"), **changes})
+    told = [line for line in found if "pool 'main': a node has" in line]
+    assert ["'odd-1n-1'" in line for line in told] == [True] * warned
+
+
+@pytest.mark.parametrize(("rated_mw", "warned"), [(0.04, False), (0.08, False), (42, True)])
+def test_rated_power_far_above_what_the_nodes_draw_is_warned_of(
+    tmp_path: Path, rated_mw: float, warned: bool
+) -> None:
+    keys = {"facility.rated_power_mw": rated_mw, "streams.training.target_utilization": 0.3}
+    found = warnings_of(tmp_path, tiny_library(), keys)
+    told = "facility.rated_power_mw is 42, 994 times what the devices"
+    assert [line.startswith(told) for line in found] == [True] * warned
+
+
 def test_resolution_finer_than_the_samples_is_warned_of(tmp_path: Path) -> None:
     used = profile("odd-1n-1", [2_000.0] * 60)
     fine = {**one_class("odd"), "resolution": "0.5 s", "duration": "1 h"}

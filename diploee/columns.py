@@ -1,0 +1,114 @@
+"""What the columns of a power series hold: declared once, beside the code that computes them.
+
+The writer, the file's metadata and every reader take name, unit and boundary from here. A column of
+one pool or service carries its owner's name after a dot, as in ``it_power_w.h100``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from diploee.errors import InputError, did_you_mean, one_of, shown
+
+_KINDS = {"mean": "mean over the interval", "instant": "at the interval's start"}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the series.
+
+    Parameters
+    ----------
+    name : str
+        Its name, without an owner.
+    unit : str
+        Unit of its values.
+    per : {"facility", "pool", "service"}
+        Whose values it holds; one per pool also exists for the whole facility.
+    kind : {"mean", "instant"}
+        Mean over each interval, or value at its start.
+    boundary : str or None
+        Of a power: where it is taken and so what it includes.
+    text : str
+        What it is, in a few words.
+    """
+
+    name: str
+    unit: str
+    per: Literal["facility", "pool", "service"]
+    kind: Literal["mean", "instant"]
+    boundary: str | None
+    text: str
+
+    def line(self) -> str:
+        """Return the column in one line, unit first."""
+        boundary = f" ({self.boundary})" if self.boundary else ""
+        return f"{self.unit}, {self.text}{boundary}, {_KINDS[self.kind]}"
+
+
+Columns = tuple[Column, ...]
+"""A catalogue: the columns that a run may hold."""
+
+
+def catalogue(*groups: Iterable[Column]) -> Columns:
+    """Join columns declared in several places.
+
+    Raises
+    ------
+    InputError
+        If a name is taken twice.
+    """
+    found: dict[str, Column] = {}
+    for column in (column for group in groups for column in group):
+        if (first := found.setdefault(column.name, column)) is not column:
+            raise InputError(
+                f"column '{column.name}' is declared twice: as {first.text} [{first.unit}] and as "
+                f"{column.text} [{column.unit}]; give one of them another name"
+            )
+    return tuple(found.values())
+
+
+def with_boundary(columns: Columns, name: str, boundary: str) -> Columns:
+    """Return the catalogue with another boundary of one column."""
+    find_column(name, columns)
+    return tuple(replace(c, boundary=boundary) if c.name == name else c for c in columns)
+
+
+def find_column(written: str, columns: Columns) -> tuple[Column, str]:
+    """Return the column of a name as written in a file, and its owner.
+
+    Parameters
+    ----------
+    written : str
+        A name such as ``it_power_w`` or ``it_power_w.h100``.
+    columns : tuple of Column
+        The catalogue.
+
+    Returns
+    -------
+    column : Column
+        What is declared of it.
+    owner : str
+        Pool or service; empty for the whole facility.
+
+    Raises
+    ------
+    InputError
+        If no such column is declared.
+    """
+    name, _, owner = written.partition(".")
+    have = {c.name: c for c in columns if (c.per != "facility" if owner else c.per != "service")}
+    if name not in have:
+        of = "of pools and services" if owner else "of the facility"
+        raise InputError(
+            f"column {shown(written)} is not declared (have, {of}: {one_of(have)})"
+            f"{did_you_mean(name, have)}"
+        )
+    return have[name], owner
+
+
+def as_entries(columns: Columns) -> list[dict[str, Any]]:
+    """Return a catalogue in plain types, for metadata and manifest."""
+    return [asdict(column) for column in columns]

@@ -1,0 +1,182 @@
+"""Choices by name: a key of the scenario that takes one of several kinds of a thing.
+
+Each kind is a pydantic model that stands beside the code that it configures and says its own name
+in `kind`. A package of kinds is a folder with one file each, and what others register.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Iterator
+from functools import cached_property
+from importlib import import_module
+from inspect import isabstract
+from typing import Any, Generic, TypeVar
+
+from pydantic import (
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
+
+from diploee.errors import did_you_mean, one_of, shown
+from diploee.model import Model
+
+
+class Kind(Model):
+    """Base of the specs: what a scenario says of one thing."""
+
+    kind: str
+
+    def open(self, *_: Any, **__: Any) -> Any:
+        """Return what the spec stands for; each kind says how."""
+        raise TypeError(f"{type(self).__name__} must say how it is opened")
+
+    @model_serializer(mode="wrap")
+    def _by_name(self, handler: SerializerFunctionWrapHandler) -> Any:
+        """Write a kind without keys of its own by its name, as users do."""
+        dumped = handler(self)
+        return self.kind if set(dumped) == {"kind"} else dumped
+
+
+T = TypeVar("T", bound=Model)
+
+
+class Kinds(Generic[T]):
+    """The kinds that one key of the scenario may name.
+
+    Parameters
+    ----------
+    what : str
+        What they are, for messages: ``stage``.
+    base : type
+        Base class of the specs.
+    home : str
+        The module that declares them, or a package with modules, such as ``diploee.facility``.
+    key : str
+        The key that says which.
+    """
+
+    def __init__(self, what: str, base: type[T], home: str, key: str = "kind") -> None:
+        self.what, self._base, self._home, self._key = what, base, home, key
+        self._added: dict[str, type[T]] = {}
+
+    @cached_property
+    def _own(self) -> dict[str, type[T]]:
+        home = import_module(self._home)
+        within = pkgutil.iter_modules(getattr(home, "__path__", ()), f"{self._home}.")
+        modules = [home, *(import_module(module.name) for module in within)]
+        return {
+            self._name_of(value): value
+            for module in modules
+            for value in vars(module).values()
+            if isinstance(value, type)
+            and issubclass(value, self._base)
+            and value is not self._base
+            and not isabstract(value)
+            and value.__module__ == module.__name__
+        }
+
+    def register(self, spec: type[T]) -> type[T]:
+        """Add a kind from outside the package; returns it, so that it serves as a decorator.
+
+        Raises
+        ------
+        ValueError
+            If the name is taken.
+        """
+        name = self._name_of(spec)
+        if self.by_name.get(name, spec) is not spec:
+            raise ValueError(f"{self.what} kind '{name}' is taken by {self.by_name[name].__name__}")
+        self._added[name] = spec
+        return spec
+
+    def _name_of(self, spec: type[T]) -> str:
+        name = spec.model_fields[self._key].default
+        if not isinstance(name, str):
+            raise ValueError(f"{spec.__name__}: give '{self._key}' a default, the kind's name")
+        return name
+
+    @property
+    def by_name(self) -> dict[str, type[T]]:
+        """The specs by name."""
+        return self._own | self._added
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.by_name)
+
+    def read(self, value: Any) -> T:
+        """Return the spec that plain data ask for; a name alone takes every default.
+
+        Raises
+        ------
+        ValueError
+            If the kind is not known; pydantic's own where its keys are wrong.
+        """
+        if isinstance(value, self._base):
+            return value
+        key = self._key
+        data = {key: value} if isinstance(value, str) else value
+        name = data.get(key) if isinstance(data, dict) else None
+        if not isinstance(name, str):
+            raise ValueError(
+                f"must be a name or a group of keys with '{key}: ...' (have: {one_of(self)}), "
+                f"found {shown(value)}"
+            )
+        if name not in self.by_name:
+            raise ValueError(
+                f"unknown {self.what} '{name}' (have: {one_of(self)}){did_you_mean(name, self)}"
+            )
+        spec = self.by_name[name]
+        if isinstance(value, str) and (needed := _needed(spec)):
+            raise ValueError(
+                f"'{name}' needs {one_of(needed)}; write a group of keys, '{key}: {name}' and these"
+            )
+        try:
+            return spec.model_validate(data)
+        except ValidationError as error:
+            raise _with_keys(error, spec) from None
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """As metadata of an annotation: read what is given there as one of the kinds."""
+        return core_schema.no_info_before_validator_function(self.read, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self,
+        schema: CoreSchema,
+        handler: GetJsonSchemaHandler,
+    ) -> JsonSchemaValue:
+        """Return the JSON Schema of all kinds."""
+        by_name = self.by_name
+        keyed = [spec for spec in by_name.values() if len(spec.model_fields) > 1]
+        found = [handler(spec.__pydantic_core_schema__) for spec in keyed]
+        for group in map(handler.resolve_ref_schema, found):
+            group["required"] = sorted({self._key, *group.get("required", ())})
+        if others := [name for name, spec in by_name.items() if spec not in keyed]:
+            kind = {self._key: {"enum": others}}
+            found.insert(0, {"type": "object", "properties": kind, "additionalProperties": False})
+        if plain := [name for name, spec in by_name.items() if not _needed(spec)]:
+            found.insert(0, {"type": "string", "enum": plain})
+        return {"anyOf": found}
+
+
+def _with_keys(error: ValidationError, spec: type[Model]) -> ValidationError:
+    """Return an error with the kind's keys, which the annotation of its place doesn't tell."""
+    details: list[InitErrorDetails] = []
+    for detail in error.errors(include_url=False):
+        known = {"allowed": list(spec.model_fields)} if len(detail["loc"]) == 1 else {}
+        context = {**detail.get("ctx", {}), **known}
+        kind = PydanticCustomError(detail["type"], detail["msg"], context)
+        details.append({"type": kind, "loc": detail["loc"], "input": detail["input"]})
+    return ValidationError.from_exception_data(spec.__name__, details)
+
+
+def _needed(spec: type[Model]) -> list[str]:
+    """Return the keys that a spec has no default for."""
+    return [key for key, field in spec.model_fields.items() if field.is_required()]

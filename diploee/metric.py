@@ -1,0 +1,190 @@
+"""What the values of `metrics.json` are: declared once, beside the code that computes them.
+
+A key is dotted as the values are nested; an entry of a list goes by what tells it from the others,
+as in ``grid.ramps.intervals.10s.up.max_mw``. A declaration has ``<...>`` where it stands for many
+keys: ``grid.ramps.intervals.<interval>.up.max_mw``. Values of one pool stand at ``pools.<pool>.``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, Literal
+
+from diploee.errors import InputError
+from diploee.units import W_PER_MW, PowerUnit
+
+NONE = "\N{EN DASH}"
+"""A cell without a value."""
+
+_TOLD_BY = (
+    (("name",), "{}"),
+    (("interval_min",), "{:g}min"),
+    (("interval_s",), "{:g}s"),
+    (("window_s",), "{:g}s"),
+    (("low_hz", "high_hz"), "{:g}-{:g}Hz"),
+)
+"""What tells the entries of a list apart, and how it stands in a key."""
+
+
+View = Literal["main", "table", "detail"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A value of the metrics.
+
+    Parameters
+    ----------
+    key : str
+        Where it stands in ``metrics.json``.
+    unit : str
+        Unit that it is shown in.
+    label : str
+        Its name in lower case.
+    format : str
+        Format of the shown number.
+    text : str
+        What the label leaves open.
+    view : {"main", "table", "detail"}
+        Main metrics head a report and stand for a run in a sweep; they and those of the table stand
+        in every table of a run; a detail has its place in a section of its own.
+    factor : float
+        From the stored to the shown number.
+    of_means : bool
+        It depends on the interval of the means, which is told beside it.
+    """
+
+    key: str
+    unit: str
+    label: str
+    format: str = "{:,.3f}"
+    text: str = ""
+    view: View = "detail"
+    factor: float = 1
+    of_means: bool = False
+
+    @property
+    def title(self) -> str:
+        """Label and unit, as in ``mean power [MW]``."""
+        return f"{self.label} [{self.unit}]"
+
+    @property
+    def heading(self) -> str:
+        """The title with a capital."""
+        return self.title[0].upper() + self.title[1:]
+
+    @property
+    def name(self) -> str:
+        """The label with a capital."""
+        return self.heading.partition(" [")[0]
+
+    @property
+    def suffix(self) -> str:
+        """The unit as it follows a number."""
+        return "" if self.unit == "1" else self.unit
+
+    @property
+    def digits(self) -> int:
+        """Decimals that are shown."""
+        return len(self.format.format(0.0).partition(".")[2])
+
+    def show(self, value: object, none: str = NONE) -> str:
+        """Return a stored value as text."""
+        return number(value, self.format, self.factor, none)
+
+    def sized(self, unit: PowerUnit) -> Metric:
+        """Return the metric with powers and energies [MW, MWh] in another unit."""
+        if not re.match(r"MWh?\b", self.unit):
+            return self
+        factor = self.factor * W_PER_MW / unit.watts
+        return replace(self, unit=self.unit.replace("MW", unit.power), factor=factor)
+
+
+def number(value: object, pattern: str, factor: float = 1, none: str = NONE) -> str:
+    """Return a number by a format, or `none` where there is none."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or math.isnan(value):
+        return none
+    return pattern.format(value * factor)
+
+
+def catalogue(*groups: Iterable[Metric]) -> tuple[Metric, ...]:
+    """Join metrics declared in several places.
+
+    Raises
+    ------
+    InputError
+        If a key is taken twice.
+    """
+    found: dict[str, Metric] = {}
+    for metric in (metric for group in groups for metric in group):
+        if (first := found.setdefault(metric.key, metric)) is not metric:
+            raise InputError(
+                f"metric '{metric.key}' is declared twice: as {first.title} and as {metric.title}; "
+                "give one of them another key"
+            )
+    return tuple(found.values())
+
+
+def flatten(metrics: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the single values of nested metrics by key.
+
+    Lists of plain numbers, such as a load duration curve, and of entries that nothing tells apart
+    stay in ``metrics.json``.
+    """
+    for name, value in metrics.items():
+        if isinstance(value, Mapping):
+            yield from flatten(value, f"{prefix}{name}.")
+        elif not isinstance(value, list):
+            yield f"{prefix}{name}", value
+        elif name != "absent":
+            for entry in value:
+                told, part = _told_by(entry)
+                rest = {key: entry[key] for key in entry if key not in told} if told else {}
+                yield from flatten(rest, f"{prefix}{name}.{part}.")
+
+
+def _told_by(entry: object) -> tuple[tuple[str, ...], str]:
+    """Return the keys that tell an entry of a list from the others, and their part of its key."""
+    for told, form in _TOLD_BY:
+        if isinstance(entry, Mapping) and told[0] in entry:
+            return told, form.format(*(entry[key] for key in told))
+    return (), ""
+
+
+def find_metric(key: str, metrics: Iterable[Metric]) -> Metric | None:
+    """Return what is declared of a key, its label filled in; None where nothing is.
+
+    Parameters
+    ----------
+    key : str
+        As `flatten` gives it.
+    metrics : iterable of Metric
+        The catalogue.
+    """
+    for metric in metrics:
+        if found := _pattern(metric.key).fullmatch(key):
+            parts = {name: part for name, part in found.groupdict().items() if part}
+            label = metric.label
+            for name, part in parts.items():
+                label = label.replace(f"<{name}>", _LENGTH.sub(r"\1 \2", part))
+            owners = [f", {name} {parts[name]}" for name in ("service", "pool") if name in parts]
+            return replace(metric, key=key, label="".join([label, *owners]))
+    return None
+
+
+_LENGTH = re.compile(r"^([\d.-]+)(s|min|Hz)$")
+_WITHOUT_DOT = ("interval", "window", "month")
+
+
+@cache
+def _pattern(key: str) -> re.Pattern[str]:
+    parts = re.split(r"<(\w+)>", key)
+    parts[::2] = map(re.escape, parts[::2])
+    parts[1::2] = (
+        f"(?P<{name}>{'[^.]+' if name in _WITHOUT_DOT else '.+'})" for name in parts[1::2]
+    )
+    return re.compile(rf"(?:pools\.(?P<pool>.+?)\.)?{''.join(parts)}")

@@ -1,0 +1,102 @@
+"""Choices by name: what all of them have in common, whatever they choose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+import pytest
+from command_line import call
+from jsonschema import Draft202012Validator
+
+from diploee.facility import STAGES, StageSpec
+from diploee.importers import JOB_LOG_FORMATS
+from diploee.importers.request_traces import TRACE_FORMATS
+from diploee.kinds import Kind, Kinds
+from diploee.model import Model
+from diploee.outputs.export import FORMATS
+from diploee.scenario import SCHEDULERS, SchedulerSpec
+from diploee.sweep.draws import DRAWS
+from diploee.zeus.optimizers import BATCH_SIZE_OPTIMIZERS, POWER_LIMIT_OPTIMIZERS
+
+ALL: list[Kinds[Any]] = [
+    STAGES,
+    SCHEDULERS,
+    DRAWS,
+    BATCH_SIZE_OPTIMIZERS,
+    POWER_LIMIT_OPTIMIZERS,
+]
+
+
+class Site(Model):
+    """A group with two choices."""
+
+    stage: Annotated[StageSpec, STAGES]
+    scheduler: Annotated[SchedulerSpec, SCHEDULERS]
+
+
+@pytest.mark.parametrize("kinds", ALL, ids=lambda kinds: kinds.what)
+def test_each_name_is_listed_once_and_leads_to_its_spec(kinds: Kinds[Any]) -> None:
+    names = list(kinds)
+    assert len(names) == len(set(names)) > 0
+    for name, spec in kinds.by_name.items():
+        needed = [key for key, field in spec.model_fields.items() if field.is_required()]
+        if needed:
+            with pytest.raises(ValueError, match=f"'{name}' needs '{needed[0]}'"):
+                kinds.read(name)
+        else:
+            assert type(kinds.read(name)) is spec
+        assert spec.__doc__
+
+
+@pytest.mark.parametrize("kinds", ALL, ids=lambda kinds: kinds.what)
+@pytest.mark.parametrize("given", [5, None, ["x"], {}, {"kind": 5}, {"kind": "no such"}, "no such"])
+def test_what_names_no_kind_is_told_the_names(kinds: Kinds[Any], given: Any) -> None:
+    with pytest.raises(ValueError, match=r"\(have: '") as caught:
+        kinds.read(given)
+    assert len(str(caught.value).splitlines()) == 1
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("kinds", ALL, ids=lambda kinds: kinds.what)
+def test_a_name_that_is_taken_is_refused(kinds: Kinds[Any]) -> None:
+    name, first = next(iter(kinds.by_name.items()))
+    with pytest.raises(ValueError, match=f"kind '{name}' is taken by {first.__name__}"):
+        kinds.register(type("Other", (first,), {"__module__": __name__}))
+    assert kinds.register(first) is first
+
+
+def test_a_spec_without_a_name_is_refused() -> None:
+    class Nameless(Kind):
+        """Says no kind."""
+
+    with pytest.raises(ValueError, match="Nameless: give 'kind' a default, the kind's name"):
+        SCHEDULERS.register(Nameless)  # type: ignore[type-var]
+
+
+def test_the_schema_takes_names_and_groups_of_keys_and_nothing_else() -> None:
+    schema = Draft202012Validator(Site.model_json_schema())
+    load = {"kind": "auxiliary_load", "power_kw": 5}
+    for scheduler in ("fifo", {"kind": "fifo"}):
+        assert schema.is_valid({"stage": load, "scheduler": scheduler})
+    for wrong in ("lifo", {"kind": "lifo"}, {"kind": "fifo", "x": 1}, 5):
+        assert not schema.is_valid({"stage": load, "scheduler": wrong})
+    for wrong in ("auxiliary_load", {"power_kw": 5}, {"kind": "auxiliary_load"}):
+        assert not schema.is_valid({"stage": wrong, "scheduler": "fifo"})
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        ("export", FORMATS),
+        ("fit", JOB_LOG_FORMATS),
+        ("fit-requests", TRACE_FORMATS),
+        ("zeus", [*BATCH_SIZE_OPTIMIZERS, *POWER_LIMIT_OPTIMIZERS]),
+    ],
+)
+def test_the_help_of_a_command_lists_every_name(
+    command: str, names: Iterable[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "500")
+    told = call(command, "--help").out
+    assert [name for name in names if f"'{name}'" not in told] == []
