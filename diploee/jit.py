@@ -1,0 +1,156 @@
+"""Compiled functions: numba imported at the first call, its cache wherever one can be written.
+
+`njit` is numba's, but for three things. A module of kernels imports in no time, as numba follows
+with the first call of one. Machine code is kept where numba can keep it, else in a private folder
+for temporary files, else nowhere: a read-only installation without a home runs as well. And nothing
+about that cache ends a run: not a full disk, a damaged file, or another process that writes there.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from functools import update_wrapper
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from threading import RLock
+from typing import Any, Literal, TypeVar, cast
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_LOCK = RLock()
+
+
+def njit(
+    *, nogil: bool = True, inline: Literal["never", "always"] = "never"
+) -> Callable[[Function], Function]:
+    """Return a decorator that compiles a function at its first call.
+
+    Parameters
+    ----------
+    nogil : bool
+        Let other threads run meanwhile.
+    inline : {"never", "always"}
+        Whether kernels that call it take in its code.
+    """
+
+    def decorate(function: Function) -> Function:
+        return cast(Function, _Kernel(function, {"nogil": nogil, "inline": inline}))
+
+    return decorate
+
+
+class _Kernel:
+    """Stands for a function until its first call."""
+
+    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
+        update_wrapper(self, function)
+        self._function = function
+        self._options = options
+        self._compiled: Callable[..., Any] | None = None
+
+    def __call__(self, *args: Any) -> Any:
+        return (self._compiled or self.compiled())(*args)
+
+    def compiled(self) -> Callable[..., Any]:
+        """Return what numba makes of the function.
+
+        Kernels that it calls must be numba's own when it is compiled: they take their places among
+        the names of its module, and so do the kernels which those call.
+        """
+        with _LOCK:
+            if self._compiled is None:
+                self._compiled = _dispatcher(self._function, self._options)
+                names = self._function.__globals__
+                for name, value in list(names.items()):
+                    if isinstance(value, _Kernel):
+                        names[name] = value.compiled()
+            return self._compiled
+
+
+def _dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Callable[..., Any]:
+    numba = _numba()
+    made = numba.njit(**options)(function)
+    cache = None if made is function else _cache(function, numba)  # as with NUMBA_DISABLE_JIT
+    if cache is not None:
+        made._cache = _Cache(cache)
+    return cast(Callable[..., Any], made)
+
+
+def _numba() -> Any:
+    """Return numba without scipy.linalg, which it loads to see whether it is there.
+
+    That is a sixth of all imports of a short run. What uses linear algebra still asks for it.
+    """
+    numba: Any = import_module("numba")
+    if "numba.np.arraymath" not in sys.modules and find_spec("scipy") is not None:
+        with suppress(ImportError, AttributeError):  # another version, laid out otherwise
+            linalg: Any = import_module("numba.np.linalg")
+            ensure_blas, linalg.ensure_blas = linalg.ensure_blas, lambda: None
+            try:
+                arraymath: Any = import_module("numba.np.arraymath")
+                arraymath.ensure_blas = ensure_blas
+            finally:
+                linalg.ensure_blas = ensure_blas
+    return numba
+
+
+def _cache(function: Callable[..., Any], numba: Any) -> Any:
+    """Return numba's cache of a function's machine code, None where none can be written."""
+    of: Any = import_module("numba.core.caching").FunctionCache
+    with suppress(Exception):
+        return of(function)  # NUMBA_CACHE_DIR, beside the module, or the user's cache folder
+    if (folder := _private_folder()) is not None:
+        numba.config.CACHE_DIR = str(folder)
+        with suppress(Exception):
+            return of(function)
+    return None
+
+
+class _Cache:
+    """A cache of numba's that can fail: what it does not give is compiled."""
+
+    def __init__(self, cache: Any) -> None:
+        self._cache = cache
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cache, name)
+
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        with suppress(Exception):
+            found = self._cache.load_overload(signature, target_context)
+            # Of two processes that add a signature each, one may write over the other's code.
+            if found is None or tuple(found.signature.args) == tuple(signature):
+                return found
+        with suppress(Exception):
+            self._cache.flush()  # what can't be read would be in the way of what replaces it
+        return None
+
+    def save_overload(self, signature: Any, compiled: Any) -> None:
+        with suppress(Exception):
+            self._cache.save_overload(signature, compiled)
+
+
+def _private_folder() -> Path | None:
+    """Return a folder for temporary files that no other user can write or has made, or None.
+
+    What lies in a cache is run: a folder of somebody else would be a way in.
+    """
+    if not hasattr(os, "getuid"):
+        return None
+    try:
+        parent = Path(tempfile.gettempdir())
+        if parent == Path.cwd():  # where Python goes when no folder for temporary files is left
+            return None
+        folder = parent / f"diploee-{os.getuid()}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+    except OSError:
+        return None
+    ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+    return folder if ours and not found.st_mode & 0o077 else None
