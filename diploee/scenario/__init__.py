@@ -1,10 +1,16 @@
 """Scenarios: pydantic models, YAML loading with file and line in every error, content hash."""
 
-from diploee.scenario.calendar import Calendar
+from diploee.scenario.calendar import Calendar, WeekToWeek
 from diploee.scenario.class_rules import ClassRule
 from diploee.scenario.durations import DurationModel
-from diploee.scenario.input_files import input_hashes
-from diploee.scenario.job_streams import JobClass, JobMix, JobStream, ProfileVariants
+from diploee.scenario.input_files import content_hash, input_files
+from diploee.scenario.job_streams import (
+    BatchInference,
+    JobClass,
+    JobMix,
+    JobStream,
+    ProfileVariants,
+)
 from diploee.scenario.loading import (
     find_scenario,
     load_scenario,
@@ -12,35 +18,47 @@ from diploee.scenario.loading import (
     shipped_scenarios,
     target_values,
 )
+from diploee.scenario.log_reading import JobState, LogReading
 from diploee.scenario.models import Facility, NodeType, Pool, Scenario
+from diploee.scenario.overloads import OVERLOADS, OverloadSpec
 from diploee.scenario.recurring import RecurringTraining
-from diploee.scenario.replay import JobReplay
-from diploee.scenario.request_replay import RequestReplay
-from diploee.scenario.serving import LatencyCap, LatencyMetric, RequestStream, Service
+from diploee.scenario.replay import JobReplay, RequestReplay
+from diploee.scenario.schedulers import SCHEDULERS, SchedulerSpec
+from diploee.scenario.serving import Fluctuation, LatencyCap, LatencyMetric, RequestStream, Service
 from diploee.scenario.serving_model import LogisticService
 
 __all__ = [
+    "OVERLOADS",
+    "SCHEDULERS",
+    "BatchInference",
     "Calendar",
     "ClassRule",
     "DurationModel",
     "Facility",
+    "Fluctuation",
     "JobClass",
     "JobMix",
     "JobReplay",
+    "JobState",
     "JobStream",
     "LatencyCap",
     "LatencyMetric",
+    "LogReading",
     "LogisticService",
     "NodeType",
+    "OverloadSpec",
     "Pool",
     "ProfileVariants",
     "RecurringTraining",
     "RequestReplay",
     "RequestStream",
     "Scenario",
+    "SchedulerSpec",
     "Service",
+    "WeekToWeek",
+    "content_hash",
     "find_scenario",
-    "input_hashes",
+    "input_files",
     "load_scenario",
     "scenario_from_dict",
     "shipped_scenarios",

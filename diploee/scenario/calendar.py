@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Literal, get_args
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from diploee.errors import shown
-from diploee.scenario.base import Model
+from diploee.model import Model, optional
+from diploee.scenario.holidays import check_country
 from diploee.units import DAYS_PER_WEEK, HOURS_PER_DAY, HOURS_PER_WEEK, MONTHS_PER_YEAR
 
 MAX_WEIGHT = 1_000_000_000
@@ -71,10 +72,33 @@ MonthWeights = Annotated[
 ]
 
 
+Weekday = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
+
+MAX_CORRELATION_WEEKS = 52
+
+
+class WeekToWeek(Model):
+    """How weeks differ: a random factor on the rate, positive, with mean 1 over many years.
+
+    It is drawn for each calendar week, at its middle, and linear between. The same weeks have the
+    same factors however long the run is.
+    """
+
+    relative_std: Annotated[float, Field(ge=0, le=2)] = Field(
+        description="Relative standard deviation of weekly means about the calendar."
+    )
+    correlation_weeks: Annotated[float, Field(ge=0, le=MAX_CORRELATION_WEEKS)] = Field(
+        default=0,
+        description="Time in which the correlation of the weeks' factors falls to 1/e [weeks]; 0 "
+        "draws each by itself.",
+    )
+
+
 class Calendar(Model):
     """Relative rates by hour of the week and by month, in the facility's local time.
 
     Only ratios matter: the weights are normalised so that their mean over the simulated span is 1.
+    The factor of `week_to_week` is not, but a run still meets a target utilization.
     """
 
     hour_of_week: HourOfWeekWeights | None = Field(
@@ -90,10 +114,23 @@ class Calendar(Model):
         default=None, description="12 weights, one per month; each multiplies every day of it."
     )
 
+    holidays: Annotated[str, AfterValidator(check_country)] | None = optional(
+        "Country such as US, or with a subdivision such as DE-BY, whose public holidays have the "
+        "hours of holiday_as; needs the package holidays."
+    )
+    holiday_as: Weekday = Field(
+        default="sunday",
+        description="Day of the week whose weights hold on holidays.",
+        exclude_if=lambda value: value == "sunday",
+    )
+    week_to_week: WeekToWeek | None = optional("How weeks differ at random; not if absent.")
+
     @model_validator(mode="after")
     def _week_is_given_once(self) -> Calendar:
         if self.hour_of_week is not None and (self.hour_of_day or self.day_of_week):
             raise ValueError("give either hour_of_week or hour_of_day and day_of_week, not both")
+        if self.holiday_as != "sunday" and self.holidays is None:
+            raise ValueError("holiday_as needs holidays, a country such as US; give both")
         return self
 
     def week_weights(self) -> tuple[float, ...]:
@@ -103,6 +140,11 @@ class Calendar(Model):
         hours = self.hour_of_day or (1.0,) * HOURS_PER_DAY
         days = self.day_of_week or (1.0,) * DAYS_PER_WEEK
         return tuple(day * hour for day in days for hour in hours)
+
+    @property
+    def holiday_weekday(self) -> int:
+        """Day of the week whose weights hold on holidays, 0 for Monday."""
+        return get_args(Weekday).index(self.holiday_as)
 
     def month_weights(self) -> tuple[float, ...]:
         """Return the 12 weights of the months, January first."""

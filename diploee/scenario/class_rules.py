@@ -6,13 +6,13 @@ from typing import Annotated
 
 from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
 
-from diploee.scenario.base import Model
+from diploee.model import Model, Name
 
 
 class ClassRule(Model):
     """Which logged jobs take their power from a workload; of several rules the first that fits."""
 
-    workload: str = Field(description="Workload of the profiles, such as llama2_70b_lora.")
+    workload: Name = Field(description="Workload of the profiles, such as llama2_70b_lora.")
     scale_from_n_nodes: PositiveInt | None = Field(
         default=None,
         description="Node count of the profiles that the jobs take their power from, scaled "

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pydantic import BeforeValidator, Field, model_validator
 
 from diploee.errors import shown
-from diploee.scenario.base import Model, check_probabilities
+from diploee.model import Model, check_probabilities
 from diploee.tables import Float64Array
 
 MAX_DURATION_S = 10 * 366 * 86_400

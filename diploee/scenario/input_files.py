@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from functools import lru_cache
 from pathlib import Path
 
-from diploee.files import Stamp, input_stamp
+from diploee.errors import LogFormatError, one_line
+from diploee.files import reason
 from diploee.scenario.models import Scenario
 
 
@@ -24,28 +24,24 @@ def input_files(scenario: Scenario) -> tuple[str, ...]:
     return tuple(sorted(name for name in names if name is not None))
 
 
-def input_hashes(scenario: Scenario) -> dict[str, str]:
-    """Return the SHA-256 of each input file by name.
+def content_hash(path: Path) -> str | None:
+    """Return the SHA-256 of a file, or of the names and contents of a folder's files.
 
-    That of a folder is over the names and contents of its files. A missing file is left out:
-    whoever reads it says so.
+    None where there is none: whoever reads it says so.
     """
-    found = {}
-    for name in input_files(scenario):
-        path = scenario.folder / name
-        parts = sorted(path.rglob("*")) if path.is_dir() else [path]
-        files = [part for part in parts if part.is_file()]
-        digests = [_sha256(file, input_stamp(file, name)) for file in files]
-        if path.is_file():
-            found[name] = digests[0]
-        elif files:  # names tell services and kinds
-            names = [file.relative_to(path).as_posix() for file in files]
-            lines = "\n".join(f"{n} {d}" for n, d in zip(names, digests, strict=True))
-            found[name] = hashlib.sha256(lines.encode()).hexdigest()
-    return found
+    if path.is_file():
+        return _sha256(path)
+    files = sorted(part for part in path.rglob("*") if part.is_file()) if path.is_dir() else []
+    if not files:
+        return None
+    # names tell services and kinds
+    lines = "\n".join(f"{f.relative_to(path).as_posix()} {_sha256(f)}" for f in files)
+    return hashlib.sha256(lines.encode()).hexdigest()
 
 
-@lru_cache(maxsize=256)
-def _sha256(path: Path, stamp: Stamp) -> str:  # noqa: ARG001  # a changed file is read again
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _sha256(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise LogFormatError(f"{one_line(str(path))}: can't be read ({reason(error)})") from error

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
 from diploee.errors import one_of
-from diploee.scenario.base import Model, check_probabilities, optional
+from diploee.model import Model, Name, check_probabilities, optional
 from diploee.scenario.calendar import Calendar
 from diploee.scenario.durations import DurationModel
 from diploee.scenario.recurring import RecurringTraining
@@ -40,10 +41,37 @@ class ProfileVariants(Model):
         return tuple(1 - self.spread + step * k for k in range(self.n_variants))
 
 
+class BatchInference(Model):
+    """Offline inference of so many tokens, batch after batch on each node (section 3.4)."""
+
+    tokens: Annotated[float, Field(ge=1)] = Field(
+        description="Tokens that one job generates, over all its nodes; the last batch is a whole "
+        "one. ASSUMPTION: every answer has the full output length."
+    )
+    batch_size: PositiveInt = Field(
+        description="Prompts of a batch on one node; between measured sizes time and power are "
+        "linear."
+    )
+    output_tokens: PositiveInt = Field(
+        description="Output length of a prompt [tokens], one that the curve has."
+    )
+    curve: str = Field(
+        description="Time and node power of a batch against its size: a shipped name such as "
+        "llama3_70b_offline, or a CSV file relative to the scenario file."
+    )
+
+    def n_batches(self, n_nodes: int) -> int:
+        """Return how many batches each of so many nodes does."""
+        return math.ceil(self.tokens / (n_nodes * self.batch_size * self.output_tokens))
+
+
 class JobClass(Model):
     """A kind of job: its workload, its width and how often it is drawn."""
 
-    workload: str = Field(description="Workload of the profiles, such as llama2_70b_lora.")
+    workload: Name = Field(
+        description="Workload of the profiles, such as llama2_70b_lora; with batch_inference a "
+        "name of your own."
+    )
     n_nodes: PositiveInt = Field(description="Nodes that the job occupies.")
     probability: Probability = Field(description="Share of the stream's jobs.")
     scale_from_n_nodes: PositiveInt | None = Field(
@@ -55,6 +83,19 @@ class JobClass(Model):
         "How long the jobs run; as long as their profile if absent. Otherwise the profile's steady "
         "part is played in a loop between its start and its end."
     )
+    batch_inference: BatchInference | None = optional(
+        "Offline inference of a count of tokens instead of a workload's profiles, one model "
+        "instance a node: a measured curve gives run time and power; profile_variants leaves it. "
+        "ASSUMPTION: the power of a batch starts at its peak and falls towards its end by a power "
+        "law that meets the mean; each node has a phase of its own."
+    )
+
+    @model_validator(mode="after")
+    def _batches_give_time_and_power(self) -> JobClass:
+        beside = {"scale_from_n_nodes": self.scale_from_n_nodes, "duration": self.duration}
+        if self.batch_inference and (given := [name for name, value in beside.items() if value]):
+            raise ValueError(f"{one_of(given)} can't go with batch_inference, which gives it")
+        return self
 
     @property
     def profile_n_nodes(self) -> int:
@@ -70,7 +111,7 @@ class JobClass(Model):
 class JobMix(Model):
     """Classes as the product of two distributions: workload and node count, independent."""
 
-    workload: dict[str, Probability] = Field(
+    workload: dict[Name, Probability] = Field(
         min_length=1, description="Probability of each workload; they sum to 1."
     )
     n_nodes: dict[PositiveInt, Probability] = Field(

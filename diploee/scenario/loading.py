@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import yaml
-from pydantic import ValidationError
-from pydantic_core import ErrorDetails
-
-from diploee.errors import ScenarioError, did_you_mean, one_of, shown
+from diploee.errors import ScenarioError, did_you_mean, one_of
+from diploee.problems import KeyPath, checked
+from diploee.scenario.dotted_keys import with_value
 from diploee.scenario.limits import size_problems
-from diploee.scenario.messages import plain_messages
 from diploee.scenario.models import Scenario, cross_problems
-from diploee.scenario.yaml_lines import (
-    KeyPath,
-    dotted,
-    line_of,
-    load_yaml_with_lines,
-    read_value,
-)
+from diploee.scenario.yaml_lines import dotted, load_yaml_with_lines, located, read_value
 from diploee.shipped import shipped_folder
 
 
@@ -58,6 +50,7 @@ def load_scenario(
     name_or_path: str | Path,
     overrides: Sequence[str] = (),
     values: Mapping[str, Any] | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> Scenario:
     """Load and check a scenario.
 
@@ -68,8 +61,9 @@ def load_scenario(
     overrides : sequence of str
         ``dotted.key=value`` as on the command line; the value is read as YAML.
     values : mapping, optional
-        Values by dotted key, set after the overrides; errors name them as the command line's
-        options, ``--target-utilization`` for ``streams.training.target_utilization``.
+        Values by dotted key, set after the overrides.
+    names : mapping, optional
+        What errors call these keys, such as ``--seed``; by default the keys themselves.
 
     Returns
     -------
@@ -82,25 +76,20 @@ def load_scenario(
         With one line for each problem: file, line, key, what was found, what is allowed.
     """
     path = find_scenario(name_or_path)
-    data, lines = load_yaml_with_lines(path)
-    if not isinstance(data, dict):
-        raise ScenarioError([f"{path}:1: must hold keys such as 'name:', found {shown(data)}"])
-    options = _apply(data, overrides, values or {})
+    data, lines = load_yaml_with_lines(path, "keys such as 'name:'")
+    data, called = _apply(data, overrides, values or {}, names or {})
 
-    def where(place: KeyPath) -> str:
-        for depth in range(len(place), 0, -1):
-            option = options.get(dotted(place[:depth]))
-            if option is not None:
-                return ".".join((option, *map(str, place[depth:])))
-        inside = [option for key, option in options.items() if key.startswith(dotted(place) + ".")]
-        if inside and place:
-            return f"{', '.join(inside)} (in {dotted(place)})"
-        line = line_of(place, lines)
-        return f"{path}{f':{line}' if line else ''} {dotted(place)}".rstrip()
+    def where(key_path: KeyPath) -> str:
+        for depth in range(len(key_path), 0, -1):
+            name = called.get(dotted(key_path[:depth]))
+            if name is not None:
+                return ".".join((name, *map(str, key_path[depth:])))
+        inside = [name for key, name in called.items() if key.startswith(dotted(key_path) + ".")]
+        if inside and key_path:
+            return f"{', '.join(inside)} (in {dotted(key_path)})"
+        return located(path, lines, key_path)
 
-    scenario = scenario_from_dict(data, where)
-    scenario._folder = path.parent
-    return scenario
+    return scenario_from_dict(data, where).beside(path.parent)
 
 
 def scenario_from_dict(data: Mapping[str, Any], where: Any = None) -> Scenario:
@@ -118,17 +107,12 @@ def scenario_from_dict(data: Mapping[str, Any], where: Any = None) -> Scenario:
     ScenarioError
         With one line for each problem.
     """
-    where = where or (lambda place: dotted(place) or "scenario")
-    try:
-        scenario = Scenario.model_validate(data)
-    except ValidationError as error:
-        details = error.errors(include_url=False)
-        told = plain_messages([(_key_path(detail, data), detail) for detail in details])
-        raise ScenarioError(f"{where(place)}: {message}" for place, message in told) from error
+    where = where or (lambda key_path: dotted(key_path) or "scenario")
+    scenario = checked(data, Scenario, where)
     # What lies between the parts is looked at once the sizes of the parts are sound.
-    problems = size_problems(scenario) or cross_problems(scenario)
+    problems = size_problems(scenario) or [*cross_problems(scenario)]
     if problems:
-        raise ScenarioError(f"{where(place)}: {message}" for place, message in problems)
+        raise ScenarioError(f"{where(key_path)}: {message}" for key_path, message in problems)
     return scenario
 
 
@@ -158,25 +142,28 @@ def target_values(scenario: Scenario, target_utilization: float) -> dict[str, fl
 
 
 def _apply(
-    data: dict[str, Any], overrides: Sequence[str], values: Mapping[str, Any]
-) -> dict[str, str]:
-    """Set overrides and values in the data; return by dotted key what the user called it."""
-    options: dict[str, str] = {}
+    data: dict[str, Any],
+    overrides: Sequence[str],
+    values: Mapping[str, Any],
+    names: Mapping[str, str],
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the data with overrides and values, and by dotted key what the user called it."""
+    called: dict[str, str] = {}
     problems: list[str] = []
     for override in overrides:
         try:
             key, value = _parse_override(override)
-            _set_dotted(data, key, value)
-            options[key] = f"--set {key}"
+            called[key] = f"--set {key}"
+            data = with_value(data, key, value, partial(str, called[key]))
         except ScenarioError as error:
             problems.extend(error.problems)
     if problems:
         raise ScenarioError(problems)
     for key, value in values.items():
-        _set_dotted(data, key, value)
+        data = with_value(data, key, value, partial(str, names.get(key, key)))
         if value is not None:  # what an option takes away has no option of its own
-            options[key] = f"--{key.rpartition('.')[2].replace('_', '-')}"
-    return options
+            called[key] = names.get(key, key)
+    return data, called
 
 
 def _parse_override(text: str) -> tuple[str, Any]:
@@ -186,55 +173,4 @@ def _parse_override(text: str) -> tuple[str, Any]:
         raise ScenarioError(
             [f"--set {text}: expected dotted.key=value, such as facility.pools.h100.n_nodes=100"]
         )
-    try:
-        return key, read_value(value)
-    except (yaml.YAMLError, RecursionError) as error:
-        problem = getattr(error, "problem", None) or "can't be read"
-        raise ScenarioError([f"--set {key}: the value is not valid YAML: {problem}"]) from error
-
-
-def _set_dotted(data: dict[str, Any], key: str, value: Any) -> None:
-    here: Any = data
-    parts = key.split(".")
-    for depth, part in enumerate(parts):
-        last = depth == len(parts) - 1
-        if isinstance(here, list):
-            items = {str(index): index for index in range(len(here))}
-            if part not in items:
-                have = f"0 to {len(here) - 1}" if here else "it is empty"
-                raise ScenarioError([f"--set {key}: '{part}' is no item of the list ({have})"])
-            name: Any = items[part]
-        elif isinstance(here, dict):
-            # Keys of a YAML mapping may be numbers, such as node counts.
-            name = next((known for known in here if str(known) == part), part)
-            if name not in here and not last:
-                here[name] = {}
-        else:
-            raise ScenarioError(
-                [f"--set {key}: '{'.'.join(parts[:depth])}' is a single value, not a group of keys"]
-            )
-        if last:
-            here[name] = value
-        elif here[name] is None:
-            here[name] = {}
-        here = here[name] if not last else here
-
-
-def _key_path(detail: ErrorDetails, data: Any) -> KeyPath:
-    """Drop the markers that pydantic adds to a location, such as ``[key]`` or a union's branch."""
-    place: list[str | int] = []
-    here = data
-    for part in detail["loc"]:
-        if part == "[key]":
-            continue
-        missing = detail["type"] in ("missing",) and part == detail["loc"][-1]
-        if isinstance(here, dict):
-            known = next((key for key in here if str(key) == str(part)), None)
-            if known is None and not missing:
-                continue
-            place.append(known if known is not None else part)
-            here = here.get(known)
-        elif isinstance(here, list) and isinstance(part, int) and part < len(here):
-            place.append(part)
-            here = here[part]
-    return tuple(place)
+    return key, read_value(value, f"--set {key}")

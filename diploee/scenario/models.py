@@ -6,17 +6,30 @@ import hashlib
 import json
 import math
 import re
-from datetime import datetime, timedelta, timezone
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone, tzinfo
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, PositiveInt, PrivateAttr
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PositiveInt,
+    PrivateAttr,
+    SerializeAsAny,
+    model_validator,
+)
 
-from diploee.errors import did_you_mean, one_of
-from diploee.scenario.base import Model
+from diploee.clock import RunClock, instant_ms, is_skipped, named_zone, zone_name
+from diploee.errors import did_you_mean, one_of, shown
+from diploee.facility import STAGES, StageSpec
+from diploee.model import Model, Name, optional
+from diploee.problems import KeyPath
 from diploee.scenario.job_streams import JobStream
+from diploee.scenario.schedulers import SCHEDULERS, SchedulerSpec
 from diploee.scenario.serving import RequestStream, request_stream_problems
-from diploee.scenario.spans import Duration, ResolutionMs, end_of
+from diploee.scenario.spans import Duration, ResolutionMs, end_of, is_calendar_span
 from diploee.units import W_PER_MW
 
 _UTC_OFFSET = re.compile(r"([+-])(\d\d):(\d\d)")
@@ -34,9 +47,13 @@ def _check_utc_offset(text: str) -> str:
     return text
 
 
+def _check_time_zone(text: str) -> str:
+    return named_zone(text).key
+
+
 def _check_start(value: datetime) -> datetime:
     if value.tzinfo is not None:
-        raise ValueError("must be local time without a zone; set facility.utc_offset instead")
+        raise ValueError("must be local time without a zone; set facility.time_zone instead")
     if value.microsecond % 1000:
         raise ValueError("must be a whole number of milliseconds")
     return value
@@ -75,27 +92,58 @@ class Pool(Model):
 
     node_type: str = Field(description="Name of an entry of facility.node_types.")
     n_nodes: PositiveInt = Field(description="Nodes in the pool.")
-    scheduler: Literal["fifo"] = Field(
-        default="fifo", description="Queue discipline; fifo is strict: the head of queue blocks."
+    scheduler: Annotated[SerializeAsAny[SchedulerSpec], SCHEDULERS] = Field(
+        default="fifo",
+        validate_default=True,
+        description="Queue discipline, by name or as a group of keys with its kind; fifo is "
+        "strict: the head of the queue blocks.",
     )
 
 
 class Facility(Model):
     """The data center: node types, pools of nodes, rated power and clock."""
 
-    node_types: dict[str, NodeType] = Field(min_length=1, description="Node types by name.")
-    pools: dict[str, Pool] = Field(min_length=1, description="Pools of nodes by name.")
+    node_types: dict[Name, NodeType] = Field(min_length=1, description="Node types by name.")
+    pools: dict[Name, Pool] = Field(min_length=1, description="Pools of nodes by name.")
     rated_power_mw: PositivePower | None = Field(
         default=None, description="Rated power of the facility [MW]; nodes' ratings if absent."
     )
-    utc_offset: Annotated[str, AfterValidator(_check_utc_offset)] = Field(
-        default="+00:00", description="Fixed UTC offset of local time."
+    utc_offset: Annotated[str, AfterValidator(_check_utc_offset)] | None = Field(
+        default="+00:00",
+        description="Fixed UTC offset of local time.",
+        exclude_if=lambda value: value is None,
+    )
+    time_zone: Annotated[str, AfterValidator(_check_time_zone)] | None = Field(
+        default=None,
+        description="Time zone such as America/Chicago, whose changes of the clock local time "
+        "follows; instead of utc_offset.",
+        exclude_if=lambda value: value is None,
+    )
+    stages: tuple[Annotated[SerializeAsAny[StageSpec], STAGES], ...] = Field(
+        default=(),
+        description="What the power passes between the devices and the meter, from the devices on; "
+        "none: facility_power_w is the devices' power.",
+        exclude_if=lambda value: not value,
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _one_zone(cls, given: object) -> object:
+        if not isinstance(given, dict) or given.get("time_zone") is None:
+            return given
+        if given.get("utc_offset") is not None:
+            raise ValueError(
+                "give either utc_offset or time_zone, not both; found "
+                f"{shown(given['utc_offset'])} and {shown(given['time_zone'])}"
+            )
+        return {**given, "utc_offset": None}
+
     @property
-    def zone(self) -> timezone:
-        """The facility's fixed-offset time zone."""
-        match = _UTC_OFFSET.fullmatch(self.utc_offset)
+    def zone(self) -> tzinfo:
+        """The facility's time zone: a fixed offset, or a named one."""
+        if self.time_zone is not None:
+            return named_zone(self.time_zone)
+        match = _UTC_OFFSET.fullmatch(self.utc_offset or "+00:00")
         assert match is not None
         offset = timedelta(hours=int(match[2]), minutes=int(match[3]))
         return timezone(-offset if match[1] == "-" else offset)
@@ -111,6 +159,12 @@ class Facility(Model):
         if self.rated_power_mw is not None:
             return self.rated_power_mw * W_PER_MW
         return sum(map(self.pool_rated_power_w, self.pools))
+
+    @property
+    def idle_power_w(self) -> float:
+        """Device power of all nodes without a job [W]."""
+        pools = self.pools.items()
+        return sum(pool.n_nodes * self.node_type_of(name).idle_power_w for name, pool in pools)
 
     def pool_rated_power_w(self, pool: str) -> float:
         """Return the sum of the ratings of a pool's nodes [W]."""
@@ -129,17 +183,22 @@ class Scenario(Model):
     )
     description: str = Field(default="", description="What the scenario is for.")
     facility: Facility = Field(description="The data center.")
-    streams: dict[str, JobStream] = Field(
+    streams: dict[Name, JobStream] = Field(
         default_factory=dict, description="Streams of jobs by name."
     )
-    request_streams: dict[str, RequestStream] = Field(
+    request_streams: dict[Name, RequestStream] = Field(
         default_factory=dict, description="Streams of inference requests by name."
     )
     start: Annotated[
         datetime, BeforeValidator(_refuse_number_as_date), AfterValidator(_check_start)
     ] = Field(description="Start in local time, an ISO date or time such as 2018-01-01.")
     duration: Duration = Field(
-        default="1 year", description="Length of the run; months and years follow the calendar."
+        default="1 year",
+        description="Length of the run; months and years follow the calendar, a day has 24 hours.",
+    )
+    warm_up: Duration | None = optional(
+        "Time before the start that is simulated as well, such as 1 week: the run begins with the "
+        "queue, jobs and instances that it leaves. The run begins empty if absent."
     )
     resolution: ResolutionMs = Field(
         default=60_000, description="Interval of the power series, 0.1 s to 1 h."
@@ -153,6 +212,12 @@ class Scenario(Model):
         """Folder that relative file names start from; no part of the content or its hash."""
         return self._folder
 
+    def beside(self, folder: Path) -> Scenario:
+        """Return the scenario with relative file names starting from a folder."""
+        placed = self.model_copy()
+        placed._folder = folder
+        return placed
+
     @property
     def resolution_ms(self) -> int:
         """Interval of the power series [ms]."""
@@ -161,8 +226,22 @@ class Scenario(Model):
     @property
     def horizon_ms(self) -> int:
         """Length of the run [ms]."""
-        span = end_of(self.start, self.duration) - self.start
-        return span // timedelta(milliseconds=1)
+        return self._length_ms(self.duration, 1)
+
+    @property
+    def warm_up_ms(self) -> int:
+        """Time before the start that is simulated as well [ms]."""
+        if self.warm_up is None:
+            return 0
+        return -self._length_ms(self.warm_up, -1)
+
+    def _length_ms(self, span: str, sign: int) -> int:
+        """Return how long after the start a span ends [ms]; before it with a sign of -1."""
+        end = end_of(self.start, span, sign)
+        if self.facility.time_zone is None or not is_calendar_span(span):
+            # Hours, days and weeks have their length whatever the clock does.
+            return (end - self.start) // timedelta(milliseconds=1)
+        return instant_ms(end.replace(tzinfo=self.facility.zone)) - instant_ms(self.start_with_zone)
 
     @property
     def n_intervals(self) -> int:
@@ -170,8 +249,15 @@ class Scenario(Model):
         return self.horizon_ms // self.resolution_ms
 
     @property
+    def clock(self) -> RunClock:
+        """Span and interval of the run."""
+        return RunClock(
+            self.start, self.facility.zone, self.horizon_ms, self.resolution_ms, self.warm_up_ms
+        )
+
+    @property
     def start_with_zone(self) -> datetime:
-        """Start of the run with the facility's UTC offset."""
+        """Start of the run with the facility's zone."""
         return self.start.replace(tzinfo=self.facility.zone)
 
     def pool_names(self) -> tuple[str, ...]:
@@ -184,115 +270,97 @@ class Scenario(Model):
         return hashlib.sha256(json.dumps(resolved, sort_keys=True).encode()).hexdigest()
 
 
-def cross_problems(scenario: Scenario) -> list[tuple[tuple[str | int, ...], str]]:
-    """Return what is wrong between the parts of a scenario, each with its dotted place."""
-    found: list[tuple[tuple[str | int, ...], str]] = []
+def cross_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
+    """Yield what is wrong between the parts of a scenario, each with its key."""
     facility = scenario.facility
     for name, node_type in facility.node_types.items():
         if node_type.idle_power_w > node_type.rated_power_w > 0:
-            found.append(
-                (
-                    ("facility", "node_types", name, "idle_power_w"),
-                    f"must be at most the devices' rated {node_type.rated_power_w:g} W, "
-                    f"found {node_type.idle_power_w:g}",
-                )
+            yield (
+                ("facility", "node_types", name, "idle_power_w"),
+                f"must be at most the devices' rated {node_type.rated_power_w:g} W, "
+                f"found {node_type.idle_power_w:g}",
             )
     for name, pool in facility.pools.items():
         if pool.node_type not in facility.node_types:
-            found.append(
-                (
-                    ("facility", "pools", name, "node_type"),
-                    _unknown("node type", pool.node_type, facility.node_types),
-                )
+            yield (
+                ("facility", "pools", name, "node_type"),
+                _unknown("node type", pool.node_type, facility.node_types),
             )
-    if not scenario.streams and not scenario.request_streams:
-        found.append(
-            (("streams",), "the scenario asks for nothing; add a stream of jobs or of requests")
+    if is_skipped(scenario.start, facility.zone):
+        yield (
+            ("start",),
+            f"{scenario.start} does not exist in {zone_name(facility.zone)}, where the clock "
+            "is put forward over it; start an hour earlier or later",
         )
+    if not scenario.streams and not scenario.request_streams:
+        yield ("streams",), "the scenario asks for nothing; add a stream of jobs or of requests"
     for name, job_stream in scenario.streams.items():
-        place = ("streams", name)
+        key_path = ("streams", name)
         if job_stream.pool not in facility.pools:
-            found.append(((*place, "pool"), _unknown("pool", job_stream.pool, facility.pools)))
+            yield (*key_path, "pool"), _unknown("pool", job_stream.pool, facility.pools)
             continue
         n_nodes = facility.pools[job_stream.pool].n_nodes
         for index, job_class in enumerate(job_stream.job_classes()):
             if job_class.n_nodes > n_nodes:
-                where = (*place, "classes", index) if job_stream.classes else (*place, "mix")
-                found.append(
-                    (
-                        where,
-                        f"class '{job_class.name}' needs {job_class.n_nodes} nodes, pool "
-                        f"'{job_stream.pool}' has {n_nodes}; it could never start",
-                    )
+                where = (*key_path, "classes", index) if job_stream.classes else (*key_path, "mix")
+                yield (
+                    where,
+                    f"class '{job_class.name}' needs {job_class.n_nodes} nodes, pool "
+                    f"'{job_stream.pool}' has {n_nodes}; it could never start",
                 )
-        found.extend(_recurring_problems(facility, job_stream, place))
+        yield from _recurring_problems(facility, job_stream, key_path)
         sharing = [s for s, other in scenario.streams.items() if other.pool == job_stream.pool]
         if job_stream.match == "simulated" and len(sharing) > 1:
-            found.append(
-                (
-                    (*place, "match"),
-                    "match: simulated needs a pool of its own, found streams "
-                    f"{one_of(sharing)} on pool '{job_stream.pool}'; use match: list",
-                )
+            yield (
+                (*key_path, "match"),
+                "match: simulated needs a pool of its own, found streams "
+                f"{one_of(sharing)} on pool '{job_stream.pool}'; use match: list",
             )
-    found.extend(_request_problems(scenario))
+    yield from _request_problems(scenario)
     if scenario.horizon_ms % scenario.resolution_ms:
-        found.append(
-            (
-                ("resolution",),
-                f"{scenario.resolution_ms / 1000:g} s does not divide the duration of "
-                f"{scenario.horizon_ms / 1000:g} s ({scenario.duration})",
-            )
+        yield (
+            ("resolution",),
+            f"{scenario.resolution_ms / 1000:g} s does not divide the duration of "
+            f"{scenario.horizon_ms / 1000:g} s ({scenario.duration})",
         )
-    return found
 
 
 def _recurring_problems(
-    facility: Facility, stream: JobStream, place: tuple[str | int, ...]
-) -> list[tuple[tuple[str | int, ...], str]]:
+    facility: Facility, stream: JobStream, key_path: KeyPath
+) -> Iterator[tuple[KeyPath, str]]:
     if (zeus := stream.zeus) is None:
-        return []
-    found: list[tuple[tuple[str | int, ...], str]] = []
+        return
     n_nodes, n_gpus = facility.pools[stream.pool].n_nodes, 0
     if facility.pools[stream.pool].node_type in facility.node_types:
         n_gpus = facility.node_type_of(stream.pool).n_gpus
     if zeus.n_nodes > n_nodes:
-        found.append(
-            (
-                (*place, "zeus", "n_nodes"),
-                f"must be at most the {n_nodes} nodes of pool '{stream.pool}', "
-                f"found {zeus.n_nodes}",
-            )
+        yield (
+            (*key_path, "zeus", "n_nodes"),
+            f"must be at most the {n_nodes} nodes of pool '{stream.pool}', found {zeus.n_nodes}",
         )
     node_types, node_type = facility.node_types, facility.pools[stream.pool].node_type
     idle_w = node_types[node_type].idle_power_w if node_type in node_types else math.inf
     gpus_idle_w = (zeus.gpus_per_node or n_gpus) * zeus.gpu_idle_power_w
     if gpus_idle_w > idle_w:
-        found.append(
-            (
-                (*place, "zeus", "gpu_idle_power_w"),
-                f"{zeus.gpus_per_node or n_gpus} GPUs at {zeus.gpu_idle_power_w:g} W idle are "
-                f"{gpus_idle_w:g} W, more than the node's idle_power_w of {idle_w:g} W",
-            )
+        yield (
+            (*key_path, "zeus", "gpu_idle_power_w"),
+            f"{zeus.gpus_per_node or n_gpus} GPUs at {zeus.gpu_idle_power_w:g} W idle are "
+            f"{gpus_idle_w:g} W, more than the node's idle_power_w of {idle_w:g} W",
         )
     if (zeus.gpus_per_node or 1) > n_gpus:
-        found.append(
-            (
-                (*place, "zeus", "gpus_per_node"),
-                f"must be at most the {n_gpus} GPUs of a node of pool '{stream.pool}', found "
-                f"{zeus.gpus_per_node or 1}",
-            )
+        yield (
+            (*key_path, "zeus", "gpus_per_node"),
+            f"must be at most the {n_gpus} GPUs of a node of pool '{stream.pool}', found "
+            f"{zeus.gpus_per_node or 1}",
         )
-    return found
 
 
-def _request_problems(scenario: Scenario) -> list[tuple[tuple[str | int, ...], str]]:
-    found: list[tuple[tuple[str | int, ...], str]] = []
+def _request_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
     pools = scenario.facility.pools
     for name, requests in scenario.request_streams.items():
-        place = ("request_streams", name)
+        key_path = ("request_streams", name)
         if requests.pool not in pools:
-            found.append(((*place, "pool"), _unknown("pool", requests.pool, pools)))
+            yield (*key_path, "pool"), _unknown("pool", requests.pool, pools)
             continue
         others = [
             *(f"streams.{s}" for s, jobs in scenario.streams.items() if jobs.pool == requests.pool),
@@ -303,16 +371,13 @@ def _request_problems(scenario: Scenario) -> list[tuple[tuple[str | int, ...], s
             ),
         ]
         if others:
-            found.append(
-                (
-                    (*place, "pool"),
-                    f"a request stream needs a pool of its own, but pool '{requests.pool}' is also "
-                    f"used by {one_of(others)}; split it into two pools",
-                )
+            yield (
+                (*key_path, "pool"),
+                f"a request stream needs a pool of its own, but pool '{requests.pool}' is also "
+                f"used by {one_of(others)}; split it into two pools",
             )
         problems = request_stream_problems(requests, pools[requests.pool].n_nodes)
-        found.extend(((*place, *inner), text) for inner, text in problems)
-    return found
+        yield from (((*key_path, *inner), text) for inner, text in problems)
 
 
 def _unknown(what: str, word: str, allowed: dict[str, Any]) -> str:

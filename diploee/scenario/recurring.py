@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, SerializeAsAny, model_validator
 
-from diploee.scenario.base import Model
+from diploee.kinds import Kind, Kinds
+from diploee.model import Model
 
-PowerLimitName = Literal["jit", "max", "oracle", "grid"]
+
+class BatchSizeSpec(Kind):
+    """What a scenario says of what chooses batch sizes; opened for a `diploee.zeus` `Setting`."""
+
+    goes_with: ClassVar[str] = "jit"
+    """The power limit optimizer beside it where none is named."""
+
+
+class PowerLimitSpec(Kind):
+    """What a scenario says of what chooses power limits, likewise."""
+
+
+_HOME = "diploee.zeus.optimizers"
+BATCH_SIZE_OPTIMIZERS = Kinds("batch size optimizer", BatchSizeSpec, _HOME)
+"""What may choose batch sizes, by name: those of the package, and those registered from outside."""
+POWER_LIMIT_OPTIMIZERS = Kinds("power limit optimizer", PowerLimitSpec, _HOME)
+"""What may choose power limits, likewise."""
 
 
 class RecurringTraining(Model):
@@ -35,12 +52,17 @@ class RecurringTraining(Model):
         description="Alibaba group trace: submissions, groups and run time ratios from the file, "
         "instead of the calendar; repeated until the run ends.",
     )
-    batch_size_optimizer: Literal["zeus", "default", "oracle", "grid"] = Field(
+    batch_size_optimizer: Annotated[SerializeAsAny[BatchSizeSpec], BATCH_SIZE_OPTIMIZERS] = Field(
         default="zeus",
+        validate_default=True,
         description="How a batch size is chosen: Zeus' pruning and Thompson sampling, always the "
         "default, the best known from the start, or each in turn.",
     )
-    power_limit: PowerLimitName | Annotated[float, Field(gt=0)] | None = Field(
+    power_limit: (
+        Annotated[SerializeAsAny[PowerLimitSpec], POWER_LIMIT_OPTIMIZERS]
+        | Annotated[float, Field(gt=0)]
+        | None
+    ) = Field(
         default=None,
         description="How a power limit is chosen: jit profiles the limits of a new batch size in "
         "its first epoch, max is the highest; or a measured limit [W]. What goes with the batch "

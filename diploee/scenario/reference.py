@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from diploee.scenario.base import Model
+from diploee.model import Model
 
 Schema = dict[str, Any]
 
@@ -46,8 +46,9 @@ def markdown_reference(model: type[Model], title: str, command: str) -> str:
         Markdown: one table per model in reading order, each with the dotted places where its keys
         stand; ends with a line end.
     """
-    schema = model.model_json_schema()
-    as_written = model.model_json_schema(mode="serialization")  # has defaults as users write them
+    schema = _with_parts(model.model_json_schema())
+    # Has defaults as users write them.
+    as_written = _with_parts(model.model_json_schema(mode="serialization"))
     lines = [
         f"# {title}",
         "",
@@ -58,7 +59,8 @@ def markdown_reference(model: type[Model], title: str, command: str) -> str:
         "a position in a list, from 0. Unknown keys are refused.",
     ]
     for name, places in _sections(schema).items():
-        part, written = _part(schema, name), _part(as_written, name)
+        part = _part(schema, name)
+        written = as_written["$defs"].get(name, as_written if not any(places) else part)
         at = ", ".join(f"`{place}`" for place in places if place)
         lines += ["", f"## {name}", "", f"At {at}." if at else "The file itself.", ""]
         lines += [" ".join(part["description"].split()), ""]
@@ -68,6 +70,31 @@ def markdown_reference(model: type[Model], title: str, command: str) -> str:
             cells = (f"`{key}`", _type(of_key), default, _allowed(of_key), of_key["description"])
             lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def _with_parts(schema: Schema) -> Schema:
+    """Move the models that stand within a schema, as kinds do, to its definitions."""
+    parts: dict[str, Schema] = {}
+
+    def moved(value: Any, at_home: bool = False) -> Any:
+        if isinstance(value, list):
+            return [moved(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        found = {
+            key: {name: moved(part, True) for name, part in item.items()}
+            if key == "$defs"
+            else moved(item)
+            for key, item in value.items()
+        }
+        if at_home or "properties" not in found or "title" not in found:
+            return found
+        title = str(found["title"])
+        parts[title] = found
+        return {"$ref": f"#/$defs/{title}"}
+
+    whole: Schema = moved(schema, True)
+    return {**whole, "$defs": {**parts, **whole.get("$defs", {})}}
 
 
 def _part(schema: Schema, name: str) -> Schema:
@@ -106,9 +133,16 @@ def _model_name(of_key: Schema) -> str:
 
 
 def _options(of_key: Schema) -> list[Schema]:
-    """Return what a key may be where there are several choices; to leave it out is none."""
+    """Return what a key may be where there are several choices; to leave it out is none.
+
+    Nor is a group of keys that says only its kind, which the name alone says too.
+    """
     choices = [*of_key.get("anyOf", ()), *of_key.get("oneOf", ())]
-    return [choice for choice in choices if choice.get("type") != "null"]
+    return [
+        choice
+        for choice in choices
+        if choice.get("type") != "null" and set(choice.get("properties", ())) != {"kind"}
+    ]
 
 
 def _type(of_key: Schema) -> str:

@@ -1,62 +1,33 @@
-"""Replaying a job log: which file, how its jobs map to profiles, and how it is scaled to a run."""
+"""Replaying a log of jobs or a trace of requests: which file, how it is mapped and scaled."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, model_validator
 
-from diploee.scenario.base import Model
+from diploee.model import Model
+from diploee.registry import NameIn
 from diploee.scenario.class_rules import ClassRule
-
-LogFormatName = Literal["swf", "slurm", "acme", "philly", "alibaba-2020", "openb", "csv"]
+from diploee.scenario.log_reading import LogFormatName, LogReading
 
 Factor = Annotated[float, Field(gt=0, le=1_000)]
 
 
-class JobReplay(Model):
-    """Jobs of a log, submitted again on the planned pool."""
+class _LogFile(Model):
+    """Which log."""
 
     log: Annotated[str, Field(min_length=1)] = Field(
-        description="The log, a file relative to the scenario file; may be gzipped."
+        description="The log, a file relative to the scenario file; may be packed."
     )
     format: LogFormatName | None = Field(
         default=None, description="Format of the log; told from its content if absent."
     )
-    columns: dict[str, str] | None = Field(
-        default=None,
-        description="For csv: the log's column of each meaning, such as {submit: submitted_at, "
-        "duration: run_s, nodes: n}.",
-    )
-    gpus_per_node: PositiveInt | None = Field(
-        default=None,
-        description="GPUs (of swf, processors) per node where the log counts those; if absent what "
-        "a swf header's MaxNodes tells, else those of the pool's nodes.",
-    )
-    utc_offset: str | None = Field(
-        default=None,
-        description="Zone of the log's stamps where the log does not tell it: '+08:00', or a named "
-        "zone such as Europe/Berlin.",
-    )
-    time_format: str | None = Field(
-        default=None,
-        description="For csv: s or ms since the log's start, unix-s, unix-ms, or a strptime "
-        "format; ISO stamps if absent.",
-    )
-    duration_unit: Literal["ms", "s", "min", "h"] = Field(
-        default="s", description="For csv: unit of the duration column."
-    )
-    zero_durations: Literal["drop", "one-second"] = Field(
-        default="drop", description="Jobs that ran for no time are dropped, or last a second."
-    )
-    cpu_only: Literal["keep", "drop"] = Field(
-        default="keep", description="Whether jobs without GPUs are replayed."
-    )
-    states: tuple[Literal["completed", "failed", "cancelled", "timeout", "other"], ...] = Field(
-        default=("completed", "failed", "cancelled", "timeout", "other"),
-        min_length=1,
-        description="Which jobs are replayed, by how they ended.",
-    )
+
+
+class JobReplay(LogReading, _LogFile):
+    """Jobs of a log, submitted again on the planned pool."""
+
     rules: tuple[ClassRule, ...] = Field(
         min_length=1,
         description="Which jobs take their power from which workload; the first rule that fits.",
@@ -94,11 +65,18 @@ class JobReplay(Model):
         description="What to do with jobs wider than the pool: clip gives them the whole pool.",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _by_date_once(cls, data: Any) -> Any:
+        """Write out what align: date means, so that a resolved scenario can be read again."""
+        by_date = isinstance(data, dict) and data.get("align") == "date"
+        return {"repeat": False, **data} if by_date else data
+
     @model_validator(mode="after")
     def _parts_fit(self) -> JobReplay:
         if self.columns is not None and self.format not in (None, "csv"):
             raise ValueError(f"columns are for format: csv, found format: {self.format}")
-        if self.align == "date" and self.repeat and "repeat" in self.model_fields_set:
+        if self.align == "date" and self.repeat:
             raise ValueError("align: date plays the log at its own date, once; remove repeat")
         if self.time_factor != 1 and self.align != "start":
             raise ValueError(
@@ -109,4 +87,40 @@ class JobReplay(Model):
     @property
     def repeats(self) -> bool:
         """Whether the log is repeated until the run ends."""
-        return self.repeat and self.align != "date"
+        return self.repeat
+
+
+TraceFormatName = Annotated[str, NameIn("diploee.importers.request_traces", "TRACE_FORMATS")]
+
+RateFactor = Annotated[float, Field(gt=0, le=1e9)]
+
+
+class RequestReplay(Model):
+    """Requests of a trace, sent again to the planned services."""
+
+    trace: Annotated[str, Field(min_length=1)] = Field(
+        description="The trace, a file or folder relative to the scenario file; may be packed."
+    )
+    format: TraceFormatName | None = Field(
+        default=None, description="Format of the trace; told from its content if absent."
+    )
+    columns: dict[str, str] | None = Field(
+        default=None, description="For csv: the trace's column of each meaning."
+    )
+    service: str | None = Field(
+        default=None, description="One service or model of the trace; all together if absent."
+    )
+    tile: Literal["repeat", "week", "none"] = Field(
+        default="repeat",
+        description="repeat plays the whole trace again and again from the start of the run, week "
+        "repeats its whole weeks at their weekday and hour, none plays it once.",
+    )
+    rate_factor: RateFactor = Field(default=1.0, description="Factor on the number of requests.")
+    time_factor: RateFactor = Field(
+        default=1.0, description="Length of the trace as replayed over its length as logged."
+    )
+    zero_hour_of_week: NonNegativeFloat = Field(
+        default=0.0,
+        description="For tile: week where the trace has no dates: hour of the week of its time 0, "
+        "0 for Monday 00:00.",
+    )

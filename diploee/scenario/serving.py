@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, SerializeAsAny, model_validator
 
 from diploee.errors import one_of
-from diploee.scenario.base import Model, check_probabilities, optional
+from diploee.model import Model, Name, check_probabilities, optional
 from diploee.scenario.calendar import Calendar
-from diploee.scenario.request_replay import RequestReplay
+from diploee.scenario.overloads import OVERLOADS, OverloadSpec
+from diploee.scenario.replay import RequestReplay
 from diploee.scenario.serving_model import LogisticService
 
 LatencyMetric = Literal[
@@ -22,6 +23,11 @@ NonNegative = Annotated[float, Field(ge=0)]
 
 LOGISTIC_METRICS: tuple[LatencyMetric, ...] = ("mean_itl", "mean_e2e")
 """Latencies of a logistic model: between tokens, and in the batch (no queue)."""
+
+MIN_SAMPLES = 2
+"""Rates with measured samples that make a power curve."""
+
+MAX_CORRELATION_S = 366 * 86_400
 
 _RATES = ("request_rate_rps", "requests_per_day", "target_utilization")
 
@@ -69,6 +75,13 @@ class Service(Model):
         description="Node power against request rate: a shipped name such as "
         "llama3_70b_coding_power, or a CSV file relative to the scenario file; or logistic.",
     )
+    power_samples: dict[Positive, str] | None = optional(
+        "Measured power of one instance over time, by its request rate [1/s]: tables of t_s and "
+        "power_w over all its nodes, CSV or Parquet, relative to the scenario file, of 10 s to one "
+        "day. They take the place of the synthesised samples, scaled to the mean of power_curve or "
+        "logistic where one is given; without, two or more are the power curve.",
+        min_length=1,
+    )
     logistic: LogisticService | None = optional(
         "Power, latency and throughput as logistic curves of the batch size; or power_curve."
     )
@@ -84,6 +97,12 @@ class Service(Model):
     cooldown_s: NonNegative = Field(
         default=0, description="Time for which an instance stays up after its last need [s]."
     )
+    scaling_interval_s: NonNegative = Field(
+        default=0,
+        description="Time between decisions to start or stop instances [s], each by the mean rate "
+        "since the last one, at a phase of the service's own; 0: when the rate passes a multiple "
+        "of the highest rate.",
+    )
     min_instances: NonNegativeInt = Field(
         default=0, description="Instances that are always up, whatever the request rate."
     )
@@ -95,8 +114,14 @@ class Service(Model):
 
     @model_validator(mode="after")
     def _capacity_is_given_once(self) -> Service:
-        if (self.power_curve is None) == (self.logistic is None):
-            raise ValueError("give either power_curve or logistic")
+        n_means = (self.power_curve is not None) + (self.logistic is not None)
+        if n_means > 1 or (n_means == 0 and self.power_samples is None):
+            raise ValueError("give either power_curve or logistic, or power_samples without them")
+        if n_means == 0 and len(self.power_samples or ()) < MIN_SAMPLES:
+            raise ValueError(
+                f"power_samples has one rate, expected {MIN_SAMPLES} or more, or a power_curve "
+                "beside it that tells the mean power at other rates"
+            )
         if self.logistic is not None:
             return self._checked_logistic()
         if (self.max_request_rate_rps is None) == (self.latency_cap is None):
@@ -118,11 +143,40 @@ class Service(Model):
         return self
 
 
+class Fluctuation(Model):
+    """How the request rate scatters about its calendar: stationary, positive, with mean 1.
+
+    At another rate R the part of independent users has the relative variance
+    ``(1 - common_share) relative_std**2 reference_rate_rps / R``, and the Poisson noise of the
+    requests comes on top; the common part stays.
+    """
+
+    relative_std: Annotated[float, Field(ge=0, le=10)] = Field(
+        description="Relative standard deviation of the stream's one-minute means at the "
+        "reference rate, without the Poisson noise."
+    )
+    correlation_time_s: Annotated[float, Field(ge=5, le=MAX_CORRELATION_S)] = Field(
+        default=600,
+        description="Time in which the correlation falls to 1/e [s]. ASSUMPTION: ten minutes; "
+        "Table 4 holds without correlation and with 10 and 30 minutes alike.",
+    )
+    common_share: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.5,
+        description="Share of the variance at the reference rate that all services have in common "
+        "and that does not fall with size. ASSUMPTION: one half.",
+    )
+    reference_rate_rps: Positive | None = Field(
+        default=None,
+        description="Request rate at which relative_std was seen [1/s]; the stream's own mean "
+        "rate where absent.",
+    )
+
+
 class RequestStream(Model):
     """Inference requests to the services of one pool."""
 
     pool: str = Field(description="Name of an entry of facility.pools; no other stream uses it.")
-    services: dict[str, Service] = Field(
+    services: dict[Name, Service] = Field(
         min_length=1, description="Services by name; their probabilities sum to 1."
     )
     request_rate_rps: Positive | None = Field(
@@ -143,15 +197,19 @@ class RequestStream(Model):
         default=Calendar(),
         description="When requests come; rates are linear between the centres of the hours.",
     )
-    minute_jitter_relative_std: NonNegative = Field(
-        default=0,
-        description="Relative standard deviation of one factor per minute of the week, shared by "
-        "all services.",
+    fluctuation: Fluctuation | None = optional(
+        "Scatter of the rate about its calendar; none where absent."
     )
-    overload: Literal["reject", "degrade"] = Field(
+    minute_jitter_relative_std: Annotated[float, Field(ge=0, le=10)] = Field(
+        default=0,
+        description="Former spelling of fluctuation.relative_std; it froze one factor per minute "
+        "of the week and is read as a fluctuation that is new in every week.",
+    )
+    overload: Annotated[SerializeAsAny[OverloadSpec], OVERLOADS] = Field(
         default="reject",
-        description="Requests above capacity: reject records them as unserved, degrade serves "
-        "them later, with a backlog that shows in the latency.",
+        validate_default=True,
+        description="Requests above capacity: reject leaves them unserved (the paper), degrade "
+        "serves all at the latency of the measured curve, queue lets them wait.",
     )
     capacity: Literal["offered", "sustained"] = Field(
         default="offered",
@@ -169,8 +227,12 @@ class RequestStream(Model):
         if self.replay is not None and self.calendar != Calendar():
             raise ValueError("replay takes the times of requests from the trace; remove calendar")
         check_probabilities((s.probability for s in self.services.values()), "services")
+        if self.fluctuation is not None and self.minute_jitter_relative_std > 0:
+            raise ValueError("give fluctuation or minute_jitter_relative_std, not both")
+        if self.replay is not None and self.fluctuating is not None:
+            raise ValueError("replay takes its fluctuation from the trace; remove fluctuation")
         needs = {"capacity: sustained": self.capacity == "sustained"}
-        needs["overload: degrade"] = self.overload == "degrade"
+        needs[f"overload: {self.overload.kind}"] = self.overload.needs_throughput
         for name, service in self.services.items():
             if service.output_tokens == "trace" and self.replay is None:
                 raise ValueError(
@@ -183,6 +245,13 @@ class RequestStream(Model):
                         "give it a latency_curve"
                     )
         return self
+
+    @property
+    def fluctuating(self) -> Fluctuation | None:
+        """The fluctuation, from whichever key gives it."""
+        if self.minute_jitter_relative_std > 0:
+            return Fluctuation(relative_std=self.minute_jitter_relative_std)
+        return self.fluctuation
 
 
 def request_stream_problems(

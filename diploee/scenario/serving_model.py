@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from diploee.scenario.base import Model
+from diploee.model import Model
 
 Coefficient = Annotated[float, Field(ge=-1e9, le=1e9)]
 BatchSize = Annotated[int, Field(ge=1, le=1_000_000)]

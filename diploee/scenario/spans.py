@@ -68,15 +68,21 @@ def _check_duration(text: object) -> str:
     return f"{number:.15g} {unit}"
 
 
-def end_of(start: datetime, duration: str) -> datetime:
+def is_calendar_span(duration: str) -> bool:
+    """Tell whether a span is of months or years, whose length follows the calendar."""
+    return _split(duration, (*_FIXED_MS, *_CALENDAR_MONTHS), "1 year")[1] in _CALENDAR_MONTHS
+
+
+def end_of(start: datetime, duration: str, sign: int = 1) -> datetime:
     """Return the end of a span that starts at a date; months and years follow the calendar.
 
-    A start on a day that the last month does not have ends on that month's last day.
+    A start on a day that the last month does not have ends on that month's last day. With a sign of
+    -1 the span lies before the date.
     """
     number, unit = _split(duration, (*_FIXED_MS, *_CALENDAR_MONTHS), "1 year")
     if unit in _FIXED_MS:
-        return start + timedelta(milliseconds=number * _FIXED_MS[unit])
-    years, month = divmod(start.month - 1 + int(number) * _CALENDAR_MONTHS[unit], 12)
+        return start + sign * timedelta(milliseconds=number * _FIXED_MS[unit])
+    years, month = divmod(start.month - 1 + sign * int(number) * _CALENDAR_MONTHS[unit], 12)
     for day in range(start.day, start.day - 4, -1):
         try:
             return start.replace(year=start.year + years, month=month + 1, day=day)

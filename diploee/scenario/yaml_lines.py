@@ -1,53 +1,96 @@
-"""YAML with the line of every key, so that an error can name its place."""
+"""YAML of users, with the line of every key, so that an error can name its place.
+
+All YAML that a user writes comes in here, files and values of ``--set`` alike, and within bounds: a
+text of a few lines may stand for gigabytes through its anchors, merge keys and tags.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from diploee.errors import ScenarioError, shown
+from diploee.errors import MOST_PROBLEMS, ScenarioError, shown
+from diploee.problems import KeyPath
 
-KeyPath = tuple[str | int, ...]
+MAX_BYTES = 16_000_000
+MAX_ENTRIES = 20_000
+"""Keys and list items that a file may hold, all that its aliases stand for included."""
+MAX_DEPTH = 64
+MAX_DIGITS = 400
+"""Longer numbers are slips: the largest float has 309 digits."""
 
-MAX_ENTRIES = 100_000
-"""Keys and list items that a scenario may hold; aliases of aliases would grow without end."""
+_TAG = "tag:yaml.org,2002:"
 
 
 class _Loader(yaml.SafeLoader):
-    """Tells the line of a value that looks like a date or number and is none, 2018-13-01."""
+    """Refuses, at their line, what has no plain meaning: tags, half characters, 2018-13-01."""
+
+    _depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        if (tag := getattr(event, "tag", None)) is not None:
+            raise _problem(
+                f"tag {shown(tag.replace(_TAG, '!!'))} is not read; write the value without it, "
+                "text in quotes",
+                event,
+            )
+        _check_depth(self._depth, event)
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        if isinstance(node, yaml.ScalarNode) and re.search("[\ud800-\udfff]", node.value):
+            raise _problem(f"{node.value!a:.60} holds a surrogate, half a character", node)
+        return node
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        if node.tag == f"{_TAG}int" and len(node.value) > MAX_DIGITS:
+            raise _problem(f"a number of {len(node.value):,} digits is out of range", node)
         try:
             return super().construct_object(node, deep)
         except (ValueError, OverflowError) as error:
-            problem = f"{shown(node.value)} is no valid value ({error})"
-            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from error
+            raise _problem(f"{shown(node.value)} is no valid value ({error})", node) from error
 
 
 # YAML 1.1 reads 1e-3 as text; with the point and sign that it wants, 1.0e-3, nobody writes it.
 _Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
+    f"{_TAG}float",
     re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+$"),
     list("-+.0123456789"),
 )
+# A lone "=" is text.
+_Loader.add_constructor(f"{_TAG}value", lambda _, node: node.value)
 
 
-def read_value(text: str) -> Any:
-    """Return a single value, such as that of ``--set``, as a scenario file would have it."""
-    return yaml.load(text, _Loader)
+def read_value(text: str, name: str) -> Any:
+    """Return a single value, such as that of ``--set``, as a scenario file would have it.
+
+    Raises
+    ------
+    ScenarioError
+        If it is not YAML; the text begins with `name`.
+    """
+    return _parse(text, lambda _: name)[0]
 
 
-def load_yaml_with_lines(path: Path) -> tuple[Any, dict[KeyPath, int]]:
+def load_yaml_with_lines(
+    path: Path, such_as: str, kinds: type | tuple[type, ...] = dict
+) -> tuple[Any, dict[KeyPath, int]]:
     """Read a YAML file.
 
     Parameters
     ----------
     path : pathlib.Path
         The file.
+    such_as : str
+        What it should hold, for errors, ``keys such as 'name:'``.
+    kinds : type or tuple of types
+        What its content may be, `dict` or `list`.
 
     Returns
     -------
@@ -59,39 +102,56 @@ def load_yaml_with_lines(path: Path) -> tuple[Any, dict[KeyPath, int]]:
     Raises
     ------
     ScenarioError
-        If the file can't be read, is not YAML, or gives a key twice.
+        If the file can't be read, is not YAML, gives a key twice, holds a tag or other content, or
+        is larger than any that is meant.
     """
     try:
+        if path.exists() and not path.is_file():  # a pipe would wait for ever
+            raise ScenarioError([f"{path}: is no file of text; give a YAML file"])
+        if (size := path.stat().st_size) > MAX_BYTES:
+            raise ScenarioError(
+                [f"{path}: has {size:,} bytes, expected a YAML file of at most {MAX_BYTES:,}"]
+            )
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ScenarioError([f"{path}: can't be read ({error.strerror})"]) from error
     except UnicodeDecodeError as error:
         raise ScenarioError([f"{path}: is not UTF-8 text (byte {error.start})"]) from error
-    loader: _Loader | None = None
+    data, lines = _parse(text, lambda line: f"{path}{f':{line}' if line else ''}")
+    if not isinstance(data, kinds):
+        problem = f": is empty; expected {such_as}"
+        if data is not None:
+            problem = f":1: expected {such_as}, found {shown(data)}"
+        raise ScenarioError([f"{path}{problem}"])
+    return data, lines
+
+
+def _parse(text: str, where: Any) -> tuple[Any, dict[KeyPath, int]]:
+    """Return data and lines; `where` names the place of a line."""
+    lines: dict[KeyPath, int] = {(): 1}
     try:
         loader = _Loader(text)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        problem = f"not text: character {chr(error.character)!r}"
+        raise ScenarioError([f"{where(line)}: {problem}"]) from error
+    try:
         node = loader.get_single_node()
         if node is None:
-            raise ScenarioError([f"{path}: is empty; a scenario needs name, facility, start, ..."])
-        lines: dict[KeyPath, int] = {(): 1}
-        problems = list(_collect(node, (), lines, frozenset()))
-        if problems:
-            raise ScenarioError(f"{path}:{problem}" for problem in problems)
+            return None, lines
+        if problems := list(islice(_collect(node, (), lines, frozenset()), MOST_PROBLEMS + 1)):
+            raise ScenarioError(f"{where(line)} {text}" for line, text in problems)
         return loader.construct_document(node), lines
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        line = f":{mark.line + 1}" if mark else ""
-        raise ScenarioError([f"{path}{line}: not valid YAML: {_in_words(error)}"]) from error
-    except yaml.reader.ReaderError as error:
-        line = f":{text.count(chr(10), 0, error.position) + 1}"
-        raise ScenarioError(
-            [f"{path}{line}: not a text file: character {chr(error.character)!r}"]
-        ) from error
-    except RecursionError as error:
-        raise ScenarioError([f"{path}: keys or lists are nested too deeply"]) from error
+        problem = f"not valid YAML: {_in_words(error)}"
+        raise ScenarioError([f"{where(mark.line + 1 if mark else None)}: {problem}"]) from error
     finally:
-        if loader is not None:
-            loader.dispose()
+        loader.dispose()
+
+
+def _problem(problem: str, at: Any) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=at.start_mark)
 
 
 def _in_words(error: yaml.MarkedYAMLError) -> str:
@@ -103,36 +163,45 @@ def _in_words(error: yaml.MarkedYAMLError) -> str:
     return problem
 
 
+def _check_depth(depth: int, at: Any) -> None:
+    if depth > MAX_DEPTH:
+        raise _problem(f"keys or lists are nested more than {MAX_DEPTH} deep", at)
+
+
 def _collect(
-    node: yaml.Node, place: KeyPath, lines: dict[KeyPath, int], inside: frozenset[int]
-) -> Iterator[str]:
-    """Note the line of every key and item; yield what is wrong as ``line key: problem``."""
+    node: yaml.Node, key_path: KeyPath, lines: dict[KeyPath, int], inside: frozenset[int]
+) -> Iterator[tuple[int, str]]:
+    """Note the line of every key and item; yield what is wrong as line and ``key: problem``.
+
+    An alias is entered as if its content stood there, so that the entries noted are those that the
+    file stands for. A merge key counts as a key: given twice, it would double what it merges.
+    """
     if id(node) in inside:
-        raise yaml.MarkedYAMLError(problem="an alias holds itself", problem_mark=node.start_mark)
+        raise _problem("an alias holds itself", node)
     if len(lines) > MAX_ENTRIES:
-        what = f"more than {MAX_ENTRIES:,} keys and items"
-        raise yaml.MarkedYAMLError(problem=what, problem_mark=node.start_mark)
+        raise _problem(f"more than {MAX_ENTRIES:,} keys and items", node)
+    _check_depth(len(key_path), node)
     inside = inside | {id(node)}
     if isinstance(node, yaml.MappingNode):
         for key_node, value_node in node.value:
-            here = (*place, _key(key_node))
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise _problem("found unhashable key", key_node)
+            here = (*key_path, _key(key_node))
             start = key_node.start_mark.line + 1
-            if here in lines and here[-1] != "<<":
-                yield (
-                    f"{start} {dotted(here)}: key given twice (first on line {lines[here]}); "
-                    "remove one"
-                )
+            if here in lines:
+                first = f"key given twice (first on line {lines[here]}); remove one"
+                yield start, f"{dotted(here)}: {first}"
                 continue
             lines[here] = start
             yield from _collect(value_node, here, lines, inside)
     elif isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
-            lines[(*place, index)] = item.start_mark.line + 1
-            yield from _collect(item, (*place, index), lines, inside)
+            lines[(*key_path, index)] = item.start_mark.line + 1
+            yield from _collect(item, (*key_path, index), lines, inside)
 
 
 def _key(node: yaml.Node) -> str | int:
-    if node.tag == "tag:yaml.org,2002:int":
+    if node.tag == f"{_TAG}int":
         try:
             return int(node.value)
         except ValueError:
@@ -140,13 +209,19 @@ def _key(node: yaml.Node) -> str | int:
     return str(node.value)
 
 
-def line_of(place: KeyPath, lines: dict[KeyPath, int]) -> int | None:
+def line_of(key_path: KeyPath, lines: Mapping[KeyPath, int]) -> int | None:
     """Return the line of a key, or of the nearest key above it that stands in the file."""
-    while place not in lines and place:
-        place = place[:-1]
-    return lines.get(place)
+    while key_path not in lines and key_path:
+        key_path = key_path[:-1]
+    return lines.get(key_path)
 
 
-def dotted(place: KeyPath) -> str:
+def located(source: object, lines: Mapping[KeyPath, int], key_path: KeyPath) -> str:
+    """Return the text that names a key of a file, ``site.yaml:7 streams.training.pool``."""
+    line = line_of(key_path, lines)
+    return f"{source}{f':{line}' if line else ''} {dotted(key_path)}".rstrip()
+
+
+def dotted(key_path: KeyPath) -> str:
     """Return a key path as users write it, ``streams.training.pool``."""
-    return ".".join(map(str, place))
+    return ".".join(map(str, key_path))

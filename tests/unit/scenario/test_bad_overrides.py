@@ -20,9 +20,9 @@ from diploee.scenario import load_scenario, target_values
         ("seeed=3", "--set seeed: unknown key 'seeed' (allowed: "),
         ("seed=-1", "--set seed: must be a whole number of 0 or more, found -1"),
         ("seed=", "--set seed: must be a whole number of 0 or more, found null"),
-        ("seed=[1", "--set seed: the value is not valid YAML: "),
+        ("seed=[1", "--set seed: not valid YAML: "),
         ("seed=true", "--set seed: must be a number, found true"),
-        ("start=2018-02-30", "--set start: the value is not valid YAML: '2018-02-30' is no valid"),
+        ("start=2018-02-30", "--set start: not valid YAML: '2018-02-30' is no valid"),
         ("name.first=x", "--set name.first: 'name' is a single value, not a group of keys"),
         ("streams.training.classes.3.n_nodes=1", "'3' is no item of the list (0 to 2)"),
         ("streams.training.classes.-1.n_nodes=1", "'-1' is no item of the list (0 to 2)"),
@@ -48,12 +48,44 @@ def test_all_bad_overrides_are_told_at_once(scenario_file: Path) -> None:
 
 def test_bad_value_of_an_option_names_the_option(scenario_file: Path) -> None:
     values = {"seed": -1, "streams.training.target_utilization": 2.0}
+    names = {"seed": "--seed", "streams.training.target_utilization": "--target-utilization"}
     with pytest.raises(ScenarioError) as caught:
-        load_scenario(scenario_file, values=values)
+        load_scenario(scenario_file, values=values, names=names)
     assert sorted(caught.value.problems) == [
         "--seed: must be a whole number of 0 or more, found -1",
         "--target-utilization: must be a number above 0 and at most 1, found 2.0",
     ]
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"facility.pools.main.nodes": 5}, "facility.pools.main.nodes: unknown key 'nodes' (allow"),
+        ({"facility.pool.main.n_nodes": 5}, "facility.pool.main.n_nodes (in facility.pool): unkn"),
+        ({"seed": -1}, "seed: must be a whole number of 0 or more, found -1"),
+        ({"name.x": 1}, "name.x: 'name' is a single value, not a group of keys"),
+        ({"streams.training.classes.9.n_nodes": 1}, "streams.training.classes.9.n_nodes: '9' is"),
+        ({"streams.training.pool": "x"}, "streams.training.pool: unknown pool 'x' (have: 'main')"),
+    ],
+)
+def test_bad_value_given_in_python_names_its_key_and_the_nearest(
+    scenario_file: Path, values: dict[str, object], words: str
+) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        load_scenario(scenario_file, values=values)
+    (problem,) = caught.value.problems
+    assert problem.startswith(words)
+    assert "--" not in problem
+    if "unknown key" in problem:
+        assert "; did you mean '" in problem
+
+
+def test_override_changes_its_own_key_alone_where_an_anchor_serves_two(tmp_path: Path) -> None:
+    path = write_scenario(tmp_path / "two.yaml")
+    text = path.read_text("utf-8").replace("pools:\n    main:", "pools:\n    main: &pool")
+    path.write_text(text.replace("streams:", "    spare: *pool\nstreams:"), "utf-8")
+    pools = load_scenario(path, ["facility.pools.spare.n_nodes=5"]).facility.pools
+    assert (pools["main"].n_nodes, pools["spare"].n_nodes) == (12, 5)
 
 
 def test_target_of_several_streams_asks_for_one(tmp_path: Path) -> None:

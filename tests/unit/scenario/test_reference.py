@@ -13,8 +13,8 @@ from command_line import call
 from jsonschema import Draft202012Validator
 
 from diploee.errors import ScenarioError
+from diploee.model import Model
 from diploee.scenario import Scenario, scenario_from_dict, shipped_scenarios
-from diploee.scenario.base import Model
 from diploee.scenario.reference import markdown_reference
 from diploee.sweep import SweepSpec, shipped_sweeps
 
@@ -22,6 +22,7 @@ SCENARIOS = Path(__file__).parents[3] / "scenarios"
 PAGES = {
     "scenario": (SCENARIOS / "REFERENCE.md", ("schema", "--markdown")),
     "sweep": (SCENARIOS / "sweeps" / "REFERENCE.md", ("schema", "--sweep", "--markdown")),
+    "outputs": (SCENARIOS.parent / "docs" / "OUTPUTS.md", ("schema", "--outputs")),
 }
 MODELS: dict[str, type[Model]] = {"scenario": Scenario, "sweep": SweepSpec}
 

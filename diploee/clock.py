@@ -1,0 +1,255 @@
+"""Time on the wall: instants, the zone of a facility, and `RunClock`, the span of a run.
+
+The one place that turns time that runs on into local time. Instants are int64 ms since 1970 in UTC,
+local times int64 ms since 1970-01-01 00:00 on the wall clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import lru_cache
+from zoneinfo import ZoneInfo, available_timezones
+
+import numpy as np
+
+from diploee.errors import did_you_mean, shown
+from diploee.tables import Int64Array
+from diploee.units import MS_PER_S
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MS = timedelta(milliseconds=1)
+_ZONE_YEARS = (1900, 2250)
+"""Outside of these years a zone keeps the offset that it has at their edge."""
+
+
+def named_zone(name: str) -> ZoneInfo:
+    """Return a zone of the IANA database.
+
+    Raises
+    ------
+    ValueError
+        If there is none of that name; the text names the nearest.
+    """
+    try:
+        return ZoneInfo(name)
+    except (LookupError, ValueError, OSError):
+        known = available_timezones()
+        raise ValueError(
+            f"unknown time zone {shown(name)}, expected a name such as 'America/Chicago'"
+            f"{did_you_mean(name, known)}"
+        ) from None
+
+
+def zone_name(zone: tzinfo) -> str:
+    """Return the name of a zone, or its fixed offset such as ``-07:00``, as Arrow takes it."""
+    if isinstance(zone, ZoneInfo):
+        return zone.key
+    offset = datetime(2000, 1, 1, tzinfo=zone).isoformat()[-6:]
+    return "UTC" if offset == "+00:00" else offset
+
+
+def instant_ms(moment: datetime) -> int:
+    """Return a time with a zone as ms since 1970 in UTC; of an hour that comes twice the first."""
+    return (moment - _EPOCH) // _MS
+
+
+def moment_at(instant_ms: int, zone: tzinfo) -> datetime:
+    """Return an instant as a time on the wall clock of a zone."""
+    return (_EPOCH + timedelta(milliseconds=int(instant_ms))).astimezone(zone)
+
+
+def is_skipped(local: datetime, zone: tzinfo) -> bool:
+    """Tell whether a change of the clock leaves a local time out."""
+    there = local.replace(tzinfo=zone)
+    return moment_at(instant_ms(there), zone).replace(tzinfo=None) != local
+
+
+def offsets_ms(instants_ms: Int64Array, zone: tzinfo) -> Int64Array:
+    """Return the offset from UTC that is in force at each instant [ms].
+
+    Parameters
+    ----------
+    instants_ms : numpy.ndarray, shape (n,), int64
+        Instants [ms since 1970 in UTC].
+    zone : tzinfo
+        Fixed offset or named zone.
+    """
+    if not instants_ms.size:
+        return np.zeros(0, dtype=np.int64)
+    begins_ms, offsets = _changes(zone, int(instants_ms.min()), int(instants_ms.max()))
+    return offsets[np.searchsorted(begins_ms, instants_ms, side="right")]
+
+
+def local_ms(instants_ms: Int64Array, zone: tzinfo) -> Int64Array:
+    """Return instants as times on the wall clock of a zone [ms]; arguments as of `offsets_ms`."""
+    return instants_ms + offsets_ms(instants_ms, zone)
+
+
+def _changes(zone: tzinfo, first_ms: int, last_ms: int) -> tuple[Int64Array, Int64Array]:
+    """Return where the offset of a zone changes, and its offsets before and after [ms]."""
+    if isinstance(zone, timezone):
+        return np.zeros(0, dtype=np.int64), np.array([zone.utcoffset(None) // _MS])
+    first, last = (
+        min(max(int(np.datetime64(ms, "ms").astype("datetime64[Y]").astype(int)) + 1970, low), high)
+        for ms in (first_ms, last_ms)
+        for low, high in [_ZONE_YEARS]
+    )
+    return _changes_of_years(zone, first, last + 1)
+
+
+@lru_cache(maxsize=64)
+def _changes_of_years(zone: tzinfo, first: int, end: int) -> tuple[Int64Array, Int64Array]:
+    """Look for changes from day to day and then by halves; two in one day would be missed."""
+
+    def offset(second: int) -> timedelta:
+        found = (_EPOCH + timedelta(seconds=second)).astimezone(zone).utcoffset()
+        return found or timedelta()
+
+    day_s = 86_400
+    begin_s, end_s = (round(datetime(y, 1, 1, tzinfo=UTC).timestamp()) for y in (first, end))
+    before, begins_ms, offsets = offset(begin_s), [], [offset(begin_s) // _MS]
+    for until_s in range(begin_s + day_s, end_s + 2 * day_s, day_s):
+        after = offset(until_s)
+        if after != before:
+            low_s, high_s = until_s - day_s, until_s
+            while high_s - low_s > 1:
+                middle_s = (low_s + high_s) // 2
+                low_s, high_s = (
+                    (middle_s, high_s) if offset(middle_s) == before else (low_s, middle_s)
+                )
+            begins_ms.append(high_s * MS_PER_S)
+            offsets.append(after // _MS)
+            before = after
+    return np.array(begins_ms, dtype=np.int64), np.array(offsets, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A span of a run without a change of the clock.
+
+    Parameters
+    ----------
+    begin_ms, end_ms : int
+        From when to when it goes [ms since the run's start].
+    shift_ms : int
+        What added to a time of the run gives its local time [ms].
+    """
+
+    begin_ms: int
+    end_ms: int
+    shift_ms: int
+
+
+@dataclass(frozen=True)
+class WallClock:
+    """Local time of a run, whose own time runs on in ms from its start.
+
+    Parameters
+    ----------
+    start : datetime.datetime
+        Start with its zone.
+    """
+
+    start: datetime
+
+    @property
+    def zone(self) -> tzinfo:
+        """The zone of the start; UTC where it has none."""
+        return self.start.tzinfo or UTC
+
+    @property
+    def origin_ms(self) -> int:
+        """Start of the run [ms since 1970 in UTC]."""
+        return instant_ms(self.start.replace(tzinfo=self.zone))
+
+    def at(self, time_ms: int) -> datetime:
+        """Return the local time `time_ms` after the start."""
+        return moment_at(self.origin_ms + int(time_ms), self.zone)
+
+    def iso(self, time_ms: int) -> str:
+        """Return the local time `time_ms` after the start in ISO 8601, with its offset."""
+        moment = self.at(time_ms)
+        return moment.isoformat(timespec="milliseconds" if moment.microsecond else "seconds")
+
+    def time_ms(self, moment: datetime) -> int:
+        """Return a moment as time from the start [ms]; local where it has no zone."""
+        there = moment if moment.tzinfo else moment.replace(tzinfo=self.zone)
+        return instant_ms(there) - self.origin_ms
+
+    def local_ms(self, times_ms: Int64Array) -> Int64Array:
+        """Return times of the run as local times [ms since 1970-01-01 00:00]."""
+        return local_ms(times_ms + self.origin_ms, self.zone)
+
+    def stretches(self, begin_ms: int, end_ms: int) -> list[Stretch]:
+        """Return the spans between two times of the run in which the offset stays."""
+        origin_ms = self.origin_ms
+        begins_ms, offsets = _changes(self.zone, origin_ms + begin_ms, origin_ms + end_ms)
+        inside = begins_ms[(begins_ms > origin_ms + begin_ms) & (begins_ms < origin_ms + end_ms)]
+        edges = [begin_ms, *(inside - origin_ms).tolist(), end_ms]
+        first = int(np.searchsorted(begins_ms, origin_ms + begin_ms, side="right"))
+        shifts = (origin_ms + offsets[first:]).tolist()
+        return [Stretch(*part) for part in zip(edges, edges[1:], shifts, strict=False)]
+
+
+def offset_text(offset_min: int) -> str:
+    """Return an offset from UTC [min] as text, ``-07:00``."""
+    hours, minutes = divmod(abs(offset_min), 60)
+    return f"{'-' if offset_min < 0 else '+'}{hours:02}:{minutes:02}"
+
+
+@dataclass(frozen=True)
+class RunClock:
+    """The span of a run; times within it are int64 ms from its start.
+
+    Parameters
+    ----------
+    start : datetime.datetime
+        Start in the facility's local time, without a zone.
+    zone : datetime.tzinfo
+        The facility's UTC offset, or its named zone.
+    horizon_ms : int
+        Length of the run [ms].
+    step_ms : int
+        Interval of its series [ms], a divisor of the length.
+    warm_up_ms : int
+        Time before the start that is simulated as well and leaves no trace but its state [ms].
+    """
+
+    start: datetime
+    zone: tzinfo
+    horizon_ms: int
+    step_ms: int
+    warm_up_ms: int = 0
+
+    @property
+    def begin_ms(self) -> int:
+        """Time at which the simulation begins [ms], at or before the start of the run."""
+        return -self.warm_up_ms
+
+    @property
+    def simulated_ms(self) -> int:
+        """Time that is simulated, the warm-up and the run [ms]."""
+        return self.horizon_ms - self.begin_ms
+
+    def date_ms(self, time_ms: int) -> int:
+        """Return a time of the run [ms] as ms since 1970 in UTC.
+
+        It names random streams: a run that begins earlier meets the same draws.
+        """
+        return self.wall.origin_ms + time_ms
+
+    @property
+    def start_with_zone(self) -> datetime:
+        """Start of the run with its zone."""
+        return self.start.replace(tzinfo=self.zone)
+
+    @property
+    def wall(self) -> WallClock:
+        """Local time of the run."""
+        return WallClock(self.start_with_zone)
+
+    @property
+    def n_intervals(self) -> int:
+        """Number of intervals of the series."""
+        return self.horizon_ms // self.step_ms

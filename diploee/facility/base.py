@@ -1,0 +1,218 @@
+"""Blocks of columns, and the stages that they pass on their way to the meter.
+
+A stage reads columns of a block and adds its own; mostly it also gives `facility_power_w` anew, the
+power at the place behind it. Its state is whatever it needs of the past: it is handed over from
+block to block, so that results do not depend on how a run is cut into blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from diploee.columns import Columns, catalogue, find_column, with_boundary
+from diploee.errors import StageError, one_of
+from diploee.kinds import Kind
+from diploee.metric import Metric
+from diploee.tables import Int64Array
+
+POWER = "facility_power_w"
+"""The column that every stage may give anew."""
+
+Values = Mapping[str, npt.NDArray[Any]]
+"""Columns by name; those of a pool or service carry its name after a dot."""
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Columns over `B` consecutive intervals.
+
+    Parameters
+    ----------
+    t0_ms, dt_ms : int
+        Start of the first interval and length of each [ms].
+    columns : mapping of str to numpy.ndarray, shape (B,)
+        Values by name; `facility_power_w` is always there.
+    """
+
+    t0_ms: int
+    dt_ms: int
+    columns: Values
+
+    def __len__(self) -> int:
+        return int(self.columns[POWER].size)
+
+    @property
+    def starts_ms(self) -> Int64Array:
+        """Start of each interval [ms], shape (B,)."""
+        return self.t0_ms + np.arange(len(self), dtype=np.int64) * self.dt_ms
+
+    @property
+    def end_ms(self) -> int:
+        """End of the last interval [ms]."""
+        return self.t0_ms + len(self) * self.dt_ms
+
+    def part(self, begin_ms: int, end_ms: int) -> Block:
+        """Return the intervals between two times, multiples of the interval."""
+        rows = slice((begin_ms - self.t0_ms) // self.dt_ms, (end_ms - self.t0_ms) // self.dt_ms)
+        return Block(begin_ms, self.dt_ms, {k: v[rows] for k, v in self.columns.items()})
+
+
+class Meter(Protocol):
+    """Measures a stage over the blocks of a run: a sink with a part of ``metrics.json``."""
+
+    def add(self, block: Block) -> None:
+        """Take in a block behind all stages."""
+        ...
+
+    def values(self) -> Mapping[str, float | None]:
+        """Return the values by the key of their metric."""
+        ...
+
+
+class Stage(Protocol):
+    """A part of the facility.
+
+    A stage that is also measured has `metrics`, the catalogue of its values in a block of their
+    own, such as ``chiller.energy_mwh``, and `meter()`, which returns a new `Meter`.
+    """
+
+    @property
+    def columns(self) -> Columns:
+        """The columns that it adds."""
+        ...
+
+    @property
+    def boundary(self) -> str | None:
+        """What it adds to the boundary of `facility_power_w`, in words; None for nothing."""
+        ...
+
+    def start(self) -> Any:
+        """Return its state at the start of a run; None for a stage without one."""
+        ...
+
+    def apply(self, block: Block, state: Any) -> tuple[Values, Any]:
+        """Return its columns over a block, and its state at the block's end.
+
+        Parameters
+        ----------
+        block : Block
+            What the stages before it gave.
+        state : object
+            Its state at the block's start; it must not be changed in place.
+        """
+        ...
+
+
+class StageSpec(Kind):
+    """What a scenario says of a stage, which it is itself unless `open` makes another object."""
+
+    columns: ClassVar[Columns] = ()
+    """The columns that the stage adds."""
+    metrics: ClassVar[tuple[Metric, ...]] = ()
+    """The metrics that it is measured by."""
+    boundary: ClassVar[str | None] = None
+
+    def open(self) -> Any:
+        """Return the stage."""
+        return self
+
+    def start(self) -> Any:
+        """Return its state at the start of a run; none."""
+        return None
+
+
+class Stages:
+    """The stages of a run in their order.
+
+    Parameters
+    ----------
+    stages : sequence of Stage
+        What power passes, from the devices on.
+    """
+
+    def __init__(self, stages: Sequence[Stage]) -> None:
+        self._stages = tuple(stages)
+
+    def __bool__(self) -> bool:
+        return bool(self._stages)
+
+    def __iter__(self) -> Iterator[Stage]:
+        return iter(self._stages)
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """What the stages that are measured declare."""
+        measured = (stage for stage in self._stages if hasattr(stage, "meter"))
+        return tuple(metric for stage in measured for metric in getattr(stage, "metrics", ()))
+
+    def extend(self, columns: Columns) -> Columns:
+        """Return a catalogue with the stages' columns, and the place at which the power is taken.
+
+        Raises
+        ------
+        StageError
+            If a column's name is taken twice.
+        """
+        for stage in self._stages:
+            have = {column.name for column in columns}
+            if twice := [column.name for column in stage.columns if column.name in have]:
+                raise StageError(
+                    f"stage {type(stage).__name__}: column '{twice[0]}' is declared twice, here "
+                    "and to the left of it; give it another name, or take a stage out"
+                )
+            columns = catalogue(columns, stage.columns)
+            if stage.boundary is not None:
+                before = find_column(POWER, columns)[0].boundary
+                columns = with_boundary(columns, POWER, f"{before}, {stage.boundary}")
+        return columns
+
+    def start(self) -> tuple[Any, ...]:
+        """Return the states at the start of a run."""
+        return tuple(stage.start() for stage in self._stages)
+
+    def apply(self, block: Block, states: Sequence[Any]) -> tuple[Block, tuple[Any, ...]]:
+        """Take a block through all stages; returns it with their columns, and their states.
+
+        Raises
+        ------
+        StageError
+            If a stage gives a column that it did not declare, or one of a wrong shape.
+        """
+        after = []
+        for stage, state in zip(self._stages, states, strict=True):
+            added, state_after = stage.apply(block, state)
+            _check(stage, added, block)
+            block = Block(block.t0_ms, block.dt_ms, {**block.columns, **added})
+            after.append(state_after)
+        return block, tuple(after)
+
+    def through(self, blocks: Iterator[Block]) -> Iterator[Block]:
+        """Take consecutive blocks from the start of a run through all stages."""
+        states = self.start()
+        for block in blocks:
+            passed, states = self.apply(block, states)
+            yield passed
+
+
+def _check(stage: Stage, added: Values, block: Block) -> None:
+    declared = {column.name for column in stage.columns} | {POWER}
+    name = type(stage).__name__
+    for written, values in added.items():
+        if written.partition(".")[0] not in declared:
+            raise StageError(
+                f"stage {name} gives column '{written}', which it does not declare (declared: "
+                f"{one_of(sorted(declared))}); add it to its columns"
+            )
+        shape = np.shape(values)
+        if shape != (len(block),):
+            raise StageError(
+                f"stage {name} gives column '{written}' of shape {shape}, expected "
+                f"({len(block)},): one value per interval of the block"
+            )
+        if not np.isfinite(values).all():
+            raise StageError(f"stage {name} gives values of '{written}' that are not finite")

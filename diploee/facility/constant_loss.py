@@ -1,0 +1,42 @@
+"""A loss that is a constant part of what is drawn: conversion and distribution, roughly."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from diploee.columns import Column, Columns
+from diploee.facility.base import POWER, Block, StageSpec, Values
+from diploee.facility.meters import EnergyMeter
+from diploee.metric import Metric
+
+
+class ConstantLossSpec(StageSpec):
+    """A loss that is a constant part of what is drawn: ``P / (1 - loss_fraction)`` for a load P."""
+
+    columns: ClassVar[Columns] = (
+        Column("loss_power_w", "W", "facility", "mean", "between the load and the supply",
+               "loss, a constant part of the supply"),
+    )  # fmt: skip
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric("constant_loss.energy_mwh", "MWh", "energy lost", "{:,.1f}", view="table"),
+    )
+    boundary: ClassVar[str | None] = "behind a loss that is a constant part of it"
+
+    kind: Literal["constant_loss"] = Field(
+        default="constant_loss", description="A loss that is a constant part of what is drawn."
+    )
+    loss_fraction: Annotated[float, Field(ge=0, lt=1)] = Field(
+        description="Part of the drawn power that does not reach the load, 0-1."
+    )
+
+    def meter(self) -> EnergyMeter:
+        """Return the meter of its energy."""
+        return EnergyMeter("loss_power_w", "constant_loss.energy_mwh")
+
+    def apply(self, block: Block, state: None) -> tuple[Values, None]:  # noqa: ARG002
+        """Add the loss to the facility's power."""
+        load_w = block.columns[POWER]
+        loss_w = load_w * (self.loss_fraction / (1 - self.loss_fraction))
+        return {"loss_power_w": loss_w, POWER: load_w + loss_w}, None

@@ -1,0 +1,95 @@
+"""What stages are measured by: one meter a stage, read at the end of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from math import isfinite
+from typing import Any, NoReturn
+
+from diploee.errors import StageError, one_of
+from diploee.facility.base import Block, Meter, Stage
+from diploee.units import J_PER_MWH, MS_PER_S
+
+
+class EnergyMeter:
+    """Sums the energy of a column of power.
+
+    Parameters
+    ----------
+    column : str
+        The column [W].
+    key : str
+        Key of its metric, in MWh.
+    """
+
+    def __init__(self, column: str, key: str) -> None:
+        self._column, self._key, self._energy_j = column, key, 0.0
+
+    def add(self, block: Block) -> None:
+        """Add a block's energy."""
+        power_w = block.columns[self._column].sum(dtype="float64")
+        self._energy_j += float(power_w) * block.dt_ms / MS_PER_S
+
+    def values(self) -> dict[str, float | None]:
+        """Return the energy [MWh]."""
+        return {self._key: self._energy_j / J_PER_MWH}
+
+
+class StageMeters:
+    """The meters of all stages that have one, as one sink.
+
+    Parameters
+    ----------
+    stages : iterable of Stage
+        The stages of a run.
+    taken : collection of str
+        Blocks of ``metrics.json`` that are not a stage's own.
+
+    Raises
+    ------
+    StageError
+        If a stage declares a metric in such a block, or one that another stage has.
+    """
+
+    def __init__(self, stages: Iterable[Stage], taken: Collection[str]) -> None:
+        self._meters: list[tuple[Any, Meter]] = [
+            (stage, stage.meter()) for stage in stages if hasattr(stage, "meter")
+        ]
+        seen: set[str] = set()
+        for stage, _ in self._meters:
+            for key in (metric.key for metric in stage.metrics):
+                block, _, name = key.partition(".")
+                if key in seen or block in taken or not name:
+                    _fail(stage, f"declares metric '{key}'; name it as in 'chiller.energy_mwh', "
+                                 "with a block that no other part of a run has")  # fmt: skip
+                seen.add(key)
+
+    def add(self, block: Block) -> None:
+        """Take in a block behind all stages."""
+        for _, meter in self._meters:
+            meter.add(block)
+
+    def blocks(self) -> dict[str, dict[str, float | None]]:
+        """Return the metrics, a block for each first part of their keys.
+
+        Raises
+        ------
+        StageError
+            If a meter gives a metric that its stage did not declare, or no finite number.
+        """
+        found: dict[str, dict[str, float | None]] = {}
+        for stage, meter in self._meters:
+            declared = [metric.key for metric in stage.metrics]
+            for key, value in meter.values().items():
+                if key not in declared:
+                    _fail(stage, f"gives metric '{key}', which it does not declare (declared: "
+                                 f"{one_of(declared)}); add it to its metrics")  # fmt: skip
+                if value is not None and not isfinite(value):
+                    _fail(stage, f"gives {value} for '{key}', expected a finite number or None")
+                block, _, name = key.partition(".")
+                found.setdefault(block, {})[name] = value
+        return found
+
+
+def _fail(stage: Stage, text: str) -> NoReturn:
+    raise StageError(f"stage {type(stage).__name__} {text}")

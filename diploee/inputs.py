@@ -1,0 +1,205 @@
+"""`Inputs`: everything that a run reads from files, read once, before its first stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any, TypeVar
+
+from diploee.errors import LogFormatError, WorkloadError, one_line
+from diploee.files import reason
+from diploee.importers.job_log import JobLog
+from diploee.importers.request_trace import RequestTrace
+from diploee.inference import Curves, load_curves
+from diploee.inference.offline import load_batches
+from diploee.inference.replay import TRACE_STEP_S
+from diploee.profiles import PowerProfile, ProfileLibrary
+from diploee.scenario import (
+    JobReplay,
+    LogReading,
+    RecurringTraining,
+    RequestReplay,
+    Scenario,
+    content_hash,
+    input_files,
+)
+from diploee.workload import ZeusInputs
+
+T = TypeVar("T")
+_Marks = tuple[tuple[int, ...] | None, ...]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a run reads.
+
+    Parameters
+    ----------
+    profiles : ProfileLibrary
+        Power profiles of the jobs; a profile's samples are read when they are first needed.
+    logs : mapping of str to JobLog
+        The log of each job stream with a `replay`.
+    zeus : mapping of str to ZeusInputs
+        The traces of each job stream with a `zeus` block.
+    traces : mapping of str to RequestTrace
+        The trace of each request stream with a `replay`.
+    curves : dict
+        Latency and power curves by request stream and service.
+    batches : mapping of tuple to PowerProfile
+        One batch of each class with `batch_inference`, by the names of stream and class.
+    hashes : mapping of str to str
+        SHA-256 of each log and trace, by the name that the scenario gives it.
+    """
+
+    profiles: ProfileLibrary
+    logs: Mapping[str, JobLog]
+    zeus: Mapping[str, ZeusInputs]
+    traces: Mapping[str, RequestTrace]
+    curves: Curves
+    batches: Mapping[tuple[str, str], PowerProfile]
+    hashes: Mapping[str, str]
+
+
+def load_inputs(scenario: Scenario, library: ProfileLibrary | None = None) -> Inputs:
+    """Read all that a scenario names.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        What is to be run.
+    library : ProfileLibrary, optional
+        Power profiles; the shipped reference profiles by default.
+
+    Raises
+    ------
+    InputError
+        If a file is missing or not usable; the text names it.
+    """
+    return InputReader().load(scenario, library)
+
+
+class InputReader:
+    """Reads the inputs of one scenario after another; a file that the next one shares is kept.
+
+    What is kept is what the last scenario named. It is read again when its options change, or the
+    file's size, time or identity.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[_Marks, Any]] = {}
+        self._used: set[str] = set()
+        self._lock = Lock()
+
+    def load(self, scenario: Scenario, library: ProfileLibrary | None = None) -> Inputs:
+        """Read all that a scenario names, as `load_inputs` says."""
+        with self._lock:
+            self._used = set()
+            inputs = self._load(scenario, library or ProfileLibrary.open())
+            self._kept = {key: self._kept[key] for key in self._used}
+        return inputs
+
+    def _load(self, scenario: Scenario, library: ProfileLibrary) -> Inputs:
+        folder, facility = scenario.folder, scenario.facility
+        logs: dict[str, JobLog] = {}
+        zeus: dict[str, ZeusInputs] = {}
+        traces: dict[str, RequestTrace] = {}
+        for name, jobs in scenario.streams.items():
+            if jobs.replay is not None:
+                n_gpus = facility.node_type_of(jobs.pool).n_gpus
+                logs[name] = self._log(name, jobs.replay, folder, n_gpus or None)
+            if jobs.zeus is not None:
+                zeus[name] = self._zeus(name, jobs.zeus, folder)
+        for name, requests in scenario.request_streams.items():
+            if requests.replay is not None:
+                traces[name] = self._trace(requests.replay, folder)
+        hashes = {name: self._once(content_hash, folder / name) for name in input_files(scenario)}
+        return Inputs(
+            profiles=library,
+            logs=logs,
+            zeus=zeus,
+            traces=traces,
+            curves=load_curves(scenario.request_streams, traces, folder),
+            batches=load_batches(scenario.streams, folder),
+            hashes={name: sha256 for name, sha256 in hashes.items() if sha256 is not None},
+        )
+
+    def _once(self, read: Callable[..., T], *paths: Path, **options: Any) -> T:
+        key = f"{read.__module__}.{read.__qualname__} {paths} {options}"
+        marks = tuple(mark for path in paths for mark in _marks(path))
+        if key not in self._kept or self._kept[key][0] != marks:
+            self._kept.pop(key, None)  # before the new one takes as much memory
+            self._kept[key] = marks, read(*paths, **options)
+        self._used.add(key)
+        found: T = self._kept[key][1]
+        return found
+
+    def _log(
+        self, name: str, replay: JobReplay, folder: Path, pool_gpus_per_node: int | None
+    ) -> JobLog:
+        from diploee.importers.job_logs import read_job_log
+
+        try:
+            return self._once(
+                read_job_log,
+                _readable(folder / replay.log, "replay.log"),
+                log_format=replay.format,
+                pool_gpus_per_node=pool_gpus_per_node,
+                **{key: getattr(replay, key) for key in LogReading.model_fields},
+            )
+        except LogFormatError as error:
+            raise LogFormatError(f"streams.{name}: {error}") from error
+
+    def _trace(self, replay: RequestReplay, folder: Path) -> RequestTrace:
+        from diploee.importers.request_traces import read_request_trace
+
+        return self._once(
+            read_request_trace,
+            _readable(folder / replay.trace, "replay.trace"),
+            trace_format=replay.format,
+            step_s=TRACE_STEP_S,
+            columns=replay.columns or None,
+        )
+
+    def _zeus(self, name: str, spec: RecurringTraining, folder: Path) -> ZeusInputs:
+        from diploee.zeus import read_groups, read_traces, synthetic_traces
+
+        try:
+            if spec.train is not None and spec.power is not None:
+                train = _readable(folder / spec.train, "zeus.train")
+                power = _readable(folder / spec.power, "zeus.power")
+                traces = self._once(read_traces, train, power)
+            else:
+                traces = self._once(synthetic_traces)
+            if spec.groups is None:
+                return ZeusInputs(traces)
+            groups = _readable(folder / spec.groups, "zeus.groups")
+            return ZeusInputs(traces, self._once(read_groups, groups))
+        except LogFormatError as error:
+            raise LogFormatError(f"streams.{name}: {error}") from error
+        except WorkloadError as error:
+            raise WorkloadError(f"streams.{name}.zeus: {error}") from error
+
+
+def _marks(path: Path) -> Iterator[tuple[int, ...] | None]:
+    """Yield what shows that a file, or one in a folder, was changed."""
+    for part in [path, *(sorted(path.rglob("*")) if path.is_dir() else ())]:
+        try:
+            stat = part.stat()
+        except OSError:  # whoever reads it says so
+            yield None
+        else:
+            yield stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+
+
+def _readable(path: Path, key: str) -> Path:
+    """Return a path that stands there; raises `LogFormatError` with the key that names it."""
+    try:
+        path.stat()
+    except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
+        why = reason(error) if isinstance(error, OSError) else str(error)
+        raise LogFormatError(
+            f"{one_line(str(path))}: can't be read ({why}); {key} is relative to the scenario file"
+        ) from error
+    return path

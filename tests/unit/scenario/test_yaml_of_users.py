@@ -1,0 +1,166 @@
+"""Whatever YAML a user gives, in whatever place: it is read in bounds, or refused in one line."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import LONGEST_S
+
+from diploee.benchmark import load_specs
+from diploee.errors import DiploeeError, ScenarioError, one_line
+from diploee.learn.jobs.rules_file import read_rules
+from diploee.metrics.grid.limits import load_limits
+from diploee.scenario import load_scenario
+from diploee.scenario.yaml_lines import load_yaml_with_lines, read_value
+from diploee.sweep import load_ensemble, load_sweep
+
+READERS: tuple[Callable[[Path], object], ...] = (
+    load_scenario,
+    load_sweep,
+    load_ensemble,
+    load_limits,
+    load_specs,
+    read_rules,
+)
+
+
+def doubling(n_levels: int, row: str) -> str:
+    """Return anchors each of which holds the one before it twice."""
+    rows = [row.format(own=n, last=n - 1) for n in range(1, n_levels)]
+    return "\n".join(["a0: &a0 {x: 1}", *rows])
+
+
+DEEP = 2_000
+BAD_TEXTS = {
+    "merge key twice": (doubling(40, "a{own}: &a{own} {{<<: *a{last}, '<<': *a{last}}}"), "twice"),
+    "merged list": (
+        doubling(40, "a{own}: &a{own} {{<<: [*a{last}, *a{last}]}}"),
+        "more than 20,000",
+    ),
+    "aliases": (doubling(40, "a{own}: &a{own} [*a{last}, *a{last}]"), "more than 20,000 keys"),
+    "alias as key": (doubling(40, "a{own}: &a{own} {{? *a{last} : *a{last}}}"), "unhashable key"),
+    "chain of anchors": (doubling(DEEP, "a{own}: &a{own} {{<<: *a{last}}}"), "nested more than 64"),
+    "list in lists": (f"a: {'[' * DEEP}", "nested more than 64 deep"),
+    "group in groups": (f"a: {'{b: ' * DEEP}", "nested more than 64 deep"),
+    "block in blocks": ("\n".join(f"{' ' * n}a:" for n in range(300)), "nested more than 64 deep"),
+    "bool tag": ("a: !!bool abc", ":1: not valid YAML: tag '!!bool' is not read; write the value"),
+    "time tag": ("b: 1\na: !!timestamp abc", ":2: not valid YAML: tag '!!timestamp'"),
+    "int tag": ("a: !!int x", "tag '!!int' is not read"),
+    "type changed": ("a: !!str 5", "tag '!!str' is not read"),
+    "tag of a group": ("a: !!set {b: 1}", "tag '!!set' is not read"),
+    "own tag": ("a: !mine 5", "tag '!mine' is not read"),
+    "no tag": ("a: ! 5", "tag '!' is not read"),
+    "code": ("a: !!python/object/apply:os.getcwd []", "tag '!!python/object/apply:os.getcwd' is"),
+    "surrogate": ('b: 1\na: "x\\uD800"', r":2: not valid YAML: 'x\ud800' holds a surrogate"),
+    "surrogate as key": ('"\\uDFFF": 1', "holds a surrogate, half a character"),
+    "digits": (f"a: {'9' * 5_000}", "a number of 5,000 digits is out of range"),
+    "hex digits": (f"a: 0x{'f' * 5_000}", "a number of 5,002 digits is out of range"),
+    "no date": ("a: 2018-13-45", "'2018-13-45' is no valid value (month must be in 1..12)"),
+    "control": ("a: \x1b[31m", r"not text: character '\x1b'"),
+}
+
+
+def refused(read: Callable[[Any], object], given: object) -> str:
+    started = time.process_time()
+    with pytest.raises(ScenarioError) as caught:
+        read(given)
+    assert time.process_time() - started < LONGEST_S
+    problems = caught.value.problems
+    assert all(problem.isprintable() and len(problem) < 500 for problem in problems)
+    return problems[0]
+
+
+@pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)
+@pytest.mark.parametrize(("text", "words"), BAD_TEXTS.values(), ids=BAD_TEXTS)
+def test_bad_yaml_is_one_line_with_its_file_for_every_reader(
+    tmp_path: Path, read: Callable[[Path], object], text: str, words: str
+) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(text, "utf-8")
+    problem = refused(read, path)
+    assert problem.startswith(f"{path}:")
+    assert words in problem
+
+
+@pytest.mark.parametrize(("text", "words"), BAD_TEXTS.values(), ids=BAD_TEXTS)
+def test_bad_yaml_is_one_line_with_its_key_for_an_override(text: str, words: str) -> None:
+    problem = refused(lambda value: read_value(value, "--set seed"), text)
+    assert problem.startswith("--set seed")
+    assert words.partition("not valid YAML: ")[2] in problem
+
+
+@pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)
+def test_what_is_no_file_of_text_is_named(tmp_path: Path, read: Callable[[Path], object]) -> None:
+    pipe, large = tmp_path / "pipe.yaml", tmp_path / "large.yaml"
+    os.mkfifo(pipe)
+    with large.open("wb") as file:
+        file.truncate(10**12)
+    problems = [refused(read, place) for place in (pipe, large, tmp_path / "none.yaml")]
+    assert [str(place) in problem for place, problem in zip((pipe, large), problems, strict=False)]
+    assert "has 1,000,000,000,000 bytes, expected a YAML file of at most" in problems[1]
+
+
+MANY = 2_000
+SPEC = "{model_label: a, model_id: m, gpu_model: H100, task: t, batch_sizes: [8]}"
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        (load_specs, f"models: [{','.join(['{x: 1}'] * MANY)}]"),
+        (load_specs, f"models: [&a {SPEC},{','.join(['*a'] * (MANY // 4))}]"),
+        (load_specs, f"models: [{SPEC.replace('8', ','.join(['8'] * MANY))}]"),
+        (load_limits, f"ramps: [{','.join(['{interval: 5}'] * MANY)}]"),
+        (read_rules, f"[{','.join(['{wrkload: 5}'] * MANY)}]"),
+        (load_sweep, f"base: colocation_10mw\nseeds: [{','.join(['1'] * MANY)}]"),
+        (
+            load_sweep,
+            f"base: colocation_10mw\nset: {{{','.join(f'a{k}: 1' for k in range(MANY))}}}",
+        ),
+        (
+            load_sweep,
+            "base: colocation_10mw\naxes: "
+            f"[grid: {{{','.join(f'a.b{k}: [1]' for k in range(MANY))}}}, zip: {{a: [1]}}]",
+        ),
+        (load_scenario, "\n".join(f"key{k}: 1" for k in range(MANY))),
+    ],
+)
+def test_file_of_thousands_of_slips_is_told_of_soon(
+    tmp_path: Path, read: Callable[[Path], object], text: str
+) -> None:
+    path = tmp_path / "many.yaml"
+    path.write_text(text, "utf-8")
+    assert refused(read, path).startswith(f"{path}:")
+
+
+def test_merge_keys_and_aliases_of_honest_size_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "good.yaml"
+    path.write_text("a: &a {x: 1, y: 2}\nb: &b {<<: *a, y: 3}\nc: {<<: [*b, *a], z: =}\n", "utf-8")
+    data, lines = load_yaml_with_lines(path, "keys")
+    assert data["c"] == {"x": 1, "y": 3, "z": "="}
+    assert lines["c", "z"] == 3
+
+
+def test_message_of_an_error_is_printable_and_short_whoever_wrote_it() -> None:
+    error = DiploeeError(f"a\x1b]0;x\x07\n\u202e\ud800{'b' * 1_000}: give less")
+    (problem,) = error.problems
+    assert problem.isprintable()
+    assert len(problem) < 500
+    assert problem.startswith(r"a\x1b]0;x\x07\n\u202e\ud800bbb")
+    assert problem.endswith("bbb: give less")
+    assert one_line(problem) == problem == str(error)
+
+
+def test_error_of_many_problems_tells_the_first_and_survives_another_process() -> None:
+    import pickle
+
+    error = ScenarioError(f"{n}: bad" for n in range(10**9))
+    assert len(error.problems) == 51
+    assert error.problems[-1] == "and more problems: mend those above first"
+    again = pickle.loads(pickle.dumps(error))
+    assert again.problems == error.problems
