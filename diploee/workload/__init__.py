@@ -1,19 +1,18 @@
 """Workload: calendar rates, job draws and the bisection against a target utilization."""
 
-from diploee.workload.generate import Workload, generate_jobs, open_classes, stream_classes
+from diploee.workload.generate import JobStreams
 from diploee.workload.jobs import JobTable, StreamClass
-from diploee.workload.match import StreamMatch, listed_utilization
+from diploee.workload.match import StreamMatch, Utilization
 from diploee.workload.rates import HourlyRates, hourly_rates
+from diploee.workload.source import ZeusInputs
 
 __all__ = [
     "HourlyRates",
+    "JobStreams",
     "JobTable",
     "StreamClass",
     "StreamMatch",
-    "Workload",
-    "generate_jobs",
+    "Utilization",
+    "ZeusInputs",
     "hourly_rates",
-    "listed_utilization",
-    "open_classes",
-    "stream_classes",
 ]

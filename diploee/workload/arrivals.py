@@ -4,31 +4,38 @@ from __future__ import annotations
 
 import numpy as np
 
-from diploee.scenario import Scenario
+from diploee.scenario import JobStream
 from diploee.streams import stream
 from diploee.tables import Int64Array
 from diploee.units import MS_PER_DAY
 from diploee.workload.rates import HourlyRates, dispersed, hourly_rates
+from diploee.workload.source import StreamFrame
 
 
-def stream_rates(scenario: Scenario, name: str) -> HourlyRates:
+def stream_rates(spec: JobStream, frame: StreamFrame) -> HourlyRates:
     """Lay a stream's calendar over the run, with its random factor per hour where it has one.
 
     The factors are drawn once for all that a stream submits, so that thinning keeps the dispersion.
     """
-    spec = scenario.streams[name]
-    rates = hourly_rates(spec.calendar, scenario.start, scenario.horizon_ms)
+    rates = hourly_rates(spec.calendar, frame.clock, frame.seed, "workload", frame.name)
     if spec.dispersion is None:
         return rates
-    rng = stream(scenario.seed, "workload", name, "dispersion")
-    return dispersed(rates, spec.dispersion, rng)
+
+    def of_day(day: int) -> np.random.Generator:
+        return stream(frame.seed, "workload", frame.name, "dispersion", day)
+
+    return dispersed(rates, spec.dispersion, frame.clock.date_ms(0), of_day)
 
 
 def draw_submissions(
     rng: np.random.Generator, rates: HourlyRates, jobs_per_day: float
 ) -> Int64Array:
-    """Draw a Poisson process: Poisson counts per clock hour, uniform milliseconds within it."""
+    """Draw a Poisson process: Poisson counts per clock hour, uniform milliseconds within it.
+
+    The submissions [ms] are in the order of the hours, and in none within an hour.
+    """
     length_ms = np.diff(rates.edges_ms)
+    # Given their number, the points of a Poisson process of constant rate are uniform.
     n_jobs = rng.poisson(jobs_per_day / MS_PER_DAY * rates.relative_rate * length_ms)
     into_hour = rng.random(int(n_jobs.sum())) * np.repeat(length_ms, n_jobs)
     submit_ms: Int64Array = np.repeat(rates.edges_ms[:-1], n_jobs) + into_hour.astype(np.int64)

@@ -37,6 +37,8 @@ def bisect(
     best, best_value = high, function(high)
     steps = 1
     while abs(best_value - target) > tolerance and steps < MAX_STEPS:
+        # function(low) < target <= function(high) holds, or nothing up to high reaches the target.
+        # A function of steps may jump over it: the nearest value tried is kept.
         middle = (low + high) / 2
         if not low < middle < high:
             break

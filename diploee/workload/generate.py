@@ -1,136 +1,163 @@
-"""The list of all jobs of a run: each stream draws or replays its own, here they are joined."""
+"""The jobs of a run, window after window: each stream draws or replays its own, here they join."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Protocol
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 
+from diploee.clock import RunClock
 from diploee.errors import LogFormatError, ProfileError
+from diploee.importers.job_log import JobLog
 from diploee.profiles import ProfileLibrary
-from diploee.scenario import Scenario
+from diploee.scenario import Facility, JobStream
 from diploee.tables import concat
-from diploee.workload.drawn import DrawnJobs
+from diploee.workload.drawn import Batches, DrawnJobs
 from diploee.workload.jobs import JobTable, StreamClass
-from diploee.workload.match import StreamMatch, Utilization, listed_utilization
-from diploee.workload.recurring import RecurringJobs
-from diploee.workload.replay import ReplayedJobs
-from diploee.workload.shelf import ProfileShelf
+from diploee.workload.library_builder import LibraryBuilder
+from diploee.workload.match import StreamMatch, Utilization
+from diploee.workload.source import JobSource, StreamFrame, ZeusInputs, draw_spans
 
-__all__ = ["StreamMatch", "Workload", "generate_jobs", "listed_utilization", "stream_classes"]
-
-
-class JobSource(Protocol):
-    """Where the jobs of one stream come from."""
-
-    @property
-    def classes(self) -> tuple[StreamClass, ...]:
-        """The stream's classes; their profiles are indices of the shelf."""
-        ...
-
-    def jobs(self, simulated: Utilization | None) -> tuple[JobTable, StreamMatch]:
-        """Return the jobs, `class_id` an index into `classes`, and how their number was found."""
-        ...
+__all__ = ["JobStreams"]
 
 
-@dataclass(frozen=True, eq=False)
-class Workload:
-    """The jobs of a run and how their number was found.
+class JobStreams:
+    """All job streams of a run.
 
     Parameters
     ----------
-    jobs : JobTable
-        Jobs in the order of submission.
-    classes : tuple of StreamClass
-        Classes by `class_id`.
-    matches : tuple of StreamMatch
-        One per stream.
-    library : ProfileLibrary
-        Profiles by `profile_id`: those given, then those that the streams made.
-    """
-
-    jobs: JobTable
-    classes: tuple[StreamClass, ...]
-    matches: tuple[StreamMatch, ...]
-    library: ProfileLibrary
-
-
-def generate_jobs(
-    scenario: Scenario, library: ProfileLibrary, simulated_utilization: Utilization | None = None
-) -> Workload:
-    """Generate the list of jobs of all streams.
-
-    Parameters
-    ----------
-    scenario : Scenario
-        What to generate.
+    specs : mapping of str to JobStream
+        The streams by name.
+    facility : Facility
+        Its pools.
+    clock : RunClock
+        Span of the run.
+    seed : int
+        Seed of every draw.
     library : ProfileLibrary
         Profiles that the classes draw from; they give the durations.
-    simulated_utilization : callable, optional
-        Schedules a job table and returns the mean node occupancy (0-1) of its pool; needed where a
-        stream has ``match: simulated``.
-
-    Returns
-    -------
-    Workload
-        Jobs in the order of submission; simultaneous ones in the order of their streams.
+    logs : mapping of str to JobLog
+        The log of each stream with a `replay`.
+    zeus : mapping of str to ZeusInputs
+        The traces of each stream with a `zeus` block.
+    batches : mapping of tuple to PowerProfile
+        One batch of each class with `batch_inference`, by the names of stream and class.
 
     Raises
     ------
     ProfileError
         If a class has no profile.
-    LogFormatError
-        If a job log to replay can't be read.
-    WorkloadError
-        If a target can't be reached, the text says by how much; or a log does not fit its rules.
+    LogFormatError, WorkloadError
+        If a log or trace does not fit its stream.
     """
-    shelf = ProfileShelf(library)
-    classes: list[StreamClass] = []
-    lists: list[JobTable] = []
-    matches: list[StreamMatch] = []
-    for name in scenario.streams:
-        source = open_source(scenario, name, shelf)
-        jobs, match = source.jobs(simulated_utilization)
-        lists.append(replace(jobs, class_id=jobs.class_id + len(classes)))
-        classes.extend(source.classes)
-        matches.append(match)
-    merged = concat(lists) if lists else JobTable.empty()
-    ordered = merged.take(np.argsort(merged.submit_ms, kind="stable"))
-    numbered = replace(ordered, job_id=np.arange(len(ordered)))
-    return Workload(numbered, tuple(classes), tuple(matches), shelf.library)
+
+    def __init__(
+        self,
+        specs: Mapping[str, JobStream],
+        facility: Facility,
+        clock: RunClock,
+        seed: int,
+        library: ProfileLibrary,
+        logs: Mapping[str, JobLog],
+        zeus: Mapping[str, ZeusInputs],
+        batches: Batches,
+    ) -> None:
+        builder = LibraryBuilder(library)
+        pools = list(facility.pools)
+        self._sources: list[JobSource] = []
+        self._pools = [spec.pool for spec in specs.values()]
+        for name, spec in specs.items():
+            frame = StreamFrame(
+                name,
+                seed,
+                clock,
+                spec.pool,
+                pools.index(spec.pool),
+                facility.pools[spec.pool].n_nodes,
+                facility.node_type_of(spec.pool),
+            )
+            try:
+                self._sources.append(_source(spec, frame, builder, logs, zeus, batches))
+            except (ProfileError, LogFormatError) as error:
+                raise type(error)(f"streams.{name}: {error}") from error
+        self.library = builder.library
+        """Profiles by `profile_id`: those given, then those that the streams made."""
+        self.classes: tuple[StreamClass, ...] = tuple(
+            c for source in self._sources for c in source.classes
+        )
+        """Classes by `class_id`."""
+        self._n_draws = len(draw_spans(clock))
+
+    @property
+    def jobs_per_day(self) -> float:
+        """Jobs a day to be expected."""
+        return sum(source.jobs_per_day for source in self._sources)
+
+    def asked_nodes(self, pool: str) -> float:
+        """Return the nodes that the jobs of a pool ask for on average; after `settle`."""
+        of_streams = zip(self._sources, self._pools, strict=True)
+        return sum(source.asked_nodes for source, of_pool in of_streams if of_pool == pool)
+
+    def settle(self, simulated: Mapping[str, Utilization]) -> None:
+        """Find how many jobs each stream submits.
+
+        Parameters
+        ----------
+        simulated : mapping of str to callable
+            For each stream with ``match: simulated`` by name: schedules its jobs and returns the
+            mean node occupancy (0-1) of its pool.
+
+        Raises
+        ------
+        WorkloadError
+            If a target can't be reached, the text says by how much.
+        """
+        for source in self._sources:
+            source.settle(simulated.get(source.name))
+
+    def windows(self, n_draws: int) -> Iterator[JobTable]:
+        """Yield the jobs of each window of so many draws.
+
+        In the order of submission, simultaneous ones in the order of their streams, numbered
+        throughout.
+        """
+        first_class = np.cumsum([0, *(len(source.classes) for source in self._sources)])
+        of_streams = [source.draws() for source in self._sources]
+        n_jobs = 0
+        for first in range(0, self._n_draws, n_draws):
+            count = min(n_draws, self._n_draws - first)
+            lists = [
+                replace(jobs, class_id=jobs.class_id + first_id)
+                for of_stream, first_id in zip(of_streams, first_class, strict=False)
+                for jobs in [concat(list(islice(of_stream, count)))]
+            ]
+            jobs = concat(lists) if lists else JobTable.empty()
+            if (np.diff(jobs.submit_ms) < 0).any():
+                jobs = jobs.take(np.argsort(jobs.submit_ms, kind="stable"))
+            yield replace(jobs, job_id=np.arange(n_jobs, n_jobs + len(jobs)))
+            n_jobs += len(jobs)
+
+    def matches(self) -> tuple[StreamMatch, ...]:
+        """Return how the number of jobs of each stream was found; after all `windows`."""
+        return tuple(source.match() for source in self._sources)
 
 
-def stream_classes(scenario: Scenario, library: ProfileLibrary) -> tuple[StreamClass, ...]:
-    """Return the classes of all job streams; their order gives the `class_id` of tables.
-
-    Raises
-    ------
-    ProfileError
-        If the library has no profile for a class.
-    """
-    return open_classes(scenario, library)[0]
-
-
-def open_classes(
-    scenario: Scenario, library: ProfileLibrary
-) -> tuple[tuple[StreamClass, ...], ProfileLibrary]:
-    """Return the classes of all job streams, and the library that their profiles are indices of."""
-    shelf = ProfileShelf(library)
-    sources = [open_source(scenario, name, shelf) for name in scenario.streams]
-    return tuple(c for source in sources for c in source.classes), shelf.library
-
-
-def open_source(scenario: Scenario, name: str, shelf: ProfileShelf) -> JobSource:
-    """Return where a stream's jobs come from."""
-    spec = scenario.streams[name]
-    kind: Callable[[Scenario, str, ProfileShelf], JobSource] = DrawnJobs
+def _source(
+    spec: JobStream,
+    frame: StreamFrame,
+    builder: LibraryBuilder,
+    logs: Mapping[str, JobLog],
+    zeus: Mapping[str, ZeusInputs],
+    batches: Batches,
+) -> JobSource:
     if spec.replay is not None:
-        kind = ReplayedJobs
-    elif spec.zeus is not None:
-        kind = RecurringJobs
-    try:
-        return kind(scenario, name, shelf)
-    except (ProfileError, LogFormatError) as error:
-        raise type(error)(f"streams.{name}: {error}") from error
+        from diploee.workload.replay import ReplayedJobs
+
+        return ReplayedJobs(spec, frame, builder, logs[frame.name])
+    if spec.zeus is not None:
+        from diploee.workload.recurring import RecurringJobs
+
+        return RecurringJobs(spec, frame, builder, zeus[frame.name])
+    return DrawnJobs(spec, frame, builder, batches)

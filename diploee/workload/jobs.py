@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from diploee.errors import WorkloadError
 from diploee.scenario import JobClass
-from diploee.tables import Float32Array, Int16Array, Int32Array, Int64Array, Table, column
+from diploee.tables import Float64Array, Int16Array, Int32Array, Int64Array, Table, column
 
-MOST_JOBS = 200_000_000
-"""Jobs of a stream; their table takes some 50 bytes each."""
+MOST_JOBS = 2_000_000_000
+"""Jobs of a stream; a few hours of them are held at a time, some 50 bytes each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +38,8 @@ class JobTable(Table):
         Index into the profile library.
     startup_ms : numpy.ndarray, int32
         Time at idle power before the profile begins [ms]; 0 unless given.
-    power_factor : numpy.ndarray, float32
-        Factor on the profile's power; 1 unless given.
+    power_factor : numpy.ndarray, float64
+        Factor on the profile's power, the nodes' `busy_power_factor` included; 1 unless given.
     """
 
     job_id: Int64Array = column("int64")
@@ -50,7 +50,7 @@ class JobTable(Table):
     class_id: Int16Array = column("int16")
     profile_id: Int32Array = column("int32")
     startup_ms: Int32Array = column("int32", default=0)
-    power_factor: Float32Array = column("float32", default=1)
+    power_factor: Float64Array = column("float64", default=1)
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def draw_profiles(
     return profile_id
 
 
-def check_n_jobs(n_jobs: float, place: str, remedy: str) -> None:
+def check_n_jobs(n_jobs: float, where: str, remedy: str) -> None:
     """Raise `WorkloadError` where a stream would have more jobs than can be simulated."""
     if not n_jobs <= MOST_JOBS:  # also NaN
-        raise WorkloadError(f"{place}: {n_jobs:,.4g} jobs, more than {MOST_JOBS:,}; {remedy}")
+        raise WorkloadError(f"{where}: {n_jobs:,.4g} jobs, more than {MOST_JOBS:,}; {remedy}")

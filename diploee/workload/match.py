@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,8 +10,9 @@ import numpy as np
 from diploee.tables import Int64Array
 from diploee.workload.jobs import JobTable
 
-Utilization = Callable[[JobTable], float]
-"""Schedules a job table and returns the mean node occupancy (0-1) of its pool."""
+Utilization = Callable[[Iterable[JobTable]], float]
+"""Schedules the jobs of a stream, span after span (`DRAW_MS`), and returns the mean node occupancy
+(0-1) of its pool."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +49,12 @@ class StreamMatch:
     counts: Mapping[str, int] = field(default_factory=dict)
 
 
-def listed_utilization(jobs: JobTable, n_nodes: int, horizon_ms: int) -> float:
-    """Estimate the mean node occupancy from the list alone, as if every job started at once.
-
-    Eq. 1 with N(t) from submissions and expected durations (section 2.3.1); a job that runs beyond
-    the horizon counts up to it.
-    """
-    return float(node_ms(jobs, horizon_ms).sum() / (n_nodes * horizon_ms))
-
-
 def node_ms(jobs: JobTable, horizon_ms: int) -> Int64Array:
-    """Return the node time of each job up to the horizon, as if it started at once [node ms]."""
-    return jobs.n_nodes.astype(np.int64) * np.minimum(jobs.duration_ms, horizon_ms - jobs.submit_ms)
+    """Return the node time of each job within the run, as if it started at once [node ms].
+
+    Over nodes and horizon it is Eq. 1 with N(t) from submissions and expected durations (2.3.1).
+    """
+    end_ms = np.minimum(jobs.submit_ms + jobs.duration_ms, horizon_ms)
+    run_ms = np.maximum(end_ms - np.maximum(jobs.submit_ms, 0), 0)
+    asked: Int64Array = jobs.n_nodes.astype(np.int64) * run_ms
+    return asked

@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from diploee.errors import WorkloadError
-from diploee.files import Stamp, input_stamp
 from diploee.profiles.flat import FLAT_POWER_W, flat_profile
-from diploee.scenario import JobClass, Scenario
+from diploee.scenario import JobClass, JobStream
 from diploee.streams import stream
-from diploee.tables import Float64Array, Int64Array, concat
-from diploee.units import MS_PER_DAY, MS_PER_H
+from diploee.tables import Float64Array, concat
+from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_S
 from diploee.workload.arrivals import draw_submissions, stream_rates
 from diploee.workload.jobs import JobTable, StreamClass, check_n_jobs
-from diploee.workload.match import StreamMatch, Utilization, listed_utilization
-from diploee.workload.shelf import ProfileShelf
+from diploee.workload.library_builder import LibraryBuilder
+from diploee.workload.match import StreamMatch, Utilization, node_ms
+from diploee.workload.source import DRAW_MS, StreamFrame, ZeusInputs
 from diploee.workload.startup import draw_startups_ms
 from diploee.zeus import (
     GroupTrace,
     JobSeries,
-    TrainingTraces,
+    SharedRecurrences,
     ZeusSpec,
     chosen_workloads,
-    read_groups,
-    read_traces,
-    recurrences_at,
+    oracle_pair,
     recurrences_of_groups,
-    synthetic_traces,
 )
 
 PROFILE_ID = "zeus-mean-power"
@@ -42,129 +39,171 @@ class RecurringJobs:
 
     Parameters
     ----------
-    scenario : Scenario
-        What to generate.
-    name : str
+    spec : JobStream
         The stream.
-    shelf : ProfileShelf
+    frame : StreamFrame
+        Its run.
+    builder : LibraryBuilder
         A flat profile is added; the jobs scale it to their mean power.
+    inputs : ZeusInputs
+        Its traces, as they were read.
 
     Raises
     ------
-    LogFormatError
-        If a trace can't be read.
     WorkloadError
         If a dataset is unknown, or a power limit was never measured.
     """
 
-    def __init__(self, scenario: Scenario, name: str, shelf: ProfileShelf) -> None:
-        spec = scenario.streams[name].zeus
-        assert spec is not None
-        self.name, self.spec, self.scenario = name, spec, scenario
-        self._stream = scenario.streams[name]
+    def __init__(
+        self, spec: JobStream, frame: StreamFrame, builder: LibraryBuilder, inputs: ZeusInputs
+    ) -> None:
+        assert spec.zeus is not None
+        self._stream, self.spec, self._frame, self.name = spec, spec.zeus, frame, frame.name
+        self._groups = inputs.groups
+        self._left_out: dict[str, int] = {}
+        per_day = spec.jobs_per_day or 0.0
         try:
-            traces = _traces(spec.train, spec.power, scenario.folder)
-            self._workloads = chosen_workloads(traces, tuple(spec.workloads))
-            self._zeus = ZeusSpec(spec.batch_size_optimizer, spec.power_limit, spec.eta, spec.beta)
+            self._workloads = chosen_workloads(inputs.traces, tuple(self.spec.workloads))
+            self._zeus = ZeusSpec(
+                self.spec.batch_size_optimizer,
+                self.spec.power_limit,
+                self.spec.eta,
+                self.spec.beta,
+            )
             for workload in self._workloads:
                 self._zeus.check(workload)
-            self._groups = None if spec.groups is None else _groups(spec.groups, scenario.folder)
+            shares = np.array(self._shares())
             if self._groups is None:
-                self._recurrences(np.empty(0, dtype=np.int64))  # can the jobs be shared out?
+                self._recurrences()  # can the jobs be shared out?
             else:
-                self._groups.submissions(self._workloads)
+                submissions, left_out = self._groups.submissions(self._workloads)
+                shares = np.bincount(submissions.workload_id, minlength=shares.size)
+                per_day = len(submissions) / (_period_ms(submissions.start_s) / MS_PER_DAY)
+                if left_out:
+                    self._left_out["rows of groups of other datasets"] = left_out
         except WorkloadError as error:
-            raise WorkloadError(f"streams.{name}.zeus: {error}") from error
+            raise WorkloadError(f"streams.{frame.name}.zeus: {error}") from error
+        self.jobs_per_day = per_day
         check_n_jobs(
-            (self._stream.jobs_per_day or 0) * scenario.horizon_ms / MS_PER_DAY,
-            f"streams.{name}",
-            "lower jobs_per_day or shorten the run",
+            per_day * frame.n_days,
+            f"streams.{frame.name}",
+            "submit fewer jobs a day or shorten the run",
         )
-        source = f"Zeus traces of {traces.gpu}: mean power of an epoch, no course in time"
-        self._profile_id = shelf.index_of(
-            flat_profile(f"{PROFILE_ID}-{traces.gpu}", source, averaging_window_s=KNOWN_AS_MEAN_S)
+        gpu = inputs.traces.gpu
+        source = f"Zeus traces of {gpu}: mean power of an epoch, no course in time"
+        self._profile_id = builder.index_of(
+            flat_profile(f"{PROFILE_ID}-{gpu}", source, averaging_window_s=KNOWN_AS_MEAN_S)
         )
-        if self._stream.startup is not None:
-            shelf.flat()
-        self.classes = self._stream_classes()
+        if spec.startup is not None:
+            builder.flat()
+        self.classes = self._stream_classes(shares / shares.sum())
+        self._n_jobs = self._n_failed = self._listed_ms = 0
 
-    def jobs(self, simulated: Utilization | None) -> tuple[JobTable, StreamMatch]:  # noqa: ARG002
-        """Return all recurrences within the run, in the order of submission."""
-        series = self._of_calendar() if self._groups is None else self._of_groups(self._groups)
-        startup_ms = draw_startups_ms(
-            self._stream.startup, len(series), self.scenario.seed, self.name
-        )
-        pool_id = self.scenario.pool_names().index(self._stream.pool)
-        jobs = JobTable(
-            job_id=np.arange(len(series)),
+    @property
+    def asked_nodes(self) -> float:
+        """Nodes that the recurrences take on average at what their optimizer is to find."""
+        shares = [c.job_class.probability for c in self.classes]
+        node_s = 0.0
+        for share, workload in zip(shares, self._workloads, strict=True):
+            best = oracle_pair(workload, self.spec.eta)
+            time_s = (
+                workload.mean_epochs[best.row] * workload.time_per_epoch_s[best.row, best.column]
+            )
+            node_s += share * float(time_s) * self.spec.n_nodes
+        return self.jobs_per_day * node_s * MS_PER_S / MS_PER_DAY
+
+    def settle(self, simulated: Utilization | None) -> None:
+        """There is nothing to find."""
+
+    def draws(self) -> Iterator[JobTable]:
+        """Yield the recurrences of each span; each learns from those that ended before it."""
+        self._n_jobs = self._n_failed = self._listed_ms = 0
+        of_spans = self._of_calendar() if self._groups is None else self._of_trace(self._groups)
+        for span, series in zip(self._frame.spans, of_spans, strict=True):
+            in_run = series.submit_ms >= 0
+            self._n_jobs += int(np.count_nonzero(in_run))
+            self._n_failed += int((~series.converged & in_run).sum())
+            jobs = self._jobs(series, self._frame.clock.date_ms(span * DRAW_MS))
+            self._listed_ms += int(node_ms(jobs, self._frame.clock.horizon_ms).sum())
+            yield jobs
+
+    def match(self) -> StreamMatch:
+        """Return how many recurrences there were, and those that did not converge."""
+        name, per_day = self._frame.name, self._n_jobs / (self._frame.clock.horizon_ms / MS_PER_DAY)
+        listed = self._listed_ms / self._frame.capacity_ms
+        counts = {"stopped early or not converged": self._n_failed, **self._left_out}
+        return StreamMatch(name, per_day, "recurring", None, listed, None, 0, counts)
+
+    def _jobs(self, series: JobSeries, date_ms: int) -> JobTable:
+        n_jobs, frame = len(series), self._frame
+        startup_ms = draw_startups_ms(self._stream.startup, n_jobs, frame.seed, frame.name, date_ms)
+        return JobTable(
+            job_id=np.zeros(n_jobs, dtype=np.int64),
             submit_ms=series.submit_ms,
-            n_nodes=np.full(len(series), self.spec.n_nodes, dtype=np.int32),
+            n_nodes=np.full(n_jobs, self.spec.n_nodes, dtype=np.int32),
             duration_ms=series.duration_ms + startup_ms,
-            pool_id=np.full(len(series), pool_id, dtype=np.int16),
+            pool_id=np.full(n_jobs, frame.pool_id, dtype=np.int16),
             class_id=series.workload_id,
-            profile_id=np.full(len(series), self._profile_id, dtype=np.int32),
+            profile_id=np.full(n_jobs, self._profile_id, dtype=np.int32),
             startup_ms=startup_ms,
-            power_factor=(self._node_power_w(series) / FLAT_POWER_W).astype(np.float32),
+            power_factor=self._node_power_w(series) / FLAT_POWER_W,
         )
-        pool = self.scenario.facility.pools[self._stream.pool]
-        horizon_ms = self.scenario.horizon_ms
-        listed = listed_utilization(jobs, pool.n_nodes, horizon_ms)
-        per_day = len(jobs) / (horizon_ms / MS_PER_DAY)
-        counts = {"stopped early or not converged": int((~series.converged).sum())}
-        if self._groups is not None:
-            _, left_out = self._groups.submissions(self._workloads)
-            counts |= {"rows of groups of other datasets": left_out} if left_out else {}
-        return jobs, StreamMatch(self.name, per_day, "recurring", None, listed, None, 0, counts)
 
     def _node_power_w(self, series: JobSeries) -> Float64Array:
-        """Return the power of one busy node: the idle node, and its GPUs above their idle power."""
-        node_type = self.scenario.facility.node_type_of(self._stream.pool)
+        """Return the power of one busy node: the idle node, and its GPUs above their idle power.
+
+        It is the traces' own: `busy_power_factor`, which scales profiles, does not apply.
+        """
+        node_type = self._frame.node_type
         n_gpus = self.spec.gpus_per_node or node_type.n_gpus
         over_idle_w = np.maximum(series.average_power_w - self.spec.gpu_idle_power_w, 0)
         power_w: Float64Array = node_type.idle_power_w + n_gpus * over_idle_w
-        return power_w / node_type.busy_power_factor
+        return power_w
 
-    def _of_calendar(self) -> JobSeries:
-        spec, scenario = self._stream, self.scenario
-        assert spec.jobs_per_day is not None
-        rates = stream_rates(scenario, self.name)
-        rng = stream(scenario.seed, "workload", self.name, 0)
-        submit_ms = np.sort(draw_submissions(rng, rates, spec.jobs_per_day), kind="stable")
-        return self._recurrences(submit_ms)
-
-    def _recurrences(self, submit_ms: Int64Array) -> JobSeries:
-        return recurrences_at(
-            submit_ms,
+    def _recurrences(self) -> SharedRecurrences:
+        return SharedRecurrences(
             self._workloads,
             self._zeus,
-            self.scenario.seed,
-            self.name,
+            self._frame.seed,
+            self._frame.name,
             n_recurring_jobs=self.spec.recurring_jobs,
             shares=self._shares(),
         )
 
+    def _of_calendar(self) -> Iterator[JobSeries]:
+        """Yield the recurrences of each span, with submissions drawn from the calendar."""
+        frame, jobs_per_day = self._frame, self.jobs_per_day
+        rates, recurrences = stream_rates(self._stream, frame), self._recurrences()
+        for span in frame.spans:
+            rng = stream(frame.seed, "workload", frame.name, 0, frame.clock.date_ms(span * DRAW_MS))
+            of_span = rates.between(span * DRAW_MS, (span + 1) * DRAW_MS)
+            yield recurrences.at(np.sort(draw_submissions(rng, of_span, jobs_per_day)))
+
     def _shares(self) -> list[float]:
         return [self.spec.workloads.get(w.spec.dataset, 1.0) for w in self._workloads]
 
-    def _of_groups(self, groups: GroupTrace) -> JobSeries:
-        """Return the group trace's jobs, repeated by its span in whole hours."""
-        once = recurrences_of_groups(
-            groups, self._workloads, self._zeus, self.scenario.seed, self.name
-        )
-        period_ms = (int(once.submit_ms[-1]) // MS_PER_H + 1) * MS_PER_H
-        tiles = range(-(-self.scenario.horizon_ms // period_ms))
-        repeated = concat([_later(once, tile * period_ms) for tile in tiles])
-        return repeated.take(repeated.submit_ms < self.scenario.horizon_ms)
+    def _of_trace(self, groups: GroupTrace) -> Iterator[JobSeries]:
+        """Yield the group trace's jobs in each span, simulated once and then repeated.
 
-    def _stream_classes(self) -> tuple[StreamClass, ...]:
-        shares = np.array(self._shares())
-        if self._groups is not None:
-            submissions, _ = self._groups.submissions(self._workloads)
-            shares = np.bincount(submissions.workload_id, minlength=len(self._workloads))
-        shares = shares / shares.sum()
+        It begins at the start of the run; what lies before is a repetition as well.
+        """
+        frame, clock = self._frame, self._frame.clock
+        once = recurrences_of_groups(groups, self._workloads, self._zeus, frame.seed, frame.name)
+        period_ms = _period_ms(once.submit_ms / MS_PER_S)
+        for span in frame.spans:
+            begin_ms = max(span * DRAW_MS, clock.begin_ms)
+            end_ms = min((span + 1) * DRAW_MS, clock.horizon_ms)
+            parts = []
+            for delay_ms in range(begin_ms // period_ms * period_ms, end_ms, period_ms):
+                edges = np.searchsorted(once.submit_ms, [begin_ms - delay_ms, end_ms - delay_ms])
+                part = once.take(slice(*edges.tolist()))
+                parts.append(replace(part, submit_ms=part.submit_ms + delay_ms))
+            yield concat(parts)
+
+    def _stream_classes(self, shares: Float64Array) -> tuple[StreamClass, ...]:
         return tuple(
             StreamClass(
-                self.name,
+                self._frame.name,
                 JobClass(
                     workload=f"zeus-{workload.spec.dataset}",
                     n_nodes=self.spec.n_nodes,
@@ -177,30 +216,6 @@ class RecurringJobs:
         )
 
 
-def _later(series: JobSeries, delay_ms: int) -> JobSeries:
-    columns = {name: getattr(series, name) for name, _ in series._dtypes()}
-    return JobSeries(**{**columns, "submit_ms": series.submit_ms + delay_ms})
-
-
-def _traces(train: str | None, power: str | None, folder: Path) -> TrainingTraces:
-    if train is None or power is None:
-        return _read(None, None)
-    paths = folder / train, folder / power
-    return _read(*paths, input_stamp(paths[0], "zeus.train"), input_stamp(paths[1], "zeus.power"))
-
-
-@lru_cache(maxsize=4)
-def _read(
-    train: Path | None,
-    power: Path | None,
-    *stamps: Stamp,  # noqa: ARG001  # a changed file is read again
-) -> TrainingTraces:
-    if train is None or power is None:
-        return synthetic_traces()
-    return read_traces(train, power)
-
-
-def _groups(name: str, folder: Path) -> GroupTrace:
-    path = folder / name
-    input_stamp(path, "zeus.groups")
-    return read_groups(path)
+def _period_ms(start_s: Float64Array) -> int:
+    """Return the span of a group trace in whole hours [ms], after which it is repeated."""
+    return (round(float(np.ptp(start_s)) * MS_PER_S) // MS_PER_H + 1) * MS_PER_H

@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import lru_cache
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from diploee.clock import zone_name
 from diploee.errors import ProfileError, WorkloadError
-from diploee.files import Stamp, input_stamp
-from diploee.scenario import JobClass, JobReplay, Scenario
+from diploee.importers.job_log import MISSING_MS, JobLog
+from diploee.scenario import JobClass, JobStream
 from diploee.streams import stream
-from diploee.tables import Int16Array, Int32Array, Int64Array
-from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_WEEK
+from diploee.tables import Int16Array, Int32Array, Int64Array, concat
+from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_WEEK
 from diploee.workload.class_rules import UNMATCHED, assign_classes, nearest_n_nodes
-from diploee.workload.job_log import MISSING_MS, JobLog
 from diploee.workload.jobs import JobTable, StreamClass, check_n_jobs, draw_profiles
-from diploee.workload.match import StreamMatch, Utilization, listed_utilization
-from diploee.workload.shelf import ProfileShelf
+from diploee.workload.library_builder import LibraryBuilder
+from diploee.workload.match import StreamMatch, Utilization, node_ms
+from diploee.workload.source import DRAW_MS, StreamFrame
 from diploee.workload.startup import draw_startups_ms
 
 COPY_SPREAD_MS = MS_PER_H
 """A copy of a job (`rate_factor` above 1) is submitted up to so long after the original."""
 
-READING_KEYS = (
-    *("gpus_per_node", "utc_offset", "time_format", "duration_unit", "zero_durations", "cpu_only"),
-    "states",
-)
-"""Keys of `JobReplay` that say how to read the log."""
+MAX_SHIFT_MS = MS_PER_DAY
+"""By no more than so much does the wall clock run ahead of where it stood at the start."""
 
 _MONDAY = datetime(1970, 1, 5)
 _EPOCH = datetime(1970, 1, 1)
@@ -51,123 +47,185 @@ class ReplayedJobs:
 
     Parameters
     ----------
-    scenario : Scenario
-        What to generate.
-    name : str
+    spec : JobStream
         The stream.
-    shelf : ProfileShelf
+    frame : StreamFrame
+        Its run.
+    builder : LibraryBuilder
         Profiles that the classes draw from; variants of them are added.
+    log : JobLog
+        The log, as it was read.
 
     Raises
     ------
-    LogFormatError
-        If the log can't be read.
     ProfileError
         If there is no profile for a rule.
     WorkloadError
         If the log's jobs do not fit the rules or the pool, or do not overlap the run.
     """
 
-    def __init__(self, scenario: Scenario, name: str, shelf: ProfileShelf) -> None:
-        spec = scenario.streams[name].replay
-        assert spec is not None
-        self.name, self.spec, self.scenario = name, spec, scenario
-        self._stream = scenario.streams[name]
+    def __init__(
+        self, spec: JobStream, frame: StreamFrame, builder: LibraryBuilder, log: JobLog
+    ) -> None:
+        assert spec.replay is not None
+        self._stream, self.spec, self._frame, self._log = spec, spec.replay, frame, log
+        self.name = frame.name
         self.counts: dict[str, int] = {}
-        self._pool_n_nodes = scenario.facility.pools[self._stream.pool].n_nodes
-        n_gpus = scenario.facility.node_type_of(self._stream.pool).n_gpus
-        self._log = read_log(spec, scenario.folder, n_gpus or None)
-        read = self._log.counts
         for what, causes in (
-            ("dropped", read.dropped), ("repaired", read.repaired), ("noted", read.noted)
-        ):  # fmt: skip
+            ("dropped", log.counts.dropped),
+            ("repaired", log.counts.repaired),
+            ("noted", log.counts.noted),
+        ):
             self.counts |= {f"{what} on import: {cause}": n for cause, n in causes.items() if n}
-        self._logged, self._origin_ms = self._prepared(self._log)
-        self.classes, self._class_of = self._classes(shelf)
-        if self._stream.startup is not None:
-            shelf.flat()
+        zone = zone_name(frame.clock.zone)
+        self._is_own_zone = self.spec.align == "date" and log.time_zone == zone
+        self._by_wall = self.spec.align != "start" and not self._is_own_zone
+        self._logged, self._origin_ms = self._prepared(log)
+        self.classes, self._class_of = self._classes(builder)
+        if spec.startup is not None:
+            builder.flat()
+        self._n_jobs, self._listed_ms = 0, 0
+        self._n_days = max((int(self._logged.into_ms.max()) + 1) / MS_PER_DAY, 1)
 
-    def jobs(self, simulated: Utilization | None) -> tuple[JobTable, StreamMatch]:  # noqa: ARG002
-        """Return the jobs of all repetitions within the run, in the order of submission."""
-        first_ms, period_ms = self._placing()
-        horizon_ms, spec = self.scenario.horizon_ms, self.spec
-        logged = self._logged
-        span_ms = int(logged.into_ms.max()) + 1
-        tiles = range(1)
-        if spec.repeats:  # also before the first one placed, so that the run begins full
-            tiles = range(-_ceil(first_ms, period_ms), _ceil(horizon_ms - first_ms, period_ms))
+    @property
+    def jobs_per_day(self) -> float:
+        """Jobs a day while the log plays."""
+        return self._logged.into_ms.size * self.spec.rate_factor / self._n_days
+
+    @property
+    def asked_nodes(self) -> float:
+        """Nodes that its jobs ask for on average while the log plays."""
+        node_ms = float((self._logged.n_nodes * self._logged.duration_ms.astype(np.float64)).sum())
+        return node_ms * self.spec.rate_factor / (self._n_days * MS_PER_DAY)
+
+    def settle(self, simulated: Utilization | None) -> None:  # noqa: ARG002
+        """Place the log in the run.
+
+        Raises
+        ------
+        WorkloadError
+            If its jobs are too many, none falls into the run, or the log, played once, begins after
+            the run's warm-up.
+        """
+        clock = self._frame.clock
+        self._first_ms, self._period_ms = self._placing()
+        self._tiles = range(1)
+        if self.spec.repeats:  # also before the first one placed, so that the run begins full
+            before_ms = self._first_ms - clock.begin_ms
+            after_ms = clock.horizon_ms + MAX_SHIFT_MS - self._first_ms
+            self._tiles = range(
+                -_ceil(before_ms, self._period_ms), _ceil(after_ms, self._period_ms)
+            )
+        elif clock.warm_up_ms and self._first_ms > clock.begin_ms:
+            before_h = max(-self._first_ms, 0) / MS_PER_H
+            raise WorkloadError(
+                f"streams.{self._frame.name}.replay: warm_up is {clock.warm_up_ms / MS_PER_H:g} h, "
+                f"{self.spec.log} has {before_h:g} h before the start of the run; shorten warm_up "
+                "or leave it out, or play the log repeatedly (repeat: true)"
+            )
         check_n_jobs(
-            logged.into_ms.size * len(tiles) * spec.rate_factor,
-            f"streams.{self.name}.replay",
+            self._logged.into_ms.size * len(self._tiles) * self.spec.rate_factor,
+            f"streams.{self._frame.name}.replay",
             "lower rate_factor or shorten the run",
         )
-        rows, submit_ms = self._repeated(tiles, first_ms, period_ms, span_ms)
-        inside = (submit_ms >= 0) & (submit_ms < horizon_ms)
-        if not spec.repeats:
-            self._count("outside the run", int((~inside).sum()))
-        rows, submit_ms = rows[inside], submit_ms[inside]
-        if not rows.size:
+        if not any(len(self._tile(tile)) for tile in self._tiles):
             raise WorkloadError(
-                f"streams.{self.name}.replay: no job of {spec.log} falls into the run "
+                f"streams.{self._frame.name}.replay: no job of {self.spec.log} falls into the run "
                 f"({self._span_text()}); change start, or set align: start"
             )
-        order = np.argsort(submit_ms, kind="stable")
-        jobs = self._table(rows[order], submit_ms[order])
-        listed = listed_utilization(jobs, self._pool_n_nodes, horizon_ms)
-        per_day = len(jobs) / (horizon_ms / MS_PER_DAY)
-        match = StreamMatch(
-            self.name, per_day, "replayed", None, listed, None, 0, dict(self.counts)
-        )
-        return jobs, match
 
-    def _table(self, rows: Int64Array, submit_ms: Int64Array) -> JobTable:
-        n_jobs = rows.size
+    def draws(self) -> Iterator[JobTable]:
+        """Yield the jobs of all repetitions within the run, span by span."""
+        self._n_jobs, self._listed_ms = 0, 0
+        ahead, tiles = JobTable.empty(), list(self._tiles)
+        for span in self._frame.spans:
+            end_ms = (span + 1) * DRAW_MS
+            while tiles and self._first_ms + tiles[0] * self._period_ms < end_ms + MAX_SHIFT_MS:
+                ahead = concat([ahead, self._tile(tiles.pop(0))])
+            if (np.diff(ahead.submit_ms) < 0).any():
+                ahead = ahead.take(np.argsort(ahead.submit_ms, kind="stable"))
+            n_jobs = int(np.searchsorted(ahead.submit_ms, end_ms))
+            jobs, ahead = ahead.take(slice(n_jobs)), ahead.take(slice(n_jobs, None))
+            self._n_jobs += int(np.count_nonzero(jobs.submit_ms >= 0))
+            self._listed_ms += int(node_ms(jobs, self._frame.clock.horizon_ms).sum())
+            yield jobs
+
+    def match(self) -> StreamMatch:
+        """Return how many jobs the log gave the run, and what was left out of it."""
+        per_day = self._n_jobs / (self._frame.clock.horizon_ms / MS_PER_DAY)
+        listed = self._listed_ms / self._frame.capacity_ms
+        name = self._frame.name
+        return StreamMatch(name, per_day, "replayed", None, listed, None, 0, dict(self.counts))
+
+    def _tile(self, tile: int) -> JobTable:
+        """Return the jobs of one repetition that fall into the run, in the order of submission."""
+        rows, submit_ms = self._on_wall(*self._repetition(tile))
+        n_jobs, frame = rows.size, self._frame
         class_id = self._class_of[rows]
-        rng = stream(self.scenario.seed, "replay", self.name, "profile")
+        rng = stream(frame.seed, "replay", frame.name, "profile", tile)
         duration_ms = self._logged.duration_ms[rows]
-        drawn_ms = draw_startups_ms(self._stream.startup, n_jobs, self.scenario.seed, self.name)
-        # A logged run time reaches from allocation to end: the start-up is a part of it.
-        startup_ms = np.minimum(drawn_ms, duration_ms).astype(np.int32)
-        pool_id = self.scenario.pool_names().index(self._stream.pool)
-        return JobTable(
-            job_id=np.arange(n_jobs),
+        drawn_ms = draw_startups_ms(self._stream.startup, n_jobs, frame.seed, frame.name, tile)
+        jobs = JobTable(
+            job_id=np.zeros(n_jobs, dtype=np.int64),
             submit_ms=submit_ms,
             n_nodes=self._logged.n_nodes[rows],
             duration_ms=duration_ms,
-            pool_id=np.full(n_jobs, pool_id),
+            pool_id=np.full(n_jobs, frame.pool_id),
             class_id=class_id,
             profile_id=draw_profiles(self.classes, class_id, rng),
-            startup_ms=startup_ms,
+            # A logged run time reaches from allocation to end: the start-up is a part of it.
+            startup_ms=np.minimum(drawn_ms, duration_ms).astype(np.int32),
+            power_factor=np.full(n_jobs, frame.node_type.busy_power_factor),
         )
+        inside = (submit_ms >= frame.clock.begin_ms) & (submit_ms < frame.clock.horizon_ms)
+        if not self.spec.repeats:
+            self._count("outside the run", int((~inside).sum()))
+        kept = jobs.take(inside)
+        return kept.take(np.argsort(kept.submit_ms, kind="stable"))
 
-    def _repeated(
-        self, tiles: range, first_ms: int, period_ms: int, span_ms: int
-    ) -> tuple[Int64Array, Int64Array]:
-        """Return the log's row and the submission of each job of all repetitions.
+    def _repetition(self, tile: int) -> tuple[Int64Array, Int64Array]:
+        """Return the log's row and the submission of each job of a repetition.
 
         Repetition 0 is the log itself, whole; the others play its whole weeks before and after it.
         """
         into_ms, factor = self._logged.into_ms, self.spec.rate_factor
-        of_period = np.flatnonzero(into_ms < period_ms)
-        rows, submits = [], []
-        for tile in tiles:
-            of_tile = of_period if tile else np.arange(into_ms.size)
-            at_ms = tile * period_ms + into_ms[of_tile]  # since the log's first job
-            if tile:
-                of_tile = of_tile[(at_ms < 0) | (at_ms >= span_ms)]
-            late_ms = np.zeros(of_tile.size, dtype=np.int64)
-            if factor != 1:
-                rng = stream(self.scenario.seed, "replay", self.name, "rate", tile)
-                n_copies = np.floor(factor + rng.random(of_tile.size)).astype(np.int64)
-                of_tile = np.repeat(of_tile, n_copies)
-                is_copy = np.diff(of_tile, prepend=-1) == 0
-                late_ms = np.where(is_copy, rng.integers(0, COPY_SPREAD_MS, of_tile.size), 0)
-            rows.append(of_tile)
-            submits.append(first_ms + tile * period_ms + into_ms[of_tile] + late_ms)
-        return np.concatenate(rows), np.concatenate(submits)
+        shift_ms = tile * self._period_ms
+        rows = np.arange(into_ms.size)
+        if tile:
+            at_ms = shift_ms + into_ms  # since the log's first job
+            beyond = (at_ms < 0) | (at_ms > into_ms.max())
+            rows = np.flatnonzero((into_ms < self._period_ms) & beyond)
+        late_ms = np.zeros(rows.size, dtype=np.int64)
+        if factor != 1:
+            rng = stream(self._frame.seed, "replay", self._frame.name, "rate", tile)
+            rows = np.repeat(rows, np.floor(factor + rng.random(rows.size)).astype(np.int64))
+            is_copy = np.diff(rows, prepend=-1) == 0
+            late_ms = np.where(is_copy, rng.integers(0, COPY_SPREAD_MS, rows.size), 0)
+        return rows, self._first_ms + shift_ms + into_ms[rows] + late_ms
+
+    def _on_wall(self, rows: Int64Array, submit_ms: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Return jobs when the run's wall clock shows their time.
+
+        Those of an hour that it leaves out are left out, those of one that comes twice come twice.
+        """
+        clock = self._frame.clock
+        parts = clock.wall.stretches(clock.begin_ms, clock.horizon_ms)
+        if not self._by_wall or len(parts) == 1:
+            return rows, submit_ms
+        at_start = int(clock.wall.local_ms(np.zeros(1, dtype=np.int64))[0])
+        kept = []
+        for part in parts:
+            at_ms = submit_ms + at_start - part.shift_ms
+            shown = (at_ms >= part.begin_ms) | (part is parts[0])
+            shown &= (at_ms < part.end_ms) | (part is parts[-1])
+            kept.append((rows[shown], at_ms[shown]))
+        return np.concatenate([r for r, _ in kept]), np.concatenate([ms for _, ms in kept])
 
     def _prepared(self, log: JobLog) -> tuple[_LoggedJobs, int]:
-        """Scale the log's jobs; drop those that can't be replayed, counted by cause."""
+        """Scale the log's jobs; drop those that can't be replayed, counted by cause.
+
+        Returns them with the time of the first: local where the wall clock places them.
+        """
         spec, records = self.spec, log.jobs
         rule = assign_classes(records, log.types, spec.rules)
         time_ms = records.submit_ms if spec.starts == "queued" else records.start_ms
@@ -179,31 +237,35 @@ class ReplayedJobs:
         if spec.unmatched == "error" and (unmatched & keep).any():
             row = int(np.argmax(unmatched & keep))
             raise WorkloadError(
-                f"streams.{self.name}.replay.rules: {int((unmatched & keep).sum()):,} jobs of "
-                f"{spec.log} fit no rule, such as '{log.job_ids[row]}' on {records.n_nodes[row]} "
-                f"nodes for {records.duration_ms[row] / 1000:,.0f} s; add a rule, or set "
-                "unmatched: drop"
+                f"streams.{self._frame.name}.replay.rules: "
+                f"{int((unmatched & keep).sum()):,} jobs of {spec.log} fit no rule, "
+                f"such as '{log.job_ids[row]}' on {records.n_nodes[row]} nodes for "
+                f"{records.duration_ms[row] / 1000:,.0f} s; add a rule, or set unmatched: drop"
             )
         self._count("without a rule", int((unmatched & keep).sum()))
         keep &= ~unmatched
-        wide = n_nodes > self._pool_n_nodes
+        wide = n_nodes > self._frame.n_nodes
         if (wide & keep).any():
             if spec.too_wide == "error":
                 raise WorkloadError(
-                    f"streams.{self.name}.replay: {int((wide & keep).sum()):,} jobs of {spec.log} "
-                    f"need up to {n_nodes[keep].max():,.0f} nodes, pool '{self._stream.pool}' has "
-                    f"{self._pool_n_nodes:,}; set too_wide: drop or clip, or lower node_factor"
+                    f"streams.{self._frame.name}.replay: {int((wide & keep).sum()):,} "
+                    f"jobs of {spec.log} need up to {n_nodes[keep].max():,.0f} nodes, "
+                    f"pool '{self._frame.pool}' has {self._frame.n_nodes:,}; "
+                    "set too_wide: drop or clip, or lower node_factor"
                 )
             if spec.too_wide == "drop":
                 self._count("wider than the pool", int((wide & keep).sum()))
                 keep &= ~wide
             else:
                 self._count("clipped to the pool", int((wide & keep).sum()))
-                n_nodes = np.minimum(n_nodes, self._pool_n_nodes)
+                n_nodes = np.minimum(n_nodes, self._frame.n_nodes)
         if not keep.any():
-            raise WorkloadError(f"streams.{self.name}.replay: no job of {spec.log} is left")
-        origin_ms = int(time_ms[keep].min())
-        into_ms = np.rint((time_ms[keep] - origin_ms) * spec.time_factor).astype(np.int64)
+            raise WorkloadError(f"streams.{self._frame.name}.replay: no job of {spec.log} is left")
+        time_ms = time_ms[keep]
+        if self._by_wall and not log.is_relative:
+            time_ms = log.zone.local_ms(time_ms)
+        origin_ms = int(time_ms.min())
+        into_ms = np.rint((time_ms - origin_ms) * spec.time_factor).astype(np.int64)
         duration_ms = np.rint(records.duration_ms[keep] * spec.duration_factor).astype(np.int64)
         nodes = n_nodes[keep].astype(np.int32)
         scaled = _LoggedJobs(into_ms, np.maximum(duration_ms, 1), nodes, rule[keep])
@@ -213,7 +275,7 @@ class ReplayedJobs:
         if n:
             self.counts[cause] = n
 
-    def _classes(self, shelf: ProfileShelf) -> tuple[tuple[StreamClass, ...], Int16Array]:
+    def _classes(self, builder: LibraryBuilder) -> tuple[tuple[StreamClass, ...], Int16Array]:
         """Return one class per rule and node count that occurs, and the class of each job."""
         logged = self._logged
         pairs, class_of, n_jobs = np.unique(
@@ -223,43 +285,45 @@ class ReplayedJobs:
         found = []
         for rule_id, n_nodes, n in zip(*pairs.tolist(), n_jobs.tolist(), strict=True):
             rule = self.spec.rules[rule_id]
-            measured = shelf.node_counts(rule.workload)
+            measured = builder.node_counts(rule.workload)
             source = rule.scale_from_n_nodes or (
                 int(nearest_n_nodes(np.array([n_nodes]), measured)[0]) if measured else n_nodes
             )
             try:
-                profile_ids = shelf.select(rule.workload, source)
+                profile_ids = builder.select(rule.workload, source)
             except ProfileError as error:
                 raise ProfileError(f"replay.rules, rule {rule_id + 1}: {error}") from error
             if self._stream.profile_variants is not None:
-                profile_ids = shelf.variants(profile_ids, self._stream.profile_variants)
+                profile_ids = builder.variants(profile_ids, self._stream.profile_variants)
             job_class = JobClass(
                 workload=rule.workload,
                 n_nodes=n_nodes,
                 probability=n / logged.rule.size,
                 scale_from_n_nodes=None if source == n_nodes else source,
             )
-            found.append(StreamClass(self.name, job_class, profile_ids))
+            found.append(StreamClass(self._frame.name, job_class, profile_ids))
         return tuple(found), class_of.ravel().astype(np.int16)
 
     def _placing(self) -> tuple[int, int]:
         """Return where the log's first job goes in the run, and the period of repetition [ms]."""
         span_ms = int(self._logged.into_ms.max()) + 1
-        start = self.scenario.start
+        start = self._frame.clock.start
         match self.spec.align:
             case "start":
                 return 0, _ceil(span_ms, MS_PER_H) * MS_PER_H
             case "date":
                 if self._log.is_relative:
                     raise WorkloadError(
-                        f"streams.{self.name}.replay.align: {self.spec.log} has no dates, only "
-                        "times since its start; set align: weekday or start"
+                        f"streams.{self._frame.name}.replay.align: {self.spec.log} has no dates, "
+                        "only times since its start; set align: weekday or start"
                     )
+                if self._is_own_zone:
+                    return self._origin_ms - self._frame.clock.wall.origin_ms, span_ms
                 return self._local_ms() - _ms_since(_EPOCH, start), span_ms
         weeks = (span_ms + MS_PER_DAY) // MS_PER_WEEK  # a week may lack less than a day
         if self.spec.repeats and not weeks:
             raise WorkloadError(
-                f"streams.{self.name}.replay.align: {self.spec.log} spans "
+                f"streams.{self._frame.name}.replay.align: {self.spec.log} spans "
                 f"{span_ms / MS_PER_DAY:.2f} days; repeating it by weekday needs a whole week; "
                 "set align: start"
             )
@@ -275,14 +339,17 @@ class ReplayedJobs:
         """
         if self._log.is_relative:
             return self._origin_ms + _ms_since(_EPOCH, _MONDAY)
-        return self._origin_ms + (self._log.utc_offset_min or 0) * MS_PER_MIN
+        if self._by_wall:
+            return self._origin_ms
+        return int(self._log.zone.local_ms(np.array([self._origin_ms]))[0])
 
     def _span_text(self) -> str:
         if self._log.is_relative:
             return "its times count from its start"
         first = _EPOCH + timedelta(milliseconds=self._local_ms())
         last = first + timedelta(milliseconds=int(self._logged.into_ms.max()))
-        return f"it spans {first:%Y-%m-%d} to {last:%Y-%m-%d}, the run starts {self.scenario.start}"
+        start = self._frame.clock.start
+        return f"it spans {first:%Y-%m-%d} to {last:%Y-%m-%d}, the run starts {start}"
 
 
 def _ceil(number: int, divisor: int) -> int:
@@ -291,32 +358,3 @@ def _ceil(number: int, divisor: int) -> int:
 
 def _ms_since(origin: datetime, time: datetime) -> int:
     return (time - origin) // timedelta(milliseconds=1)
-
-
-def read_log(spec: JobReplay, folder: Path, pool_gpus_per_node: int | None) -> JobLog:
-    """Read the log of a replay; the last ones read are kept, as a run opens its log twice.
-
-    Raises
-    ------
-    LogFormatError
-        If it can't be read.
-    """
-    path = folder / spec.log
-    stamp = input_stamp(path, "replay.log")
-    given = {"pool_gpus_per_node": pool_gpus_per_node}
-    given |= {key: getattr(spec, key) for key in READING_KEYS}
-    columns = tuple((spec.columns or {}).items())
-    return _read_log(path, stamp, spec.format, columns, **given)
-
-
-@lru_cache(maxsize=4)
-def _read_log(
-    path: Path,
-    stamp: Stamp,  # noqa: ARG001  # a changed file is read again
-    log_format: str | None,
-    columns: tuple[tuple[str, str], ...],
-    **given: Any,
-) -> JobLog:
-    from diploee.workload.importers.jobs import read_job_log
-
-    return read_job_log(path, log_format, columns=dict(columns) or None, **given)

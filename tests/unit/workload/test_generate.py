@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -13,15 +15,19 @@ from builders import job_table, tiny_scenario
 from diploee.errors import ProfileError, WorkloadError
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
-from diploee.schedule import schedule_jobs
-from diploee.workload import JobTable, generate_jobs, listed_utilization, stream_classes
+from diploee.steps import generate_jobs, schedule_jobs, stream_classes
+from diploee.tables import concat
+from diploee.workload import JobTable
+from diploee.workload.match import node_ms
 
 N_NODES = 12
 SIMULATED = {"streams.training.match": "simulated"}
 
 
 def simulated_by(scenario: Scenario, seen: list[JobTable] | None = None) -> Any:
-    def utilization(jobs: JobTable) -> float:
+    def utilization(days: Iterable[JobTable]) -> float:
+        jobs = concat(list(days))
+        jobs = replace(jobs, job_id=np.arange(len(jobs)))
         if seen is not None:
             seen.append(jobs)
         return schedule_jobs(jobs, scenario, "compiled").mean_utilization(N_NODES)
@@ -41,7 +47,12 @@ def test_bisection_residual_is_below_one_job(library: ProfileLibrary, target: fl
     assert abs(match.residual) < largest_job_ms / (N_NODES * scenario.horizon_ms)
 
 
-def test_listed_utilization_counts_a_job_up_to_the_horizon() -> None:
+def listed_utilization(jobs: JobTable, n_nodes: int, horizon_ms: int) -> float:
+    """Return the mean node occupancy if every job started at once, 0-1."""
+    return float(node_ms(jobs, horizon_ms).sum() / (n_nodes * horizon_ms))
+
+
+def test_node_time_of_the_list_counts_a_job_up_to_the_horizon() -> None:
     jobs = job_table([0, 600, 900], [1, 2, 1], [500, 1_000, 50])
     assert listed_utilization(jobs, 4, 1_000) == (500 + 2 * 400 + 50) / (4 * 1_000)
 
@@ -53,7 +64,7 @@ def test_match_simulated_meets_its_target(library: ProfileLibrary, target: float
     )
     workload = generate_jobs(scenario, library, simulated_by(scenario))
     (match,) = workload.matches
-    reached = simulated_by(scenario)(workload.jobs)
+    reached = simulated_by(scenario)([workload.jobs])
     assert match.match == "simulated"
     assert match.matched_utilization == reached
     assert match.residual == pytest.approx(reached - target, abs=1e-12)
@@ -62,7 +73,7 @@ def test_match_simulated_meets_its_target(library: ProfileLibrary, target: float
     assert abs(reached - target) < largest_job_ms / (N_NODES * scenario.horizon_ms)
 
 
-def test_unreachable_simulated_target_says_by_how_much(library: ProfileLibrary) -> None:
+def test_unreachable_simulated_target_says_what_is_reached(library: ProfileLibrary) -> None:
     """Jobs are submitted on Tuesday only; half of the span is over before."""
     scenario = tiny_scenario(
         {
@@ -73,9 +84,7 @@ def test_unreachable_simulated_target_says_by_how_much(library: ProfileLibrary) 
     )
     with pytest.raises(WorkloadError, match=r"streams\.training: .* 0\.9 .*reached") as caught:
         generate_jobs(scenario, library, simulated_by(scenario))
-    reached, short = figures_of(caught.value)
-    assert 0.45 < reached <= 0.5
-    assert reached + short == pytest.approx(0.9, abs=2e-4)
+    assert 0.45 < most_of(caught.value) <= 0.5
 
 
 LAST_HOUR = {
@@ -96,19 +105,50 @@ def test_a_list_that_the_horizon_cuts_grows_until_it_meets_the_target(
     assert match.jobs_per_day == pytest.approx(3 * N_NODES * 86_400 / 5_400, rel=0.1)
 
 
-def test_unreachable_list_target_says_by_how_much(library: ProfileLibrary) -> None:
+def test_unreachable_list_target_says_what_is_reached_and_why(library: ProfileLibrary) -> None:
     scenario = tiny_scenario({**LAST_HOUR, "duration": "1322 min"})  # ends at 23:02
     with pytest.raises(WorkloadError, match=r"streams\.training: .* 1 can't be reached") as caught:
         generate_jobs(scenario, library)
-    reached, short = figures_of(caught.value)
-    assert 0.1 < reached < 0.3  # 16 layers of jobs that count for a minute of 90
-    assert reached + short == pytest.approx(1, abs=2e-4)
+    assert 0.1 < most_of(caught.value) < 0.3  # 16 layers of jobs that count for a minute of 90
+    assert "the end of the run cuts jobs that begin late" in str(caught.value)
 
 
-def figures_of(error: WorkloadError) -> tuple[float, float]:
-    """What was reached and what is missing, in the order of the text."""
-    reached, short = re.findall(r"\b0\.\d{4}\b", str(error))
-    return float(reached), float(short)
+def most_of(error: WorkloadError) -> float:
+    """What an error says is the most that is reached."""
+    (most,) = re.findall(r"reached: (0\.\d{4}) is the most, of [0-9,]+ jobs a day", str(error))
+    return float(most)
+
+
+@pytest.mark.parametrize("match", ["list", "simulated"])
+@pytest.mark.parametrize("target", [1e-300, 1e-9, 1e-6, 1e-3])
+def test_target_below_one_job_says_what_one_job_takes(
+    library: ProfileLibrary, match: str, target: float
+) -> None:
+    keys = {"streams.training.match": match, "streams.training.target_utilization": target}
+    with pytest.raises(WorkloadError, match="is less than one job, which takes") as caught:
+        generate_jobs(tiny_scenario(keys), library)
+    (of_a_job,) = re.findall(r"takes ([0-9.e-]+) of the pool's node time", str(caught.value))
+    nearest = {**keys, "streams.training.target_utilization": 2 * float(of_a_job)}
+    scenario = tiny_scenario(nearest)
+    (match_,) = generate_jobs(scenario, library, simulated_by(scenario, [])).matches
+    assert match_.residual == pytest.approx(0, abs=2 * float(of_a_job))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("target", [0.95, 0.999, 1.0])
+def test_simulated_target_out_of_reach_says_how_near_one_comes(
+    library: ProfileLibrary, target: float, seed: int
+) -> None:
+    """What the text offers can be reached; and more jobs would not have come much nearer."""
+    keys = {**SIMULATED, "streams.training.target_utilization": target, "seed": seed}
+    scenario = tiny_scenario(keys)
+    with pytest.raises(WorkloadError, match="holds up those behind it") as caught:
+        generate_jobs(scenario, library, simulated_by(scenario, []))
+    most = most_of(caught.value)
+    assert 0.9 < most < target
+    offered = tiny_scenario({**keys, "streams.training.target_utilization": most - 0.02})
+    (match,) = generate_jobs(offered, library, simulated_by(offered, [])).matches
+    assert match.matched_utilization == pytest.approx(most - 0.02, abs=0.01)
 
 
 def test_thinning_is_monotone(library: ProfileLibrary) -> None:
@@ -216,7 +256,7 @@ def test_a_scaled_class_draws_from_the_profiles_it_names(library: ProfileLibrary
             "streams.training.classes.1.scale_from_n_nodes": 4,
         }
     )
-    scaled = stream_classes(scenario, library)[1]
+    scaled = stream_classes(scenario, library)[0][1]
     assert [library.ids[index] for index in scaled.profile_ids] == ["tune-4n-1"]
     assert scaled.extrapolation_ratio == 2.5
     jobs = generate_jobs(scenario, library).jobs

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
 
+from diploee.clock import RunClock
 from diploee.errors import WorkloadError
 from diploee.scenario import Calendar
 from diploee.workload import HourlyRates, hourly_rates
+from diploee.workload.rates import dispersed
 
 MS_PER_H = 3_600_000
 MONDAY = datetime(2018, 1, 1)
 UNIFORM = Calendar()
+
+
+def rates_of(calendar: Calendar, start: datetime, horizon_ms: int) -> HourlyRates:
+    return hourly_rates(calendar, RunClock(start, UTC, horizon_ms, MS_PER_H))
 
 
 def time_weighted_mean(rates: HourlyRates) -> float:
@@ -23,27 +29,29 @@ def time_weighted_mean(rates: HourlyRates) -> float:
 @pytest.mark.parametrize(("year", "n_hours"), [(2018, 8_760), (2020, 8_784), (2000, 8_784)])
 def test_a_leap_year_has_8784_hours(year: int, n_hours: int) -> None:
     span_h = int((datetime(year + 1, 1, 1) - datetime(year, 1, 1)).total_seconds() / 3_600)
-    rates = hourly_rates(UNIFORM, datetime(year, 1, 1), span_h * MS_PER_H)
+    rates = rates_of(UNIFORM, datetime(year, 1, 1), span_h * MS_PER_H)
     assert rates.relative_rate.size == n_hours
 
 
-def test_the_29th_of_february_has_the_weight_of_its_month() -> None:
+def test_the_29th_of_february_belongs_to_its_month() -> None:
     calendar = Calendar(month=(1, 7, *[1] * 10))
-    rates = hourly_rates(calendar, datetime(2020, 2, 28), 3 * 24 * MS_PER_H)
-    days = rates.relative_rate.reshape(3, 24).mean(axis=1)
-    assert days[1] == days[0] == pytest.approx(7 * days[2])
+    rates = rates_of(calendar, datetime(2020, 2, 1), 60 * 24 * MS_PER_H)
+    days = rates.relative_rate.reshape(60, 24).mean(axis=1)
+    # The month's total is that of 29 days; half a week from its end the level goes down to March.
+    assert days[:29].sum() == pytest.approx(29 * 7 / 31 * days[29:].sum())
+    assert days[24] > days[26] > days[28] > days[30] > days[33]
 
 
 def test_a_span_that_starts_within_an_hour_has_partial_first_and_last_hours() -> None:
     start = datetime(2018, 1, 1, 0, 40)
-    rates = hourly_rates(Calendar(hour_of_day=(3, 1, 2, *[0] * 21)), start, 2 * MS_PER_H)
+    rates = rates_of(Calendar(hour_of_day=(3, 1, 2, *[0] * 21)), start, 2 * MS_PER_H)
     assert rates.edges_ms.tolist() == [0, 1_200_000, 4_800_000, 7_200_000]
     # Weights 3, 1, 2 hold for 20, 60 and 40 minutes: mean 200 / 120.
     assert rates.relative_rate == pytest.approx(np.array([3, 1, 2]) / (200 / 120))
 
 
 def test_a_span_within_one_hour_has_one_partial_hour() -> None:
-    rates = hourly_rates(UNIFORM, datetime(2018, 1, 1, 5, 10, 0, 1_000), 1_000)
+    rates = rates_of(UNIFORM, datetime(2018, 1, 1, 5, 10, 0, 1_000), 1_000)
     assert rates.edges_ms.tolist() == [0, 1_000]
     assert rates.relative_rate.tolist() == [1.0]
 
@@ -51,29 +59,29 @@ def test_a_span_within_one_hour_has_one_partial_hour() -> None:
 def test_hours_of_the_week_start_on_monday_at_midnight() -> None:
     weights = [0.0] * 168
     weights[3 * 24 + 7] = 1.0  # Thursday 07:00-08:00
-    rates = hourly_rates(Calendar(hour_of_week=tuple(weights)), MONDAY, 14 * 24 * MS_PER_H)
+    rates = rates_of(Calendar(hour_of_week=tuple(weights)), MONDAY, 14 * 24 * MS_PER_H)
     assert np.flatnonzero(rates.relative_rate).tolist() == [79, 79 + 168]
 
 
 @pytest.mark.parametrize("day", range(1, 8))
 def test_any_day_to_start_on_finds_its_weekday(day: int) -> None:
     start = datetime(2018, 1, day)
-    rates = hourly_rates(Calendar(day_of_week=(0, 1, 2, 3, 4, 5, 6)), start, 24 * MS_PER_H * 7)
+    rates = rates_of(Calendar(day_of_week=(0, 1, 2, 3, 4, 5, 6)), start, 24 * MS_PER_H * 7)
     by_day = rates.relative_rate.reshape(7, 24)[:, 0]
     assert by_day == pytest.approx(np.roll(np.arange(7) / 3, -(day - 1)))
 
 
 def test_weekdays_before_1970_are_right_too() -> None:
     start = datetime(1969, 12, 29)  # a Monday
-    rates = hourly_rates(Calendar(day_of_week=(1, 0, 0, 0, 0, 0, 0)), start, 7 * 24 * MS_PER_H)
+    rates = rates_of(Calendar(day_of_week=(1, 0, 0, 0, 0, 0, 0)), start, 7 * 24 * MS_PER_H)
     assert np.flatnonzero(rates.relative_rate).tolist() == list(range(24))
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e6])
 def test_only_ratios_of_weights_matter(scale: float) -> None:
     weights = np.arange(24) + 1.0
-    rates = hourly_rates(Calendar(hour_of_day=tuple(scale * weights)), MONDAY, 30 * MS_PER_H)
-    unscaled = hourly_rates(Calendar(hour_of_day=tuple(weights)), MONDAY, 30 * MS_PER_H)
+    rates = rates_of(Calendar(hour_of_day=tuple(scale * weights)), MONDAY, 30 * MS_PER_H)
+    unscaled = rates_of(Calendar(hour_of_day=tuple(weights)), MONDAY, 30 * MS_PER_H)
     assert rates.relative_rate == pytest.approx(unscaled.relative_rate)
     assert time_weighted_mean(rates) == pytest.approx(1)
 
@@ -83,11 +91,19 @@ def test_rates_have_a_mean_of_one_over_a_span_of_unequal_months_and_hours() -> N
         hour_of_day=tuple(range(24)), day_of_week=(1, 2, 3, 4, 5, 6, 7), month=tuple(range(12))
     )
     start = datetime(2018, 1, 30, 3, 17, 11, 5_000)
-    rates = hourly_rates(calendar, start, 40 * 24 * MS_PER_H + 12_345)
+    rates = rates_of(calendar, start, 40 * 24 * MS_PER_H + 12_345)
     assert time_weighted_mean(rates) == pytest.approx(1, rel=1e-12)
     assert (rates.relative_rate[:40] == 0).all(), "January has weight 0"
 
 
 def test_a_span_of_zero_weight_is_refused() -> None:
     with pytest.raises(WorkloadError, match="every hour from 2018-01-01 00:00:00 on has weight"):
-        hourly_rates(Calendar(day_of_week=(0, 1, 1, 1, 1, 1, 1)), MONDAY, 24 * MS_PER_H)
+        rates_of(Calendar(day_of_week=(0, 1, 1, 1, 1, 1, 1)), MONDAY, 24 * MS_PER_H)
+
+
+@pytest.mark.parametrize("dispersion", [5e-324, 1e-300, 1e-20, 1e-6, 0.5, 10.0])
+def test_factors_of_any_dispersion_are_finite_with_mean_1(dispersion: float) -> None:
+    rates = rates_of(UNIFORM, MONDAY, 1_000 * MS_PER_H)
+    drawn = dispersed(rates, dispersion, 0, np.random.default_rng)
+    assert np.isfinite(drawn.relative_rate).all()
+    assert time_weighted_mean(drawn) == pytest.approx(1, abs=6 * (dispersion / 1_000) ** 0.5 + 1e-9)

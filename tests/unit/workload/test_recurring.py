@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pytest
 from builders import tiny_data, tiny_library
 
 from diploee.errors import InputError
+from diploee.inputs import load_inputs
 from diploee.run import simulate
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict
-from diploee.workload import Workload, generate_jobs
+from diploee.scenario.recurring import BATCH_SIZE_OPTIMIZERS, BatchSizeSpec
+from diploee.steps import Workload, generate_jobs, open_streams
+from diploee.tables import concat
+from diploee.workload import JobTable
 from diploee.zeus import synthetic_traces, write_synthetic_traces
 from diploee.zeus.choice import chosen_workloads
+from diploee.zeus.optimizers import Setting
 
 
 def scenario_of(stream: dict[str, Any] | None = None, **zeus: Any) -> Scenario:
@@ -63,6 +70,70 @@ def synthetic_limits() -> np.ndarray[Any, Any]:
     return vision.limits_of(vision.default_row)
 
 
+class Always:
+    """Chooses one batch size."""
+
+    def __init__(self, batch_size: int) -> None:
+        self.batch_size = batch_size
+
+    def predict(self) -> int:
+        return self.batch_size
+
+    def observe(self, batch_size: int, cost_j: float, converged: bool) -> None:
+        pass
+
+
+def test_an_optimizer_from_outside_has_a_name_and_keys_in_a_scenario(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(BATCH_SIZE_OPTIMIZERS, "_added", {})
+
+    @BATCH_SIZE_OPTIMIZERS.register
+    class AlwaysSpec(BatchSizeSpec):
+        """One batch size."""
+
+        goes_with: ClassVar[str] = "max"
+        kind: Literal["always"] = "always"
+        batch_size: int = 1024
+
+        def open(self, setting: Setting) -> Always:
+            return Always(self.batch_size)
+
+    vision = {"workloads": {"synthetic-vision": 1}}
+    default = generated(batch_size_optimizer="default", **vision)
+    for same in ("always", {"kind": "always", "batch_size": 1024}):
+        jobs = generated(batch_size_optimizer=same, **vision).jobs
+        assert jobs.duration_ms.tolist() == default.jobs.duration_ms.tolist()
+    other = generated(batch_size_optimizer={"kind": "always", "batch_size": 128}, **vision)
+    assert other.jobs.duration_ms.tolist() != default.jobs.duration_ms.tolist()
+    with pytest.raises(InputError, match=r"batch_size_optimizer.batch_size: must be a"):
+        scenario_of(batch_size_optimizer={"kind": "always", "batch_size": "many"})
+
+
+@pytest.mark.parametrize(
+    "same", [{"kind": "zeus"}, {"kind": "default"}, {"kind": "grid"}, {"kind": "oracle"}]
+)
+def test_a_kind_without_keys_is_written_by_its_name(same: dict[str, str]) -> None:
+    named, grouped = (scenario_of(batch_size_optimizer=how) for how in (same["kind"], same))
+    assert named.sha256() == grouped.sha256()
+
+
+@pytest.mark.parametrize(
+    ("zeus", "text"),
+    [
+        ({"batch_size_optimizer": "zues"}, "unknown batch size optimizer 'zues' .*did you mean"),
+        ({"batch_size_optimizer": 5}, "must be a name or a group of keys with 'kind: ...' .*, fou"),
+        ({"power_limit": "jitt"}, "unknown power limit optimizer 'jitt' .*; did you mean 'jit'"),
+        ({"power_limit": -3}, "or a number above 0, found -3"),
+        ({"power_limit": {"kind": "max", "w": 5}}, r"unknown key 'w' \(allowed: 'kind'\)"),
+    ],
+)
+def test_a_wrong_optimizer_is_one_line_with_its_place(zeus: dict[str, Any], text: str) -> None:
+    with pytest.raises(InputError, match=f"streams.again.zeus.*{text}") as caught:
+        scenario_of(**zeus)
+    assert len(str(caught.value).splitlines()) == 1
+
+
 def test_the_power_of_a_job_is_its_node_at_idle_and_its_gpus_above_their_idle() -> None:
     options = {"batch_size_optimizer": "default", "workloads": {"synthetic-vision": 1}}
     with_idle = generated(**options, gpu_idle_power_w=0)
@@ -107,6 +178,31 @@ def test_a_group_trace_gives_the_submissions_and_repeats(tmp_path: Path) -> None
         for k in range(14 * 86_400 // period_s + 1)
     )
     assert len(workload.jobs) == expected
+
+
+def windows(days: int, n_draws: int) -> Iterator[JobTable]:
+    scenario = scenario_from_dict({**data_of({"jobs_per_day": 400}), "duration": f"{days} d"})
+    streams = open_streams(scenario, load_inputs(scenario, tiny_library()))
+    streams.settle({})
+    return streams.windows(n_draws)
+
+
+def test_recurrences_are_the_same_however_many_are_drawn_at_a_time() -> None:
+    by_span, at_once = (concat(list(windows(8, n_draws))) for n_draws in (1, 32))
+    assert by_span.to_arrow().equals(at_once.to_arrow())
+
+
+def test_a_longer_run_holds_no_more_recurrences() -> None:
+    def peak_bytes(days: int) -> int:
+        tracemalloc.start()
+        for _ in windows(days, 1):
+            pass
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return peak
+
+    peak_bytes(1)
+    assert peak_bytes(21) < 1.3 * peak_bytes(3)
 
 
 def test_nothing_is_claimed_of_swings_within_a_mean(tmp_path: Path) -> None:

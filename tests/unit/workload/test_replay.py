@@ -13,9 +13,10 @@ from builders import tiny_data, tiny_library, write_library
 
 import diploee
 from diploee.errors import InputError
+from diploee.inputs import load_inputs
 from diploee.scenario import Scenario, load_scenario
+from diploee.steps import Workload, generate_jobs
 from diploee.sweep.identity import run_hash
-from diploee.workload import Workload, generate_jobs
 
 MONDAY = datetime(2023, 3, 6)
 DAY_S, WEEK_S = 86_400, 7 * 86_400
@@ -156,6 +157,9 @@ def test_a_log_by_date_plays_at_its_own_date(tmp_path: Path) -> None:
     workload = replayed(tmp_path, {"start": "2023-03-06"}, align="date")
     assert workload.jobs.submit_ms.tolist() == [3_600_000, DAY_S * 1_000]
     assert left_out(workload) == {"outside the run": 1}
+    scenario = scenario_of(tmp_path, {"start": "2023-03-06", "duration": "2 d"}, align="date")
+    run = diploee.simulate(scenario, tmp_path / "run", library=tiny_library())
+    assert run.scenario.sha256() == scenario.sha256()
 
 
 def test_wide_jobs_are_an_error_dropped_or_clipped(tmp_path: Path) -> None:
@@ -215,7 +219,11 @@ def test_a_sweep_knows_a_run_again_unless_its_log_changed(tmp_path: Path) -> Non
     library = tiny_library()
     write_log(tmp_path, [(0, 0, 600, 2)])
     scenario = scenario_of(tmp_path, align="start", repeat=False)
-    first = run_hash(scenario, library)
-    assert run_hash(scenario, library) == first
+
+    def named() -> str:
+        return run_hash(scenario, load_inputs(scenario, library))
+
+    first = named()
+    assert named() == first
     write_log(tmp_path, [(0, 0, 601, 2)])
-    assert run_hash(scenario, library) != first
+    assert named() != first

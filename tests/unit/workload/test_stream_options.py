@@ -8,8 +8,8 @@ from builders import tiny_library, tiny_scenario, wavy_profile
 
 from diploee.errors import InputError
 from diploee.profiles.flat import FLAT_ID
-from diploee.workload import generate_jobs
-from diploee.workload.shelf import stretched
+from diploee.steps import generate_jobs
+from diploee.workload.library_builder import stretched
 
 STARTUP = {"lognormal": [{"weight": 1.0, "median_s": 120, "sigma": 0.5}]}
 
@@ -111,5 +111,5 @@ def test_copies_of_one_stream_are_drawn_by_no_other() -> None:
 def test_more_jobs_than_can_be_simulated_are_refused() -> None:
     lasting = {"streams.training.classes.0.duration": {"quantiles_s": {0: 1e-6, 1: 1e-6}}}
     short = {"streams.training.classes": [{"workload": "tune", "n_nodes": 2, "probability": 1.0}]}
-    with pytest.raises(InputError, match="more than 200,000,000; ask for fewer or longer jobs"):
+    with pytest.raises(InputError, match="more than 2,000,000,000; ask for fewer or longer jobs"):
         generate_jobs(tiny_scenario({**short, **lasting}), tiny_library())

@@ -1,4 +1,4 @@
-"""`ProfileShelf`: a library to which the streams add the profiles that they make themselves."""
+"""`LibraryBuilder`: a library to which the streams add the profiles that they make themselves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from diploee.scenario import ProfileVariants
 from diploee.tables import Float32Array
 
 
-class ProfileShelf:
+class LibraryBuilder:
     """Profiles by index: those of a library, and those added.
 
     Parameters

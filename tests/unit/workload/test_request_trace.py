@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diploee.errors import WorkloadError
+from diploee.importers.import_counts import ImportCounts
+from diploee.importers.request_trace import RequestTrace, TokenLengths
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_WEEK
-from diploee.workload.import_counts import ImportCounts
-from diploee.workload.request_trace import RequestTrace, Tile, TokenLengths, replayed_rates
+from diploee.workload.request_trace import Tile, replayed_rates
 
 MONDAY = datetime(2024, 1, 1, tzinfo=UTC)
 

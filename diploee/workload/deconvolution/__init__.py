@@ -1,6 +1,0 @@
-"""Deconvolution: from the observed load of a facility back to when its jobs were submitted."""
-
-from diploee.workload.deconvolution.kernel import Kernel, mix_kernel
-from diploee.workload.deconvolution.recover import RecoveredWeights, recover_weights
-
-__all__ = ["Kernel", "RecoveredWeights", "mix_kernel", "recover_weights"]

@@ -1,0 +1,121 @@
+"""`JobSource`: where the jobs of one stream come from, some hours of them at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from diploee.clock import RunClock
+from diploee.scenario import NodeType
+from diploee.units import MS_PER_DAY
+from diploee.workload.jobs import JobTable, StreamClass
+from diploee.workload.match import StreamMatch, Utilization
+
+if TYPE_CHECKING:
+    from diploee.zeus import GroupTrace, TrainingTraces
+
+DRAW_MS = MS_PER_DAY // 4
+"""Span that is drawn at once, counted from the start of the run: however long the windows of a run
+are, what is drawn for a span is the same. A gigawatt's jobs of six hours fill some 200 MB."""
+
+
+def draw_spans(clock: RunClock) -> range:
+    """Return the numbers of the spans that are drawn: 0 begins at the start of the run.
+
+    The first and the last may be cut by the begin of the simulation and the end of the run.
+    """
+    return range(clock.begin_ms // DRAW_MS, -(-clock.horizon_ms // DRAW_MS))
+
+
+@dataclass(frozen=True)
+class StreamFrame:
+    """What a stream of jobs knows of its run besides its own spec.
+
+    Parameters
+    ----------
+    name : str
+        The stream.
+    seed : int
+        Seed of the run.
+    clock : RunClock
+        Span of the run.
+    pool : str
+        Name of the pool that runs its jobs.
+    pool_id : int
+        Index of that pool.
+    n_nodes : int
+        Nodes of the pool.
+    node_type : NodeType
+        What its nodes are.
+    """
+
+    name: str
+    seed: int
+    clock: RunClock
+    pool: str
+    pool_id: int
+    n_nodes: int
+    node_type: NodeType
+
+    @property
+    def spans(self) -> range:
+        """Numbers of the spans that are drawn."""
+        return draw_spans(self.clock)
+
+    @property
+    def n_days(self) -> float:
+        """Days that are simulated, those of the warm-up included."""
+        return self.clock.simulated_ms / MS_PER_DAY
+
+    @property
+    def capacity_ms(self) -> int:
+        """Node time of the pool over the run [node ms]."""
+        return self.n_nodes * self.clock.horizon_ms
+
+
+@dataclass(frozen=True)
+class ZeusInputs:
+    """What a `zeus` block reads: the training traces, and the submissions of recurring jobs."""
+
+    traces: TrainingTraces
+    groups: GroupTrace | None = None
+
+
+class JobSource(Protocol):
+    """Jobs of one stream; `settle` comes first, `draws` as often as one likes, then `match`."""
+
+    @property
+    def name(self) -> str:
+        """The stream."""
+        ...
+
+    @property
+    def classes(self) -> tuple[StreamClass, ...]:
+        """The stream's classes; their profiles are indices of the extended library."""
+        ...
+
+    @property
+    def jobs_per_day(self) -> float:
+        """Jobs a day to be expected, for the length of a window."""
+        ...
+
+    @property
+    def asked_nodes(self) -> float:
+        """Nodes that its jobs ask for on average, as if each started at once."""
+        ...
+
+    def settle(self, simulated: Utilization | None) -> None:
+        """Find how many jobs are submitted; `simulated` is needed by ``match: simulated``."""
+        ...
+
+    def draws(self) -> Iterator[JobTable]:
+        """Yield the jobs of each span of `DRAW_MS`, in the order of submission.
+
+        `class_id` is an index into `classes`; `job_id` is set where the streams are joined.
+        """
+        ...
+
+    def match(self) -> StreamMatch:
+        """Return how the number of jobs was found; known once `draws` was gone through."""
+        ...
