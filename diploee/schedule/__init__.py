@@ -1,15 +1,32 @@
 """When each job starts: SimPy with a queue discipline, and the compiled twin of strict FIFO."""
 
-from diploee.schedule.policy import POLICIES, ClusterView, Policy, StrictFifo
-from diploee.schedule.schedule import Engine, Schedule, schedule_jobs, schedule_pool
+from diploee.schedule.policies.fifo import StrictFifo
+from diploee.schedule.policy import ClusterView, Policy
+from diploee.schedule.schedule import (
+    NEVER_MS,
+    QUEUE_COLUMNS,
+    Cluster,
+    Engine,
+    PoolEngine,
+    PoolSchedule,
+    Schedule,
+    in_order_of_submission,
+    simulated_utilization,
+)
+from diploee.schedule.transient import Transient
 
 __all__ = [
-    "POLICIES",
+    "NEVER_MS",
+    "QUEUE_COLUMNS",
+    "Cluster",
     "ClusterView",
     "Engine",
     "Policy",
+    "PoolEngine",
+    "PoolSchedule",
     "Schedule",
     "StrictFifo",
-    "schedule_jobs",
-    "schedule_pool",
+    "Transient",
+    "in_order_of_submission",
+    "simulated_utilization",
 ]

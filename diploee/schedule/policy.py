@@ -13,11 +13,11 @@ from typing import Protocol
 
 
 class ClusterView(Protocol):
-    """What a policy sees of one pool. Job numbers are rows of the pool's job table."""
+    """What a policy sees of one pool. Jobs are numbered in the order of submission to the pool."""
 
     @property
     def now_ms(self) -> int:
-        """Time since the start of the run [ms]."""
+        """Time since the start of the run [ms], negative in its warm-up."""
         ...
 
     n_nodes: int
@@ -28,12 +28,16 @@ class ClusterView(Protocol):
     """Waiting jobs in the order of submission. Read only: the engine removes what starts."""
     running: dict[int, int]
     """Jobs that run, each with the time at which it will end [ms]. Read only."""
-    job_n_nodes: list[int]
-    """Nodes that each job occupies."""
-    job_duration_ms: list[int]
-    """Run time of each job [ms]."""
-    job_profile_id: list[int]
-    """Index of each job's power profile in the library."""
+    job_n_nodes: dict[int, int]
+    """Nodes that each waiting or running job occupies. These tables are read only."""
+    job_duration_ms: dict[int, int]
+    """Run time of each [ms]."""
+
+    @property
+    def job_profile_id(self) -> dict[int, int]:
+        """Index of each one's power profile in the library."""
+        ...
+
     signals: Mapping[str, Callable[[int], float]]
     """Outside signals by name, such as a price, each a function of the time [ms]."""
 
@@ -51,22 +55,3 @@ class Policy(Protocol):
         Called after every submission and every end while jobs wait.
         """
         ...
-
-
-class StrictFifo:
-    """First in, first out: jobs start in the order of submission, and the head blocks the queue."""
-
-    def select(self, view: ClusterView) -> Sequence[int]:
-        """Return the longest run of jobs at the head of the queue that fits the free nodes."""
-        free_nodes = view.free_nodes
-        chosen = []
-        for job in view.queue:
-            free_nodes -= view.job_n_nodes[job]
-            if free_nodes < 0:
-                break
-            chosen.append(job)
-        return chosen
-
-
-POLICIES: dict[str, type[Policy]] = {"fifo": StrictFifo}
-"""Policies by the name that `Pool.scheduler` uses."""

@@ -1,21 +1,54 @@
-"""`Schedule`: when each job starts; from one engine or the other, pool by pool."""
+"""`Schedule`: jobs and their starts; `Cluster` finds them, pool by pool and window by window."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 
-from diploee.errors import WorkloadError
-from diploee.scenario import Pool, Scenario
-from diploee.tables import BoolArray, Int64Array
+from diploee.clock import RunClock
+from diploee.columns import Column
+from diploee.errors import WorkloadError, did_you_mean, one_of, shown
+from diploee.scenario import Pool
+from diploee.schedule.policies.fifo import StrictFifo
+from diploee.schedule.policy import Policy
+from diploee.tables import BoolArray, Int64Array, concat
 from diploee.workload import JobTable
 
 Engine = Literal["simpy", "compiled"]
-Progress = Callable[[int, int], None]
+
+NEVER_MS = int(np.iinfo(np.int64).min)
+"""Start and end of a job that does not start before the end of the run."""
+
+
+class PoolEngine(Protocol):
+    """Schedules one pool; jobs are numbered in the order in which it takes them in."""
+
+    def advance(self, jobs: JobTable, until_ms: int) -> tuple[Int64Array, Int64Array]:
+        """Take in the jobs submitted before a time, and simulate up to it.
+
+        Parameters
+        ----------
+        jobs : JobTable
+            Jobs in the order of submission, from the end of the last call to `until_ms`.
+        until_ms : int
+            Time [ms]; all starts before it are final.
+
+        Returns
+        -------
+        numbers, start_ms : numpy.ndarray, shape (m,), int64
+            The jobs that started since the last call, and when [ms].
+        """
+        ...
+
+
+QUEUE_COLUMNS = (
+    Column("queued_jobs", "jobs", "facility", "instant", None, "jobs submitted and not started"),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,9 +58,9 @@ class Schedule:
     Parameters
     ----------
     jobs : JobTable
-        Jobs in the order of submission.
+        Jobs of a run in the order of submission; or some of them, in any order.
     start_ms : numpy.ndarray, shape (n,), int64
-        Start of each job [ms]; -1 = never started before the horizon.
+        Start of each job [ms]; `NEVER_MS` = never started before the horizon.
     horizon_ms : int
         End of the run [ms].
     """
@@ -39,101 +72,212 @@ class Schedule:
     @cached_property
     def started(self) -> BoolArray:
         """Whether each job started, shape (n,)."""
-        return self.start_ms >= 0
+        started: BoolArray = self.start_ms != NEVER_MS
+        return started
 
     @cached_property
     def end_ms(self) -> Int64Array:
-        """Planned end of each job [ms], which may lie beyond the horizon; -1 = never started."""
-        return np.where(self.started, self.start_ms + self.jobs.duration_ms, -1)
+        """Planned end of each job [ms], which may lie beyond the horizon; or `NEVER_MS`."""
+        return np.where(self.started, self.start_ms + self.jobs.duration_ms, NEVER_MS)
 
     @cached_property
     def wait_ms(self) -> Int64Array:
         """Queue time of each job [ms]; -1 = never started."""
         return np.where(self.started, self.start_ms - self.jobs.submit_ms, -1)
 
-    def of_pool(self, pool_id: int) -> Schedule:
-        """Return the schedule of one pool's jobs."""
-        rows = self.jobs.pool_id == pool_id
-        if rows.all():
-            return self
-        return Schedule(self.jobs.take(rows), self.start_ms[rows], self.horizon_ms)
-
-    def queued_at(self, times_ms: Int64Array) -> Int64Array:
-        """Return how many jobs wait at instants: submitted by then, and not yet started."""
-        submitted = np.searchsorted(self.jobs.submit_ms, times_ms, side="right")
-        started = np.searchsorted(self._sorted_start_ms, times_ms, side="right")
-        return (submitted - started).astype(np.int64)
-
     @cached_property
-    def _sorted_start_ms(self) -> Int64Array:
-        return np.sort(self.start_ms[self.started], kind="stable")
+    def node_ms(self) -> Int64Array:
+        """Node time of each job within the run [node ms]; 0 = never started."""
+        run_ms = np.minimum(self.end_ms, self.horizon_ms) - np.maximum(self.start_ms, 0)
+        return np.where(self.started, self.jobs.n_nodes * np.maximum(run_ms, 0), 0)
 
     def mean_utilization(self, n_nodes: int) -> float:
-        """Return the mean node occupancy up to the horizon, 0-1 (Eq. 1)."""
-        run_ms = np.minimum(self.end_ms, self.horizon_ms) - self.start_ms
-        node_ms = int((self.jobs.n_nodes * run_ms)[self.started].sum())
-        return node_ms / (n_nodes * self.horizon_ms)
+        """Return the mean node occupancy over the run, 0-1 (Eq. 1)."""
+        return int(self.node_ms.sum()) / (n_nodes * self.horizon_ms)
+
+    def take(self, rows: Int64Array | BoolArray | slice) -> Schedule:
+        """Return some of the jobs."""
+        return Schedule(self.jobs.take(rows), self.start_ms[rows], self.horizon_ms)
 
 
-def schedule_pool(
-    jobs: JobTable,
-    pool: Pool,
-    horizon_ms: int,
-    engine: Engine = "simpy",
-    progress: Progress | None = None,
-) -> Schedule:
-    """Schedule the jobs of one pool.
+class PoolSchedule:
+    """The schedule of one pool as it comes about.
 
     Parameters
     ----------
-    jobs : JobTable
-        The pool's jobs in the order of submission.
-    pool : Pool
-        Its nodes and its scheduler.
+    engine : PoolEngine
+        Finds the starts.
+    n_nodes : int
+        Nodes of the pool.
+    horizon_ms : int
+        End of the run [ms].
+    """
+
+    def __init__(self, engine: PoolEngine, n_nodes: int, horizon_ms: int) -> None:
+        self._engine, self._n_nodes, self._horizon_ms = engine, n_nodes, horizon_ms
+        self._waiting = JobTable.empty()
+        self._numbers = np.empty(0, dtype=np.int64)
+        self._n_jobs = 0
+
+    def advance(self, jobs: JobTable, until_ms: int) -> Schedule:
+        """Return the jobs that start before a time; arguments as of `PoolEngine.advance`.
+
+        Raises
+        ------
+        WorkloadError
+            If a job is wider than the pool: it could never start.
+        PolicyError
+            If the policy starts what it may not.
+        """
+        too_wide = np.flatnonzero(jobs.n_nodes > self._n_nodes)
+        if too_wide.size:
+            raise WorkloadError(
+                f"job {jobs.job_id[too_wide[0]]} needs {jobs.n_nodes[too_wide[0]]} nodes, the pool "
+                f"has {self._n_nodes} ({too_wide.size} such jobs); it could never start"
+            )
+        numbers, start_ms = self._engine.advance(jobs, until_ms)
+        waiting = concat([self._waiting, jobs])
+        new = np.arange(self._n_jobs, self._n_jobs + len(jobs))
+        waiting_numbers = np.concatenate([self._numbers, new])
+        self._n_jobs += len(jobs)
+        rows = np.searchsorted(waiting_numbers, numbers)
+        still = np.ones(len(waiting), dtype=np.bool_)
+        still[rows] = False
+        self._waiting, self._numbers = waiting.take(still), waiting_numbers[still]
+        return Schedule(waiting.take(rows), start_ms, self._horizon_ms)
+
+
+class Cluster:
+    """All pools of a run, each with its own queue.
+
+    Parameters
+    ----------
+    pools : mapping of str to Pool
+        The pools; their order gives the `pool_id` of jobs.
     horizon_ms : int
         End of the run [ms].
     engine : {"simpy", "compiled"}
         Both give the same start times, job for job.
-    progress : callable, optional
-        Called now and then with the simulated time [ms] and the jobs submitted so far.
+    policies : mapping of str to Policy, optional
+        Own policies of pools by name, instead of what `Pool.scheduler` names.
+    begin_ms : int
+        Time at which the simulation begins [ms], at or before the start of the run.
 
     Raises
     ------
     WorkloadError
-        If a job is wider than the pool; strict FIFO would wait for it forever.
+        If the compiled engine has no twin of a pool's policy, or `policies` has an unknown pool
+        or what is no policy.
     """
-    too_wide = np.flatnonzero(jobs.n_nodes > pool.n_nodes)
-    if too_wide.size:
-        raise WorkloadError(
-            f"job {jobs.job_id[too_wide[0]]} needs {jobs.n_nodes[too_wide[0]]} nodes, the pool has "
-            f"{pool.n_nodes} ({too_wide.size} such jobs); it could never start"
+
+    def __init__(
+        self,
+        pools: Mapping[str, Pool],
+        horizon_ms: int,
+        engine: Engine = "simpy",
+        policies: Mapping[str, Policy] | None = None,
+        begin_ms: int = 0,
+    ) -> None:
+        self._horizon_ms = horizon_ms
+        own = policies or {}
+        for name, policy in own.items():
+            if name not in pools:
+                raise WorkloadError(
+                    f"policies: unknown pool {shown(name)} (have: {one_of(pools)})"
+                    f"{did_you_mean(str(name), pools)}"
+                )
+            if isinstance(policy, type) or not hasattr(policy, "select"):
+                raise WorkloadError(
+                    f"policies: pool '{name}' needs an object with select(view), found "
+                    f"{shown(policy)}"
+                )
+        self._pools = [
+            PoolSchedule(
+                _engine(name, pool, engine, own.get(name), begin_ms),
+                pool.n_nodes,
+                horizon_ms,
+            )
+            for name, pool in pools.items()
+        ]
+
+    def advance(self, jobs: JobTable, until_ms: int) -> Schedule:
+        """Return the jobs of all pools that start before a time, pool after pool.
+
+        Arguments and errors as of `PoolSchedule.advance`.
+        """
+        if len(self._pools) == 1:
+            return self._pools[0].advance(jobs, until_ms)
+        started = [
+            pool.advance(jobs.take(jobs.pool_id == pool_id), until_ms)
+            for pool_id, pool in enumerate(self._pools)
+        ]
+        return Schedule(
+            concat([of_pool.jobs for of_pool in started]),
+            np.concatenate([of_pool.start_ms for of_pool in started]),
+            self._horizon_ms,
         )
+
+
+def _engine(
+    name: str, pool: Pool, engine: Engine, policy: Policy | None, begin_ms: int
+) -> PoolEngine:
+    policy = policy or pool.scheduler.open()
     if engine == "compiled":
-        from diploee.schedule.compiled_engine import fifo_start_ms
+        if type(policy) is not StrictFifo:
+            raise WorkloadError(
+                f"pool '{name}': the compiled engine has no twin of policy "
+                f"{type(policy).__name__}; use --engine simpy"
+            )
+        from diploee.schedule.compiled_engine import CompiledFifo
 
-        start_ms = fifo_start_ms(
-            jobs.submit_ms, jobs.n_nodes, jobs.duration_ms, pool.n_nodes, horizon_ms
-        )
-    else:
-        from diploee.schedule.policy import POLICIES
-        from diploee.schedule.simpy_engine import SimpyCluster
+        return CompiledFifo(pool.n_nodes, begin_ms)
+    from diploee.schedule.simpy_engine import SimpyCluster
 
-        policy = POLICIES[pool.scheduler]()
-        start_ms = SimpyCluster(jobs, pool.n_nodes, policy).run(horizon_ms, progress)
+    return SimpyCluster(pool.n_nodes, policy, begin_ms=begin_ms)
+
+
+def in_order_of_submission(parts: Sequence[Schedule], jobs: JobTable, horizon_ms: int) -> Schedule:
+    """Return all jobs of a run with the starts that windows of it gave.
+
+    Parameters
+    ----------
+    parts : sequence of Schedule
+        The jobs that started, window by window.
+    jobs : JobTable
+        All jobs in the order of submission, numbered from 0.
+    horizon_ms : int
+        End of the run [ms].
+    """
+    start_ms = np.full(len(jobs), NEVER_MS, dtype=np.int64)
+    for part in parts:
+        start_ms[part.jobs.job_id] = part.start_ms
     return Schedule(jobs, start_ms, horizon_ms)
 
 
-def schedule_jobs(
-    jobs: JobTable,
-    scenario: Scenario,
-    engine: Engine = "simpy",
-    progress: Progress | None = None,
-) -> Schedule:
-    """Schedule the jobs of all pools; arguments and errors as in `schedule_pool`."""
-    start_ms = np.full(len(jobs), -1, dtype=np.int64)
-    for pool_id, pool in enumerate(scenario.facility.pools.values()):
-        rows = np.flatnonzero(jobs.pool_id == pool_id)
-        if rows.size:
-            of_pool = schedule_pool(jobs.take(rows), pool, scenario.horizon_ms, engine, progress)
-            start_ms[rows] = of_pool.start_ms
-    return Schedule(jobs, start_ms, scenario.horizon_ms)
+def simulated_utilization(
+    pool: Pool, clock: RunClock, windows: Iterable[JobTable], window_ms: int, policy: Policy | None
+) -> float:
+    """Return the mean node occupancy (0-1) of a pool over a run, under its own policy.
+
+    Parameters
+    ----------
+    pool : Pool
+        Its nodes and its scheduler.
+    clock : RunClock
+        Span of the run.
+    windows : iterable of JobTable
+        The jobs, window by window.
+    window_ms : int
+        Length of the windows, counted from the start of the run [ms].
+    policy : Policy, optional
+        An own policy instead of that which `pool` names; a copy is asked, as it may have a state.
+    """
+    chosen = pool.scheduler.open() if policy is None else deepcopy(policy)
+    name: Engine = "compiled" if type(chosen) is StrictFifo else "simpy"
+    horizon_ms = clock.horizon_ms
+    engine = _engine("", pool, name, chosen, clock.begin_ms)
+    run = PoolSchedule(engine, pool.n_nodes, horizon_ms)
+    node_ms = 0
+    for number, jobs in enumerate(windows, clock.begin_ms // window_ms + 1):
+        node_ms += int(run.advance(jobs, min(number * window_ms, horizon_ms)).node_ms.sum())
+    return node_ms / (pool.n_nodes * horizon_ms)

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import gc
-from array import array
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 
 import numpy as np
 import simpy
+from simpy.events import NORMAL
 
+from diploee.errors import PolicyError
 from diploee.schedule.policy import Policy
-from diploee.tables import Int64Array
+from diploee.tables import Int32Array, Int64Array
+from diploee.units import MS_PER_DAY, MS_PER_H
 from diploee.workload import JobTable
 
-CHUNK_JOBS = 1 << 14
-"""Submissions between two reports of progress."""
-
-Progress = Callable[[int, int], None]
-"""Called with the simulated time [ms] and the number of jobs submitted so far."""
+Callbacks = list[Callable[[simpy.Event], None]]
+LONGEST_IDLE_MS = MS_PER_DAY
+"""A pool may stand empty beside a queue for so long before its policy is refused."""
 
 
 class SimpyCluster:
@@ -26,114 +26,193 @@ class SimpyCluster:
 
     Parameters
     ----------
-    jobs : JobTable
-        Jobs of the pool in the order of submission.
     n_nodes : int
         Nodes of the pool.
     policy : Policy
         Queue discipline.
     signals : mapping, optional
         Outside signals for the policy, functions of the time [ms].
+    begin_ms : int
+        Time at which the simulation begins [ms].
     """
 
     def __init__(
         self,
-        jobs: JobTable,
         n_nodes: int,
         policy: Policy,
         signals: Mapping[str, Callable[[int], float]] | None = None,
+        begin_ms: int = 0,
     ) -> None:
         self.n_nodes = n_nodes
         self.free_nodes = n_nodes
         self.queue: deque[int] = deque()
         self.running: dict[int, int] = {}
-        # Python lists: reading one element of a NumPy array costs ten times as much.
-        self.job_n_nodes: list[int] = jobs.n_nodes.tolist()
-        self.job_duration_ms: list[int] = jobs.duration_ms.tolist()
-        self.job_profile_id: list[int] = jobs.profile_id.tolist()
         self.signals: Mapping[str, Callable[[int], float]] = signals or {}
-        self._submit_ms = jobs.submit_ms
+        # Of the jobs that wait or run. Python's integers: reading one element of a NumPy array
+        # costs ten times as much.
+        self.job_n_nodes: dict[int, int] = {}
+        self.job_duration_ms: dict[int, int] = {}
+        self._profile_ids: dict[int, int] = {}
+        self._new_profile_ids: tuple[int, Int32Array] = (0, np.empty(0, dtype=np.int32))
         self._policy = policy
-        self._start_ms = array("q", [-1]) * len(jobs)
-        self._env = simpy.Environment(initial_time=0)
-        self._timeout = self._env.timeout
+        self._n_jobs = 0
+        self._new_jobs: list[int] = []
+        self._starts_ms: dict[int, int] = {}
+        self._wakes_ms: list[int] = []
+        self._last_end_ms = begin_ms
+        self._env = simpy.Environment(initial_time=begin_ms)
+        # An event that was processed is scheduled again: a new one costs as much as both its turns.
+        self._idle_events: list[simpy.Event] = []
+        self._at_end: Callbacks = [self._end]
 
     @property
     def now_ms(self) -> int:
-        """Time since the start of the run [ms]."""
+        """Time since the start of the run [ms], negative in its warm-up."""
         return int(self._env.now)
+
+    @property
+    def job_profile_id(self) -> dict[int, int]:
+        """Index of the power profile of each waiting or running job."""
+        first, profile_ids = self._new_profile_ids
+        if profile_ids.size:  # few policies ask
+            self._profile_ids.update(enumerate(profile_ids.tolist(), first))
+            self._new_profile_ids = (0, profile_ids[:0])
+        return self._profile_ids
 
     def wake_at(self, time_ms: int) -> None:
         """Ask for another decision at a time [ms]."""
-        self._timeout(time_ms - self.now_ms).callbacks.append(self._wake)
+        self._env.timeout(time_ms - self.now_ms).callbacks.append(self._wake)
+        self._wakes_ms.append(time_ms)
 
     def _wake(self, _: simpy.Event) -> None:
         if self.queue:
             self._decide()
 
-    def run(self, horizon_ms: int, progress: Progress | None = None) -> Int64Array:
-        """Simulate up to the horizon.
+    def advance(self, jobs: JobTable, until_ms: int) -> tuple[Int64Array, Int64Array]:
+        """Take in jobs and return those that start before a time, as `PoolEngine` says.
 
-        Returns
-        -------
-        numpy.ndarray, int64
-            Start of each job [ms], -1 where it never started.
+        Raises
+        ------
+        PolicyError
+            If the policy starts what it may not, or nothing at all.
         """
-        if len(self._start_ms):
-            self._env.process(self._submissions(progress))
+        if len(jobs):
+            self._enter(jobs)
+            wake: Callbacks = []
+            submissions = self._submissions(jobs.submit_ms, wake)
+            wake.append(submissions.send)
+            next(submissions)
         # Events leave no reference cycles behind, and every full collection would walk millions of
         # list entries: without collections the run is a twentieth faster.
         collecting = gc.isenabled()
         gc.disable()
         try:
-            self._env.run(until=horizon_ms)
+            self._env.run(until=until_ms)
         finally:
             if collecting:
                 gc.enable()
-        return np.array(self._start_ms, dtype=np.int64)
+        count, starts_ms = len(self._starts_ms), self._starts_ms
+        numbers = np.fromiter(starts_ms, np.int64, count)
+        start_ms = np.fromiter(starts_ms.values(), np.int64, count)
+        starts_ms.clear()
+        self._check_starving(until_ms, numbers, start_ms)
+        return numbers, start_ms
 
-    def _submissions(self, progress: Progress | None) -> Generator[simpy.Event, None, None]:
-        timeout, enqueue, decide = self._timeout, self.queue.append, self._decide
-        for first_job, delays_ms in _delays(self._submit_ms):
-            if progress is not None:
-                progress(self.now_ms, first_job)
-            for job, delay_ms in enumerate(delays_ms, first_job):
-                yield timeout(delay_ms)
-                enqueue(job)
-                decide()
+    def _enter(self, jobs: JobTable) -> None:
+        """Add jobs to the tables of those that wait or run, and drop those that ended."""
+        alive = [*self.queue, *self.running]
+        first = self._n_jobs
+        self._n_jobs += len(jobs)
+        # The same integers as keys and in the queue: a look-up finds them by identity.
+        self._new_jobs = list(range(first, self._n_jobs))
+        waiting = set(alive)
+        self._profile_ids = {j: p for j, p in self.job_profile_id.items() if j in waiting}
+        self._new_profile_ids = (first, jobs.profile_id)
+        for of_jobs, new in (
+            (self.job_n_nodes, jobs.n_nodes),
+            (self.job_duration_ms, jobs.duration_ms),
+        ):
+            kept = {job: of_jobs[job] for job in alive}
+            of_jobs.clear()
+            of_jobs.update(kept)
+            of_jobs.update(zip(self._new_jobs, new.tolist(), strict=True))
+
+    def _submissions(
+        self, submit_ms: Int64Array, wake: Callbacks
+    ) -> Generator[None, simpy.Event, None]:
+        """Submit one job after another, woken by an event whose callbacks are `wake`.
+
+        The one event is scheduled again for each job and calls this generator itself: a
+        `simpy.Process` with a new `Timeout` a job takes twice as long for the same.
+        """
+        schedule, enqueue, decide = self._env.schedule, self.queue.append, self._decide
+        delays_ms = np.diff(submit_ms, prepend=self.now_ms).tolist()
+        event = _event(self._env)
+        for job, delay_ms in zip(self._new_jobs, delays_ms, strict=True):
+            event.callbacks = wake
+            schedule(event, NORMAL, delay_ms)
+            yield
+            enqueue(job)
+            decide()
+        wake.clear()  # it would keep this generator alive
+        yield
 
     def _decide(self) -> None:
         """Ask the policy and start what it chose."""
-        for job in self._policy.select(self):
-            queue = self.queue
-            if job == queue[0]:
+        chosen = self._policy.select(self)
+        if not chosen:
+            return
+        queue, n_nodes_of, duration_of = self.queue, self.job_n_nodes, self.job_duration_ms
+        env, idle_events, at_end = self._env, self._idle_events, self._at_end
+        now_ms: int = env._now  # type: ignore[assignment]  # all times here are whole ms
+        for job in chosen:
+            if queue and job == queue[0]:
                 queue.popleft()
-            else:
+            elif job in queue:
                 queue.remove(job)
-            self.free_nodes -= self.job_n_nodes[job]
-            if self.free_nodes < 0:
-                raise RuntimeError(
-                    f"{type(self._policy).__name__} started job {job} on {self.job_n_nodes[job]} "
-                    f"nodes, {-self.free_nodes} more than were free"
-                )
-            now_ms: int = self._env.now  # type: ignore[assignment]  # all times here are whole ms
-            duration_ms = self.job_duration_ms[job]
-            self._start_ms[job] = now_ms
+            else:
+                self._refuse(f"starts job {job}, which does not wait")
+            n_nodes, duration_ms = n_nodes_of[job], duration_of[job]
+            if n_nodes > self.free_nodes:
+                self._refuse(f"starts job {job} on {n_nodes} nodes, {self.free_nodes} are free")
+            self.free_nodes -= n_nodes
+            self._starts_ms[job] = now_ms
             self.running[job] = now_ms + duration_ms
-            self._timeout(duration_ms, job).callbacks.append(self._end)
+            event = idle_events.pop() if idle_events else _event(env)
+            event._value, event.callbacks = job, at_end
+            env.schedule(event, NORMAL, duration_ms)
 
     def _end(self, event: simpy.Event) -> None:
         job = event._value  # the property `value` checks first what is known here
+        self._idle_events.append(event)
         del self.running[job]
         self.free_nodes += self.job_n_nodes[job]
         if self.queue:
             self._decide()
 
+    def _check_starving(self, now_ms: int, jobs: Int64Array, start_ms: Int64Array) -> None:
+        """Refuse a policy that leaves the pool empty beside a queue and asks for no later turn."""
+        self._wakes_ms = [time_ms for time_ms in self._wakes_ms if time_ms >= now_ms]
+        if self.running:
+            return
+        duration_ms = [self.job_duration_ms[job] for job in jobs.tolist()]
+        self._last_end_ms = int(np.max(start_ms + duration_ms, initial=self._last_end_ms))
+        idle_ms = now_ms - self._last_end_ms
+        if self.queue and not self._wakes_ms and idle_ms >= LONGEST_IDLE_MS:
+            self._refuse(
+                f"has left all {self.n_nodes} nodes free for {idle_ms / MS_PER_H:,.0f} h while "
+                f"{len(self.queue):,} jobs wait"
+            )
 
-def _delays(submit_ms: Int64Array) -> Iterator[tuple[int, list[int]]]:
-    """Yield chunks of the times between submissions, each with the number of its first job."""
-    before_ms = 0
-    for first_job in range(0, submit_ms.size, CHUNK_JOBS):
-        chunk_ms = submit_ms[first_job : first_job + CHUNK_JOBS]
-        yield first_job, np.diff(chunk_ms, prepend=before_ms).tolist()
-        before_ms = int(chunk_ms[-1])
+    def _refuse(self, what: str) -> None:
+        raise PolicyError(
+            f"policy {type(self._policy).__name__} {what} (at {self.now_ms / MS_PER_H:,.4g} h of "
+            "the run); a policy starts jobs of view.queue on at most view.free_nodes nodes"
+        )
+
+
+def _event(env: simpy.Environment) -> simpy.Event:
+    """Return an event that may be scheduled as it is."""
+    event = simpy.Event(env)
+    event._ok, event._value = True, None
+    return event

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from builders import job_table
+from builders import job_table, queued_at, schedule_pool
 
 from diploee.errors import WorkloadError
 from diploee.scenario import Pool
-from diploee.schedule import Engine, Schedule, schedule_pool
+from diploee.schedule import NEVER_MS, Engine, Schedule
 
 Row = tuple[int, int, int]  # submit_ms, n_nodes, duration_ms
 
@@ -54,12 +54,12 @@ def test_nodes_that_become_free_serve_a_job_submitted_at_that_instant(engine: En
 
 
 def test_a_job_that_would_start_at_the_horizon_never_starts(engine: Engine) -> None:
-    assert starts(engine, 1, (0, 1, 100), (5, 1, 1), horizon_ms=100) == [0, -1]
+    assert starts(engine, 1, (0, 1, 100), (5, 1, 1), horizon_ms=100) == [0, NEVER_MS]
     assert starts(engine, 1, (0, 1, 99), (5, 1, 1), horizon_ms=100) == [0, 99]
 
 
 def test_a_job_submitted_at_the_horizon_never_starts(engine: Engine) -> None:
-    assert starts(engine, 1, (99, 1, 1), (100, 1, 1), horizon_ms=100) == [99, -1]
+    assert starts(engine, 1, (99, 1, 1), (100, 1, 1), horizon_ms=100) == [99, NEVER_MS]
 
 
 def test_a_pool_without_jobs_gives_an_empty_schedule(engine: Engine) -> None:
@@ -75,8 +75,8 @@ def test_a_job_wider_than_the_pool_is_refused_before_the_run(engine: Engine) -> 
 
 def test_waits_and_ends_follow_from_the_starts(engine: Engine) -> None:
     schedule = run(engine, 1, (0, 1, 60), (10, 1, 60), (20, 1, 60), horizon_ms=100)
-    assert schedule.start_ms.tolist() == [0, 60, -1]
+    assert schedule.start_ms.tolist() == [0, 60, NEVER_MS]
     assert schedule.wait_ms.tolist() == [0, 50, -1]
-    assert schedule.end_ms.tolist() == [60, 120, -1]  # the planned end, past the horizon
+    assert schedule.end_ms.tolist() == [60, 120, NEVER_MS]  # the planned end, past the horizon
     assert schedule.mean_utilization(2) == 0.5
-    assert schedule.queued_at(schedule.jobs.submit_ms).tolist() == [0, 1, 2]
+    assert queued_at(schedule, schedule.jobs.submit_ms) == [0, 1, 2]

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from builders import job_table
+from builders import job_table, schedule_pool, tiny_library, tiny_scenario
 
-from diploee.schedule.policy import ClusterView, Policy, StrictFifo
+from diploee import simulate
+from diploee.errors import PolicyError, WorkloadError
+from diploee.scenario import Pool
+from diploee.schedule import NEVER_MS, ClusterView, Policy, StrictFifo
 from diploee.schedule.simpy_engine import SimpyCluster
 from diploee.workload import JobTable
 
@@ -82,7 +87,8 @@ class Greedy:
 
 
 def start_ms(jobs: JobTable, n_nodes: int, policy: Policy, horizon_ms: int = 10_000) -> list[int]:
-    return SimpyCluster(jobs, n_nodes, policy).run(horizon_ms).tolist()
+    pool = Pool(node_type="any", n_nodes=n_nodes)
+    return schedule_pool(jobs, pool, horizon_ms, policy=policy).start_ms.tolist()
 
 
 def test_shortest_first_lets_short_jobs_pass() -> None:
@@ -119,27 +125,113 @@ def test_wake_at_asks_the_policy_at_a_time_of_its_own() -> None:
 
 
 def test_a_wake_beyond_the_horizon_does_no_harm() -> None:
-    assert start_ms(job_table([3], [1], [10]), 4, NotBefore(500), horizon_ms=400) == [-1]
+    assert start_ms(job_table([3], [1], [10]), 4, NotBefore(500), horizon_ms=400) == [NEVER_MS]
 
 
 def test_a_policy_reads_outside_signals() -> None:
     jobs = job_table([0, 1], [1, 1], [5, 5])
-    cluster = SimpyCluster(jobs, 2, WhenCheap(), {"price": lambda now_ms: 100 - now_ms})
-    assert cluster.run(1_000).tolist() == [50, 50]
+    cluster = SimpyCluster(2, WhenCheap(), {"price": lambda now_ms: 100 - now_ms})
+    numbers, started_ms = cluster.advance(jobs, 1_000)
+    assert numbers.tolist() == [0, 1]
+    assert started_ms.tolist() == [50, 50]
 
 
 def test_node_counts_are_never_exceeded_by_any_policy() -> None:
     jobs = job_table([0, 0], [3, 2], [5, 5])
-    with pytest.raises(RuntimeError, match="Greedy started job 1 on 2 nodes, 1 more than"):
+    with pytest.raises(PolicyError, match="Greedy starts job 1 on 2 nodes, 1 are free"):
         start_ms(jobs, 4, Greedy())
 
 
-def test_progress_is_reported_with_time_and_count() -> None:
-    reports: list[tuple[int, int]] = []
-    n_jobs = 40_000
-    jobs = job_table(np.arange(n_jobs), np.ones(n_jobs, dtype=int), np.ones(n_jobs, dtype=int))
-    cluster = SimpyCluster(jobs, 4, StrictFifo())
-    cluster.run(50_000, lambda now_ms, n_submitted: reports.append((now_ms, n_submitted)))
-    assert len(reports) == 3
-    assert reports == sorted(reports)
-    assert reports[0] == (0, 0)
+class Invents:
+    """Starts a job that was never submitted."""
+
+    def select(self, view: ClusterView) -> Sequence[int]:
+        return [99]
+
+
+class Refuses:
+    """Starts nothing."""
+
+    def select(self, view: ClusterView) -> Sequence[int]:
+        return []
+
+
+def test_a_policy_may_start_only_jobs_that_wait() -> None:
+    with pytest.raises(PolicyError, match="Invents starts job 99, which does not wait"):
+        start_ms(job_table([0], [1], [5]), 4, Invents())
+
+
+def test_a_policy_that_starves_a_free_pool_is_refused_after_a_day() -> None:
+    jobs, day_ms = job_table([0], [1], [5]), 86_400_000
+    assert start_ms(jobs, 4, Refuses(), horizon_ms=day_ms - 1) == [NEVER_MS]
+    with pytest.raises(PolicyError, match="Refuses has left all 4 nodes free for 24 h while 1 job"):
+        start_ms(jobs, 4, Refuses(), horizon_ms=day_ms)
+
+
+def test_the_compiled_engine_refuses_a_policy_that_it_has_no_twin_of() -> None:
+    pool = Pool(node_type="any", n_nodes=4)
+    with pytest.raises(WorkloadError, match=r"no twin of policy Refuses; use --engine simpy"):
+        schedule_pool(job_table([0], [1], [5]), pool, 10, "compiled", Refuses())
+
+
+@pytest.mark.parametrize(
+    ("policies", "text"),
+    [
+        ({"mian": StrictFifo()}, r"policies: unknown pool 'mian' \(have: 'main'\); did you mean"),
+        ({"main": "fifo"}, "policies: pool 'main' needs an object with select.*, found 'fifo'"),
+        ({"main": StrictFifo}, "policies: pool 'main' needs an object with select"),
+    ],
+)
+def test_what_is_no_policy_or_of_no_pool_is_refused_in_one_line(
+    tmp_path: Path, policies: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(WorkloadError, match=text) as caught:
+        simulate(tiny_scenario(), tmp_path / "run", library=tiny_library(), policies=policies)
+    assert "\n" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+class HalfFull:
+    """FIFO on half of the nodes; it remembers when it was asked, so that each run needs its own."""
+
+    def __init__(self) -> None:
+        self.asked_at: list[int] = []
+
+    def select(self, view: ClusterView) -> Sequence[int]:
+        assert not self.asked_at or view.now_ms >= self.asked_at[-1], "used for two runs"
+        self.asked_at.append(view.now_ms)
+        free_nodes, chosen = view.free_nodes - view.n_nodes // 2, []
+        for job in view.queue:
+            free_nodes -= view.job_n_nodes[job]
+            if free_nodes < 0:
+                break
+            chosen.append(job)
+        return chosen
+
+
+def test_match_simulated_meets_its_target_under_an_own_policy(tmp_path: Path) -> None:
+    changes = {"streams.training.match": "simulated", "streams.training.target_utilization": 0.4}
+    scenario, library = tiny_scenario({"duration": "7 d", **changes}), tiny_library()
+    own = simulate(scenario, tmp_path / "own", library=library, policies={"main": HalfFull()})
+    fifo = simulate(scenario, tmp_path / "fifo", library=library)
+    for run in (own, fifo):
+        (match,) = run.manifest["workload"]
+        assert match["matched_utilization"] == pytest.approx(0.4, abs=0.002)
+        reached = run.metrics["utilization"]["mean"]
+        assert reached == pytest.approx(match["matched_utilization"], rel=1e-9)
+    assert own.metrics["utilization"]["max"] <= 0.5 < fifo.metrics["utilization"]["max"]
+
+
+@pytest.mark.parametrize("policy", [StrictFifo, ShortestFirst, Backfill])
+@pytest.mark.parametrize("window_ms", [1, 7, 100, 3_000])
+def test_windows_change_no_start(policy: type[Policy], window_ms: int) -> None:
+    rng = np.random.default_rng(1)
+    jobs = job_table(
+        np.sort(rng.integers(0, 5_000, 300)),
+        rng.choice([1, 2, 4, 8], 300),
+        rng.integers(10, 200, 300),
+    )
+    pool = Pool(node_type="any", n_nodes=8)
+    whole = schedule_pool(jobs, pool, 9_000, policy=policy())
+    parts = schedule_pool(jobs, pool, 9_000, policy=policy(), window_ms=window_ms)
+    assert parts.start_ms.tolist() == whole.start_ms.tolist()
