@@ -6,7 +6,7 @@ from diploee.inference.capacity import (
     service_capacity,
     sustained_throughput_rps,
 )
-from diploee.inference.columns import service_columns
+from diploee.inference.columns import SERVICE_COLUMNS, service_columns
 from diploee.inference.curves import (
     Curves,
     LatencyCurve,
@@ -16,25 +16,38 @@ from diploee.inference.curves import (
     load_power_curve,
 )
 from diploee.inference.instances import instances_needed
-from diploee.inference.overload import ScalingRules, ServedRequests, fifo_wait_s, serve_requests
 from diploee.inference.plan import plan_services
-from diploee.inference.requests import PLANNING_STEP_MS, RelativeRates, relative_rates
+from diploee.inference.requests import RequestRates, request_rates
 from diploee.inference.reserve import reserve_nodes, reserved_node_shares
 from diploee.inference.service_curves import load_curves
-from diploee.inference.service_plan import RequestMatch, ServicePlan, service_labels
+from diploee.inference.service_plan import (
+    PlannedService,
+    RequestMatch,
+    ServicePlan,
+    service_labels,
+)
+from diploee.inference.timeline import (
+    ScalingRules,
+    ServedRequests,
+    cut_at_crossings,
+    fifo_wait_s,
+    serve_requests,
+)
 
 __all__ = [
-    "PLANNING_STEP_MS",
+    "SERVICE_COLUMNS",
     "Capacity",
     "Curves",
     "LatencyCurve",
+    "PlannedService",
     "PowerCurve",
-    "RelativeRates",
     "RequestMatch",
+    "RequestRates",
     "ScalingRules",
     "ServedRequests",
     "ServiceCurves",
     "ServicePlan",
+    "cut_at_crossings",
     "fifo_wait_s",
     "instances_needed",
     "load_curves",
@@ -42,7 +55,7 @@ __all__ = [
     "load_power_curve",
     "max_request_rate_rps",
     "plan_services",
-    "relative_rates",
+    "request_rates",
     "reserve_nodes",
     "reserved_node_shares",
     "serve_requests",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy
 
 from diploee.errors import WorkloadError
 from diploee.inference.curves import LatencyCurve
@@ -26,7 +26,7 @@ class Capacity:
     completion_rate_rps : float
         Rate that an instance completes at most [1/s].
     latency_limit_s : float or None
-        The service's latency cap [s]; where the rate is given, the latency at that rate.
+        The service's latency cap [s]; None where the rate is given.
     warnings : tuple of str
         What the user should know, such as a cap that the curve never reaches.
     """
@@ -74,7 +74,9 @@ def max_request_rate_rps(
         return low_rps
     if interpolation == "linear":
         return low_rps + (high_rps - low_rps) * (limit_s - low_s) / (high_s - low_s)
-    return float(brentq(lambda r: float(curve.at(np.array(r))) - limit_s, low_rps, high_rps))
+    return float(
+        scipy.optimize.brentq(lambda r: float(curve.at(np.array(r))) - limit_s, low_rps, high_rps)
+    )
 
 
 def _out_of_reach(curve: LatencyCurve, limit_s: float) -> str:
@@ -103,8 +105,8 @@ def service_capacity(
     """Return the capacity of an instance under the stream's reading of it.
 
     Under `offered` (the paper) R_max is what an instance is given and, with `reject`, what it
-    completes. Under `sustained` R_max is at most the measured throughput. With `degrade` an
-    instance never completes more than the measured throughput, under either reading.
+    completes. Under `sustained` R_max is at most the measured throughput. What an instance
+    completes beyond R_max is for the stream's way of overload to say.
 
     Raises
     ------
@@ -123,15 +125,9 @@ def service_capacity(
                 f"{curve.latency_s[-1]:g} s); the highest measured rate of {max_rps:g} requests/s "
                 "is taken"
             )
-        if curve.largest_correction_s > 0:
-            warnings.append(
-                f"the {curve.metric} latency falls with the rate in places; a running maximum "
-                f"raised it by up to {curve.largest_correction_s:.3g} s"
-            )
     elif service.max_request_rate_rps is None:  # a logistic model without a cap: all it can do
         assert curve is not None
         max_rps = curve.sustained_throughput_rps
-        limit_s = float(curve.at(np.array(max_rps)))
     else:
         max_rps = service.max_request_rate_rps
         if curve is not None and max_rps > curve.rate_rps[-1]:
@@ -142,13 +138,15 @@ def service_capacity(
                     "requests/s; lower it"
                 )
             warnings.append(f"{beyond}measured rate of {curve.rate_rps[-1]:g} requests/s")
-        if curve is not None:
-            limit_s = float(curve.at(np.array(max_rps)))
-    completion_rps = max_rps
-    if curve is not None:
-        sustained_rps = sustained_throughput_rps(curve)
-        if stream.capacity == "sustained":
-            max_rps = completion_rps = min(max_rps, sustained_rps)
-        if stream.overload == "degrade":
-            completion_rps = sustained_rps
+    if curve is not None and (
+        curve.falls_far or (service.latency_cap is not None and curve.largest_correction_s > 0)
+    ):
+        warnings.append(
+            f"the {curve.metric} latency falls with the rate in places; a running maximum "
+            f"raised it by up to {curve.largest_correction_s:.3g} s"
+        )
+    sustained_rps = max_rps if curve is None else sustained_throughput_rps(curve)
+    if stream.capacity == "sustained":
+        max_rps = min(max_rps, sustained_rps)
+    completion_rps = stream.overload.completion_rate_rps(max_rps, sustained_rps)
     return Capacity(max_rps, completion_rps, limit_s, tuple(warnings))

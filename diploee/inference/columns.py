@@ -6,9 +6,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from diploee.columns import Column
 from diploee.inference.service_plan import ServicePlan, service_labels
 from diploee.tables import Float32Array, Float64Array, Int32Array, Int64Array
 from diploee.units import MS_PER_S
+
+SERVICE_COLUMNS = (
+    Column("incoming_rps", "requests/s", "service", "mean", None, "requests offered"),
+    Column("served_rps", "requests/s", "service", "mean", None, "requests completed"),
+    Column("unserved_rps", "requests/s", "service", "mean", None, "requests rejected"),
+    Column("n_instances", "model instances", "service", "instant", None, "instances that are up"),
+    Column("backlog_requests", "requests", "service", "instant", None, "requests that wait"),
+)
+"""What each service adds to the series; the backlog only where requests can wait."""
 
 
 def service_columns(
@@ -37,29 +47,31 @@ def service_columns(
     edges_ms = t0_ms + np.arange(n_steps + 1, dtype=np.int64) * dt_ms
     columns: dict[str, Float32Array | Int32Array] = {}
     for plan, labels in zip(plans, service_labels(plans), strict=True):
-        step = np.searchsorted(plan.edges_ms, edges_ms[:-1], side="right") - 1
-        for row, label in enumerate(labels):
+        for service, label in zip(plan.services, labels, strict=True):
+            served = service.served
             for name, rate_rps in (
-                ("incoming_rps", plan.rate_rps[row]),
-                ("served_rps", plan.served_rps[row]),
-                ("unserved_rps", plan.unserved_rps[row]),
+                ("incoming_rps", served.rate_rps),
+                ("served_rps", served.served_rps),
+                ("unserved_rps", served.unserved_rps),
             ):
-                columns[f"{name}.{label}"] = _means(plan.edges_ms, rate_rps, edges_ms)
-            columns[f"n_instances.{label}"] = plan.n_instances[row][step].astype(np.int32)
-            backlog = plan.backlog_requests[row]
-            if backlog.any():
-                at_start = np.interp(edges_ms[:-1], plan.edges_ms, backlog)
+                columns[f"{name}.{label}"] = _means(served.edges_ms, rate_rps, edges_ms)
+            piece = np.searchsorted(served.edges_ms, edges_ms[:-1], side="right") - 1
+            columns[f"n_instances.{label}"] = served.n_instances[piece].astype(np.int32)
+            if served.backlog_requests.any():
+                at_start = np.interp(edges_ms[:-1], served.edges_ms, served.backlog_requests)
                 columns[f"backlog_requests.{label}"] = at_start.astype(np.float32)
     return columns
 
 
-def _means(plan_edges_ms: Int64Array, rate_rps: Float64Array, edges_ms: Int64Array) -> Float32Array:
-    """Return the means over intervals of a rate that is constant in each planning step."""
+def _means(
+    piece_edges_ms: Int64Array, rate_rps: Float64Array, edges_ms: Int64Array
+) -> Float32Array:
+    """Return the means over intervals of a rate that is constant in each piece of time."""
     inside = slice(
-        max(0, int(np.searchsorted(plan_edges_ms, edges_ms[0], side="right")) - 1),
-        int(np.searchsorted(plan_edges_ms, edges_ms[-1], side="left")) + 1,
+        max(0, int(np.searchsorted(piece_edges_ms, edges_ms[0], side="right")) - 1),
+        int(np.searchsorted(piece_edges_ms, edges_ms[-1], side="left")) + 1,
     )
-    steps_ms = plan_edges_ms[inside]
+    steps_ms = piece_edges_ms[inside]
     rates = rate_rps[inside.start : inside.stop - 1]
     requests = np.concatenate([[0.0], np.cumsum(rates * np.diff(steps_ms) / MS_PER_S)])
     count = np.diff(np.interp(edges_ms, steps_ms, requests))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import hashlib
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,16 +13,18 @@ from diploee.errors import InputError, did_you_mean, one_line, one_of, shown
 from diploee.shipped import shipped_folder
 from diploee.tables import Float64Array
 
+if TYPE_CHECKING:
+    from diploee.textio.tables import ReadTable
+
 MIN_POINTS = 3
 LEAST_NUMBER, LARGEST_NUMBER = 1e-9, 1e9
 """Rates, latencies and powers beyond these are slips, and would overflow further on."""
 RATE_COLUMN = "request_rate_rps"
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 @dataclass(frozen=True)
-class CurveFile:
-    """A curve file as it was read.
+class ServingFile:
+    """A file of a service that was read.
 
     Parameters
     ----------
@@ -34,17 +34,18 @@ class CurveFile:
         Where it was read from.
     sha256 : str
         SHA-256 of its bytes, hexadecimal.
-    columns : tuple of str
-        Names of its columns.
-    rows : tuple of (int, tuple of str)
-        Line number, from 1, and fields of each row.
     """
 
     name: str
     path: Path
     sha256: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[int, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True)
+class CurveFile(ServingFile):
+    """A curve file with all its columns, by their names."""
+
+    table: ReadTable
 
 
 def find_curve_file(name: str, folder: Path) -> Path:
@@ -59,8 +60,8 @@ def find_curve_file(name: str, folder: Path) -> Path:
     shipped = {path.stem: path for path in files}
     path = folder / name
     try:
-        if path.is_file():
-            return path
+        if path.is_file() or (path.exists() and name not in shipped):
+            return path  # what is no file is refused where it is read
     except OSError as error:  # such as a name that is too long for any file
         raise InputError(f"{shown(name)}: can't be read ({error.strerror})") from error
     if name in shipped:
@@ -79,31 +80,12 @@ def read_curve_file(name: str, folder: Path) -> CurveFile:
     InputError
         If it is missing, is not text, has no header, or a row has too few or too many fields.
     """
+    from diploee.textio.sheets import read_sheet
+
     path = find_curve_file(name, folder)
-    try:
-        content = path.read_bytes()
-        text = content.decode("utf-8-sig")
-    except OSError as error:
-        raise InputError(f"{path}: can't be read ({error.strerror})") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: is not UTF-8 text (byte {error.start})") from error
-    columns: tuple[str, ...] = ()
-    rows: list[tuple[int, tuple[str, ...]]] = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        fields = tuple(field.strip() for field in next(csv.reader([line])))
-        if not columns:
-            columns = fields
-        elif len(fields) != len(columns):
-            raise InputError(
-                f"{path}:{number}: {len(fields)} fields, the header has {len(columns)}"
-            )
-        else:
-            rows.append((number, fields))
-    if not columns:
-        raise InputError(f"{path}: is empty; expected a header such as '{RATE_COLUMN},...'")
-    return CurveFile(name, path, hashlib.sha256(content).hexdigest(), columns, tuple(rows))
+    sheet = read_sheet(path, f"a header such as '{RATE_COLUMN},...'")
+    table = sheet.read([column for column in sheet.names if column], "a curve")
+    return CurveFile(name, path, sheet.sha256, table)
 
 
 def rows_where(file: CurveFile, column: str, value: int) -> CurveFile:
@@ -114,71 +96,65 @@ def rows_where(file: CurveFile, column: str, value: int) -> CurveFile:
     InputError
         If no row has the value; the text lists those that there are.
     """
-    if column not in file.columns:
+    if column not in file.table:
         return file
-    at = file.columns.index(column)
-    numbers = curve_values(file, column)
-    kept = tuple(row for row, number in zip(file.rows, numbers, strict=True) if number == value)
-    if not kept:
-        have = ", ".join(f"{number:g}" for number in np.unique(numbers))
-        raise InputError(f"{file.path}: no rows with {file.columns[at]} {value} (have: {have})")
-    return CurveFile(file.name, file.path, file.sha256, file.columns, kept)
+    values = curve_values(file, column)
+    if value not in values:
+        have = ", ".join(f"{number:g}" for number in np.unique(values))
+        raise InputError(f"{file.path}: no rows with {column} {value} (have: {have})")
+    return replace(file, table=file.table.take(values == value))
 
 
-def curve_columns(file: CurveFile, names: Sequence[str]) -> tuple[Float64Array, ...]:
-    """Return the request rates and further columns of a curve.
+def curve_columns(
+    file: CurveFile, names: Sequence[str], against: str = RATE_COLUMN
+) -> tuple[Float64Array, ...]:
+    """Return what a curve is measured against, the request rates, and further columns of it.
 
     Parameters
     ----------
     file : CurveFile
         What was read.
     names : sequence of str
-        Columns beside `request_rate_rps`.
+        Columns beside `against`.
+    against : str
+        The column that must rise from row to row.
 
     Returns
     -------
     tuple of numpy.ndarray, each of shape (n,), float64
-        The request rates [1/s], then the columns in the order of `names`.
+        The values of `against`, then the columns in the order of `names`.
 
     Raises
     ------
     InputError
         If a column is missing, a value is not a positive number of sound size, there are fewer
-        than three rows, or the rates are not strictly increasing.
+        than three rows, or the first column is not strictly increasing.
     """
-    wanted = (RATE_COLUMN, *names)
+    from diploee.textio.values import fail_values
+
+    wanted = (against, *names)
     for name in wanted:
-        if name not in file.columns:
+        if name not in file.table:
+            have = tuple(file.table.columns)
             raise InputError(
-                f"{file.path}: column '{name}' is missing (have: {one_of(file.columns)})"
-                f"{did_you_mean(name, file.columns)}"
+                f"{file.path}: column '{name}' is missing (have: {one_of(have)})"
+                f"{did_you_mean(name, have)}"
             )
     found = tuple(curve_values(file, name) for name in wanted)
-    if len(file.rows) < MIN_POINTS:
+    if len(file.table) < MIN_POINTS:
         raise InputError(
-            f"{file.path}: {len(file.rows)} points, a curve needs at least {MIN_POINTS}; "
-            "measure more rates"
+            f"{file.path}: {len(file.table)} points, a curve needs at least {MIN_POINTS}; "
+            "measure more"
         )
-    rate_rps = found[0]
-    for k in np.flatnonzero(np.diff(rate_rps) <= 0)[:1]:
-        line, _ = file.rows[k + 1]
-        raise InputError(
-            f"{file.path}:{line}: {RATE_COLUMN} must be strictly increasing, found "
-            f"{rate_rps[k + 1]:g} after {rate_rps[k]:g}; sort the rows and merge repeated rates"
-        )
+    rises = np.diff(found[0], prepend=0) > 0
+    words = "a rise from the row before; sort the rows, merge repeated ones"
+    fail_values(file.table, against, rises, words)
     return found
 
 
 def curve_values(file: CurveFile, column: str) -> Float64Array:
     """Return a column of positive numbers, shape (n,), or raise `InputError` naming the line."""
-    at = file.columns.index(column)
-    numbers = np.empty(len(file.rows))
-    for k, (line, fields) in enumerate(file.rows):
-        number = float(fields[at]) if _NUMBER.fullmatch(fields[at]) else float("nan")
-        if not LEAST_NUMBER <= number <= LARGEST_NUMBER:
-            raise InputError(
-                f"{file.path}:{line}: {column} must be a positive number, {LEAST_NUMBER:g} to "
-                f"{LARGEST_NUMBER:g}, found {shown(fields[at])}"
-            )
-        numbers[k] = number
-    return numbers
+    from diploee.textio.values import Number, numbers
+
+    kind = Number(LARGEST_NUMBER, at_least=LEAST_NUMBER, may_miss=False)
+    return numbers(file.table, column, kind)

@@ -7,12 +7,13 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from scipy.interpolate import PchipInterpolator
+import scipy
 
-from diploee.errors import InputError
 from diploee.inference.curve_files import (
     CurveFile,
+    ServingFile,
     curve_columns,
+    curve_values,
     read_curve_file,
     rows_where,
 )
@@ -31,6 +32,12 @@ LATENCY_COLUMNS: dict[LatencyMetric, str] = {
     "mean_itl": "mean_itl_s",
     "p90_itl": "p90_itl_s",
 }
+
+OUTPUT_LENGTHS = (256, 512, 1024)
+"""Output lengths of the shipped latency curves [tokens]."""
+
+FALL = 0.1
+"""Relative fall of a latency between two rates that a repeated test may show."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +68,11 @@ class LatencyCurve:
         return rising
 
     @property
+    def falls_far(self) -> bool:
+        """Whether the latency falls by more than scatter explains while the rate rises."""
+        return bool((self.latency_s - self.measured_latency_s > FALL * self.latency_s).any())
+
+    @property
     def largest_correction_s(self) -> float:
         """Largest rise that the running maximum made [s]; 0 for a non-decreasing curve."""
         return float((self.latency_s - self.measured_latency_s).max())
@@ -71,8 +83,8 @@ class LatencyCurve:
         return float(self.throughput_rps.max())
 
     @cached_property
-    def _interpolator(self) -> PchipInterpolator:
-        return PchipInterpolator(self.rate_rps, self.latency_s)
+    def _interpolator(self) -> scipy.interpolate.PchipInterpolator:
+        return scipy.interpolate.PchipInterpolator(self.rate_rps, self.latency_s)
 
     def at(self, rate_rps: Float64Array) -> Float64Array:
         """Return the latency [s] at offered rates [1/s]; beyond the measured ones, the nearest.
@@ -82,6 +94,33 @@ class LatencyCurve:
         inside = np.clip(rate_rps, self.rate_rps[0], self.rate_rps[-1])
         latency_s: Float64Array = self._interpolator(inside)
         return latency_s
+
+
+@dataclass(frozen=True, eq=False)
+class PowerSample:
+    """Power of each node of an instance in time, at one request rate; it repeats.
+
+    Parameters
+    ----------
+    rate_rps : float
+        Request rate of the instance [1/s].
+    dt_ms : int
+        Step [ms].
+    power_w : numpy.ndarray, shape (n,), float64
+        Mean power of one node over each step [W].
+    provenance : Provenance
+        Where it comes from.
+    """
+
+    rate_rps: float
+    dt_ms: int
+    power_w: Float64Array
+    provenance: Provenance
+
+    @property
+    def length_ms(self) -> int:
+        """Time after which it repeats [ms]."""
+        return self.power_w.size * self.dt_ms
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +137,8 @@ class PowerCurve:
         Mean and peak power of one node [W].
     provenance : Provenance, optional
         Where it comes from; None for that of the shipped samples.
+    samples : tuple of PowerSample, optional
+        Measured samples, by rising rate; they are synthesised where there are none.
     """
 
     name: str
@@ -105,6 +146,7 @@ class PowerCurve:
     mean_power_w: Float64Array
     peak_power_w: Float64Array
     provenance: Provenance | None = None
+    samples: tuple[PowerSample, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +155,7 @@ class ServiceCurves:
 
     power: PowerCurve
     latency: LatencyCurve | None
-    files: tuple[CurveFile, ...]
+    files: tuple[ServingFile, ...]
 
 
 Curves = dict[tuple[str, str], ServiceCurves]
@@ -128,14 +170,11 @@ def load_power_curve(name: str, folder: Path) -> tuple[PowerCurve, CurveFile]:
     InputError
         If it is missing or not usable; the text names the file and the line.
     """
+    from diploee.textio.values import fail_values
+
     file = read_curve_file(name, folder)
     rate_rps, mean_w, peak_w = curve_columns(file, ("mean_power_w", "peak_power_w"))
-    for k in np.flatnonzero(peak_w < mean_w)[:1]:
-        line, _ = file.rows[k]
-        raise InputError(
-            f"{file.path}:{line}: peak_power_w must be at least mean_power_w, {mean_w[k]:g}, "
-            f"found {peak_w[k]:g}"
-        )
+    fail_values(file.table, "peak_power_w", peak_w >= mean_w, "mean_power_w or more")
     return PowerCurve(file.path.stem, rate_rps, mean_w, peak_w), file
 
 
@@ -152,4 +191,12 @@ def load_latency_curve(
     file = read_curve_file(name, folder)
     of_length = rows_where(file, OUTPUT_TOKENS_COLUMN, output_tokens)
     columns = curve_columns(of_length, (LATENCY_COLUMNS[metric], THROUGHPUT_COLUMN))
+    for other in set(LATENCY_COLUMNS.values()) & set(file.table.names):
+        curve_values(file, other)  # a slip in a latency that is not asked for is one, too
     return LatencyCurve(metric, *columns), file
+
+
+def nearest_length(mean_tokens: float, lengths: tuple[int, ...] = OUTPUT_LENGTHS) -> int:
+    """Return the length nearest to a mean by ratio [tokens], the shortest where the mean is 0."""
+    ratio = np.abs(np.log(np.array(lengths) / max(mean_tokens, 1e-9)))
+    return int(lengths[int(np.argmin(ratio))])

@@ -2,48 +2,73 @@
 
 from __future__ import annotations
 
-from math import ceil
+from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
+from diploee.clock import RunClock
 from diploee.errors import WorkloadError
+from diploee.importers.request_trace import RequestTrace
 from diploee.inference.capacity import Capacity, service_capacity
 from diploee.inference.curves import Curves, LatencyCurve
-from diploee.inference.overload import (
+from diploee.inference.instances import ROUNDING
+from diploee.inference.replay import trace_counts
+from diploee.inference.requests import RequestRates, request_rates
+from diploee.inference.reserve import reserve_nodes
+from diploee.inference.service_plan import PlannedService, RequestMatch, ServicePlan
+from diploee.inference.timeline import (
     ScalingRules,
     ServedRequests,
+    cut_at_crossings,
     fifo_wait_s,
     serve_requests,
 )
-from diploee.inference.replay import trace_counts
-from diploee.inference.requests import PLANNING_STEP_MS, RelativeRates, relative_rates
-from diploee.inference.reserve import reserve_nodes
-from diploee.inference.service_plan import RequestMatch, ServicePlan
-from diploee.scenario import RequestStream, Scenario
-from diploee.tables import Float64Array, Int64Array
+from diploee.scenario import Facility, RequestStream, Service
+from diploee.streams import stream
+from diploee.tables import Int64Array
 from diploee.units import MS_PER_DAY, MS_PER_S
 from diploee.workload.bisection import bisect
 
 MAX_DOUBLINGS = 60
+TOLERANCE = 1e-6
+"""Accepted distance of the plan's occupancy from its target (absolute)."""
+
 _S_PER_DAY = MS_PER_DAY / MS_PER_S
 
 
-def plan_services(scenario: Scenario, curves: Curves) -> list[ServicePlan]:
+def plan_services(
+    specs: Mapping[str, RequestStream],
+    facility: Facility,
+    clock: RunClock,
+    seed: int,
+    curves: Curves,
+    traces: Mapping[str, RequestTrace],
+) -> list[ServicePlan]:
     """Plan instances and served requests of all request streams.
 
-    The planning step is fixed at 60 s, so that the plan does not depend on the resolution.
+    Instances start and stop where the rate passes a multiple of what one takes, to the ms, whatever
+    the resolution of the output.
 
     Parameters
     ----------
-    scenario : Scenario
-        What to plan.
+    specs : mapping of str to RequestStream
+        The request streams by name.
+    facility : Facility
+        Its pools.
+    clock : RunClock
+        Span of the run.
+    seed : int
+        Seed of the run.
     curves : Curves
-        Curves of its services, from `load_curves`.
+        Curves of the services, from `load_curves`.
+    traces : mapping of str to RequestTrace
+        The trace of each stream with a `replay`.
 
     Returns
     -------
     list of ServicePlan
-        One per request stream, in the order of the scenario.
+        One per request stream, in their order.
 
     Raises
     ------
@@ -51,45 +76,64 @@ def plan_services(scenario: Scenario, curves: Curves) -> list[ServicePlan]:
         If a latency cap can't be kept, a service with requests has no nodes, or a target
         utilization is out of reach.
     """
-    return [_Planner(scenario, name, curves).plan() for name in scenario.request_streams]
+    return [
+        _Planner(
+            spec,
+            name,
+            facility,
+            request_rates(spec, name, clock, seed, traces.get(name)),
+            [curves[name, service].latency for service in spec.services],
+            trace_counts(traces[name]) if name in traces else {},
+            seed,
+        ).plan()
+        for name, spec in specs.items()
+    ]
 
 
 class _Planner:
     """Everything about one stream that does not depend on its mean rate."""
 
-    def __init__(self, scenario: Scenario, name: str, curves: Curves) -> None:
-        self.name, self.scenario = name, scenario
-        self.spec = scenario.request_streams[name]
-        self.pool_id = scenario.pool_names().index(self.spec.pool)
-        self.pool_n_nodes = scenario.facility.pools[self.spec.pool].n_nodes
-        self.rates: RelativeRates = relative_rates(scenario, name)
-        self.latency = [curves[name, service].latency for service in self.spec.services]
-        self.capacities = _capacities(self.spec, name, self.latency)
-        self.nodes = reserved_nodes(self.spec, self.pool_n_nodes, self.capacities)
-        self.rules = _scaling_rules(self.spec, name, self.capacities, self.nodes)
-        self.nodes_per_instance = np.array(
-            [service.nodes_per_instance for service in self.spec.services.values()]
-        )
+    def __init__(
+        self,
+        spec: RequestStream,
+        name: str,
+        facility: Facility,
+        rates: RequestRates,
+        latency: list[LatencyCurve | None],
+        counts: dict[str, int],
+        seed: int,
+    ) -> None:
+        self.spec, self.name, self.rates, self.latency, self.counts = (
+            spec, name, rates, latency, counts
+        )  # fmt: skip
+        self.pool_id = list(facility.pools).index(spec.pool)
+        self.pool_n_nodes = facility.pools[spec.pool].n_nodes
+        self.capacities = _capacities(spec, name, latency)
+        self.nodes = reserved_nodes(spec, self.pool_n_nodes, self.capacities)
+        self.rules = _scaling_rules(spec, name, self.capacities, self.nodes, seed)
 
     def serve(self, mean_rate_rps: float) -> list[ServedRequests]:
-        """Serve all services at a mean rate of the whole stream [1/s]."""
-        rate_rps = mean_rate_rps * self.rates.relative_rate
-        return [
-            serve_requests(service.probability * rate_rps, self.rates.step_s, rules)
-            for service, rules in zip(self.spec.services.values(), self.rules, strict=True)
-        ]
+        """Serve all services at a mean rate of the whole stream [1/s], from the run's begin on."""
+        found = []
+        for row, (service, rules) in enumerate(
+            zip(self.spec.services.values(), self.rules, strict=True)
+        ):
+            rate_rps = self.rates.of_service(row, service.probability, mean_rate_rps)
+            cut = cut_at_crossings(self.rates.nodes_ms, rate_rps, rules.max_rate_rps, rules.n_max)
+            found.append(serve_requests(*cut, rules))
+        return found
 
     def utilization(self, mean_rate_rps: float) -> float:
-        """Return the mean node occupancy of the pool at a mean rate, 0-1 (Eq. 1)."""
+        """Return the mean node occupancy of the pool over the run at a mean rate, 0-1 (Eq. 1)."""
         return self._occupancy(self.serve(mean_rate_rps))
 
     def _occupancy(self, served: list[ServedRequests]) -> float:
-        step_s = self.rates.step_s
+        served = [of_service.since(0) for of_service in served]
         node_s = sum(
-            float(nodes * (of_service.n_instances @ step_s))
-            for nodes, of_service in zip(self.nodes_per_instance, served, strict=True)
+            service.nodes_per_instance * float(of_service.n_instances @ of_service.step_s)
+            for service, of_service in zip(self.spec.services.values(), served, strict=True)
         )
-        return node_s / (self.pool_n_nodes * float(step_s.sum()))
+        return node_s / (self.pool_n_nodes * float(served[0].step_s.sum()))
 
     def match(self) -> tuple[float, int]:
         """Return the mean rate [1/s] that is given or meets the target, and the evaluations."""
@@ -117,7 +161,7 @@ class _Planner:
                     "or give the calendar's hours of weight zero some requests"
                 )
             high, steps = 2 * high, steps + 1
-        rate_rps, _, more = bisect(self.utilization, target, 0.0, high, tolerance=0.0)
+        rate_rps, _, more = bisect(self.utilization, target, 0.0, high, TOLERANCE)
         return rate_rps, steps + more
 
     def _match_kind(self) -> str:
@@ -128,7 +172,7 @@ class _Planner:
 
     def plan(self) -> ServicePlan:
         """Find the mean rate and lay out the plan."""
-        spec, rates = self.spec, self.rates
+        spec = self.spec
         mean_rps, steps = self.match()
         served = self.serve(mean_rps)
         reached, target = self._occupancy(served), spec.target_utilization
@@ -140,38 +184,35 @@ class _Planner:
             matched_utilization=reached,
             residual=None if target is None else reached - target,
             steps=steps,
-            counts=trace_counts(self.scenario, self.name) if spec.replay is not None else {},
+            counts=self.counts,
         )
-        probability = np.array([service.probability for service in spec.services.values()])
-        rate_rps = probability[:, None] * (mean_rps * rates.relative_rate)
-        warm = np.array([service.standby == "warm" for service in spec.services.values()])
-        n_instances = np.stack([of_service.n_instances for of_service in served])
-        free = self.nodes[:, None] - self.nodes_per_instance[:, None] * n_instances
-        latency_s = [
-            _latency_s(curve, rates.edges_ms / MS_PER_S, rate, of_service, rules)
-            for curve, rate, of_service, rules in zip(
-                self.latency, rate_rps, served, self.rules, strict=True
+        services = [
+            _planned(name, service, capacity, int(nodes), of_service, curve, rules)
+            for (name, service), capacity, nodes, of_service, curve, rules in zip(
+                spec.services.items(),
+                self.capacities,
+                self.nodes,
+                served,
+                self.latency,
+                self.rules,
+                strict=True,
             )
         ]
+        notes = _former_keys(spec)
+        calendar = replace(self.rates, draws=None) if spec.replay is None else None
         return ServicePlan(
-            stream=self.name,
-            pool=spec.pool,
-            pool_id=self.pool_id,
-            services=tuple(spec.services),
-            nodes_per_instance=self.nodes_per_instance,
-            reserved_nodes=self.nodes,
-            capacities=tuple(self.capacities),
-            edges_ms=rates.edges_ms,
-            rate_rps=rate_rps,
-            served_rps=np.stack([of_service.served_rps for of_service in served]),
-            unserved_rps=np.stack([of_service.unserved_rps for of_service in served]),
-            backlog_requests=np.stack([of_service.backlog_requests for of_service in served]),
-            n_instances=n_instances,
-            n_serving=np.stack([of_service.n_serving for of_service in served]),
-            n_standby_nodes=np.where(warm[:, None], free, 0),
-            latency_s=np.stack(latency_s),
-            match=match,
+            self.name, spec.pool, self.pool_id, tuple(services), match, notes, calendar
         )
+
+
+def _former_keys(spec: RequestStream) -> tuple[str, ...]:
+    if not spec.minute_jitter_relative_std > 0:
+        return ()
+    return (
+        ".minute_jitter_relative_std froze one factor per minute of the week; it is read as "
+        f"fluctuation: {{relative_std: {spec.minute_jitter_relative_std:g}}}, which is new in "
+        "every week; write that",
+    )
 
 
 def reserved_nodes(
@@ -203,13 +244,13 @@ def _capacities(
             found.append(service_capacity(service, curve, spec))
         except WorkloadError as error:
             key = "latency_cap" if service.latency_cap else "max_request_rate_rps"
-            place = f"request_streams.{name}.services.{service_name}.{key}"
-            raise WorkloadError(f"{place}: {error}") from error
+            where = f"request_streams.{name}.services.{service_name}.{key}"
+            raise WorkloadError(f"{where}: {error}") from error
     return found
 
 
 def _scaling_rules(
-    spec: RequestStream, name: str, capacities: list[Capacity], nodes: Int64Array
+    spec: RequestStream, name: str, capacities: list[Capacity], nodes: Int64Array, seed: int
 ) -> list[ScalingRules]:
     rules = []
     for (service_name, service), capacity, n_nodes in zip(
@@ -225,33 +266,57 @@ def _scaling_rules(
             )
         rules.append(
             ScalingRules(
-                max_rate_rps=capacity.max_request_rate_rps,
+                # What an instance gets beyond what it completes would wait beside idle nodes.
+                max_rate_rps=min(capacity.max_request_rate_rps, capacity.completion_rate_rps),
                 completion_rate_rps=capacity.completion_rate_rps,
                 n_max=n_max,
                 n_min=service.min_instances,
-                startup_steps=_whole_steps(service.startup_s),
-                cooldown_steps=_whole_steps(service.cooldown_s),
-                degrade=spec.overload == "degrade",
+                startup_ms=round(service.startup_s * MS_PER_S),
+                cooldown_ms=round(service.cooldown_s * MS_PER_S),
+                interval_ms=round(service.scaling_interval_s * MS_PER_S),
+                phase_ms=_phase_ms(service, seed, name, service_name),
+                drain_s=spec.overload.drain_time_s,
             )
         )
     return rules
 
 
-def _whole_steps(time_s: float) -> int:
-    return ceil(time_s * MS_PER_S / PLANNING_STEP_MS)
+def _phase_ms(service: Service, seed: int, name: str, service_name: str) -> int:
+    """Return a time of day at which a service decides to scale, so that not all do so at once."""
+    interval_ms = round(service.scaling_interval_s * MS_PER_S)
+    rng = stream(seed, "requests", name, "scaling", service_name)
+    return int(rng.integers(0, interval_ms)) if interval_ms > 0 else 0
 
 
-def _latency_s(
-    curve: LatencyCurve | None,
-    edges_s: Float64Array,
-    rate_rps: Float64Array,
+def _planned(
+    name: str,
+    service: Service,
+    capacity: Capacity,
+    reserved: int,
     served: ServedRequests,
+    curve: LatencyCurve | None,
     rules: ScalingRules,
-) -> Float64Array:
-    if curve is None:
-        return np.full(rate_rps.size, np.nan)
-    latency_s = curve.at(served.served_rps / np.maximum(served.n_serving, 1))
-    if rules.degrade and not curve.metric.endswith("itl"):  # a queue delays the first token only
-        full_rps = rules.n_max * rules.completion_rate_rps
-        latency_s = latency_s + fifo_wait_s(edges_s, rate_rps, served.served_rps, full_rps)
-    return latency_s
+) -> PlannedService:
+    each_rps = served.served_rps / np.maximum(served.n_serving, 1)
+    latency_s = np.full(each_rps.size, np.nan)
+    beyond = np.zeros(each_rps.size, dtype=bool)
+    if curve is not None:
+        latency_s = curve.at(each_rps)
+        beyond = each_rps > curve.rate_rps[-1] * (1 + ROUNDING)
+        if rules.drain_s > 0 and not curve.metric.endswith("itl"):
+            # A queue delays the first token only.
+            full_rps = rules.n_max * rules.completion_rate_rps
+            edges_s = served.edges_ms / MS_PER_S
+            latency_s = latency_s + fifo_wait_s(
+                edges_s, served.rate_rps, served.served_rps, full_rps
+            )
+    return PlannedService(
+        name,
+        service.nodes_per_instance,
+        reserved,
+        capacity,
+        service.standby == "warm",
+        served,
+        latency_s,
+        beyond,
+    )

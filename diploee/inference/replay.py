@@ -1,40 +1,50 @@
-"""Request traces of a scenario, read once: their rates and their token lengths."""
+"""What a replayed request trace gives a stream: its rates, its lengths, what was left out."""
 
 from __future__ import annotations
 
-from functools import lru_cache
-from pathlib import Path
-
+from diploee.clock import RunClock
 from diploee.errors import WorkloadError
-from diploee.files import Stamp, input_stamp
-from diploee.scenario import RequestReplay, Scenario
+from diploee.importers.request_trace import RequestTrace
+from diploee.scenario import RequestReplay
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_MIN
-from diploee.workload.request_trace import RequestTrace, replayed_rates
+from diploee.workload.request_trace import replayed_rates, step_edges_ms
 
 TRACE_STEP_S = MS_PER_MIN / 1000
 """Step in which the requests of a trace are counted [s]."""
 
 
-def trace_rates_rps(scenario: Scenario, name: str, step_ms: int) -> Float64Array:
-    """Return a request stream's rate in each step of the run, as its trace has it [1/s].
+def trace_rates_rps(
+    replay: RequestReplay, trace: RequestTrace, clock: RunClock, step_ms: int, name: str
+) -> Float64Array:
+    """Return a request stream's rate in each step from the run's begin on, as its trace has it.
+
+    Parameters
+    ----------
+    replay : RequestReplay
+        How it is replayed.
+    trace : RequestTrace
+        The trace.
+    clock : RunClock
+        Span of the run.
+    step_ms : int
+        Length of a step [ms].
+    name : str
+        The stream, for errors.
 
     Raises
     ------
-    LogFormatError
-        If the trace can't be read.
     WorkloadError
         If it has no such service, is shorter than a week but tiled by weeks, or has no requests.
     """
-    replay = scenario.request_streams[name].replay
-    assert replay is not None
-    place = f"request_streams.{name}.replay"
+    where = f"request_streams.{name}.replay"
     try:
         rates_rps = replayed_rates(
-            read_trace(replay, scenario.folder),
-            start=scenario.start_with_zone,
+            trace,
+            start=clock.start_with_zone,
             step_ms=step_ms,
-            horizon_ms=scenario.horizon_ms,
+            horizon_ms=clock.horizon_ms,
+            begin_ms=clock.begin_ms,
             rate_factor=replay.rate_factor,
             time_factor=replay.time_factor,
             tile=replay.tile,
@@ -42,25 +52,21 @@ def trace_rates_rps(scenario: Scenario, name: str, step_ms: int) -> Float64Array
             zero_hour_of_week=replay.zero_hour_of_week,
         )
     except WorkloadError as error:
-        raise WorkloadError(f"{place}: {error}") from error
-    if not rates_rps.any():
-        raise WorkloadError(f"{place}: no request of {replay.trace} falls into the run")
+        raise WorkloadError(f"{where}: {error}") from error
+    in_run = step_edges_ms(clock.begin_ms, clock.horizon_ms, step_ms)[1:] > 0
+    if not rates_rps[in_run].any():
+        raise WorkloadError(f"{where}: no request of {replay.trace} falls into the run")
     return rates_rps
 
 
-def mean_output_tokens(scenario: Scenario, name: str) -> float:
+def mean_output_tokens(replay: RequestReplay, trace: RequestTrace, name: str) -> float:
     """Return the mean output length of a stream's trace [tokens].
 
     Raises
     ------
-    LogFormatError
-        If the trace can't be read.
     WorkloadError
         If it has no token counts.
     """
-    replay = scenario.request_streams[name].replay
-    assert replay is not None
-    trace = read_trace(replay, scenario.folder)
     lengths = trace.output_tokens
     if replay.service is not None and lengths:
         trace.requests_of(replay.service)
@@ -74,42 +80,11 @@ def mean_output_tokens(scenario: Scenario, name: str) -> float:
     return sum(length.total_tokens for length in lengths) / n_requests
 
 
-def trace_counts(scenario: Scenario, name: str) -> dict[str, int]:
-    """Return what the import of a stream's trace left out or changed, by cause."""
-    replay = scenario.request_streams[name].replay
-    assert replay is not None
-    counts = read_trace(replay, scenario.folder).counts
+def trace_counts(trace: RequestTrace) -> dict[str, int]:
+    """Return what the import of a trace left out or changed, by cause."""
     return {
         f"{what} on import: {cause}": n
-        for what, causes in (("dropped", counts.dropped), ("repaired", counts.repaired))
+        for what, causes in (("dropped", trace.counts.dropped), ("repaired", trace.counts.repaired))
         for cause, n in causes.items()
         if n
     }
-
-
-def read_trace(replay: RequestReplay, folder: Path) -> RequestTrace:
-    """Read the trace of a replay; the last ones read are kept, as a run opens its trace twice.
-
-    Raises
-    ------
-    LogFormatError
-        If it can't be read.
-    """
-    path = folder / replay.trace
-    stamp = input_stamp(path, "replay.trace")
-    columns = tuple((replay.columns or {}).items())
-    return _read(path, stamp, replay.format, columns)
-
-
-@lru_cache(maxsize=4)
-def _read(
-    path: Path,
-    stamp: Stamp,  # noqa: ARG001  # a changed file is read again
-    trace_format: str | None,
-    columns: tuple[tuple[str, str], ...],
-) -> RequestTrace:
-    from diploee.workload.importers.requests import read_request_trace
-
-    return read_request_trace(
-        path, trace_format, step_s=TRACE_STEP_S, columns=dict(columns) or None
-    )

@@ -1,114 +1,130 @@
-"""Request rates over time (Eqs. 2-3): calendar weights, minute jitter, mean normalised."""
+"""Request rates in time (Eqs. 2-3): calendar mean times fluctuation, linear between nodes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 
 import numpy as np
 
+from diploee.clock import RunClock
 from diploee.errors import WorkloadError
+from diploee.importers.request_trace import RequestTrace
+from diploee.inference.fluctuation import (
+    FluctuationDraws,
+    draw_fluctuation,
+    factors,
+    node_spacing_s,
+    random_nodes_ms,
+)
 from diploee.inference.replay import trace_rates_rps
-from diploee.scenario import RequestStream, Scenario
-from diploee.streams import stream as random_stream
+from diploee.scenario import Fluctuation, RequestStream
 from diploee.tables import Float64Array, Int64Array
-from diploee.units import HOURS_PER_WEEK, MS_PER_H, MS_PER_MIN, MS_PER_S, MS_PER_WEEK
-
-PLANNING_STEP_MS = 60_000
-"""Step of the request rates and the instance plan [ms], whatever the output's resolution."""
-
-MINUTES_PER_WEEK = MS_PER_WEEK // MS_PER_MIN
+from diploee.units import MS_PER_MIN
+from diploee.workload.rates import continuous_rates
+from diploee.workload.request_trace import step_edges_ms
 
 
 @dataclass(frozen=True, eq=False)
-class RelativeRates:
-    """Request rate in each planning step relative to its mean over the span.
+class RequestRates:
+    """The request rate of a stream in time, for any mean rate.
 
     Parameters
     ----------
-    edges_ms : numpy.ndarray, shape (T + 1,), int64
-        Edges of the steps from the start of the run [ms]; the last step may be shorter.
-    relative_rate : numpy.ndarray, shape (T,), float64
-        Relative rate, with a time-weighted mean of 1.
+    nodes_ms : numpy.ndarray, shape (n,), int64
+        Times from the start of the run [ms], increasing; rates are linear between them.
+    relative_mean : numpy.ndarray, shape (n,), float64
+        Calendar mean, or the trace's rate, relative to its mean over the run.
     trace_rate_rps : float, optional
         Mean rate of a replayed trace [1/s]; None where a calendar gives the rates.
+    draws : FluctuationDraws, optional
+        Random numbers of the fluctuation; None where there is none.
     """
 
-    edges_ms: Int64Array
-    relative_rate: Float64Array
+    nodes_ms: Int64Array
+    relative_mean: Float64Array
     trace_rate_rps: float | None = None
+    draws: FluctuationDraws | None = None
+    fluctuation: Fluctuation | None = None
 
-    @property
-    def step_s(self) -> Float64Array:
-        """Length of each step [s], shape (T,)."""
-        length: Float64Array = np.diff(self.edges_ms) / MS_PER_S
-        return length
+    def of_service(self, row: int, probability: float, mean_rate_rps: float) -> Float64Array:
+        """Return the rate of a service at the nodes [1/s], shape (n,).
+
+        Parameters
+        ----------
+        row : int
+            Index of the service in its stream.
+        probability : float
+            Its share of the requests.
+        mean_rate_rps : float
+            Mean rate of the whole stream over the run [1/s].
+        """
+        mean_rps = probability * mean_rate_rps * self.relative_mean
+        if self.draws is None or self.fluctuation is None or not mean_rate_rps * probability > 0:
+            return mean_rps
+        reference_rps = self.fluctuation.reference_rate_rps or mean_rate_rps
+        return mean_rps * factors(self.draws, row, mean_rps, self.fluctuation, reference_rps)
 
 
-def planning_edges_ms(horizon_ms: int) -> Int64Array:
-    """Return the edges of the planning steps [ms], shape (T + 1,), from 0 to the horizon."""
-    steps = np.arange(0, horizon_ms, PLANNING_STEP_MS, dtype=np.int64)
-    return np.append(steps, horizon_ms)
-
-
-def relative_rates(scenario: Scenario, name: str) -> RelativeRates:
-    """Lay the calendar and the jitter of a request stream over the run.
-
-    The hour-of-week weights hold at the centres of the hours and are linear between them, so that
-    no artificial step falls on the hour; each month's weight multiplies all its days. With jitter
-    every minute of the week has one factor ``max(0, 1 + std z)``, the same in every week and for
-    every service.
+def request_rates(
+    spec: RequestStream, name: str, clock: RunClock, seed: int, trace: RequestTrace | None = None
+) -> RequestRates:
+    """Lay the calendar and the fluctuation of a request stream, or its trace, over the run.
 
     Parameters
     ----------
-    scenario : Scenario
-        Start, length and seed of the run.
+    spec : RequestStream
+        The stream.
     name : str
-        Name of the request stream.
+        Its name.
+    clock : RunClock
+        Start and length of the run.
+    seed : int
+        Seed of the run.
+    trace : RequestTrace, optional
+        What a stream with a `replay` plays; it fluctuates by itself.
 
     Raises
     ------
     WorkloadError
         If the weights of the whole span are zero, or a trace has no requests in it.
     """
-    spec = scenario.request_streams[name]
-    edges_ms = planning_edges_ms(scenario.horizon_ms)
-    if spec.replay is not None:
-        return _replayed(scenario, name, edges_ms)
-    start = scenario.start
-    monday = start.replace(hour=0, minute=0, second=0, microsecond=0)
-    monday -= timedelta(days=start.weekday())
-    into_week_ms = (start - monday) // timedelta(milliseconds=1)
-
-    middle_h = ((edges_ms[:-1] + edges_ms[1:]) / 2 + into_week_ms) / MS_PER_H
-    centres_h = np.arange(HOURS_PER_WEEK) + 0.5
-    weight: Float64Array = np.interp(
-        middle_h, centres_h, spec.calendar.week_weights(), period=HOURS_PER_WEEK
-    )
-    days = (np.datetime64(monday, "ms") + into_week_ms + edges_ms[:-1]).astype("datetime64[M]")
-    weight *= np.array(spec.calendar.month_weights())[days.astype(np.int64) % 12]
-    if spec.minute_jitter_relative_std > 0:
-        minute = (edges_ms[:-1] + into_week_ms) // MS_PER_MIN % MINUTES_PER_WEEK
-        weight *= _minute_factors(spec, scenario.seed, name)[minute]
-
-    mean = np.average(weight, weights=np.diff(edges_ms))
-    if mean == 0:
-        raise WorkloadError(
-            f"request_streams.{name}.calendar: the whole span from {start} on has weight zero; "
-            "give the simulated hours and months positive weights"
-        )
-    return RelativeRates(edges_ms, weight / mean)
+    if spec.replay is not None and trace is not None:
+        rates_rps = trace_rates_rps(spec.replay, trace, clock, MS_PER_MIN, name)
+        edges_ms = step_edges_ms(clock.begin_ms, clock.horizon_ms, MS_PER_MIN)
+        in_run_ms = np.diff(np.maximum(edges_ms, 0))
+        mean_rps = float(np.average(rates_rps, weights=in_run_ms))
+        return RequestRates(*_through_means(edges_ms, rates_rps / mean_rps), mean_rps)
+    fluctuation = spec.fluctuating
+    spacing_s = node_spacing_s(fluctuation.correlation_time_s if fluctuation else None)
+    nodes_ms = random_nodes_ms(clock, seed, name, spacing_s)
+    try:
+        relative = continuous_rates(spec.calendar, clock, nodes_ms, seed, "requests", name)
+    except WorkloadError as error:
+        raise WorkloadError(f"request_streams.{name}.{error}") from error
+    draws = None
+    if fluctuation is not None:
+        correlation_s = fluctuation.correlation_time_s
+        draws = draw_fluctuation(nodes_ms, clock, seed, name, tuple(spec.services), correlation_s)
+    return RequestRates(nodes_ms, relative, None, draws, fluctuation)
 
 
-def _replayed(scenario: Scenario, name: str, edges_ms: Int64Array) -> RelativeRates:
-    """Return the rates of a trace relative to their mean; jitter is the trace's own."""
-    rates_rps = trace_rates_rps(scenario, name, PLANNING_STEP_MS)
-    mean_rps = float(np.average(rates_rps, weights=np.diff(edges_ms)))
-    return RelativeRates(edges_ms, rates_rps / mean_rps, mean_rps)
+def _through_means(edges_ms: Int64Array, means: Float64Array) -> tuple[Int64Array, Float64Array]:
+    """Return nodes of a continuous line that has given means in each step, and is nowhere negative.
 
-
-def _minute_factors(spec: RequestStream, seed: int, name: str) -> Float64Array:
-    rng = random_stream(seed, "requests", name, "jitter")
-    z = rng.standard_normal(MINUTES_PER_WEEK)
-    factors: Float64Array = np.maximum(0.0, 1 + spec.minute_jitter_relative_std * z)
-    return factors
+    At an edge it passes the mean of its neighbours, at most twice the smaller; the middle of a step
+    makes up for the rest.
+    """
+    within = np.minimum((means[1:] + means[:-1]) / 2, 2 * np.minimum(means[1:], means[:-1]))
+    at_edges = np.concatenate([means[:1], within, means[-1:]])
+    middle_ms = (edges_ms[:-1] + edges_ms[1:]) // 2
+    length_ms = np.diff(edges_ms)
+    first_ms = middle_ms - edges_ms[:-1]
+    # Trapezoids on both sides of the middle, which need not be the exact half in whole ms.
+    total = 2 * means * length_ms
+    in_middle = (
+        total - at_edges[:-1] * first_ms - at_edges[1:] * (length_ms - first_ms)
+    ) / length_ms
+    nodes_ms = np.append(np.column_stack([edges_ms[:-1], middle_ms]).ravel(), edges_ms[-1])
+    values = np.append(np.column_stack([at_edges[:-1], in_middle]).ravel(), at_edges[-1])
+    kept = np.append(True, np.diff(nodes_ms) > 0)  # a step of 1 ms has no middle
+    return nodes_ms[kept], np.maximum(values, 0.0)[kept]

@@ -1,6 +1,6 @@
-"""Power of one serving node in time, synthesised from a power curve and published descriptions.
+"""Power of one serving node in time, from files or synthesised from a power curve.
 
-The measured three-minute samples can't be shipped; their mean and peak are in the power curve, and
+The published three-minute samples can't be shipped; their mean and peak are in the power curve, and
 their structure is described: noise, one to three drops of about a second, and towards the highest
 rates a regular dip every 8 s that grows over the run (arXiv:2604.07345, Figure 13, and its data
 set). Each sample has exactly the mean power of the curve, and repeats.
@@ -8,17 +8,19 @@ set). Each sample has exactly the mean power of the curve, and repeats.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from diploee.inference.curves import PowerCurve
+from diploee.inference.curves import PowerCurve, PowerSample
 from diploee.profiles import Provenance
+from diploee.profiles.reference import facts
 from diploee.streams import stream
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_S, PROFILE_STEP_MS
 
-SAMPLE_MS = 180 * MS_PER_S
-"""Length of a sample [ms], as measured; a multiple of the planning step, so that none wraps."""
-N_SAMPLES = SAMPLE_MS // PROFILE_STEP_MS
+N_SAMPLES = 180 * MS_PER_S // PROFILE_STEP_MS
+"""Samples of three minutes, as measured."""
 _PER_S = MS_PER_S // PROFILE_STEP_MS
 
 NOISE_W = (20.0, 60.0)
@@ -31,14 +33,32 @@ DIP_W = (200.0, 300.0)
 
 PROVENANCE = Provenance(
     kind="reference",
-    source="arXiv:2604.07345 (CC BY 4.0) and its data set doi:10.7799/3025227 (CC BY 4.0)",
-    licence="CC BY 4.0 (facts); this synthesis BSD-3-Clause",
+    source=facts.SOURCE,
+    licence=facts.LICENCE,
     sampling_interval_s=0.1,
     averaging_window_s=1.0,
     bandwidth_hz=0.44,
     notes="Synthesised by diploee from the mean and peak power at a request rate and a description "
     "of the samples, not measured; summed over instances, each with its own phase.",
+    gpus_per_node=facts.GPUS_PER_NODE,
+    gpu_tdp_w=facts.GPU_TDP_W,
 )
+
+
+def repeating_samples(curve: PowerCurve) -> tuple[PowerSample, ...]:
+    """Return the samples of a curve, by rising rate, each with the mean power that it has there."""
+    if not curve.samples:
+        provenance = curve.provenance or PROVENANCE
+        return tuple(
+            PowerSample(rate, PROFILE_STEP_MS, power_w, provenance)
+            for rate, power_w in zip(curve.rate_rps.tolist(), power_samples_w(curve), strict=True)
+        )
+    rates_rps = [sample.rate_rps for sample in curve.samples]
+    means_w = np.interp(rates_rps, curve.rate_rps, curve.mean_power_w)
+    return tuple(
+        replace(sample, power_w=sample.power_w * (mean_w / sample.power_w.mean()))
+        for sample, mean_w in zip(curve.samples, means_w, strict=True)
+    )
 
 
 def power_samples_w(curve: PowerCurve) -> Float64Array:

@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
 from diploee.errors import InputError
-from diploee.inference.curve_files import curve_values, read_curve_file
+from diploee.importers.request_trace import RequestTrace
+from diploee.inference.curve_files import CurveFile, curve_values, read_curve_file
 from diploee.inference.curves import (
     OUTPUT_TOKENS_COLUMN,
     Curves,
+    LatencyCurve,
     ServiceCurves,
     load_latency_curve,
     load_power_curve,
+    nearest_length,
 )
-from diploee.inference.logistic_curves import logistic_curves
 from diploee.inference.replay import mean_output_tokens
-from diploee.scenario import Scenario, Service
-from diploee.workload.request_services import nearest_length
+from diploee.inference.sample_files import curve_through, read_power_samples
+from diploee.scenario import RequestStream, Service
 
 
-def load_curves(scenario: Scenario) -> Curves:
-    """Read or compute the curves of all services of a scenario.
+def load_curves(
+    specs: Mapping[str, RequestStream], traces: Mapping[str, RequestTrace], folder: Path
+) -> Curves:
+    """Read or compute the curves of all services of a run.
+
+    Parameters
+    ----------
+    specs : mapping of str to RequestStream
+        The request streams by name.
+    traces : mapping of str to RequestTrace
+        The trace of each stream with a `replay`, for its lengths.
+    folder : pathlib.Path
+        Folder that names of curve files are relative to.
 
     Raises
     ------
@@ -26,40 +43,54 @@ def load_curves(scenario: Scenario) -> Curves:
         If one is missing or not usable; the text names the key, the file and the line.
     """
     found: Curves = {}
-    for stream, spec in scenario.request_streams.items():
+    for stream, spec in specs.items():
         for name, service in spec.services.items():
             try:
-                found[stream, name] = _service_curves(scenario, stream, name, service)
+                tokens = _output_tokens(service, spec, traces.get(stream), stream)
+                found[stream, name] = _service_curves(f"{stream}.{name}", service, tokens, folder)
             except InputError as error:
-                place = f"request_streams.{stream}.services.{name}"
-                raise InputError(f"{place}: {error}") from error
+                where = f"request_streams.{stream}.services.{name}"
+                raise InputError(f"{where}: {error}") from error
     return found
 
 
-def _service_curves(scenario: Scenario, stream: str, name: str, service: Service) -> ServiceCurves:
-    tokens: float = (
-        mean_output_tokens(scenario, stream)
-        if service.output_tokens == "trace"
-        else service.output_tokens
-    )
+def _output_tokens(
+    service: Service, spec: RequestStream, trace: RequestTrace | None, stream: str
+) -> float:
+    if service.output_tokens != "trace":
+        return service.output_tokens
+    assert spec.replay is not None and trace is not None
+    return mean_output_tokens(spec.replay, trace, stream)
+
+
+def _service_curves(name: str, service: Service, tokens: float, folder: Path) -> ServiceCurves:
+    files = service.power_samples or {}
+    samples, read = read_power_samples(name, files, service.nodes_per_instance, folder)
     if service.logistic is not None:
+        from diploee.inference.logistic_curves import logistic_curves
+
         metric = service.latency_cap.metric if service.latency_cap else "mean_itl"
         nodes = service.nodes_per_instance
-        power, latency = logistic_curves(
-            f"{stream}.{name}", service.logistic, tokens, nodes, metric
-        )
-        return ServiceCurves(power, latency, ())
-    assert service.power_curve is not None
-    power, power_file = load_power_curve(service.power_curve, scenario.folder)
+        power, latency = logistic_curves(name, service.logistic, tokens, nodes, metric)
+        return ServiceCurves(replace(power, samples=samples), latency, read)
+    if service.power_curve is None:
+        power = curve_through(name, samples)
+    else:
+        power, power_file = load_power_curve(service.power_curve, folder)
+        power, read = replace(power, samples=samples), (power_file, *read)
     if service.latency_curve is None:
-        return ServiceCurves(power, None, (power_file,))
+        return ServiceCurves(power, None, read)
+    latency, latency_file = _latency_curve(service, service.latency_curve, tokens, folder)
+    return ServiceCurves(power, latency, (*read, latency_file))
+
+
+def _latency_curve(
+    service: Service, curve: str, tokens: float, folder: Path
+) -> tuple[LatencyCurve, CurveFile]:
     if service.output_tokens == "trace":
-        file = read_curve_file(service.latency_curve, scenario.folder)
-        if OUTPUT_TOKENS_COLUMN in file.columns:
+        file = read_curve_file(curve, folder)
+        if OUTPUT_TOKENS_COLUMN in file.table:
             lengths = curve_values(file, OUTPUT_TOKENS_COLUMN).astype(int).tolist()
             tokens = nearest_length(tokens, tuple(sorted(set(lengths))))
     metric = service.latency_cap.metric if service.latency_cap else "mean_e2e"
-    latency, latency_file = load_latency_curve(
-        service.latency_curve, scenario.folder, metric, int(tokens)
-    )
-    return ServiceCurves(power, latency, (power_file, latency_file))
+    return load_latency_curve(curve, folder, metric, int(tokens))

@@ -1,15 +1,16 @@
-"""`ServicePlan`: what the services of a request stream do in every planning step."""
+"""`ServicePlan`: what the services of a request stream do in time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from diploee.inference.capacity import Capacity
-from diploee.tables import Float64Array, Int64Array
-from diploee.units import MS_PER_S
+from diploee.inference.requests import RequestRates
+from diploee.inference.timeline import ServedRequests
+from diploee.tables import BoolArray, Float64Array, Int64Array
 
 
 @dataclass(frozen=True)
@@ -47,10 +48,65 @@ class RequestMatch:
 
 
 @dataclass(frozen=True, eq=False)
-class ServicePlan:
-    """What the services of one request stream do in every planning step.
+class PlannedService:
+    """What one service does in time.
 
-    Arrays have one row per service, in the order of the scenario, and one column per step.
+    Parameters
+    ----------
+    name : str
+        Its name in the stream.
+    nodes_per_instance, reserved_nodes : int
+        Nodes of one instance, and nodes reserved for the service.
+    capacity : Capacity
+        Capacity of one instance.
+    warm : bool
+        Whether reserved nodes without an instance stand by warm rather than idle.
+    served : ServedRequests
+        Instances and requests, piece by piece of time, with edges of its own, from the run's begin
+        on.
+    latency_s : numpy.ndarray, shape (P,), float64
+        Latency at the rate that an instance gets, in the service's metric, with the wait in the
+        queue [s]; NaN without a latency curve.
+    beyond_measured : numpy.ndarray, shape (P,), bool
+        Whether an instance gets more than the highest measured rate; the latency is that one's.
+    """
+
+    name: str
+    nodes_per_instance: int
+    reserved_nodes: int
+    capacity: Capacity
+    warm: bool
+    served: ServedRequests
+    latency_s: Float64Array
+    beyond_measured: BoolArray
+
+    def in_run(self) -> PlannedService:
+        """Return what it does from the start of the run on, without the warm-up."""
+        served = self.served.since(0)
+        rows = slice(self.latency_s.size - served.rate_rps.size, None)
+        return replace(
+            self,
+            served=served,
+            latency_s=self.latency_s[rows],
+            beyond_measured=self.beyond_measured[rows],
+        )
+
+    @property
+    def instance_rate_rps(self) -> Float64Array:
+        """Rate that each serving instance completes [1/s] (Eq. 6), shape (P,); 0 for none."""
+        rate: Float64Array = self.served.served_rps / np.maximum(self.served.n_serving, 1)
+        return rate
+
+    @property
+    def n_standby_nodes(self) -> Int64Array:
+        """Reserved nodes in warm standby, which are not busy, shape (P,)."""
+        free: Int64Array = self.reserved_nodes - self.nodes_per_instance * self.served.n_instances
+        return free if self.warm else np.zeros_like(free)
+
+
+@dataclass(frozen=True, eq=False)
+class ServicePlan:
+    """What the services of one request stream do in time.
 
     Parameters
     ----------
@@ -58,78 +114,41 @@ class ServicePlan:
         Names of the request stream and its pool.
     pool_id : int
         Index of the pool in `Scenario.pool_names`.
-    services : tuple of str
-        Names of the services.
-    nodes_per_instance, reserved_nodes : numpy.ndarray, shape (S,), int64
-        Nodes of one instance, and nodes reserved for the service.
-    capacities : tuple of Capacity
-        Capacity of one instance of each service.
-    edges_ms : numpy.ndarray, shape (T + 1,), int64
-        Edges of the steps from the start of the run [ms].
-    rate_rps, served_rps, unserved_rps : numpy.ndarray, shape (S, T), float64
-        Offered, served and rejected requests [1/s].
-    backlog_requests : numpy.ndarray, shape (S, T + 1), float64
-        Requests that wait at the steps' edges.
-    n_instances, n_serving : numpy.ndarray, shape (S, T), int64
-        Instances that are up (their nodes are busy), and those of them that serve.
-    n_standby_nodes : numpy.ndarray, shape (S, T), int64
-        Reserved nodes in warm standby; not busy.
-    latency_s : numpy.ndarray, shape (S, T), float64
-        Latency at the rate that an instance completes, in the service's metric, with the wait in
-        the backlog [s]; NaN without a latency curve.
+    services : tuple of PlannedService
+        The services, in the order of the scenario.
     match : RequestMatch
         How the mean rate was found.
+    notes : tuple of str
+        What the user should know of the stream, each after its place in it.
+    calendar : RequestRates, optional
+        The rate without its fluctuation; None where a trace gives it.
     """
 
     stream: str
     pool: str
     pool_id: int
-    services: tuple[str, ...]
-    nodes_per_instance: Int64Array
-    reserved_nodes: Int64Array
-    capacities: tuple[Capacity, ...]
-    edges_ms: Int64Array
-    rate_rps: Float64Array
-    served_rps: Float64Array
-    unserved_rps: Float64Array
-    backlog_requests: Float64Array
-    n_instances: Int64Array
-    n_serving: Int64Array
-    n_standby_nodes: Int64Array
-    latency_s: Float64Array
+    services: tuple[PlannedService, ...]
     match: RequestMatch
-
-    @property
-    def step_s(self) -> Float64Array:
-        """Length of each step [s], shape (T,)."""
-        length: Float64Array = np.diff(self.edges_ms) / MS_PER_S
-        return length
-
-    @property
-    def instance_rate_rps(self) -> Float64Array:
-        """Rate that each serving instance completes [1/s] (Eq. 6), shape (S, T); 0 for none."""
-        rate: Float64Array = self.served_rps / np.maximum(self.n_serving, 1)
-        return rate
-
-    @property
-    def busy_nodes(self) -> Int64Array:
-        """Nodes of instances that are up, shape (T,)."""
-        busy: Int64Array = self.nodes_per_instance @ self.n_instances
-        return busy
+    notes: tuple[str, ...] = ()
+    calendar: RequestRates | None = None
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the user should know, each with its place."""
-        return tuple(
-            f"request_streams.{self.stream}.services.{name}: {text}"
-            for name, capacity in zip(self.services, self.capacities, strict=True)
-            for text in capacity.warnings
+        place = f"request_streams.{self.stream}"
+        return (
+            *(f"{place}{note}" for note in self.notes),
+            *(
+                f"{place}.services.{service.name}: {text}"
+                for service in self.services
+                for text in service.capacity.warnings
+            ),
         )
 
 
 def service_labels(plans: Sequence[ServicePlan]) -> list[tuple[str, ...]]:
     """Return the services' names in results: with their stream before a dot where two share one."""
-    names = [name for plan in plans for name in plan.services]
+    names = [service.name for plan in plans for service in plan.services]
     if len(set(names)) == len(names):
-        return [plan.services for plan in plans]
-    return [tuple(f"{plan.stream}.{name}" for name in plan.services) for plan in plans]
+        return [tuple(service.name for service in plan.services) for plan in plans]
+    return [tuple(f"{plan.stream}.{service.name}" for service in plan.services) for plan in plans]

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from serving_builders import CODING, CONVERSATION, serving_scenario, write_serving
 
+from diploee import simulate
 from diploee.errors import InputError, ScenarioError
-from diploee.inference import load_curves, load_latency_curve, load_power_curve
+from diploee.inference import load_latency_curve, load_power_curve
 from diploee.scenario import load_scenario
+from diploee.steps import load_curves
 
 CHAT = "request_streams.chat"
 HEADER = "request_rate_rps,mean_power_w,peak_power_w\n"
@@ -90,19 +92,31 @@ def test_jobs_and_requests_do_not_share_a_pool() -> None:
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        (HEADER + "1,5,6\n3,5,6\n2,5,6\n", ":4: request_rate_rps must be strictly increasing"),
-        (HEADER + "1,5,6\n1,5,6\n2,5,6\n", ":3: request_rate_rps must be strictly increasing"),
+        (
+            HEADER + "1,5,6\n3,5,6\n2,5,6\n",
+            ":4: column 'request_rate_rps' is '2', expected a r",
+        ),
+        (
+            HEADER + "1,5,6\n1,5,6\n2,5,6\n",
+            ":3: column 'request_rate_rps' is '1', expected a r",
+        ),
         (HEADER + "1,5,6\n2,5,6\n", ": 2 points, a curve needs at least 3"),
-        (HEADER + "# note\n1,5,6\n2,x,6\n3,5,6\n", ":4: mean_power_w must be a positive number"),
-        (HEADER + "1,5,6\n2,nan,6\n3,5,6\n", ":3: mean_power_w must be a positive number"),
-        (HEADER + "1,5,6\n2,-5,6\n3,5,6\n", ":3: mean_power_w must be a positive number"),
-        (HEADER + "1,5,6\n2,1_0,20\n3,5,6\n", ":3: mean_power_w must be a positive number"),
-        (HEADER + "1,5,6\n2,5,1e308\n3,5,6\n", ":3: peak_power_w must be a positive number, 1e"),
-        (HEADER + "1,5,6\n2,٣,6\n3,5,6\n", ":3: mean_power_w must be a positive number"),
-        (HEADER + "1,5,6\n2,7,6\n3,5,6\n", ":3: peak_power_w must be at least mean_power_w, 7"),
-        (HEADER + "1,5,6\n2,5\n3,5,6\n", ":3: 2 fields, the header has 3"),
+        (
+            HEADER + "# note\n1,5,6\n2,x,6\n3,5,6\n",
+            ":4: column 'mean_power_w' is 'x', expecte",
+        ),
+        (HEADER + "1,5,6\n2,nan,6\n3,5,6\n", ":3: column 'mean_power_w' is 'nan'"),
+        (HEADER + "1,5,6\n2,-5,6\n3,5,6\n", ":3: column 'mean_power_w' is '-5'"),
+        (HEADER + "1,5,6\n2,1_0,20\n3,5,6\n", ":3: column 'mean_power_w' is "),
+        (HEADER + "1,5,6\n2,5,1e308\n3,5,6\n", ":3: column 'peak_power_w' is '1e308'"),
+        (HEADER + "1,5,6\n2,٣,6\n3,5,6\n", ":3: column 'mean_power_w' is "),
+        (
+            HEADER + "1,5,6\n2,7,6\n3,5,6\n",
+            ":3: column 'peak_power_w' is '6', expected mean_powe",
+        ),
+        (HEADER + "1,5,6\n2,5\n3,5,6\n", ":3: 2 fields, expected 3 as in the header"),
         ("request_rate_rps,mean_power\n1,5\n", ": column 'mean_power_w' is missing"),
-        ("# nothing\n", ": is empty"),
+        ("# nothing\n", ":1: the file holds comments alone"),
     ],
 )
 def test_wrong_curve_file_is_named_with_its_line(tmp_path: Path, content: str, text: str) -> None:
@@ -112,6 +126,37 @@ def test_wrong_curve_file_is_named_with_its_line(tmp_path: Path, content: str, t
         load_power_curve("curve.csv", tmp_path)
     assert str(error.value).startswith(f"{path}{text}")
     assert "\n" not in str(error.value)
+
+
+LATENCIES = "request_rate_rps,request_throughput_rps,mean_e2e_latency_s,p90_ttft_s\n"
+
+
+@pytest.mark.parametrize("value", ["x", "nan", "", "-1", "0", "inf", "1e308", "NULL"])
+@pytest.mark.parametrize("column", [1, 2, 3])
+def test_latency_file_with_an_odd_value_in_any_known_column_is_refused(
+    tmp_path: Path, column: int, value: str
+) -> None:
+    cells = ["2", "2", "3", "0.1"]
+    cells[column] = value
+    rows = f"1,1,2,0.1\n{','.join(cells)}\n3,3,4,0.1\n"
+    (tmp_path / "curve.csv").write_text(LATENCIES + rows)
+    with pytest.raises(
+        InputError, match=r"curve\.csv:3: column .* expected a number of 1e-09 or more up to"
+    ):
+        load_latency_curve("curve.csv", tmp_path)
+
+
+@pytest.mark.parametrize(("latencies", "warned"), [((2, 1.9, 3), False), ((4, 2, 1), True)])
+def test_latency_that_falls_with_the_rate_is_warned_of(
+    tmp_path: Path, latencies: tuple[float, ...], warned: bool
+) -> None:
+    rows = "".join(f"{50 * k},{50 * k},{s},0.1\n" for k, s in enumerate(latencies, 1))
+    (tmp_path / "curve.csv").write_text(LATENCIES + rows)
+    changes = {f"{CODING}.latency_curve": "curve.csv", "duration": "1 h"}
+    path = write_serving(tmp_path / "falls.yaml", changes)
+    run = simulate(load_scenario(path), tmp_path / "run")
+    told = [line for line in run.manifest["warnings"] if "latency falls with the rate" in line]
+    assert len(told) == warned
 
 
 def test_unknown_curve_is_refused_with_the_nearest_shipped_name() -> None:
@@ -140,7 +185,7 @@ def test_curve_name_that_no_file_can_have_is_one_clear_line(name: str, tmp_path:
         (f"{CODING}.nodes_per_instance", 10**400, "must be at most 1,000,000, found 1e+300"),
         (f"{CODING}.reserved_nodes", 10**400, "must be at most 1,000,000, found 1e+300"),
         (f"{CODING}.output_tokens", 10**400, "must be at most 1,000,000,000, found 1e+300"),
-        (f"{CHAT}.minute_jitter_relative_std", 1e308, "must be at most 1,000, found 1e+300"),
+        (f"{CODING}.scaling_interval_s", 1e300, "must be at most 31,622,400 s, found 1e+300"),
     ],
 )
 def test_sizes_that_no_run_could_hold_are_refused(key: str, value: float, text: str) -> None:

@@ -9,12 +9,11 @@ from serving_builders import CODING, serving_scenario
 from diploee.errors import WorkloadError
 from diploee.inference import (
     LatencyCurve,
-    load_curves,
     load_latency_curve,
     max_request_rate_rps,
-    plan_services,
     sustained_throughput_rps,
 )
+from diploee.steps import load_curves, plan_services
 
 
 def curve(service: str, output_tokens: int = 512, metric: str = "mean_e2e") -> LatencyCurve:
@@ -107,12 +106,12 @@ def test_cap_above_all_latencies_gives_the_highest_measured_rate_with_a_warning(
         }
     )
     plan = plan_services(scenario, load_curves(scenario))[0]
-    assert plan.capacities[0].max_request_rate_rps == 1000
+    assert plan.services[0].capacity.max_request_rate_rps == 1000
     assert any("60 s lies above all measured latencies" in text for text in plan.warnings)
 
 
 def test_sustained_reading_lowers_the_rate_to_the_measured_throughput() -> None:
     scenario = serving_scenario({"request_streams.chat.capacity": "sustained"})
     plan = plan_services(scenario, load_curves(scenario))[0]
-    rates = [capacity.max_request_rate_rps for capacity in plan.capacities]
+    rates = [service.capacity.max_request_rate_rps for service in plan.services]
     assert rates == pytest.approx([40.7625, 34.1822])

@@ -11,10 +11,11 @@ from serving_builders import one_service, serving_scenario
 
 from diploee.benchmark import operating_points
 from diploee.errors import InputError
-from diploee.inference import ServicePlan, load_curves, plan_services
+from diploee.inference import ServicePlan
 from diploee.inference.logistic_curves import serving_fits
 from diploee.run import simulate
 from diploee.scenario import Scenario, load_scenario
+from diploee.steps import load_curves, plan_services
 
 LOGISTIC: dict[str, Any] = {
     "power_w": {"L": 868, "k": 0.884, "x0": 6.953, "b0": 1725},
@@ -47,7 +48,7 @@ def fits_of(scenario: Scenario) -> Any:
 
 def test_the_deadline_gives_the_highest_rate() -> None:
     scenario = scenario_of(latency_cap=CAP)
-    (capacity,) = planned(scenario).capacities
+    capacity = planned(scenario).services[0].capacity
     batch = fits_of(scenario).largest_batch_within(0.05)
     x = np.log2(batch)
     itl_ms = 19.68 + 111.62 / (1 + np.exp(-1.441 * (x - 9.018)))
@@ -57,7 +58,7 @@ def test_the_deadline_gives_the_highest_rate() -> None:
 
 
 def test_without_a_cap_an_instance_gives_all_it_can() -> None:
-    (capacity,) = planned(scenario_of()).capacities
+    capacity = planned(scenario_of()).services[0].capacity
     tokens_per_s = -330.3 + 8581 / (1 + np.exp(-0.562 * (10 - 7.209)))
     assert capacity.max_request_rate_rps == pytest.approx(tokens_per_s / 350, rel=1e-9)
 
@@ -68,7 +69,7 @@ def test_the_power_of_a_run_is_that_of_the_operating_points(tmp_path: Path) -> N
     )
     run = simulate(scenario, tmp_path / "run")
     plan = planned(scenario)
-    n_instances = int(plan.n_instances[0, 0])
+    n_instances = int(plan.services[0].served.n_instances[0])
     points = operating_points(fits_of(scenario), 60 / n_instances, 350)
     expected_w = n_instances * (float(points.power_w) + 257) + (12 - n_instances) * 400
     mean_w = run.facility()["it_power_w"].mean()
@@ -78,7 +79,7 @@ def test_the_power_of_a_run_is_that_of_the_operating_points(tmp_path: Path) -> N
 
 
 def test_profiles_of_a_logistic_service_name_their_own_source() -> None:
-    from diploee.power import serving_segments
+    from diploee.steps import serving_segments
 
     scenario = scenario_of(latency_cap=CAP)
     curves = load_curves(scenario)

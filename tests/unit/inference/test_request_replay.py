@@ -3,35 +3,43 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import yaml
+from samples import AZURE
 from serving_builders import CODING, CONVERSATION, one_service, serving_data, write_serving
 
 from diploee.errors import InputError
-from diploee.inference import ServicePlan, load_curves, plan_services
+from diploee.importers.request_traces import TRACE_FORMATS
+from diploee.importers.request_traces.totals import Rules
+from diploee.importers.request_traces.trace_format import csv_format
+from diploee.inference import ServicePlan, service_columns
+from diploee.inference.curves import nearest_length
 from diploee.run import simulate
 from diploee.scenario import Scenario, load_scenario
-from diploee.workload.request_services import nearest_length
+from diploee.steps import load_curves, plan_services, request_rates
 
 CHAT = "request_streams.chat"
-AZURE_CODE = (
-    Path(__file__).parents[4] / "shared/data/azure_llm_2023/AzureLLMInferenceTrace_code.csv"
-)
 NO_TRACE: dict[str, Any] = {f"{CHAT}.replay": None, f"{CHAT}.request_rate_rps": 1}
 
 
-@pytest.fixture
-def trace(tmp_path: Path) -> Path:
-    """Two hours of requests in Azure's format: 10 a second, then 30; answers of 900 tokens."""
+@pytest.fixture(scope="module")
+def requests() -> str:
     seconds = np.concatenate([np.arange(0, 3_600, 0.1), np.arange(3_600, 7_200, 1 / 30)])
     stamps = np.datetime64("2023-11-16T00:00:00", "ns") + (seconds * 1e9).astype("timedelta64[ns]")
     rows = (f"{str(s)[:27].replace('T', ' ')},100,900" for s in stamps.astype(str))
+    return "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "\n".join(rows) + "\n"
+
+
+@pytest.fixture
+def trace(tmp_path: Path, requests: str) -> Path:
+    """Two hours of requests in Azure's format: 10 a second, then 30; answers of 900 tokens."""
     path = tmp_path / "trace.csv"
-    path.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n" + "\n".join(rows) + "\n", "utf-8")
+    path.write_text(requests, "utf-8")
     return path
 
 
@@ -49,25 +57,52 @@ def planned(scenario: Scenario) -> ServicePlan:
     return plan
 
 
+def minute_rates_rps(plan: ServicePlan) -> np.ndarray:
+    columns = service_columns([plan], 0, 60_000, 24 * 60)
+    return np.sum([columns[f"incoming_rps.{s.name}"] for s in plan.services], axis=0)
+
+
 def test_a_trace_gives_the_rates_and_repeats_until_the_run_ends(trace: Path) -> None:
     plan = planned(scenario_of(trace.parent))
-    rate_rps = plan.rate_rps.sum(axis=0)
+    rate_rps = minute_rates_rps(plan)
     assert rate_rps[:60] == pytest.approx(np.full(60, 10), rel=0.01)
     assert rate_rps[60:120] == pytest.approx(np.full(60, 30), rel=0.01)
-    np.testing.assert_allclose(rate_rps.reshape(12, 120), rate_rps[None, :120].repeat(12, 0))
+    np.testing.assert_allclose(
+        rate_rps.reshape(12, 120), rate_rps[None, :120].repeat(12, 0), rtol=1e-5
+    )
     assert plan.match.match == "replayed"
     assert plan.match.requests_per_day == pytest.approx(12 * (36_000 + 108_000), rel=1e-9)
 
 
+@pytest.mark.parametrize("named", [{"format": "gateway"}, {}])
+def test_a_trace_format_from_outside_is_told_by_its_content_or_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: dict[str, str]
+) -> None:
+    monkeypatch.setattr(TRACE_FORMATS, "_formats", dict(TRACE_FORMATS))
+    gateway = csv_format("gateway", "a gateway's log", {"time": "arrived_s"}, "s", Rules(True))
+    TRACE_FORMATS.register(gateway)
+    lines = ["arrived_s", *(f"{second / 10:g}" for second in range(36_000))]
+    (tmp_path / "trace.csv").write_text("\n".join(lines) + "\n", "utf-8")
+    rate_rps = minute_rates_rps(planned(scenario_of(tmp_path, **named)))
+    assert rate_rps[:60] == pytest.approx(np.full(60, 10), rel=0.01)
+
+
+def test_a_trace_has_no_step_on_the_minute(trace: Path) -> None:
+    rates = request_rates(scenario_of(trace.parent), "chat")
+    assert rates.nodes_ms.size > 2 * 24 * 60
+    # Where the trace's rate trebles from one minute to the next it does so within both of them.
+    assert np.abs(np.diff(rates.relative_mean)).max() < 0.75 * np.ptp(rates.relative_mean)
+
+
 def test_a_trace_played_once_has_no_requests_after_its_end(trace: Path) -> None:
-    rate_rps = planned(scenario_of(trace.parent, tile="none", rate_factor=2)).rate_rps.sum(axis=0)
+    rate_rps = minute_rates_rps(planned(scenario_of(trace.parent, tile="none", rate_factor=2)))
     assert rate_rps[:60] == pytest.approx(np.full(60, 20), rel=0.01)
     assert not rate_rps[120:].any()
 
 
 def test_a_rate_or_a_target_beside_the_trace_scales_it(trace: Path) -> None:
     given = planned(scenario_of(trace.parent, {f"{CHAT}.request_rate_rps": 400}))
-    assert given.rate_rps.sum(axis=0).mean() == pytest.approx(400)
+    assert minute_rates_rps(given).mean() == pytest.approx(400)
     assert given.match.match == "given"
     target = planned(scenario_of(trace.parent, {f"{CHAT}.target_utilization": 0.5}))
     assert target.match.matched_utilization == pytest.approx(0.5, abs=0.05)
@@ -114,8 +149,10 @@ def test_an_hour_of_requests_runs_on_one_node_pool(trace: Path, tmp_path: Path) 
     assert run.manifest["requests"][0]["match"] == "replayed"
 
 
-@pytest.mark.skipif(not AZURE_CODE.is_file(), reason="no Azure trace in shared/data/azure_llm_2023")
-def test_the_azure_code_hour_runs_on_one_node_of_four_gpus(tmp_path: Path) -> None:
+def test_the_azure_code_hour_runs_on_one_node_of_four_gpus(
+    tmp_path: Path, sample: Callable[[str], Path]
+) -> None:
+    trace = sample(AZURE)
     data = serving_data(
         {
             "duration": "1 h",
@@ -123,7 +160,7 @@ def test_the_azure_code_hour_runs_on_one_node_of_four_gpus(tmp_path: Path) -> No
             "facility.pools": {"main": {"node_type": "node", "n_nodes": 1}},
             f"{CHAT}.request_rate_rps": None,
             f"{CHAT}.calendar": None,
-            f"{CHAT}.replay": {"trace": str(AZURE_CODE), "tile": "none"},
+            f"{CHAT}.replay": {"trace": str(trace), "tile": "none"},
             **one_service(output_tokens="trace"),
         }
     )
@@ -131,7 +168,7 @@ def test_the_azure_code_hour_runs_on_one_node_of_four_gpus(tmp_path: Path) -> No
     path.write_text(yaml.safe_dump(data), "utf-8")
     run = simulate(load_scenario(path), tmp_path / "run")
     frame = run.facility()
-    lines = AZURE_CODE.read_text("utf-8").splitlines()[1:]
+    lines = trace.read_text("utf-8").splitlines()[1:]
     assert frame["incoming_rps.coding"].sum() * 60 == pytest.approx(len(lines), rel=1e-6)
     per_minute = Counter(line[:16] for line in lines)
     assert max(per_minute.values()) == pytest.approx(frame["incoming_rps.coding"].max() * 60)

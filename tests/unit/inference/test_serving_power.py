@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from serving_builders import CODING, one_service, serving_scenario
 
-from diploee.inference import PowerCurve, load_curves, load_power_curve, plan_services
+from diploee.inference import PowerCurve, load_power_curve
 from diploee.inference.samples import N_SAMPLES, power_samples_w
-from diploee.power import PowerBlock, power_blocks
-from diploee.power.serving import ServingLoad, bank_sums_w, serving_segments, shared_counts
+from diploee.power import PowerBlock
+from diploee.power.serving import ServingLoad, bank_sums_w, shared_counts
 from diploee.scenario import Scenario
+from diploee.steps import load_curves, plan_services, power_blocks, serving_segments
 from diploee.tables import Float64Array
 
 IDLE_W = 400
@@ -91,18 +92,18 @@ def test_profiles_grow_with_the_logarithm_of_the_instances() -> None:
 
 
 def test_constant_rate_draws_the_interpolated_mean_power() -> None:
-    # Three minutes are one whole sample: 130 requests/s on two instances, 65 each.
+    # 129 requests/s on two instances; what part of the sample each minute plays is left to chance.
     keys = {**one_service(), f"{CHAT}.calendar": None, f"{CHAT}.request_rate_rps": 129}
-    scenario = serving_scenario({**keys, "duration": "3 min"})
+    scenario = serving_scenario({**keys, "duration": "12 h"})
     expected = 2 * (2829.8 + 2829.9) / 2 + 10 * IDLE_W
-    assert power_w(scenario).mean() == pytest.approx(expected, rel=1e-6)
-    assert [block.busy_nodes.tolist() for block in blocks_of(scenario)] == [[[2, 2, 2]]]
+    assert power_w(scenario).mean() == pytest.approx(expected, rel=2e-3)
+    assert all((block.busy_nodes == 2).all() for block in blocks_of(scenario))
 
 
 def test_rate_below_the_lowest_measured_draws_its_power() -> None:
     keys = {**one_service(), f"{CHAT}.calendar": None, f"{CHAT}.request_rate_rps": 0.2}
-    scenario = serving_scenario({**keys, "duration": "3 min"})
-    assert power_w(scenario).mean() == pytest.approx(2069.5 + 11 * IDLE_W, rel=1e-6)
+    scenario = serving_scenario({**keys, "duration": "12 h"})
+    assert power_w(scenario).mean() == pytest.approx(2069.5 + 11 * IDLE_W, rel=2e-3)
 
 
 def test_every_node_of_a_wide_instance_draws_the_curve() -> None:
@@ -111,9 +112,9 @@ def test_every_node_of_a_wide_instance_draws_the_curve() -> None:
         f"{CHAT}.calendar": None,
         f"{CHAT}.request_rate_rps": 65,
     }
-    scenario = serving_scenario({**keys, "duration": "3 min"})
-    assert power_w(scenario).mean() == pytest.approx(4 * 2829.9 + 8 * IDLE_W, rel=1e-6)
-    assert blocks_of(scenario)[0].busy_nodes.tolist() == [[4, 4, 4]]
+    scenario = serving_scenario({**keys, "duration": "12 h"})
+    assert power_w(scenario).mean() == pytest.approx(4 * 2829.9 + 8 * IDLE_W, rel=2e-3)
+    assert (blocks_of(scenario)[0].busy_nodes == 4).all()
 
 
 def test_warm_standby_draws_the_lowest_power_and_is_not_busy() -> None:
@@ -122,11 +123,11 @@ def test_warm_standby_draws_the_lowest_power_and_is_not_busy() -> None:
         f"{CHAT}.calendar": None,
         f"{CHAT}.request_rate_rps": 65,
     }
-    scenario = serving_scenario({**keys, "duration": "3 min"})
+    scenario = serving_scenario({**keys, "duration": "12 h"})
     expected = 2829.9 + 11 * (2069.5 - IDLE_W) + 11 * IDLE_W
     busy = blocks_of(scenario)[0].busy_nodes
-    assert busy.tolist() == [[1, 1, 1]]
-    assert power_w(scenario).mean() == pytest.approx(expected, rel=1e-6)
+    assert (busy == 1).all()
+    assert power_w(scenario).mean() == pytest.approx(expected, rel=2e-3)
 
 
 def test_instances_that_start_up_are_busy_at_the_lowest_power() -> None:
@@ -138,10 +139,11 @@ def test_instances_that_start_up_are_busy_at_the_lowest_power() -> None:
     }
     scenario = serving_scenario(keys)
     plan = plan_services(scenario, load_curves(scenario))[0]
-    starting = plan.n_instances - plan.n_serving
-    assert starting.max() > 0
+    served = plan.services[0].served
+    assert (served.n_instances - served.n_serving).max() > 0
     busy = np.concatenate([block.busy_nodes[0] for block in blocks_of(scenario)])
-    assert np.array_equal(busy, plan.n_instances[0])
+    at_start = np.searchsorted(served.edges_ms, np.arange(24 * 60) * 60_000, side="right") - 1
+    assert np.array_equal(busy, served.n_instances[at_start])
 
 
 def test_nodes_are_never_exceeded() -> None:

@@ -13,6 +13,7 @@ from serving_builders import SERVING, serving_scenario
 from diploee.profiles import ProfileLibrary
 from diploee.run import simulate
 from diploee.scenario import load_scenario, shipped_scenarios
+from diploee.steps import plan_services
 
 PAIR: dict[str, Any] = {
     "facility.pools": {
@@ -37,7 +38,7 @@ def test_inference_run_has_its_files_and_no_block_of_the_other_mode(
     incoming = frame["served_rps.coding"] + frame["unserved_rps.coding"]
     assert incoming.to_numpy() == pytest.approx(frame["incoming_rps.coding"].to_numpy(), rel=1e-5)
     assert "jobs" not in run.metrics
-    assert run.metrics["requests"]["incoming_rps"] == pytest.approx(900)
+    assert run.metrics["requests"]["incoming_rps"] == pytest.approx(900, rel=1e-5)
     assert not (run.folder / "jobs.parquet").exists()
     assert len(run.manifest["curves"]) == 4
 
@@ -73,7 +74,9 @@ def test_equal_runs_write_equal_files(tmp_path: Path, library: ProfileLibrary) -
     assert first == second
 
 
-@pytest.mark.parametrize("name", ["inference_1mw", "inference_1mw_sustained", "mixed_11mw"])
+@pytest.mark.parametrize(
+    "name", ["inference_1mw", "inference_1mw_sustained", "inference_1mw_latency_10s", "mixed_11mw"]
+)
 def test_shipped_inference_scenarios_load(name: str) -> None:
     assert name in shipped_scenarios()
     scenario = load_scenario(name)
@@ -81,3 +84,11 @@ def test_shipped_inference_scenarios_load(name: str) -> None:
     assert set(SERVING["request_streams"]["chat"]["services"]) == set(
         scenario.request_streams["llama3"].services
     )
+
+
+def test_cap_of_ten_seconds_gives_the_rates_of_the_curve_by_eq_5() -> None:
+    plan = plan_services(load_scenario("inference_1mw_latency_10s", values={"duration": "1 d"}))[0]
+    rates = [service.capacity.max_request_rate_rps for service in plan.services]
+    assert rates == pytest.approx([105.1, 46.1], abs=0.05)
+    assert all(service.capacity.latency_limit_s == 10 for service in plan.services)
+    assert max(float(service.latency_s.max()) for service in plan.services) <= 10 * (1 + 1e-9)

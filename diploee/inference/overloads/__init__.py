@@ -1,0 +1,1 @@
+"""What happens to requests above capacity, a file for each way."""

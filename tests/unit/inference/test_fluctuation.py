@@ -1,0 +1,142 @@
+"""The process of the requests against its own law: mean, size, correlation, common part."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from serving_builders import serving_scenario
+
+from diploee.errors import ScenarioError
+from diploee.inference import RequestRates
+from diploee.inference.fluctuation import relative_variance, share_of_mean
+from diploee.scenario import Fluctuation
+from diploee.steps import plan_services, request_rates
+from diploee.tables import Float64Array
+
+CHAT = "request_streams.chat"
+MINUTE_MS = 60_000
+DAYS = 120
+
+
+def flat_rates(spec: dict[str, float], seed: int = 0, **changes: object) -> RequestRates:
+    scenario = serving_scenario(
+        {
+            f"{CHAT}.calendar": None,
+            f"{CHAT}.fluctuation": spec,
+            "duration": f"{DAYS} d",
+            "seed": seed,
+            **changes,
+        }
+    )
+    return request_rates(scenario, "chat")
+
+
+def minute_means(rates: RequestRates, row: int, probability: float, rps: float) -> Float64Array:
+    """Return the relative one-minute means of a service's rate."""
+    rate_rps = rates.of_service(row, probability, rps)
+    gaps_ms = np.diff(rates.nodes_ms)
+    until = np.append(0.0, np.cumsum((rate_rps[1:] + rate_rps[:-1]) / 2 * gaps_ms))
+    edges_ms = np.arange(0, rates.nodes_ms[-1] + 1, MINUTE_MS)
+    in_minute = np.diff(np.interp(edges_ms, rates.nodes_ms, until))
+    # Between nodes the cumulative requests are parabolas; over many minutes it makes no odds.
+    return in_minute / MINUTE_MS / (probability * rps)
+
+
+@pytest.mark.parametrize("correlation_time_s", [60, 600, 1800])
+def test_one_minute_means_have_the_standard_deviation_asked_for(correlation_time_s: float) -> None:
+    rates = flat_rates({"relative_std": 0.06, "correlation_time_s": correlation_time_s})
+    found = [minute_means(rates, row, 0.5, 1e6) for row in (0, 1)]
+    both = (found[0] + found[1]) / 2
+    # A day's worth of correlation times is sampled: the error of a standard deviation is small.
+    error = 4 * np.sqrt(correlation_time_s / (DAYS * 86_400)) + 0.005
+    assert both.std() == pytest.approx(0.06, rel=error)
+    assert both.mean() == pytest.approx(1, abs=4 * 0.06 * error)
+
+
+def test_correlation_falls_to_one_e_th_after_its_time() -> None:
+    rates = flat_rates({"relative_std": 0.1, "correlation_time_s": 1200, "common_share": 1})
+    values = minute_means(rates, 0, 0.5, 1e6)
+    values = values - values.mean()
+    found = (values[20:] @ values[:-20]) / (values @ values)
+    assert found == pytest.approx(np.exp(-1), abs=0.06)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_services_share_the_common_part(share: float) -> None:
+    rates = flat_rates({"relative_std": 0.1, "common_share": share, "reference_rate_rps": 5e5})
+    coding, conversation = (minute_means(rates, row, 0.5, 1e6) for row in (0, 1))
+    assert np.corrcoef(coding, conversation)[0, 1] == pytest.approx(share, abs=0.06)
+
+
+@pytest.mark.parametrize("factor", [0.1, 1, 10, 100])
+def test_fluctuation_falls_with_the_size_as_the_law_says(factor: float) -> None:
+    spec = {"relative_std": 0.1, "common_share": 0.2, "reference_rate_rps": 1000.0}
+    found = minute_means(flat_rates(spec), 0, 0.4, factor * 2500).std()
+    expected = relative_variance(Fluctuation(**spec), factor * 1000, 1000) ** 0.5
+    assert found == pytest.approx(expected, rel=0.04)
+
+
+def test_poisson_noise_of_few_requests_is_in_the_rate() -> None:
+    rates = flat_rates({"relative_std": 0.0})
+    quarters = minute_means(rates, 0, 0.4, 2.5).reshape(-1, 15).mean(axis=1)
+    assert quarters.std() == pytest.approx(1 / np.sqrt(15 * 60), rel=0.1)
+
+
+def test_every_week_is_new() -> None:
+    values = minute_means(flat_rates({"relative_std": 0.1, "common_share": 1}), 0, 0.5, 1e6)
+    weeks = values[: 17 * 10_080].reshape(17, 10_080)
+    among = np.corrcoef(weeks)[np.triu_indices(17, 1)]
+    assert np.abs(among).max() < 0.25
+    assert abs(among.mean()) < 0.02
+
+
+def test_shorter_run_meets_the_same_fluctuation() -> None:
+    spec = {"relative_std": 0.1}
+    long, short = flat_rates(spec), flat_rates(spec, duration="30 h")
+    inside = long.nodes_ms < 24 * 3_600_000
+    same = short.nodes_ms < 24 * 3_600_000
+    assert np.array_equal(long.nodes_ms[inside], short.nodes_ms[same])
+    found = [r.of_service(0, 0.5, 1e4)[mask] for r, mask in ((long, inside), (short, same))]
+    assert found[0] == pytest.approx(found[1], rel=1e-12)
+
+
+def test_rates_are_positive_however_large_the_fluctuation() -> None:
+    rates = flat_rates({"relative_std": 3.0}, duration="2 d")
+    assert (rates.of_service(0, 0.5, 10) > 0).all()
+
+
+@pytest.mark.parametrize("tau_s", [5.0, 60.0, 600.0, 1e9])
+def test_variance_of_minute_means_is_the_double_integral_of_the_correlation(tau_s: float) -> None:
+    t = (np.arange(600) + 0.5) / 10
+    exact = np.exp(-np.abs(t[:, None] - t[None]) / tau_s).mean()
+    assert share_of_mean(tau_s) == pytest.approx(exact, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [
+        ("correlation_time_s", 0, "correlation_time_s"),
+        ("correlation_time_s", -3, "correlation_time_s"),
+        ("relative_std", -0.1, "relative_std"),
+        ("relative_std", float("nan"), "relative_std"),
+        ("common_share", 1.1, "common_share"),
+        ("reference_rate_rps", 0, "reference_rate_rps"),
+        ("reference_rate_rps", -1, "reference_rate_rps"),
+    ],
+)
+def test_fluctuation_out_of_range_is_refused_by_its_key(key: str, value: float, text: str) -> None:
+    spec = {"relative_std": 0.1, key: value}
+    with pytest.raises(ScenarioError) as error:
+        serving_scenario({f"{CHAT}.fluctuation": spec})
+    (problem,) = error.value.problems
+    assert problem.startswith(f"{CHAT}.fluctuation.{text}: ")
+
+
+def test_former_jitter_is_read_as_a_fluctuation_but_not_beside_one() -> None:
+    key = f"{CHAT}.minute_jitter_relative_std"
+    scenario = serving_scenario({key: 0.1})
+    assert scenario.request_streams["chat"].fluctuating == Fluctuation(relative_std=0.1)
+    (warning,) = plan_services(scenario)[0].warnings
+    assert warning.startswith(f"{key} froze one factor")
+    with pytest.raises(ScenarioError, match="give fluctuation or minute_jitter_relative_std"):
+        serving_scenario({key: 0.1, f"{CHAT}.fluctuation": {"relative_std": 0.1}})
