@@ -1,29 +1,45 @@
-"""One block of a run: which sums add its segments, and the block itself, computed on its own."""
+"""One block of a run: what adds up its segments, computed on its own from what overlaps it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 
-from diploee.power.direct import DirectSum, direct_cost_s
+from diploee.columns import Column
+from diploee.power.direct import EnergyTables, add_directly, direct_cost_s
 from diploee.power.occupancy import node_occupancy
-from diploee.power.segments import Segments, longest_ms, overlapping
+from diploee.power.segments import Segments
 from diploee.power.spectral import (
     Spectra,
-    SpectralSum,
+    add_spectra,
+    add_spectrally,
     fft_lengths,
     plays_whole_profile,
     spectra_bytes,
     spectral_cost_s,
 )
 from diploee.profiles import ProfileLibrary
-from diploee.scenario import Scenario
+from diploee.profiles.profile import DEVICE_POWER
+from diploee.scenario import Facility
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import MS_PER_S
 
 Method = Literal["auto", "direct", "spectral"]
+
+POWER_COLUMNS = (
+    Column("it_power_w", "W", "pool", "mean", DEVICE_POWER, "power of all nodes, idle ones too"),
+    Column("facility_power_w", "W", "facility", "mean", DEVICE_POWER, "power of the facility"),
+    Column("busy_nodes", "nodes", "pool", "instant", None, "nodes that run a job or serve"),
+    Column("utilization", "1", "pool", "mean", None, "busy nodes over all nodes (Eq. 1)"),
+)
+"""What a run holds of power; without a stage the facility's power is that of its devices."""
+
+BLOCK_INTERVALS = 1 << 18
+"""Intervals of a block where no transform sets them."""
 
 MAX_SPECTRA_BYTES = 1 << 30
 """Memory for the transforms of all profiles, beyond which jobs are added directly."""
@@ -31,7 +47,7 @@ MAX_SPECTRA_BYTES = 1 << 30
 
 @dataclass(frozen=True, eq=False)
 class PowerBlock:
-    """Power and occupancy over `B` intervals of `K` pools.
+    """Device power and occupancy over `B` intervals of `K` pools.
 
     Parameters
     ----------
@@ -43,8 +59,6 @@ class PowerBlock:
         Busy nodes of each pool at the interval's start.
     mean_busy_nodes : numpy.ndarray, shape (K, B), float64
         Busy nodes of each pool, mean over the interval.
-    facility_power_w : numpy.ndarray, shape (B,), float64
-        Power of the facility [W]; equals the device power as no conversion or cooling is modelled.
     """
 
     t0_ms: int
@@ -52,102 +66,150 @@ class PowerBlock:
     it_power_w: Float64Array
     busy_nodes: Int64Array
     mean_busy_nodes: Float64Array
-    facility_power_w: Float64Array
+
+    @property
+    def n_intervals(self) -> int:
+        """Number of intervals, B."""
+        return int(self.it_power_w.shape[1])
+
+    @property
+    def end_ms(self) -> int:
+        """End of the last interval [ms]."""
+        return self.t0_ms + self.n_intervals * self.dt_ms
+
+    @property
+    def device_power_w(self) -> Float64Array:
+        """Device power of all pools [W], shape (B,)."""
+        total_w: Float64Array = self.it_power_w.sum(axis=0)
+        return total_w
 
     @property
     def starts_ms(self) -> Int64Array:
         """Start of each interval [ms], shape (B,)."""
-        return self.t0_ms + np.arange(self.facility_power_w.size, dtype=np.int64) * self.dt_ms
+        return self.t0_ms + np.arange(self.n_intervals, dtype=np.int64) * self.dt_ms
+
+
+def joined(parts: Sequence[PowerBlock]) -> PowerBlock:
+    """Return adjoining blocks as one."""
+    if len(parts) == 1:
+        return parts[0]
+    return PowerBlock(
+        parts[0].t0_ms,
+        parts[0].dt_ms,
+        np.concatenate([part.it_power_w for part in parts], axis=1),
+        np.concatenate([part.busy_nodes for part in parts], axis=1),
+        np.concatenate([part.mean_busy_nodes for part in parts], axis=1),
+    )
 
 
 @dataclass(frozen=True)
-class Way:
-    """How segments are added.
+class PowerModel:
+    """What every block of a run needs besides its segments; it may be sent to a worker.
 
     Parameters
     ----------
-    fft_lengths : tuple of int or None
-        Intervals of history and length of the transforms; None where all are added directly.
-    block_intervals : int
-        Intervals that a block may have.
+    facility : Facility
+        Pools and the idle power of their nodes.
+    library : ProfileLibrary
+        Profiles that segments refer to.
+    profile_ids : tuple of int
+        Those of them that segments may refer to.
+    dt_ms, horizon_ms : int
+        Interval of the blocks and end of the run [ms].
+    method : {"auto", "direct", "spectral"}
+        How whole jobs at their profile's sampling step are added; ``auto`` takes the cheaper for
+        each block.
     """
 
-    fft_lengths: tuple[int, int] | None
-    block_intervals: int
+    facility: Facility
+    library: ProfileLibrary
+    profile_ids: tuple[int, ...]
+    dt_ms: int
+    horizon_ms: int
+    method: Method = "auto"
 
+    @cached_property
+    def fft_lengths(self) -> tuple[int, int] | None:
+        """History and length of the transforms [intervals]; None where all is added directly."""
+        entries = self.library.entries
+        sampled = [index for index in self.profile_ids if entries[index].dt_ms == self.dt_ms]
+        if self.method == "direct" or not sampled:
+            return None
+        history, length = fft_lengths(sampled, self.library)
+        fits = spectra_bytes(len(sampled), length) <= MAX_SPECTRA_BYTES
+        return (history, length) if fits or self.method == "spectral" else None
 
-class BlockSource:
-    """Computes any block of a run on its own."""
+    @property
+    def block_intervals(self) -> int:
+        """Intervals of a block; the same however the run is cut into windows."""
+        if self.fft_lengths is None:
+            return BLOCK_INTERVALS
+        history, length = self.fft_lengths
+        return length - history
 
-    def __init__(
-        self,
-        segments: Segments,
-        scenario: Scenario,
-        library: ProfileLibrary,
-        way: Way,
-        dt_ms: int,
-        spectra: Spectra | None = None,
-    ) -> None:
-        facility, pools = scenario.facility, scenario.pool_names()
-        self._segments = segments
-        self._longest_ms = longest_ms(segments)
-        self._sums = _sums(segments, scenario, library, way, dt_ms, spectra)
-        self._dt_ms = dt_ms
-        self._n_nodes = np.array([[pool.n_nodes] for pool in facility.pools.values()])
-        node_types = [facility.node_type_of(pool) for pool in pools]
-        self._idle_power_w = np.array([[node_type.idle_power_w] for node_type in node_types])
-        self._busy_factor = np.array([[node_type.busy_power_factor] for node_type in node_types])
+    @cached_property
+    def tables(self) -> EnergyTables:
+        """Energies of the profiles."""
+        used = {index: self.library[index] for index in self.profile_ids}
+        return EnergyTables.build(used, self.dt_ms)
 
-    def block(self, t0_ms: int, n_steps: int) -> PowerBlock:
-        """Return the block of `n_steps` intervals from `t0_ms` on."""
-        n_pools = self._n_nodes.size
-        energy_j = np.zeros((n_pools, n_steps))
-        for part in self._sums:
-            part.add(t0_ms, energy_j)
-        energy_j *= self._busy_factor
-        end_ms = t0_ms + n_steps * self._dt_ms
-        active = overlapping(self._segments, self._longest_ms, t0_ms, end_ms)
-        busy_nodes, mean_busy = node_occupancy(active, n_pools, t0_ms, self._dt_ms, n_steps)
-        idle_w = (self._n_nodes - mean_busy) * self._idle_power_w
-        it_power_w = energy_j * (MS_PER_S / self._dt_ms) + idle_w
-        return PowerBlock(
-            t0_ms, self._dt_ms, it_power_w, busy_nodes, mean_busy, it_power_w.sum(axis=0)
-        )
+    @cached_property
+    def _spectra(self) -> Spectra:
+        return {}
 
+    @cached_property
+    def _pool_columns(self) -> tuple[Int64Array, Float64Array]:
+        """Nodes and idle power of one node [W] of each pool, shape (K, 1)."""
+        pools = self.facility.pools
+        n_nodes = np.array([[pool.n_nodes] for pool in pools.values()])
+        idle_w = np.array([[self.facility.node_type_of(name).idle_power_w] for name in pools])
+        return n_nodes, idle_w
 
-def cheapest_way(
-    segments: Segments,
-    scenario: Scenario,
-    library: ProfileLibrary,
-    method: Method,
-    step_ms: int,
-    n_intervals: int,
-) -> Way:
-    """Choose how to add segments, by the estimated time and memory."""
-    if method != "direct":
-        whole = plays_whole_profile(segments, library, step_ms, scenario.horizon_ms)
-        if whole.any():
-            jobs = segments if whole.all() else segments.take(whole)
-            cheaper = spectral_cost_s(jobs, library, n_intervals) < direct_cost_s(jobs, step_ms)
-            fits = spectra_bytes(jobs, library) <= MAX_SPECTRA_BYTES
-            if method == "spectral" or (cheaper and fits):
-                history, length = fft_lengths(jobs, library)
-                return Way((history, length), length - history)
-    return Way(None, DirectSum.block_intervals)
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what a worker computes for itself."""
+        return {name: self.__dict__[name] for name in self.__dataclass_fields__}
 
+    def prepare(self, segments: Segments, t0_ms: int, n_steps: int) -> bool:
+        """Decide whether a block adds its whole jobs as spectra, and compute those that lack.
 
-def _sums(
-    segments: Segments,
-    scenario: Scenario,
-    library: ProfileLibrary,
-    way: Way,
-    step_ms: int,
-    spectra: Spectra | None,
-) -> list[DirectSum | SpectralSum]:
-    """Return the sums that together add up all segments."""
-    if way.fft_lengths is None:
-        return [DirectSum(segments, library, step_ms)]
-    whole = plays_whole_profile(segments, library, step_ms, scenario.horizon_ms)
-    jobs = segments if whole.all() else segments.take(whole)
-    spectral = SpectralSum(jobs, library, step_ms, way.fft_lengths, spectra)
-    return [spectral, DirectSum(segments.take(~whole), library, step_ms)]
+        The choice depends on the block's own segments alone, so that it is the same in every run.
+        """
+        _ = self.tables
+        if self.fft_lengths is None:
+            return False
+        whole = plays_whole_profile(segments, self.library, self.dt_ms, self.horizon_ms)
+        if not whole.any():
+            return False
+        jobs = segments.take(whole)
+        length, end_ms = self.fft_lengths[1], t0_ms + n_steps * self.dt_ms
+        if self.method == "auto" and spectral_cost_s(jobs, length) >= direct_cost_s(
+            jobs, t0_ms, end_ms, self.dt_ms
+        ):
+            return False
+        add_spectra(self._spectra, np.unique(jobs.profile_id).tolist(), self.library, length)
+        return True
+
+    def block(self, segments: Segments, t0_ms: int, n_steps: int, spectral: bool) -> PowerBlock:
+        """Return the block of `n_steps` intervals from `t0_ms` on.
+
+        Parameters
+        ----------
+        segments : Segments
+            All that overlap it, in the order of their starts.
+        t0_ms, n_steps : int
+            Start of the block [ms], a multiple of the interval, and its number of intervals.
+        spectral : bool
+            What `prepare` decided.
+        """
+        n_nodes, idle_node_w = self._pool_columns
+        energy_j = np.zeros((n_nodes.size, n_steps))
+        direct = segments
+        if spectral and self.fft_lengths is not None:
+            whole = plays_whole_profile(segments, self.library, self.dt_ms, self.horizon_ms)
+            jobs, direct = segments.take(whole), segments.take(~whole)
+            add_spectrally(jobs, self._spectra, self.fft_lengths, self.dt_ms, t0_ms, energy_j)
+        add_directly(direct, self.tables, t0_ms, energy_j)
+        busy, mean_busy = node_occupancy(segments, n_nodes.size, t0_ms, self.dt_ms, n_steps)
+        idle_w = (n_nodes - mean_busy) * idle_node_w
+        it_power_w = energy_j * (MS_PER_S / self.dt_ms) + idle_w
+        return PowerBlock(t0_ms, self.dt_ms, it_power_w, busy, mean_busy)

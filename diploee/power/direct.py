@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from math import gcd
 
 import numpy as np
-from numba import njit
 
-from diploee.power.segments import Segments, longest_ms, overlapping
-from diploee.profiles import PowerProfile, ProfileLibrary
+from diploee.jit import njit
+from diploee.power.segments import Segments
+from diploee.profiles import PowerProfile
 from diploee.tables import Float64Array, Int16Array, Int32Array, Int64Array
 
 
@@ -103,12 +103,13 @@ def _interval_rows(cumulative_j: Float64Array, per_step: int) -> Float64Array:
     if n_samples <= per_step:
         return np.empty((1, 0))  # it fills two intervals at most: not worth a table
     n_intervals = -(-n_samples // per_step) + 1
+    # Row p, column k: E((k + 1) s - p) - E(k s - p) on the grid, s points to an interval.
     points = np.arange(n_intervals + 1) * per_step - np.arange(per_step + 1)[:, None]
     rows: Float64Array = np.diff(cumulative_j[np.clip(points, 0, n_samples)], axis=1)
     return rows
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(inline="always")
 def _energy_until(
     time_ms: int, cumulative_j: Float64Array, first: int, last: int, grid_ms: int
 ) -> float:
@@ -118,12 +119,13 @@ def _energy_until(
     point = time_ms // grid_ms
     if first + point >= last:
         return float(cumulative_j[last])
+    # Power is constant within a sample, so that E is linear between grid points.
     part = (time_ms - point * grid_ms) / grid_ms
     low = cumulative_j[first + point]
     return float(low + part * (cumulative_j[first + point + 1] - low))
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def _add_segments(
     start_ms: Int64Array,
     end_ms: Int64Array,
@@ -141,120 +143,153 @@ def _add_segments(
     n_intervals: Int64Array,
     energy_j: Float64Array,
 ) -> None:
+    # An interval gets the same bits whatever block it is computed in: edges are those of the
+    # segment itself, never those of the block.
     n_steps = energy_j.shape[1]
-    t1_ms = t0_ms + n_steps * step_ms
     for row in range(start_ms.size):
-        begin_ms = max(start_ms[row], t0_ms)
-        finish_ms = min(end_ms[row], t1_ms)
-        if finish_ms <= begin_ms:
+        begin_ms, finish_ms = start_ms[row], end_ms[row]
+        low = (begin_ms - t0_ms) // step_ms
+        high = (finish_ms - 1 - t0_ms) // step_ms
+        if high < 0 or low >= n_steps:
             continue
         profile = profile_id[row]
         grid = grid_ms[profile]
         first, last = cumulative_at[profile], cumulative_at[profile + 1] - 1
         # The profile's own time 0 on the run's clock; with an offset it may precede the run.
-        origin_ms = start_ms[row] - offset_ms[row]
+        origin_ms = begin_ms - offset_ms[row]
         factor = weight[row]
         out = energy_j[pool_id[row]]
-        low = (begin_ms - t0_ms) // step_ms
-        high = (finish_ms - 1 - t0_ms) // step_ms
 
         # First and last interval, which the segment may fill in part.
-        edge_ms = min(t0_ms + (low + 1) * step_ms, finish_ms)
-        out[low] += factor * (
-            _energy_until(edge_ms - origin_ms, cumulative_j, first, last, grid)
-            - _energy_until(begin_ms - origin_ms, cumulative_j, first, last, grid)
-        )
+        if low >= 0:
+            edge_ms = min(t0_ms + (low + 1) * step_ms, finish_ms)
+            out[low] += factor * (
+                _energy_until(edge_ms - origin_ms, cumulative_j, first, last, grid)
+                - _energy_until(begin_ms - origin_ms, cumulative_j, first, last, grid)
+            )
         if high == low:
             continue
-        edge_ms = t0_ms + high * step_ms
-        out[high] += factor * (
-            _energy_until(finish_ms - origin_ms, cumulative_j, first, last, grid)
-            - _energy_until(edge_ms - origin_ms, cumulative_j, first, last, grid)
-        )
+        if high < n_steps:
+            edge_ms = t0_ms + high * step_ms
+            out[high] += factor * (
+                _energy_until(finish_ms - origin_ms, cumulative_j, first, last, grid)
+                - _energy_until(edge_ms - origin_ms, cumulative_j, first, last, grid)
+            )
 
         # Whole intervals between them, from the rows of the two nearest sample phases.
-        origin_step = (origin_ms - t0_ms) // step_ms
-        phase_ms = origin_ms - t0_ms - origin_step * step_ms
-        phase = phase_ms // grid
-        upper = factor * ((phase_ms - phase * grid) / grid)
-        lower = factor - upper
+        first_whole, stop = max(low + 1, 0), min(high, n_steps)
         length = n_intervals[profile]
         if length == 0:
-            for k in range(low + 1, high):
+            for k in range(first_whole, stop):
                 edge_ms = t0_ms + k * step_ms - origin_ms
                 out[k] += factor * (
                     _energy_until(edge_ms + step_ms, cumulative_j, first, last, grid)
                     - _energy_until(edge_ms, cumulative_j, first, last, grid)
                 )
             continue
+        # A start u of a grid point after phase p, 0 <= u < 1, has (1 - u) row[p] + u row[p + 1].
+        origin_step = (origin_ms - t0_ms) // step_ms
+        phase_ms = origin_ms - t0_ms - origin_step * step_ms
+        phase = phase_ms // grid
+        upper = factor * ((phase_ms - phase * grid) / grid)
+        lower = factor - upper
         near = interval_at[profile] + phase * length
         far = near + length
-        shift = low + 1 - origin_step
-        n_whole = min(high - low - 1, length - shift)
-        for k in range(n_whole):
-            out[low + 1 + k] += (
+        shift = first_whole - origin_step
+        for k in range(min(stop - first_whole, length - shift)):
+            out[first_whole + k] += (
                 lower * interval_j[near + shift + k] + upper * interval_j[far + shift + k]
             )
+
+
+@njit()
+def _energies(
+    start_ms: Int64Array,
+    end_ms: Int64Array,
+    profile_id: Int32Array,
+    offset_ms: Int64Array,
+    weight: Float64Array,
+    begin_ms: int,
+    finish_ms: int,
+    grid_ms: Int64Array,
+    cumulative_j: Float64Array,
+    cumulative_at: Int64Array,
+    energy_j: Float64Array,
+) -> None:
+    for row in range(start_ms.size):
+        low, high = max(start_ms[row], begin_ms), min(end_ms[row], finish_ms)
+        if low < high:
+            profile = profile_id[row]
+            grid = grid_ms[profile]
+            first, last = cumulative_at[profile], cumulative_at[profile + 1] - 1
+            origin_ms = start_ms[row] - offset_ms[row]
+            energy_j[row] = weight[row] * (
+                _energy_until(high - origin_ms, cumulative_j, first, last, grid)
+                - _energy_until(low - origin_ms, cumulative_j, first, last, grid)
+            )
+
+
+def energies_within(
+    segments: Segments, tables: EnergyTables, begin_ms: int, end_ms: int
+) -> Float64Array:
+    """Return the energy of each segment between two times [J]; arguments as of `add_directly`."""
+    energy_j = np.zeros(len(segments))
+    _energies(
+        segments.start_ms,
+        segments.end_ms,
+        segments.profile_id,
+        segments.offset_ms,
+        segments.weight,
+        begin_ms,
+        end_ms,
+        tables.grid_ms,
+        tables.cumulative_j,
+        tables.cumulative_at,
+        energy_j,
+    )
+    return energy_j
 
 
 NS_PER_ADDITION = 1.4
 """Cost of adding one segment to one interval [ns], measured."""
 
 
-def direct_cost_s(segments: Segments, step_ms: int) -> float:
-    """Estimate the time to sum segments on one core [s]."""
-    covered_ms = float((segments.end_ms - segments.start_ms).sum())
-    return covered_ms / step_ms * NS_PER_ADDITION * 1e-9
+def direct_cost_s(segments: Segments, t0_ms: int, t1_ms: int, step_ms: int) -> float:
+    """Estimate the time to add segments to the intervals of a span on one core [s]."""
+    covered_ms = np.minimum(segments.end_ms, t1_ms) - np.maximum(segments.start_ms, t0_ms)
+    return float(np.maximum(covered_ms, 0).sum()) / step_ms * NS_PER_ADDITION * 1e-9
 
 
-class DirectSum:
-    """Sums any segments at any interval by adding each to the intervals that it covers.
+def add_directly(
+    segments: Segments, tables: EnergyTables, t0_ms: int, energy_j: Float64Array
+) -> None:
+    """Add the energy of segments to intervals.
 
     Parameters
     ----------
     segments : Segments
-        In the order of their starts.
-    library : ProfileLibrary
-        Profiles that they refer to.
-    step_ms : int
-        Interval [ms].
+        Any; those beyond the intervals add nothing.
+    tables : EnergyTables
+        Tables of the profiles that they refer to.
+    t0_ms : int
+        Start of the first interval [ms], a multiple of the step.
+    energy_j : numpy.ndarray, shape (K, B), float64
+        Energy of each pool in each interval [J], changed in place.
     """
-
-    block_intervals = 1 << 18
-
-    def __init__(self, segments: Segments, library: ProfileLibrary, step_ms: int) -> None:
-        used = np.unique(segments.profile_id).tolist()
-        self._segments = segments
-        self._tables = EnergyTables.build({index: library[index] for index in used}, step_ms)
-        self._longest_ms = longest_ms(segments)
-
-    def add(self, t0_ms: int, energy_j: Float64Array) -> None:
-        """Add the energy of all segments to intervals.
-
-        Parameters
-        ----------
-        t0_ms : int
-            Start of the first interval [ms], a multiple of the step.
-        energy_j : numpy.ndarray, shape (K, B), float64
-            Energy of each pool in each interval [J], changed in place.
-        """
-        tables = self._tables
-        t1_ms = t0_ms + energy_j.shape[1] * tables.step_ms
-        segments = overlapping(self._segments, self._longest_ms, t0_ms, t1_ms)
-        _add_segments(
-            segments.start_ms,
-            segments.end_ms,
-            segments.pool_id,
-            segments.profile_id,
-            segments.offset_ms,
-            segments.weight,
-            t0_ms,
-            tables.step_ms,
-            tables.grid_ms,
-            tables.cumulative_j,
-            tables.cumulative_at,
-            tables.interval_j,
-            tables.interval_at,
-            tables.n_intervals,
-            energy_j,
-        )
+    _add_segments(
+        segments.start_ms,
+        segments.end_ms,
+        segments.pool_id,
+        segments.profile_id,
+        segments.offset_ms,
+        segments.weight,
+        t0_ms,
+        tables.step_ms,
+        tables.grid_ms,
+        tables.cumulative_j,
+        tables.cumulative_at,
+        tables.interval_j,
+        tables.interval_at,
+        tables.n_intervals,
+        energy_j,
+    )

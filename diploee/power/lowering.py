@@ -7,53 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from diploee.errors import WorkloadError
-from diploee.power.segments import Segments
+from diploee.power.segments import Segments, owner_of_jobs
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import FLAT_ID, FLAT_POWER_W
-from diploee.profiles.playing import passes, phases
-from diploee.scenario import Scenario
+from diploee.profiles.playing import phases, played_parts
+from diploee.scenario import Facility
 from diploee.schedule import Schedule
 from diploee.tables import Float64Array, Int64Array, concat
 from diploee.workload import JobTable
 
 MOST_PASSES = 100_000_000
 """Stretches of profiles that jobs of other run times play; each takes some 50 bytes."""
-
-
-def job_segments(
-    schedule: Schedule, library: ProfileLibrary, scenario: Scenario | None = None
-) -> Segments:
-    """Lower started jobs to segments, cut at the horizon.
-
-    A job that runs as long as its profile is one row; another plays the profile as `passes` says. A
-    start-up is a row of its own at idle power. The weight is the job's nodes over its profile's,
-    times the job's power factor.
-
-    Parameters
-    ----------
-    schedule : Schedule
-        Jobs and their start times.
-    library : ProfileLibrary
-        Profiles that the jobs refer to, such as `Workload.library`.
-    scenario : Scenario, optional
-        Gives the nodes' idle power; needed where jobs have a start-up.
-
-    Raises
-    ------
-    ValueError
-        If a job has a start-up and there is no scenario.
-    """
-    return lower_jobs(schedule, library, scenario).segments
-
-
-def job_energy_j(
-    schedule: Schedule, library: ProfileLibrary, scenario: Scenario | None = None
-) -> Float64Array:
-    """Return the energy of each job up to the horizon [J], shape (n,); 0 = never started.
-
-    Parameters and errors as in `job_segments`.
-    """
-    return lower_jobs(schedule, library, scenario).energy_j(library)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,15 +39,30 @@ class JobLoad:
     n_jobs: int
 
     def energy_j(self, library: ProfileLibrary) -> Float64Array:
-        """Return the energy of each job [J], shape (n_jobs,)."""
+        """Return the energy of each job within the run [J], shape (n_jobs,)."""
         part_j = segment_energy_j(self.segments, library)
         return np.bincount(self.job, part_j, self.n_jobs).astype(np.float64)
 
 
-def lower_jobs(
-    schedule: Schedule, library: ProfileLibrary, scenario: Scenario | None = None
-) -> JobLoad:
-    """Lower started jobs to segments and keep whose they are; parameters as in `job_segments`."""
+def lower_jobs(schedule: Schedule, library: ProfileLibrary, facility: Facility | None) -> JobLoad:
+    """Lower started jobs to segments, cut at the horizon, and keep whose they are.
+
+    Segments that ended before the run are left out; one that runs at its start keeps its own start,
+    so that its power is added as in a run that begins earlier, to the last bit.
+
+    A job that runs as long as its profile is one row; another plays the profile as `played_parts`
+    says. A start-up is a row of its own at idle power. The weight is the job's nodes over its
+    profile's, times the job's power factor.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Jobs and their start times.
+    library : ProfileLibrary
+        Profiles that the jobs refer to, such as `JobStreams.library`.
+    facility : Facility or None
+        Gives the nodes' idle power, where jobs have a start-up.
+    """
     jobs = schedule.jobs
     duration_ms = np.array([entry.duration_ms for entry in library.entries])
     play_ms = jobs.duration_ms - jobs.startup_ms
@@ -98,26 +77,29 @@ def lower_jobs(
         run_ms, weight = play_ms[of_profile], _weight(jobs.take(of_profile), library)
         loads.append(_filled(schedule, of_profile, begin_ms, run_ms, profile_id, weight, library))
     starting = np.flatnonzero(schedule.started & (jobs.startup_ms > 0))
-    if starting.size:
-        loads.append(_start_ups(schedule, starting, library, scenario))
+    if starting.size and facility is not None:
+        loads.append(_start_ups(schedule, starting, library, facility))
     segments = concat([load.segments for load in loads])
     job = np.concatenate([load.job for load in loads])
     return JobLoad(segments, job, len(jobs))
 
 
 def segment_energy_j(segments: Segments, library: ProfileLibrary) -> Float64Array:
-    """Return the energy of each segment [J], shape (n,)."""
+    """Return the energy of each segment from the start of the run on [J], shape (n,)."""
     energy_j = np.zeros(len(segments))
-    length_ms = segments.end_ms - segments.start_ms
+    start_ms = np.maximum(segments.start_ms, 0)
+    offset_ms, length_ms = (
+        segments.offset_ms + start_ms - segments.start_ms, segments.end_ms - start_ms
+    )  # fmt: skip
     for profile_id in np.unique(segments.profile_id).tolist():
         profile = library[profile_id]
         rows = np.flatnonzero(segments.profile_id == profile_id)
-        whole = (segments.offset_ms[rows] == 0) & (length_ms[rows] == profile.duration_ms)
+        whole = (offset_ms[rows] == 0) & (length_ms[rows] == profile.duration_ms)
         energy_j[rows[whole]] = profile.energy_j
         rows = rows[~whole]
         edges_ms = np.arange(profile.power_w.size + 1) * profile.dt_ms
         cumulative_j = profile.cumulative_energy_j
-        begin_ms = segments.offset_ms[rows]
+        begin_ms = offset_ms[rows]
         energy_j[rows] = np.interp(begin_ms + length_ms[rows], edges_ms, cumulative_j)
         energy_j[rows] -= np.interp(begin_ms, edges_ms, cumulative_j)
     return energy_j * segments.weight
@@ -134,19 +116,17 @@ def _whole_profiles(schedule: Schedule, rows: Int64Array, library: ProfileLibrar
         profile_id=jobs.profile_id,
         offset_ms=np.zeros(rows.size, dtype=np.int64),
         weight=_weight(jobs, library),
+        owner=owner_of_jobs(jobs.job_id, jobs.class_id),
     )
     return _within_run(segments, rows, len(schedule.jobs))
 
 
 def _start_ups(
-    schedule: Schedule, rows: Int64Array, library: ProfileLibrary, scenario: Scenario | None
+    schedule: Schedule, rows: Int64Array, library: ProfileLibrary, facility: Facility
 ) -> JobLoad:
     """Lower the time between allocation and the profile's start: busy nodes at idle power."""
-    if scenario is None:
-        raise ValueError("jobs with a start-up need the scenario, for their nodes' idle power")
     jobs = schedule.jobs.take(rows)
-    types = [scenario.facility.node_type_of(pool) for pool in scenario.pool_names()]
-    idle_w = np.array([kind.idle_power_w / kind.busy_power_factor for kind in types])
+    idle_w = np.array([facility.node_type_of(pool).idle_power_w for pool in facility.pools])
     weight = jobs.n_nodes * idle_w[jobs.pool_id] / FLAT_POWER_W
     flat_id, begin_ms = library.ids.index(FLAT_ID), schedule.start_ms[rows]
     run_ms = jobs.startup_ms.astype(np.int64)
@@ -176,7 +156,7 @@ def _filled(
             f"times, more than {MOST_PASSES:,} fit the memory; shorten the run, or use profiles "
             "with a longer steady part"
         )
-    played = passes(run_ms, of)
+    played = played_parts(run_ms, of)
     start_ms = begin_ms[played.row] + played.into_ms
     segments = Segments(
         start_ms=start_ms,
@@ -186,12 +166,14 @@ def _filled(
         profile_id=np.full(played.row.size, profile_id),
         offset_ms=played.offset_ms,
         weight=weight[played.row],
+        owner=owner_of_jobs(jobs.job_id, jobs.class_id)[played.row],
     )
     return _within_run(segments, rows[played.row], len(schedule.jobs))
 
 
 def _within_run(segments: Segments, job: Int64Array, n_jobs: int) -> JobLoad:
-    inside = segments.start_ms < segments.end_ms  # ends are cut at the horizon
+    # Ends are cut at the horizon; what ended before the run adds nothing to it.
+    inside = segments.end_ms > np.maximum(segments.start_ms, 0)
     if inside.all():
         return JobLoad(segments, job, n_jobs)
     return JobLoad(segments.take(inside), job[inside], n_jobs)

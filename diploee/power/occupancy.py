@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from diploee.jit import njit
 from diploee.power.segments import Segments
 from diploee.tables import Float64Array, Int16Array, Int32Array, Int64Array
 
@@ -39,12 +39,14 @@ def node_occupancy(
             times_ms, segments.pool_id, segments.n_nodes, sign, t0_ms, step_ms,
             at_start, level, own_ms,
         )  # fmt: skip
+    # Node time of interval k: what changed before it counts over the whole interval, what changed
+    # within it over the rest of it.
     before = np.cumsum(level, axis=1) - level
     node_ms = before[:, :-1] * step_ms + own_ms[:, :-1]
     return np.cumsum(at_start, axis=1)[:, :-1], node_ms / step_ms
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def _add_changes(
     times_ms: Int64Array,
     pool_id: Int16Array,

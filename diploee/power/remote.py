@@ -3,78 +3,40 @@
 from __future__ import annotations
 
 import pickle
-from collections import deque
-from collections.abc import Iterator
-from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any
 from uuid import uuid4
 
-from diploee.power.block_source import BlockSource, PowerBlock, Way
-from diploee.power.segments import Segments, longest_ms, overlapping
-from diploee.power.spectral import Spectra
-from diploee.profiles import ProfileLibrary
-from diploee.scenario import Scenario
+from diploee.power.block_source import PowerBlock, PowerModel
+from diploee.power.segments import Segments
 
-BLOCKS_AHEAD = 32
-"""Blocks handed to an executor beyond the one waited for."""
+_lock = Lock()
+_worker: dict[str, PowerModel] = {}
+"""In a worker: the run that it works on, with the tables and transforms of its profiles."""
 
 
 @dataclass(frozen=True)
 class RemoteRun:
-    """What every block of a run needs besides its segments, to be sent to a worker."""
+    """The model of a run, pickled once for all its blocks."""
 
     token: str
     pickled: bytes
 
     @classmethod
-    def of(cls, scenario: Scenario, library: ProfileLibrary, way: Way, dt_ms: int) -> RemoteRun:
-        """Pickle a run once for all its blocks."""
-        return cls(uuid4().hex, pickle.dumps((scenario, library, way, dt_ms)))
+    def of(cls, model: PowerModel) -> RemoteRun:
+        """Pickle a model."""
+        return cls(uuid4().hex, pickle.dumps(model))
 
 
-_lock = Lock()
-_worker: dict[str, tuple[Any, Spectra]] = {}
-"""In a worker: the run that it works on, with the transforms of its profiles."""
-
-
-def _remote_block(run: RemoteRun, segments: Segments, t0_ms: int, n_steps: int) -> PowerBlock:
+def remote_block(
+    run: RemoteRun, segments: Segments, t0_ms: int, n_steps: int, spectral: bool
+) -> PowerBlock:
+    """Compute a block in a worker; arguments as of `PowerModel.block`."""
     with _lock:  # a worker may have several threads
         if run.token not in _worker:
             _worker.clear()
-            _worker[run.token] = (pickle.loads(run.pickled), {})
-        (scenario, library, way, dt_ms), spectra = _worker[run.token]
-    source = BlockSource(segments, scenario, library, way, dt_ms, spectra)
-    return source.block(t0_ms, n_steps)
-
-
-def on_executor(
-    executor: Executor, run: RemoteRun, segments: Segments, spans: list[tuple[int, int]], dt_ms: int
-) -> Iterator[PowerBlock]:
-    """Compute the blocks on workers, each with the segments that overlap it."""
-    longest = longest_ms(segments)
-    share = getattr(executor, "share", None)  # sends it to every worker once
-    shared = run if share is None else share(run)
-
-    def submitted() -> Iterator[Future[PowerBlock]]:
-        for t0_ms, n_steps in spans:
-            active = overlapping(segments, longest, t0_ms, t0_ms + n_steps * dt_ms)
-            yield executor.submit(_remote_block, shared, active, t0_ms, n_steps)
-
-    yield from in_order(submitted(), BLOCKS_AHEAD)
-
-
-def in_order(submitted: Iterator[Future[PowerBlock]], n_ahead: int) -> Iterator[PowerBlock]:
-    """Yield results in order, with so many under way beyond the one that is waited for."""
-    waiting: deque[Future[PowerBlock]] = deque()
-    try:
-        for future in submitted:
-            waiting.append(future)
-            if len(waiting) > n_ahead:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        for future in waiting:
-            future.cancel()
+            _worker[run.token] = pickle.loads(run.pickled)
+        model = _worker[run.token]
+        if spectral:
+            model.prepare(segments, t0_ms, n_steps)
+    return model.block(segments, t0_ms, n_steps, spectral)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diploee.tables import Float64Array, Int16Array, Int32Array, Int64Array, Table, column
+from diploee.tables import Float64Array, Int16Array, Int32Array, Int64Array, Table, column, concat
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +27,9 @@ class Segments(Table):
         Place in the profile at which the segment starts [ms].
     weight : numpy.ndarray, float64
         Factor on the profile's power.
+    owner : numpy.ndarray, int64
+        Whose it is: a job's number and class as of `owner_of_jobs`, or `OF_SERVICES`. Segments that
+        start together are summed in the order of their owners.
     """
 
     start_ms: Int64Array = column("int64")
@@ -36,13 +39,40 @@ class Segments(Table):
     profile_id: Int32Array = column("int32")
     offset_ms: Int64Array = column("int64")
     weight: Float64Array = column("float64")
+    owner: Int64Array = column("int64", default=0)
+
+
+OF_SERVICES = np.iinfo(np.int64).max
+"""Owner of the segments of services: after those of all jobs."""
+
+_CLASS_BITS = 16
+
+
+def owner_of_jobs(job_id: Int64Array, class_id: Int16Array) -> Int64Array:
+    """Return the owner of the segments of jobs: in the order of the jobs, with their class."""
+    owner: Int64Array = job_id << _CLASS_BITS | class_id
+    return owner
+
+
+def job_of_owner(owner: Int64Array) -> Int64Array:
+    """Return the number of the job that segments belong to."""
+    return owner >> _CLASS_BITS
+
+
+def class_of_owner(owner: Int64Array) -> Int64Array:
+    """Return the class of the jobs that segments belong to."""
+    return owner & ((1 << _CLASS_BITS) - 1)
 
 
 def sorted_by_start(segments: Segments) -> Segments:
-    """Return the segments in the order of their starts."""
-    if (np.diff(segments.start_ms) >= 0).all():
+    """Return the segments in the order of their starts, simultaneous ones in that of their owners.
+
+    The order settles in which order power is summed, and so its last bits.
+    """
+    later = np.diff(segments.start_ms)
+    if (later > 0).all() or ((later >= 0) & ((later > 0) | (np.diff(segments.owner) >= 0))).all():
         return segments
-    return segments.take(np.argsort(segments.start_ms, kind="stable"))
+    return segments.take(np.lexsort((segments.owner, segments.start_ms)))
 
 
 def longest_ms(segments: Segments) -> int:
@@ -54,3 +84,26 @@ def overlapping(segments: Segments, longest_ms: int, t0_ms: int, t1_ms: int) -> 
     """Return a run of sorted segments that holds all that overlap a span, without copying."""
     low, high = np.searchsorted(segments.start_ms, [t0_ms - longest_ms, t1_ms])
     return segments.take(slice(low, high))
+
+
+class ActiveSegments:
+    """The segments that may still overlap what is to be computed, in the order of their starts."""
+
+    def __init__(self) -> None:
+        self._segments = Segments.empty()
+        self._longest_ms = 0
+
+    def add(self, segments: Segments) -> None:
+        """Add segments that start after all computed so far."""
+        if len(segments):
+            self._segments = sorted_by_start(concat([self._segments, segments]))
+            self._longest_ms = longest_ms(self._segments)
+
+    def drop_before(self, time_ms: int) -> None:
+        """Forget the segments that end by a time [ms]."""
+        self._segments = self._segments.take(self._segments.end_ms > time_ms)
+        self._longest_ms = longest_ms(self._segments)
+
+    def within(self, t0_ms: int, t1_ms: int) -> Segments:
+        """Return all that overlap a span, maybe with others."""
+        return overlapping(self._segments, self._longest_ms, t0_ms, t1_ms)

@@ -1,30 +1,44 @@
-"""Lowering service plans to segments: one or two rows per service and planning step.
+"""Lowering service plans to segments: one row per service and piece of time.
 
-The power of K instances that each run at rate r is read between the measured rates r0 <= r <= r1 as
-a weighted sum of two profiles; each profile is the sum of the rate's sample over K instances, every
-instance with its own fixed phase. Only the pairs of rate and K that occur are built. They grow with
-the logarithm of the instances: beyond 256 instances neighbouring K share a profile, scaled so that
-its mean is exact (ASSUMPTION: the swings of 256 and 257 instances are alike).
+An instance at rate r draws a sample, measured or synthesised, of one of the rates next to r, which
+of the two at random in proportion to their distance, scaled to the mean power that the curve has at
+r: between two rates the swings are as large as at the rates themselves. A bank of K instances plays
+the sum of the sample over K instances, each with its own fixed phase. The bank's place in the
+sample jumps at random, every two minutes on average, so that the sample's length does not show in
+the load. Only the pairs of rate and K that occur are built. They grow with the logarithm of the
+instances: beyond 256 instances neighbouring K share a profile, scaled so that its mean is exact
+(ASSUMPTION: the swings of 256 and 257 instances are alike).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
-from diploee.inference import Curves, PowerCurve, ServicePlan
-from diploee.inference.samples import N_SAMPLES, PROVENANCE, SAMPLE_MS, power_samples_w
-from diploee.power.segments import Segments
+from diploee.inference import Curves, PlannedService, PowerCurve, ServicePlan
+from diploee.inference.curves import PowerSample
+from diploee.inference.samples import PROVENANCE, repeating_samples
+from diploee.power.segments import OF_SERVICES, Segments, sorted_by_start
 from diploee.profiles import PowerProfile, ProfileLibrary
-from diploee.scenario import Scenario
+from diploee.scenario import Facility, NodeType
 from diploee.streams import stream
-from diploee.tables import Float64Array, Int32Array, Int64Array, concat
-from diploee.units import PROFILE_STEP_MS
+from diploee.tables import BoolArray, Float64Array, Int32Array, Int64Array, concat
+from diploee.units import MS_PER_S, PROFILE_STEP_MS
 
 EXACT_INSTANCES = 256
 """Up to so many instances every number of them has its own sums of samples."""
+
+JUMP_EVERY_S = 120.0
+"""Mean time between two jumps of a bank's place in its sample [s]."""
+
+VALUES_AT_ONCE = 2**24
+"""Values of samples that are summed in one step, which bounds the memory that it takes."""
+
+FLAT_MS = 1_000
+"""Length of the profile of idle nodes [ms]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,23 +47,104 @@ class ServingLoad:
 
     Parameters
     ----------
-    segments : Segments
-        One or two rows per service and planning step, in the order of time within each service.
+    banks : tuple of Bank
+        The nodes of each service that share a curve.
     library : ProfileLibrary
         The profiles that they refer to, behind those of the jobs.
+    standby_w : tuple of float
+        What a node of each service draws while it waits [W], stream after stream.
     """
 
-    segments: Segments
+    banks: tuple[Bank, ...]
     library: ProfileLibrary
+    standby_w: tuple[float, ...] = ()
+
+    @property
+    def profile_ids(self) -> set[int]:
+        """Indices of the profiles that are played."""
+        return {index for bank in self.banks for index in np.unique(bank.profile_id).tolist()}
+
+    @cached_property
+    def segments(self) -> Segments:
+        """All segments that reach into the run, in the order of their starts."""
+        return self.between(None, None)
+
+    def between(self, begin_ms: int | None, end_ms: int | None) -> Segments:
+        """Return the segments that start in a span of time, in the order of their starts.
+
+        Those that end before the run are left out.
+        """
+        parts = [bank.segments(begin_ms, end_ms) for bank in self.banks]
+        return sorted_by_start(concat(parts)) if parts else Segments.empty()
+
+
+@dataclass(frozen=True, eq=False)
+class Bank:
+    """Nodes of one service that play the same profiles, piece by piece of time.
+
+    Parameters
+    ----------
+    pool_id : int
+        Index of their pool.
+    edges_ms : numpy.ndarray, shape (P + 1,), int64
+        Edges of the pieces [ms].
+    n_nodes : numpy.ndarray, shape (P,), int64
+        Nodes that count as busy.
+    weight : numpy.ndarray, shape (P,), float64
+        Factor on the profile's power; 0 where nothing is played.
+    profile_id : numpy.ndarray, shape (P,), int32
+        Index of the profile.
+    offset_ms : numpy.ndarray, shape (P,), int64
+        Place in the profile at which the piece starts [ms].
+    service : int
+        Number of the service, counted over the plans.
+    """
+
+    pool_id: int
+    edges_ms: Int64Array
+    n_nodes: Int64Array
+    weight: Float64Array
+    profile_id: Int32Array
+    offset_ms: Int64Array
+    service: int = 0
+
+    def segments(self, begin_ms: int | None, end_ms: int | None) -> Segments:
+        """Return the segments that start in a span of time, as `ServingLoad.between` says."""
+        starts_ms = self.edges_ms[:-1]
+        first = int(np.searchsorted(self.edges_ms[1:], 0, side="right"))
+        if begin_ms is not None:
+            first = max(first, int(np.searchsorted(starts_ms, begin_ms)))
+        stop = starts_ms.size if end_ms is None else int(np.searchsorted(starts_ms, end_ms))
+        return self._segments(first, stop)
+
+    def within(self, begin_ms: int, end_ms: int) -> Segments:
+        """Return the segments that overlap a span of the run."""
+        first = int(np.searchsorted(self.edges_ms[1:], begin_ms, side="right"))
+        return self._segments(first, int(np.searchsorted(self.edges_ms[:-1], end_ms)))
+
+    def _segments(self, first: int, stop: int) -> Segments:
+        """Return the segments of the pieces from one to before another."""
+        rows = first + np.flatnonzero(self.weight[first : max(first, stop)])
+        return Segments(
+            start_ms=self.edges_ms[rows],
+            end_ms=self.edges_ms[rows + 1],
+            pool_id=np.full(rows.size, self.pool_id),
+            n_nodes=self.n_nodes[rows].astype(np.int32),
+            profile_id=self.profile_id[rows],
+            offset_ms=self.offset_ms[rows],
+            weight=self.weight[rows],
+            owner=np.full(rows.size, OF_SERVICES),
+        )
 
 
 def serving_segments(
     plans: Sequence[ServicePlan],
     curves: Curves,
-    scenario: Scenario,
-    library: ProfileLibrary | None = None,
+    facility: Facility,
+    seed: int,
+    library: ProfileLibrary,
 ) -> ServingLoad:
-    """Lower the plans of all request streams to segments.
+    """Lower the plans of all request streams.
 
     Instances that serve draw the measured power at the rate that each completes. ASSUMPTION: below
     the lowest measured rate an instance draws that rate's power, and so do instances that start
@@ -61,23 +156,49 @@ def serving_segments(
         From `plan_services`.
     curves : Curves
         Curves of the services, from `load_curves`.
-    scenario : Scenario
-        Its seed sets the phases of the instances.
-    library : ProfileLibrary, optional
+    facility : Facility
+        Pools, whose node types scale and idle.
+    seed : int
+        Seed of the run; it sets the phases of the instances.
+    library : ProfileLibrary
         Profiles of the jobs, which keep their indices.
 
     Returns
     -------
     ServingLoad
-        Segments, to be concatenated with those of the jobs, and the library for both.
+        What gives the segments of each part of the run, and the library for them and the jobs.
     """
-    library = library if library is not None else ProfileLibrary.in_order([])
-    builder = _Builder(scenario, len(library))
+    profiles: list[PowerProfile] = []
+    banks: list[Bank] = []
+    standby_w: list[float] = []
     for plan in plans:
-        for row, service in enumerate(plan.services):
-            builder.add_service(plan, row, curves[plan.stream, service].power)
-    segments = concat(builder.segments) if builder.segments else Segments.empty()
-    return ServingLoad(segments, library.extended(builder.profiles))
+        node = facility.node_type_of(plan.pool)
+        for service in plan.services:
+            curve = curves[plan.stream, service.name].power
+            for bank, own in _banks(plan, service, curve, node, seed):
+                profile_id = (bank.profile_id + len(library) + len(profiles)).astype(np.int32)
+                banks.append(replace(bank, profile_id=profile_id, service=len(standby_w)))
+                profiles += own
+            standby_w.append(node.busy_power_factor * float(curve.mean_power_w[0]))
+    return ServingLoad(tuple(banks), library.extended(profiles), tuple(standby_w))
+
+
+def _banks(
+    plan: ServicePlan, service: PlannedService, curve: PowerCurve, node: NodeType, seed: int
+) -> Iterator[tuple[Bank, list[PowerProfile]]]:
+    """Yield a service's banks and their profiles: serving, then starting up or in standby."""
+    served, nodes = service.served, service.nodes_per_instance
+    serving = served.n_serving
+    make = _BankMaker(plan, service, curve, node.busy_power_factor, seed)
+    yield make.bank("serving", nodes, serving, service.instance_rate_rps, serving * nodes)
+    starting = (served.n_instances - serving) * nodes
+    standby = service.n_standby_nodes
+    waiting = starting + standby
+    if waiting.any():
+        yield make.bank("waiting", 1, waiting, np.zeros(waiting.size), starting)
+    if standby.any():
+        # Nodes in standby are not busy, so that their idle power is counted, but draw their own.
+        yield make.idle(node.idle_power_w, -standby.astype(np.float64))
 
 
 def shared_counts(n_instances: Int64Array) -> Int64Array:
@@ -100,7 +221,7 @@ def bank_sums_w(
 
     Parameters
     ----------
-    sample_w : numpy.ndarray, shape (1800,), float64
+    sample_w : numpy.ndarray, shape (m,), float64
         Power of one node [W].
     phases : numpy.ndarray, shape (n,), int64
         Place in the sample at which each instance begins.
@@ -109,139 +230,128 @@ def bank_sums_w(
 
     Returns
     -------
-    list of numpy.ndarray, shape (1800,), float64
+    list of numpy.ndarray, shape (m,), float64
         The sum over the first K instances [W], for each K.
     """
-    total_w, done, found = np.zeros(N_SAMPLES), 0, []
-    places = np.arange(N_SAMPLES)
+    total_w, done, found = np.zeros(sample_w.size), 0, []
+    places = np.arange(sample_w.size)
+    at_once = max(1, VALUES_AT_ONCE // sample_w.size)
     for count in counts:
-        added = phases[done:count]
-        if added.size:
-            total_w = total_w + sample_w[(places + added[:, None]) % N_SAMPLES].sum(axis=0)
+        for begin in range(done, count, at_once):
+            added = phases[begin : min(begin + at_once, count)]
+            total_w = total_w + sample_w[(places + added[:, None]) % sample_w.size].sum(axis=0)
         done = count
         found.append(total_w)
     return found
 
 
-class _Builder:
-    """Collects segments and the profiles that they need."""
-
-    def __init__(self, scenario: Scenario, first_profile_id: int) -> None:
-        self.scenario = scenario
-        self.first_profile_id = first_profile_id
-        self.profiles: list[PowerProfile] = []
-        self.segments: list[Segments] = []
-
-    def add_service(self, plan: ServicePlan, row: int, curve: PowerCurve) -> None:
-        """Add one service: its serving instances, then those that start up or stand by."""
-        serving = plan.n_serving[row]
-        nodes = int(plan.nodes_per_instance[row])
-        bank = _Bank(plan, row, nodes, curve, "serving", serving * nodes)
-        self._add(bank, serving, plan.instance_rate_rps[row])
-        starting = (plan.n_instances[row] - serving) * nodes
-        standby = plan.n_standby_nodes[row]
-        waiting = starting + standby
-        if waiting.any():
-            bank = _Bank(plan, row, 1, curve, "waiting", starting)
-            self._add(bank, waiting, np.zeros(waiting.size))
-        if standby.any():
-            self._take_off_idle(plan, standby)
-
-    def _take_off_idle(self, plan: ServicePlan, standby: Int64Array) -> None:
-        """Take off the idle power of nodes in standby, which are not busy but draw their own."""
-        node_type = self.scenario.facility.node_type_of(plan.pool)
-        idle_w = node_type.idle_power_w / node_type.busy_power_factor  # all segments are scaled
-        name = f"serving-{plan.pool}-idle"
-        flat_w = np.full(N_SAMPLES, idle_w, dtype=np.float32)
-        self.profiles.append(PowerProfile(name, name, 1, PROFILE_STEP_MS, flat_w, PROVENANCE))
-        steps = np.flatnonzero(standby)
-        self.segments.append(
-            Segments(
-                start_ms=plan.edges_ms[:-1][steps],
-                end_ms=plan.edges_ms[1:][steps],
-                pool_id=np.full(steps.size, plan.pool_id),
-                n_nodes=np.zeros(steps.size, dtype=np.int64),
-                profile_id=np.full(steps.size, self.first_profile_id + len(self.profiles) - 1),
-                offset_ms=np.zeros(steps.size, dtype=np.int64),
-                weight=-standby[steps].astype(np.float64),
-            )
-        )
-
-    def _add(self, bank: _Bank, count: Int64Array, rate_rps: Float64Array) -> None:
-        """Add a bank of `count` instances that each run at `rate_rps`."""
-        curve_rps = bank.curve.rate_rps
-        rate_rps = np.clip(rate_rps, curve_rps[0], curve_rps[-1])
-        low = np.searchsorted(curve_rps, rate_rps, side="right") - 1
-        high = np.minimum(low + 1, curve_rps.size - 1)
-        gap_rps = np.where(high > low, curve_rps[high] - curve_rps[low], 1.0)
-        upper = (rate_rps - curve_rps[low]) / gap_rps
-        shared = shared_counts(count)
-        weight = bank.nodes * count / np.maximum(shared, 1)
-
-        edges_ms = bank.plan.edges_ms
-        at_low, at_high = count > 0, (count > 0) & (upper > 0)
-        steps = np.concatenate([np.flatnonzero(at_low), np.flatnonzero(at_high)])
-        rate = np.concatenate([low[at_low], high[at_high]])
-        parts = np.concatenate([(weight * (1 - upper))[at_low], (weight * upper)[at_high]])
-        # The nodes stand on the lower rate's row alone, so that they count once.
-        busy = np.concatenate([bank.busy_nodes[at_low], np.zeros(at_high.sum(), dtype=np.int64)])
-        start_ms = edges_ms[:-1][steps]
-        self.segments.append(
-            Segments(
-                start_ms=start_ms,
-                end_ms=edges_ms[1:][steps],
-                pool_id=np.full(steps.size, bank.plan.pool_id),
-                n_nodes=busy,
-                profile_id=self._profile_ids(bank, rate, shared[steps]),
-                offset_ms=start_ms % SAMPLE_MS,
-                weight=parts,
-            )
-        )
-
-    def _profile_ids(self, bank: _Bank, rate: Int64Array, count: Int64Array) -> Int32Array:
-        """Build the pairs of rate and count that occur; return the profile of each row."""
-        if not rate.size:
-            return np.empty(0, dtype=np.int32)
-        width = int(count.max()) + 1
-        pairs, profile = np.unique(rate * width + count, return_inverse=True)
-        samples_w = power_samples_w(bank.curve)
-        phases = bank.phases(self.scenario.seed, int(count.max()))
-        first = self.first_profile_id + len(self.profiles)
-        pair_rate, pair_count = np.divmod(pairs, width)
-        for index in np.unique(pair_rate).tolist():
-            counts = pair_count[pair_rate == index].tolist()
-            for n, sum_w in zip(counts, bank_sums_w(samples_w[index], phases, counts), strict=True):
-                self.profiles.append(bank.profile(index, n, sum_w))
-        ids: Int32Array = (first + profile).astype(np.int32)
-        return ids
-
-
 @dataclass(frozen=True, eq=False)
-class _Bank:
-    """Nodes or instances of one service that share a curve, each with its own phase."""
+class _BankMaker:
+    """What the banks of one service have in common."""
 
     plan: ServicePlan
-    row: int
-    nodes: int
+    service: PlannedService
     curve: PowerCurve
-    kind: str
-    busy_nodes: Int64Array
+    power_factor: float
+    seed: int
 
-    def phases(self, seed: int, n_instances: int) -> Int64Array:
-        """Draw the phase of each instance; the first ones do not depend on how many follow."""
-        service = self.plan.services[self.row]
-        rng = stream(seed, "power", "serving", self.plan.stream, service, self.kind)
-        return rng.integers(0, N_SAMPLES, n_instances)
+    @cached_property
+    def samples(self) -> tuple[PowerSample, ...]:
+        """The samples that instances draw, by rising rate."""
+        return repeating_samples(self.curve)
 
-    def profile(self, rate_index: int, n_instances: int, sum_w: Float64Array) -> PowerProfile:
-        """Return the profile of `n_instances` at a measured rate."""
-        name = f"{self.plan.stream}.{self.plan.services[self.row]}"
-        rate_rps = self.curve.rate_rps[rate_index]
-        return PowerProfile(
-            profile_id=f"serving-{name}-{self.kind}-{rate_rps:g}rps-{n_instances}",
-            workload=f"serving-{self.curve.name}",
-            n_nodes=max(1, n_instances),
-            dt_ms=PROFILE_STEP_MS,
-            power_w=sum_w.astype(np.float32),
-            provenance=self.curve.provenance or PROVENANCE,
+    def bank(
+        self,
+        kind: str,
+        nodes: int,
+        count: Int64Array,
+        rate_rps: Float64Array,
+        busy_nodes: Int64Array,
+    ) -> tuple[Bank, list[PowerProfile]]:
+        """Return `count` units of `nodes` nodes that each run at `rate_rps`, piece by piece."""
+        rng = stream(
+            self.seed, "power", "serving", self.plan.stream, self.service.name, kind, "pieces"
         )
+        edges_ms, curve = self.service.served.edges_ms, self.curve
+        sample_rps = np.array([sample.rate_rps for sample in self.samples])
+        near_rps = np.clip(rate_rps, sample_rps[0], sample_rps[-1])
+        low = np.searchsorted(sample_rps, near_rps, side="right") - 1
+        high = np.minimum(low + 1, sample_rps.size - 1)
+        gap_rps = np.where(high > low, sample_rps[high] - sample_rps[low], 1.0)
+        nearer = rng.random(rate_rps.size) < (near_rps - sample_rps[low]) / gap_rps
+        rate = np.where(nearer, high, low)
+        shared = shared_counts(count)
+        of_rate_w, of_sample_w = (
+            np.interp(rates_rps, curve.rate_rps, curve.mean_power_w)
+            for rates_rps in (rate_rps, sample_rps)
+        )
+        weight = self.power_factor * nodes * count / np.maximum(shared, 1)
+        weight = weight * of_rate_w / of_sample_w[rate]
+        profile_id, profiles = self._profiles(kind, rate, shared, count > 0)
+        length_ms = np.array([sample.length_ms for sample in self.samples])
+        offset_ms = _offsets_ms(edges_ms, length_ms[rate], int(length_ms.max()), rng)
+        return Bank(
+            self.plan.pool_id, edges_ms, busy_nodes, weight, profile_id, offset_ms
+        ), profiles
+
+    def idle(self, idle_w: float, weight: Float64Array) -> tuple[Bank, list[PowerProfile]]:
+        """Return nodes at idle power."""
+        name = f"serving-{self.plan.pool}-idle"
+        edges_ms = self.service.served.edges_ms
+        longest_ms = max(FLAT_MS, int(np.diff(edges_ms).max()) + PROFILE_STEP_MS)
+        flat_w = np.full(-(-longest_ms // PROFILE_STEP_MS), idle_w, dtype=np.float32)
+        profile = PowerProfile(name, name, 1, PROFILE_STEP_MS, flat_w, PROVENANCE)
+        none = np.zeros(weight.size, dtype=np.int64)
+        bank = Bank(self.plan.pool_id, edges_ms, none, weight, none.astype(np.int32), none)
+        return bank, [profile]
+
+    def _profiles(
+        self, kind: str, rate: Int64Array, count: Int64Array, played: BoolArray
+    ) -> tuple[Int32Array, list[PowerProfile]]:
+        """Build the pairs of rate and count that occur; return the profile of each piece."""
+        profile_id = np.zeros(rate.size, dtype=np.int32)
+        if not played.any():
+            return profile_id, []
+        width = int(count.max()) + 1
+        pairs, profile_id[played] = np.unique(
+            rate[played] * width + count[played], return_inverse=True
+        )
+        stream_name, name = self.plan.stream, self.service.name
+        # The phases of the first instances do not depend on how many follow.
+        longest = max(sample.power_w.size for sample in self.samples)
+        phases = stream(self.seed, "power", "serving", stream_name, name, kind).integers(
+            0, longest, int(count.max())
+        )
+        longest_ms = int(np.diff(self.service.served.edges_ms).max())
+        profiles = []
+        pair_rate, pair_count = np.divmod(pairs, width)
+        for index in np.unique(pair_rate).tolist():
+            counts, sample = pair_count[pair_rate == index].tolist(), self.samples[index]
+            repeated = 2 + longest_ms // sample.length_ms
+            places = phases * sample.power_w.size // longest
+            for n, sum_w in zip(counts, bank_sums_w(sample.power_w, places, counts), strict=True):
+                label = f"{stream_name}.{name}-{kind}-{sample.rate_rps:g}rps-{n}"
+                profiles.append(
+                    PowerProfile(
+                        profile_id=f"serving-{label}",
+                        workload=f"serving-{self.curve.name}",
+                        n_nodes=max(1, n),
+                        dt_ms=sample.dt_ms,
+                        power_w=np.tile(sum_w.astype(np.float32), repeated),
+                        provenance=sample.provenance,
+                    )
+                )
+        return profile_id, profiles
+
+
+def _offsets_ms(
+    edges_ms: Int64Array, length_ms: Int64Array, longest_ms: int, rng: np.random.Generator
+) -> Int64Array:
+    """Return a place in the sample for each piece [ms]: it goes on, or jumps now and then."""
+    jumps = rng.random(edges_ms.size - 1) < -np.expm1(
+        -np.diff(edges_ms) / (JUMP_EVERY_S * MS_PER_S)
+    )
+    phase_ms = rng.integers(0, longest_ms, int(np.count_nonzero(jumps)) + 1)
+    place_ms = phase_ms[np.cumsum(jumps)] * length_ms // longest_ms
+    offset_ms: Int64Array = (edges_ms[:-1] + place_ms) % length_ms
+    return offset_ms

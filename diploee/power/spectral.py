@@ -9,13 +9,12 @@ impulse linearly over them, which is what differencing the cumulative energy giv
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from math import log2
 
 import numpy as np
 import numpy.typing as npt
-from scipy import fft
 
 from diploee.power.segments import Segments
 from diploee.profiles import ProfileLibrary
@@ -31,100 +30,95 @@ NS_PER_POINT = 0.44
 """Cost of a real transform per point and binary order of its length [ns], measured."""
 
 
-def spectral_cost_s(segments: Segments, library: ProfileLibrary, n_intervals: int) -> float:
-    """Estimate the time to sum segments over a run of intervals on one core [s]."""
-    history, length = fft_lengths(segments, library)
-    n_impulse_rows = len(np.unique(segments.profile_id)) * len(np.unique(segments.pool_id))
-    per_block = (n_impulse_rows + 1) * length * log2(length) * NS_PER_POINT * 1e-9
-    return per_block * max(1.0, n_intervals / (length - history))
-
-
-def spectra_bytes(segments: Segments, library: ProfileLibrary) -> int:
-    """Return the memory of the transforms of all profiles [bytes]."""
-    _, length = fft_lengths(segments, library)
-    return len(np.unique(segments.profile_id)) * (length // 2 + 1) * 16
-
-
-def fft_lengths(segments: Segments, library: ProfileLibrary) -> tuple[int, int]:
+def fft_lengths(profile_ids: Sequence[int], library: ProfileLibrary) -> tuple[int, int]:
     """Return the intervals of history that a block needs, and the length of its transforms."""
-    used = np.unique(segments.profile_id).tolist()
-    entries = library.entries
-    history = 1 + max(entries[index].duration_ms // entries[index].dt_ms for index in used)
+    entries = [library.entries[index] for index in profile_ids]
+    history = 1 + max(entry.duration_ms // entry.dt_ms for entry in entries)
     return history, max(FFT_LENGTH, 1 << int(np.ceil(log2(4 * history))))
 
 
-class SpectralSum:
-    """Sums segments that each play a whole profile, sampled at the run's interval.
+def spectra_bytes(n_profiles: int, length: int) -> int:
+    """Return the memory of the transforms of so many profiles [bytes]."""
+    return n_profiles * (length // 2 + 1) * 16
+
+
+def spectral_cost_s(segments: Segments, length: int) -> float:
+    """Estimate the time to add segments to one block on one core [s]."""
+    n_impulse_rows = len(np.unique(segments.profile_id)) * len(np.unique(segments.pool_id))
+    return (n_impulse_rows + 1) * length * log2(length) * NS_PER_POINT * 1e-9
+
+
+def add_spectra(
+    spectra: Spectra, profile_ids: Iterable[int], library: ProfileLibrary, length: int
+) -> None:
+    """Add the transforms of profiles that lack."""
+    lacking = [index for index in profile_ids if index not in spectra]
+    profiles = [library[index].power_w for index in lacking]
+    with ThreadPoolExecutor(os.cpu_count()) as executor:
+        found = executor.map(
+            lambda power_w: np.fft.rfft(power_w.astype(np.float64), length), profiles
+        )
+        spectra.update(zip(lacking, found, strict=True))
+
+
+def add_spectrally(
+    segments: Segments,
+    spectra: Spectra,
+    lengths: tuple[int, int],
+    step_ms: int,
+    t0_ms: int,
+    energy_j: Float64Array,
+) -> None:
+    """Add the energy of segments that each play a whole profile, sampled at the run's interval.
 
     Parameters
     ----------
     segments : Segments
         In the order of their starts; all of them must satisfy `plays_whole_profile`.
-    library : ProfileLibrary
-        Profiles that they refer to.
+    spectra : dict
+        Transforms of the profiles that they refer to.
+    lengths : tuple of int
+        Intervals of history and length of the transforms, as `fft_lengths` gives them.
     step_ms : int
         Interval [ms], the sampling step of all profiles.
-    lengths : tuple of int, optional
-        Intervals of history and length of the transforms, of a larger set of segments that these
-        are a part of; as `fft_lengths` gives them by default.
-    spectra : dict, optional
-        Transforms of profiles by index, of this length; those that lack are added.
+    t0_ms : int
+        Start of the first interval [ms], a multiple of the step.
+    energy_j : numpy.ndarray, shape (K, B), float64
+        Energy of each pool in each interval [J], at most as many as the transforms are longer
+        than the history; changed in place.
     """
+    history, length = lengths
+    n_steps = energy_j.shape[1]
+    origin_ms = t0_ms - history * step_ms
+    # A start before the history has ended before the block.
+    rows = (segments.start_ms >= origin_ms) & (segments.start_ms < t0_ms + n_steps * step_ms)
+    starts = dict(_starts_by_profile(segments.take(rows)))
+    for pool_id in range(energy_j.shape[0]):
+        of_pool = {profile: found for (pool, profile), found in starts.items() if pool == pool_id}
+        if not of_pool:
+            continue
+        # Overlap-save: P(f) = sum over profiles p of D_p(f) S_p(f), with D_p the transform of the
+        # starts of p and S_p that of its power. The transform is circular: the first `history`
+        # values, into which the end of the row wraps, are dropped.
+        spectrum = np.zeros(length // 2 + 1, dtype=np.complex128)
+        for profile_id, (start_ms, weight) in of_pool.items():
+            impulses = _impulses(start_ms - origin_ms, weight, step_ms, length)
+            product = np.fft.rfft(impulses)
+            product *= spectra[profile_id]
+            spectrum += product
+        power_w = np.fft.irfft(spectrum, length)
+        energy_j[pool_id] += power_w[history : history + n_steps] * (step_ms / MS_PER_S)
 
-    def __init__(
-        self,
-        segments: Segments,
-        library: ProfileLibrary,
-        step_ms: int,
-        lengths: tuple[int, int] | None = None,
-        spectra: Spectra | None = None,
-    ) -> None:
-        self._step_ms = step_ms
-        self._history, self._length = lengths or fft_lengths(segments, library)
-        self._spectra = {} if spectra is None else spectra
-        lacking = [k for k in np.unique(segments.profile_id).tolist() if k not in self._spectra]
-        profiles = [library[index].power_w for index in lacking]
-        with ThreadPoolExecutor(os.cpu_count()) as executor:
-            found = executor.map(
-                lambda power_w: fft.rfft(power_w.astype(np.float64), self._length), profiles
-            )
-            self._spectra.update(zip(lacking, found, strict=True))
-        self._starts = dict(_starts_by_profile(segments))
 
-    def add(self, t0_ms: int, energy_j: Float64Array) -> None:
-        """Add the energy of all segments to intervals.
-
-        Parameters
-        ----------
-        t0_ms : int
-            Start of the first interval [ms], a multiple of the step.
-        energy_j : numpy.ndarray, shape (K, B), float64
-            Energy of each pool in each interval [J], at most as many as the transforms are longer
-            than the history; changed in place.
-        """
-        n_steps = energy_j.shape[1]
-        origin_ms = t0_ms - self._history * self._step_ms
-        for pool_id in range(energy_j.shape[0]):
-            spectrum = np.zeros(self._length // 2 + 1, dtype=np.complex128)
-            for (pool, profile_id), (start_ms, weight) in self._starts.items():
-                low, high = np.searchsorted(start_ms, [origin_ms, t0_ms + n_steps * self._step_ms])
-                if pool == pool_id and high > low:
-                    impulses = self._impulses(start_ms[low:high] - origin_ms, weight[low:high])
-                    product = fft.rfft(impulses, overwrite_x=True)
-                    product *= self._spectra[profile_id]
-                    spectrum += product
-            power_w = fft.irfft(spectrum, self._length, overwrite_x=True)
-            energy_j[pool_id] += power_w[self._history : self._history + n_steps] * (
-                self._step_ms / MS_PER_S
-            )
-
-    def _impulses(self, into_ms: npt.NDArray[np.int64], weight: Float64Array) -> Float64Array:
-        sample, rest_ms = np.divmod(into_ms, self._step_ms)
-        late = weight * rest_ms / self._step_ms
-        impulses = np.zeros(self._length + 1)
-        np.add.at(impulses, sample, weight - late)
-        np.add.at(impulses, sample + 1, late)
-        return impulses[: self._length]
+def _impulses(into_ms: Int64Array, weight: Float64Array, step_ms: int, length: int) -> Float64Array:
+    # A start r of a step after sample n, 0 <= r < 1, gives (1 - r) p[k - n] + r p[k - n - 1]: what
+    # E(k + 1 - n - r) - E(k - n - r) is, as the cumulative energy E is linear within a sample.
+    sample, rest_ms = np.divmod(into_ms, step_ms)
+    late = weight * rest_ms / step_ms
+    impulses = np.zeros(length + 1)
+    np.add.at(impulses, sample, weight - late)
+    np.add.at(impulses, sample + 1, late)
+    return impulses[:length]
 
 
 def _starts_by_profile(

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from scipy.signal import welch
 
-from diploee.power import Segments, power_series
+from diploee.power import Segments
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import load_scenario
+from diploee.steps import power_series
 
 N_NODES = 2840
 JOB_NODES = 16

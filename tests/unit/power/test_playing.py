@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from builders import job_table, profile, tiny_scenario
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from diploee.power import job_energy_j, job_segments, power_series
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import flat_profile
-from diploee.profiles.playing import Phases, passes, phases
+from diploee.profiles.playing import Phases, phases, played_parts
 from diploee.schedule import Schedule
+from diploee.steps import job_energy_j, job_segments, power_series
 
 PHASES = Phases(steady_ms=2_000, ending_ms=7_000, duration_ms=8_000)
 # 2 s of start at 100 W, 5 s of steady part, 1 s of end at 50 W
@@ -21,7 +21,7 @@ STEPPED = profile("stepped", [100, 100, 900, 1_000, 1_100, 1_000, 900, 50])
 
 def played(run_ms: int, of: Phases = PHASES) -> list[tuple[int, int, int]]:
     """Return (into, offset, length) of each stretch [s]."""
-    found = passes(np.array([run_ms]), of)
+    found = played_parts(np.array([run_ms]), of)
     columns = (found.into_ms, found.offset_ms, found.length_ms)
     return [tuple(int(v) // 1_000 for v in row) for row in zip(*columns, strict=True)]  # type: ignore[misc]
 
@@ -53,12 +53,11 @@ def test_a_profile_that_is_steady_throughout_is_looped_as_a_whole() -> None:
     st.integers(1, 5_000),
     st.integers(0, 5_000),
 )
-@settings(deadline=None)
 def test_stretches_join_without_gap_and_stay_inside_the_profile(
     run_ms: list[int], steady: int, loop: int, tail: int
 ) -> None:
     of = Phases(steady, steady + loop, steady + loop + tail)
-    found = passes(np.array(run_ms), of)
+    found = played_parts(np.array(run_ms), of)
     assert (found.length_ms > 0).all()
     assert (found.offset_ms >= 0).all()
     assert (found.offset_ms + found.length_ms <= of.duration_ms).all()

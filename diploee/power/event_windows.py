@@ -1,0 +1,223 @@
+"""Event windows: the worst moments of a run at 0.1 s, without computing the whole run at 0.1 s.
+
+The candidates come from the exact 1 s means of the whole run: the highest one, and the largest rise
+and drop between two adjacent means of 1 s, 10 s and 1 min, at every second. While the run passes,
+the segments around each candidate are kept, and the state of the facility's stages at the hour
+before; only these windows are then computed at the profiles' own step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from diploee.facility import Block, Stages
+from diploee.facility.base import POWER
+from diploee.metric import Metric
+from diploee.power.block_source import PowerBlock, PowerModel
+from diploee.power.blocks import PowerSums, Window, default_threads, power_stream
+from diploee.power.segments import ActiveSegments, Segments
+from diploee.schedule import Transient
+from diploee.tables import Float64Array, concat
+from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S, PROFILE_STEP_MS
+
+SEARCH_STEP_MS = MS_PER_S
+SEARCH_BLOCK = MS_PER_DAY // SEARCH_STEP_MS
+"""Intervals searched at once; so long after a moment its segments are still at hand."""
+
+STEPS_S = (1, 10, 60)
+"""Lengths of the two adjacent means whose difference is a step [s]."""
+NAMES = ("peak", *(f"{kind}_{length}s" for length in STEPS_S for kind in ("rise", "drop")))
+MARGIN_MS = 2 * MS_PER_MIN
+BASIS = "exact 1 s means of the whole run; steps between adjacent means, at every second"
+EVENT_WINDOW_METRICS = (
+    Metric("zooms.windows.<name>.value_mw", "MW", "<name> of 1 s means"),
+    Metric("zooms.windows.<name>.window_s", "s", "length of the window of <name>", "{:g}"),
+)
+_LONGEST = 2 * max(STEPS_S)
+
+
+@dataclass(frozen=True)
+class EventWindow:
+    """A window around an extreme of the run.
+
+    Parameters
+    ----------
+    name : str
+        ``peak``, or ``rise`` or ``drop`` with the length of the means, such as ``rise_10s``.
+    at_ms : int
+        Start of the highest second, or the instant between the two means [ms].
+    value_w : float
+        The highest 1 s mean, or the difference of the later mean and the earlier one [W].
+    start_ms, end_ms : int
+        The window [ms].
+    """
+
+    name: str
+    at_ms: int
+    value_w: float
+    start_ms: int
+    end_ms: int
+
+    @property
+    def compared_ms(self) -> tuple[tuple[int, int] | None, tuple[int, int]]:
+        """The two spans whose means were compared [ms]; of the peak only the second."""
+        if self.name == "peak":
+            return None, (self.at_ms, self.at_ms + SEARCH_STEP_MS)
+        length_ms = int(self.name.partition("_")[2].removesuffix("s")) * MS_PER_S
+        return (self.at_ms - length_ms, self.at_ms), (self.at_ms, self.at_ms + length_ms)
+
+
+@dataclass(eq=False)
+class _Candidate:
+    """The largest extreme of its name so far, and what its window needs."""
+
+    event: EventWindow
+    from_ms: int
+    states: tuple[Any, ...]
+    segments: list[Segments] = field(default_factory=list)
+
+    def keep(self, segments: Segments) -> None:
+        """Keep those segments that overlap the window."""
+        inside = (segments.start_ms < self.event.end_ms) & (segments.end_ms > self.from_ms)
+        if inside.any():
+            self.segments.append(segments.take(inside))
+
+
+class EventWindowSearch:
+    """Finds the worst windows while a run passes.
+
+    Parameters
+    ----------
+    model : PowerModel
+        Pools and profiles of the run.
+    stages : Stages
+        The facility's stages; extremes are those of the power behind them.
+    margin_ms : int
+        Time kept before and after each extreme [ms], under an hour.
+    transient : Transient, optional
+        The time in which the facility fills up, where no extreme is looked for.
+    """
+
+    def __init__(
+        self,
+        model: PowerModel,
+        stages: Stages,
+        margin_ms: int = MARGIN_MS,
+        transient: Transient | None = None,
+    ) -> None:
+        self._transient = transient
+        self._model, self._stages, self._margin_ms = model, stages, margin_ms
+        self._found: dict[str, _Candidate] = {}
+        self._recent = ActiveSegments()
+        self._carried = np.empty(0)
+        self._states: list[tuple[int, tuple[Any, ...]]] = [(0, stages.start())]
+
+    def watch(self, windows: Iterable[Window]) -> Iterator[Window]:
+        """Pass the windows of a run on, searching each.
+
+        A last part of a second is not searched.
+        """
+        model = replace(self._model, dt_ms=SEARCH_STEP_MS, method="direct")
+        end_ms = model.horizon_ms // SEARCH_STEP_MS * SEARCH_STEP_MS
+        sums = PowerSums(model, (0, end_ms), SEARCH_BLOCK)
+        with ThreadPoolExecutor(default_threads()) as threads:
+            for segments, until_ms in windows:
+                self._recent.add(segments)
+                for candidate in self._found.values():
+                    candidate.keep(segments)
+                for block in sums.advance((segments, until_ms), threads):
+                    self._search(block)
+                self._recent.drop_before(self._states[0][0] - self._margin_ms)
+                yield segments, until_ms
+
+    def event_windows(self) -> Iterator[tuple[EventWindow, Segments, Iterator[Block]]]:
+        """Yield each window with what is played in it and its blocks at 0.1 s, the peak first.
+
+        A rise or drop that never happens is left out.
+        """
+        for name in NAMES:
+            if name in self._found:
+                candidate = self._found[name]
+                segments = concat([Segments.empty(), *candidate.segments])
+                yield candidate.event, segments, self._blocks(candidate, segments)
+
+    def _blocks(self, candidate: _Candidate, segments: Segments) -> Iterator[Block]:
+        event, states = candidate.event, candidate.states
+        model = replace(self._model, dt_ms=PROFILE_STEP_MS, method="direct")
+        span_ms = (candidate.from_ms, event.end_ms)
+        for power in power_stream(model, [(segments, event.end_ms)], span_ms=span_ms):
+            block, states = self._stages.apply(device_block(power, self._model), states)
+            begin_ms = max(block.t0_ms, event.start_ms)
+            if begin_ms < block.end_ms:
+                yield block.part(begin_ms, block.end_ms)
+
+    def _search(self, power: PowerBlock) -> None:
+        """Take a day through the stages, hour by hour, and look for extremes in it."""
+        day = device_block(power, self._model)
+        self._states = self._states[-2:]  # a window may begin in the hour before
+        passed = []
+        for begin_ms in range(day.t0_ms, day.end_ms, MS_PER_H):
+            end_ms = min(begin_ms + MS_PER_H, day.end_ms)
+            block, states = self._stages.apply(day.part(begin_ms, end_ms), self._states[-1][1])
+            passed.append(block.columns[POWER])
+            self._states.append((end_ms, states))
+        power_w = np.concatenate([self._carried, *passed])
+        t0_ms = day.t0_ms - self._carried.size * SEARCH_STEP_MS
+        if self._transient is not None and self._transient.end_ms > t0_ms:
+            n_left_out = -((t0_ms - self._transient.end_ms) // SEARCH_STEP_MS)
+            power_w = power_w[n_left_out:]
+            t0_ms += n_left_out * SEARCH_STEP_MS
+        for name, index, value_w in _extremes(power_w):
+            best = self._found.get(name)
+            if best is None or abs(value_w) > abs(best.event.value_w):
+                self._found[name] = self._candidate(name, t0_ms + index * SEARCH_STEP_MS, value_w)
+        self._carried = power_w[-_LONGEST + 1 :]
+
+    def _candidate(self, name: str, at_ms: int, value_w: float) -> _Candidate:
+        start_ms = max(0, at_ms - self._margin_ms)
+        end_ms = min(self._model.horizon_ms, at_ms + self._margin_ms)
+        from_ms, states = next(s for s in reversed(self._states) if s[0] <= start_ms)
+        event = EventWindow(name, at_ms, value_w, start_ms, end_ms)
+        candidate = _Candidate(event, from_ms, states)
+        candidate.keep(self._recent.within(from_ms, end_ms))
+        return candidate
+
+
+def device_block(power: PowerBlock, model: PowerModel) -> Block:
+    """Return a block's columns of device power and occupancy, per pool where there are several."""
+    facility = model.facility
+    n_nodes = facility.n_nodes
+    columns: dict[str, np.ndarray[Any, Any]] = {
+        "it_power_w": power.device_power_w,
+        POWER: power.device_power_w,
+        "busy_nodes": power.busy_nodes.sum(axis=0),
+        "utilization": power.mean_busy_nodes.sum(axis=0) / n_nodes,
+    }
+    if len(facility.pools) > 1:
+        for k, (name, pool) in enumerate(facility.pools.items()):
+            columns[f"it_power_w.{name}"] = power.it_power_w[k]
+            columns[f"busy_nodes.{name}"] = power.busy_nodes[k]
+            columns[f"utilization.{name}"] = power.mean_busy_nodes[k] / pool.n_nodes
+    return Block(power.t0_ms, power.dt_ms, columns)
+
+
+def _extremes(power_w: Float64Array) -> Iterator[tuple[str, int, float]]:
+    """Yield the name, place and value of each extreme of a row of 1 s means."""
+    if power_w.size:
+        peak = int(power_w.argmax())
+        yield "peak", peak, float(power_w[peak])
+    energy = np.concatenate([[0.0], np.cumsum(power_w)])
+    for length in STEPS_S:
+        means = (energy[length:] - energy[:-length]) / length
+        steps = means[length:] - means[:-length]
+        if steps.size:
+            rise, drop = int(steps.argmax()), int(steps.argmin())
+            if steps[rise] > 0:
+                yield f"rise_{length}s", rise + length, float(steps[rise])
+            if steps[drop] < 0:
+                yield f"drop_{length}s", drop + length, float(steps[drop])

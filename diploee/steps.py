@@ -1,0 +1,333 @@
+"""The steps of the model one by one, each over a whole run in memory: for notebooks and tests.
+
+`simulate` joins the same parts window by window, in memory that does not grow with the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from diploee.columns import Columns, catalogue
+from diploee.facility import Stage, Stages
+from diploee.inference import SERVICE_COLUMNS, Curves, RequestRates, ServicePlan
+from diploee.inference import plan_services as plan_streams
+from diploee.inference import request_rates as rates_of
+from diploee.inputs import Inputs, load_inputs
+from diploee.power import (
+    POWER_COLUMNS,
+    JobLoad,
+    PowerBlock,
+    PowerModel,
+    Segments,
+    ServingLoad,
+    lower_jobs,
+    power_stream,
+)
+from diploee.power import serving_segments as lower_services
+from diploee.power.block_source import Method
+from diploee.profiles import ProfileLibrary
+from diploee.scenario import Scenario
+from diploee.schedule import QUEUE_COLUMNS, Cluster, Engine, Schedule, in_order_of_submission
+from diploee.schedule import simulated_utilization as simulated_occupancy
+from diploee.schedule.policy import Policy
+from diploee.tables import Float64Array, concat
+from diploee.workload import JobStreams, JobTable, StreamClass, StreamMatch, Utilization
+from diploee.workload.source import DRAW_MS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False)
+class Workload:
+    """The jobs of a run and how their number was found.
+
+    Parameters
+    ----------
+    jobs : JobTable
+        Jobs in the order of submission.
+    classes : tuple of StreamClass
+        Classes by `class_id`.
+    matches : tuple of StreamMatch
+        One per stream.
+    library : ProfileLibrary
+        Profiles by `profile_id`: those given, then those that the streams made.
+    """
+
+    jobs: JobTable
+    classes: tuple[StreamClass, ...]
+    matches: tuple[StreamMatch, ...]
+    library: ProfileLibrary
+
+
+def open_streams(scenario: Scenario, inputs: Inputs) -> JobStreams:
+    """Open the job streams of a scenario; errors as of `JobStreams`."""
+    return JobStreams(
+        scenario.streams,
+        scenario.facility,
+        scenario.clock,
+        scenario.seed,
+        inputs.profiles,
+        inputs.logs,
+        inputs.zeus,
+        inputs.batches,
+    )
+
+
+def simulations(
+    scenario: Scenario, policies: Mapping[str, Policy] | None = None
+) -> dict[str, Utilization]:
+    """Return what each stream with ``match: simulated`` matches: its own pool's occupancy."""
+
+    def of_pool(pool: str) -> Utilization:
+        return lambda days: simulated_occupancy(
+            scenario.facility.pools[pool],
+            scenario.clock,
+            days,
+            DRAW_MS,
+            (policies or {}).get(pool),
+        )
+
+    return {
+        name: of_pool(spec.pool)
+        for name, spec in scenario.streams.items()
+        if spec.match == "simulated"
+    }
+
+
+def generate_jobs(
+    scenario: Scenario,
+    library: ProfileLibrary | None = None,
+    simulated_utilization: Utilization | None = None,
+) -> Workload:
+    """Generate the list of jobs of all streams.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        What to generate.
+    library : ProfileLibrary, optional
+        Profiles that the classes draw from; they give the durations.
+    simulated_utilization : callable, optional
+        Schedules the jobs of a stream with ``match: simulated``, day after day, and returns the
+        mean node occupancy (0-1) of its pool; its own scheduler by default.
+
+    Returns
+    -------
+    Workload
+        Jobs in the order of submission; simultaneous ones in the order of their streams.
+
+    Raises
+    ------
+    InputError
+        If a class has no profile, a log can't be read or does not fit its rules, or a target can't
+        be reached; the text says by how much.
+    """
+    streams = open_streams(scenario, load_inputs(scenario, library))
+    found = simulations(scenario)
+    if simulated_utilization is not None:
+        found = dict.fromkeys(found, simulated_utilization)
+    streams.settle(found)
+    jobs = concat(list(streams.windows(1)))
+    return Workload(jobs, streams.classes, streams.matches(), streams.library)
+
+
+def stream_classes(
+    scenario: Scenario, library: ProfileLibrary | None = None
+) -> tuple[tuple[StreamClass, ...], ProfileLibrary]:
+    """Return the classes of all job streams, and the library that their profiles are indices of.
+
+    Raises
+    ------
+    ProfileError
+        If the library has no profile for a class.
+    """
+    streams = open_streams(scenario, load_inputs(scenario, library))
+    return streams.classes, streams.library
+
+
+def schedule_jobs(
+    jobs: JobTable,
+    scenario: Scenario,
+    engine: Engine = "simpy",
+    policies: Mapping[str, Policy] | None = None,
+) -> Schedule:
+    """Schedule jobs on the pools of a scenario; arguments and errors as of `Cluster`."""
+    begin_ms = scenario.clock.begin_ms
+    cluster = Cluster(scenario.facility.pools, scenario.horizon_ms, engine, policies, begin_ms)
+    started = cluster.advance(jobs, scenario.horizon_ms)
+    return in_order_of_submission([started], jobs, scenario.horizon_ms)
+
+
+def job_load(
+    schedule: Schedule, library: ProfileLibrary, scenario: Scenario | None = None
+) -> JobLoad:
+    """Lower started jobs to segments and keep whose they are, as `lower_jobs` says.
+
+    Raises
+    ------
+    ValueError
+        If a job has a start-up and there is no scenario to give the nodes' idle power.
+    """
+    if scenario is None and schedule.jobs.startup_ms.any():
+        raise ValueError("jobs with a start-up need the scenario, for their nodes' idle power")
+    return lower_jobs(schedule, library, scenario.facility if scenario else None)
+
+
+def job_segments(
+    schedule: Schedule, library: ProfileLibrary, scenario: Scenario | None = None
+) -> Segments:
+    """Return the segments of `job_load`."""
+    return job_load(schedule, library, scenario).segments
+
+
+def job_energy_j(
+    schedule: Schedule, library: ProfileLibrary, scenario: Scenario | None = None
+) -> Float64Array:
+    """Return the energy of each job up to the horizon [J], shape (n,); 0 = never started."""
+    return job_load(schedule, library, scenario).energy_j(library)
+
+
+def load_curves(scenario: Scenario) -> Curves:
+    """Read or compute the curves of all services of a scenario."""
+    inputs = load_inputs(scenario, ProfileLibrary.in_order([]))
+    return inputs.curves
+
+
+def plan_services(
+    scenario: Scenario, curves: Curves | None = None, inputs: Inputs | None = None
+) -> list[ServicePlan]:
+    """Plan instances and served requests of all request streams of a scenario."""
+    inputs = inputs or load_inputs(scenario, ProfileLibrary.in_order([]))
+    return plan_streams(
+        scenario.request_streams,
+        scenario.facility,
+        scenario.clock,
+        scenario.seed,
+        curves if curves is not None else inputs.curves,
+        inputs.traces,
+    )
+
+
+def open_stages(scenario: Scenario, further: Sequence[Stage] = ()) -> tuple[Stages, Columns]:
+    """Return the stages of a facility, and the catalogue of the columns that a run gives.
+
+    Raises
+    ------
+    InputError
+        If a stage takes the name of another column.
+    """
+    stages = Stages([*(spec.open() for spec in scenario.facility.stages), *further])
+    services = SERVICE_COLUMNS if scenario.request_streams else ()
+    return stages, stages.extend(catalogue(POWER_COLUMNS, QUEUE_COLUMNS, services))
+
+
+def request_rates(scenario: Scenario, name: str) -> RequestRates:
+    """Return the request rate of a stream in time, for any mean rate."""
+    inputs = load_inputs(scenario, ProfileLibrary.in_order([]))
+    spec, trace = scenario.request_streams[name], inputs.traces.get(name)
+    return rates_of(spec, name, scenario.clock, scenario.seed, trace)
+
+
+def serving_segments(
+    plans: list[ServicePlan],
+    curves: Curves,
+    scenario: Scenario,
+    library: ProfileLibrary | None = None,
+) -> ServingLoad:
+    """Lower the plans of all request streams to segments, behind the profiles of a library."""
+    library = library or ProfileLibrary.in_order([])
+    return lower_services(plans, curves, scenario.facility, scenario.seed, library)
+
+
+def power_blocks(
+    segments: Segments,
+    scenario: Scenario,
+    library: ProfileLibrary,
+    block_intervals: int | None = None,
+    method: Method = "auto",
+    step_ms: int | None = None,
+    span_ms: tuple[int, int] | None = None,
+    n_threads: int | None = None,
+    executor: Executor | None = None,
+) -> Iterator[PowerBlock]:
+    """Sum the segments of a whole run; arguments and errors as of `power_stream`.
+
+    Parameters
+    ----------
+    segments : Segments
+        Loads of all pools.
+    scenario : Scenario
+        Pools, idle power, span and resolution.
+    library : ProfileLibrary
+        Profiles that the segments refer to.
+    method : {"auto", "direct", "spectral"}
+        How whole jobs at their profile's sampling step are added; ``auto`` takes the cheaper.
+    step_ms : int, optional
+        Interval [ms] other than the scenario's resolution.
+    block_intervals, span_ms, n_threads, executor
+        As of `power_stream`.
+    """
+    used = tuple(np.unique(segments.profile_id).tolist())
+    model = PowerModel(
+        scenario.facility,
+        library,
+        used,
+        step_ms or scenario.resolution_ms,
+        scenario.horizon_ms,
+        method,
+    )
+    yield from power_stream(
+        model,
+        [(segments, scenario.horizon_ms)],
+        span_ms=span_ms,
+        n_threads=n_threads,
+        executor=executor,
+        block_intervals=block_intervals,
+    )
+
+
+def power_series(segments: Segments, scenario: Scenario, library: ProfileLibrary) -> pd.DataFrame:
+    """Sum segments and idle nodes into the power of the facility's devices.
+
+    Parameters
+    ----------
+    segments : Segments
+        Loads of all pools, such as `job_segments` gives.
+    scenario : Scenario
+        Pools, idle power, span and resolution.
+    library : ProfileLibrary
+        Profiles that the segments refer to.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Indexed by `timestamp` (zone-aware, start of the interval): `it_power_w` (mean over the
+        interval [W]), `busy_nodes` (at the interval's start) and `utilization` (mean over the
+        interval, 0-1); `facility_power_w` is the same as `it_power_w`, as no stage is passed.
+    """
+    import pandas as pd
+
+    blocks = list(power_blocks(segments, scenario, library))
+    index = pd.date_range(
+        scenario.start_with_zone,
+        periods=scenario.n_intervals,
+        freq=pd.Timedelta(milliseconds=scenario.resolution_ms),
+        name="timestamp",
+    )
+    power_w = np.concatenate([block.device_power_w for block in blocks])
+    mean_busy = np.concatenate([block.mean_busy_nodes.sum(axis=0) for block in blocks])
+    return pd.DataFrame(
+        {
+            "it_power_w": power_w,
+            "facility_power_w": power_w,
+            "busy_nodes": np.concatenate([block.busy_nodes.sum(axis=0) for block in blocks]),
+            "utilization": mean_busy / scenario.facility.n_nodes,
+        },
+        index=index,
+    )
