@@ -1,15 +1,22 @@
-"""Metrics: pure functions and mergeable accumulators over power blocks and schedules."""
+"""Metrics: pure functions and accumulators over power blocks and schedules."""
 
+from diploee.metrics.attribution import Attribution
+from diploee.metrics.causes import Causes
 from diploee.metrics.distribution import Distribution
 from diploee.metrics.facility import FacilityMetrics, power_metrics, utilization_metrics
-from diploee.metrics.queue import queue_metrics
+from diploee.metrics.queue import QueueLength, QueueMetrics
+from diploee.metrics.run_metrics import RunMetrics
 from diploee.metrics.service import request_metrics, service_metrics
 
 __all__ = [
+    "Attribution",
+    "Causes",
     "Distribution",
     "FacilityMetrics",
+    "QueueLength",
+    "QueueMetrics",
+    "RunMetrics",
     "power_metrics",
-    "queue_metrics",
     "request_metrics",
     "service_metrics",
     "utilization_metrics",

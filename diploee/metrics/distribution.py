@@ -1,4 +1,4 @@
-"""Mean, spread and percentiles of a long series: streamed, mergeable, exact where it fits."""
+"""Mean, spread and percentiles of a long series: streamed, exact where it fits."""
 
 from __future__ import annotations
 
@@ -46,23 +46,6 @@ class Distribution:
         else:
             self._add_to_histogram(values)
 
-    def merge(self, other: Distribution) -> None:
-        """Add all values of another distribution."""
-        if not other.count:
-            return
-        self._add_moments(other.count, other.mean, other._squares)
-        self.min, self.max = min(self.min, other.min), max(self.max, other.max)
-        if self._bins is None and (other._bins is not None or self.count > EXACT_VALUES):
-            self._start_histogram()
-        for values in other._exact:
-            if self._bins is None:
-                self._exact.append(values)
-            else:
-                self._add_to_histogram(values)
-        if other._bins is not None:
-            centres = (np.flatnonzero(other._bins).astype(np.float64) + 0.5) * other._bin_width
-            self._add_to_histogram(centres, other._bins[other._bins > 0], other._bin_width)
-
     @property
     def std(self) -> float:
         """Population standard deviation."""
@@ -96,21 +79,19 @@ class Distribution:
         self.count = total
 
     def _start_histogram(self) -> None:
-        # Widths are powers of two, so that two histograms always have a common one.
+        # A power of two: a wider bin holds whole ones.
         self._bin_width = 2.0 ** math.ceil(math.log2(max(self.max, 1e-6) / N_BINS))
         self._bins = np.zeros(N_BINS, dtype=np.int64)
         kept, self._exact = self._exact, []
         for values in kept:
             self._add_to_histogram(values)
 
-    def _add_to_histogram(
-        self, values: Float64Array, counts: Int64Array | None = None, width: float = 0.0
-    ) -> None:
+    def _add_to_histogram(self, values: Float64Array) -> None:
         assert self._bins is not None
-        while max(self.max / N_BINS, width) > self._bin_width:
+        while self.max / N_BINS > self._bin_width:
             self._bins = np.concatenate(
                 [self._bins.reshape(-1, 2).sum(axis=1), np.zeros(N_BINS // 2, dtype=np.int64)]
             )
             self._bin_width *= 2
         at = np.minimum((values / self._bin_width).astype(np.int64), N_BINS - 1)
-        self._bins += np.bincount(at, counts, minlength=N_BINS).astype(np.int64)
+        self._bins += np.bincount(at, minlength=N_BINS)

@@ -4,9 +4,45 @@ from __future__ import annotations
 
 from typing import Any
 
+from diploee.metric import Metric, View
 from diploee.metrics.distribution import Distribution
 from diploee.tables import Float64Array
 from diploee.units import J_PER_MWH, MS_PER_S, W_PER_MW
+
+POWER_METRICS = (
+    Metric("power.mean_mw", "MW", "mean power", view="main"),
+    Metric("power.std_mw", "MW", "standard deviation of power", view="table"),
+    Metric("power.median_mw", "MW", "median power", view="table"),
+    Metric("power.p90_mw", "MW", "90th percentile of power", view="table"),
+    Metric("power.min_mw", "MW", "minimum power", view="table"),
+    Metric("power.max_mw", "MW", "maximum power", view="main", of_means=True),
+    Metric(
+        "power.peak_to_average_ratio", "1", "peak-to-average ratio",
+        text="maximum over mean power", view="main",
+        of_means=True,
+    ),
+    Metric("power.load_factor", "1", "load factor", text="mean over maximum power", view="table"),
+    Metric(
+        "power.max_over_rated", "%", "maximum over rated power", "{:.1f}", view="table", factor=100
+    ),
+    Metric("power.energy_mwh", "MWh", "energy", "{:,.1f}", view="main"),
+    Metric("power.percentile_error_mw", "MW", "largest error of a percentile", "{:.2g}"),
+    Metric("<block>.resolution_s", "s", "resolution", "{:g}", "interval of the means in the block"),
+)  # fmt: skip
+
+
+def _occupancy(key: str, name: str, view: View = "table") -> Metric:
+    label, text = f"{name} node occupancy", "busy nodes over all nodes"
+    return Metric(f"utilization.{key}", "%", label, "{:.2f}", text, view, 100)
+
+
+UTILIZATION_METRICS = (
+    _occupancy("mean", "mean", "main"),
+    _occupancy("std", "standard deviation of"),
+    _occupancy("median", "median"),
+    _occupancy("p90", "90th percentile of"),
+    _occupancy("max", "maximum"),
+)
 
 
 def power_metrics(power_w: Distribution, step_ms: int, rated_power_w: float) -> dict[str, Any]:
@@ -57,25 +93,22 @@ class FacilityMetrics:
 
     Parameters
     ----------
-    n_nodes : int
-        Nodes of the whole or of the pool.
     rated_power_w : float
-        Their rated power [W].
+        Rated power of the whole or of the pool [W].
     step_ms : int
         Interval [ms].
     """
 
-    def __init__(self, n_nodes: int, rated_power_w: float, step_ms: int) -> None:
-        self._n_nodes = n_nodes
+    def __init__(self, rated_power_w: float, step_ms: int) -> None:
         self._rated_power_w = rated_power_w
         self._step_ms = step_ms
         self.power_w = Distribution()
         self.utilization = Distribution()
 
-    def add(self, power_w: Float64Array, mean_busy_nodes: Float64Array) -> None:
-        """Add intervals: their mean power [W] and mean busy nodes, both of shape (B,)."""
+    def add(self, power_w: Float64Array, utilization: Float64Array) -> None:
+        """Add intervals: their mean power [W] and node occupancy, 0-1, both of shape (B,)."""
         self.power_w.add(power_w)
-        self.utilization.add(mean_busy_nodes / self._n_nodes)
+        self.utilization.add(utilization)
 
     def blocks(self) -> dict[str, Any]:
         """Return the `power` and `utilization` blocks."""

@@ -6,34 +6,110 @@ from typing import Any
 
 import numpy as np
 
+from diploee.metric import Metric
 from diploee.schedule import Schedule
+from diploee.tables import Int64Array
 from diploee.units import MS_PER_DAY, MS_PER_H
 
+_QUEUED = "queued: started later than submitted"
 
-def queue_metrics(schedule: Schedule) -> dict[str, Any]:
-    """Return the `jobs` block.
+QUEUE_METRICS = (
+    Metric("jobs.submitted", "jobs", "jobs submitted", "{:,.0f}"),
+    Metric("jobs.submitted_per_day", "1/d", "jobs submitted per day", "{:,.0f}", view="main"),
+    Metric(
+        "jobs.queued_fraction", "%", "jobs that queued", "{:.2f}",
+        f"of those that started; {_QUEUED}", "main", 100,
+    ),
+    Metric(
+        "jobs.mean_queue_time_queued_h", "h", "mean queue time of queued jobs", text=_QUEUED,
+        view="main",
+    ),
+    Metric("jobs.mean_queue_time_all_h", "h", "mean queue time of all jobs", view="table"),
+    Metric("jobs.max_queue_time_h", "h", "longest queue time", "{:.2f}", view="table"),
+    Metric("jobs.unstarted", "jobs", "jobs never started", "{:,.0f}", view="table"),
+)  # fmt: skip
 
-    Queued means started later than submitted, among the started jobs. Values that no job defines
-    are None.
+
+class QueueMetrics:
+    """What becomes of the jobs of the whole facility or of one pool, window by window.
 
     Parameters
     ----------
-    schedule : Schedule
-        All jobs of the facility or of one pool.
+    horizon_ms : int
+        Length of the run [ms].
+    has_streams : bool
+        Whether any stream submits jobs here; where none does, there is nothing to report.
     """
-    wait_ms = schedule.wait_ms[schedule.started]
-    queued_ms = wait_ms[wait_ms > 0]
-    n_jobs, n_started = len(schedule.jobs), wait_ms.size
-    return {
-        "submitted": n_jobs,
-        "submitted_per_day": n_jobs / (schedule.horizon_ms / MS_PER_DAY),
-        "queued_fraction": queued_ms.size / n_started if n_started else None,
-        "mean_queue_time_queued_h": _mean_h(queued_ms),
-        "mean_queue_time_all_h": _mean_h(wait_ms),
-        "max_queue_time_h": float(wait_ms.max()) / MS_PER_H if n_started else None,
-        "unstarted": n_jobs - n_started,
-    }
+
+    def __init__(self, horizon_ms: int, has_streams: bool = True) -> None:
+        self._horizon_ms, self.has_streams = horizon_ms, has_streams
+        self.submitted, self.started, self.node_ms = 0, 0, 0
+        self._queued, self._wait_ms, self._longest_ms = 0, 0, 0
+
+    def add(self, n_submitted: int, started: Schedule) -> None:
+        """Add the jobs submitted in a window, and those that started in it.
+
+        Of jobs submitted before the run the node time within it counts alone.
+        """
+        self.submitted += n_submitted
+        self.node_ms += int(started.node_ms.sum())
+        wait_ms = started.wait_ms[started.jobs.submit_ms >= 0]
+        if not wait_ms.size:
+            return
+        self.started += wait_ms.size
+        self._queued += int(np.count_nonzero(wait_ms))
+        self._wait_ms += int(wait_ms.sum())
+        self._longest_ms = max(self._longest_ms, int(wait_ms.max()))
+
+    @property
+    def unstarted(self) -> int:
+        """Jobs that never started."""
+        return self.submitted - self.started
+
+    def block(self) -> dict[str, Any]:
+        """Return the `jobs` block.
+
+        Queued means started later than submitted, among the started jobs. Values that no job
+        defines are None.
+        """
+        started = self.started
+        return {
+            "submitted": self.submitted,
+            "submitted_per_day": self.submitted / (self._horizon_ms / MS_PER_DAY),
+            "queued_fraction": self._queued / started if started else None,
+            "mean_queue_time_queued_h": _mean_h(self._wait_ms, self._queued),
+            "mean_queue_time_all_h": _mean_h(self._wait_ms, started),
+            "max_queue_time_h": self._longest_ms / MS_PER_H if started else None,
+            "unstarted": self.unstarted,
+        }
 
 
-def _mean_h(wait_ms: np.ndarray[Any, np.dtype[np.int64]]) -> float | None:
-    return float(wait_ms.mean()) / MS_PER_H if wait_ms.size else None
+class QueueLength:
+    """Counts the jobs that wait, at instants in the order of time."""
+
+    def __init__(self) -> None:
+        self._submit_ms = self._start_ms = np.empty(0, dtype=np.int64)
+        self._waiting = 0  # before all times that are held
+
+    def add(self, submit_ms: Int64Array, start_ms: Int64Array) -> None:
+        """Add the submissions and the starts of a window [ms], in any order."""
+        self._submit_ms = np.concatenate([self._submit_ms, submit_ms])
+        self._start_ms = np.concatenate([self._start_ms, np.sort(start_ms)])
+
+    def at(self, times_ms: Int64Array) -> Int64Array:
+        """Return how many jobs are submitted by each time [ms] and not yet started.
+
+        The times must not precede those asked for before, and lie within the windows added.
+        """
+        submitted = np.searchsorted(self._submit_ms, times_ms, side="right")
+        started = np.searchsorted(self._start_ms, times_ms, side="right")
+        waiting: Int64Array = self._waiting + submitted - started
+        if times_ms.size:
+            self._waiting = int(waiting[-1])
+            self._submit_ms = self._submit_ms[submitted[-1] :]
+            self._start_ms = self._start_ms[started[-1] :]
+        return waiting
+
+
+def _mean_h(wait_ms: int, n_jobs: int) -> float | None:
+    return wait_ms / n_jobs / MS_PER_H if n_jobs else None

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from diploee.inference import Capacity, ServicePlan, service_labels
+from diploee.inference import (
+    Capacity,
+    PlannedService,
+    ServedRequests,
+    ServicePlan,
+    service_labels,
+)
+from diploee.metric import Metric
 from diploee.tables import BoolArray, Float64Array
 from diploee.units import S_PER_H
 
@@ -15,6 +23,48 @@ S_PER_DAY = 24 * S_PER_H
 LATENCY_PERCENTS = (50, 90, 99)
 LIMIT_TOLERANCE = 1e-9
 """Relative rounding by which a latency may pass its cap without violating it."""
+
+_VOLUMES = (
+    Metric("per_day", "million/d", "requests per day", "{:,.2f}", view="table", factor=1e-6),
+    Metric("incoming_rps", "1/s", "incoming requests", "{:,.2f}", view="main"),
+    Metric("effective_rps", "1/s", "served requests", "{:,.2f}", view="table"),
+    Metric(
+        "incomplete_rps", "1/s", "unserved requests", "{:,.2f}",
+        "rejected, or still waiting at the end", "main",
+    ),
+    Metric("rejected_rps", "1/s", "rejected requests", "{:,.2f}"),
+    Metric("backlog_end_requests", "requests", "requests that wait at the end", "{:,.0f}"),
+)  # fmt: skip
+_OF_SERVICE = (
+    Metric("reserved_nodes", "nodes", "reserved nodes", "{:,.0f}", view="table"),
+    Metric("max_request_rate_rps", "1/s", "highest rate per instance", "{:g}", view="table"),
+    Metric("mean_instances", "instances", "mean instances in use", "{:,.1f}", view="table"),
+    Metric("max_instances", "instances", "most instances in use", "{:,.0f}"),
+    Metric("instance_changes_per_hour", "1/h", "instances started or stopped", "{:,.1f}"),
+    *_VOLUMES,
+    Metric(
+        "hours_with_unserved_requests", "h", "time with unserved requests", "{:,.1f}", view="table"
+    ),
+    Metric("hours_over_latency_limit", "h", "time over the latency limit", "{:,.1f}"),
+    Metric(
+        "hours_beyond_measured_rate",
+        "h",
+        "time beyond the measured rates",
+        "{:,.1f}",
+        "an instance gets more requests than the latency curve has; its last latency is taken",
+    ),
+    Metric("latency_limit_s", "s", "latency limit", "{:.2f}"),
+    Metric("latency_s.mean", "s", "mean latency", "{:.2f}", "weighted by requests", "table"),
+    Metric("latency_s.p50", "s", "median latency", "{:.2f}"),
+    Metric("latency_s.p90", "s", "90th percentile of latency", "{:.2f}"),
+    Metric("latency_s.p99", "s", "99th percentile of latency", "{:.2f}", view="table"),
+    Metric("latency_s.max", "s", "largest latency", "{:.2f}"),
+)
+_VOLUME_KEYS = tuple(volume.key for volume in _VOLUMES)
+REQUEST_METRICS = tuple(replace(volume, key=f"requests.{volume.key}") for volume in _VOLUMES)
+SERVICE_METRICS = tuple(
+    replace(metric, key=f"requests.services.<service>.{metric.key}") for metric in _OF_SERVICE
+)
 
 
 def request_metrics(plans: Sequence[ServicePlan]) -> dict[str, Any]:
@@ -33,59 +83,66 @@ def request_metrics(plans: Sequence[ServicePlan]) -> dict[str, Any]:
         with the same per service, beside its capacity, nodes and latency.
     """
     services = {
-        label: service_metrics(plan, row)
+        label: service_metrics(service)
         for plan, labels in zip(plans, service_labels(plans), strict=True)
-        for row, label in enumerate(labels)
+        for service, label in zip(plan.services, labels, strict=True)
     }
-    totals = [_volumes(plan, slice(None)) for plan in plans]
     return {
-        **{key: sum(of_plan[key] for of_plan in totals) for key in totals[0]},
+        **{key: sum(of[key] for of in services.values()) for key in _VOLUME_KEYS},
         "services": services,
     }
 
 
-def service_metrics(plan: ServicePlan, row: int) -> dict[str, Any]:
+def service_metrics(service: PlannedService) -> dict[str, Any]:
     """Return the metrics of one service of a plan; values without a latency curve are None."""
-    capacity = plan.capacities[row]
-    weight = taken_requests(plan, row)
-    violated = cap_violated(plan.latency_s[row], weight, capacity)
+    service = service.in_run()
+    served, latency_s = service.served, service.latency_s
+    step_s, weight = served.step_s, taken_requests(served)
+    violated = cap_violated(latency_s, weight, service.capacity)
+    measured = not np.isnan(latency_s).any()
     return {
-        **_volumes(plan, slice(row, row + 1)),
-        "reserved_nodes": int(plan.reserved_nodes[row]),
-        "max_request_rate_rps": capacity.max_request_rate_rps,
-        "mean_instances": float(np.average(plan.n_instances[row], weights=plan.step_s)),
-        "max_instances": int(plan.n_instances[row].max()),
-        "latency_s": latency_distribution(plan.latency_s[row], weight),
-        "latency_limit_s": capacity.latency_limit_s,
-        "hours_over_latency_limit": None
-        if violated is None
-        else float(plan.step_s[violated].sum() / S_PER_H),
-        "hours_with_unserved_requests": float(
-            plan.step_s[plan.unserved_rps[row] > 0].sum() / S_PER_H
-        ),
+        **_volumes(served),
+        "reserved_nodes": service.reserved_nodes,
+        "max_request_rate_rps": service.capacity.max_request_rate_rps,
+        "mean_instances": float(np.average(served.n_instances, weights=step_s)),
+        "max_instances": int(served.n_instances.max()),
+        "instance_changes_per_hour": _changes_per_hour(served),
+        "latency_s": latency_distribution(latency_s, weight),
+        "latency_limit_s": service.capacity.latency_limit_s,
+        "hours_over_latency_limit": None if violated is None else _hours(step_s, violated),
+        "hours_beyond_measured_rate": _hours(step_s, service.beyond_measured) if measured else None,
+        "hours_with_unserved_requests": _hours(step_s, served.unserved_rps > 0),
     }
 
 
-def taken_requests(plan: ServicePlan, row: int) -> Float64Array:
-    """Return the requests that arrive in each step and are not rejected, shape (T,).
+def taken_requests(served: ServedRequests) -> Float64Array:
+    """Return the requests that arrive in each piece of time and are not rejected, shape (P,).
 
-    A step's latency is theirs, even where they are served in a later one.
+    A piece's latency is theirs, even where they are served in a later one.
     """
-    taken: Float64Array = (plan.rate_rps[row] - plan.unserved_rps[row]) * plan.step_s
+    taken: Float64Array = (served.rate_rps - served.unserved_rps) * served.step_s
     return np.maximum(taken, 0.0)
 
 
-def _volumes(plan: ServicePlan, rows: slice) -> dict[str, float]:
-    step_s = plan.step_s
+def _hours(step_s: Float64Array, where: BoolArray) -> float:
+    return float(step_s[where].sum() / S_PER_H)
+
+
+def _changes_per_hour(served: ServedRequests) -> float:
+    changed = float(np.abs(np.diff(served.n_instances)).sum())
+    return changed / (float(served.step_s.sum()) / S_PER_H)
+
+
+def _volumes(served: ServedRequests) -> dict[str, float]:
+    step_s = served.step_s
     span_s = float(step_s.sum())
-    incoming = float((plan.rate_rps[rows] @ step_s).sum())
-    served = float((plan.served_rps[rows] @ step_s).sum())
-    rejected = float((plan.unserved_rps[rows] @ step_s).sum())
-    backlog = float(plan.backlog_requests[rows, -1].sum())
+    incoming = float(served.rate_rps @ step_s)
+    rejected = float(served.unserved_rps @ step_s)
+    backlog = float(served.backlog_requests[-1])
     return {
         "per_day": incoming / (span_s / S_PER_DAY),
         "incoming_rps": incoming / span_s,
-        "effective_rps": served / span_s,
+        "effective_rps": float(served.served_rps @ step_s) / span_s,
         "incomplete_rps": (rejected + backlog) / span_s,
         "rejected_rps": rejected / span_s,
         "backlog_end_requests": backlog,
@@ -97,10 +154,10 @@ def latency_distribution(latency_s: Float64Array, weight: Float64Array) -> dict[
 
     Parameters
     ----------
-    latency_s : numpy.ndarray, shape (T,), float64
-        Latency of the requests that arrive in each step [s].
-    weight : numpy.ndarray, shape (T,), float64
-        Requests that arrive in each step, less the rejected ones.
+    latency_s : numpy.ndarray, shape (P,), float64
+        Latency of the requests that arrive in each piece of time [s].
+    weight : numpy.ndarray, shape (P,), float64
+        Requests that arrive in each piece, less the rejected ones.
 
     Returns
     -------
@@ -126,7 +183,7 @@ def weighted_percentiles(
 
     Parameters
     ----------
-    values, weight : numpy.ndarray, shape (T,), float64
+    values, weight : numpy.ndarray, shape (P,), float64
         Values and their weights, positive.
     percents : sequence of float
         Percentages, 0-100.
@@ -141,7 +198,7 @@ def weighted_percentiles(
 def cap_violated(
     latency_s: Float64Array, weight: Float64Array, capacity: Capacity
 ) -> BoolArray | None:
-    """Return the steps whose arrivals' latency passes the cap; None without cap or curve."""
+    """Return the pieces whose arrivals' latency passes the cap; None without cap or curve."""
     limit_s = capacity.latency_limit_s
     if limit_s is None or np.isnan(latency_s).any():
         return None

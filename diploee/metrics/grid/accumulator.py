@@ -8,18 +8,19 @@ from typing import Any
 
 import numpy as np
 
+from diploee.metric import Metric
 from diploee.metrics.distribution import Distribution
+from diploee.metrics.event import Event, Key
 from diploee.metrics.grid.bandwidth import Readings, profile_support
 from diploee.metrics.grid.clock import Clock
 from diploee.metrics.grid.demand import DEMAND_MIN, ClockSums, Peaks, demand_block
-from diploee.metrics.grid.quanta import to_mw, to_quanta
+from diploee.metrics.grid.quanta import Stretch, to_mw, to_quanta
 from diploee.metrics.grid.rainflow import Rainflow
 from diploee.metrics.grid.ramps import RAMP_MS, Ramps, ramps_block
 from diploee.metrics.grid.spectrum import Spectrum, absent_bands, reported_bands, why_no_spectrum
-from diploee.metrics.grid.stretch import Seam, Stretch
 from diploee.metrics.grid.swings import SWING_MS, RollingSwings
 from diploee.tables import Float64Array
-from diploee.units import MS_PER_MIN, W_PER_MW
+from diploee.units import MS_PER_H, MS_PER_MIN, W_PER_MW
 
 DEFAULT_THRESHOLD = 0.01
 """Hysteresis of the swing count where none is given, as a part of the rated power."""
@@ -29,13 +30,19 @@ UNRATED_THRESHOLD_W = 1e3
 DURATION_PERCENTS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, *(float(n) for n in range(1, 101)))
 """Points of the load duration curve, denser where few hours decide [% of the time]."""
 
+TRANSIENT_METRICS = (
+    Metric(
+        "grid.transient_h", "h", "time in which the run filled up", "{:.1f}",
+        "left out of peaks, demand, ramps, swings, spectrum and event windows",
+    ),
+)  # fmt: skip
+
 
 class GridMetrics:
     """Accumulates the grid metrics of a power series.
 
-    Results do not depend on how the series is cut into blocks, and spans that lie side by side
-    merge: memory is bounded by the block, the longest ramp (two hours of values) and what is kept
-    per demand interval and 10-minute window.
+    Results do not depend on how the series is cut into blocks; memory is bounded by the block, the
+    longest ramp (two hours of values) and what is kept per demand interval and 10-minute window.
 
     Parameters
     ----------
@@ -70,7 +77,6 @@ class GridMetrics:
         self._support = profile_support(readings).at_resolution(step_ms)
         if swing_threshold_w is None:
             swing_threshold_w = DEFAULT_THRESHOLD * rated_power_w or UNRATED_THRESHOLD_W
-        self._terms = (self._clock, self._support, rated_power_w, swing_threshold_w)
 
         clock = self._clock
         self._ramps = [Ramps(n_ms, step_ms) for n_ms in RAMP_MS if not clock.why_not_held(n_ms)]
@@ -89,14 +95,16 @@ class GridMetrics:
         self._peaks = Peaks(self._clock)
         self._sum = 0
         self._count = 0
+        self._n_left_out = 0
         self._begin_ms: int | None = None
-        self._head = self._tail = np.empty(0, dtype=np.int64)
+        self._tail = np.empty(0, dtype=np.int64)
 
     def add(
         self,
         t0_ms: int,
         power_w: Float64Array,
         pools_w: Mapping[str, Float64Array] | None = None,
+        transient_ms: int = 0,
     ) -> None:
         """Add the next block.
 
@@ -108,6 +116,8 @@ class GridMetrics:
             Mean power of the facility over each interval [W].
         pools_w : mapping of str to numpy.ndarray, shape (B,), optional
             The same of each pool, for the coincidence factor.
+        transient_ms : int
+            Time at which the run has filled up [ms]; what lies before counts in the mean alone.
 
         Raises
         ------
@@ -118,49 +128,26 @@ class GridMetrics:
             return
         self._check_begin(t0_ms)
         quanta = to_quanta(power_w)
+        self._sum += int(quanta.sum())
+        self._count += quanta.size
+        n_left_out = min(max(-((t0_ms - transient_ms) // self._clock.step_ms), 0), quanta.size)
+        if n_left_out:
+            self._n_left_out += n_left_out
+            quanta, power_w = quanta[n_left_out:], power_w[n_left_out:]
+            pools_w = {name: of[n_left_out:] for name, of in (pools_w or {}).items()}
+            t0_ms += n_left_out * self._clock.step_ms
+            if not quanta.size:
+                return
         self._peaks.add(power_w, t0_ms)
         if pools_w:
             self._peaks.add_pools(dict(pools_w), t0_ms)
         self._rainflow.add(quanta, t0_ms, self._clock.step_ms)
         for sums in self._demand:
             sums.add(quanta, t0_ms)
-        self._sum += int(quanta.sum())
-        self._count += quanta.size
         joined = np.concatenate([self._tail, quanta])
         for metric in self._sliding:
             metric.see(Stretch(joined, quanta.size, self.end_ms, self._clock.step_ms))
-        if self._head.size < self._n_kept:
-            self._head = np.concatenate([self._head, quanta])[: self._n_kept]
         self._tail = joined[max(joined.size - self._n_kept, 0) :].copy()
-
-    def merge(self, later: GridMetrics) -> None:
-        """Add a later span that begins where this one ends.
-
-        Windows across the seam are taken from the last values of this span and the first of the
-        later one.
-
-        Raises
-        ------
-        ValueError
-            If the spans are not adjacent, or not of the same series.
-        """
-        if later._begin_ms is None:
-            return
-        if later._terms != self._terms:
-            raise ValueError("only spans of the same run merge, with the same settings")
-        self._check_begin(later._begin_ms)
-        seam = Seam(self._tail, later._head, later._begin_ms, self._clock.step_ms)
-        for mine, other in zip(self._sliding, later._sliding, strict=True):
-            mine.merge(other, seam)  # type: ignore[arg-type]
-        for my_sums, other_sums in zip(self._demand, later._demand, strict=True):
-            my_sums.merge(other_sums)
-        self._rainflow.merge(later._rainflow)
-        self._peaks.merge(later._peaks)
-        self._sum += later._sum
-        self._count += later._count
-        self._head = np.concatenate([self._head, later._head])[: self._n_kept]
-        tail = np.concatenate([self._tail, later._tail])
-        self._tail = tail[max(tail.size - self._n_kept, 0) :]
 
     def block(self, power_w: Distribution | None = None) -> dict[str, Any]:
         """Return the `grid` block of the metrics.
@@ -181,15 +168,30 @@ class GridMetrics:
         mean_mw = to_mw(self._sum, self._count)
         return {
             "resolution_s": clock.step_s,
+            "transient_h": self._n_left_out * clock.step_ms / MS_PER_H,
             "bandwidth": support.block(),
             **self._peaks.blocks(mean_mw, self._rated_power_w),
             "maximum_demand": demand_block(self._demand, mean_mw, clock),
             "load_duration_curve": self._duration_curve(power_w),
             "ramps": ramps_block(self._ramps, clock, support),
             "rolling_range": self._rolling.block(clock, support),
-            "rainflow": self._rainflow.block(clock, self._count * clock.step_ms),
+            "rainflow": self._rainflow.block(
+                clock, (self._count - self._n_left_out) * clock.step_ms
+            ),
             "spectrum": self._spectrum_block(),
         }
+
+    def events(self) -> dict[Key, Event]:
+        """Return the worst events so far: the peak, ramps and swings."""
+        found: dict[Key, Event] = {}
+        if self._peaks.of_month:
+            at_ms = self._peaks.annual.at_ms
+            found["peak", self._clock.step_s, ""] = Event(
+                None, (at_ms, at_ms + self._clock.step_ms)
+            )
+        for ramps in self._ramps:
+            found |= ramps.events()
+        return found | self._rolling.events()
 
     @property
     def end_ms(self) -> int:

@@ -15,6 +15,8 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from diploee.metric import Metric
+from diploee.profiles.resample import HALF_POWER_FREQUENCY
 from diploee.units import MS_PER_S
 
 TRUSTED_WINDOWS = 0.25
@@ -39,6 +41,16 @@ BANDS_HZ: tuple[tuple[float, float], ...] = (
 
 NO_CLAIM = "no claim on flicker, torsion or harmonics; a playback supports no fault study"
 
+BANDWIDTH_METRICS = (
+    Metric("grid.bandwidth.trusted_hz", "Hz", "frequency up to which levels are trusted", "{:g}"),
+    Metric("grid.bandwidth.flagged_hz", "Hz", "frequency above which nothing is claimed", "{:g}"),
+    Metric(
+        "grid.bandwidth.lower_bound_below_s", "s", "length below which steps are lower bounds",
+        "{:g}",
+    ),
+    Metric("grid.bandwidth.averaging_window_s", "s", "averaging of the profiles", "{:g}"),
+)  # fmt: skip
+
 _ROUNDING = 1e-9
 
 Status = Literal["supported", "flagged", "absent"]
@@ -48,8 +60,8 @@ class Readings(Protocol):
     """The part of a profile's provenance that limits what can be said."""
 
     @property
-    def averaging_window_s(self) -> float:
-        """Window that each reading is averaged over [s]."""
+    def averaging_window_s(self) -> float | None:
+        """Window that each reading is averaged over [s]; None where it is unknown."""
 
     @property
     def bandwidth_hz(self) -> float:
@@ -139,7 +151,12 @@ def profile_support(readings: Iterable[Readings]) -> Support:
         For a 1 s averaging window: trusted up to 0.25 Hz, flagged up to 0.44 Hz, steps under 2 s
         are lower bounds.
     """
-    limits = {(r.averaging_window_s, r.bandwidth_hz) for r in readings}
+    # An unknown window counts as the one that leaves the bandwidth that is claimed.
+    limits = {
+        (HALF_POWER_FREQUENCY / r.bandwidth_hz if window_s is None else window_s, r.bandwidth_hz)
+        for r in readings
+        for window_s in [r.averaging_window_s]
+    }
     limits = limits or {(UNKNOWN_WINDOW_S, UNKNOWN_BANDWIDTH_HZ)}
     window_s = max(window for window, _ in limits)
     flagged_hz = min(bandwidth for _, bandwidth in limits)

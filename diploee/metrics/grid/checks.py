@@ -6,16 +6,16 @@ from typing import Protocol
 
 import numpy as np
 
+from diploee.metrics.event import Key
 from diploee.metrics.grid.bandwidth import Support
 from diploee.metrics.grid.clock import Clock
 from diploee.metrics.grid.demand import ClockSums
 from diploee.metrics.grid.exceedance import Exceedance
 from diploee.metrics.grid.limits import BandLimit, Limits, PeakLimit, RampLimit, SwingLimit
-from diploee.metrics.grid.quanta import QUANTA_PER_MW
-from diploee.metrics.grid.ramps import ramp_sums
-from diploee.metrics.grid.spectrum import RESOLUTION_HZ, STRIDE_MS, Spectrum, why_no_spectrum
-from diploee.metrics.grid.stretch import Stretch
-from diploee.metrics.grid.swings import rolling_ranges
+from diploee.metrics.grid.quanta import QUANTA_PER_MW, Stretch
+from diploee.metrics.grid.ramps import RAMP, ramp_sums
+from diploee.metrics.grid.spectrum import BAND, RESOLUTION_HZ, STRIDE_MS, Spectrum, why_no_spectrum
+from diploee.metrics.grid.swings import SWING, rolling_ranges
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_S
 
@@ -30,6 +30,8 @@ class Check(Protocol):
     span_ms: int
     n_window: int
     exceedance: Exceedance
+    event: Key | None
+    """The event of the metrics that its largest value is, if there is one."""
 
     def see(self, stretch: Stretch) -> None:
         """Evaluate what ends in the new part of a stretch."""
@@ -48,6 +50,7 @@ class _Check:
         self.span_ms = span_ms
         self.n_window = 1
         self.exceedance = Exceedance(limit, stride_ms)
+        self.event: Key | None = None
 
     def finish(self) -> None:
         """Nothing is left."""
@@ -65,8 +68,9 @@ class RampCheck(_Check):
         note: str,
     ) -> None:
         way, largest, unit, per_ms = rate
-        text = f"ramp {way} over {limit.interval / MS_PER_S:g} s"
+        text = RAMP.format(way, f"{limit.interval / MS_PER_S:g} s")
         super().__init__(key, text, largest, unit, limit.interval, step_ms, note)
+        self.event = ("ramps", limit.interval / MS_PER_S, way)
         self._n = limit.interval // step_ms
         self.n_window = 2 * self._n
         sign = 1 if way == "up" else -1
@@ -83,8 +87,9 @@ class SwingCheck(_Check):
     """A range within a sliding window; a value stands at the window's start."""
 
     def __init__(self, key: str, limit: SwingLimit, step_ms: int, note: str) -> None:
-        text = f"swing within {limit.window / MS_PER_S:g} s"
+        text = SWING.format(f"{limit.window / MS_PER_S:g} s")
         super().__init__(key, text, limit.max_mw, "MW", limit.window, step_ms, note)
+        self.event = ("rolling_range", limit.window / MS_PER_S, "")
         self.n_window = limit.window // step_ms
 
     def see(self, stretch: Stretch) -> None:
@@ -98,7 +103,7 @@ class BandCheck(_Check):
     """A band's rms in 10-minute windows, one every 5 minutes."""
 
     def __init__(self, key: str, limit: BandLimit, step_ms: int, note: str) -> None:
-        text = f"rms in {limit.low_hz:g}-{limit.high_hz:g} Hz"
+        text = BAND.format(f"{limit.low_hz:g}-{limit.high_hz:g} Hz")
         super().__init__(key, text, limit.max_rms_mw, "MW", 2 * STRIDE_MS, STRIDE_MS, note)
         self._band = (limit.low_hz, limit.high_hz)
         self._step_ms = step_ms
@@ -119,6 +124,7 @@ class PeakCheck(_Check):
     def __init__(self, key: str, limit: PeakLimit, step_ms: int) -> None:
         text = f"power, {step_ms / MS_PER_S:g} s means"
         super().__init__(key, text, limit.max_mw, "MW", step_ms, step_ms, "")
+        self.event = ("peak", step_ms / MS_PER_S, "")
 
     def see(self, stretch: Stretch) -> None:
         """Evaluate the new values."""
@@ -134,8 +140,8 @@ class ClockCheck(_Check):
     ) -> None:
         super().__init__(key, text, limit, unit, interval_ms, interval_ms, "")
         self._sums = ClockSums(clock, interval_ms)
-        hours = interval_ms / MS_PER_H if unit == "MWh" else 1.0
-        self._factor = hours / (self._sums.n_values * QUANTA_PER_MW)
+        self._step_ms = clock.step_ms
+        self._hours = clock.step_ms / MS_PER_H if unit == "MWh" else None
 
     def see(self, stretch: Stretch) -> None:
         """Sum the new values."""
@@ -143,10 +149,11 @@ class ClockCheck(_Check):
 
     def finish(self) -> None:
         """Evaluate the intervals."""
-        sums, starts_ms = self._sums.complete()
+        sums, starts_ms, counts = self._sums.complete()
         if starts_ms.size:
-            levels: Float64Array = sums.astype(np.float64) * self._factor
-            self.exceedance.add(levels, int(starts_ms[0]))
+            levels = np.asarray(sums * self._hours if self._hours else sums / counts, np.float64)
+            edges_ms = np.append(starts_ms, starts_ms[-1] + counts[-1] * self._step_ms)
+            self.exceedance.add(levels / QUANTA_PER_MW, int(starts_ms[0]), edges_ms)
 
 
 Checks = list[Check]
@@ -177,13 +184,13 @@ def build_checks(limits: Limits, clock: Clock, support: Support) -> tuple[Checks
         note = _step_note(support, ramp.interval)
         checks += [RampCheck(key, ramp, rate, step_ms, note) for rate in ramp.rates()]
     for i, swing in enumerate(limits.swings):
-        key, text = f"swings.{i}", f"swing within {swing.window / MS_PER_S:g} s"
+        key, text = f"swings.{i}", SWING.format(f"{swing.window / MS_PER_S:g} s")
         if reason := clock.why_not_held(swing.window, 2):
             unchecked.append((key, text, reason))
             continue
         checks.append(SwingCheck(key, swing, step_ms, _step_note(support, swing.window)))
     for i, band in enumerate(limits.band_rms):
-        key, text = f"band_rms.{i}", f"rms in {band.low_hz:g}-{band.high_hz:g} Hz"
+        key, text = f"band_rms.{i}", BAND.format(f"{band.low_hz:g}-{band.high_hz:g} Hz")
         status, note = support.band(band.high_hz)
         reason = why_no_spectrum(clock) or _too_narrow(band)
         if status == "absent" or reason:

@@ -5,18 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+import numpy as np
+
+from diploee.clock import WallClock
 from diploee.units import MS_PER_DAY, MS_PER_S
 
 
 @dataclass(frozen=True)
-class Clock:
+class Clock(WallClock):
     """Start and interval of a power series.
 
     Parameters
     ----------
     start : datetime.datetime
-        Start of the run with its fixed UTC offset; clock intervals and months follow its local
-        time.
+        Start of the run with its zone; clock intervals and months follow its local time.
     step_ms : int
         Interval of the series [ms].
     """
@@ -29,21 +31,6 @@ class Clock:
         """Interval of the series [s]."""
         return self.step_ms / MS_PER_S
 
-    @property
-    def since_midnight_ms(self) -> int:
-        """Local time of day of the start [ms]."""
-        midnight = self.start.replace(hour=0, minute=0, second=0, microsecond=0)
-        return (self.start - midnight) // timedelta(milliseconds=1)
-
-    def at(self, time_ms: int) -> datetime:
-        """Return the local time `time_ms` after the start."""
-        return self.start + timedelta(milliseconds=int(time_ms))
-
-    def iso(self, time_ms: int) -> str:
-        """Return the local time `time_ms` after the start in ISO 8601."""
-        moment = self.at(time_ms)
-        return moment.isoformat(timespec="milliseconds" if moment.microsecond else "seconds")
-
     def month(self, time_ms: int) -> str:
         """Return the local month, such as ``"2018-01"``."""
         return f"{self.at(time_ms):%Y-%m}"
@@ -52,7 +39,7 @@ class Clock:
         """Return where the local month that holds a time ends [ms since the start]."""
         day = self.at(time_ms).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         following = (day + timedelta(days=32)).replace(day=1)
-        return (following - self.start) // timedelta(milliseconds=1)
+        return self.time_ms(following)
 
     def why_not_held(self, length_ms: int, n_least: int = 1) -> str:
         """Return why the series holds no window of a length, or an empty string."""
@@ -69,6 +56,6 @@ class Clock:
             return reason
         if MS_PER_DAY % interval_ms:
             return "does not divide a day"
-        if self.since_midnight_ms % self.step_ms:
+        if self.local_ms(np.zeros(1, dtype=np.int64))[0] % self.step_ms:
             return f"the run starts at {self.start:%H:%M:%S}, off its own clock intervals"
         return ""

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from diploee.clock import Stretch
+from diploee.metric import Metric
 from diploee.metrics.grid.clock import Clock
 from diploee.metrics.grid.quanta import to_mw
 from diploee.tables import Float64Array, Int64Array
@@ -19,9 +21,33 @@ from diploee.units import MS_PER_MIN, MS_PER_S, W_PER_MW
 DEMAND_MIN = (15, 30, 60)
 """Clock intervals of the maximum demand [min]."""
 
+_DEMAND = "grid.maximum_demand.intervals.<interval>"
+
+DEMAND_METRICS = (
+    Metric("grid.mean_mw", "MW", "mean power"),
+    Metric("grid.peak.max_mw", "MW", "peak"),
+    Metric(f"{_DEMAND}.max_mw", "MW", "maximum demand over <interval>"),
+    Metric("grid.load_factor", "1", "load factor", text="mean power over the peak"),
+    Metric(f"{_DEMAND}.load_factor", "1", "load factor, <interval> demand"),
+    Metric("grid.headroom.rated_mw", "MW", "rated power"),
+    Metric("grid.headroom.mw", "MW", "headroom", text="rated power less the peak"),
+    Metric("grid.headroom.fraction", "%", "headroom, of the rated power", "{:.1f}", factor=100),
+    Metric("grid.coincidence.factor", "1", "coincidence factor of the pools"),
+)
+PEAK_METRICS = (
+    Metric("grid.monthly_peaks.<month>.max_mw", "MW", "peak of <month>"),
+    Metric(f"{_DEMAND}.monthly.<month>.max_mw", "MW", "maximum demand over <interval> in <month>"),
+    Metric("grid.coincidence.together.max_mw", "MW", "peak of the pools together"),
+    Metric("grid.coincidence.pools.<name>.max_mw", "MW", "peak of pool <name>"),
+)
+"""Parts of the former, not in the table of the demand."""
+
 
 class ClockSums:
     """Sums of a series over clock intervals.
+
+    Where the clock is changed, an interval that holds the change is as long as it takes: a day has
+    23 or 25 hours. One that is no longer than the hour put back is counted both times.
 
     Parameters
     ----------
@@ -35,53 +61,58 @@ class ClockSums:
         self._clock = clock
         self.interval_ms = interval_ms
         self.n_values = interval_ms // clock.step_ms
-        self._first: int | None = None
-        self._sums: list[Int64Array] = []
-        self._counts: list[Int64Array] = []
+        self._last = Stretch(0, 0, 0)
+        self._index = -1
+        self._parts: list[Int64Array] = []
 
     def add(self, quanta: Int64Array, t0_ms: int) -> None:
         """Add consecutive values [quanta] from `t0_ms` on."""
-        if not quanta.size:
-            return
-        offset = (t0_ms + self._clock.since_midnight_ms) // self._clock.step_ms
-        first, last = offset // self.n_values, (offset + quanta.size - 1) // self.n_values
-        edges = np.arange(first, last + 1) * self.n_values - offset
-        edges[0] = 0
-        sums = np.add.reduceat(quanta, edges)
-        self._append(int(first), sums, np.diff(edges, append=quanta.size))
+        step_ms, n = self._clock.step_ms, self.n_values
+        for stretch in self._clock.stretches(t0_ms, t0_ms + quanta.size * step_ms):
+            rows = slice(*(-(-(t - t0_ms) // step_ms) for t in (stretch.begin_ms, stretch.end_ms)))
+            if rows.start == rows.stop:
+                continue
+            offset = (t0_ms + rows.start * step_ms + stretch.shift_ms) // step_ms
+            first, last = offset // n, (offset + rows.stop - rows.start - 1) // n
+            edges = np.arange(first, last + 1) * n - offset
+            starts_ms = t0_ms + (rows.start + edges) * step_ms
+            edges[0] = 0
+            counts = np.diff(edges, append=rows.stop - rows.start)
+            sums = np.add.reduceat(quanta[rows], edges)
+            self._append(
+                np.stack([starts_ms, sums, counts, np.full(counts.size, n)]), stretch, offset
+            )
+            self._index = int(last)
+            self._last = stretch
 
-    def merge(self, later: ClockSums) -> None:
-        """Add an adjacent later span."""
-        if later._first is not None:
-            self._append(later._first, *later.whole())
+    def _append(self, part: Int64Array, stretch: Stretch, offset: int) -> None:
+        """Join what follows on the last interval; `part` has start, sum, count and whole count."""
+        n, step_ms = self.n_values, self._clock.step_ms
+        goes_on = self._index == offset // n
+        if self._parts and self._last.shift_ms != stretch.shift_ms:  # the clock was changed
+            put_back_ms = self._last.shift_ms - stretch.shift_ms
+            goes_on &= self.interval_ms > put_back_ms
+            if goes_on:
+                self._parts[-1][3, -1] += put_back_ms // step_ms
+            else:
+                self._parts[-1][3, -1] -= -(offset + put_back_ms // step_ms) % n
+                part[0, 0] += offset % n * step_ms
+                part[3, 0] -= offset % n
+        if self._parts and goes_on:
+            self._parts[-1][1:3, -1] += part[1:3, 0]
+            part = part[:, 1:]
+        if part.size:
+            self._parts.append(part.copy())
+        if len(self._parts) > 1024:
+            self._parts = [np.concatenate(self._parts, axis=1)]
 
-    def _append(self, first: int, sums: Int64Array, counts: Int64Array) -> None:
-        if self._first is None:
-            self._first = first
-        elif first == self._first + sum(part.size for part in self._sums) - 1:
-            # The interval was begun before.
-            self._sums[-1][-1] += sums[0]
-            self._counts[-1][-1] += counts[0]
-            sums, counts = sums[1:], counts[1:]
-        if sums.size:
-            self._sums.append(sums.copy())
-            self._counts.append(counts.copy())
-        if len(self._sums) > 1024:
-            self._sums, self._counts = [[part] for part in self.whole()]
-
-    def whole(self) -> tuple[Int64Array, Int64Array]:
-        """Return sum [quanta] and number of values of every interval, in the order of time."""
-        if not self._sums:
-            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-        return np.concatenate(self._sums), np.concatenate(self._counts)
-
-    def complete(self) -> tuple[Int64Array, Int64Array]:
-        """Return sum [quanta] and start [ms since the run's start] of the intervals seen whole."""
-        sums, counts = self.whole()
-        origin_ms = (self._first or 0) * self.interval_ms - self._clock.since_midnight_ms
-        starts_ms = origin_ms + np.arange(sums.size) * self.interval_ms
-        whole = counts == self.n_values
-        return sums[whole], starts_ms[whole]
+    def complete(self) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """Return sum [quanta], start [ms since the run's start] and values of whole intervals."""
+        if not self._parts:
+            return (np.empty(0, dtype=np.int64),) * 3
+        starts_ms, sums, counts, n_whole = np.concatenate(self._parts, axis=1)
+        whole = counts == n_whole
+        return sums[whole], starts_ms[whole], counts[whole]
 
 
 @dataclass
@@ -127,14 +158,6 @@ class Peaks:
             if power_w.size:
                 k = int(np.argmax(power_w))
                 peak.see(float(power_w[k]), t0_ms + k * self.clock.step_ms)
-
-    def merge(self, later: Peaks) -> None:
-        """Add the peaks of a later span."""
-        for mine, other in ((self.of_month, later.of_month), (self.of_pool, later.of_pool)):
-            for name, peak in other.items():
-                mine.setdefault(name, Peak()).see(peak.power_w, peak.at_ms)
-        together = later.of_pools_together
-        self.of_pools_together.see(together.power_w, together.at_ms)
 
     @property
     def annual(self) -> Peak:
@@ -185,20 +208,20 @@ def demand_block(sums: list[ClockSums], mean_mw: float, clock: Clock) -> dict[st
     entries = []
     reasons = {minutes: clock.why_not_aligned(minutes * MS_PER_MIN) for minutes in DEMAND_MIN}
     for of_interval in sums:
-        quanta, starts_ms = of_interval.complete()
+        quanta, starts_ms, counts = of_interval.complete()
         minutes = of_interval.interval_ms // MS_PER_MIN
         if not quanta.size:
             reasons[minutes] = "the run holds no whole interval"
             continue
-        k = int(np.argmax(quanta))
-        largest_mw = to_mw(quanta[k], of_interval.n_values)
+        k = int(np.argmax(quanta / counts))
+        largest_mw = to_mw(quanta[k], int(counts[k]))
         entries.append(
             {
                 "interval_min": minutes,
                 "max_mw": largest_mw,
                 "time": clock.iso(int(starts_ms[k])),
                 "load_factor": mean_mw / largest_mw if largest_mw > 0 else None,
-                "monthly": _monthly(quanta, starts_ms, of_interval, clock),
+                "monthly": _monthly(quanta, starts_ms, counts, clock),
             }
         )
     return {
@@ -214,7 +237,7 @@ def demand_block(sums: list[ClockSums], mean_mw: float, clock: Clock) -> dict[st
 
 
 def _monthly(
-    quanta: Int64Array, starts_ms: Int64Array, sums: ClockSums, clock: Clock
+    quanta: Int64Array, starts_ms: Int64Array, counts: Int64Array, clock: Clock
 ) -> dict[str, Any]:
     """Return the maximum demand of every local month."""
     months: dict[str, Any] = {}
@@ -222,9 +245,9 @@ def _monthly(
     while begin < quanta.size:
         month_end_ms = clock.next_month_ms(int(starts_ms[begin]))
         end = int(np.searchsorted(starts_ms, month_end_ms))
-        k = begin + int(np.argmax(quanta[begin:end]))
+        k = begin + int(np.argmax(quanta[begin:end] / counts[begin:end]))
         months[clock.month(int(starts_ms[begin]))] = {
-            "max_mw": to_mw(quanta[k], sums.n_values),
+            "max_mw": to_mw(quanta[k], int(counts[k])),
             "time": clock.iso(int(starts_ms[k])),
         }
         begin = end

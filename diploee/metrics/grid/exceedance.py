@@ -61,8 +61,8 @@ class Exceedance:
         self.n_values = 0
         self.n_beyond = 0
 
-    def add(self, values: Float64Array, first_ms: int) -> None:
-        """Add values, the first at `first_ms`."""
+    def add(self, values: Float64Array, first_ms: int, edges_ms: Int64Array | None = None) -> None:
+        """Add values, the first at `first_ms`; from edge to edge where they are not one stride."""
         self.n_values += values.size
         beyond = values > self._beyond
         n_beyond = int(np.count_nonzero(beyond))
@@ -75,25 +75,25 @@ class Exceedance:
             self._close()
         if not n_beyond:
             return
+        if edges_ms is None:
+            edges_ms = first_ms + np.arange(values.size + 1) * self._stride_ms
         spans = np.flatnonzero(np.diff(beyond, prepend=False, append=False)).reshape(-1, 2)
         # The first may go on an open event, the last stays open; of the rest the worst matter.
-        self._see(self._event(values, first_ms, spans[0]))
+        self._see(self._event(values, edges_ms, spans[0]))
         inner = spans[1:-1]
         if len(inner):
             self._close()
             self._n_closed += len(inner)
             worst = np.maximum.reduceat(values, inner.ravel())[::2]
             for k in np.lexsort((inner[:, 0], -worst))[:N_WORST]:
-                self._note(self._event(values, first_ms, inner[k]))
+                self._note(self._event(values, edges_ms, inner[k]))
         if len(spans) > 1:
-            self._see(self._event(values, first_ms, spans[-1]))
+            self._see(self._event(values, edges_ms, spans[-1]))
 
-    def _event(self, values: Float64Array, first_ms: int, span: Int64Array) -> Event:
+    def _event(self, values: Float64Array, edges_ms: Int64Array, span: Int64Array) -> Event:
         begin, end = span
         worst = int(begin + np.argmax(values[begin:end]))
-        begin_ms, end_ms, worst_ms = (
-            first_ms + int(k) * self._stride_ms for k in (begin, end, worst)
-        )
+        begin_ms, end_ms, worst_ms = (int(edges_ms[k]) for k in (begin, end, worst))
         return Event(begin_ms, end_ms, float(values[worst]), worst_ms)
 
     def _see(self, event: Event) -> None:

@@ -2,15 +2,16 @@
 
 Every octave of magnitude has 512 bins, so a quantile is off by at most 1/1024 of itself, whatever
 the range (Masson, Rim and Lee 2019, DDSketch; HdrHistogram). Counts are integers: the result does
-not depend on blocks or order, and two histograms merge by adding. Numba rather than NumPy, because
+not depend on blocks or order. Numba rather than NumPy, because
 six passes of `searchsorted` or `bincount` over 315 million values would dominate.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from diploee.jit import njit
+from diploee.metric import Metric
 from diploee.tables import Int64Array
 
 _MANTISSA_BITS = 9
@@ -20,6 +21,16 @@ N_BINS = (63 << _MANTISSA_BITS) + 2
 
 RELATIVE_ERROR = 2.0 ** -(_MANTISSA_BITS + 1)
 """Largest error of a quantile, relative to it."""
+
+SIZES = {"max": "largest", "p999": "P99.9", "p99": "P99"}
+"""What ramps and swings tell of a histogram."""
+
+HISTOGRAM_METRICS = (
+    Metric(
+        "<block>.percentile_relative_error", "%", "largest error of a percentile", "{:.1f}",
+        "relative to it", factor=100,
+    ),
+)  # fmt: skip
 
 
 class SignedHistogram:
@@ -45,16 +56,6 @@ class SignedHistogram:
         if values.size:
             _count(values, first, stride, self._counts, self._extremes)
             self.count += values.size
-
-    def merge(self, later: SignedHistogram) -> None:
-        """Add all values of another histogram, whose positions lie behind."""
-        mine, other = self._extremes, later._extremes
-        if other[0] < mine[0]:
-            mine[:2] = other[:2]
-        if other[2] > mine[2]:
-            mine[2:] = other[2:]
-        self._counts += later._counts
-        self.count += later.count
 
     @property
     def min(self) -> int:
@@ -94,7 +95,7 @@ def _middle(bin_: int) -> float:
     return float(np.floor((low + high) / 2)) if high - low > 1 else float(np.ceil(low))
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def _count(
     values: Int64Array, first: int, stride: int, counts: Int64Array, extremes: Int64Array
 ) -> None:
@@ -106,6 +107,8 @@ def _count(
             lowest, lowest_at = value, first + k * stride
         if value > highest:
             highest, highest_at = value, first + k * stride
+        # A double holds the exponent, then the mantissa: its leading bits count octaves, each in
+        # equal parts.
         bin_ = int(np.float64(abs(value)).view(np.int64) >> _SHIFT) - _BASE + 1
         counts[int(value >= 0), max(bin_, 0)] += 1
     extremes[0], extremes[1], extremes[2], extremes[3] = lowest, lowest_at, highest, highest_at

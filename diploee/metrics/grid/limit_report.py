@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from diploee.errors import InputError
+from diploee.errors import InputError, plural, shown
+from diploee.metrics.cause_words import cause_words, causes_of
+from diploee.metrics.event import Key
 from diploee.metrics.grid.bandwidth import Readings, profile_support
 from diploee.metrics.grid.checks import Check, build_checks
 from diploee.metrics.grid.clock import Clock
 from diploee.metrics.grid.limits import Limits
-from diploee.metrics.grid.quanta import MAX_DAY_POWER_W, to_quanta
-from diploee.metrics.grid.stretch import Stretch
+from diploee.metrics.grid.quanta import MAX_DAY_POWER_W, Stretch, to_quanta
 from diploee.scenario import Scenario
-from diploee.tables import Int64Array
-from diploee.units import MS_PER_S, S_PER_DAY, S_PER_H, S_PER_MIN
+from diploee.units import MS_PER_H, MS_PER_S, S_PER_DAY, S_PER_H, S_PER_MIN
 
-POWER_FILE, POWER_COLUMN = "facility.parquet", "facility_power_w"
-BATCH_ROWS = 1 << 18
+if TYPE_CHECKING:
+    from diploee.outputs import SeriesBlock
+
+POWER_COLUMN = "facility_power_w"
 
 
 class RunFolder(Protocol):
@@ -38,8 +38,18 @@ class RunFolder(Protocol):
         """Its manifest."""
 
     @property
+    def metrics(self) -> dict[str, Any]:
+        """Its metrics."""
+
+    @property
     def scenario(self) -> Scenario:
         """Its scenario."""
+
+    def boundary(self) -> str:
+        """Return where its power is taken."""
+
+    def blocks(self, columns: Sequence[str]) -> Iterator[SeriesBlock]:
+        """Stream its power series."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +92,8 @@ class LimitResult:
         The worst stretches, at most five, the worst first.
     note : str
         What weakens the check, such as a lower bound.
+    cause : str
+        Why the worst event came about, where the run's metrics tell.
     """
 
     key: str
@@ -93,6 +105,7 @@ class LimitResult:
     window_s: float
     worst: tuple[Worst, ...]
     note: str
+    cause: str = ""
 
     def line(self) -> str:
         """Return the result in one line."""
@@ -102,10 +115,11 @@ class LimitResult:
             return f"{limit}: kept{note}"
         worst = self.worst[0]
         return (
-            f"{limit}: {self.violations:,} violation{'' if self.violations == 1 else 's'} "
+            f"{limit}: {plural(self.violations, 'violation')} "
             "(adjacent ones count as one), "
             f"{_duration(self.duration_s)} in all, "
             f"worst {worst.value:.4g} {self.unit} at {worst.time}{note}"
+            f"{f': {self.cause}' if self.cause else ''}"
         )
 
 
@@ -121,11 +135,14 @@ class LimitReport:
         One for each limit that could be checked.
     unchecked : tuple of (str, str, str)
         Key, text and reason of those that could not.
+    boundary : str
+        Where the power that was checked is taken.
     """
 
     resolution_s: float
     results: tuple[LimitResult, ...]
     unchecked: tuple[tuple[str, str, str], ...]
+    boundary: str = ""
 
     @property
     def violated(self) -> tuple[LimitResult, ...]:
@@ -148,6 +165,7 @@ class LimitReport:
         return {
             "kept": self.kept,
             "resolution_s": self.resolution_s,
+            "boundary": self.boundary,
             "results": [asdict(result) for result in self.results],
             "unchecked": [
                 {"key": key, "text": text, "reason": reason} for key, text, reason in self.unchecked
@@ -159,19 +177,21 @@ class LimitReport:
 class _Recorded:
     """Readings of a profile as the manifest has them."""
 
-    averaging_window_s: float
+    averaging_window_s: float | None
     bandwidth_hz: float
 
 
 def recorded_readings(manifest: dict[str, Any]) -> list[Readings]:
-    """Return what limits the profiles of a run, from its manifest."""
+    """Return what limits the profiles and measured samples of a run, from its manifest."""
     origins = [entry["provenance"] for entry in manifest.get("profiles", {}).values()]
+    origins += [o for rates in manifest.get("power_samples", {}).values() for o in rates.values()]
     return [_Recorded(o["averaging_window_s"], o["bandwidth_hz"]) for o in origins]
 
 
 def check_limits(run: RunFolder, limits: Limits) -> LimitReport:
     """Hold the facility's power of a run against limits, streamed from its file.
 
+    Ramps, swings and bands of the time in which a run that began empty filled up are left out.
     Values are float32 as stored: a limit within 1e-7 of the power may go either way.
 
     Parameters
@@ -191,37 +211,43 @@ def check_limits(run: RunFolder, limits: Limits) -> LimitReport:
     support = profile_support(recorded_readings(run.manifest)).at_resolution(clock.step_ms)
     checks, unchecked = build_checks(limits, clock, support)
     n_kept = max((check.n_window for check in checks), default=1) - 1
+    transient_ms = _transient_ms(run)
     values, end_ms = np.empty(0, dtype=np.int64), 0
-    for quanta in _power_batches(run.folder / POWER_FILE):
+    for block in run.blocks([POWER_COLUMN]):
+        try:
+            quanta = to_quanta(block.columns[POWER_COLUMN], MAX_DAY_POWER_W)
+        except ValueError as error:
+            raise InputError(f"{run.folder}: column '{POWER_COLUMN}': {error}") from error
         values = np.concatenate([values[max(values.size - n_kept, 0) :], quanta])
         end_ms += quanta.size * clock.step_ms
+        whole = Stretch(values, quanta.size, end_ms, clock.step_ms)
+        n_filled = min(max(end_ms - transient_ms, 0) // clock.step_ms, values.size)
+        filled = replace(
+            whole, values=values[values.size - n_filled :], n_new=min(quanta.size, n_filled)
+        )
         for check in checks:
-            check.see(Stretch(values, quanta.size, end_ms, clock.step_ms))
+            check.see(whole if check.n_window == 1 else filled)
     for check in checks:
         check.finish()
     nothing = [check for check in checks if not check.exceedance.n_values]
     unchecked += [(c.key, c.text, "the run is too short") for c in nothing]
-    results = tuple(_result(check, clock) for check in checks if check.exceedance.n_values)
-    return LimitReport(clock.step_s, results, tuple(unchecked))
+    causes = {(key, time): cause_words(cause) for key, time, cause in causes_of(run.metrics)}
+    results = tuple(_result(check, clock, causes) for check in checks if check.exceedance.n_values)
+    return LimitReport(clock.step_s, results, tuple(unchecked), run.boundary())
 
 
-def _power_batches(path: Path) -> Iterator[Int64Array]:
-    try:
-        with pq.ParquetFile(path) as file:
-            if POWER_COLUMN not in file.schema_arrow.names:
-                raise InputError(f"{path}: has no column '{POWER_COLUMN}'")
-            # Group by group: over all of them pyarrow keeps what it has read of the file.
-            for group in range(file.num_row_groups):
-                for batch in file.iter_batches(BATCH_ROWS, [group], [POWER_COLUMN]):
-                    power_w = batch.column(0).to_numpy(zero_copy_only=False).astype(np.float64)
-                    yield to_quanta(power_w, MAX_DAY_POWER_W)
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file in this run folder") from error
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise InputError(f"{path}: can't be read ({str(error).splitlines()[0]})") from error
+def _transient_ms(run: RunFolder) -> int:
+    """Return the time in which a run filled up [ms]; 0 for one of an older version."""
+    hours = (run.metrics.get("grid") or {}).get("transient_h", 0.0)
+    if not isinstance(hours, int | float) or not 0 <= hours * MS_PER_H < run.scenario.horizon_ms:
+        raise InputError(
+            f"{run.folder}: metrics: grid.transient_h is {shown(hours)}, expected hours within the "
+            "run; run the scenario again"
+        )
+    return round(hours * MS_PER_H)
 
 
-def _result(check: Check, clock: Clock) -> LimitResult:
+def _result(check: Check, clock: Clock, causes: Mapping[tuple[Key, str], str]) -> LimitResult:
     found = check.exceedance
     worst = tuple(
         Worst(clock.iso(e.begin_ms), clock.iso(e.end_ms), clock.iso(e.worst_ms), e.worst)
@@ -237,6 +263,7 @@ def _result(check: Check, clock: Clock) -> LimitResult:
         window_s=check.span_ms / MS_PER_S,
         worst=worst,
         note=check.note,
+        cause=causes.get((check.event, worst[0].time), "") if worst and check.event else "",
     )
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
-from pydantic_core import ErrorDetails
+from pydantic import BeforeValidator, Field, model_validator
 
-from diploee.errors import InputError, did_you_mean, one_of, shown
-from diploee.scenario.base import Model
+from diploee.model import Model
+from diploee.problems import checked
 from diploee.scenario.spans import parse_resolution_ms
-from diploee.scenario.yaml_lines import KeyPath, dotted, line_of, load_yaml_with_lines
+from diploee.scenario.yaml_lines import load_yaml_with_lines, located
 from diploee.units import MS_PER_MIN, MS_PER_S
 
 PositiveMw = Annotated[float, Field(gt=0)]
@@ -20,10 +20,6 @@ OptionalSpanMs = Annotated[
     int | None,
     BeforeValidator(lambda text: None if text is None else parse_resolution_ms(text)),
 ]
-
-
-class LimitsError(InputError):
-    """A limits file does not load; one line for each thing found."""
 
 
 class RampLimit(Model):
@@ -112,50 +108,8 @@ def load_limits(path: Path | str) -> Limits:
 
     Raises
     ------
-    LimitsError
+    ScenarioError
         With one line for each problem: file, line, key, what was found, what is allowed.
     """
-    place = Path(path)
-    if not place.is_file():
-        raise LimitsError(f"{path}: no such file of limits")
-    if not place.read_bytes().strip():
-        raise LimitsError(f"{path}: is empty; set limits such as 'daily_energy_mwh: 100'")
-    data, lines = load_yaml_with_lines(place)
-    if not isinstance(data, dict):
-        raise LimitsError(f"{path}:1: expected keys such as 'ramps:', found {data!r:.40}")
-    try:
-        return Limits.model_validate(data)
-    except ValidationError as error:
-        problems = [_problem(place, lines, detail) for detail in error.errors()]
-        raise LimitsError("\n".join(problems)) from error
-
-
-def _problem(path: Path, lines: dict[KeyPath, int], detail: ErrorDetails) -> str:
-    place: KeyPath = detail["loc"]
-    where = f"{path}:{line_of(place, lines)} {dotted(place)}".rstrip()
-    return f"{where}: {_message(detail)}"
-
-
-def _message(detail: ErrorDetails) -> str:
-    kind, text = detail["type"], detail["msg"].removeprefix("Value error, ")
-    found = shown(detail["input"])
-    if kind == "extra_forbidden":
-        word, allowed = str(detail["loc"][-1]), tuple(_model_at(detail["loc"]).model_fields)
-        return f"unknown key '{word}' (allowed: {one_of(allowed)}){did_you_mean(word, allowed)}"
-    if kind == "missing":
-        return "this key is missing; add it"
-    if kind == "value_error":
-        return text
-    if kind == "tuple_type":
-        return f"must be a list, each item after '-', found {found}"
-    if kind == "model_type":
-        return f"must be a group of keys, found {found}"
-    return f"{text.replace('Input should be', 'must be')}, found {found}"
-
-
-def _model_at(place: KeyPath) -> type[BaseModel]:
-    """Return the model that the last key of a place was given to."""
-    if len(place) < 2:
-        return Limits
-    item: Any = get_args(Limits.model_fields[str(place[0])].annotation)[0]
-    return item if isinstance(item, type) and issubclass(item, BaseModel) else Limits
+    data, lines = load_yaml_with_lines(Path(path), "limits such as 'daily_energy_mwh: 100'")
+    return checked(data, Limits, partial(located, path, lines))

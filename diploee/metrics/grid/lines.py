@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import ndimage, signal, stats
+import scipy
 
 from diploee.metrics.grid.bandwidth import Support
 from diploee.tables import Float64Array
@@ -52,11 +52,13 @@ def strongest_lines(
     """
     width_hz = frequency_hz[1] - frequency_hz[0]
     end = int(np.searchsorted(frequency_hz, support.flagged_hz, side="right"))
-    floor = ndimage.median_filter(psd, 2 * _HALF_FLOOR_BINS + 1, mode="nearest")
+    floor = scipy.ndimage.median_filter(psd, 2 * _HALF_FLOOR_BINS + 1, mode="nearest")
     freedom = welch_degrees_of_freedom(n_windows)
-    noise = stats.chi2.isf(FALSE_ALARM / psd.size, freedom) / stats.chi2.median(freedom)
+    # A Welch estimate of noise is chi-square over its degrees of freedom; the floor is a median.
+    # Bonferroni: each of the bins may alarm by its share of the probability.
+    noise = scipy.stats.chi2.isf(FALSE_ALARM / psd.size, freedom) / scipy.stats.chi2.median(freedom)
     least = max(float(noise), MIN_OVER_FLOOR)
-    tops, _ = signal.find_peaks(psd, distance=2 * _HALF_LINE_BINS)
+    tops, _ = scipy.signal.find_peaks(psd, distance=2 * _HALF_LINE_BINS)
     found = []
     for top in tops[(tops >= _FIRST_BIN) & (tops < end)]:
         if psd[top] <= least * floor[top]:

@@ -1,10 +1,13 @@
 """Power as whole quanta of 1/64 W, so that sums over any window, block or order are exact.
 
 Sums of float64 depend on where a block begins; sums of integers do not. Differences of running sums
-stay right even where the running sum itself has wrapped around (two's complement).
+stay right even where the running sum itself has wrapped around (two's complement). A `Stretch` is a
+part of a series that sliding windows are taken from: a block with what lies before it.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -41,3 +44,42 @@ def to_quanta(power_w: Float64Array, largest_w: float = MAX_POWER_W) -> Int64Arr
 def to_mw(quanta: float, n_summed: int = 1) -> float:
     """Return a sum of `n_summed` values in quanta as their mean [MW]."""
     return float(quanta) / (QUANTA_PER_MW * n_summed)
+
+
+@dataclass(frozen=True, eq=False)
+class Stretch:
+    """Consecutive values of a series, of which the last `n_new` were not seen before.
+
+    Parameters
+    ----------
+    values : numpy.ndarray, shape (h + n_new,), int64
+        Power in quanta: `h` earlier values, then the new ones.
+    n_new : int
+        Number of new values.
+    end_ms : int
+        End of the last value [ms since the start].
+    step_ms : int
+        Interval of the values [ms].
+    """
+
+    values: Int64Array
+    n_new: int
+    end_ms: int
+    step_ms: int
+
+    def windows_of(self, n_window: int) -> Stretch:
+        """Return the part that the windows of `n_window` values which end in the new part need."""
+        keep = min(self.values.size, self.n_new + n_window - 1)
+        return Stretch(
+            self.values[self.values.size - keep :], self.n_new, self.end_ms, self.step_ms
+        )
+
+    @property
+    def begin_ms(self) -> int:
+        """Start of the first value [ms since the start]."""
+        return self.end_ms - self.values.size * self.step_ms
+
+    @property
+    def new(self) -> Int64Array:
+        """The new values."""
+        return self.values[self.values.size - self.n_new :]

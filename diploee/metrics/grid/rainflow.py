@@ -7,8 +7,8 @@ the residue as halves give the ASTM count. Taking smaller swings out first leave
 they are, so counting only those of the threshold or more equals a hysteresis filter before.
 
 Own code instead of the `rainflow` package (which tests compare with): that one is a Python
-generator, a hundred times too slow for 0.1 s, and can't merge two spans. Here the open points are
-the state, so blocks of any size and merged spans count the same.
+generator, a hundred times too slow for 0.1 s. Here the open points are the state, so blocks of any
+size count the same.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from diploee.jit import njit
+from diploee.metric import Metric
 from diploee.metrics.grid.clock import Clock
 from diploee.metrics.grid.histogram import RELATIVE_ERROR, SignedHistogram
 from diploee.metrics.grid.quanta import QUANTA_PER_W, to_mw
@@ -30,6 +31,15 @@ CLASS_FACTORS = (1, 2, 5, 10, 20, 50, 100)
 DEFINITION = (
     "closed swings (full cycles) by the four-point rule, ASTM E1049-85 without its half-cycles, "
     "of at least the hysteresis threshold; from and to are the times of its two turning points"
+)
+
+RAINFLOW_METRICS = (
+    Metric("grid.rainflow.threshold_mw", "MW", "hysteresis of the swing count"),
+    Metric("grid.rainflow.swings", "swings", "closed swings", "{:,.0f}"),
+    Metric("grid.rainflow.swings_per_day", "1/d", "closed swings per day", "{:,.1f}"),
+    Metric("grid.rainflow.max_mw", "MW", "largest closed swing"),
+    Metric("grid.rainflow.p50_mw", "MW", "median closed swing"),
+    Metric("grid.rainflow.p99_mw", "MW", "P99 closed swing"),
 )
 
 
@@ -59,19 +69,9 @@ class Rainflow:
 
     def add(self, quanta: Int64Array, first_ms: int, step_ms: int) -> None:
         """Add consecutive values [quanta], the first at `first_ms`."""
-        self._extend(quanta, first_ms + np.arange(quanta.size, dtype=np.int64) * step_ms)
-
-    def merge(self, later: Rainflow) -> None:
-        """Add an adjacent later span: its closed swings, then its open points."""
-        self._extend(later._open, later._open_ms)
-        if later._swings.count:
-            self._see_largest(later._swings.max, later._largest_ms)
-        self._swings.merge(later._swings)
-        self._classes += later._classes
-
-    def _extend(self, values: Int64Array, times_ms: Int64Array) -> None:
+        times_ms = first_ms + np.arange(quanta.size, dtype=np.int64) * step_ms
         n_open = self._open.size
-        points = np.concatenate([self._open, values])
+        points = np.concatenate([self._open, quanta])
         points_ms = np.concatenate([self._open_ms, times_ms])
         closed = np.empty((3, 4096), dtype=np.int64)
         begin = n_open
@@ -88,16 +88,13 @@ class Rainflow:
             return
         ranges = closed[0]
         at = np.lexsort((closed[1], -ranges))[0]
-        self._see_largest(int(ranges[at]), (int(closed[1, at]), int(closed[2, at])))
+        from_to_ms = (int(closed[1, at]), int(closed[2, at]))
+        if (-int(ranges[at]), from_to_ms) < (-self.largest, self._largest_ms):
+            self._largest_ms = from_to_ms  # of equal ones the earliest
         self._swings.add(np.ascontiguousarray(ranges), 0)
         edges = self._threshold * np.array(CLASS_FACTORS)
         in_class = np.searchsorted(edges, ranges, side="right") - 1
         self._classes += np.bincount(in_class, minlength=edges.size)
-
-    def _see_largest(self, size: int, from_to_ms: tuple[int, int]) -> None:
-        """Take the times of a swing if it is the largest, the earliest of equal ones."""
-        if (-size, from_to_ms) < (-self.largest, self._largest_ms):
-            self._largest_ms = from_to_ms
 
     @property
     def n_swings(self) -> int:
@@ -143,7 +140,7 @@ class Rainflow:
         return block
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def _close(
     points: Int64Array,
     points_ms: Int64Array,
@@ -166,6 +163,8 @@ def _close(
         if n_open > 1 and (points[n_open - 1] > points[n_open - 2]) == (value > points[n_open - 1]):
             n_open -= 1  # the last point was no turning point: the series goes on the same way
         while n_open > 2:
+            # A, B, C are the last open points, D the value: B-C is closed, and leaves with its
+            # points, where |B - C| <= |A - B| and |B - C| <= |C - D|.
             inner = abs(points[n_open - 1] - points[n_open - 2])
             if inner > abs(points[n_open - 2] - points[n_open - 3]):
                 break

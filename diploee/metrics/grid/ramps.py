@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from diploee.metric import Metric
+from diploee.metrics.event import Event, Key
 from diploee.metrics.grid.bandwidth import Support
 from diploee.metrics.grid.clock import Clock
-from diploee.metrics.grid.histogram import RELATIVE_ERROR, SignedHistogram
-from diploee.metrics.grid.quanta import to_mw
-from diploee.metrics.grid.stretch import Seam, Stretch
+from diploee.metrics.grid.histogram import RELATIVE_ERROR, SIZES, SignedHistogram
+from diploee.metrics.grid.quanta import Stretch, to_mw
 from diploee.tables import Int64Array
 from diploee.units import MS_PER_H, MS_PER_MIN, MS_PER_S
 
@@ -32,6 +33,17 @@ DEFINITION = (
     "difference of the means of two adjacent intervals, sliding by the run's resolution; time is "
     "the edge between them; percentiles over all edges of the signed ramp, down as its negative"
 )
+
+RAMP = "ramp {} over {}"
+RAMP_METRICS = tuple(
+    Metric(
+        f"grid.ramps.intervals.<interval>.{way}.{key}_{rate}", unit,
+        f"{size} {RAMP.format(way, '<interval>')}", text="of two adjacent means of that length",
+    )
+    for way in ("up", "down")
+    for key, size in SIZES.items()
+    for rate, unit in (("mw", "MW"), ("mw_per_min", "MW/min"))
+)  # fmt: skip
 
 
 def ramp_sums(stretch: Stretch, n: int) -> tuple[Int64Array, int]:
@@ -57,6 +69,7 @@ def ramp_sums(stretch: Stretch, n: int) -> tuple[Int64Array, int]:
     np.cumsum(part.values, out=total[1:])
     if total.size <= 2 * n:
         return total[:0], part.begin_ms
+    # With C the cumulative sum: (C[k + 2n] - C[k + n]) - (C[k + n] - C[k]).
     sums = total[2 * n :] + total[: -2 * n]
     middle = total[n:-n]
     sums -= middle
@@ -86,15 +99,21 @@ class Ramps:
         sums, first_ms = ramp_sums(stretch, self._n)
         self._ramps.add(sums, first_ms, stretch.step_ms)
 
-    def merge(self, later: Ramps, seam: Seam) -> None:
-        """Add the ramps across the seam and those of a later span."""
-        self.see(seam.windows_of(self.n_window))
-        self._ramps.merge(later._ramps)
-
     @property
     def empty(self) -> bool:
         """Whether the run was too short for one ramp."""
         return not self._ramps.count
+
+    def events(self) -> dict[Key, Event]:
+        """Return the largest ramps so far, with the two intervals of each."""
+        seen = self._ramps
+        places = {"up": seen.max_at} if seen.max > 0 else {}
+        places |= {"down": seen.min_at} if seen.min < 0 else {}
+        n_ms = self.length_ms
+        return {
+            ("ramps", n_ms / MS_PER_S, way): Event((at_ms - n_ms, at_ms), (at_ms, at_ms + n_ms))
+            for way, at_ms in places.items()
+        }
 
     def block(self, clock: Clock, support: Support) -> dict[str, Any]:
         """Return the entry of this length."""

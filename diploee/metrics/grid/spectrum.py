@@ -2,7 +2,7 @@
 
 Welch's method: a linear trend is taken from every 10-minute window, a Hann window applied, and the
 one-sided periodogram scaled to density, windows overlapping by half. It is what
-`scipy.signal.periodogram` gives (tests hold it against that), on `scipy.fft` directly because the
+`scipy.signal.periodogram` gives (tests hold it against that), on `numpy.fft` directly because the
 former takes four times as long on 315 million values.
 A band's rms is ``sqrt(sum PSD(f) df)`` over the bins f = k/600 Hz with low <= f < high; over all
 bins the sum is the variance (Parseval), weighted by the Hann window. The mean over the windows is
@@ -15,13 +15,12 @@ from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
-from scipy import fft, signal
 
+from diploee.metric import Metric
 from diploee.metrics.grid.bandwidth import BANDS_HZ, Support
 from diploee.metrics.grid.clock import Clock
 from diploee.metrics.grid.lines import strongest_lines
-from diploee.metrics.grid.quanta import QUANTA_PER_MW
-from diploee.metrics.grid.stretch import Seam, Stretch
+from diploee.metrics.grid.quanta import QUANTA_PER_MW, Stretch
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import MS_PER_MIN, MS_PER_S
 
@@ -37,6 +36,20 @@ METHOD = (
 SLOW_BAND_NOTE = (
     "a 10-minute window resolves 1/600 Hz and loses its trend: of 0.001-0.01 Hz the five bins from "
     "0.0017 to 0.0083 Hz are counted, slower content is left out"
+)
+BAND = "rms in {}"
+_BAND = "grid.spectrum.bands.<band>"
+SPECTRUM_METRICS = (
+    Metric("grid.spectrum.window_s", "s", "length of the windows", "{:g}"),
+    Metric("grid.spectrum.windows", "windows", "windows seen", "{:,.0f}"),
+    Metric("grid.spectrum.frequency_resolution_hz", "Hz", "width of a bin", "{:.4f}"),
+    Metric(f"{_BAND}.rms_p50_mw", "MW", f"P50 {BAND.format('<band>')}", text="over the windows"),
+    Metric(f"{_BAND}.rms_p99_mw", "MW", f"P99 {BAND.format('<band>')}", text="over the windows"),
+    Metric(
+        f"{_BAND}.rms_max_mw", "MW", f"largest {BAND.format('<band>')}", text="over the windows"
+    ),
+    Metric(f"{_BAND}.worst_window_strongest_hz", "Hz", "strongest of <band> there", "{:.4f}"),
+    Metric(f"{_BAND}.gain_at_high", "1", "gain at the upper edge of <band>", "{:.2f}"),
 )
 _ROWS = 16  # windows per transform, so that they stay in cache
 
@@ -65,24 +78,29 @@ def window_spectra(power_mw: Float64Array, step_ms: int) -> tuple[Float64Array, 
         One-sided density [MW^2/Hz]; its sum times the bin width is the weighted variance.
     """
     n = power_mw.shape[-1]
-    taper = signal.get_window("hann", n)
-    spectrum = fft.rfft(_without_trend(power_mw) * taper, axis=-1)
+    taper = 0.5 + 0.5 * np.cos(np.linspace(-np.pi, np.pi, n + 1))[:-1]
+    spectrum = np.fft.rfft(_without_trend(power_mw) * taper, axis=-1)
+    # S(f) = 2 dt |X(f)|^2 / sum of w^2, one-sided, w the Hann window (Welch 1967).
     psd: Float64Array = np.square(spectrum.real) + np.square(spectrum.imag)
     psd *= 2 * step_ms / MS_PER_S / np.square(taper).sum()
     psd[..., 0] /= 2
     if n % 2 == 0:
         psd[..., -1] /= 2  # like 0 Hz, Nyquist has no negative twin
-    frequency_hz: Float64Array = fft.rfftfreq(n, step_ms / MS_PER_S)
-    return frequency_hz, psd
+    return _frequencies_hz(n, step_ms), psd
+
+
+def _frequencies_hz(n: int, step_ms: int) -> Float64Array:
+    return np.fft.rfftfreq(n, step_ms / MS_PER_S).astype(np.float64)
 
 
 def _without_trend(values: Float64Array) -> Float64Array:
     """Take the straight line of least squares from every row."""
     n = values.shape[-1]
-    place = np.arange(n) - (n - 1) / 2
+    t = np.arange(n) - (n - 1) / 2
     level: Float64Array = values - values.mean(axis=-1, keepdims=True)
-    slope: Float64Array = np.einsum("...n,n", level, place / np.square(place).sum())
-    level -= slope[..., None] * place
+    # slope = sum (t x) / sum t^2, with t counted from the middle, where its mean is 0.
+    slope: Float64Array = np.einsum("...n,n", level, t / np.square(t).sum())
+    level -= slope[..., None] * t
     return level
 
 
@@ -100,7 +118,7 @@ class Spectrum:
     def __init__(self, step_ms: int, bands_hz: tuple[tuple[float, float], ...]) -> None:
         self.n_window = WINDOW_MS // step_ms
         self.bands_hz = bands_hz
-        self.frequency_hz: Float64Array = fft.rfftfreq(self.n_window, step_ms / MS_PER_S)
+        self.frequency_hz = _frequencies_hz(self.n_window, step_ms)
         edges = np.array(bands_hz).reshape(-1, 2) - RESOLUTION_HZ * 1e-6
         self._bins = np.searchsorted(self.frequency_hz, edges)
         self._sum = np.zeros(self.frequency_hz.size)
@@ -135,14 +153,6 @@ class Spectrum:
         self._power.append(power)
         self._strongest.append(strongest)
         self._starts_ms.append(starts_ms)
-
-    def merge(self, later: Spectrum, seam: Seam) -> None:
-        """Add the windows across the seam and those of a later span."""
-        self.see(seam.windows_of(self.n_window))
-        self._sum += later._sum
-        self._power += later._power
-        self._strongest += later._strongest
-        self._starts_ms += later._starts_ms
 
     @property
     def n_windows(self) -> int:

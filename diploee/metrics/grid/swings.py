@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from diploee.metric import Metric
+from diploee.metrics.event import Event, Key
 from diploee.metrics.grid.bandwidth import Support
 from diploee.metrics.grid.clock import Clock
-from diploee.metrics.grid.histogram import RELATIVE_ERROR, SignedHistogram
-from diploee.metrics.grid.quanta import to_mw
-from diploee.metrics.grid.stretch import Seam, Stretch
+from diploee.metrics.grid.histogram import RELATIVE_ERROR, SIZES, SignedHistogram
+from diploee.metrics.grid.quanta import Stretch, to_mw
 from diploee.tables import Int64Array
 from diploee.units import MS_PER_MIN, MS_PER_S
 
@@ -28,6 +29,14 @@ DEFINITION = (
     "is the window's start"
 )
 
+SWING = "swing within {}"
+SWING_METRICS = tuple(
+    Metric(
+        f"grid.rolling_range.windows.<window>.{key}_mw", "MW", f"{size} {SWING.format('<window>')}"
+    )
+    for key, size in SIZES.items()
+)
+
 _CHUNK = 1 << 15  # values per pass, so that the passes stay in cache
 
 _Pick = Callable[[Int64Array, Int64Array], Int64Array]
@@ -37,6 +46,8 @@ def _rolling(values: Int64Array, sizes: list[int], pick: _Pick) -> list[Int64Arr
     """Return the rolling minima or maxima over ascending window sizes, each of n - size + 1."""
     found, level, width = [], values, 1
     for size in sizes:
+        # level[i] is the extreme of values[i : i + width]; any size up to 2 width is covered by two
+        # of them, which may overlap.
         while 2 * width <= size:
             level = pick(level[:-width], level[width:])
             width *= 2
@@ -91,6 +102,7 @@ class RollingSwings:
         self._sizes = [window_ms // step_ms for window_ms in windows_ms]
         self.n_window = max(self._sizes, default=1)
         self._ranges = [SignedHistogram() for _ in windows_ms]
+        self._events: dict[Key, Event] = {}
 
     def see(self, stretch: Stretch) -> None:
         """Add the windows that end in the new part of a stretch."""
@@ -98,19 +110,18 @@ class RollingSwings:
             return
         ranges = rolling_ranges(stretch.windows_of(self.n_window), self._sizes)
         for k, of_size in enumerate(ranges):
-            self._add(k, of_size, stretch)
+            n_values = of_size.size + self._sizes[k] - 1  # the last range ends with the stretch
+            first_ms = stretch.end_ms - n_values * stretch.step_ms
+            largest = self._ranges[k].max
+            self._ranges[k].add(of_size, first_ms, stretch.step_ms)
+            if self._ranges[k].max > max(largest, 0):
+                self._events["rolling_range", self._windows_ms[k] / MS_PER_S, ""] = _extremes(
+                    stretch, self._ranges[k].max_at, self._sizes[k]
+                )
 
-    def merge(self, later: RollingSwings, seam: Seam) -> None:
-        """Add the windows across the seam and those of a later span."""
-        for k, size in enumerate(self._sizes):
-            stretch = seam.windows_of(size)
-            self._add(k, rolling_ranges(stretch, [size])[0], stretch)
-            self._ranges[k].merge(later._ranges[k])
-
-    def _add(self, k: int, ranges: Int64Array, stretch: Stretch) -> None:
-        """Add ranges of the k-th window, the last of which ends with the stretch."""
-        n_values = ranges.size + self._sizes[k] - 1
-        self._ranges[k].add(ranges, stretch.end_ms - n_values * stretch.step_ms, stretch.step_ms)
+    def events(self) -> dict[Key, Event]:
+        """Return the largest ranges so far: from its first extreme value to the other."""
+        return self._events
 
     def block(self, clock: Clock, support: Support) -> dict[str, Any]:
         """Return the `rolling_range` block: an entry for every window, or why there is none."""
@@ -141,3 +152,14 @@ class RollingSwings:
                 if reason
             ],
         }
+
+
+def _extremes(stretch: Stretch, begin_ms: int, size: int) -> Event:
+    """Return the smallest and the largest value of a window, in the order of time."""
+    first = (begin_ms - stretch.begin_ms) // stretch.step_ms
+    window = stretch.values[first : first + size]
+    earlier_ms, later_ms = (
+        begin_ms + place * stretch.step_ms
+        for place in sorted((int(window.argmin()), int(window.argmax())))
+    )
+    return Event((earlier_ms, earlier_ms + stretch.step_ms), (later_ms, later_ms + stretch.step_ms))

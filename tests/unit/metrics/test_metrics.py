@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from builders import job_table
 
-from diploee.metrics import Distribution, FacilityMetrics, distribution, queue_metrics
-from diploee.schedule import Schedule
+from diploee.metrics import Distribution, FacilityMetrics, QueueMetrics, distribution
+from diploee.schedule import NEVER_MS, Schedule
 
 MS_PER_H = 3_600_000
 
 
 def metrics_of(power_w: list[float], busy: list[float], step_ms: int = 60_000) -> FacilityMetrics:
-    found = FacilityMetrics(n_nodes=4, rated_power_w=10e6, step_ms=step_ms)
-    found.add(np.array(power_w), np.array(busy))
+    found = FacilityMetrics(rated_power_w=10e6, step_ms=step_ms)
+    found.add(np.array(power_w), np.array(busy) / 4)
     return found
 
 
@@ -56,9 +58,15 @@ def test_a_facility_without_power_has_no_ratios() -> None:
     assert power["load_factor"] is None
 
 
+def queue_metrics(schedule: Schedule) -> dict[str, Any]:
+    metrics = QueueMetrics(schedule.horizon_ms)
+    metrics.add(len(schedule.jobs), schedule.take(schedule.started))
+    return metrics.block()
+
+
 def test_queued_means_started_later_than_submitted_among_started_jobs() -> None:
     jobs = job_table([0, 0, MS_PER_H, MS_PER_H], [1] * 4, [1] * 4)
-    start_ms = np.array([0, 2 * MS_PER_H, 5 * MS_PER_H, -1])
+    start_ms = np.array([0, 2 * MS_PER_H, 5 * MS_PER_H, NEVER_MS])
     found = queue_metrics(Schedule(jobs, start_ms, 48 * MS_PER_H))
     assert found == {
         "submitted": 4,
@@ -72,7 +80,7 @@ def test_queued_means_started_later_than_submitted_among_started_jobs() -> None:
 
 
 def test_values_that_no_job_defines_are_none() -> None:
-    found = queue_metrics(Schedule(job_table([0], [1], [1]), np.array([-1]), MS_PER_H))
+    found = queue_metrics(Schedule(job_table([0], [1], [1]), np.array([NEVER_MS]), MS_PER_H))
     assert found["unstarted"] == 1
     names = ("queued_fraction", "mean_queue_time_queued_h", "mean_queue_time_all_h")
     assert [found[name] for name in (*names, "max_queue_time_h")] == [None] * 4

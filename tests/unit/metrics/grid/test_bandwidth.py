@@ -4,8 +4,8 @@ import pytest
 
 from diploee.metrics.grid import profile_support
 from diploee.profiles import ProfileLibrary
-from diploee.profiles.importers.resample import usable_bandwidth_hz
 from diploee.profiles.profile import Provenance
+from diploee.profiles.resample import usable_bandwidth_hz
 
 
 def readings(interval_s, window_s):

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pickle
 from datetime import UTC, datetime, timedelta, timezone
 
 import numpy as np
@@ -120,27 +119,3 @@ def test_power_that_is_not_finite_is_refused():
 def test_nothing_added_gives_no_block():
     with pytest.raises(ValueError, match="no power"):
         GridMetrics(60_000, START, rated_power_w=MW).block()
-
-
-def test_only_adjacent_spans_of_the_same_run_merge():
-    first, later = (GridMetrics(1_000, START, rated_power_w=MW) for _ in range(2))
-    first.add(0, np.ones(60))
-    later.add(61_000, np.ones(60))
-    with pytest.raises(ValueError, match="starts at 60000 ms, found 61000 ms"):
-        first.merge(later)
-    other = GridMetrics(1_000, START, rated_power_w=2 * MW)
-    other.add(60_000, np.ones(60))
-    with pytest.raises(ValueError, match="same run"):
-        first.merge(other)
-
-
-def test_span_survives_the_way_through_a_process_pool():
-    power_w = np.arange(2_000.0) * 100
-    first, later = (GridMetrics(1_000, START, rated_power_w=MW) for _ in range(2))
-    first.add(0, power_w[:900])
-    later.add(900_000, power_w[900:])
-    first.merge(pickle.loads(pickle.dumps(later)))
-    first.merge(GridMetrics(1_000, START, rated_power_w=MW))  # an empty one changes nothing
-    found, expected = first.block(), grid_block(power_w, 1_000, rated_power_w=MW)
-    assert found.pop("spectrum")["windows"] == expected.pop("spectrum")["windows"] == 5
-    assert found == expected

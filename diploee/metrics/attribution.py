@@ -1,0 +1,354 @@
+"""Whose power it was: a change between two spans of time, split over jobs and services.
+
+With all nodes idle the devices of a facility draw a constant. Every segment adds the profile that
+it plays, less what its nodes would draw idle, so that the change of the devices' mean power from
+one span to a later one is a sum over segments:
+``change = sum of (mean over the later span - mean over the earlier one)``.
+The sum is split by the owners of the segments and by what became of them; nothing is estimated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from diploee.inference import PlannedService, ServicePlan
+from diploee.inference.service_plan import service_labels
+from diploee.metrics.event import Span
+from diploee.power import PowerModel, Segments, ServingLoad
+from diploee.power.direct import energies_within
+from diploee.power.segments import OF_SERVICES, class_of_owner, job_of_owner
+from diploee.power.serving import Bank
+from diploee.tables import Float64Array, Int16Array, Int64Array, concat
+from diploee.units import MS_PER_MIN, MS_PER_S, W_PER_MW
+from diploee.workload.rates import HourlyRates
+
+What = Literal[
+    "jobs ran on",
+    "jobs started",
+    "jobs ended",
+    "jobs started and ended",
+    "instances",
+    "rate per instance",
+    "jobs",
+    "idle nodes",
+    "stages",
+]
+"""What a part of an event is; `jobs`, `instances` and `idle nodes` make up a level."""
+
+RECENT_MS = 15 * MS_PER_MIN
+"""Jobs that run on are told apart by whether they began so shortly before."""
+
+_OF_JOBS: tuple[What, ...] = ("jobs ran on", "jobs started", "jobs ended", "jobs started and ended")
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one owner gave to an event.
+
+    Parameters
+    ----------
+    of, pool : str
+        The job stream or service, and its pool; empty for the whole facility.
+    what : str
+        What it did.
+    power_w : float
+        Its part of the change, or of the power of a peak [W].
+    more : mapping
+        Further entries, such as how many jobs.
+    """
+
+    of: str
+    pool: str
+    what: What
+    power_w: float
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    def entry(self) -> dict[str, Any]:
+        """Return the part as it is reported."""
+        named = {"of": self.of, "pool": self.pool} if self.of else {}
+        return {**named, "what": self.what, **self.more, "mw": self.power_w / W_PER_MW}
+
+
+@dataclass(frozen=True)
+class _Service:
+    """A service: its plan, its banks, and what its reserved nodes draw at least beyond idle [W]."""
+
+    name: str
+    plan: ServicePlan
+    planned: PlannedService
+    banks: tuple[Bank, ...]
+    least_w: float
+
+    def mean(self, values: Float64Array | Int64Array, span: Span) -> float:
+        """Return the mean over a span of what holds piece by piece."""
+        edges_ms = self.planned.served.edges_ms
+        low = int(np.searchsorted(edges_ms[1:], span[0], side="right"))
+        stop = int(np.searchsorted(edges_ms[:-1], span[1]))
+        inside_ms: Int64Array = np.clip(edges_ms[low : stop + 1], *span)
+        return float(values[low:stop] @ np.diff(inside_ms)) / (span[1] - span[0])
+
+    def scaled(self, begin_ms: int, end_ms: int) -> dict[str, int]:
+        """Return how many instances started and stopped within a span."""
+        edges_ms = self.planned.served.edges_ms
+        low = int(np.searchsorted(edges_ms[1:], begin_ms, side="right"))
+        steps = np.diff(
+            self.planned.served.n_instances[low : int(np.searchsorted(edges_ms[:-1], end_ms))]
+        )
+        return {
+            "started": int(steps[steps > 0].sum()),
+            "stopped": -int(steps[steps < 0].sum()),
+        }
+
+    def calendar_change(self, before: Span, after: Span) -> float:
+        """Return the relative change of the calendar mean between the middles of two spans."""
+        calendar = self.plan.calendar
+        if calendar is None:
+            return 0.0
+        earlier, later = np.interp(
+            [sum(before) / 2, sum(after) / 2], calendar.nodes_ms, calendar.relative_mean
+        )
+        return _relative_change(float(earlier), float(later))
+
+
+class Attribution:
+    """Splits the power of a facility's devices over its job streams and services.
+
+    Parameters
+    ----------
+    model : PowerModel
+        Pools, the idle power of their nodes, and profiles.
+    streams : mapping of str to str
+        Pool of each job stream.
+    class_streams : sequence of str
+        Stream of each class of jobs.
+    serving : ServingLoad
+        Segments of the services.
+    plans : sequence of ServicePlan
+        What the services did.
+    calendars : mapping of str to HourlyRates
+        Calendar of the submissions of job streams that have one.
+    """
+
+    def __init__(
+        self,
+        model: PowerModel,
+        streams: Mapping[str, str],
+        class_streams: Sequence[str],
+        serving: ServingLoad,
+        plans: Sequence[ServicePlan],
+        calendars: Mapping[str, HourlyRates],
+    ) -> None:
+        self._calendars = calendars
+        facility, self._tables = model.facility, model.tables
+        self._n_nodes = facility.n_nodes
+        self._idle_w = np.array(
+            [facility.node_type_of(pool).idle_power_w for pool in facility.pools]
+        )
+        self._streams = list(streams.items())
+        names = list(streams)
+        self._stream_of = np.array([names.index(name) for name in class_streams], dtype=np.int64)
+        self._services: list[_Service] = []
+        for plan, of_plan in zip(plans, service_labels(plans), strict=True):
+            for name, planned in zip(of_plan, plan.services, strict=True):
+                number = len(self._services)
+                banks = tuple(bank for bank in serving.banks if bank.service == number)
+                least_w = serving.standby_w[number] - self._idle_w[plan.pool_id]
+                least_w *= planned.reserved_nodes if planned.warm else 0
+                self._services.append(_Service(name, plan, planned, banks, float(least_w)))
+
+    def of_streams(self, class_id: Int16Array, amounts: Int64Array) -> Int64Array:
+        """Sum whole amounts of jobs by their stream, shape (streams,)."""
+        total = np.zeros(len(self._streams), dtype=np.int64)
+        np.add.at(total, self._stream_of[class_id], amounts)
+        return total
+
+    def change(
+        self, segments: Segments, before: Span, after: Span
+    ) -> tuple[list[Part], list[dict[str, Any]]]:
+        """Split the change of the devices' mean power from one span to a later one.
+
+        Parameters
+        ----------
+        segments : Segments
+            All of jobs that overlap the time from the begin of the first span to the end of the
+            other; further ones do no harm.
+        before, after : tuple of int
+            The spans [ms].
+
+        Returns
+        -------
+        parts : list of Part
+            What the change is made of.
+        calendar : list of dict
+            How the calendar mean of each stream's submissions and each service's requests changed,
+            relatively, and what would be missing without: among the parts already.
+        """
+        parts = list(self._change_of_jobs(segments, before, after))
+        calendar = list(self._calendar_of_jobs(parts, before, after))
+        for service in self._services:
+            net_w = [self._net_of(service, span) for span in (before, after)]
+            parts += _change_of(service, net_w, before, after)
+            if change := service.calendar_change(before, after):
+                # Power follows the requests: that of halfway between the spans, by the change.
+                named = {"of": service.name, "pool": service.plan.pool, "change": change}
+                calendar.append({**named, "mw": change * sum(net_w) / 2 / W_PER_MW})
+        return parts, calendar
+
+    def _calendar_of_jobs(
+        self, parts: Sequence[Part], before: Span, after: Span
+    ) -> Iterator[dict[str, Any]]:
+        """Yield what the submissions of each stream had given less, had their mean stayed.
+
+        Jobs that start evenly through two spans of length L change the mean by ``p L / 2`` in each,
+        at rates a and b by ``S = p L (a + b) / 2`` together; at a in both, by ``p L (b - a) / 2``
+        less: S times half the relative change (ASSUMPTION: jobs start when they are submitted).
+        """
+        for name, pool in self._streams:
+            if name in self._calendars:
+                means = (_mean_rate(self._calendars[name], span) for span in (before, after))
+                if change := _relative_change(*means):
+                    power_w = sum(
+                        part.power_w for part in parts if part.of == name and "started" in part.what
+                    )
+                    named = {"of": name, "pool": pool, "change": change}
+                    yield {**named, "mw": change / 2 * power_w / W_PER_MW}
+
+    def level(self, segments: Segments, span: Span, it_w: float) -> list[Part]:
+        """Split the devices' mean power over a span: job streams, services, idle nodes.
+
+        Parameters
+        ----------
+        segments : Segments
+            All of jobs that overlap the span; further ones do no harm.
+        span : tuple of int
+            The span [ms].
+        it_w : float
+            Mean power of all devices over the span [W].
+        """
+        jobs = _of_jobs(segments, span)
+        of_job_w, nodes = self._mean_w(jobs, span)
+        stream, size = self._stream_of[class_of_owner(jobs.owner)], len(self._streams)
+        counts = np.bincount(stream[_first(jobs)], minlength=size).tolist()
+        jobs_w = np.bincount(stream, of_job_w, size).tolist()
+        n_idle = self._n_nodes - float(nodes.sum())
+        parts = [
+            Part(name, pool, "jobs", jobs_w[k], {"count": counts[k]})
+            for k, (name, pool) in enumerate(self._streams)
+        ]
+        for service in self._services:
+            power_w, n_busy = self._gross_of(service, span)
+            n_idle -= n_busy
+            count = round(service.mean(service.planned.served.n_instances, span))
+            parts.append(
+                Part(service.name, service.plan.pool, "instances", power_w, {"count": count})
+            )
+        idle_w = it_w - sum(part.power_w for part in parts)
+        return [*parts, Part("", "", "idle nodes", idle_w, {"count": round(n_idle)})]
+
+    def services_w(self, span: Span) -> list[float]:
+        """Return the mean power of each service over a span [W]."""
+        return [self._gross_of(service, span)[0] for service in self._services]
+
+    def _change_of_jobs(self, segments: Segments, before: Span, after: Span) -> Iterator[Part]:
+        rows = _of_jobs(segments, (before[0], after[1]))
+        if not len(rows):
+            return
+        change_w = self._net_w(rows, after) - self._net_w(rows, before)
+        # The segments of a job adjoin: the first begins with it, the last ends with it.
+        first = _first(rows)
+        started = rows.start_ms[first] > before[0]
+        ended = np.maximum.reduceat(rows.end_ms, first) < after[1]
+        stream = self._stream_of[class_of_owner(rows.owner[first])]
+        group = stream * len(_OF_JOBS) + 2 * ended + started
+        counts = np.bincount(group, minlength=len(self._streams) * len(_OF_JOBS))
+        of_job_w = np.add.reduceat(change_w, first)
+        # A segment that plays a profile from its beginning is the first of its job.
+        recent = (rows.start_ms[first] > before[0] - RECENT_MS) & (rows.offset_ms[first] == 0)
+        for k in np.flatnonzero(counts).tolist():
+            name, pool = self._streams[k // len(_OF_JOBS)]
+            of_part_w = of_job_w[group == k]
+            most = np.flatnonzero(group == k)[np.abs(of_part_w).argmax()]
+            largest = {
+                "job_id": int(job_of_owner(rows.owner[first[most]])),
+                "n_nodes": int(rows.n_nodes[first[most]]),
+                "mw": float(of_job_w[most]) / W_PER_MW,
+            }
+            more: dict[str, Any] = {"count": int(counts[k]), "largest": largest}
+            what = _OF_JOBS[k % len(_OF_JOBS)]
+            if what == "jobs ran on":
+                young = recent & (group == k)
+                young_mw = float(of_job_w[young].sum()) / W_PER_MW
+                more["recent"] = {"count": int(np.count_nonzero(young)), "mw": young_mw}
+            yield Part(name, pool, what, float(of_part_w.sum()), more)
+
+    def _net_of(self, service: _Service, span: Span) -> float:
+        """Return a service's mean power beyond what its nodes draw without an instance [W]."""
+        gross_w, n_nodes = self._gross_of(service, span)
+        idle_w = float(self._idle_w[service.plan.pool_id])
+        return gross_w - n_nodes * idle_w - service.least_w
+
+    def _gross_of(self, service: _Service, span: Span) -> tuple[float, float]:
+        """Return a service's mean power [W] and its mean busy nodes over a span."""
+        rows = concat([bank.within(*span) for bank in service.banks])
+        power_w, nodes = self._mean_w(rows, span)
+        return float(power_w.sum()), float(nodes.sum())
+
+    def _net_w(self, rows: Segments, span: Span) -> Float64Array:
+        """Return the mean power of segments over a span beyond that of their idle nodes [W]."""
+        gross_w, nodes = self._mean_w(rows, span)
+        net_w: Float64Array = gross_w - nodes * self._idle_w[rows.pool_id]
+        return net_w
+
+    def _mean_w(self, rows: Segments, span: Span) -> tuple[Float64Array, Float64Array]:
+        """Return the mean power [W] and the mean nodes of segments over a span."""
+        inside_ms = np.minimum(rows.end_ms, span[1]) - np.maximum(rows.start_ms, span[0])
+        length_ms = span[1] - span[0]
+        energy_j = energies_within(rows, self._tables, *span)
+        nodes: Float64Array = rows.n_nodes * (np.maximum(inside_ms, 0) / length_ms)
+        return energy_j * (MS_PER_S / length_ms), nodes
+
+
+def _of_jobs(segments: Segments, span: Span) -> Segments:
+    """Return the segments of jobs that overlap a span, job by job in the order of time."""
+    overlaps = (segments.start_ms < span[1]) & (segments.end_ms > span[0])
+    rows = segments.take(overlaps & (segments.owner < OF_SERVICES))
+    return rows.take(np.lexsort((rows.start_ms, rows.owner)))
+
+
+def _first(rows: Segments) -> Int64Array:
+    """Return the first row of each job."""
+    return np.flatnonzero(np.diff(rows.owner, prepend=-1))
+
+
+def _change_of(
+    service: _Service, net_w: Sequence[float], before: Span, after: Span
+) -> Iterator[Part]:
+    """Split a service's change: of K instances at p each, by the means of both spans.
+
+    ``K2 p2 - K1 p1 = (K2 - K1) (p1 + p2) / 2 + (p2 - p1) (K1 + K2) / 2``
+    """
+    served, spans = service.planned.served, (before, after)
+    counts = [service.mean(served.n_instances, span) for span in spans]
+    # Without instances there is no power of each: all is due to their number.
+    each_w = [power_w / count for power_w, count in zip(net_w, counts, strict=True) if count > 0]
+    by_number_w = (counts[1] - counts[0]) * sum(each_w) / max(len(each_w), 1)
+    rates = {"rate_rps": [service.mean(served.rate_rps, span) for span in spans]}
+    numbers = {"instances": counts, **service.scaled(before[0], after[1])}
+    name, pool = service.name, service.plan.pool
+    yield Part(name, pool, "instances", by_number_w, numbers)
+    yield Part(name, pool, "rate per instance", net_w[1] - net_w[0] - by_number_w, rates)
+
+
+def _mean_rate(rates: HourlyRates, span: Span) -> float:
+    """Return the mean of hourly rates over a span."""
+    part = rates.between(*span)
+    return float(part.relative_rate @ np.diff(part.edges_ms)) / (span[1] - span[0])
+
+
+def _relative_change(earlier: float, later: float) -> float:
+    """Return the change relative to the mean of both; 0 where there is nothing."""
+    return 2 * (later - earlier) / (later + earlier) if later + earlier > 0 else 0.0

@@ -1,0 +1,72 @@
+"""The catalogue of metrics: what every value in `metrics.json` is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from diploee.facility import STAGES
+from diploee.metric import Metric, View, catalogue
+from diploee.metrics.causes import CAUSE_METRICS
+from diploee.metrics.facility import POWER_METRICS, UTILIZATION_METRICS
+from diploee.metrics.grid.accumulator import TRANSIENT_METRICS
+from diploee.metrics.grid.bandwidth import BANDWIDTH_METRICS
+from diploee.metrics.grid.demand import DEMAND_METRICS, PEAK_METRICS
+from diploee.metrics.grid.histogram import HISTOGRAM_METRICS
+from diploee.metrics.grid.rainflow import RAINFLOW_METRICS
+from diploee.metrics.grid.ramps import RAMP_METRICS
+from diploee.metrics.grid.spectrum import SPECTRUM_METRICS
+from diploee.metrics.grid.swings import SWING_METRICS
+from diploee.metrics.queue import QUEUE_METRICS
+from diploee.metrics.service import REQUEST_METRICS, SERVICE_METRICS
+from diploee.power.event_windows import EVENT_WINDOW_METRICS
+
+DECLARED = [
+    POWER_METRICS,
+    UTILIZATION_METRICS,
+    QUEUE_METRICS,
+    REQUEST_METRICS,
+    SERVICE_METRICS,
+    TRANSIENT_METRICS,
+    DEMAND_METRICS,
+    PEAK_METRICS,
+    RAMP_METRICS,
+    SWING_METRICS,
+    RAINFLOW_METRICS,
+    SPECTRUM_METRICS,
+    BANDWIDTH_METRICS,
+    HISTOGRAM_METRICS,
+    EVENT_WINDOW_METRICS,
+    CAUSE_METRICS,
+]
+"""What each part of a run declares, in the order of the tables; stages follow."""
+
+
+def declared_metrics() -> tuple[Metric, ...]:
+    """Return the metrics of all parts and of the stages that a scenario may name.
+
+    Raises
+    ------
+    InputError
+        If a key is taken twice.
+    """
+    return catalogue(*DECLARED, *(spec.metrics for spec in STAGES.by_name.values()))
+
+
+def own_blocks() -> set[str]:
+    """Return the blocks of ``metrics.json`` that are no stage's."""
+    return {metric.key.partition(".")[0] for group in DECLARED for metric in group} | {"pools"}
+
+
+def table_metrics(*views: View, own: Iterable[Metric] = ()) -> list[Metric]:
+    """Return the metrics of a whole run that stand in its tables, or those of some views.
+
+    Parameters
+    ----------
+    *views : {"main", "table", "detail"}
+        Which.
+    own : iterable of Metric
+        What the stages of runs declared, which this process may not know.
+    """
+    chosen, by_key = views or ("main", "table"), {m.key: m for m in declared_metrics()}
+    known = by_key | {m.key: m for m in own if m.key not in by_key}
+    return [m for m in known.values() if m.view in chosen and "<" not in m.key]

@@ -1,0 +1,226 @@
+"""Why: the cause of every worst event, found while a run passes.
+
+When a block of power brings a new worst event, all segments around it are at hand: it is split
+over their owners then and there, and only the result is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from diploee.facility import Block
+from diploee.facility.base import POWER
+from diploee.metric import Metric
+from diploee.metrics.attribution import Attribution, Part
+from diploee.metrics.event import Event, Key, Span
+from diploee.metrics.grid.ramps import RAMP_MS
+from diploee.power import Segments
+from diploee.tables import Float64Array, Int16Array, Int64Array, concat
+from diploee.units import MS_PER_S, W_PER_MW
+
+CAUSE_METRICS = (
+    Metric(
+        "<event>.cause.change_mw", "MW", "change in the event",
+        text="from the mean before to the mean after; of a peak from the mean of the run",
+    ),
+    Metric(
+        "<event>.cause.parts.mw", "MW", "part of an event's change, or of a peak",
+        text="in a list: `of` which job stream or service in which `pool`, `what` it did, how many "
+        "jobs (`count`) or instances (`started`, `stopped`), the requests before and after "
+        "(`rate_rps`); of a peak its mean over the run (`mean_mw`); they sum to the event",
+    ),
+    Metric(
+        "<event>.cause.calendar.mw", "MW", "what the calendar gave to an event's change",
+        text="in a list: what would be missing had the calendar mean of a service's requests or a "
+        "stream's submissions stayed as before, and the relative `change` of it; among the parts "
+        "already",
+    ),
+    Metric(
+        "<event>.cause.queued_jobs", "jobs", "jobs that waited before and after an event",
+        "{:,.0f}", "in a list; absent where none did",
+    ),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What made up an event.
+
+    Parameters
+    ----------
+    event : Event
+        When it was.
+    change_w : float
+        The change of the facility's power [W]; of a peak the power itself.
+    parts : sequence of Part
+        What it was of, all of it.
+    calendar : sequence of dict
+        What the calendar gave, among the parts already.
+    queued_jobs : tuple of int
+        Jobs that waited at its begin and in its last interval; empty where none did.
+    """
+
+    event: Event
+    change_w: float
+    parts: Sequence[Part]
+    calendar: Sequence[Mapping[str, Any]] = ()
+    queued_jobs: tuple[int, ...] = ()
+
+
+class Causes:
+    """Keeps what the causes of events need while a run passes, and the causes found.
+
+    Parameters
+    ----------
+    attribution : Attribution
+        Splits power over its owners.
+    with_stages : bool
+        Whether the facility has stages, which are a part of their own.
+    """
+
+    def __init__(self, attribution: Attribution, with_stages: bool = False) -> None:
+        self._attribution, self._with_stages = attribution, with_stages
+        self._segments: list[Segments] = []
+        self._blocks: list[Block] = []
+        self._found: dict[Key, Cause] = {}
+        self._energy_j: Int64Array | None = None
+        self._power_w, self._it_w, self._end_ms = 0.0, 0.0, 0
+
+    def keep(self, segments: Segments, class_id: Int16Array, energy_j: Float64Array) -> None:
+        """Take in what starts in a window: segments of jobs; class and energy [J] of each job."""
+        self._segments.append(segments)
+        # Whole joules: their sum does not depend on how the run is cut into windows.
+        amounts = self._attribution.of_streams(class_id, np.rint(energy_j).astype(np.int64))
+        self._energy_j = amounts if self._energy_j is None else self._energy_j + amounts
+
+    def add(self, block: Block) -> None:
+        """Take in a block of power, the next one."""
+        names = (POWER, "it_power_w", "queued_jobs")
+        columns = {name: block.columns[name] for name in names if name in block.columns}
+        self._blocks.append(Block(block.t0_ms, block.dt_ms, columns))
+        self._power_w += float(columns[POWER].sum()) * block.dt_ms
+        self._it_w += float(columns["it_power_w"].sum()) * block.dt_ms
+        self._end_ms = block.end_ms
+
+    def see(self, events: Mapping[Key, Event]) -> None:
+        """Find the causes of the worst events so far, and forget what later ones can't need."""
+        for key, event in events.items():
+            if key not in self._found or self._found[key].event != event:
+                self._found[key] = self.split(event, self._segments, self._blocks)
+        oldest_ms = self._end_ms - 2 * max(RAMP_MS)  # the longest event
+        self._blocks = [block for block in self._blocks if block.end_ms > oldest_ms]
+        kept = (_ending_after(segments, oldest_ms) for segments in self._segments)
+        self._segments = [segments for segments in kept if len(segments)]
+
+    def split(self, event: Event, segments: Sequence[Segments], blocks: Sequence[Block]) -> Cause:
+        """Return the cause of an event.
+
+        Parameters
+        ----------
+        event : Event
+            When it was.
+        segments : sequence of Segments
+            All of jobs that overlap it; further ones do no harm.
+        blocks : sequence of Block
+            Power around it, in the order of time.
+        """
+        near = concat([Segments.empty(), *(_overlapping(part, event) for part in segments)])
+        power_w, it_w = _levels(blocks, event.after)
+        if event.before is None:
+            parts = self._attribution.level(near, event.after, it_w)
+            return Cause(event, power_w, [*parts, *self._stages(power_w - it_w)])
+        power_before_w, it_before_w = _levels(blocks, event.before)
+        change_w, it_change_w = power_w - power_before_w, it_w - it_before_w
+        parts, calendar = self._attribution.change(near, event.before, event.after)
+        parts += self._stages(change_w - it_change_w)
+        queued = _queued(blocks, event.before[0], event.after[1])
+        return Cause(event, change_w, parts, calendar, queued)
+
+    def entry(self, cause: Cause) -> dict[str, Any]:
+        """Return a cause as it is reported; known once the run has passed."""
+        if cause.event.before is not None:
+            calendar = {"calendar": list(cause.calendar)} if cause.calendar else {}
+            queued = {"queued_jobs": list(cause.queued_jobs)} if cause.queued_jobs else {}
+            parts = [part.entry() for part in cause.parts]
+            return {"change_mw": cause.change_w / W_PER_MW, "parts": parts, **calendar, **queued}
+        parts = [
+            {**part.entry(), "mean_mw": mean_w / W_PER_MW}
+            for part, mean_w in zip(cause.parts, self._means_w, strict=True)
+        ]
+        return {"change_mw": (cause.change_w - sum(self._means_w)) / W_PER_MW, "parts": parts}
+
+    def entries(self) -> dict[Key, dict[str, Any]]:
+        """Return the causes of all events, as they are reported."""
+        return {key: self.entry(cause) for key, cause in self._found.items()}
+
+    @cached_property
+    def _means_w(self) -> list[float]:
+        """Means over the run in the order of the parts of a level [W]."""
+        end_ms, none = self._end_ms, np.empty(0, dtype=np.int64)
+        energy_j = self._energy_j if self._energy_j is not None else none
+        jobs_w = (energy_j * (MS_PER_S / end_ms)).tolist()
+        parts_w = [*jobs_w, *self._attribution.services_w((0, end_ms))]
+        power_w, it_w = self._power_w / end_ms, self._it_w / end_ms
+        stages_w = [power_w - it_w] if self._with_stages else []
+        return [*parts_w, it_w - sum(parts_w), *stages_w]
+
+    def _stages(self, power_w: float) -> list[Part]:
+        return [Part("", "", "stages", power_w)] if self._with_stages else []
+
+
+def _levels(blocks: Iterable[Block], span: Span) -> tuple[float, float]:
+    """Return the mean power of the facility and of its devices over a span [W]."""
+    inside = [
+        block.part(max(span[0], block.t0_ms), min(span[1], block.end_ms))
+        for block in blocks
+        if block.t0_ms < span[1] and block.end_ms > span[0]
+    ]
+    power_w, it_w = (
+        float(np.concatenate([block.columns[name] for block in inside]).mean())
+        for name in (POWER, "it_power_w")
+    )
+    return power_w, it_w
+
+
+def _queued(blocks: Iterable[Block], begin_ms: int, end_ms: int) -> tuple[int, ...]:
+    """Return the jobs that wait at a time and in the last interval before another, if any do."""
+    found = []
+    for block in blocks:
+        if "queued_jobs" in block.columns:
+            for time_ms in (begin_ms, end_ms - block.dt_ms):
+                if block.t0_ms <= time_ms < block.end_ms:
+                    row = (time_ms - block.t0_ms) // block.dt_ms
+                    found.append(int(block.columns["queued_jobs"][row]))
+    return tuple(found) if any(found) else ()
+
+
+def _overlapping(segments: Segments, event: Event) -> Segments:
+    begin_ms, end_ms = (event.before or event.after)[0], event.after[1]
+    return segments.take((segments.start_ms < end_ms) & (segments.end_ms > begin_ms))
+
+
+def _ending_after(segments: Segments, time_ms: int) -> Segments:
+    late = segments.end_ms > time_ms
+    return segments if late.all() else segments.take(late)
+
+
+def add_causes(grid: dict[str, Any], causes: Mapping[Key, dict[str, Any]]) -> None:
+    """Put causes beside their events in the `grid` block of the metrics."""
+    for key, side, _ in grid_events(grid):
+        if key in causes:
+            side["cause"] = causes[key]
+
+
+def grid_events(grid: Mapping[str, Any]) -> Iterator[tuple[Key, dict[str, Any], str | None]]:
+    """Yield key, entry and time of each event in the `grid` block of the metrics."""
+    yield ("peak", grid["resolution_s"], ""), grid["peak"], grid["peak"]["time"]
+    for entry in grid["ramps"]["intervals"]:
+        for way in ("up", "down"):
+            yield ("ramps", entry["interval_s"], way), entry[way], entry[way]["time"]
+    for entry in grid["rolling_range"]["windows"]:
+        yield ("rolling_range", entry["window_s"], ""), entry, entry["time"]

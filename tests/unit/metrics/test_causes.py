@@ -1,0 +1,270 @@
+"""Why the worst events came about, on facilities whose events are known by construction."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from builders import profile, tiny_data, tiny_library, tiny_scenario
+from command_line import call
+from serving_builders import one_service, serving_scenario, write_serving
+
+from diploee import Run, simulate
+from diploee.metrics.cause_words import cause_words, causes_of, event_words
+from diploee.profiles import ProfileLibrary
+from diploee.scenario import Scenario, load_scenario
+
+LOG = ["submitted,run_s,nodes"]
+IDLE_W, BUSY_W = 400.0, 2_000.0
+STAGES = [
+    {"kind": "auxiliary_load", "power_kw": 1.0},
+    {"kind": "constant_loss", "loss_fraction": 0.2},
+]
+CHAT = "request_streams.chat"
+
+
+def flat_library() -> ProfileLibrary:
+    """Return one training profile of three hours at a constant power."""
+    return ProfileLibrary([profile("tune-1n-1", np.full(10_800, BUSY_W))])
+
+
+def jobs_together(folder: Path, changes: dict[str, Any] | None = None) -> Run:
+    """Run twenty jobs that start at 02:00:30 and end at 05:00:30 together, beside one all day.
+
+    With three of a minute at the start as many nodes are busy as on average: the run begins filled.
+    """
+    import yaml
+
+    jobs = [("00:00:00", 86_400)] + 3 * [("00:00:00", 60)] + 20 * [("02:00:30", 10_800)]
+    rows = [f"2018-01-01T{submit},{run_s},1" for submit, run_s in jobs]
+    folder.mkdir(exist_ok=True)
+    (folder / "jobs.csv").write_text("\n".join([*LOG, *rows]) + "\n", "utf-8")
+    columns = {"submit": "submitted", "duration": "run_s", "nodes": "nodes"}
+    rules = [{"workload": "tune"}]
+    replay = {
+        "log": "jobs.csv",
+        "columns": columns,
+        "rules": rules,
+        "align": "start",
+        "repeat": False,
+    }
+    data = tiny_data({"duration": "1 d", "resolution": "10 s", "facility.pools.main.n_nodes": 30})
+    data["streams"] = {"training": {"pool": "main", "replay": replay}}
+    for key, value in (changes or {}).items():
+        *parents, last = key.split(".")
+        here: Any = data["facility"]
+        for parent in parents:
+            here = here[parent]
+        here[last] = value
+    (folder / "run.yaml").write_text(yaml.safe_dump(data), "utf-8")
+    return simulate(
+        load_scenario(folder / "run.yaml"), folder / "run", library=flat_library(),
+        event_windows=True,
+    )  # fmt: skip
+
+
+def causes(run: Run) -> dict[tuple[str, float, str], dict[str, Any]]:
+    return {key: dict(cause) for key, _, cause in causes_of(run.metrics)}
+
+
+def parts(cause: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
+    return {(part.get("of", ""), part["what"]): part for part in cause["parts"]}
+
+
+def assert_parts_sum(run: Run) -> None:
+    """Hold the parts of all events to their changes, and these to the metrics."""
+    assert len(causes(run)) > 5
+    for key, cause in causes(run).items():
+        total_mw = sum(part["mw"] for part in cause["parts"])
+        if "mean_mw" in cause["parts"][0]:
+            total_mw -= sum(part["mean_mw"] for part in cause["parts"])
+        assert total_mw == pytest.approx(cause["change_mw"], abs=1e-9), key
+    grid = run.metrics["grid"]
+    for entry in grid["ramps"]["intervals"]:
+        for way, sign in (("up", 1), ("down", -1)):
+            if entry[way]["time"]:
+                expected = pytest.approx(sign * entry[way]["max_mw"], abs=2e-7)
+                assert entry[way]["cause"]["change_mw"] == expected
+    for entry in grid["rolling_range"]["windows"]:
+        assert abs(entry["cause"]["change_mw"]) == pytest.approx(entry["max_mw"], abs=2e-7)
+    of_peak_mw = sum(part["mw"] for part in grid["peak"]["cause"]["parts"])
+    assert of_peak_mw == pytest.approx(grid["peak"]["max_mw"], abs=1e-9)
+    for window in run.metrics.get("zooms", {}).get("windows", ()):
+        if window["name"] != "peak":
+            assert window["cause"]["change_mw"] == pytest.approx(window["value_mw"], abs=1e-9)
+
+
+def test_jobs_that_end_together_are_the_cause_of_the_drop(tmp_path: Path) -> None:
+    run = jobs_together(tmp_path)
+    assert_parts_sum(run)
+    found = causes(run)
+    for key in (("ramps", 60.0, "down"), ("ramps", 3600.0, "down"), ("zooms", 0.0, "drop_10s")):
+        ended = parts(found[key])["training", "jobs ended"]
+        assert (ended["count"], ended["pool"]) == (20, "main")
+        assert ended["mw"] == pytest.approx(-20 * (BUSY_W - IDLE_W) / 1e6)
+        assert ended["largest"]["mw"] == pytest.approx(-(BUSY_W - IDLE_W) / 1e6)
+    started = parts(found["ramps", 60.0, "up"])["training", "jobs started"]
+    assert (started["count"], started["mw"]) == (20, pytest.approx(0.032))
+    ran_on = parts(found["ramps", 60.0, "up"])["training", "jobs ran on"]
+    assert (ran_on["count"], ran_on["mw"]) == (1, pytest.approx(0))
+    words = cause_words(found["ramps", 60.0, "down"])
+    assert words == "20 jobs of stream training ended (-32.0 kW)"
+
+
+def test_the_peak_is_split_over_streams_and_idle_nodes_beside_their_means(tmp_path: Path) -> None:
+    peak = parts(jobs_together(tmp_path).metrics["grid"]["peak"]["cause"])
+    jobs, idle = peak["training", "jobs"], peak["", "idle nodes"]
+    assert (jobs["count"], jobs["mw"]) == (21, pytest.approx(21 * BUSY_W / 1e6))
+    assert jobs["mean_mw"] == pytest.approx((1 + 3 / 1440 + 20 / 8) * BUSY_W / 1e6, rel=1e-6)
+    assert (idle["count"], idle["mw"]) == (9, pytest.approx(9 * IDLE_W / 1e6))
+
+
+def test_what_the_stages_add_to_an_event_is_a_part_of_its_own(tmp_path: Path) -> None:
+    run = jobs_together(tmp_path, {"stages": STAGES})
+    assert_parts_sum(run)
+    found = causes(run)
+    drop = parts(found["ramps", 60.0, "down"])
+    assert drop["training", "jobs ended"]["mw"] == pytest.approx(-0.032)
+    assert drop["", "stages"]["mw"] == pytest.approx(-0.032 / 4)
+    assert "the facility's stages (-8.0 kW)" in cause_words(found["ramps", 60.0, "down"])
+    peak = parts(found["peak", 10.0, ""])["", "stages"]
+    assert peak["mw"] == pytest.approx((21 * BUSY_W + 9 * IDLE_W) / 4e6 + 1.25e-3)
+
+
+def test_what_the_queue_did_is_told_beside_the_jobs(tmp_path: Path) -> None:
+    run = jobs_together(tmp_path, {"pools.main.n_nodes": 11})
+    cause = causes(run)["ramps", 60.0, "up"]
+    assert cause["queued_jobs"] == [0, 10]
+    assert cause_words(cause).endswith("started (+16.0 kW); a queue of 10 jobs built up")
+    emptied = cause_words({**cause, "queued_jobs": [10, 0]})
+    assert emptied.endswith("; the queue of 10 jobs emptied")
+    assert "queued_jobs" not in causes(jobs_together(tmp_path / "wide"))["ramps", 60.0, "up"]
+
+
+def doubling_trace(folder: Path) -> Path:
+    """Write twenty minutes of requests, 60 a second and from the tenth minute on 120."""
+    seconds = np.concatenate([np.arange(0, 600, 1 / 60), np.arange(600, 1_200, 1 / 120)])
+    stamps = np.datetime64("2018-01-01T00:00:00", "ns") + (seconds * 1e9).astype("timedelta64[ns]")
+    rows = (f"{str(s)[:27].replace('T', ' ')},100,900" for s in stamps.astype(str))
+    path = folder / "trace.csv"
+    path.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n" + "\n".join(rows) + "\n", "utf-8")
+    return path
+
+
+@pytest.mark.parametrize("standby", ["idle", "warm"])
+def test_a_trace_that_doubles_starts_instances(tmp_path: Path, standby: str) -> None:
+    doubling_trace(tmp_path)
+    changes = {
+        "duration": "20 min",
+        "resolution": "10 s",
+        f"{CHAT}.request_rate_rps": None,
+        f"{CHAT}.calendar": None,
+        f"{CHAT}.replay": {"trace": "trace.csv", "tile": "none"},
+        **one_service(max_request_rate_rps=11.5, standby=standby),
+    }
+    run = simulate(load_scenario(write_serving(tmp_path / "s.yaml", changes)), tmp_path / "run")
+    assert_parts_sum(run)
+    cause = causes(run)["ramps", 300.0, "up"]
+    of = parts(cause)
+    instances, rate = of["coding", "instances"], of["coding", "rate per instance"]
+    assert instances["started"] - instances["stopped"] == 5
+    assert rate["rate_rps"] == pytest.approx([60, 120], rel=0.02)
+    assert instances["mw"] > 0.8 * cause["change_mw"] > 0
+    assert "calendar" not in cause
+    assert "to 11.0 instances (+" in cause_words(cause)
+
+
+def test_the_calendar_is_told_where_it_moves_the_requests(tmp_path: Path) -> None:
+    hours = [1.0] * 12 + [2.0] * 12
+    changes = {"duration": "1 d", "resolution": "60 s", f"{CHAT}.calendar.hour_of_day": hours}
+    run = simulate(serving_scenario(changes), tmp_path / "run")
+    assert_parts_sum(run)
+    cause = causes(run)["ramps", 3600.0, "up"]
+    change_mw = sum(entry["mw"] for entry in cause["calendar"])
+    assert {entry["of"] for entry in cause["calendar"]} == {"coding", "conversation"}
+    assert 0.4 < change_mw / cause["change_mw"] < 1.6
+    assert "the calendar of service" in cause_words(cause)
+
+
+def mixed(resolution: str = "10 s") -> Scenario:
+    """Return jobs and requests, each on twelve nodes of their own, behind two stages."""
+    tiny = tiny_data()
+    pool = tiny["facility"]["pools"]["main"]
+    return serving_scenario(
+        {
+            "streams": tiny["streams"],
+            f"{CHAT}.pool": "serving",
+            "facility.pools": {"main": pool, "serving": dict(pool)},
+            "facility.stages": STAGES,
+            "duration": "14 h",
+            "resolution": resolution,
+        }
+    )
+
+
+def test_the_calendar_of_jobs_is_told_by_what_those_that_started_gave(tmp_path: Path) -> None:
+    calendar = {"hour_of_day": [0.1] * 12 + [1.0] * 12}
+    changes = {"streams.training.calendar": calendar, "duration": "1 d", "warm_up": "1 d"}
+    run = simulate(tiny_scenario(changes), tmp_path / "run", library=tiny_library())
+    assert_parts_sum(run)
+    cause = causes(run)["ramps", 3600.0, "up"]
+    (told,), of = cause["calendar"], parts(cause)
+    started = sum(of[owner, what]["mw"] for owner, what in of if "started" in what)
+    assert told["change"] > 0.5
+    assert told["mw"] == pytest.approx(told["change"] / 2 * started)
+    assert "the calendar of stream training rose by" in cause_words(cause)
+
+
+@pytest.mark.parametrize("resolution", ["1 s", "10 s", "60 s"])
+def test_parts_sum_to_every_event_of_a_mixed_facility(tmp_path: Path, resolution: str) -> None:
+    scenario = mixed(resolution)
+    run = simulate(scenario, tmp_path / "run", library=tiny_library(), event_windows=True)
+    assert_parts_sum(run)
+    kinds = {what for cause in causes(run).values() for _, what in parts(cause)}
+    assert {"jobs started", "jobs ended", "instances", "rate per instance", "stages"} <= kinds
+
+
+def test_windows_threads_and_engine_change_no_cause(tmp_path: Path) -> None:
+    ways: list[dict[str, Any]] = [
+        {}, {"window_days": 0.25, "n_threads": 1}, {"engine": "compiled"}, {"jobs_file": False}
+    ]  # fmt: skip
+    texts = set()
+    for k, way in enumerate(ways):
+        run = simulate(
+            mixed(), tmp_path / str(k), library=tiny_library(), event_windows=True, **way
+        )
+        texts.add((run.folder / "metrics.json").read_bytes())
+    assert len(texts) == 1
+
+
+def test_short_blocks_are_stored_in_whole_row_groups(tmp_path: Path) -> None:
+    scenario = tiny_scenario({"resolution": "0.1 s", "duration": "3 h"})
+    run = simulate(scenario, tmp_path / "run", library=tiny_library())
+    groups = pq.ParquetFile(run.folder / "facility.parquet").metadata
+    rows = [groups.row_group(k).num_rows for k in range(groups.num_row_groups)]
+    assert rows == [36_000] * 3
+
+
+def test_limits_and_report_tell_why(tmp_path: Path) -> None:
+    from diploee.report import build_report
+
+    run = jobs_together(tmp_path)
+    limits = tmp_path / "limits.yaml"
+    limits.write_text("ramps: [{interval: 1 min, down_mw_per_min: 0.01}]\n", "utf-8")
+    why = "20 jobs of stream training ended (-32.0 kW)"
+    assert call("limits", str(limits), str(run.folder)).out.splitlines()[0].endswith(f": {why}")
+    told = json.loads(call("limits", str(limits), str(run.folder), "--json").out)
+    assert told["results"][0]["cause"] == why
+    tables = [t for s in build_report([run.folder]).sections for t in s.tables if t.title == "Why"]
+    rows = {row[0]: row for row in tables[0].rows}
+    assert rows["Ramp down over 1 min"][1:] == ("-32.00", "2018-01-01 05:00:30", why)
+    assert rows["Event window: drop over 10 s"][3] == why
+
+
+def test_a_run_of_an_older_version_has_no_causes() -> None:
+    assert list(causes_of({"power": {}})) == []
+    assert event_words(("zooms", 0.0, "peak")) == "event window: peak"
