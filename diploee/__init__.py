@@ -1,4 +1,4 @@
-"""Year-long power load of AI data centers from measured job profiles.
+"""Year-long power load of AI data centers, synthesised from published measurements.
 
 The steps of the model, each a function over tables::
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from diploee.errors import DiploeeError as DiploeeError
     from diploee.outputs import Run as Run
     from diploee.outputs import open_run as open_run
-    from diploee.power import job_segments as job_segments
-    from diploee.power import power_blocks as power_blocks
-    from diploee.power import power_series as power_series
     from diploee.profiles import PowerProfile as PowerProfile
     from diploee.profiles import ProfileLibrary as ProfileLibrary
     from diploee.run import simulate as simulate
     from diploee.scenario import Scenario as Scenario
     from diploee.scenario import load_scenario as load_scenario
-    from diploee.schedule import schedule_jobs as schedule_jobs
-    from diploee.workload import generate_jobs as generate_jobs
+    from diploee.steps import generate_jobs as generate_jobs
+    from diploee.steps import job_segments as job_segments
+    from diploee.steps import power_blocks as power_blocks
+    from diploee.steps import power_series as power_series
+    from diploee.steps import schedule_jobs as schedule_jobs
 
 # Imported on first use: `diploee --help` must not wait for pandas and numba.
 _HOMES = {
@@ -41,13 +41,13 @@ _HOMES = {
     "ProfileLibrary": "profiles",
     "Run": "outputs",
     "Scenario": "scenario",
-    "generate_jobs": "workload",
-    "job_segments": "power",
+    "generate_jobs": "steps",
+    "job_segments": "steps",
     "load_scenario": "scenario",
     "open_run": "outputs",
-    "power_blocks": "power",
-    "power_series": "power",
-    "schedule_jobs": "schedule",
+    "power_blocks": "steps",
+    "power_series": "steps",
+    "schedule_jobs": "steps",
     "simulate": "run",
 }
 

@@ -1,27 +1,31 @@
-"""The program in one line: scenario -> jobs and services -> segments -> power -> metrics -> files.
+"""The program in one line: inputs -> jobs, services -> segments -> power -> stages -> sinks.
 
-`simulate` is the line itself. Each step is a function of another module that takes tables and
-returns tables; here they are only joined, timed and written.
+`simulate` takes a run through it a window of time at a time: the jobs of a window are drawn and
+scheduled, those that start become segments, power adds these up, and each finished block of power
+passes the facility's stages into the sinks. Memory is that of one window and the running jobs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from datetime import timedelta
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
-from diploee.inference import ServicePlan, load_curves, plan_services, service_columns
-from diploee.metrics import FacilityMetrics, queue_metrics, request_metrics
-from diploee.metrics.grid import GridMetrics
+from diploee.facility import Block, Stage
+from diploee.inference import service_columns
+from diploee.inputs import Inputs, load_inputs
+from diploee.metrics import Attribution, Causes, QueueLength, QueueMetrics, RunMetrics
 from diploee.outputs import (
     FACILITY_FILE,
+    JOBS_FILE,
     MANIFEST,
     METRICS_FILE,
     FacilityFile,
+    JobsFile,
     Run,
     build_manifest,
     default_folder,
@@ -29,18 +33,43 @@ from diploee.outputs import (
     new_run_folder,
     open_run,
     serving_entries,
-    write_jobs,
+    write_event_windows,
     write_json,
-    write_zooms,
 )
 from diploee.plausibility import run_warnings
-from diploee.power import PowerBlock, lower_jobs, power_blocks, serving_segments
-from diploee.profiles import ProfileLibrary, Provenance
+from diploee.power import (
+    EventWindowSearch,
+    PowerModel,
+    Segments,
+    device_block,
+    lower_jobs,
+    power_stream,
+    serving_segments,
+)
+from diploee.profiles import ProfileLibrary
+from diploee.profiles.flat import FLAT_WORKLOAD
+from diploee.progress import Progress, Stopwatch, Update
 from diploee.scenario import Scenario
-from diploee.schedule import Engine, Schedule, schedule_jobs
-from diploee.tables import Float64Array, concat
-from diploee.watch import Stopwatch, Update, Watch
-from diploee.workload import JobTable, generate_jobs, open_classes
+from diploee.schedule import Cluster, Engine, Policy, Schedule, Transient
+from diploee.steps import open_stages, open_streams, plan_services, simulations
+from diploee.tables import concat
+from diploee.units import MS_PER_DAY, MS_PER_WEEK
+from diploee.workload import JobTable
+from diploee.workload.rates import hourly_rates
+from diploee.workload.source import DRAW_MS
+
+JOBS_PER_WINDOW = 200_000
+"""Jobs that a window is to hold; it is at least one draw and at most four weeks."""
+
+MOST_DRAWS = 4 * MS_PER_WEEK // DRAW_MS
+
+
+class Sink(Protocol):
+    """Takes the blocks of a run in the order of time, such as a file or a metric."""
+
+    def add(self, block: Block) -> None:
+        """Take in a block."""
+        ...
 
 
 def simulate(
@@ -48,13 +77,18 @@ def simulate(
     out: Path | str | None = None,
     *,
     library: ProfileLibrary | None = None,
+    inputs: Inputs | None = None,
     engine: Engine = "simpy",
     force: bool = False,
-    zooms: bool = False,
+    event_windows: bool = False,
     jobs_file: bool = True,
     n_threads: int | None = None,
     executor: Executor | None = None,
-    watch: Watch | None = None,
+    progress: Progress | None = None,
+    policies: Mapping[str, Policy] | None = None,
+    stages: Sequence[Stage] = (),
+    sinks: Sequence[Sink] = (),
+    window_days: float | None = None,
 ) -> Run:
     """Simulate a scenario and write its run folder.
 
@@ -66,20 +100,30 @@ def simulate(
         The run folder; ``runs/<scenario>-<hash>`` by default.
     library : ProfileLibrary, optional
         Power profiles of the jobs; the shipped reference profiles by default.
+    inputs : Inputs, optional
+        All that the run reads, profiles too, where that was read before.
     engine : {"simpy", "compiled"}
         Scheduler; both give the same start times.
     force : bool
         Replace a run folder that exists.
-    zooms : bool
+    event_windows : bool
         Also keep the worst windows at 0.1 s in ``zooms/``.
     jobs_file : bool
         Write ``jobs.parquet``, the largest file of a run.
     n_threads : int, optional
         Threads of the power stage; as many as there are cores, at most four, by default.
     executor : concurrent.futures.Executor, optional
-        Computes the power blocks instead of threads, as `power_blocks` says.
-    watch : Watch, optional
+        Computes the power blocks instead of threads, as `power_stream` says.
+    progress : Progress, optional
         Told of the stages and their progress.
+    policies : mapping of str to Policy, optional
+        Own queue disciplines of pools by name.
+    stages : sequence of Stage, optional
+        Own stages of the facility, behind those of the scenario.
+    sinks : sequence of Sink, optional
+        Own takers of the blocks, beside the files and metrics of the run folder.
+    window_days : float, optional
+        Days that are simulated at a time, to a quarter. It bounds the memory and changes no result.
 
     Returns
     -------
@@ -93,172 +137,228 @@ def simulate(
     OutputError
         If the folder can't be written; nothing is kept then.
     """
-    library = library or ProfileLibrary.open()
-    clock = Stopwatch(watch or Watch())
+    clock = Stopwatch(progress or Progress())
 
     def default() -> Path:
         return default_folder(scenario.name, scenario.sha256())
 
-    has_jobs, has_requests = bool(scenario.streams), bool(scenario.request_streams)
-    with new_run_folder(Path(out or default()), force, None if out else default) as new:
-        folder = new.folder
-        with clock.stage("plan services", has_requests):
-            curves = load_curves(scenario)
-            plans = plan_services(scenario, curves)
-        with clock.stage("generate jobs", has_jobs):
-            workload = generate_jobs(scenario, library, _simulated_utilization(scenario))
-            library = workload.library  # with the profiles that the streams made
-        with clock.stage("schedule", has_jobs) as update:
-            schedule = schedule_jobs(workload.jobs, scenario, engine, _progress(scenario, update))
-        services = sum(len(plan.services) for plan in plans)
-        new.needed_mb = expected_mb(
-            scenario.n_intervals, scenario.resolution_ms, services,
-            len(workload.jobs) if jobs_file else 0,
-        )  # fmt: skip
-        with clock.stage("power") as update:
-            load = lower_jobs(schedule, library, scenario)
-            serving = serving_segments(plans, curves, scenario, library)
-            segments = concat([load.segments, serving.segments])
-            blocks = power_blocks(
-                segments, scenario, serving.library, n_threads=n_threads, executor=executor
+    numbered = default if out is None else None
+    with new_run_folder(default() if out is None else out, force, numbered) as new:
+        with clock.stage("read inputs"):
+            inputs = inputs or load_inputs(scenario, library)
+        with clock.stage("plan"):
+            line = _Line(scenario, inputs, engine, policies, stages, clock)
+            new.needed_mb = line.expected_mb(jobs_file)
+        with clock.stage("simulate") as update, ExitStack() as files:
+            metrics = RunMetrics(
+                scenario.facility,
+                scenario.clock,
+                line.provenances,
+                line.stages,
+                line.causes,
+                line.transient,
             )
-            used = np.unique(segments.profile_id).tolist()
-            readings = [serving.library.entries[k].provenance for k in used]
-            metrics = _write_power(folder, scenario, blocks, readings, schedule, plans, update)
-        with clock.stage("zooms", zooms):
-            if zooms:
-                metrics["zooms"] = write_zooms(folder, scenario, serving.library, segments)
-        with clock.stage("write jobs", has_jobs and jobs_file):
-            if has_jobs and jobs_file:
-                write_jobs(
-                    folder,
-                    scenario,
-                    schedule,
-                    _with_busy_factor(load.energy_j(library), schedule, scenario),
-                    workload.classes,
-                    library.ids,
+            series = FacilityFile(
+                new.folder / FACILITY_FILE, scenario.clock, line.columns, line.head
+            )
+            search = None
+            if event_windows:
+                search = EventWindowSearch(line.model, line.stages, transient=line.transient)
+            jobs = line.jobs_file(new.folder / JOBS_FILE) if jobs_file else None
+            files.enter_context(series)
+            if jobs is not None:
+                files.callback(jobs.close)
+            windows = line.windows(window_days, jobs, update)
+            blocks = line.blocks(search.watch(windows) if search else windows, n_threads, executor)
+            takers: list[Sink] = [series, metrics, *sinks]
+            for block in line.stages.through(blocks):
+                with clock.lap("files and metrics"):
+                    for sink in takers:
+                        sink.add(block)
+        found = metrics.blocks(line.queues, line.queue, line.plans)
+        if search is not None:
+            with clock.stage("zooms"):
+                found["zooms"] = write_event_windows(
+                    new.folder, search, scenario.clock, line.columns, line.head, line.causes
                 )
-        warnings = run_warnings(scenario, library, workload, schedule, plans, metrics)
+        matches = line.streams.matches()
+        warnings = run_warnings(
+            scenario.facility, scenario.clock, {n: s.pool for n, s in scenario.streams.items()},
+            line.streams.library, line.streams.classes, matches, line.queues, line.plans,
+            inputs.curves, found,
+        )  # fmt: skip
         manifest = build_manifest(
-            scenario, library, engine, workload.classes, workload.matches, warnings
-        ) | serving_entries(plans, curves)
-        write_json(folder / METRICS_FILE, metrics)
-        write_json(folder / MANIFEST, {**manifest, "timing": clock.stages})
+            scenario, line.streams.library, line.columns, line.stages.metrics, inputs.hashes,
+            engine, line.streams.classes, matches, warnings,
+        ) | serving_entries(line.plans, inputs.curves)  # fmt: skip
+        write_json(new.folder / METRICS_FILE, found)
+        write_json(new.folder / MANIFEST, {**manifest, "timing": clock.stages})
     return open_run(new.place)
 
 
-def check(scenario: Scenario, library: ProfileLibrary) -> int:
-    """Read and check all that a run of a scenario needs, without simulating.
+class _Line:
+    """The parts of a run, joined: what `simulate` goes through."""
 
-    Returns
-    -------
-    int
-        Number of job classes.
-
-    Raises
-    ------
-    InputError
-        What `simulate` would refuse before its first job: a missing or damaged profile or curve, a
-        latency cap or a target of requests out of reach.
-    """
-    classes, library = open_classes(scenario, library)
-    for index in {index for c in classes for index in c.profile_ids}:
-        _ = library[index]  # reads the file and checks its values
-    plan_services(scenario, load_curves(scenario))
-    return len(classes)
-
-
-def _with_busy_factor(
-    energy_j: Float64Array, schedule: Schedule, scenario: Scenario
-) -> Float64Array:
-    factors = [
-        scenario.facility.node_type_of(pool).busy_power_factor for pool in scenario.pool_names()
-    ]
-    of_jobs: Float64Array = energy_j * np.array(factors)[schedule.jobs.pool_id]
-    return of_jobs
-
-
-def _simulated_utilization(scenario: Scenario) -> Callable[[JobTable], float]:
-    """Return what ``match: simulated`` matches: the occupancy of the scheduled jobs' pool."""
-    pools = list(scenario.facility.pools.values())
-
-    def utilization(jobs: JobTable) -> float:
-        schedule = schedule_jobs(jobs, scenario, "compiled")
-        n_nodes = pools[int(jobs.pool_id[0])].n_nodes if len(jobs) else 1
-        return schedule.mean_utilization(n_nodes)
-
-    return utilization
-
-
-def _progress(scenario: Scenario, update: Update) -> Callable[[int, int], None]:
-    def report(now_ms: int, n_jobs: int) -> None:
-        date = scenario.start + timedelta(milliseconds=now_ms)
-        update(now_ms / scenario.horizon_ms, f"{date:%Y-%m-%d}  {n_jobs:,} jobs")
-
-    return report
-
-
-def _write_power(
-    folder: Path,
-    scenario: Scenario,
-    blocks: Iterable[PowerBlock],
-    readings: Sequence[Provenance],
-    schedule: Schedule,
-    plans: list[ServicePlan],
-    update: Update,
-) -> dict[str, Any]:
-    """Stream the power blocks to file and metrics; return the metrics."""
-    whole, of_pools = _accumulators(scenario)
-    pools = scenario.pool_names()
-    grid = GridMetrics(
-        scenario.resolution_ms,
-        scenario.start_with_zone,
-        rated_power_w=scenario.facility.rated_power_w,
-        readings=readings,
-    )
-    with FacilityFile(folder / FACILITY_FILE, scenario, scenario.resolution_ms) as file:
-        for block in blocks:
-            span = (block.t0_ms, block.dt_ms, block.facility_power_w.size)
-            queued = {"queued_jobs": schedule.queued_at(block.starts_ms)}
-            file.write(block, queued | service_columns(plans, *span))
-            whole.add(block.facility_power_w, block.mean_busy_nodes.sum(axis=0))
-            for k, of_pool in enumerate(of_pools.values()):
-                of_pool.add(block.it_power_w[k], block.mean_busy_nodes[k])
-            of_pool_w = dict(zip(pools, block.it_power_w, strict=True))
-            grid.add(block.t0_ms, block.facility_power_w, of_pool_w)
-            done_ms = block.t0_ms + block.facility_power_w.size * block.dt_ms
-            date = scenario.start + timedelta(milliseconds=done_ms)
-            update(done_ms / scenario.horizon_ms, f"{date:%Y-%m-%d}")
-    metrics = whole.blocks() | _work_metrics(scenario, schedule, plans)
-    metrics["grid"] = grid.block(whole.power_w)
-    if of_pools:
-        metrics["pools"] = {
-            name: of_pool.blocks() | _work_metrics(scenario, schedule, plans, name)
-            for name, of_pool in of_pools.items()
+    def __init__(
+        self,
+        scenario: Scenario,
+        inputs: Inputs,
+        engine: Engine,
+        policies: Mapping[str, Policy] | None,
+        stages: Sequence[Stage],
+        clock: Stopwatch,
+    ) -> None:
+        self._scenario, self._clock = scenario, clock
+        facility, horizon_ms = scenario.facility, scenario.horizon_ms
+        run_clock = scenario.clock
+        self.cluster = Cluster(facility.pools, horizon_ms, engine, policies, run_clock.begin_ms)
+        self.stages, self.columns = open_stages(scenario, stages)
+        self.head = {
+            "scenario": scenario.name,
+            "scenario_sha256": scenario.sha256(),
+            "seed": scenario.seed,
         }
-    return metrics
+        self.plans = plan_services(scenario, inputs=inputs)
+        self.streams = open_streams(scenario, inputs)
+        self.streams.settle(simulations(scenario, policies))
+        self._serving = serving_segments(
+            self.plans, inputs.curves, facility, scenario.seed, self.streams.library
+        )
+        used = {index for c in self.streams.classes for index in c.profile_ids}
+        used |= self._serving.profile_ids
+        library = self._serving.library
+        self.provenances = [library.entries[index].provenance for index in sorted(used)]
+        used |= {
+            index for index, entry in enumerate(library.entries) if entry.workload == FLAT_WORKLOAD
+        }
+        self.model = PowerModel(
+            facility, library, tuple(sorted(used)), scenario.resolution_ms, horizon_ms
+        )
+        self.causes = Causes(
+            Attribution(
+                self.model,
+                {name: spec.pool for name, spec in scenario.streams.items()},
+                [of_class.stream for of_class in self.streams.classes],
+                self._serving,
+                self.plans,
+                {
+                    name: hourly_rates(
+                        spec.calendar, scenario.clock, scenario.seed, "workload", name
+                    )
+                    for name, spec in scenario.streams.items()
+                    if spec.replay is None and (spec.zeus is None or spec.zeus.groups is None)
+                },
+            ),
+            bool(self.stages),
+        )
+        self.queue = QueueMetrics(horizon_ms, bool(scenario.streams))
+        with_jobs = {spec.pool for spec in scenario.streams.values()}
+        self.queues = {p: QueueMetrics(horizon_ms, p in with_jobs) for p in facility.pools}
+        self._queue_length = QueueLength()
+        asked = {p: self.streams.asked_nodes(name) for p, name in enumerate(facility.pools)}
+        self.transient = Transient(run_clock, {p: n for p, n in asked.items() if n > 0})
 
+    def _draws_per_window(self, window_days: float | None = None) -> int:
+        if window_days is not None:
+            return max(1, round(window_days * MS_PER_DAY / DRAW_MS))
+        per_draw = max(self.streams.jobs_per_day * DRAW_MS / MS_PER_DAY, 1.0)
+        return max(1, min(MOST_DRAWS, int(JOBS_PER_WINDOW / per_draw)))
 
-def _work_metrics(
-    scenario: Scenario, schedule: Schedule, plans: list[ServicePlan], pool: str | None = None
-) -> dict[str, Any]:
-    """Return the `jobs` and `requests` blocks of the facility or a pool, where it has any."""
-    blocks: dict[str, Any] = {}
-    if any(pool in (None, jobs.pool) for jobs in scenario.streams.values()):
-        of_pool = schedule if pool is None else schedule.of_pool(scenario.pool_names().index(pool))
-        blocks["jobs"] = queue_metrics(of_pool)
-    if asked := [plan for plan in plans if pool in (None, plan.pool)]:
-        blocks["requests"] = request_metrics(asked)
-    return blocks
+    def expected_mb(self, jobs_file: bool) -> float:
+        """Estimate the size of the run folder [MB]."""
+        n_days = self._scenario.horizon_ms / MS_PER_DAY
+        return expected_mb(
+            self._scenario.n_intervals,
+            self._scenario.resolution_ms,
+            sum(len(plan.services) for plan in self.plans),
+            int(self.streams.jobs_per_day * n_days) if jobs_file else 0,
+        )
 
+    def jobs_file(self, path: Path) -> JobsFile | None:
+        """Open the file of the jobs; None where there are no job streams."""
+        scenario = self._scenario
+        if not scenario.streams:
+            return None
+        return JobsFile(
+            path,
+            scenario.clock,
+            scenario.pool_names(),
+            list(scenario.streams),
+            self.streams.classes,
+            self.streams.library.ids,
+        )
 
-def _accumulators(scenario: Scenario) -> tuple[FacilityMetrics, dict[str, FacilityMetrics]]:
-    """Return the accumulators of the whole facility, and of each pool if there are several."""
-    facility, step_ms = scenario.facility, scenario.resolution_ms
-    whole = FacilityMetrics(facility.n_nodes, facility.rated_power_w, step_ms)
-    if len(facility.pools) == 1:
-        return whole, {}
-    return whole, {
-        name: FacilityMetrics(pool.n_nodes, facility.pool_rated_power_w(name), step_ms)
-        for name, pool in facility.pools.items()
-    }
+    def windows(
+        self, window_days: float | None, jobs_file: JobsFile | None, update: Update
+    ) -> Iterator[tuple[Segments, int]]:
+        """Yield what starts in each window as segments, and the window's end [ms]."""
+        scenario, n_jobs, begin_ms = self._scenario, 0, self._scenario.clock.begin_ms
+        n_draws, from_ms = self._draws_per_window(window_days), begin_ms
+        for jobs in self._timed_jobs(n_draws):
+            until_ms = (from_ms // DRAW_MS + n_draws) * DRAW_MS
+            until_ms = min(until_ms, scenario.horizon_ms)
+            with self._clock.lap("schedule"):
+                started = self.cluster.advance(jobs, until_ms)
+            with self._clock.lap("segments and jobs"):
+                load = lower_jobs(started, self.streams.library, scenario.facility)
+                self._count(jobs, started, until_ms)
+                energy_j = load.energy_j(self.streams.library)
+                self.causes.keep(load.segments, started.jobs.class_id, energy_j)
+                if jobs_file is not None:
+                    jobs_file.add(jobs, started, energy_j)
+            yield concat([load.segments, self._serving.between(from_ms, until_ms)]), until_ms
+            from_ms = until_ms
+            n_jobs += len(jobs)
+            date = scenario.clock.wall.at(until_ms)
+            done = (until_ms - begin_ms) / scenario.clock.simulated_ms
+            update(done, f"{date:%Y-%m-%d}  {n_jobs:,} jobs")
+
+    def blocks(
+        self,
+        windows: Iterator[tuple[Segments, int]],
+        n_threads: int | None,
+        executor: Executor | None,
+    ) -> Iterator[Block]:
+        """Yield blocks of device power with queue and services, as they become final."""
+        for power in power_stream(
+            self.model,
+            windows,
+            n_threads=n_threads,
+            executor=executor,
+            block_intervals=self._block_intervals,
+        ):
+            block = device_block(power, self.model)
+            queued = {"queued_jobs": self._queue_length.at(block.starts_ms)}
+            services = service_columns(self.plans, block.t0_ms, block.dt_ms, len(block))
+            yield Block(block.t0_ms, block.dt_ms, {**block.columns, **queued, **services})
+
+    @property
+    def _block_intervals(self) -> int | None:
+        """Intervals of a block: a window of the default length, whatever the run's windows are.
+
+        What the causes of events need is kept for a block. A transform sets its blocks itself.
+        """
+        if self.model.fft_lengths is not None:
+            return None
+        block_ms = max(self._draws_per_window() * DRAW_MS, MS_PER_DAY)
+        return max(1, block_ms // self.model.dt_ms)
+
+    def _timed_jobs(self, n_draws: int) -> Iterator[JobTable]:
+        windows = self.streams.windows(n_draws)
+        while True:
+            with self._clock.lap("generate jobs"):
+                jobs = next(windows, None)
+            if jobs is None:
+                return
+            yield jobs
+
+    def _count(self, jobs: JobTable, started: Schedule, until_ms: int) -> None:
+        self.transient.see(started, until_ms)
+        self._queue_length.add(jobs.submit_ms, started.start_ms)
+        if until_ms <= 0:  # what came and went before the run is not held
+            self._queue_length.at(np.array([until_ms - 1]))
+        in_run = jobs.pool_id[jobs.submit_ms >= 0]
+        self.queue.add(in_run.size, started)
+        for pool_id, queue in enumerate(self.queues.values()):
+            n_submitted = int(np.count_nonzero(in_run == pool_id))
+            queue.add(n_submitted, started.take(started.jobs.pool_id == pool_id))

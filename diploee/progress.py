@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+_stops: list[BaseException] = []
+
 Update = Callable[[float, str], None]
 """Reports progress of a stage: the fraction done, 0-1, and a short text."""
 
@@ -17,7 +19,21 @@ def _ignore(fraction: float, text: str) -> None:
     """Take a report of progress and do nothing."""
 
 
-class Watch:
+def stop_with(error: BaseException | None) -> None:
+    """Have the next stage or lap of a run raise an error; None: have it raise nothing.
+
+    What a signal's handler raises is lost where it comes within a callback, such as that of a
+    finalizer or of compiled code: Python reports and drops it. A run must end all the same.
+    """
+    _stops[:] = [] if error is None else [error]
+
+
+def _go_on() -> None:
+    if _stops:
+        raise _stops[0]
+
+
+class Progress:
     """Does nothing; the command line's watch draws a progress bar per stage."""
 
     @contextmanager
@@ -32,13 +48,13 @@ class Stopwatch:
 
     Parameters
     ----------
-    watch : Watch
+    progress : Progress
         Told of every stage and its progress.
     stages : dict of str to dict
         Per stage: wall time [s] and the process's peak memory at its end [MB].
     """
 
-    watch: Watch
+    progress: Progress
     stages: dict[str, dict[str, float]] = field(default_factory=dict)
 
     @contextmanager
@@ -47,13 +63,24 @@ class Stopwatch:
         if not needed:
             yield _ignore
             return
+        _go_on()
         started = time.perf_counter()
-        with self.watch.stage(name) as update:
+        with self.progress.stage(name) as update:
             yield update
         self.stages[name] = {
             "wall_s": round(time.perf_counter() - started, 3),
             "peak_memory_mb": round(peak_memory_mb(), 1),
         }
+
+    @contextmanager
+    def lap(self, name: str) -> Iterator[None]:
+        """Add to the time of a part of a stage that comes again and again."""
+        _go_on()
+        started = time.perf_counter()
+        yield
+        before_s = self.stages.get(name, {"wall_s": 0.0})["wall_s"]
+        wall_s = round(before_s + time.perf_counter() - started, 6)
+        self.stages[name] = {"wall_s": wall_s, "peak_memory_mb": round(peak_memory_mb(), 1)}
 
 
 def peak_memory_mb() -> float:

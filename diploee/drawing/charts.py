@@ -1,0 +1,210 @@
+"""What a figure shows, without a word on how it is drawn: panels, axes and layers of arrays.
+
+`plotly` draws them on the page and `pictures` into files, so that both show the same.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5B5B5B")
+DASHES = ("solid", "dash", "dot")
+
+INK = "#1b2733"
+MUTED = "#5d6b78"
+GRID = "#e3e8ec"
+PEAK = "#8a97a3"
+
+SEQUENTIAL = "cividis"
+CIVIDIS = (
+    "#00224e", "#123570", "#3b496c", "#575d6d", "#707173",
+    "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838",
+)  # fmt: skip
+"""Ten even steps of matplotlib's cividis."""
+
+
+def colour(index: int) -> str:
+    """Return the colour of the n-th run, service or group."""
+    return PALETTE[index % len(PALETTE)]
+
+
+def dash(index: int) -> str:
+    """Return the dash of the n-th line: it changes when the colours start again."""
+    return DASHES[index // len(PALETTE) % len(DASHES)]
+
+
+Array = npt.NDArray[Any]
+
+MAX_DECADES_WITH_STEPS = 3
+"""A logarithmic axis over more decades has ticks at powers of ten alone."""
+
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+AxisKind = Literal["linear", "log", "date", "clock", "time of day", "time of week", "category"]
+
+MONDAY = np.datetime64("2018-01-01", "ms")
+"""Origin of the axes `time of day` and `time of week`; only its being a Monday matters."""
+
+
+def since_monday(time_ms: Any) -> Any:
+    """Return times since Monday 00:00 [ms] as places on the axes of the day and of the week."""
+    return MONDAY + np.asarray(time_ms).astype("timedelta64[ms]")
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis: its label with the unit, what its values are, and its range if fixed.
+
+    An axis of kind `log` needs a range.
+    """
+
+    label: str
+    kind: AxisKind = "linear"
+    range: tuple[Any, Any] | None = None
+    from_zero: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """A line through points, with markers instead where `markers_only`.
+
+    Hovering shows `digits` decimals, or three significant digits where `significant`. Error bars
+    reach from the first of the `limits` to the second.
+    """
+
+    x: Array
+    y: Array
+    name: str
+    colour: str
+    unit: str = ""
+    digits: int = 2
+    dash: str = "solid"
+    width: float = 2.0
+    steps: bool = False
+    markers: bool = False
+    markers_only: bool = False
+    legend: bool = True
+    significant: bool = False
+    limits: tuple[Array, Array] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Band:
+    """The area between two lines; hovering tells both where their names are given."""
+
+    x: Array
+    low: Array
+    high: Array
+    name: str
+    colour: str
+    opacity: float
+    unit: str = ""
+    digits: int = 2
+    low_name: str = ""
+    high_name: str = ""
+    legend: bool = True
+    steps: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Bars:
+    """Bars on `x`; of several layers in one panel they stand side by side.
+
+    `texts` stand above the bars.
+    """
+
+    x: Array
+    y: Array
+    name: str
+    colour: str
+    unit: str = ""
+    digits: int = 2
+    touching: bool = False
+    texts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Marks:
+    """Points with a text above each."""
+
+    x: Array
+    y: Array
+    texts: tuple[str, ...]
+    name: str
+    colour: str
+    unit: str = ""
+    hollow: bool = False
+    legend: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Carpet:
+    """Values z of shape (len(y), len(x)) as colours; x are times, y times or names."""
+
+    x: Array
+    y: Array
+    z: Array
+    unit: str
+    low: float
+    high: float
+    colour_label: str
+
+
+Layer = Line | Band | Bars | Marks | Carpet
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes with its layers; `title` stands above it where a chart has several."""
+
+    x: Axis
+    y: Axis
+    layers: tuple[Layer, ...]
+    title: str = ""
+    wide: bool = False
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure: a title, panels, and a caption that says what one sees and how it was made."""
+
+    id: str
+    title: str
+    caption: str
+    panels: tuple[Panel, ...]
+
+
+def closed(values: Array) -> Array:
+    """Return values with the last one twice, so that its step is drawn to its end."""
+    return np.append(values, values[-1])
+
+
+def log_axis(label: str, *values: Array, margin: float = 1.1) -> Axis:
+    """Return a logarithmic axis that holds all positive values, and at least two ticks."""
+    seen = np.concatenate(values)
+    seen = seen[np.isfinite(seen) & (seen > 0)]
+    low, high = (seen.min() / margin, seen.max() * margin) if seen.size else (1.0, 10.0)
+    if len(log_ticks(low, high)[0]) < 2:
+        low, high = 10.0 ** np.floor(np.log10(low)), 10.0 ** np.ceil(np.log10(high))
+    return Axis(label, "log", (float(low), float(high)))
+
+
+def log_ticks(low: float, high: float) -> tuple[list[float], list[str]]:
+    """Return the ticks of a logarithmic axis and their texts, of powers of ten in a wide range."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    every = (1, 2, 5) if math.log10(high / low) <= MAX_DECADES_WITH_STEPS else (1,)
+    pairs = [(m, n) for n in range(first, last + 1) for m in every]
+    pairs = [(m, n) for m, n in pairs if low * 0.999 <= m * 10.0**n <= high * 1.001]
+    return [m * 10.0**n for m, n in pairs], [_tick_text(m, n) for m, n in pairs]
+
+
+def _tick_text(multiple: int, power: int) -> str:
+    if -4 <= power <= 4:
+        return f"{multiple * 10.0**power:,.{max(-power, 0)}f}"
+    times = f"{multiple}·" if multiple > 1 else ""
+    return f"{times}10{str(power).translate(_SUPERSCRIPTS)}"
