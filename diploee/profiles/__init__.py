@@ -1,4 +1,4 @@
-"""Power profiles of jobs: the type, the Parquet store, the library, the importers."""
+"""Power profiles of jobs: the type, the Parquet store, the library."""
 
 from diploee.profiles.library import REFERENCE, ProfileLibrary
 from diploee.profiles.profile import PowerProfile, Provenance

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from diploee.errors import ProfileError
 from diploee.profiles.library import library_files
 from diploee.profiles.store import StoredProfile
-from diploee.tables import Float64Array
+from diploee.tables import Float32Array, Int64Array
 
 IDLE_W, RATED_W = 420.0, 3_520.0
 """Idle and rated device power of the published node, 4 x H100 and 2 x EPYC 9554 [W]."""
@@ -100,11 +98,9 @@ def _check(path: Path, idle_w: float, rated_w: float) -> FileCheck:
     except ProfileError as error:
         return FileCheck(path, "", "", 0, (_without(path, error),))
     try:
-        t_ms, power_w = _columns(path)
-    except (OSError, pa.ArrowException, KeyError, ValueError):
-        problems: tuple[str, ...] = ()
-    else:
-        problems = tuple(_value_problems(stored, t_ms, power_w, idle_w, rated_w))
+        problems = tuple(_value_problems(stored, *stored.columns(), idle_w, rated_w))
+    except ProfileError as error:
+        problems = (_without(path, error),)
     if not problems:
         try:
             _ = stored.profile  # what is left: the types of the columns, the hash
@@ -113,18 +109,10 @@ def _check(path: Path, idle_w: float, rated_w: float) -> FileCheck:
     return FileCheck(path, stored.profile_id, stored.workload, stored.n_nodes, problems)
 
 
-def _columns(path: Path) -> tuple[Float64Array, Float64Array]:
-    table = pq.read_table(path, partitioning=None)
-    t_ms, power_w = (
-        table[name].cast(pa.float64(), safe=False).to_numpy() for name in ("t_ms", "power_w")
-    )
-    return t_ms, power_w
-
-
 def _value_problems(
     stored: StoredProfile,
-    t_ms: Float64Array,
-    power_w: Float64Array,
+    t_ms: Int64Array,
+    power_w: Float32Array,
     idle_w: float,
     rated_w: float,
 ) -> Iterator[str]:
@@ -139,7 +127,7 @@ def _value_problems(
     if not finite.all():
         row = int(np.argmin(finite))
         yield f"power_w[{row}] is {power_w[row]} ({int((~finite).sum())} such values)"
-    power_w = power_w[finite]
+    power_w = power_w[finite].astype(np.float64)
     if (power_w < 0).any():
         worst_w = float(power_w.min())
         yield f"{int((power_w < 0).sum())} values below 0, down to {worst_w:,.4g} W"

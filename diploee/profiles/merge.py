@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from diploee.errors import OutputError, OutputExistsError, ProfileError
-from diploee.files import reason
+from diploee.errors import ProfileError
+from diploee.files import check_folder, whole_folder
 from diploee.profiles.library import library_files
 from diploee.profiles.store import StoredProfile, place_of
 
@@ -48,7 +48,7 @@ def merge_libraries(
 
     Raises
     ------
-    OutputExistsError
+    InputError
         If `out` is there already.
     ProfileError
         If a file is not usable, or two libraries have different profiles of one id and
@@ -56,8 +56,7 @@ def merge_libraries(
     OutputError
         If it can't be written.
     """
-    if out.exists():
-        raise OutputExistsError(f"{out}: exists already; give a new folder for the merged library")
+    check_folder(out)
     taken: dict[str, StoredProfile] = {}
     conflicts: list[tuple[StoredProfile, StoredProfile]] = []
     n_same = 0
@@ -76,24 +75,11 @@ def merge_libraries(
             f"({len(conflicts)} such ids); rename one of each, or take the first library's with "
             "'--prefer first'"
         )
-    _copy(list(taken.values()), out)
+    with whole_folder(out) as folder:
+        for stored in taken.values():
+            shutil.copyfile(stored.path, place_of(stored.profile_id, folder))
     return Merged(len(taken), n_same, len(conflicts))
 
 
 def _same(first: StoredProfile, second: StoredProfile) -> bool:
     return (first.sha256, first.workload) == (second.sha256, second.workload)
-
-
-def _copy(profiles: list[StoredProfile], out: Path) -> None:
-    partial = out.with_name(f".{out.name}.partial")
-    try:
-        shutil.rmtree(partial, ignore_errors=True)
-        try:
-            partial.mkdir(parents=True)
-            for stored in profiles:
-                shutil.copyfile(stored.path, place_of(stored.profile_id, partial))
-            partial.rename(out)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
-    except OSError as error:
-        raise OutputError(f"{out}: can't be written ({reason(error)}); nothing was kept") from error

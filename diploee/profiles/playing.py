@@ -44,6 +44,8 @@ class Phases:
 def phases(profile: PowerProfile) -> Phases:
     """Return where a profile's steady part begins and ends; all of it where none stands out."""
     n_samples = profile.power_w.size
+    if profile.periodic:
+        return Phases(0, profile.duration_ms, profile.duration_ms)
     window = min(max(SMOOTHING_MS // profile.dt_ms, 1), n_samples)
     energy_j = profile.cumulative_energy_j
     mean: Float64Array = energy_j[window:] - energy_j[:-window]
@@ -57,7 +59,7 @@ def phases(profile: PowerProfile) -> Phases:
 
 
 @dataclass(frozen=True, eq=False)
-class Passes:
+class PlayedParts:
     """Stretches of a profile that jobs play one after the other.
 
     Parameters
@@ -78,11 +80,13 @@ class Passes:
     length_ms: Int64Array
 
 
-def passes(run_ms: Int64Array, of: Phases) -> Passes:
+def played_parts(run_ms: Int64Array, of: Phases) -> PlayedParts:
     """Return the stretches of one profile that fill run times [ms], all positive.
 
     A run time equal to the profile's own is one stretch: the profile as it is.
     """
+    # run = the profile up to its end part + whole loops + a part of one + the end part. One too
+    # short for start and end has no end part; one of the profile's own length is the profile.
     tail_ms = of.duration_ms - of.ending_ms
     loop_ms = of.ending_ms - of.steady_ms
     whole = run_ms == of.duration_ms
@@ -106,7 +110,7 @@ def passes(run_ms: Int64Array, of: Phases) -> Passes:
     length_ms = np.full(row.size, loop_ms)
     for rows, values_ms in ((is_first, first_ms), (is_tail, tail), (is_part, part_ms)):
         length_ms[rows] = values_ms[row[rows]]
-    return Passes(row.astype(np.int32), into_ms, offset_ms, length_ms)
+    return PlayedParts(row.astype(np.int32), into_ms, offset_ms, length_ms)
 
 
 def played_mean_power_w(profile: PowerProfile, run_s: Float64Array) -> Float64Array:
@@ -120,7 +124,7 @@ def played_mean_power_w(profile: PowerProfile, run_s: Float64Array) -> Float64Ar
         Run times [s].
     """
     run_ms = np.maximum(np.rint(run_s * MS_PER_S), 1).astype(np.int64)
-    played = passes(run_ms, phases(profile))
+    played = played_parts(run_ms, phases(profile))
     energy_j = profile.cumulative_energy_j
     at_ms = np.arange(energy_j.size) * profile.dt_ms
     upto_j = np.interp(played.offset_ms + played.length_ms, at_ms, energy_j)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from diploee.errors import ProfileError
+from diploee.errors import ProfileError, shown
 from diploee.tables import Float32Array, Float64Array
 from diploee.units import MS_PER_S
 
@@ -17,6 +17,12 @@ DEVICE_POWER = "device power: GPUs and CPU packages, no memory, network, fans or
 GPU_POWER = "GPU power only: no CPU packages, memory, network, fans or power supply"
 CPU_POWER = "CPU package power only: no GPUs, memory, network, fans or power supply"
 UNKNOWN_BOUNDARY = "unknown: what the power includes was not told on import"
+
+
+def check_argument(name: str, value: float | None, least: float, most: float) -> None:
+    """Raise `ProfileError` unless a number that was given lies from `least` to `most`."""
+    if value is not None and not least <= value <= most:
+        raise ProfileError(f"{name} is {shown(value)}, expected {least:,} to {most:,}")
 
 
 @dataclass(frozen=True)
@@ -37,26 +43,32 @@ class Provenance:
         What the power includes.
     sampling_interval_s : float
         Interval of the original readings [s].
-    averaging_window_s : float
-        Window over which the driver averages each reading [s].
+    averaging_window_s : float or None
+        Window over which the driver averages each reading [s]; None where it is unknown.
     bandwidth_hz : float
         Highest frequency that the readings support [Hz]; nothing is claimed above it.
     notes : str, optional
         Assumptions and remarks.
     counts : dict of str to int, optional
         Readings dropped or repaired on import, by cause.
+    gpus_per_node : int, optional
+        GPUs of each node; None where it is unknown.
+    gpu_tdp_w : float, optional
+        Thermal design power of one GPU [W]; None where it is unknown.
     """
 
     kind: Literal["measured", "reference"]
     source: str
     licence: str
     sampling_interval_s: float
-    averaging_window_s: float
+    averaging_window_s: float | None
     bandwidth_hz: float
     source_sha256: str = ""
     power_boundary: str = DEVICE_POWER
     notes: str = ""
     counts: dict[str, int] = field(default_factory=dict)
+    gpus_per_node: int | None = None
+    gpu_tdp_w: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +89,8 @@ class PowerProfile:
         Mean power over each step [W].
     provenance : Provenance
         Origin, licence and limits of the data.
+    periodic : bool
+        Whether all of it is one period, of which a longer job plays another and another.
 
     Raises
     ------
@@ -90,6 +104,7 @@ class PowerProfile:
     dt_ms: int
     power_w: Float32Array
     provenance: Provenance
+    periodic: bool = False
 
     def __post_init__(self) -> None:
         power_w = np.ascontiguousarray(self.power_w, dtype=np.float32)

@@ -9,30 +9,98 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import Field
 
-from diploee.errors import ProfileError, one_line, one_of
-from diploee.files import whole_file
-from diploee.profiles.profile import PowerProfile, Provenance
-from diploee.tables import BoolArray, Float32Array
+from diploee.arrow import arrow_numbers, as_numpy
+from diploee.errors import ProfileError, shown
+from diploee.files import Writing, whole_file
+from diploee.json_files import SHA256, Record, checked_record, parse_json
+from diploee.model import Name
+from diploee.parquet_files import MAX_SIZE, Kind, open_parquet
+from diploee.profiles.profile import DEVICE_POWER, PowerProfile, Provenance
+from diploee.scenario.limits import MAX_DEVICES, MAX_NODES
+from diploee.tables import BoolArray, Float32Array, Int64Array
+from diploee.units import MS_PER_DAY
 
 METADATA_KEY = b"diploee.profile"
 SCHEMA_VERSION = 1
+MAX_STEP_MS = MS_PER_DAY
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_COLUMNS: dict[str, Kind] = {"t_ms": "number", "power_w": "number"}
+_REMEDY = "import or build the profile again"
+
+_Positive = Annotated[float, Field(gt=0, le=MAX_SIZE)]
 
 
-def write_profile(profile: PowerProfile, path: Path) -> None:
+class Origin(Record):
+    """The provenance of a profile, as it must stand in its file and in a run's manifest."""
+
+    kind: Literal["measured", "reference"]
+    source: str
+    licence: str
+    sampling_interval_s: _Positive
+    averaging_window_s: Annotated[float, Field(ge=0, le=MAX_SIZE)] | None
+    bandwidth_hz: _Positive
+    source_sha256: str = ""
+    power_boundary: str = DEVICE_POWER
+    notes: str = ""
+    counts: dict[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
+    gpus_per_node: Annotated[int, Field(ge=0, le=MAX_DEVICES)] | None = None
+    gpu_tdp_w: _Positive | None = None
+
+
+class Job(Record):
+    """What a profile is of, as whoever makes one tells it."""
+
+    workload: Name
+    n_nodes: Annotated[int, Field(ge=1, le=MAX_NODES)]
+    profile_id: Name
+
+
+class _Head(Job):
+    """What a file's metadata must hold."""
+
+    dt_ms: Annotated[int, Field(ge=1, le=MAX_STEP_MS)]
+    sha256: Annotated[str, Field(pattern=SHA256)]
+    provenance: Origin
+
+
+def write_profile(
+    profile: PowerProfile,
+    path: Path,
+    force: bool = False,
+    joins: Writing | None = None,
+    inputs: Iterable[Path] = (),
+) -> None:
     """Write a profile, whole or not at all; the same profile and pyarrow give the same bytes.
+
+    Parameters
+    ----------
+    profile : PowerProfile
+        The profile.
+    path : pathlib.Path
+        Its file.
+    force : bool
+        Replace a file that stands there.
+    joins : Writing, optional
+        Results that it is to appear with.
+    inputs : iterable of pathlib.Path
+        What it is made of, which is never replaced.
 
     Raises
     ------
+    InputError
+        If its id, node count, step or provenance are none that could be read back, or the place
+        is taken.
     OutputError
         If the file can't be written.
     """
@@ -47,13 +115,14 @@ def write_profile(profile: PowerProfile, path: Path) -> None:
         "sha256": profile.sha256,
         "provenance": asdict(profile.provenance),
     }
+    checked_record(head, _Head, f"profile '{profile.profile_id}'", ProfileError)
     table = pa.table(
         {
-            "t_ms": np.arange(power_w.size, dtype=np.int64) * profile.dt_ms,
-            "power_w": power_w.astype(np.int32) if whole_watts else power_w,
+            "t_ms": arrow_numbers(np.arange(power_w.size, dtype=np.int64) * profile.dt_ms),
+            "power_w": arrow_numbers(power_w.astype(np.int32) if whole_watts else power_w),
         }
     ).replace_schema_metadata({METADATA_KEY: json.dumps(head, sort_keys=True)})
-    with whole_file(path) as partial:
+    with whole_file(path, force, inputs=inputs, option="id", joins=joins) as partial:
         pq.write_table(
             table,
             partial,
@@ -67,8 +136,21 @@ def write_profile(profile: PowerProfile, path: Path) -> None:
         )
 
 
-def add_profile(profile: PowerProfile, folder: Path, force: bool = False) -> Path:
+def add_profile(
+    profile: PowerProfile,
+    folder: Path,
+    force: bool = False,
+    joins: Writing | None = None,
+    inputs: Iterable[Path] = (),
+) -> Path:
     """Add a profile to the library in a folder.
+
+    Parameters
+    ----------
+    profile, force, joins, inputs
+        As for `write_profile`.
+    folder : pathlib.Path
+        The library; made if it does not exist.
 
     Returns
     -------
@@ -77,32 +159,38 @@ def add_profile(profile: PowerProfile, folder: Path, force: bool = False) -> Pat
 
     Raises
     ------
-    ProfileError
+    InputError
         If its id can't be a file name, or is taken and `force` is not set.
     OutputError
         If the file can't be written.
     """
-    path = place_of(profile.profile_id, folder, force)
-    write_profile(profile, path)
+    path = place_of(profile.profile_id, folder)
+    write_profile(profile, path, force, joins, inputs)
     return path
 
 
-def place_of(profile_id: str, folder: Path, force: bool = False) -> Path:
+def place_of(profile_id: str, folder: Path) -> Path:
     """Return the file that a profile of an id gets in the library of a folder.
 
     Raises
     ------
     ProfileError
-        If the id can't be a file name, or is taken and `force` is not set.
+        If the id can't be a file name.
+    """
+    check_file_name(profile_id)
+    return folder / f"{profile_id}.parquet"
+
+
+def check_file_name(profile_id: str) -> None:
+    """Refuse an id that can't be a file name, such as ``../x``.
+
+    Raises
+    ------
+    ProfileError
+        If it can't.
     """
     if not _FILE_NAME.fullmatch(profile_id):
-        raise ProfileError(
-            f"profile id '{one_line(profile_id)}': use letters, digits, '.', '_' and '-' only"
-        )
-    path = folder / f"{profile_id}.parquet"
-    if path.exists() and not force:
-        raise ProfileError(f"{path}: exists already; choose another id, or --force to replace it")
-    return path
+        raise ProfileError(f"profile id '{profile_id}': use letters, digits, '.', '_' and '-' only")
 
 
 class StoredProfile:
@@ -116,44 +204,29 @@ class StoredProfile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
-            # The handle is closed here: a library may hold thousands of profiles.
-            with pq.ParquetFile(path) as file:
-                metadata = file.schema_arrow.metadata or {}
-                self.n_samples: int = file.metadata.num_rows
-        except (OSError, pa.ArrowException) as error:
-            raise ProfileError(
-                f"{path}: not a readable Parquet file ({_first_line(error)}); "
-                "is it complete? Import or build it again"
-            ) from error
+        # The handle is closed here: a library may hold thousands of profiles.
+        with open_parquet(path, {}, ProfileError, _REMEDY) as file:
+            metadata = file.schema_arrow.metadata or {}
+            self.n_samples: int = file.metadata.num_rows
         if METADATA_KEY not in metadata:
             raise ProfileError(
                 f"{path}: no '{METADATA_KEY.decode()}' in the file's metadata, so it is not a "
                 "power profile; bring measured data in with 'diploee profiles import'"
             )
-        try:
-            head: dict[str, Any] = json.loads(metadata[METADATA_KEY])
-            if head["schema_version"] != SCHEMA_VERSION:
-                raise ProfileError(
-                    f"{path}: schema version {head['schema_version']}, "
-                    f"this version reads {SCHEMA_VERSION}; import or build the profile again"
-                )
-            self.profile_id = str(head["profile_id"])
-            self.workload = str(head["workload"])
-            self.n_nodes = int(head["n_nodes"])
-            self.dt_ms = int(head["dt_ms"])
-            self.sha256 = str(head["sha256"])
-            self.provenance = Provenance(**head["provenance"])
-            if min(self.n_nodes, self.dt_ms, self.n_samples) < 1:
-                raise ProfileError(
-                    f"{path}: {self.n_nodes} nodes, step of {self.dt_ms} ms, {self.n_samples} "
-                    "samples; each must be 1 or more; import or build the profile again"
-                )
-        except (KeyError, TypeError, ValueError) as error:
+        content = parse_json(metadata[METADATA_KEY], str(path), dict, ProfileError)
+        if content.get("schema_version") != SCHEMA_VERSION:
             raise ProfileError(
-                f"{path}: metadata '{METADATA_KEY.decode()}' is not complete ({error!r}); "
-                "import or build the profile again"
-            ) from error
+                f"{path}: schema version {shown(content.get('schema_version'))}, "
+                f"this version reads {SCHEMA_VERSION}; {_REMEDY}"
+            )
+        where = f"{path}: metadata '{METADATA_KEY.decode()}'"
+        head = checked_record(content, _Head, where, ProfileError, _REMEDY)
+        self.profile_id, self.workload = head.profile_id, head.workload
+        self.n_nodes, self.dt_ms, self.sha256 = head.n_nodes, head.dt_ms, head.sha256
+        origin = {name: getattr(head.provenance, name) for name in Origin.model_fields}
+        self.provenance = Provenance(**origin)
+        if self.n_samples < 1:
+            raise ProfileError(f"{path}: holds no sample, expected 1 or more; {_REMEDY}")
 
     @property
     def duration_ms(self) -> int:
@@ -167,15 +240,7 @@ class StoredProfile:
     @cached_property
     def profile(self) -> PowerProfile:
         """The profile with its power, checked for gaps, steps and values."""
-        try:
-            table = pq.read_table(self.path, partitioning=None)
-        except (OSError, pa.ArrowException) as error:
-            raise ProfileError(
-                f"{self.path}: the data can't be read ({_first_line(error)}); "
-                "import or build the profile again"
-            ) from error
-        t_ms = self._values(table, "t_ms", pa.int64())
-        power_w = self._values(table, "power_w", pa.float32())
+        t_ms, power_w = self.columns()
         steps_ms = np.diff(t_ms)
         wrong = np.flatnonzero(steps_ms != self.dt_ms)
         if wrong.size:
@@ -196,18 +261,20 @@ class StoredProfile:
             )
         return profile
 
-    def _values(self, table: pa.Table, name: str, kind: pa.DataType) -> np.ndarray[Any, Any]:
-        if name not in table.column_names:
-            raise ProfileError(
-                f"{self.path}: column '{name}' is missing (found: {one_of(table.column_names)})"
-            )
-        try:
-            values: np.ndarray[Any, Any] = table[name].cast(kind, safe=False).to_numpy()
-        except pa.ArrowException as error:
-            raise ProfileError(
-                f"{self.path}: column '{name}' is of type {table[name].type}, expected numbers"
-            ) from error
-        return values
+    def columns(self) -> tuple[Int64Array, Float32Array]:
+        """Return the times [ms] and the power [W] as they stand in the file; null is -1 and NaN.
+
+        Raises
+        ------
+        ProfileError
+            If they can't be read, or are no numbers.
+        """
+        with open_parquet(self.path, _COLUMNS, ProfileError, _REMEDY) as file:
+            table = file.read(columns=list(_COLUMNS))
+            # Arrow casts what NumPy would warn of; such values are named by who looks at them.
+            t_ms = as_numpy(table["t_ms"].cast(pa.int64(), safe=False), np.int64, -1)
+            power_w = as_numpy(table["power_w"].cast(pa.float32(), safe=False), np.float32)
+        return t_ms, power_w
 
 
 def read_profile(path: Path) -> PowerProfile:
@@ -225,7 +292,3 @@ def _fits_int32(power_w: Float32Array) -> BoolArray:
     """Return which values come back from int32 bit by bit: -0.0 and large ones do not."""
     fits: BoolArray = (power_w == np.rint(power_w)) & (power_w < 2**31) & ~np.signbit(power_w)
     return fits
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [repr(error)])[0]

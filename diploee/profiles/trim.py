@@ -8,6 +8,7 @@ import numpy as np
 
 from diploee.errors import ProfileError
 from diploee.profiles.profile import PowerProfile
+from diploee.scenario.limits import MAX_POWER_W
 from diploee.units import MS_PER_S
 
 
@@ -85,7 +86,9 @@ def trim_profile(
 
 
 def _busy(profile: PowerProfile, start: int, stop: int, idle_w: float) -> tuple[int, int]:
-    busy = np.flatnonzero(profile.power_w[start:stop] > idle_w * profile.n_nodes)
+    busy = np.flatnonzero(
+        profile.power_w[start:stop] > np.float64(min(idle_w, MAX_POWER_W)) * profile.n_nodes
+    )
     if busy.size == 0:
         highest_w = float(profile.power_w[start:stop].max()) / profile.n_nodes
         raise ProfileError(

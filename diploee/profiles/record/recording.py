@@ -14,7 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from diploee.errors import InputError
-from diploee.profiles.importers.resample import (
+from diploee.profiles.profile import CPU_POWER, DEVICE_POWER, GPU_POWER, PowerProfile, Provenance
+from diploee.profiles.record.sampler import Samples
+from diploee.profiles.record.sensors import Sensor
+from diploee.profiles.resample import (
     US_PER_MS,
     US_PER_S,
     EnergyCurve,
@@ -22,9 +25,6 @@ from diploee.profiles.importers.resample import (
     round_keeping_energy,
     usable_bandwidth_hz,
 )
-from diploee.profiles.profile import CPU_POWER, DEVICE_POWER, GPU_POWER, PowerProfile, Provenance
-from diploee.profiles.record.sampler import Samples
-from diploee.profiles.record.sensors import Sensor
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import MS_PER_S
 

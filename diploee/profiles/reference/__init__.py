@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from diploee.files import writing
 from diploee.profiles.profile import PowerProfile
 from diploee.profiles.reference import facts
 from diploee.profiles.reference.llama2 import llama2_class
 from diploee.profiles.reference.stable_diffusion import diffusion_class
-from diploee.profiles.store import write_profile
+from diploee.profiles.store import add_profile
 
 
 def build_reference_profiles() -> list[PowerProfile]:
@@ -29,13 +30,15 @@ def build_reference_profiles() -> list[PowerProfile]:
     return llama2 + diffusion
 
 
-def write_reference_profiles(folder: Path) -> list[Path]:
-    """Build all reference profiles and write one Parquet file each.
+def write_reference_profiles(folder: Path, force: bool = False) -> list[Path]:
+    """Build all reference profiles and write one Parquet file each, all or none.
 
     Parameters
     ----------
     folder : pathlib.Path
-        Made if it does not exist; files of the same name are replaced.
+        Made if it does not exist.
+    force : bool
+        Replace files of the same names.
 
     Returns
     -------
@@ -43,10 +46,8 @@ def write_reference_profiles(folder: Path) -> list[Path]:
         The files, named by profile id.
     """
     profiles = build_reference_profiles()
-    paths = [folder / f"{profile.profile_id}.parquet" for profile in profiles]
-    for profile, path in zip(profiles, paths, strict=True):
-        write_profile(profile, path)
-    return paths
+    with writing(force) as files:
+        return [add_profile(profile, folder, joins=files) for profile in profiles]
 
 
 __all__ = ["build_reference_profiles", "write_reference_profiles"]

@@ -1,8 +1,9 @@
 """The published numbers behind the reference profiles, each beside its source.
 
-Sources, both reported as CC BY 4.0: arXiv:2604.07345 (Tables 1 and 2, figures) and its data set,
-doi:10.7799/3025227 (run tables). The node is 4 x H100 SXM and 2 x EPYC 9554. Power is device power,
-summed over the GPUs and CPU packages of a node; a level is given per node in W.
+Sources: arXiv:2604.07345 (CC BY 4.0; Tables 1 and 2, figures) and its data set, doi:10.7799/3025227
+(run tables; CC BY 4.0 as a mirror states, with a notice of its own at the origin). The node is
+4 x H100 SXM and 2 x EPYC 9554. Power is device power, summed over the GPUs and CPU packages of a
+node; a level is given per node in W.
 
 Where facts disagree, these bind, in this order: the mean power (of each Stable Diffusion run, of
 each Llama-2 class), the duration of the class mean (Tables 1 and 2), the evaluation count (same
@@ -17,7 +18,10 @@ from dataclasses import dataclass
 
 from diploee.units import S_PER_H
 
-SOURCE = "arXiv:2604.07345 (CC BY 4.0) and its data set doi:10.7799/3025227 (CC BY 4.0)"
+SOURCE = (
+    "arXiv:2604.07345 (CC BY 4.0) and its data set doi:10.7799/3025227 (CC BY 4.0 as a mirror "
+    "states; the origin has a notice of its own, by DOE, NLR and the Alliance)"
+)
 LICENCE = "CC BY 4.0 (facts); this synthesis BSD-3-Clause"
 
 RAW_INTERVAL_S = 0.2
@@ -26,6 +30,8 @@ AVERAGING_WINDOW_S = 1.0
 """Window of the driver's moving average [s]: an edge takes this long whatever the sampling."""
 BANDWIDTH_HZ = 0.44
 """Where a 1 s moving average has gain 0.71 [Hz]; gain 0.90 and trusted at 0.25 Hz, none at 1 Hz."""
+
+GPUS_PER_NODE, GPU_TDP_W = 4, 700.0
 
 IDLE_W = 420.0
 """Idle node [W]: 4 x 72.5 W GPU + 2 x 64.1 W CPU."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtri
+import scipy
 
 from diploee.profiles.profile import PowerProfile, Provenance
 from diploee.profiles.reference import facts
@@ -109,7 +109,7 @@ def uniform(rng: np.random.Generator, low: float, high: float, size: int) -> Flo
 
 def normal(rng: np.random.Generator, size: int) -> Float64Array:
     """Draw `size` standard normal numbers, cut at 3.7 standard deviations."""
-    drawn: Float64Array = ndtri(np.clip(rng.random(size), 1e-4, 1 - 1e-4))
+    drawn: Float64Array = scipy.special.ndtri(np.clip(rng.random(size), 1e-4, 1 - 1e-4))
     return drawn
 
 
@@ -179,6 +179,8 @@ def reference_profile(
             averaging_window_s=facts.AVERAGING_WINDOW_S,
             bandwidth_hz=facts.BANDWIDTH_HZ,
             notes=f"{NOTES} {notes}",
+            gpus_per_node=facts.GPUS_PER_NODE,
+            gpu_tdp_w=facts.GPU_TDP_W,
         ),
     )
 

@@ -182,8 +182,8 @@ def _dips(workload_class: DiffusionClass, layout: _Layout) -> Staircase:
         if phase == 0:
             from_s, flat_s = from_s + layout.ramp_s, flat_s - layout.ramp_s
         n_dips = round(flat_s / _DIP_INTERVAL_S)
-        place = (np.arange(n_dips) + uniform(layout.rng, 0.1, 0.9, n_dips)) / max(n_dips, 1)
-        starts_s.append(from_s + flat_s * place)
+        at = (np.arange(n_dips) + uniform(layout.rng, 0.1, 0.9, n_dips)) / max(n_dips, 1)
+        starts_s.append(from_s + flat_s * at)
     start_s = np.concatenate(starts_s)
     depth_w = layout.training_w * uniform(layout.rng, *_DIP_DEPTH_RANGE, start_s.size)
     return Staircase.of_pulses(start_s, np.full(start_s.size, _DIP_LENGTH_S), -depth_w)

@@ -94,7 +94,7 @@ def test_unreadable_changed_and_repeated_files_are_reported(tmp_path):
     )
     assert "its id 'a' is that of" in " ".join(found.get("again/a.parquet", found.get("a.parquet")))
     assert "so it was changed" in found["b.parquet"][0]
-    assert "not a readable Parquet file" in found["c.parquet"][0]
+    assert "can't be read" in found["c.parquet"][0]
     assert "column 'power_w' is missing" in found["d.parquet"][0]
     assert checked.classes == {("tune", 2): 4} or sum(checked.classes.values()) == 4
 
@@ -148,7 +148,7 @@ def test_an_existing_folder_is_never_merged_into(tmp_path):
     add_profile(good("a"), tmp_path / "one")
     add_profile(good("b"), tmp_path / "out")
     before = contents(tmp_path)
-    with pytest.raises(OutputExistsError, match="give a new folder"):
+    with pytest.raises(OutputExistsError, match="exists already; choose another"):
         merge_libraries([tmp_path / "one"], tmp_path / "out")
     assert contents(tmp_path) == before
 

@@ -1,13 +1,12 @@
 """`diploee profiles record`: the command runs, its exit code is passed on, nothing is lost."""
 
-import os
 import signal
+import subprocess
 import sys
-import threading
 import time
 
 import pytest
-from command_line import call
+from command_line import call, wait_until
 
 from diploee.errors import InputError
 from diploee.profiles import read_profile
@@ -42,12 +41,12 @@ def record(out, *command, options=()):
 
 
 def test_command_is_recorded_into_a_profile(sensors, tmp_path):
-    ended = record(tmp_path / "lib", *python("import time; time.sleep(0.4)"))
+    ended = record(tmp_path / "lib", *python("import time; time.sleep(0.6)"))
     assert (ended.code, ended.out) == (0, "")
     assert ended.problems[:2] == ["recording gpu-0", "without CPUs: none"]
     profile = read_profile(tmp_path / "lib" / "w-1n.parquet")
     assert (profile.workload, profile.n_nodes, profile.dt_ms) == ("w", 1, 20)
-    assert 400 <= profile.duration_ms < 20_000
+    assert profile.duration_ms >= 600
     assert profile.mean_power_w == pytest.approx(120, rel=1e-4)
     origin = profile.provenance
     assert origin.kind == "measured"
@@ -60,12 +59,12 @@ def test_command_is_recorded_into_a_profile(sensors, tmp_path):
 
 
 def test_exit_code_is_passed_on_and_the_profile_kept(sensors, tmp_path):
-    ended = record(tmp_path, *python("import time; time.sleep(0.2); raise SystemExit(7)"))
+    ended = record(tmp_path, *python("import time; time.sleep(0.6); raise SystemExit(7)"))
     assert ended.code == 7
     assert "ended with 7" in read_profile(tmp_path / "w-1n.parquet").provenance.notes
     killed = record(
         tmp_path,
-        *python("import os, signal, time; time.sleep(0.2); os.kill(os.getpid(), signal.SIGKILL)"),
+        *python("import os, signal, time; time.sleep(0.6); os.kill(os.getpid(), 9)"),
         options=("--id", "killed"),
     )
     assert killed.code == 128 + signal.SIGKILL
@@ -73,7 +72,7 @@ def test_exit_code_is_passed_on_and_the_profile_kept(sensors, tmp_path):
 
 def test_options_behind_the_dashes_belong_to_the_command(sensors, tmp_path):
     seen = str(tmp_path / "seen")
-    code = f"import sys, time; time.sleep(0.2); open({seen!r}, 'w').write(repr(sys.argv[1:]))"
+    code = f"import sys, time; time.sleep(0.6); open({seen!r}, 'w').write(repr(sys.argv[1:]))"
     assert record(tmp_path, *python(code), "--out", "x", "-h", "--", "y").code == 0
     assert (tmp_path / "seen").read_text() == "['--out', 'x', '-h', '--', 'y']"
 
@@ -93,7 +92,9 @@ def test_without_a_sensor_one_line_says_so_and_nothing_runs(tmp_path):
     ("options", "words"),
     [
         (("--interval-s", "0"), "--interval-s is 0, expected 0.005 to 60 s"),
-        (("--nodes", "0"), "--nodes is 0, expected 1 or more"),
+        (("--nodes", "0"), "--nodes: must be a whole number of 1 or more and at most 1,000,000"),
+        (("--nodes", "1" + "0" * 30), "--nodes: must be a whole number of 1 or more and at most"),
+        (("--workload", "a\nb"), "--workload: must be a name of 1 to 200 characters"),
         (("--gpus", "a,b"), "--gpus is 'a,b', expected numbers such as '0,1', or 'none'"),
         (("--id", "../x"), "use letters, digits"),
     ],
@@ -107,7 +108,7 @@ def test_bad_options_are_refused_before_the_command_runs(sensors, tmp_path, opti
 
 
 def test_profile_that_is_there_is_kept_and_the_command_does_not_run(sensors, tmp_path):
-    assert record(tmp_path, *python("import time; time.sleep(0.2)")).code == 0
+    assert record(tmp_path, *python("import time; time.sleep(0.6)")).code == 0
     before = (tmp_path / "w-1n.parquet").read_bytes()
     ended = record(tmp_path, *python(f"open({str(tmp_path / 'ran')!r}, 'w')"))
     assert (ended.code, "exists already" in ended.problem) == (2, True)
@@ -122,49 +123,52 @@ def test_command_that_does_not_start_is_named(sensors, tmp_path):
     assert not (tmp_path / "lib").exists()
 
 
-SLEEPS = "import time; time.sleep(30)"
+SLEEPS = "import time; time.sleep(600)"
 STUBBORN = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); {SLEEPS}"
 
 
-def interrupt_once_it_runs(marker):
-    """Interrupt this process when the command has made a file; return what makes it."""
+def interrupt_once_it_runs(marker, monkeypatch):
+    """Interrupt the wait for the command when that has made a file; return what makes it.
 
-    def work():
-        while not marker.exists():
-            time.sleep(0.02)
-        time.sleep(0.2)
-        os.kill(os.getpid(), signal.SIGINT)
+    The signal comes in this thread, while the handler stands: none may ever hit a test worker.
+    """
+    wait = subprocess.Popen.wait
 
-    threading.Thread(target=work, daemon=True).start()
+    def interrupted(process, timeout=None):
+        if timeout is None and not marker.exists():
+            wait_until(marker.exists)
+            time.sleep(0.6)
+            signal.raise_signal(signal.SIGINT)
+        return wait(process, timeout)
+
+    monkeypatch.setattr(subprocess.Popen, "wait", interrupted)
     return f"open({str(marker)!r}, 'w').close(); "
 
 
 @pytest.mark.parametrize("code", [SLEEPS, STUBBORN], ids=["polite", "stubborn"])
 def test_interrupt_ends_the_command_and_keeps_nothing(sensors, tmp_path, monkeypatch, code):
     monkeypatch.setattr("diploee.profiles.record.command.PATIENCE_S", (0.1, 0.5, 5.0))
-    mark = interrupt_once_it_runs(tmp_path / "marker")
-    began = time.monotonic()
+    mark = interrupt_once_it_runs(tmp_path / "marker", monkeypatch)
     ended = record(tmp_path / "lib", *python(code.replace("import time", mark + "import time")))
-    assert time.monotonic() - began < 15
     assert ended.code == 130
     assert ended.problems[-1] == "interrupted; what was not finished is removed"
     assert not (tmp_path / "lib").exists()
 
 
 def test_interrupt_keeps_what_was_recorded_where_asked_to(sensors, tmp_path, monkeypatch):
-    monkeypatch.setattr("diploee.profiles.record.command.PATIENCE_S", (0.1, 5.0, 5.0))
-    mark = interrupt_once_it_runs(tmp_path / "marker")
+    monkeypatch.setattr("diploee.profiles.record.command.PATIENCE_S", (0.1, 60.0, 60.0))
+    mark = interrupt_once_it_runs(tmp_path / "marker", monkeypatch)
     ended = record(tmp_path / "lib", *python(mark + SLEEPS), options=("--keep",))
     assert ended.code == 130  # as Python ends on an interrupt
     profile = read_profile(tmp_path / "lib" / "w-1n.parquet")
     assert "the recording was interrupted" in profile.provenance.notes
-    assert 100 <= profile.duration_ms < 15_000
+    assert 100 <= profile.duration_ms < 600_000
 
 
 def test_no_process_is_left_when_the_recording_fails(monkeypatch):
     """What goes wrong here, such as a lack of memory, must not leave the command running."""
     started = []
-    popen = __import__("subprocess").Popen
+    popen = subprocess.Popen
 
     def remember(*args, **kwargs):
         started.append(popen(*args, **kwargs))
