@@ -1,28 +1,38 @@
 """Outputs: the run folder with its Parquet files, metrics and manifest, and its reader."""
 
+from diploee.outputs.event_window_files import write_event_windows
 from diploee.outputs.facility_file import FACILITY_FILE, FacilityFile
-from diploee.outputs.folder import NewRun, default_folder, new_run_folder
-from diploee.outputs.jobs_file import write_jobs
-from diploee.outputs.manifest import MANIFEST, METRICS_FILE, build_manifest, write_json
+from diploee.outputs.folder import (
+    MANIFEST,
+    NewRun,
+    default_folder,
+    expected_mb,
+    new_run_folder,
+    run_files,
+)
+from diploee.outputs.jobs_file import JOBS_FILE, JobsFile
+from diploee.outputs.manifest import METRICS_FILE, build_manifest, serving_entries, write_json
 from diploee.outputs.reader import Run, open_run
-from diploee.outputs.serving_manifest import serving_entries
-from diploee.outputs.size import expected_mb
-from diploee.outputs.zooms_file import write_zooms
+from diploee.outputs.series import RunSeries, SeriesBlock
 
 __all__ = [
     "FACILITY_FILE",
+    "JOBS_FILE",
     "MANIFEST",
     "METRICS_FILE",
     "FacilityFile",
+    "JobsFile",
     "NewRun",
     "Run",
+    "RunSeries",
+    "SeriesBlock",
     "build_manifest",
     "default_folder",
     "expected_mb",
     "new_run_folder",
     "open_run",
+    "run_files",
     "serving_entries",
-    "write_jobs",
+    "write_event_windows",
     "write_json",
-    "write_zooms",
 ]

@@ -1,20 +1,24 @@
-"""A run folder appears whole or not at all: it is written beside its place and renamed."""
+"""What a run folder is: its default place, what it may hold, how large it gets, how it appears."""
 
 from __future__ import annotations
 
 import os
-import secrets
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
 
-from diploee.errors import OutputError, OutputExistsError
-from diploee.files import is_disk_full, reason
+from diploee.files import FolderKind, writing
+from diploee.units import MS_PER_S
 
 MANIFEST = "manifest.json"
+ENTRIES = ("facility.parquet", "jobs.parquet", MANIFEST, "metrics.json", "zooms/*.parquet")
+"""All that a run folder may hold, as patterns; with anything else it is never replaced."""
+
+RUN_FOLDER = FolderKind(
+    "a run folder", MANIFEST, ("schema_version", "scenario_sha256"), lambda _manifest: ENTRIES
+)
 
 
 def default_folder(name: str, sha256: str, parent: Path = Path("runs")) -> Path:
@@ -22,6 +26,11 @@ def default_folder(name: str, sha256: str, parent: Path = Path("runs")) -> Path:
     first = parent / f"{name}-{sha256[:8]}"
     others = (first.with_name(f"{first.name}-{n}") for n in count(2))
     return next(folder for folder in chain([first], others) if not os.path.lexists(folder))
+
+
+def run_files(folder: Path) -> list[Path]:
+    """Return the files of a run folder that are there."""
+    return [path for pattern in ENTRIES for path in folder.glob(pattern)]
 
 
 @dataclass
@@ -45,16 +54,17 @@ class NewRun:
 
 @contextmanager
 def new_run_folder(
-    place: Path, force: bool = False, numbered: Callable[[], Path] | None = None
+    place: Path | str, force: bool = False, numbered: Callable[[], Path] | None = None
 ) -> Iterator[NewRun]:
     """Give a folder to write a run to, and put it in its place when all went well.
 
     Parameters
     ----------
-    place : pathlib.Path
+    place : path
         Where the run folder shall appear.
     force : bool
-        Replace a run folder that stands there; the old one is kept until the new one is complete.
+        Replace a run folder that stands there, if nothing else is in it; the old one is kept until
+        the new one is complete.
     numbered : callable, optional
         Gives another place if the first one was taken in the meantime, by a run at the same time.
 
@@ -65,80 +75,39 @@ def new_run_folder(
 
     Raises
     ------
-    OutputExistsError
-        If the place is taken, and either `force` is not set or what stands there is no run folder.
+    InputError
+        If the place is taken, and either `force` is not set or something else stands there.
     OutputError
         If it can't be written: no permission, a full disk.
     """
-    target = place.resolve()  # "." has no name to add to, and a link's folder is what is replaced
-    staging = _beside(target, "partial")
-    new = NewRun(staging, place)
-    try:
-        _check_free(place, force)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        staging.mkdir()
+    with writing(force) as files:
+        item = files.folder(place, RUN_FOLDER)
+        item.other_place = numbered
+        new = NewRun(item.path, item.place)
+        files.needed_mb = lambda _written_mb: new.needed_mb
         yield new
-        if numbered is not None and os.path.lexists(target):
-            new.place = numbered()
-            target = target.with_name(new.place.name)
-        _check_free(new.place, force)
-        _swap(staging, target)
-    except OSError as error:
-        raise _output_error(new, error) from error
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
+    new.place = item.place
 
 
-def _check_free(place: Path, force: bool) -> None:
-    if not os.path.lexists(place):
-        return
-    if not force:
-        raise OutputExistsError(
-            f"{place}: exists already; choose another --out, or --force to replace it"
-        )
-    if not (place / MANIFEST).is_file() and not (place.is_dir() and not any(place.iterdir())):
-        raise OutputExistsError(
-            f"{place}: exists and is not a run folder (no {MANIFEST}); "
-            "--force replaces run folders only, choose another --out"
-        )
+BYTES_PER_INTERVAL = 10
+"""Of `facility.parquet`, measured on year-long runs; smooth 0.1 s series compress to half."""
+BYTES_PER_SERVICE = 10
+BYTES_PER_JOB = 13
 
 
-def _swap(staging: Path, place: Path) -> None:
-    if not place.exists():
-        staging.rename(place)
-        return
-    old = _beside(place, "old")
-    try:
-        place.rename(old)
-        staging.rename(place)
-    finally:
-        if place.exists():
-            shutil.rmtree(old, ignore_errors=True)
-        elif old.exists():  # also where an interrupt came between the two
-            old.rename(place)
+def expected_mb(n_intervals: int, step_ms: int, n_services: int, n_jobs: int) -> float:
+    """Estimate the size of a run's files [MB], to about a factor of two.
 
-
-def _beside(place: Path, what: str) -> Path:
-    return place.with_name(f".{place.name}.{what}-{secrets.token_hex(4)}")
-
-
-def _output_error(new: NewRun, error: OSError) -> OutputError:
-    place = new.place
-    if is_disk_full(error):
-        try:
-            free_mb = shutil.disk_usage(place.parent).free / 1e6
-        except OSError:
-            free_mb = 0.0
-        needed = f"the run needs about {new.needed_mb:,.4g} MB, " if new.needed_mb else ""
-        return OutputError(
-            f"{place}: the disk is full or a limit on file size is reached ({needed}"
-            f"{_size_mb(new.folder):.1f} MB written so far, {free_mb:,.0f} MB free on the disk); "
-            "nothing was kept, free some space or choose another --out"
-        )
-    return OutputError(
-        f"{place}: can't be written ({reason(error)}); nothing was kept, check --out"
-    )
-
-
-def _size_mb(folder: Path) -> float:
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 1e6
+    Parameters
+    ----------
+    n_intervals, step_ms : int
+        Intervals of the power series and length of each [ms].
+    n_services : int
+        Inference services, with four columns each.
+    n_jobs : int
+        Rows of `jobs.parquet`; 0 where it is not written.
+    """
+    per_interval = float(BYTES_PER_INTERVAL + BYTES_PER_SERVICE * n_services)
+    if step_ms < MS_PER_S:
+        per_interval /= 2
+    return (per_interval * n_intervals + BYTES_PER_JOB * n_jobs) / 1e6

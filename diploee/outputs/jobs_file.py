@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from diploee.arrow import arrow_numbers, arrow_texts
+from diploee.clock import RunClock
 from diploee.outputs.facility_file import timestamp_type, timestamps
-from diploee.scenario import Scenario
-from diploee.schedule import Schedule
-from diploee.tables import Float64Array, Int16Array
+from diploee.schedule import NEVER_MS, Schedule
+from diploee.tables import Float64Array, Int16Array, concat
 from diploee.units import MS_PER_S
 from diploee.workload import JobTable, StreamClass
 
@@ -21,61 +22,98 @@ JOBS_FILE = "jobs.parquet"
 ROWS_PER_GROUP = 1 << 18
 
 
-def write_jobs(
-    folder: Path,
-    scenario: Scenario,
-    schedule: Schedule,
-    energy_j: Float64Array,
-    classes: Sequence[StreamClass],
-    profile_ids: Sequence[str],
-) -> None:
-    """Write the jobs; start, end and queue time of a job that never started are null.
+class JobsFile:
+    """Writes the jobs; start, end and queue time of a job that never started are null.
 
-    `end_time` is the planned end, which may lie beyond the run; `energy_j` counts up to its end.
-    With several pools or several job streams a last column `pool` or `stream` tells them apart.
+    Of the jobs submitted before the run those are written that wait or run at its start. `end_time`
+    is the planned end, which may lie beyond the run; `energy_j` counts within it. With several
+    pools or several job streams a last column `pool` or `stream` tells them apart. Jobs are held
+    until all that were submitted before them have started.
 
     Parameters
     ----------
-    folder : pathlib.Path
-        Run folder being written.
-    scenario : Scenario
-        Gives the clock, the pools and the streams.
-    schedule : Schedule
-        Jobs and their start times.
-    energy_j : numpy.ndarray, shape (n,), float64
-        Energy of each job up to the horizon [J].
+    path : pathlib.Path
+        The file.
+    clock : RunClock
+        Gives the time stamps.
+    pools, streams : sequence of str
+        Names of the pools and of the job streams.
     classes : sequence of StreamClass
         Classes by `class_id`.
     profile_ids : sequence of str
         Names by `profile_id`.
     """
-    labels = _labels(scenario, classes, profile_ids)
-    schema = _schema(scenario, labels)
-    delta = dict.fromkeys(
-        ("job_id", "submit_time", "start_time", "end_time"), "DELTA_BINARY_PACKED"
-    )
-    with pq.ParquetWriter(
-        folder / JOBS_FILE,
-        schema,
-        compression="zstd",
-        use_dictionary=[*labels, "n_nodes", "queue_time_s", "energy_j"],
-        column_encoding=delta,
-    ) as writer:
-        for first in range(0, max(len(schedule.jobs), 1), ROWS_PER_GROUP):
-            rows = slice(first, first + ROWS_PER_GROUP)
-            jobs = schedule.jobs.take(rows)
-            columns = {
-                "job_id": pa.array(jobs.job_id),
-                "n_nodes": pa.array(jobs.n_nodes),
-                "submit_time": timestamps(jobs.submit_ms, scenario),
-                "start_time": timestamps(schedule.start_ms[rows], scenario),
-                "end_time": timestamps(schedule.end_ms[rows], scenario),
-                "queue_time_s": pa.array(
-                    schedule.wait_ms[rows] / MS_PER_S, mask=~schedule.started[rows]
-                ),
-                "energy_j": pa.array(energy_j[rows]),
-            } | {name: label.column(jobs) for name, label in labels.items()}
-            writer.write_table(pa.table([columns[name] for name in schema.names], schema=schema))
+
+    def __init__(
+        self,
+        path: Path,
+        clock: RunClock,
+        pools: Sequence[str],
+        streams: Sequence[str],
+        classes: Sequence[StreamClass],
+        profile_ids: Sequence[str],
+    ) -> None:
+        self._clock = clock
+        self._labels = _labels(pools, streams, classes, profile_ids)
+        self._schema = _schema(clock, self._labels)
+        delta = ("job_id", "submit_time", "start_time", "end_time")
+        self._writer = pq.ParquetWriter(
+            path,
+            self._schema,
+            compression="zstd",
+            use_dictionary=[*self._labels, "n_nodes", "queue_time_s", "energy_j"],
+            column_encoding=dict.fromkeys(delta, "DELTA_BINARY_PACKED"),
+        )
+        self._jobs = JobTable.empty()
+        self._start_ms = np.empty(0, dtype=np.int64)
+        self._energy_j = np.empty(0)
+
+    def add(self, submitted: JobTable, started: Schedule, energy_j: Float64Array) -> None:
+        """Take in a window: jobs submitted in it, and those that started with their energy [J]."""
+        n_new = len(submitted)
+        self._jobs = concat([self._jobs, submitted])
+        self._start_ms = np.append(self._start_ms, np.full(n_new, NEVER_MS, dtype=np.int64))
+        self._energy_j = np.append(self._energy_j, np.zeros(n_new))
+        if len(started.jobs):
+            rows = started.jobs.job_id - self._jobs.job_id[0]
+            self._start_ms[rows] = started.start_ms
+            self._energy_j[rows] = energy_j
+        waiting = np.flatnonzero(self._start_ms == NEVER_MS)
+        n_settled = int(waiting[0]) if waiting.size else len(self._jobs)
+        self._write(n_settled // ROWS_PER_GROUP * ROWS_PER_GROUP)
+
+    def close(self) -> None:
+        """Write what is left; jobs that wait have never started."""
+        self._write(len(self._jobs))
+        self._writer.close()
+
+    def _write(self, n_rows: int) -> None:
+        for first in range(0, n_rows, ROWS_PER_GROUP):
+            rows = slice(first, min(first + ROWS_PER_GROUP, n_rows))
+            schedule = Schedule(self._jobs.take(rows), self._start_ms[rows], self._clock.horizon_ms)
+            in_run = ~schedule.started | (schedule.end_ms > 0)
+            if in_run.any():
+                self._write_group(schedule.take(in_run), self._energy_j[rows][in_run])
+        if n_rows:
+            self._jobs = self._jobs.take(slice(n_rows, None))
+            self._start_ms = self._start_ms[n_rows:].copy()
+            self._energy_j = self._energy_j[n_rows:].copy()
+
+    def _write_group(self, schedule: Schedule, energy_j: Float64Array) -> None:
+        jobs, clock, never = schedule.jobs, self._clock, ~schedule.started
+        columns = {
+            "job_id": arrow_numbers(jobs.job_id),
+            "n_nodes": arrow_numbers(jobs.n_nodes),
+            "submit_time": timestamps(jobs.submit_ms, clock),
+            "start_time": timestamps(schedule.start_ms, clock, never),
+            "end_time": timestamps(schedule.end_ms, clock, never),
+            "queue_time_s": arrow_numbers(schedule.wait_ms / MS_PER_S, missing=never),
+            "energy_j": arrow_numbers(energy_j),
+        } | {name: label.column(jobs) for name, label in self._labels.items()}
+        names = self._schema.names
+        self._writer.write_table(
+            pa.table([columns[name] for name in names], schema=self._schema), ROWS_PER_GROUP
+        )
 
 
 @dataclass(frozen=True)
@@ -96,28 +134,30 @@ class _Label:
         if self.index is not None:
             index = self.index[index]
         return pa.DictionaryArray.from_arrays(
-            pa.array(index.astype(self.dtype)), pa.array(self.names, pa.string())
+            arrow_numbers(index.astype(self.dtype)), arrow_texts(self.names)
         )
 
 
 def _labels(
-    scenario: Scenario, classes: Sequence[StreamClass], profile_ids: Sequence[str]
+    pools: Sequence[str],
+    streams: Sequence[str],
+    classes: Sequence[StreamClass],
+    profile_ids: Sequence[str],
 ) -> dict[str, _Label]:
     labels = {
         "class": _Label([c.job_class.name for c in classes], "class_id"),
         "profile_id": _Label(profile_ids, "profile_id", "int32"),
     }
-    if len(scenario.pool_names()) > 1:
-        labels["pool"] = _Label(scenario.pool_names(), "pool_id")
-    streams = list(scenario.streams)
+    if len(pools) > 1:
+        labels["pool"] = _Label(pools, "pool_id")
     if len(streams) > 1:
         of_class = np.array([streams.index(c.stream) for c in classes], dtype=np.int16)
         labels["stream"] = _Label(streams, "class_id", index=of_class)
     return labels
 
 
-def _schema(scenario: Scenario, labels: dict[str, _Label]) -> pa.Schema:
-    stamp = timestamp_type(scenario)
+def _schema(clock: RunClock, labels: dict[str, _Label]) -> pa.Schema:
+    stamp = timestamp_type(clock)
     return pa.schema(
         [
             ("job_id", pa.int64()),

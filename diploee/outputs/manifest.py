@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from diploee import __version__
-from diploee.outputs.folder import MANIFEST
+from diploee.columns import Columns, as_entries
+from diploee.inference import Curves, ServicePlan
+from diploee.inference.samples import PROVENANCE
+from diploee.metric import Metric
 from diploee.profiles import ProfileLibrary
-from diploee.scenario import Scenario, input_hashes
+from diploee.scenario import Scenario
 from diploee.workload import StreamClass, StreamMatch
 
 SCHEMA_VERSION = 1
@@ -24,20 +28,22 @@ RECORDED_PACKAGES = ("numpy", "numba", "pyarrow", "scipy", "simpy")
 def build_manifest(
     scenario: Scenario,
     library: ProfileLibrary,
+    columns: Columns,
+    metrics: Sequence[Metric],
+    input_hashes: Mapping[str, str],
     engine: str,
     classes: Sequence[StreamClass],
     matches: Sequence[StreamMatch],
     warnings: Sequence[str],
 ) -> dict[str, Any]:
-    """Return the manifest of a run, without its `timing`."""
+    """Return the manifest of a run, without its `timing`; its metrics are those of its stages."""
     used = sorted({index for c in classes for index in c.profile_ids})
-    files = input_hashes(scenario)
     return {
         "schema_version": SCHEMA_VERSION,
         "diploee_version": __version__,
         "versions": {
             "python": platform.python_version(),
-            **{package: version(package) for package in RECORDED_PACKAGES},
+            **{package: version(package) for package in (*RECORDED_PACKAGES, *_of_dates(scenario))},
         },
         "scenario_name": scenario.name,
         "scenario_sha256": scenario.sha256(),
@@ -47,11 +53,18 @@ def build_manifest(
         "workload": [asdict(match) for match in matches],
         "classes": [_class_entry(c, library) for c in classes],
         "profiles": _profile_entries(library, used),
-        **({"input_files": files} if files else {}),
-        "power_boundary": "it_power_w is the devices' power (GPUs and CPU packages); "
-        "facility_power_w equals it, as no conversion, cooling or other load is modelled",
+        **({"input_files": dict(input_hashes)} if input_hashes else {}),
+        "columns": as_entries(columns),
+        **({"metrics": [asdict(metric) for metric in metrics]} if metrics else {}),
         "warnings": list(warnings),
     }
+
+
+def _of_dates(scenario: Scenario) -> tuple[str, ...]:
+    """Return the package whose holidays the scenario takes, if it takes any."""
+    calendars = [stream.calendar for stream in scenario.streams.values()]
+    calendars += [stream.calendar for stream in scenario.request_streams.values()]
+    return ("holidays",) if any(calendar.holidays for calendar in calendars) else ()
 
 
 def _class_entry(c: StreamClass, library: ProfileLibrary) -> dict[str, Any]:
@@ -89,4 +102,49 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-__all__ = ["MANIFEST", "METRICS_FILE", "SCHEMA_VERSION", "build_manifest", "write_json"]
+def serving_entries(plans: Sequence[ServicePlan], curves: Curves) -> dict[str, Any]:
+    """Return the manifest's `requests`, `services` and `curves`; nothing without request streams.
+
+    Curve files are given by name and SHA-256, not by path, so that the manifest does not depend on
+    the machine.
+    """
+    if not plans:
+        return {}
+    return {
+        "requests": [asdict(plan.match) for plan in plans],
+        "services": {
+            f"{plan.stream}.{service.name}": {
+                "reserved_nodes": service.reserved_nodes,
+                "nodes_per_instance": service.nodes_per_instance,
+                **_finite(asdict(service.capacity)),
+            }
+            for plan in plans
+            for service in plan.services
+        },
+        "curves": {
+            file.name: {"sha256": file.sha256}
+            for of_service in curves.values()
+            for file in of_service.files
+        },
+        **_sample_entries(curves),
+    }
+
+
+def _sample_entries(curves: Curves) -> dict[str, Any]:
+    """Return where the samples of the power come from, the measured ones by service and rate."""
+    measured = {
+        ".".join(names): {
+            f"{sample.rate_rps:g}": asdict(sample.provenance) for sample in of_service.power.samples
+        }
+        for names, of_service in curves.items()
+        if of_service.power.samples
+    }
+    return {
+        **({"power_samples": measured} if measured else {}),
+        **({"serving_samples": asdict(PROVENANCE)} if len(measured) < len(curves) else {}),
+    }
+
+
+def _finite(values: dict[str, Any]) -> dict[str, Any]:
+    """Write no limit as null: JSON knows no infinity."""
+    return {key: None if value == inf else value for key, value in values.items()}

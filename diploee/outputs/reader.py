@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from diploee.errors import InputError, did_you_mean, one_of
-from diploee.outputs.facility_file import FACILITY_FILE
+from diploee.columns import Columns, find_column
+from diploee.errors import InputError, ScenarioError, did_you_mean, one_line, one_of, shown
+from diploee.json_files import Record, checked_record, read_json
+from diploee.metric import Metric
+from diploee.outputs.event_window_files import ZOOMS_FOLDER
+from diploee.outputs.facility_file import FACILITY_FILE, stored_columns
 from diploee.outputs.folder import MANIFEST
 from diploee.outputs.jobs_file import JOBS_FILE
 from diploee.outputs.manifest import METRICS_FILE, SCHEMA_VERSION
-from diploee.outputs.zooms_file import ZOOMS_FOLDER
+from diploee.outputs.records import Manifest, Metrics
+from diploee.outputs.series import CHANGED, RunSeries, SeriesBlock
+from diploee.parquet_files import Kind, open_parquet
+from diploee.problems import KeyPath
 from diploee.scenario import Scenario, scenario_from_dict
+from diploee.units import MS_PER_S
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,110 +46,174 @@ class Run:
     @cached_property
     def metrics(self) -> dict[str, Any]:
         """The metrics, as in ``metrics.json``."""
-        return self._json(METRICS_FILE)
+        return self._json(METRICS_FILE, Metrics)
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
         """Scenario, profiles, versions, warnings and timing, as in ``manifest.json``."""
-        return self._json(MANIFEST)
+        return self._json(MANIFEST, Manifest)
 
     @cached_property
     def scenario(self) -> Scenario:
         """The scenario as it was resolved for the run."""
-        return scenario_from_dict(self.manifest["scenario"])
+
+        def where(key_path: KeyPath) -> str:
+            return f"{self.folder / MANIFEST}: {'.'.join(('scenario', *map(str, key_path)))}"
+
+        try:
+            return scenario_from_dict(self.manifest["scenario"], where)
+        except ScenarioError as error:
+            raise InputError(f"{error.problems[0]}; {CHANGED}") from error
+
+    @cached_property
+    def columns(self) -> Columns:
+        """What the columns of the power series hold, as the run declared them."""
+        return stored_columns(self.folder / FACILITY_FILE)
+
+    @cached_property
+    def stage_metrics(self) -> tuple[Metric, ...]:
+        """What the run's stages declared of their metrics."""
+        keys = [field.name for field in fields(Metric)]
+        entries = self.manifest.get("metrics", ())
+        return tuple(Metric(**{key: entry[key] for key in keys}) for entry in entries)
+
+    def boundary(self, column: str = "facility_power_w") -> str:
+        """Return where a power is taken, in words."""
+        return find_column(column, self.columns)[0].boundary or "not told"
+
+    def series(self, event_window: str | None = None) -> RunSeries:
+        """Return the power series of the whole run, or of one of its event windows.
+
+        Raises
+        ------
+        InputError
+            If the run keeps no such event window, or its manifest, its metrics or the
+            window's file is damaged.
+        """
+        if event_window is not None:
+            return self._event_window_series(event_window)
+        scenario, path = self.scenario, self.folder / FACILITY_FILE
+        return RunSeries(
+            self, path, scenario.start_with_zone, scenario.resolution_ms, scenario.n_intervals
+        )
+
+    def blocks(
+        self,
+        columns: Sequence[str],
+        step_ms: int | None = None,
+        span: tuple[datetime | None, datetime | None] = (None, None),
+    ) -> Iterator[SeriesBlock]:
+        """Stream columns of the power series; the memory does not grow with the run.
+
+        Parameters
+        ----------
+        columns : sequence of str
+            Columns of ``facility.parquet``, such as ``["facility_power_w"]``.
+        step_ms : int, optional
+            Step [ms], a multiple of the run's resolution: values are means over each step, the last
+            one over what is left. The run's own by default.
+        span : (datetime.datetime or None, datetime.datetime or None), optional
+            From the start of an interval to before that of another; local time of the facility
+            where it has no zone. From the run's start and to its end by default.
+
+        Yields
+        ------
+        SeriesBlock
+            ``starts_ms``, the start of each step [ms since 1970 in UTC], and ``columns``, arrays of
+            the same shape (n,), float64, by name.
+
+        Raises
+        ------
+        InputError
+            If the file is missing or damaged: a column is missing, there twice or holds no
+            numbers, a value is missing or not finite, a stamp is not where the scenario has it; if
+            `step_ms` is no multiple, or the span lies outside of the run or within an interval.
+        """
+        series = self.series()
+        first, end = span
+        rows = (
+            0 if first is None else series.row_at(first, "span"),
+            series.n_rows if end is None else series.row_at(end, "span"),
+        )
+        if rows[0] >= rows[1]:
+            raise InputError(f"{self.folder}: the span must begin before it ends, found {span}")
+        return series.blocks(columns, step_ms, rows)
 
     def facility(self, columns: list[str] | None = None) -> pd.DataFrame:
         """Return the power series, indexed by `timestamp` (zone-aware, start of the interval)."""
-        wanted = None if columns is None else ["timestamp", *columns]
-        frame: pd.DataFrame = self._table(FACILITY_FILE, wanted).to_pandas()
-        return frame.set_index("timestamp")
+        return self.series().frame(columns)
 
     def jobs(self, columns: list[str] | None = None) -> pd.DataFrame:
         """Return the jobs in the order of submission; a run without jobs has no such file."""
-        frame: pd.DataFrame = self._table(JOBS_FILE, columns).to_pandas()
+        known: dict[str, Kind] = dict.fromkeys(columns or (), "any")
+        with open_parquet(self.folder / JOBS_FILE, known, remedy=CHANGED) as file:
+            frame: pd.DataFrame = file.read(columns=columns).to_pandas()
         return frame
 
     @property
-    def zooms(self) -> dict[str, dict[str, Any]]:
+    def event_windows(self) -> dict[str, dict[str, Any]]:
         """The worst windows kept at 0.1 s, by name, as in the metrics; empty without any.
 
         Raises
         ------
         InputError
-            If the metrics hold them in another form.
+            If the metrics are damaged.
         """
-        try:
-            windows = (self.metrics.get("zooms") or {}).get("windows") or []
-            return {str(entry["name"]): entry for entry in windows}
-        except (AttributeError, KeyError, TypeError) as error:
-            raise InputError(
-                f"{self.folder / METRICS_FILE}: block 'zooms' is damaged ({error!r}); run again"
-            ) from error
+        windows = (self.metrics.get("zooms") or {}).get("windows") or []
+        return {str(entry["name"]): entry for entry in windows}
 
-    def zoom(self, name: str, columns: list[str] | None = None) -> pd.DataFrame:
-        """Return the power series of a zoom, indexed by `timestamp` as in `facility`.
+    def event_window(self, name: str, columns: list[str] | None = None) -> pd.DataFrame:
+        """Return the power series of an event window, indexed by `timestamp` as in `facility`.
 
         Raises
         ------
         InputError
-            If the run keeps no such zoom, or its file can't be read.
+            If the run keeps no such event window, or its file can't be read.
         """
-        wanted = None if columns is None else ["timestamp", *columns]
-        file = self.zoom_file(name).relative_to(self.folder)
-        frame: pd.DataFrame = self._table(str(file), wanted).to_pandas()
-        return frame.set_index("timestamp")
+        return self.series(name).frame(columns)
 
-    def zoom_entry(self, name: str) -> dict[str, Any]:
-        """Return what the metrics say of a zoom.
+    def event_window_entry(self, name: str) -> dict[str, Any]:
+        """Return what the metrics say of an event window.
 
         Raises
         ------
         InputError
             If the run keeps none of that name.
         """
-        have = self.zooms
+        have = self.event_windows
         if not have:
             raise InputError(
-                f"{self.folder}: the run keeps no zooms; run again with --zooms to have its worst "
-                "windows at 0.1 s"
+                f"{self.folder}: the run keeps no event windows; run again with --event-windows to "
+                "have its worst moments at 0.1 s"
             )
         if name not in have:
             raise InputError(
-                f"{self.folder}: no zoom '{name}' (have: {one_of(have)}){did_you_mean(name, have)}"
+                f"{self.folder}: no event window '{name}' (have: {one_of(have)})"
+                f"{did_you_mean(name, have)}"
             )
         return have[name]
 
-    def zoom_file(self, name: str) -> Path:
-        """Return where a zoom of the run stands.
+    def _event_window_series(self, name: str) -> RunSeries:
+        entry, path = self.event_window_entry(name), self.folder / ZOOMS_FOLDER / f"{name}.parquet"
+        step_ms = round(self.metrics["zooms"]["resolution_s"] * MS_PER_S)
+        n_rows = round(entry["window_s"] * MS_PER_S / max(step_ms, 1))
+        with open_parquet(path, {"timestamp": "time"}, remedy=CHANGED) as file:
+            first = next(file.iter_batches(1, columns=["timestamp"]), None)
+            stamp = first.column(0)[0] if first else pa.scalar(None, pa.timestamp("ms", "UTC"))
+            start_ms = stamp.cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).as_py()
+        at = datetime.fromisoformat(entry["at"])
+        start = (
+            at
+            if start_ms is None
+            else at + timedelta(milliseconds=start_ms - round(at.timestamp() * MS_PER_S))
+        )
+        return RunSeries(self, path, start, step_ms, n_rows, name)
 
-        Raises
-        ------
-        InputError
-            If the run keeps none of that name, or its file is gone.
-        """
-        self.zoom_entry(name)
-        path = self.folder / ZOOMS_FOLDER / f"{name}.parquet"
-        if not path.is_file():
-            raise InputError(f"{path}: no such file in this run folder")
-        return path
-
-    def _json(self, name: str) -> dict[str, Any]:
-        try:
-            content = json.loads((self.folder / name).read_text("utf-8"))
-        except (OSError, ValueError) as error:
-            raise InputError(f"{self.folder / name}: can't be read ({error})") from error
-        if not isinstance(content, dict):
-            raise InputError(f"{self.folder / name}: must hold a JSON object, found another value")
-        return content
-
-    def _table(self, name: str, columns: list[str] | None) -> pa.Table:
+    def _json(self, name: str, record: type[Record]) -> dict[str, Any]:
         path = self.folder / name
-        if not path.is_file():
-            raise InputError(f"{path}: no such file in this run folder")
-        try:
-            return pq.read_table(path, columns=columns, partitioning=None)
-        except (OSError, pa.ArrowException) as error:
-            raise InputError(f"{path}: can't be read ({str(error).splitlines()[0]})") from error
+        content: dict[str, Any] = read_json(path, dict)
+        checked_record(content, record, one_line(str(path)), remedy=CHANGED)
+        return content
 
 
 def open_run(folder: Path | str) -> Run:
@@ -155,9 +227,11 @@ def open_run(folder: Path | str) -> Run:
     run = Run(Path(folder))
     if not (run.folder / MANIFEST).is_file():
         raise InputError(f"{folder}: not a run folder (no {MANIFEST}); 'diploee run' makes one")
-    found = run.manifest.get("schema_version")
+    found = read_json(run.folder / MANIFEST, dict).get("schema_version")
     if found != SCHEMA_VERSION:
         raise InputError(
-            f"{folder}: schema version {found}, this version of diploee reads {SCHEMA_VERSION}"
+            f"{run.folder / MANIFEST}: schema version {shown(found)}, this version of diploee "
+            f"reads {SCHEMA_VERSION}"
         )
+    _ = run.scenario  # all who read a run rely on it
     return run

@@ -4,96 +4,85 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from diploee.errors import InputError, one_of
+import numpy as np
+from pydantic import AfterValidator, Field
+
+from diploee.errors import shown
+from diploee.model import Choices, documented
 from diploee.outputs.export.reactive import ReactiveTable
-from diploee.outputs.export.series import Series
+from diploee.outputs.export.series import ExportBlock, Series
+from diploee.outputs.export.text import in_mw
 from diploee.outputs.reader import Run
+from diploee.tables import Float64Array
 from diploee.units import MS_PER_H, MS_PER_MIN
 
 LeapDay = Literal["drop-feb29", "drop-last-day"]
-
-LEAP_DAYS: tuple[LeapDay, ...] = ("drop-feb29", "drop-last-day")
 YEAR_STEPS_MS = (MS_PER_H, 30 * MS_PER_MIN, 15 * MS_PER_MIN)
 FOR_ALL = frozenset({"column", "step"})
-WINDOW = frozenset({"first", "until", "zoom"})
+WINDOW = frozenset({"first", "until", "event_window"})
 
+
+def _load_name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", text):
+        raise ValueError(
+            "must start with a letter and hold only letters, digits, '-' and '_', which every tool "
+            f"can read, found {shown(text)}"
+        )
+    return text
+
+
+LoadName = Annotated[str, AfterValidator(_load_name)]
 _FLAGS = {"first": "--from", "until": "--to", "kv": "--kv"}
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 
-@dataclass(frozen=True)
-class Options:
-    """What the user chose; a format refuses those that it has no use for.
+@documented
+class Options(Choices):
+    """What the user chose; a format refuses those that it has no use for."""
 
-    Parameters
-    ----------
-    column : str
-        Power column of ``facility.parquet`` [W]: `facility_power_w`, `it_power_w`, or
-        `it_power_w.<pool>` where there are several pools.
-    step : str, optional
-        Interval such as ``"15 min"``; the run's own (8760 formats: 1 h) if absent.
-    first, until : datetime, optional
-        Part of the run to export; local time of the facility unless they have a zone.
-    zoom : str, optional
-        One of the run's zooms, such as ``rise_1s``, to export at 0.1 s instead of the whole run.
-    year : int, optional
-        Calendar year for the 8760 formats, where the run holds several.
-    leap_day : {"drop-feb29", "drop-last-day"}, optional
-        What a leap year loses in the 8760 formats; they refuse a leap year without it.
-    time_zone : str, optional
-        Zone of the stamps, such as ``America/Denver``; the facility's fixed offset if absent.
-    q_table : path, optional
-        The user's Q(P) table; no reactive power is written without one.
-    name, bus : str
-        Names of the load and of its bus.
-    kv : float
-        Rated voltage of the OpenDSS load [kV].
-    actual : bool
-        OpenDSS multipliers in kW and kvar instead of normalised to the peak.
-    """
-
-    column: str = "facility_power_w"
-    step: str | None = None
-    first: datetime | None = None
-    until: datetime | None = None
-    zoom: str | None = None
-    year: int | None = None
-    leap_day: LeapDay | None = None
-    time_zone: str | None = None
-    q_table: Path | None = None
-    name: str = "datacenter"
-    bus: str = "datacenter"
-    kv: float = 12.47
-    actual: bool = False
-
-    def __post_init__(self) -> None:
-        """Check the values that are the same for every format.
-
-        Raises
-        ------
-        InputError
-            If one is not usable.
-        """
-        for key in ("name", "bus"):
-            text = getattr(self, key)
-            if not _NAME.fullmatch(text):
-                raise InputError(
-                    f"{flag(key)}: '{text}' must start with a letter and hold only letters, "
-                    "digits, '-' and '_', which every tool can read"
-                )
-        if self.leap_day is not None and self.leap_day not in LEAP_DAYS:
-            raise InputError(f"--leap-day: '{self.leap_day}' is not one of {one_of(LEAP_DAYS)}")
-        if not 0 < self.kv < float("inf"):
-            raise InputError(f"--kv: must be a voltage above 0 kV, found {self.kv:g}")
+    column: str = Field(
+        default="facility_power_w", description="facility_power_w, it_power_w or it_power_w.<pool>."
+    )
+    step: str | None = Field(
+        default=None, description="Coarser step such as '15 min'; 1 h for 8760 formats."
+    )
+    first: datetime | None = Field(default=None, description="Start, local time.")
+    until: datetime | None = Field(default=None, description="End, local time.")
+    event_window: str | None = Field(
+        default=None,
+        description="One of the run's event windows at 0.1 s, as rise_1s, not the whole run.",
+    )
+    year: int | None = Field(
+        default=None, description="Calendar year of an 8760 format, if there are several."
+    )
+    leap_day: LeapDay | None = Field(
+        default=None,
+        description="What a leap year loses in an 8760 format, which refuses one otherwise.",
+    )
+    time_zone: str | None = Field(
+        default=None,
+        description="Zone of csv stamps, as America/Denver; else the facility's.",
+    )
+    q_table: Path | None = Field(
+        default=None,
+        description="Your CSV p_mw,q_mvar for reactive power, of which none is written else; "
+        "q_mvar above 0 is drawn by the facility.",
+    )
+    name: LoadName = Field(default="datacenter", description="Name of the load.")
+    bus: LoadName = Field(default="datacenter", description="Name of its bus (opendss, pypsa).")
+    kv: Annotated[float, Field(gt=0)] = Field(
+        default=12.47, description="Rated voltage of the OpenDSS load, in kV."
+    )
+    actual: bool = Field(default=False, description="OpenDSS multipliers in kW, not of the peak.")
 
     def given(self) -> tuple[str, ...]:
         """Return the names of the options that differ from their defaults."""
-        return tuple(f.name for f in fields(self) if getattr(self, f.name) != f.default)
+        known = type(self).model_fields.items()
+        return tuple(name for name, field in known if getattr(self, name) != field.default)
 
 
 def flag(option: str) -> str:
@@ -102,7 +91,7 @@ def flag(option: str) -> str:
 
 
 @dataclass(frozen=True)
-class Job:
+class ExportRequest:
     """What a format's writer is given.
 
     Parameters
@@ -115,7 +104,7 @@ class Job:
         What the user chose.
     reactive : ReactiveTable or None
         The user's Q(P) table.
-    place : pathlib.Path
+    path : pathlib.Path
         File, or folder, to write; it is put in its place afterwards.
     """
 
@@ -123,7 +112,14 @@ class Job:
     series: Series
     options: Options
     reactive: ReactiveTable | None
-    place: Path
+    path: Path
+
+    def power_columns(self, block: ExportBlock) -> list[Float64Array]:
+        """Return the power [MW] and, from the user's table, the reactive power [Mvar] of steps."""
+        columns = [in_mw(block.power_w)]
+        if self.reactive is not None:
+            columns.append(np.round(self.reactive.at(block.power_w), 9))
+        return columns
 
 
 @dataclass(frozen=True)
@@ -164,7 +160,7 @@ class Format:
 
     name: str
     summary: str
-    write: Callable[[Job], Written]
+    write: Callable[[ExportRequest], Written]
     suffixes: tuple[str, ...] = (".csv",)
     options: frozenset[str] = field(default_factory=frozenset)
     whole_year: bool = False

@@ -5,28 +5,28 @@ from __future__ import annotations
 import numpy as np
 
 from diploee.errors import InputError
-from diploee.outputs.export.base import Format, Job, Written
+from diploee.outputs.export.base import ExportRequest, Format, Written
 from diploee.outputs.export.playback import seconds
 from diploee.outputs.export.text import CsvFile
-from diploee.scenario import Scenario
+from diploee.scenario import Facility
 
 
-def _write(job: Job) -> Written:
-    n_gpus = gpus_behind(job.run.scenario, job.options.column)
+def _write(request: ExportRequest) -> Written:
+    n_gpus = gpus_behind(request.run.scenario.facility, request.options.column)
     if not n_gpus:
         raise InputError(
-            f"{job.run.folder}: no node behind '{job.options.column}' has a GPU, so there is no "
-            "power per GPU; export 'playback'"
+            f"{request.run.folder}: no node behind '{request.options.column}' has a GPU, so "
+            "there is no power per GPU; export 'playback'"
         )
-    if job.series.n_steps < 2:
+    if request.series.n_steps < 2:
         raise InputError(
-            f"{job.run.folder}: OpenG2G needs two samples or more, choose a finer --step"
+            f"{request.run.folder}: OpenG2G needs two samples or more, choose a finer --step"
         )
-    with CsvFile(job.place, ("t_s", "power_W")) as file:
-        for block in job.series.blocks():
-            file.write(seconds(job.series, block), np.round(block.power_w / n_gpus, 6))
+    with CsvFile(request.path, ("t_s", "power_W")) as file:
+        for block in request.series.blocks():
+            file.write(seconds(request.series, block), np.round(block.power_w / n_gpus, 6))
     return Written(
-        {job.place.name: "t_s: s since the first step's start; power_W: W per GPU"},
+        {request.path.name: "t_s: s since the first step's start; power_W: W per GPU"},
         (
             f"the power over all {n_gpus:,} GPUs, busy or idle, with the CPU packages' share: "
             f"times {n_gpus:,} it is the column's power",
@@ -36,9 +36,8 @@ def _write(job: Job) -> Written:
     )
 
 
-def gpus_behind(scenario: Scenario, column: str) -> int:
+def gpus_behind(facility: Facility, column: str) -> int:
     """Return the GPUs whose power a column holds: one pool's, or all."""
-    facility = scenario.facility
     of_pool = column.partition(".")[2]
     return sum(
         pool.n_nodes * facility.node_type_of(name).n_gpus

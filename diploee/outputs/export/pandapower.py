@@ -7,28 +7,27 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from diploee.outputs.export.base import Format, Job, Written
-from diploee.outputs.export.series import Block
-from diploee.outputs.export.text import CsvFile, in_mw
-from diploee.tables import Float64Array
+from diploee.outputs.export.base import ExportRequest, Format, Written
+from diploee.outputs.export.text import CsvFile
 
 INDEX = "step"
 
 
-def _write(job: Job) -> Written:
-    names = [f"{job.options.name}_p_mw"]
-    if job.reactive is not None:
-        names.append(f"{job.options.name}_q_mvar")
-    if job.place.suffix == ".csv":
-        with CsvFile(job.place, (INDEX, *names)) as file:
-            for block in job.series.blocks():
-                file.write(block.positions, *_columns(job, block))
+def _write(request: ExportRequest) -> Written:
+    names = [f"{request.options.name}_p_mw"]
+    if request.reactive is not None:
+        names.append(f"{request.options.name}_q_mvar")
+    if request.path.suffix == ".csv":
+        with CsvFile(request.path, (INDEX, *names)) as file:
+            for block in request.series.blocks():
+                file.write(block.positions, *request.power_columns(block))
         reader = f"pandas.read_csv(file, index_col='{INDEX}')"
     else:
-        _write_parquet(job, names)
+        _write_parquet(request, names)
         reader = "pandas.read_parquet(file)"
+    content = f"{', '.join(names)} by integer step; MW{', Mvar' if names[1:] else ''}"
     return Written(
-        {job.place.name: f"{', '.join(names)} by integer step; MW{', Mvar' if names[1:] else ''}"},
+        {request.path.name: content},
         (
             f"DFData({reader}); ConstControl(net, 'load', 'p_mw', [index of the load], "
             f"data_source=that, profile_name=['{names[0]}'])"
@@ -37,22 +36,15 @@ def _write(job: Job) -> Written:
     )
 
 
-def _write_parquet(job: Job, names: list[str]) -> None:
+def _write_parquet(request: ExportRequest, names: list[str]) -> None:
     index = pd.Index(np.empty(0, dtype=np.int64), name=INDEX)
     empty = pd.DataFrame({name: np.empty(0) for name in names}, index=index)
     # With the metadata by which pandas finds the index again.
     schema = pa.Schema.from_pandas(empty, preserve_index=True)
-    with pq.ParquetWriter(job.place, schema, compression="zstd") as writer:
-        for block in job.series.blocks():
-            columns = dict(zip(names, _columns(job, block), strict=True))
+    with pq.ParquetWriter(request.path, schema, compression="zstd") as writer:
+        for block in request.series.blocks():
+            columns = dict(zip(names, request.power_columns(block), strict=True))
             writer.write_table(pa.table({**columns, INDEX: block.positions}, schema=schema))
-
-
-def _columns(job: Job, block: Block) -> list[Float64Array]:
-    columns = [in_mw(block.power_w)]
-    if job.reactive is not None:
-        columns.append(np.round(job.reactive.at(block.power_w), 9))
-    return columns
 
 
 PANDAPOWER = Format(

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from diploee.outputs.export.base import Format, Job, Written
-from diploee.outputs.export.stamps import local_stamps, named_zone
+from diploee.clock import named_zone
+from diploee.outputs.export.base import ExportRequest, Format, Written
+from diploee.outputs.export.stamps import local_stamps
 from diploee.outputs.export.text import CsvFile
 
 
-def _write(job: Job) -> Written:
-    name = job.options.time_zone
-    zone = named_zone(name) if name else job.run.scenario.facility.zone
-    with CsvFile(job.place, ("timestamp", job.options.column)) as file:
-        for block in job.series.blocks():
-            stamps = local_stamps(block.starts_ms, zone, job.series.in_milliseconds)
+def _write(request: ExportRequest) -> Written:
+    facility = request.run.scenario.facility
+    name = request.options.time_zone or facility.time_zone
+    zone = named_zone(name) if name else facility.zone
+    with CsvFile(request.path, ("timestamp", request.options.column)) as file:
+        for block in request.series.blocks():
+            stamps = local_stamps(block.starts_ms, zone, request.series.in_milliseconds)
             file.write(stamps, np.round(block.power_w, 3))
     notes = (
         (
@@ -26,7 +28,8 @@ def _write(job: Job) -> Written:
         else ()
     )
     return Written(
-        {job.place.name: f"timestamp: ISO 8601 with UTC offset; {job.options.column}: W"}, notes
+        {request.path.name: f"timestamp: ISO 8601 with UTC offset; {request.options.column}: W"},
+        notes,
     )
 
 

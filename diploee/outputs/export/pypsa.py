@@ -6,41 +6,43 @@ from contextlib import ExitStack
 
 import numpy as np
 
-from diploee.outputs.export.base import Format, Job, Written
+from diploee.outputs.export.base import ExportRequest, Format, Written
 from diploee.outputs.export.stamps import naive_stamps
 from diploee.outputs.export.text import CsvFile, in_mw
 from diploee.units import MS_PER_H
 
 
-def _write(job: Job) -> Written:
-    name, bus = job.options.name, job.options.bus
-    hours = job.series.step_ms / MS_PER_H
-    with CsvFile(job.place / "buses.csv", ("name",)) as file:
+def _write(request: ExportRequest) -> Written:
+    name, bus = request.options.name, request.options.bus
+    hours = request.series.step_ms / MS_PER_H
+    with CsvFile(request.path / "buses.csv", ("name",)) as file:
         file.write([bus])
-    with CsvFile(job.place / "loads.csv", ("name", "bus")) as file:
+    with CsvFile(request.path / "loads.csv", ("name", "bus")) as file:
         file.write([name], [bus])
     with ExitStack() as stack:
         # The columns of PyPSA's own export; it reads the stamps from the second.
         header = ("", "snapshot", "objective", "stores", "generators")
-        snapshots = stack.enter_context(CsvFile(job.place / "snapshots.csv", header))
-        p_set = stack.enter_context(CsvFile(job.place / "loads-p_set.csv", ("snapshot", name)))
+        snapshots = stack.enter_context(CsvFile(request.path / "snapshots.csv", header))
+        p_set = stack.enter_context(CsvFile(request.path / "loads-p_set.csv", ("snapshot", name)))
         q_set = None
-        if job.reactive is not None:
-            q_set = stack.enter_context(CsvFile(job.place / "loads-q_set.csv", ("snapshot", name)))
-        for block in job.series.blocks():
-            stamps = naive_stamps(block.starts_ms, job.series.in_milliseconds)
+        if request.reactive is not None:
+            q_set = stack.enter_context(
+                CsvFile(request.path / "loads-q_set.csv", ("snapshot", name))
+            )
+        for block in request.series.blocks():
+            stamps = naive_stamps(block.starts_ms, request.series.in_milliseconds)
             weights = np.full(block.power_w.size, hours)
             snapshots.write(block.positions, stamps, weights, weights, weights)
             p_set.write(stamps, in_mw(block.power_w))
-            if q_set is not None and job.reactive is not None:
-                q_set.write(stamps, np.round(job.reactive.at(block.power_w), 9))
+            if q_set is not None and request.reactive is not None:
+                q_set.write(stamps, np.round(request.reactive.at(block.power_w), 9))
     files = {
         "snapshots.csv": "start of each step, naive UTC; weightings: its length in hours",
         "buses.csv": f"the bus '{bus}', which PyPSA needs to import the folder",
         "loads.csv": f"the load '{name}'",
         "loads-p_set.csv": "MW",
     }
-    if job.reactive is not None:
+    if request.reactive is not None:
         files["loads-q_set.csv"] = "Mvar"
     return Written(files, ("stamps are naive UTC, as PyPSA's are; no local time",))
 

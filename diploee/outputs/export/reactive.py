@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +9,11 @@ import numpy as np
 
 from diploee.errors import InputError
 from diploee.tables import Float64Array
+from diploee.textio.sheets import read_sheet
+from diploee.textio.values import Number, fail_values, numbers
 from diploee.units import W_PER_MW
 
-HEADER = ["p_mw", "q_mvar"]
+HEADER = ("p_mw", "q_mvar")
 CONVENTION = (
     "load convention: q_mvar above 0 is reactive power that the facility draws (inductive), "
     "below 0 that it supplies (capacitive)"
@@ -67,37 +67,10 @@ def read_reactive_table(path: Path) -> ReactiveTable:
     InputError
         If it can't be read, or is no such table; the text names the line.
     """
-    try:
-        text = path.read_text("utf-8-sig")
-    except (OSError, UnicodeError) as error:
-        raise InputError(f"--q-table: {path}: can't be read ({error})") from error
-    rows: list[tuple[float, float]] = []
-    header_seen = False
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        cells = [cell.strip() for cell in next(csv.reader([line]))]
-        if not header_seen:
-            header_seen = True
-            if cells != HEADER:
-                raise InputError(
-                    f"{path}:{number}: expected the header p_mw,q_mvar, found '{line}'"
-                )
-            continue
-        rows.append(_row(path, number, cells))
-        if len(rows) > 1 and rows[-1][0] <= rows[-2][0]:
-            raise InputError(f"{path}:{number}: p_mw must rise from row to row, found {cells[0]}")
-    if len(rows) < 2:
-        raise InputError(f"{path}: a Q(P) table needs two rows or more, found {len(rows)}")
-    p_mw, q_mvar = np.array(rows).T
+    what = f"a table '{','.join(HEADER)}'"
+    table = read_sheet(path, what).read(HEADER, what)
+    p_mw, q_mvar = (numbers(table, name, Number(may_miss=False)) for name in HEADER)
+    if len(table) < 2:
+        raise InputError(f"{path}: a Q(P) table needs two rows or more, found {len(table)}")
+    fail_values(table, HEADER[0], np.diff(p_mw, prepend=-np.inf) > 0, "more than in the row before")
     return ReactiveTable(path, p_mw, q_mvar)
-
-
-def _row(path: Path, number: int, cells: list[str]) -> tuple[float, float]:
-    try:
-        p_mw, q_mvar = (float(cell) for cell in cells)
-    except ValueError:
-        p_mw = q_mvar = math.nan
-    if not (math.isfinite(p_mw) and math.isfinite(q_mvar)):
-        raise InputError(f"{path}:{number}: expected two numbers, found '{','.join(cells)}'")
-    return p_mw, q_mvar

@@ -2,46 +2,82 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from glob import escape
 from pathlib import Path
+from typing import Any
 
-from diploee.errors import InputError, did_you_mean, one_of
-from diploee.outputs.export.base import Format, Job, Options, flag
-from diploee.outputs.export.calendar_year import year_spans
+from diploee.clock import named_zone
+from diploee.errors import InputError, one_of
+from diploee.files import FolderKind, Writing, check_file, check_folder, local_place, writing
+from diploee.outputs.export.base import ExportRequest, Format, Options, flag
 from diploee.outputs.export.opendss import OPENDSS
 from diploee.outputs.export.openg2g import OPENG2G
 from diploee.outputs.export.pandapower import PANDAPOWER
-from diploee.outputs.export.place import check_free, new_export, sidecar_of
 from diploee.outputs.export.plain import CSV
 from diploee.outputs.export.playback import PLAYBACK
 from diploee.outputs.export.pypsa import PYPSA
 from diploee.outputs.export.reactive import read_reactive_table
-from diploee.outputs.export.series import Series, Span, open_series
+from diploee.outputs.export.series import Series, check_power_column
 from diploee.outputs.export.sidecar import describe
-from diploee.outputs.export.source import Source, source_of
-from diploee.outputs.export.stamps import named_zone
-from diploee.outputs.export.window import check_step, parse_step_ms, rows_between
+from diploee.outputs.export.window import check_step, parse_step_ms, rows_between, year_spans
 from diploee.outputs.export.year_files import HOURS_8760, REOPT, REOPT_JSON, SAM
+from diploee.outputs.folder import run_files
 from diploee.outputs.manifest import write_json
 from diploee.outputs.reader import Run, open_run
+from diploee.outputs.series import Rows, RunSeries
+from diploee.progress import Progress
+from diploee.registry import Registry
 from diploee.units import MS_PER_H
-from diploee.watch import Watch
 
-FORMATS: dict[str, Format] = {
-    fmt.name: fmt
-    for fmt in (
-        CSV,
-        HOURS_8760,
-        SAM,
-        REOPT,
-        REOPT_JSON,
-        OPENDSS,
-        PYPSA,
-        PANDAPOWER,
-        PLAYBACK,
-        OPENG2G,
-    )
-}
-"""The formats by name."""
+FOLDER_SIDECAR = "diploee_export.json"
+
+
+def _entries(sidecar: Mapping[str, Any]) -> Iterator[str]:
+    yield FOLDER_SIDECAR
+    yield from map(escape, sidecar["files"] if isinstance(sidecar["files"], dict) else ())
+
+
+EXPORT_FOLDER = FolderKind(
+    "an exported folder", FOLDER_SIDECAR, ("format", "diploee_version", "files"), _entries
+)
+
+
+def sidecar_of(place: Path, is_folder: bool) -> Path:
+    """Return where the sidecar of a file or folder stands."""
+    return place / FOLDER_SIDECAR if is_folder else place.with_name(f"{place.name}.meta.json")
+
+
+def check_free(place: Path, is_folder: bool, force: bool, inputs: list[Path | None]) -> None:
+    """Refuse a place that is taken, unless it may be replaced, before any work.
+
+    Raises
+    ------
+    InputError
+        If it may not.
+    """
+    if is_folder:
+        check_folder(place, force, kind=EXPORT_FOLDER, inputs=inputs)
+        return
+    check_file(place, force, inputs=inputs)
+    check_file(sidecar_of(place, is_folder), force, inputs=inputs)
+
+
+def paths_to_write(files: Writing, place: Path, is_folder: bool) -> tuple[Path, Path]:
+    """Return where to write an export and its sidecar, which appear together."""
+    if is_folder:
+        folder = files.folder(place, EXPORT_FOLDER).path
+        return folder, sidecar_of(folder, is_folder)
+    return files.file(place), files.file(sidecar_of(place, is_folder))
+
+
+FORMATS: Registry[Format] = Registry(
+    "export",
+    (
+        CSV, HOURS_8760, SAM, REOPT, REOPT_JSON, OPENDSS, PYPSA, PANDAPOWER, PLAYBACK, OPENG2G
+    ),
+)  # fmt: skip
+"""The formats by name; ``FORMATS.register`` adds one from outside."""
 
 
 def export_run(
@@ -51,9 +87,9 @@ def export_run(
     options: Options | None = None,
     *,
     force: bool = False,
-    watch: Watch | None = None,
+    progress: Progress | None = None,
 ) -> Path:
-    """Export the power of a run or of one of its zooms, with a sidecar on what its numbers are.
+    """Export the power of a run or of one of its event windows, with a sidecar on its numbers.
 
     Parameters
     ----------
@@ -62,13 +98,13 @@ def export_run(
     format_name : str
         One of `FORMATS`.
     out : path, optional
-        File or folder to write; ``<run folder>[-<zoom>]-<format><suffix>`` beside the run by
-        default.
+        File or folder to write; by default ``<run folder>[-<event window>]-<format><suffix>``
+        beside the run.
     options : Options, optional
-        Column, step, zoom or part of the run and what the format takes besides.
+        Column, step, event window or part of the run and what the format takes besides.
     force : bool
         Replace an export that stands there.
-    watch : Watch, optional
+    progress : Progress, optional
         Told of the progress.
 
     Returns
@@ -83,38 +119,32 @@ def export_run(
     OutputError
         If it can't be written; nothing is kept then.
     """
-    fmt, options = _format(format_name), options or Options()
+    fmt, options = FORMATS.named("export", format_name), options or Options()
     _check_options(fmt, options)
     run = run if isinstance(run, Run) else open_run(run)
-    source = source_of(run, options.zoom)
-    place = Path(out) if out is not None else _default_place(run, fmt, options)
+    source = run.series(options.event_window)
+    place = _default_place(run, fmt, options) if out is None else local_place(out)
     _check_suffix(fmt, place)
-    check_free(place, fmt.is_folder, force)
+    inputs = [*run_files(run.folder), options.q_table]
+    check_free(place, fmt.is_folder, force, inputs)
     series, leap_rule = _series(source, fmt, options)
     reactive = read_reactive_table(options.q_table) if options.q_table is not None else None
 
     done = 0.0
-    with (watch or Watch()).stage(f"export {fmt.name}") as update:
+    with (progress or Progress()).stage(f"export {fmt.name}") as update:
 
-        def progress(fraction: float) -> None:
+        def tell(fraction: float) -> None:
             nonlocal done
             done = fraction
             update(fraction, f"{fraction * series.n_steps:,.0f} steps")
 
-        series.progress = progress
-        with new_export(place, fmt.is_folder, force, lambda: done) as target:
-            job = Job(run, series, options, reactive, target)
-            sidecar = describe(fmt, job, fmt.write(job), leap_rule)
-            write_json(sidecar_of(target, fmt.is_folder), sidecar)
+        series.progress = tell
+        with writing(force, inputs) as files:
+            files.needed_mb = lambda written_mb: written_mb / done if done else 0.0
+            target, sidecar = paths_to_write(files, place, fmt.is_folder)
+            request = ExportRequest(run, series, options, reactive, target)
+            write_json(sidecar, describe(fmt, request, fmt.write(request), leap_rule))
     return place
-
-
-def _format(name: str) -> Format:
-    if name not in FORMATS:
-        raise InputError(
-            f"unknown export format '{name}' (have: {one_of(FORMATS)}){did_you_mean(name, FORMATS)}"
-        )
-    return FORMATS[name]
 
 
 def _check_options(fmt: Format, options: Options) -> None:
@@ -126,13 +156,16 @@ def _check_options(fmt: Format, options: Options) -> None:
                 f"{one_of(takers)}); leave it out"
             )
     if options.time_zone is not None:
-        named_zone(options.time_zone)
+        try:
+            named_zone(options.time_zone)
+        except ValueError as error:
+            raise InputError(f"--time-zone: {error}") from None
 
 
 def _default_place(run: Run, fmt: Format, options: Options) -> Path:
     # The name of '.' or '..' shows only in the whole path.
     folder = run.folder if run.folder.name not in ("", "..") else run.folder.resolve()
-    names = [folder.name, *([options.zoom] if options.zoom else []), fmt.name]
+    names = [folder.name, *([options.event_window] if options.event_window else []), fmt.name]
     return folder.with_name("-".join(names) + (fmt.suffixes or ("",))[0])
 
 
@@ -143,10 +176,10 @@ def _check_suffix(fmt: Format, place: Path) -> None:
         )
 
 
-def _series(source: Source, fmt: Format, options: Options) -> tuple[Series, str | None]:
+def _series(source: RunSeries, fmt: Format, options: Options) -> tuple[Series, str | None]:
     default_ms = MS_PER_H if fmt.whole_year else source.step_ms
     step_ms = default_ms if options.step is None else parse_step_ms(options.step)
-    spans: tuple[Span, ...]
+    spans: tuple[Rows, ...]
     leap_rule = None
     check_step(source, step_ms)
     if fmt.whole_year:
@@ -154,5 +187,5 @@ def _series(source: Source, fmt: Format, options: Options) -> tuple[Series, str 
         spans, leap_rule = year.spans, year.leap_rule
     else:
         spans = (rows_between(source, options.first, options.until, step_ms),)
-    open_series(source, options.column).close()  # a missing column shows before anything is written
+    check_power_column(source, options.column)  # before anything is written
     return Series(source, options.column, step_ms, spans), leap_rule

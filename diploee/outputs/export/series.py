@@ -7,23 +7,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from diploee.errors import InputError, did_you_mean, one_of
-from diploee.outputs.export.source import Source
+from diploee.outputs.series import Rows, RunSeries
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import J_PER_MWH, MS_PER_S, W_PER_MW
 
-BATCH_ROWS = 1 << 18
-"""Rows read at a time; it bounds the memory and does not change the values."""
-
-Span = tuple[int, int]
-"""Rows of the source, from the first to before the second."""
-
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class ExportBlock:
     """Consecutive steps of the exported series.
 
     Parameters
@@ -70,7 +62,7 @@ class Series:
 
     Parameters
     ----------
-    source : Source
+    source : RunSeries
         Where the series is read from.
     column : str
         Its column [W].
@@ -82,10 +74,10 @@ class Series:
         Told the fraction streamed after each block.
     """
 
-    source: Source
+    source: RunSeries
     column: str
     step_ms: int
-    spans: tuple[Span, ...]
+    spans: tuple[Rows, ...]
     progress: Callable[[float], None] = field(default=lambda _fraction: None)
     totals: Totals = field(default_factory=Totals)
     """Of the last complete pass over `blocks`."""
@@ -111,16 +103,15 @@ class Series:
         return sum(b - a for a, b in self.spans) // self.rows_per_step
 
     def edge(self, row: int) -> datetime:
-        """Return when a row of the source starts, in the facility's fixed UTC offset."""
-        zone = self.source.start.tzinfo
-        return datetime.fromtimestamp(self._epoch_ms(row) / MS_PER_S, tz=zone)
+        """Return when a row of the source starts, local time."""
+        return self.source.at(row)
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[ExportBlock]:
         """Stream the series from its start; memory is bounded by the block.
 
         Yields
         ------
-        Block
+        ExportBlock
             Blocks in the order of time.
 
         Raises
@@ -128,97 +119,31 @@ class Series:
         InputError
             If the file is damaged, or holds a power that is no number.
         """
-        totals, done, k = Totals(), 0, self.rows_per_step
+        totals, done = Totals(), 0
         self.progress(0.0)
         for span in self.spans:
-            row = span[0]
-            for power_w in _means(self._rows(span), k):
-                if not np.isfinite(power_w).all():
-                    raise InputError(
-                        f"{self.source.path}: '{self.column}' holds values that are no number"
-                    )
-                starts = (
-                    self._epoch_ms(row) + np.arange(power_w.size, dtype=np.int64) * self.step_ms
-                )
+            for block in self.source.blocks([self.column], self.step_ms, span):
+                power_w = block.columns[self.column]
                 totals.energy_j += float(power_w.sum()) * self.step_s
                 totals.peak_w = max(totals.peak_w, float(power_w.max()))
-                yield Block(done, starts, power_w)
-                row += power_w.size * k
+                yield ExportBlock(done, block.starts_ms, power_w)
                 done += power_w.size
                 self.progress(done / self.n_steps)
         self.totals = totals
 
-    def _epoch_ms(self, row: int) -> int:
-        return round(self.source.start.timestamp() * MS_PER_S) + row * self.source.step_ms
 
-    def _rows(self, span: Span) -> Iterator[Float64Array]:
-        """Read rows of the source, a few hundred thousand at a time [W]."""
-        with open_series(self.source, self.column) as file:
-            base = 0
-            for group in range(file.num_row_groups):
-                n_rows = file.metadata.row_group(group).num_rows
-                if base + n_rows > span[0] and base < span[1]:
-                    yield from self._of_group(file, group, span[0] - base, span[1] - base)
-                base += n_rows
-
-    def _of_group(
-        self, file: pq.ParquetFile, group: int, low: int, high: int
-    ) -> Iterator[Float64Array]:
-        at = 0
-        try:
-            for batch in file.iter_batches(BATCH_ROWS, row_groups=[group], columns=[self.column]):
-                a, b = max(low - at, 0), min(high - at, batch.num_rows)
-                if a < b:
-                    # A dotted name can select further columns too, so take this one by name.
-                    values = batch.column(batch.schema.get_field_index(self.column)).slice(a, b - a)
-                    yield values.to_numpy(zero_copy_only=False).astype(np.float64)
-                at += batch.num_rows
-        except (OSError, pa.ArrowException) as error:
-            raise _unreadable(self.source.path, error) from error
-
-
-def _means(rows: Iterator[Float64Array], k: int) -> Iterator[Float64Array]:
-    """Return means over `k` rows each; what is left of a batch goes before the next."""
-    left = np.empty(0)
-    for batch in rows:
-        values = np.concatenate([left, batch]) if left.size else batch
-        n_whole = values.size // k
-        if n_whole:
-            yield values[: n_whole * k].reshape(n_whole, k).mean(axis=1)
-        left = values[n_whole * k :]
-
-
-def open_series(source: Source, column: str) -> pq.ParquetFile:
-    """Open the file of a power series, after checking that it holds a column whole.
+def check_power_column(source: RunSeries, column: str) -> None:
+    """Refuse a column that is no power of the source, after a look at its file's head.
 
     Raises
     ------
     InputError
         If the file can't be read, is not as long as it should be, or lacks the column.
     """
-    path = source.path
-    if not path.is_file():
-        raise InputError(f"{path}: no such file in this run folder")
-    try:
-        file = pq.ParquetFile(path, memory_map=False)
-    except (OSError, pa.ArrowException) as error:
-        raise _unreadable(path, error) from error
-    names = [name for name in file.schema_arrow.names if name.split(".")[0].endswith("_power_w")]
+    powers = {c.name for c in source.run.columns if c.unit == "W"}
+    names = [name for name in source.check() if name.partition(".")[0] in powers]
     if column not in names:
-        file.close()
         raise InputError(
-            f"{path}: no power column '{column}' (have: {one_of(names)})"
+            f"{source.path}: no power column '{column}' (have: {one_of(names)})"
             f"{did_you_mean(column, names)}"
         )
-    if file.metadata.num_rows != source.n_rows:
-        n_rows = file.metadata.num_rows
-        file.close()
-        raise InputError(
-            f"{path}: holds {n_rows:,} intervals where the {source.name} has {source.n_rows:,}; "
-            "the run folder was changed, run it again"
-        )
-    return file
-
-
-def _unreadable(path: object, error: Exception) -> InputError:
-    return InputError(f"{path}: can't be read ({(str(error).splitlines() or [''])[0]})")

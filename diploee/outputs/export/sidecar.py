@@ -6,73 +6,77 @@ import hashlib
 from typing import Any
 
 from diploee import __version__
-from diploee.outputs.export.base import Format, Job, Written
+from diploee.metrics.grid.limit_report import recorded_readings
+from diploee.outputs.export.base import ExportRequest, Format, Written
 from diploee.outputs.export.reactive import CONVENTION
-from diploee.outputs.export.source import Source
 from diploee.outputs.reader import Run
+from diploee.outputs.series import RunSeries
 from diploee.units import MS_PER_S
 
 NO_FAULT_STUDY = (
     "a playback of P(t) holds no response to voltage or frequency: it supports no fault study, nor "
     "claims on flicker, torsion or harmonics"
 )
+FIXED_OFFSET = "none: fixed UTC offset"
 INTERVAL = "each value is the mean over the step that starts at its stamp or position"
 
 
-def describe(fmt: Format, job: Job, written: Written, leap_rule: str | None) -> dict[str, Any]:
+def describe(
+    fmt: Format, request: ExportRequest, written: Written, leap_rule: str | None
+) -> dict[str, Any]:
     """Return the sidecar of a finished export.
 
     Parameters
     ----------
     fmt : Format
         The format.
-    job : Job
+    request : ExportRequest
         What was exported; its series was streamed to the end.
     written : Written
         What the writer tells of its files.
     leap_rule : str or None
         What became of 29 February, for formats of 8,760 hours.
     """
-    series, run = job.series, job.run
+    series, run = request.series, request.run
     return {
         "format": fmt.name,
         "diploee_version": __version__,
         "files": written.files,
-        "column": job.options.column,
-        "power_boundary": f"device power; {run.manifest.get('power_boundary', 'no overlay')}",
-        "reactive_power": _reactive(job),
+        "column": request.options.column,
+        "power_boundary": run.boundary(request.options.column),
+        "reactive_power": _reactive(request),
         "interval_convention": INTERVAL,
         "step_s": series.step_s,
         "n_steps": series.n_steps,
         "start": series.edge(series.spans[0][0]).isoformat(),
         "end": series.edge(series.spans[-1][1]).isoformat(),
-        "utc_offset": run.scenario.facility.utc_offset,
-        "time_zone": job.options.time_zone or "none: fixed UTC offset",
+        "utc_offset": series.edge(series.spans[0][0]).isoformat()[-6:],
+        "time_zone": request.options.time_zone or run.scenario.facility.time_zone or FIXED_OFFSET,
         "leap_day": leap_rule or "nothing is left out",
         "energy_mwh": series.totals.energy_mwh,
         "mean_mw": series.totals.energy_mwh * 3600 / (series.n_steps * series.step_s),
         "peak_mw": series.totals.peak_mw,
         "run": _source(series.source),
-        "done": _done(job, leap_rule),
+        "done": _done(request, leap_rule),
         "notes": [*written.notes, NO_FAULT_STUDY, *_bandwidth(run)],
     }
 
 
-def _reactive(job: Job) -> str:
-    if job.reactive is None:
+def _reactive(request: ExportRequest) -> str:
+    if request.reactive is None:
         return "none: the run holds active power only, and no power factor is made up"
-    return f"interpolated at each step's mean power in {job.reactive.path.name}; {CONVENTION}"
+    return f"interpolated at each step's mean power in {request.reactive.path.name}; {CONVENTION}"
 
 
-def _done(job: Job, leap_rule: str | None) -> list[str]:
-    series, source = job.series, job.series.source
+def _done(request: ExportRequest, leap_rule: str | None) -> list[str]:
+    series, source = request.series, request.series.source
     done = [
         f"means over {series.rows_per_step} intervals of {source.step_s:g} s; they keep its energy"
         if series.rows_per_step > 1
         else f"the {source.name}'s own step of {source.step_s:g} s"
     ]
-    if source.zoom:
-        done.insert(0, f"the zoom '{source.zoom}' of the run: one of its worst windows, at 0.1 s")
+    if source.event_window:
+        done.insert(0, f"the event window '{source.event_window}' of the run, at 0.1 s")
     if leap_rule is not None:
         done.append(f"one calendar year of 8,760 hours; {leap_rule}")
     elif series.spans != ((0, source.n_rows),):
@@ -80,7 +84,7 @@ def _done(job: Job, leap_rule: str | None) -> list[str]:
     return done
 
 
-def _source(source: Source) -> dict[str, Any]:
+def _source(source: RunSeries) -> dict[str, Any]:
     run = source.run
     with source.path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -90,12 +94,12 @@ def _source(source: Source) -> dict[str, Any]:
         f"{source.path.stem}_parquet_sha256": digest,
         "seed": run.scenario.seed,
         "resolution_s": run.scenario.resolution_ms / MS_PER_S,
-    } | ({"zoom": _zoom(source)} if source.zoom else {})
+    } | ({"zoom": _event_window(source)} if source.event_window else {})
 
 
-def _zoom(source: Source) -> dict[str, Any]:
+def _event_window(source: RunSeries) -> dict[str, Any]:
     """Return what was searched for, where it was found and how large it is."""
-    entry = source.run.zoom_entry(source.zoom)
+    entry = source.run.event_window_entry(source.event_window)
     found = {key: entry.get(key) for key in ("name", "at", "value_mw")}
     return found | {
         "resolution_s": source.step_s,
@@ -104,9 +108,8 @@ def _zoom(source: Source) -> dict[str, Any]:
 
 
 def _bandwidth(run: Run) -> list[str]:
-    entries = run.manifest.get("profiles", {}).values()
-    found = [entry.get("provenance", {}).get("bandwidth_hz") for entry in entries]
-    lowest = min((hz for hz in found if hz), default=None)
+    readings = recorded_readings(run.manifest)
+    lowest = min((reading.bandwidth_hz for reading in readings), default=None)
     if lowest is None:
         return []
     return [f"the power profiles hold no oscillation above {lowest:g} Hz, whatever the step"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Sequence
+from io import StringIO
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -41,7 +43,9 @@ class CsvFile:
     def __init__(self, path: Path, header: Sequence[str] = ()) -> None:
         self._file = path.open("wb")
         if header:
-            self._file.write(f"{','.join(header)}\n".encode())
+            line = StringIO()
+            csv.writer(line, lineterminator="\n").writerow(header)
+            self._file.write(line.getvalue().encode())
         self._options = pacsv.WriteOptions(include_header=False, quoting_style="none")
 
     def __enter__(self) -> Self:

@@ -1,14 +1,20 @@
-"""Which step and which rows of its source an export takes."""
+"""Which step and which rows an export takes: a window, or the 8,760 hours of a calendar year.
+
+Some tools know years of 365 days only.
+"""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from calendar import isleap
+from dataclasses import dataclass
+from datetime import datetime
+from typing import get_args
 
 from diploee.errors import InputError, one_of
-from diploee.outputs.export.series import Span
-from diploee.outputs.export.source import Source
+from diploee.outputs.export.base import YEAR_STEPS_MS, LeapDay, Options
+from diploee.outputs.series import Rows, RunSeries
 from diploee.scenario.spans import parse_resolution_ms
-from diploee.units import MS_PER_S
+from diploee.units import MS_PER_MIN, MS_PER_S
 
 
 def parse_step_ms(text: str) -> int:
@@ -25,7 +31,7 @@ def parse_step_ms(text: str) -> int:
         raise InputError(f"--step: {error}") from None
 
 
-def check_step(source: Source, step_ms: int) -> None:
+def check_step(source: RunSeries, step_ms: int) -> None:
     """Refuse a step that the source can't be averaged to.
 
     Raises
@@ -38,7 +44,7 @@ def check_step(source: Source, step_ms: int) -> None:
         raise InputError(
             f"{folder}: a step of {step_s:g} s is finer than the {source.name}'s "
             f"{source.step_s:g} s, which holds no more detail; run again with "
-            f'--set "resolution={step_s:g} s"{_or_zoom(source)}'
+            f'--set "resolution={step_s:g} s"{_or_event_window(source)}'
         )
     if step_ms % source.step_ms:
         raise InputError(
@@ -47,14 +53,16 @@ def check_step(source: Source, step_ms: int) -> None:
         )
 
 
-def _or_zoom(source: Source) -> str:
-    zooms = source.run.zooms
-    return f", or export one of its worst windows with --zoom {one_of(zooms)}" if zooms else ""
+def _or_event_window(source: RunSeries) -> str:
+    names = source.run.event_windows
+    return (
+        f", or export one of its worst windows with --event-window {one_of(names)}" if names else ""
+    )
 
 
 def rows_between(
-    source: Source, first: datetime | None, until: datetime | None, step_ms: int
-) -> Span:
+    source: RunSeries, first: datetime | None, until: datetime | None, step_ms: int
+) -> Rows:
     """Return the rows of a part of the source, the whole by default.
 
     Raises
@@ -62,8 +70,8 @@ def rows_between(
     InputError
         If the part does not lie in the source, or is no whole number of steps.
     """
-    a = 0 if first is None else row_at(source, first, "--from")
-    b = source.n_rows if until is None else row_at(source, until, "--to")
+    a = 0 if first is None else source.row_at(first, "--from")
+    b = source.n_rows if until is None else source.row_at(until, "--to")
     if a >= b:
         raise InputError(f"--from must be before --to, found {first} and {until or 'the end'}")
     rows_per_step = step_ms // source.step_ms
@@ -76,33 +84,92 @@ def rows_between(
     return a, b
 
 
-def row_at(source: Source, moment: datetime, where: str) -> int:
-    """Return the row that starts at a moment, or the end of the source.
+@dataclass(frozen=True)
+class YearSpans:
+    """A calendar year's rows without its leap day.
 
     Parameters
     ----------
-    source : Source
-        The series.
-    moment : datetime
-        Local time of the facility (its fixed UTC offset) unless it has a zone.
-    where : str
-        What gave the moment, for the error.
+    year : int
+        The calendar year, in the facility's local time.
+    spans : tuple of (int, int)
+        Rows of the run.
+    leap_rule : str
+        What became of the leap day, for the sidecar.
+    """
+
+    year: int
+    spans: tuple[Rows, ...]
+    leap_rule: str
+
+
+def year_spans(source: RunSeries, options: Options, step_ms: int, format_name: str) -> YearSpans:
+    """Return the rows of the calendar year that a run holds, 8,760 hours.
 
     Raises
     ------
     InputError
-        If the moment lies outside the source or within an interval.
+        If the run holds no whole calendar year, or several and none is chosen; if the year is a
+        leap year and no rule is chosen; if the step is not 60, 30 or 15 minutes.
     """
-    start = source.start
-    local = moment if moment.tzinfo else moment.replace(tzinfo=start.tzinfo)
-    row, within = divmod(local - start, timedelta(milliseconds=source.step_ms))
-    if not 0 <= row <= source.n_rows or (row == source.n_rows and within):
+    if step_ms not in YEAR_STEPS_MS:
+        steps = ", ".join(f"{ms // MS_PER_MIN} min" for ms in YEAR_STEPS_MS)
         raise InputError(
-            f"{where}: {moment.isoformat()} lies outside the {source.name}, {source.covered}"
+            f"'{format_name}' takes a --step of {steps}, found {step_ms / MS_PER_S:g} s"
         )
-    if within:
+    year = _choose(source, options, format_name)
+    start = datetime(year, 1, 1)
+    if not isleap(year):
+        spans, rule = [(start, datetime(year + 1, 1, 1))], "the year has no 29 February"
+    elif options.leap_day is None:
         raise InputError(
-            f"{where}: {moment.isoformat()} lies within an interval; the {source.name}'s start "
-            f"every {source.step_s:g} s from {start.isoformat()}"
+            f"{source.run.folder}: {year} is a leap year and '{format_name}' takes 365 days; "
+            f"choose what it loses with --leap-day {' or --leap-day '.join(get_args(LeapDay))}"
         )
-    return row
+    elif options.leap_day == "drop-last-day":
+        spans, rule = [(start, datetime(year, 12, 31))], "drop-last-day: 31 December is left out"
+    else:
+        spans = [(start, datetime(year, 2, 29)), (datetime(year, 3, 1), datetime(year + 1, 1, 1))]
+        rule = "drop-feb29: 29 February is left out; later days are one weekday off the calendar"
+    where = f"'{format_name}', year {year}"
+    rows = tuple((source.row_at(a, where), source.row_at(b, where)) for a, b in spans)
+    return YearSpans(year, rows, rule)
+
+
+def _choose(source: RunSeries, options: Options, format_name: str) -> int:
+    whole = _whole_years(source, options.leap_day)
+    if options.year is not None:
+        if options.year not in whole:
+            raise _no_year(source, f"the whole of {options.year}", format_name)
+        return options.year
+    if not whole:
+        raise _no_year(source, "a whole calendar year", format_name)
+    if len(whole) > 1:
+        raise InputError(
+            f"{source.run.folder}: holds the years {', '.join(map(str, whole))}; choose one with "
+            "--year"
+        )
+    return whole[0]
+
+
+def _no_year(source: RunSeries, wanted: str, format_name: str) -> InputError:
+    return InputError(
+        f"{source.run.folder}: '{format_name}' needs {wanted}, from 1 January 00:00 for 8,760 "
+        f'hours, and the run covers {source.covered}; run again with --set "duration=1 year" and '
+        "such a start, or export 'csv'"
+    )
+
+
+def _whole_years(source: RunSeries, leap_day: LeapDay | None) -> list[int]:
+    start, end = (moment.replace(tzinfo=None) for moment in (source.start, source.end))
+    return [
+        year
+        for year in range(start.year, end.year + 1)
+        if start <= datetime(year, 1, 1) and end >= _end_of(year, leap_day)
+    ]
+
+
+def _end_of(year: int, leap_day: LeapDay | None) -> datetime:
+    if isleap(year) and leap_day == "drop-last-day":
+        return datetime(year, 12, 31)
+    return datetime(year + 1, 1, 1)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 
-from diploee.outputs.export.base import Format, Job, Written
+from diploee.outputs.export.base import ExportRequest, Format, Written
 from diploee.outputs.export.text import CsvFile, in_kw
 from diploee.units import MS_PER_H
 
 NO_DAYLIGHT_SAVING = (
-    "fixed standard time all year, at the facility's UTC offset: the first value starts at "
-    "1 January 00:00, and no hour is skipped or repeated for daylight saving"
+    "fixed time all year, at the UTC offset of its start: the first value starts at "
+    "1 January 00:00 local time, and no hour is skipped or repeated for daylight saving"
 )
 REOPT_WEEKDAYS = (
     "REopt aligns tariffs with the weekdays of ElectricLoad.year; after drop-feb29 the values from "
@@ -18,42 +18,42 @@ REOPT_WEEKDAYS = (
 )
 
 
-def _write_lines(job: Job) -> Written:
-    with CsvFile(job.place) as file:
-        for block in job.series.blocks():
+def _write_lines(request: ExportRequest) -> Written:
+    with CsvFile(request.path) as file:
+        for block in request.series.blocks():
             file.write(in_kw(block.power_w))
     return Written(
-        {job.place.name: f"kW, one value a line, no header, {job.series.n_steps:,} lines"},
+        {request.path.name: f"kW, one value a line, no header, {request.series.n_steps:,} lines"},
         (NO_DAYLIGHT_SAVING,),
     )
 
 
-def _write_reopt_lines(job: Job) -> Written:
-    written = _write_lines(job)
-    year = job.series.edge(job.series.spans[0][0]).year
+def _write_reopt_lines(request: ExportRequest) -> Written:
+    written = _write_lines(request)
+    year = request.series.edge(request.series.spans[0][0]).year
     return Written(
         written.files,
         (
             *written.notes,
             f"for ElectricLoad.path_to_csv; set ElectricLoad.year to {year} and "
-            f"Settings.time_steps_per_hour to {MS_PER_H // job.series.step_ms}",
+            f"Settings.time_steps_per_hour to {MS_PER_H // request.series.step_ms}",
             REOPT_WEEKDAYS,
         ),
     )
 
 
-def _write_reopt_json(job: Job) -> Written:
-    loads_kw = [value for b in job.series.blocks() for value in in_kw(b.power_w).tolist()]
+def _write_reopt_json(request: ExportRequest) -> Written:
+    loads_kw = [value for b in request.series.blocks() for value in in_kw(b.power_w).tolist()]
     content = {
         "ElectricLoad": {
             "loads_kw": loads_kw,
-            "year": job.series.edge(job.series.spans[0][0]).year,
+            "year": request.series.edge(request.series.spans[0][0]).year,
         },
-        "Settings": {"time_steps_per_hour": MS_PER_H // job.series.step_ms},
+        "Settings": {"time_steps_per_hour": MS_PER_H // request.series.step_ms},
     }
-    job.place.write_text(json.dumps(content) + "\n", encoding="utf-8")
+    request.path.write_text(json.dumps(content) + "\n", encoding="utf-8")
     return Written(
-        {job.place.name: "ElectricLoad.loads_kw: kW; merge the keys into a REopt scenario"},
+        {request.path.name: "ElectricLoad.loads_kw: kW; merge the keys into a REopt scenario"},
         (NO_DAYLIGHT_SAVING, REOPT_WEEKDAYS),
     )
 

@@ -58,11 +58,13 @@ def fine_run(runs: Path) -> Run:
 
 
 @pytest.fixture(scope="session")
-def zoomed_run(runs: Path) -> Run:
+def event_run(runs: Path) -> Run:
     """Six hours of two pools by the minute at UTC-07:00, with the worst windows at 0.1 s."""
     changes = TWO_POOLS | {"duration": "6 h", "facility.utc_offset": "-07:00"}
     scenario, library = tiny_scenario(changes), tiny_library()
-    return simulate(scenario, runs / "zoomed", library=library, engine="compiled", zooms=True)
+    return simulate(
+        scenario, runs / "zoomed", library=library, engine="compiled", event_windows=True
+    )
 
 
 @pytest.fixture

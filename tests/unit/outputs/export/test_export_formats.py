@@ -15,7 +15,7 @@ import pytest
 from diploee.errors import InputError
 from diploee.outputs import Run
 from diploee.outputs.export import FORMATS, Options, export_run
-from diploee.outputs.export.place import sidecar_of
+from diploee.outputs.export.registry import sidecar_of
 
 Q_FORMATS = ["opendss", "pypsa", "pandapower", "playback"]
 
@@ -174,14 +174,21 @@ def test_reactive_power_is_the_users_table_at_each_steps_mean(
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "two rows or more, found 0"),
+        ("", ":1: the file is empty"),
         ("p_mw,q_mvar\n1,2\n", "two rows or more, found 1"),
-        ("p,q\n1,2\n2,3\n", ":1: expected the header p_mw,q_mvar, found 'p,q'"),
-        ("p_mw,q_mvar\n1,2\n1,3\n", ":3: p_mw must rise"),
-        ("p_mw,q_mvar\n0,x\n1,3\n", ":2: expected two numbers, found '0,x'"),
-        ("p_mw,q_mvar\n0,1,2\n1,3\n", ":2: expected two numbers"),
-        ("p_mw,q_mvar\n0,nan\n1,3\n", ":2: expected two numbers"),
+        ("p,q\n1,2\n2,3\n", ":1: column 'p_mw' is missing"),
+        (
+            "p_mw,q_mvar\n1,2\n1,3\n",
+            ":3: column 'p_mw' is '1', expected more than in",
+        ),
+        ("p_mw,q_mvar\n0,x\n1,3\n", ":2: column 'q_mvar' is 'x', expected a number"),
+        ("p_mw,q_mvar\n0,1,2\n1,3\n", ":2: 3 fields, expected 2"),
+        ("p_mw,q_mvar\n0,nan\n1,3\n", ":2: column 'q_mvar' is 'nan'"),
         ("p_mw,q_mvar\n0,0\n0.001,1\n", "the table goes from 0 to 0.001 MW; add rows"),
+        ('p_mw,q_mvar\n0,"1\n1,3\n', ":2: a double quote without its partner"),
+        ("p_mw,q_mvar\n0,1\n1," + "3" * 140_000, ":3: column 'q_mvar' is '333"),
+        ("p_mw," + "q" * 140_000 + "\n0,1\n", ":1: column 'q_mvar' is missing"),
+        ("p_mw,q_mvar\n0,1\x00\n1,3\n", ":2: found a control byte (0x00)"),
         ("p_mw,q_mvar\n0.004,0\n1,1\n", None),
         (None, "can't be read"),
     ],

@@ -11,11 +11,11 @@ from shutil import copytree
 import pytest
 from typer.testing import CliRunner
 
-from diploee.cli.app import app
+from diploee.cli.app import application
 from diploee.errors import InputError, OutputError, OutputExistsError
 from diploee.outputs import Run
 from diploee.outputs.export import FORMATS, Options, export_run
-from diploee.outputs.export.place import FOLDER_SIDECAR
+from diploee.outputs.export.registry import FOLDER_SIDECAR
 
 
 @contextmanager
@@ -33,7 +33,7 @@ def disk_of(n_bytes: int) -> Iterator[None]:
 def test_full_disk_is_one_line_and_leaves_nothing(
     name: str, fine_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("diploee.outputs.export.series.BATCH_ROWS", 250)
+    monkeypatch.setattr("diploee.outputs.series.BATCH_ROWS", 250)
     place = tmp_path / f"out{(FORMATS[name].suffixes or ('',))[0]}"
     limit = 9_000 if name == "pandapower" else 40_000
     with disk_of(limit), pytest.raises(OutputError) as caught:
@@ -71,7 +71,7 @@ def test_force_replaces_exports_only(fine_run: Run, tmp_path: Path) -> None:
     (tmp_path / "papers" / "thesis.txt").write_text("mine")
     with pytest.raises(OutputExistsError, match=f"no {FOLDER_SIDECAR}"):
         export_run(fine_run, "pypsa", tmp_path / "papers", force=True)
-    with pytest.raises(OutputExistsError, match="is no file"):
+    with pytest.raises(OutputExistsError, match="is a folder"):
         export_run(fine_run, "csv", tmp_path / "papers", force=True)
     (tmp_path / "note").write_text("mine")
     with pytest.raises(OutputExistsError, match="is not an exported folder"):
@@ -102,9 +102,7 @@ def test_interrupted_export_leaves_nothing(
 
 def test_place_that_cannot_be_written_is_named(fine_run: Run, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(
-        OutputError, match=r"can't be written \(.+\); nothing was kept, check --out"
-    ):
+    with pytest.raises(OutputError, match=r"can't be written \(.+ is a file.*\); check --out"):
         export_run(fine_run, "csv", tmp_path / "file" / "out.csv")
 
 
@@ -123,7 +121,7 @@ def test_command_line_passes_every_option(minute_run: Run, tmp_path: Path, q_tab
         "--kv",
         "69",
     ]
-    done = CliRunner().invoke(app, [*arguments, "--actual"])
+    done = CliRunner().invoke(application(), [*arguments, "--actual"])
     assert done.exit_code == 0, done.output
     script = (out / "dc.dss").read_text()
     assert "npts=48 minterval=15 pmult=(file=p.csv) qmult=(file=q.csv) useactual=yes" in script
@@ -131,15 +129,17 @@ def test_command_line_passes_every_option(minute_run: Run, tmp_path: Path, q_tab
 
 
 def test_command_line_names_every_format_in_its_help() -> None:
-    text = CliRunner().invoke(app, ["export", "--help"], env={"COLUMNS": "300"}).output
+    text = CliRunner().invoke(application(), ["export", "--help"], env={"COLUMNS": "300"}).output
     assert all(name in text for name in FORMATS)
 
 
 def test_command_line_takes_year_leap_day_and_zone(leap_run: Run, tmp_path: Path) -> None:
     arguments = ["export", "sam", str(leap_run.folder), "--out", str(tmp_path / "x.csv")]
     arguments += ["--year", "2020", "--leap-day", "drop-feb29", "--quiet"]
-    assert CliRunner().invoke(app, arguments).output == ""
-    failed = CliRunner().invoke(app, [*arguments, "--time-zone", "America/Denver", "--force"])
+    assert CliRunner().invoke(application(), arguments).output == ""
+    failed = CliRunner().invoke(
+        application(), [*arguments, "--time-zone", "America/Denver", "--force"]
+    )
     assert isinstance(failed.exception, InputError)
     assert "--time-zone: the format 'sam' has no use for it" in str(failed.exception)
 

@@ -11,10 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from diploee.errors import InputError
-from diploee.outputs import Run
-from diploee.outputs.export import FORMATS, Options, export_run, series
+from diploee.outputs import Run, series
+from diploee.outputs.export import FORMATS, Options, export_run
 from diploee.outputs.export.series import Series
-from diploee.outputs.export.source import source_of
 from diploee.outputs.export.stamps import naive_stamps
 
 
@@ -28,7 +27,7 @@ def test_coarser_steps_are_exact_means_whatever_the_batch(
     minute_run: Run, batch_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(series, "BATCH_ROWS", batch_rows)
-    hourly = Series(source_of(minute_run), "facility_power_w", 3_600_000, ((0, 2880),))
+    hourly = Series(minute_run.series(), "facility_power_w", 3_600_000, ((0, 2880),))
     blocks = list(hourly.blocks())
     assert max(block.power_w.size for block in blocks) <= batch_rows / 60 + 1
     found = np.concatenate([block.power_w for block in blocks])
@@ -42,7 +41,7 @@ def test_row_groups_outside_the_window_do_not_shift_it(minute_run: Run, tmp_path
     copytree(minute_run.folder, tmp_path / "run")
     path = tmp_path / "run" / "facility.parquet"
     pq.write_table(pq.read_table(path), path, row_group_size=100)
-    part = Series(source_of(Run(tmp_path / "run")), "facility_power_w", 60_000, ((150, 431),))
+    part = Series(Run(tmp_path / "run").series(), "facility_power_w", 60_000, ((150, 431),))
     found = np.concatenate([block.power_w for block in part.blocks()])
     np.testing.assert_array_equal(found, stored_w(minute_run)[150:431])
     starts = np.concatenate([block.starts_ms for block in part.blocks()])
@@ -51,7 +50,7 @@ def test_row_groups_outside_the_window_do_not_shift_it(minute_run: Run, tmp_path
 
 def test_a_column_of_one_pool_is_not_mixed_with_the_total(minute_run: Run, tmp_path: Path) -> None:
     for column in ("it_power_w", "it_power_w.left"):
-        place = export_run(minute_run, "csv", tmp_path / column, Options(column))
+        place = export_run(minute_run, "csv", tmp_path / column, Options(column=column))
         found = np.loadtxt(place, delimiter=",", skiprows=1, usecols=1)
         np.testing.assert_allclose(found, stored_w(minute_run, column), atol=6e-4)
 
@@ -80,7 +79,7 @@ def test_a_window_is_local_time_and_keeps_its_edges(year_run: Run, tmp_path: Pat
         (Options(leap_day="drop-feb29"), "--leap-day: the format 'csv' has no use for it"),
         (Options(kv=10), "--kv: the format 'csv' has no use for it (these have: 'opendss')"),
         (Options(time_zone="Amerika/Denver"), "did you mean 'America/Denver'?"),
-        (Options(time_zone="../etc"), "--time-zone: unknown zone '../etc'"),
+        (Options(time_zone="../etc"), "--time-zone: unknown time zone '../etc'"),
     ],
 )
 def test_bad_choices_are_one_clear_line(
@@ -101,7 +100,7 @@ def test_every_format_refuses_a_folder_that_is_no_run(name: str, tmp_path: Path)
 
 def test_unknown_format_names_the_known(minute_run: Run) -> None:
     with pytest.raises(
-        InputError, match=r"unknown export format 'opends' .*did you mean 'opendss'"
+        InputError, match=r"unknown export format 'opends', .*did you mean 'opendss'"
     ):
         export_run(minute_run, "opends")
 
