@@ -1,18 +1,18 @@
 """The report: one self-contained HTML page, and pictures, from run folders or a sweep alone.
 
 The way of a number: a folder (`data`, `sweep_data`) -> arrays small enough for a page
-(`aggregate`) -> charts that know no drawing library (`power_charts`, `band_charts`,
-`load_charts`, `job_charts`, `service_charts`, `sweep_charts`) -> plotly on the page (`page`) or
-matplotlib files (`static`). `grid_section` tells how the grid sees one run: the grid metrics as
-tables and charts (`demand_tables`, `grid_tables`, `grid_charts`, `spectrum_chart`) and the worst
-windows at 0.1 s (`zoom_charts`).
+(`aggregate`) -> charts that know no drawing library (`power_charts`, `band_charts`, `job_charts`,
+`service_charts`, `sweep_charts`) -> a page of plotly figures (`page`) or files (`diploee.drawing`).
+`grid_section` tells how the grid sees one run: the grid metrics as tables and charts
+(`demand_tables`, `grid_tables`, `grid_charts`) and the worst windows at 0.1 s
+(`event_window_charts`).
 """
 
-from diploee.report.build import build_report, write_report
-from diploee.report.charts import Chart, Report
+from diploee.drawing.charts import Chart
+from diploee.report.build import build_report, write_pictures, write_report
+from diploee.report.content import Report
 from diploee.report.data import RunData, read_run
 from diploee.report.page import report_page
-from diploee.report.static import write_pictures
 
 __all__ = [
     "Chart",

@@ -29,14 +29,11 @@ class Grid:
     ----------
     first_day : numpy.datetime64
         Day of the first column.
-    cell_ms : int
-        Height of a cell [ms].
     means : numpy.ndarray, shape (cells a day, days), float32
         Mean of the intervals that start within each cell; NaN where there is none.
     """
 
     first_day: np.datetime64
-    cell_ms: int
     means: npt.NDArray[np.float32]
 
 
@@ -47,7 +44,7 @@ def day_grid(local_ms: Int64Array, values: Values, cell_ms: int) -> Grid:
     n_cells = -(-MS_PER_DAY // cell_ms)
     cell = (local_ms % MS_PER_DAY) // cell_ms * n_days + (local_ms // MS_PER_DAY - first_day)
     means = _group_means(cell, values, n_cells * n_days).astype(np.float32)
-    return Grid(np.datetime64(first_day, "D"), cell_ms, means.reshape(n_cells, n_days))
+    return Grid(np.datetime64(first_day, "D"), means.reshape(n_cells, n_days))
 
 
 def percentiles_by_time(
@@ -146,13 +143,15 @@ def by_month(local_ms: Int64Array, power_w: Values, step_ms: int) -> Months:
     n_intervals = np.diff(np.append(first, local_ms.size))
     energy_j = np.add.reduceat(power_w.astype(np.float64), first) * (step_ms / 1000)
     names = month[first]
-    length_ms = ((names + 1).astype("datetime64[ms]") - names.astype("datetime64[ms]")).astype(int)
+    begins_ms = names.astype("datetime64[ms]").astype(np.int64)
+    ends_ms = (names + np.timedelta64(1, "M")).astype("datetime64[ms]").astype(np.int64)
+    last_ms = local_ms[np.append(first[1:], local_ms.size) - 1] + step_ms
     return Months(
         month=names,
         energy_j=energy_j,
         mean_w=energy_j / (n_intervals * step_ms / 1000),
         max_w=np.maximum.reduceat(power_w, first).astype(np.float64),
-        complete=n_intervals * step_ms >= length_ms,
+        complete=(local_ms[first] <= begins_ms) & (last_ms >= ends_ms),
     )
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from diploee.drawing.charts import PEAK, Axis, Band, Chart, Line, Panel, colour, dash, since_monday
 from diploee.report.aggregate import by_day, percentiles_by_time
-from diploee.report.charts import MONDAY, Axis, Band, Chart, Line, Panel
 from diploee.report.common import (
     BIN_MS,
     DAY_AXIS,
@@ -19,9 +19,7 @@ from diploee.report.common import (
     power_axis,
 )
 from diploee.report.data import RunData
-from diploee.report.labels import PowerUnit
-from diploee.report.style import PEAK, colour, dash
-from diploee.units import MS_PER_DAY, MS_PER_WEEK
+from diploee.units import MS_PER_DAY, MS_PER_WEEK, PowerUnit
 
 PERCENTILES = (5.0, 25.0, 50.0, 75.0, 95.0, 100.0)
 
@@ -104,7 +102,7 @@ def band_layers(
         seen = np.isfinite(values[0])  # a run of less than a day has no value for some times
         seen[-1] &= seen[-2]  # and no circle to close
         p5, p25, p50, p75, p95, top = (values[:, seen] / divisor).astype(np.float32)
-        x = MONDAY + np.flatnonzero(seen) * bin_ms
+        x = since_monday(np.flatnonzero(seen) * bin_ms)
         main, median = colour(index), run.label if len(runs) > 1 else "median"
         if len(runs) == 1:
             layers.append(Line(x, top, "maximum", PEAK, unit, width=1.2))

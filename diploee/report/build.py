@@ -5,32 +5,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from diploee.errors import InputError
-from diploee.files import whole_file
-from diploee.outputs import open_run
+from diploee.drawing.pictures import Kind
+from diploee.drawing.pictures import write_pictures as write_charts
+from diploee.errors import InputError, plural
+from diploee.files import Writing, check_file, writing
+from diploee.outputs import open_run, run_files
 from diploee.report.band_charts import bands_chart, occupancy_chart
-from diploee.report.charts import Report, Section
-from diploee.report.data import RunData, read_run
+from diploee.report.content import Report, Section
+from diploee.report.data import RunData, read_run, run_labels
 from diploee.report.grid_section import grid_section
 from diploee.report.job_charts import queue_chart
-from diploee.report.labels import power_unit, run_labels
-from diploee.report.load_charts import distribution_chart, duration_chart, months_chart
-from diploee.report.page import report_page
-from diploee.report.place import check_replaceable
-from diploee.report.power_charts import carpet_chart, peak_week_chart
+from diploee.report.page import is_report, report_page
+from diploee.report.power_charts import (
+    carpet_chart,
+    distribution_chart,
+    duration_chart,
+    months_chart,
+    peak_week_chart,
+)
 from diploee.report.service_charts import services_charts
-from diploee.report.service_table import services_table
-from diploee.report.static import write_pictures
 from diploee.report.sweep_charts import sweep_charts, sweep_table
-from diploee.report.sweep_data import Sweep, is_sweep, read_sweep, runs_to_draw
+from diploee.report.sweep_data import SweepData, is_sweep, read_sweep, runs_to_draw
 from diploee.report.tables import (
     key_figures,
     metrics_table,
     period,
     provenance_table,
+    services_table,
     warnings_of,
 )
-from diploee.report.words import listed, plural
+from diploee.report.words import listed
+from diploee.units import power_unit
 
 MAX_RUNS = 12
 MAX_SWEEP_RUNS = 6
@@ -85,27 +90,48 @@ def write_report(
     png, svg : path, optional
         Folders for one picture of each figure.
     force : bool
-        Replace whatever file stands at `out`.
+        Replace any file at `out`, and pictures of the same names.
 
     Raises
     ------
     InputError
-        If the folders are not usable, or `out` is taken.
+        If the folders are not usable, or a place is taken or a part of what is read.
     OutputError
-        If a file can't be written.
+        If a file can't be written; none is then.
     """
-    place = Path(out)
-    check_replaceable(place, force)
+    inputs = [path for folder in map(Path, folders) for path in _read_from(folder)]
+    check_file(out, force, inputs=inputs, replaces=is_report)  # before any work
     report = build_report(folders)
-    page = report_page(report)
-    with whole_file(place) as partial:
-        partial.write_text(page, encoding="utf-8")
-    written = [place]
-    if png is not None:
-        written += write_pictures(report, Path(png), "png")
-    if svg is not None:
-        written += write_pictures(report, Path(svg), "svg")
+    with writing(force, inputs) as files:
+        page = files.file(out, replaces=is_report)
+        page.write_text(report_page(report), encoding="utf-8")
+        written = [Path(out)]
+        if png is not None:
+            written += write_pictures(report, Path(png), "png", joins=files)
+        if svg is not None:
+            written += write_pictures(report, Path(svg), "svg", joins=files)
     return written
+
+
+def _read_from(folder: Path) -> list[Path]:
+    """Return what must never be replaced: all of a sweep, the files of a run."""
+    return [folder] if is_sweep(folder) else run_files(folder)
+
+
+def write_pictures(
+    report: Report, folder: Path, kind: Kind, force: bool = False, joins: Writing | None = None
+) -> list[Path]:
+    """Write one picture of each chart, named by its place and its id.
+
+    Parameters and errors are those of `diploee.drawing.pictures.write_pictures`.
+
+    Returns
+    -------
+    list of pathlib.Path
+        The files.
+    """
+    named = {f"{k:02d}-{chart.id}": chart for k, chart in enumerate(report.charts, start=1)}
+    return write_charts(named, folder, kind, force, joins, f"--{kind}")
 
 
 def _runs_report(runs: Sequence[RunData]) -> Report:
@@ -179,7 +205,7 @@ def _read_notes(runs: Sequence[RunData]) -> tuple[str, ...]:
     if not reduced:
         return ()
     return (
-        f"{listed(reduced)}: so many intervals that the figures use one-minute means of them. "
+        f"{listed(reduced)}: so many intervals that the figures use means of about a minute. "
         "Maximum and minimum, and the tables, are of the run's own intervals.",
     )
 
@@ -195,12 +221,10 @@ def _served_notes(services: Sequence[object]) -> tuple[str, ...]:
     return () if "unserved" in drawn else ("All requests were served.",)
 
 
-def _sweep_report(sweep: Sweep) -> Report:
+def _sweep_report(sweep: SweepData) -> Report:
     runs = [read_run(place, label) for place, label in runs_to_draw(sweep, MAX_SWEEP_RUNS)]
     against = sweep_charts(sweep)
-    sections = [
-        Section("sweep", "Metrics against the axes", (*against, sweep_table(sweep))),
-    ]
+    sections = [Section("sweep", "Metrics against the axes", (*against, sweep_table(sweep)))]
     if runs:
         sections += [*_run_sections(runs), _metrics_section(runs), _provenance_section(runs)]
     warnings = list(warnings_of(runs))

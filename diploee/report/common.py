@@ -6,19 +6,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from diploee.report.aggregate import histogram
-from diploee.report.charts import MONDAY, Array, Axis, Bars, Line
+from diploee.drawing.charts import MONDAY, Array, Axis, Bars, Line, colour, dash, since_monday
+from diploee.report.aggregate import Months, histogram
 from diploee.report.data import RunData
-from diploee.report.labels import PowerUnit
-from diploee.report.style import colour, dash
 from diploee.report.words import interval, listed
-from diploee.units import MS_PER_DAY, MS_PER_MIN, MS_PER_WEEK
+from diploee.units import MS_PER_DAY, MS_PER_MIN, MS_PER_WEEK, PowerUnit
 
 BIN_MS = 15 * MS_PER_MIN
 
-DAY_AXIS = Axis("Time of day [h]", "time of day", (MONDAY, MONDAY + MS_PER_DAY))
+DAY_AXIS = Axis("Time of day [h]", "time of day", (MONDAY, since_monday(MS_PER_DAY)))
 
-WEEK_AXIS = Axis("Time of week", "time of week", (MONDAY, MONDAY + MS_PER_WEEK))
+WEEK_AXIS = Axis("Time of week", "time of week", (MONDAY, since_monday(MS_PER_WEEK)))
 
 
 FEW_DAYS = 3
@@ -31,6 +29,14 @@ def days_axis(first: int, last: int, spare_h: int) -> Axis:
         return Axis("Day", "date")
     days, spare = np.array([first, last], dtype="datetime64[D]"), np.timedelta64(spare_h, "h")
     return Axis("Day", "date", (days[0] - spare, days[1] + spare))
+
+
+def month_axis(of_runs: Sequence[Months]) -> tuple[Axis, list[Array]]:
+    """Return an axis of months, and the names of those of each run on it."""
+    years = {f"{month.item():%Y}" for months in of_runs for month in months.month}
+    label, pattern = (f"Month of {years.pop()}", "%b") if len(years) == 1 else ("Month", "%b %Y")
+    names = [np.array([f"{m.item():{pattern}}" for m in months.month]) for months in of_runs]
+    return Axis(label, "category"), names
 
 
 def power_axis(runs: Sequence[RunData], unit: PowerUnit, label: str = "Facility power") -> Axis:

@@ -1,8 +1,10 @@
-"""Reads a run folder into the arrays that the figures need, in batches."""
+"""Reads a run folder into the arrays that the figures need, in batches; names runs in legends."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,24 +12,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from diploee.errors import InputError, one_of
-from diploee.outputs import Run, open_run
-from diploee.outputs.facility_file import FACILITY_FILE
+from diploee.errors import InputError
+from diploee.outputs import METRICS_FILE, Run, RunSeries, SeriesBlock, open_run
 from diploee.outputs.jobs_file import JOBS_FILE
+from diploee.outputs.series import CHANGED, averaged
+from diploee.parquet_files import Kind, numbers, open_parquet
 from diploee.tables import Float32Array, Float64Array, Int64Array
-from diploee.units import MS_PER_MIN, MS_PER_S
+from diploee.units import MS_PER_MIN
 
 MAX_INTERVALS = 3_000_000
-"""A run of more intervals is read as one-minute means; its extremes stay those of the run."""
+"""A run of more intervals is read as means of a minute; its extremes stay those of the run."""
 
-BATCH_ROWS = 1 << 18
-"""Rows read at a time; it bounds the memory and does not change the values."""
-
-SERVICE_COLUMNS = ("incoming_rps", "served_rps", "unserved_rps", "n_instances")
-NEEDED_COLUMNS = ("timestamp", "facility_power_w", "utilization")
-NEEDED_METRICS = {"power": ("mean_mw", "max_mw", "energy_mwh", "resolution_s"), "utilization": ()}
+NEEDED_COLUMNS = ("facility_power_w", "utilization")
+_WAIT_COLUMNS: dict[str, Kind] = {"submit_time": "time", "queue_time_s": "number"}
 
 
 @dataclass(frozen=True)
@@ -99,156 +97,137 @@ def read_run(folder: Path | str, label: str = "") -> RunData:
         If it is none, a file is damaged, or a column or a metric is missing.
     """
     run = open_run(folder)
-    _check_metrics(run)
-    resolution_ms = round(float(run.metrics["power"]["resolution_s"]) * MS_PER_S)
-    path = run.folder / FACILITY_FILE
-    try:
-        series = _read_series(path, resolution_ms)
-        waits = _read_waits(run.folder / JOBS_FILE)
-    except (OSError, pa.ArrowException) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"{run.folder}: a Parquet file can't be read ({reason})") from error
+    series = run.series()
     return RunData(
         run=run,
         label=label or run.folder.absolute().name,
-        resolution_ms=resolution_ms,
-        waits=waits,
-        **series,
+        resolution_ms=series.step_ms,
+        waits=_read_waits(run, series),
+        **_read_series(series, run.metrics["power"]["resolution_s"]),
     )
 
 
-def _check_metrics(run: Run) -> None:
-    for block, keys in NEEDED_METRICS.items():
-        found = run.metrics.get(block)
-        if not isinstance(found, dict):
-            raise InputError(f"{run.folder / 'metrics.json'}: no block '{block}'")
-        missing = [key for key in keys if key not in found]
-        if missing:
-            raise InputError(f"{run.folder / 'metrics.json'}: {block} has no {one_of(missing)}")
-
-
-def _open(path: Path, needed: tuple[str, ...]) -> pq.ParquetFile:
-    if not path.is_file():
-        raise InputError(f"{path}: no such file in this run folder")
-    try:
-        file = pq.ParquetFile(path)
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(f"{path}: can't be read ({str(error).splitlines()[0]})") from error
-    missing = [name for name in needed if name not in file.schema_arrow.names]
-    if missing:
-        have = one_of(file.schema_arrow.names)
-        raise InputError(f"{path}: column {one_of(missing)} is missing (have: {have})")
-    return file
-
-
-def _read_series(path: Path, resolution_ms: int) -> dict[str, Any]:
+def _read_series(series: RunSeries, resolution_s: float) -> dict[str, Any]:
     """Return the fields of `RunData` that come from the power series."""
-    with _open(path, NEEDED_COLUMNS) as file:
-        n_rows = file.metadata.num_rows
-        if n_rows == 0:
-            raise InputError(f"{path}: holds no interval")
-        of_services = [
-            name for name in file.schema_arrow.names if name.split(".")[0] in SERVICE_COLUMNS
-        ]
-        columns = [*NEEDED_COLUMNS[1:], *of_services]
-        step_ms = resolution_ms if n_rows <= MAX_INTERVALS else max(resolution_ms, MS_PER_MIN)
-        means = _Means(step_ms)
-        low, high = np.inf, -np.inf
-        for local_ms, values in _batches(file, columns):
-            means.add(local_ms, values)
-            low = min(low, float(values["facility_power_w"].min()))
-            high = max(high, float(values["facility_power_w"].max()))
-    if not np.isfinite([low, high]).all():
-        raise InputError(f"{path}: column 'facility_power_w' holds values that are not finite")
-    local_ms, result = means.result()
+    if resolution_s != series.step_s:
+        raise InputError(
+            f"{series.run.folder / METRICS_FILE}: power.resolution_s is {resolution_s:g}, the "
+            f"scenario's resolution is {series.step_s:g} s; {CHANGED}"
+        )
+    names = series.check(NEEDED_COLUMNS)
+    kinds = {column.name for column in series.run.columns if column.per == "service"}
+    of_services = [name for name in names if "." in name and name.partition(".")[0] in kinds]
+    low, high = np.inf, -np.inf
+
+    def watched() -> Iterator[SeriesBlock]:
+        nonlocal low, high
+        for block in series.blocks([*NEEDED_COLUMNS, *of_services]):
+            power_w = block.columns["facility_power_w"]
+            low, high = min(low, float(power_w.min())), max(high, float(power_w.max()))
+            yield block
+
+    few = series.n_rows <= MAX_INTERVALS
+    n_rows = 1 if few else -(-MS_PER_MIN // series.step_ms)
+    starts_ms, parts = [], []
+    for block in averaged(watched(), n_rows):
+        starts_ms.append(block.starts_ms)
+        parts.append({name: values.astype(np.float32) for name, values in block.columns.items()})
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     return {
-        "local_ms": local_ms,
-        "step_ms": step_ms,
-        "power_w": result["facility_power_w"],
-        "utilization": result["utilization"],
+        "local_ms": series.local_ms(np.concatenate(starts_ms)),
+        "step_ms": n_rows * series.step_ms,
+        "power_w": columns["facility_power_w"],
+        "utilization": columns["utilization"],
         "max_w": high,
         "min_w": low,
-        "services": _by_service(result),
+        "services": _by_service({name: columns[name] for name in of_services}),
     }
-
-
-def _batches(
-    file: pq.ParquetFile, columns: list[str]
-) -> Iterator[tuple[Int64Array, dict[str, Float64Array]]]:
-    wanted = ["timestamp", *columns]
-    # Group by group: over all of them pyarrow keeps what it has read of the file.
-    for group in range(file.num_row_groups):
-        for batch in file.iter_batches(BATCH_ROWS, row_groups=[group], columns=wanted):
-            if batch.num_rows:
-                values = {name: _floats(batch[name]) for name in columns}
-                yield local_times_ms(batch["timestamp"]), values
-
-
-def local_times_ms(times: pa.Array) -> Int64Array:
-    """Return time stamps as local wall-clock time [ms]; a year in one fixed offset is monotonic."""
-    if pa.types.is_timestamp(times.type) and times.type.tz is not None:
-        times = pc.local_timestamp(times)
-    result: Int64Array = times.cast(pa.timestamp("ms")).to_numpy(zero_copy_only=False)
-    return result.astype(np.int64)
-
-
-def _floats(values: pa.Array) -> Float64Array:
-    result: Float64Array = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    return result
-
-
-class _Means:
-    """Averages batches over steps of the run's span; where a step is one interval, it keeps it."""
-
-    def __init__(self, step_ms: int) -> None:
-        self._step_ms = step_ms
-        self._first_ms: int | None = None
-        self._steps: list[Int64Array] = []
-        self._counts: list[Int64Array] = []
-        self._sums: list[dict[str, Float64Array]] = []
-
-    def add(self, local_ms: Int64Array, values: dict[str, Float64Array]) -> None:
-        """Add intervals in the order of time."""
-        if self._first_ms is None:
-            self._first_ms = int(local_ms[0])
-        step = (local_ms - self._first_ms) // self._step_ms
-        first = np.flatnonzero(np.append(True, step[1:] != step[:-1]))
-        self._steps.append(step[first])
-        self._counts.append(np.diff(np.append(first, step.size)))
-        self._sums.append({name: np.add.reduceat(v, first) for name, v in values.items()})
-
-    def result(self) -> tuple[Int64Array, dict[str, Float32Array]]:
-        """Return the starts of the steps [ms] and the means by column."""
-        step = np.concatenate(self._steps)
-        first = np.flatnonzero(np.append(True, step[1:] != step[:-1]))
-        count = np.add.reduceat(np.concatenate(self._counts), first)
-        means = {
-            name: (np.add.reduceat(np.concatenate([s[name] for s in self._sums]), first) / count)
-            for name in self._sums[0]
-        }
-        starts = step[first] * self._step_ms + (self._first_ms or 0)
-        return starts, {name: values.astype(np.float32) for name, values in means.items()}
 
 
 def _by_service(columns: dict[str, Float32Array]) -> dict[str, dict[str, Float32Array]]:
     services: dict[str, dict[str, Float32Array]] = {}
     for name, values in columns.items():
         kind, _, service = name.partition(".")
-        if service and kind in SERVICE_COLUMNS:
-            services.setdefault(service, {})[kind] = values
+        services.setdefault(service, {})[kind] = values
     return services
 
 
-def _read_waits(path: Path) -> Waits | None:
+def _read_waits(run: Run, series: RunSeries) -> Waits | None:
     """Return the queue times; None for a run without jobs."""
-    if not path.is_file():
+    path = run.folder / JOBS_FILE
+    if not os.path.lexists(path):
         return None
-    with _open(path, ("submit_time", "queue_time_s")) as file:
-        table = file.read(columns=["submit_time", "queue_time_s"])
-    started = pc.is_valid(table["queue_time_s"])
-    waited = table.filter(started).combine_chunks()
+    with open_parquet(path, _WAIT_COLUMNS, remedy=CHANGED) as file:
+        table = file.read(columns=list(_WAIT_COLUMNS))
+        waited = table.filter(pc.is_valid(table["queue_time_s"]))
+        submit_ms = waited["submit_time"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
     if waited.num_rows == 0:
         return None
-    submit = waited["submit_time"].combine_chunks()
-    wait = waited["queue_time_s"].combine_chunks()
-    return Waits(local_times_ms(submit), _floats(wait), table.num_rows)
+    submit, wait = (
+        numbers(values, f"{path}: column '{name}'")
+        for name, values in zip(_WAIT_COLUMNS, (submit_ms, waited["queue_time_s"]), strict=True)
+    )
+    if wait.min() < 0:
+        raise InputError(f"{path}: column 'queue_time_s' is {wait.min():g} s in a row; {CHANGED}")
+    return Waits(series.local_ms(submit.astype(np.int64)), wait, table.num_rows)
+
+
+MAX_DIFFERENCES = 2
+
+
+def run_labels(runs: Sequence[Run]) -> list[str]:
+    """Return one label for each run, all different.
+
+    A single run is named by its scenario. Several runs of one scenario are named by what differs
+    between their resolved scenarios if that is one or two keys, else by their folders.
+    """
+    names = [str(run.manifest.get("scenario_name", run.folder.name)) for run in runs]
+    if _unique(names):
+        return names
+    by_difference = _by_difference([_settings(run) for run in runs])
+    if by_difference and _unique(by_difference):
+        return by_difference
+    folders = [run.folder.absolute().name for run in runs]
+    if _unique(folders):
+        return folders
+    counts: Counter[str] = Counter()
+    labels = []
+    for folder in folders:
+        counts[folder] += 1
+        labels.append(f"{folder} ({counts[folder]})" if counts[folder] > 1 else folder)
+    return labels
+
+
+def _unique(names: Sequence[str]) -> bool:
+    return len(set(names)) == len(names)
+
+
+def _settings(run: Run) -> dict[str, Any]:
+    return {
+        **dict(_leaves(run.manifest.get("scenario", {}))),
+        "engine": run.manifest.get("engine"),
+        "version": run.manifest.get("diploee_version"),
+    }
+
+
+def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(tree, Mapping):
+        for key, value in tree.items():
+            yield from _leaves(value, f"{path}.{key}" if path else str(key))
+    else:
+        yield path, repr(tree) if isinstance(tree, list) else tree
+
+
+def _by_difference(settings: Sequence[dict[str, Any]]) -> list[str]:
+    keys = sorted({key for one in settings for key in one})
+    differing = [key for key in keys if len({repr(one.get(key)) for one in settings}) > 1]
+    short = [key.rsplit(".", 1)[-1].replace("_", " ") for key in differing]
+    if not 0 < len(differing) <= MAX_DIFFERENCES or not _unique(short):
+        return []
+    values = [[one.get(key) for key in differing] for one in settings]
+    if any(len(str(value)) > 20 for row in values for value in row):
+        return []
+    return [
+        ", ".join(f"{name} {value}" for name, value in zip(short, row, strict=True))
+        for row in values
+    ]

@@ -1,4 +1,4 @@
-"""Charts of the grid metrics: demand by month, ramps and swings."""
+"""Charts of the grid metrics: demand by month, ramps, swings, and the spectrum with its bands."""
 
 from __future__ import annotations
 
@@ -6,42 +6,47 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from diploee.report.aggregate import by_month
-from diploee.report.charts import Array, Axis, Bars, Chart, Line, Panel
-from diploee.report.demand_tables import monthly_load_factors
-from diploee.report.grid_data import Block, GridView
-from diploee.report.grid_tables import seconds
-from diploee.report.style import PALETTE, PEAK, colour, dash
-from diploee.report.words import listed, number, pattern_for, plural
+from diploee.drawing.charts import (
+    INK,
+    PALETTE,
+    PEAK,
+    Array,
+    Axis,
+    Bars,
+    Chart,
+    Line,
+    Marks,
+    Panel,
+    colour,
+    dash,
+)
+from diploee.errors import plural
+from diploee.metric import number
+from diploee.metrics.grid.histogram import SIZES
+from diploee.metrics.grid.spectrum import window_spectra
+from diploee.report.common import month_axis
+from diploee.report.demand_tables import demand_months
+from diploee.report.grid_data import Entry, GridView, power_from, values_in
+from diploee.report.grid_tables import band_name, seconds
+from diploee.report.words import listed, pattern_for
 from diploee.units import W_PER_MW
-
-SIZES = (("max_mw", "largest"), ("p999_mw", "P99.9"), ("p99_mw", "P99"))
 
 
 def months_chart(view: GridView) -> Chart | None:
     """Return maximum demand and load factor by month; None for a run within one month."""
-    run, demands = view.run, view.block["maximum_demand"]["intervals"]
-    peaks = view.block["monthly_peaks"]
-    if len(peaks) < 2 or not demands:
+    found, unit = demand_months(view), view.unit.power
+    if found is None or not found.demands:
         return None
-    months = by_month(run.local_ms, run.power_w, run.step_ms)
-    names = [str(month) for month in months.month]
-    one_year = len({name[:4] for name in names}) == 1
-    pattern = "%b" if one_year else "%b %Y"
-    x = np.array([f"{month.item():{pattern}}" for month in months.month])
-    means_mw = [float(mean_w) / W_PER_MW for mean_w in months.mean_w]
-    peak = [(peaks.get(name) or {}).get("max_mw") for name in names]
-    lines = [_by_month(view, x, peak, f"{view.resolution} peak", PEAK, len(demands))]
+    label, (x,) = month_axis([found.months])
+    lines = [_by_month(view, x, found.peak_mw, f"{view.resolution} peak", PEAK, len(found.demands))]
     factors = []
-    for k, demand in enumerate(demands):
-        name = f"{demand['interval_min']} min"
-        largest = [(demand["monthly"].get(month) or {}).get("max_mw") for month in names]
-        lines.append(_by_month(view, x, largest, name, colour(k), k))
-        values = _floats(monthly_load_factors(means_mw, largest))
-        factors.append(Line(x, values, name, colour(k), digits=3, dash=dash(7 * k), markers=True))
-    label = Axis(f"Month of {names[0][:4]}" if one_year else "Month", "category")
-    unit = view.unit.power
-    lengths = listed([str(demand["interval_min"]) for demand in demands])
+    for k, (minutes, largest_mw, values) in enumerate(found.demands):
+        name = f"{minutes} min"
+        lines.append(_by_month(view, x, largest_mw, name, colour(k), k))
+        factors.append(
+            Line(x, _floats(values), name, colour(k), digits=3, dash=dash(7 * k), markers=True)
+        )
+    lengths = listed([str(minutes) for minutes, _, _ in found.demands])
     return Chart(
         "demand",
         "Maximum demand and load factor by month",
@@ -75,10 +80,10 @@ def ramps_chart(view: GridView) -> Chart | None:
     for side in ("up", "down"):
         layers = [
             Line(
-                x, _floats(view.in_unit([entry[side][key] for entry in entries])), name,
+                x, _floats(view.in_unit([entry[side][f"{key}_mw"] for entry in entries])), name,
                 colour(k), unit, significant=True, dash=dash(7 * k), markers=True,
             )
-            for k, (key, name) in enumerate(SIZES)
+            for k, (key, name) in enumerate(SIZES.items())
         ]  # fmt: skip
         axis = Axis("Length of the ramp", "category")
         panels.append(Panel(axis, y_axis, tuple(layers), f"Ramps {side}"))
@@ -99,10 +104,10 @@ def swings_chart(view: GridView) -> Chart | None:
         x = np.array([_bounded(entry, "window_s") for entry in windows])
         layers = [
             Bars(
-                x, _floats(view.in_unit([entry[key] for entry in windows])), name, colour(k),
-                view.unit.power, 4,
+                x, _floats(view.in_unit([entry[f"{key}_mw"] for entry in windows])), name,
+                colour(k), view.unit.power, 4,
             )
-            for k, (key, name) in enumerate(SIZES)
+            for k, (key, name) in enumerate(SIZES.items())
         ]  # fmt: skip
         panels.append(
             Panel(
@@ -135,7 +140,7 @@ def _rainflow_panel(view: GridView) -> Panel:
     )
 
 
-def _class_name(view: GridView, entry: Block) -> str:
+def _class_name(view: GridView, entry: Entry) -> str:
     low, high = view.in_unit([entry["from_mw"], entry["to_mw"]])
     return f"{low:.3g}\N{EN DASH}{high:.3g}" if high is not None else f"from {low:.3g}"
 
@@ -165,11 +170,11 @@ def no_swings(view: GridView) -> str:
     return f"No swing of {threshold:.3g} {view.unit.power} or more closed (rainflow count)."
 
 
-def _bounded(entry: Block, key: str) -> str:
+def _bounded(entry: Entry, key: str) -> str:
     return f"{seconds(entry[key])}{' (at least)' if entry['lower_bound'] else ''}"
 
 
-def _bound_note(entries: Sequence[Block]) -> str:
+def _bound_note(entries: Sequence[Entry]) -> str:
     if not any(entry["lower_bound"] for entry in entries):
         return ""
     return " At least: a lower bound, as the profiles are averages over a longer time."
@@ -177,3 +182,106 @@ def _bound_note(entries: Sequence[Block]) -> str:
 
 def _floats(values: Sequence[float | None]) -> Array:
     return np.array([np.nan if v is None else v for v in values], dtype=np.float32)
+
+
+CLOSE = 1.8
+"""Lines with a lower ratio of their frequencies have their texts at different heights."""
+
+
+def spectrum_chart(view: GridView) -> Chart | None:
+    """Return the mean spectrum and each band in its worst window; None without a spectrum."""
+    block = view.block["spectrum"]
+    density = np.array(block.get("mean_psd_mw2_per_hz") or (), dtype=np.float64) * view.per_mw**2
+    if not block["bands"] or not (density > 0).any():
+        return None
+    frequency_hz = np.arange(1, density.size + 1) * block["frequency_resolution_hz"]
+    worst = [
+        layer for k, band in enumerate(block["bands"]) for layer in _worst_window(view, band, k)
+    ]
+    top = max(float(y.max()) for y in (density, *(layer.y for layer in worst)))
+    low = float(density[density > 0].min()) / 10
+    mean = Line(
+        frequency_hz, density.astype(np.float32), "mean of all windows", PEAK, _unit(view),
+        significant=True, width=2.4,
+    )  # fmt: skip
+    lines = _pins(view, frequency_hz, density, top * 2)
+    axis = Axis("Frequency [Hz]", "log", (frequency_hz[0] * 0.9, frequency_hz[-1] * 1.1))
+    y_axis = Axis(f"Power spectral density [{_unit(view)}]", "log", (low, top * 80))
+    return Chart(
+        "spectrum",
+        "Spectrum of the load",
+        f"Power spectral density of 10-minute windows of {view.resolution} means. Grey: mean over "
+        f"all {plural(block['windows'], 'window')}{_pin_words(bool(lines))}. Coloured: each band "
+        "in the window where that band was worst (the table says when); a ring marks its strongest "
+        "bin. A single window scatters about its level by much more than the mean. Both scales are "
+        "logarithmic.",
+        (Panel(axis, y_axis, (*worst, mean, *lines), wide=True),),
+    )
+
+
+def _unit(view: GridView) -> str:
+    return f"{view.unit.power}²/Hz"
+
+
+def _worst_window(view: GridView, band: Entry, k: int) -> list[Line | Marks]:
+    """Return a band's part of the spectrum of its worst window, computed from the series."""
+    frequency_hz, psd = worst_window_psd(view, band)
+    if not psd.size:
+        return []
+    y = psd * view.per_mw**2
+    top = slice(int(np.argmax(y)), int(np.argmax(y)) + 1)
+    flagged = " (flagged)" if band["flagged"] else ""
+    return [
+        Line(
+            frequency_hz, y.astype(np.float32), f"worst of {band_name(band)}{flagged}", colour(k),
+            _unit(view), significant=True, width=1.3,
+        ),
+        Marks(
+            frequency_hz[top], y[top], ("",), "strongest bin", colour(k), _unit(view),
+            hollow=True, legend=False,
+        ),
+    ]  # fmt: skip
+
+
+def worst_window_psd(view: GridView, band: Entry) -> tuple[Array, Array]:
+    """Return the bins [Hz] of a band and the density there [MW²/Hz] in the band's worst window.
+
+    Nothing is returned where the series does not hold the window.
+    """
+    run, block = view.run, view.block["spectrum"]
+    n_values = values_in(block["window_s"], run)
+    power_mw = power_from(run, band["worst_window"], n_values) / W_PER_MW
+    if power_mw.size < n_values:
+        return np.empty(0), np.empty(0)
+    frequency_hz, psd = window_spectra((power_mw - power_mw[0])[None], run.resolution_ms)
+    slack = block["frequency_resolution_hz"] * 1e-6
+    low, high = np.searchsorted(frequency_hz, [band["low_hz"] - slack, band["high_hz"] - slack])
+    return frequency_hz[low:high], psd[0, low:high]
+
+
+def _pins(view: GridView, frequency_hz: Array, density: Array, height: float) -> list[Line | Marks]:
+    """Return the lines of the mean as pins with their periods, those close at two heights."""
+    lines = sorted(view.block["spectrum"]["lines"], key=lambda line: line["frequency_hz"])
+    if not lines:
+        return []
+    x = np.array([line["frequency_hz"] for line in lines])
+    y = np.full(x.size, height)
+    for k in range(1, x.size):
+        if x[k] < CLOSE * x[k - 1] and y[k - 1] == height:
+            y[k] = height * 6
+    at = np.clip(np.rint(x / frequency_hz[0]).astype(int) - 1, 0, density.size - 1)
+    nothing = np.full(x.size, np.nan)
+    stems_x, stems_y = (
+        np.stack(corners, axis=1).ravel().astype(np.float32)
+        for corners in ((x, x, nothing), (density[at], y, nothing))
+    )
+    texts = tuple(f"{line['period_s']:.3g} s" for line in lines)
+    return [
+        Line(stems_x, stems_y, "", INK, _unit(view), dash="dot", width=1.0, legend=False,
+             significant=True),
+        Marks(x, y, texts, "lines of the mean", INK, _unit(view)),
+    ]  # fmt: skip
+
+
+def _pin_words(drawn: bool) -> str:
+    return ", pins: its strongest lines with their periods" if drawn else ""

@@ -7,19 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from diploee.errors import InputError
-from diploee.outputs import FACILITY_FILE, METRICS_FILE
+from diploee.metric import number
+from diploee.outputs import METRICS_FILE
 from diploee.report.data import RunData
-from diploee.report.labels import PowerUnit
-from diploee.report.words import interval, moment, number, pattern_for
+from diploee.report.words import interval, moment, pattern_for
 from diploee.tables import Float64Array
-from diploee.units import MS_PER_S, W_PER_MW
+from diploee.units import MS_PER_S, W_PER_MW, PowerUnit
 
-Block = dict[str, Any]
+Entry = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -37,7 +32,7 @@ class GridView:
     """
 
     run: RunData
-    block: Block
+    block: Entry
     unit: PowerUnit
 
     @property
@@ -77,12 +72,6 @@ def grid_view(run: RunData, unit: PowerUnit) -> GridView | None:
     return GridView(run, block, unit) if isinstance(block, dict) else None
 
 
-def damaged(run: RunData, block: str, error: Exception) -> InputError:
-    """Return the error of a block that does not hold what it should."""
-    place = run.run.folder / METRICS_FILE
-    return InputError(f"{place}: block '{block}' is damaged ({error!r}); run again")
-
-
 def power_from(run: RunData, begin: str, n_values: int) -> Float64Array:
     """Return consecutive values of the run's own series, read from their row groups alone [W].
 
@@ -98,27 +87,13 @@ def power_from(run: RunData, begin: str, n_values: int) -> Float64Array:
     Raises
     ------
     InputError
-        If the file can't be read.
+        If the file can't be read, or the start lies outside of the run.
     """
-    local = np.datetime64(datetime.fromisoformat(begin).replace(tzinfo=None), "ms")
-    first = (int(local.astype(np.int64)) - int(run.local_ms[0])) // run.resolution_ms
-    path = run.run.folder / FACILITY_FILE
-    try:
-        with pq.ParquetFile(path) as file:
-            sizes = [file.metadata.row_group(k).num_rows for k in range(file.num_row_groups)]
-            ends = np.cumsum(sizes)
-            low, high = np.searchsorted(ends, [first, first + n_values - 1], side="right")
-            groups = list(range(int(low), min(int(high) + 1, len(sizes))))
-            if not groups or first < 0:
-                return np.empty(0)
-            table = file.read_row_groups(groups, columns=["facility_power_w"])
-    except (OSError, pa.ArrowException) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"{path}: can't be read ({reason})") from error
-    skipped = first - int(ends[groups[0]] - sizes[groups[0]])
-    values = table.column("facility_power_w").slice(skipped, n_values)
-    result: Float64Array = values.to_numpy().astype(np.float64)
-    return result
+    series = run.run.series()
+    where = f"{run.run.folder / METRICS_FILE}: grid.spectrum"
+    first = series.row_at(datetime.fromisoformat(begin), where)
+    rows = (first, min(first + n_values, series.n_rows))
+    return series.read(["facility_power_w"], rows).columns["facility_power_w"]
 
 
 def values_in(seconds: float, run: RunData) -> int:

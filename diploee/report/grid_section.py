@@ -4,29 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diploee.report.charts import Chart, Section, Table
+from diploee.drawing.charts import Chart
+from diploee.report.content import PageTable, Section
 from diploee.report.data import RunData
 from diploee.report.demand_tables import demand_table, months_table
-from diploee.report.grid_charts import months_chart, no_swings, ramps_chart, swings_chart
-from diploee.report.grid_data import Block, GridView, damaged, grid_view
+from diploee.report.event_window_charts import event_windows_chart, read_event_window
+from diploee.report.grid_charts import (
+    months_chart,
+    no_swings,
+    ramps_chart,
+    spectrum_chart,
+    swings_chart,
+)
+from diploee.report.grid_data import Entry, GridView, grid_view
 from diploee.report.grid_tables import (
     bands_table,
+    causes_table,
     lines_table,
     ramps_table,
     seconds,
     swings_table,
 )
-from diploee.report.labels import PowerUnit
-from diploee.report.load_charts import duration_chart
-from diploee.report.spectrum_chart import spectrum_chart
+from diploee.report.power_charts import duration_chart
 from diploee.report.words import listed
-from diploee.report.zoom_charts import read_zoom, zooms_chart
-
-_NOT_AS_EXPECTED = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+from diploee.units import PowerUnit
 
 
 def grid_section(run: RunData, unit: PowerUnit) -> Section | None:
-    """Return the section; None for a run of an older version, without grid metrics and zooms.
+    """Return the section; None for a run of an older version, without grid metrics and windows.
 
     Raises
     ------
@@ -35,26 +40,23 @@ def grid_section(run: RunData, unit: PowerUnit) -> Section | None:
     """
     view = grid_view(run, unit)
     notes: tuple[str, ...] = ()
-    content: list[Chart | Table] = []
+    content: list[Chart | PageTable] = []
     if view is not None:
-        try:
-            notes = (_means_note(view), withheld(view.block), *_empty_notes(view))
-            content += _metrics(view)
-        except _NOT_AS_EXPECTED as error:
-            raise damaged(run, "grid", error) from error
-    entries = run.run.zooms.values()
+        notes = (_means_note(view), withheld(view.block), *_empty_notes(view))
+        content += _metrics(view)
+    entries = run.run.event_windows.values()
     if entries:
-        try:
-            windows = [read_zoom(run, entry) for entry in entries]
-            content.append(zooms_chart(run, windows, unit))
-        except _NOT_AS_EXPECTED as error:
-            raise damaged(run, "zooms", error) from error
+        content.append(
+            event_windows_chart(run, [read_event_window(run, entry) for entry in entries], unit)
+        )
+    if why := causes_table(run, unit):
+        content.append(why)
     if not content:
         return None
     return Section("grid", "As the grid sees it", tuple(content), notes)
 
 
-def _metrics(view: GridView) -> Iterator[Chart | Table]:
+def _metrics(view: GridView) -> Iterator[Chart | PageTable]:
     parts = (
         duration_chart([view.run], view.unit),
         demand_table(view),
@@ -72,10 +74,15 @@ def _metrics(view: GridView) -> Iterator[Chart | Table]:
 
 
 def _means_note(view: GridView) -> str:
+    transient_h = view.block.get("transient_h", 0.0)
+    left_out = (
+        f" The first {transient_h:,.1f} h, in which the run filled up from an empty facility, are "
+        "left out of peaks, demand, ramps, swings, spectrum and event windows."
+    )
     return (
         f"Every value here is of the run's own {view.resolution} means of facility power, or of "
         "longer means made of them where a length is given. Times are local: the start of an "
-        "interval; of a ramp, the edge between its two intervals."
+        f"interval; of a ramp, the edge between its two intervals.{left_out if transient_h else ''}"
     )
 
 
@@ -83,7 +90,7 @@ def _empty_notes(view: GridView) -> tuple[str, ...]:
     return () if swings_chart(view) else (no_swings(view),)
 
 
-def withheld(block: Block) -> str:
+def withheld(block: Entry) -> str:
     """Return in one line what is not reported or marked, and why."""
     reasons: dict[str, list[str]] = {}
     kinds = (
@@ -104,7 +111,7 @@ def withheld(block: Block) -> str:
     return f"{text}{_marked(block)}{_sentence(block['bandwidth']['note'])}"
 
 
-def _marked(block: Block) -> str:
+def _marked(block: Entry) -> str:
     """Return what is given with a mark."""
     flagged = [
         f"{band['low_hz']:g} to {band['high_hz']:g} Hz ({band['flag_reason']})"
@@ -130,15 +137,15 @@ def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _interval_of(entry: Block) -> str:
+def _interval_of(entry: Entry) -> str:
     return f"{entry['interval_min']} min"
 
 
-def _length_of(entry: Block) -> str:
+def _length_of(entry: Entry) -> str:
     return seconds(entry["interval_s"] if "interval_s" in entry else entry["window_s"])
 
 
-def _joined(absent: list[Block]) -> Iterator[tuple[str, float, float]]:
+def _joined(absent: list[Entry]) -> Iterator[tuple[str, float, float]]:
     """Yield reason and range of the bands, adjacent ones of one reason as one."""
     found: list[tuple[str, float, float]] = []
     for band in absent:

@@ -2,124 +2,127 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from diploee.report.charts import Table
-from diploee.report.grid_data import Block, GridView, cells
-from diploee.report.words import NONE, interval, moment, number, pattern_for, plural
-from diploee.units import MS_PER_S
+from diploee.errors import plural
+from diploee.metric import NONE, number
+from diploee.metrics.cause_words import cause_words, causes_of, event_words
+from diploee.metrics.grid.histogram import SIZES
+from diploee.report.content import PageTable
+from diploee.report.data import RunData
+from diploee.report.grid_data import Entry, GridView, cells
+from diploee.report.words import interval, moment, pattern_for
+from diploee.units import MS_PER_S, W_PER_MW, PowerUnit
 
 
-def ramps_table(view: GridView) -> Table:
+def ramps_table(view: GridView) -> PageTable:
     """Return the ramps up and down by their length, those not supported with the reason."""
     block, unit = view.block["ramps"], view.unit.power
-    entries = [(entry, side) for entry in block["intervals"] for side in ("up", "down")]
-    keys = ("max_mw", "p999_mw", "p99_mw")
-    columns = [view.cells([entry[side][key] for entry, side in entries]) for key in keys]
-    # Rates differ by powers of ten, so each has decimals of its own.
-    rates = view.in_unit(entry[side]["max_mw_per_min"] for entry, side in entries)
-    columns.append([number(rate, pattern_for([rate], 3)) for rate in rates])
-    rows = {
-        (entry["interval_s"], k): (
-            seconds(entry["interval_s"]),
-            side,
-            *(column[k] for column in columns),
-            view.when(entry[side]["time"]),
-            _bound_words(view, entry),
-        )
-        for k, (entry, side) in enumerate(entries)
-    }
-    for entry in block["absent"]:
-        row = (seconds(entry["interval_s"]), "up, down", *[NONE] * 5, _absent_words(entry))
-        rows[entry["interval_s"], 0] = row
-    return Table(
+    return _table(
+        view,
         "Ramps",
-        (
-            "Over",
-            "",
-            f"Largest [{unit}]",
-            f"P99.9 [{unit}]",
-            f"P99 [{unit}]",
-            f"Largest [{unit}/min]",
-            "When",
-            "",
-        ),
-        tuple(rows[key] for key in sorted(rows)),
+        ("Over", "", *_size_headers(unit), f"Largest [{unit}/min]", "When", ""),
+        [{**e, **e[way], "way": way} for e in block["intervals"] for way in ("up", "down")],
+        block["absent"],
+        lambda e: (seconds(e["interval_s"]), e.get("way", "up, down")),
+        tuple(f"{size}_mw" for size in SIZES),
+        lambda e: (_rate(view, e), view.when(e["time"]), _bound_words(view, e)),
         f"Of {view.resolution} means. A ramp is the difference of the means of two adjacent "
         "intervals of the length given, at every start of an interval of the run; percentiles are "
-        f"over all of them, {_error_words(block)}.{_zoom_words(view)}",
-        n_names=2,
-        n_texts=1,
+        f"over all of them, {_error_words(block)}.{_event_window_words(view)}",
     )
 
 
-def swings_table(view: GridView) -> Table | None:
+def swings_table(view: GridView) -> PageTable | None:
     """Return the rolling ranges by window; None where no window is supported."""
-    block, unit = view.block["rolling_range"], view.unit.power
+    block = view.block["rolling_range"]
     if not block["windows"]:
         return None
-    entries, keys = block["windows"], ("max_mw", "p999_mw", "p99_mw")
-    columns = [view.cells([entry[key] for entry in entries]) for key in keys]
-    rows = {
-        entry["window_s"]: (
-            seconds(entry["window_s"]),
-            *(column[k] for column in columns),
-            view.when(entry["time"]),
-            _bound_words(view, entry),
-        )
-        for k, entry in enumerate(entries)
-    }
-    for entry in block["absent"]:
-        row = (seconds(entry["window_s"]), *[NONE] * 4, _absent_words(entry))
-        rows[entry["window_s"]] = row
-    return Table(
+    return _table(
+        view,
         "Rapid load changes",
-        ("Within", f"Largest [{unit}]", f"P99.9 [{unit}]", f"P99 [{unit}]", "From", ""),
-        tuple(rows[key] for key in sorted(rows)),
+        ("Within", *_size_headers(view.unit.power), "From", ""),
+        block["windows"],
+        block["absent"],
+        lambda e: (seconds(e["window_s"]),),
+        tuple(f"{size}_mw" for size in SIZES),
+        lambda e: (view.when(e["time"]), _bound_words(view, e)),
         f"Rolling range: the largest less the smallest of the {view.resolution} means within a "
         f"window, at every start of an interval of the run; percentiles are over all of them, "
         f"{_error_words(block)}.",
-        n_texts=1,
     )
 
 
-def bands_table(view: GridView) -> Table | None:
+def bands_table(view: GridView) -> PageTable | None:
     """Return the band levels of the 10-minute windows; None where no band is supported."""
     block, unit = view.block["spectrum"], view.unit.power
     if not block["bands"]:
         return None
-    entries, keys = block["bands"], ("rms_p50_mw", "rms_p99_mw", "rms_max_mw")
-    levels = view.cells([entry[key] for entry in entries for key in keys])
-    rows = {
-        entry["low_hz"]: (
-            band_name(entry),
-            *levels[3 * k : 3 * k + 3],
-            moment(entry["worst_window"]),
-            number(entry["worst_window_strongest_hz"], "{:.4f}"),
-            f"flagged: {entry['flag_reason']}" if entry["flagged"] else "",
-        )
-        for k, entry in enumerate(entries)
-    }
-    for entry in block["absent"]:
-        rows[entry["low_hz"]] = (band_name(entry), *[NONE] * 5, _absent_words(entry))
-    return Table(
+    levels = (f"{size} rms [{unit}]" for size in ("P50", "P99", "Largest"))
+    return _table(
+        view,
         "Band levels",
-        (
-            "Band",
-            f"P50 rms [{unit}]",
-            f"P99 rms [{unit}]",
-            f"Largest rms [{unit}]",
-            "Worst window from",
-            "Strongest there [Hz]",
-            "",
+        ("Band", *levels, "Worst window from", "Strongest there [Hz]", ""),
+        block["bands"],
+        block["absent"],
+        lambda e: (band_name(e),),
+        ("rms_p50_mw", "rms_p99_mw", "rms_max_mw"),
+        lambda e: (
+            moment(e["worst_window"]),
+            number(e["worst_window_strongest_hz"], "{:.4f}"),
+            f"flagged: {e['flag_reason']}" if e["flagged"] else "",
         ),
-        tuple(rows[key] for key in sorted(rows)),
         _spectrum_words(view),
-        n_texts=1,
     )
 
 
-def lines_table(view: GridView) -> Table | None:
+_Cells = Callable[[Entry], tuple[str, ...]]
+
+
+def _table(
+    view: GridView,
+    title: str,
+    header: tuple[str, ...],
+    entries: Sequence[Entry],
+    absent: Sequence[Entry],
+    names: _Cells,
+    sizes: Sequence[str],
+    rest: _Cells,
+    note: str,
+) -> PageTable:
+    """Return a row for each entry, by length or frequency: names, sizes [MW], the rest.
+
+    An entry that the run does not support stands with the reason.
+    """
+    columns = [view.cells([entry[size] for entry in entries]) for size in sizes]
+    rows = [
+        (entry, (*names(entry), *cells_, *rest(entry)))
+        for entry, *cells_ in zip(entries, *columns, strict=True)
+    ]
+    for entry in absent:
+        told = names(entry)
+        nothing = [NONE] * (len(header) - len(told) - 1)
+        rows.append((entry, (*told, *nothing, f"not supported: {entry['reason']}")))
+    rows.sort(key=lambda row: next(row[0][k] for k in _ORDER if k in row[0]))
+    n_names = len(names(rows[0][0]))
+    return PageTable(title, header, tuple(row for _, row in rows), note, n_names, n_texts=1)
+
+
+_ORDER = ("interval_s", "window_s", "low_hz")
+
+
+def _size_headers(unit: str) -> tuple[str, ...]:
+    return tuple(f"{size[0].upper()}{size[1:]} [{unit}]" for size in SIZES.values())
+
+
+def _rate(view: GridView, entry: Entry) -> str:
+    """Return the largest rate; rates differ by powers of ten, so each has decimals of its own."""
+    rates = view.in_unit([entry["max_mw_per_min"]])
+    return number(rates[0], pattern_for(rates, 3))
+
+
+def lines_table(view: GridView) -> PageTable | None:
     """Return the strongest lines of the mean spectrum; None where there are none."""
     lines = view.block["spectrum"]["lines"]
     if not lines:
@@ -137,7 +140,7 @@ def lines_table(view: GridView) -> Table | None:
         )
         for k, line in enumerate(lines)
     )
-    return Table(
+    return PageTable(
         "Strongest lines of the mean spectrum",
         ("Line", "Period [s]", f"Rms [{view.unit.power}]", "Over the floor [1]", ""),
         rows,
@@ -147,7 +150,33 @@ def lines_table(view: GridView) -> Table | None:
     )
 
 
-def band_name(band: Block) -> str:
+def causes_table(run: RunData, unit: PowerUnit) -> PageTable | None:
+    """Return why each of the worst events came about; None of a run of an older version."""
+    found = list(causes_of(run.metrics))
+    if not found:
+        return None
+    changes = cells([cause["change_mw"] * W_PER_MW / unit.watts for _, _, cause in found])
+    return PageTable(
+        "Why",
+        ("Event", f"Change [{unit.power}]", "When", "What it was made of"),
+        tuple(
+            (_event_name(key), change, moment(time, run.resolution_ms), cause_words(cause, unit))
+            for (key, time, cause), change in zip(found, changes, strict=True)
+        ),
+        f"Of {interval(run.resolution_ms)} means, event windows of their own. The change between "
+        "the means that were compared (of a swing the two extremes, of the peak against the mean "
+        "of the run), split over jobs and services: a job counts from what its nodes draw idle. "
+        "Parts under a twentieth of the largest are the rest; the metrics hold them all.",
+        n_texts=2,
+    )
+
+
+def _event_name(key: tuple[str, float, str]) -> str:
+    words = event_words(key)
+    return f"{words[:1].upper()}{words[1:]}"
+
+
+def band_name(band: Entry) -> str:
     """Return a band such as ``0.01 to 0.1 Hz``."""
     return f"{band['low_hz']:g} to {band['high_hz']:g} Hz"
 
@@ -168,23 +197,19 @@ def _spectrum_words(view: GridView) -> str:
     )
 
 
-def _error_words(block: Block) -> str:
+def _error_words(block: Entry) -> str:
     error = number(block.get("percentile_relative_error"), "{:.1f}", 100)
     return f"within {error} % of their value"
 
 
-def _zoom_words(view: GridView) -> str:
-    if not view.run.run.zooms:
+def _event_window_words(view: GridView) -> str:
+    if not view.run.run.event_windows:
         return ""
     return " The largest steps over 1 s, 10 s and 1 min stand below, with the worst windows."
 
 
-def _bound_words(view: GridView, entry: Block) -> str:
+def _bound_words(view: GridView, entry: Entry) -> str:
     if not entry["lower_bound"]:
         return ""
     window: Any = view.block["bandwidth"]["averaging_window_s"]
     return f"lower bound: the profiles average over {window:g} s"
-
-
-def _absent_words(entry: Block) -> str:
-    return f"not supported: {entry['reason']}"

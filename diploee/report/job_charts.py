@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from diploee.drawing.charts import Axis, Chart, Line, Panel, colour, dash, since_monday
+from diploee.metric import number
 from diploee.report.aggregate import round_edges, waits_by_hour_of_week
-from diploee.report.charts import MONDAY, Axis, Chart, Line, Panel
 from diploee.report.common import WEEK_AXIS, histogram_layers
 from diploee.report.data import RunData, Waits
-from diploee.report.style import colour, dash
-from diploee.report.words import number
 from diploee.units import MS_PER_H, S_PER_H
 
 N_BINS = 50
@@ -56,7 +55,7 @@ def _week_panel(waiting: Sequence[_Waiting]) -> Panel:
     layers: list[Line] = []
     for index, label, waits in waiting:
         mean, p95 = waits_by_hour_of_week(waits.submit_ms, waits.wait_s / S_PER_H)
-        x = MONDAY + np.arange(mean.size) * MS_PER_H
+        x = since_monday(np.arange(mean.size) * MS_PER_H)
         single, main = len(waiting) == 1, colour(index)
         if single:
             layers.append(Line(x, p95.astype(np.float32), "95 %", main, "h", dash="dot"))

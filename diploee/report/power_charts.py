@@ -1,4 +1,4 @@
-"""Charts of power over time: the whole period as a carpet, and the week of the peak."""
+"""Charts of power: the whole period, the week of the peak, duration curve, distribution, months."""
 
 from __future__ import annotations
 
@@ -7,14 +7,38 @@ from datetime import date
 
 import numpy as np
 
-from diploee.report.aggregate import day_grid, peak_week, week_ms
-from diploee.report.charts import MONDAY, Array, Axis, Carpet, Chart, Line, Panel
-from diploee.report.common import WEEK_AXIS, days_axis, interval_of, power_axis
+from diploee.drawing.charts import (
+    Array,
+    Axis,
+    Bars,
+    Carpet,
+    Chart,
+    Line,
+    Panel,
+    colour,
+    dash,
+    since_monday,
+)
+from diploee.report.aggregate import (
+    by_month,
+    day_grid,
+    duration_curve,
+    peak_week,
+    round_edges,
+    week_ms,
+)
+from diploee.report.common import (
+    WEEK_AXIS,
+    days_axis,
+    histogram_layers,
+    interval_of,
+    month_axis,
+    power_axis,
+)
 from diploee.report.data import RunData
-from diploee.report.labels import PowerUnit
-from diploee.report.style import colour
-from diploee.report.words import interval
-from diploee.units import MS_PER_MIN, MS_PER_WEEK
+from diploee.report.words import interval, listed
+from diploee.tables import Float64Array
+from diploee.units import MS_PER_MIN, MS_PER_WEEK, W_PER_MW, PowerUnit
 
 MAX_WEEK_POINTS = 24_000
 """Points of all peak weeks together: more are drawn as the highest of neighbours."""
@@ -29,8 +53,8 @@ def carpet_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
     high = max(float(np.nanmax(grid.means)) for grid in grids) / unit.watts
     panels = []
     for run, grid in zip(runs, grids, strict=True):
-        days = grid.first_day + np.arange(grid.means.shape[1])
-        times = MONDAY + np.arange(grid.means.shape[0]) * cell_ms
+        days = grid.first_day + np.arange(grid.means.shape[1], dtype="timedelta64[D]")
+        times = since_monday(np.arange(grid.means.shape[0]) * cell_ms)
         z = (grid.means / unit.watts).astype(np.float32)
         carpet = Carpet(days, times, z, unit.power, low, high, f"Power [{unit.power}]")
         title = run.label if len(runs) > 1 else ""
@@ -57,7 +81,7 @@ def peak_week_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
     for index, run in enumerate(runs):
         rows = peak_week(run.local_ms, run.power_w)
         x, values = _not_more_than(
-            MONDAY + week_ms(run.local_ms[rows]), run.power_w[rows], len(runs)
+            since_monday(week_ms(run.local_ms[rows])), run.power_w[rows], len(runs)
         )
         y = (values / unit.watts).astype(np.float32)
         layers.append(
@@ -103,3 +127,119 @@ def _thinned_words(runs: Sequence[RunData]) -> str:
     if block <= 1:
         return ""
     return f"; each point is the highest of {block} neighbours, so no peak is lost"
+
+
+N_BINS = 80
+
+TOP_PERCENT = 1.0
+"""Part of the time that the duration curve shows on its own [%]."""
+
+TIME_SHARE = Axis("Share of the time [%]", range=(0, 100))
+
+
+def duration_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
+    """Return the load duration curves."""
+    layers, steps_ms, top = [], set(), []
+    for index, run in enumerate(runs):
+        share, values, step_ms = _duration(run)
+        y = (values / unit.watts).astype(np.float32)
+        x = (share * 100).astype(np.float32)
+        steps_ms.add(step_ms)
+        top += y[x <= TOP_PERCENT].tolist()
+        layers.append(
+            Line(
+                x, y, run.label, colour(index), unit.power, 3, dash=dash(index),
+                legend=len(runs) > 1,
+            )
+        )  # fmt: skip
+    margin = (max(top) - min(top)) * 0.05 or max(top) * 0.05 or 1.0
+    means = listed([interval(step_ms) for step_ms in sorted(steps_ms)])
+    return Chart(
+        "duration",
+        "Load duration curve",
+        f"Power that is reached or exceeded for a share of the time, from {means} means. Right: "
+        f"the highest {TOP_PERCENT:g} % of the time; its power axis does not start at zero. Drawn "
+        "through quantiles, denser there; both ends are the exact maximum and minimum.",
+        (
+            Panel(TIME_SHARE, power_axis(runs, unit), tuple(layers), "The whole time"),
+            Panel(
+                Axis("Share of the time [%]", range=(0, TOP_PERCENT)),
+                Axis(
+                    f"Facility power [{unit.power}]", range=(min(top) - margin, max(top) + margin)
+                ),
+                tuple(layers),
+                f"The highest {TOP_PERCENT:g} %",
+            ),
+        ),
+    )
+
+
+def _duration(run: RunData) -> tuple[Float64Array, Float64Array, int]:
+    """Return shares (0-1), values reached [W] and the interval of the means behind them [ms].
+
+    A run that was averaged on reading has its curve in the metrics, of its own intervals.
+    """
+    curve = (run.metrics.get("grid") or {}).get("load_duration_curve")
+    if run.step_ms != run.resolution_ms and curve:
+        share = np.array(curve["percent_of_time"]) / 100
+        return share, np.array(curve["exceeded_mw"]) * W_PER_MW, run.resolution_ms
+    share, values = duration_curve(run.power_w)
+    values[0], values[-1] = run.max_w, run.min_w
+    return share, values, run.step_ms
+
+
+def distribution_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
+    """Return the distribution of power."""
+    low, high = min(r.min_w for r in runs), max(r.max_w for r in runs)
+    edges = round_edges(low / unit.watts, high / unit.watts, N_BINS)
+    layers = histogram_layers(
+        [(i, r.label, r.power_w / unit.watts) for i, r in enumerate(runs)], edges, "% of time"
+    )
+    width = f"{edges[1] - edges[0]:.4g} {unit.power}"
+    return Chart(
+        "distribution",
+        "Distribution of power",
+        f"Share of the time that the {interval_of(runs)} means spend in each bin of {width}.",
+        (
+            Panel(
+                Axis(f"Facility power [{unit.power}]", range=(edges[0], edges[-1])),
+                Axis("Share of the time [%]", from_zero=True),
+                layers,
+            ),
+        ),
+    )
+
+
+def months_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart | None:
+    """Return energy and peak by month; None where no run reaches into a second one."""
+    energy, peaks = [], []
+    partial = False
+    of_runs = [by_month(run.local_ms, run.power_w, run.step_ms) for run in runs]
+    if all(months.month.size < 2 for months in of_runs):
+        return None
+    label, names = month_axis(of_runs)
+    for index, (run, months, x) in enumerate(zip(runs, of_runs, names, strict=True)):
+        partial = partial or not months.complete.all()
+        joules = (months.energy_j / unit.joules).astype(np.float32)
+        peak = (months.max_w / unit.watts).astype(np.float32)
+        mean = (months.mean_w / unit.watts).astype(np.float32)
+        main = colour(index)
+        energy.append(Bars(x, joules, run.label, main, unit.energy, 0))
+        many = len(runs) > 1
+        peak_name, mean_name = (run.label, f"{run.label}, mean") if many else ("peak", "mean")
+        peaks.append(Line(x, peak, peak_name, main, unit.power, markers=True))
+        peaks.append(
+            Line(x, mean, mean_name, main, unit.power, dash="dot", markers=True,
+                 legend=not many)
+        )  # fmt: skip
+    cut = " Months that the run covers in part are shown as they are." if partial else ""
+    return Chart(
+        "months",
+        "Energy and peaks by month",
+        "Left: energy of each calendar month. Right: its highest "
+        f"{interval_of(runs)} mean (solid) and its mean power (dotted).{cut}",
+        (
+            Panel(label, Axis(f"Energy [{unit.energy}]", from_zero=True), tuple(energy), "Energy"),
+            Panel(label, power_axis(runs, unit), tuple(peaks), "Peak and mean"),
+        ),
+    )

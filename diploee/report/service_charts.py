@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from diploee.drawing.charts import Array, Axis, Bars, Chart, Line, Panel, colour, dash, since_monday
 from diploee.report.aggregate import by_day, means_by_time
-from diploee.report.charts import MONDAY, Array, Axis, Bars, Chart, Line, Panel
 from diploee.report.common import BIN_MS, FEW_DAYS, WEEK_AXIS, days_axis
 from diploee.report.data import RunData
-from diploee.report.style import colour, dash
 from diploee.units import MS_PER_WEEK
 
 RATE = "Requests per second [1/s]"
@@ -63,7 +62,7 @@ def _weekly_lines(runs: Sequence[RunData], kind: str, unit: str) -> Iterator[Lin
     for index, name, run, values in _named(runs, kind):
         bin_ms = max(BIN_MS, run.step_ms)
         y = means_by_time(run.local_ms, values, MS_PER_WEEK, bin_ms).astype(np.float32)
-        x = MONDAY + np.arange(y.size) * bin_ms
+        x = since_monday(np.arange(y.size) * bin_ms)
         yield Line(x, y, name, colour(index), unit, 1, dash(index))
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from diploee.drawing.charts import Axis, Band, Chart, Line, Panel, colour, dash
+from diploee.errors import plural
+from diploee.metric import Metric
+from diploee.metrics.catalogue import table_metrics
 from diploee.report.aggregate import round_edges
-from diploee.report.charts import Axis, Band, Chart, Line, Panel, Table
 from diploee.report.common import histogram_layers
-from diploee.report.style import colour, dash
-from diploee.report.sweep_data import Sweep, moving_axes, short_name, value_text
-from diploee.report.words import listed, number, plural
+from diploee.report.content import PageTable
+from diploee.report.sweep_data import MEAN_POWER, SweepData, moving_axes, short_name, value_text
+from diploee.report.words import listed
+from diploee.units import W_PER_MW, power_unit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,49 +27,29 @@ MIN_SPREAD = 5
 """Fewer runs show no distribution."""
 
 
-@dataclass(frozen=True)
-class SweepMetric:
-    """A metric: its column, its name with unit, its unit, a factor and the digits to show."""
-
-    column: str
-    label: str
-    unit: str
-    factor: float = 1
-    digits: int = 3
+def present_metrics(sweep: SweepData) -> list[Metric]:
+    """Return the main metrics that the summary holds, powers in the unit of their size."""
+    found = sweep.finished
+    unit = power_unit(found.get("power.max_mw", found[MEAN_POWER]).max() * W_PER_MW)
+    main = (metric.sized(unit) for metric in table_metrics("main"))
+    return [m for m in main if m.key in found and found[m.key].any()]
 
 
-METRICS = (
-    SweepMetric("power.mean_mw", "Mean power [MW]", "MW"),
-    SweepMetric("power.max_mw", "Maximum power [MW]", "MW"),
-    SweepMetric("power.peak_to_average_ratio", "Peak-to-average ratio [1]", ""),
-    SweepMetric("utilization.mean", "Mean node occupancy [%]", "%", 100, 2),
-    SweepMetric("jobs.queued_fraction", "Jobs that queued [%]", "%", 100, 2),
-    SweepMetric("jobs.mean_queue_time_queued_h", "Mean queue time of queued jobs [h]", "h"),
-    SweepMetric("requests.incoming_rps", "Incoming requests [1/s]", "1/s", 1, 1),
-    SweepMetric("requests.incomplete_rps", "Unserved requests [1/s]", "1/s", 1, 2),
-)
-
-
-def present_metrics(sweep: Sweep) -> list[SweepMetric]:
-    """Return the metrics that the summary holds."""
-    return [m for m in METRICS if m.column in sweep.finished and sweep.finished[m.column].any()]
-
-
-def _moving_metrics(sweep: Sweep) -> list[SweepMetric]:
+def _moving_metrics(sweep: SweepData) -> list[Metric]:
     """Return the metrics that differ between runs; all of them where none does."""
     present = present_metrics(sweep)
-    moving = [m for m in present if len(sweep.finished[m.column].dropna().unique()) > 1]
+    moving = [m for m in present if len(sweep.finished[m.key].dropna().unique()) > 1]
     return moving or present
 
 
-def _flat_words(sweep: Sweep) -> str:
+def _flat_words(sweep: SweepData) -> str:
     """Say which metrics are the same in all runs, and so not drawn."""
     drawn = _moving_metrics(sweep)
-    flat = [m.label.partition(" [")[0].lower() for m in present_metrics(sweep) if m not in drawn]
+    flat = [m.label for m in present_metrics(sweep) if m not in drawn]
     return f" The same in all runs, so not drawn: {listed(flat)}." if flat else ""
 
 
-def sweep_charts(sweep: Sweep) -> list[Chart]:
+def sweep_charts(sweep: SweepData) -> list[Chart]:
     """Return one chart for each axis of more than one value: a panel for each metric.
 
     Of axes that move in step (zipped ones) the first stands for all. A sweep of seeds or draws
@@ -91,15 +74,15 @@ def sweep_charts(sweep: Sweep) -> list[Chart]:
     return charts
 
 
-def _spread_chart(sweep: Sweep) -> Chart:
+def _spread_chart(sweep: SweepData) -> Chart:
     panels = []
     for metric in _moving_metrics(sweep):
-        values = sweep.finished[metric.column].dropna().to_numpy(float) * metric.factor
+        values = sweep.finished[metric.key].dropna().to_numpy(float) * metric.factor
         edges = round_edges(float(values.min()), float(values.max()), 20)
         bars = histogram_layers([(0, "runs", values)], edges, "% of runs")
-        title = metric.label.partition(" [")[0]
+        title = metric.name
         panels.append(
-            Panel(Axis(metric.label), Axis("Share of the runs [%]", from_zero=True), bars, title)
+            Panel(Axis(metric.heading), Axis("Share of the runs [%]", from_zero=True), bars, title)
         )
     return Chart(
         "spread",
@@ -110,7 +93,7 @@ def _spread_chart(sweep: Sweep) -> Chart:
     )
 
 
-def _caption(sweep: Sweep, axis: str, group: str | None, pooled: list[str]) -> str:
+def _caption(sweep: SweepData, axis: str, group: str | None, pooled: list[str]) -> str:
     words = f"Horizontal axis: the key {axis}. Each small point is a run."
     if sweep.n_seeds > 1 or pooled:
         over = [*([plural(sweep.n_seeds, "seed")] if sweep.n_seeds > 1 else []), *pooled]
@@ -124,8 +107,8 @@ def _caption(sweep: Sweep, axis: str, group: str | None, pooled: list[str]) -> s
     return words + _flat_words(sweep)
 
 
-def _panel(sweep: Sweep, metric: SweepMetric, axis: str, group: str | None) -> Panel:
-    rows = sweep.finished[sweep.finished[metric.column].notna()]
+def _panel(sweep: SweepData, metric: Metric, axis: str, group: str | None) -> Panel:
+    rows = sweep.finished[sweep.finished[metric.key].notna()]
     numeric = _is_numeric(rows[axis])
     parts = [("", rows)]
     if group is not None:
@@ -137,16 +120,16 @@ def _panel(sweep: Sweep, metric: SweepMetric, axis: str, group: str | None) -> P
         layers += _layers(part, metric, axis, legend, index, group is None)
     return Panel(
         Axis(short_name(axis).capitalize(), "linear" if numeric else "category"),
-        Axis(metric.label),
+        Axis(metric.heading),
         tuple(layers),
-        metric.label.partition(" [")[0],
+        metric.name,
     )
 
 
 def _layers(
-    rows: pd.DataFrame, metric: SweepMetric, axis: str, name: str, index: int, alone: bool
+    rows: pd.DataFrame, metric: Metric, axis: str, name: str, index: int, alone: bool
 ) -> list[Line | Band]:
-    values = rows[metric.column] * metric.factor
+    values = rows[metric.key] * metric.factor
     numeric = _is_numeric(rows[axis])  # else there is nothing between two values to join over
     grouped = values.groupby(rows[axis], sort=numeric)
     middle, low, high = grouped.median(), grouped.min(), grouped.max()
@@ -156,12 +139,12 @@ def _layers(
     if alone and numeric and len(values) > len(middle):
         layers.append(Band(x, low.to_numpy(), high.to_numpy(), "range", main, 0.14))
     layers.append(
-        Line(x, middle.to_numpy(), name, main, metric.unit, metric.digits, dash(index),
+        Line(x, middle.to_numpy(), name, main, metric.suffix, metric.digits, dash(index),
              2.0 if numeric else 0.0, markers=True, legend=not alone)
     )  # fmt: skip
     if len(values) > len(middle):
         layers.append(
-            Line(_axis_values(rows[axis]), values.to_numpy(), name, main, metric.unit,
+            Line(_axis_values(rows[axis]), values.to_numpy(), name, main, metric.suffix,
                  metric.digits, markers_only=True, legend=False)
         )  # fmt: skip
     return layers
@@ -176,7 +159,7 @@ def _axis_values(values: Any) -> Any:
     return array if array.dtype.kind in "iuf" else array.astype(str)
 
 
-def sweep_table(sweep: Sweep) -> Table:
+def sweep_table(sweep: SweepData) -> PageTable:
     """Return the medians over seeds for each point of the axes."""
     metrics = present_metrics(sweep)
     axes = list(sweep.axes)
@@ -185,9 +168,7 @@ def sweep_table(sweep: Sweep) -> Table:
     rows = []
     for key, part in grouped:
         keys = key if isinstance(key, tuple) else (key,)
-        cells = [
-            number(float(part[m.column].median()), f"{{:,.{m.digits}f}}", m.factor) for m in metrics
-        ]
+        cells = [m.show(float(part[m.key].median())) for m in metrics]
         rows.append((*map(value_text, keys), str(len(part)), *cells))
     cut = len(rows) > MAX_ROWS
     over = f", medians over {sweep.n_seeds} seeds" if sweep.n_seeds > 1 else ""
@@ -195,9 +176,9 @@ def sweep_table(sweep: Sweep) -> Table:
     if cut:
         note += f" The first {MAX_ROWS} of {len(rows)} points; summary.parquet holds all."
     names = tuple(short_name(axis) for axis in axes) or ("runs",)
-    return Table(
+    return PageTable(
         "Points of the sweep",
-        (*names, "runs", *(m.label for m in metrics)),
+        (*names, "runs", *(m.heading for m in metrics)),
         tuple(rows[:MAX_ROWS]),
         note,
         len(names),

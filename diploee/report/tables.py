@@ -6,71 +6,44 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from diploee.report.charts import Table
+from diploee.errors import plural
+from diploee.metric import NONE, flatten
+from diploee.metrics.catalogue import table_metrics
+from diploee.metrics.service import SERVICE_METRICS
+from diploee.report.content import PageTable
 from diploee.report.data import RunData
-from diploee.report.words import NONE, interval, number, plural
-
-_Row = tuple[str, str, str, str, float]
-ROWS: tuple[_Row, ...] = (
-    ("Mean power [MW]", "power", "mean_mw", "{:.3f}", 1),
-    ("Standard deviation of power [MW]", "power", "std_mw", "{:.3f}", 1),
-    ("Median power [MW]", "power", "median_mw", "{:.3f}", 1),
-    ("90th percentile of power [MW]", "power", "p90_mw", "{:.3f}", 1),
-    ("Minimum power [MW]", "power", "min_mw", "{:.3f}", 1),
-    ("Maximum power [MW]", "power", "max_mw", "{:.3f}", 1),
-    ("Peak-to-average ratio [1]", "power", "peak_to_average_ratio", "{:.3f}", 1),
-    ("Load factor [1]", "power", "load_factor", "{:.3f}", 1),
-    ("Maximum over rated power [%]", "power", "max_over_rated", "{:.1f}", 100),
-    ("Energy [MWh]", "power", "energy_mwh", "{:,.1f}", 1),
-    ("Mean node occupancy [%]", "utilization", "mean", "{:.2f}", 100),
-    ("Median node occupancy [%]", "utilization", "median", "{:.2f}", 100),
-    ("90th percentile of node occupancy [%]", "utilization", "p90", "{:.2f}", 100),
-    ("Maximum node occupancy [%]", "utilization", "max", "{:.2f}", 100),
-    ("Jobs submitted per day [1/d]", "jobs", "submitted_per_day", "{:,.0f}", 1),
-    ("Jobs that queued [%]", "jobs", "queued_fraction", "{:.2f}", 100),
-    ("Mean queue time of queued jobs [h]", "jobs", "mean_queue_time_queued_h", "{:.3f}", 1),
-    ("Mean queue time of all jobs [h]", "jobs", "mean_queue_time_all_h", "{:.3f}", 1),
-    ("Longest queue time [h]", "jobs", "max_queue_time_h", "{:.2f}", 1),
-    ("Jobs never started [1]", "jobs", "unstarted", "{:,.0f}", 1),
-    ("Requests per day [million/d]", "requests", "per_day", "{:,.1f}", 1e-6),
-    ("Incoming requests [1/s]", "requests", "incoming_rps", "{:,.1f}", 1),
-    ("Served requests [1/s]", "requests", "effective_rps", "{:,.1f}", 1),
-    ("Unserved requests [1/s]", "requests", "incomplete_rps", "{:,.1f}", 1),
-)
-"""Label, block and key of the metrics, format, factor."""
+from diploee.report.words import interval
+from diploee.units import power_unit
 
 
 def key_figures(run: RunData) -> tuple[tuple[str, str, str], ...]:
     """Return the figures that head the page of one run: number, unit, meaning."""
-    power, occupancy = run.metrics["power"], run.metrics["utilization"]
-    jobs, requests = run.metrics.get("jobs") or {}, run.metrics.get("requests") or {}
-    means = f"{interval(run.resolution_ms)} means"
-    found = [
-        (number(power["mean_mw"], "{:.2f}"), "MW", "mean power"),
-        (number(power["max_mw"], "{:.2f}"), "MW", f"peak, {means}"),
-        (number(power.get("load_factor"), "{:.2f}"), "", "load factor"),
-        (number(power["energy_mwh"], "{:,.0f}"), "MWh", "energy"),
-        (number(occupancy.get("mean"), "{:.1f}", 100), "%", "mean node occupancy"),
-        (number(jobs.get("queued_fraction"), "{:.1f}", 100), "%", "of jobs queued"),
-        (number(requests.get("incoming_rps"), "{:,.0f}"), "1/s", "incoming requests"),
-    ]
-    return tuple(figure for figure in found if figure[0] != NONE)
+    values, unit = dict(flatten(run.metrics)), power_unit(run.max_w)
+    means = f", {interval(run.resolution_ms)} means"
+    return tuple(
+        (m.show(values[m.key]), m.suffix, m.label + (means if m.of_means else ""))
+        for m in (m.sized(unit) for m in table_metrics("main", own=run.run.stage_metrics))
+        if values.get(m.key) is not None
+    )
 
 
-def metrics_table(runs: Sequence[RunData]) -> Table:
+def metrics_table(runs: Sequence[RunData]) -> PageTable:
     """Return the metrics, a column for each run; rows that no run has are left out."""
-    rows = []
-    for label, block, key, pattern, factor in ROWS:
-        found = [(run.metrics.get(block) or {}).get(key) for run in runs]
-        if any(value is not None for value in found):
-            rows.append((label, *(number(value, pattern, factor) for value in found)))
+    unit = power_unit(max(run.max_w for run in runs))
+    values = [dict(flatten(run.metrics)) for run in runs]
+    own = [metric for run in runs for metric in run.run.stage_metrics]
+    rows = tuple(
+        (metric.heading, *(metric.show(of_run.get(metric.key)) for of_run in values))
+        for metric in (metric.sized(unit) for metric in table_metrics(own=own))
+        if any(of_run.get(metric.key) is not None for of_run in values)
+    )
     has_jobs = any(run.metrics.get("jobs") for run in runs)
     queued = " Queued: started later than submitted." if has_jobs else ""
     resolutions = sorted({interval(run.resolution_ms) for run in runs})
-    return Table(
+    return PageTable(
         "Metrics",
         ("", *(run.label for run in runs)),
-        tuple(rows),
+        rows,
         f"Peaks and ratios are of {' or '.join(resolutions)} means, over the whole period. Node "
         "occupancy: busy nodes over all nodes."
         f"{queued}"
@@ -79,16 +52,32 @@ def metrics_table(runs: Sequence[RunData]) -> Table:
 
 
 def _boundary(runs: Sequence[RunData]) -> str:
-    found = dict.fromkeys(str(run.manifest.get("power_boundary") or "") for run in runs)
-    return "".join(f" Power boundary: {text}." for text in found if text)
+    found = dict.fromkeys(run.run.boundary() for run in runs)
+    return "".join(f" Power boundary: {text}." for text in found)
 
 
-def provenance_table(runs: Sequence[RunData]) -> Table:
+def services_table(runs: Sequence[RunData]) -> PageTable | None:
+    """Return a row for each service of each run; None where the metrics name no service."""
+    columns = [metric for metric in SERVICE_METRICS if metric.view != "detail"]
+    rows = []
+    for run in runs:
+        for name, of_service in ((run.metrics.get("requests") or {}).get("services") or {}).items():
+            label = f"{run.label}: {name}" if len(runs) > 1 else name
+            values = dict(flatten(of_service))
+            cells = (m.show(values.get(m.key.partition(">.")[2])) for m in columns)
+            rows.append((label, *cells))
+    if not rows:
+        return None
+    header = ("Service", *(metric.heading for metric in columns))
+    return PageTable("Services", header, tuple(rows), "Rates are means over the whole period.")
+
+
+def provenance_table(runs: Sequence[RunData]) -> PageTable:
     """Return from where the numbers come, a column for each run."""
     columns = [_provenance(run) for run in runs]
     labels = dict.fromkeys(label for column in columns for label in column)
     rows = tuple((label, *(column.get(label, NONE) for column in columns)) for label in labels)
-    return Table("Provenance", ("", *(run.label for run in runs)), rows, numeric=False)
+    return PageTable("Provenance", ("", *(run.label for run in runs)), rows, numeric=False)
 
 
 def _provenance(run: RunData) -> dict[str, str]:
@@ -112,15 +101,20 @@ def _provenance(run: RunData) -> dict[str, str]:
         "Power profiles": _profiles(manifest.get("profiles") or {}),
         "Serving curves": ", ".join(sorted(manifest.get("curves") or {})),
         "Serving samples": _serving_samples(manifest.get("serving_samples") or {}),
-        "Power boundary": manifest.get("power_boundary"),
+        "Measured serving samples": "; ".join(
+            f"{service} at {', '.join(rates)} requests/s"
+            for service, rates in (manifest.get("power_samples") or {}).items()
+        ),
+        "Power boundary": run.run.boundary(),
         "Run folder": run.run.folder.absolute().name,
     }
     return {label: str(value) for label, value in found.items() if value not in (None, "")}
 
 
 def _start(scenario: dict[str, Any]) -> str:
-    offset = (scenario.get("facility") or {}).get("utc_offset", "+00:00")
-    return f"{str(scenario.get('start', NONE)).replace('T', ' ')} (UTC{offset})"
+    facility = scenario.get("facility") or {}
+    zone = facility.get("time_zone") or f"UTC{facility.get('utc_offset', '+00:00')}"
+    return f"{str(scenario.get('start', NONE)).replace('T', ' ')} ({zone})"
 
 
 def _nodes(facility: dict[str, Any]) -> str:

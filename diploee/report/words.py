@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from diploee.metric import NONE
 from diploee.units import MS_PER_H, MS_PER_MIN, MS_PER_S
 
 
@@ -25,17 +26,6 @@ def listed(words: Sequence[str]) -> str:
     return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-NONE = "\N{EN DASH}"
-"""A cell without a value."""
-
-
-def number(value: object, pattern: str, factor: float = 1) -> str:
-    """Return a number by a format, or `NONE` where there is none."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or value != value:
-        return NONE
-    return pattern.format(value * factor)
-
-
 def moment(text: object, step_ms: int = MS_PER_MIN) -> str:
     """Return a local time (ISO 8601) as ``2018-05-19 12:39``, as fine as a step [ms]."""
     if not isinstance(text, str):
@@ -52,8 +42,3 @@ def pattern_for(values: Iterable[object], digits: int = 4) -> str:
     largest = max(sizes, default=0.0)
     before = math.floor(math.log10(largest)) + 1 if largest > 0 else 1
     return f"{{:,.{min(max(digits - before, 0), 6)}f}}"
-
-
-def plural(count: int, one: str, many: str = "") -> str:
-    """Return ``1 run`` or ``3 runs``."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"

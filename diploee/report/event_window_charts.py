@@ -7,18 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from diploee.errors import InputError
-from diploee.report.charts import Array, Axis, Chart, Line, Marks, Panel
-from diploee.report.data import RunData, local_times_ms
-from diploee.report.grid_data import Block
-from diploee.report.labels import PowerUnit
-from diploee.report.style import PALETTE
+from diploee.drawing.charts import PALETTE, Array, Axis, Chart, Line, Marks, Panel
+from diploee.report.data import RunData
+from diploee.report.grid_data import Entry
 from diploee.report.words import interval
 from diploee.tables import Int64Array
-from diploee.units import MS_PER_MIN, MS_PER_S, W_PER_MW
+from diploee.units import MS_PER_MIN, MS_PER_S, W_PER_MW, PowerUnit
 
 SHOWN_MS = {"peak": MS_PER_MIN, "1s": 15 * MS_PER_S, "10s": MS_PER_MIN}
 """Time shown on either side of what was found [ms]; the whole window where it is not listed."""
@@ -28,8 +23,8 @@ MAX_ROWS = 6_000
 
 
 @dataclass(frozen=True, eq=False)
-class Window:
-    """A zoom, ready to draw.
+class EventWindowData:
+    """An event window, ready to draw.
 
     Parameters
     ----------
@@ -68,36 +63,33 @@ class Window:
         return float(self.power_w[low:high].mean()) if high > low else float("nan")
 
 
-def read_zoom(run: RunData, entry: Block) -> Window:
-    """Read a zoom of a run.
+def read_event_window(run: RunData, entry: Entry) -> EventWindowData:
+    """Read an event window of a run.
 
     Raises
     ------
     InputError
         If its file is missing or damaged.
     """
-    path = run.run.zoom_file(str(entry["name"]))
-    try:
-        table = pq.read_table(
-            path, columns=["timestamp", "facility_power_w"], partitioning=None
-        ).combine_chunks()
-        times_ms = local_times_ms(table.column("timestamp").combine_chunks())
-        power_w = table.column("facility_power_w").to_numpy().astype(np.float64)
-    except (OSError, KeyError, pa.ArrowException) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"{path}: can't be read ({reason})") from error
-    if not times_ms.size:
-        raise InputError(f"{path}: holds no interval")
-    local = np.datetime64(datetime.fromisoformat(entry["at"]).replace(tzinfo=None), "ms")
-    at_ms = int(local.astype(np.int64))
-    first = max(int(np.searchsorted(times_ms, at_ms)) - MAX_ROWS // 2, 0)
-    rows = slice(first, first + MAX_ROWS)
-    return Window(
-        str(entry["name"]), at_ms, entry["value_mw"] * W_PER_MW, times_ms[rows], power_w[rows]
+    series = run.run.series(entry["name"])
+    at_ms = int(series.local_ms(np.array([_epoch_ms(entry["at"])]))[0])
+    middle = (at_ms - int(series.local_ms(np.array([series.start_ms]))[0])) // series.step_ms
+    first = min(max(middle - MAX_ROWS // 2, 0), series.n_rows - 1)
+    block = series.read(["facility_power_w"], (first, min(first + MAX_ROWS, series.n_rows)))
+    return EventWindowData(
+        str(entry["name"]),
+        at_ms,
+        entry["value_mw"] * W_PER_MW,
+        series.local_ms(block.starts_ms),
+        block.columns["facility_power_w"],
     )
 
 
-def zooms_chart(run: RunData, windows: Iterable[Window], unit: PowerUnit) -> Chart:
+def _epoch_ms(time: str) -> int:
+    return round(datetime.fromisoformat(time).timestamp() * MS_PER_S)
+
+
+def event_windows_chart(run: RunData, windows: Iterable[EventWindowData], unit: PowerUnit) -> Chart:
     """Return one panel for each window."""
     panels = tuple(_panel(window, unit) for window in windows)
     return Chart(
@@ -127,7 +119,7 @@ def _bandwidth(run: RunData) -> str:
     )
 
 
-def _panel(window: Window, unit: PowerUnit) -> Panel:
+def _panel(window: EventWindowData, unit: PowerUnit) -> Panel:
     shown_ms = SHOWN_MS.get(window.name.rpartition("_")[2], 10 * MS_PER_MIN)
     begin_ms = max(window.at_ms - shown_ms, int(window.local_ms[0]))
     end_ms = min(window.at_ms + shown_ms, int(window.local_ms[-1]) + window.step_ms)
@@ -143,7 +135,7 @@ def _panel(window: Window, unit: PowerUnit) -> Panel:
     )
 
 
-def _found(window: Window, unit: PowerUnit) -> Line | Marks:
+def _found(window: EventWindowData, unit: PowerUnit) -> Line | Marks:
     """Return the two means that were compared, or the highest second as a point."""
     at_ms, length_ms = window.at_ms, window.length_ms
     after = window.mean_w(at_ms, at_ms + length_ms) / unit.watts
@@ -158,14 +150,16 @@ def _found(window: Window, unit: PowerUnit) -> Line | Marks:
     return Line(times, means, "means", PALETTE[1], unit.power, 4, width=2.6, legend=False)
 
 
-def _y_range(window: Window, begin_ms: int, end_ms: int, unit: PowerUnit) -> tuple[float, float]:
+def _y_range(
+    window: EventWindowData, begin_ms: int, end_ms: int, unit: PowerUnit
+) -> tuple[float, float]:
     low, high = np.searchsorted(window.local_ms, [begin_ms, end_ms])
     power = window.power_w[low:high] / unit.watts
     margin = float(np.ptp(power)) * 0.06 or abs(float(power[0])) * 0.05 or 1.0
     return float(power.min()) - margin, float(power.max()) + margin
 
 
-def _title(window: Window, unit: PowerUnit) -> str:
+def _title(window: EventWindowData, unit: PowerUnit) -> str:
     when = _words(window.at_ms)
     size = window.value_w / unit.watts
     sign = "\N{MINUS SIGN}" if size < 0 else "+"
