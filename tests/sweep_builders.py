@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,18 @@ def sweep_file(folder: Path, content: Mapping[str, Any]) -> Path:
 
 def tiny_sweep(folder: Path, **content: Any) -> Sweep:
     return load_sweep(sweep_file(folder, content))
+
+
+def sweep_content(out: Path) -> dict[str, Any]:
+    """All files of a sweep by name, hidden ones too; of the manifests, all but the times."""
+    found: dict[str, Any] = {}
+    for path in sorted(p for p in out.rglob("*") if p.is_file()):
+        name = str(path.relative_to(out))
+        found[name] = path.read_bytes()
+        if path.name == "manifest.json":
+            found[name] = json.loads(found[name])
+            del found[name]["timing"]
+    return found
 
 
 class Failing:

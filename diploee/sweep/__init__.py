@@ -1,7 +1,7 @@
 """Sweeps and ensembles: axes and draws to scenarios, scenarios to executors, runs to a summary."""
 
 from diploee.sweep.cluster import run_on_dask
-from diploee.sweep.execute import SweepResult, SweepWatch, run_sweep
+from diploee.sweep.execute import SweepProgress, SweepResult, run_sweep
 from diploee.sweep.expand import MAX_RUNS, PlannedRun, expand
 from diploee.sweep.loading import (
     Sweep,
@@ -22,9 +22,9 @@ __all__ = [
     "PlannedRun",
     "RunTask",
     "Sweep",
+    "SweepProgress",
     "SweepResult",
     "SweepSpec",
-    "SweepWatch",
     "expand",
     "find_sweep",
     "in_process",

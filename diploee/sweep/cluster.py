@@ -15,7 +15,7 @@ from typing import Any
 
 from diploee.errors import DiploeeError, InputError
 from diploee.sweep.store import open_store
-from diploee.sweep.task import Outcome, RunTask, run_task
+from diploee.sweep.task import Outcome, RunTask, SweepWorker
 
 CONNECT_TIMEOUT_S = 5
 GATHER_TIMEOUT_S = 60
@@ -40,22 +40,29 @@ def run_on_dask(tasks: Sequence[RunTask], address: str) -> Iterator[Outcome]:
     address : str
         Of the scheduler, such as ``tcp://10.0.0.1:8786``.
 
-    Yields
-    ------
-    Outcome
-        As they come. When the generator is closed, what has not begun is taken back.
+    Returns
+    -------
+    iterator of Outcome
+        As they come. When it is closed, what has not begun is taken back.
 
     Raises
     ------
     InputError
-        If `distributed` is not installed, the address does not answer, there is no worker, or a
-        worker does not see the sweep's folder.
+        Before any run: if `distributed` is not installed, the address does not answer, there is
+        no worker, or a worker does not see the sweep's folder.
     DiploeeError
         If the scheduler goes away.
     """
+    outcomes = _run_on_dask(tasks, address)
+    next(outcomes)  # connects and checks now, not at the first outcome that is asked for
+    return outcomes
+
+
+def _run_on_dask(tasks: Sequence[RunTask], address: str) -> Iterator[Any]:
     client = connect(address)
     try:
         _check_workers(client, address, tasks)
+        yield None
         yield from _outcomes(client, address, tasks)
     finally:
         close(client)
@@ -176,14 +183,17 @@ def _check_workers(client: Any, address: str, tasks: Sequence[RunTask]) -> None:
     """Check that there are workers, and that they see the sweep's place."""
     _wait_for_workers(client, address)
     target, token = tasks[0].target, uuid.uuid4().hex
-    open_store(target).write(TOKEN_FILE, token.encode())
+    store = open_store(target)
+    store.write(TOKEN_FILE, token.encode())
     try:
         seen = client.run(_sees, target, token)
     except Exception as error:  # whatever goes wrong on a worker comes back as is
         raise InputError(
-            f"--dask {address}: a worker can't run diploee ({type(error).__name__}: {error}); "
-            "install the same version on every worker"
+            f"--dask {address}: a worker can't run diploee ({type(error).__name__}: "
+            f"{' '.join(str(error).split()):.200}); install the same version on every worker"
         ) from error
+    finally:
+        store.remove(TOKEN_FILE)
     blind = [worker for worker, sees in seen.items() if not sees]
     if blind:
         raise InputError(
@@ -204,7 +214,7 @@ def _outcomes(client: Any, address: str, tasks: Sequence[RunTask]) -> Iterator[O
 
     batch = uuid.uuid4().hex[:8]
     futures = client.map(
-        run_task,
+        _run_there,
         tasks,
         key=[f"diploee-{batch}-{task.run}" for task in tasks],
         pure=False,
@@ -221,6 +231,14 @@ def _outcomes(client: Any, address: str, tasks: Sequence[RunTask]) -> Iterator[O
             f"--dask {address}: the scheduler went away; finished runs are kept, start the "
             "sweep again to go on"
         ) from error
+
+
+def _run_there(task: RunTask) -> Outcome:
+    """Do a run on a Dask worker, which keeps a `SweepWorker` for those that follow."""
+    from distributed import get_worker
+
+    worker: SweepWorker = vars(get_worker()).setdefault("_diploee_worker", SweepWorker())
+    return worker.run(task)
 
 
 def _outcome(future: Any, run: str) -> Outcome:

@@ -6,10 +6,11 @@ from abc import abstractmethod
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Field, model_validator
 
-from diploee.errors import InputError, one_of, shown
-from diploee.scenario.base import Model, check_probabilities
+from diploee.errors import InputError, shown
+from diploee.kinds import Kinds
+from diploee.model import Model, check_probabilities
 from diploee.tables import Float64Array
 
 Positive = Annotated[float, Field(gt=0)]
@@ -18,7 +19,22 @@ PROBABILITY_DIGITS = 12
 """Drawn probabilities are rounded to so many digits and the last one closes the sum to 1."""
 
 
-class _Numbers(Model):
+class Draw(Model):
+    """What a sweep says of how the values of a key are drawn."""
+
+    distribution: str
+
+    @property
+    def is_relative(self) -> bool:
+        """Whether the value that was there before matters."""
+        return False
+
+    @abstractmethod
+    def draw(self, rng: np.random.Generator, base: Any) -> tuple[Any, dict[str, float]]:
+        """Return the new value of a key and the drawn numbers by name, given its base value."""
+
+
+class _Numbers(Draw):
     """A continuous distribution of numbers, drawn by the inverse of its cumulative function."""
 
     apply: Literal["set", "factor", "add"] = Field(
@@ -35,23 +51,33 @@ class _Numbers(Model):
         return self.apply != "set"
 
     @abstractmethod
-    def _frozen(self) -> Any:
-        """Return the distribution as a frozen one of `scipy.stats`."""
+    def _frozen(self, stats: Any) -> Any:
+        """Return the distribution as a frozen one of the module `scipy.stats`."""
 
+    @property
     def _bounds(self) -> tuple[float | None, float | None]:
-        return None, None
+        return getattr(self, "low", None), getattr(self, "high", None)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> _Numbers:
+        low, high = self._bounds
+        if low is not None and high is not None and low >= high:
+            raise ValueError(f"low must be less than high, found {low:g} and {high:g}")
+        return self
 
     def numbers(self, rng: np.random.Generator, count: int) -> Float64Array:
         """Return drawn numbers, shape (count,); those of a truncated distribution lie within."""
-        distribution = self._frozen()
-        low, high = self._bounds()
+        from scipy import stats
+
+        distribution = self._frozen(stats)
+        low, high = self._bounds
         first = 0.0 if low is None else float(distribution.cdf(low))
         last = 1.0 if high is None else float(distribution.cdf(high))
         drawn: Float64Array = distribution.ppf(first + (last - first) * rng.random(count))
         return drawn
 
     def draw(self, rng: np.random.Generator, base: Any) -> tuple[Any, dict[str, float]]:
-        """Return the new value of a key and the drawn numbers by name, given its base value."""
+        """Return what is drawn, as `Draw.draw` says; of a list, a number for each where asked."""
         if isinstance(base, list) and (self.each or self.apply != "set"):
             numbers = self.numbers(rng, len(base) if self.each else 1)
             changed = [
@@ -83,102 +109,75 @@ class _Numbers(Model):
 class Normal(_Numbers):
     """Normal distribution, truncated where bounds are given."""
 
-    distribution: Literal["normal"] = Field(description="The normal distribution.")
+    distribution: Literal["normal"] = Field(
+        default="normal", description="The normal distribution."
+    )
     mean: float = Field(description="Mean, before truncation.")
     std: Positive = Field(description="Standard deviation, before truncation.")
     low: float | None = Field(default=None, description="Lower bound.")
     high: float | None = Field(default=None, description="Upper bound.")
 
-    @model_validator(mode="after")
-    def _ordered(self) -> Normal:
-        _check_order(self.low, self.high)
-        return self
-
-    def _bounds(self) -> tuple[float | None, float | None]:
-        return self.low, self.high
-
-    def _frozen(self) -> Any:
-        from scipy import stats
-
+    def _frozen(self, stats: Any) -> Any:
         return stats.norm(self.mean, self.std)
 
 
 class Lognormal(_Numbers):
     """Lognormal distribution, truncated where bounds are given."""
 
-    distribution: Literal["lognormal"] = Field(description="The lognormal distribution.")
+    distribution: Literal["lognormal"] = Field(
+        default="lognormal", description="The lognormal distribution."
+    )
     median: Positive = Field(description="Median, before truncation.")
     sigma: Positive = Field(description="Standard deviation of the natural logarithm.")
     low: float | None = Field(default=None, description="Lower bound.")
     high: float | None = Field(default=None, description="Upper bound.")
 
-    @model_validator(mode="after")
-    def _ordered(self) -> Lognormal:
-        _check_order(self.low, self.high)
-        return self
-
-    def _bounds(self) -> tuple[float | None, float | None]:
-        return self.low, self.high
-
-    def _frozen(self) -> Any:
-        from scipy import stats
-
+    def _frozen(self, stats: Any) -> Any:
         return stats.lognorm(self.sigma, scale=self.median)
 
 
 class Uniform(_Numbers):
     """Uniform distribution."""
 
-    distribution: Literal["uniform"] = Field(description="The uniform distribution.")
+    distribution: Literal["uniform"] = Field(
+        default="uniform", description="The uniform distribution."
+    )
     low: float = Field(description="Lower bound.")
     high: float = Field(description="Upper bound.")
 
-    @model_validator(mode="after")
-    def _ordered(self) -> Uniform:
-        _check_order(self.low, self.high)
-        return self
-
-    def _frozen(self) -> Any:
-        from scipy import stats
-
+    def _frozen(self, stats: Any) -> Any:
         return stats.uniform(self.low, self.high - self.low)
 
 
 class Triangular(_Numbers):
     """Triangular distribution."""
 
-    distribution: Literal["triangular"] = Field(description="The triangular distribution.")
+    distribution: Literal["triangular"] = Field(
+        default="triangular", description="The triangular distribution."
+    )
     low: float = Field(description="Lower bound.")
     mode: float = Field(description="Most likely value.")
     high: float = Field(description="Upper bound.")
 
     @model_validator(mode="after")
-    def _ordered(self) -> Triangular:
-        _check_order(self.low, self.high)
+    def _mode_between(self) -> Triangular:
         if not self.low <= self.mode <= self.high:
             raise ValueError(f"mode must lie from {self.low:g} to {self.high:g}, not {self.mode:g}")
         return self
 
-    def _frozen(self) -> Any:
-        from scipy import stats
-
+    def _frozen(self, stats: Any) -> Any:
         width = self.high - self.low
         return stats.triang((self.mode - self.low) / width, self.low, width)
 
 
-class Choice(Model):
+class Choice(Draw):
     """One of several values of any kind."""
 
-    distribution: Literal["choice"] = Field(description="One value of a list.")
+    distribution: Literal["choice"] = Field(default="choice", description="One value of a list.")
     values: list[Any] = Field(min_length=1, description="The values.")
     probabilities: list[Annotated[float, Field(ge=0, le=1)]] | None = Field(
         default=None, description="Their probabilities; equal if absent."
     )
-
-    @property
-    def is_relative(self) -> bool:
-        """Whether the value that was there before matters."""
-        return False
 
     @model_validator(mode="after")
     def _fits(self) -> Choice:
@@ -196,10 +195,12 @@ class Choice(Model):
         return self.values[index], {"": float(index)}
 
 
-class Dirichlet(Model):
+class Dirichlet(Draw):
     """Probabilities around those of the base scenario, which stay their mean and sum to 1."""
 
-    distribution: Literal["dirichlet"] = Field(description="The Dirichlet distribution.")
+    distribution: Literal["dirichlet"] = Field(
+        default="dirichlet", description="The Dirichlet distribution."
+    )
     concentration: Positive = Field(
         description="The larger, the nearer to the base: a probability p has the variance "
         "p (1 - p) / (concentration + 1)."
@@ -225,32 +226,5 @@ class Dirichlet(Model):
         return {**base, **numbers}, {str(name): value for name, value in numbers.items()}
 
 
-def _check_order(low: float | None, high: float | None) -> None:
-    if low is not None and high is not None and low >= high:
-        raise ValueError(f"low must be less than high, found {low:g} and {high:g}")
-
-
-_KINDS = ("normal", "lognormal", "uniform", "triangular", "choice", "dirichlet")
-
-
-def _kind(value: Any) -> Any:
-    if isinstance(value, dict):
-        return value.get("distribution")
-    return getattr(value, "distribution", None)
-
-
-# Not by the field's name: the base model looks at every value first, which pydantic refuses there.
-Draw = Annotated[
-    Annotated[Normal, Tag("normal")]
-    | Annotated[Lognormal, Tag("lognormal")]
-    | Annotated[Uniform, Tag("uniform")]
-    | Annotated[Triangular, Tag("triangular")]
-    | Annotated[Choice, Tag("choice")]
-    | Annotated[Dirichlet, Tag("dirichlet")],
-    Discriminator(
-        _kind,
-        custom_error_type="distribution",
-        custom_error_message=f"needs a key 'distribution', one of {one_of(_KINDS)}",
-    ),
-]
-"""A distribution; the key `distribution` says which."""
+DRAWS: Kinds[Draw] = Kinds("distribution", Draw, __name__, "distribution")  # type: ignore[type-abstract]
+"""Distributions by name: those of this module, and those registered from outside."""

@@ -14,12 +14,12 @@ from diploee.streams import stream
 from diploee.sweep.draws import Choice
 from diploee.sweep.expand import PlannedRun
 from diploee.sweep.loading import Sweep
-from diploee.sweep.shares import Shares, variance_shares
-from diploee.sweep.shares import __doc__ as SHARES_METHOD  # noqa: N812  # a text
+from diploee.sweep.record import read_shape
+from diploee.sweep.sobol import SobolIndices, sobol_indices
+from diploee.sweep.sobol import __doc__ as SOBOL_METHOD  # noqa: N812  # a text
 from diploee.sweep.spec import SweepSpec
 from diploee.sweep.store import Store
 from diploee.sweep.summary import Result, json_bytes, table_bytes
-from diploee.sweep.task import read_shape
 from diploee.tables import Float64Array
 
 ENSEMBLE_TABLE = "ensemble.parquet"
@@ -42,7 +42,7 @@ METHOD = {
     "rough where n0 is small, as the standard error of a percentile is itself uncertain",
     "envelope": "P5, P50 and P95 over the members, separately at every hour of the week and at "
     "every fraction of time: 5 % of the members exceed the P95 curve there",
-    "shares": " ".join((SHARES_METHOD or "").split()),
+    "shares": " ".join((SOBOL_METHOD or "").split()),
 }
 
 
@@ -71,7 +71,7 @@ class PointEnsemble:
     point: int
     settings: dict[str, Any]
     metrics: dict[str, MetricSpread]
-    shares: dict[str, Shares]
+    shares: dict[str, SobolIndices]
 
 
 @dataclass(frozen=True)
@@ -155,17 +155,19 @@ def _point(
 ) -> PointEnsemble:
     inputs = _inputs(members, spec)
     metrics: dict[str, MetricSpread] = {}
-    shares: dict[str, Shares] = {}
+    shares: dict[str, SobolIndices] = {}
     for name in dict.fromkeys(name for run in members for name in results[run.run].metrics):
         found = [results[run.run].metrics.get(name) for run in members]
-        known = np.array([isinstance(v, int | float) for v in found])
-        values = np.array([v for v in found if isinstance(v, int | float)], dtype=np.float64)
+        known = np.array([isinstance(v, int | float) and not isinstance(v, bool) for v in found])
+        values = np.array(
+            [v for v, is_number in zip(found, known, strict=True) if is_number], float
+        )
         if values.size < 2:
             continue
         metrics[name] = spread(values, spec.accuracy)
         if not inputs:
             continue
-        of_metric = variance_shares({k: x[known] for k, x in inputs.items()}, values)
+        of_metric = sobol_indices({k: x[known] for k, x in inputs.items()}, values)
         if of_metric is not None:
             shares[name] = of_metric
     return PointEnsemble(members[0].point, members[0].settings, metrics, shares)
@@ -221,11 +223,11 @@ def _rows(ensemble: Ensemble) -> Iterator[dict[str, Any]]:
     for point in ensemble.points:
         for name, metric in point.metrics.items():
             row: dict[str, Any] = {"point": point.point, "metric": name, **asdict(metric)}
-            shares = point.shares.get(name)
+            indices = point.shares.get(name)
             for key in keys:
-                row[f"share.{key}"] = shares.share[key] if shares else None
+                row[f"share.{key}"] = indices.share[key] if indices else None
             if keys:
-                row["share.seed_and_rest"] = shares.rest if shares else None
+                row["share.seed_and_rest"] = indices.rest if indices else None
             yield row
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
 
-from diploee.errors import DiploeeError, InputError
+from diploee.errors import OutputError, OutputExistsError
+from diploee.files import uninterrupted
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.library import REFERENCE
 from diploee.schedule import Engine
@@ -20,6 +22,7 @@ from diploee.sweep.summary import (
     SUMMARY_FILE,
     SWEEP_FILE,
     Result,
+    check_own,
     json_bytes,
     read_results,
     summary_table,
@@ -28,8 +31,10 @@ from diploee.sweep.summary import (
 )
 from diploee.sweep.task import Executor, Outcome, RunTask, in_process
 
+GONE = "it was done, but its files are damaged or gone; the same command does it again"
 
-class SweepWatch:
+
+class SweepProgress:
     """Told how a sweep goes; does nothing. The command line's watch draws a progress bar."""
 
     def begin(self, tasks: Sequence[RunTask], n_runs: int) -> None:
@@ -78,7 +83,7 @@ def run_sweep(
     profiles: Sequence[str] = (),
     engine: Engine = "compiled",
     max_runs: int = MAX_RUNS,
-    watch: SweepWatch | None = None,
+    progress: SweepProgress | None = None,
 ) -> SweepResult:
     """Do what is missing of a sweep and write its summary.
 
@@ -97,7 +102,7 @@ def run_sweep(
         Scheduler; both give the same results.
     max_runs : int
         Largest number of runs.
-    watch : SweepWatch, optional
+    progress : SweepProgress, optional
         Told how it goes.
 
     Raises
@@ -105,13 +110,14 @@ def run_sweep(
     InputError
         If the sweep, its values, the profiles or the output are not usable; nothing is run then.
     OutputError
-        If the summary can't be written. Finished runs are kept in any case.
+        If the place can't be written; nothing is run where that shows before the first run.
+        Finished runs are kept in any case.
     """
     sweep = sweep if isinstance(sweep, Sweep) else load_sweep(sweep)
     folders = tuple(f if f == REFERENCE else str(Path(f).resolve()) for f in profiles)
     runs = expand(sweep, ProfileLibrary.open(*folders), max_runs)
     target = str(out) if out is not None else f"sweeps/{sweep.name}"
-    store = open_store(target if "://" in target else Path(target).resolve())
+    store = open_store(target)
     with store.claim():
         options: dict[str, object] = {
             "base": sweep.spec.base,
@@ -120,15 +126,17 @@ def run_sweep(
         }
         files = _Files(store, sweep, runs, options)
         results = read_results(store, (run.run for run in runs), sweep.spec.keep)
-        _check_writable(files, results)
         tasks = _missing(sweep, runs, results, store.target, folders, engine)
-        failed: dict[str, str] = {}
-        try:
-            if tasks:
-                _do(tasks, len(runs), executor, failed, watch or SweepWatch())
-        finally:  # an interrupt also leaves a summary of what there is
-            results = read_results(store, (run.run for run in runs), sweep.spec.keep)
-            summary = files.write(results, failed)
+        ended: dict[str, str] = {}
+        with _begun(executor, tasks) as outcomes:  # a cluster that is not there: nothing is written
+            _check_writable(files, results)
+            try:
+                _do(tasks, len(runs), outcomes, ended, progress or SweepProgress())
+            finally:  # an interrupt also leaves a summary of what there is
+                results |= read_results(store, (task.run for task in tasks), sweep.spec.keep)
+                failed = {run: error or GONE for run, error in ended.items() if run not in results}
+                with uninterrupted():
+                    summary = files.write(results, failed)
         n_computed = sum(task.run in results for task in tasks)
         ensemble = write_ensemble(store, sweep, runs, results)
     return SweepResult(target, runs, summary, failed, n_computed, ensemble)
@@ -151,25 +159,40 @@ def _missing(
     return sorted(tasks.values(), key=lambda task: -task.cost)
 
 
+@contextmanager
+def _begun(executor: Executor, tasks: Sequence[RunTask]) -> Iterator[Iterator[Outcome]]:
+    outcomes = executor(tasks) if tasks else iter(())
+    try:
+        yield outcomes
+    finally:
+        _close(outcomes)
+
+
+def _close(outcomes: Iterator[Outcome]) -> None:
+    """Stop the workers now, not when the generator is collected."""
+    close: Callable[[], None] = getattr(outcomes, "close", lambda: None)
+    close()
+
+
 def _do(
     tasks: Sequence[RunTask],
     n_runs: int,
-    executor: Executor,
-    failed: dict[str, str],
-    watch: SweepWatch,
+    outcomes: Iterator[Outcome],
+    ended: dict[str, str],
+    progress: SweepProgress,
 ) -> None:
+    """Note the error, or an empty one, of every run that ends."""
+    if not tasks:
+        return
     by_run = {task.run: task for task in tasks}
-    watch.begin(tasks, n_runs)
-    outcomes = executor(tasks)
+    progress.begin(tasks, n_runs)
     try:
         for outcome in outcomes:
-            if outcome.status == "failed":
-                failed[outcome.run] = outcome.error
-            watch.ended(by_run[outcome.run], outcome)
+            ended[outcome.run] = outcome.error
+            progress.ended(by_run[outcome.run], outcome)
     finally:
-        close: Callable[[], None] = getattr(outcomes, "close", lambda: None)
-        close()  # stops the workers now, not when the generator is collected
-        watch.close()
+        _close(outcomes)
+        progress.close()
 
 
 @dataclass(frozen=True)
@@ -191,7 +214,8 @@ class _Files:
 
 def _check_writable(files: _Files, results: dict[str, Result]) -> None:
     """Write what is known before the first run, so that a bad place shows before hours of work."""
+    check_own(files.store)
     try:
         files.write(results, {})
-    except DiploeeError as error:
-        raise InputError(f"{error}; nothing was run") from error
+    except (OutputError, OutputExistsError) as error:
+        raise type(error)(f"{error}; nothing was run") from error

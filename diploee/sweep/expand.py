@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import Any
 
 from diploee.errors import InputError, ScenarioError, shown
+from diploee.inputs import InputReader
+from diploee.problems import KeyPath
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario, scenario_from_dict
-from diploee.scenario.yaml_lines import KeyPath, dotted
+from diploee.scenario.dotted_keys import get_value, with_value
+from diploee.scenario.yaml_lines import dotted
 from diploee.streams import stream
 from diploee.sweep.identity import NAME_DIGITS, run_hash
-from diploee.sweep.keys import get_value, with_value
 from diploee.sweep.loading import Sweep
-from diploee.sweep.spec import Axis
+from diploee.sweep.spec import SweepAxis
 
 MAX_RUNS = 10_000
 SHOWN_PROBLEMS = 10
@@ -79,7 +82,7 @@ def expand(sweep: Sweep, library: ProfileLibrary, max_runs: int = MAX_RUNS) -> l
     seeds = sweep.spec.seed_list(sweep.base.seed)
     base = sweep.base.model_dump(mode="json")
     for key, value in sweep.spec.set.items():
-        base = _with(sweep, ("set", key), base, key, value)
+        base = with_value(base, key, value, partial(sweep.where, ("set", key)))
     builder = _Builder(sweep, library)
     runs = [
         planned
@@ -96,6 +99,7 @@ class _Builder:
     def __init__(self, sweep: Sweep, library: ProfileLibrary) -> None:
         self._sweep = sweep
         self._library = library
+        self._reader = InputReader()
         self._problems: dict[str, None] = {}
 
     def of_point(
@@ -107,14 +111,15 @@ class _Builder:
         seeds: Sequence[int],
     ) -> Iterator[PlannedRun]:
         data = base
-        origin = {key: place for key, (place, _) in changes.items()}
-        for key, (place, value) in changes.items():
-            data = _with(self._sweep, place, data, key, value)
+        origin = {key: key_path for key, (key_path, _) in changes.items()}
+        for key, (key_path, value) in changes.items():
+            data = with_value(data, key, value, partial(self._sweep.where, key_path))
         for seed in seeds:
             try:
                 of_seed, drawn, keys = _drawn(self._sweep, data, seed)
                 scenario = self._resolve({**of_seed, "seed": seed}, origin)
-                name = run_hash(scenario, self._library)[:NAME_DIGITS]
+                inputs = self._reader.load(scenario, self._library)
+                name = run_hash(scenario, inputs)[:NAME_DIGITS]
             except ScenarioError as error:
                 self._problems.update(dict.fromkeys(error.problems))
             except InputError as error:
@@ -130,18 +135,16 @@ class _Builder:
             **{key: ("draw", key) for key in spec.draw},
         }
 
-        def where(place: KeyPath) -> str:
-            for depth in range(len(place), 0, -1):
-                found = places.get(dotted(place[:depth]))
+        def where(key_path: KeyPath) -> str:
+            for depth in range(len(key_path), 0, -1):
+                found = places.get(dotted(key_path[:depth]))
                 if found is not None:
                     return self._sweep.where(found)
             values = [f"{key} = {shown(get_value(data, key))}" for key in origin]
             at = f" (where {', '.join(values)})" if values else ""
-            return f"{self._sweep.source} {dotted(place)}{at}"
+            return f"{self._sweep.source} {dotted(key_path)}{at}"
 
-        scenario = scenario_from_dict(data, where)
-        scenario._folder = self._sweep.base.folder.resolve()
-        return scenario
+        return scenario_from_dict(data, where).beside(self._sweep.base.folder.resolve())
 
     def raise_problems(self) -> None:
         shown = list(self._problems)[:SHOWN_PROBLEMS]
@@ -183,12 +186,12 @@ def _points(
 
 
 def _block_points(
-    axis: Axis, number: int, label: str
+    axis: SweepAxis, number: int, label: str
 ) -> Iterator[tuple[dict[str, str], dict[str, tuple[KeyPath, Any]]]]:
-    place: KeyPath = ("axes", number)
+    key_path: KeyPath = ("axes", number)
     if axis.cases is not None:
         for case, values in axis.cases.items():
-            of_case = {k: ((*place, "cases", case, k), v) for k, v in values.items()}
+            of_case = {k: ((*key_path, "cases", case, k), v) for k, v in values.items()}
             yield {label: case}, of_case
         return
     lists = axis.grid or axis.zip or {}
@@ -196,10 +199,10 @@ def _block_points(
     rows = product(*lists.values()) if axis.grid is not None else zip(*lists.values(), strict=True)
     for row in rows:
         pairs = zip(lists, row, strict=True)
-        yield {}, {key: ((*place, kind, key), value) for key, value in pairs}
+        yield {}, {key: ((*key_path, kind, key), value) for key, value in pairs}
 
 
-def case_labels(axes: Sequence[Axis]) -> list[str]:
+def case_labels(axes: Sequence[SweepAxis]) -> list[str]:
     """Return the column that names the cases of each block: ``case``, then ``case_2``, ..."""
     labels: list[str] = []
     for axis in axes:
@@ -210,7 +213,7 @@ def case_labels(axes: Sequence[Axis]) -> list[str]:
     return labels
 
 
-def axis_columns(axes: Sequence[Axis]) -> list[str]:
+def axis_columns(axes: Sequence[SweepAxis]) -> list[str]:
     """Return the names of all axes in the order of the file."""
     columns: dict[str, None] = {}
     for axis, label in zip(axes, case_labels(axes), strict=True):
@@ -233,7 +236,7 @@ def _drawn(
             value, drawn = draw.draw(rng, before)
         except InputError as error:
             raise ScenarioError([f"{sweep.where(('draw', key))}: {error}"]) from error
-        data = _with(sweep, ("draw", key), data, key, value)
+        data = with_value(data, key, value, partial(sweep.where, ("draw", key)))
         for name, number in drawn.items():
             column = f"draw.{key}.{name}" if name else f"draw.{key}"
             numbers[column], keys[column] = number, key
@@ -244,13 +247,3 @@ def _as_in(base: Scenario, key: str, value: Any) -> Any:
     """Return a whole number as float where the base scenario has a float, so that it stays one."""
     there = get_value(base.model_dump(mode="json"), key)
     return float(value) if isinstance(there, float) and isinstance(value, int) else value
-
-
-def _with(
-    sweep: Sweep, place: KeyPath, data: dict[str, Any], key: str, value: Any
-) -> dict[str, Any]:
-    try:
-        changed: dict[str, Any] = with_value(data, key, value)
-    except InputError as error:
-        raise ScenarioError([f"{sweep.where(place)}: {error}"]) from error
-    return changed

@@ -6,17 +6,16 @@ import hashlib
 import json
 
 from diploee import __version__
-from diploee.inference.curve_files import read_curve_file
+from diploee.inputs import Inputs
 from diploee.outputs.manifest import SCHEMA_VERSION
-from diploee.profiles import ProfileLibrary
-from diploee.scenario import Scenario, input_hashes
-from diploee.workload import open_classes
+from diploee.scenario import Scenario
+from diploee.steps import open_streams
 
 NAME_DIGITS = 16
 """Hexadecimal digits of the hash that name a run's folder (64 bits)."""
 
 
-def run_hash(scenario: Scenario, library: ProfileLibrary) -> str:
+def run_hash(scenario: Scenario, inputs: Inputs) -> str:
     """Return the hash of a run: its scenario, the content of its profiles, and the version.
 
     The engine is no part of it, as both give the same start times.
@@ -25,8 +24,8 @@ def run_hash(scenario: Scenario, library: ProfileLibrary) -> str:
     ----------
     scenario : Scenario
         As resolved for the run.
-    library : ProfileLibrary
-        Where its profiles come from.
+    inputs : Inputs
+        What it reads.
 
     Returns
     -------
@@ -36,27 +35,18 @@ def run_hash(scenario: Scenario, library: ProfileLibrary) -> str:
     Raises
     ------
     InputError
-        If the library lacks a profile of the scenario, or a curve file is missing.
+        If the library lacks a profile of the scenario.
     """
-    classes, library = open_classes(scenario, library)
-    used = sorted({index for c in classes for index in c.profile_ids})
+    streams = open_streams(scenario, inputs)
+    library = streams.library
+    used = sorted({index for c in streams.classes for index in c.profile_ids})
+    curve_files = {file.name: file for curves in inputs.curves.values() for file in curves.files}
     content = {
         "diploee_version": __version__,
         "schema_version": SCHEMA_VERSION,
         "scenario": scenario.sha256(),
         "profiles": {library.ids[index]: library.entries[index].sha256 for index in used},
-        "curves": _curve_hashes(scenario),
-        "files": input_hashes(scenario),
+        "curves": {name: file.sha256 for name, file in curve_files.items()},
+        "files": dict(inputs.hashes),
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def _curve_hashes(scenario: Scenario) -> dict[str, str]:
-    names = {
-        name
-        for stream in scenario.request_streams.values()
-        for service in stream.services.values()
-        for name in (service.power_curve, service.latency_curve)
-        if name is not None
-    }
-    return {name: read_curve_file(name, scenario.folder).sha256 for name in sorted(names)}

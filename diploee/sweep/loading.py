@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel
 
-from diploee.errors import ScenarioError, did_you_mean, one_of, shown
+from diploee.errors import MOST_PROBLEMS, ScenarioError, did_you_mean, one_of
+from diploee.problems import KeyPath, checked
 from diploee.scenario import Scenario, find_scenario, load_scenario
-from diploee.scenario.yaml_lines import KeyPath, dotted, line_of, load_yaml_with_lines
+from diploee.scenario.yaml_lines import load_yaml_with_lines, located
 from diploee.shipped import shipped_folder
-from diploee.sweep.keys import key_problem
-from diploee.sweep.spec import SweepSpec, spec_problems
+from diploee.sweep.spec import SweepSpec, groups_of, spec_problems
 
 DEFAULT_SEEDS = 20
 """Seeds of an ensemble that does not say how many."""
+
+_SUCH_AS = "keys such as 'base:'"
 
 
 @dataclass(frozen=True)
@@ -45,14 +49,9 @@ class Sweep:
     source: str
     lines: Mapping[KeyPath, int] = field(default_factory=dict)
 
-    def where(self, place: KeyPath) -> str:
+    def where(self, key_path: KeyPath) -> str:
         """Return the text that names a place of the sweep file, ``sizes.yaml:7 axes.0.grid``."""
-        return _where(self.source, self.lines, place)
-
-
-def _where(source: str, lines: Mapping[KeyPath, int], place: KeyPath) -> str:
-    line = line_of(place, dict(lines))
-    return f"{source}{f':{line}' if line else ''} {dotted(place)}".rstrip()
+        return located(self.source, self.lines, key_path)
 
 
 def shipped_sweeps() -> dict[str, Path]:
@@ -96,9 +95,7 @@ def load_sweep(name_or_path: str | Path) -> Sweep:
         With one line for each problem: file, line, key, what was found, what is allowed.
     """
     path = find_sweep(name_or_path)
-    data, lines = load_yaml_with_lines(path)
-    if not isinstance(data, dict):
-        raise ScenarioError([f"{path}:1: expected keys such as 'base:', found {shown(data)}"])
+    data, lines = load_yaml_with_lines(path, _SUCH_AS)
     return sweep_from_dict(data, path.stem, path.parent, str(path), lines)
 
 
@@ -122,18 +119,12 @@ def sweep_from_dict(
         With one line for each problem.
     """
     source, lines = source or name, lines or {}
-    try:
-        spec = SweepSpec.model_validate(data)
-    except ValidationError as error:
-        raise ScenarioError(
-            f"{_where(source, lines, _place(detail['loc'], data))}: {_message(detail)}"
-            for detail in error.errors()
-        ) from error
-    base = _base(spec.base, folder or Path(), _where(source, lines, ("base",)))
+    spec = checked(data, SweepSpec, partial(located, source, lines))
+    base = _base(spec.base, folder or Path(), located(source, lines, ("base",)))
     sweep = Sweep(name, spec, base, source, lines)
-    problems = [*spec_problems(spec), *_unknown_keys(spec, base)]
-    if problems:
-        raise ScenarioError(f"{sweep.where(place)}: {text}" for place, text in problems)
+    found = chain(spec_problems(spec), _unknown_keys(spec, base))
+    if problems := list(islice(found, MOST_PROBLEMS + 1)):
+        raise ScenarioError(f"{sweep.where(key_path)}: {text}" for key_path, text in problems)
     return sweep
 
 
@@ -158,7 +149,7 @@ def load_ensemble(
     """
     if _is_sweep(name_or_path):
         path = find_sweep(name_or_path)
-        data, lines = load_yaml_with_lines(path)
+        data, lines = load_yaml_with_lines(path, _SUCH_AS)
         name, folder, source = path.stem, path.parent, str(path)
         data.setdefault("seeds", DEFAULT_SEEDS)
     else:
@@ -177,8 +168,7 @@ def _is_sweep(name_or_path: str | Path) -> bool:
     path = Path(name_or_path)
     if not os.path.isfile(path):  # noqa: PTH113
         return str(name_or_path) in shipped_sweeps()
-    data, _ = load_yaml_with_lines(path)
-    return isinstance(data, dict) and "base" in data
+    return "base" in load_yaml_with_lines(path, f"{_SUCH_AS} or those of a scenario")[0]
 
 
 def _base(base: str, folder: Path, where: str) -> Scenario:
@@ -192,39 +182,54 @@ def _base(base: str, folder: Path, where: str) -> Scenario:
     return load_scenario(path)
 
 
-def _unknown_keys(spec: SweepSpec, base: Scenario) -> list[tuple[KeyPath, str]]:
-    found: list[tuple[KeyPath, str]] = []
+def _unknown_keys(spec: SweepSpec, base: Scenario) -> Iterator[tuple[KeyPath, str]]:
     for key in spec.set:
-        problem = key_problem(base, key, may_add=True)
-        if problem:
-            found.append((("set", key), problem))
-    for key, place in spec.varied_keys():
-        if any(key.startswith(f"{given}.") for given in spec.set):
+        if problem := key_problem(base, key, may_add=True):
+            yield ("set", key), problem
+    for key, key_path in spec.varied_keys():
+        if any(group in spec.set for group in groups_of(key)):
             continue  # lies in what `set` puts there; the runs' own checks see it
-        problem = key_problem(base, key)
-        if problem:
-            found.append((place, problem))
-    return found
+        if problem := key_problem(base, key):
+            yield key_path, problem
 
 
-def _place(location: tuple[str | int, ...], data: Any) -> KeyPath:
-    """Drop what pydantic adds to a location, such as the tag of a union."""
-    place: list[str | int] = []
-    for part in location:
-        in_list = isinstance(data, list) and isinstance(part, int) and part < len(data)
-        if in_list or (isinstance(data, Mapping) and part in data):
-            data = data[part]
-            place.append(part)
-    return tuple(place)
+def key_problem(scenario: Scenario, key: str, may_add: bool = False) -> str | None:
+    """Return why a dotted key does not exist in a scenario, or None where it does.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        The base of the sweep.
+    key : str
+        Such as ``facility.pools.h100.n_nodes``; items of a list count from 0.
+    may_add : bool
+        Whether the last part may be a new name, such as that of a further pool.
+    """
+    here: Any = scenario
+    parts = key.split(".")
+    for depth, part in enumerate(parts):
+        group = ".".join(parts[:depth])
+        inside = f"in '{group}'" if depth else "in a scenario"
+        if isinstance(here, BaseModel):
+            allowed = tuple(type(here).model_fields)
+            if part not in allowed:
+                return _no_such(part, inside, allowed)
+            here = getattr(here, part)
+        elif isinstance(here, dict):
+            names = {str(name): value for name, value in here.items()}
+            if part not in names:
+                return None if may_add and part == parts[-1] else _no_such(part, inside, names)
+            here = names[part]
+        elif isinstance(here, list | tuple):
+            if not part.isdigit() or int(part) >= len(here):
+                return f"no item '{part}' {inside}; it has the items 0 to {len(here) - 1}"
+            here = here[int(part)]
+        elif here is None:
+            return f"'{group}' is not set in the base scenario; give it as a whole"
+        else:
+            return f"'{group}' is a single value, not a group of keys"
+    return None
 
 
-def _message(detail: Any) -> str:
-    kind, found, key = detail["type"], detail["input"], detail["loc"][-1]
-    if kind == "extra_forbidden":
-        allowed = tuple(SweepSpec.model_fields) if len(detail["loc"]) == 1 else ()
-        hint = f" (allowed: {one_of(allowed)})" if allowed else "; remove it"
-        return f"unknown key '{key}'{hint}{did_you_mean(str(key), allowed)}"
-    if kind == "missing":
-        return f"'{key}' is missing; add it"
-    text = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
-    return text if kind in ("value_error", "distribution") else f"{text}, found {shown(found)}"
+def _no_such(part: str, inside: str, allowed: Any) -> str:
+    return f"no key '{part}' {inside} (have: {one_of(allowed)}){did_you_mean(part, allowed)}"

@@ -5,22 +5,28 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import sys
 import threading
+import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 
 from diploee.sweep.memory import MemoryBudget
-from diploee.sweep.task import Outcome, RunTask, run_task
+from diploee.sweep.store import remove_staging
+from diploee.sweep.task import Outcome, RunTask, SweepWorker
 
 MAX_ATTEMPTS = 3
 """A run whose worker died so often is given up."""
 
 STOP_TIMEOUT_S = 5.0
+_INTERRUPTS = {
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+}
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's malloc.h
 
 
@@ -140,38 +146,59 @@ class _Pool:
     def _hire(self) -> _Worker:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=_serve, args=(theirs,), daemon=True)
-        process.start()
-        theirs.close()
         worker = _Worker(process, ours)
-        self.workers.append(worker)
+        with _interrupts_held():
+            process.start()
+            self.workers.append(worker)
+        theirs.close()
         return worker
 
     def _dismiss(self, worker: _Worker) -> None:
+        worker.process.kill()
+        worker.process.join(STOP_TIMEOUT_S)
         self.workers.remove(worker)
         worker.connection.close()
-        worker.process.terminate()
-        worker.process.join(STOP_TIMEOUT_S)
+        remove_staging(worker.process.pid or 0)
 
     def stop(self) -> None:
         """Stop all workers at once."""
         for worker in self.workers:
-            worker.process.terminate()
+            worker.process.kill()
         for worker in list(self.workers):
             self._dismiss(worker)
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Keep an interrupt until a process has started whole; it is born with them held as well."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    resource_tracker.ensure_running()  # lets interrupts through when it starts
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPTS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _serve(connection: Connection) -> None:
     """Do runs as they come, until the other end closes or the parent process dies."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent decides
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _INTERRUPTS)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _keep_freed_memory()
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")  # as in the process that the user started
+    worker = SweepWorker()
     while True:
         try:
             task = connection.recv()
         except (EOFError, OSError):
             return
-        connection.send(run_task(task))
+        connection.send(worker.run(task))
 
 
 def _keep_freed_memory() -> None:
@@ -192,4 +219,5 @@ def _end_with_parent() -> None:
     parent = parent_process()
     if parent is not None:
         wait([parent.sentinel])
+        remove_staging(os.getpid())
         os._exit(1)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from diploee.metrics import Distribution
-from diploee.outputs.facility_file import FACILITY_FILE
-from diploee.scenario import Scenario
-from diploee.tables import Float64Array
+from diploee.outputs import Run
+from diploee.tables import Float64Array, Int64Array
 from diploee.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_H
 
 SHAPE_FILE = "load_shape.parquet"
@@ -20,15 +16,13 @@ EXCEEDED = np.concatenate([np.arange(0, 10) / 10_000, np.arange(1, 1001) / 1_000
 """Fractions of time of the duration curve; finer at the peak."""
 
 
-def load_shape(folder: Path, scenario: Scenario) -> pa.Table:
+def load_shape(run: Run) -> pa.Table:
     """Return the load by hour of the week and its duration curve.
 
     Parameters
     ----------
-    folder : pathlib.Path
-        A run folder with its power series, as stored.
-    scenario : Scenario
-        Its scenario.
+    run : Run
+        A run with its power series.
 
     Returns
     -------
@@ -40,20 +34,14 @@ def load_shape(folder: Path, scenario: Scenario) -> pa.Table:
     total, count = np.zeros(HOURS_PER_WEEK), np.zeros(HOURS_PER_WEEK)
     largest = np.zeros(HOURS_PER_WEEK)
     distribution = Distribution()
-    first = 0
-    with pq.ParquetFile(folder / FACILITY_FILE) as file:
-        groups = range(file.num_row_groups)  # one at a time: all at once would load the file
-        columns = ["facility_power_w"]
-        for batch in (
-            b for g in groups for b in file.iter_batches(row_groups=[g], columns=columns)
-        ):
-            power_w = batch.column(0).to_numpy().astype(np.float64)
-            hours = _hours_of_week(scenario, first, power_w.size)
-            total += np.bincount(hours, power_w, minlength=HOURS_PER_WEEK)
-            count += np.bincount(hours, minlength=HOURS_PER_WEEK)
-            np.maximum.at(largest, hours, power_w)
-            distribution.add(power_w)
-            first += power_w.size
+    series = run.series()
+    for block in series.blocks(["facility_power_w"]):
+        power_w = block.columns["facility_power_w"]
+        hours = _hours_of_week(series.local_ms(block.starts_ms))
+        total += np.bincount(hours, power_w, minlength=HOURS_PER_WEEK)
+        count += np.bincount(hours, minlength=HOURS_PER_WEEK)
+        np.maximum.at(largest, hours, power_w)
+        distribution.add(power_w)
     seen = np.flatnonzero(count)
     levels = np.array(distribution.percentiles(*(100 * (1 - EXCEEDED)).tolist()))
     return pa.concat_tables(
@@ -65,12 +53,9 @@ def load_shape(folder: Path, scenario: Scenario) -> pa.Table:
     )
 
 
-def _hours_of_week(scenario: Scenario, first: int, count: int) -> np.ndarray[tuple[int], np.dtype]:
-    start = scenario.start
-    offset_ms = (start.weekday() * HOURS_PER_DAY + start.hour) * MS_PER_H
-    offset_ms += (start.minute * 60 + start.second) * 1_000 + start.microsecond // 1_000
-    times_ms = (first + np.arange(count, dtype=np.int64)) * scenario.resolution_ms + offset_ms
-    return times_ms // MS_PER_H % HOURS_PER_WEEK
+def _hours_of_week(local_ms: Int64Array) -> Int64Array:
+    hours: Int64Array = (local_ms // MS_PER_H + 3 * HOURS_PER_DAY) % HOURS_PER_WEEK
+    return hours  # 1970 began on a Thursday
 
 
 def _rows(kind: str, at: np.ndarray, power_w: Float64Array) -> pa.Table:

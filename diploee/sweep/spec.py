@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, SerializeAsAny, model_validator
 
 from diploee.errors import one_of
-from diploee.scenario.base import Model
-from diploee.sweep.draws import Draw
+from diploee.model import Model
+from diploee.problems import KeyPath
+from diploee.scenario.limits import MAX_SEED
+from diploee.sweep.draws import DRAWS, Draw
 
-Place = tuple[str | int, ...]
-Problem = tuple[Place, str]
+Problem = tuple[KeyPath, str]
 Values = dict[str, list[Any]]
 Keep = Literal["metrics", "series", "all"]
 
@@ -30,7 +32,7 @@ _NOT_AN_AXIS = {
 }
 
 
-class Axis(Model):
+class SweepAxis(Model):
     """A block of axes; the blocks of a sweep multiply."""
 
     grid: Values | None = Field(
@@ -44,14 +46,14 @@ class Axis(Model):
     )
 
     @model_validator(mode="after")
-    def _one_kind(self) -> Axis:
+    def _one_kind(self) -> SweepAxis:
         given = [name for name in ("grid", "zip", "cases") if getattr(self, name) is not None]
         if len(given) != 1:
             found = one_of(given) if given else "none"
             raise ValueError(f"give exactly one of 'grid', 'zip', 'cases' per block, found {found}")
         return self
 
-    def keys(self) -> dict[str, Place]:
+    def keys(self) -> dict[str, KeyPath]:
         """Return the dotted keys that the block varies, each with its place in the block."""
         if self.cases is None:
             kind = "grid" if self.grid is not None else "zip"
@@ -94,10 +96,10 @@ class SweepSpec(Model):
     set: dict[str, Any] = Field(
         default_factory=dict, description="Values by dotted key for every run."
     )
-    axes: tuple[Axis, ...] = Field(
+    axes: tuple[SweepAxis, ...] = Field(
         default=(), description="Blocks of axes: grid, zip or cases; blocks multiply."
     )
-    seeds: PositiveInt | tuple[Annotated[int, Field(ge=0)], ...] | None = Field(
+    seeds: PositiveInt | tuple[Annotated[int, Field(ge=0, le=MAX_SEED)], ...] | None = Field(
         default=None, description="Seeds of every point: a list, or n for 0 to n-1."
     )
     keep: Keep = Field(
@@ -105,11 +107,11 @@ class SweepSpec(Model):
         description="What stays of a run: metrics (with manifest and load shape), series (also "
         "facility.parquet) or all (also jobs.parquet).",
     )
-    draw: dict[str, Draw] = Field(
+    draw: dict[str, Annotated[SerializeAsAny[Draw], DRAWS]] = Field(
         default_factory=dict,
         description="Distributions by dotted key; each seed draws its own values.",
     )
-    accuracy: Annotated[float, Field(gt=0, lt=1)] = Field(
+    accuracy: Annotated[float, Field(ge=1e-6, lt=1)] = Field(
         default=0.01,
         description="Relative half-width of a 95 % confidence interval for which the ensemble "
         "tells how many seeds it takes.",
@@ -132,50 +134,55 @@ class SweepSpec(Model):
             n_points *= axis.n_points()
         return n_points
 
-    def varied_keys(self) -> Iterator[tuple[str, Place]]:
+    def varied_keys(self) -> Iterator[tuple[str, KeyPath]]:
         """Return every dotted key of axes and draws, with its place in the file."""
         for number, axis in enumerate(self.axes):
-            for key, place in axis.keys().items():
-                yield key, ("axes", number, *place)
+            for key, key_path in axis.keys().items():
+                yield key, ("axes", number, *key_path)
         for key in self.draw:
             yield key, ("draw", key)
 
 
-def spec_problems(spec: SweepSpec) -> list[Problem]:
-    """Return what is wrong within a sweep file, each with its place."""
-    found: list[Problem] = [
-        (("axes", number, *place), text)
-        for number, axis in enumerate(spec.axes)
-        for place, text in axis.problems()
-    ]
-    for key, place in [*spec.varied_keys(), *((key, ("set", key)) for key in spec.set)]:
-        if key in _NOT_AN_AXIS and not (place[0] == "set" and key != "seed"):
-            found.append((place, _NOT_AN_AXIS[key]))
-    found.extend(_overlaps(spec))
+def spec_problems(spec: SweepSpec) -> Iterator[Problem]:
+    """Yield what is wrong within a sweep file, each with its place."""
+    for number, axis in enumerate(spec.axes):
+        for key_path, text in axis.problems():
+            yield ("axes", number, *key_path), text
+    for key, key_path in [*spec.varied_keys(), *((key, ("set", key)) for key in spec.set)]:
+        if key in _NOT_AN_AXIS and not (key_path[0] == "set" and key != "seed"):
+            yield key_path, _NOT_AN_AXIS[key]
+    yield from _overlaps(spec)
     if isinstance(spec.seeds, tuple):
-        twice = sorted({seed for seed in spec.seeds if spec.seeds.count(seed) > 1})
+        twice = sorted(seed for seed, n in Counter(spec.seeds).items() if n > 1)
         if not spec.seeds:
-            found.append((("seeds",), "an empty list; give seeds, a number of seeds, or remove it"))
+            yield ("seeds",), "an empty list; give seeds, a number of seeds, or remove it"
         if twice:
-            found.append((("seeds",), f"seed {twice[0]} is given twice; every seed is one run"))
-    return found
+            yield ("seeds",), f"seed {twice[0]} is given twice; every seed is one run"
 
 
 def _overlaps(spec: SweepSpec) -> Iterator[Problem]:
     """Return the keys that two axes (or an axis and `set`) give, or give a part of."""
-    seen: dict[str, Place] = {}
-    for key, place in spec.varied_keys():
-        if place[0] == "draw" and spec.draw[key].is_relative:
+    seen: dict[str, KeyPath] = {}
+    within: dict[str, str] = {}  # of each group of keys, one that was seen in it
+    for key, key_path in spec.varied_keys():
+        if key_path[0] == "draw" and spec.draw[key].is_relative:
             continue  # changes what is there, whoever put it there
-        for other, first in seen.items():
-            if key == other:
-                yield place, f"two axes on one key, the other at {_shown(first)}; remove one"
-            elif f"{key}.".startswith(f"{other}.") or f"{other}.".startswith(f"{key}."):
-                yield place, f"overlaps '{other}' at {_shown(first)}: one would undo the other"
+        if key in seen:
+            yield key_path, f"two axes on one key, the other at {_shown(seen[key])}; remove one"
+        groups = groups_of(key)
+        others = [group for group in groups if group in seen]
+        for other in [*others, within[key]] if key in within else others:
+            yield key_path, f"overlaps '{other}' at {_shown(seen[other])}: one would undo the other"
         if key in spec.set:
-            yield place, "is also given under 'set', which the axis would undo; remove one"
-        seen[key] = place
+            yield key_path, "is also given under 'set', which the axis would undo; remove one"
+        seen[key] = key_path
+        within |= dict.fromkeys(groups, key)
 
 
-def _shown(place: Place) -> str:
-    return ".".join(map(str, place[:2])) if place[0] == "axes" else str(place[0])
+def groups_of(key: str) -> list[str]:
+    """Return the keys of the groups that a dotted key lies in, ``a`` and ``a.b`` of ``a.b.c``."""
+    return [key[:end] for end, sign in enumerate(key) if sign == "."]
+
+
+def _shown(key_path: KeyPath) -> str:
+    return ".".join(map(str, key_path[:2])) if key_path[0] == "axes" else str(key_path[0])

@@ -13,11 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from diploee import __version__
+from diploee.errors import InputError
+from diploee.json_files import parse_json
+from diploee.metric import flatten
 from diploee.sweep.expand import PlannedRun, axis_columns
 from diploee.sweep.loading import Sweep
+from diploee.sweep.record import read_metrics, read_record
 from diploee.sweep.spec import Keep
 from diploee.sweep.store import RUNS, Store
-from diploee.sweep.task import read_metrics, read_record
 
 SUMMARY_FILE = "summary.parquet"
 SWEEP_FILE = "sweep.json"
@@ -28,7 +31,7 @@ READERS = 16
 
 @dataclass(frozen=True)
 class Result:
-    """What a finished run gave: its metrics, flattened with dots, and its warnings."""
+    """What a finished run gave: its metrics by dotted key, and its warnings."""
 
     metrics: dict[str, Any]
     warnings: tuple[str, ...]
@@ -42,26 +45,33 @@ def read_results(store: Store, runs: Iterable[str], keep: Keep) -> dict[str, Res
             record = read_record(store, run, keep)
             if record is None:
                 return run, None
-            metrics = dict(flattened(read_metrics(store, run)))
+            metrics = dict(flatten(read_metrics(store, run)))
         except (OSError, ValueError):  # damaged or half gone: it is done again
             return run, None
-        return run, Result(metrics, tuple(record["warnings"]))
+        return run, Result(metrics, tuple(record.warnings))
 
     wanted = sorted(store.complete_runs() & set(runs))
     with ThreadPoolExecutor(READERS) as pool:
         return {run: result for run, result in pool.map(read, wanted) if result is not None}
 
 
-def flattened(metrics: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
-    """Yield the single values of nested metrics with dotted names, such as ``power.mean_mw``.
-
-    Lists, such as a load duration curve, stay in the run's own ``metrics.json``.
-    """
-    for name, value in metrics.items():
-        if isinstance(value, Mapping):
-            yield from flattened(value, f"{prefix}{name}.")
-        elif not isinstance(value, list):
-            yield f"{prefix}{name}", value
+def check_own(store: Store) -> None:
+    """Raise `InputError` where files stand that a sweep would replace and no sweep wrote."""
+    for name in (SWEEP_FILE, SUMMARY_FILE):
+        try:
+            content = store.read(name)
+        except OSError:
+            continue
+        try:
+            keys = parse_json(content, name, dict[str, Any]).keys() if name == SWEEP_FILE else ()
+        except InputError:
+            keys = ()
+        if {"schema_version", "diploee_version", "runs"} <= set(keys):
+            return
+        raise InputError(
+            f"{store.target}: holds a {name} that no sweep of diploee wrote, or that was damaged; "
+            "remove it or choose another --out"
+        )
 
 
 def status_of(run: str, results: Mapping[str, Result], failed: Mapping[str, str]) -> str:
@@ -105,6 +115,8 @@ def summary_table(
 def _array(values: list[Any]) -> pa.Array:
     """Return values as numbers where they all are, as text or JSON otherwise."""
     known = [value for value in values if value is not None]
+    if known and all(isinstance(value, bool) for value in known):
+        return pa.array(values, pa.bool_())
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in known):
         whole = all(isinstance(value, int) for value in known)
         return pa.array(values, pa.int64() if whole and known else pa.float64())

@@ -6,17 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pydantic import TypeAdapter
 from scipy import stats
 
 from diploee.errors import InputError
-from diploee.sweep.draws import Draw
+from diploee.sweep.draws import DRAWS
 
 N = 4_000
 
 
 def make(**content: Any) -> Any:
-    return TypeAdapter(Draw).validate_python(content)
+    return DRAWS.read(content)
 
 
 @pytest.mark.parametrize(

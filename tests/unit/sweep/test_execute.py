@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import fsspec
 import pandas as pd
 import pytest
 from builders import write_library
+from command_line import contents
 from sweep_builders import N_NODES, UTILIZATION, Failing, tiny_sweep
 
 from diploee import simulate
-from diploee.errors import InputError
+from diploee.errors import DiploeeError, InputError
+from diploee.metric import flatten
 from diploee.profiles import ProfileLibrary
-from diploee.sweep import Sweep, run_sweep
-from diploee.sweep.summary import flattened
+from diploee.sweep import Outcome, RunTask, Sweep, run_sweep, run_task
+
+NO_PLACES = (
+    *("", " ", "://", ":///", "://x", "file://", "memory://", "s3:///", "1://x", "a b://x"),
+    *("s3:", "s3:/bucket", ":", ":/x"),
+)
 
 
 @pytest.fixture
@@ -47,7 +54,7 @@ def test_summary_has_a_row_per_run_with_the_metrics_of_the_same_run_alone(
     library = ProfileLibrary.open(*profiles)
     alone = simulate(result.runs[3].scenario, tmp_path / "alone", library=library)
     row = summary.iloc[3]
-    for name, value in flattened(alone.metrics):
+    for name, value in flatten(alone.metrics):
         assert row[name] == value or (value is None and pd.isna(row[name]))
 
 
@@ -132,7 +139,7 @@ def test_url_gets_the_same_files_as_a_folder(
     assert not result.failed
     fs = fsspec.filesystem(scheme)
     for path in sorted((tmp_path / "out").rglob("*")):
-        if path.is_file() and path.name not in ("manifest.json", ".sweep.lock"):
+        if path.is_file() and path.name != "manifest.json":
             there = f"{tmp_path}/by-url/{path.relative_to(tmp_path / 'out')}"
             assert fs.cat_file(there) == path.read_bytes(), path.name
     assert run_sweep(sweep, url, profiles=profiles, executor=Failing()).n_computed == 0
@@ -153,9 +160,21 @@ def test_place_that_cannot_be_written_stops_the_sweep_before_any_run(
     (tmp_path / "out" / "summary.parquet").mkdir(parents=True)
     for place in (tmp_path / "file", tmp_path / "out"):
         executor = Failing()
-        with pytest.raises(InputError, match="can't be written"):
+        with pytest.raises(DiploeeError, match=r"can't be written|is a folder"):
             run_sweep(sweep, place, profiles=profiles, executor=executor)
         assert not executor.runs
+
+
+@pytest.mark.parametrize("name", ["sweep.json", "summary.parquet"])
+@pytest.mark.parametrize("text", ["", "[]", '{"my": "own"}', "[" * 10_000])
+def test_files_of_others_are_not_replaced(
+    name: str, text: str, sweep: Sweep, tmp_path: Path, profiles: list[str]
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / name).write_text(text)
+    with pytest.raises(InputError, match=f"out: holds a {name} that no sweep of diploee wrote"):
+        run_sweep(sweep, tmp_path / "out", profiles=profiles, executor=Failing())
+    assert contents(tmp_path / "out") == {name: text.encode()}
 
 
 def test_second_sweep_of_the_same_folder_is_kept_out(
@@ -170,10 +189,29 @@ def test_second_sweep_of_the_same_folder_is_kept_out(
         run_sweep(sweep, tmp_path / "out", profiles=profiles)
 
 
-def test_unknown_kind_of_url_is_one_line(sweep: Sweep, profiles: list[str]) -> None:
-    with pytest.raises(InputError, match="--out nosuch://x: ") as caught:
-        run_sweep(sweep, "nosuch://x", profiles=profiles)
-    assert len(str(caught.value).splitlines()) == 1
+@pytest.mark.parametrize(
+    ("place", "problem"),
+    [
+        ("nosuch://x", "--out nosuch://x: "),
+        ("a\udcff", "is not a name in UTF-8"),
+        *((place, "names no place; give a folder, or a URL") for place in NO_PLACES),
+    ],
+)
+def test_place_that_is_none_is_one_line_and_nothing_is_written(
+    place: str,
+    problem: str,
+    sweep: Sweep,
+    tmp_path: Path,
+    profiles: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(InputError) as caught:
+        run_sweep(sweep, place, profiles=profiles)
+    (line,) = str(caught.value).splitlines()
+    assert problem in line
+    assert not any((tmp_path / "here").iterdir())
 
 
 def test_worker_with_other_profiles_refuses_the_run(
@@ -185,10 +223,37 @@ def test_worker_with_other_profiles_refuses_the_run(
     assert "another version of diploee" in next(iter(result.failed.values()))
 
 
-def test_partial_folders_of_a_killed_sweep_are_removed(
+def test_partial_folders_of_dead_workers_are_removed_before_and_after(
     sweep: Sweep, tmp_path: Path, profiles: list[str]
 ) -> None:
-    left = tmp_path / "out" / "runs" / ".0123.partial-x"
-    write_library(left)
-    run_sweep(sweep, tmp_path / "out", profiles=profiles)
-    assert not left.exists()
+    before, after = (tmp_path / "out" / "runs" / f".0123.partial-1234567{k}" for k in "89")
+
+    def leave(folder: Path) -> None:
+        write_library(folder / "new")
+        (folder / "lock").touch()
+
+    leave(before)
+
+    def interrupted(tasks: Sequence[RunTask]) -> Iterator[Outcome]:
+        assert not before.exists()
+        leave(after)
+        yield run_task(tasks[0])
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep(sweep, tmp_path / "out", profiles=profiles, executor=interrupted)
+    assert not list((tmp_path / "out").rglob(".*"))
+
+
+def test_executor_that_is_not_there_leaves_nothing(
+    sweep: Sweep, tmp_path: Path, profiles: list[str]
+) -> None:
+    def lost(tasks: Sequence[RunTask]) -> Iterator[Outcome]:
+        raise InputError("no workers")
+
+    for place in (tmp_path / "sweeps" / "out", tmp_path / "stands"):
+        with pytest.raises(InputError, match="no workers"):
+            run_sweep(sweep, place, profiles=profiles, executor=lost)
+        assert not place.exists() or not any(place.iterdir())
+        (tmp_path / "stands").mkdir(exist_ok=True)
+    assert not (tmp_path / "sweeps").exists()

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from itertools import product
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 from builders import tiny_library, tiny_scenario, wavy_profile
 from sweep_builders import N_NODES, UTILIZATION, tiny_sweep
 
+from diploee.inputs import load_inputs
 from diploee.profiles import ProfileLibrary
+from diploee.scenario import Scenario
 from diploee.sweep import expand
+from diploee.sweep.draws import DRAWS, Draw
 from diploee.sweep.identity import run_hash
 
 IDLE = "facility.node_types.node.idle_power_w"
@@ -79,21 +83,25 @@ def test_equal_scenarios_share_one_run(tmp_path: Path, library: ProfileLibrary) 
     assert runs[0].run == runs[1].run
 
 
+def hash_of(scenario: Scenario, library: ProfileLibrary) -> str:
+    return run_hash(scenario, load_inputs(scenario, library))
+
+
 def test_name_of_a_run_depends_on_its_profiles_and_scenario_alone() -> None:
     library = tiny_library()
     used = [p for p in library.entries if p.profile_id != "draw-1n-1"]
     other = ProfileLibrary([*used, wavy_profile("draw-1n-1", 1, 5_400, seed=5)])
     more = ProfileLibrary([*library.entries, wavy_profile("unused-8n-1", 8, 100, seed=5)])
-    base = run_hash(tiny_scenario(), library)
-    assert run_hash(tiny_scenario({"name": "renamed"}), more) == base
-    assert run_hash(tiny_scenario(), other) != base
-    assert run_hash(tiny_scenario({"seed": 1}), library) != base
+    base = hash_of(tiny_scenario(), library)
+    assert hash_of(tiny_scenario({"name": "renamed"}), more) == base
+    assert hash_of(tiny_scenario(), other) != base
+    assert hash_of(tiny_scenario({"seed": 1}), library) != base
 
 
 def test_name_of_a_run_depends_on_the_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = run_hash(tiny_scenario(), tiny_library())
+    before = hash_of(tiny_scenario(), tiny_library())
     monkeypatch.setattr("diploee.sweep.identity.__version__", "99")
-    assert run_hash(tiny_scenario(), tiny_library()) != before
+    assert hash_of(tiny_scenario(), tiny_library()) != before
 
 
 def test_draws_repeat_by_seed_and_do_not_shift_each_other(
@@ -120,6 +128,30 @@ def test_factor_on_a_list_draws_for_each_element(tmp_path: Path, library: Profil
     assert np.unique(factors).size == 12
     months = run.scenario.streams["training"].calendar.month
     np.testing.assert_allclose(months, factors * weights)
+
+
+def test_a_distribution_from_outside_has_a_name_in_a_sweep(
+    tmp_path: Path, library: ProfileLibrary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DRAWS, "_added", {})
+
+    @DRAWS.register
+    class Either(Draw):
+        """One of two numbers, with even chances."""
+
+        distribution: Literal["either"] = "either"
+        one: float
+        other: float
+
+        def draw(self, rng: np.random.Generator, base: Any) -> tuple[Any, dict[str, float]]:
+            number = self.one if rng.random() < 0.5 else self.other
+            return number, {"": number}
+
+    draw = {"distribution": "either", "one": 300.0, "other": 500.0}
+    runs = expand(tiny_sweep(tmp_path, draw={IDLE: draw}, seeds=12), library)
+    found = [run.scenario.facility.node_types["node"].idle_power_w for run in runs]
+    assert set(found) == {300.0, 500.0}
+    assert [run.drawn[f"draw.{IDLE}"] for run in runs] == found
 
 
 def test_factor_multiplies_what_an_axis_gives(tmp_path: Path, library: ProfileLibrary) -> None:

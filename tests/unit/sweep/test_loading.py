@@ -59,7 +59,19 @@ def test_unknown_key_of_an_axis_names_line_level_and_nearest(tmp_path: Path) -> 
         ({"axis": []}, "unknown key 'axis' (allowed: 'description', 'base', 'set', 'axes',"),
         ({"base": "nowhere"}, "sweep.yaml:1 base: nowhere: no such scenario file or shipped"),
         ({"axes": [{"grid": {f"{UTILIZATION}.x": [1]}}]}, "is a single value, not a group of keys"),
-        ({"draw": {UTILIZATION: {"distribution": "zeta"}}}, "one of 'normal', 'lognormal'"),
+        (
+            {"draw": {UTILIZATION: {"distribution": "zeta"}}},
+            f"sweep.yaml:3 draw.{UTILIZATION}: unknown distribution 'zeta' (have: 'normal', 'logn",
+        ),
+        (
+            {"draw": {UTILIZATION: {"mean": 1}}},
+            "a group of keys with 'distribution: ...' (have: 'n",
+        ),
+        ({"draw": {UTILIZATION: "normal"}}, "'normal' needs 'mean', 'std'; write a group of keys"),
+        (
+            {"draw": {UTILIZATION: {"distribution": "dirichlet", "consentration": 5}}},
+            "unknown key 'consentration' (allowed: 'distribution', 'concentration'); did you mean",
+        ),
         (
             {"draw": {UTILIZATION: {"distribution": "uniform", "low": 2, "high": 1}}},
             "low must be less than high, found 2 and 1",

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
-import time
 from multiprocessing import active_children
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 import pytest
@@ -25,36 +22,31 @@ def task(n_nodes: int, keep: Keep = "series") -> RunTask:
     return RunTask(f"run-{n_nodes}", scenario, "nowhere", keep=keep)
 
 
-def kill_a_child_soon(times: int) -> threading.Thread:
-    """Kill a child process with SIGKILL as soon as there is one, so many times."""
+def kill_first_children(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    """Kill child processes as soon as they have started, the first so many."""
+    start, started = SpawnProcess.start, []
 
-    def kill() -> None:
-        killed: set[int | None] = set()
-        deadline = time.monotonic() + 60
-        while len(killed) < times and time.monotonic() < deadline:
-            for child in active_children():
-                if child.pid is not None and child.pid not in killed:
-                    os.kill(child.pid, signal.SIGKILL)
-                    killed.add(child.pid)
-                    break
-            time.sleep(0.01)
+    def start_and_kill(process: SpawnProcess) -> None:
+        start(process)
+        started.append(process)
+        if len(started) <= times:
+            process.kill()
 
-    thread = threading.Thread(target=kill)
-    thread.start()
-    return thread
+    monkeypatch.setattr(SpawnProcess, "start", start_and_kill)
 
 
-def test_killed_worker_loses_nothing(tmp_path: Path, library_folder: Path) -> None:
+def test_killed_worker_loses_nothing(
+    tmp_path: Path, library_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sweep = tiny_sweep(tmp_path, axes=[{"grid": {UTILIZATION: [0.2, 0.4]}}], seeds=2)
     profiles = [str(library_folder)]
-    killer = kill_a_child_soon(1)
+    kill_first_children(monkeypatch, 1)
     result = run_sweep(
         sweep,
         tmp_path / "out",
         profiles=profiles,
         executor=lambda tasks: run_locally(tasks, 2, MemoryBudget(None)),
     )
-    killer.join()
     assert not result.failed
     here = run_sweep(sweep, tmp_path / "here", profiles=profiles)
     assert here.n_computed == 4
@@ -63,10 +55,11 @@ def test_killed_worker_loses_nothing(tmp_path: Path, library_folder: Path) -> No
     assert not active_children()
 
 
-def test_run_whose_worker_dies_every_time_is_given_up_with_a_reason() -> None:
-    killer = kill_a_child_soon(MAX_ATTEMPTS)
+def test_run_whose_worker_dies_every_time_is_given_up_with_a_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kill_first_children(monkeypatch, MAX_ATTEMPTS)
     outcome = next(iter(run_locally([task(12)], 1, MemoryBudget(None))))
-    killer.join()
     assert outcome.status == "failed"
     assert outcome.error == (
         f"its worker process ended {MAX_ATTEMPTS} times (signal 9); short of memory? "

@@ -29,7 +29,7 @@ N_RESAMPLES = 200
 
 
 @dataclass(frozen=True)
-class Shares:
+class SobolIndices:
     """Shares of the variance, 0-1.
 
     Parameters
@@ -50,7 +50,7 @@ class Shares:
     degree: int
 
 
-def variance_shares(inputs: Mapping[str, Float64Array], metric: Float64Array) -> Shares | None:
+def sobol_indices(inputs: Mapping[str, Float64Array], metric: Float64Array) -> SobolIndices | None:
     """Estimate the first-order shares of drawn parameters.
 
     Parameters
@@ -62,7 +62,7 @@ def variance_shares(inputs: Mapping[str, Float64Array], metric: Float64Array) ->
 
     Returns
     -------
-    Shares or None
+    SobolIndices or None
         None where the metric is constant or the members are too few.
     """
     columns = {name: _independent(np.asarray(values)) for name, values in inputs.items()}
@@ -80,7 +80,7 @@ def variance_shares(inputs: Mapping[str, Float64Array], metric: Float64Array) ->
         if not _is_constant(metric[rows]):
             resampled[k] = _decompose([part[rows] for part in design], metric[rows])
     low, high = np.nanpercentile(resampled, [5, 95], axis=0)
-    return Shares(
+    return SobolIndices(
         {name: float(max(s, 0.0)) for name, s in zip(columns, share, strict=True)},
         {
             name: (float(max(a, 0.0)), float(max(b, 0.0)))
