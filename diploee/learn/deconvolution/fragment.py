@@ -1,0 +1,95 @@
+"""Recovered submissions as a piece of a scenario, and in words."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from diploee import __version__
+from diploee.json_files import plain
+from diploee.learn.deconvolution.kernel import Observed
+from diploee.learn.deconvolution.recover import RecoveredWeights
+from diploee.learn.jobs.fragment import WIDTH, calendar_lines, number_text
+from diploee.scenario import Scenario
+from diploee.units import HOURS_PER_DAY, W_PER_MW
+
+_REPLACED = ("calendar", "jobs_per_day", "target_utilization", "match", "dispersion")
+
+
+def recovered_text(
+    found: RecoveredWeights, scenario: Scenario, source: str, observed: Observed
+) -> str:
+    """Return the scenario's stream with the recovered calendar and daily count, as YAML.
+
+    Parameters
+    ----------
+    found : RecoveredWeights
+        What was recovered.
+    scenario : Scenario
+        The scenario that gave the mix; its only stream is written.
+    source : str
+        File that the load was read from.
+    observed : {"utilization", "power"}
+        What was read.
+
+    Returns
+    -------
+    str
+        A file that holds the key ``streams``, as a scenario has it; ends with a line end.
+    """
+    ((name, spec),) = scenario.streams.items()
+    said = [f"Deconvolved by diploee {__version__} with the mix of {scenario.name}."]
+    said += recovered_lines(found, source, observed)
+    lines = [
+        line
+        for text in said
+        for line in textwrap.wrap(text, WIDTH, initial_indent="# ", subsequent_indent="#   ")
+    ]
+    kept = yaml.safe_dump(
+        {name: plain(spec.model_dump(exclude_unset=True, exclude=set(_REPLACED)))},
+        sort_keys=False,
+        allow_unicode=True,
+    )
+    lines += ["streams:", *(f"  {line}" for line in kept.splitlines())]
+    lines.append(f"    jobs_per_day: {number_text(found.jobs_per_day, 6)}")
+    lines += calendar_lines(found.week_weight, found.month_weight)
+    return "\n".join(lines) + "\n"
+
+
+def recovered_lines(found: RecoveredWeights, source: str, observed: Observed) -> list[str]:
+    """Return what was recovered and how well it explains the load, one statement a line."""
+    factor, unit = (100.0, "% of the nodes") if observed == "utilization" else (1 / W_PER_MW, "MW")
+    mean, off = float(found.observed_mean.mean()) * factor, found.residual_std * factor
+    first = str(found.first_hour.astype("datetime64[m]")).replace("T", " ")
+    peak = int(np.argmax(found.week_weight))
+    return [
+        f"From {Path(source).name}: {observed} of {found.observed_mean.size / HOURS_PER_DAY:,.1f} "
+        f"days from {first} on, local time.",
+        f"{found.jobs_per_day:,.1f} jobs a day; weights of the week from "
+        f"{found.week_weight.min():.3g} to {found.week_weight.max():.3g} (hour {peak} after Monday "
+        "00:00).",
+        f"The fit explains {found.r2:.2%} of the variance of the hourly means (mean {mean:.4g} "
+        f"{unit}); residuals have a standard deviation of {off:.3g} {unit}.",
+        *(f"Note: {note}." for note in found.notes),
+    ]
+
+
+def recovered_as_dict(found: RecoveredWeights) -> dict[str, Any]:
+    """Return all numbers as plain data for JSON."""
+    told = {
+        "hour_of_week": found.week_weight,
+        "month": found.month_weight,
+        "jobs_per_day": found.jobs_per_day,
+        "r2": found.r2,
+        "residual_std": found.residual_std,
+        "full_share": found.full_share,
+        "first_hour": str(found.first_hour),
+        "observed_mean": found.observed_mean,
+        "fitted_mean": found.fitted_mean,
+        "notes": found.notes,
+    }
+    return {key: plain(value) for key, value in told.items()}

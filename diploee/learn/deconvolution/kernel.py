@@ -1,0 +1,186 @@
+"""What a job of a mix does to the load, on average, in the hours after its submission.
+
+A job that starts at once occupies its nodes for its duration; submitted at any moment of an hour,
+it adds to the means of this hour and of those that follow. With I1(t) the node time (or the energy
+above idle) that the mean job has used t after its start, and I2 the integral of I1, the mean load
+in hour k after the hour of submission is (I2((k+1)h) - 2 I2(kh) + I2((k-1)h)) / h**2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from diploee.profiles import PowerProfile, ProfileLibrary
+from diploee.profiles.playing import played_mean_power_w
+from diploee.scenario import DurationModel, NodeType
+from diploee.tables import Float64Array
+from diploee.units import MS_PER_S, S_PER_H
+from diploee.workload.jobs import StreamClass
+
+Observed = Literal["utilization", "power"]
+
+STEP_S = 10.0
+"""Step of the numerical integration; an hour holds 360."""
+
+N_QUANTILES = 64
+"""Quantiles that stand for a distribution of start-up times, or of durations and their power."""
+
+_LEVELS = (np.arange(N_QUANTILES) + 0.5) / N_QUANTILES
+
+ACCEPTED_REST = 1e-3
+"""Share of the mean job's node time (or energy) that may lie beyond the kernel."""
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """Mean load of a job in the hours after its submission.
+
+    Parameters
+    ----------
+    hourly : numpy.ndarray, shape (K,), float64
+        Busy nodes, or power above idle [W], averaged over the hour of submission and those after.
+    rest : float
+        Share of the job's node time, or energy above idle, that lies beyond.
+    """
+
+    hourly: Float64Array
+    rest: float
+
+
+def mix_kernel(
+    classes: tuple[StreamClass, ...],
+    library: ProfileLibrary,
+    node_type: NodeType,
+    startup: DurationModel | None = None,
+    observed: Observed = "utilization",
+    longest_h: int = 24 * 28,
+) -> Kernel:
+    """Return the mean load of a job of a stream's mix.
+
+    Parameters
+    ----------
+    classes : tuple of StreamClass
+        The mix.
+    library : ProfileLibrary
+        What the classes' profiles are indices of.
+    node_type : NodeType
+        Nodes of the stream's pool: idle power and factor of busy nodes.
+    startup : DurationModel, optional
+        Start-up of the stream's jobs, at idle power.
+    observed : {"utilization", "power"}
+        Busy nodes, or power above idle [W].
+    longest_h : int
+        Hours at most; fewer if all but `ACCEPTED_REST` of the load lies within them.
+
+    Returns
+    -------
+    Kernel
+        The kernel.
+
+    Notes
+    -----
+    ASSUMPTION: the power of a job whose duration is drawn is its mean power throughout.
+    """
+    weight = np.array([c.job_class.probability for c in classes])
+    weight = weight / weight.sum()
+    n_hours = 24
+    while True:
+        n_hours = min(n_hours, longest_h)
+        at_s = np.arange(0.0, n_hours * S_PER_H + STEP_S / 2, STEP_S)
+        # A last point far beyond tells the whole.
+        used = np.zeros(at_s.size + 1)
+        for share, c in zip(weight, classes, strict=True):
+            # I1 of the mix is the mean of its classes, each by its probability.
+            used += share * _used(c, library, node_type, startup, observed, np.append(at_s, np.inf))
+        rest = float(1 - used[-2] / used[-1]) if used[-1] > 0 else 0.0
+        if rest <= ACCEPTED_REST or n_hours == longest_h:
+            break
+        n_hours *= 2
+    # I2 by the trapezoid rule; its second difference over hours is the mean over the hour of
+    # submission and over the hour that is observed.
+    twice = np.concatenate([[0.0], np.cumsum((used[1:-1] + used[:-2]) / 2) * STEP_S])
+    at_hours = twice[:: int(S_PER_H / STEP_S)]
+    hourly = np.diff(np.concatenate([[0.0], at_hours]), 2) / S_PER_H**2
+    return Kernel(hourly, rest)
+
+
+def _used(
+    c: StreamClass,
+    library: ProfileLibrary,
+    node_type: NodeType,
+    startup: DurationModel | None,
+    observed: Observed,
+    at_s: Float64Array,
+) -> Float64Array:
+    """Return node time [node s], or energy above idle [J], that a job has used by each time."""
+    n_nodes = c.job_class.n_nodes
+    profiles = [library[index] for index in c.profile_ids]
+
+    def running(since_s: Float64Array) -> Float64Array:
+        if observed == "utilization":
+            return n_nodes * _run_time(c, profiles, since_s)
+        scale = c.extrapolation_ratio * node_type.busy_power_factor
+        if c.job_class.duration is None:
+            played_j = np.stack([_energy_j(p, since_s) for p in profiles])
+            busy = scale * played_j.mean(axis=0)
+        else:
+            busy = scale * _drawn_energy_j(c, profiles, since_s)
+        above_idle: Float64Array = busy - node_type.idle_power_w * n_nodes * _run_time(
+            c, profiles, since_s
+        )
+        return above_idle
+
+    if startup is None:
+        return running(at_s)
+    delays_s = startup.quantile(_LEVELS)
+    late = np.zeros(at_s.size)
+    of_run = running(at_s)
+    for delay_s in delays_s:
+        since_s = np.maximum(at_s - delay_s, 0.0)
+        late += np.interp(since_s, at_s[:-1], of_run[:-1])
+        late[-1] += of_run[-1] - of_run[-2]
+        if observed == "utilization":
+            late += n_nodes * np.minimum(at_s, delay_s)
+    return late / N_QUANTILES
+
+
+def _run_time(c: StreamClass, profiles: list[PowerProfile], since_s: Float64Array) -> Float64Array:
+    """Return the mean time that a job has run by each time since its start [s]."""
+    model = c.job_class.duration
+    if model is None:
+        own_s = np.array([p.duration_ms / MS_PER_S for p in profiles])
+        mean: Float64Array = np.minimum(since_s[:, None], own_s).mean(axis=1)
+        return mean
+    # The mean of min(duration, t) is the integral of the share that still runs.
+    still = 1 - model.cdf(since_s[:-1])
+    ran = np.concatenate([[0.0], np.cumsum((still[1:] + still[:-1]) / 2 * np.diff(since_s[:-1]))])
+    return np.append(ran, model.mean_s())
+
+
+def _drawn_energy_j(
+    c: StreamClass, profiles: list[PowerProfile], since_s: Float64Array
+) -> Float64Array:
+    """Return the mean energy used by each time where durations are drawn [J].
+
+    It is the exact mean run time, times the mean power of the quantiles' run time up to then.
+    """
+    assert c.job_class.duration is not None
+    durations_s = c.job_class.duration.quantile(_LEVELS)
+    powers_w = np.mean([played_mean_power_w(p, durations_s) for p in profiles], axis=0)
+    ran_s, used_j = np.zeros(since_s.size), np.zeros(since_s.size)
+    for duration_s, power_w in zip(durations_s, powers_w, strict=True):
+        run_s = np.minimum(since_s, duration_s)
+        ran_s += run_s
+        used_j += power_w * run_s
+    mean_w = np.divide(used_j, ran_s, out=np.zeros_like(ran_s), where=ran_s > 0)
+    energy_j: Float64Array = mean_w * _run_time(c, profiles, since_s)
+    return energy_j
+
+
+def _energy_j(profile: PowerProfile, since_s: Float64Array) -> Float64Array:
+    sample = np.minimum(since_s * MS_PER_S / profile.dt_ms, profile.power_w.size)
+    energy_j = profile.cumulative_energy_j
+    return np.interp(sample, np.arange(energy_j.size), energy_j)

@@ -1,0 +1,276 @@
+"""When the jobs of an observed load were submitted, by non-negative least squares.
+
+The load of a facility without queueing is linear in the rate of submissions: the rate of every hour
+times the load of the mix's mean job in the hours after it. The rates of the 168 hours of the week,
+and the weights of the months, are those with the smallest squared difference to the observation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+
+import numpy as np
+
+from diploee.clock import WallClock
+from diploee.errors import WorkloadError, one_of
+from diploee.importers.power_logs.observed import ObservedSeries
+from diploee.learn.deconvolution.kernel import ACCEPTED_REST, Observed, mix_kernel
+from diploee.learn.deconvolution.least_squares import alternate
+from diploee.learn.jobs.calendar_fit import DAYS_OF_MONTH, wants_months
+from diploee.learn.jobs.hours import HourCounts
+from diploee.profiles import ProfileLibrary
+from diploee.scenario import Facility, JobStream, Scenario
+from diploee.steps import stream_classes
+from diploee.tables import Float64Array
+from diploee.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_H, W_PER_MW
+from diploee.workload.rates import hour_of_week, month_of_year
+
+FULL = 0.98
+"""Occupancy from which on an hour counts as full: jobs queue, and the load is not linear."""
+
+NOTABLE_FULL = 0.01
+MIN_WEEKS = 2
+
+
+@dataclass(frozen=True, eq=False)
+class RecoveredWeights:
+    """Submissions recovered from an observed load.
+
+    Parameters
+    ----------
+    week_weight : numpy.ndarray, shape (168,), float64
+        Weights of the hours of the week, Monday 00:00 first, mean 1.
+    month_weight : numpy.ndarray, shape (12,), float64, or None
+        Weights of the months, mean 1 over the days of a year of 365; None where the series does not
+        cover them.
+    jobs_per_day : float
+        Mean daily count over a week and a year.
+    first_hour : numpy.datetime64
+        First of the hours below, local time.
+    observed_mean, fitted_mean : numpy.ndarray, shape (H,), float64
+        Hourly means as observed and as fitted: occupancy (0-1), or power [W].
+    r2 : float
+        Share of the variance that the fit explains.
+    residual_std : float
+        Standard deviation of observed less fitted, in their unit.
+    full_share : float
+        Share of the hours in which the facility was full.
+    notes : tuple of str
+        What to know before using the weights.
+    """
+
+    week_weight: Float64Array
+    month_weight: Float64Array | None
+    jobs_per_day: float
+    first_hour: np.datetime64
+    observed_mean: Float64Array
+    fitted_mean: Float64Array
+    r2: float
+    residual_std: float
+    full_share: float
+    notes: tuple[str, ...]
+
+
+def recover_weights(
+    series: ObservedSeries,
+    scenario: Scenario,
+    library: ProfileLibrary,
+    *,
+    observed: Observed = "utilization",
+    months: bool | None = None,
+) -> RecoveredWeights:
+    """Recover when jobs were submitted from the load that they caused.
+
+    The first hours of the series, as many as the mix's jobs run, are left out: jobs from before it
+    may still run in them.
+
+    Parameters
+    ----------
+    series : ObservedSeries
+        Utilization (busy over all nodes), or power, of the whole facility at steps up to an hour.
+        Stamps without a zone are taken as the facility's local time.
+    scenario : Scenario
+        The facility and, in its only stream, the mix of jobs; its calendar and number of jobs are
+        not used.
+    library : ProfileLibrary
+        Power profiles of the jobs.
+    observed : {"utilization", "power"}
+        Which of the two to use. Power is that of the scenario's nodes alone: without cooling,
+        losses and whatever else the meter saw.
+    months : bool, optional
+        Recover weights of the months; by default where the series covers all twelve.
+
+    Returns
+    -------
+    RecoveredWeights
+        Weights, daily count and how well they explain the series.
+
+    Raises
+    ------
+    ProfileError
+        If the library has no profile for a class.
+    WorkloadError
+        If the scenario has other streams, or the series is too short, too coarse or lacks what is
+        to be used.
+    """
+    spec = _only_stream(scenario)
+    classes, builder = stream_classes(scenario, library)
+    facility = scenario.facility
+    node_type = facility.node_type_of(spec.pool)
+    first_hour, values = hourly_means(series, facility.zone, observed)
+    longest_h = max(1, values.size // 4)
+    kernel = mix_kernel(classes, builder, node_type, spec.startup, observed, longest_h)
+    burn_in = kernel.hourly.size
+    if values.size - burn_in < MIN_WEEKS * HOURS_PER_WEEK:
+        raise WorkloadError(
+            f"{series.source}: {values.size / HOURS_PER_DAY:.1f} days, of which the first "
+            f"{burn_in / HOURS_PER_DAY:.1f} may hold jobs from before; expected at least "
+            f"{MIN_WEEKS} weeks besides; give a longer series"
+        )
+    busy = mix_kernel(classes, builder, node_type, spec.startup, "utilization", longest_h).hourly
+    per_busy_node = float(kernel.hourly.sum() / busy.sum())
+    if observed == "power":
+        _check_power(series.source, float(values.mean()), per_busy_node, facility)
+    # Load above that of an idle facility, in busy nodes or watts.
+    n_nodes = facility.n_nodes
+    unit, idle = (n_nodes, 0.0) if observed == "utilization" else (1, facility.idle_power_w)
+    load = values * unit - idle
+    # The kernel runs on; what it meets are hours of the wall clock.
+    start: datetime = first_hour.astype("datetime64[ms]").item()
+    wall = WallClock(start.replace(tzinfo=facility.zone))
+    local_ms = wall.local_ms(np.arange(values.size, dtype=np.int64) * MS_PER_H)
+    hours = local_ms.astype("datetime64[ms]").astype("datetime64[h]")
+    slot, month = hour_of_week(hours), month_of_year(hours)
+    used = np.arange(values.size) >= burn_in
+    months = wants_months(HourCounts(hours[burn_in], np.zeros(int(used.sum()), np.int64)), months)
+    of_week, of_month = alternate(kernel.hourly, slot, month, load, used, months)
+    if not of_week.any():
+        raise WorkloadError(
+            f"{series.source}: the {observed} never rises above that of the idle facility; "
+            "check the scenario's nodes, the column that was read and its unit (--power-unit)"
+        )
+    rate = of_week[slot] * of_month[month]
+    fitted = (np.convolve(rate, kernel.hourly)[: values.size] + idle) / unit
+    n_filled = sum(n for cause, n in series.counts.items() if cause.startswith("missing_"))
+    occupancy = load[used] / per_busy_node / n_nodes
+    return _recovered(
+        of_week, of_month if months else None, hours[burn_in], values[used], fitted[used],
+        float((occupancy >= FULL).mean()), kernel.rest, n_filled,
+    )  # fmt: skip
+
+
+def _only_stream(scenario: Scenario) -> JobStream:
+    names = [*scenario.streams, *scenario.request_streams]
+    if len(names) != 1 or not scenario.streams:
+        raise WorkloadError(
+            f"scenario '{scenario.name}': expected one stream of jobs and no other, as the load "
+            f"can't be shared out, found {one_of(names)}"
+        )
+    (spec,) = scenario.streams.values()
+    if spec.replay is not None:
+        raise WorkloadError(
+            f"streams.{names[0]}: replays a log and has no mix of jobs; give mix or classes"
+        )
+    return spec
+
+
+def _check_power(source: str, mean_w: float, per_busy_node_w: float, facility: Facility) -> None:
+    """Refuse a mean power that the facility can't draw: above its rating, or when always full."""
+    full_w = facility.idle_power_w + facility.n_nodes * per_busy_node_w
+    limit_w = min(full_w, facility.rated_power_w)
+    if mean_w > limit_w:
+        why = "full of this mix it draws" if limit_w == full_w else "it is rated at"
+        raise WorkloadError(
+            f"{source}: a mean power of {mean_w / W_PER_MW:,.4g} MW, more than the "
+            f"scenario's nodes draw ({why} {limit_w / W_PER_MW:,.4g} MW); check the column's "
+            "unit (--power-unit W, kW or MW) and the scenario's nodes"
+        )
+
+
+def _recovered(
+    of_week: Float64Array,
+    of_month: Float64Array | None,
+    first_hour: np.datetime64,
+    observed_mean: Float64Array,
+    fitted_mean: Float64Array,
+    full_share: float,
+    rest: float,
+    n_filled: int,
+) -> RecoveredWeights:
+    scale = 1.0 if of_month is None else float(of_month @ DAYS_OF_MONTH / DAYS_OF_MONTH.sum())
+    residual = observed_mean - fitted_mean
+    variance = float(observed_mean.var())
+    notes = []
+    if full_share > NOTABLE_FULL:
+        notes.append(
+            f"the facility was full in {full_share:.1%} of the hours: jobs queued, so that their "
+            "submissions are recovered late and their number too low"
+        )
+    if rest > ACCEPTED_REST:
+        notes.append(
+            f"{rest:.1%} of the load of the mix's mean job lies beyond a quarter of the series"
+        )
+    if n_filled:
+        notes.append(f"{n_filled:,} missing rows and values were filled by straight lines")
+    return RecoveredWeights(
+        week_weight=of_week / of_week.mean(),
+        month_weight=None if of_month is None else of_month / scale,
+        jobs_per_day=float(of_week.mean()) * scale * HOURS_PER_DAY,
+        first_hour=first_hour,
+        observed_mean=observed_mean,
+        fitted_mean=fitted_mean,
+        r2=1 - float((residual**2).mean()) / variance if variance > 0 else 0.0,
+        residual_std=float(residual.std()),
+        full_share=full_share,
+        notes=tuple(notes),
+    )
+
+
+def hourly_means(
+    series: ObservedSeries, zone: tzinfo, observed: Observed
+) -> tuple[np.datetime64, Float64Array]:
+    """Return the means of a series over whole clock hours of the facility's local time.
+
+    Parameters
+    ----------
+    series : ObservedSeries
+        Each value is taken as the mean over its step.
+    zone : datetime.tzinfo
+        The facility's, of the local time.
+    observed : {"utilization", "power"}
+        What to average.
+
+    Returns
+    -------
+    first_hour : numpy.datetime64
+        The first whole hour, local time.
+    means : numpy.ndarray, shape (H,), float64
+        Occupancy (0-1), or power [W].
+
+    Raises
+    ------
+    WorkloadError
+        If the series has no such values, or steps above an hour.
+    """
+    values = series.utilization if observed == "utilization" else series.power_w
+    if values is None or bool(np.isnan(values).any()):
+        raise WorkloadError(
+            f"{series.source}: has no {observed}; name its column, or use the other of "
+            "utilization and power"
+        )
+    if series.step_ms > MS_PER_H:
+        raise WorkloadError(
+            f"{series.source}: steps of {series.step_ms / MS_PER_H:g} h can't tell the hours of "
+            "the week; give a series with steps of at most 1 h"
+        )
+    start = series.start
+    if start.tzinfo is not None:
+        start = start.astimezone(zone).replace(tzinfo=None)
+    start_ms = int(np.datetime64(start, "ms").astype(np.int64))
+    first, last = -(-start_ms // MS_PER_H), (start_ms + series.duration_ms) // MS_PER_H
+    # Differences of the running sum at the hours' edges are exact for any step.
+    filled = np.concatenate([[0.0], np.cumsum(values)]) * series.step_ms
+    edges = np.arange(first, last + 1) * MS_PER_H - start_ms
+    at = np.interp(edges, np.arange(filled.size) * series.step_ms, filled)
+    return np.datetime64(first, "h"), np.diff(at) / MS_PER_H

@@ -1,0 +1,165 @@
+"""When jobs are submitted: calendar weights, daily count, and how hours scatter about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from diploee.learn.jobs.calendar_fit import (
+    CalendarFit,
+    fit_calendar,
+    month_factor,
+    month_limits,
+    week_limits,
+    week_slots,
+)
+from diploee.learn.jobs.count_model import count_model_p_value
+from diploee.learn.jobs.dispersion import MAX_DISPERSION, DispersionFit, fit_dispersion
+from diploee.learn.jobs.hours import HourCounts
+from diploee.learn.jobs.shares import MIN_BATCHES, total_limits
+from diploee.learn.weeks import WeekFit, fit_weeks
+from diploee.scenario import Calendar
+from diploee.streams import stream
+from diploee.tables import Float64Array
+from diploee.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_H
+from diploee.workload.rates import month_factors
+
+POISSON_REJECTED_BELOW = 0.01
+"""Probability of the hourly scatter below which submissions are taken as over-dispersed."""
+
+ArrivalKind = Literal["auto", "poisson", "gamma"]
+
+
+@dataclass(frozen=True, eq=False)
+class ArrivalFit:
+    """When jobs are submitted.
+
+    Parameters
+    ----------
+    hours : HourCounts
+        Submissions per clock hour.
+    calendar : CalendarFit
+        Weights of the week and of the months.
+    week_low, week_high : numpy.ndarray, shape (168,), float64
+        Limits of the weights of the hours of the week.
+    month_low, month_high : numpy.ndarray, shape (12,), float64, or None
+        Limits of the weights of the months.
+    jobs_per_day, jobs_per_day_low, jobs_per_day_high : float
+        Mean daily count over a week and a year, with limits from the scatter of the weeks (of the
+        days, where there are few weeks).
+    scatter : DispersionFit or None
+        How hourly counts scatter about the calendar; None where the span is too short to tell.
+    dispersion : float or None
+        What the scenario's stream gets; None for Poisson submissions.
+    weeks : WeekFit or None
+        How weeks differ; None where too few were seen.
+    model_p_value : float or None
+        Test of the distribution of hourly counts that the scenario gets, see
+        `count_model_p_value`.
+    """
+
+    hours: HourCounts
+    calendar: CalendarFit
+    week_low: Float64Array
+    week_high: Float64Array
+    month_low: Float64Array | None
+    month_high: Float64Array | None
+    jobs_per_day: float
+    jobs_per_day_low: float
+    jobs_per_day_high: float
+    scatter: DispersionFit | None
+    dispersion: float | None
+    weeks: WeekFit | None
+    model_p_value: float | None
+
+
+def fit_arrivals(
+    hours: HourCounts, kind: ArrivalKind, months: bool | None, confidence: float, seed: int
+) -> ArrivalFit:
+    """Fit the calendar, the daily count and the dispersion of hourly counts.
+
+    Parameters
+    ----------
+    hours : HourCounts
+        Submissions per clock hour.
+    kind : {"auto", "poisson", "gamma"}
+        How submissions scatter within the weights; ``"auto"`` takes what the counts tell.
+    months : bool, optional
+        Fit weights of the months; by default where the span covers all twelve.
+    confidence : float
+        Level of the limits.
+    seed : int
+        Seed of the tests that draw samples.
+
+    Returns
+    -------
+    ArrivalFit
+        The fit.
+    """
+    calendar = fit_calendar(hours, months)
+    whole = hours.is_whole  # a part of an hour ends with a submission: its count is no draw
+    # Months as a scenario lays them, going over into each other.
+    season = np.ones(hours.n_hours)
+    if calendar.month_weight is not None:
+        laid = Calendar(
+            hour_of_week=tuple(calendar.week_weight), month=tuple(calendar.month_weight)
+        )
+        of_month = month_factor(hours, calendar)
+        laid_months = month_factors(laid, hours.start_ms // MS_PER_H)
+        season = np.divide(laid_months, of_month, out=season, where=of_month > 0)
+    weeks = fit_weeks(
+        hours.start_ms[whole],
+        MS_PER_H,
+        hours.counts[whole].astype(np.float64),
+        (calendar.expected * season)[whole],
+        hours.month[whole] * (calendar.month_weight is not None),
+        confidence,
+    )
+    # What weeks differ by is not to be found again in their hours.
+    of_week = weeks.factor if weeks is not None and weeks.is_told else np.ones(int(whole.sum()))
+    scatter = fit_dispersion(
+        hours.counts[whole],
+        (calendar.expected * season)[whole] * of_week,
+        week_slots(hours)[1][whole],
+        (month_factor(hours, calendar) * season)[whole] * of_week,
+        calendar.n_parameters,
+        confidence,
+    )
+    dispersion = None
+    if scatter is not None and scatter.dispersion > 0:
+        rejected = scatter.poisson_p_value < POISSON_REJECTED_BELOW
+        if kind == "gamma" or (kind == "auto" and rejected):
+            dispersion = min(scatter.dispersion, MAX_DISPERSION)
+    week_low, week_high = week_limits(hours, calendar, dispersion or 0.0, confidence)
+    month_low = month_high = None
+    if calendar.month_weight is not None:
+        month_low, month_high = month_limits(hours, calendar, confidence)
+    per_day = calendar.jobs_per_hour * HOURS_PER_DAY
+    low, high = total_limits(*_batches(hours, calendar), confidence)
+    return ArrivalFit(
+        hours=hours,
+        calendar=calendar,
+        week_low=week_low,
+        week_high=week_high,
+        month_low=month_low,
+        month_high=month_high,
+        jobs_per_day=per_day,
+        jobs_per_day_low=per_day * low,
+        jobs_per_day_high=per_day * high,
+        scatter=scatter,
+        dispersion=dispersion,
+        weeks=weeks,
+        model_p_value=count_model_p_value(
+            hours, dispersion is not None, stream(seed, "fit", "count model")
+        ),
+    )
+
+
+def _batches(hours: HourCounts, calendar: CalendarFit) -> tuple[Float64Array, Float64Array]:
+    """Return counts and expectations of the weeks; of the days where there are few weeks."""
+    length = HOURS_PER_WEEK if hours.n_hours >= MIN_BATCHES * HOURS_PER_WEEK else HOURS_PER_DAY
+    starts = np.arange(0, max(hours.n_hours - length + 1, 1), length)  # the last one may be longer
+    seen = np.add.reduceat(hours.counts.astype(np.float64), starts)
+    return seen, np.add.reduceat(calendar.expected, starts)

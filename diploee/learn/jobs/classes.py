@@ -1,0 +1,188 @@
+"""From logged jobs to the classes of a scenario: workload, node count, share, durations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from diploee.errors import ProfileError, WorkloadError
+from diploee.importers.job_log import JobRecords
+from diploee.profiles import ProfileLibrary
+from diploee.scenario import ClassRule
+from diploee.tables import BoolArray, Float64Array, Int16Array, Int64Array
+from diploee.workload.class_rules import UNMATCHED, assign_classes, nearest_n_nodes
+
+MAX_CLASSES = 24
+"""Classes of a fit; node counts that hold the least node time join their neighbours."""
+
+
+@dataclass(frozen=True, eq=False)
+class JobGroups:
+    """Jobs by class: the workload of their rule and their node count.
+
+    Parameters
+    ----------
+    workload : tuple of str
+        Workload of each class.
+    n_nodes : tuple of int
+        Node count of each class.
+    profile_n_nodes : tuple of int
+        Node count of the profiles that each class takes its power from.
+    class_of : numpy.ndarray, int16
+        Class of each job, `UNMATCHED` where no rule fits or the job is too wide.
+    unmatched, too_wide : numpy.ndarray, bool
+        Jobs that no rule fits; jobs wider than the pool.
+    n_joined : int
+        Jobs whose node count was joined to a neighbour's.
+    node_time_ratio : float
+        Node time of all jobs with joined over that with their own node counts.
+    """
+
+    workload: tuple[str, ...]
+    n_nodes: tuple[int, ...]
+    profile_n_nodes: tuple[int, ...]
+    class_of: Int16Array
+    unmatched: BoolArray
+    too_wide: BoolArray
+    n_joined: int
+    node_time_ratio: float
+
+    def __len__(self) -> int:
+        return len(self.workload)
+
+    @property
+    def n_too_wide(self) -> int:
+        """Jobs wider than the pool."""
+        return int(self.too_wide.sum())
+
+
+def group_jobs(
+    jobs: JobRecords,
+    types: Sequence[str],
+    rules: Sequence[ClassRule],
+    library: ProfileLibrary,
+    pool_n_nodes: int | None = None,
+    max_classes: int = MAX_CLASSES,
+) -> JobGroups:
+    """Sort jobs into classes that a scenario can hold.
+
+    Parameters
+    ----------
+    jobs : JobRecords
+        The jobs.
+    types : sequence of str
+        Names of the kinds of jobs.
+    rules : sequence of ClassRule
+        Which jobs take their power from which workload; the first that fits.
+    library : ProfileLibrary
+        Where the profiles are looked for.
+    pool_n_nodes : int, optional
+        Nodes of the pool; wider jobs are left out and counted.
+    max_classes : int
+        Classes at most, but at least one per workload.
+
+    Returns
+    -------
+    JobGroups
+        Classes in the order of their workloads' first rules and node counts.
+
+    Raises
+    ------
+    ProfileError
+        If the library has no profile for a rule.
+    WorkloadError
+        If no job is left, or two rules scale jobs of one workload and node count differently.
+    """
+    rule_of = assign_classes(jobs, types, rules)
+    unmatched = rule_of == UNMATCHED
+    too_wide = ~unmatched & (jobs.n_nodes > (pool_n_nodes or np.inf))
+    used = ~unmatched & ~too_wide
+    if not used.any():
+        raise WorkloadError(
+            f"no job is left to fit: {int(unmatched.sum()):,} fit no rule, "
+            f"{int(too_wide.sum()):,} are wider than the pool; change the rules or the pool"
+        )
+    workloads = tuple(dict.fromkeys(rule.workload for rule in rules))
+    of_rule = np.array([workloads.index(rule.workload) for rule in rules])
+    workload = np.where(used, of_rule[rule_of], -1)
+    node_time = _node_ms(jobs.n_nodes.astype(np.int64), jobs)
+    n_nodes = _joined(workload, jobs.n_nodes.astype(np.int64), node_time, used, max_classes)
+    source = _profile_counts(rule_of, n_nodes, used, rules, library)
+
+    keys = np.stack([workload[used], n_nodes[used], source[used]])
+    found, inverse = np.unique(keys, axis=1, return_inverse=True)
+    pairs = list(zip(found[0].tolist(), found[1].tolist(), strict=True))
+    for before, after in zip(range(len(pairs) - 1), range(1, len(pairs)), strict=True):
+        if pairs[before] == pairs[after]:
+            raise WorkloadError(
+                f"the rules give jobs of '{workloads[pairs[before][0]]}' on {pairs[before][1]} "
+                f"nodes the profiles of {found[2][before]} and of {found[2][after]} nodes; "
+                "set the same scale_from_n_nodes in all rules that fit them"
+            )
+    class_of = np.full(len(jobs), UNMATCHED, dtype=np.int16)
+    class_of[used] = inverse.ravel()
+    widened = _node_ms(n_nodes, jobs)
+    return JobGroups(
+        workload=tuple(workloads[i] for i in found[0]),
+        n_nodes=tuple(found[1].tolist()),
+        profile_n_nodes=tuple(found[2].tolist()),
+        class_of=class_of,
+        unmatched=unmatched,
+        too_wide=too_wide,
+        n_joined=int((n_nodes != jobs.n_nodes)[used].sum()),
+        node_time_ratio=float(widened[used].sum() / node_time[used].sum()),
+    )
+
+
+def _node_ms(n_nodes: Int64Array, jobs: JobRecords) -> Float64Array:
+    return n_nodes.astype(np.float64) * jobs.duration_ms.astype(np.float64)
+
+
+def _joined(
+    workload: Int64Array,
+    n_nodes: Int64Array,
+    node_time: Float64Array,
+    used: BoolArray,
+    max_classes: int,
+) -> Int64Array:
+    """Return node counts of which the rarest have joined the nearest kept one of their workload."""
+    keys, inverse = np.unique(
+        np.stack([workload[used], n_nodes[used]]), axis=1, return_inverse=True
+    )
+    held = np.bincount(inverse.ravel(), node_time[used], keys.shape[1])
+    joined = n_nodes.copy()
+    if keys.shape[1] <= max_classes:
+        return joined
+    most = np.argsort(-held, kind="stable")
+    first = [most[keys[0][most] == w][0] for w in np.unique(keys[0])]
+    others = [k for k in most if k not in first]
+    kept = np.array(first + others[: max(0, max_classes - len(first))])
+    for w in np.unique(keys[0]):
+        rows = used & (workload == w)
+        joined[rows] = nearest_n_nodes(n_nodes[rows], keys[1][kept][keys[0][kept] == w])
+    return joined
+
+
+def _profile_counts(
+    rule_of: Int16Array,
+    n_nodes: Int64Array,
+    used: BoolArray,
+    rules: Sequence[ClassRule],
+    library: ProfileLibrary,
+) -> Int64Array:
+    """Return the node count of the profiles that each job takes its power from."""
+    source = np.zeros(n_nodes.size, dtype=np.int64)
+    for number, rule in enumerate(rules):
+        rows = used & (rule_of == number)
+        if not rows.any():
+            continue
+        measured = [e.n_nodes for e in library.entries if e.workload == rule.workload]
+        wanted = rule.scale_from_n_nodes or (measured[0] if measured else 1)
+        try:
+            library.select(rule.workload, wanted)
+        except ProfileError as error:
+            raise ProfileError(f"rule {number + 1}: {error}") from error
+        source[rows] = rule.scale_from_n_nodes or nearest_n_nodes(n_nodes[rows], measured)
+    return source

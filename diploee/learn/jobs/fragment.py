@@ -1,0 +1,176 @@
+"""A fit as a piece of a scenario: YAML whose comments tell limits, goodness of fit and origin."""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import yaml
+
+from diploee import __version__
+from diploee.errors import plural
+from diploee.learn.jobs.class_fits import ClassFit
+from diploee.learn.jobs.job_log_fit import JobLogFit
+from diploee.learn.jobs.summary import fit_lines
+from diploee.learn.weeks import WeekFit
+from diploee.scenario import DurationModel
+from diploee.tables import Float64Array
+from diploee.units import HOURS_PER_DAY
+
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+WIDTH = 100
+_INDENT = " " * 6
+_SHARE_DIGITS = 8
+
+
+def fragment_text(fit: JobLogFit, stream: str, pool: str) -> str:
+    """Return the stream of a fitted log as YAML with comments.
+
+    Parameters
+    ----------
+    fit : JobLogFit
+        The fit.
+    stream : str
+        Name that the stream gets.
+    pool : str
+        Pool that its jobs go to.
+
+    Returns
+    -------
+    str
+        A file that holds the key ``streams``, as a scenario has it; ends with a line end.
+    """
+    arrivals = fit.arrivals
+    level = f"{fit.confidence:.0%} limits"
+    limits = (arrivals.jobs_per_day_low, arrivals.jobs_per_day_high)
+    lines = [
+        *_comment(f"Fitted by diploee {__version__}. {fit_lines(fit)[0]}"),
+        *(line for text in fit_lines(fit)[1:] for line in _comment(text)),
+        *_comment(
+            "To use it, put the stream below into a scenario that has the pool, or start a new one "
+            "around it; jobs_per_day may give way to target_utilization."
+        ),
+        "streams:",
+        f"  {_word(stream)}:",
+        f"    pool: {_word(pool)}",
+        f"    jobs_per_day: {number_text(arrivals.jobs_per_day, 6)}  # {level} "
+        f"{number_text(limits[0], 5)} to {number_text(limits[1], 5)}",
+    ]
+    if arrivals.dispersion is not None and arrivals.scatter is not None:
+        lines.append(
+            f"    dispersion: {number_text(arrivals.dispersion, 5)}  # {level} "
+            f"{number_text(arrivals.scatter.low, 3)} to {number_text(arrivals.scatter.high, 3)}"
+        )
+    lines += calendar_lines(
+        arrivals.calendar.week_weight, arrivals.calendar.month_weight, arrivals.weeks
+    )
+    lines.append("    classes:")
+    for job_class, probability in zip(fit.classes, _probabilities(fit.classes), strict=True):
+        lines += _class_lines(job_class, probability)
+    return "\n".join(lines) + "\n"
+
+
+def calendar_lines(
+    week_weight: Float64Array, month_weight: Float64Array | None, weeks: WeekFit | None = None
+) -> list[str]:
+    """Return a stream's ``calendar`` as lines of YAML, one row of numbers for half a day.
+
+    Parameters
+    ----------
+    week_weight : numpy.ndarray, shape (168,), float64
+        Weights of the hours of the week, Monday 00:00 first; those that repeat every day are
+        written as hours of the day, equal ones not at all.
+    month_weight : numpy.ndarray, shape (12,), float64, or None
+        Weights of the months, if they have any.
+    weeks : WeekFit, optional
+        How weeks differ; written where it is told.
+    """
+    days = week_weight.reshape(len(WEEKDAYS), HOURS_PER_DAY)
+    rows = []
+    if np.ptp(week_weight) > 0:
+        if np.array_equal(days, np.broadcast_to(days[0], days.shape)):
+            rows += [f"{_INDENT}hour_of_day: [", *_rows(days[0]), f"{_INDENT}]"]
+        else:
+            rows.append(f"{_INDENT}hour_of_week: [")
+            for name, day in zip(WEEKDAYS, days, strict=True):
+                rows += [f"{_INDENT}  # {name}", *_rows(day)]
+            rows.append(f"{_INDENT}]")
+    if month_weight is not None:
+        numbers = ", ".join(number_text(weight, 5) for weight in month_weight)
+        rows.append(f"{_INDENT}month: [{numbers}]")
+    if weeks is not None and weeks.is_told:
+        rows.append(f"{_INDENT}week_to_week: {_flow(weeks.entry)}")
+    return ["    calendar:", *rows] if rows else []
+
+
+def duration_yaml(model: DurationModel) -> str:
+    """Return a distribution of durations as a value of YAML on one line."""
+    return _flow(model.model_dump(exclude_none=True))
+
+
+def _class_lines(job_class: ClassFit, probability: float) -> list[str]:
+    remark = f"{plural(job_class.n_jobs, 'job')}, share {job_class.low:.3g} to {job_class.high:.3g}"
+    lines = [
+        f"      - workload: {_word(job_class.workload)}  # {remark}",
+        f"        n_nodes: {job_class.n_nodes}",
+        f"        probability: {number_text(probability, _SHARE_DIGITS + 1)}",
+    ]
+    if job_class.profile_n_nodes != job_class.n_nodes:
+        lines.append(f"        scale_from_n_nodes: {job_class.profile_n_nodes}")
+    if (fit := job_class.duration) is not None:
+        test = "" if fit.ks_p_value is None else f", p {fit.ks_p_value:.2g}"
+        whose = " of all jobs of the workload" if job_class.shares_durations else ""
+        lines.append(
+            f"        # durations{whose}: mean {fit.mean_s:,.0f} s, here "
+            f"{fit.model_mean_s:,.0f} s; Kolmogorov-Smirnov distance {fit.ks_distance:.2g}{test}"
+        )
+        value = duration_yaml(fit.model)
+        lines += textwrap.wrap(
+            f"duration: {value}",
+            WIDTH,
+            initial_indent=" " * 8,
+            subsequent_indent=" " * 10,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    return lines
+
+
+def _probabilities(classes: Sequence[ClassFit]) -> list[float]:
+    """Return rounded shares that sum to 1: the largest takes what rounding left over."""
+    share = np.round([c.probability for c in classes], _SHARE_DIGITS)
+    share[np.argmax(share)] += 1 - share.sum()
+    return [round(float(value), _SHARE_DIGITS) for value in share]
+
+
+def _word(text: str) -> str:
+    """Return a text as YAML, quoted where it could be read as something else."""
+    plain = re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]*", text) and yaml.safe_load(text) == text
+    return text if plain else json.dumps(text)
+
+
+def _comment(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent="# ", subsequent_indent="#   ")
+
+
+def _rows(weights: Float64Array) -> list[str]:
+    halves = weights.reshape(2, -1)
+    return [f"{_INDENT}  {', '.join(number_text(w, 5) for w in half)}," for half in halves]
+
+
+def number_text(value: float, digits: int) -> str:
+    """Return a number as YAML 1.1 reads it: no exponent without a point and a sign."""
+    text = np.format_float_positional(value, digits, unique=False, fractional=False, trim="-")
+    return text if np.isfinite(value) else "infinity"
+
+
+def _flow(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_flow(k)}: {_flow(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_flow, value)) + "]"
+    return value if isinstance(value, str) else number_text(float(value), 12)

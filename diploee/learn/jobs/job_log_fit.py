@@ -1,0 +1,204 @@
+"""A job log as the distributions that a scenario draws from, each with its limits and its fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PositiveInt
+
+from diploee.importers.job_log import JobLog, JobRecords
+from diploee.learn.jobs.arrivals import ArrivalFit, ArrivalKind, fit_arrivals
+from diploee.learn.jobs.class_fits import (
+    ClassFit,
+    NodeCountFit,
+    fit_classes,
+    fit_node_counts,
+)
+from diploee.learn.jobs.classes import MAX_CLASSES, group_jobs
+from diploee.learn.jobs.hours import count_hours
+from diploee.learn.jobs.notes import arrival_notes, class_notes, pool_notes, state_notes
+from diploee.learn.weeks import MONDAY_MS
+from diploee.model import Choices, documented
+from diploee.profiles import ProfileLibrary
+from diploee.scenario import ClassRule
+from diploee.tables import Float64Array
+from diploee.textio.clock import Zone
+from diploee.units import MS_PER_DAY, MS_PER_H
+
+
+@dataclass(frozen=True, eq=False)
+class JobLogFit:
+    """A fitted job log.
+
+    Parameters
+    ----------
+    source, log_format : str
+        File and format of the log.
+    confidence : float
+        Level of all limits.
+    utc_offset_min : int or None
+        Offset of local time from UTC [min]; None where the log has no dates.
+    time_zone : str
+        Named zone of the local time; empty for a fixed offset.
+    arrivals : ArrivalFit
+        When jobs are submitted.
+    node_counts : NodeCountFit
+        How wide they are.
+    classes : tuple of ClassFit
+        The classes of a scenario.
+    durations_s : tuple of numpy.ndarray
+        Durations of the jobs of each class [s].
+    mean_busy_nodes : float
+        Node time of the fitted jobs over the span: the occupancy that they ask for.
+    left_out : dict of str to int
+        Jobs of the log that were not fitted, by cause.
+    left_out_share : dict of str to float
+        Their shares of the node time of all jobs of the log.
+    import_lines : tuple of str
+        What the import of the log dropped, repaired and noted.
+    notes : tuple of str
+        What to know before using the fit.
+    """
+
+    source: str
+    log_format: str
+    confidence: float
+    utc_offset_min: int | None
+    time_zone: str
+    arrivals: ArrivalFit
+    node_counts: NodeCountFit
+    classes: tuple[ClassFit, ...]
+    durations_s: tuple[Float64Array, ...]
+    mean_busy_nodes: float
+    left_out: dict[str, int]
+    left_out_share: dict[str, float]
+    import_lines: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def n_jobs(self) -> int:
+        """Jobs that were fitted."""
+        return int(self.arrivals.hours.counts.sum())
+
+
+@documented
+class JobFitOptions(Choices):
+    """What of a log is fitted, and how."""
+
+    start: datetime | None = Field(default=None, description="Trim: start, local time.")
+    end: datetime | None = Field(default=None, description="Trim: end, local time.")
+    durations: Literal["quantiles", "lognormal", "profile"] = Field(
+        default="quantiles",
+        description="Durations: quantiles, lognormal mixtures or profile's own.",
+    )
+    arrivals: ArrivalKind = Field(
+        default="auto",
+        description="Scatter of submissions within the weights; auto as the log's hours tell.",
+    )
+    months: bool | None = Field(
+        default=None,
+        description="Weights of the months; where the span covers all twelve if absent.",
+    )
+    max_classes: PositiveInt = Field(
+        default=MAX_CLASSES,
+        description="Classes at most; node counts with the least node time join others.",
+    )
+    confidence: Annotated[float, Field(gt=0, lt=1)] = Field(
+        default=0.95, description="Level of the limits."
+    )
+
+
+def fit_job_log(
+    log: JobLog,
+    rules: Sequence[ClassRule],
+    library: ProfileLibrary,
+    options: JobFitOptions | None = None,
+    *,
+    utc_offset_min: int | None = None,
+    pool_n_nodes: int | None = None,
+    seed: int = 0,
+    **changes: Any,
+) -> JobLogFit:
+    """Learn the distributions of a log's jobs.
+
+    Parameters
+    ----------
+    log : JobLog
+        The log.
+    rules : sequence of ClassRule
+        Which jobs take their power from which workload; the first that fits.
+    library : ProfileLibrary
+        Where the profiles are looked for.
+    options : JobFitOptions, optional
+        What is fitted, and how.
+    utc_offset_min : int, optional
+        Offset of local time from UTC [min]; that of the log, or its named zone, by default.
+    pool_n_nodes : int, optional
+        Nodes of the pool; wider jobs are left out and counted.
+    seed : int
+        Seed of the tests that draw samples.
+    **changes : object
+        Fields of `JobFitOptions`, such as ``months=False``, instead of `options`.
+
+    Returns
+    -------
+    JobLogFit
+        The fit.
+
+    Raises
+    ------
+    ProfileError
+        If the library has no profile for a rule.
+    WorkloadError
+        If no job is left to fit, or the rules contradict each other.
+    """
+    options = options or JobFitOptions(**changes)
+    jobs, confidence = log.jobs, options.confidence
+    zone = log.zone if utc_offset_min is None else Zone("", utc_offset_min)
+    local_ms = jobs.submit_ms + MONDAY_MS if log.is_relative else zone.local_ms(jobs.submit_ms)
+    groups = group_jobs(jobs, log.types, rules, library, pool_n_nodes, options.max_classes)
+    used = groups.class_of >= 0
+    hours, inside = count_hours(local_ms, options.start, options.end, used, zone)
+    kept, class_of = jobs.take(inside), groups.class_of[inside]
+    day = local_ms[inside] // MS_PER_DAY
+    day -= day.min()
+    arrival_fit = fit_arrivals(hours, options.arrivals, options.months, confidence, seed)
+    classes, durations_s = fit_classes(
+        kept, class_of, day, groups, options.durations, confidence, seed
+    )
+    busy_nodes = _node_ms(kept) / (hours.covered_hours * MS_PER_H)
+    left_out = {
+        "fits no rule": groups.unmatched,
+        "wider than the pool": groups.too_wide,
+        "outside the span": used & ~inside,
+    }
+    shares = {cause: _node_ms(jobs.take(rows)) / _node_ms(jobs) for cause, rows in left_out.items()}
+    notes = arrival_notes(arrival_fit) + class_notes(groups, classes) + state_notes(kept)
+    if pool_n_nodes is not None:
+        share = shares["wider than the pool"]
+        notes = pool_notes(pool_n_nodes, groups.n_too_wide, share, busy_nodes) + notes
+    if log.is_relative:
+        notes.insert(0, "the log has no dates: its clock is taken to begin on a Monday at 00:00")
+    return JobLogFit(
+        source=log.source,
+        log_format=log.log_format,
+        confidence=confidence,
+        utc_offset_min=None if log.is_relative else zone.fixed_offset_min,
+        time_zone="" if log.is_relative else zone.name,
+        arrivals=arrival_fit,
+        node_counts=fit_node_counts(kept, day, confidence),
+        classes=classes,
+        durations_s=durations_s,
+        mean_busy_nodes=busy_nodes,
+        left_out={cause: int(rows.sum()) for cause, rows in left_out.items()},
+        left_out_share=shares,
+        import_lines=tuple(log.counts.lines()),
+        notes=tuple(notes),
+    )
+
+
+def _node_ms(jobs: JobRecords) -> float:
+    return float((jobs.n_nodes * jobs.duration_ms.astype(float)).sum())

@@ -1,0 +1,116 @@
+"""What to know about a fit before using it, in words."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from diploee.errors import plural
+from diploee.importers.job_log import STATES, JobRecords
+from diploee.learn.jobs.arrivals import ArrivalFit
+from diploee.learn.jobs.calendar_fit import covers_all_months
+from diploee.learn.jobs.class_fits import MIN_JOBS_FOR_DURATIONS, ClassFit
+from diploee.learn.jobs.classes import JobGroups
+from diploee.units import HOURS_PER_DAY, HOURS_PER_WEEK
+
+NOTABLE_CORRELATION = 0.1
+NOTABLE_GAP_H = 30 * HOURS_PER_DAY
+FEW_JOBS_PER_WEIGHT = 25
+NOTABLE_MEAN_ERROR = 0.05
+
+
+def arrival_notes(arrivals: ArrivalFit) -> list[str]:
+    """Return what to know about the calendar and the scatter."""
+    hours, calendar, notes = arrivals.hours, arrivals.calendar, []
+    weeks = hours.covered_hours / HOURS_PER_WEEK
+    if calendar.detail != "hour_of_week":
+        what = {"hour_of_day": "weights of 24 hours", "uniform": "one rate"}[calendar.detail]
+        notes.append(f"a span of {weeks:.1f} weeks allows {what}; 168 hours need two whole weeks")
+    empty = np.diff(np.flatnonzero(hours.counts)).max(initial=0) - 1
+    if empty > NOTABLE_GAP_H:
+        notes.append(
+            f"{empty / HOURS_PER_DAY:,.0f} days without a submission count as days of no work; if "
+            "a stamp is wrong or the log has a gap, trim it (--from, --to)"
+        )
+    if calendar.month_weight is None and not covers_all_months(hours):
+        notes.append("no weights of months: the span does not cover all twelve")
+    per_weight = hours.counts.sum() / max(calendar.n_parameters, 1)
+    if per_weight < FEW_JOBS_PER_WEIGHT:
+        notes.append(
+            f"{per_weight:.1f} jobs per weight: the weights scatter by "
+            f"{1 / np.sqrt(per_weight):.0%} or more by chance alone"
+        )
+    scatter = arrivals.scatter
+    if scatter is None:
+        notes.append("the span is too short to tell how hourly counts scatter")
+    elif scatter.lag_correlation > NOTABLE_CORRELATION:
+        notes.append(
+            f"residuals of successive hours correlate ({scatter.lag_correlation:.2f}): bursts last "
+            "longer than an hour, which the model's independent hours do not have"
+        )
+    return notes
+
+
+def pool_notes(n_nodes: int, n_too_wide: int, share: float, busy_nodes: float) -> list[str]:
+    """Return what does not fit into the pool.
+
+    Parameters
+    ----------
+    n_nodes : int
+        Nodes of the pool.
+    n_too_wide : int
+        Jobs wider than that, which are left out.
+    share : float
+        Their share of the log's node time.
+    busy_nodes : float
+        Nodes that the fitted jobs ask for on average.
+    """
+    notes = []
+    if n_too_wide:
+        notes.append(
+            f"{plural(n_too_wide, 'job')} of more than the pool's {n_nodes:,} nodes "
+            f"{'is' if n_too_wide == 1 else 'are'} left out, with {share:.1%} of the log's node "
+            "time; give the pool more nodes to keep them"
+        )
+    if busy_nodes > n_nodes:
+        notes.append(
+            f"the jobs ask for {busy_nodes:,.1f} busy nodes on average, the pool has {n_nodes:,}: "
+            "the queue will grow without end; lower jobs_per_day or give the pool more nodes"
+        )
+    return notes
+
+
+def state_notes(jobs: JobRecords) -> list[str]:
+    """Return how many jobs did not end well but had their nodes, and are fitted too."""
+    found = [f"{n:,} {state}" for state in ("failed", "cancelled", "timeout")
+             if (n := int((jobs.state_id == STATES.index(state)).sum()))]  # fmt: skip
+    if not found:
+        return []
+    return [f"jobs that ran but did not complete are included: {', '.join(found)}; see --state"]
+
+
+def class_notes(groups: JobGroups, classes: tuple[ClassFit, ...]) -> list[str]:
+    """Return what to know about classes and durations."""
+    notes = []
+    if groups.n_joined:
+        notes.append(
+            f"{plural(groups.n_joined, 'job')} took a neighbouring node count, which changes the "
+            f"node time by {groups.node_time_ratio - 1:+.2%}"
+        )
+    if n := sum(c.shares_durations for c in classes):
+        notes.append(
+            f"{plural(n, 'class', 'classes')} of fewer than {MIN_JOBS_FOR_DURATIONS} jobs "
+            "take the durations of all jobs of their workload"
+        )
+    errors = {
+        f"{c.workload}/{c.n_nodes}": c.duration.model_mean_s / c.duration.mean_s - 1
+        for c in classes
+        if c.duration is not None
+    }
+    off = {name: error for name, error in errors.items() if abs(error) > NOTABLE_MEAN_ERROR}
+    if off:
+        worst = max(off, key=lambda name: abs(off[name]))
+        notes.append(
+            f"the mean of the fitted durations is off by more than {NOTABLE_MEAN_ERROR:.0%} in "
+            f"{len(off)} of {len(errors)} classes, by {off[worst]:+.0%} in {worst}"
+        )
+    return notes

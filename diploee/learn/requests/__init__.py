@@ -1,0 +1,1 @@
+"""From a request trace to the request stream of a scenario."""

@@ -1,0 +1,263 @@
+"""Fit of a request trace: calendar weights, rates, over-dispersion and token lengths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from diploee.errors import WorkloadError
+from diploee.importers.request_trace import RequestTrace
+from diploee.inference.curves import OUTPUT_LENGTHS
+from diploee.learn.jobs.calendar_fit import N_SLOTS, Detail
+from diploee.learn.poisson import poisson_limits
+from diploee.learn.requests.calendar import (
+    StepTimes,
+    WeightFit,
+    fit_weights,
+    interpolation_weights,
+    well_seen_months,
+)
+from diploee.learn.requests.fluctuation import FluctuationFit, fit_fluctuation
+from diploee.learn.requests.scatter import Dispersion, dispersion_of
+from diploee.learn.requests.services import ServiceFit, fit_service
+from diploee.learn.weeks import MONDAY_MS, WeekFit, fit_weeks
+from diploee.tables import Float64Array, Int64Array
+from diploee.units import HOURS_PER_WEEK, MONTHS_PER_YEAR, MS_PER_H, MS_PER_MIN, MS_PER_S
+
+MIN_HOURS_OF_SCATTER = 24
+"""Hours beyond the fitted weights from which the scatter of hours widens the limits."""
+
+
+@dataclass(frozen=True, eq=False)
+class RequestFit:
+    """What a trace tells about its requests.
+
+    Parameters
+    ----------
+    source, trace_format : str
+        Of the trace.
+    step_ms, span_ms : int
+        Step and length of the trace [ms].
+    n_requests : float
+        All requests.
+    mean_rate_rps, peak_rate_rps : float
+        Mean over the trace, and its highest step [1/s].
+    peak_ms : int
+        Start of that step [ms], counted as `RequestTrace.origin_ms`.
+    week_rate_rps : float
+        Mean rate of a whole week in a month of weight 1 [1/s].
+    detail : {"hour_of_week", "hour_of_day", "uniform"}
+        The weights that the span allows.
+    week_weight, week_low, week_high : numpy.ndarray, shape (168,)
+        Mean rate in each hour of the week over that of the week, Monday 00:00 local time first,
+        with confidence limits that take hours as independent.
+    week_hours : numpy.ndarray, shape (168,)
+        How long each hour of the week was seen [h].
+    month_weight, month_low, month_high : numpy.ndarray, shape (12,), or None
+        Weights of the months, January first, mean 1 over the time seen, with limits; 1, without
+        limits (NaN), for a month seen for less than a week. None where fewer than two months were
+        seen for a week, or the trace has no dates.
+    dispersion : Dispersion
+        Scatter of the steps within the hours of the week; a drift within the hour is part of it.
+    hourly_dispersion : Dispersion
+        Scatter of whole hours, from one week to the next.
+    fluctuation : FluctuationFit or None
+        Of the minutes around the straight lines that a scenario draws between its hours; None
+        unless steps are minutes, and enough of them.
+    weeks : WeekFit or None
+        How weeks differ; None where too few were seen.
+    is_counted : bool
+        Whether the trace counts requests; otherwise it gives rates, whose scatter means little.
+    services : tuple of ServiceFit
+        Each service.
+    """
+
+    source: str
+    trace_format: str
+    step_ms: int
+    span_ms: int
+    n_requests: float
+    mean_rate_rps: float
+    peak_rate_rps: float
+    peak_ms: int
+    week_rate_rps: float
+    detail: Detail
+    week_weight: Float64Array
+    week_low: Float64Array
+    week_high: Float64Array
+    week_hours: Float64Array
+    month_weight: Float64Array | None
+    month_low: Float64Array | None
+    month_high: Float64Array | None
+    dispersion: Dispersion
+    hourly_dispersion: Dispersion
+    fluctuation: FluctuationFit | None
+    weeks: WeekFit | None
+    is_counted: bool
+    services: tuple[ServiceFit, ...]
+
+
+def fit_requests(
+    trace: RequestTrace,
+    *,
+    utc_offset_min: int = 0,
+    time_zone: str = "",
+    zero_hour_of_week: float = 0.0,
+    confidence: float = 0.95,
+    output_lengths: tuple[int, ...] = OUTPUT_LENGTHS,
+) -> RequestFit:
+    """Fit a request trace.
+
+    The first and the last step count for the rates alone, for the trace may begin and end within
+    them.
+
+    Parameters
+    ----------
+    trace : RequestTrace
+        Its steps divide the hour.
+    utc_offset_min : int
+        Offset of local time from UTC [min]; not used for a relative trace.
+    time_zone : str
+        Named zone of local time, whose changes of the clock it follows; `utc_offset_min` then is
+        that of its standard time.
+    zero_hour_of_week : float
+        For a relative trace, hour of the week of its origin in local time, 0 for Monday 00:00.
+    confidence : float
+        Level of the limits, between 0 and 1.
+    output_lengths : tuple of int
+        Output lengths of the latency curve at hand [tokens].
+
+    Returns
+    -------
+    RequestFit
+        Weights, rates, scatter and lengths.
+
+    Raises
+    ------
+    WorkloadError
+        If the trace holds no request, or local hours do not begin with one of its steps.
+    """
+    requests = trace.requests_of()
+    times = StepTimes.of(trace, utc_offset_min, zero_hour_of_week, time_zone)
+    counts = requests[1:-1] if requests.size > 2 else requests
+    if not counts.sum() > 0:
+        raise WorkloadError(
+            f"{trace.source}: no requests between the first and the last step of "
+            f"{trace.step_ms / MS_PER_S:g} s; read the trace with shorter steps"
+        )
+    times = times.inner()
+    fit = fit_weights(counts, times)
+    since_1970_ms = times.start_ms + (0 if times.has_dates else MONDAY_MS)
+    weeks = fit_weeks(since_1970_ms, times.step_ms, counts, fit.expected, fit.group, confidence)
+    steps = dispersion_of(counts, fit.expected, fit.n_weights, confidence)
+    hours = _hourly_dispersion(counts, fit, times, confidence)
+    # Weights are totals of hours: where hours scatter more than their steps tell, they do too.
+    scatter = hours if hours.freedom >= MIN_HOURS_OF_SCATTER else steps
+    factor = max(1.0, float(np.nan_to_num(scatter.index, nan=1.0)))
+    week, low, high = _week(counts, fit, factor, confidence)
+    months = _months(counts, fit, times, factor, confidence)
+    of_month = 1.0 if months is None else _month_scale(fit, times)
+    step_s = trace.step_ms / MS_PER_S
+    peak = int(np.argmax(requests))
+    return RequestFit(
+        source=trace.source,
+        trace_format=trace.trace_format,
+        step_ms=trace.step_ms,
+        span_ms=trace.span_ms,
+        n_requests=float(requests.sum()),
+        mean_rate_rps=float(requests.mean() / step_s),
+        peak_rate_rps=float(requests[peak] / step_s),
+        peak_ms=trace.origin_ms + peak * trace.step_ms,
+        week_rate_rps=float(week.mean() * of_month / step_s),
+        detail=fit.detail,
+        week_weight=week / week.mean(),
+        week_low=low / week.mean(),
+        week_high=high / week.mean(),
+        week_hours=_sums(times.hour_of_week, None, HOURS_PER_WEEK) * (trace.step_ms / MS_PER_H),
+        month_weight=None if months is None else months[0],
+        month_low=None if months is None else months[1],
+        month_high=None if months is None else months[2],
+        dispersion=steps,
+        hourly_dispersion=hours,
+        fluctuation=_fluctuation(trace, fit, times, weeks, confidence),
+        weeks=weeks,
+        is_counted=bool((requests == np.rint(requests)).all()),
+        services=tuple(
+            fit_service(trace, index, output_lengths) for index in range(len(trace.services))
+        ),
+    )
+
+
+def _hourly_dispersion(
+    counts: Float64Array, fit: WeightFit, times: StepTimes, confidence: float
+) -> Dispersion:
+    """Return the scatter of the hours whose steps were all seen."""
+    hour = times.hour - times.hour[0]
+    whole = np.bincount(hour) == MS_PER_H // times.step_ms
+    in_hour, expected = (_sums(hour, x, whole.size)[whole] for x in (counts, fit.expected))
+    return dispersion_of(in_hour, expected, fit.n_weights, confidence)
+
+
+def _week(
+    counts: Float64Array, fit: WeightFit, factor: float, confidence: float
+) -> tuple[Float64Array, Float64Array, Float64Array]:
+    """Return the requests per step in each hour of the week, and their limits."""
+    n_slots = N_SLOTS[fit.detail]
+    total = _sums(fit.slot, counts, n_slots)
+    exposure = _sums(fit.slot, fit.group_factor[fit.group], n_slots)
+    low, high = poisson_limits(total, factor, confidence)
+    of_week = np.arange(HOURS_PER_WEEK) % n_slots
+    exposure = np.where(exposure > 0, exposure, 1.0)
+    return fit.slot_rate[of_week], (low / exposure)[of_week], (high / exposure)[of_week]
+
+
+def _month_scale(fit: WeightFit, times: StepTimes) -> float:
+    """Return the mean factor of the months that were seen for long enough, by time seen."""
+    seen = well_seen_months(times)[times.month]
+    return float(fit.group_factor[fit.group[seen]].mean())
+
+
+def _months(
+    counts: Float64Array, fit: WeightFit, times: StepTimes, factor: float, confidence: float
+) -> tuple[Float64Array, Float64Array, Float64Array] | None:
+    if not fit.has_months:
+        return None
+    month = times.month
+    total = _sums(month, counts, MONTHS_PER_YEAR)
+    exposure = _sums(month, fit.slot_rate[fit.slot], MONTHS_PER_YEAR)
+    seen = well_seen_months(times)
+    unit = np.where(seen, exposure, 1.0) * _month_scale(fit, times)
+    low, high = poisson_limits(total, factor, confidence)
+    nan = float("nan")
+    return (
+        np.where(seen, total / unit, 1.0),
+        np.where(seen, low / unit, nan),
+        np.where(seen, high / unit, nan),
+    )
+
+
+def _fluctuation(
+    trace: RequestTrace,
+    fit: WeightFit,
+    times: StepTimes,
+    weeks: WeekFit | None,
+    confidence: float,
+) -> FluctuationFit | None:
+    if times.step_ms != MS_PER_MIN:
+        return None
+    corner = interpolation_weights(fit.slot_rate)
+    middle_h = (times.start_ms % MS_PER_H + times.step_ms / 2) / MS_PER_H + fit.slot
+    lines = np.interp(middle_h, np.arange(corner.size) + 0.5, corner, period=corner.size)
+    expected = lines * fit.group_factor[fit.group]
+    if weeks is not None and weeks.is_told:  # not to be found again in their minutes
+        expected *= weeks.factor
+    of_services = trace.n_requests
+    of_services = of_services[:, 1:-1] if of_services.shape[1] > 2 else of_services
+    share = of_services.sum(axis=1) / of_services.sum()
+    freedom = 1 - fit.n_weights / expected.size
+    return fit_fluctuation(of_services, share[:, None] * expected, freedom, confidence)
+
+
+def _sums(index: Int64Array, values: Float64Array | None, size: int) -> Float64Array:
+    return np.asarray(np.bincount(index, values, size), dtype=np.float64)

@@ -1,0 +1,74 @@
+"""The services of a request trace: their shares and token lengths, and the curve that fits them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from diploee.importers.request_trace import RequestTrace, TokenLengths
+from diploee.inference.curves import nearest_length
+
+
+@dataclass(frozen=True)
+class LengthSummary:
+    """Token lengths of one service.
+
+    Parameters
+    ----------
+    n_requests : int
+        Requests with a length.
+    mean, p50, p90, p99 : float
+        Mean and quantiles [tokens].
+    """
+
+    n_requests: int
+    mean: float
+    p50: float
+    p90: float
+    p99: float
+
+
+@dataclass(frozen=True)
+class ServiceFit:
+    """One service of a trace.
+
+    Parameters
+    ----------
+    name : str
+        As in the trace.
+    n_requests, share : float
+        Requests, and share of all.
+    input_tokens, output_tokens : LengthSummary or None
+        Lengths; None where the trace tells none.
+    output_length : int or None
+        The output length at hand that is nearest to the mean answer, by ratio [tokens].
+    """
+
+    name: str
+    n_requests: float
+    share: float
+    input_tokens: LengthSummary | None
+    output_tokens: LengthSummary | None
+    output_length: int | None
+
+
+def fit_service(trace: RequestTrace, index: int, lengths: tuple[int, ...]) -> ServiceFit:
+    """Return what a trace tells about one of its services, given the output lengths at hand."""
+    n_requests = float(trace.n_requests[index].sum())
+    inputs = _summary(trace.input_tokens, index)
+    outputs = _summary(trace.output_tokens, index)
+    return ServiceFit(
+        name=trace.services[index],
+        n_requests=n_requests,
+        share=n_requests / float(trace.n_requests.sum()),
+        input_tokens=inputs,
+        output_tokens=outputs,
+        output_length=None if outputs is None else nearest_length(outputs.mean, lengths),
+    )
+
+
+def _summary(of_services: tuple[TokenLengths, ...], index: int) -> LengthSummary | None:
+    if not of_services or not of_services[index].n_requests.any():
+        return None
+    lengths = of_services[index]
+    p50, p90, p99 = lengths.quantile([0.5, 0.9, 0.99]).tolist()
+    return LengthSummary(int(lengths.n_requests.sum()), lengths.mean, p50, p90, p99)

@@ -1,0 +1,198 @@
+"""How weeks differ: size and correlation of the weekly means about a fitted calendar.
+
+A week's count over its expectation is taken as normal: a fixed part for each month that was fitted,
+the week's own factor with the variance and correlation of `WeekToWeek`, and noise as large as the
+days within a week scatter. Restricted maximum likelihood (Patterson and Thompson 1971) of both
+parameters allows for the months that were fitted to the same counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg, special
+
+from diploee.scenario.calendar import MAX_CORRELATION_WEEKS
+from diploee.tables import Float64Array, Int64Array
+from diploee.units import DAYS_PER_WEEK, MS_PER_DAY
+from diploee.workload.rates import week_correlation, week_share
+
+MIN_WEEKS = 6
+"""Weeks, beyond the fitted months, from which they tell how weeks differ."""
+
+MOST_WEEKS = 156
+"""Weeks that are looked at, from the first on: it stays quick."""
+
+MONDAY_MS = 4 * MS_PER_DAY
+"""1970-01-05, a Monday [ms since 1970]: where a log that has no dates begins its clock."""
+
+_EPOCH_DAY = 3
+"""1970-01-01 was a Thursday."""
+
+_STDS = np.append(0.0, np.geomspace(1e-3, 3, 160))
+_CORRELATIONS = np.append(0.0, np.geomspace(0.4, MAX_CORRELATION_WEEKS, 13))
+_LEAST_NOISE = 1e-10
+
+
+@dataclass(frozen=True, eq=False)
+class WeekFit:
+    """How weeks differ.
+
+    Parameters
+    ----------
+    n_weeks : int
+        Whole calendar weeks, Monday to Sunday, that were seen.
+    relative_std, low, high : float
+        Relative standard deviation of weekly means, and its limits.
+    correlation_weeks, correlation_low, correlation_high : float
+        Time in which the correlation falls to 1/e [weeks], and its limits.
+    factor : numpy.ndarray, shape (n,), float64
+        Count over expectation of the week of every step; 1 in weeks seen in part.
+    """
+
+    n_weeks: int
+    relative_std: float
+    low: float
+    high: float
+    correlation_weeks: float
+    correlation_low: float
+    correlation_high: float
+    factor: Float64Array
+
+    @property
+    def is_told(self) -> bool:
+        """Whether weeks differ by more than noise would make them."""
+        return self.low > 0
+
+    @property
+    def entry(self) -> dict[str, float]:
+        """The key `week_to_week` of a calendar."""
+        return {
+            "relative_std": float(f"{self.relative_std:.3g}"),
+            "correlation_weeks": float(f"{self.correlation_weeks:.3g}"),
+        }
+
+    def as_dict(self) -> dict[str, float]:
+        """Return the numbers as plain data."""
+        return {key: value for key, value in vars(self).items() if key != "factor"}
+
+    def line(self) -> str:
+        """Return what was found in words."""
+        size = f"relative standard deviation {self.relative_std:.3g} ({self.low:.3g} to "
+        return (
+            f"Weeks about the calendar: {self.n_weeks} whole ones, {size}{self.high:.3g}), "
+            f"correlation time {self.correlation_weeks:.3g} weeks ({self.correlation_low:.3g} to "
+            f"{self.correlation_high:.3g})"
+            f"{'' if self.is_told else ': no more than noise, left out'}."
+        )
+
+
+def fit_weeks(
+    start_ms: Int64Array,
+    step_ms: int,
+    counts: Float64Array,
+    expected: Float64Array,
+    group: Int64Array,
+    confidence: float,
+) -> WeekFit | None:
+    """Estimate how weeks differ.
+
+    Parameters
+    ----------
+    start_ms : numpy.ndarray, shape (n,), int64
+        Starts of consecutive steps in local time [ms since 1970].
+    step_ms : int
+        Their length [ms].
+    counts, expected : numpy.ndarray, shape (n,), float64
+        Counts of the steps, and what the calendar that was fitted to them expects.
+    group : numpy.ndarray, shape (n,), int64
+        Month of each step; all the same where no months were fitted.
+    confidence : float
+        Level of the limits.
+
+    Returns
+    -------
+    WeekFit or None
+        None where fewer than `MIN_WEEKS` tell it.
+    """
+    day = start_ms // MS_PER_DAY + _EPOCH_DAY
+    begin_ms, end_ms = int(start_ms[0]), int(start_ms[-1]) + step_ms
+    first = -(-(begin_ms // MS_PER_DAY + _EPOCH_DAY + (begin_ms % MS_PER_DAY > 0)) // DAYS_PER_WEEK)
+    end = min((end_ms // MS_PER_DAY + _EPOCH_DAY) // DAYS_PER_WEEK, first + MOST_WEEKS)
+    n_weeks = end - first
+    if n_weeks < MIN_WEEKS:
+        return None
+    inside = (day >= first * DAYS_PER_WEEK) & (day < end * DAYS_PER_WEEK)
+    day_of = day[inside] - first * DAYS_PER_WEEK
+    of_day, expected_of_day = (
+        np.bincount(day_of, x[inside], n_weeks * DAYS_PER_WEEK).reshape(n_weeks, DAYS_PER_WEEK)
+        for x in (counts, expected)
+    )
+    months, month_of = np.unique(group[inside], return_inverse=True)
+    cell = day_of // DAYS_PER_WEEK * months.size + month_of.ravel()
+    shares = np.bincount(cell, expected[inside], n_weeks * months.size).reshape(n_weeks, -1)
+    total = expected_of_day.sum(axis=1)
+    used = total > 0
+    ratio = of_day.sum(axis=1)[used] / total[used]
+    shares = linalg.orth(shares[used] / total[used, None])
+    if ratio.size - shares.shape[1] + 1 < MIN_WEEKS or not ratio.any():
+        return None
+
+    # Variance over mean of the days about their week: what a week's ratio scatters by itself.
+    mean = expected_of_day[used] * ratio[:, None]
+    seen = mean > 0
+    squares = ((of_day[used] - mean)[seen] ** 2 / mean[seen]).sum()
+    freedom = (seen.sum() - seen.any(axis=1).sum()) * (1 - 1 / ratio.size)
+    index = squares / freedom if freedom > 0 else 1.0
+    noise = np.maximum(index / total[used], _LEAST_NOISE)
+
+    week = np.flatnonzero(used)
+    likely = np.array([_likelihood(ratio, week, shares, noise, tau) for tau in _CORRELATIONS])
+    enough = likely.max() - special.chdtri(1, 1 - confidence) / 2
+    best = np.unravel_index(int(np.argmax(likely)), likely.shape)
+    stds = np.flatnonzero((likely >= enough).any(axis=0))
+    taus = np.flatnonzero((likely >= enough).any(axis=1))
+    factor = np.ones(start_ms.size)
+    of_week = np.ones(n_weeks)
+    of_week[used] = ratio
+    factor[inside] = of_week[day_of // DAYS_PER_WEEK]
+    return WeekFit(
+        n_weeks,
+        float(_STDS[best[1]]),
+        float(_STDS[max(stds[0] - 1, 0)]),
+        float(_STDS[min(stds[-1] + 1, _STDS.size - 1)]),
+        float(_CORRELATIONS[best[0]]),
+        float(_CORRELATIONS[taus[0]]),
+        float(_CORRELATIONS[taus[-1]]),
+        factor,
+    )
+
+
+def _likelihood(
+    ratio: Float64Array,
+    week: Int64Array,
+    shares: Float64Array,
+    noise: Float64Array,
+    correlation_weeks: float,
+) -> Float64Array:
+    """Return the restricted log-likelihood for every standard deviation of `_STDS`.
+
+    With V = s**2 R + D and the eigenvectors of D**-1/2 R D**-1/2, V is diagonal for every s.
+    """
+    rho = week_correlation(correlation_weeks)
+    lag = np.abs(week[:, None] - week[None, :])
+    # Weekly means hold 1/8, 3/4 and 1/8 of three levels: their products by lag are 38, 12 and 1/64.
+    shared = sum(
+        part * rho ** np.abs(lag + shift) / 64
+        for shift, part in ((-2, 1), (-1, 12), (0, 38), (1, 12), (2, 1))
+    )
+    scale = 1 / np.sqrt(noise)
+    values, vectors = linalg.eigh(shared / week_share(correlation_weeks) * np.outer(scale, scale))
+    r, x = vectors.T @ (scale * ratio), vectors.T @ (scale[:, None] * shares)
+    weight = 1 / (_STDS[:, None] ** 2 * np.maximum(values, 0.0) + 1)
+    information = np.einsum("sn,np,nq->spq", weight, x, x, optimize=True)
+    at = weight @ (r[:, None] * x)
+    fitted = (at * np.linalg.solve(information, at[:, :, None])[:, :, 0]).sum(axis=1)
+    likely = np.log(weight).sum(axis=1) - np.linalg.slogdet(information)[1] - weight @ r**2 + fitted
+    return np.asarray(likely / 2)

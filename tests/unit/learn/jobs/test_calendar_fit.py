@@ -1,0 +1,319 @@
+"""Calendar weights and the scatter of hourly counts, held against counts of known origin."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import numpy as np
+import pytest
+from builders import tiny_library, tiny_scenario
+from fit_logs import HOUR_MS, MONDAY_MS, job_log, submissions
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from diploee.errors import WorkloadError
+from diploee.learn.jobs import fit_job_log
+from diploee.learn.jobs.calendar_fit import (
+    fit_calendar,
+    month_factor,
+    week_limits,
+    week_slots,
+)
+from diploee.learn.jobs.count_model import count_model_p_value
+from diploee.learn.jobs.dispersion import (
+    DispersionFit,
+    _Moments,
+    estimate_dispersion,
+    fit_dispersion,
+)
+from diploee.learn.jobs.hours import HourCounts, count_hours
+from diploee.scenario import ClassRule
+from diploee.steps import generate_jobs
+
+MONDAY = np.datetime64("2018-01-01T00", "h")
+WEEK = 168
+BY_HOUR = 1.2 + np.sin(np.arange(WEEK) / 24 * 2 * np.pi)
+
+
+def hours(counts: np.ndarray, first: np.datetime64 = MONDAY) -> HourCounts:
+    return HourCounts(first, np.asarray(counts, dtype=np.int64))
+
+
+def scatter_of(counts: HourCounts) -> DispersionFit:
+    fit = fit_calendar(counts)
+    found = fit_dispersion(
+        counts.counts,
+        fit.expected,
+        week_slots(counts)[1],
+        month_factor(counts, fit),
+        fit.n_parameters,
+    )
+    assert found is not None
+    return found
+
+
+def gamma_counts(rng: np.random.Generator, mean: np.ndarray, dispersion: float) -> np.ndarray:
+    factor = rng.gamma(1 / dispersion, dispersion, mean.size) if dispersion else 1.0
+    return rng.poisson(mean * factor)
+
+
+def test_equal_weeks_give_their_counts_as_weights() -> None:
+    week = np.arange(WEEK)
+    fit = fit_calendar(hours(np.tile(week, 3)))
+    np.testing.assert_allclose(fit.week_weight, week / week.mean())
+    np.testing.assert_allclose(fit.expected, np.tile(week, 3))
+    assert fit.jobs_per_hour == pytest.approx(week.mean())
+    assert (fit.detail, fit.month_weight, fit.n_parameters) == ("hour_of_week", None, WEEK - 1)
+
+
+def test_weeks_are_local_and_begin_on_monday() -> None:
+    """One job every Thursday at 17:30 local time, seven hours behind UTC."""
+    submit_ms = MONDAY_MS + (np.arange(4) * WEEK + 3 * 24 + 17 + 7) * HOUR_MS + HOUR_MS // 2
+    log = job_log(submit_ms, utc_offset_min=-420)
+    fit = fit_job_log(
+        log,
+        [ClassRule(workload="tune")],
+        tiny_library(),
+        start=datetime(2018, 1, 1),
+        end=datetime(2018, 1, 29),
+    )
+    assert np.flatnonzero(fit.arrivals.calendar.week_weight).tolist() == [3 * 24 + 17]
+    assert fit.arrivals.jobs_per_day == pytest.approx(1 / 7)
+
+
+@pytest.mark.parametrize(
+    ("n_hours", "detail"),
+    [
+        (2 * WEEK, "hour_of_week"),
+        (2 * WEEK - 1, "hour_of_day"),
+        (48, "hour_of_day"),
+        (47, "uniform"),
+    ],
+)
+def test_short_spans_get_fewer_weights(n_hours: int, detail: str) -> None:
+    fit = fit_calendar(hours(np.arange(n_hours) % 24 + 1))
+    assert fit.detail == detail
+    np.testing.assert_allclose(fit.week_weight.mean(), 1)
+    if detail == "hour_of_day":
+        days = fit.week_weight.reshape(7, 24)
+        np.testing.assert_allclose(days, days[[0] * 7])
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 2**32), st.integers(0, 8_000), st.floats(0.2, 30))
+def test_the_fit_matches_the_totals_of_hours_and_months(
+    seed: int, late: int, jobs_per_hour: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    span = hours(rng.poisson(jobs_per_hour, 8_760 + 800), MONDAY + np.timedelta64(late, "h"))
+    fit = fit_calendar(span)
+    assert fit.month_weight is not None
+    for group in (span.hour_of_week, span.month):
+        np.testing.assert_allclose(
+            np.bincount(group, fit.expected), np.bincount(group, span.counts), rtol=1e-6, atol=1e-6
+        )
+
+
+def test_months_need_all_twelve() -> None:
+    assert fit_calendar(hours(np.ones(8_760))).month_weight is not None
+    assert fit_calendar(hours(np.ones(8_760 - 24 * 6))).month_weight is None
+    asked = fit_calendar(hours(np.ones(8_760 - 24 * 6)), months=True)
+    np.testing.assert_allclose(asked.month_weight, np.ones(12))
+    with pytest.raises(WorkloadError, match=r"month 7 \(6 of 12 are missing\)"):
+        fit_calendar(hours(np.ones(181 * 24)), months=True)
+
+
+@pytest.mark.parametrize("dispersion", [0.0, 2.0])
+@pytest.mark.parametrize("n_weeks", [3, 30])
+def test_limits_of_the_weights_hold_what_they_promise(dispersion: float, n_weeks: int) -> None:
+    rng = np.random.default_rng(5)
+    inside = n = 0
+    for _ in range(30):
+        span = hours(gamma_counts(rng, np.tile(BY_HOUR * 4, n_weeks), dispersion))
+        low, high = week_limits(span, fit_calendar(span), dispersion, 0.9)
+        wanted = BY_HOUR / BY_HOUR.mean()
+        # Relative to the mean of the log: its own error is left out of the limits.
+        wanted = wanted * BY_HOUR.mean() * 4 / span.counts.mean()
+        inside += int(((low <= wanted) & (wanted <= high)).sum())
+        n += WEEK
+    assert stats.binom.sf(n - inside - 1, n, 0.1) > 0.001
+    assert inside / n < 0.98
+
+
+@pytest.mark.parametrize("dispersion", [0.0, 0.2, 3.0])
+@pytest.mark.parametrize("n_weeks", [3, 40])
+def test_dispersion_is_not_biased_by_the_fitted_weights(dispersion: float, n_weeks: int) -> None:
+    """With three weeks a fit of 168 weights takes a third of the scatter; this must not show."""
+    rng = np.random.default_rng(6)
+    found = []
+    for _ in range(60):
+        span = hours(gamma_counts(rng, np.tile(BY_HOUR * 5, n_weeks), dispersion))
+        index = scatter_of(span).index
+        found.append((index - 1) / span.counts.mean())  # the estimate, below 0 too
+    error = np.std(found) / np.sqrt(len(found))
+    assert abs(np.mean(found) - dispersion) < 4 * error + 0.02 * dispersion
+
+
+@pytest.mark.parametrize("dispersion", [0.0, 0.5])
+def test_limits_of_the_dispersion_hold_what_they_promise(dispersion: float) -> None:
+    rng = np.random.default_rng(7)
+    month = np.linspace(0.5, 1.5, 12)
+    year = hours(np.zeros(8_760))
+    mean = 6 * BY_HOUR[year.hour_of_week] * month[year.month]
+    found = [scatter_of(hours(gamma_counts(rng, mean, dispersion))) for _ in range(60)]
+    inside = sum(s.low <= dispersion <= s.high for s in found)
+    assert stats.binom.cdf(inside, len(found), 0.95) > 0.001
+    by_index = sum(s.index_low <= 1 + dispersion * mean.mean() <= s.index_high for s in found)
+    assert stats.binom.cdf(by_index, len(found), 0.95) > 0.001
+
+
+def test_poisson_counts_pass_their_tests_and_others_do_not() -> None:
+    rng = np.random.default_rng(8)
+    mean = np.tile(BY_HOUR * 6, 12)
+    poisson = [scatter_of(hours(rng.poisson(mean))).poisson_p_value for _ in range(50)]
+    assert sum(p < 0.05 for p in poisson) <= 8  # 5 % of 50, at 0.1 %
+    assert scatter_of(hours(gamma_counts(rng, mean, 0.3))).poisson_p_value < 1e-6
+
+
+def test_the_model_of_counts_is_told_from_another_of_the_same_variance() -> None:
+    """Bursts of ten jobs, their number Poisson, have variance above mean but no gamma factor."""
+    rng = np.random.default_rng(9)
+    mean = np.tile(BY_HOUR * 6, 20)
+    gamma = hours(gamma_counts(rng, mean, 0.5))
+    bursts = hours(10 * rng.poisson(mean / 10))
+    for span, low, high in ((gamma, 0.05, 1.0), (bursts, 0.0, 0.02)):
+        p_value = count_model_p_value(span, True, np.random.default_rng(1))
+        assert p_value is not None and low <= p_value <= high
+    p_value = count_model_p_value(gamma, False, np.random.default_rng(1))
+    assert p_value is not None and p_value <= 0.02
+
+
+def test_regular_submissions_have_an_index_below_one() -> None:
+    found = scatter_of(hours(np.full(20 * WEEK, 4)))
+    assert found.index_high < 1
+    assert (found.dispersion, found.low) == (0, 0)
+    assert found.poisson_p_value > 0.99
+
+
+def test_bursts_that_last_show_as_correlation() -> None:
+    rng = np.random.default_rng(10)
+    per_day = np.repeat(rng.gamma(1, 1, 20 * 7), 24)
+    lasting = scatter_of(hours(rng.poisson(5 * per_day)))
+    single = scatter_of(hours(gamma_counts(rng, np.full(20 * WEEK, 5.0), 1.0)))
+    assert lasting.lag_correlation > 0.5
+    assert abs(single.lag_correlation) < 0.1
+
+
+def test_too_little_to_tell_is_no_number() -> None:
+    span = hours([1] + [0] * (2 * WEEK - 1))
+    slot, ones = week_slots(span)[1], np.ones(span.n_hours)
+    assert estimate_dispersion(span.counts, slot, ones) is None
+    assert fit_dispersion(span.counts, span.counts * 1.0, slot, ones, 200) is None
+
+
+@pytest.mark.parametrize("keep", [1.0, 0.2])
+def test_generated_dispersion_survives_thinning(keep: float) -> None:
+    """Fewer jobs of the same stream scatter with the same dispersion."""
+    scenario = tiny_scenario(
+        {
+            "start": "2018-01-01",
+            "duration": "30 weeks",
+            "seed": 11,
+            "streams.training.target_utilization": None,
+            "streams.training.jobs_per_day": 400 * keep,
+            "streams.training.dispersion": 0.7,
+        }
+    )
+    submit_ms = generate_jobs(scenario, tiny_library()).jobs.submit_ms
+    found = scatter_of(hours(np.bincount(submit_ms // HOUR_MS, minlength=30 * WEEK)))
+    assert found.low <= 0.7 <= found.high < 1.2
+
+
+def test_the_first_and_last_hour_count_as_far_as_the_log_covers_them() -> None:
+    minute = HOUR_MS // 60
+    local_ms = np.array([-30, 10, 20, 70, 185]) * minute
+    span, inside = count_hours(local_ms)
+    assert span.counts.tolist() == [1, 2, 1, 0, 1]
+    assert inside.all()
+    # Half a mean distance, 26.9 minutes, before the first and after the last.
+    np.testing.assert_allclose(span.coverage, [56.9 / 60, 1, 1, 1, 31.9 / 60], atol=1e-3)
+    assert span.whole.counts.tolist() == [2, 1, 0]
+    assert span.whole.first_hour == np.datetime64("1970-01-01T00", "h")
+    span, inside = count_hours(
+        local_ms, datetime(1970, 1, 1, 0, 15), datetime(1970, 1, 1, 2, 45), inside
+    )
+    assert (span.counts.tolist(), inside.sum()) == ([1, 1, 0], 2)
+    assert span.coverage.tolist() == [0.75, 1, 0.75]
+    assert span.covered_hours == 2.5
+
+
+def test_a_log_of_less_than_an_hour_takes_its_clock_hours_as_covered() -> None:
+    minute = HOUR_MS // 60
+    for minutes, n_hours in (([59, 59, 60], 2), ([7], 1), ([7, 50], 1)):
+        span, inside = count_hours(np.array(minutes) * minute)
+        assert (span.covered_hours, inside.sum()) == (n_hours, len(minutes))
+
+
+def test_parts_of_hours_do_not_bias_rate_weights_or_scatter() -> None:
+    """Logs that begin and end within an hour, at a submission, as all logs do."""
+    rng = np.random.default_rng(12)
+    rates, weights = [], []
+    for _ in range(40):
+        submit_ms = submissions(rng.poisson(np.full(2 * WEEK + 3, 2.0)), rng)
+        submit_ms = submit_ms[submit_ms > submit_ms[0] + 40 * HOUR_MS // 60]
+        span, inside = count_hours(submit_ms)
+        fit = fit_calendar(span)
+        assert inside.all()
+        assert fit.expected.sum() == pytest.approx(submit_ms.size)
+        rates.append(fit.jobs_per_hour)
+        weights.append(fit.week_weight[0])
+    assert abs(np.mean(rates) - 2) < 4 * np.std(rates) / np.sqrt(40) + 1e-3
+    assert abs(np.mean(weights) - 1) < 4 * np.std(weights) / np.sqrt(40)
+
+
+def test_a_span_without_jobs_is_refused() -> None:
+    log = job_log(submissions(np.ones(48, np.int64), np.random.default_rng(0)))
+    with pytest.raises(
+        WorkloadError, match=r"from 2019-01-01 00:00 to 2019-01-02 00:00.*2018-01-01"
+    ):
+        fit_job_log(
+            log,
+            [ClassRule(workload="tune")],
+            tiny_library(),
+            start=datetime(2019, 1, 1),
+            end=datetime(2019, 1, 2),
+        )
+    with pytest.raises(WorkloadError, match="no job is left to fit"):
+        fit_job_log(job_log([]), [ClassRule(workload="tune")], tiny_library())
+
+
+def test_a_span_of_more_than_forty_years_is_refused_and_a_long_gap_is_told() -> None:
+    at_ms = submissions(np.ones(48, np.int64), np.random.default_rng(0))
+    rules, library = [ClassRule(workload="tune")], tiny_library()
+    for years, allowed in ((-47, False), (1, True), (53, False)):
+        moved = np.append(at_ms, at_ms[0] + years * 365 * 24 * HOUR_MS)
+        if not allowed:
+            with pytest.raises(WorkloadError, match=r"expected 40 years at most; .* \(--from"):
+                fit_job_log(job_log(moved), rules, library)
+            start = datetime(2018, 1, 1)
+            fit_job_log(job_log(moved), rules, library, start=start, end=datetime(2018, 2, 1))
+            continue
+        (note,) = (n for n in fit_job_log(job_log(moved), rules, library).notes if "days" in n)
+        assert note.startswith("363 days without a submission count as days of no work")
+
+
+@pytest.mark.parametrize("dispersion", [0.0, 0.3, 7.0])
+def test_the_standard_error_is_that_of_the_factorial_moments(dispersion: float) -> None:
+    rng = np.random.default_rng(5)
+    m, w, d = rng.uniform(0.1, 9, 50), rng.uniform(0.1, 2, 50), dispersion
+    second, third = (1 + d) * m**2, (1 + 2 * d) * (1 + d) * m**3
+    fourth = (1 + 3 * d) * (1 + 2 * d) * (1 + d) * m**4
+    of_pairs = fourth + 4 * third + 2 * second - second**2
+    of_both = third + 2 * second - second * m
+    of_count = second + m - m**2
+    slope = 2 * (1 + d) * m
+    variance = (w**2 * (of_pairs - 2 * slope * of_both + slope**2 * of_count)).sum()
+    powers = [float((w**2 * m**k).sum()) for k in (2, 3, 4)]
+    found = _Moments(1.0, 3.0, (powers[0], powers[1], powers[2])).standard_error(d)
+    assert found == pytest.approx(np.sqrt(variance) / 3)

@@ -1,0 +1,368 @@
+"""`diploee fit`: a log in, a piece of a scenario out that loads, runs and says how well it fits."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+import yaml
+from builders import tiny_data, tiny_library, write_scenario
+from fit_logs import job_log, submissions
+from typer.testing import CliRunner
+
+from diploee.cli.fit import fit_command
+from diploee.errors import (
+    InputError,
+    LogFormatError,
+    OutputError,
+    OutputExistsError,
+    WorkloadError,
+)
+from diploee.learn.jobs import JobLogFit, fit_job_log
+from diploee.learn.jobs.fragment import fragment_text
+from diploee.scenario import ClassRule, scenario_from_dict
+from diploee.steps import generate_jobs
+
+APP = typer.Typer()
+APP.command()(fit_command)
+N_WEEKS = 4
+BY_HOUR = 1.5 + np.sin(np.arange(168) / 24 * 2 * np.pi)
+
+
+def run(*arguments: object) -> str:
+    ended = CliRunner().invoke(APP, [str(a) for a in arguments], catch_exceptions=False)
+    assert ended.exit_code == 0, ended.output
+    return ended.stdout
+
+
+def jobs_of_weeks(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Submissions of four bursty weeks, node counts and durations of a few distinct values."""
+    rng = np.random.default_rng(seed)
+    mean = np.tile(4 * BY_HOUR, N_WEEKS) * rng.gamma(1.0, 1.0, N_WEEKS * 168)
+    submit_ms = np.sort(submissions(rng.poisson(mean), rng))
+    n_nodes = rng.choice([1, 2, 3, 8], submit_ms.size, p=[0.5, 0.3, 0.15, 0.05])
+    return submit_ms, n_nodes, np.maximum(np.rint(rng.lognormal(7, 1, submit_ms.size)), 1)
+
+
+@cache
+def fitted(**options: Any) -> JobLogFit:
+    submit_ms, n_nodes, duration_s = jobs_of_weeks()
+    log = job_log(submit_ms, n_nodes, duration_s, utc_offset_min=60)
+    return fit_job_log(log, [ClassRule(workload="tune")], tiny_library(), **options)
+
+
+@pytest.fixture
+def log_file(tmp_path: Path) -> Path:
+    rows = zip(*jobs_of_weeks(), strict=True)
+    lines = [
+        f"{np.datetime64(int(submit), 'ms')}Z,{nodes},{duration:g}"
+        for submit, nodes, duration in rows
+    ]
+    file = tmp_path / "log.csv"
+    file.write_text("\n".join(["submit_time,nodes,duration", *lines]) + "\n", "utf-8")
+    return file
+
+
+@pytest.fixture
+def options(log_file: Path, library_folder: Path) -> tuple[object, ...]:
+    return (log_file, "--workload", "tune", "--profiles", library_folder, "--pool", "main")
+
+
+@pytest.mark.parametrize("durations", ["quantiles", "lognormal", "profile"])
+def test_fragment_is_the_fit_and_loads_in_a_scenario(durations: str) -> None:
+    fit = fitted(durations=durations)
+    data = yaml.safe_load(fragment_text(fit, "logged", "main"))
+    assert list(data) == ["streams"]
+    stream = scenario_from_dict(tiny_data() | data).streams["logged"]
+    arrivals = fit.arrivals
+    assert stream.jobs_per_day == pytest.approx(arrivals.jobs_per_day, rel=1e-5)
+    assert arrivals.dispersion is not None
+    assert stream.dispersion == pytest.approx(arrivals.dispersion, rel=1e-4)
+    np.testing.assert_allclose(
+        stream.calendar.week_weights(), arrivals.calendar.week_weight, rtol=1e-4, atol=1e-4
+    )
+    assert stream.calendar.month is None
+    assert [(c.workload, c.n_nodes) for c in stream.classes] == [
+        (c.workload, c.n_nodes) for c in fit.classes
+    ]
+    assert [c.profile_n_nodes for c in stream.classes] == [c.profile_n_nodes for c in fit.classes]
+    for c, of_fit in zip(stream.classes, fit.classes, strict=True):
+        assert c.probability == pytest.approx(of_fit.probability, abs=1e-7)
+        assert c.duration == (of_fit.duration and of_fit.duration.model)
+
+
+def test_a_fragment_generates_the_log_again() -> None:
+    """Fit, draw, fit: the second fit's limits hold the first fit's values."""
+    fit = fitted()
+    data = tiny_data({"start": "2018-01-01", "duration": "30 weeks"})
+    data |= yaml.safe_load(fragment_text(fit, "logged", "main"))
+    jobs = generate_jobs(scenario_from_dict(data), tiny_library()).jobs
+    again = fit_job_log(
+        job_log(1_514_764_800_000 + jobs.submit_ms, jobs.n_nodes, jobs.duration_ms / 1000),
+        [ClassRule(workload="tune")],
+        tiny_library(),
+    )
+    arrivals, scatter = again.arrivals, again.arrivals.scatter
+    assert arrivals.jobs_per_day_low <= fit.arrivals.jobs_per_day <= arrivals.jobs_per_day_high
+    assert scatter is not None and fit.arrivals.dispersion is not None
+    assert scatter.low <= fit.arrivals.dispersion <= scatter.high
+    weight = fit.arrivals.calendar.week_weight
+    inside = (arrivals.week_low <= weight) & (weight <= arrivals.week_high)
+    assert inside.mean() > 0.9
+    for first, second in zip(fit.classes, again.classes, strict=True):
+        assert second.low - 0.01 <= first.probability <= second.high + 0.01
+        assert first.duration is not None and second.duration is not None
+        levels = np.array([0.1, 0.5, 0.9])
+        upto = first.duration.model.cdf(second.duration.model.quantile(levels))
+        np.testing.assert_allclose(upto, levels, atol=0.06)
+
+
+def test_names_that_yaml_would_misread_are_quoted() -> None:
+    data = yaml.safe_load(fragment_text(fitted(), "no", "2: x"))
+    assert list(data["streams"]) == ["no"]
+    assert data["streams"]["no"]["pool"] == "2: x"
+
+
+def test_months_and_hours_of_the_day_are_written_where_fitted() -> None:
+    rng = np.random.default_rng(1)
+    rules, library = [ClassRule(workload="tune")], tiny_library()
+    year = fit_job_log(job_log(submissions(rng.poisson(1.0, 8_800), rng)), rules, library)
+    stream = yaml.safe_load(fragment_text(year, "jobs", "main"))["streams"]["jobs"]
+    assert len(stream["calendar"]["month"]) == 12
+    days = fit_job_log(job_log(submissions(rng.poisson(9.0, 100), rng)), rules, library)
+    stream = yaml.safe_load(fragment_text(days, "jobs", "main"))["streams"]["jobs"]
+    assert list(stream["calendar"]) == ["hour_of_day"]
+    hours = fit_job_log(job_log(submissions(rng.poisson(9.0, 30), rng)), rules, library)
+    stream = yaml.safe_load(fragment_text(hours, "jobs", "main"))["streams"]["jobs"]
+    assert "calendar" not in stream
+
+
+def test_command_prints_the_fragment(options: tuple[object, ...]) -> None:
+    text = run(*options, "--stream", "logged")
+    assert text.startswith("# Fitted by diploee")
+    assert "log.csv (csv)" in text
+    for word in ("chi-square", "Variance over mean", "Kolmogorov-Smirnov", "95% limits"):
+        assert word in text
+    assert list(yaml.safe_load(text)["streams"]) == ["logged"]
+
+
+def test_command_writes_files_and_pictures(options: tuple[object, ...], tmp_path: Path) -> None:
+    out, plots = tmp_path / "made" / "stream.yaml", tmp_path / "plots"
+    said = run(*options, "--out", out, "--plots", plots, "--durations", "lognormal")
+    assert f"Written: {out}" in said
+    scenario_from_dict(tiny_data() | yaml.safe_load(out.read_text("utf-8")))
+    names = sorted(path.name for path in plots.iterdir())
+    assert names == ["durations.png", "node_counts.png", "scatter.png", "week.png"]
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in plots.iterdir())
+    with pytest.raises(OutputExistsError, match="--force"):
+        run(*options, "--out", out)
+    run(*options, "--out", out, "--force")
+
+
+def test_command_gives_all_numbers_as_json(options: tuple[object, ...]) -> None:
+    found = json.loads(run(*options, "--json"), parse_constant=pytest.fail)
+    assert len(found["hour_of_week"]["weight"]) == 168
+    assert found["jobs_per_day"]["low"] < found["jobs_per_day"]["value"]
+    assert found["arrivals"] == "gamma"
+    assert sum(c["n_jobs"] for c in found["classes"]) == found["n_jobs"]
+    assert found["format"] == "csv"
+
+
+def test_scenario_gives_the_pool_and_its_size(
+    options: tuple[object, ...], log_file: Path, library_folder: Path, tmp_path: Path
+) -> None:
+    base = write_scenario(tmp_path / "base.yaml", {"facility.pools.main.n_nodes": 4})
+    rest = ("--workload", "tune", "--profiles", library_folder, "--scenario", base)
+    text = run(log_file, *rest)
+    assert "wider than the pool" in text
+    assert max(c["n_nodes"] for c in yaml.safe_load(text)["streams"]["jobs"]["classes"]) == 3
+    with pytest.raises(InputError, match=r"--pool: must be one of 'main', found 'mian'.*'main'"):
+        run(log_file, *rest, "--pool", "mian")
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ((), "either --workload or --rules, .*'draw', 'tune'"),
+        (("--workload", "tune", "--confidence", "1"), "--confidence"),
+        (("--workload", "tune", "--column", "submit"), "--column: expected MEANING=NAME"),
+        (
+            ("--workload", "tune", "--column", "submitted=a"),
+            "--column: must be 'submit' or .*, found 'submitted'; did you mean 'submit'",
+        ),
+        (
+            ("--workload", "tune", "--format", "slurm"),
+            "content is that of format 'csv', not 'slurm'",
+        ),
+        (("--workload", "tune", "--format", "swif"), "unknown job log format 'swif'.*'swf'"),
+        (("--workload", "tune", "--from", "2030-01-01"), "no job to fit is submitted"),
+        (("--workload", "tune", "--months"), "month 2"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(
+    log_file: Path, library_folder: Path, given: tuple[str, ...], text: str
+) -> None:
+    with pytest.raises((InputError, WorkloadError), match=text) as caught:
+        run(log_file, "--profiles", library_folder, *given)
+    assert "\n" not in str(caught.value)
+
+
+AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n2024-05-10 00:00:00.0099300+00:00,9,1\n"
+MOONCAKE = '{"timestamp": 0, "input_length": 6, "output_length": 5, "hash_ids": [0]}\n'
+SERVEGEN = "0,1.5,1.0,Gamma,1.0,0.5\n600,1.5,1.0,Gamma,1.0,0.5\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "name"), [(AZURE, "azure-llm"), (MOONCAKE, "mooncake"), (SERVEGEN, "servegen")]
+)
+def test_a_request_trace_is_told_the_command_for_it(tmp_path: Path, text: str, name: str) -> None:
+    trace = tmp_path / "chunk-1-trace.csv"
+    trace.write_text(text, "utf-8")
+    said = f"is a request trace ({name}), not a job log; fit it with 'diploee fit-requests'"
+    with pytest.raises(InputError) as caught:
+        run(trace, "--workload", "tune")
+    assert str(caught.value) == f"{trace}: {said}"
+    with pytest.raises(InputError, match="'azure-llm' is a format of a request trace, not a job"):
+        run(trace, "--workload", "tune", "--format", "azure-llm")
+
+
+def test_a_folder_is_a_request_trace_if_it_holds_one(tmp_path: Path) -> None:
+    with pytest.raises(LogFormatError, match="can't be read"):
+        run(tmp_path, "--workload", "tune")
+    (tmp_path / "chunk-1-trace.csv").write_text(SERVEGEN, "utf-8")
+    with pytest.raises(InputError, match=r"is a request trace \(servegen\), not a job log"):
+        run(tmp_path, "--workload", "tune")
+
+
+def test_a_broken_job_log_is_no_request_trace(tmp_path: Path) -> None:
+    """Its header has a column that a trace may have too."""
+    log = tmp_path / "log.csv"
+    log.write_text("timestamp,submit_time,nodes,duration\n1,2024-01-01,1,60\n1,no,1,60\n", "utf-8")
+    with pytest.raises(LogFormatError) as caught:
+        run(log, "--workload", "tune")
+    assert str(caught.value).startswith(f"{log}:3: ")
+    log.write_text("what,ever\n1,2\n", "utf-8")
+    with pytest.raises(LogFormatError, match="not a job log of a known format"):
+        run(log, "--workload", "tune")
+
+
+OWN_COLUMNS = (
+    "came,run_min,n\n04.03.2024 09:10,90,4\n05.03.2024 14:00,15,2\n12.03.2024 08:30,1440,2.5\n"
+)
+READING = {
+    "columns": {"submit": "came", "duration": "run_min", "nodes": "n"},
+    "time_format": "%d.%m.%Y %H:%M",
+    "duration_unit": "min",
+    "utc_offset": "+02:00",
+}
+
+
+@pytest.fixture
+def own_log(tmp_path: Path) -> Path:
+    file = tmp_path / "own.csv"
+    file.write_text(OWN_COLUMNS, "utf-8")
+    return file
+
+
+def test_all_jobs_of_a_short_log_are_learned_as_the_options_say(
+    own_log: Path, library_folder: Path
+) -> None:
+    options = ("--workload", "tune", "--profiles", library_folder, "--time-format")
+    columns = [f"--column={key}={name}" for key, name in READING["columns"].items()]  # type: ignore[attr-defined]
+    rest = (READING["time_format"], "--duration-unit", "min", *columns, "--utc-offset", "+02:00")
+    found = json.loads(run(own_log, *options, *rest, "--json"))
+    assert (found["n_jobs"], found["utc_offset_min"]) == (3, 120)
+    assert {c["n_nodes"] for c in found["classes"]} == {2, 3, 4}
+    assert found["classes"][0]["duration"]["mean_s"] == pytest.approx(60 * (90 + 15 + 1440) / 3)
+    assert "repaired 1: fractional node counts rounded up" in found["import"]
+
+
+def test_the_only_replay_of_a_log_in_the_scenario_tells_how_to_read_it(
+    own_log: Path, library_folder: Path, tmp_path: Path
+) -> None:
+    replay = {"log": own_log.name, "rules": [{"workload": "tune"}], **READING}
+    stream = {"pool": "main", "replay": replay}
+    base = write_scenario(tmp_path / "base.yaml", {"streams.training": stream})
+    options = ("--workload", "tune", "--profiles", library_folder, "--scenario", base, "--json")
+    found = json.loads(run(own_log, *options))
+    assert (found["n_jobs"], found["utc_offset_min"]) == (3, 120)
+    assert any("columns, duration_unit, time_format, utc_offset of the scenario's replay" in note
+               for note in found["notes"])  # fmt: skip
+    other = json.loads(run(own_log, *options, "--duration-unit", "s", "--utc-offset", "+01:00"))
+    assert other["utc_offset_min"] == 60
+    mean_s = [one["classes"][0]["duration"]["mean_s"] for one in (found, other)]
+    assert mean_s[0] == pytest.approx(60 * mean_s[1])
+
+
+def test_states_zero_durations_and_cpu_only_choose_the_jobs(
+    tmp_path: Path, library_folder: Path
+) -> None:
+    log = tmp_path / "log.csv"
+    rows = ["3,8,failed", "0,8,completed", "5,0,completed", "7,8,completed", "9,8,cancelled"]
+    lines = [f"2024-01-0{k + 1} 10:00,{row}" for k, row in enumerate(rows)]
+    log.write_text("\n".join(["submit,duration,gpus,state", *lines]) + "\n", "utf-8")
+    options = (log, "--workload", "tune", "--profiles", library_folder, "--gpus-per-node", "4")
+    for given, n_jobs in (
+        ((), 4),
+        (("--zero-durations", "one-second"), 5),
+        (("--cpu-only", "drop"), 3),
+        (("--state", "completed"), 2),
+        (("--state", "completed", "--state", "failed"), 3),
+    ):
+        assert json.loads(run(*options, *given, "--json"))["n_jobs"] == n_jobs
+    said = run(*options)
+    assert "1 failed, 1 cancelled" in said
+    assert "1 node = 4 GPUs, as given" in said
+
+
+def swf(folder: Path, *header: str) -> Path:
+    log = folder / "log.swf"
+    rows = [f"{k} {k * 9000} 0 600 {64 * k} -1 -1 -1 -1 -1 1 1 1 1 1 1 -1 -1" for k in (1, 2, 3)]
+    log.write_text("\n".join([*header, *rows]) + "\n", "utf-8")
+    return log
+
+
+def test_what_a_node_of_processors_is_stands_in_the_log_unless_it_is_given(
+    tmp_path: Path, library_folder: Path
+) -> None:
+    """The same with and without a scenario, whose pool has nodes of GPUs."""
+    base = write_scenario(tmp_path / "base.yaml")
+    options = ("--workload", "tune", "--profiles", library_folder, "--json")
+    log = swf(tmp_path, "; MaxNodes: 10", "; MaxProcs: 640")
+    for given in ((), ("--scenario", base)):
+        found = json.loads(run(log, *options, *given))
+        assert "noted 3: 1 node = 64 processors, from the log's header" in found["import"]
+        assert [c["n_nodes"] for c in found["classes"]] == [1, 2, 3]
+    found = json.loads(run(log, *options, "--gpus-per-node", "32"))
+    assert "noted 3: 1 node = 32 GPUs, as given" in found["import"]
+    assert [c["n_nodes"] for c in found["classes"]] == [2, 4, 6]
+    with pytest.raises(LogFormatError, match=r"no MaxNodes.*--gpus-per-node"):
+        run(swf(tmp_path, "; UnixStartTime: 0"), *options)
+
+
+@pytest.mark.parametrize("name", ["log.csv", "./log.csv", "link.csv"])
+def test_an_input_is_never_replaced(
+    options: tuple[object, ...], log_file: Path, tmp_path: Path, name: str
+) -> None:
+    before = log_file.read_bytes()
+    (tmp_path / "link.csv").symlink_to(log_file)
+    with pytest.raises(InputError, match=r"--out: .* is an input of this command"):
+        run(*options, "--out", tmp_path / name, "--force")
+    assert log_file.read_bytes() == before
+
+
+def test_a_file_in_the_place_of_the_pictures_stops_all_writing(
+    options: tuple[object, ...], log_file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.yaml"
+    for plots in (log_file, log_file / "sub"):
+        with pytest.raises(OutputError, match=r"log\.csv is a file, not a folder\); check --plots"):
+            run(*options, "--out", out, "--plots", plots)
+    with pytest.raises(InputError, match="is the file of --out"):
+        run(*options, "--out", out, "--plots", out)
+    assert not out.exists()

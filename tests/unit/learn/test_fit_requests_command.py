@@ -1,0 +1,346 @@
+"""`diploee fit-requests`: a trace in, a request stream out that loads and tells what it knows."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from command_line import Ended, call
+from serving_builders import serving_data
+
+from diploee.drawing.charts import Line
+from diploee.importers import read_request_trace
+from diploee.learn.requests.calendar import StepTimes
+from diploee.learn.requests.fit import fit_requests
+from diploee.learn.requests.fragment import request_stream
+from diploee.learn.requests.plots import plot_requests, rate_chart, token_chart
+from diploee.scenario import scenario_from_dict
+from diploee.streams import stream
+from diploee.tables import Float64Array
+from diploee.units import HOURS_PER_WEEK
+
+MONDAY_MS = int(datetime(2024, 5, 6, tzinfo=UTC).timestamp() * 1000)
+N_WEEKS = 2
+WEIGHTS = 1 + 0.8 * np.sin(np.arange(HOURS_PER_WEEK) / 24 * 2 * np.pi)
+PER_HOUR = 40.0
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def arrivals_ms(seed: int = 0, n_weeks: int = N_WEEKS, weights: Float64Array = WEIGHTS) -> Any:
+    """Draw Poisson requests [ms since Monday 00:00], in order, no two at the same time."""
+    rng = stream(seed, "test", "requests")
+    counts = rng.poisson(np.tile(PER_HOUR * weights, n_weeks))
+    hours = np.repeat(np.arange(counts.size), counts)
+    return np.unique((hours + rng.random(hours.size)) * 3_600_000 // 1).astype(np.int64)
+
+
+def azure_text(at_ms: Any, inputs: Any, outputs: Any) -> str:
+    stamps = np.datetime_as_string((MONDAY_MS + at_ms).astype("datetime64[ms]"))
+    rows = zip(stamps, inputs, outputs, strict=True)
+    lines = [f"{stamp.replace('T', ' ')}0000,{i},{o}" for stamp, i, o in rows]
+    return "\n".join(["TIMESTAMP,ContextTokens,GeneratedTokens", *lines]) + "\n"
+
+
+@pytest.fixture(scope="module")
+def azure(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two weeks of requests in Azure's format; answers have 450 to 549 tokens."""
+    at_ms = arrivals_ms()
+    rng = stream(1, "test", "lengths")
+    file = tmp_path_factory.mktemp("trace") / "azure.csv"
+    inputs = rng.integers(1, 4000, at_ms.size)
+    file.write_text(azure_text(at_ms, inputs, rng.integers(450, 550, at_ms.size)), "utf-8")
+    return file
+
+
+@pytest.fixture
+def relative(tmp_path: Path) -> Path:
+    """Three days of requests of two services that count from an origin of their own."""
+    at_ms = arrivals_ms(n_weeks=1)
+    at_ms = at_ms[at_ms < 3 * 86_400_000]
+    lines = [f"{at},{100 + k % 7},{300 + k % 11},{'ab'[k % 4 == 0]}" for k, at in enumerate(at_ms)]
+    file = tmp_path / "relative.csv"
+    header = "time_ms,input_tokens,output_tokens,service"
+    file.write_text("\n".join([header, *lines]) + "\n", "utf-8")
+    return file
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Path:
+    file = tmp_path / "serving.yaml"
+    file.write_text(yaml.safe_dump(serving_data(), sort_keys=False), "utf-8")
+    return file
+
+
+def done(*arguments: object) -> str:
+    ended = call("fit-requests", *arguments)
+    assert (ended.code, ended.err) == (0, "")
+    return ended.out
+
+
+def refused(*arguments: object, command: str = "fit-requests") -> str:
+    ended: Ended = call(command, *arguments)
+    assert ended.code == 2
+    assert ended.out == ""
+    return ended.problem
+
+
+def test_printed_fragment_is_the_fit_and_loads_in_a_scenario(azure: Path) -> None:
+    text = done(azure, "--stream", "chat", "--pool", "main")
+    fragment = yaml.safe_load(text)
+    assert fragment == {
+        "request_streams": {
+            "chat": request_stream(fit_requests(read_request_trace(azure)), pool="main")
+        }
+    }
+    loaded = scenario_from_dict(serving_data() | fragment).request_streams["chat"]
+    assert loaded.services["all"].output_tokens == 512
+    assert loaded.calendar.hour_of_week is not None
+    # The mean of an hour is Poisson with 80 requests on average; the lines between double errors.
+    error = np.array(loaded.calendar.hour_of_week) - WEIGHTS
+    assert np.abs(error).max() < 2 * 5 * np.sqrt(WEIGHTS.max() / (N_WEEKS * PER_HOUR))
+    assert loaded.request_rate_rps == pytest.approx(
+        PER_HOUR / 3600, rel=5 / np.sqrt(N_WEEKS * HOURS_PER_WEEK * PER_HOUR)
+    )
+
+
+def test_scenario_gives_the_pool_and_checks_the_stream(azure: Path, scenario: Path) -> None:
+    text = done(azure, "--scenario", scenario)
+    assert yaml.safe_load(text)["request_streams"]["requests"]["pool"] == "main"
+    problem = refused(azure, "--scenario", scenario, "--pool", "mian")
+    assert "--pool: must be one of 'main', found 'mian'; did you mean 'main'?" in problem
+
+
+def test_table_tells_rates_weights_scatter_lengths_and_rows(azure: Path, tmp_path: Path) -> None:
+    repeated = tmp_path / "repeated.csv"
+    lines = azure.read_text("utf-8").splitlines(keepends=True)
+    repeated.write_text("".join([*lines[:5], *lines[4:]]), "utf-8")
+    out = tmp_path / "made" / "stream.yaml"
+    said = done(repeated, "--out", out).splitlines()
+    n = len(lines) - 1
+
+    def values_of(label: str) -> list[str]:
+        (line,) = (line for line in said if line.startswith(label))
+        return line.removeprefix(label).split()
+
+    fit = fit_requests(read_request_trace(azure))
+    assert values_of("requests ") == [f"{n:,}"]
+    assert values_of("mean rate [1/s]") == [f"{fit.mean_rate_rps:.4g}"]
+    assert values_of("peak rate over 60 s [1/s]") == [f"{fit.peak_rate_rps:.4g}"]
+    assert values_of("weights ") == ["168", "hours"]
+    scatter = fit.dispersion
+    assert values_of("variance over mean, 60 s (Poisson 1)") == [
+        f"{scatter.index:.3g}", f"{scatter.low:.3g}", "to", f"{scatter.high:.3g}",
+    ]  # fmt: skip
+    assert values_of("rows read") == [f"{n + 1:,}"]
+    assert values_of("rows kept") == [f"{n:,}"]
+    assert values_of("dropped: repeated rows") == ["1"]
+    answers = fit.services[0].output_tokens
+    assert answers is not None
+    shown = [f"{v:,.0f}" for v in (answers.mean, answers.p50, answers.p90, answers.p99)]
+    assert values_of("                answers") == [*shown, "512", "tokens"]
+    assert f"Written: {out}" in said
+    assert any(line.startswith("ASSUMPTION: the trace does not tell model") for line in said)
+    text = out.read_text("utf-8")
+    assert "dropped 1: repeated rows" in text
+    scenario_from_dict(serving_data() | yaml.safe_load(text.replace("pool: serving", "pool: main")))
+
+
+def test_pictures_are_drawn_of_a_trace_with_dates(azure: Path, tmp_path: Path) -> None:
+    said = done(azure, "--out", tmp_path / "x.yaml", "--plots", tmp_path / "plots")
+    names = sorted(path.name for path in (tmp_path / "plots").iterdir())
+    assert names == ["rates.png", "tokens.png", "week.png"]
+    for name in names:
+        assert (tmp_path / "plots" / name).read_bytes().startswith(PNG)
+        assert str(tmp_path / "plots" / name) in said
+
+
+def test_pictures_are_drawn_of_months_and_of_a_trace_without_dates_or_lengths(
+    tmp_path: Path,
+) -> None:
+    at_ms = arrivals_ms(n_weeks=8)[::10]
+    file = tmp_path / "bare.csv"
+    for meaning, origin_ms, has_months in (("unix_ms", MONDAY_MS, True), ("time_ms", 0, False)):
+        file.write_text("\n".join([meaning, *map(str, origin_ms + at_ms)]) + "\n", "utf-8")
+        trace = read_request_trace(file)
+        fit = fit_requests(trace)
+        assert (fit.month_weight is not None) == has_months
+        drawn = plot_requests(trace, fit, tmp_path / meaning)
+        assert [path.name for path in drawn] == ["week.png", "rates.png"]
+        assert all(path.read_bytes().startswith(PNG) for path in drawn)
+
+
+@pytest.mark.parametrize("step_s", [60, 3600])  # more, and fewer steps than points
+def test_lines_of_rates_hold_all_requests(azure: Path, step_s: int) -> None:
+    trace = read_request_trace(azure, step_s=step_s)
+    fit = fit_requests(trace)
+    (panel,) = rate_chart(trace, fit, StepTimes.of(trace, 0, 0)).panels
+    (logged, expected) = panel.layers
+    length_s = np.diff(logged.x) / np.timedelta64(1, "s")
+    for line, rel in ((logged, 1e-9), (expected, 0.01)):  # the outer steps are not fitted
+        rate = line.y[:-1]
+        assert (rate * length_s).sum() == pytest.approx(fit.n_requests, rel=rel)
+
+
+def test_histograms_of_lengths_hold_all_requests(relative: Path) -> None:
+    trace = read_request_trace(relative)
+    prompts, answers = token_chart(trace, fit_requests(trace)).panels
+    for panel, low, high in ((prompts, 100, 106), (answers, 300, 310)):
+        steps = [line for line in panel.layers if isinstance(line, Line) and line.steps]
+        assert [line.name[0] for line in steps] == ["a", "b"]  # the larger one first
+        for line in steps:
+            edges, share = line.x, line.y
+            assert (share[:-1] * np.diff(np.log10(edges))).sum() == pytest.approx(1)
+            used = np.flatnonzero(share[:-1])
+            assert edges[used[-1]] <= high
+            assert low < edges[used[0] + 1]
+
+
+def test_json_gives_all_numbers(azure: Path, tmp_path: Path) -> None:
+    out = tmp_path / "stream.yaml"
+    text = done(azure, "--json", "--utc-offset", "-07:00", "--confidence", "0.9", "--out", out)
+    found = json.loads(text, parse_constant=pytest.fail)
+    fit = fit_requests(read_request_trace(azure), utc_offset_min=-420, confidence=0.9)
+    assert found["hour_of_week"]["weight"] == fit.week_weight.tolist()
+    assert found["hour_of_week"]["high"] == fit.week_high.tolist()
+    assert found["hour_of_week"]["detail"] == "hour_of_week"
+    assert (found["utc_offset_min"], found["confidence"]) == (-420, 0.9)
+    assert found["month"] is None
+    assert found["dispersion"]["index"] == fit.dispersion.index
+    assert found["services"][0]["output_tokens"]["p99"] == fit.services[0].output_tokens.p99  # type: ignore[union-attr]
+    assert found["rows"] == {"read": fit.n_requests, "kept": fit.n_requests} | {
+        "dropped": {}, "repaired": {},
+    }  # fmt: skip
+    assert "UTC-07:00" in out.read_text("utf-8")
+
+
+def test_limits_that_are_not_known_are_null_in_json(azure: Path, tmp_path: Path) -> None:
+    file = tmp_path / "short.csv"
+    file.write_text("".join(azure.read_text("utf-8").splitlines(keepends=True)[:30]), "utf-8")
+    found = json.loads(done(file, "--json", "--step-s", "600"), parse_constant=pytest.fail)
+    assert found["hour_of_week"]["detail"] == "uniform"
+    assert found["dispersion"]["high"] is None
+    assert found["fluctuation"] is None
+    said = done(file, "--step-s", "600", "--out", tmp_path / "x.yaml")
+    assert "weights" in said and "none" in said
+
+
+def test_local_time_moves_the_weights(azure: Path) -> None:
+    there = yaml.safe_load(done(azure, "--utc-offset", "+08:00"))
+    here = yaml.safe_load(done(azure))
+    shifted, weights = (
+        fragment["request_streams"]["requests"]["calendar"]["hour_of_week"]
+        for fragment in (there, here)
+    )
+    assert shifted == pytest.approx(np.roll(weights, 8), abs=0.02)  # but for the two outer steps
+
+
+def test_origin_of_a_trace_without_dates_is_told_or_an_assumption(relative: Path) -> None:
+    assert "# ASSUMPTION: the trace has no dates, its origin is Monday 00:00" in done(relative)
+    text = done(relative, "--zero-hour-of-week", "30.5")
+    assert "its origin was given as Tuesday 06:30 local time" in text
+    problem = refused(relative, "--utc-offset", "+01:00")
+    assert problem.startswith(f"{relative}: --utc-offset is for times with dates")
+    assert problem.endswith("give --zero-hour-of-week")
+
+
+def test_services_are_kept_by_name(relative: Path) -> None:
+    services = yaml.safe_load(done(relative))["request_streams"]["requests"]["services"]
+    assert set(services) == {"a", "b"}
+    assert services["b"]["probability"] == pytest.approx(0.25, abs=0.001)
+    one = yaml.safe_load(done(relative, "--service", "b"))["request_streams"]["requests"]
+    assert {name: s["probability"] for name, s in one["services"].items()} == {"b": 1.0}
+    assert one["services"]["b"]["output_tokens"] == 256
+
+
+def test_columns_of_any_table_are_named_by_meaning(relative: Path) -> None:
+    renamed = relative.with_name("renamed.csv")
+    text = relative.read_text("utf-8")
+    renamed.write_text(text.replace("time_ms,", "arrived,", 1), "utf-8")
+    columns = ("--column", "time_ms=arrived", "--column", "service=service")
+    found = yaml.safe_load(done(renamed, *columns))["request_streams"]["requests"]
+    assert set(found["services"]) == {"a", "b"}
+    assert "output_tokens" not in found["services"]["a"]
+    assert "column 'come' is missing" in refused(renamed, "--column", "time_ms=come")
+
+
+def test_a_file_is_replaced_only_by_force(azure: Path, tmp_path: Path) -> None:
+    out = tmp_path / "stream.yaml"
+    out.write_text("mine", "utf-8")
+    assert "or --force to replace it" in refused(azure, "--out", out)
+    assert out.read_text("utf-8") == "mine"
+    done(azure, "--out", out, "--force")
+    assert "request_streams" in out.read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (("--confidence", "1"), "--confidence: must be a number above 0 and below 1, found 1"),
+        (("--step-s", "7"), "--step-s: must divide the hour"),
+        (("--step-s", "nan"), "--step-s: must be a number, found nan"),
+        (("--step-s", "0"), "--step-s: must divide the hour"),
+        (
+            ("--zero-hour-of-week", "168"),
+            "--zero-hour-of-week: must be a number of 0 or more and below 168",
+        ),
+        (("--zero-hour-of-week", "5"), "is for a trace without dates, this one has them"),
+        (("--utc-offset", "8"), "--utc-offset: unknown time zone '8'"),
+        (("--utc-offset", "+05:30", "--step-s", "3600"), "expected steps that divide the hour"),
+        (("--column", "time"), "--column: expected MEANING=NAME"),
+        (("--format", "azur-llm"), "unknown trace format 'azur-llm'"),
+        (("--format", "swf"), "'swf' is a format of a job log, not a request trace; fit it with"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line_and_writes_nothing(
+    azure: Path, tmp_path: Path, given: tuple[str, ...], text: str
+) -> None:
+    assert text in refused(azure, *given, "--out", tmp_path / "x.yaml", "--plots", tmp_path / "p")
+    assert not list(tmp_path.iterdir())
+
+
+SWF = "; Version: 2.2\n1 0 10 100 4 -1 -1 4 -1 -1 1 1 1 1 1 -1 -1 -1\n"
+JOBS = "submit_time,nodes,duration\n2024-01-01T00:00:00Z,1,60\n"
+
+
+@pytest.mark.parametrize(("text", "name"), [(SWF, "swf"), (JOBS, "csv")])
+def test_a_job_log_is_told_the_command_for_it(tmp_path: Path, text: str, name: str) -> None:
+    log = tmp_path / "jobs.log"
+    log.write_text(text, "utf-8")
+    assert refused(log) == (
+        f"{log}: is a job log ({name}), not a request trace; fit it with 'diploee fit'"
+    )
+
+
+def test_a_broken_trace_is_no_job_log(azure: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.csv"
+    broken.write_text(azure.read_text("utf-8") + "yesterday,1,1\n", "utf-8")
+    n_lines = len(broken.read_text("utf-8").splitlines())
+    assert refused(broken).startswith(f"{broken}:{n_lines}: ")
+    nothing = tmp_path / "nothing.csv"
+    nothing.write_text("what,ever\n1,2\n", "utf-8")
+    assert "fits none of the formats" in refused(nothing)
+    assert "can't be read" in refused(tmp_path / "absent.csv")
+
+
+def test_inputs_are_never_replaced_and_a_file_for_pictures_stops_all_writing(
+    relative: Path, scenario: Path, tmp_path: Path
+) -> None:
+    out, before = tmp_path / "out.yaml", relative.read_bytes()
+    for place in (relative, scenario):
+        ended = call("fit-requests", relative, "--scenario", scenario, "--out", place, "--force")
+        assert (ended.code, len(ended.problems)) == (2, 1)
+        assert f"--out: {place} is an input of this command" in ended.problems[0]
+    assert relative.read_bytes() == before
+    ended = call("fit-requests", relative, "--out", out, "--plots", relative)
+    assert f"({relative} is a file, not a folder); check --plots" in ended.problems[0]
+    assert not out.exists()
+
+
+def test_an_unknown_meaning_of_a_column_is_said_by_its_option(relative: Path) -> None:
+    ended = call("fit-requests", relative, "--column", "unix=time_ms")
+    assert ended.problems[0].startswith("--column: must be 'timestamp' or 'unix_s' or")

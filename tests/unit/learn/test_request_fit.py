@@ -1,0 +1,353 @@
+"""Fits of traces drawn from known rates give those rates back within their confidence limits."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+import yaml
+from scipy import stats
+from serving_builders import serving_data
+
+from diploee.errors import WorkloadError
+from diploee.importers.import_counts import ImportCounts
+from diploee.importers.request_trace import RequestTrace, TokenLengths
+from diploee.inference.curves import nearest_length
+from diploee.learn.poisson import poisson_limits
+from diploee.learn.requests.calendar import interpolation_weights
+from diploee.learn.requests.fit import RequestFit, fit_requests
+from diploee.learn.requests.fragment import fit_remarks, request_stream, request_stream_yaml
+from diploee.learn.requests.scatter import dispersion_of
+from diploee.scenario import Scenario, scenario_from_dict
+from diploee.steps import load_curves, plan_services, request_rates
+from diploee.streams import stream
+from diploee.tables import Float64Array
+from diploee.units import HOURS_PER_WEEK
+
+MONDAY = datetime(2024, 1, 1, tzinfo=UTC)
+MINUTES_PER_WEEK = 10_080
+WEIGHTS = (
+    1
+    + 0.6 * np.sin(np.arange(HOURS_PER_WEEK) / 24 * 2 * np.pi)
+    + np.repeat([0.2, 0.3, 0.2, 0.1, 0.0, -0.3, -0.3], 24)
+)
+WEIGHTS /= WEIGHTS.mean()
+
+
+def trace_of(
+    n_requests: Float64Array,
+    start: datetime | None = MONDAY,
+    step_s: int = 60,
+    lengths: tuple[TokenLengths, ...] = (),
+    services: tuple[str, ...] = ("all",),
+) -> RequestTrace:
+    return RequestTrace(
+        "trace.csv",
+        "azure-llm",
+        services,
+        0 if start is None else int(start.timestamp() * 1000),
+        start is None,
+        step_s * 1000,
+        np.atleast_2d(np.asarray(n_requests, dtype=np.float64)),
+        lengths,
+        lengths,
+        ImportCounts(0, 0),
+    )
+
+
+def minutes(n_weeks: float, rate_per_min: float, weights: Float64Array = WEIGHTS) -> Float64Array:
+    """Expected requests of minutes from Monday 00:00 on, constant within the hour."""
+    minute = np.arange(int(n_weeks * MINUTES_PER_WEEK))
+    return rate_per_min * weights[minute // 60 % HOURS_PER_WEEK]
+
+
+def share_within(fit: RequestFit, weights: Float64Array) -> float:
+    return float(((fit.week_low <= weights) & (weights <= fit.week_high)).mean())
+
+
+def binomial_low(n: int, p: float) -> float:
+    """Return the share of successes that chance undercuts once in a million."""
+    return float(stats.binom.ppf(1e-6, n, p)) / n
+
+
+@pytest.mark.parametrize("n_weeks", [1, 4])
+def test_poisson_requests_give_their_weights_back_within_the_limits(n_weeks: int) -> None:
+    rng = stream(0, "test", "poisson", n_weeks)
+    expected = minutes(n_weeks, 20)
+    fit = fit_requests(trace_of(rng.poisson(expected)))
+    assert fit.detail == "hour_of_week"
+    assert share_within(fit, WEIGHTS) >= binomial_low(HOURS_PER_WEEK, 0.95)
+    total = expected.sum()
+    assert fit.week_rate_rps * 60 == pytest.approx(20, rel=5 / np.sqrt(total))
+    assert fit.mean_rate_rps == pytest.approx(fit.n_requests / (n_weeks * 604_800))
+    assert fit.week_weight.mean() == pytest.approx(1)
+    assert fit.dispersion.low <= 1 <= fit.dispersion.high
+    assert fit.dispersion.poisson_p_value > 1e-4
+    assert fit.fluctuation is not None
+    assert fit.month_weight is None
+
+
+def test_rare_requests_too_give_their_weights_back_within_the_limits() -> None:
+    rng = stream(0, "test", "rare")
+    fit = fit_requests(trace_of(rng.poisson(minutes(2, 0.02))))
+    assert share_within(fit, WEIGHTS) >= binomial_low(HOURS_PER_WEEK, 0.95)
+    assert (fit.week_low <= fit.week_weight).all()
+    assert (fit.week_high > 0).all()
+
+
+def test_local_time_moves_the_weights() -> None:
+    trace = trace_of(minutes(2, 10))
+    there = fit_requests(trace, utc_offset_min=-7 * 60)
+    assert there.week_weight == pytest.approx(np.roll(WEIGHTS, -7), rel=0.02)
+    half = fit_requests(trace, utc_offset_min=330).week_weight
+    between = (np.roll(WEIGHTS, 5) + np.roll(WEIGHTS, 6)) / 2
+    assert half == pytest.approx(between, rel=0.02)
+
+
+def test_a_relative_trace_begins_at_the_stated_hour_of_the_week() -> None:
+    """Its first step is at its origin, which is Wednesday 05:00."""
+    expected = np.roll(minutes(2, 10), -(48 + 5) * 60)
+    fit = fit_requests(trace_of(expected, None), zero_hour_of_week=53, utc_offset_min=999)
+    assert fit.week_weight == pytest.approx(WEIGHTS, rel=0.02)
+    assert fit.month_weight is None
+
+
+@pytest.mark.parametrize(
+    ("n_hours", "detail"), [(168, "hour_of_week"), (166, "hour_of_day"), (22, "uniform")]
+)
+def test_weights_are_as_fine_as_the_span_allows(n_hours: int, detail: str) -> None:
+    fit = fit_requests(trace_of(minutes(1, 50)[: n_hours * 60]))
+    assert fit.detail == detail
+    assert fit.week_weight.mean() == pytest.approx(1)
+    n_slots = {"hour_of_week": 168, "hour_of_day": 24, "uniform": 1}[detail]
+    assert np.array_equal(fit.week_weight, np.resize(fit.week_weight[:n_slots], 168))
+    assert fit.week_hours.sum() == pytest.approx(n_hours - 2 / 60)
+
+
+def test_months_are_fitted_beside_the_week_where_two_were_seen_for_a_week() -> None:
+    """From 2024-01-15 for 91 days: half of January, all of February and March, 14 days of April."""
+    rng = stream(0, "test", "months")
+    start = datetime(2024, 1, 15, tzinfo=UTC)
+    n = 91 * 1440
+    month = (np.datetime64("2024-01-15") + np.arange(n) // 1440).astype("datetime64[M]")
+    factor = np.array([1.2, 0.9, 1.1, 0.7])[month.astype(int) % 12]
+    expected = minutes(13, 5) * factor
+    fit = fit_requests(trace_of(rng.poisson(expected), start))
+    assert fit.month_weight is not None
+    assert fit.month_low is not None and fit.month_high is not None
+    assert share_within(fit, WEIGHTS) >= binomial_low(HOURS_PER_WEEK, 0.95)
+    truth = np.array([1.2, 0.9, 1.1, 0.7]) / factor.mean()
+    spread = (fit.month_high - fit.month_low)[:4]  # twice the limits: four weights, each 1 in 1e4
+    assert (np.abs(fit.month_weight[:4] - truth) <= spread).all()
+    assert (fit.month_weight[4:] == 1).all()
+    assert np.isnan(fit.month_low[4:]).all()
+    assert fit.week_rate_rps * 60 == pytest.approx(
+        5 * factor.mean(), rel=5 / np.sqrt(expected.sum())
+    )
+
+
+def test_a_month_seen_for_days_has_no_weight_of_its_own() -> None:
+    start = datetime(2024, 1, 10, tzinfo=UTC)
+    fit = fit_requests(trace_of(minutes(4, 5), start))  # till 7 February
+    assert fit.month_weight is None
+
+
+@pytest.mark.parametrize("index", [1.0, 3.0, 40.0])
+@pytest.mark.parametrize("mean", [0.5, 30.0])
+def test_the_dispersion_index_covers_the_true_one(index: float, mean: float) -> None:
+    """200 traces of gamma-mixed counts: the 95 % limits hold the truth about as often as they say.
+
+    The terms of few rare counts are skewed, which costs a few percent of coverage.
+    """
+    rng = stream(0, "test", "index", int(index), int(mean * 10))
+    n, hits = 4000, 0
+    means = []
+    for _ in range(200):
+        rate = mean if index == 1 else rng.gamma(mean / (index - 1), index - 1, n)
+        counts = rng.poisson(rate, n).astype(float)
+        found = dispersion_of(counts, np.full(n, counts.mean()), 1, 0.95)
+        hits += found.low <= index <= found.high
+        means.append(found.index)
+    assert hits / 200 >= binomial_low(200, 0.88)
+    half = 5 * np.std(means) / np.sqrt(200)
+    assert np.mean(means) == pytest.approx(index, abs=half)
+
+
+def test_over_dispersed_requests_widen_the_limits_and_give_their_jitter_back() -> None:
+    """Each minute's rate has a gamma factor with a relative standard deviation of 0.5."""
+    rng = stream(0, "test", "gamma")
+    flat = np.ones(HOURS_PER_WEEK)
+    expected = minutes(6, 20, flat) * rng.gamma(4, 1 / 4, 6 * MINUTES_PER_WEEK)
+    fit = fit_requests(trace_of(rng.poisson(expected)))
+    assert fit.dispersion.low <= 1 + 20 / 4 <= fit.dispersion.high
+    assert fit.dispersion.poisson_p_value < 1e-9
+    assert share_within(fit, flat) >= binomial_low(HOURS_PER_WEEK, 0.95)
+    assert fit.fluctuation is not None
+    assert fit.fluctuation.relative_std.value == pytest.approx(0.5, rel=0.03)
+    assert fit.fluctuation.correlation_time_s is None
+    assert fit.dispersion.relative_std == pytest.approx(0.5, rel=0.03)
+
+
+def test_weeks_that_differ_widen_the_limits() -> None:
+    """Each hour has a random factor: minutes scatter little, hours much."""
+    rng = stream(0, "test", "hours")
+    factor = np.repeat(rng.gamma(25, 1 / 25, 8 * HOURS_PER_WEEK), 60)
+    fit = fit_requests(trace_of(rng.poisson(minutes(8, 20) * factor)))
+    assert fit.hourly_dispersion.index > 20
+    assert share_within(fit, WEIGHTS) >= binomial_low(HOURS_PER_WEEK, 0.92)
+
+
+def test_limits_of_totals_are_those_of_poisson() -> None:
+    low, high = poisson_limits(np.array([0.0, 1.0, 10.0, 1000.0]), 1.0, 0.95)
+    # Garwood's exact limits, by their definition as tail probabilities.
+    for n, a, b in zip([0, 1, 10, 1000], low, high, strict=True):
+        assert stats.poisson.cdf(n, b) == pytest.approx(0.025)
+        assert n == 0 or stats.poisson.sf(n - 1, a) == pytest.approx(0.025)
+    assert low[0] == 0
+
+
+def test_straight_lines_between_the_weights_have_the_hourly_means() -> None:
+    hourly = WEIGHTS
+    corners = interpolation_weights(hourly)
+    fine = (np.arange(HOURS_PER_WEEK * 600) + 0.5) / 600
+    lines = np.interp(fine, np.arange(HOURS_PER_WEEK) + 0.5, corners, period=HOURS_PER_WEEK)
+    assert lines.reshape(HOURS_PER_WEEK, -1).mean(axis=1) == pytest.approx(hourly, rel=1e-4)
+    assert interpolation_weights(np.array([2.0])).tolist() == [2.0]
+    spike = interpolation_weights(np.eye(24)[5])
+    assert (spike >= 0).all()
+    assert spike.sum() == pytest.approx(1)
+
+
+def test_the_highest_step_is_the_peak() -> None:
+    n_requests = np.full(600, 6.0)
+    n_requests[77] = 120
+    fit = fit_requests(trace_of(n_requests))
+    assert fit.peak_rate_rps == 2
+    assert fit.peak_ms == MONDAY.timestamp() * 1000 + 77 * 60_000
+    assert fit.span_ms == 600 * 60_000
+
+
+def test_lengths_are_summed_up_per_service_and_choose_the_output_length() -> None:
+    edges = np.arange(2001)
+    short = TokenLengths(edges, np.bincount([20] * 9 + [30], minlength=2000), 210)
+    long = TokenLengths(edges, np.bincount([700] * 5 + [900] * 5, minlength=2000), 8000)
+    none = TokenLengths(edges, np.zeros(2000, dtype=np.int64), 0)
+    n_requests = np.ones((3, 60)) * np.array([[1], [3], [0]])
+    fit = fit_requests(
+        trace_of(n_requests, lengths=(short, long, none), services=("code", "chat", "x"))
+    )
+    code, chat, other = fit.services
+    assert (code.share, chat.share, other.share) == (0.25, 0.75, 0)
+    assert code.output_tokens is not None and chat.output_tokens is not None
+    assert (code.output_tokens.mean, code.output_tokens.p50, code.output_tokens.n_requests) == (
+        21,
+        20,
+        10,
+    )
+    assert (chat.output_tokens.mean, chat.output_tokens.p99) == (800, 900)
+    assert (code.output_length, chat.output_length) == (256, 1024)
+    assert other.output_tokens is None and other.output_length is None
+    remarks = "\n".join(fit_remarks(fit))
+    assert "The nearest output length at hand, 256, is 12 times too long" in remarks
+    assert "1024, is" not in remarks
+
+
+@pytest.mark.parametrize(
+    ("mean", "length"), [(0, 256), (300, 256), (361, 256), (363, 512), (724, 512), (5000, 1024)]
+)
+def test_the_nearest_length_is_nearest_by_ratio(mean: float, length: int) -> None:
+    assert nearest_length(mean) == length
+
+
+def scenario_with(fragment: str, **changes: object) -> dict[str, object]:
+    data = serving_data({"duration": "4 weeks", **changes})
+    return {**data, **yaml.safe_load(fragment)}
+
+
+def minute_means(scenario: Scenario) -> np.ndarray:
+    """Return the relative rate of stream `chat` at the middle of each minute."""
+    rates = request_rates(scenario, "chat")
+    middle_ms = np.arange(30_000, scenario.horizon_ms, 60_000)
+    return np.interp(middle_ms, rates.nodes_ms, rates.relative_mean)
+
+
+def test_the_fragment_loads_and_its_rates_have_the_fitted_hourly_means() -> None:
+    rng = stream(0, "test", "fragment")
+    n = 60 * 1440  # 2 months
+    fit = fit_requests(trace_of(rng.poisson(minutes(9, 30)[:n])))
+    assert fit.month_weight is not None
+    text = request_stream_yaml(fit, name="chat", pool="main")
+    assert scenario_from_dict(scenario_with(text)).request_streams["chat"].pool == "main"
+    data = scenario_with(text, start="2018-05-07")  # a Monday
+    data["request_streams"]["chat"].pop("fluctuation", None)
+    scenario = scenario_from_dict(data)
+    spec = scenario.request_streams["chat"]
+    assert spec.request_rate_rps == pytest.approx(fit.week_rate_rps, rel=1e-5)
+    assert spec.calendar.month_weights()[:2] == pytest.approx(fit.month_weight[:2], abs=1e-4)
+    rates = minute_means(scenario)
+    hourly = rates.reshape(4, HOURS_PER_WEEK, 60).mean(axis=(0, 2))
+    # Weights are rounded to four decimals; minutes hold the line's value at their middle.
+    assert hourly == pytest.approx(fit.week_weight, abs=2e-3)
+    assert text.startswith("# Fitted to trace.csv (azure-llm): ")
+
+
+def test_requests_drawn_from_a_scenario_give_its_weights_back() -> None:
+    data = serving_data({"duration": "6 weeks"})
+    data["request_streams"]["chat"]["calendar"] = {"hour_of_week": WEIGHTS.tolist()}
+    rates = minute_means(scenario_from_dict(data))
+    rng = stream(0, "test", "round trip")
+    fit = fit_requests(trace_of(rng.poisson(rates * 50), datetime(2018, 1, 1, tzinfo=UTC)))
+    found = np.array(request_stream(fit, pool="main")["calendar"]["hour_of_week"])
+    # Undoing the straight lines at most doubles an error (the factor at the finest ripple).
+    half = (fit.week_high - fit.week_low) / 2
+    assert (np.abs(found - WEIGHTS) <= 2 * 4 / 1.96 * half + 1e-4).all()
+    assert np.corrcoef(found, WEIGHTS)[0, 1] > 0.99
+
+
+def test_services_of_the_fragment_have_their_shares_lengths_and_plan() -> None:
+    edges = np.arange(2001)
+    lengths = tuple(
+        TokenLengths(edges, np.bincount([n] * 10, minlength=2000), 10 * n) for n in (200, 500, 400)
+    )
+    n_requests = np.ones((3, 1500)) * np.array([[1], [1], [1]])
+    fit = fit_requests(trace_of(n_requests, lengths=lengths, services=("GPT-4", "o'k: #1", "x")))
+    text = request_stream_yaml(fit, pool="main")
+    scenario = scenario_from_dict(scenario_with(text, duration="1 d"))
+    services = scenario.request_streams["requests"].services
+    assert list(services) == ["GPT-4", "o'k: #1", "x"]
+    assert [service.output_tokens for service in services.values()] == [256, 512, 512]
+    assert sum(service.probability for service in services.values()) == pytest.approx(1, abs=1e-9)
+    (plan,) = plan_services(scenario, load_curves(scenario))
+    assert any(service.served.n_instances.any() for service in plan.services)
+
+
+@pytest.mark.parametrize(
+    ("n_requests", "step_s", "offset_min", "message"),
+    [
+        (np.zeros(10), 60, 0, "no requests between the first and the last step"),
+        (np.ones(10), 7, 0, "steps of 7 s, expected steps that divide the hour"),
+        (np.ones(10), 3600, 30, "steps of 3600 s, expected steps that divide the hour"),
+    ],
+)
+def test_what_cannot_be_fitted_is_refused(
+    n_requests: Float64Array, step_s: int, offset_min: int, message: str
+) -> None:
+    with pytest.raises(WorkloadError, match=f"^trace.csv: {message}"):
+        fit_requests(trace_of(n_requests, step_s=step_s), utc_offset_min=offset_min)
+
+
+@pytest.mark.parametrize("n_steps", [1, 2, 3, 5, 70])
+def test_a_trace_of_a_few_steps_is_fitted_without_limits_it_cannot_tell(n_steps: int) -> None:
+    fit = fit_requests(trace_of(np.arange(1.0, n_steps + 1)))
+    assert fit.detail == "uniform"
+    assert np.isfinite(fit.week_weight).all()
+    assert (fit.dispersion.high < np.inf) == (n_steps == 70)
+    text = request_stream_yaml(fit, pool="main")
+    scenario_from_dict(scenario_with(text))
+
+
+def test_rates_instead_of_requests_are_said_to_be_such() -> None:
+    fit = fit_requests(trace_of(np.full(100, 0.5)))
+    assert not fit.is_counted
+    assert any("rates, not requests" in line for line in fit_remarks(fit))
