@@ -18,12 +18,6 @@ from diploee.benchmark.serving_point import (
     operating_points,
     sampled_operating_points,
 )
-from diploee.benchmark.sources import (
-    LeaderboardSource,
-    MlEnergySource,
-    OpenG2GSource,
-    ResultsSource,
-)
 from diploee.benchmark.spec import InferenceModelSpec
 from diploee.benchmark.spec_files import load_specs, specs_from_data
 from diploee.benchmark.training_power import TrainingTraceParams
@@ -37,16 +31,12 @@ __all__ = [
     "InferenceData",
     "InferenceDataParams",
     "InferenceModelSpec",
-    "LeaderboardSource",
     "LogisticModel",
     "LogisticModelStore",
-    "MlEnergySource",
     "ModelData",
     "ModelFits",
-    "OpenG2GSource",
     "OperatingPoints",
     "PowerReadings",
-    "ResultsSource",
     "ServingCurve",
     "ServingFits",
     "TrainingTrace",

@@ -9,24 +9,32 @@ once, the first to rename wins and the others discard their copies.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from diploee.errors import InputError, shown
+from diploee.files import is_staged, remove_leftovers
+from diploee.json_files import SHA256, Record, parse_json
 
 MANIFEST = "_manifest.json"
 HASH_DIGITS = 16
 _READ_ATTEMPTS, _QUIET_READS = 100, 5
 _PAUSE_S = 0.005
 
+_FileName = Annotated[str, Field(pattern="^[A-Za-z0-9_][A-Za-z0-9_.-]*$")]
+
 
 @dataclass(frozen=True)
-class Stamp:
+class Recipe:
     """What an artifact is made from; a change of any part makes it anew.
 
     Parameters
@@ -39,12 +47,16 @@ class Stamp:
         What it was asked for, JSON values only.
     source_sha256 : str or None
         Hash of the source data; None accepts an artifact from any.
+    parse : callable
+        Makes its content of an artifact's files, or raises `InputError`: then it is damaged, even
+        where its hashes agree.
     """
 
     kind: str
     schema_version: int
     parameters: Mapping[str, Any]
     source_sha256: str | None = None
+    parse: Callable[[Artifact], Any] = field(default=lambda _: None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -58,12 +70,30 @@ class Artifact:
     files : mapping of str to bytes
         Content of its files, checked against the manifest.
     details : mapping
-        What its writer noted besides the stamp.
+        What its writer noted besides the recipe.
+    content : object
+        What the recipe's `parse` made of the files.
     """
 
     place: Path
     files: Mapping[str, bytes]
     details: Mapping[str, Any] = field(default_factory=dict)
+    content: Any = None
+
+    def file(self, name: str) -> bytes:
+        """Return a file's content; `InputError` where there is none of that name."""
+        if name not in self.files:
+            raise InputError(f"{MANIFEST} lists no {name}")
+        return self.files[name]
+
+
+class _Manifest(Record):
+    kind: str
+    schema_version: int
+    parameters: dict[str, Any]
+    source_sha256: str
+    files: dict[_FileName, Annotated[str, Field(pattern=SHA256)]]
+    details: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -88,14 +118,14 @@ def content_hash(data: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:HASH_DIGITS]
 
 
-def find_artifact(place: Path, stamp: Stamp) -> Artifact | str:
-    """Read an artifact if it is there, complete and made from what the stamp says.
+def find_artifact(place: Path, recipe: Recipe) -> Artifact | str:
+    """Read an artifact if it is there, complete and made from what the recipe says.
 
     Parameters
     ----------
     place : pathlib.Path
         Its folder.
-    stamp : Stamp
+    recipe : Recipe
         What it shall be made from.
 
     Returns
@@ -106,27 +136,27 @@ def find_artifact(place: Path, stamp: Stamp) -> Artifact | str:
     Raises
     ------
     InputError
-        If it is of a newer schema version than the stamp's.
+        If it is of a newer schema version than the recipe's.
     """
-    found = read_once(place, stamp)
+    remove_leftovers(place.parent)
+    found = read_once(place, recipe)
     quiet = 0
     for _ in range(_READ_ATTEMPTS):
         if isinstance(found, Artifact):
             return found
         # A writer that replaces the folder at this moment lets it look missing or half exchanged:
-        # go on while one that it set aside stands there, and for a few reads without one, as the
-        # exchange may have ended since the read.
-        busy = any(beside(place, "old"))
+        # go on while one is at work, and for a few reads more, as it may have ended since the read.
+        busy = is_staged(place.parent)
         quiet += not busy
         if not found.may_pass or quiet > _QUIET_READS:
             break
         if busy:
             time.sleep(_PAUSE_S)
-        found = read_once(place, stamp)
+        found = read_once(place, recipe)
     return found if isinstance(found, Artifact) else found.reason
 
 
-def load_artifact(place: Path, stamp: Stamp) -> Artifact:
+def load_artifact(place: Path, recipe: Recipe) -> Artifact:
     """Read an artifact, or say why there is none to use and what to do.
 
     Raises
@@ -134,77 +164,71 @@ def load_artifact(place: Path, stamp: Stamp) -> Artifact:
     InputError
         If there is none to use.
     """
-    found = find_artifact(place, stamp)
+    found = find_artifact(place, recipe)
     if isinstance(found, str):
-        raise InputError(f"{place}: the cached {stamp.kind} {found}; generate it from its source")
+        raise InputError(f"{place}: the cached {recipe.kind} {found}; generate it from its source")
     return found
 
 
-def read_once(place: Path, stamp: Stamp) -> Artifact | Miss:
+def read_once(place: Path, recipe: Recipe) -> Artifact | Miss:
     """Read an artifact once; arguments and errors as for `find_artifact`."""
     try:
-        text = (place / MANIFEST).read_text(encoding="utf-8")
+        content = _content(place / MANIFEST)
     except (FileNotFoundError, NotADirectoryError):
         unfinished = "was never finished (it has no manifest)"
         return Miss(unfinished if place.is_dir() else "is not there", may_pass=True)
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         return Miss(f"can't be read ({error})")
     try:
-        manifest = json.loads(text)
-    except (ValueError, RecursionError):
-        return Miss(f"is damaged ({MANIFEST} is not valid JSON)")
-    version = manifest.get("schema_version") if isinstance(manifest, dict) else None
-    if not isinstance(version, int) or manifest.get("kind") != stamp.kind:
-        return Miss(f"is damaged ({MANIFEST} is not that of a {stamp.kind})")
-    if version > stamp.schema_version:
+        manifest = parse_json(content, MANIFEST, _Manifest)
+    except InputError as error:
+        return Miss(f"is damaged ({error})")
+    version = manifest.schema_version
+    if manifest.kind != recipe.kind:
+        return Miss(f"is damaged ({MANIFEST} is not that of a {recipe.kind})")
+    if version > recipe.schema_version:
         raise InputError(
-            f"{place}: the cached {stamp.kind} has schema version {version}, this version of "
-            f"diploee reads up to {stamp.schema_version}; update diploee or use another data folder"
+            f"{place}: the cached {recipe.kind} has schema version {version}, this version "
+            f"of diploee reads up to {recipe.schema_version}; update diploee or use another data "
+            "folder"
         )
-    changed = _what_changed(manifest, stamp)
-    return Miss(changed) if changed else _files(place, manifest)
+    changed = _what_changed(manifest, recipe)
+    return Miss(changed) if changed else _files(place, manifest, recipe)
 
 
-def _what_changed(manifest: Mapping[str, Any], stamp: Stamp) -> str | None:
-    version = manifest["schema_version"]
-    if version < stamp.schema_version:
-        return f"has schema version {version}, older than {stamp.schema_version}"
-    wanted = json.loads(json.dumps(stamp.parameters))
-    held = manifest.get("parameters")
-    held = held if isinstance(held, dict) else {}
+def _content(path: Path) -> bytes:
+    if not path.is_file():  # a pipe would wait for its writer
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+    return path.read_bytes()
+
+
+def _what_changed(manifest: _Manifest, recipe: Recipe) -> str | None:
+    version = manifest.schema_version
+    if version < recipe.schema_version:
+        return f"has schema version {version}, older than {recipe.schema_version}"
+    wanted = json.loads(json.dumps(recipe.parameters))
+    held = manifest.parameters
     for name in sorted(wanted.keys() | held.keys()):
         if wanted.get(name) != held.get(name):
             was, now = shown(held.get(name)), shown(wanted.get(name))
             return f"was made with {name} = {was}, wanted is {now}"
-    if stamp.source_sha256 not in (None, manifest.get("source_sha256")):
+    if recipe.source_sha256 not in (None, manifest.source_sha256):
         return "was made from other source data"
     return None
 
 
-def _files(place: Path, manifest: Mapping[str, Any]) -> Artifact | Miss:
-    hashes, details = manifest.get("files"), manifest.get("details")
-    if not isinstance(hashes, dict) or not isinstance(details, dict):
-        return Miss(f"is damaged ({MANIFEST} lists no files)")
+def _files(place: Path, manifest: _Manifest, recipe: Recipe) -> Artifact | Miss:
     files: dict[str, bytes] = {}
-    for name, sha256 in hashes.items():
+    for name, sha256 in manifest.files.items():
         try:
-            content = (place / name).read_bytes()
+            content = _content(place / name)
         except OSError as error:
             return Miss(f"is damaged ({name}: {error.strerror})", may_pass=True)
         if hashlib.sha256(content).hexdigest() != sha256:
             return Miss(f"is damaged ({name} was changed)", may_pass=True)
         files[name] = content
-    return Artifact(place, files, details)
-
-
-def beside(place: Path, *kinds: str) -> list[Path]:
-    """Return the hidden folders beside an artifact, of writers at work or that were killed.
-
-    Parameters
-    ----------
-    place : pathlib.Path
-        The artifact's folder.
-    *kinds : str
-        ``"partial"``, what is being written; ``"old"``, what is being replaced.
-    """
-    return [path for kind in kinds for path in place.parent.glob(f".{place.name}.{kind}-*")]
+    artifact = Artifact(place, files, manifest.details)
+    try:
+        return replace(artifact, content=recipe.parse(artifact))
+    except InputError as error:
+        return Miss(f"is damaged ({error})")

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
-from diploee.benchmark.cache import Artifact, Stamp, find_artifact, load_artifact
+from diploee.benchmark.cache import Artifact, Recipe, find_artifact, load_artifact
 from diploee.benchmark.cache_writing import save_artifact
 from diploee.benchmark.runs import BenchmarkSource
 from diploee.benchmark.spec import InferenceModelSpec
 from diploee.errors import InputError
 
 
-class Compiled(Protocol):
+class CompiledModel(Protocol):
     """What was compiled for one spec."""
+
+    @property
+    def spec(self) -> InferenceModelSpec:
+        """The spec."""
+        ...
 
     @property
     def details(self) -> Mapping[str, Any]:
@@ -23,7 +30,150 @@ class Compiled(Protocol):
         ...
 
 
-C = TypeVar("C", bound=Compiled)
+M = TypeVar("M", bound=CompiledModel)
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledData(ABC, Generic[M]):
+    """What was compiled for several specs.
+
+    Parameters
+    ----------
+    models : mapping of str to object
+        By label.
+    params : object
+        How they were compiled, where there is a choice.
+    """
+
+    models: Mapping[str, M]
+    params: Any = None
+
+    @classmethod
+    @abstractmethod
+    def _recipe(cls, spec: InferenceModelSpec, params: Any) -> Recipe:
+        """Return what a spec's artifact is made from, and how it is read."""
+
+    @classmethod
+    @abstractmethod
+    def _compile(cls, spec: InferenceModelSpec, source: BenchmarkSource, params: Any) -> M:
+        """Make the data of a spec."""
+
+    @classmethod
+    @abstractmethod
+    def _files(cls, model: M) -> Mapping[str, bytes]:
+        """Return the files of a spec's data."""
+
+    @classmethod
+    def _default_params(cls) -> Any:
+        return None
+
+    @classmethod
+    def generate(
+        cls, specs: Sequence[InferenceModelSpec], source: BenchmarkSource, params: Any = None
+    ) -> Self:
+        """Compile the data of specs from a source.
+
+        Parameters
+        ----------
+        specs : sequence of InferenceModelSpec
+            Models; their labels differ.
+        source : BenchmarkSource
+            Where they were measured.
+        params : object, optional
+            How they are compiled, where there is a choice.
+
+        Raises
+        ------
+        InputError
+            If there is no source, or it lacks what is to be compiled.
+        """
+        _check_source(source)
+        params = params or cls._default_params()
+        models = {spec.model_label: cls._compile(spec, source, params) for spec in specs}
+        return cls(models, params)
+
+    def save(self, data_dir: Path | str) -> None:
+        """Write every model to ``<data_dir>/<hash of its spec>/<kind>/``.
+
+        Raises
+        ------
+        InputError
+            If one of a newer schema version stands there.
+        OutputError
+            If it can't be written.
+        """
+        params = self.params or self._default_params()
+        for model in self.models.values():
+            recipe = self._recipe(model.spec, params)
+            whole = replace(recipe, source_sha256=str(model.details.get("source_sha256", "")))
+            place = _place(data_dir, model.spec, recipe)
+            save_artifact(place, whole, self._files(model), model.details)
+
+    @classmethod
+    def load(
+        cls, data_dir: Path | str, specs: Sequence[InferenceModelSpec], params: Any = None
+    ) -> Self:
+        """Read the models of specs, as `save` wrote them with the same parameters.
+
+        Raises
+        ------
+        InputError
+            If one is not there, not complete, made with other parameters or by a newer version.
+        """
+        return cls.ensure(data_dir, specs, None, params)
+
+    @classmethod
+    def ensure(
+        cls,
+        data_dir: Path | str,
+        specs: Sequence[InferenceModelSpec],
+        source: BenchmarkSource | None = None,
+        params: Any = None,
+    ) -> Self:
+        """Read the models of specs, and first compile those that are not there as wanted.
+
+        A model is compiled when its cache is missing, not complete, of an older schema version,
+        made with other parameters or from other source data.
+
+        Parameters
+        ----------
+        data_dir : pathlib.Path or str
+            The cache.
+        specs : sequence of InferenceModelSpec
+            Models; their labels differ.
+        source : BenchmarkSource, optional
+            Where they were measured. Without it only the cache is used, whatever its source.
+        params : object, optional
+            How they are compiled, where there is a choice.
+
+        Raises
+        ------
+        InputError
+            As `generate`, or as `load` where there is no source.
+        OutputError
+            If the cache can't be written.
+        """
+        _check_labels(specs)
+        params = params or cls._default_params()
+        found: dict[str, M] = {}
+        for spec in specs:
+            recipe = cls._recipe(spec, params)
+            place = _place(data_dir, spec, recipe)
+            if source is None:
+                found[spec.model_label] = load_artifact(place, recipe).content
+                continue
+            cached = find_artifact(place, replace(recipe, source_sha256=source.sha256(spec)))
+            if isinstance(cached, Artifact):
+                found[spec.model_label] = cached.content
+                continue
+            made = cls.generate([spec], source, params)
+            made.save(data_dir)
+            found |= made.models
+        return cls(found, params)
+
+
+def _place(data_dir: Path | str, spec: InferenceModelSpec, recipe: Recipe) -> Path:
+    return artifact_folder(Path(data_dir), spec.cache_hash(), recipe.kind)
 
 
 def artifact_folder(data_dir: Path, key: str, kind: str) -> Path:
@@ -31,124 +181,19 @@ def artifact_folder(data_dir: Path, key: str, kind: str) -> Path:
     return data_dir / key / kind
 
 
-def check_labels(specs: Sequence[InferenceModelSpec]) -> None:
-    """Refuse specs whose labels do not differ.
-
-    Raises
-    ------
-    InputError
-        If there is no spec, or two have one label.
-    """
+def _check_labels(specs: Sequence[InferenceModelSpec]) -> None:
     labels = [spec.model_label for spec in specs]
     if not labels:
         raise InputError("no model spec given; give one or more")
-    twice = sorted({label for label in labels if labels.count(label) > 1})
+    twice = sorted(label for label, n in Counter(labels).items() if n > 1)
     if twice:
         raise InputError(f"two specs have the label '{twice[0]}'; labels must differ")
 
 
-def check_source(source: object) -> None:
-    """Refuse what can't be read as a source of measurements.
-
-    Raises
-    ------
-    InputError
-        If it has no method `read`, as None.
-    """
+def _check_source(source: object) -> None:
+    """Refuse what can't be read as a source of measurements, as None."""
     if not callable(getattr(source, "read", None)):
         raise InputError(
             f"source is of type {type(source).__name__}, expected one of measurements such as "
             "ResultsSource(...)"
         )
-
-
-def save_each(
-    data_dir: Path,
-    parts: Iterable[tuple[InferenceModelSpec, Stamp, Mapping[str, bytes], Mapping[str, Any]]],
-) -> None:
-    """Write artifacts: for each its spec, stamp, files and details.
-
-    Raises
-    ------
-    InputError
-        If one of a newer schema version stands there.
-    OutputError
-        If one can't be written.
-    """
-    for spec, stamp, files, details in parts:
-        whole = replace(stamp, source_sha256=str(details.get("source_sha256", "")))
-        place = artifact_folder(data_dir, spec.cache_hash(), stamp.kind)
-        save_artifact(place, whole, files, details)
-
-
-def load_each(
-    data_dir: Path,
-    specs: Sequence[InferenceModelSpec],
-    stamp: Callable[[InferenceModelSpec], Stamp],
-) -> list[tuple[InferenceModelSpec, Artifact]]:
-    """Read the artifacts of specs, from whatever source they were made.
-
-    Raises
-    ------
-    InputError
-        If one is not there as wanted.
-    """
-    check_labels(specs)
-    return [
-        (spec, load_artifact(artifact_folder(data_dir, spec.cache_hash(), of.kind), of))
-        for spec in specs
-        for of in [stamp(spec)]
-    ]
-
-
-def ensure_each(
-    data_dir: Path,
-    specs: Sequence[InferenceModelSpec],
-    source: BenchmarkSource | None,
-    *,
-    stamp: Callable[[InferenceModelSpec], Stamp],
-    generate: Callable[[InferenceModelSpec, BenchmarkSource], C],
-    files: Callable[[C], Mapping[str, bytes]],
-    parse: Callable[[InferenceModelSpec, Artifact], C],
-) -> dict[str, C]:
-    """Read what is cached as wanted; generate and save the rest.
-
-    Parameters
-    ----------
-    data_dir : pathlib.Path
-        The cache.
-    specs : sequence of InferenceModelSpec
-        Models; their labels differ.
-    source : BenchmarkSource or None
-        Without it only the cache is used, whatever source it was made from.
-    stamp, generate, files, parse : callable
-        Of the kind of data: its stamp, how to make it, write it and read it.
-
-    Returns
-    -------
-    dict of str to object
-        What was compiled, by label.
-
-    Raises
-    ------
-    InputError
-        If something is neither cached nor can be generated, or is of a newer schema version.
-    OutputError
-        If the cache can't be written.
-    """
-    check_labels(specs)
-    found: dict[str, C] = {}
-    for spec in specs:
-        wanted = stamp(spec)
-        place = artifact_folder(data_dir, spec.cache_hash(), wanted.kind)
-        if source is None:
-            found[spec.model_label] = parse(spec, load_artifact(place, wanted))
-            continue
-        cached = find_artifact(place, replace(wanted, source_sha256=source.sha256(spec)))
-        if isinstance(cached, Artifact):
-            found[spec.model_label] = parse(spec, cached)
-            continue
-        made = generate(spec, source)
-        save_each(data_dir, [(spec, wanted, files(made), made.details)])
-        found[spec.model_label] = made
-    return found

@@ -7,13 +7,13 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from diploee.errors import LogFormatError, one_of
 from diploee.tables import Float64Array
+from diploee.textio.sheets import sheet_of
+from diploee.textio.values import Number, numbers
 
 
 def parse_columns(path: Path, content: bytes, names: Sequence[str]) -> tuple[Float64Array, ...]:
@@ -38,40 +38,9 @@ def parse_columns(path: Path, content: bytes, names: Sequence[str]) -> tuple[Flo
     LogFormatError
         If the file is empty or no CSV, a column is missing, or a value is not a finite number.
     """
-    content = content.removeprefix(b"\xef\xbb\xbf")
-    head = content.partition(b"\n")[0].decode(errors="replace").strip()
-    header = [word.strip().strip('"') for word in head.split(",")]
-    for name in names:
-        if header.count(name) != 1:
-            raise LogFormatError(
-                f"{path}:1: column '{name}' found {header.count(name)} times (found: "
-                f"{one_of(header[:8])}), expected once; the columns are '{','.join(names)}'"
-            )
-    try:
-        table = pa_csv.read_csv(
-            pa.BufferReader(content),
-            read_options=pa_csv.ReadOptions(use_threads=False, column_names=header, skip_rows=1),
-            convert_options=pa_csv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.float64()),
-                include_columns=list(names),
-                null_values=[],
-                strings_can_be_null=False,
-            ),
-        )
-    except (pa.ArrowException, ValueError) as error:
-        line = (str(error).splitlines() or [repr(error)])[0]
-        raise LogFormatError(
-            f"{path}: not a table of numbers ({line}); correct this row"
-        ) from error
-    found = tuple(np.asarray(table[name], dtype=np.float64) for name in names)
-    for name, values in zip(names, found, strict=True):
-        bad = np.flatnonzero(~np.isfinite(values))
-        if bad.size:
-            raise LogFormatError(
-                f"{path}:{bad[0] + 2}: '{name}' is {values[bad[0]]} ({bad.size} such rows), "
-                "expected finite numbers"
-            )
-    return found
+    what = f"a table of '{','.join(names)}'"
+    table = sheet_of(path, content, what).read(names, what)
+    return tuple(numbers(table, name, Number(may_miss=False)) for name in names)
 
 
 def format_columns(columns: Mapping[str, npt.NDArray[Any]]) -> bytes:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Self
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 
-from diploee.benchmark.cache import Artifact, Stamp
-from diploee.benchmark.compiled import check_source, ensure_each, load_each, save_each
+from diploee.benchmark.cache import Artifact, Recipe
+from diploee.benchmark.compiled import CompiledData
 from diploee.benchmark.csv_columns import format_columns, parse_columns
 from diploee.benchmark.itl_mixture import ITLMixtureModel
 from diploee.benchmark.model_data import InferenceDataParams, ModelData
@@ -19,6 +18,7 @@ from diploee.benchmark.runs import BenchmarkRun, BenchmarkSource
 from diploee.benchmark.spec import InferenceModelSpec
 from diploee.benchmark.steady_state import median_trace_w, sampling_interval_s
 from diploee.errors import InputError
+from diploee.json_files import Record, parse_json
 
 KIND = "inference_data"
 SCHEMA_VERSION = 1
@@ -27,137 +27,39 @@ TRACE_COLUMNS = ("batch_size", "relative_time_s", "power_total_W")
 ITL_SCHEMA = "itl_fit.lognormal_mixture_2"
 
 
-@dataclass(frozen=True, eq=False)
-class InferenceData:
+class InferenceData(CompiledData[ModelData]):
     """Traces and mixtures of several served models.
 
-    Parameters
-    ----------
-    models : mapping of str to ModelData
-        By label.
-    params : InferenceDataParams
-        How they were compiled.
+    For every batch size the steady-state power is summed over the GPUs and resampled to the median
+    duration of its runs, and a mixture is fitted to the latencies of all its runs. `params` are
+    `InferenceDataParams`: the step of the traces, the thinning of the samples.
     """
-
-    models: Mapping[str, ModelData]
-    params: InferenceDataParams = field(default_factory=InferenceDataParams)
 
     def __getitem__(self, model_label: str) -> ModelData:
         return self.models[model_label]
 
     @classmethod
-    def generate(
-        cls,
-        specs: Sequence[InferenceModelSpec],
-        source: BenchmarkSource,
-        params: InferenceDataParams | None = None,
-    ) -> Self:
-        """Compile the data of specs from a source.
+    def _default_params(cls) -> InferenceDataParams:
+        return InferenceDataParams()
 
-        For every batch size the steady-state power is summed over the GPUs and resampled to the
-        median duration of its runs, and a mixture is fitted to the latencies of all its runs.
-
-        Parameters
-        ----------
-        specs : sequence of InferenceModelSpec
-            Models; their labels differ.
-        source : BenchmarkSource
-            Where they were measured.
-        params : InferenceDataParams, optional
-            Step of the traces, thinning of the samples.
-
-        Raises
-        ------
-        InputError
-            If there is no source, or it has no such measurements, or no power in time or latency
-            samples.
-        """
-        check_source(source)
-        params = params or InferenceDataParams()
-        return cls({spec.model_label: _compile(spec, source, params) for spec in specs}, params)
-
-    def save(self, data_dir: Path | str) -> None:
-        """Write every model to ``<data_dir>/<hash of its spec>/inference_data/``.
-
-        Raises
-        ------
-        InputError
-            If one of a newer schema version stands there.
-        OutputError
-            If it can't be written.
-        """
-        save_each(
-            Path(data_dir),
-            [
-                (m.spec, _stamp(m.spec, self.params), _files(m), m.details)
-                for m in self.models.values()
-            ],
+    @classmethod
+    def _recipe(cls, spec: InferenceModelSpec, params: InferenceDataParams) -> Recipe:
+        return Recipe(
+            KIND,
+            SCHEMA_VERSION,
+            {**spec.data_fields(), **params.model_dump(mode="json")},
+            parse=partial(_parse, spec, params),
         )
 
     @classmethod
-    def load(
-        cls,
-        data_dir: Path | str,
-        specs: Sequence[InferenceModelSpec],
-        params: InferenceDataParams | None = None,
-    ) -> Self:
-        """Read the models of specs, as `save` wrote them with the same parameters.
-
-        Raises
-        ------
-        InputError
-            If one is not there, not complete, made with other parameters or by a newer version.
-        """
-        params = params or InferenceDataParams()
-        found = load_each(Path(data_dir), specs, lambda spec: _stamp(spec, params))
-        return cls({s.model_label: _parse(s, params, a) for s, a in found}, params)
+    def _compile(
+        cls, spec: InferenceModelSpec, source: BenchmarkSource, params: InferenceDataParams
+    ) -> ModelData:
+        return _compile(spec, source, params)
 
     @classmethod
-    def ensure(
-        cls,
-        data_dir: Path | str,
-        specs: Sequence[InferenceModelSpec],
-        source: BenchmarkSource | None = None,
-        params: InferenceDataParams | None = None,
-    ) -> Self:
-        """Read the models of specs, and first compile those that are not there as wanted.
-
-        A model is compiled when its cache is missing, not complete, of an older schema version,
-        made with other parameters or from other source data.
-
-        Parameters
-        ----------
-        data_dir : pathlib.Path or str
-            The cache.
-        specs : sequence of InferenceModelSpec
-            Models; their labels differ.
-        source : BenchmarkSource, optional
-            Where they were measured. Without it only the cache is used, whatever its source.
-        params : InferenceDataParams, optional
-            Step of the traces, thinning of the samples.
-
-        Raises
-        ------
-        InputError
-            As `generate`, or as `load` where there is no source.
-        OutputError
-            If the cache can't be written.
-        """
-        params = params or InferenceDataParams()
-        found = ensure_each(
-            Path(data_dir),
-            specs,
-            source,
-            stamp=lambda spec: _stamp(spec, params),
-            generate=lambda spec, used: _compile(spec, used, params),
-            files=_files,
-            parse=lambda spec, artifact: _parse(spec, params, artifact),
-        )
-        return cls(found, params)
-
-
-def _stamp(spec: InferenceModelSpec, params: InferenceDataParams) -> Stamp:
-    return Stamp(KIND, SCHEMA_VERSION, {**spec.data_fields(), **params.model_dump(mode="json")})
+    def _files(cls, model: ModelData) -> dict[str, bytes]:
+        return _files(model)
 
 
 def _compile(
@@ -220,11 +122,18 @@ def _files(model: ModelData) -> dict[str, bytes]:
     }
 
 
+class _Mixtures(Record):
+    per_batch: dict[str, dict[str, Any]]
+
+
 def _parse(spec: InferenceModelSpec, params: InferenceDataParams, artifact: Artifact) -> ModelData:
     path = artifact.place / TRACE_FILE
-    batch, _, power_w = parse_columns(path, artifact.files[TRACE_FILE], TRACE_COLUMNS)
+    batch, _, power_w = parse_columns(path, artifact.file(TRACE_FILE), TRACE_COLUMNS)
     sizes = sorted(spec.batch_sizes)
-    per_batch = json.loads(artifact.files[ITL_FILE])["per_batch"]
+    per_batch = parse_json(artifact.file(ITL_FILE), ITL_FILE, _Mixtures).per_batch
+    lacking = [size for size in sizes if not (batch == size).any() or str(size) not in per_batch]
+    if lacking:
+        raise InputError(f"nothing of batch size {lacking[0]}")
     return ModelData(
         spec,
         params.dt_s,

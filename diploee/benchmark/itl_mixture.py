@@ -13,10 +13,12 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr
+import scipy
 
+from diploee.benchmark.coefficients import read_coefficients
 from diploee.benchmark.mixture_em import LEAST_GAP_S, fit_location
-from diploee.errors import InputError, one_of, shown
+from diploee.errors import InputError, shown
+from diploee.normal_mixture import Mixture, log_likelihood
 from diploee.streams import stream
 from diploee.tables import Float64Array
 
@@ -36,6 +38,9 @@ MIN_SAMPLES = 20
 EXACT_REPLICAS = 30
 """Up to so many replicas an average is drawn latency by latency, above from the normal limit."""
 _BISECTIONS = 60
+
+LEAST, LARGEST = 1e-12, 1e6
+"""Of the parameters: a picosecond to eleven days, and widths that could be seen."""
 
 Location = Literal["likelihood", "minimum"]
 
@@ -77,12 +82,13 @@ class ITLMixtureModel:
     def __post_init__(self) -> None:
         for symbol, name in SYMBOLS.items():
             value = getattr(self, name)
-            low, high = {"loc": (0.0, np.inf), "pi_steady": (0.0, 1.0)}.get(symbol, (None, np.inf))
-            if not (np.isfinite(value) and (value > 0 if low is None else low <= value <= high)):
-                allowed = "above 0" if low is None else f"{low:g} or more"
-                allowed = "from 0 to 1" if symbol == "pi_steady" else allowed
+            low, high = {"loc": (0.0, LARGEST), "pi_steady": (0.0, 1.0)}.get(
+                symbol, (LEAST, LARGEST)
+            )
+            if not low <= value <= high:
                 raise InputError(
-                    f"latency mixture {symbol} ({name}) must be {allowed}, found {shown(value)}"
+                    f"latency mixture {symbol} ({name}) must be from {low:g} to {high:g}, found "
+                    f"{shown(value)}"
                 )
 
     @property
@@ -115,7 +121,7 @@ class ITLMixtureModel:
         above = np.asarray(latency_s, dtype=np.float64) - self.location_s
         with np.errstate(divide="ignore"):
             z = np.log(np.maximum(above, 0.0))[..., None]
-        return np.asarray(ndtr((z - self._mean_log) / self._sigma) @ self._weight)
+        return np.asarray(scipy.special.ndtr((z - self._mean_log) / self._sigma) @ self._weight)
 
     def quantile(self, q: npt.ArrayLike) -> Float64Array:
         """Return the latency [s] that a share `q` of latencies does not exceed.
@@ -147,11 +153,10 @@ class ITLMixtureModel:
         above = np.asarray(samples_s, dtype=np.float64).ravel() - self.location_s
         if not (above > 0).all():
             return -np.inf
-        z = np.log(above)[:, None]
+        z = np.log(above)
+        mixture = Mixture(self._weight, self._mean_log, self._sigma)
         with np.errstate(divide="ignore"):
-            constant = np.log(self._weight / self._sigma) - 0.5 * np.log(2 * np.pi)
-        joint = constant - 0.5 * ((z - self._mean_log) / self._sigma) ** 2
-        return float(np.sum(np.logaddexp(joint[:, 0], joint[:, 1]) - z[:, 0]))
+            return log_likelihood(z, np.ones(z.size), mixture) - float(z.sum())
 
     def sample(self, size: int | tuple[int, ...], rng: np.random.Generator) -> Float64Array:
         """Draw latencies [s] of the given shape."""
@@ -265,19 +270,8 @@ class ITLMixtureModel:
         InputError
             If a parameter is missing, not a number or out of its range.
         """
-        missing = [symbol for symbol in SYMBOLS if symbol not in data]
-        if missing:
-            raise InputError(
-                f"a latency mixture needs {one_of(SYMBOLS)}, missing: {one_of(missing)}"
-            )
-        for symbol in SYMBOLS:
-            if isinstance(data[symbol], bool) or not isinstance(data[symbol], int | float):
-                raise InputError(
-                    f"latency mixture {symbol} must be a number, found {shown(data[symbol])}"
-                )
-        parameters: dict[str, Any] = {name: float(data[key]) for key, name in SYMBOLS.items()}
-        quality = {name: data[name] for name in ("log_likelihood", "n_samples") if name in data}
-        return cls(**parameters, **quality)
+        quality = ("log_likelihood", "n_samples")
+        return cls(**read_coefficients(data, "a latency mixture", SYMBOLS, quality))
 
 
 def _check(samples: Float64Array) -> None:

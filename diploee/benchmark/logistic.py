@@ -12,11 +12,13 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit
+import scipy
 
+from diploee.benchmark.coefficients import read_coefficients
 from diploee.benchmark.logistic_fit import curve, fit_parameters
-from diploee.errors import InputError, one_of, shown
+from diploee.errors import InputError
 from diploee.tables import Float64Array
+from diploee.units import LARGEST_NUMBER
 
 SYMBOLS = {"L": "span", "x0": "midpoint", "k": "steepness", "b0": "base"}
 """Symbols of the equation, as in OpenG2G's files, and the fields that they stand for."""
@@ -60,7 +62,7 @@ class LogisticModel:
     def __post_init__(self) -> None:
         for symbol, name in SYMBOLS.items():
             value = getattr(self, name)
-            if not np.isfinite(value):
+            if not abs(value) <= LARGEST_NUMBER:
                 raise InputError(f"logistic {symbol} ({name}) must be finite, found {value}")
         if self.steepness <= 0:
             raise InputError(
@@ -88,7 +90,7 @@ class LogisticModel:
 
     def _share(self, x: npt.ArrayLike) -> Float64Array:
         z = self.steepness * (np.asarray(x, dtype=np.float64) - self.midpoint)
-        return np.asarray(expit(z), dtype=np.float64)
+        return np.asarray(scipy.special.expit(z), dtype=np.float64)
 
     def inverse(self, value: npt.ArrayLike) -> Float64Array:
         """Return the largest batch size (not only whole ones) at which y is at or below values.
@@ -134,18 +136,7 @@ class LogisticModel:
         InputError
             If a coefficient is missing or not a number.
         """
-        missing = [symbol for symbol in SYMBOLS if symbol not in data]
-        if missing:
-            raise InputError(
-                f"a logistic needs {one_of(SYMBOLS)}, missing: {one_of(missing)} "
-                f"(found: {one_of(data)})"
-            )
-        for symbol in SYMBOLS:
-            if isinstance(data[symbol], bool) or not isinstance(data[symbol], int | float):
-                raise InputError(f"logistic {symbol} must be a number, found {shown(data[symbol])}")
-        coefficients: dict[str, Any] = {name: float(data[key]) for key, name in SYMBOLS.items()}
-        quality = {name: data[name] for name in ("r2", "rmse", "n_points") if name in data}
-        return cls(**coefficients, **quality)
+        return cls(**read_coefficients(data, "a logistic", SYMBOLS, ("r2", "rmse", "n_points")))
 
     @classmethod
     def fit(cls, x: npt.ArrayLike, y: npt.ArrayLike) -> Self:

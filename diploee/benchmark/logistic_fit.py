@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.ndimage import minimum_filter
-from scipy.optimize import least_squares
-from scipy.special import expit
+import scipy
 
 from diploee.tables import Float64Array
 
@@ -46,14 +44,16 @@ def fit_parameters(x: Float64Array, y: Float64Array) -> Float64Array:
 def curve(parameters: Float64Array, x: Float64Array) -> Float64Array:
     """Return the curve of ``(L, k, x0, b0)`` at x, shape (n,)."""
     span, steepness, midpoint, base = parameters
-    return np.asarray(base + span * expit(steepness * (x - midpoint)), dtype=np.float64)
+    return np.asarray(
+        base + span * scipy.special.expit(steepness * (x - midpoint)), dtype=np.float64
+    )
 
 
 def _with_shape(
     x: Float64Array, y: Float64Array, steepness: float, midpoint: float
 ) -> Float64Array:
     """Return the parameters for a given shape: L and b0 by linear least squares."""
-    share = expit(steepness * (x - midpoint))
+    share = scipy.special.expit(steepness * (x - midpoint))
     (base, span), *_ = np.linalg.lstsq(np.stack([np.ones_like(x), share], axis=1), y, rcond=None)
     return np.array([span, steepness, midpoint, base])
 
@@ -68,7 +68,7 @@ def _least_squares(x: Float64Array, y: Float64Array) -> Float64Array:
     starts = [np.clip(start, lower, upper) for start in _valleys(x, unit, margin)]
     tolerances = {"ftol": 1e-12, "xtol": 1e-12, "gtol": 1e-12}
     found = [
-        least_squares(
+        scipy.optimize.least_squares(
             lambda p: curve(p, x) - unit,
             start,
             jac=lambda p: _jacobian(p, x),
@@ -92,17 +92,18 @@ def _valleys(x: Float64Array, unit: Float64Array, margin: float) -> list[Float64
     """
     steepness = np.geomspace(*STEEPNESS, _GRID[0])
     midpoint = np.linspace(x.min() - margin, x.max() + margin, _GRID[1])
-    share = expit(steepness[:, None, None] * (x - midpoint[None, :, None]))
+    share = scipy.special.expit(steepness[:, None, None] * (x - midpoint[None, :, None]))
     mean_share, mean = share.mean(axis=-1), float(unit.mean())
     spread = np.sum((share - mean_share[..., None]) ** 2, axis=-1)
     together = np.sum((share - mean_share[..., None]) * (unit - mean), axis=-1)
     # Where the curve is flat over all points, L is anything: 0.
+    # For a given shape the best L is that of a linear regression on the curve's share.
     span = np.divide(together, spread, out=np.zeros_like(spread), where=spread > 1e-12)
     span = np.clip(span, -LARGEST_SPAN, LARGEST_SPAN)
     base = mean - span * mean_share
     fitted = base[..., None] + span[..., None] * share
     squares = np.sum((fitted - unit) ** 2, axis=-1)
-    is_lowest = squares <= minimum_filter(squares, size=3, mode="nearest")
+    is_lowest = squares <= scipy.ndimage.minimum_filter(squares, size=3, mode="nearest")
     rows, columns = np.nonzero(is_lowest)
     deepest = np.argsort(squares[rows, columns], kind="stable")[:_N_POLISHED]
     return [
@@ -113,7 +114,7 @@ def _valleys(x: Float64Array, unit: Float64Array, margin: float) -> list[Float64
 
 def _jacobian(parameters: Float64Array, x: Float64Array) -> Float64Array:
     span, steepness, midpoint, _ = parameters
-    share = expit(steepness * (x - midpoint))
+    share = scipy.special.expit(steepness * (x - midpoint))
     slope = span * share * (1.0 - share)
     columns = [share, slope * (x - midpoint), -slope * steepness, np.ones_like(x)]
     return np.stack(columns, axis=1)

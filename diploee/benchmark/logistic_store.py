@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Self
+from functools import partial
+from typing import Any
 
 import numpy as np
 
-from diploee.benchmark.cache import Artifact, Stamp
-from diploee.benchmark.compiled import check_source, ensure_each, load_each, save_each
+from diploee.benchmark.cache import Artifact, Recipe
+from diploee.benchmark.compiled import CompiledData
 from diploee.benchmark.logistic import LogisticModel
 from diploee.benchmark.runs import BenchmarkRun, BenchmarkRuns, BenchmarkSource
 from diploee.benchmark.serving_fits import ServingFits
 from diploee.benchmark.spec import InferenceModelSpec
 from diploee.benchmark.steady_state import run_power_w
 from diploee.errors import InputError
+from diploee.json_files import Record, parse_json
 
 KIND = "logistic_models"
 SCHEMA_VERSION = 1
@@ -52,105 +53,28 @@ class ModelFits:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, eq=False)
-class LogisticModelStore:
+class LogisticModelStore(CompiledData[ModelFits]):
     """The fits of several served models.
 
-    Parameters
-    ----------
-    models : mapping of str to ModelFits
-        By label.
+    The points are the medians over the runs of each batch size in `fit_batch_sizes`: mean power
+    [W], median inter-token latency [s] and throughput [tokens/s] against log2 of the batch size. A
+    source that gives fits itself (OpenG2G's cache) is taken at its word.
     """
-
-    models: Mapping[str, ModelFits]
 
     def __getitem__(self, model_label: str) -> ServingFits:
         return self.models[model_label].fits
 
     @classmethod
-    def generate(cls, specs: Sequence[InferenceModelSpec], source: BenchmarkSource) -> Self:
-        """Fit the curves of specs to a source's measurements.
-
-        The points are the medians over the runs of each batch size in `fit_batch_sizes`: mean
-        power [W], median inter-token latency [s] and throughput [tokens/s] against log2 of the
-        batch size. A source that gives fits itself (OpenG2G's cache) is taken at its word.
-
-        Raises
-        ------
-        InputError
-            If there is no source, or it has no such measurements or lacks one of the three
-            quantities.
-        """
-        check_source(source)
-        return cls({spec.model_label: _compile(spec, source) for spec in specs})
-
-    def save(self, data_dir: Path | str) -> None:
-        """Write every model to ``<data_dir>/<hash of its spec>/logistic_models/``.
-
-        Raises
-        ------
-        InputError
-            If one of a newer schema version stands there.
-        OutputError
-            If it can't be written.
-        """
-        save_each(
-            Path(data_dir),
-            [(m.spec, _stamp(m.spec), _files(m), m.details) for m in self.models.values()],
-        )
+    def _recipe(cls, spec: InferenceModelSpec, params: Any) -> Recipe:  # noqa: ARG003  # no choice
+        return Recipe(KIND, SCHEMA_VERSION, spec.data_fields(), parse=partial(_parse, spec))
 
     @classmethod
-    def load(cls, data_dir: Path | str, specs: Sequence[InferenceModelSpec]) -> Self:
-        """Read the models of specs, as `save` wrote them.
-
-        Raises
-        ------
-        InputError
-            If one is not there, not complete or made by a newer version.
-        """
-        found = load_each(Path(data_dir), specs, _stamp)
-        return cls({spec.model_label: _parse(spec, artifact) for spec, artifact in found})
+    def _compile(cls, spec: InferenceModelSpec, source: BenchmarkSource, params: Any) -> ModelFits:  # noqa: ARG003
+        return _compile(spec, source)
 
     @classmethod
-    def ensure(
-        cls,
-        data_dir: Path | str,
-        specs: Sequence[InferenceModelSpec],
-        source: BenchmarkSource | None = None,
-    ) -> Self:
-        """Read the models of specs, and first fit those that are not there as wanted.
-
-        Parameters
-        ----------
-        data_dir : pathlib.Path or str
-            The cache.
-        specs : sequence of InferenceModelSpec
-            Models; their labels differ.
-        source : BenchmarkSource, optional
-            Where they were measured. Without it only the cache is used, whatever its source.
-
-        Raises
-        ------
-        InputError
-            As `generate`, or as `load` where there is no source.
-        OutputError
-            If the cache can't be written.
-        """
-        return cls(
-            ensure_each(
-                Path(data_dir),
-                specs,
-                source,
-                stamp=_stamp,
-                generate=_compile,
-                files=_files,
-                parse=_parse,
-            )
-        )
-
-
-def _stamp(spec: InferenceModelSpec) -> Stamp:
-    return Stamp(KIND, SCHEMA_VERSION, spec.data_fields())
+    def _files(cls, model: ModelFits) -> dict[str, bytes]:
+        return _files(model)
 
 
 def _compile(spec: InferenceModelSpec, source: BenchmarkSource) -> ModelFits:
@@ -215,9 +139,17 @@ def _files(model: ModelFits) -> dict[str, bytes]:
     return {FILE: f"{json.dumps(content, indent=2)}\n".encode()}
 
 
+class _Fits(Record):
+    power: dict[str, Any]
+    latency: dict[str, Any]
+    throughput: dict[str, Any]
+
+
 def _parse(spec: InferenceModelSpec, artifact: Artifact) -> ModelFits:
-    content = json.loads(artifact.files[FILE])
-    models = {quantity: LogisticModel.from_dict(content[name]) for name, quantity in FITS.items()}
+    content = parse_json(artifact.file(FILE), FILE, _Fits)
+    models = {
+        quantity: LogisticModel.from_dict(getattr(content, name)) for name, quantity in FITS.items()
+    }
     sizes = spec.fit_batch_sizes
     fits = ServingFits(**models, smallest_batch=sizes[0], largest_batch=sizes[-1])
     return ModelFits(spec, fits, artifact.details)

@@ -13,9 +13,9 @@ from diploee.benchmark.runs import REPLICA_POWER
 from diploee.benchmark.spec import InferenceModelSpec
 from diploee.benchmark.steady_state import whole_ms
 from diploee.errors import InputError, one_of
+from diploee.model import Model
 from diploee.profiles import PowerProfile, Provenance
-from diploee.profiles.importers.resample import round_keeping_energy, usable_bandwidth_hz
-from diploee.scenario.base import Model
+from diploee.profiles.resample import round_keeping_energy, usable_bandwidth_hz
 from diploee.tables import Float64Array
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated, Any
 
 from pydantic import Field, PositiveInt, model_validator
 
 from diploee.benchmark.cache import content_hash
 from diploee.errors import one_of
-from diploee.scenario.base import Model
+from diploee.model import Model, documented
 
 BatchSize = Annotated[int, Field(gt=0, strict=True)]
 """Sequences served at once: a server's limit of concurrent requests, ``max_num_seqs``."""
@@ -17,32 +18,9 @@ NOT_DATA = ("model_label", "itl_deadline_s", "feasible_batch_sizes")
 """Fields that change how a model is served, but not what is compiled from its measurements."""
 
 
+@documented
 class InferenceModelSpec(Model):
     """One served model: the measurements that it is compiled from, and its serving limits.
-
-    Parameters
-    ----------
-    model_label : str
-        Name of the model in tables and errors.
-    model_id : str
-        Name in the benchmark, such as ``meta-llama/Llama-3.1-70B-Instruct``.
-    gpu_model : str
-        GPU that was measured, such as ``H100``.
-    task : str
-        Benchmark task, which sets the prompts, such as ``lm-arena-chat`` or ``gpqa``.
-    gpus_per_replica : int
-        GPUs that one replica of the model runs on, 1 by default.
-    tensor_parallel : int, optional
-        GPUs that share each layer, at most `gpus_per_replica`; the measured one if absent, where
-        there is one.
-    itl_deadline_s : float, optional
-        Highest inter-token latency to serve with [s]; or none.
-    batch_sizes : tuple of int
-        Batch sizes (max_num_seqs) whose measurements are taken.
-    feasible_batch_sizes : tuple of int, optional
-        Batch sizes that may be served with; all of `batch_sizes` if absent.
-    fit_exclude_batch_sizes : tuple of int
-        Batch sizes left out of the logistic fits alone.
 
     Raises
     ------
@@ -87,7 +65,7 @@ class InferenceModelSpec(Model):
     def _sizes_fit(self) -> InferenceModelSpec:
         for name in ("batch_sizes", "feasible_batch_sizes", "fit_exclude_batch_sizes"):
             sizes = getattr(self, name) or ()
-            twice = sorted({size for size in sizes if sizes.count(size) > 1})
+            twice = sorted(size for size, n in Counter(sizes).items() if n > 1)
             if twice:
                 raise ValueError(f"{name} has {twice[0]} twice; give each size once")
             unknown = sorted(set(sizes) - set(self.batch_sizes))

@@ -5,18 +5,24 @@ A file holds a list ``models:`` whose entries have the fields of `InferenceModel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import Field
 
 from diploee.benchmark.spec import InferenceModelSpec
-from diploee.errors import ScenarioError, did_you_mean, one_of, shown
-from diploee.scenario.yaml_lines import KeyPath, dotted, line_of, load_yaml_with_lines
+from diploee.errors import ScenarioError, one_of, shown
+from diploee.model import Model
+from diploee.problems import KeyPath, checked
+from diploee.scenario.yaml_lines import dotted, load_yaml_with_lines, located
 
 _TOP = "models"
+
+
+class _SpecsFile(Model):
+    models: tuple[InferenceModelSpec, ...] = Field(min_length=1)
 
 
 def load_specs(path: Path | str) -> tuple[InferenceModelSpec, ...]:
@@ -38,18 +44,8 @@ def load_specs(path: Path | str) -> tuple[InferenceModelSpec, ...]:
         With one line for each problem: file, line, key, what was found, what is allowed.
     """
     path = Path(path)
-    try:
-        data, lines = load_yaml_with_lines(path)
-    except ScenarioError as error:
-        if error.problems[0].startswith(f"{path}: is empty"):
-            raise ScenarioError([f"{path}: is empty; expected a list 'models:'"]) from error
-        raise
-
-    def where(place: KeyPath) -> str:
-        line = line_of(place, lines)
-        return f"{path}{f':{line}' if line else ''} {dotted(place)}".rstrip()
-
-    return specs_from_data(data, where)
+    data, lines = load_yaml_with_lines(path, "a list 'models:'")
+    return specs_from_data(data, partial(located, path, lines))
 
 
 def specs_from_data(
@@ -69,66 +65,18 @@ def specs_from_data(
     ScenarioError
         With one line for each problem.
     """
-    where = where or (lambda place: dotted(place) or "specs")
+    where = where or (lambda key_path: dotted(key_path) or "specs")
     if not isinstance(data, dict) or _TOP not in data:
         found = f"keys {one_of(map(str, data))}" if isinstance(data, dict) else shown(data)
         raise ScenarioError([f"{where(())}: expected a list 'models:', found {found}"])
-    problems = [
-        f"{where((key,))}: unknown key '{key}' (allowed: '{_TOP}')" for key in data if key != _TOP
-    ]
-    entries = data[_TOP]
-    if not isinstance(entries, list) or not entries:
-        raise ScenarioError(
-            [*problems, f"{where((_TOP,))}: must be a list of specs, found {shown(entries)}"]
-        )
-    specs: dict[int, InferenceModelSpec] = {}
-    for number, entry in enumerate(entries):
-        try:
-            specs[number] = InferenceModelSpec.model_validate(entry)
-        except ValidationError as error:
-            for detail in error.errors(include_url=False):
-                if detail["type"] == "too_short" and detail["input"]:
-                    continue  # what is wrong with the entries stands beside it
-                place = (_TOP, number, *_place(detail["loc"], entry))
-                problems.append(f"{where(place)}: {_message(detail)}")
+    specs = checked(data, _SpecsFile, where).models
     first: dict[str, int] = {}
-    for number, spec in specs.items():
-        if spec.model_label in first:
-            problems.append(
-                f"{where((_TOP, number, 'model_label'))}: label '{spec.model_label}' is also that "
-                f"of {dotted((_TOP, first[spec.model_label]))}; labels must differ"
-            )
-        first.setdefault(spec.model_label, number)
+    problems = [
+        f"{where((_TOP, number, 'model_label'))}: label '{spec.model_label}' is also that "
+        f"of {dotted((_TOP, first[spec.model_label]))}; labels must differ"
+        for number, spec in enumerate(specs)
+        if first.setdefault(spec.model_label, number) != number
+    ]
     if problems:
         raise ScenarioError(problems)
-    return tuple(specs.values())
-
-
-def _place(location: tuple[str | int, ...], entry: Any) -> KeyPath:
-    """Keep what the entry holds: a missing key is reported at the entry."""
-    place: list[str | int] = []
-    for part in location:
-        in_list = isinstance(entry, list) and isinstance(part, int) and part < len(entry)
-        if not in_list and not (isinstance(entry, Mapping) and part in entry):
-            break
-        entry = entry[part]
-        place.append(part)
-    return tuple(place)
-
-
-def _message(detail: ErrorDetails) -> str:
-    kind, found, loc = detail["type"], shown(detail["input"]), detail["loc"]
-    key = str(loc[-1]) if loc else ""
-    if kind == "extra_forbidden":
-        allowed = tuple(InferenceModelSpec.model_fields)
-        return f"unknown key '{key}' (allowed: {one_of(allowed)}){did_you_mean(key, allowed)}"
-    if kind == "missing":
-        return f"'{key}' is missing; add it"
-    if kind.startswith("model"):
-        return f"must be a group of keys (such as 'model_label'), found {found}"
-    if kind in ("tuple_type", "list_type"):
-        return f"must be a list of batch sizes such as [8, 16, 32], found {found}"
-    if kind == "too_short":
-        return "must be a list of one batch size or more, found an empty list"
-    text = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
-    return text if kind == "value_error" else f"{text}, found {found}"
+    return specs

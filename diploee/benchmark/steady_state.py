@@ -8,7 +8,7 @@ import numpy as np
 
 from diploee.benchmark.runs import BenchmarkRun, PowerReadings
 from diploee.errors import InputError
-from diploee.profiles.importers.resample import US_PER_S, EnergyCurve
+from diploee.profiles.resample import US_PER_S, EnergyCurve
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import MS_PER_S
 

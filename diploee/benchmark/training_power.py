@@ -12,46 +12,21 @@ from pydantic import Field, field_validator, model_validator
 
 from diploee.benchmark.cache import content_hash
 from diploee.benchmark.steady_state import whole_ms
-from diploee.scenario.base import Model
+from diploee.model import Model, documented
+from diploee.scenario.limits import MAX_POWER_W, MAX_SEED
 from diploee.streams import stream
 from diploee.tables import BoolArray, Float64Array
 
 MAX_SAMPLES = 100_000_000
 
-Positive = Annotated[float, Field(gt=0)]
-NonNegative = Annotated[float, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0, le=1e9)]
+NonNegative = Annotated[float, Field(ge=0, le=MAX_POWER_W)]
 Range = tuple[NonNegative, NonNegative]
 
 
+@documented
 class TrainingTraceParams(Model):
     """What the trace of one GPU looks like; the defaults are OpenG2G's.
-
-    Parameters
-    ----------
-    duration_s : float
-        Length of the trace [s].
-    dt_s : float
-        Step [s], a whole number of ms.
-    seed : int
-        Seed of all draws, 0 or more.
-    high_power_w, low_power_w : float
-        Power of high and of low plateaus [W]; the low one is not above the high one.
-    high_noise_w, low_noise_w : float
-        Standard deviation of the noise in high and in low plateaus, before smoothing [W].
-    high_plateau_s, low_plateau_s : tuple of two float
-        Shortest and longest high and low plateau [s].
-    dips_per_s : float
-        Mean number of dips per second.
-    dip_depth_w : tuple of two float
-        Least and greatest depth of a dip [W].
-    dip_duration_s : tuple of two float
-        Shortest and longest dip [s], rounded to whole steps.
-    smoothing_s : float
-        Window of the moving average [s]; 0 for none.
-    ramp_s : float
-        Time from `ramp_from_w` to `high_power_w` [s]; 0 for none.
-    ramp_from_w : float
-        Power at the start [W].
 
     Raises
     ------
@@ -61,9 +36,13 @@ class TrainingTraceParams(Model):
 
     duration_s: Positive = Field(default=1000.0, description="Length of the trace [s].")
     dt_s: Positive = Field(default=0.1, description="Step [s], a whole number of ms.")
-    seed: Annotated[int, Field(ge=0)] = Field(default=2, description="Seed of all draws.")
+    seed: Annotated[int, Field(ge=0, le=MAX_SEED)] = Field(
+        default=2, description="Seed of all draws."
+    )
     high_power_w: NonNegative = Field(default=225.0, description="Power of high plateaus [W].")
-    low_power_w: NonNegative = Field(default=175.0, description="Power of low plateaus [W].")
+    low_power_w: NonNegative = Field(
+        default=175.0, description="Power of low plateaus [W]; not above the high."
+    )
     high_noise_w: NonNegative = Field(
         default=50.0,
         description="Standard deviation of the noise in high plateaus, before smoothing [W].",

@@ -8,17 +8,22 @@ from typing import Self
 
 import numpy as np
 
-from diploee.benchmark.cache import Artifact, Stamp, find_artifact, load_artifact
+from diploee.benchmark.cache import Artifact, Recipe, find_artifact, load_artifact
 from diploee.benchmark.cache_writing import save_artifact
 from diploee.benchmark.compiled import artifact_folder
 from diploee.benchmark.csv_columns import format_columns, parse_columns
 from diploee.benchmark.steady_state import whole_ms
 from diploee.benchmark.training_power import TrainingTraceParams, training_power_w
-from diploee.errors import InputError, LogFormatError, shown
+from diploee.errors import InputError, LogFormatError
 from diploee.files import whole_file
 from diploee.profiles import PowerProfile, Provenance
-from diploee.profiles.importers.resample import round_keeping_energy, usable_bandwidth_hz
+from diploee.profiles.profile import check_argument
+from diploee.profiles.resample import round_keeping_energy, usable_bandwidth_hz
+from diploee.scenario.limits import MAX_DEVICES, MAX_NODES
 from diploee.tables import Float64Array
+from diploee.textio.sheets import sheet_of
+from diploee.textio.source import read_bytes
+from diploee.textio.values import Number, fail_values, numbers
 
 KIND = "training_trace"
 SCHEMA_VERSION = 1
@@ -80,11 +85,11 @@ class TrainingTrace:
 
         Raises
         ------
-        InputError
-            If `gpus_per_node` is not positive, or (as `ProfileError`) `n_nodes`.
+        ProfileError
+            If `n_nodes` or `gpus_per_node` is out of range.
         """
-        if gpus_per_node < 1:
-            raise InputError(f"gpus_per_node must be 1 or more, found {gpus_per_node}")
+        check_argument("n_nodes", n_nodes, 1, MAX_NODES)
+        check_argument("gpus_per_node", gpus_per_node, 1, MAX_DEVICES)
         window_s = self.dt_s if self.params is None else max(self.params.smoothing_s, self.dt_s)
         synthesised = "Synthesised by diploee from the description of OpenG2G, not measured; "
         provenance = Provenance(
@@ -97,6 +102,7 @@ class TrainingTrace:
             power_boundary=GPU_POWER,
             notes=("" if self.params is None else synthesised)
             + f"one GPU's trace times {n_nodes * gpus_per_node} GPUs in step.",
+            gpus_per_node=gpus_per_node,
         )
         total_w = self.power_w * (n_nodes * gpus_per_node)
         return PowerProfile(
@@ -108,15 +114,24 @@ class TrainingTrace:
             provenance=provenance,
         )
 
-    def write_csv(self, path: Path | str) -> None:
+    def write_csv(self, path: Path | str, force: bool = False) -> None:
         """Write the trace as OpenG2G reads it, ``t_s,power_W`` of one GPU.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        force : bool
+            Replace a file that stands there.
 
         Raises
         ------
+        InputError
+            If the place is taken.
         OutputError
             If the file can't be written.
         """
-        with whole_file(Path(path)) as partial:
+        with whole_file(path, force) as partial:
             partial.write_bytes(self._csv())
 
     @classmethod
@@ -130,13 +145,7 @@ class TrainingTrace:
             not an even, whole number of milliseconds.
         """
         path = Path(path)
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise LogFormatError(
-                f"{path}: can't be read ({error.strerror}); give a readable file"
-            ) from error
-        return cls._parse(path, content)
+        return cls._parse(path, read_bytes(path))
 
     def save(self, data_dir: Path | str) -> None:
         """Write the trace to ``<data_dir>/<hash of its parameters>/training_trace/``.
@@ -150,7 +159,7 @@ class TrainingTrace:
         """
         if self.params is None:
             raise InputError("a trace that was not generated has no place in a cache; write_csv it")
-        save_artifact(_place(data_dir, self.params), _stamp(self.params), {FILE: self._csv()})
+        save_artifact(_place(data_dir, self.params), _recipe(self.params), {FILE: self._csv()})
 
     @classmethod
     def load(cls, data_dir: Path | str, params: TrainingTraceParams | None = None) -> Self:
@@ -162,7 +171,8 @@ class TrainingTrace:
             If it is not there, not complete or made by a newer version.
         """
         params = params or TrainingTraceParams()
-        return cls._of(load_artifact(_place(data_dir, params), _stamp(params)), params)
+        found = load_artifact(_place(data_dir, params), _recipe(params))
+        return cls(params.dt_s, found.content, params)
 
     @classmethod
     def ensure(cls, data_dir: Path | str, params: TrainingTraceParams | None = None) -> Self:
@@ -179,9 +189,9 @@ class TrainingTrace:
             If it can't be written.
         """
         params = params or TrainingTraceParams()
-        found = find_artifact(_place(data_dir, params), _stamp(params))
+        found = find_artifact(_place(data_dir, params), _recipe(params))
         if isinstance(found, Artifact):
-            return cls._of(found, params)
+            return cls(params.dt_s, found.content, params)
         made = cls.generate(params)
         made.save(data_dir)
         return made
@@ -190,30 +200,16 @@ class TrainingTrace:
         return format_columns(dict(zip(COLUMNS, (self.t_s, self.power_w), strict=True)))
 
     @classmethod
-    def _of(cls, artifact: Artifact, params: TrainingTraceParams) -> Self:
-        content = artifact.files[FILE]
-        _, power_w = parse_columns(artifact.place / FILE, content, COLUMNS)
-        return cls(params.dt_s, power_w, params)
-
-    @classmethod
     def _parse(cls, path: Path, content: bytes) -> Self:
-        t_s, power_w = parse_columns(path, content, COLUMNS)
+        what = f"a table of '{','.join(COLUMNS)}'"
+        table = sheet_of(path, content, what).read(COLUMNS, what)
+        t_s = numbers(table, COLUMNS[0], Number(may_miss=False))
+        power_w = numbers(table, COLUMNS[1], Number(may_miss=False, at_least=0))
         if t_s.size < 2:
             raise LogFormatError(f"{path}: {t_s.size} rows, expected two or more to tell the step")
-        if (power_w < 0).any():
-            row = int(np.argmax(power_w < 0))
-            raise LogFormatError(
-                f"{path}:{row + 2}: '{COLUMNS[1]}' is {power_w[row]:g} W "
-                f"({int((power_w < 0).sum())} such rows), expected 0 or more"
-            )
         dt_s = round((t_s[-1] - t_s[0]) / (t_s.size - 1), 6)
-        uneven = np.abs(t_s - t_s[0] - dt_s * np.arange(t_s.size)) > 1e-3 * dt_s
-        if uneven.any():
-            row = int(np.argmax(uneven))
-            raise LogFormatError(
-                f"{path}:{row + 2}: '{COLUMNS[0]}' is {shown(float(t_s[row]))}, expected an even "
-                f"step of {dt_s:g} s; resample the trace"
-            )
+        even = np.abs(t_s - t_s[0] - dt_s * np.arange(t_s.size)) <= 1e-3 * abs(dt_s)
+        fail_values(table, COLUMNS[0], even, f"an even step of {dt_s:g} s")
         try:
             whole_ms(dt_s)
         except ValueError as error:
@@ -225,5 +221,12 @@ def _place(data_dir: Path | str, params: TrainingTraceParams) -> Path:
     return artifact_folder(Path(data_dir), params.cache_hash(), KIND)
 
 
-def _stamp(params: TrainingTraceParams) -> Stamp:
-    return Stamp(KIND, SCHEMA_VERSION, params.model_dump(mode="json"))
+def _recipe(params: TrainingTraceParams) -> Recipe:
+    return Recipe(KIND, SCHEMA_VERSION, params.model_dump(mode="json"), parse=_power_w)
+
+
+def _power_w(artifact: Artifact) -> Float64Array:
+    _, power_w = parse_columns(artifact.place / FILE, artifact.file(FILE), COLUMNS)
+    if not power_w.size or (power_w < 0).any():
+        raise InputError(f"{FILE} holds no power, or one below 0")
+    return power_w

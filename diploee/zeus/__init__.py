@@ -17,7 +17,12 @@ from diploee.zeus.cost import (
     oracle_pair,
 )
 from diploee.zeus.groups import GroupTrace, read_groups, simulate_groups
-from diploee.zeus.job_series import JobSeries, recurrences_at, recurrences_of_groups
+from diploee.zeus.job_series import (
+    JobSeries,
+    SharedRecurrences,
+    recurrences_at,
+    recurrences_of_groups,
+)
 from diploee.zeus.protocols import BatchSizeOptimizer, PowerLimitOptimizer
 from diploee.zeus.results import (
     Recurrences,
@@ -25,7 +30,7 @@ from diploee.zeus.results import (
     read_recurrences,
     write_recurrences,
 )
-from diploee.zeus.simulator import Submissions, simulate, simulate_sequence
+from diploee.zeus.simulator import Simulation, Submissions, simulate, simulate_sequence
 from diploee.zeus.spec import ZeusSpec
 from diploee.zeus.summary import WorkloadSummary, settled_cost_ratio, summarize
 from diploee.zeus.synthetic import synthetic_traces, write_synthetic_traces
@@ -51,6 +56,8 @@ __all__ = [
     "Recurrences",
     "Saving",
     "Savings",
+    "SharedRecurrences",
+    "Simulation",
     "Submissions",
     "TrainingTraces",
     "TrainingWorkload",

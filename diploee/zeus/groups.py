@@ -13,23 +13,24 @@ from types import MappingProxyType
 
 import numpy as np
 
-from diploee.errors import LogFormatError, WorkloadError, did_you_mean, one_of
+from diploee.errors import WorkloadError, did_you_mean, one_of
 from diploee.tables import Float64Array, Int32Array, concat
-from diploee.zeus.columns import Column, CsvColumns
+from diploee.textio.values import Number, texts
 from diploee.zeus.results import Recurrences
 from diploee.zeus.simulator import Submissions, check_size, simulate
 from diploee.zeus.spec import ZeusSpec
+from diploee.zeus.trace_files import read_trace_columns
 from diploee.zeus.workload import TrainingWorkload
 
-GROUP_COLUMNS: Mapping[str, Column] = MappingProxyType(
+GROUP_COLUMNS: Mapping[str, Number | None] = MappingProxyType(
     {
-        "group": Column(),
-        "start_time": Column("number", at_least=-1e12, at_most=1e12),
-        "end_time": Column("number", at_least=-1e12, at_most=1e12),
-        "dataset": Column(),
-        "runtime_ratio": Column("number", above=0, at_most=1e4),
+        **dict.fromkeys(("group", "dataset")),
+        "start_time": Number(1e12, may_miss=False),
+        "end_time": Number(1e12, may_miss=False),
+        "runtime_ratio": Number(1e4, above=0, may_miss=False),
     }
 )
+"""Columns of the trace: what their numbers may be, None for names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,11 +108,10 @@ def read_groups(path: Path | str, datasets: Sequence[str] | None = None) -> Grou
         With the line: not such a table, no rows, a bad value, an end before its start, an unknown
         dataset, or a group of two datasets.
     """
-    table = CsvColumns(path, GROUP_COLUMNS)
-    if table.n_rows == 0:
-        raise LogFormatError(f"{path}:2: no rows, expected a job; give a complete table")
-    dataset = np.char.lower(table.text("dataset"))
-    start_s, end_s = table.numbers("start_time"), table.numbers("end_time")
+    table, values = read_trace_columns(Path(path), GROUP_COLUMNS, "a group trace")
+    dataset, group = (np.array(texts(table, name), dtype=np.str_) for name in ("dataset", "group"))
+    dataset = np.char.lower(dataset)
+    start_s, end_s = values["start_time"], values["end_time"]
     if (end_s < start_s).any():
         row = int(np.argmax(end_s < start_s))
         table.fail(
@@ -127,14 +127,15 @@ def read_groups(path: Path | str, datasets: Sequence[str] | None = None) -> Grou
             f"unknown dataset '{dataset[row]}', expected one of {one_of(known)}"
             f"{did_you_mean(str(dataset[row]), known)}",
         )
-    groups, first, group_id = np.unique(table.text("group"), return_index=True, return_inverse=True)
+    groups, first, group_id = np.unique(group, return_index=True, return_inverse=True)
     of_group = dataset[first]
     if (dataset != of_group[group_id]).any():
         row = int(np.argmax(dataset != of_group[group_id]))
+        before = table.where(int(first[group_id[row]])).rpartition(":")[2]
         table.fail(
             row,
             f"group '{groups[group_id[row]]}' trains '{dataset[row]}', but "
-            f"'{of_group[group_id[row]]}' in line {table.line(int(first[group_id[row]]))}, "
+            f"'{of_group[group_id[row]]}' in line {before}, "
             "expected one dataset a group; correct the row",
         )
     return GroupTrace(
@@ -143,7 +144,7 @@ def read_groups(path: Path | str, datasets: Sequence[str] | None = None) -> Grou
         group_id.astype(np.int32),
         start_s,
         end_s,
-        table.numbers("runtime_ratio"),
+        values["runtime_ratio"],
     )
 
 

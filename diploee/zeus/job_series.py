@@ -27,7 +27,7 @@ from diploee.tables import (
 from diploee.units import MS_PER_S
 from diploee.zeus.groups import GroupTrace
 from diploee.zeus.results import RecurrenceTable
-from diploee.zeus.simulator import Submissions, simulate
+from diploee.zeus.simulator import Simulation, Submissions, simulate
 from diploee.zeus.spec import ZeusSpec
 from diploee.zeus.workload import TrainingWorkload
 
@@ -69,24 +69,14 @@ class JobSeries(Table):
     converged: BoolArray = column("bool")
 
 
-def recurrences_at(
-    submit_ms: Int64Array,
-    workloads: Sequence[TrainingWorkload],
-    spec: ZeusSpec,
-    seed: int,
-    *name: str | int,
-    n_recurring_jobs: int,
-    shares: Sequence[float] | None = None,
-) -> JobSeries:
-    """Return jobs for given submissions, each a recurrence of one of several recurring jobs.
+class SharedRecurrences:
+    """Jobs for given submissions, each a recurrence of one of several recurring jobs.
 
     Each submission belongs to any of the recurring jobs with the same probability. Where these are
     few and submissions dense, recurrences overlap, and Zeus explores slowly: that is its rule.
 
     Parameters
     ----------
-    submit_ms : numpy.ndarray, shape (n,), int64
-        Submissions, ascending [ms].
     workloads : sequence of TrainingWorkload
         What the recurring jobs train.
     spec : ZeusSpec
@@ -100,28 +90,58 @@ def recurrences_at(
     shares : sequence of float, optional
         Share of each workload among the recurring jobs, any scale; by default equal.
 
-    Returns
-    -------
-    JobSeries
-        One job per submission, in the same order.
-
     Raises
     ------
     WorkloadError
-        If the recurring jobs can't be shared out so that each workload has one, or as `simulate`
-        says.
+        If the recurring jobs can't be shared out so that each workload has one.
     """
-    workload_of = _shared_out(workloads, n_recurring_jobs, shares)
-    rng = stream(seed, "zeus", *name, "recurring jobs")
-    group_id = rng.integers(n_recurring_jobs, size=submit_ms.size, dtype=np.int32)
-    submissions = Submissions(
-        group_id,
-        workload_of[group_id],
-        submit_ms / MS_PER_S,
-        np.full(submit_ms.size, np.nan),
-        np.ones(submit_ms.size),
+
+    def __init__(
+        self,
+        workloads: Sequence[TrainingWorkload],
+        spec: ZeusSpec,
+        seed: int,
+        *name: str | int,
+        n_recurring_jobs: int,
+        shares: Sequence[float] | None = None,
+    ) -> None:
+        self._workload_of = _shared_out(workloads, n_recurring_jobs, shares)
+        self._rng = stream(seed, "zeus", *name, "recurring jobs")
+        self._simulation = Simulation(workloads, spec, seed, *name)
+
+    def at(self, submit_ms: Int64Array) -> JobSeries:
+        """Return one job per submission [ms], ascending and none before those of the last call.
+
+        Raises
+        ------
+        WorkloadError
+            As `Simulation.advance` says.
+        """
+        group_id = self._rng.integers(self._workload_of.size, size=submit_ms.size, dtype=np.int32)
+        submissions = Submissions(
+            group_id,
+            self._workload_of[group_id],
+            submit_ms / MS_PER_S,
+            np.full(submit_ms.size, np.nan),
+            np.ones(submit_ms.size),
+        )
+        return _jobs(submit_ms, self._simulation.advance(submissions))
+
+
+def recurrences_at(
+    submit_ms: Int64Array,
+    workloads: Sequence[TrainingWorkload],
+    spec: ZeusSpec,
+    seed: int,
+    *name: str | int,
+    n_recurring_jobs: int,
+    shares: Sequence[float] | None = None,
+) -> JobSeries:
+    """Return the jobs of `SharedRecurrences` for all submissions [ms] at once."""
+    shared = SharedRecurrences(
+        workloads, spec, seed, *name, n_recurring_jobs=n_recurring_jobs, shares=shares
     )
-    return _jobs(submit_ms, simulate(workloads, submissions, spec, seed, *name))
+    return shared.at(submit_ms)
 
 
 def recurrences_of_groups(

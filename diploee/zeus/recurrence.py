@@ -22,7 +22,7 @@ class Epoch:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class TrainingRun:
     """How a recurrence went.
 
     Parameters
@@ -48,7 +48,7 @@ def run_once(
     stop_at_j: float = inf,
     profile: Epoch | None = None,
     give_up_epochs: float = inf,
-) -> Run:
+) -> TrainingRun:
     """Run one training path.
 
     Parameters
@@ -66,7 +66,7 @@ def run_once(
 
     Returns
     -------
-    Run
+    TrainingRun
         A stopped run costs exactly `stop_at_j`.
     """
     converged = n_epochs < inf
@@ -80,7 +80,7 @@ def run_once(
         converged, cost_j = False, stop_at_j
         n_first = min(n_first, stop_at_j / first.cost_j)
         n_rest = max(0.0, stop_at_j - n_first * first.cost_j) / epoch.cost_j
-    return Run(
+    return TrainingRun(
         n_first * first.time_s + n_rest * epoch.time_s,
         n_first * first.energy_j + n_rest * epoch.energy_j,
         cost_j,

@@ -7,8 +7,8 @@ from math import inf
 
 import numpy as np
 
-from diploee.zeus.optimizers.registry import Setting
-from diploee.zeus.recurrence import Epoch, EpochTable, Run, run_once
+from diploee.zeus.optimizers.setting import Setting
+from diploee.zeus.recurrence import Epoch, EpochTable, TrainingRun, run_once
 from diploee.zeus.spec import ZeusSpec
 from diploee.zeus.workload import TrainingWorkload
 
@@ -20,7 +20,7 @@ class Launch:
     batch_size: int
     power_limit_w: float
     cost_per_epoch_j: float
-    run: Run
+    run: TrainingRun
     profiled: bool
 
 

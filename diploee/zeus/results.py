@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from diploee.errors import LogFormatError
 from diploee.files import whole_file
+from diploee.json_files import Record, parse_json
+from diploee.parquet_files import Kind, open_parquet
 from diploee.tables import (
     BoolArray,
     Float64Array,
@@ -83,6 +87,23 @@ class RecurrenceTable(Table):
     overlapping: BoolArray = column("bool")
 
 
+_NAMES = ("workload", "group")
+_COLUMNS: dict[str, Kind] = {
+    **dict.fromkeys(_NAMES, "text"),
+    **{
+        f.name: "truth" if f.metadata["dtype"] == np.bool_ else "number"
+        for f in fields(RecurrenceTable)
+        if f.name.removesuffix("_id") not in _NAMES
+    },
+}
+_REMEDY = "write it with 'diploee zeus --out'"
+
+
+class _Head(Record):
+    schema_version: int
+    settings: dict[str, Any]
+
+
 @dataclass(frozen=True, eq=False)
 class Recurrences:
     """A simulation's recurrences and the names in them.
@@ -107,18 +128,22 @@ class Recurrences:
         return self.table.take(self.table.workload_id == self.workloads.index(name))
 
 
-def write_recurrences(place: Path | str, recurrences: Recurrences) -> None:
+def write_recurrences(place: Path | str, recurrences: Recurrences, force: bool = False) -> None:
     """Write recurrences as Parquet; names instead of ids, the settings in the metadata.
 
     Parameters
     ----------
     place : pathlib.Path or str
-        File; one that stands there is replaced.
+        The file.
     recurrences : Recurrences
         What to write.
+    force : bool
+        Replace a file that stands there.
 
     Raises
     ------
+    InputError
+        If the place is taken.
     OutputError
         If it can't be written; nothing is left then.
     """
@@ -131,7 +156,7 @@ def write_recurrences(place: Path | str, recurrences: Recurrences) -> None:
         table = table.set_column(at, name, labels)
     content = {"schema_version": SCHEMA_VERSION, "settings": dict(recurrences.settings)}
     table = table.replace_schema_metadata({_METADATA: json.dumps(content)})
-    with whole_file(Path(place)) as partial:
+    with whole_file(place, force) as partial:
         pq.write_table(table, partial, compression="zstd")
 
 
@@ -143,24 +168,30 @@ def read_recurrences(path: Path | str) -> Recurrences:
     LogFormatError
         If it is not such a file.
     """
-    try:
-        table = pq.read_table(path)
-        content = json.loads((table.schema.metadata or {})[_METADATA])
-    except (OSError, pa.ArrowException, KeyError, ValueError) as error:
-        why = (str(error).splitlines() or [""])[0][:120]
+    path = Path(path)
+    with open_parquet(path, _COLUMNS, LogFormatError, _REMEDY) as file:
+        table = file.read(columns=list(_COLUMNS))
+        head = (file.schema_arrow.metadata or {}).get(_METADATA)
+        labels = {name: table[name].combine_chunks().dictionary_encode() for name in _NAMES}
+        ids = {f"{name}_id": of_rows.indices for name, of_rows in labels.items()}
+        # Arrow refuses numbers that a column's type does not hold; NumPy would change them.
+        columns = {
+            f.name: (ids[f.name] if f.name in ids else table[f.name]).cast(
+                pa.from_numpy_dtype(f.metadata["dtype"])
+            )
+            for f in fields(RecurrenceTable)
+        }
+    if head is None:
+        raise LogFormatError(f"{path}: not a file of recurrences; {_REMEDY}")
+    content = parse_json(head, f"{path}: metadata", _Head, LogFormatError)
+    if content.schema_version > SCHEMA_VERSION:
         raise LogFormatError(
-            f"{path}: not a file of recurrences ({why}); write it with 'diploee zeus --out'"
-        ) from error
-    if content["schema_version"] > SCHEMA_VERSION:
-        raise LogFormatError(
-            f"{path}: written by a newer version (schema {content['schema_version']}, expected "
+            f"{path}: written by a newer version (schema {content.schema_version}, expected "
             f"{SCHEMA_VERSION}); read it with that version"
         )
-    names: dict[str, tuple[str, ...]] = {}
-    for name in ("workload", "group"):
-        labels = table[name].combine_chunks()
-        names[name] = tuple(labels.dictionary.to_pylist())
-        at = table.schema.get_field_index(name)
-        table = table.set_column(at, f"{name}_id", labels.indices)
-    rows = RecurrenceTable.from_arrow(table)
-    return Recurrences(names["workload"], names["group"], rows, content["settings"])
+    holes = [name for name in _COLUMNS if table[name].null_count]
+    if holes:
+        raise LogFormatError(f"{path}: column '{holes[0]}' has no value in a row; {_REMEDY}")
+    names = {name: tuple(of_rows.dictionary.to_pylist()) for name, of_rows in labels.items()}
+    rows = RecurrenceTable.from_arrow(pa.table(columns))
+    return Recurrences(names["workload"], names["group"], rows, content.settings)

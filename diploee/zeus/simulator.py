@@ -61,26 +61,14 @@ def simulate(
     *name: str | int,
     group_names: Sequence[str] | None = None,
 ) -> RecurrenceTable:
-    """Simulate recurring jobs, each with its own optimizers and history.
-
-    Each recurring job draws from streams of its own, so that adding one changes no other, and the
-    n-th recurrence of a job draws the same number for its training path whatever the optimizers do.
+    """Simulate all recurrences at once.
 
     Parameters
     ----------
-    workloads : sequence of TrainingWorkload
-        By `workload_id`.
+    workloads, spec, seed, name, group_names
+        As of `Simulation`.
     submissions : Submissions
         In any order.
-    spec : ZeusSpec
-        Optimizers and knobs.
-    seed : int
-        Seed of every draw.
-    *name : str or int
-        Further name of the random streams, such as that of a job stream.
-    group_names : sequence of str, optional
-        Names of the recurring jobs by `group_id`, which name their random streams; by default the
-        numbers do.
 
     Returns
     -------
@@ -90,27 +78,9 @@ def simulate(
     Raises
     ------
     WorkloadError
-        If an optimizer chooses what is not in the data, or a recurring job changes its workload.
+        As `Simulation.advance` says.
     """
-    if not len(submissions):
-        return RecurrenceTable.empty()
-    costs = [EpochTable(workload, spec.eta) for workload in workloads]
-    oracle_j = np.array([oracle_pair(workload, spec.eta).cost_j for workload in workloads])
-    for workload in np.unique(submissions.workload_id).tolist():
-        spec.check(workloads[workload])
-    order = np.lexsort((submissions.start_s, submissions.group_id))
-    groups, first = np.unique(submissions.group_id[order], return_index=True)
-    rows = _Rows(submissions, seed)
-    for group, members in zip(groups.tolist(), np.split(order, first[1:]), strict=True):
-        which = _only(submissions.workload_id[members], group)
-        label = group if group_names is None else group_names[group]
-        streams = [
-            stream(seed, "zeus", *name, workloads[which].name, label, what)
-            for what in ("paths", "optimizer")
-        ]
-        job = RecurringJob(workloads[which], costs[which], spec, streams[1])
-        rows.fill(job, members, streams[0].random(members.size))
-    return rows.table(oracle_j)
+    return Simulation(workloads, spec, seed, *name, group_names=group_names).advance(submissions)
 
 
 def simulate_sequence(
@@ -163,13 +133,127 @@ def check_size(n_rows: int, seeds: Sequence[int]) -> None:
         )
 
 
-def _only(workload_id: Int16Array, group: int) -> int:
-    if (workload_id != workload_id[0]).any():
-        raise WorkloadError(
-            f"recurring job {group} trains several workloads, expected the same in each "
-            "recurrence; give each workload recurring jobs of its own"
-        )
-    return int(workload_id[0])
+class _History:
+    """One recurring job so far, and which of its recurrences have not ended."""
+
+    def __init__(self, workload_id: int, job: RecurringJob, paths: np.random.Generator) -> None:
+        self.workload_id, self._job, self._paths = workload_id, job, paths
+        self.n = 0
+        self._running: list[tuple[float, int, Launch]] = []
+        self._clock_s = 0.0
+
+    def advance(self, given: Submissions) -> list[tuple[float, Launch, bool]]:
+        """Run recurrences in the order of their starts: each one's start, what it was, overlap."""
+        done: list[tuple[float, Launch, bool]] = []
+        running = self._running
+        for start_s, end_s, ratio, at in zip(
+            given.start_s.tolist(),
+            given.end_s.tolist(),
+            given.runtime_ratio.tolist(),
+            self._paths.random(len(given)).tolist(),
+            strict=True,
+        ):
+            waits = start_s != start_s  # NaN: one at a time
+            while running and (waits or running[0][0] <= start_s):
+                self._clock_s, _, ended = heappop(running)
+                self._job.finish(ended)
+            if waits:
+                start_s = self._clock_s
+            overlaps = bool(running)
+            launch = self._job.launch(overlaps, at)
+            until_s = end_s if end_s == end_s else start_s + launch.run.time_s * ratio
+            heappush(running, (until_s, self.n, launch))
+            self.n += 1
+            done.append((start_s, launch, overlaps))
+        return done
+
+
+class Simulation:
+    """Recurring jobs, each with its own optimizers and history, some submissions at a time.
+
+    Each recurring job draws from streams of its own, so that adding one changes no other, and the
+    n-th recurrence of a job draws the same number for its training path whatever the optimizers do.
+    What is kept is what the optimizers have learnt, and the recurrences that run.
+
+    Parameters
+    ----------
+    workloads : sequence of TrainingWorkload
+        By `workload_id`.
+    spec : ZeusSpec
+        Optimizers and knobs.
+    seed : int
+        Seed of every draw.
+    *name : str or int
+        Further name of the random streams, such as that of a job stream.
+    group_names : sequence of str, optional
+        Names of the recurring jobs by `group_id`, which name their random streams; by default the
+        numbers do.
+    """
+
+    def __init__(
+        self,
+        workloads: Sequence[TrainingWorkload],
+        spec: ZeusSpec,
+        seed: int,
+        *name: str | int,
+        group_names: Sequence[str] | None = None,
+    ) -> None:
+        self._workloads, self._spec, self._seed, self._name = workloads, spec, seed, name
+        self._group_names = group_names
+        self._epochs = [EpochTable(workload, spec.eta) for workload in workloads]
+        self._oracle_j = np.array([oracle_pair(w, spec.eta).cost_j for w in workloads])
+        self._histories: dict[int, _History] = {}
+
+    def advance(self, submissions: Submissions) -> RecurrenceTable:
+        """Run the next recurrences.
+
+        Parameters
+        ----------
+        submissions : Submissions
+            In any order; none starts before one of an earlier call.
+
+        Returns
+        -------
+        RecurrenceTable
+            One row per submission, in the same order.
+
+        Raises
+        ------
+        WorkloadError
+            If an optimizer chooses what is not in the data, or a recurring job changes its
+            workload.
+        """
+        if not len(submissions):
+            return RecurrenceTable.empty()
+        for workload in np.unique(submissions.workload_id).tolist():
+            self._spec.check(self._workloads[workload])
+        order = np.lexsort((submissions.start_s, submissions.group_id))
+        groups, first = np.unique(submissions.group_id[order], return_index=True)
+        rows = _Rows(submissions, self._seed)
+        for group, members in zip(groups.tolist(), np.split(order, first[1:]), strict=True):
+            given = submissions.take(members)
+            history = self._history(group, given.workload_id)
+            rows.store(members, history.n, history.advance(given))
+        return rows.table(self._oracle_j)
+
+    def _history(self, group: int, workload_id: Int16Array) -> _History:
+        history = self._histories.get(group)
+        which = int(workload_id[0]) if history is None else history.workload_id
+        if (workload_id != which).any():
+            raise WorkloadError(
+                f"recurring job {group} trains several workloads, expected the same in each "
+                "recurrence; give each workload recurring jobs of its own"
+            )
+        if history is None:
+            workload = self._workloads[which]
+            label = group if self._group_names is None else self._group_names[group]
+            paths, own = (
+                stream(self._seed, "zeus", *self._name, workload.name, label, what)
+                for what in ("paths", "optimizer")
+            )
+            job = RecurringJob(workload, self._epochs[which], self._spec, own)
+            history = self._histories[group] = _History(which, job, paths)
+        return history
 
 
 class _Rows:
@@ -184,36 +268,11 @@ class _Rows:
         self._numbers = np.zeros((n, 5))
         self._flags = np.zeros((n, 4), bool)
 
-    def fill(self, job: RecurringJob, members: Int64Array, path: Float64Array) -> None:
-        """Run one job's recurrences in the order of their starts."""
-        given = self._submissions.take(members)
-        done: list[tuple[float, Launch, bool]] = []
-        running: list[tuple[float, int, Launch]] = []
-        clock_s = 0.0
-        for i, (start_s, end_s, ratio, at) in enumerate(
-            zip(
-                given.start_s.tolist(),
-                given.end_s.tolist(),
-                given.runtime_ratio.tolist(),
-                path.tolist(),
-                strict=True,
-            )
-        ):
-            waits = start_s != start_s  # NaN: one at a time
-            while running and (waits or running[0][0] <= start_s):
-                clock_s, _, ended = heappop(running)
-                job.finish(ended)
-            if waits:
-                start_s = clock_s
-            overlaps = bool(running)
-            launch = job.launch(overlaps, at)
-            until_s = end_s if end_s == end_s else start_s + launch.run.time_s * ratio
-            heappush(running, (until_s, i, launch))
-            done.append((start_s, launch, overlaps))
-        self._store(members, done)
-
-    def _store(self, members: Int64Array, done: Sequence[tuple[float, Launch, bool]]) -> None:
-        self._recurrence[members] = np.arange(members.size)
+    def store(
+        self, members: Int64Array, n_before: int, done: Sequence[tuple[float, Launch, bool]]
+    ) -> None:
+        """Fill the rows of one job's recurrences, the first of which is its `n_before`-th."""
+        self._recurrence[members] = np.arange(n_before, n_before + members.size)
         self._start_s[members] = [start_s for start_s, _, _ in done]
         self._numbers[members] = [
             (one.batch_size, one.power_limit_w, one.run.time_s, one.run.energy_j, one.run.cost_j)

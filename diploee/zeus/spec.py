@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
+from typing import Any
 
-from diploee.errors import WorkloadError, did_you_mean, one_of, shown
-from diploee.zeus.cost import check_eta
-from diploee.zeus.optimizers.default import FixedPowerLimit
-from diploee.zeus.optimizers.registry import (
+from diploee.errors import WorkloadError, shown
+from diploee.kinds import Kind, Kinds
+from diploee.scenario.recurring import (
     BATCH_SIZE_OPTIMIZERS,
-    COMPANIONS,
     POWER_LIMIT_OPTIMIZERS,
-    BatchSizeFactory,
-    PowerLimitFactory,
-    Setting,
+    BatchSizeSpec,
+    PowerLimitSpec,
 )
+from diploee.zeus.cost import check_eta
+from diploee.zeus.optimizers import FixedPowerLimit, Setting
 from diploee.zeus.protocols import BatchSizeOptimizer, PowerLimitOptimizer
 from diploee.zeus.workload import TrainingWorkload
+
+BatchSizeFactory = Callable[[Setting], BatchSizeOptimizer]
+PowerLimitFactory = Callable[[Setting], PowerLimitOptimizer]
 
 HIGHEST_BETA = 1000
 """Of a finite beta; above it a path that never converges would run for years."""
@@ -30,11 +33,11 @@ class ZeusSpec:
 
     Parameters
     ----------
-    batch_size_optimizer : str or callable
-        ``"zeus"``, ``"default"``, ``"oracle"``, ``"grid"``, or what makes one from a `Setting`.
-    power_limit_optimizer : str, float, callable or None
-        ``"jit"``, ``"max"``, ``"oracle"``, ``"grid"``; a fixed limit [W]; what makes one from a
-        `Setting`; None for the one that goes with the batch size optimizer.
+    batch_size_optimizer : str, BatchSizeSpec or callable
+        A name in `BATCH_SIZE_OPTIMIZERS`, its spec, or what makes one from a `Setting`.
+    power_limit_optimizer : str, float, PowerLimitSpec, callable or None
+        The same of `POWER_LIMIT_OPTIMIZERS`, or a fixed limit [W]; None for the one that goes with
+        the batch size optimizer.
     eta : float
         Weight of the energy in the cost, 0-1.
     beta : float
@@ -47,8 +50,8 @@ class ZeusSpec:
         If a name is unknown or a number out of range.
     """
 
-    batch_size_optimizer: str | BatchSizeFactory = "zeus"
-    power_limit_optimizer: str | float | PowerLimitFactory | None = None
+    batch_size_optimizer: str | BatchSizeSpec | BatchSizeFactory = "zeus"
+    power_limit_optimizer: str | float | PowerLimitSpec | PowerLimitFactory | None = None
     eta: float = 0.5
     beta: float = 2.0
 
@@ -59,16 +62,16 @@ class ZeusSpec:
                 f"beta is {shown(self.beta)}, expected a number above 1 up to {HIGHEST_BETA}, or "
                 "inf for no early stopping"
             )
-        _check_name("batch size optimizer", self.batch_size_optimizer, BATCH_SIZE_OPTIMIZERS)
-        _check_name("power limit optimizer", self.power_limit_optimizer, POWER_LIMIT_OPTIMIZERS)
+        _read(BATCH_SIZE_OPTIMIZERS, self.batch_size_optimizer)
+        _read(POWER_LIMIT_OPTIMIZERS, self.power_limit_optimizer)
 
     @property
-    def power_limit(self) -> str | float | PowerLimitFactory:
+    def power_limit(self) -> str | float | PowerLimitSpec | PowerLimitFactory:
         """The power limit optimizer, or the one that goes with the batch size optimizer."""
         if self.power_limit_optimizer is not None:
             return self.power_limit_optimizer
-        name = self.batch_size_optimizer
-        return COMPANIONS[name] if isinstance(name, str) else "jit"
+        chosen = _read(BATCH_SIZE_OPTIMIZERS, self.batch_size_optimizer)
+        return chosen.goes_with if isinstance(chosen, BatchSizeSpec) else "jit"
 
     def check(self, workload: TrainingWorkload) -> None:
         """Raise `WorkloadError` if a fixed limit was not measured for each batch size in use.
@@ -77,40 +80,39 @@ class ZeusSpec:
         """
         limit_w = self.power_limit
         if isinstance(limit_w, int | float):
-            fixed = self.batch_size_optimizer == "default"
+            fixed = _plain(self.batch_size_optimizer) == "default"
             rows = [workload.default_row] if fixed else range(workload.batch_sizes.size)
             for row in rows:
                 workload.limit_index(row, limit_w)
 
     def optimizers(self, setting: Setting) -> tuple[BatchSizeOptimizer, PowerLimitOptimizer]:
         """Return new optimizers for one recurring job."""
-        batch, limit = self.batch_size_optimizer, self.power_limit
-        if isinstance(batch, str):
-            batch = BATCH_SIZE_OPTIMIZERS[batch]
+        limit = _read(POWER_LIMIT_OPTIMIZERS, self.power_limit)
+        made = [_read(BATCH_SIZE_OPTIMIZERS, self.batch_size_optimizer), limit]
         if isinstance(limit, int | float):
-            return batch(setting), FixedPowerLimit(float(limit))
-        if isinstance(limit, str):
-            limit = POWER_LIMIT_OPTIMIZERS[limit]
-        return batch(setting), limit(setting)
+            made[1] = lambda _: FixedPowerLimit(float(limit))
+        batch, limits = (one.open if isinstance(one, Kind) else one for one in made)
+        return batch(setting), limits(setting)
 
-    def settings(self) -> dict[str, str | float]:
+    def settings(self) -> dict[str, Any]:
         """Return the knobs as plain values, for the metadata of a result."""
-        limit = self.power_limit
         return {
-            "batch_size_optimizer": _name(self.batch_size_optimizer),
-            "power_limit_optimizer": limit if isinstance(limit, float | int) else _name(limit),
+            "batch_size_optimizer": _plain(self.batch_size_optimizer),
+            "power_limit_optimizer": _plain(self.power_limit),
             "eta": self.eta,
             "beta": self.beta if self.beta < inf else "inf",
         }
 
 
-def _name(optimizer: object) -> str:
-    return optimizer if isinstance(optimizer, str) else getattr(optimizer, "__name__", "own")
+def _read(kinds: Kinds[Any], given: Any) -> Any:
+    """Return the spec of a name; what is none stays as it is."""
+    try:
+        return kinds.read(given) if isinstance(given, str) else given
+    except ValueError as error:
+        raise WorkloadError(str(error)) from error
 
 
-def _check_name(what: str, name: object, names: Iterable[str]) -> None:
-    if isinstance(name, str) and name not in names:
-        raise WorkloadError(
-            f"unknown {what} {shown(name)}, expected one of {one_of(names)}"
-            f"{did_you_mean(name, names)}"
-        )
+def _plain(given: Any) -> Any:
+    if isinstance(given, Kind):
+        return given.model_dump(mode="json")
+    return getattr(given, "__name__", "own") if callable(given) else given

@@ -24,8 +24,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from diploee.errors import OutputExistsError, one_of
-from diploee.files import whole_file
+from diploee.files import writing
 from diploee.streams import stream
 from diploee.tables import Float64Array
 from diploee.zeus.trace_files import PowerTrace, TrainTrace
@@ -119,7 +118,7 @@ def write_synthetic_traces(folder: Path | str, force: bool = False) -> list[Path
 
     Raises
     ------
-    OutputExistsError
+    InputError
         If one of them is there already and `force` is not set.
     OutputError
         If one can't be written.
@@ -158,16 +157,13 @@ def write_synthetic_traces(folder: Path | str, force: bool = False) -> list[Path
         ),
         "groups.csv": ("group,start_time,end_time,dataset,runtime_ratio", _group_rows()),
     }
-    there = [name for name in tables if (place / name).exists()]
-    if there and not force:
-        raise OutputExistsError(
-            f"{place}: holds {one_of(there)} already; choose another folder, or --force"
-        )
-    for name, (header, rows) in tables.items():
-        with whole_file(place / name) as partial, partial.open("w", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(header.split(","))
-            writer.writerows(rows)
+    with writing(force) as files:
+        for name, (header, rows) in tables.items():
+            path = files.file(place / name, option="--write-synthetic")
+            with path.open("w", newline="") as file:
+                writer = csv.writer(file, lineterminator="\n")
+                writer.writerow(header.split(","))
+                writer.writerows(rows)
     return [place / name for name in tables]
 
 

@@ -14,37 +14,41 @@ from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
+import numpy.typing as npt
 
 from diploee.errors import LogFormatError, WorkloadError, did_you_mean, one_of
 from diploee.tables import BoolArray, Float64Array, Int64Array
-from diploee.zeus.columns import Column, CsvColumns, TextArray
+from diploee.textio.sheets import read_sheet
+from diploee.textio.tables import ReadTable
+from diploee.textio.values import Number, numbers, texts
 
 Numbers = Int64Array | Float64Array
 
-_BATCH_SIZE = Column("whole", at_least=1, at_most=2**31 - 1)
-TRAIN_COLUMNS: Mapping[str, Column] = MappingProxyType(
+TextArray = npt.NDArray[np.str_]
+
+_NAME = None
+_BATCH_SIZE = Number(2**31 - 1, at_least=1, whole=True, may_miss=False)
+TRAIN_COLUMNS: Mapping[str, Number | None] = MappingProxyType(
     {
-        "dataset": Column(),
-        "network": Column(),
+        **dict.fromkeys(("dataset", "network", "optimizer"), _NAME),
         "batch_size": _BATCH_SIZE,
-        "optimizer": Column(),
-        "learning_rate": Column("number", at_least=0),
-        "run": Column("whole", at_least=0),
-        "target_metric": Column("number"),
-        "target_epoch": Column("number", above=0, at_most=1e5, may_be_empty=True),
+        "learning_rate": Number(at_least=0, may_miss=False),
+        "run": Number(at_least=0, whole=True, may_miss=False),
+        "target_metric": Number(may_miss=False),
+        "target_epoch": Number(1e5, above=0),
     }
 )
-POWER_COLUMNS: Mapping[str, Column] = MappingProxyType(
+POWER_COLUMNS: Mapping[str, Number | None] = MappingProxyType(
     {
-        "dataset": Column(),
-        "network": Column(),
+        **dict.fromkeys(("dataset", "network", "optimizer"), _NAME),
         "batch_size": _BATCH_SIZE,
-        "optimizer": Column(),
-        "power_limit": Column("number", above=0, at_most=1e5),
-        "time_per_epoch": Column("number", above=0, at_most=1e6),
-        "average_power": Column("number", above=0, at_most=1e5),
+        "power_limit": Number(1e5, above=0, may_miss=False),
+        "time_per_epoch": Number(1e6, above=0, may_miss=False),
+        "average_power": Number(1e5, above=0, may_miss=False),
     }
 )
+"""Columns of a trace: what their numbers may be, None for names."""
+
 KEY = ("dataset", "network", "optimizer")
 """Columns of names by which rows belong together, besides the batch size."""
 
@@ -130,17 +134,11 @@ def read_train_trace(path: Path | str) -> TrainTrace:
     LogFormatError
         With the line: not such a table, a bad value, or the same run and target twice.
     """
-    table = CsvColumns(path, TRAIN_COLUMNS)
-    key, batch_size = _key(table), table.numbers("batch_size").astype(np.int64)
-    metric = table.numbers("target_metric")
-    numbers: list[Numbers] = [
-        batch_size,
-        table.numbers("learning_rate"),
-        table.numbers("run"),
-        metric,
-    ]
-    _refuse_twice(table, key, numbers, "this run and target")
-    epoch = table.numbers("target_epoch")
+    table, values = read_trace_columns(Path(path), TRAIN_COLUMNS, "a train trace")
+    key, batch_size = _key(table), values["batch_size"].astype(np.int64)
+    metric, epoch = values["target_metric"], values["target_epoch"]
+    numbers_of_run: list[Numbers] = [batch_size, values["learning_rate"], values["run"], metric]
+    _refuse_twice(table, key, numbers_of_run, "this run and target")
     return TrainTrace(key, batch_size, metric, np.where(np.isnan(epoch), np.inf, epoch))
 
 
@@ -167,25 +165,44 @@ def read_power_trace(path: Path | str, gpu: str | None = None) -> PowerTrace:
         If there is no trace of that GPU.
     """
     file, gpu = _power_file(Path(path), gpu)
-    table = CsvColumns(file, POWER_COLUMNS)
-    key, batch_size = _key(table), table.numbers("batch_size").astype(np.int64)
-    limit_w = table.numbers("power_limit")
+    table, values = read_trace_columns(file, POWER_COLUMNS, "a power trace")
+    key, batch_size = _key(table), values["batch_size"].astype(np.int64)
+    limit_w = values["power_limit"]
     _refuse_twice(table, key, [batch_size, limit_w], "this batch size and power limit")
-    if table.n_rows == 0:
-        raise LogFormatError(f"{file}:2: no rows, expected a measured pair; give a complete table")
     return PowerTrace(
-        gpu,
-        key,
-        batch_size,
-        limit_w,
-        table.numbers("time_per_epoch"),
-        table.numbers("average_power"),
+        gpu, key, batch_size, limit_w, values["time_per_epoch"], values["average_power"]
     )
 
 
-def _key(table: CsvColumns) -> TextArray:
+def read_trace_columns(
+    path: Path, columns: Mapping[str, Number | None], what: str
+) -> tuple[ReadTable, dict[str, Float64Array]]:
+    """Return the columns of a trace, and those of numbers by name.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        The file.
+    columns : mapping of str to Number
+        What the numbers of each column may be, None for names.
+    what : str
+        What the trace is, for errors.
+
+    Raises
+    ------
+    LogFormatError
+        With the line: not such a table, no rows, or a bad number.
+    """
+    table = read_sheet(path, what).read(tuple(columns), what)
+    if not len(table):
+        raise LogFormatError(f"{path}: no rows, expected one or more; give a complete table")
+    kinds = {name: kind for name, kind in columns.items() if kind is not None}
+    return table, {name: numbers(table, name, kind) for name, kind in kinds.items()}
+
+
+def _key(table: ReadTable) -> TextArray:
     """Return dataset, network and optimizer; the traces disagree on the case of optimizers."""
-    columns = [np.char.lower(table.text(name)) for name in KEY]
+    columns = [np.char.lower(np.array(texts(table, name), dtype=np.str_)) for name in KEY]
     return np.stack(columns, axis=1)
 
 
@@ -198,16 +215,15 @@ def row_codes(key: TextArray, numbers: Sequence[Numbers]) -> Int64Array:
     return codes
 
 
-def _refuse_twice(table: CsvColumns, key: TextArray, numbers: Sequence[Numbers], what: str) -> None:
+def _refuse_twice(table: ReadTable, key: TextArray, numbers: Sequence[Numbers], what: str) -> None:
     codes = row_codes(key, numbers)
     first = np.unique(codes, return_index=True)[1]
     if first.size == codes.size:
         return
     row = int(np.setdiff1d(np.arange(codes.size), first)[0])
     before = int(np.argmax(codes == codes[row]))
-    table.fail(
-        row, f"{what} stand already in line {table.line(before)}, expected once; remove one row"
-    )
+    line = table.where(before).rpartition(":")[2]
+    table.fail(row, f"{what} stand already in line {line}, expected once; remove one row")
 
 
 _POWER_FILE = re.compile(r"summary_power_(.+)\.csv", re.IGNORECASE)

@@ -14,10 +14,10 @@ import numpy as np
 
 from diploee.errors import WorkloadError, did_you_mean, one_of
 from diploee.tables import BoolArray, Float64Array, Int64Array
-from diploee.zeus.columns import TextArray
 from diploee.zeus.trace_files import (
     KEY,
     PowerTrace,
+    TextArray,
     TrainTrace,
     read_power_trace,
     read_train_trace,

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from diploee.errors import WorkloadError
+from diploee.errors import WorkloadError, shown
 from diploee.tables import BoolArray, Float64Array, Int64Array
 
 
@@ -144,7 +144,7 @@ class TrainingWorkload:
         row = int(np.searchsorted(self.batch_sizes, batch_size))
         if row == self.batch_sizes.size or self.batch_sizes[row] != batch_size:
             raise WorkloadError(
-                f"{self.name}: batch size {batch_size} is not in the data, expected one of "
+                f"{self.name}: batch size {shown(batch_size)} is not in the data, expected one of "
                 f"{listed(self.batch_sizes)}"
             )
         return row

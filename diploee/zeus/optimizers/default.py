@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import ClassVar, Literal
+
+from diploee.scenario.recurring import BatchSizeSpec, PowerLimitSpec
+from diploee.zeus.optimizers.setting import Setting
+
 
 class FixedBatchSize:
     """Always the same batch size, such as the default.
@@ -41,3 +46,24 @@ class FixedPowerLimit:
 
     def observe(self, batch_size: int, power_limit_w: float, cost_per_epoch_j: float) -> None:
         """Learn nothing."""
+
+
+class DefaultBatchSizeSpec(BatchSizeSpec):
+    """Always the default batch size."""
+
+    goes_with: ClassVar[str] = "max"
+    kind: Literal["default"] = "default"
+
+    def open(self, setting: Setting) -> FixedBatchSize:
+        """Return a new one."""
+        return FixedBatchSize(setting.default_batch_size)
+
+
+class MaxPowerLimitSpec(PowerLimitSpec):
+    """Always the highest power limit."""
+
+    kind: Literal["max"] = "max"
+
+    def open(self, setting: Setting) -> FixedPowerLimit:
+        """Return a new one."""
+        return FixedPowerLimit(float(setting.workload.power_limits_w[-1]))

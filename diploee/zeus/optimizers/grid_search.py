@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal
+
+from diploee.scenario.recurring import BatchSizeSpec, PowerLimitSpec
+from diploee.zeus.optimizers.setting import Setting
 
 
 class GridBatchSize:
@@ -62,3 +66,29 @@ class GridPowerLimit:
     def observe(self, batch_size: int, power_limit_w: float, cost_per_epoch_j: float) -> None:
         """Remember what an epoch costs."""
         self._seen.setdefault(batch_size, {})[power_limit_w] = cost_per_epoch_j
+
+
+class GridBatchSizeSpec(BatchSizeSpec):
+    """Each batch size in turn."""
+
+    goes_with: ClassVar[str] = "grid"
+    kind: Literal["grid"] = "grid"
+
+    def open(self, setting: Setting) -> GridBatchSize:
+        """Return a new one."""
+        tries = setting.workload.power_limits_w.size if setting.searches_limits else 1
+        default = setting.default_batch_size
+        # The default goes first, so that a batch size that never converges is stopped by its cost.
+        others = [size for size in setting.batch_sizes if size != default]
+        return GridBatchSize([default, *others], tries, default)
+
+
+class GridPowerLimitSpec(PowerLimitSpec):
+    """Each power limit in turn."""
+
+    kind: Literal["grid"] = "grid"
+
+    def open(self, setting: Setting) -> GridPowerLimit:
+        """Return a new one."""
+        pairs = zip(setting.batch_sizes, setting.epochs.pairs, strict=True)
+        return GridPowerLimit({size: list(limits) for size, limits in pairs})

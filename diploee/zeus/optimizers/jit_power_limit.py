@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+from diploee.scenario.recurring import PowerLimitSpec
+from diploee.zeus.optimizers.setting import Setting
+
 
 class JitPowerLimit:
     """The cheapest limit per epoch of a profile that is taken when a batch size is first run.
@@ -26,3 +31,13 @@ class JitPowerLimit:
             return
         seen[power_limit_w] = cost_per_epoch_j
         self._best_w[batch_size] = min(seen, key=seen.__getitem__)
+
+
+class JitPowerLimitSpec(PowerLimitSpec):
+    """Limits profiled while a new batch size trains."""
+
+    kind: Literal["jit"] = "jit"
+
+    def open(self, setting: Setting) -> JitPowerLimit:  # noqa: ARG002
+        """Return a new one."""
+        return JitPowerLimit()

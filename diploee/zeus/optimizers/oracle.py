@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal
 
+from diploee.scenario.recurring import BatchSizeSpec, PowerLimitSpec
 from diploee.zeus.cost import oracle_pair
 from diploee.zeus.optimizers.default import FixedBatchSize
+from diploee.zeus.optimizers.setting import Setting
 from diploee.zeus.recurrence import Epoch
 from diploee.zeus.workload import TrainingWorkload
-
-
-def oracle_batch_size(workload: TrainingWorkload, eta: float) -> FixedBatchSize:
-    """Return an optimizer that always takes the batch size of the lowest expected cost."""
-    return FixedBatchSize(oracle_pair(workload, eta).batch_size)
 
 
 class OraclePowerLimit:
@@ -38,3 +36,24 @@ class OraclePowerLimit:
 
     def observe(self, batch_size: int, power_limit_w: float, cost_per_epoch_j: float) -> None:
         """Learn nothing."""
+
+
+class OracleBatchSizeSpec(BatchSizeSpec):
+    """Always the batch size of the lowest expected cost."""
+
+    goes_with: ClassVar[str] = "oracle"
+    kind: Literal["oracle"] = "oracle"
+
+    def open(self, setting: Setting) -> FixedBatchSize:
+        """Return a new one."""
+        return FixedBatchSize(oracle_pair(setting.workload, setting.eta).batch_size)
+
+
+class OraclePowerLimitSpec(PowerLimitSpec):
+    """The best power limit of each batch size."""
+
+    kind: Literal["oracle"] = "oracle"
+
+    def open(self, setting: Setting) -> OraclePowerLimit:
+        """Return a new one."""
+        return OraclePowerLimit(setting.workload, setting.epochs.pairs)

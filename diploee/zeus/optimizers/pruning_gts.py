@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
+from diploee.scenario.recurring import BatchSizeSpec
 from diploee.zeus.optimizers.pruning import PruningRounds
+from diploee.zeus.optimizers.setting import Setting
 from diploee.zeus.optimizers.thompson import GaussianArm, cheapest_draw
 
 
@@ -42,3 +45,13 @@ class PruningThompson:
         """Learn a cost, of whatever stage; what fails while pruning leaves the choice."""
         self._arms.setdefault(batch_size, GaussianArm()).observe(cost_j)
         self.pruning.observe(batch_size, cost_j, converged)
+
+
+class ZeusBatchSizeSpec(BatchSizeSpec):
+    """Zeus' pruning and Thompson sampling."""
+
+    kind: Literal["zeus"] = "zeus"
+
+    def open(self, setting: Setting) -> PruningThompson:
+        """Return a new one."""
+        return PruningThompson(setting.batch_sizes, setting.default_batch_size, setting.rng)

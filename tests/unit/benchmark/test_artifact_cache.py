@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import subprocess
-import sys
-import textwrap
+import shutil
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -19,22 +17,24 @@ from benchmark_builders import (
     write_json,
     write_results,
 )
+from command_line import wait_until
+from killing import answer, kills
 
 from diploee.benchmark import (
     InferenceData,
     InferenceDataParams,
-    LeaderboardSource,
+    ITLMixtureModel,
     LogisticModelStore,
-    ResultsSource,
     TrainingTrace,
     TrainingTraceParams,
     inference_data,
     logistic_store,
     training_trace,
 )
-from diploee.benchmark.cache import MANIFEST, Artifact, Stamp, find_artifact, load_artifact
-from diploee.benchmark.cache_writing import STALE_AFTER_S, save_artifact
+from diploee.benchmark.cache import MANIFEST, Artifact, Recipe, find_artifact
+from diploee.benchmark.cache_writing import save_artifact
 from diploee.errors import InputError, OutputError
+from diploee.importers.benchmarks import LeaderboardSource, ResultsSource
 
 SPEC = tiny_spec(batch_sizes=(8, 64))
 SHORT = TrainingTraceParams(duration_s=60.0)
@@ -74,6 +74,26 @@ def same(first, second):
             np.testing.assert_array_equal(power_w, other.power_w[size])
         assert json.loads(json.dumps(dict(model.details))) == dict(other.details)
     return True
+
+
+@pytest.fixture(scope="module")
+def fit_once():
+    """Fit the same samples once for all tests, which look at when they are fitted."""
+    fit, found = ITLMixtureModel.fit, {}
+
+    def fit_first(samples, **options):
+        key = (samples.tobytes(), *options.items())
+        if key not in found:
+            found[key] = fit(samples, **options)
+        return found[key]
+
+    return staticmethod(fit_first)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch, fit_once):
+    """Leave out fits done before."""
+    monkeypatch.setattr(ITLMixtureModel, "fit", fit_once)
 
 
 # --- what makes it anew
@@ -198,9 +218,9 @@ def test_without_a_source_an_empty_cache_says_what_to_do(data_dir):
         ("trace.csv", b"batch_size,relative_time_s,power_total_W\n", "trace.csv was changed"),
         ("itl_fit.json", b"{}", "itl_fit.json was changed"),
         (MANIFEST, None, "was never finished"),
-        (MANIFEST, b"{", "is not valid JSON"),
-        (MANIFEST, b"[]", "is not that of a inference_data"),
-        (MANIFEST, b'{"kind": "inference_data", "schema_version": 1}', "made with"),
+        (MANIFEST, b"{", "is damaged .*not valid JSON"),
+        (MANIFEST, b"[]", "is damaged .*must be a group of keys"),
+        (MANIFEST, b'{"kind": "inference_data", "schema_version": 1}', "parameters: this key is m"),
     ],
 )
 def test_damaged_artifact_is_compiled_anew(data_dir, results, file, content, text):
@@ -215,6 +235,52 @@ def test_damaged_artifact_is_compiled_anew(data_dir, results, file, content, tex
     assert same(whole, InferenceData.ensure(data_dir, [SPEC], results))
     assert results.reads == 2
     assert same(whole, InferenceData.load(data_dir, [SPEC]))
+
+
+def rewrite(folder, name, content):
+    """Change a file of an artifact and its hash, as if it had been written so."""
+    manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
+    if content is None:
+        manifest["files"].pop(name)
+    else:
+        (folder / name).write_bytes(content)
+        manifest["files"][name] = hashlib.sha256(content).hexdigest()
+    (folder / MANIFEST).write_text(json.dumps(manifest), "utf-8")
+
+
+WRONG = [None, b"", b"[]", b"{}", b"[" * 5_000, b'{"per_batch": 5}', b"a,b\n1,2\n", b"\xff\xfe"]
+
+
+@pytest.mark.parametrize("content", WRONG)
+@pytest.mark.parametrize(
+    ("store", "kind", "name"),
+    [
+        (InferenceData, "inference_data", "trace.csv"),
+        (InferenceData, "inference_data", "itl_fit.json"),
+        (LogisticModelStore, "logistic_models", "logistic_fit.json"),
+    ],
+)
+def test_artifact_whose_content_is_wrong_though_its_hashes_agree_is_compiled_anew(
+    data_dir, results, store, kind, name, content
+):
+    store.ensure(data_dir, [SPEC], results)
+    rewrite(data_dir / SPEC.cache_hash() / kind, name, content)
+    with pytest.raises(InputError, match=rf"the cached {kind} is damaged \(.*generate it from"):
+        store.load(data_dir, [SPEC])
+    store.ensure(data_dir, [SPEC], results)
+    assert results.reads == 2
+    store.load(data_dir, [SPEC])
+
+
+@pytest.mark.parametrize("content", [None, b"", b"t_s,power_W\n", b"t_s,power_W\n0,-5\n"])
+def test_training_trace_whose_content_is_wrong_is_made_anew(data_dir, content):
+    whole = TrainingTrace.ensure(data_dir, SHORT)
+    folder = data_dir / SHORT.cache_hash() / "training_trace"
+    rewrite(folder, "training_trace.csv", content)
+    with pytest.raises(InputError, match="the cached training_trace is damaged"):
+        TrainingTrace.load(data_dir, SHORT)
+    np.testing.assert_array_equal(TrainingTrace.ensure(data_dir, SHORT).power_w, whole.power_w)
+    np.testing.assert_array_equal(TrainingTrace.load(data_dir, SHORT).power_w, whole.power_w)
 
 
 def test_training_trace_of_other_parameters_is_another(data_dir):
@@ -266,165 +332,98 @@ def test_failing_write_leaves_nothing_behind(data_dir, monkeypatch):
 
 # --- killed writers
 
-WRITER = """
-    import sys, time
-    from pathlib import Path
-    from diploee.benchmark import TrainingTrace, TrainingTraceParams
 
-    def stop(where):
-        print(where, flush=True)
-        time.sleep(600)
-
-    stage = sys.argv[2]
-    write_bytes, rename = Path.write_bytes, Path.rename
-    def half(self, content):
-        write_bytes(self, content[: len(content) // 2])
-        stop("half a file")
-    def before_rename(self, target):
-        stop("before the rename")
-    def after_set_aside(self, target):
-        rename(self, target)
-        stop("old one set aside")
-    def no_manifest(self, *args, **options):
-        stop("before the manifest")
-    if stage == "half": Path.write_bytes = half
-    if stage == "manifest": Path.write_text = no_manifest
-    if stage == "rename": Path.rename = before_rename
-    if stage == "aside": Path.rename = after_set_aside
-    TrainingTrace.generate(TrainingTraceParams(duration_s=60.0)).save(sys.argv[1])
-"""
-
-
-def start(script, *arguments):
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-
-
-@pytest.mark.parametrize("stage", ["half", "manifest", "rename", "aside"])
-def test_killed_writer_is_never_taken_for_finished(data_dir, stage):
+@pytest.mark.parametrize("old", [True, False], ids=["an older one stands there", "new"])
+def test_killed_writer_is_never_taken_for_finished(data_dir, old):
+    trace, n_kills = TrainingTrace.generate(SHORT), 0
     place = data_dir / SHORT.cache_hash() / "training_trace"
-    stamp = Stamp("training_trace", 1, SHORT.model_dump(mode="json"))
-    if stage == "aside":  # it is killed while it replaces an artifact of an older schema
-        save_artifact(place, Stamp("training_trace", 0, stamp.parameters), {"x": b"old"})
-    writer = start(WRITER, data_dir, stage)
-    assert writer.stdout.readline()
-    writer.kill()
-    writer.communicate()
-    left = [path for path in place.parent.iterdir() if path.name.startswith(".")]
-    assert left
-    assert isinstance(find_artifact(place, stamp), str)
-    with pytest.raises(InputError, match="is not there"):
-        TrainingTrace.load(data_dir, SHORT)
-
-    expected = TrainingTrace.generate(SHORT).power_w
-    np.testing.assert_array_equal(TrainingTrace.ensure(data_dir, SHORT).power_w, expected)
-    np.testing.assert_array_equal(TrainingTrace.load(data_dir, SHORT).power_w, expected)
-
-    # What it left is removed by a later writer, once it is old enough to be nobody's.
-    long_ago = time.time() - STALE_AFTER_S - 60
-    for path in left:
-        os.utime(path, (long_ago, long_ago))
-    save_artifact(place, stamp, {"training_trace.csv": b""})
-    assert [path.name for path in place.parent.iterdir()] == ["training_trace"]
-
-
-def test_writer_killed_in_the_middle_of_replacing_keeps_the_old_one_readable(data_dir):
-    place = data_dir / SHORT.cache_hash() / "training_trace"
-    old = Stamp("training_trace", 0, SHORT.model_dump(mode="json"))
-    save_artifact(place, old, {"x": b"old"})
-    for stage in ("half", "manifest"):
-        writer = start(WRITER, data_dir, stage)
-        assert writer.stdout.readline()
-        writer.kill()
-        writer.communicate()
-        assert load_artifact(place, old).files == {"x": b"old"}
+    recipe = Recipe("training_trace", 1, SHORT.model_dump(mode="json"))
+    older = Recipe("training_trace", 0, recipe.parameters)
+    data_dir.mkdir(parents=True)
+    if old:
+        save_artifact(place, older, {"x": b"old"})
+    for _ in kills(data_dir, lambda: trace.save(data_dir)):
+        n_kills += 1
+        found = find_artifact(place, recipe)
+        if isinstance(found, str):
+            assert "schema version 0" in found if old else found == "is not there"
+            assert not old or find_artifact(place, older).files == {"x": b"old"}
+        trace.save(data_dir)
+        np.testing.assert_array_equal(TrainingTrace.load(data_dir, SHORT).power_w, trace.power_w)
+        assert [path.name for path in place.parent.iterdir()] == ["training_trace"]
+        shutil.rmtree(place)
+        if old:
+            save_artifact(place, older, {"x": b"old"})
+    assert n_kills > 8
 
 
 # --- several callers at once
 
-CALLER = """
-    import hashlib, sys, time
-    from pathlib import Path
-    from diploee.benchmark import InferenceData, InferenceModelSpec, ResultsSource
-    import diploee.benchmark.inference_data as module
 
-    data_dir, raw, name, spec = sys.argv[1:5]
-    compile_ = module._compile
-    def slow(*arguments):
-        made = compile_(*arguments)
-        Path(data_dir, f"compiled-{name}").touch()
-        while not Path(data_dir, "go").exists():
-            time.sleep(0.001)
-        return made
-    module._compile = slow
-    spec = InferenceModelSpec.model_validate_json(spec)
-    data = InferenceData.ensure(Path(data_dir), [spec], ResultsSource(raw))
-    again = InferenceData.load(Path(data_dir), [spec])
-    for found in (data, again):
-        digest = hashlib.sha256()
-        for size, power_w in found["Tiny"].power_w.items():
-            digest.update(power_w.tobytes() + repr(found["Tiny"].itl[size]).encode())
-        print(digest.hexdigest(), flush=True)
-"""
+def in_child(threads, action, *arguments):
+    """Start something in a forked child; return what gives its answer."""
+    return threads.submit(answer, lambda: action(*arguments))
+
+
+def digest(model):
+    found = hashlib.sha256()
+    for size, power_w in model.power_w.items():
+        found.update(power_w.tobytes() + repr(model.itl[size]).encode())
+    return found.hexdigest()
 
 
 def test_two_processes_that_compile_the_same_at_once_agree(tmp_path, data_dir):
-    raw = write_results(tmp_path / "raw", sizes=(8, 64))
+    source = ResultsSource(write_results(tmp_path / "raw", sizes=(8, 64)))
     data_dir.mkdir(parents=True)
-    callers = [start(CALLER, data_dir, raw, name, SPEC.model_dump_json()) for name in "ab"]
-    deadline = time.monotonic() + 60
-    while not all((data_dir / f"compiled-{name}").exists() for name in "ab"):
-        assert time.monotonic() < deadline
-        assert all(caller.poll() is None for caller in callers)
-        time.sleep(0.01)
-    (data_dir / "go").touch()  # both have compiled and now save at once
-    printed = [caller.communicate(timeout=60)[0].split() for caller in callers]
-    assert [caller.returncode for caller in callers] == [0, 0]
-    assert len({digest for lines in printed for digest in lines}) == 1
-    assert len(printed[0]) == 2
+    marks = [data_dir / f"compiled-{name}" for name in "ab"]
+
+    def compile_at_once(mark):
+        compile_ = inference_data._compile
+
+        def slow(*arguments):
+            made = compile_(*arguments)
+            mark.touch()
+            wait_until(lambda: all(other.exists() for other in marks))
+            return made  # both have compiled and now save at once
+
+        inference_data._compile = slow
+        data = InferenceData.ensure(data_dir, [SPEC], source)
+        again = InferenceData.load(data_dir, [SPEC])
+        return [digest(found["Tiny"]) for found in (data, again)]
+
+    with ThreadPoolExecutor(2) as threads:
+        callers = [in_child(threads, compile_at_once, mark) for mark in marks]
+        told = [caller.result() for caller in callers]
+    expected = digest(InferenceData.generate([SPEC], source)["Tiny"])
+    assert told == [[expected] * 2] * 2
     folder = data_dir / SPEC.cache_hash()
     assert [path.name for path in folder.iterdir()] == ["inference_data"]
-    expected = hashlib.sha256()
-    found = InferenceData.generate([SPEC], ResultsSource(raw))["Tiny"]
-    for size, power_w in found.power_w.items():
-        expected.update(power_w.tobytes() + repr(found.itl[size]).encode())
-    assert printed[0][0] == expected.hexdigest()
-
-
-REPLACER = """
-    import sys
-    from pathlib import Path
-    from diploee.benchmark.cache import Stamp
-    from diploee.benchmark.cache_writing import save_artifact
-
-    place, name, n = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-    for turn in range(n):
-        letter = name if turn % 2 else name.upper()
-        files = {part: letter.encode() * 50_000 for part in ("x", "y", "z")}
-        save_artifact(place, Stamp("test", 1, {"letter": letter}), files)
-    print("done")
-"""
 
 
 def test_reader_sees_only_whole_artifacts_while_two_processes_replace_them(tmp_path):
     place = tmp_path / "hash" / "test"
-    writers = [start(REPLACER, place, name, 120) for name in "ab"]
-    stamps = [Stamp("test", 1, {"letter": letter}) for letter in "aAbB"]
+
+    def replace(name):
+        for turn in range(120):
+            letter = name if turn % 2 else name.upper()
+            files = {part: letter.encode() * 50_000 for part in ("x", "y", "z")}
+            save_artifact(place, Recipe("test", 1, {"letter": letter}), files)
+        return "done"
+
+    recipes = [Recipe("test", 1, {"letter": letter}) for letter in "aAbB"]
     seen = 0
-    while any(writer.poll() is None for writer in writers):
-        for stamp in stamps:
-            found = find_artifact(place, stamp)
-            if isinstance(found, Artifact):
-                seen += 1
-                letter = stamp.parameters["letter"].encode()
-                assert found.files == dict.fromkeys(("x", "y", "z"), letter * 50000)
-            elif place.parent.exists() and seen:
-                assert "made with letter" in found, found
-            time.sleep(0.001)
-    assert [writer.communicate()[0].strip() for writer in writers] == ["done", "done"]
-    assert [writer.returncode for writer in writers] == [0, 0]
+    with ThreadPoolExecutor(2) as threads:
+        writers = [in_child(threads, replace, name) for name in "ab"]
+        while not all(writer.done() for writer in writers):
+            for recipe in recipes:
+                found = find_artifact(place, recipe)
+                if isinstance(found, Artifact):
+                    seen += 1
+                    letter = recipe.parameters["letter"].encode()
+                    assert found.files == dict.fromkeys(("x", "y", "z"), letter * 50000)
+                elif place.parent.exists() and seen:
+                    assert "made with letter" in found, found
+                time.sleep(0.001)
+    assert [writer.result() for writer in writers] == ["done", "done"]
     assert seen
     assert [path.name for path in place.parent.iterdir()] == ["test"]

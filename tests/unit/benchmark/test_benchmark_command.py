@@ -12,9 +12,9 @@ import yaml
 from command_line import call
 from serving_builders import one_service, serving_data
 
-from diploee.inference import load_curves, plan_services
 from diploee.profiles import read_profile
 from diploee.scenario import scenario_from_dict
+from diploee.steps import load_curves, plan_services
 
 SIZES = [8, 16, 32, 64, 128, 256, 512, 1024]
 CURVES = {
@@ -75,7 +75,7 @@ def test_fits_print_as_a_service_that_a_scenario_takes(measured: Path) -> None:
     (plan,) = plan_services(scenario, load_curves(scenario))
     batch = 2 ** (9.0 - np.log(110 / 30 - 1) / 1.4)
     expected = logistic("throughput_tps", batch) / 512
-    assert plan.capacities[0].max_request_rate_rps == pytest.approx(expected, rel=1e-3)
+    assert plan.services[0].capacity.max_request_rate_rps == pytest.approx(expected, rel=1e-3)
 
 
 def test_fits_return_the_curves_that_the_points_lie_on(measured: Path) -> None:

@@ -16,7 +16,6 @@ from benchmark_builders import (
     MIXTURE,
     MODEL,
     POWER,
-    SHARED,
     SIZES,
     TASK,
     THROUGHPUT,
@@ -28,18 +27,23 @@ from benchmark_builders import (
     write_openg2g,
     write_results,
 )
+from samples import ML_ENERGY, PUBLISHED
 
 from diploee.benchmark import (
     InferenceData,
     InferenceModelSpec,
-    LeaderboardSource,
     LogisticModelStore,
+)
+from diploee.errors import InputError, LogFormatError
+from diploee.importers.benchmarks import (
+    LeaderboardSource,
     MlEnergySource,
     OpenG2GSource,
     ResultsSource,
 )
-from diploee.benchmark.sources.results_json import spread_chunks
-from diploee.errors import InputError, LogFormatError
+from diploee.importers.benchmarks.results_json import spread_chunks
+
+SAMPLE = PUBLISHED / ML_ENERGY
 
 
 def one_line(call, text, kind=InputError):
@@ -68,6 +72,13 @@ def test_leaderboard_file_gives_the_measured_values(leaderboard, tmp_path):
     assert runs.sha256 == leaderboard.sha256(tiny_spec())
     single = LeaderboardSource(tmp_path / "org__Tiny-8B__gpqa.json")
     assert single.read(tiny_spec()).sha256 == runs.sha256
+
+
+def test_leaderboard_file_gives_the_curves_behind_it(leaderboard):
+    fits = LogisticModelStore.generate([tiny_spec()], leaderboard)["Tiny"]
+    found = fits.power, fits.itl, fits.throughput
+    for curve, truth in zip(found, (POWER, ITL, THROUGHPUT), strict=True):
+        assert np.allclose(curve.eval(SIZES), truth.eval(SIZES), rtol=1e-4)
 
 
 def test_leaderboard_has_no_traces(leaderboard):
@@ -117,18 +128,26 @@ def test_two_parallelisms_are_told_apart(tmp_path):
     ("content", "text"),
     [
         ('{"model_id": "a",\n "configurations": [', ":2: not valid JSON"),
-        ("[1, 2]", "expected a group of keys, found a list of 2"),
-        ("{}", "'configurations' is missing"),
-        ('{"configurations": {}}', "'configurations' must be a list"),
-        ('{"configurations": [3]}', "configurations[0]: expected a group of keys, found 3"),
-        ('{"configurations": [{}]}', "'model_id' is missing"),
         (
-            '{"model_id": "m", "task": "t", "configurations": [{"gpu_model": "H100", '
-            '"num_gpus": "4"}]}',
-            "'num_gpus' must be a number, found '4'",
+            "[1, 2]",
+            "must be a group of keys ('model_id', 'task', 'configurations'), found a list of 2",
+        ),
+        ("{}", "model_id: this key is missing"),
+        ('{"model_id": "m", "task": "t", "configurations": {}}', "configurations: must be a list"),
+        (
+            '{"model_id": "m", "task": "t", "configurations": [3]}',
+            "configurations.0: must be a group of keys ('max_num_seqs'",
+        ),
+        (
+            '{"model_id": "m", "task": "t", "configurations": [{}]}',
+            "configurations.0.max_num_seqs: this key is missing",
+        ),
+        (
+            '{"model_id": 7, "task": "t", "configurations": []}',
+            "model_id: must be text, found 7",
         ),
         ("\xff", "not valid JSON"),
-        ('{"configurations": []}', "holds no measurements"),
+        ('{"model_id": "m", "task": "t", "configurations": []}', "holds no measurements"),
     ],
 )
 def test_damaged_leaderboard_file_is_one_clear_line(tmp_path, content, text):
@@ -143,13 +162,14 @@ def test_a_value_that_is_missing_or_not_positive_is_named(tmp_path):
     path = write_json(tmp_path / "x.json", data)
     one_line(
         lambda: LeaderboardSource(path).read(tiny_spec()),
-        "configuration of batch size 32: 'avg_power_watts' must be above 0, found 0",
+        "configurations.2.avg_power_watts: must be a number above 0",
         LogFormatError,
     )
-    one_line(lambda: LeaderboardSource(tmp_path / "no.json").read(tiny_spec()), "can't be read")
+    missing = LeaderboardSource(tmp_path / "no.json")
+    one_line(lambda: missing.read(tiny_spec()), "can't be read (No such file or directory)")
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason="the ML.ENERGY sample is not at hand")
+@pytest.mark.skipif(not SAMPLE.exists(), reason="the ML.ENERGY sample is not at hand")
 def test_leaderboard_sample_is_read_and_fitted():
     spec = InferenceModelSpec(
         model_label="Llama-3.1-70B",
@@ -159,7 +179,7 @@ def test_leaderboard_sample_is_read_and_fitted():
         gpus_per_replica=4,
         batch_sizes=(8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024),
     )
-    source = LeaderboardSource(SHARED)
+    source = LeaderboardSource(SAMPLE.parent)
     fits = LogisticModelStore.generate([spec], source)["Llama-3.1-70B"]
     # What others quote of the same data: 1765, 2184 and 2548 W at 8, 128 and 1024 sequences.
     powers = {run.batch_size: run.mean_power_w for run in source.read(spec).runs}
@@ -244,11 +264,11 @@ def test_failed_requests_and_repeated_stamps_are_dropped_and_counted(tmp_path):
 @pytest.mark.parametrize(
     ("damage", "text"),
     [
-        (lambda d: d.pop("timeline"), "'timeline.steady_state_start_time' is missing"),
-        (lambda d: d["timeline"].pop("power"), "'timeline.power.device_instant' is missing"),
+        (lambda d: d.pop("timeline"), "timeline: this key is missing"),
+        (lambda d: d["timeline"].pop("power"), "timeline.power: this key is missing"),
         (
             lambda d: d["timeline"]["power"].update(device_instant=[]),
-            "must hold readings by GPU, found an empty list",
+            "timeline.power.device_instant: must be a group of keys",
         ),
         (
             lambda d: d["timeline"]["power"]["device_instant"].pop("1"),
@@ -256,26 +276,35 @@ def test_failed_requests_and_repeated_stamps_are_dropped_and_counted(tmp_path):
         ),
         (
             lambda d: d["timeline"]["power"]["device_instant"]["1"].append([1.0]),
-            "device_instant.1: expected numbers alone",
+            "timeline.power.device_instant.1.350: must be given with 2 entries",
         ),
         (
             lambda d: d["timeline"]["power"]["device_instant"]["1"].append([1.0, -5.0]),
-            "found [1.0, -5.0] (1 such readings), expected a time and 0 W or more",
+            "device_instant.1.350: found -5 W (1 such readings), expected 0 W or more",
         ),
         (
             lambda d: d["timeline"]["power"]["device_instant"].update({"1": [[1.0, 2.0]]}),
-            "expected two or more pairs [time, watts]",
+            "timeline.power.device_instant.1: must be given with 2 entries",
         ),
         (
             lambda d: d["timeline"].update(steady_state_end_time=5.0),
             "the steady state ends at 5 s",
         ),
-        (lambda d: d.update(results={}), "'results' must be a list"),
+        (lambda d: d.update(results={}), "results: must be a list"),
         (lambda d: d.update(results=[]), "no inter-token latency above 0"),
-        (lambda d: d["results"].append(4), "results[5]: expected a group of keys, found 4"),
-        (lambda d: d["results"][1].update(itl=["x"]), "results[1].itl: expected numbers alone"),
-        (lambda d: d["results"][1].update(itl=[-0.1]), "finite numbers of 0 s or more"),
-        (lambda d: d.update(steady_state_energy="much"), "'steady_state_energy' must be a number"),
+        (lambda d: d["results"].append(4), "results.5: must be a group of keys"),
+        (
+            lambda d: d["results"][1].update(itl=["x"]),
+            "results.1.itl.0: must be a number of 0 or more",
+        ),
+        (
+            lambda d: d["results"][1].update(itl=[-0.1]),
+            "results.1.itl.0: must be a number of 0 or more",
+        ),
+        (
+            lambda d: d.update(steady_state_energy="much"),
+            "steady_state_energy: must be a number above 0",
+        ),
     ],
 )
 def test_damaged_result_file_is_one_clear_line(tmp_path, damage, text):
@@ -340,17 +369,29 @@ def test_unfinished_openg2g_folder_is_not_taken(tmp_path):
 @pytest.mark.parametrize(
     ("file", "damage", "text"),
     [
-        ("trace.csv", lambda t: t.replace("power_total_W", "power_W"), "'power_total_W' found 0"),
-        ("trace.csv", lambda t: t.replace("8,0.0,", "8,0.0,x", 1), "not a table of numbers"),
-        ("trace.csv", lambda t: t.replace("8,0.0,", "8,0.0,-", 1), "expected 0 or more"),
+        (
+            "trace.csv",
+            lambda t: t.replace("power_total_W", "power_W"),
+            "'power_total_W' is missing",
+        ),
+        ("trace.csv", lambda t: t.replace("8,0.0,", "8,0.0,x", 1), "column 'power_total_W' is 'x"),
+        (
+            "trace.csv",
+            lambda t: t.replace("8,0.0,", "8,0.0,-", 1),
+            "expected a number of 0 or more",
+        ),
         ("trace.csv", lambda t: t[: t.index("\n64,") + 1], "nothing of batch size 64"),
-        ("trace.csv", lambda t: "", "'batch_size' found 0 times"),
+        ("trace.csv", lambda t: "", ":1: the file is empty"),
         ("itl_fit.json", lambda t: t.replace('"loc"', '"lco"', 1), "per_batch.8: a latency mixtur"),
         ("itl_fit.json", lambda t: t[:-20], "not valid JSON"),
-        ("itl_fit.json", lambda t: "{}", "'per_batch' is missing"),
+        ("itl_fit.json", lambda t: "{}", "per_batch: this key is missing"),
         ("logistic_fit.json", lambda t: t.replace('"k"', '"kk"', 1), "power: a logistic needs"),
-        ("_manifest.json", lambda t: t.replace('"spec"', '"spce"'), "'spec' is missing"),
-        ("_manifest.json", lambda t: t.replace('"H100"', "3"), "'spec' gpu_model"),
+        ("_manifest.json", lambda t: t.replace('"spec"', '"spce"'), "spec: this key is missing"),
+        (
+            "_manifest.json",
+            lambda t: t.replace('"H100"', "3"),
+            "spec.gpu_model: must be text",
+        ),
     ],
 )
 def test_damaged_openg2g_folder_is_one_clear_line(tmp_path, file, damage, text):
@@ -479,7 +520,7 @@ def test_raw_results_without_a_timeline_are_named(package, monkeypatch):
     monkeypatch.setattr(FakeRun, "read_results_json", lambda self: {"results": []})
     one_line(
         lambda: MlEnergySource().read(tiny_spec()),
-        "run of batch size 8: 'timeline.steady_state_start_time' is missing",
+        "run of batch size 8: timeline: this key is missing",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from benchmark_builders import ITL, POWER, SIZES, THROUGHPUT, tiny_fits
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from diploee.benchmark import (
@@ -28,7 +28,6 @@ LLAMA_70B = ServingFits(  # 4 x H100, least squares of public leaderboard figure
 )
 
 
-@settings(deadline=None)
 @given(st.floats(8, 256))
 def test_point_solves_the_throughput_for_the_batch(batch):
     rate_rps = float(THROUGHPUT.eval(batch)) / TOKENS
@@ -50,7 +49,6 @@ def test_deadline_gives_the_highest_rate():
     assert FITS.max_request_rate_rps(2 * TOKENS, 0.05) == pytest.approx(rate_rps / 2)
 
 
-@settings(deadline=None)
 @given(st.floats(0.0225, 0.2), st.floats(0.0225, 0.2))
 def test_a_looser_deadline_never_lowers_the_rate(first_s, second_s):
     tight_s, loose_s = sorted((first_s, second_s))

@@ -12,12 +12,11 @@ from diploee.benchmark import (
     BenchmarkRun,
     InferenceData,
     InferenceDataParams,
-    OpenG2GSource,
     PowerReadings,
-    ResultsSource,
 )
 from diploee.benchmark.steady_state import median_trace_w, run_power_w
 from diploee.errors import InputError
+from diploee.importers.benchmarks import OpenG2GSource, ResultsSource
 
 EPOCH_S = 1.7e9
 
@@ -31,7 +30,7 @@ def flat(duration_s, power_w, start_s=0.0):
     return run(([start_s, start_s + duration_s], [power_w, power_w]))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(0, 10_000), st.sampled_from([0.05, 0.1, 0.25, 1.0]))
 def test_trace_keeps_the_energy_of_all_devices(seed, dt_s):
     rng = np.random.default_rng(seed)

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from diploee.benchmark import TrainingTrace, TrainingTraceParams
 from diploee.errors import InputError, LogFormatError, ProfileError
-from diploee.profiles.importers.plain import import_plain
+from diploee.importers.power_logs.plain import import_plain
 
 PLAIN = {"high_noise_w": 0, "low_noise_w": 0, "smoothing_s": 0, "dips_per_s": 0, "ramp_s": 0}
 
@@ -110,9 +110,9 @@ def test_profile_is_the_trace_of_all_gpus():
     assert "not measured" in profile.provenance.notes
     assert "32 GPUs" in profile.provenance.notes
     assert profile.provenance.bandwidth_hz == pytest.approx(0.44 / 0.3)
-    with pytest.raises(InputError, match="gpus_per_node must be 1 or more, found 0"):
+    with pytest.raises(InputError, match="gpus_per_node is 0, expected 1 to 1,000"):
         trace.profile(4, 0)
-    with pytest.raises(ProfileError, match="n_nodes must be 1 or more"):
+    with pytest.raises(ProfileError, match="n_nodes is 0, expected 1 to 1,000,000"):
         trace.profile(0, 4)
 
 
@@ -132,18 +132,18 @@ def test_csv_comes_back_bit_by_bit(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "'t_s' found 0 times"),
-        ("t_s,power_w\n0,1\n1,1\n", "'power_W' found 0 times"),
+        ("", ":1: the file is empty"),
+        ("t_s,power\n0,1\n1,1\n", ":1: column 'power_W' is missing"),
         ("t_s,power_W\n", "0 rows, expected two or more"),
         ("t_s,power_W\n0,1\n", "1 rows, expected two or more"),
-        ("t_s,power_W\n0,1\n1,x\n", "not a table of numbers"),
-        ("t_s,power_W\n0,1\n1,\n", "not a table of numbers"),
-        ("t_s,power_W\n0,1\n1,nan\n", ":3: 'power_W' is nan"),
-        ("t_s,power_W\n0,1\n1,-5\n", ":3: 'power_W' is -5 W"),
-        ("t_s,power_W\n0,1\n1,1\n3,1\n", ":3: 't_s' is 1.0, expected an even step of 1.5 s"),
+        ("t_s,power_W\n0,1\n1,x\n", ":3: column 'power_W' is 'x'"),
+        ("t_s,power_W\n0,1\n1,\n", ":3: column 'power_W' is ''"),
+        ("t_s,power_W\n0,1\n1,nan\n", ":3: column 'power_W' is 'nan'"),
+        ("t_s,power_W\n0,1\n1,-5\n", ":3: column 'power_W' is '-5'"),
+        ("t_s,power_W\n0,1\n1,1\n3,1\n", ":3: column 't_s' is '1', expected an even step of 1.5 s"),
         ("t_s,power_W\n0,1\n0,1\n", "the step must be a whole number of milliseconds"),
         ("t_s,power_W\n0,1\n0.0001,1\n", "the step must be a whole number of milliseconds"),
-        ("t_s,power_W\n0,1\n1,1,7\n", "not a table of numbers"),
+        ("t_s,power_W\n0,1\n1,1,7\n", ":3: 3 fields, expected 2"),
     ],
 )
 def test_damaged_csv_is_one_clear_line(tmp_path, text, message):

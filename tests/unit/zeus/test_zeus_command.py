@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import typer
+from samples import ZEUS
 from typer.testing import CliRunner, Result
 from zeus_builders import (
     GROUP_HEADER,
     HAND_POWER,
     HAND_TRAIN,
     POWER_HEADER,
-    SAMPLES,
     TRAIN_HEADER,
-    sample_traces,
     write,
 )
 
-from diploee.cli.app import app as whole_app
+from diploee.cli.app import application
 from diploee.cli.zeus import zeus_command
 from diploee.errors import InputError
 from diploee.zeus import read_recurrences
@@ -114,7 +114,7 @@ def test_without_files_the_synthetic_traces_are_used_and_can_be_written(tmp_path
 def test_synthetic_traces_do_not_replace_files_without_force(tmp_path: Path) -> None:
     mine = tmp_path / "groups.csv"
     mine.write_text("mine")
-    assert "holds 'groups.csv' already" in refused("--write-synthetic", tmp_path)
+    assert "groups.csv: exists already" in refused("--write-synthetic", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["groups.csv"]
     assert mine.read_text() == "mine"
     printed("--write-synthetic", tmp_path, "--force")
@@ -133,7 +133,7 @@ def test_tables_name_the_default_pair_and_say_what_late_means(files: tuple[Path,
 
 
 def test_help_of_80_columns_cuts_no_option() -> None:
-    text = CliRunner().invoke(whole_app, ["zeus", "--help"], env={"COLUMNS": "80"}).output
+    text = CliRunner().invoke(application(), ["zeus", "--help"], env={"COLUMNS": "80"}).output
     assert "--power-limit-optimizer" in text
     assert "\N{HORIZONTAL ELLIPSIS}" not in text
 
@@ -171,9 +171,12 @@ def test_power_limit_can_be_fixed(files: tuple[Path, Path]) -> None:
         (("--eta", 2), "--eta is 2.0, expected a number from 0"),
         (("--eta", "nan"), "--eta is nan"),
         (("--beta", 1), "--beta is 1.0, expected a number above 1"),
-        (("--seeds", -1), "--seeds: must be a whole number of 1 or more, found -1"),
-        (("--recurrences", -3), "--recurrences: must be a whole number of 1 or more, found -3"),
-        (("--seed", -1), "--seed: must be a whole number of 0 or more, found -1"),
+        (("--seeds", -1), "--seeds: must be a whole number of 1 or more and at most 20,000,000"),
+        (
+            ("--recurrences", -3),
+            "--recurrences: must be a whole number of 1 or more and at most 20,000,000",
+        ),
+        (("--seed", -1), "--seed: must be a whole number of 0 or more and at most 9,223,372,036,8"),
         (("--power-limit", 100, "--power-limit-optimizer", "max"), "expected one of them"),
         (("--savings", "--out", "x"), "--out: --savings does not simulate"),
         (("--groups", "nowhere.csv"), "nowhere.csv: can't be read"),
@@ -196,17 +199,17 @@ def test_bad_file_is_one_line_with_its_place(files: tuple[Path, Path], tmp_path:
         train, power, "--gpu", "a100"
     )
     bad = write(tmp_path / "bad.csv", TRAIN_HEADER, "toy,net,8,sgd,0.1,1,0.5,soon")
-    assert "bad.csv:2: 'target_epoch' is 'soon'" in refused(bad, power)
+    assert "bad.csv:2: column 'target_epoch' is 'soon'" in refused(bad, power)
     groups = write(tmp_path / "g.csv", GROUP_HEADER, "g,0,1,tyo,1")
     assert "g.csv:2: unknown dataset 'tyo'" in refused(train, power, *TOY, "--groups", groups)
 
 
-def test_sample_prints_a_row_for_each_of_six_workloads() -> None:
-    sample_traces()
-    train = SAMPLES / "summary_train.csv"
-    content = json.loads(printed(train, SAMPLES, "--gpu", "v100", "--json"))
+def test_sample_prints_a_row_for_each_of_six_workloads(sample: Callable[[str], Path]) -> None:
+    folder = sample(ZEUS)
+    train = folder / "summary_train.csv"
+    content = json.loads(printed(train, folder, "--gpu", "v100", "--json"))
     assert len(content["simulated"]) == 6
     assert all(row["energy_ratio"] < 1 for row in content["simulated"])
-    assert "'a40', 'v100'" in refused(train, SAMPLES, "--gpu", "h100")
+    assert "'a40', 'v100'" in refused(train, folder, "--gpu", "h100")
     words = "unknown dataset 'cifar10', expected one that both traces hold: 'cifar100', 'imagenet'"
-    assert words in refused(train, SAMPLES, "--gpu", "v100", "--workload", "cifar10")
+    assert words in refused(train, folder, "--gpu", "v100", "--workload", "cifar10")

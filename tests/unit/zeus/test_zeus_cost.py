@@ -1,21 +1,30 @@
-"""Costs and savings: worked out by hand, and against the figures for the V100 sample."""
+"""Costs and savings: worked out by hand, in plain Python, and against published figures."""
 
+import csv
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from statistics import mean
+from typing import Any
 
 import numpy as np
 import pytest
-from zeus_builders import hand_workload, sample_traces, workload
+from samples import PUBLISHED, ZEUS
+from zeus_builders import hand_workload, workload
 
 from diploee.errors import WorkloadError
 from diploee.zeus import (
     ZEUS_WORKLOADS,
+    WorkloadSpec,
     best_savings,
     default_pair,
     expected_cost_j,
     oracle_pair,
+    read_traces,
 )
 
-# Percent saved by the power limit, by the batch size, by both; `formats.md`.
+# Percent saved by the power limit, by the batch size and by both on the V100, as published; and the
+# best batch size and power limit.
 ENERGY = {
     "cifar100": (31.4, 63.2, 74.7, 128, 100),
     "imagenet": (22.5, 3.0, 23.8, 360, 150),
@@ -24,14 +33,6 @@ ENERGY = {
     "movielens-1m": (3.0, 65.0, 66.6, 16384, 150),
     "sentiment140": (21.2, 3.4, 26.4, 32, 125),
 }
-COST_AT_HALF = {
-    "cifar100": (4.4, 52.2, 56.8),
-    "imagenet": (3.0, 2.3, 5.1),
-    "squad": (1.9, 6.2, 7.9),
-    "librispeech": (1.5, 26.9, 29.0),
-    "movielens-1m": (1.5, 63.5, 63.9),
-    "sentiment140": (1.4, 2.7, 5.4),
-}
 
 
 def percents(savings):
@@ -39,18 +40,48 @@ def percents(savings):
     return [100 * part.fraction for part in parts]
 
 
+def costs_in_plain_python(folder: Path, spec: WorkloadSpec, eta: float) -> dict[Any, float]:
+    """Return cost [J] by batch size and power limit [W] on the V100, from the rows of the files."""
+    key = {"dataset": spec.dataset, "network": spec.network, "optimizer": spec.optimizer}
+
+    def rows(name: str) -> list[dict[str, str]]:
+        with (folder / name).open(newline="") as file:
+            return [row for row in csv.DictReader(file) if key.items() <= row.items()]
+
+    power, epochs, costs = rows("summary_power_v100.csv"), {}, {}
+    for row in rows("summary_train.csv"):
+        if float(row["target_metric"]) == spec.target_metric and row["target_epoch"] != "nan":
+            epochs.setdefault(row["batch_size"], []).append(float(row["target_epoch"]))
+    highest_w = max(float(row["power_limit"]) for row in power)
+    for row in power:
+        if row["batch_size"] in epochs:
+            average_w = eta * float(row["average_power"]) + (1 - eta) * highest_w
+            time_s = mean(epochs[row["batch_size"]]) * float(row["time_per_epoch"])
+            costs[int(row["batch_size"]), float(row["power_limit"])] = time_s * average_w
+    return costs
+
+
+@pytest.mark.parametrize("eta", [1.0, 0.5])
 @pytest.mark.parametrize("name", ENERGY)
-def test_energy_savings_of_the_sample_equal_the_known_figures(name: str) -> None:
-    savings = best_savings(sample_traces().workload(ZEUS_WORKLOADS[name]), 1.0)
-    *wanted, batch_size, limit_w = ENERGY[name]
-    assert percents(savings) == pytest.approx(wanted, abs=0.051)
-    assert (savings.both.pair.batch_size, savings.both.pair.power_limit_w) == (batch_size, limit_w)
-
-
-@pytest.mark.parametrize("name", COST_AT_HALF)
-def test_cost_savings_of_the_sample_equal_the_known_figures(name: str) -> None:
-    savings = best_savings(sample_traces().workload(ZEUS_WORKLOADS[name]), 0.5)
-    assert percents(savings) == pytest.approx(COST_AT_HALF[name], abs=0.051)
+def test_savings_of_the_sample_are_those_of_plain_python(
+    sample: Callable[[str], Path], name: str, eta: float
+) -> None:
+    folder, spec = sample(ZEUS), ZEUS_WORKLOADS[name]
+    costs = costs_in_plain_python(folder, spec, eta)
+    full = spec.default_batch_size, max(limit_w for _, limit_w in costs)
+    best = min(costs, key=costs.__getitem__)
+    ways = (
+        (cost for (size, _), cost in costs.items() if size == full[0]),
+        (cost for (_, limit_w), cost in costs.items() if limit_w == full[1]),
+        costs.values(),
+    )
+    workload = read_traces(folder / "summary_train.csv", folder, "v100").workload(spec)
+    savings = best_savings(workload, eta)
+    assert percents(savings) == pytest.approx([100 * (1 - min(w) / costs[full]) for w in ways])
+    pair = savings.both.pair.batch_size, savings.both.pair.power_limit_w
+    assert pair == best
+    if eta == 1 and folder == PUBLISHED / ZEUS:
+        assert [*percents(savings), *pair] == pytest.approx(ENERGY[name], abs=0.051)
 
 
 def test_energy_to_accuracy_is_mean_epochs_x_time_x_power() -> None:

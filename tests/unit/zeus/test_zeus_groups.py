@@ -40,16 +40,16 @@ GOOD = "g,0,1,toy,1"
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ((), ":2: no rows, expected a job"),
+        ((), ": no rows, expected one or more"),
         ((GOOD, "g,5,4,toy,1"), ":3: 'end_time' is 4, expected 'start_time' or later, 5 s"),
         (
             (GOOD, "g,0,1,toy,0"),
-            ":3: 'runtime_ratio' is '0' (1 such rows), expected a number above",
+            ":3: column 'runtime_ratio' is '0', expected a number above",
         ),
-        ((GOOD, "g,x,1,toy,1"), ":3: 'start_time' is 'x'"),
+        ((GOOD, "g,x,1,toy,1"), ":3: column 'start_time' is 'x'"),
         ((GOOD, "g,0,1,tyo,1"), ":3: unknown dataset 'tyo', expected one of 'other', 'toy'; did y"),
         ((GOOD, "h,0,1,toy,1", "g,0,1,other,1"), ":4: group 'g' trains 'other', but 'toy' in line"),
-        ((GOOD, ",0,1,toy,1"), ":3: 'group' is empty"),
+        ((GOOD, ",0,1,toy,1"), ":3: column 'group' is ''"),
     ],
 )
 def test_bad_group_row_is_named_with_its_line(

@@ -185,23 +185,21 @@ def setting(searches_limits=False):
 
 
 def test_named_optimizers_choose_as_they_should() -> None:
-    first = {name: make(setting()).predict() for name, make in BATCH_SIZE_OPTIMIZERS.items()}
+    batch_sizes, limits = BATCH_SIZE_OPTIMIZERS.by_name, POWER_LIMIT_OPTIMIZERS.by_name
+    first = {name: spec().open(setting()).predict() for name, spec in batch_sizes.items()}
     assert first == {"zeus": 16, "default": 16, "oracle": 8, "grid": 16}
-    limits = {name: make(setting()) for name, make in POWER_LIMIT_OPTIMIZERS.items()}
-    at_16 = {name: optimizer.predict(16) for name, optimizer in limits.items()}
+    made = {name: spec().open(setting()) for name, spec in limits.items()}
+    at_16 = {name: optimizer.predict(16) for name, optimizer in made.items()}
     # An epoch of 16 costs 12 x 145 = 1,740 J at 100 W, 10 x 175 = 1,750 J at 200 W.
     assert at_16 == {"jit": None, "max": 200.0, "oracle": 100.0, "grid": 100.0}
-    assert limits["oracle"].predict(8) == 200.0  # 30 x 130 against 25 x 150
+    assert made["oracle"].predict(8) == 200.0  # 30 x 130 against 25 x 150
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (
-            {"batch_size_optimizer": "zues"},
-            "unknown batch size optimizer 'zues', expected one of '",
-        ),
-        ({"power_limit_optimizer": "jti"}, "unknown power limit optimizer 'jti', expected one of "),
+        ({"batch_size_optimizer": "zues"}, "unknown batch size optimizer 'zues' (have: '"),
+        ({"power_limit_optimizer": "jti"}, "unknown power limit optimizer 'jti' (have: '"),
         ({"beta": 1.0}, "beta is 1.0, expected a number above 1"),
         ({"beta": 1e9}, "beta is 1000000000.0, expected a number above 1 up to 1000, or inf"),
         ({"beta": float("nan")}, "beta is nan"),

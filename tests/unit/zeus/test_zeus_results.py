@@ -7,6 +7,7 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from damages import parquet_damages
 
 from diploee.errors import LogFormatError, OutputError
 from diploee.zeus import (
@@ -61,13 +62,28 @@ def test_full_disk_leaves_nothing(tmp_path: Path, recurrences: Recurrences) -> N
 def test_other_file_is_refused(tmp_path: Path) -> None:
     other = tmp_path / "o.parquet"
     pq.write_table(pa.table({"a": [1]}), other)
-    with pytest.raises(LogFormatError, match="not a file of recurrences"):
+    with pytest.raises(LogFormatError, match="column 'workload' is missing"):
         read_recurrences(other)
     other.write_text("no Parquet")
-    with pytest.raises(LogFormatError, match="not a file of recurrences"):
+    with pytest.raises(LogFormatError, match=r"can't be read .*; write it with 'diploee z"):
         read_recurrences(other)
-    with pytest.raises(LogFormatError, match="not a file of recurrences"):
+    with pytest.raises(LogFormatError, match="nowhere: no such file"):
         read_recurrences(tmp_path / "nowhere")
+
+
+def test_damaged_file_is_read_or_refused_in_one_line(
+    tmp_path: Path, recurrences: Recurrences
+) -> None:
+    path = tmp_path / "r.parquet"
+    write_recurrences(path, recurrences)
+    content = path.read_bytes()
+    for _, damage in parquet_damages(content, b"diploee.zeus"):
+        path.write_bytes(damage(content))
+        try:
+            read_recurrences(path)
+        except LogFormatError as error:
+            assert str(error).startswith(str(path))
+            assert str(error).isprintable()
 
 
 def test_file_of_a_newer_version_is_refused(tmp_path: Path, recurrences: Recurrences) -> None:

@@ -1,10 +1,12 @@
 """The simulator: its rules by hand, and that Zeus converges, on the sample and without it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
-from zeus_builders import hand_workload, sample_traces, workload
+from samples import ZEUS
+from zeus_builders import hand_workload, workload
 
 from diploee.errors import WorkloadError
 from diploee.zeus import (
@@ -15,6 +17,7 @@ from diploee.zeus import (
     chosen_workloads,
     default_pair,
     oracle_pair,
+    read_traces,
     settled_cost_ratio,
     simulate,
     simulate_sequence,
@@ -253,8 +256,9 @@ def converged_and_saved(workloads: Sequence[TrainingWorkload]) -> dict[str, tupl
     return found
 
 
-def test_zeus_converges_and_saves_energy_on_the_sample() -> None:
-    traces = sample_traces()
+def test_zeus_converges_and_saves_energy_on_the_sample(sample: Callable[[str], Path]) -> None:
+    folder = sample(ZEUS)
+    traces = read_traces(folder / "summary_train.csv", folder, "v100")
     found = converged_and_saved([traces.workload(spec) for spec in traces.specs().values()])
     assert len(found) == 6
     good = {name for name, (cost, energy) in found.items() if cost <= 1.05 and energy < 1}

@@ -1,16 +1,13 @@
-"""Small Zeus traces with figures that can be worked out by hand, and the way to the samples."""
+"""Small Zeus traces with figures that can be worked out by hand."""
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from diploee.zeus import TrainingTraces, TrainingWorkload, WorkloadSpec, read_traces
 
-SAMPLES = Path(__file__).parents[4] / "shared/data/zeus"
 TRAIN_HEADER = "dataset,network,batch_size,optimizer,learning_rate,run,target_metric,target_epoch"
 POWER_HEADER = "dataset,network,batch_size,optimizer,power_limit,time_per_epoch,average_power"
 GROUP_HEADER = "group,start_time,end_time,dataset,runtime_ratio"
@@ -72,14 +69,3 @@ def hand_workload() -> TrainingWorkload:
         [[30, 25], [12, 10], [6, 5]],
         [[60, 100], [90, 150], [95, 190]],
     )
-
-
-def sample_traces(gpu: str = "v100") -> TrainingTraces:
-    if not SAMPLES.is_dir():
-        pytest.skip("the Zeus sample is not at hand (shared/data/zeus beside the repository)")
-    return _sample_traces(gpu)
-
-
-@cache
-def _sample_traces(gpu: str) -> TrainingTraces:
-    return read_traces(SAMPLES / "summary_train.csv", SAMPLES, gpu)

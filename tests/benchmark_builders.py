@@ -10,8 +10,6 @@ import numpy as np
 
 from diploee.benchmark import InferenceModelSpec, ITLMixtureModel, LogisticModel, ServingFits
 
-SHARED = Path(__file__).parents[4] / "shared" / "data" / "ml_energy"
-"""The leaderboard's sample, which is no part of the repository."""
 MODEL, TASK, GPU = "org/Tiny-8B", "gpqa", "H100"
 SIZES = (8, 16, 32, 64, 128, 256)
 POWER = LogisticModel(span=900.0, steepness=0.9, midpoint=5.0, base=600.0)
