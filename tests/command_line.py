@@ -10,15 +10,26 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from diploee.cli import main
+from diploee.cli import command_line
 
+PATIENCE_S = 900
+"""For what a test waits for: only what hangs takes so long, on whatever machine."""
+LONGEST_S = 60
+"""CPU time of what should take a second, and 10 s at most: on a slow machine that compiles too."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+for _number in SIGNALS:
+    # What is ignored, as in a shell's background, the processes of tests would ignore as well.
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, lambda *_: None)
 
 
 @dataclass(frozen=True)
@@ -54,8 +65,9 @@ def call(*arguments: object) -> Ended:
             redirect_stdout(out),
             redirect_stderr(err),
             mock.patch.object(sys, "argv", ["diploee", *map(str, arguments)]),
+            mock.patch.object(sys.modules["__main__"], "__package__", None),  # not `-m pytest`
         ):
-            main()
+            command_line()
     except SystemExit as ended:
         code = int(ended.code or 0)
     finally:
@@ -64,7 +76,9 @@ def call(*arguments: object) -> Ended:
     return Ended(code, out.getvalue(), err.getvalue())
 
 
-def start(*arguments: object, **options: Any) -> subprocess.Popen[str]:
+def start(
+    *arguments: object, environment: Mapping[str, str] | None = None, **options: Any
+) -> subprocess.Popen[str]:
     """Start ``diploee`` in a process of its own.
 
     It writes no byte code, which a limit on file size would cut.
@@ -74,16 +88,27 @@ def start(*arguments: object, **options: Any) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "100"},
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "100", **(environment or {})},
         **options,
     )
 
 
-def run(*arguments: object, timeout_s: float = 120, **options: Any) -> Ended:
+def run(*arguments: object, **options: Any) -> Ended:
     """Run ``diploee`` in a process of its own to its end."""
     process = start(*arguments, **options)
-    out, err = process.communicate(timeout=timeout_s)
+    out, err = process.communicate(timeout=PATIENCE_S)
     return Ended(process.returncode, out, err)
+
+
+def wait_until(
+    condition: Callable[[], object], process: subprocess.Popen[str] | None = None
+) -> None:
+    """Wait for what others do; fail where a process that should do it has ended."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert process is None or process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

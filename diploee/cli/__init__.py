@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import warnings
 from types import FrameType
 
 DEBUG_VARIABLE = "DIPLOEE_DEBUG"
@@ -18,21 +19,30 @@ class Interrupted(BaseException):
 
 
 def main() -> None:
+    """Run the command line as users do: warnings of libraries are not for them."""
+    if not sys.warnoptions and not os.environ.get(DEBUG_VARIABLE):
+        warnings.simplefilter("ignore")
+    command_line()
+
+
+def command_line() -> None:
     """Run the command line; errors of the user become one line each, without a traceback."""
-    from diploee.cli.app import app
+    from diploee.cli.app import application
     from diploee.errors import DiploeeError, InputError
     from diploee.files import reason
+    from diploee.progress import stop_with
 
     for number in _interrupts():
         if signal.getsignal(number) != signal.SIG_IGN:  # as after nohup
             signal.signal(number, _interrupt)
     try:
-        app()
+        _check_text(sys.argv[1:])
+        application(next((word for word in sys.argv[1:] if not word.startswith("-")), ""))()
     except InputError as error:
-        _complain(str(error))
+        _complain(*error.problems)
         sys.exit(EXIT_BAD_INPUT)
     except DiploeeError as error:
-        _complain(str(error))
+        _complain(*error.problems)
         sys.exit(EXIT_FAILED)
     except (Interrupted, KeyboardInterrupt):
         _complain("interrupted; what was not finished is removed")
@@ -55,11 +65,23 @@ def main() -> None:
             f"traceback that {DEBUG_VARIABLE}=1 shows"
         )
         sys.exit(EXIT_FAILED)
+    finally:
+        stop_with(None)  # the next command of this process is not the one interrupted
 
 
-def _complain(text: str) -> None:
-    for line in text.splitlines():
-        sys.stderr.write(f"diploee: {line}\n")
+def _check_text(arguments: list[str]) -> None:
+    from diploee.errors import InputError
+
+    for text in arguments:
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise InputError(f"'{text}' is not UTF-8 text; rename that file or folder")
+
+
+def _complain(*problems: str) -> None:
+    from diploee.errors import one_line
+
+    for line in problems:
+        sys.stderr.write(f"diploee: {one_line(line)}\n")
 
 
 def _interrupts() -> list[signal.Signals]:
@@ -68,10 +90,27 @@ def _interrupts() -> list[signal.Signals]:
     return [signal.Signals[name] for name in names if hasattr(signal, name)]
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
+def interrupt_at_once() -> None:
+    """Let a signal end a command of many results also when it comes just as one stands."""
+    for number in _interrupts():
+        if signal.getsignal(number) is _interrupt:
+            signal.signal(number, _interrupt_now)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    from diploee.files import is_late
+
+    if not is_late():  # else the result stands, and the command ends as it would have
+        _interrupt_now(number, frame)
+
+
+def _interrupt_now(_number: int, _frame: FrameType | None) -> None:
     # A second signal, such as a hang-up with the termination, must not stop the clean-up.
+    from diploee.progress import stop_with
+
     for number in _interrupts():
         signal.signal(number, _ignore)
+    stop_with(Interrupted())
     raise Interrupted
 
 

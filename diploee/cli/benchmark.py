@@ -3,34 +3,42 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
-if TYPE_CHECKING:
-    from diploee.benchmark import BenchmarkSource, LogisticModel, ModelFits
-
-benchmark_app = typer.Typer(
-    help="Served models from benchmark data, and synthetic training power.", no_args_is_help=True
+from diploee.benchmark import (
+    BenchmarkSource,
+    LogisticModel,
+    LogisticModelStore,
+    ModelFits,
+    TrainingTrace,
+    TrainingTraceParams,
+    load_specs,
 )
+from diploee.cli.options import Force, Json, ToLibrary, naming_options, options, place_option
+from diploee.errors import InputError, did_you_mean, one_of
+from diploee.importers.benchmarks import (
+    LeaderboardSource,
+    MlEnergySource,
+    OpenG2GSource,
+    ResultsSource,
+)
+from diploee.problems import checked
+from diploee.profiles import add_profile
+from diploee.scenario.yaml_lines import read_value
+
+benchmark_app = typer.Typer()
 
 DataDirOption = Annotated[
-    Path, typer.Option(help="Cache of what was made, a folder per hash of its parameters.")
+    Path, place_option("Cache of what was made, a folder per hash of its parameters.", "--data-dir")
 ]
-
-
-class SourceName(StrEnum):
-    """Where measurements come from."""
-
-    leaderboard = "leaderboard"
-    results = "results"
-    openg2g = "openg2g"
-    hub = "hub"
+SourceName = Literal["leaderboard", "results", "openg2g", "hub"]
 
 
 @benchmark_app.command("fit")
+@options()
 def fit_models(
     specs: Annotated[
         Path, typer.Argument(help="YAML file of model specs, under `models:`.", metavar="SPECS")
@@ -41,19 +49,17 @@ def fit_models(
             help="leaderboard: ML.ENERGY's JSON; results: folders with results.json; openg2g: its "
             "data/specs; hub: the gated data set, by the package mlenergy-data."
         ),
-    ] = SourceName.leaderboard,
+    ] = "leaderboard",
     path: Annotated[
         Path | None, typer.Option("--from", help="File or folder of the source; none for hub.")
     ] = None,
     data_dir: DataDirOption = Path("data/specs"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print the fits as JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Fit power, latency and throughput of served models; print them for a scenario.
 
     Fits are cached and made again when the spec, the source or the schema changed.
     """
-    from diploee.benchmark import LogisticModelStore, load_specs
-
     wanted = load_specs(specs)
     store = LogisticModelStore.ensure(data_dir, wanted, _source(source, path))
     if as_json:
@@ -66,7 +72,7 @@ def fit_models(
 
 @benchmark_app.command("training-trace")
 def training_trace(
-    out: Annotated[Path, typer.Option(help="Folder of the library to add the profile to.")],
+    out: ToLibrary,
     n_nodes: Annotated[int, typer.Option("--nodes", min=1, help="Nodes of the job.")] = 16,
     gpus_per_node: Annotated[int, typer.Option(min=1, help="GPUs of each node.")] = 4,
     workload: Annotated[
@@ -81,14 +87,12 @@ def training_trace(
         ),
     ] = None,
     data_dir: DataDirOption = Path("data/training"),
-    force: Annotated[bool, typer.Option("--force", help="Replace a profile of that id.")] = False,
+    force: Force = False,
 ) -> None:
     """Synthesise the power of a training job with plateaus, noise and dips, as a profile."""
-    from diploee.benchmark import TrainingTrace
-    from diploee.profiles import add_profile
-
     trace = TrainingTrace.ensure(data_dir, _params(parameters or ()))
-    profile = trace.profile(n_nodes, gpus_per_node, workload=workload)
+    with naming_options(n_nodes="--nodes", gpus_per_node="--gpus-per-node"):
+        profile = trace.profile(n_nodes, gpus_per_node, workload=workload)
     place = add_profile(profile, out, force)
     typer.echo(
         f"{place}: {profile.duration_ms / 1000:,.1f} s, mean {profile.mean_power_w / 1000:,.2f} kW"
@@ -96,12 +100,6 @@ def training_trace(
 
 
 def _params(texts: list[str] | tuple[str, ...]) -> Any:
-    import yaml
-    from pydantic import ValidationError
-
-    from diploee.benchmark import TrainingTraceParams
-    from diploee.errors import InputError, did_you_mean, one_of, shown
-
     values: dict[str, Any] = {}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -111,30 +109,20 @@ def _params(texts: list[str] | tuple[str, ...]) -> Any:
                 f"--set {text}: expected KEY=VALUE with a key of {one_of(known)}"
                 f"{did_you_mean(key, known)}"
             )
-        try:
-            values[key] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            raise InputError(f"--set {text}: the value is not readable as YAML") from error
-    try:
-        return TrainingTraceParams(**values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "parameters"
-        words = str(first["msg"]).removeprefix("Value error, ")
-        raise InputError(f"--set {place}: {words} (found {shown(first['input'])})") from error
+        values[key] = read_value(value, f"--set {key}")
+    return checked(
+        values, TrainingTraceParams, lambda place: f"--set {'.'.join(map(str, place))}".rstrip()
+    )
 
 
 def _source(name: SourceName, path: Path | None) -> BenchmarkSource:
-    from diploee.benchmark import LeaderboardSource, MlEnergySource, OpenG2GSource, ResultsSource
-    from diploee.errors import InputError
-
-    if name is SourceName.hub:
+    if name == "hub":
         return MlEnergySource()
     if path is None:
-        raise InputError(f"--source {name.value} needs --from, the file or folder to read")
-    if name is SourceName.leaderboard:
+        raise InputError(f"--source {name} needs --from, the file or folder to read")
+    if name == "leaderboard":
         return LeaderboardSource(path)
-    return ResultsSource(path) if name is SourceName.results else OpenG2GSource(path)
+    return ResultsSource(path) if name == "results" else OpenG2GSource(path)
 
 
 def _curves(model: ModelFits) -> dict[str, tuple[LogisticModel, float]]:
@@ -166,8 +154,11 @@ def _as_dict(model: ModelFits) -> dict[str, Any]:
 
 
 def _fragment(label: str, model: ModelFits) -> str:
+    from diploee.errors import one_line
+
     spec, source = model.spec, model.details.get("source", "")
-    lines = [f"# {label}: {spec.model_id} on {spec.gpus_per_replica} x {spec.gpu_model}"]
+    of = f"{spec.model_id} on {spec.gpus_per_replica} x {spec.gpu_model}"
+    lines = [one_line(f"# {label}: {of}")]  # names of the user's must not end the comment
     if spec.itl_deadline_s is not None:
         lines.append(f"latency_cap: {{metric: mean_itl, limit_s: {spec.itl_deadline_s:g}}}")
     lines.append("logistic:")

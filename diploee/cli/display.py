@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as RichProgress
 from rich.table import Table
 
-from diploee.outputs import Run
-from diploee.watch import Update, Watch
+from diploee.metric import flatten
+from diploee.progress import Progress, Update
+from diploee.units import W_PER_MW, power_unit
+
+if TYPE_CHECKING:
+    from diploee.outputs import Run
 
 
-class ProgressWatch(Watch):
+class ProgressBars(Progress):
     """Draws each stage on standard error: what is done, the simulated date, the time taken."""
 
     def __init__(self) -> None:
@@ -38,7 +43,7 @@ class ProgressWatch(Watch):
             TimeElapsedColumn(),
             TextColumn("{task.fields[text]}"),
         )
-        with Progress(*columns, console=self._console) as progress:
+        with RichProgress(*columns, console=self._console) as progress:
             task = progress.add_task(name, total=None, text="")
 
             def update(fraction: float, text: str) -> None:
@@ -74,84 +79,51 @@ def _with_rate(text: str, elapsed_s: float) -> str:
 
 def show_run(run: Run) -> None:
     """Print the result table, the warnings and where the files are."""
+    from diploee.metrics.catalogue import table_metrics
+
     console = Console()
     metrics = run.metrics
-    table = Table(title=f"{run.scenario.name}", title_justify="left", title_style="bold")
-    table.add_column("")
-    table.add_column("facility", justify="right")
     pools = metrics.get("pools", {})
-    for pool in pools:
-        table.add_column(pool, justify="right")
-    parts = [metrics, *pools.values()]
-    for section, rows in _ROWS.items():
-        if section not in metrics:
+    table = titled_table(run.scenario.name, ("", "facility", *pools), 1)
+    parts = [dict(flatten(part)) for part in (metrics, *pools.values())]
+    unit = power_unit(metrics["power"]["max_mw"] * W_PER_MW)
+    block = ""
+    for metric in table_metrics(own=run.stage_metrics):
+        values = [part.get(metric.key) for part in parts]
+        if all(value is None for value in values):
             continue
-        table.add_section()
-        for label, key, pattern, factor in rows:
-            values = [part.get(section, {}).get(key) for part in parts]
-            shown = ["-" if v is None else pattern.format(v * factor) for v in values]
-            if any(value is not None for value in values):
-                table.add_row(escape(label), *shown)
+        if (found := metric.key.partition(".")[0]) != block:
+            table.add_section()
+            block = found
+        shown = (metric.sized(unit).show(value, "-") for value in values)
+        table.add_row(escape(metric.sized(unit).title), *shown)
     console.print(table)
     resolution = metrics["power"]["resolution_s"]
     console.print(
-        f"Device power (GPUs and CPU packages); peaks and ratios are of {resolution:g} s means."
+        f"Boundary: {escape(run.boundary())}. Peaks and ratios are of {resolution:g} s means."
     )
     for warning in run.manifest["warnings"]:
         console.print(f"[yellow]warning:[/] {escape(warning)}")
     console.print(f"Files in [bold]{escape(str(run.folder))}[/]", soft_wrap=True)
 
 
+def titled_table(title: str, header: Sequence[str], n_names: int, **looks: Any) -> Table:
+    """Return an empty table: `n_names` columns of names, then numbers to the right."""
+    table = Table(title=escape(title), title_justify="left", title_style="bold", **looks)
+    for name in header[:n_names]:
+        table.add_column(escape(name).replace("_", "_\u200b"), overflow="fold")
+    for name in header[n_names:]:
+        table.add_column(escape(name).replace("_", "_\u200b"), justify="right", no_wrap=True)
+    return table
+
+
 WIDE = 200
 """Width of tables that nobody looks at in a terminal [characters]."""
-
-_Row = tuple[str, str, str, float]
-_ROWS: dict[str, tuple[_Row, ...]] = {
-    "power": (
-        ("mean power [MW]", "mean_mw", "{:.3f}", 1),
-        ("standard deviation [MW]", "std_mw", "{:.3f}", 1),
-        ("median power [MW]", "median_mw", "{:.3f}", 1),
-        ("90th percentile [MW]", "p90_mw", "{:.3f}", 1),
-        ("maximum power [MW]", "max_mw", "{:.3f}", 1),
-        ("peak-to-average ratio", "peak_to_average_ratio", "{:.3f}", 1),
-        ("load factor", "load_factor", "{:.3f}", 1),
-        ("maximum over rated power [%]", "max_over_rated", "{:.1f}", 100),
-        ("energy [MWh]", "energy_mwh", "{:,.0f}", 1),
-    ),
-    "utilization": (
-        ("mean node occupancy [%]", "mean", "{:.2f}", 100),
-        ("standard deviation [%]", "std", "{:.2f}", 100),
-        ("median [%]", "median", "{:.2f}", 100),
-        ("90th percentile [%]", "p90", "{:.2f}", 100),
-        ("maximum [%]", "max", "{:.2f}", 100),
-    ),
-    "jobs": (
-        ("jobs submitted per day", "submitted_per_day", "{:,.0f}", 1),
-        ("jobs that queued [%]", "queued_fraction", "{:.2f}", 100),
-        ("mean queue time of those [h]", "mean_queue_time_queued_h", "{:.3f}", 1),
-        ("mean queue time of all [h]", "mean_queue_time_all_h", "{:.3f}", 1),
-        ("jobs never started", "unstarted", "{:,.0f}", 1),
-    ),
-    "requests": (
-        ("requests per day [million]", "per_day", "{:,.2f}", 1e-6),
-        ("incoming requests [1/s]", "incoming_rps", "{:,.2f}", 1),
-        ("served requests [1/s]", "effective_rps", "{:,.2f}", 1),
-        ("incomplete requests [1/s]", "incomplete_rps", "{:,.2f}", 1),
-    ),
-}
-"""Rows of the result table by block of the metrics: label, key, format, factor."""
 
 
 def show_table(title: str, header: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
     """Print a plain table; numbers to the right. Into a file or pipe, no line is broken."""
-    table = Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        box=None,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
+    table = titled_table(title, (), 0, box=None, padding=(0, 1, 0, 0), pad_edge=False)
     for index, name in enumerate(header):
         numeric = bool(rows) and isinstance(rows[0][index], int | float)
         table.add_column(escape(name), justify="right" if numeric else "left", overflow="fold")

@@ -2,105 +2,41 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from diploee.outputs.export import LeapDay
-
-_MOMENTS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S.%f"]
-
-
-class LeapDayRule(StrEnum):
-    """What a leap year loses in formats of 8,760 hours."""
-
-    drop_feb29 = "drop-feb29"
-    drop_last_day = "drop-last-day"
+from diploee.cli.display import ProgressBars
+from diploee.cli.options import Force, Quiet, options, place_option
+from diploee.errors import one_of
+from diploee.outputs.export import FORMATS, Options, export_run
+from diploee.progress import Progress
 
 
+@options(first="--from", until="--to", event_window="--event-window --zoom")
 def export_command(
     format_name: Annotated[
         str,
         typer.Argument(
             metavar="FORMAT",
-            help="csv, 8760, sam, reopt, reopt-json, opendss, pypsa, pandapower, playback or "
-            "openg2g.",
+            help=f"{one_of(FORMATS)}.",
         ),
     ],
     run_dir: Annotated[Path, typer.Argument(help="A run folder, as 'run' writes it.")],
+    chosen: Options,
     out: Annotated[
-        Path | None, typer.Option(help="File or folder; <run folder>-<format> by default.")
+        Path | None, place_option("File or folder; <run folder>-<format> by default.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an export at --out.")] = False,
-    column: Annotated[
-        str, typer.Option(help="facility_power_w, it_power_w or it_power_w.<pool>.")
-    ] = "facility_power_w",
-    step: Annotated[
-        str | None, typer.Option(help="Coarser step such as '15 min'; 1 h for 8760 formats.")
-    ] = None,
-    first: Annotated[
-        datetime | None, typer.Option("--from", formats=_MOMENTS, help="Start, local time.")
-    ] = None,
-    until: Annotated[
-        datetime | None, typer.Option("--to", formats=_MOMENTS, help="End, local time.")
-    ] = None,
-    zoom: Annotated[
-        str | None,
-        typer.Option(help="One of the run's zooms at 0.1 s, as rise_1s, instead of the whole run."),
-    ] = None,
-    year: Annotated[
-        int | None, typer.Option(help="Calendar year of an 8760 format, if there are several.")
-    ] = None,
-    leap_day: Annotated[
-        LeapDayRule | None, typer.Option(help="What a leap year loses in an 8760 format.")
-    ] = None,
-    time_zone: Annotated[
-        str | None,
-        typer.Option(help="Zone of csv stamps, as America/Denver; else the fixed UTC offset."),
-    ] = None,
-    q_table: Annotated[
-        Path | None,
-        typer.Option(
-            help="Your CSV p_mw,q_mvar for reactive power; q_mvar above 0 is drawn by the facility."
-        ),
-    ] = None,
-    name: Annotated[str, typer.Option(help="Name of the load.")] = "datacenter",
-    bus: Annotated[str, typer.Option(help="Name of its bus (opendss, pypsa).")] = "datacenter",
-    kv: Annotated[float, typer.Option(help="Rated voltage of the OpenDSS load, in kV.")] = 12.47,
-    actual: Annotated[
-        bool, typer.Option("--actual", help="OpenDSS multipliers in kW, not of the peak.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors.")] = False,
+    force: Force = False,
+    quiet: Quiet = False,
 ) -> None:
     """Export a run's power to the file that a planner's tool loads.
 
     Coarser steps are exact means, so that the energy stays the same. A sidecar in JSON says units,
     zone, interval convention, leap-day rule and source.
     """
-    from diploee.cli.display import ProgressWatch
-    from diploee.outputs.export import Options, export_run
-    from diploee.watch import Watch
-
-    options = Options(
-        column=column,
-        step=step,
-        first=first,
-        until=until,
-        zoom=zoom,
-        year=year,
-        leap_day=cast("LeapDay | None", leap_day and leap_day.value),
-        time_zone=time_zone,
-        q_table=q_table,
-        name=name,
-        bus=bus,
-        kv=kv,
-        actual=actual,
-    )
-    watch = Watch() if quiet else ProgressWatch()
-    place = export_run(run_dir, format_name, out, options, force=force, watch=watch)
+    progress = Progress() if quiet else ProgressBars()
+    place = export_run(run_dir, format_name, out, chosen, force=force, progress=progress)
     if not quiet:
         typer.echo(str(place))

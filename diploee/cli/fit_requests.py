@@ -2,88 +2,100 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from math import isfinite, isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
+import numpy as np
 import typer
+from pydantic import Field
+from rich.markup import escape
 
+from diploee.cli.display import show_table
 from diploee.cli.fragment import (
-    check_confidence,
-    check_folder,
     check_fragment,
-    check_free,
-    column_names,
+    check_places,
+    give_fragment,
     naming_the_other_command,
     pool_of,
-    write_fragment,
 )
-
-if TYPE_CHECKING:
-    from diploee.workload.importers.jobs.clock import Zone
-    from diploee.workload.request_fit import RequestFit
-    from diploee.workload.request_scatter import Dispersion
-    from diploee.workload.request_services import ServiceFit
-    from diploee.workload.request_trace import RequestTrace
+from diploee.cli.options import Force, Fragment, Json, Plots, options
+from diploee.clock import offset_text
+from diploee.errors import InputError, one_of
+from diploee.files import Writing
+from diploee.importers import read_request_trace
+from diploee.importers.request_trace import RequestTrace
+from diploee.importers.request_traces import TRACE_FORMATS
+from diploee.importers.request_traces.plain_csv import Meaning
+from diploee.json_files import plain
+from diploee.learn.jobs.fragment import WEEKDAYS
+from diploee.learn.requests.fit import RequestFit, fit_requests
+from diploee.learn.requests.fluctuation import Estimate, FluctuationFit
+from diploee.learn.requests.fragment import fit_remarks, request_stream_yaml
+from diploee.learn.requests.scatter import Dispersion
+from diploee.learn.requests.services import ServiceFit
+from diploee.model import Model
+from diploee.textio.clock import Zone, zone_of
+from diploee.units import HOURS_PER_WEEK, MS_PER_DAY, MS_PER_H, MS_PER_S
 
 _Row = tuple[str, str, str]
 
-_IN_TABLE = ("Fitted to", "Weights:", "Variance over mean", "Prompts of", "Answers of")
+_IN_TABLE = (
+    "Fitted to",
+    "Weights:",
+    "Variance over mean",
+    "Fluctuation of",
+    "Prompts of",
+    "Answers of",
+)
 """Beginnings of remarks whose numbers stand in the table too."""
 
 
+class TraceReading(Model):
+    """How a request trace is read and fitted."""
+
+    columns: dict[Meaning, str] | None = Field(
+        default=None, description="csv: its column of a meaning; repeatable."
+    )
+    services: tuple[str, ...] | None = Field(
+        default=None,
+        description="Service to keep, repeatable; or name of all, where the trace has none.",
+    )
+    utc_offset: str | None = Field(
+        default=None,
+        description="Local time of the weights, +08:00 or Europe/Berlin; UTC by default.",
+    )
+    zero_hour_of_week: Annotated[float, Field(ge=0, lt=HOURS_PER_WEEK)] | None = Field(
+        default=None,
+        description="Trace without dates: local hour of the week of its origin, 0 for Monday "
+        "00:00.",
+    )
+    step_s: float = Field(default=60.0, description="Step of the counts in s; divides the hour.")
+    confidence: Annotated[float, Field(gt=0, lt=1)] = Field(
+        default=0.95, description="Level of the limits."
+    )
+
+
+@options(columns="--column MEANING=NAME", services="--service NAME")
 def fit_requests_command(
     trace: Annotated[Path, typer.Argument(help="Request trace; may be gzipped.", metavar="TRACE")],
+    reading: TraceReading,
     trace_format: Annotated[
         str | None,
-        typer.Option(
-            "--format", help="azure-llm, burstgpt, mooncake, servegen or csv; told by content."
-        ),
+        typer.Option("--format", help=f"{one_of(TRACE_FORMATS)}; told by content."),
     ] = None,
-    columns: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--column", metavar="MEANING=NAME", help="csv: its column of a meaning; repeatable."
-        ),
-    ] = None,
-    services: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--service",
-            metavar="NAME",
-            help="Service to keep, repeatable; or name of all, where the trace has none.",
-        ),
-    ] = None,
-    utc_offset: Annotated[
-        str | None,
-        typer.Option(help="Local time of the weights, +08:00 or Europe/Berlin; UTC by default."),
-    ] = None,
-    zero_hour_of_week: Annotated[
-        float | None,
-        typer.Option(
-            help="Trace without dates: local hour of the week of its origin, 0 for Monday 00:00."
-        ),
-    ] = None,
-    step_s: Annotated[
-        float, typer.Option(help="Step of the counts in s; divides the hour.")
-    ] = 60.0,
     scenario: Annotated[
         str | None, typer.Option(help="Scenario that the stream is for: gives the pool.")
     ] = None,
     pool: Annotated[str | None, typer.Option(help="Pool of the stream.")] = None,
     stream: Annotated[str, typer.Option(help="Name of the stream.")] = "requests",
-    confidence: Annotated[float, typer.Option(help="Level of the limits.")] = 0.95,
-    out: Annotated[
-        Path | None, typer.Option(help="YAML file of the stream; else it is printed.")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file at --out.")] = False,
-    plots: Annotated[Path | None, typer.Option(help="Folder of pictures of the fit.")] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print all numbers of the fit as JSON.")
-    ] = False,
+    out: Fragment = None,
+    force: Force = False,
+    plots: Plots = None,
+    as_json: Json = False,
 ) -> None:
     """Learn from a request trace when requests come, how they scatter and how long they are.
 
@@ -91,75 +103,57 @@ def fit_requests_command(
     them, the scatter of minutes, and services with shares and output lengths. Model, latency cap
     and hardware, which no trace tells, are to be set in the result.
     """
-    from diploee.workload.importers import read_request_trace
-    from diploee.workload.importers.requests.plain_csv import MEANINGS
-    from diploee.workload.request_fit import fit_requests
-    from diploee.workload.request_fragment import fit_remarks, request_stream_yaml
-
-    check_confidence(confidence)
-    check_free(out, force, trace, scenario)
-    check_folder(plots, out)
-    names = column_names(columns, MEANINGS)
-    zone = _check_times(step_s, zero_hour_of_week, utc_offset)
+    check_places(out, force, trace, scenario, plots=plots)
+    zone, confidence = _zone(reading), reading.confidence
     base, pool_name = pool_of(scenario, pool, default="serving")
-    told = trace_format or ("csv" if columns else None)
+    told = trace_format or ("csv" if reading.columns else None)
     with naming_the_other_command(trace, "fit-requests", told):
         read = read_request_trace(
-            trace, trace_format, step_s=step_s, services=services, columns=names
+            trace,
+            trace_format,
+            **reading.model_dump(include={"step_s", "services", "columns"}),
         )
-    clock = _clock(read, zone, zero_hour_of_week)
+    clock = _clock(read, zone, reading.zero_hour_of_week)
     fit = fit_requests(read, confidence=confidence, **clock)
     origin, _, rest = request_stream_yaml(fit, name=stream, pool=pool_name).partition("\n")
-    local = _local_time(read, clock, is_told=zero_hour_of_week is not None)
+    local = _local_time(read, clock, is_told=reading.zero_hour_of_week is not None)
     rows = f"Rows: {'; '.join(read.counts.lines())}. Limits are those of {100 * confidence:g}%."
     text = f"{origin}\n# {local}\n# {rows}\n{rest}"
     check_fragment(text, base)
-    write_fragment(text, out)
-    drawn: list[Path] = []
-    if plots is not None:
-        from diploee.workload.request_plots import plot_requests
 
-        drawn = plot_requests(read, fit, plots, confidence=confidence, **clock)
-    if as_json:
-        typer.echo(json.dumps(_as_dict(fit, read, clock, confidence), indent=2))
-    elif out is None:
-        typer.echo(text, nl=False)
-    else:
+    def draw(folder: Path, files: Writing) -> list[Path]:
+        from diploee.learn.requests.plots import plot_requests
+
+        return plot_requests(read, fit, folder, confidence=confidence, joins=files, **clock)
+
+    def tell() -> list[str]:
         _show(fit, read, clock, confidence)
-        remarks = (line for line in fit_remarks(fit) if not line.startswith(_IN_TABLE))
-        for line in [local, *remarks, f"Written: {', '.join(map(str, [out, *drawn]))}"]:
-            typer.echo(line)
+        return [local, *(line for line in fit_remarks(fit) if not line.startswith(_IN_TABLE))]
+
+    data = partial(_as_dict, fit, read, clock, confidence) if as_json else None
+    give_fragment(text, out, force, data, tell, plots, draw)
 
 
 class _Clock(TypedDict):
     """How times of a trace become local, as `fit_requests` takes it."""
 
     utc_offset_min: int
+    time_zone: str
     zero_hour_of_week: float
 
 
-def _check_times(step_s: float, zero_hour: float | None, utc_offset: str | None) -> Zone | None:
+def _zone(reading: TraceReading) -> Zone | None:
     """Check what the user said of times, before a long trace is read; return the zone."""
-    from diploee.errors import InputError
-    from diploee.units import HOURS_PER_WEEK, MS_PER_H, MS_PER_S
-    from diploee.workload.importers.jobs.clock import zone_of
-
-    step_ms = step_s * MS_PER_S
+    step_ms = reading.step_s * MS_PER_S
     if not 1 <= step_ms <= MS_PER_H or MS_PER_H % step_ms:
         raise InputError(
-            f"--step-s: must divide the hour, such as 1, 60 or 600, found {step_s:g}; weights are "
-            "those of hours"
+            f"--step-s: must divide the hour, such as 1, 60 or 600, found {reading.step_s:g}; "
+            "weights are those of hours"
         )
-    if zero_hour is not None and not 0 <= zero_hour < HOURS_PER_WEEK:
-        raise InputError(
-            f"--zero-hour-of-week: must lie from 0 to below {HOURS_PER_WEEK}, found {zero_hour:g}"
-        )
-    return None if utc_offset is None else zone_of(utc_offset, "--utc-offset")
+    return None if reading.utc_offset is None else zone_of(reading.utc_offset, "--utc-offset")
 
 
 def _clock(trace: RequestTrace, zone: Zone | None, zero_hour: float | None) -> _Clock:
-    from diploee.errors import InputError
-
     if trace.is_relative and zone is not None:
         raise InputError(
             f"{trace.source}: --utc-offset is for times with dates, this trace counts from an "
@@ -171,13 +165,19 @@ def _clock(trace: RequestTrace, zone: Zone | None, zero_hour: float | None) -> _
             "give --utc-offset"
         )
     offset_min = 0 if zone is None else zone.offset_min(trace.origin_ms)
-    return {"utc_offset_min": offset_min, "zero_hour_of_week": zero_hour or 0.0}
+    return {
+        "utc_offset_min": offset_min,
+        "time_zone": zone.name if zone else "",
+        "zero_hour_of_week": zero_hour or 0.0,
+    }
 
 
 def _local_time(trace: RequestTrace, clock: _Clock, *, is_told: bool) -> str:
     """Return what the hours of the weights are, in a sentence."""
     if not trace.is_relative:
-        return f"Hours are local time, {_zone_name(clock['utc_offset_min'])} the whole year."
+        if clock["time_zone"]:
+            return f"Hours are local time of {clock['time_zone']}."
+        return f"Hours are local time, UTC{offset_text(clock['utc_offset_min'])} the whole year."
     hour = _hour_name(clock["zero_hour_of_week"])
     if is_told:
         return f"The trace has no dates; its origin was given as {hour} local time."
@@ -189,10 +189,6 @@ def _local_time(trace: RequestTrace, clock: _Clock, *, is_told: bool) -> str:
 
 def _show(fit: RequestFit, trace: RequestTrace, clock: _Clock, confidence: float) -> None:
     """Print what was learned: of the requests, and of each service."""
-    from rich.markup import escape
-
-    from diploee.cli.display import show_table
-
     title = escape(f"{Path(fit.source).name} ({fit.trace_format})")
     rows = _request_rows(fit, trace, clock)
     show_table(title, ("", "value", f"{100 * confidence:g}% limits"), rows)
@@ -202,19 +198,17 @@ def _show(fit: RequestFit, trace: RequestTrace, clock: _Clock, confidence: float
 
 
 def _request_rows(fit: RequestFit, trace: RequestTrace, clock: _Clock) -> list[_Row]:
-    from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S
-
     step = f"{fit.step_ms / MS_PER_S:g} s"
     peak = f"{fit.peak_ms / MS_PER_H:.2f} h after the origin"
     if not trace.is_relative:
-        local_s = (fit.peak_ms + clock["utc_offset_min"] * MS_PER_MIN) // MS_PER_S
+        zone = Zone(clock["time_zone"], clock["utc_offset_min"])
+        local_s = int(zone.local_ms(np.array([fit.peak_ms]))[0]) // MS_PER_S
         peak = f"{datetime.fromtimestamp(local_s, UTC):%Y-%m-%d %H:%M}"
     causes = [
         (f"{what}: {cause}", f"{n:,}", "")
         for what, found in (("dropped", trace.counts.dropped), ("repaired", trace.counts.repaired))
         for cause, n in found.items()
     ]
-    jitter = fit.jitter_relative_std
     return [
         ("requests", f"{fit.n_requests:,.0f}", ""),
         ("span [days]", f"{fit.span_ms / MS_PER_DAY:.3g}", ""),
@@ -225,10 +219,23 @@ def _request_rows(fit: RequestFit, trace: RequestTrace, clock: _Clock) -> list[_
         *_weight_rows(fit),
         _scatter_row(f"variance over mean, {step} (Poisson 1)", fit.dispersion),
         _scatter_row("variance over mean, hours (Poisson 1)", fit.hourly_dispersion),
-        ("relative jitter of minutes", "-" if jitter is None else f"{jitter:.3g}", ""),
+        *_fluctuation_rows(fit.fluctuation),
         ("rows read", f"{trace.counts.n_rows:,}", ""),
         ("rows kept", f"{trace.counts.n_kept:,}", ""),
         *(causes or [("dropped or repaired", "0", "")]),
+    ]
+
+
+def _fluctuation_rows(fit: FluctuationFit | None) -> list[_Row]:
+    found: tuple[Estimate | None, ...] = (None,) * 3
+    if fit is not None:
+        found = (fit.relative_std, fit.correlation_time_s, fit.common_share)
+    labels = ("relative fluctuation of minutes", "its correlation time [s]", "its common share")
+    return [
+        (label, "-", "")
+        if value is None
+        else (label, f"{value.value:.3g}", f"{value.low:.3g} to {value.high:.3g}")
+        for label, value in zip(labels, found, strict=True)
     ]
 
 
@@ -273,8 +280,9 @@ def _as_dict(
     data = asdict(fit)
     week = {key: data.pop(f"week_{key}") for key in ("weight", "low", "high", "hours")}
     month = {key: data.pop(f"month_{key}") for key in ("weight", "low", "high")}
+    del data["weeks"]
     counts = trace.counts
-    plain: dict[str, Any] = _plain(
+    told: dict[str, Any] = plain(
         {
             **data,
             "confidence": confidence,
@@ -282,6 +290,7 @@ def _as_dict(
             **clock,
             "hour_of_week": {"detail": data.pop("detail"), **week},
             "month": None if fit.month_weight is None else month,
+            "week_to_week": fit.weeks and fit.weeks.as_dict(),
             "rows": {
                 "read": counts.n_rows,
                 "kept": counts.n_kept,
@@ -290,28 +299,10 @@ def _as_dict(
             },
         }
     )
-    return plain
-
-
-def _plain(value: Any) -> Any:
-    """Return arrays as lists, and numbers that JSON can't tell as None."""
-    if isinstance(value, dict):
-        return {key: _plain(of_key) for key, of_key in value.items()}
-    if hasattr(value, "tolist"):
-        return _plain(value.tolist())
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not isfinite(value) else value
+    return told
 
 
 def _hour_name(hour_of_week: float, *, with_day: bool = True) -> str:
-    from diploee.workload.fit.fragment import WEEKDAYS
-
     day, hour = divmod(hour_of_week, 24)
     name = f"{int(hour):02}:{int(hour % 1 * 60):02}"
     return f"{WEEKDAYS[int(day)]} {name}" if with_day else name
-
-
-def _zone_name(utc_offset_min: int) -> str:
-    hours, minutes = divmod(abs(utc_offset_min), 60)
-    return f"UTC{'-' if utc_offset_min < 0 else '+'}{hours:02}:{minutes:02}"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from diploee.files import Writing
+    from diploee.importers.registry import Formats
     from diploee.scenario import Scenario
 
 FitCommand = Literal["fit", "fit-requests"]
@@ -15,53 +18,32 @@ FitCommand = Literal["fit", "fit-requests"]
 _KINDS: dict[FitCommand, str] = {"fit": "job log", "fit-requests": "request trace"}
 
 
-def check_confidence(confidence: float) -> None:
-    """Raise `InputError` unless a level of limits lies between 0 and 1."""
-    from diploee.errors import InputError
-
-    if not 0 < confidence < 1:
-        raise InputError(f"--confidence: must lie between 0 and 1, found {confidence:g}")
-
-
-def check_free(out: Path | None, force: bool, *inputs: Path | str | None) -> None:
-    """Raise `InputError` if a file at the place may not be replaced, or is itself an input.
+def check_places(
+    out: Path | None, force: bool, *inputs: Path | str | None, plots: Path | None = None
+) -> None:
+    """Raise `InputError`, before any work, if a fragment or its pictures can't go to a place.
 
     Parameters
     ----------
     out : pathlib.Path or None
         Where a fragment goes.
     force : bool
-        A file there may be replaced, unless it is an input.
+        What stands there may be replaced, unless it is an input.
     *inputs : pathlib.Path, str or None
         What the command reads; names that are no files are of no concern.
+    plots : pathlib.Path, optional
+        Folder of pictures, of which a fit always draws the week.
     """
-    from diploee.errors import InputError, OutputExistsError
+    from diploee.errors import InputError
+    from diploee.files import check_file
 
-    for path in inputs:
-        if out is not None and path is not None and _is_same_file(out, Path(path)):
-            raise InputError(f"--out: {out} is an input of this command; give another place")
-    if out is not None and out.exists() and not force:
-        raise OutputExistsError(f"{out}: exists; use --force to replace it, or another --out")
-
-
-def check_folder(plots: Path | None, out: Path | None) -> None:
-    """Raise `OutputError` if pictures can't go to a folder, before anything is written."""
-    from diploee.errors import OutputError
-
+    if out is not None:
+        check_file(out, force, inputs=inputs)
     if plots is None:
         return
     if out is not None and plots.absolute() == out.absolute():
-        raise OutputError(f"--plots: {plots} is the file of --out; give a folder of its own")
-    standing = next((p for p in (plots, *plots.absolute().parents) if p.exists()), plots)
-    if standing.exists() and not standing.is_dir():
-        raise OutputError(f"--plots: {standing} is a file, expected a folder; give another place")
-
-
-def _is_same_file(one: Path, other: Path) -> bool:
-    try:
-        return one.samefile(other)
-    except (OSError, ValueError):
-        return False
+        raise InputError(f"--plots: {plots} is the file of --out; give a folder of its own")
+    check_file(plots / "week.png", force, inputs=inputs, option="--plots")
 
 
 def pool_of(
@@ -90,28 +72,6 @@ def pool_of(
     return base, pool
 
 
-def column_names(given: list[str] | None, meanings: Collection[str]) -> dict[str, str] | None:
-    """Return columns by meaning, as ``--column MEANING=NAME`` gave them.
-
-    Raises
-    ------
-    InputError
-        If one is of another form, or of a meaning that is not known.
-    """
-    from diploee.errors import InputError, did_you_mean, one_of, shown
-
-    pairs = [text.partition("=") for text in given or ()]
-    for meaning, equals, name in pairs:
-        if not (meaning and equals and name):
-            raise InputError(f"--column: expected MEANING=NAME, found '{meaning}{equals}{name}'")
-        if meaning not in meanings:
-            raise InputError(
-                f"--column: unknown meaning {shown(meaning)}, expected one of {one_of(meanings)}"
-                f"{did_you_mean(meaning, meanings)}"
-            )
-    return {meaning: name for meaning, _, name in pairs} or None
-
-
 def check_fragment(text: str, base: Scenario | None) -> None:
     """Raise `ScenarioError` if a fragment's streams do not load in the scenario they are for."""
     import yaml
@@ -124,13 +84,47 @@ def check_fragment(text: str, base: Scenario | None) -> None:
         scenario_from_dict(data | {"streams": {}, "request_streams": {}} | yaml.safe_load(text))
 
 
-def write_fragment(text: str, out: Path | None) -> None:
-    """Write a fragment to a file, if one was asked for."""
-    from diploee.files import whole_file
+def give_fragment(
+    text: str,
+    out: Path | None,
+    force: bool,
+    data: Callable[[], dict[str, Any]] | None,
+    tell: Callable[[], Iterable[str]],
+    plots: Path | None = None,
+    draw: Callable[[Path, Writing], list[Path]] | None = None,
+) -> None:
+    """Write a fragment and its pictures, where they were asked for, together; print the rest.
 
-    if out is not None:
-        with whole_file(out) as partial:
-            partial.write_text(text, encoding="utf-8")
+    Parameters
+    ----------
+    text : str
+        The fragment; it is printed where it is not written.
+    out, force
+        Where it goes, and whether it may replace what stands there.
+    data : callable or None
+        Returns all numbers, for ``--json``; None prints words.
+    tell : callable
+        Prints what was learned, beside the file, and returns lines to follow.
+    plots : pathlib.Path, optional
+        Folder of pictures.
+    draw : callable, optional
+        Draws them into a folder and returns their files.
+    """
+    import typer
+
+    from diploee.files import writing
+
+    with writing(force) as files:
+        if out is not None:
+            files.file(out).write_text(text, encoding="utf-8")
+        drawn = [] if plots is None or draw is None else draw(plots, files)
+    if data is not None:
+        typer.echo(json.dumps(data(), indent=2))
+    elif out is None:
+        typer.echo(text, nl=False)
+    else:
+        for line in [*tell(), f"Written: {', '.join(map(str, [out, *drawn]))}"]:
+            typer.echo(line)
 
 
 @contextmanager
@@ -152,12 +146,9 @@ def naming_the_other_command(path: Path, command: FitCommand, name: str | None) 
         If the format that was named, or the content, is that of the other command alone.
     """
     from diploee.errors import InputError, LogFormatError
-    from diploee.workload.importers import JOB_LOG_FORMATS, TRACE_FORMATS
+    from diploee.importers import JOB_LOG_FORMATS, TRACE_FORMATS
 
-    of_requests = command == "fit-requests"
-    own, others = tuple(JOB_LOG_FORMATS), TRACE_FORMATS
-    if of_requests:
-        own, others = others, own
+    own, others = (JOB_LOG_FORMATS, TRACE_FORMATS)[:: 1 if command == "fit" else -1]
     (other,) = (each for each in _KINDS if each != command)
     remedy = f"not a {_KINDS[command]}; fit it with 'diploee {other}'"
     if name in others and name not in own:
@@ -165,37 +156,22 @@ def naming_the_other_command(path: Path, command: FitCommand, name: str | None) 
     try:
         yield
     except LogFormatError as error:
-        # The first line tells a trace; a log's format is sought last, for it is read as a whole.
-        if name is None and (_trace_format(path) is None) == of_requests:
-            log_format = _log_format(path)
-            if (log_format is not None) == of_requests:
-                found = log_format or _trace_format(path)
-                raise InputError(f"{path}: is a {_KINDS[other]} ({found}), {remedy}") from error
+        if name is None and _recognised(own, path) is None and (found := _recognised(others, path)):
+            raise InputError(f"{path}: is a {_KINDS[other]} ({found}), {remedy}") from error
         raise
 
 
-def _trace_format(path: Path) -> str | None:
-    """Return the format of a request trace, None if it is of no known one."""
+def _recognised(formats: Formats[Any], path: Path) -> str | None:
+    """Return which of some formats a file or folder is of, None if it is of none."""
     from diploee.errors import LogFormatError
-    from diploee.workload.importers.requests import servegen
-    from diploee.workload.importers.requests.reading import sniff
+    from diploee.importers.request_traces import servegen
+    from diploee.textio.text import first_block
 
-    if path.is_dir() and next(path.rglob(servegen.CHUNKS), None) is None:
-        return None
+    if path.is_dir():
+        name = servegen.FORMAT.name
+        return name if name in formats and next(path.rglob(servegen.CHUNKS), None) else None
     try:
-        return sniff(path)
+        known = formats.recognised(first_block(path)[0])
     except LogFormatError:
         return None
-
-
-def _log_format(path: Path) -> str | None:
-    """Return the format of a job log, None if it is of no known one."""
-    from diploee.errors import LogFormatError
-    from diploee.workload.importers.jobs import JOB_LOG_FORMATS
-    from diploee.workload.importers.jobs.text_file import read_text
-
-    try:
-        file = read_text(path)
-    except LogFormatError:
-        return None
-    return next((name for name, known in JOB_LOG_FORMATS.items() if known.recognises(file)), None)
+    return None if known is None else str(known.name)

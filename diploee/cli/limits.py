@@ -8,6 +8,11 @@ from typing import Annotated
 
 import typer
 
+from diploee.cli.options import Json
+from diploee.metrics.grid.limit_report import check_limits
+from diploee.metrics.grid.limits import load_limits
+from diploee.outputs import open_run
+
 EXIT_VIOLATED = 3
 
 
@@ -20,20 +25,15 @@ def limits_command(
             "--fail", help="Exit with 3 if a limit is violated or can't be checked on this run."
         ),
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the report with the worst windows as JSON.")
-    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Hold a run against limits on ramps, swings, band levels, peak and daily energy."""
-    from diploee.metrics.grid.limit_report import check_limits
-    from diploee.metrics.grid.limits import load_limits
-    from diploee.outputs import open_run
-
     report = check_limits(open_run(run_dir), load_limits(limits))
     if as_json:
         typer.echo(json.dumps(report.as_dict(), indent=2))
     else:
         for line in report.lines():
             typer.echo(line)
+        typer.echo(f"Power boundary: {report.boundary}.")
     if fail and not report.kept:
         raise typer.Exit(EXIT_VIOLATED)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from diploee.cli.options import Force, Profiles, place_option
 from diploee.cli.profiles_import import import_app
 from diploee.cli.profiles_library import (
     check_command,
@@ -16,14 +16,12 @@ from diploee.cli.profiles_library import (
     trim_command,
 )
 from diploee.cli.profiles_record import record_command
-from diploee.cli.profiles_text import count_text
+from diploee.errors import plural
 
 if TYPE_CHECKING:
     from diploee.profiles import PowerProfile
 
-profiles_app = typer.Typer(
-    help="List, show, import, record, check and compare power profiles.", no_args_is_help=True
-)
+profiles_app = typer.Typer()
 profiles_app.add_typer(import_app, name="import")
 profiles_app.command("check")(check_command)
 profiles_app.command("compare")(compare_command)
@@ -33,18 +31,9 @@ profiles_app.command(
     "record", context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False}
 )(record_command)
 
-FolderOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--profiles",
-        metavar="DIR",
-        help="Folder of power profiles instead of the shipped 'reference'; may be repeated.",
-    ),
-]
-
 
 @profiles_app.command("list")
-def list_profiles(profiles: FolderOption = None) -> None:
+def list_profiles(profiles: Profiles = None) -> None:
     """List the profiles of a library."""
     from diploee.cli.display import show_table
     from diploee.profiles import ProfileLibrary
@@ -63,30 +52,28 @@ def list_profiles(profiles: FolderOption = None) -> None:
         for index, profile in enumerate(library.entries)
     ]
     header = ("profile", "workload", "nodes", "time [s]", "mean kW", "W/node", "kind")
-    show_table(count_text(len(library), "profile"), header, rows)
+    show_table(plural(len(library), "profile"), header, rows)
 
 
 @profiles_app.command("show")
 def show_profile(
     profile_id: Annotated[str, typer.Argument(help="Id of the profile, as 'list' shows it.")],
     out: Annotated[
-        Path | None, typer.Option(help="PNG file to draw; <profile id>.png by default.")
+        Path | None, place_option("PNG file to draw; <profile id>.png by default.")
     ] = None,
-    profiles: FolderOption = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file at --out.")] = False,
+    profiles: Profiles = None,
+    force: Force = False,
 ) -> None:
     """Draw a profile to a PNG and print where it comes from."""
-    from diploee.errors import OutputExistsError
-    from diploee.files import whole_file
     from diploee.profiles import ProfileLibrary
     from diploee.profiles.plot import plot_profile
+    from diploee.profiles.store import check_file_name
 
     profile = ProfileLibrary.open(*(profiles or ())).get(profile_id)
+    if out is None:
+        check_file_name(profile_id)
     place = out or Path(f"{profile_id}.png")
-    if os.path.exists(place) and not force:  # noqa: PTH110  # a closed folder is told below
-        raise OutputExistsError(f"{place}: exists already; choose another --out, or --force")
-    with whole_file(place) as partial:
-        plot_profile(profile, partial)
+    plot_profile(profile, place, force)
     for label, text in _facts(profile).items():
         typer.echo(f"{label:<10}{text}")
     typer.echo(f"{'drawn to':<10}{place}")
@@ -94,35 +81,47 @@ def show_profile(
 
 def _facts(profile: PowerProfile) -> dict[str, str]:
     """Return what there is to say about a profile, each under a short label."""
+    from diploee.errors import printable
+
     origin, mean_kw = profile.provenance, profile.mean_power_w / 1000
-    repaired = (
-        count_text(n, cause.replace("_", " "), "") for cause, n in origin.counts.items() if n
-    )
+    window_s = origin.averaging_window_s
+    repaired = (f"{n:,} {cause.replace('_', ' ')}" for cause, n in origin.counts.items() if n)
     facts = {
         "profile": f"{profile.profile_id} ({origin.kind})",
-        "workload": f"{profile.workload} on {count_text(profile.n_nodes, 'node')}",
+        "workload": f"{profile.workload} on {plural(profile.n_nodes, 'node')}",
         "duration": f"{profile.duration_ms / 1000:,.1f} s in steps of {profile.dt_ms / 1000:g} s",
         "power": f"mean {mean_kw:,.3f} kW, {mean_kw / profile.n_nodes:,.3f} kW a node; "
         f"{profile.power_w.min() / 1000:,.3f} to {profile.power_w.max() / 1000:,.3f} kW",
         "energy": f"{profile.energy_j / 3.6e6:,.4g} kWh",
         "boundary": origin.power_boundary,
+        "hardware": _hardware(origin.gpus_per_node, origin.gpu_tdp_w),
         "readings": f"every {origin.sampling_interval_s:g} s, averaged over "
-        f"{origin.averaging_window_s:g} s, bandwidth {origin.bandwidth_hz:g} Hz",
+        f"{'unknown times' if window_s is None else f'{window_s:g} s'}, "
+        f"bandwidth {origin.bandwidth_hz:g} Hz",
         "source": origin.source,
         "licence": origin.licence,
         "notes": origin.notes,
         "repaired": ", ".join(repaired),
     }
-    return {label: text for label, text in facts.items() if text}
+    return {label: printable(text) for label, text in facts.items() if text}
+
+
+def _hardware(gpus_per_node: int | None, gpu_tdp_w: float | None) -> str:
+    if gpus_per_node is None:
+        return ""
+    return plural(gpus_per_node, "GPU") + (
+        " a node" if gpu_tdp_w is None else f" of {gpu_tdp_w:g} W a node"
+    )
 
 
 @profiles_app.command("build-reference")
 def build_reference(
-    out: Annotated[Path, typer.Option(help="Folder to write the reference profiles to.")],
+    out: Annotated[Path, place_option("Folder to write the reference profiles to.")],
+    force: Force = False,
 ) -> None:
     """Rebuild the shipped reference profiles from the published facts."""
     from diploee.profiles.reference import write_reference_profiles
 
-    paths = write_reference_profiles(out)
+    paths = write_reference_profiles(out, force)
     size_mb = sum(path.stat().st_size for path in paths) / 1e6
     typer.echo(f"{out}: {len(paths)} profiles, {size_mb:.1f} MB")

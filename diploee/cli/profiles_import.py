@@ -2,51 +2,25 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from pydantic import Field
 
-from diploee.cli.profiles_text import count_text, naming_options
+from diploee.cli.options import Force, Quiet, ToLibrary, naming_options, options, place_option
+from diploee.errors import plural
+from diploee.model import Model
 
 if TYPE_CHECKING:
+    from diploee.importers.power_logs.nlr_genai import DatasetImport
     from diploee.profiles import PowerProfile
-    from diploee.profiles.importers.nlr_genai import DatasetImport
 
 import_app = typer.Typer(
     help="Import measured power as profiles, a command per format.", no_args_is_help=True
 )
 
 
-class DatasetOrigin(StrEnum):
-    """Which part of the data set profiles are made of."""
-
-    auto = "auto"
-    raw = "raw"
-    aggregated = "aggregated"
-
-
-class DatasetPart(StrEnum):
-    """Which runs of the data set are imported."""
-
-    training = "training"
-    inference = "inference"
-    all = "all"
-
-
-WorkloadOption = Annotated[str, typer.Option(help="Workload, as scenarios name it.")]
-OutOption = Annotated[Path, typer.Option(help="Folder of the library to add the profile to.")]
-IdOption = Annotated[
-    str | None, typer.Option("--id", help="Id of the profile; <workload>-<nodes>n by default.")
-]
-SourceOption = Annotated[str, typer.Option(help="Where the measurement comes from.")]
-LicenceOption = Annotated[str, typer.Option(help="Licence of the measurement.")]
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace a profile of that id.")]
-AveragingOption = Annotated[
-    float | None,
-    typer.Option("--averaging-s", help="Window that the meter averages over, in s; 0 for none."),
-]
 _OPTIONS = {
     "n_nodes": "--nodes",
     "n_gpus": "--gpus",
@@ -54,123 +28,115 @@ _OPTIONS = {
     "averaging_window_s": "--averaging-s",
     "sampling_interval_s": "--sampling-s",
     "bandwidth_hz": "--bandwidth-hz",
+    "profile_id": "--id",
 }
 """The importers' arguments, as the commands call them."""
 
 
+class NewProfile(Model):
+    """What an importer is told of the profile that it makes."""
+
+    workload: str = Field(description="Workload, as scenarios name it.")
+    profile_id: str | None = Field(
+        default=None, description="Id of the profile; <workload>-<nodes>n by default."
+    )
+    n_nodes: int | None = Field(
+        default=None, description="Nodes of the job; what its files tell by default."
+    )
+    source: str = Field(default="", description="Where the measurement comes from.")
+    licence: str = Field(default="unknown", description="Licence of the measurement.")
+
+
+class Averaged(NewProfile):
+    """What an importer is told where the files may not tell how their readings came about."""
+
+    add_w: float = Field(
+        default=0.0, description="Constant added per node for what the power lacks [W]."
+    )
+    averaging_window_s: float | None = Field(
+        default=None, description="Window that the meter averages over, in s; 0 for none."
+    )
+
+
+class Plain(Averaged):
+    """What is told of a table of times and power."""
+
+    power_boundary: str | None = Field(
+        default=None,
+        description="What the power includes, such as 'node AC input'; else unknown.",
+    )
+    sampling_interval_s: float | None = Field(
+        default=None,
+        description="Interval of the original readings in s; the table's step by default.",
+    )
+    bandwidth_hz: float | None = Field(
+        default=None,
+        description="Highest frequency that the readings support [Hz]; else worked out.",
+    )
+
+
 @import_app.command("wattameter")
+@options(**_OPTIONS)
 def import_wattameter_command(
     files: Annotated[list[Path], typer.Argument(help="Log files of one job, or their folder.")],
-    workload: WorkloadOption,
-    out: OutOption,
-    profile_id: IdOption = None,
-    n_nodes: Annotated[
-        int | None, typer.Option("--nodes", help="Expected nodes of the job; the logs tell them.")
-    ] = None,
+    new: NewProfile,
+    out: ToLibrary,
     slurm_id: Annotated[
         str | None, typer.Option(help="Job to take from a folder that holds several.")
     ] = None,
-    source: SourceOption = "",
-    licence: LicenceOption = "unknown",
-    force: ForceOption = False,
+    force: Force = False,
 ) -> None:
     """Import WattAMeter logs of one job, on one or many nodes.
 
     Reads pairs of NVML and RAPL logs of every WattAMeter generation, a pair
     per node, and sums them over the time that they share.
     """
-    from diploee.profiles.importers.wattameter import import_wattameter
+    from diploee.importers.power_logs.wattameter import import_wattameter
 
     with naming_options(**_OPTIONS):
-        profile = import_wattameter(
-            files,
-            workload=workload,
-            profile_id=profile_id,
-            n_nodes=n_nodes,
-            slurm_id=slurm_id,
-            source=source,
-            licence=licence,
-        )
-    _add(profile, out, force)
+        profile = import_wattameter(files, slurm_id=slurm_id, **new.model_dump())
+    _add(profile, out, force, files)
 
 
 @import_app.command("plain")
+@options(**_OPTIONS, power_boundary="--boundary")
 def import_plain_command(
     files: Annotated[list[Path], typer.Argument(help="CSV or Parquet file of t_s and power_w.")],
-    workload: WorkloadOption,
-    out: OutOption,
-    profile_id: IdOption = None,
-    n_nodes: Annotated[int | None, typer.Option("--nodes", help="Nodes of the job.")] = None,
-    boundary: Annotated[
-        str | None,
-        typer.Option(help="What the power includes, such as 'node AC input'; else unknown."),
-    ] = None,
-    add_w: Annotated[
-        float, typer.Option(help="Constant added per node for what the power lacks [W].")
-    ] = 0.0,
-    averaging_s: AveragingOption = None,
-    sampling_s: Annotated[
-        float | None,
-        typer.Option(help="Interval of the original readings in s; the table's step by default."),
-    ] = None,
-    bandwidth_hz: Annotated[
-        float | None,
-        typer.Option(help="Highest frequency that the readings support [Hz]; else worked out."),
-    ] = None,
-    source: SourceOption = "",
-    licence: LicenceOption = "unknown",
-    force: ForceOption = False,
+    new: Plain,
+    out: ToLibrary,
+    force: Force = False,
 ) -> None:
     """Import a CSV or Parquet table of t_s and power_w.
 
     t_s is the time in seconds at even steps, power_w the power of the whole
-    job in watts. Where the averaging is not told, 1 s is assumed, as of GPU
-    drivers, so that no metric claims more than the readings may hold.
+    job in watts. What is not told, such as the averaging, is unknown, and no
+    more bandwidth is claimed than GPU drivers leave, which average over 1 s.
     """
     from diploee.errors import InputError
-    from diploee.profiles.importers.plain import import_plain
+    from diploee.importers.power_logs.plain import import_plain
 
-    if len(files) != 1 or n_nodes is None:
+    if len(files) != 1 or new.n_nodes is None:
         raise InputError(
             f"profiles import plain: expected one file and --nodes, found "
-            f"{count_text(len(files), 'file')} and {'no ' if n_nodes is None else ''}--nodes"
+            f"{plural(len(files), 'file')} and {'no ' if new.n_nodes is None else ''}--nodes"
         )
+    told = new.model_dump()
+    told["profile_id"] = new.profile_id or f"{new.workload}-{new.n_nodes}n"
     with naming_options(**_OPTIONS):
-        profile = import_plain(
-            files[0],
-            workload=workload,
-            profile_id=profile_id or f"{workload}-{n_nodes}n",
-            n_nodes=n_nodes,
-            source=source,
-            licence=licence,
-            averaging_window_s=averaging_s,
-            power_boundary=boundary,
-            sampling_interval_s=sampling_s,
-            bandwidth_hz=bandwidth_hz,
-            add_w=add_w,
-        )
-    _add(profile, out, force)
+        profile = import_plain(files[0], **told)
+    _add(profile, out, force, files)
 
 
 @import_app.command("nvidia-smi")
+@options(**_OPTIONS)
 def import_nvidia_smi_command(
     files: Annotated[list[Path], typer.Argument(help="CSV logs of one job, one per machine.")],
-    workload: WorkloadOption,
-    out: OutOption,
-    profile_id: IdOption = None,
-    n_nodes: Annotated[
-        int | None, typer.Option("--nodes", help="Nodes of the job; one per file by default.")
-    ] = None,
+    new: Averaged,
+    out: ToLibrary,
     n_gpus: Annotated[
         int | None, typer.Option("--gpus", help="GPUs in each file; inferred by default.")
     ] = None,
-    add_w: Annotated[
-        float, typer.Option(help="Constant added per node for its CPUs, which it lacks [W].")
-    ] = 0.0,
-    averaging_s: AveragingOption = None,
-    source: SourceOption = "",
-    licence: LicenceOption = "unknown",
-    force: ForceOption = False,
+    force: Force = False,
 ) -> None:
     """Import GPU power from nvidia-smi logs in CSV.
 
@@ -178,41 +144,31 @@ def import_nvidia_smi_command(
     --format=csv -lms 100, with units or without. power.draw is an average
     over 1 s on most GPUs; power.draw.instant is not, and goes before it.
     """
-    from diploee.profiles.importers.nvidia_smi import import_nvidia_smi
+    from diploee.importers.power_logs.nvidia_smi import import_nvidia_smi
 
     with naming_options(**_OPTIONS):
-        profile = import_nvidia_smi(
-            files,
-            workload=workload,
-            profile_id=profile_id,
-            n_nodes=n_nodes,
-            n_gpus=n_gpus,
-            add_w=add_w,
-            averaging_window_s=averaging_s,
-            source=source,
-            licence=licence,
-        )
-    _add(profile, out, force)
+        profile = import_nvidia_smi(files, n_gpus=n_gpus, **new.model_dump())
+    _add(profile, out, force, files)
 
 
 @import_app.command("nlr-genai")
+@options()
 def import_nlr_genai_command(
     folder: Annotated[Path, typer.Argument(help="Folder of the unpacked data set.")],
-    out: Annotated[Path, typer.Option(help="Folder of the library to write the profiles to.")],
+    out: Annotated[Path, place_option("Folder of the library to write the profiles to.")],
     origin: Annotated[
-        DatasetOrigin,
+        Literal["auto", "raw", "aggregated"],
         typer.Option("--from", help="Raw logs, published sums, or sums where logs are missing."),
-    ] = DatasetOrigin.auto,
+    ] = "auto",
     what: Annotated[
-        DatasetPart, typer.Option(help="Training jobs, tests of served models, or both.")
-    ] = DatasetPart.training,
+        Literal["training", "inference", "all"],
+        typer.Option(help="Training jobs, tests of served models, or both."),
+    ] = "training",
     against: Annotated[
         str, typer.Option(metavar="DIR", help="Library to compare the measured classes with.")
     ] = "reference",
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace profiles of the same ids.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors.")] = False,
+    force: Force = False,
+    quiet: Quiet = False,
 ) -> None:
     """Import the data set of arXiv:2604.07345 (doi:10.7799/3025227).
 
@@ -220,54 +176,54 @@ def import_nlr_genai_command(
     profiles, so that '--profiles LIB' takes measured ones with nothing else
     changed. Runs that can't be read are left out and listed with their cause.
     """
-    from diploee.cli.display import ProgressWatch
+    from diploee.cli.display import ProgressBars
     from diploee.cli.profiles_library import show_differences
+    from diploee.importers.power_logs.nlr_genai import import_nlr_genai
     from diploee.profiles import ProfileLibrary
     from diploee.profiles.compare import compare
-    from diploee.profiles.importers.nlr_genai import import_nlr_genai
-    from diploee.watch import Watch
+    from diploee.progress import Progress
 
     against_library = ProfileLibrary.open(against)
     done = import_nlr_genai(
         folder,
         out,
-        origin=origin.value,
-        what=what.value,
+        origin=origin,
+        what=what,
         force=force,
-        watch=Watch() if quiet else ProgressWatch(),
+        progress=Progress() if quiet else ProgressBars(),
     )
     if quiet:
         return
     _tell(done, out)
     differences = compare(ProfileLibrary.open(out), against_library)
     show_differences(differences, str(out), against)
-    missing = [d for d in differences if d.first is None and what is not DatasetPart.inference]
+    missing = [d for d in differences if d.first is None and what != "inference"]
     if missing:
-        classes = ", ".join(f"{d.workload} on {count_text(d.n_nodes, 'node')}" for d in missing)
+        classes = ", ".join(f"{d.workload} on {plural(d.n_nodes, 'node')}" for d in missing)
         typer.echo(f"Not measured: {classes}.")
         typer.echo(f"For these, give '--profiles {out} --profiles {against}' to a run.")
 
 
 def _tell(done: DatasetImport, out: Path) -> None:
     origins = ", ".join(f"{n} from {name}" for name, n in done.n_by_origin.items())
-    typer.echo(f"{out}: {count_text(len(done.paths), 'profile')}, {origins}")
+    typer.echo(f"{out}: {plural(len(done.paths), 'profile')}, {origins}")
     if done.skipped:
-        typer.echo(f"{count_text(len(done.skipped), 'run')} skipped:")
+        typer.echo(f"{plural(len(done.skipped), 'run')} skipped:")
         for cause, n in done.causes.items():
             typer.echo(f"  {n:,} x {cause}")
         for run in done.skipped:
             typer.echo(f"  {run.place}: {run.problem}")
     if done.n_left_out:
-        typer.echo(f"{count_text(done.n_left_out, 'run')} of another kind left out (--what all).")
+        typer.echo(f"{plural(done.n_left_out, 'run')} of another kind left out (--what all).")
 
 
-def _add(profile: PowerProfile, out: Path, force: bool) -> None:
+def _add(profile: PowerProfile, out: Path, force: bool, files: list[Path]) -> None:
     """Write a profile and say what was imported and repaired."""
     from diploee.profiles import add_profile
 
-    place = add_profile(profile, out, force)
+    place = add_profile(profile, out, force, inputs=files)
     typer.echo(
-        f"{place}: {count_text(profile.n_nodes, 'node')}, {profile.duration_ms / 1000:,.1f} s, "
+        f"{place}: {plural(profile.n_nodes, 'node')}, {profile.duration_ms / 1000:,.1f} s, "
         f"mean {profile.mean_power_w:,.1f} W"
     )
     for cause, n in profile.provenance.counts.items():

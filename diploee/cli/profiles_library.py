@@ -5,24 +5,26 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from diploee.cli.profiles_text import count_text, naming_options
+from diploee.cli.options import (
+    Force,
+    Json,
+    Profiles,
+    ToLibrary,
+    naming_options,
+    options,
+    place_option,
+)
+from diploee.errors import plural
 
 if TYPE_CHECKING:
     from diploee.profiles.compare import ClassDifference
 
 EXIT_PROBLEMS = 1
-
-
-class Preference(StrEnum):
-    """Which of different profiles with one id is taken."""
-
-    first = "first"
 
 
 def check_command(
@@ -35,7 +37,7 @@ def check_command(
     rated_w: Annotated[
         float, typer.Option(help="Rated power of a node [W]; a mean above it is reported.")
     ] = 3_520.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Check every file of a library and report all problems.
 
@@ -63,8 +65,8 @@ def check_command(
         rows = [(workload, nodes, n) for (workload, nodes), n in checked.classes.items()]
         show_table("classes", ("workload", "nodes", "profiles"), rows)
         typer.echo(
-            f"{count_text(len(checked.files), 'file')}, "
-            f"{count_text(checked.n_problems, 'problem')} in {count_text(len(bad), 'file')}"
+            f"{plural(len(checked.files), 'file')}, "
+            f"{plural(checked.n_problems, 'problem')} in {plural(len(bad), 'file')}"
         )
     if bad:
         raise typer.Exit(EXIT_PROBLEMS)
@@ -75,7 +77,7 @@ def compare_command(
     second: Annotated[
         str, typer.Argument(metavar="B", help="The library that A is compared with.")
     ] = "reference",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Say per job class how two libraries differ.
 
@@ -83,23 +85,25 @@ def compare_command(
     strongest line and the swings up to 0.25 Hz; each the mean over the
     profiles of a class. The difference is that of A from B.
     """
+    from diploee.json_files import plain
     from diploee.profiles import ProfileLibrary
     from diploee.profiles.compare import compare
 
     differences = compare(ProfileLibrary.open(first), ProfileLibrary.open(second))
     if as_json:
-        typer.echo(json.dumps([_plain(asdict(d)) for d in differences], indent=2))
+        typer.echo(json.dumps(plain([asdict(d) for d in differences]), indent=2))
     else:
         show_differences(differences, first, second)
 
 
+@options()
 def merge_command(
     libraries: Annotated[
         list[str], typer.Argument(metavar="LIB", help="Folders of profiles, or 'reference'.")
     ],
-    out: Annotated[Path, typer.Option(help="Folder of the new library; must not exist.")],
+    out: Annotated[Path, place_option("Folder of the new library; must not exist.")],
     prefer: Annotated[
-        Preference | None,
+        Literal["first"] | None,
         typer.Option(help="Of different profiles with one id, take the first library's."),
     ] = None,
 ) -> None:
@@ -107,7 +111,7 @@ def merge_command(
     from diploee.profiles.merge import merge_libraries
 
     merged = merge_libraries(libraries, out, prefer_first=prefer is not None)
-    typer.echo(f"{out}: {count_text(merged.n_profiles, 'profile')}")
+    typer.echo(f"{out}: {plural(merged.n_profiles, 'profile')}")
     if merged.n_same:
         typer.echo(f"  {merged.n_same:,} that several libraries share, taken once")
     if merged.n_replaced:
@@ -116,7 +120,7 @@ def merge_command(
 
 def trim_command(
     profile_id: Annotated[str, typer.Argument(help="Id of the profile, as 'list' shows it.")],
-    out: Annotated[Path, typer.Option(help="Folder of the library to add the result to.")],
+    out: ToLibrary,
     from_s: Annotated[
         float | None, typer.Option("--from", help="Start of what stays, in s.")
     ] = None,
@@ -128,15 +132,8 @@ def trim_command(
     new_id: Annotated[
         str | None, typer.Option("--id", help="Id of the result; the same by default.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a profile of that id.")] = False,
-    profiles: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--profiles",
-            metavar="DIR",
-            help="Folder of power profiles instead of the shipped 'reference'; may be repeated.",
-        ),
-    ] = None,
+    force: Force = False,
+    profiles: Profiles = None,
 ) -> None:
     """Cut the idle head and tail of a profile.
 
@@ -144,14 +141,18 @@ def trim_command(
     holds within the times. The provenance says what was left out.
     """
     from diploee.profiles import ProfileLibrary, add_profile
+    from diploee.profiles.store import StoredProfile
     from diploee.profiles.trim import trim_profile
 
-    profile = ProfileLibrary.open(*(profiles or ())).get(profile_id)
+    library = ProfileLibrary.open(*(profiles or ()))
+    profile = library.get(profile_id)
     with naming_options(from_s="--from", to_s="--to", idle_w="--idle-w"):
         trimmed = trim_profile(
             profile, from_s=from_s, to_s=to_s, idle_w=idle_w, profile_id=new_id or None
         )
-    place = add_profile(trimmed, out, force)
+    of_library = library.entries[library.ids.index(profile_id)]
+    inputs = [of_library.path] if isinstance(of_library, StoredProfile) else []
+    place = add_profile(trimmed, out, force, inputs=inputs)
     typer.echo(
         f"{place}: {trimmed.duration_ms / 1000:,.1f} of {profile.duration_ms / 1000:,.1f} s, "
         f"mean {trimmed.mean_power_w:,.1f} W instead of {profile.mean_power_w:,.1f} W"
@@ -201,10 +202,3 @@ def show_differences(differences: list[ClassDifference], first: str, second: str
 
 def _value(value: float, pattern: str) -> str:
     return pattern.format(value) if math.isfinite(value) else "-"
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON may say it: null for what is not known."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value

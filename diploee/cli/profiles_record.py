@@ -8,12 +8,14 @@ from typing import Annotated
 
 import typer
 
+from diploee.cli.options import Force, ToLibrary, naming_options
+
 
 def record_command(
     command: Annotated[
         list[str], typer.Argument(metavar="COMMAND", help="Program and its arguments.")
     ],
-    out: Annotated[Path, typer.Option(help="Folder of the library to add the profile to.")],
+    out: ToLibrary,
     workload: Annotated[str, typer.Option(help="Workload, as scenarios name it.")],
     profile_id: Annotated[
         str | None, typer.Option("--id", help="Id of the profile; <workload>-<nodes>n by default.")
@@ -34,7 +36,7 @@ def record_command(
     ] = False,
     source: Annotated[str, typer.Option(help="Where and by whom it is measured.")] = "",
     licence: Annotated[str, typer.Option(help="Licence of the measurement.")] = "unknown",
-    force: Annotated[bool, typer.Option("--force", help="Replace a profile of that id.")] = False,
+    force: Force = False,
 ) -> None:
     """Run a command and record the power of its machine.
 
@@ -43,7 +45,9 @@ def record_command(
     where they are readable. Ends with the command's exit code.
     """
     from diploee.cli import Interrupted
-    from diploee.errors import InputError
+    from diploee.errors import InputError, ProfileError
+    from diploee.files import check_file
+    from diploee.json_files import checked_record
     from diploee.profiles import add_profile
     from diploee.profiles.record import (
         Sampler,
@@ -51,14 +55,16 @@ def record_command(
         recorded_profile,
         run_recorded,
     )
-    from diploee.profiles.store import place_of
+    from diploee.profiles.store import Job, place_of
 
     if not 0.005 <= interval_s <= 60:
         raise InputError(f"--interval-s is {interval_s:g}, expected 0.005 to 60 s")
-    if n_nodes < 1:
-        raise InputError(f"--nodes is {n_nodes}, expected 1 or more")
     name = profile_id or f"{workload}-{n_nodes}n"
-    place_of(name, out, force)  # before the command, whose hours must not be lost to a name
+    # Before the command, whose hours must not be lost to a name.
+    told = {"profile_id": name, "workload": workload, "n_nodes": n_nodes}
+    with naming_options(n_nodes="--nodes", workload="--workload", profile_id="--id"):
+        checked_record(told, Job, "profiles record", ProfileError)
+    check_file(place_of(name, out), force, option="id")
     sensors = find_sensors(_numbers(gpus), with_cpus=cpus)
     _say(f"recording {', '.join(sensor.device for sensor in sensors.found)}")
     for missing in sensors.missing:

@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from diploee.cli.options import Force, Quiet, place_option
+from diploee.report import write_report
+
 
 def report_command(
     folders: Annotated[
@@ -14,22 +17,18 @@ def report_command(
         typer.Argument(metavar="RUN_DIR...", help="Run folders to compare, or one sweep folder."),
     ],
     out: Annotated[
-        Path, typer.Option(help="The page; a diploee report that stands there is replaced.")
+        Path, place_option("The page; a diploee report that stands there is replaced.")
     ] = Path("report.html"),
     png: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Also write each figure as PNG to a folder.")
+        Path | None, place_option("Also write each figure as PNG to a folder.", "--png", "DIR")
     ] = None,
     svg: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Also write each figure as SVG to a folder.")
+        Path | None, place_option("Also write each figure as SVG to a folder.", "--svg", "DIR")
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace any file at --out, not only a report.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors.")] = False,
+    force: Force = False,
+    quiet: Quiet = False,
 ) -> None:
     """Write one HTML page, which needs no network, from run folders or a sweep."""
-    from diploee.report import write_report
-
     written = write_report(folders, out, png=png, svg=svg, force=force)
     if quiet:
         return

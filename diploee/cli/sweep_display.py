@@ -3,50 +3,47 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import pyarrow.compute as pc
 from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as RichProgress
 from rich.table import Table
 
-from diploee.sweep import Outcome, RunTask, Sweep, SweepResult, SweepWatch
+from diploee.cli.display import titled_table
+from diploee.metric import Metric, find_metric
+from diploee.metrics.catalogue import declared_metrics, table_metrics
+from diploee.sweep import Outcome, RunTask, Sweep, SweepProgress, SweepResult
+from diploee.units import W_PER_MW, power_unit
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from diploee.sweep.ensemble import Ensemble, PointEnsemble
+
+T = TypeVar("T")
 
 MAX_ROWS = 40
 MAX_FAILURES = 10
 LINE_EVERY_S = 30.0
 """Where standard error is no terminal, a line of progress comes so often."""
 
-_Column = tuple[str, str, str, float, str]
-_COLUMNS: tuple[_Column, ...] = (
-    ("mean\n[MW]", "power.mean_mw", "{:.3f}", 1, "mean"),
-    ("max\n[MW]", "power.max_mw", "{:.3f}", 1, "max"),
-    ("peak/\naverage", "power.peak_to_average_ratio", "{:.3f}", 1, "mean"),
-    ("energy\n[MWh]", "power.energy_mwh", "{:,.0f}", 1, "mean"),
-    ("occupancy\n[%]", "utilization.mean", "{:.2f}", 100, "mean"),
-    ("jobs\n/day", "jobs.submitted_per_day", "{:,.0f}", 1, "mean"),
-    ("queued\n[%]", "jobs.queued_fraction", "{:.2f}", 100, "mean"),
-    ("requests\n/day", "requests.per_day", "{:,.0f}", 1, "mean"),
-    ("incomplete\n[1/s]", "requests.incomplete_rps", "{:,.1f}", 1, "mean"),
-)
-"""Columns of the sweep's table: label, metric, format, factor, and how seeds are summed up."""
-
 COLUMN_WIDTH = 12
 """Of a column in the tables; metrics that do not fit the terminal are left to the file."""
 
 
-class SweepProgress(SweepWatch):
+class SweepProgressBar(SweepProgress):
     """Draws the progress on standard error, with an estimate of the time left."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)
-        self._progress: Progress | None = None
+        self._progress: RichProgress | None = None
         self._n_runs = self._n_before = self._n_done = self._n_failed = 0
         self._cost = self._cost_done = 0.0
         self._started_s = self._said_s = 0.0
@@ -65,7 +62,7 @@ class SweepProgress(SweepWatch):
                 TimeElapsedColumn(),
                 TextColumn("{task.description}"),
             )
-            self._progress = Progress(*columns, console=self._console, transient=True)
+            self._progress = RichProgress(*columns, console=self._console, transient=True)
             self._progress.add_task(self._text(), total=self._cost)
             self._progress.start()
 
@@ -114,19 +111,16 @@ def show_sweep(sweep: Sweep, result: SweepResult) -> None:
         rows.setdefault(row["point"], []).append(row)
     axes = list(result.runs[0].settings)
     fitting = max(2, console.width // COLUMN_WIDTH - len(axes) - 1)
-    columns = [c for c in _COLUMNS if c[1] in result.summary.column_names][:fitting]
+    columns = _fitting_metrics(result.summary, fitting)
     n_seeds = len(sweep.spec.seed_list(sweep.base.seed))
     note = f"  (mean over {n_seeds} seeds; max: the largest)" if n_seeds > 1 else ""
-    table = Table(title=escape(f"{sweep.name}{note}"), title_justify="left", title_style="bold")
-    for name in axes:
-        table.add_column(escape(_short(name, axes)).replace("_", "_\u200b"), overflow="fold")
-    table.add_column("runs", justify="right")
-    for label, *_ in columns:
-        table.add_column(escape(label), justify="right", no_wrap=True)
+    names = [*(_short(name, axes) for name in axes), "runs"]
+    titles = (textwrap.fill(metric.title, COLUMN_WIDTH) for metric in columns)
+    table = titled_table(f"{sweep.name}{note}", (*names, *titles), len(axes))
     for of_point in list(rows.values())[:MAX_ROWS]:
         done = [row for row in of_point if row["status"] == "finished"]
         counted = str(len(done)) if len(done) == len(of_point) else f"{len(done)}/{len(of_point)}"
-        values = [_summed(done, column) for column in columns]
+        values = [_summed(done, metric) for metric in columns]
         table.add_row(*(escape(_value(of_point[0][name])) for name in axes), counted, *values)
     console.print(table)
     if len(rows) > MAX_ROWS:
@@ -162,12 +156,22 @@ def _short(name: str, names: Sequence[str]) -> str:
     return last if alone and not last.isdigit() else name
 
 
-def _summed(rows: list[dict[str, Any]], column: _Column) -> str:
-    _, metric, pattern, factor, how = column
-    values = [row[metric] for row in rows if row[metric] is not None]
+def _fitting_metrics(summary: pa.Table, most: int) -> list[Metric]:
+    """Return the first main metrics that the runs have, powers in the unit of their size."""
+    if "power.max_mw" not in summary.column_names:
+        return []
+    unit = power_unit((pc.max(summary["power.max_mw"]).as_py() or 0.0) * W_PER_MW)
+    main = [m.sized(unit) for m in table_metrics("main") if m.key in summary.column_names]
+    return main[:most]
+
+
+def _summed(rows: list[dict[str, Any]], metric: Metric) -> str:
+    """Return the mean over the seeds, of a maximum the largest."""
+    values = [row[metric.key] for row in rows if row[metric.key] is not None]
     if not values:
         return "-"
-    return pattern.format(factor * (max(values) if how == "max" else sum(values) / len(values)))
+    largest = metric.key.rpartition(".")[2].startswith("max_")
+    return metric.show(max(values) if largest else sum(values) / len(values))
 
 
 def _value(value: object) -> str:
@@ -195,52 +199,40 @@ def show_ensemble(ensemble: Ensemble) -> None:
 
 def _spread_table(point: PointEnsemble, title: str, ensemble: Ensemble) -> Table:
     percent = f"{100 * ensemble.accuracy:g} %"
-    table = Table(
-        title=escape(title),
-        title_justify="left",
-        title_style="bold",
-        caption=f"seeds: how many give the mean or the P95 to {percent}; grid metrics are in "
-        "ensemble.parquet",
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
+    table = titled_table(
+        title, ("metric", "P5", "P50", "P95", "seeds\nmean", "seeds\nP95"), 1, box=box.SIMPLE_HEAD
     )
-    table.add_column("metric", no_wrap=True)
-    for name in (
-        "P5",
-        "P50",
-        "P95",
-        "seeds\nmean",
-        "seeds\nP95",
-    ):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name, metric in point.metrics.items():
-        if metric.std == 0 or name.startswith("grid."):
+    table.caption = (
+        f"seeds: how many give the mean or the P95 to {percent}; ensemble.parquet has more"
+    )
+    table.caption_justify = "left"
+    for metric, spread in _shown_of(point.metrics):
+        if spread.std == 0:
             continue
+        seeds = (spread.seeds_for_mean, spread.seeds_for_p95)
         table.add_row(
-            escape(name),
-            *map(_figure, (metric.p5, metric.p50, metric.p95)),
-            *(
-                "-" if n is None else f"{n:,}"
-                for n in (metric.seeds_for_mean, metric.seeds_for_p95)
-            ),
+            escape(metric.title),
+            *(_figure(value * metric.factor) for value in (spread.p5, spread.p50, spread.p95)),
+            *("-" if n is None else f"{n:,}" for n in seeds),
         )
     return table
 
 
+def _shown_of(values: Mapping[str, T]) -> Iterator[tuple[Metric, T]]:
+    """Yield the values by key whose metric stands in tables."""
+    declared = declared_metrics()
+    for key, value in values.items():
+        metric = find_metric(key, declared)
+        if metric is not None and metric.view != "detail":
+            yield metric, value
+
+
 def _shares_table(point: PointEnsemble) -> Table:
     keys = list(next(iter(point.shares.values())).share)
-    table = Table(
-        title="share of the variance that each draw causes alone (see 'method' in ensemble.json)",
-        title_justify="left",
-        title_style="bold",
-    )
-    table.add_column("metric", no_wrap=True)
-    for key in keys:
-        table.add_column(escape(_short(key, keys)).replace("_", "_\u200b"), justify="right")
-    table.add_column("seed and rest", justify="right")
-    for name, shares in point.shares.items():
-        if name.startswith("grid."):
-            continue
-        values = [*(shares.share[key] for key in keys), shares.rest]
-        table.add_row(escape(name), *(f"{100 * value:.0f} %" for value in values))
+    header = ("metric", *(textwrap.fill(_short(k, keys), COLUMN_WIDTH) for k in keys))
+    title = "share of the variance that each draw causes alone (see 'method' in ensemble.json)"
+    table = titled_table(title, (*header, "seed and\nrest"), 1)
+    for metric, indices in _shown_of(point.shares):
+        values = [*(indices.share[key] for key in keys), indices.rest]
+        table.add_row(escape(metric.label), *(f"{100 * value:.0f} %" for value in values))
     return table

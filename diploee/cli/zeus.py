@@ -4,45 +4,60 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from pydantic import Field
 
-from diploee.cli.profiles_text import naming_options
+from diploee.cli.display import show_table
+from diploee.cli.options import Force, Json, naming_options, options, place_option
+from diploee.errors import InputError, WorkloadError, one_of, shown
+from diploee.files import check_file
+from diploee.model import Model
+from diploee.scenario.limits import MAX_SEED
+from diploee.scenario.recurring import BATCH_SIZE_OPTIMIZERS, POWER_LIMIT_OPTIMIZERS
+from diploee.zeus import (
+    Recurrences,
+    Savings,
+    TrainingTraces,
+    TrainingWorkload,
+    WorkloadSummary,
+    ZeusSpec,
+    best_savings,
+    chosen_workloads,
+    read_groups,
+    read_traces,
+    simulate_groups,
+    simulate_sequence,
+    summarize,
+    synthetic_traces,
+    write_recurrences,
+    write_synthetic_traces,
+)
+from diploee.zeus.cost import default_pair
+from diploee.zeus.simulator import MAX_RECURRENCES
+from diploee.zeus.summary import SETTLED_FROM
 
-if TYPE_CHECKING:
-    from diploee.zeus import (
-        Recurrences,
-        Savings,
-        TrainingTraces,
-        TrainingWorkload,
-        WorkloadSummary,
-        ZeusSpec,
+
+class RecurrenceOptions(Model):
+    """How often each workload recurs."""
+
+    recurrences: Annotated[int, Field(ge=1, le=MAX_RECURRENCES)] = Field(
+        default=40, description="Recurrences of each workload."
+    )
+    seeds: Annotated[int, Field(ge=1, le=MAX_RECURRENCES)] = Field(
+        default=20, description="Histories of each workload."
+    )
+    seed: Annotated[int, Field(ge=0, le=MAX_SEED - MAX_RECURRENCES)] = Field(
+        default=0, description="Seed of the first history."
     )
 
 
-class BatchSizeName(StrEnum):
-    """Batch size optimizers."""
-
-    zeus = "zeus"
-    default = "default"
-    oracle = "oracle"
-    grid = "grid"
-
-
-class PowerLimitName(StrEnum):
-    """Power limit optimizers."""
-
-    jit = "jit"
-    max = "max"
-    oracle = "oracle"
-    grid = "grid"
-
-
+@options()
 def zeus_command(
     ctx: typer.Context,
+    simulation: RecurrenceOptions,
     train_csv: Annotated[
         Path | None,
         typer.Argument(help="summary_train.csv; built-in SYNTHETIC traces without files."),
@@ -56,17 +71,17 @@ def zeus_command(
         typer.Option(help="Dataset of a workload; may be repeated. All known ones by default."),
     ] = None,
     optimizer: Annotated[
-        BatchSizeName,
+        str,
         typer.Option(
-            metavar="NAME", help="What chooses the batch size: zeus, default, oracle or grid."
+            metavar="NAME", help=f"What chooses the batch size: {one_of(BATCH_SIZE_OPTIMIZERS)}."
         ),
-    ] = BatchSizeName.zeus,
+    ] = "zeus",
     power_limit_optimizer: Annotated[
-        PowerLimitName | None,
+        str | None,
         typer.Option(
             metavar="NAME",
-            help="What chooses the power limit: jit, max, oracle or grid; by default what goes "
-            "with --optimizer.",
+            help=f"What chooses the power limit: {one_of(POWER_LIMIT_OPTIMIZERS)}; by default what "
+            "goes with --optimizer.",
         ),
     ] = None,
     power_limit: Annotated[
@@ -82,40 +97,27 @@ def zeus_command(
     beta: Annotated[
         float, typer.Option(help="Early stop at this multiple of the lowest cost; inf for none.")
     ] = 2.0,
-    recurrences: Annotated[int, typer.Option(help="Recurrences of each workload.")] = 40,
-    seeds: Annotated[int, typer.Option(help="Histories of each workload.")] = 20,
-    seed: Annotated[int, typer.Option(help="Seed of the first history.")] = 0,
     groups: Annotated[
         Path | None,
         typer.Option(help="Alibaba group trace, CSV; its starts instead of --recurrences."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Parquet file, one row per recurrence.")] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace what stands at --out or --write-synthetic.")
-    ] = False,
+    out: Annotated[Path | None, place_option("Parquet file, one row per recurrence.")] = None,
+    force: Force = False,
     savings: Annotated[
         bool, typer.Option("--savings", help="Only what the knobs can save, without simulating.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: Json = False,
     write_synthetic: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Write the synthetic traces as CSV files, and end."),
+        place_option(
+            "Write the synthetic traces as CSV files, and end.", "--write-synthetic", "DIR"
+        ),
     ] = None,
 ) -> None:
     """Simulate recurring training jobs that choose batch size and power limit (Zeus).
 
     Without files it runs on built-in SYNTHETIC traces, which no one measured.
     """
-    from diploee.errors import InputError, OutputExistsError, WorkloadError, one_of
-    from diploee.zeus import (
-        ZeusSpec,
-        best_savings,
-        chosen_workloads,
-        summarize,
-        write_recurrences,
-        write_synthetic_traces,
-    )
-
     given = _given(ctx)
     if write_synthetic is not None:
         others = [name for name in given if name not in ("--write-synthetic", "--force")]
@@ -131,20 +133,15 @@ def zeus_command(
         raise InputError("--groups and --recurrences: expected one of them")
     if power_limit is not None and power_limit_optimizer is not None:
         raise InputError("--power-limit and --power-limit-optimizer: expected one of them")
-    if seed < 0:
-        raise InputError(f"--seed: must be a whole number of 0 or more, found {seed}")
-    for option, number in (("--seeds", seeds), ("--recurrences", recurrences)):
-        if number < 1:
-            raise InputError(f"{option}: must be a whole number of 1 or more, found {number}")
     if savings and out is not None:
         raise InputError("--out: --savings does not simulate, expected one of them")
     if out is not None and out.suffix.lower() != ".parquet":
         raise InputError(f"--out is {out}, which is written as Parquet; name it *.parquet")
-    if out is not None and out.exists() and not force:
-        raise OutputExistsError(f"{out}: exists already; choose another --out, or --force")
-    limit = power_limit if power_limit_optimizer is None else power_limit_optimizer.value
+    if out is not None:
+        check_file(out, force, inputs=(train_csv, power_csv, groups))
+    limit = power_limit if power_limit_optimizer is None else power_limit_optimizer
     with naming_options(eta="--eta", beta="--beta"):
-        spec = ZeusSpec(optimizer.value, limit, eta, beta)
+        spec = ZeusSpec(optimizer, limit, eta, beta)
     traces = _traces(train_csv, power_csv, gpu)
     try:
         chosen = chosen_workloads(
@@ -152,15 +149,15 @@ def zeus_command(
         )
     except WorkloadError as error:
         asked = {"--target": target, "--batch-size": batch_size}
-        named = [f"{option} {value:g}" for option, value in asked.items() if value is not None]
+        named = [f"{option} {shown(value)}" for option, value in asked.items() if value is not None]
         raise WorkloadError(f"{', '.join(named)}: {error}" if named else str(error)) from error
     found = {one.name: (best_savings(one, 1.0), best_savings(one, eta)) for one in chosen}
     if savings:
         _show(traces, spec, chosen, found, None, as_json)
         return
-    result = _simulated(traces, chosen, spec, groups, recurrences, range(seed, seed + seeds))
+    result = _simulated(traces, chosen, spec, groups, simulation)
     if out is not None:
-        write_recurrences(out, result)
+        write_recurrences(out, result, force)
     _show(traces, spec, chosen, found, (result, summarize(chosen, result, eta)), as_json)
     if out is not None and not as_json:
         typer.echo(f"{len(result.table):,} recurrences in {out}")
@@ -178,9 +175,6 @@ def _given(ctx: typer.Context) -> list[str]:
 
 
 def _traces(train_csv: Path | None, power_csv: Path | None, gpu: str | None) -> TrainingTraces:
-    from diploee.errors import InputError
-    from diploee.zeus import read_traces, synthetic_traces
-
     if train_csv is None:
         if gpu not in (None, "synthetic"):
             raise InputError(
@@ -198,13 +192,11 @@ def _simulated(
     chosen: list[TrainingWorkload],
     spec: ZeusSpec,
     groups: Path | None,
-    n_recurrences: int,
-    seeds: range,
+    simulation: RecurrenceOptions,
 ) -> Recurrences:
-    from diploee.zeus import read_groups, simulate_groups, simulate_sequence
-
+    seeds = range(simulation.seed, simulation.seed + simulation.seeds)
     if groups is None:
-        return simulate_sequence(chosen, spec, n_recurrences, seeds)
+        return simulate_sequence(chosen, spec, simulation.recurrences, seeds)
     return simulate_groups(chosen, read_groups(groups, traces.datasets), spec, seeds)
 
 
@@ -222,9 +214,6 @@ def _show(
     if as_json:
         typer.echo(json.dumps(_content(traces, spec, chosen, found, simulated), indent=2))
         return
-    from diploee.cli.display import show_table
-    from diploee.zeus.summary import SETTLED_FROM
-
     title = f"Best savings over the default pair of batch size and power limit on {traces.gpu}"
     show_table(title, *_savings_rows(spec, chosen, found))
     if simulated is not None:
@@ -249,8 +238,6 @@ def _savings_rows(
     spec: ZeusSpec, chosen: list[TrainingWorkload], found: Found
 ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
     """Return header and rows: percent saved by the limit, by the batch size, by both."""
-    from diploee.zeus.cost import default_pair
-
     header = (
         "workload",
         "default pair",

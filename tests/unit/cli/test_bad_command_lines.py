@@ -119,7 +119,7 @@ def test_out_below_a_file_fails_with_1(scenario_file: Path, library_folder: Path
     arguments = ("--profiles", library_folder, "--out", place, "-q")
     ended = call("run", scenario_file, *arguments)
     assert ended.code == EXIT_FAILED
-    assert ended.problem.startswith(f"{place}: can't be written (a part of its path is a file")
+    assert ended.problem.startswith(f"{place}: can't be written ({scenario_file} is a file, not a")
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_failure_of_any_kind_is_one_line_without_traceback(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("diploee.cli.app._load", fail)
+    monkeypatch.setattr("diploee.cli.run._load", fail)
     ended = call("validate", scenario_file)
     assert ended.code == EXIT_FAILED
     assert ended.problem.startswith(words)

@@ -1,0 +1,205 @@
+"""Options of commands: those that several share, and those made from models of what they set."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from enum import Enum, StrEnum
+from pathlib import Path
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import typer
+
+Command = Callable[..., None]
+_SPELT = {
+    "as_json": "--json",
+    "dask": "--dask ADDRESS",
+    "profiles": "--profiles DIR",
+    "quiet": "--quiet -q",
+}
+_KEYWORD = inspect.Parameter.KEYWORD_ONLY
+MOMENTS = [f"%Y-%m-%d{time}" for time in ("", "T%H:%M", "T%H:%M:%S", "T%H:%M:%S.%f")]
+
+
+def place_option(words: str, option: str = "--out", metavar: str = "PATH") -> Any:
+    """Return an option of a local file or folder to write; URLs and empty names are refused."""
+
+    def place(text: str | Path) -> Path:
+        from diploee.files import local_place
+
+        return local_place(text, option)
+
+    return typer.Option(option, parser=place, metavar=metavar, help=words)
+
+
+Profiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--profiles",
+        metavar="DIR",
+        help="Folder of power profiles instead of the shipped 'reference'; may be repeated.",
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace what stands there.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only errors.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+ToLibrary = Annotated[Path, place_option("Folder of the library to add the profile to.")]
+Fragment = Annotated[Path | None, place_option("YAML file of the stream; else it is printed.")]
+Plots = Annotated[Path | None, place_option("Folder of pictures of the fit.", "--plots")]
+
+
+def options(**spelt: str) -> Callable[[Command], Command]:
+    """Make typer options of what a command takes: of literals, and of every field of a model.
+
+    A parameter that is a pydantic model becomes one option per field, with the field's description
+    as help; a field that is not given keeps the model's default, and one that is wrong is told
+    under the option's name. Literals, also in lists, become choices.
+
+    Parameters
+    ----------
+    **spelt : str
+        By field, the option where it is not the field's name with dashes, and a word for its value
+        where one is to be shown: ``columns="--column MEANING=NAME"``, ``quiet="--quiet -q"``.
+    """
+
+    def decorate(command: Command) -> Command:
+        hints = typing.get_type_hints(command, include_extras=True)
+        shown: list[inspect.Parameter] = []
+        models: dict[str, Any] = {}
+        for name, parameter in inspect.signature(command).parameters.items():
+            hint = hints[name]
+            if hasattr(hint, "model_fields"):
+                models[name] = hint
+                shown += _of_model(hint, spelt)
+            else:
+                shown.append(parameter.replace(annotation=_with_choices(hint), kind=_KEYWORD))
+
+        def called(**values: Any) -> None:
+            plain = {name: _value(value) for name, value in values.items()}
+            for name, model in models.items():
+                fields = {field: plain.pop(field) for field in model.model_fields}
+                plain[name] = _checked(model, fields, spelt)
+            command(**plain)
+
+        called.__name__, called.__doc__ = command.__name__, command.__doc__
+        called.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+        called.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
+        return called
+
+    return decorate
+
+
+def _of_model(model: Any, spelt: Mapping[str, str]) -> Iterator[inspect.Parameter]:
+    for name, field in model.model_fields.items():
+        kind, flags = _kind(field.annotation), _flags(name, spelt)
+        default, is_needed = field.get_default(), field.is_required()
+        is_switch = kind is bool and default is False
+        if kind is bool and not is_switch:
+            flags = [f"{flags[0]}/--no-{flags[0].removeprefix('--')}"]
+        info = typer.Option(
+            *flags,
+            help=field.description,
+            metavar=_metavar(name, spelt),
+            show_default=str(default) if isinstance(default, str | int | float) else False,
+            formats=MOMENTS if kind is datetime else None,
+        )
+        if not is_switch and not is_needed:
+            kind, default = kind | None, None
+        default = inspect.Parameter.empty if is_needed else default
+        hint: Any = Annotated[_with_choices(kind), info]
+        yield inspect.Parameter(name, _KEYWORD, default=default, annotation=hint)
+
+
+def _words(name: str, spelt: Mapping[str, str]) -> list[str]:
+    return spelt.get(name, _SPELT.get(name, f"--{name.replace('_', '-')}")).split()
+
+
+def _flags(name: str, spelt: Mapping[str, str]) -> list[str]:
+    return [word for word in _words(name, spelt) if word.startswith("-")]
+
+
+def _metavar(name: str, spelt: Mapping[str, str]) -> str | None:
+    return next((word for word in _words(name, spelt) if not word.startswith("-")), None)
+
+
+def _plain_type(annotation: Any) -> Any:
+    """Return an annotation without limits and None."""
+    if get_origin(annotation) is Annotated:
+        return _plain_type(get_args(annotation)[0])
+    kinds = [a for a in get_args(annotation) if a is not NoneType]
+    return _plain_type(kinds[0]) if NoneType in get_args(annotation) else annotation
+
+
+def _kind(annotation: Any) -> Any:
+    """Return what typer makes an option of: a plain type, a literal, or a list for what repeats."""
+    plain = _plain_type(annotation)
+    if get_origin(plain) in (tuple, list):
+        return list[_plain_type(get_args(plain)[0])]  # type: ignore[misc]
+    return list[str] if get_origin(plain) is dict else plain
+
+
+def _with_choices(hint: Any) -> Any:
+    """Return an annotation with enumerations in place of literals, which typer takes in lists."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return Annotated[_with_choices(arguments[0]), *hint.__metadata__]
+    if origin is Literal:
+        return StrEnum("Choice", {word: word for word in arguments})
+    if origin is list:
+        return list[_with_choices(arguments[0])]  # type: ignore[misc]
+    return _with_choices(_plain_type(hint)) | None if NoneType in arguments else hint
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_value(item) for item in value]
+    return value.value if isinstance(value, Enum) else value
+
+
+def _checked(model: Any, fields: Mapping[str, Any], spelt: Mapping[str, str]) -> Any:
+    """Return the model of what was given; an error names the option."""
+    from diploee.errors import InputError
+    from diploee.problems import checked
+
+    given = {name: value for name, value in fields.items() if value not in (None, [])}
+    for name, value in given.items():
+        if get_origin(_plain_type(model.model_fields[name].annotation)) is dict:
+            given[name] = dict(_pair(text, _flags(name, spelt)[0]) for text in value)
+
+    def where(place: tuple[str | int, ...]) -> str:
+        return _flags(str(place[0]), spelt)[0] if place else "the options"
+
+    return checked(given, model, where, lambda problems: InputError("; ".join(problems)))
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    from diploee.errors import InputError
+
+    key, equals, value = text.partition("=")
+    if not (key and equals and value):
+        raise InputError(f"{option}: expected MEANING=NAME, found '{text}'")
+    return key, value
+
+
+@contextmanager
+def naming_options(**options: str) -> Iterator[None]:
+    """Name options, not arguments of Python, in what an argument's error says.
+
+    Parameters
+    ----------
+    **options : str
+        By argument, such as ``idle_w="--idle-w"``. Errors on files are left as they are.
+    """
+    from diploee.errors import ProfileError, WorkloadError
+
+    try:
+        yield
+    except (ProfileError, WorkloadError) as error:
+        words = "|".join(map(re.escape, options))
+        text = re.sub(rf"\b({words})\b", lambda found: options[found[1]], str(error))
+        raise type(error)(text) from error

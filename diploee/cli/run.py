@@ -1,0 +1,131 @@
+"""`diploee run` and `diploee validate`: a scenario, simulated or only checked."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from diploee.cli.options import Force, Json, Profiles, Quiet, options, place_option
+
+ScenarioArgument = Annotated[
+    str, typer.Argument(help="A scenario file, or a shipped name such as colocation_10mw.")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override a dotted key; may be repeated."),
+]
+TargetOption = Annotated[
+    float | None,
+    typer.Option(help="Mean node occupancy to reach, 0-1, of the scenario's only stream."),
+]
+SeedOption = Annotated[int | None, typer.Option(help="Seed of every random draw.")]
+
+
+@options()
+def run_command(
+    scenario: ScenarioArgument,
+    out: Annotated[
+        Path | None, place_option("Run folder; runs/<scenario>-<hash> by default.")
+    ] = None,
+    force: Force = False,
+    target_utilization: TargetOption = None,
+    seed: SeedOption = None,
+    engine: Annotated[
+        Literal["simpy", "compiled"],
+        typer.Option(help="Scheduler; both give the same start times."),
+    ] = "simpy",
+    profiles: Profiles = None,
+    set_: SetOption = None,
+    event_windows: Annotated[
+        bool,
+        typer.Option(
+            "--event-windows", "--zooms", help="Also keep the worst moments at 0.1 s, in zooms/."
+        ),
+    ] = False,
+    dask: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Compute the power on a Dask cluster, such as tcp://10.0.0.1:8786; for long runs "
+            "at 0.1 s.",
+        ),
+    ] = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Simulate a scenario and write its run folder."""
+    from diploee.cli.display import ProgressBars, show_run
+    from diploee.profiles import ProfileLibrary
+    from diploee.progress import Progress
+    from diploee.run import simulate
+
+    resolved = _load(scenario, set_, target_utilization, seed)
+    library = ProfileLibrary.open(*(profiles or ()))
+    show = not quiet and not as_json
+    with _executor(dask) as executor:
+        result = simulate(
+            resolved,
+            out,
+            library=library,
+            engine=engine,
+            force=force,
+            event_windows=event_windows,
+            executor=executor,
+            progress=ProgressBars() if show else Progress(),
+        )
+    if as_json:
+        content = {
+            "folder": str(result.folder),
+            "warnings": result.manifest["warnings"],
+            "metrics": result.metrics,
+        }
+        sys.stdout.write(json.dumps(content, indent=2) + "\n")
+    elif show:
+        show_run(result)
+
+
+def _executor(address: str | None) -> AbstractContextManager[Any]:
+    if address is None:
+        return nullcontext()
+    from diploee.sweep.cluster import cluster_executor
+
+    return cluster_executor(address)
+
+
+def validate(
+    scenario: ScenarioArgument,
+    target_utilization: TargetOption = None,
+    seed: SeedOption = None,
+    profiles: Profiles = None,
+    set_: SetOption = None,
+) -> None:
+    """Check a scenario and its profiles without running it."""
+    from diploee.profiles import ProfileLibrary
+    from diploee.validation import check
+
+    resolved = _load(scenario, set_, target_utilization, seed)
+    n_classes = check(resolved, ProfileLibrary.open(*(profiles or ())))
+    typer.echo(
+        f"{resolved.name}: valid; {resolved.facility.n_nodes:,} nodes, {n_classes} job classes, "
+        f"{resolved.n_intervals:,} intervals of {resolved.resolution_ms / 1000:g} s, "
+        f"hash {resolved.sha256()[:8]}"
+    )
+
+
+def _load(
+    scenario: str, overrides: list[str] | None, target_utilization: float | None, seed: int | None
+) -> Any:
+    from diploee.scenario import load_scenario, target_values
+
+    values: dict[str, Any] = {} if seed is None else {"seed": seed}
+    names = {"seed": "--seed"}
+    if target_utilization is not None:
+        target = target_values(load_scenario(scenario, overrides or ()), target_utilization)
+        values |= target
+        names |= dict.fromkeys(target, "--target-utilization")
+    return load_scenario(scenario, overrides or (), values, names)

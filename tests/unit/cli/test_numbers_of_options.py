@@ -1,0 +1,131 @@
+"""Every number that an option of a command takes: odd ones are refused in words, none hangs."""
+
+from __future__ import annotations
+
+import time
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+from builders import write_library, write_scenario
+from command_line import LONGEST_S, Ended, call
+
+from diploee.cli.app import application
+
+ODD = (
+    *("-1", "0", "0.5", "nan", "inf", "-inf", "1e308", "5e-324", "1e-9", "1" + "0" * 30),
+    *("99999999999999999999", "1" + "0" * 60, "9" * 400, "9" * 5_000),
+)
+STARTS_PROCESSES = "--workers"
+LIBRARY = ("--profiles", "lib")
+COLUMNS = [f"--column={name}" for name in ("submit=submit", "duration=run_s", "nodes=nodes")]
+COMMANDS: dict[str, tuple[object, ...]] = {
+    "run": ("tiny.yaml", *LIBRARY, "--engine", "compiled", "-q", "--out", "out/run"),
+    "validate": ("tiny.yaml", *LIBRARY),
+    "export": ("opendss", "run", "--out", "out/export", "-q"),
+    "fit": ("jobs.csv", *COLUMNS, "--workload", "tune", *LIBRARY),
+    "fit-requests": ("requests.csv",),
+    "deconvolve": ("run/facility.parquet", "--scenario", "tiny.yaml", *LIBRARY),
+    "sweep": ("sweep.yaml", *LIBRARY, "--out", "out/sweep", "--workers", "0", "-q"),
+    "ensemble": ("sweep.yaml", *LIBRARY, "--out", "out/sweep", "--workers", "0", "-q"),
+    "zeus": ("--workload", "synthetic-vision", "--recurrences", "2", "--seeds", "1"),
+    "benchmark training-trace": ("--out", "out/lib", "--data-dir", "out/data"),
+    "profiles check": ("lib",),
+    "profiles trim": ("tune-2n-1", *LIBRARY, "--out", "out/lib", "--from", "1"),
+    "profiles record": ("--workload", "w", "--out", "out/lib", "--", "true"),
+    "profiles import plain": ("p.csv", "--workload", "w", "--nodes", "2", "--out", "out/lib"),
+    "profiles import nvidia-smi": ("p.csv", "--workload", "w", "--out", "out/lib"),
+    "profiles import wattameter": ("p.csv", "--workload", "w", "--out", "out/lib"),
+}
+"""A command line of each command that takes numbers; files are those of `folder`."""
+
+
+def numbers(of: typer.Typer, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every command with every option of it that takes a number."""
+    for command in of.registered_commands:
+        assert command.callback is not None
+        name = f"{prefix} {command.name or command.callback.__name__}".strip()
+        for argument, hint in typing.get_type_hints(command.callback, include_extras=True).items():
+            kinds = typing.get_args(hint)
+            if not kinds or not isinstance(kinds[-1], typer.models.OptionInfo):
+                continue
+            if {int, float} & {kinds[0], *typing.get_args(kinds[0])}:
+                declared = (kinds[-1].default, *(kinds[-1].param_decls or ()))
+                given = [text for text in declared if str(text).startswith("--")]
+                yield name, str(given[0]) if given else f"--{argument.replace('_', '-')}"
+    for group in of.registered_groups:
+        assert group.typer_instance is not None
+        yield from numbers(group.typer_instance, f"{prefix} {group.name}".strip())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("options")
+    write_library(place / "lib")
+    write_scenario(place / "tiny.yaml")
+    (place / "sweep.yaml").write_text("base: tiny.yaml\nseeds: 2\n", "utf-8")
+    rows = "".join(f"{second},{1000 + second % 7}\n" for second in range(60))
+    (place / "p.csv").write_text(f"t_s,power_w\n{rows}", "utf-8")
+    rows = "".join(f"2024-03-{1 + k % 28:02}T{k % 24:02}:10:00,{100 + k},2\n" for k in range(200))
+    (place / "jobs.csv").write_text(f"submit,run_s,nodes\n{rows}", "utf-8")
+    rows = "".join(f"2023-11-16 00:{k // 60:02}:{k % 60:02}.0,10,20\n" for k in range(600))
+    (place / "requests.csv").write_text(f"TIMESTAMP,ContextTokens,GeneratedTokens\n{rows}", "utf-8")
+    command = ("run", place / "tiny.yaml", "--profiles", place / "lib", "--engine", "compiled")
+    assert call(*command, "-q", "--out", place / "run").code == 0
+    return place
+
+
+def check(ended: Ended, seconds: float, tried: str) -> None:
+    assert ended.code in (0, 1, 2), tried
+    assert "internal error" not in ended.err, (tried, ended.err)
+    assert "Warning" not in ended.err, (tried, ended.err)
+    assert seconds < LONGEST_S, tried
+    if "Usage:" not in ended.err:
+        assert all(len(problem) < 500 and problem.isprintable() for problem in ended.problems)
+
+
+@pytest.mark.parametrize("odd", [("9" * 400,), pytest.param(ODD, marks=pytest.mark.slow)], ids=len)
+@pytest.mark.parametrize(
+    ("name", "option"),
+    sorted({each for each in numbers(application()) if each[1] != STARTS_PROCESSES}),
+)
+def test_odd_number_of_an_option_ends_in_plain_words(
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    option: str,
+    odd: tuple[str, ...],
+) -> None:
+    for source in folder.iterdir():
+        (tmp_path / source.name).symlink_to(source)
+    monkeypatch.chdir(tmp_path)
+    arguments = list(COMMANDS[name])
+    if option in arguments:
+        del arguments[arguments.index(option) : arguments.index(option) + 2]
+    for number, text in enumerate(odd):
+        arguments_here = [str(a).replace("out/", f"out-{number}/") for a in arguments]
+        started = time.process_time()
+        ended = call(*name.split(), f"{option}={text}", *arguments_here)
+        check(ended, time.process_time() - started, f"{name} {option}={text:.40}")
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        *("seed=2018-13-45", "seed=!!int x", f"seed={'9' * 5_000}", f"seed={'[' * 900}"),
+        *(f"{key}={value}" for key in ("high_power_w", "duration_s", "seed") for value in ODD),
+        *("high_plateau_s=[1]", "high_plateau_s=[.nan, 1]", "dt_s=true", 'dt_s="0.1"', "=1", "x"),
+    ],
+)
+def test_odd_parameter_of_a_training_trace_ends_in_plain_words(
+    tmp_path: Path, setting: str
+) -> None:
+    started = time.process_time()
+    places = ("--out", tmp_path / "lib", "--data-dir", tmp_path / "data")
+    ended = call("benchmark", "training-trace", f"--set={setting}", *places)
+    check(ended, time.process_time() - started, setting)
+    if ended.code:
+        assert ended.problem.startswith("--set")
