@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 import yaml
 
+from diploee.metrics import QueueLength
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.profile import Provenance
 from diploee.profiles.store import add_profile
-from diploee.scenario import Scenario, scenario_from_dict
+from diploee.scenario import Pool, Scenario, scenario_from_dict
+from diploee.schedule import Cluster, Engine, Policy, Schedule, in_order_of_submission
 from diploee.workload import JobTable
 
 PROVENANCE = Provenance(
@@ -142,3 +144,35 @@ def job_table(
         class_id=zeros,
         profile_id=zeros if profile_id is None else profile_id,
     )
+
+
+def schedule_pool(
+    jobs: JobTable,
+    pool: Pool,
+    horizon_ms: int,
+    engine: Engine = "simpy",
+    policy: Policy | None = None,
+    window_ms: int | None = None,
+) -> Schedule:
+    """Schedule the jobs of one pool, in windows where asked."""
+    cluster = Cluster(
+        {"pool": pool}, horizon_ms, engine, {} if policy is None else {"pool": policy}
+    )
+    edges_ms = [*range(window_ms or horizon_ms, horizon_ms, window_ms or horizon_ms), horizon_ms]
+    parts, n_done = [], 0
+    for edge_ms in edges_ms:
+        stop = int(np.searchsorted(jobs.submit_ms, edge_ms))
+        parts.append(cluster.advance(jobs.take(slice(n_done, stop)), edge_ms))
+        n_done = stop
+    return in_order_of_submission(parts, jobs, horizon_ms)
+
+
+def queued_at(schedule: Schedule, times_ms: np.ndarray | Sequence[int]) -> list[int]:
+    """Return how many jobs of a schedule wait at instants, in any order."""
+    times_ms = np.asarray(times_ms, dtype=np.int64)
+    length = QueueLength()
+    length.add(schedule.jobs.submit_ms, schedule.start_ms[schedule.started])
+    order = np.argsort(times_ms, kind="stable")
+    found = np.empty(times_ms.size, dtype=np.int64)
+    found[order] = length.at(times_ms[order])
+    return found.tolist()

@@ -2,13 +2,76 @@
 
 from __future__ import annotations
 
+import os
+
+# Before NumPy comes in: its threads would only wait for each other, beside pytest's own workers.
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders import tiny_library, tiny_scenario, write_library, write_scenario
+from hypothesis import HealthCheck, settings
+from samples import PUBLISHED, synthetic_sample
 
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
+
+# The same examples on every machine, and time enough for a kernel that compiles at its first call.
+# A fixture is set up once for all examples of a test: each writes its files anew.
+settings.register_profile(
+    "diploee",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("diploee")
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name bytes, long text and lambdas by their parameter; pytest numbers them.
+
+    Content such as a packed file may differ between the workers that must agree on test names.
+    """
+    name = getattr(val, "__name__", val)
+    if isinstance(name, str) and (len(name) > 100 or not name.isprintable() or name == "<lambda>"):
+        return argname
+    return argname if isinstance(val, bytes) else None
+
+
+@pytest.hookimpl(optionalhook=True)  # without pytest-xdist there are no workers
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give a file to one worker, in order: what a file's tests share is made once."""
+    from xdist.scheduler import LoadFileScheduling
+
+    config.option.loadscopereorder = False
+    return LoadFileScheduling(config, log) if config.option.dist == "load" else None
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _without_the_time_of_the_disk() -> Iterator[None]:
+    """Sync nothing: no power is cut here, and one test sees that files are synced."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _handle: None)
+        yield
+
+
+@pytest.fixture(params=["synthetic", "published"])
+def sample(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], Path]:
+    """Find a sample by its name in `samples`; synthetic ones always, published ones if at hand."""
+
+    def find(name: str) -> Path:
+        if request.param == "synthetic":
+            return synthetic_sample(tmp_path / "samples", name)
+        if not (PUBLISHED / name).exists():
+            pytest.skip(f"the published sample {name} is not at hand")
+        return PUBLISHED / name
+
+    return find
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pytest
 
-from diploee.workload.importers import read_job_log
+from diploee.importers import read_job_log
 
 pytestmark = pytest.mark.bench
 
@@ -142,7 +142,7 @@ def seconds(action: Callable[[], object]) -> float:
 
 IMPORT_AND_REPORT = """
 import json, resource, sys, time
-from diploee.workload.importers import read_job_log
+from diploee.importers import read_job_log
 started = time.perf_counter()
 log = read_job_log(sys.argv[1])
 wall_s = time.perf_counter() - started

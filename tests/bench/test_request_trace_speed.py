@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pytest
 
-from diploee.workload.importers.requests import read_request_trace
+from diploee.importers.request_traces import read_request_trace
 
 pytestmark = pytest.mark.bench
 
@@ -33,7 +33,7 @@ BATCH = 500_000
 PEAK = """
 import sys
 from pathlib import Path
-from diploee.workload.importers.requests import read_request_trace
+from diploee.importers.request_traces import read_request_trace
 
 def peak_kib():  # of this program; getrusage would begin with the peak of the one that started it
     lines = Path("/proc/self/status").read_text().splitlines()

@@ -18,14 +18,15 @@ from statistics import median
 import numpy as np
 import pytest
 import simpy
+from gigawatt import colocation_run
 
 import diploee
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
-from diploee.schedule import Schedule, schedule_jobs
-from diploee.schedule.policy import StrictFifo
+from diploee.schedule import Schedule, StrictFifo
 from diploee.schedule.simpy_engine import SimpyCluster
-from diploee.workload import JobTable, generate_jobs
+from diploee.steps import generate_jobs, schedule_jobs
+from diploee.workload import JobTable
 
 pytestmark = pytest.mark.bench
 
@@ -33,6 +34,7 @@ LEAST_RATE_OF_BARE_LOOP = 0.6
 LEAST_SPEED_UP_OF_TWIN = 10
 LARGEST_SHARE_OF_POWER = 0.5
 MEMORY_LIMIT_MB = 2_000
+LARGEST_COST_OF_A_LARGER_FACILITY = 1.2
 TARGET_UTILIZATION = 0.6034
 
 
@@ -110,18 +112,17 @@ def test_simpy_scheduling_keeps_most_of_the_rate_of_a_bare_loop(
 
     counting = CountingEnvironment()
     assert bare_loop(counting, jobs, horizon_ms) == len(jobs)
-    cluster = SimpyCluster(jobs, n_nodes, StrictFifo())
+    cluster = SimpyCluster(n_nodes, StrictFifo())
     counted_cluster_env = CountingEnvironment()
     monkeypatch.setattr(cluster, "_env", counted_cluster_env)
-    monkeypatch.setattr(cluster, "_timeout", counted_cluster_env.timeout)
-    assert (cluster.run(horizon_ms) >= 0).all()
-    assert counted_cluster_env.n_events == counting.n_events
-    assert abs(counting.n_events - 2 * len(jobs)) <= 3  # start and end of the arrival loop, the end
+    assert len(cluster.advance(jobs, horizon_ms)[0]) == len(jobs)
+    for env in (counting, counted_cluster_env):  # start and end of the arrival loop, the end
+        assert abs(env.n_events - 2 * len(jobs)) <= 3
 
     bare_s, ours_s = interleaved(
         5,
         lambda: bare_loop(simpy.Environment(), jobs, horizon_ms),
-        lambda: SimpyCluster(jobs, n_nodes, StrictFifo()).run(horizon_ms),
+        lambda: SimpyCluster(n_nodes, StrictFifo()).advance(jobs, horizon_ms),
     )
     print(f"bare {len(jobs) / bare_s:,.0f} jobs/s, ratio {bare_s / ours_s:.3f}")  # noqa: T201
     assert bare_s / ours_s >= LEAST_RATE_OF_BARE_LOOP
@@ -145,7 +146,7 @@ def test_compiled_twin_is_ten_times_faster_and_minute_power_takes_half_of_simpy(
     def power() -> None:
         segments = diploee.job_segments(schedules["compiled"], library)
         blocks = diploee.power_blocks(segments, scenario, library)
-        n_minutes.append(sum(block.facility_power_w.size for block in blocks))
+        n_minutes.append(sum(block.device_power_w.size for block in blocks))
 
     schedule("compiled")  # compiles, as the first call of a machine does
     power()
@@ -176,3 +177,22 @@ def test_the_eighty_percent_year_stays_under_two_gigabytes(tmp_path: Path) -> No
     print(f"80 % year: {wall_s:.1f} s, peak {peak_mb:.0f} MB")  # noqa: T201
     assert metrics["jobs"]["submitted"] > 3_600_000
     assert 0 < peak_mb < MEMORY_LIMIT_MB
+
+
+@pytest.mark.parametrize("jobs_file", [False, True], ids=["without jobs.parquet", "with it"])
+def test_a_hundred_times_the_facility_runs_in_the_same_memory(
+    tmp_path: Path, jobs_file: bool
+) -> None:
+    """About as many jobs each: a year of 10 MW, a tenth of it of 100 MW, a hundredth of 1 GW."""
+    colocation_run(tmp_path / "warm", 2_840, "1 day")  # compiles
+    spans = {2_840: "1 year", 28_400: "36 days", 284_000: "87 h"}
+    runs = [colocation_run(tmp_path / str(n), n, span, jobs_file) for n, span in spans.items()]
+    for n_nodes, run in zip(spans, runs, strict=True):
+        print(f"{n_nodes:,} nodes: {run}")  # noqa: T201
+    small, *larger = runs
+    for run in larger:
+        assert run.n_jobs == pytest.approx(small.n_jobs, rel=0.1)
+        assert run.peak_mb <= 1.2 * small.peak_mb
+        # Processor time: of two processes one after the other only one may meet a busy machine.
+        cost = run.cpu_s / run.n_jobs / (small.cpu_s / small.n_jobs)
+        assert cost <= LARGEST_COST_OF_A_LARGER_FACILITY

@@ -1,25 +1,28 @@
 """A disk that fills while a run or an import writes: exit 1, one line, nothing left, nothing lost.
 
-The limit on file size of a process of its own makes the writing really fail, in pyarrow as well.
+The limit on file size of a forked child makes the writing really fail, in pyarrow as well.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from builders import write_library, write_scenario
-from command_line import Ended, contents, run
+from command_line import Ended, call, contents
+from killing import command
+from sweep_builders import sweep_file
 
 resource = pytest.importorskip("resource", reason="limits on file size need POSIX")
 
 FILES = ("facility.parquet", "jobs.parquet", "metrics.json")
 
 
-def limited(n_bytes: int) -> Callable[[], None]:
-    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, n_bytes))
+def run(n_bytes: int, *arguments: object) -> Ended:
+    """Run a command where no file can grow larger."""
+    limit = (resource.RLIMIT_FSIZE, (n_bytes, n_bytes))
+    return command(arguments, lambda: resource.setrlimit(*limit))
 
 
 @pytest.fixture(scope="module")
@@ -28,18 +31,24 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     write_library(folder / "library")
     rate = {"streams.training.target_utilization": None, "streams.training.jobs_per_day": 1e-9}
-    write_scenario(folder / "facility.parquet.yaml", {"resolution": "0.2 s", **rate})
+    write_scenario(folder / "facility.parquet.yaml", {"resolution": "0.5 s", **rate})
     write_scenario(folder / "jobs.parquet.yaml", {"duration": "20 d", "resolution": "1 h"})
     write_scenario(folder / "metrics.json.yaml", {"resolution": "1 h", **rate})
     for file in FILES:
-        assert run_to(folder, file, folder / "old" / file) == Ended(0, "", "")
+        assert call(*arguments_of(folder, file, folder / "old" / file)) == Ended(0, "", "")
     return folder
 
 
-def run_to(site: Path, file: str, out: Path, *more: str, limit: int | None = None) -> Ended:
-    arguments = ("run", site / f"{file}.yaml", "--profiles", site / "library", "--quiet")
-    preexec = None if limit is None else limited(limit)
-    return run(*arguments, "--engine", "compiled", "--out", out, *more, preexec_fn=preexec)
+def arguments_of(site: Path, file: str, out: Path) -> tuple[object, ...]:
+    options = ("--profiles", site / "library", "--quiet", "--engine", "compiled", "--out", out)
+    return ("run", site / f"{file}.yaml", *options)
+
+
+def assert_full(ended: Ended, place: Path) -> None:
+    assert ended.problem.startswith(
+        f"{place}: the disk is full or a limit on file size is reached ("
+    )
+    assert "nothing was kept, free some space" in ended.problem
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -50,14 +59,11 @@ def test_run_on_a_full_disk_keeps_nothing_and_loses_nothing(site: Path, file: st
     before = contents(site)
     limit = (largest + second) // 2
     for out, more in ((site / "new" / file, ()), (site / "old" / file, ("--force",))):
-        ended = run_to(site, file, out, *more, limit=limit)
+        ended = run(limit, *arguments_of(site, file, out), *more)
         assert ended.code == 1
         assert not ended.out
-        assert ended.problem.startswith(
-            f"{out}: the disk is full or a limit on file size is reached ("
-        )
-        assert "nothing was kept, free some space" in ended.problem
-        needed = re.search(r"the run needs about ([\d.]+) MB", ended.problem)
+        assert_full(ended, out)
+        needed = re.search(r"\(about ([\d.]+) MB needed in all", ended.problem)
         assert needed is not None
         if file == "jobs.parquet":  # the others' year is held to its estimate in tests/bench
             assert 0.3 < float(needed[1]) * 1e6 / largest < 3
@@ -69,18 +75,17 @@ def test_import_on_a_full_disk_keeps_nothing_and_loses_nothing(tmp_path: Path) -
     rows = "".join(f"{t},{(t * t * 7_919) % 9_973}.{t % 89}\n" for t in range(20_000))
     table.write_text(f"t_s,power_w\n{rows}", "utf-8")
     arguments = ("plain", table, "--workload", "x", "--nodes", 1, "--out", tmp_path / "library")
-    full = {"preexec_fn": limited(4_096)}
-
-    ended = run("profiles", "import", *arguments, **full)
+    ended = run(4_096, "profiles", "import", *arguments)
     place = tmp_path / "library" / "x-1n.parquet"
-    message = f"{place}: can't be written (the disk is full); nothing was kept"
-    assert (ended.code, ended.out, ended.problem) == (1, "", message)
+    assert (ended.code, ended.out) == (1, "")
+    assert_full(ended, place)
     assert list(contents(tmp_path)) == ["job.csv"]
 
-    assert run("profiles", "import", *arguments).code == 0
+    assert call("profiles", "import", *arguments).code == 0
     before = contents(tmp_path)
-    ended = run("profiles", "import", *arguments, "--force", **full)
-    assert (ended.code, ended.out, ended.problem) == (1, "", message)
+    ended = run(4_096, "profiles", "import", *arguments, "--force")
+    assert (ended.code, ended.out) == (1, "")
+    assert_full(ended, place)
     assert contents(tmp_path) == before
 
 
@@ -88,7 +93,21 @@ def test_drawing_on_a_full_disk_keeps_the_old_picture(site: Path, tmp_path: Path
     picture = tmp_path / "x.png"
     picture.write_text("old", "utf-8")
     arguments = ("show", "draw-1n-1", "--profiles", site / "library", "--out", picture, "--force")
-    ended = run("profiles", *arguments, preexec_fn=limited(4_096))
+    ended = run(4_096, "profiles", *arguments)
     assert (ended.code, ended.out) == (1, "")
-    assert ended.problem == f"{picture}: can't be written (the disk is full); nothing was kept"
+    assert_full(ended, picture)
     assert {path.name: path.read_text("utf-8") for path in tmp_path.iterdir()} == {"x.png": "old"}
+
+
+@pytest.mark.parametrize("limit", [64, 6_000])
+def test_sweep_on_a_full_disk_ends_with_1_and_leaves_no_half_run(
+    limit: int, tmp_path: Path, library_folder: Path
+) -> None:
+    file = sweep_file(tmp_path, {"set": {"resolution": "1 s"}})
+    options = ("--profiles", library_folder, "--out", tmp_path / "out", "--workers", 0, "--quiet")
+    ended = run(limit, "sweep", file, *options)
+    assert (ended.code, ended.out) == (1, "")
+    assert "the disk is full" in ended.problem
+    assert not list(tmp_path.glob("out/runs/*"))
+    assert not list(tmp_path.rglob(".*"))
+    assert call("sweep", file, *options) == Ended(0, "", "")

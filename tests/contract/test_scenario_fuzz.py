@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from builders import tiny_data
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from serving_builders import serving_data
 
@@ -67,11 +67,7 @@ PLACE = re.compile(r"\S.*?: \S")
 
 
 # Making a failing scenario smaller takes minutes and tells little: the message tells the place.
-quick = settings(
-    deadline=None,
-    phases=[Phase.explicit, Phase.reuse, Phase.generate],
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+quick = settings(phases=[Phase.explicit, Phase.reuse, Phase.generate])
 
 
 def places(data: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -128,7 +124,7 @@ def check_usable(scenario: Scenario) -> None:
     assert again.sha256() == scenario.sha256()
 
 
-@settings(quick, max_examples=200)
+@settings(quick, max_examples=100)
 @given(mutated())
 def test_mutated_data_loads_or_fails_in_plain_words(data: dict[str, Any]) -> None:
     try:
@@ -139,7 +135,7 @@ def test_mutated_data_loads_or_fails_in_plain_words(data: dict[str, Any]) -> Non
         check_usable(scenario)
 
 
-@settings(quick, max_examples=100)
+@settings(quick, max_examples=50)
 @given(mutated(), st.lists(st.tuples(st.integers(0, 3_000), st.text(max_size=3)), max_size=2))
 def test_mutated_file_loads_or_fails_with_its_name(
     tmp_path: Path, data: dict[str, Any], typos: list[tuple[int, str]]
@@ -178,7 +174,7 @@ overrides = st.one_of(
 )
 
 
-@settings(quick, max_examples=100)
+@settings(quick, max_examples=50)
 @given(st.lists(overrides, min_size=1, max_size=3))
 def test_any_override_loads_or_fails_with_its_key(scenario_file: Path, given_: list[str]) -> None:
     try:

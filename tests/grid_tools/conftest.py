@@ -18,7 +18,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Half a day by the minute, its worst windows at 0.1 s."""
     scenario = tiny_scenario({"duration": "12 h", "facility.utc_offset": "-07:00"})
     folder = tmp_path_factory.mktemp("runs") / "half_a_day"
-    return simulate(scenario, folder, library=tiny_library(), engine="compiled", zooms=True)
+    return simulate(scenario, folder, library=tiny_library(), engine="compiled", event_windows=True)
 
 
 @pytest.fixture(scope="session")

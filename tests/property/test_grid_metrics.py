@@ -14,10 +14,9 @@ from hypothesis.extra.numpy import arrays
 from diploee.metrics.grid import GridMetrics
 from diploee.metrics.grid.exceedance import Exceedance
 from diploee.metrics.grid.histogram import RELATIVE_ERROR, SignedHistogram
-from diploee.metrics.grid.quanta import to_quanta
+from diploee.metrics.grid.quanta import Stretch, to_quanta
 from diploee.metrics.grid.rainflow import Rainflow
 from diploee.metrics.grid.ramps import ramp_sums
-from diploee.metrics.grid.stretch import Stretch
 from diploee.metrics.grid.swings import rolling_ranges
 from diploee.profiles.profile import Provenance
 
@@ -43,51 +42,20 @@ def rough_power_w(seed, n):
     return 2e6 + level + 3e4 * np.sin(np.arange(n) * 2 * np.pi / 10.5) + noise
 
 
-def metrics_of(power_w, step_ms, places, first_ms=0):
+def metrics_of(power_w, step_ms, places):
     metrics = GridMetrics(step_ms, START, rated_power_w=5e6, readings=[GOOD], swing_threshold_w=5e4)
     for low, piece in pieces(power_w, places):
         pools_w = {"a": piece * 0.25, "b": piece * 0.75}
-        metrics.add(first_ms + low * step_ms, piece, pools_w)
+        metrics.add(low * step_ms, piece, pools_w)
     return metrics
 
 
-def assert_same(left, right, place=""):
-    """Equal in everything, spectra up to the rounding of a sum of windows in another order."""
-    if isinstance(left, dict):
-        assert left.keys() == right.keys(), place
-        for key in left:
-            assert_same(left[key], right[key], f"{place}.{key}")
-    elif isinstance(left, list):
-        assert len(left) == len(right), place
-        for k, (one, other) in enumerate(zip(left, right, strict=True)):
-            assert_same(one, other, f"{place}.{k}")
-    elif isinstance(left, float) and place.startswith(".spectrum"):
-        np.testing.assert_allclose(left, right, rtol=1e-9, err_msg=place)
-    else:
-        assert left == right, place
-
-
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 99), st.sampled_from([500, 1_000, 60_000]), cuts)
 def test_blocks_of_any_size_give_the_same_metrics(seed, step_ms, places):
     power_w = rough_power_w(seed, 2_000)
     one = metrics_of(power_w, step_ms, []).block()
     assert metrics_of(power_w, step_ms, places).block() == one
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.integers(0, 99), st.sampled_from([500, 1_000, 60_000]), cuts, cuts)
-def test_merged_spans_give_the_same_metrics(seed, step_ms, places, inner):
-    power_w = rough_power_w(seed, 2_000)
-    one = metrics_of(power_w, step_ms, []).block()
-    spans = [
-        metrics_of(piece, step_ms, inner, low * step_ms) for low, piece in pieces(power_w, places)
-    ]
-    # From the back, so that spans that are merged themselves are merged too.
-    while len(spans) > 1:
-        last = spans.pop()
-        spans[-1].merge(last)
-    assert_same(spans[0].block(), one)
 
 
 @given(arrays(np.int64, st.integers(1, 60), elements=whole), st.integers(1, 12), st.integers(1, 60))
@@ -138,9 +106,9 @@ def closed_by_brute_force(values, threshold):
     return Counter({size: n for size, n in found.items() if size >= threshold})
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(series, st.lists(st.integers(1, 119), max_size=4), st.integers(1, 6))
-def test_rainflow_equals_brute_force_in_blocks_and_merged(values, places, threshold):
+def test_rainflow_equals_brute_force_in_blocks(values, places, threshold):
     expected = closed_by_brute_force(values.tolist(), threshold)
     quanta = values * 64
     streamed = Rainflow(threshold)
@@ -148,20 +116,6 @@ def test_rainflow_equals_brute_force_in_blocks_and_merged(values, places, thresh
     for low, piece in pieces(quanta, places):
         streamed.add(piece, low, 1)
     assert Counter({k // 64: n for k, n in swings.items()}) == expected
-
-    parts, merged_swings = [], Counter()
-    for low, piece in pieces(quanta, places):
-        part = Rainflow(threshold)
-        part_swings = recorded(part)
-        part.add(piece, low, 1)
-        parts.append((part, part_swings))
-    for part, _ in parts[1:]:
-        parts[0][0].merge(part)
-    for _, part_swings in parts:
-        merged_swings += part_swings
-    assert merged_swings == swings
-    assert parts[0][0].n_swings == streamed.n_swings
-    assert parts[0][0].residue.tolist() == streamed.residue.tolist()
 
 
 @given(arrays(np.int64, st.integers(1, 200), elements=whole), st.floats(0, 100))

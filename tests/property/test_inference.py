@@ -10,33 +10,31 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from serving_builders import CODING, CONVERSATION, serving_scenario
 
-from diploee.inference import (
-    ScalingRules,
-    instances_needed,
-    load_curves,
-    plan_services,
-    reserve_nodes,
-    serve_requests,
-)
-from diploee.inference.instances import rolling_max
-from diploee.power import power_blocks
-from diploee.power.serving import serving_segments
-from diploee.tables import Int64Array
+from diploee.inference import ScalingRules, instances_needed, reserve_nodes, serve_requests
+from diploee.steps import load_curves, plan_services, power_blocks, serving_segments
+from diploee.tables import Float64Array
 
 CHAT = "request_streams.chat"
 RMAX = "max_request_rate_rps"
+
+
+def minutes(n: int) -> np.ndarray:
+    return np.arange(n + 1, dtype=np.int64) * 60_000
+
+
 rates = st.lists(st.floats(0, 1e4), min_size=1, max_size=60).map(np.array)
 
 
 @given(
     rate_rps=rates,
     max_rate=st.floats(0.5, 200),
-    completion=st.floats(0.5, 200),
+    completion=st.floats(0.5, 200) | st.just(float("inf")),
     n_max=st.integers(1, 50),
     n_min=st.integers(0, 5),
-    startup=st.integers(0, 5),
-    cooldown=st.integers(0, 5),
-    degrade=st.booleans(),
+    startup_ms=st.integers(0, 300_000),
+    cooldown_ms=st.integers(0, 300_000),
+    interval_ms=st.just(0) | st.integers(1_000, 300_000),
+    drain_s=st.sampled_from([0.0, 60.0]),
 )
 def test_requests_are_served_rejected_or_waiting(
     rate_rps: np.ndarray,
@@ -44,26 +42,63 @@ def test_requests_are_served_rejected_or_waiting(
     completion: float,
     n_max: int,
     n_min: int,
-    startup: int,
-    cooldown: int,
-    degrade: bool,
+    startup_ms: int,
+    cooldown_ms: int,
+    interval_ms: int,
+    drain_s: float,
 ) -> None:
-    step_s = np.full(rate_rps.size, 60.0)
-    step_s[-1] = 17.0
-    rules = ScalingRules(max_rate, completion, n_max, n_min, startup, cooldown, degrade)
-    served = serve_requests(rate_rps, step_s, rules)
-    offered = rate_rps @ step_s
+    edges_ms = minutes(rate_rps.size)
+    edges_ms[-1] -= 43_000
+    rules = ScalingRules(
+        max_rate, completion, n_max, n_min, startup_ms, cooldown_ms, interval_ms, 500, drain_s
+    )
+    served = serve_requests(edges_ms, rate_rps, rules)
+    step_s = served.step_s
+    offered = rate_rps @ np.diff(edges_ms) / 1000
     found = served.served_rps @ step_s + served.unserved_rps @ step_s + served.backlog_requests[-1]
     assert found == pytest.approx(offered, rel=1e-9, abs=1e-9)
+    assert (served.edges_ms[0], served.edges_ms[-1]) == (edges_ms[0], edges_ms[-1])
+    assert (step_s > 0).all()
     assert (served.backlog_requests >= 0).all()
     assert (served.unserved_rps >= 0).all()
     assert (served.n_serving <= served.n_instances).all()
     assert (served.n_instances <= n_max).all()
-    assert (served.served_rps <= served.n_serving * completion * (1 + 2e-12)).all()
-    if degrade:
+    most_rps = np.where(served.n_serving > 0, served.n_serving * completion, 0.0)
+    assert (served.served_rps <= most_rps * (1 + 2e-12) + 1e-6).all()
+    if drain_s:
         assert not served.unserved_rps.any()
     else:
         assert not served.backlog_requests.any()
+
+
+@given(
+    needs=st.lists(st.integers(0, 9), min_size=1, max_size=40),
+    startup_ms=st.integers(0, 200_000),
+    cooldown_ms=st.integers(0, 200_000),
+)
+def test_instances_are_the_most_needed_lately_and_serve_after_their_start_up(
+    needs: list[int], startup_ms: int, cooldown_ms: int
+) -> None:
+    """Against the definition, looked up at instants half a second apart."""
+    edges_ms = minutes(len(needs))
+    rules = ScalingRules(1, 1, 9, 0, startup_ms, cooldown_ms)
+    served = serve_requests(edges_ms, np.array(needs, dtype=float), rules)
+    time_ms = np.arange(0, edges_ms[-1], 7_001)
+
+    def up_at(at_ms: int) -> int:
+        first, last = max(0, at_ms - cooldown_ms) // 60_000, at_ms // 60_000
+        return max(needs[first : last + 1])
+
+    piece = np.searchsorted(served.edges_ms, time_ms, side="right") - 1
+    # Where a cool-down ends exactly then, either is right.
+    clear = [(t - cooldown_ms) % 60_000 > 0 for t in time_ms]
+    expected = np.array([up_at(int(t)) for t in time_ms])
+    assert (served.n_instances[piece] == expected)[clear].all()
+    changes = served.edges_ms[:-1]
+    for t, at in zip(time_ms, piece, strict=True):
+        lately = (changes <= t) & (served.edges_ms[1:] > t - startup_ms)
+        assert served.n_serving[at] <= served.n_instances[at]
+        assert served.n_serving[at] == min(served.n_instances[lately])
 
 
 @given(rate_rps=rates, max_rate=st.floats(0.01, 1e3), n_max=st.integers(1, 1000))
@@ -75,17 +110,25 @@ def test_doubling_the_highest_rate_never_raises_the_instance_count(
     assert (twice <= once).all()
 
 
-def instances_of(changes: dict[str, object]) -> Int64Array:
+def instances_of(changes: dict[str, object]) -> Float64Array:
+    """Return the mean instances of each service in every ten minutes of half a day."""
     scenario = serving_scenario({"duration": "12 h", **changes})
-    return plan_services(scenario, load_curves(scenario))[0].n_instances
+    plan = plan_services(scenario, load_curves(scenario))[0]
+    edges_ms = np.arange(0, 12 * 3_600_001, 600_000)
+    found = []
+    for service in plan.services:
+        served = service.served
+        until = np.append(0.0, np.cumsum(served.n_instances * np.diff(served.edges_ms)))
+        found.append(np.diff(np.interp(edges_ms, served.edges_ms, until)) / 600_000)
+    return np.array(found)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=12)
 @given(
     rate_rps=st.floats(1, 3000),
     coding_rps=st.floats(2, 200),
     conversation_rps=st.floats(2, 200),
-    overload=st.sampled_from(["reject", "degrade"]),
+    overload=st.sampled_from(["reject", "degrade", "queue"]),
     capacity=st.sampled_from(["offered", "sustained"]),
     startup_s=st.sampled_from([0, 300]),
     cooldown_s=st.sampled_from([0, 600]),
@@ -103,34 +146,34 @@ def test_doubling_the_highest_rate_of_a_service_never_raises_the_instances_of_a_
 ) -> None:
     """Nodes are given, as Eq. 7 would move them from one service to the other.
 
-    A start-up time is left out with `degrade`: fewer instances ahead of a rise leave a larger
+    A start-up time is left out with `queue`: fewer instances ahead of a rise leave a larger
     backlog, which then needs more of them for a while.
     """
     changes = {
         f"{CHAT}.request_rate_rps": rate_rps,
-        f"{CHAT}.minute_jitter_relative_std": 0.2,
+        f"{CHAT}.fluctuation": {"relative_std": 0.2},
         f"{CHAT}.overload": overload,
         f"{CHAT}.capacity": capacity,
         f"{CODING}.{RMAX}": coding_rps,
         f"{CODING}.reserved_nodes": 4,
-        f"{CODING}.startup_s": startup_s if overload == "reject" else 0,
+        f"{CODING}.startup_s": startup_s if overload != "queue" else 0,
         f"{CODING}.cooldown_s": cooldown_s,
         f"{CODING}.min_instances": min_instances,
         f"{CONVERSATION}.{RMAX}": conversation_rps,
         f"{CONVERSATION}.reserved_nodes": 8,
     }
     once = instances_of(changes)
-    assert (instances_of({**changes, f"{CODING}.{RMAX}": 2 * coding_rps}) <= once).all()
+    assert (instances_of({**changes, f"{CODING}.{RMAX}": 2 * coding_rps}) <= once + 1e-9).all()
     both = {f"{CODING}.{RMAX}": 2 * coding_rps, f"{CONVERSATION}.{RMAX}": 2 * conversation_rps}
-    assert (instances_of({**changes, **both}) <= once).all()
+    assert (instances_of({**changes, **both}) <= once + 1e-9).all()
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=10)
 @given(
     rate_rps=st.floats(1, 30_000),
     coding_rps=st.floats(5, 200),
     conversation_rps=st.floats(5, 200),
-    overload=st.sampled_from(["reject", "degrade"]),
+    overload=st.sampled_from(["reject", "degrade", "queue"]),
 )
 def test_doubling_all_highest_rates_never_raises_the_instances_on_nodes_shared_by_eq_7(
     rate_rps: float, coding_rps: float, conversation_rps: float, overload: str
@@ -143,43 +186,38 @@ def test_doubling_all_highest_rates_never_raises_the_instances_on_nodes_shared_b
         f"{CONVERSATION}.{RMAX}": conversation_rps,
     }
     both = {f"{CODING}.{RMAX}": 2 * coding_rps, f"{CONVERSATION}.{RMAX}": 2 * conversation_rps}
-    assert (instances_of({**changes, **both}) <= instances_of(changes)).all()
+    assert (instances_of({**changes, **both}) <= instances_of(changes) + 1e-9).all()
 
 
-@given(
-    values=st.lists(st.integers(-9, 9), min_size=1, max_size=40).map(np.array),
-    n_before=st.integers(0, 50),
-)
-def test_rolling_maximum_is_that_of_each_window(values: np.ndarray, n_before: int) -> None:
-    places, ends = np.empty_like(values), np.zeros(2, dtype=np.int64)
-    found = [rolling_max(values, t, n_before, places, ends) for t in range(values.size)]
-    assert found == [values[max(0, t - n_before) : t + 1].max() for t in range(values.size)]
-
-
-@given(rate_rps=rates, max_rate=st.floats(0.5, 200), completion=st.floats(0.5, 200))
+@given(rate_rps=rates, completion=st.floats(0.5, 200))
 def test_requests_wait_only_while_all_nodes_are_taken(
-    rate_rps: np.ndarray, max_rate: float, completion: float
+    rate_rps: np.ndarray, completion: float
 ) -> None:
-    rules = ScalingRules(max_rate, completion, n_max=20, degrade=True)
-    served = serve_requests(rate_rps, np.full(rate_rps.size, 60.0), rules)
-    waiting = served.backlog_requests[1:] > 0
-    assert (served.n_instances[waiting] == 20).all()
+    rules = ScalingRules(completion, completion, n_max=20, drain_s=60)
+    served = serve_requests(minutes(rate_rps.size), rate_rps, rules)
+    grows = np.diff(served.backlog_requests) > 1e-6
+    assert (served.n_instances[grows] == 20).all()
 
 
 @given(
     rate_rps=rates,
     factor=st.floats(1, 5),
-    startup=st.integers(0, 4),
-    cooldown=st.integers(0, 4),
+    startup_ms=st.integers(0, 300_000),
+    cooldown_ms=st.integers(0, 300_000),
 )
 def test_more_requests_never_occupy_fewer_nodes(
-    rate_rps: np.ndarray, factor: float, startup: int, cooldown: int
+    rate_rps: np.ndarray, factor: float, startup_ms: int, cooldown_ms: int
 ) -> None:
-    step_s = np.full(rate_rps.size, 60.0)
-    rules = ScalingRules(50, 50, 20, 0, startup, cooldown)
-    few = serve_requests(rate_rps, step_s, rules).n_instances
-    many = serve_requests(rate_rps * factor, step_s, rules).n_instances
-    assert (many >= few).all()
+    rules = ScalingRules(50, 50, 20, 0, startup_ms, cooldown_ms)
+    few, many = (
+        serve_requests(minutes(rate_rps.size), rate, rules)
+        for rate in (rate_rps, rate_rps * factor)
+    )
+    times_ms = np.union1d(few.edges_ms[:-1], many.edges_ms[:-1])
+    of_few, of_many = (
+        s.n_instances[np.searchsorted(s.edges_ms, times_ms, side="right") - 1] for s in (few, many)
+    )
+    assert (of_many >= of_few).all()
 
 
 services = st.lists(
@@ -198,10 +236,10 @@ def test_reserved_nodes_sum_to_the_pool(
     assert (nodes >= 0).all()
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=8)
 @given(
     rate_rps=st.floats(5, 2000),
-    overload=st.sampled_from(["reject", "degrade"]),
+    overload=st.sampled_from(["reject", "degrade", "queue"]),
     standby=st.sampled_from(["idle", "warm"]),
     resolution=st.sampled_from(["0.1 s", "0.7 s", "90 s", "15 min", "1 h"]),
     block_intervals=st.integers(500, 5000),
@@ -213,7 +251,7 @@ def test_energy_depends_neither_on_resolution_nor_on_block_size(
         "duration": "7 h",
         "request_streams.chat.request_rate_rps": rate_rps,
         "request_streams.chat.overload": overload,
-        "request_streams.chat.minute_jitter_relative_std": 0.1,
+        "request_streams.chat.fluctuation": {"relative_std": 0.1},
         f"{CODING}.standby": standby,
         f"{CODING}.startup_s": 120,
     }
@@ -230,22 +268,21 @@ def test_energy_depends_neither_on_resolution_nor_on_block_size(
     )
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=15)
 @given(
     rate_rps=st.floats(1, 3000),
     nodes_per_instance=st.integers(1, 3),
     min_instances=st.integers(0, 2),
-    samples=st.integers(1, 8),
 )
 def test_serving_energy_is_instances_times_nodes_times_the_mean_power_of_the_curve(
-    rate_rps: float, nodes_per_instance: int, min_instances: int, samples: int
+    rate_rps: float, nodes_per_instance: int, min_instances: int
 ) -> None:
-    """A constant rate over whole samples of 180 s, against a sum that knows no segments."""
+    """A constant rate, against a sum that knows no segments."""
     n_nodes = {"coding": 4 * nodes_per_instance, "conversation": 12 - 4 * nodes_per_instance}
     n_nodes["conversation"] += 12
     scenario = serving_scenario(
         {
-            "duration": f"{180 * samples} s",
+            "duration": "9 min",
             "facility.pools.main.n_nodes": 24,
             f"{CHAT}.request_rate_rps": rate_rps,
             f"{CHAT}.calendar": None,
@@ -270,6 +307,9 @@ def test_serving_energy_is_instances_times_nodes_times_the_mean_power_of_the_cur
     expected_w += n_idle * scenario.facility.node_type_of("main").idle_power_w
 
     load = serving_segments(plan_services(scenario, curves), curves, scenario)
-    blocks = power_blocks(load.segments, scenario, load.library)
-    energy_j = sum(float(b.it_power_w.sum()) * b.dt_ms / 1000 for b in blocks)
-    assert energy_j == pytest.approx(expected_w * 180 * samples, rel=1e-6)
+    found_w = n_idle * scenario.facility.node_type_of("main").idle_power_w
+    for bank in load.banks:  # whatever part of its sample each plays
+        mean_w = np.array([load.library[index].mean_power_w for index in bank.profile_id])
+        found_w = found_w + bank.weight[0] * mean_w[0]
+        assert bank.weight * mean_w == pytest.approx(bank.weight[0] * mean_w[0])
+    assert found_w == pytest.approx(expected_w, rel=1e-6)

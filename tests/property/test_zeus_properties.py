@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import inf
 
 import numpy as np
@@ -9,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from diploee.tables import concat
 from diploee.zeus import (
+    Simulation,
     Submissions,
     TrainingWorkload,
     WorkloadSpec,
@@ -50,7 +53,7 @@ def workloads(draw: st.DrawFn) -> TrainingWorkload:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40)
 @given(workloads(), OPTIMIZERS, LIMITS, ETA, BETA, st.integers(0, 1000))
 def test_every_recurrence_keeps_the_books(
     of: TrainingWorkload, optimizer: str, limit: str, eta: float, beta: float, seed: int
@@ -69,7 +72,7 @@ def test_every_recurrence_keeps_the_books(
     assert (table.cost_j <= threshold_j * (1 + 1e-9)).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40)
 @given(workloads(), OPTIMIZERS, st.integers(0, 1000))
 def test_each_batch_size_is_profiled_once_at_most_and_uses_measured_limits(
     of: TrainingWorkload, optimizer: str, seed: int
@@ -83,7 +86,7 @@ def test_each_batch_size_is_profiled_once_at_most_and_uses_measured_limits(
         assert limit_w in of.limits_of(of.batch_index(size))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(workloads(), OPTIMIZERS, st.randoms(use_true_random=False), st.floats(0.1, 5))
 def test_order_of_the_rows_changes_nothing(
     of: TrainingWorkload, optimizer: str, random: object, ratio: float
@@ -98,6 +101,24 @@ def test_order_of_the_rows_changes_nothing(
     plain = simulate([of], given_, ZeusSpec(optimizer), 0)
     shuffled = simulate([of], given_.take(order), ZeusSpec(optimizer), 0)
     assert shuffled.to_arrow().equals(plain.take(order).to_arrow())
+
+
+@settings(max_examples=40)
+@given(workloads(), OPTIMIZERS, st.integers(0, 2**32), st.lists(st.integers(0, 40), max_size=4))
+def test_recurrences_are_the_same_however_many_come_at_a_time(
+    of: TrainingWorkload, optimizer: str, seed: int, cuts: list[int]
+) -> None:
+    rng = np.random.Generator(np.random.PCG64(seed))
+    n = 40
+    start_s = np.sort(rng.uniform(0, 1e4, n))
+    given_ = Submissions(
+        rng.integers(3, size=n), np.zeros(n), start_s, np.full(n, np.nan), rng.uniform(0.1, 5, n)
+    )
+    parts = Simulation([of], ZeusSpec(optimizer), 0)
+    edges = [0, *sorted(cuts), n]
+    tables = [parts.advance(given_.take(slice(*edge))) for edge in pairwise(edges)]
+    whole = simulate([of], given_, ZeusSpec(optimizer), 0)
+    assert concat(tables).to_arrow().equals(whole.to_arrow())
 
 
 @given(workloads(), ETA)

@@ -11,7 +11,7 @@ from builders import tiny_library, tiny_scenario
 from scipy import stats
 
 from diploee.scenario import Scenario, load_scenario
-from diploee.workload import Workload, generate_jobs
+from diploee.steps import Workload, generate_jobs
 
 REJECT_BELOW = 0.001
 MS_PER_H = 3_600_000

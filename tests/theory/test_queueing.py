@@ -10,13 +10,13 @@ from math import factorial
 
 import numpy as np
 import pytest
-from builders import job_table, profile, tiny_scenario
+from builders import job_table, profile, queued_at, schedule_pool, tiny_scenario
 from scipy import stats
 
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Pool
-from diploee.schedule import Engine, Schedule, schedule_jobs, schedule_pool
-from diploee.workload import generate_jobs
+from diploee.schedule import Engine, Schedule
+from diploee.steps import generate_jobs, schedule_jobs
 
 CONFIDENCE = 0.999
 MEAN_SERVICE_MS = 3_600_000.0  # whole milliseconds are a rounding of 1e-7 of it
@@ -88,7 +88,7 @@ def test_queue_length_obeys_littles_law(n_servers: int, rho: float) -> None:
     differences, lengths = [], []
     for seed in range(N_REPLICATIONS["compiled"]):
         schedule = simulate_mmc(n_servers, rho, "compiled", 1_000 + seed)
-        length = float(schedule.queued_at(times_ms).mean())
+        length = float(np.mean(queued_at(schedule, times_ms)))
         submit_ms = schedule.jobs.submit_ms
         inside = (submit_ms >= times_ms[0]) & (submit_ms < times_ms[-1])
         waited_ms = int(schedule.wait_ms[inside].sum())

@@ -1,0 +1,147 @@
+"""A sweep that is killed at any step: the same command again ends as if nothing had happened."""
+
+from __future__ import annotations
+
+import os
+import signal
+import textwrap
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from command_line import PATIENCE_S, Ended, call, start
+from killing import ended, kill_at
+from sweep_builders import UTILIZATION, sweep_content, sweep_file
+
+pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL on this system")
+
+SWEEP = {"axes": [{"grid": {UTILIZATION: [0.2, 0.4]}}], "seeds": 2}
+SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+INTERRUPTED = 130
+MOST_STEPS = 1_000
+
+HOOK = """
+    import os, sys, time
+    WRITES = ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "shutil.rmtree")
+    in_worker, step, number, place, done = os.environ["KILL_AT"].split("|")
+    left = int(step) if int(in_worker) == ("--multiprocessing-fork" in sys.orig_argv) else 0
+    sweep = os.getppid() if int(in_worker) else os.getpid()
+
+    def hook(event, args):
+        global left
+        if event not in WRITES and not (event == "open" and args[2] & (os.O_WRONLY | os.O_RDWR)):
+            return
+        if left > 0 and place in str(args[0]):
+            left -= 1
+            if left == 0:
+                try:
+                    os.close(os.open(done, os.O_CREAT | os.O_EXCL))
+                except FileExistsError:  # another worker was first
+                    return
+                os.kill(sweep, int(number))
+                if int(in_worker):
+                    time.sleep(600)
+
+    sys.addaudithook(hook)
+"""
+"""Sends a signal to a sweep as it, or one of its workers, changes files for the n-th time."""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, library_folder: Path) -> Path:
+    """A folder with a sweep, the hook and the sweep's undisturbed results."""
+    folder = tmp_path_factory.mktemp("site")
+    sweep_file(folder, SWEEP)
+    (folder / "sitecustomize.py").write_text(textwrap.dedent(HOOK), "utf-8")
+    assert again(folder, folder / "undisturbed", library_folder) == Ended(0, "", "")
+    return folder
+
+
+def again(site: Path, out: Path, library: Path) -> Ended:
+    options = ("--workers", 0, "--profiles", library, "--quiet")
+    return call("sweep", site / "sweep.yaml", "--out", out, *options)
+
+
+def killed(
+    site: Path, out: Path, library: Path, in_worker: bool, step: int, number: signal.Signals
+) -> Ended:
+    """Run the sweep; its pipes close only when the last of its workers has ended."""
+    options = ("--workers", 2, "--profiles", library, "--quiet")
+    settings = (int(in_worker), step, int(number), out.name, out.with_suffix(".killed"))
+    environment = {
+        "KILL_AT": "|".join(map(str, settings)),
+        "PYTHONPATH": os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")]),
+    }
+    process = start(
+        *("sweep", site / "sweep.yaml", "--out", out, *options),
+        environment=environment,
+    )
+    stdout, stderr = process.communicate(timeout=PATIENCE_S)
+    return Ended(process.returncode, stdout, stderr)
+
+
+def check_killed_and_again(
+    site: Path, out: Path, library: Path, in_worker: bool, step: int, number: signal.Signals
+) -> bool:
+    """Kill the sweep at a step and do it again; return whether it still came to that step."""
+    ended = killed(site, out, library, in_worker, step, number)
+    if not out.with_suffix(".killed").exists():
+        assert ended == Ended(0, "", "")
+        return False
+    finished = {path: path.stat().st_mtime_ns for path in out.glob("runs/[!.]*/manifest.json")}
+    if number is signal.SIGKILL:
+        assert ended == Ended(-number, "", "")
+    else:
+        assert ended.code == INTERRUPTED
+        assert ended.problems == [
+            "finished runs are kept; the same command goes on from there",
+            "interrupted; what was not finished is removed",
+        ]
+        assert not list(out.rglob(".*"))
+        if (out / "summary.parquet").exists():
+            status = pd.read_parquet(out / "summary.parquet")["status"].tolist()
+            assert status.count("finished") <= len(finished)
+    assert again(site, out, library) == Ended(0, "", "")
+    assert sweep_content(out) == sweep_content(site / "undisturbed")
+    assert {path: path.stat().st_mtime_ns for path in finished} == finished
+    return True
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_sweep_that_is_killed_as_a_run_ends_goes_on_from_there(
+    number: signal.Signals, site: Path, tmp_path: Path, library_folder: Path
+) -> None:
+    assert check_killed_and_again(site, tmp_path / "out", library_folder, True, 12, number)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(1, 4))
+def test_sweep_that_is_killed_at_any_step_of_a_worker_goes_on_from_there(
+    first: int, site: Path, tmp_path: Path, library_folder: Path
+) -> None:
+    for k, number in enumerate(SIGNALS * 4):
+        out = tmp_path / f"out-{k}"
+        assert check_killed_and_again(site, out, library_folder, True, first + 7 * k, number)
+
+
+@pytest.mark.parametrize("every", [121, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [*SIGNALS[:2], pytest.param(SIGNALS[2], marks=pytest.mark.slow)])
+def test_sweep_in_one_process_that_is_killed_at_any_step_goes_on_from_there(
+    number: signal.Signals, every: int, site: Path, tmp_path: Path, library_folder: Path
+) -> None:
+    for step in range(SIGNALS.index(number) + 1, MOST_STEPS, every):
+        out = tmp_path / f"out-{step}"
+        code = ended(
+            lambda out=out: os._exit(again(site, out, library_folder).code),
+            lambda out=out, step=step: kill_at(out, step, number),
+        )
+        if code == 0:
+            break
+        assert code == (-number if number is signal.SIGKILL else INTERRUPTED)
+        assert number is signal.SIGKILL or not list(out.rglob(".*"))
+        finished = set(out.glob("runs/[!.]*/manifest.json"))
+        before = {path: path.stat().st_mtime_ns for path in finished}
+        assert again(site, out, library_folder) == Ended(0, "", "")
+        assert sweep_content(out) == sweep_content(site / "undisturbed")
+        assert {path: path.stat().st_mtime_ns for path in finished} == before
+    assert 100 < step < MOST_STEPS - every

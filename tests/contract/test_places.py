@@ -1,0 +1,446 @@
+"""Every command that writes: killed at any step, at once with others, over what is not its own.
+
+The commands of one table write in children of this process, which share what it has imported. Where
+not said to be slow, a test takes a few of the commands and of the steps.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from benchmark_builders import leaderboard_data, tiny_spec
+from builders import profile, tiny_library, write_library, write_scenario
+from command_line import call, contents
+from damages import a_device
+from killing import ended, kill_at, kills, n_steps
+from samples import AZURE, WATTAMETER, synthetic_sample
+from text_readers import READERS
+
+from diploee.outputs.export import FORMATS
+from diploee.outputs.export.base import Format
+from diploee.profiles import PowerProfile
+from diploee.profiles.record import Ended
+from diploee.profiles.record.sensors import Sensors
+
+SHORT = {"duration": "30 min", "resolution": "60 s"}
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command that writes below a folder.
+
+    Parameters
+    ----------
+    words : str
+        The command line, with ``{site}`` for the folder of the inputs, ``{root}`` for that to
+        write to.
+    older : str
+        Further arguments that make another result of the same names.
+    force : bool
+        It replaces what stands there on request.
+    refuses : bool
+        It replaces nothing without that request.
+    slow : bool
+        It takes more than half a second.
+    """
+
+    words: str
+    older: str = ""
+    force: bool = True
+    refuses: bool = True
+    slow: bool = False
+
+    def line(self, site: Path, root: Path, *more: str) -> list[str]:
+        """Return the whole command line."""
+        words = [word.format(site=site, root=root) for word in self.words.split()]
+        at = words.index("--") if "--" in words else len(words)
+        return [*words[:at], *(word for text in more for word in text.split()), *words[at:]]
+
+
+def export(fmt: Format) -> Command:
+    """Return the export of half an hour or, for tools that know years alone, of a year."""
+    suffix = (fmt.suffixes or ("",))[0]
+    run, step = ("year", "30 min") if fmt.whole_year else ("run", "5 min")
+    words = f"export {fmt.name} {{site}}/{run} -q --out {{root}}/power{suffix}"
+    return Command(words, f"--step {step.replace(' ', '')}", slow=fmt.whole_year)
+
+
+TRIM = "profiles trim draw-1n-1 --profiles {site}/library --to 60 --out {root}/lib"
+SHOW = "profiles show draw-1n-1 --profiles {site}/library --out {root}/profile.png"
+REPORT = "report {site}/run -q --out {root}/report.html"
+TRACE = "benchmark training-trace --set duration_s=60 --data-dir {root}/cache --out {root}/lib"
+ZEUS = "zeus --recurrences 2 --seeds 1 --out {root}/recurrences.parquet"
+CACHED = "benchmark fit {site}/specs.yaml --from {site}/board.json --data-dir {root}/specs"
+RECOVERED = "deconvolve {site}/load.csv --scenario {site}/tiny.yaml --profiles {site}/library"
+LEARNT = "fit {site}/log.csv --workload tune --profiles {site}/library"
+FRAGMENT = "--out {root}/stream.yaml"
+
+
+def imported(words: str, older: str = "--add-w 5") -> Command:
+    """Return the import of a site's file or folder that is named for its format."""
+    return Command(f"profiles import {words} --out {{root}}/lib", older)
+
+
+COMMANDS = {
+    "run": Command(
+        "run {site}/tiny.yaml --profiles {site}/library --engine compiled -q --out {root}/run",
+        "--seed 7",
+    ),
+    **{f"export {fmt.name}": export(fmt) for fmt in FORMATS.values()},
+    "import plain": imported("plain {site}/plain --workload x --nodes 1"),
+    "import nvidia-smi": imported("nvidia-smi {site}/nvidia-smi --workload x"),
+    "import wattameter": imported("wattameter {site}/wattameter --workload x", "--licence CC0"),
+    "import nlr-genai": imported("nlr-genai {site}/nlr -q --against {site}/library", ""),
+    "profiles record": Command(
+        "profiles record --workload x --id x --out {root}/lib -- true", "--nodes 2"
+    ),
+    "profiles merge": Command("profiles merge {site}/library --out {root}/lib", force=False),
+    "profiles trim": Command(TRIM, "--from 10"),
+    "profiles build-reference": Command("profiles build-reference --out {root}/lib"),
+    "profiles show": Command(SHOW, slow=True),
+    "benchmark training-trace": Command(TRACE, "--gpus-per-node 2"),
+    "benchmark fit": Command(CACHED, force=False, refuses=False),
+    "zeus --write-synthetic": Command("zeus --write-synthetic {root}/traces"),
+    "zeus --out": Command(ZEUS, "--eta 1", slow=True),
+    "report": Command(REPORT, refuses=False, slow=True),
+    "report --png": Command(f"{REPORT} --png {{root}}/png", slow=True),
+    "fit": Command(f"{LEARNT} {FRAGMENT} --plots {{root}}/plots", "--confidence 0.5", slow=True),
+    "fit-requests": Command(
+        f"fit-requests {{site}}/azure.csv {FRAGMENT} --plots {{root}}/plots", slow=True
+    ),
+    "deconvolve": Command(f"{RECOVERED} {FRAGMENT}", "--no-months", slow=True),
+}
+FEW = ("run", "export csv", "profiles merge", "benchmark training-trace")
+ALL = [pytest.param(n, marks=[] if n in FEW else [pytest.mark.slow]) for n in COMMANDS]
+"""The commands, of which a few are always tried."""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with all that the commands read; the run in it is half an hour, another a year."""
+    folder = tmp_path_factory.mktemp("site")
+    write_library(folder / "library")
+    files = {
+        "plain": ["t_s,power_w", *(f"{t},{500 + (t * 37) % 900}" for t in range(100))],
+        "log.csv": ["submit_time,nodes,duration", *map(job, range(400))],
+        "load.csv": ["timestamp,utilization", *map(load, range(24 * 28))],
+        "board.json": [json.dumps(leaderboard_data())],
+        "specs.yaml": [json.dumps({"models": [tiny_spec().model_dump(mode="json")]})],
+    }
+    for name, lines in files.items():
+        (folder / name).write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    nvidia_smi = next(reader for reader in READERS if reader.name == "power-nvidia-smi")
+    (folder / "nvidia-smi").write_text(nvidia_smi.text, "utf-8")
+    synthetic_sample(folder, AZURE).rename(folder / "azure.csv")
+    node = folder / "nlr" / "00_raw_datasets" / "training_tune" / "1node"
+    node.mkdir(parents=True)
+    for log in synthetic_sample(folder, WATTAMETER).iterdir():
+        named = f"{log.stem}_emissions_parsed_slurmid_1_node_a.log"
+        shutil.copy(log, node / named)
+    coarse = {"duration": "1 year", "resolution": "15 min", "facility.pools.main.n_nodes": 4}
+    write_scenario(folder / "tiny.yaml", coarse)
+    do(*COMMANDS["run"].line(folder, folder))
+    (folder / "run").rename(folder / "year")
+    write_scenario(folder / "tiny.yaml", SHORT)
+    do(*COMMANDS["run"].line(folder, folder))
+    return folder
+
+
+def job(hour: int) -> str:
+    return f"{datetime(2024, 1, 1) + timedelta(hours=hour):%Y-%m-%dT%H:%M:%SZ},{1 + hour % 3},600"
+
+
+def load(hour: int) -> str:
+    return f"{datetime(2024, 1, 1) + timedelta(hours=hour):%Y-%m-%d %H:%M},{0.1 + hour % 5 / 50}"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out what takes time or differs each time and is not looked at.
+
+    These are the disk's own time, most of the profiles, and what sensors read.
+    """
+    monkeypatch.setattr(os, "fsync", lambda _handle: None)
+    small = [profile for profile in tiny_library().entries if isinstance(profile, PowerProfile)]
+    monkeypatch.setattr("diploee.profiles.reference.build_reference_profiles", lambda: small[:3])
+    record, sensor = "diploee.profiles.record", SimpleNamespace(device="gpu-0")
+    monkeypatch.setattr(f"{record}.find_sensors", lambda *_, **__: Sensors((sensor,), ()))
+    monkeypatch.setattr(f"{record}.run_recorded", lambda *_, **__: Ended(0, False))
+    monkeypatch.setattr(f"{record}.recorded_profile", recorded)
+
+
+def recorded(*_: object, profile_id: str, n_nodes: int, **__: object) -> PowerProfile:
+    return profile(profile_id, [100.0] * 10, n_nodes=n_nodes)
+
+
+def problem_of(text: str) -> str:
+    """Return the one line of a command's complaint, without the word on what it records."""
+    (line,) = [line for line in text.splitlines() if ": recording" not in line]
+    return line
+
+
+def told(root: Path) -> dict[str, bytes]:
+    """Return what stands in a folder, hidden files too; of a manifest all but the times."""
+    found = contents(root)
+    for name in found:
+        if name.endswith("run/manifest.json"):
+            content = json.loads(found[name])
+            del content["timing"]
+            found[name] = json.dumps(content).encode()
+    return found
+
+
+def results(found: dict[str, bytes]) -> dict[str, bytes]:
+    """Return what a user sees; a cache is no result."""
+    return {n: text for n, text in found.items() if "/." not in f"/{n}" and "cache/" not in n}
+
+
+def empty(root: Path) -> Path:
+    shutil.rmtree(root, ignore_errors=True)
+    root.mkdir()
+    return root
+
+
+def do(*arguments: object) -> None:
+    """Run a command; an exit code other than 0 is an error of this process."""
+    outcome = call(*arguments)
+    assert outcome.code == 0, outcome.err
+
+
+def check_kills(name: str, replaced: bool, site: Path, root: Path, most: int) -> None:
+    """Kill a command at up to so many of its steps, the last ones among them."""
+    command, before = COMMANDS[name], root.with_name("before")
+
+    def prepare() -> None:
+        shutil.rmtree(root, ignore_errors=True)
+        shutil.copytree(before, root)
+
+    do(*command.line(site, empty(root)))
+    new = told(root)
+    if replaced:
+        do(*command.line(site, empty(root), command.older))
+    shutil.copytree(root, before) if replaced else before.mkdir()
+    line = command.line(site, root, *(["--force"] if replaced else []))
+    prepare()
+    last = n_steps(root, lambda: do(*line))
+    prepare()
+    first = range(1, last, 2 * last // most + 1)
+    for _ in kills(root, lambda: do(*line), sorted({*first, *range(last - most // 2, last + 1)})):
+        outcome = call(*line)
+        if outcome.code:  # the killed one had put its result in place
+            assert not replaced and outcome.code == 2, outcome.err
+            assert results(told(root)) == results(new)
+            if command.force:
+                do(*command.line(site, root, "--force"))
+        assert told(root) == new
+        prepare()
+
+
+@pytest.mark.parametrize(
+    "share",
+    [pytest.param(0.2, marks=pytest.mark.slow), pytest.param(1, marks=pytest.mark.fuzz)],
+    ids=["some steps", "many steps"],
+)
+@pytest.mark.parametrize("replaced", [True, False], ids=["replaced", "new"])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_killed_command_leaves_nothing_that_the_next_one_minds(
+    name: str, replaced: bool, share: float, site: Path, tmp_path: Path
+) -> None:
+    if replaced and not COMMANDS[name].force:
+        pytest.skip("replaces nothing")
+    most = round(share * (10 if COMMANDS[name].slow else 30))
+    check_kills(name, replaced, site, tmp_path / "root", most)
+
+
+@pytest.mark.parametrize(("name", "replaced"), [("run", True), ("export csv", False)])
+def test_command_killed_near_its_end_leaves_nothing_that_the_next_one_minds(
+    name: str, replaced: bool, site: Path, tmp_path: Path
+) -> None:
+    check_kills(name, replaced, site, tmp_path / "root", 5)
+
+
+# --- several at once
+
+
+def at_once(
+    lines: list[list[str]], folder: Path, prepare: Callable[[], object] | None = None
+) -> list[tuple[int, str]]:
+    """Run commands in as many processes at once; return their exit codes and what they told."""
+
+    def write(number: int) -> None:
+        outcome = call(*lines[number])
+        (folder / f"ended-{number}").write_text(f"{outcome.code}\n{outcome.err}", "utf-8")
+
+    threads = [
+        threading.Thread(target=ended, args=(partial(write, number), prepare))
+        for number in range(len(lines))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    texts = [(folder / f"ended-{number}").read_text("utf-8") for number in range(len(lines))]
+    return [(int(code), told) for code, _, told in (text.partition("\n") for text in texts)]
+
+
+@pytest.mark.parametrize("n", [2, pytest.param(3, marks=pytest.mark.fuzz)])
+@pytest.mark.parametrize("force", [True, False], ids=["force", "no force"])
+@pytest.mark.parametrize("name", ALL)
+def test_commands_at_once_leave_one_whole_result(
+    name: str, force: bool, n: int, site: Path, tmp_path: Path
+) -> None:
+    command, root = COMMANDS[name], tmp_path / "root"
+    if force and not command.force:
+        pytest.skip("replaces nothing")
+    whole = []
+    for more in (command.older, ""):
+        do(*command.line(site, empty(root), more))
+        whole.append(results(told(root)))
+    more = [command.older, "", command.older][:n]
+    empty(root)
+    forced = ["--force"] if force else []
+    outcomes = at_once([command.line(site, root, each, *forced) for each in more], tmp_path)
+    assert results(told(root)) in whole
+    assert not [name for name in told(root) if "/." in f"/{name}"]
+    for code, text in outcomes:
+        assert code in ((0,) if force else (0, 2)), text
+        if code:
+            assert "exists already" in problem_of(text)
+    if not force and command.refuses:
+        assert sorted(code for code, _ in outcomes) == [0, *[2] * (n - 1)]
+
+
+# --- what is not theirs
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "device"])
+@pytest.mark.parametrize("name", ALL)
+def test_force_replaces_nothing_that_is_no_result(
+    name: str, kind: str, site: Path, tmp_path: Path
+) -> None:
+    command, root = COMMANDS[name], tmp_path / "root"
+    do(*command.line(site, empty(root)))
+    made = next(path for path in sorted(root.rglob("*")) if is_place(path, root, name))
+    remove(made)
+    if kind == "folder":
+        (made / "src").mkdir(parents=True)
+        (made / "manifest.json").write_text('{"name": "my web app"}', "utf-8")
+        (made / "src" / "main.js").write_text("precious", "utf-8")
+    elif kind == "pipe":
+        os.mkfifo(made)
+    else:
+        made.symlink_to(a_device(tmp_path))
+    before = (kept(made), contents(root))
+    outcome = call(*command.line(site, root, *(["--force"] if command.force else [])))
+    assert outcome.code == 2
+    assert str(made) in problem_of(outcome.err)
+    assert (kept(made), contents(root)) == before
+
+
+def kept(path: Path) -> tuple[int, ...]:
+    """Return what tells a file that is touched from one that is not."""
+    stat = path.lstat()
+    return stat.st_mode, stat.st_ino, stat.st_mtime_ns
+
+
+def is_place(path: Path, root: Path, name: str) -> bool:
+    """Return whether a path takes its place as a whole: a file, or a folder of another kind."""
+    parts = path.relative_to(root).parts
+    if name in ("run", "profiles merge", "export opendss", "export pypsa"):
+        return len(parts) == 1
+    if name == "benchmark fit":
+        return parts[-1] == "logistic_models"
+    return path.is_file() and parts[0] != "cache"
+
+
+def remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+@pytest.mark.parametrize("file", ["facility.parquet", "manifest.json", "metrics.json"])
+@pytest.mark.parametrize("name", ["report", "export csv"])
+def test_force_never_replaces_the_run_that_is_read(
+    name: str, file: str, site: Path, tmp_path: Path
+) -> None:
+    before = contents(site)
+    *line, _ = COMMANDS[name].line(site, tmp_path)
+    outcome = call(*line, site / "run" / file, "--force")
+    assert outcome.code == 2
+    assert "is an input of this command" in outcome.problem
+    assert contents(site) == before
+
+
+def test_exports_and_reports_may_lie_in_the_run_that_they_show(site: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(site / "run", tmp_path / "run")
+    for _ in range(2):
+        do("export", "csv", run, "-q", "--out", run / "load.csv", "--force")
+    for _ in range(2):
+        do("report", run, "-q", "--out", run / "report.html")
+    line = COMMANDS["run"].line(site, tmp_path, "--force")
+    outcome = call(*line)
+    assert outcome.code == 2
+    assert "holds 'load.csv', 'load.csv.meta.json', 'report.html' besides a run" in outcome.problem
+
+
+# --- full disks and interrupts
+
+
+@pytest.mark.parametrize("old", [True, False], ids=["replaced", "new"])
+@pytest.mark.parametrize("name", ALL)
+def test_full_disk_is_told_in_one_line_and_keeps_what_stood(
+    name: str, old: bool, site: Path, tmp_path: Path
+) -> None:
+    resource = pytest.importorskip("resource", reason="limits on file size need POSIX")
+    command, root = COMMANDS[name], tmp_path / "root"
+    if old and not command.force:
+        pytest.skip("replaces nothing")
+    do(*command.line(site, empty(root)))
+    sizes = [len(content) for content in results(contents(root)).values()]
+    if not old:
+        empty(root)
+    before = results(contents(root))
+    limit = (max(sizes) - 1, resource.RLIM_INFINITY)
+    line = command.line(site, root, *(["--force"] if old else []))
+    fill = partial(resource.setrlimit, resource.RLIMIT_FSIZE, limit)
+    ((code, text),) = at_once([line], tmp_path, fill)
+    assert code == 1
+    assert "the disk is full" in problem_of(text) and "nothing was kept" in text
+    assert results(contents(root)) == before
+    assert not [name for name in contents(root) if "/." in f"/{name}"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("name", ["run", "export csv", "export pypsa"])
+def test_exit_code_of_an_interrupted_command_says_what_stands(
+    name: str, number: signal.Signals, site: Path, tmp_path: Path
+) -> None:
+    command, root = COMMANDS[name], tmp_path / "root"
+    do(*command.line(site, empty(root)))
+    new = told(root)
+    do(*command.line(site, empty(root), command.older))
+    old = told(root)
+    line = command.line(site, root, "--force")
+    codes = set()
+    for step in range(1, 200):
+        ((code, text),) = at_once([line], tmp_path, partial(kill_at, root, step, number))
+        assert (code, told(root)) in ((0, new), (130, old)), text
+        codes.add(code)
+        last = told(root)
+        if code == 0:
+            break
+    assert codes == {0, 130} and last == new

@@ -1,0 +1,162 @@
+"""What every reader of foreign text must do, as all stand on one text layer."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import os
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from command_line import LONGEST_S
+from text_readers import READERS, TextReader, plain
+
+from diploee.errors import InputError
+
+every_reader = pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
+
+
+def zstd(data: bytes) -> bytes:
+    return bytes(pa.Codec("zstd").compress(data))
+
+
+def read(reader: TextReader, folder: Path, data: bytes, name: str = "") -> Any:
+    path = folder / (name or reader.file)
+    path.write_bytes(data)
+    return plain(reader.read(path))
+
+
+def refused(reader: TextReader, path: Path) -> str:
+    with pytest.raises(InputError) as caught:
+        reader.read(path)
+    text = str(caught.value)
+    assert path.name in text
+    assert text.isprintable()
+    assert len(text) < len(str(path)) + 500
+    return text
+
+
+@every_reader
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress, zstd])
+def test_what_a_file_is_packed_with_is_told_by_its_content(
+    tmp_path: Path, reader: TextReader, pack: Any
+) -> None:
+    data = reader.text.encode()
+    expected = read(reader, tmp_path, data)
+    assert read(reader, tmp_path, pack(data)) == expected
+    if pack is not zstd:
+        assert read(reader, tmp_path, pack(data[:30]) + pack(data[30:])) == expected
+
+
+@every_reader
+@pytest.mark.parametrize("end", ["\r\n", "\r"])
+def test_line_ends_and_a_byte_order_mark_change_nothing(
+    tmp_path: Path, reader: TextReader, end: str
+) -> None:
+    expected = read(reader, tmp_path, reader.text.encode())
+    changed = "\ufeff" + reader.text.replace("\n", end)
+    assert read(reader, tmp_path, changed.encode()) == expected
+
+
+@every_reader
+def test_blank_lines_change_nothing(tmp_path: Path, reader: TextReader) -> None:
+    expected = read(reader, tmp_path, reader.text.encode())
+    changed = "\n  \n" + reader.text.replace("\n", "\n\n", 3) + "\n \n"
+    assert read(reader, tmp_path, changed.encode()) == expected
+
+
+@every_reader
+@pytest.mark.parametrize("keep", [7, 0.5, -1])
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress, zstd])
+def test_a_packed_file_that_was_cut_is_refused(
+    tmp_path: Path, reader: TextReader, pack: Any, keep: float
+) -> None:
+    data = pack(reader.text.encode() * 3)
+    path = tmp_path / reader.file
+    path.write_bytes(data[: int(keep if abs(keep) >= 1 else keep * len(data))])
+    assert re.search("stream ends before|not a whole|control byte", refused(reader, path))
+
+
+@every_reader
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress, zstd])
+def test_a_file_that_unpacks_to_far_more_than_text_does_is_refused(
+    tmp_path: Path, reader: TextReader, pack: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("diploee.textio.source.LEAST_BOMB_BYTES", 1 << 20)
+    monkeypatch.setattr("diploee.textio.source.PIECE_BYTES", 1 << 18)
+    path = tmp_path / reader.file
+    path.write_bytes(pack(reader.text.encode() + b"\n" * (1 << 21)))
+    assert "unpacks to more than 1 MiB, 100 times its size or more" in refused(reader, path)
+
+
+@pytest.mark.slow
+@every_reader
+def test_gigabytes_of_nothing_are_refused_in_seconds(tmp_path: Path, reader: TextReader) -> None:
+    path = tmp_path / reader.file
+    with gzip.open(path, "wb", compresslevel=9) as file:
+        file.write(reader.text.encode())
+        for _ in range(192):
+            file.write(b"\n" * (1 << 24))
+    assert path.stat().st_size < 4 << 20
+    started = time.process_time()
+    assert "unpacks to more than" in refused(reader, path)
+    assert time.process_time() - started < LONGEST_S
+
+
+@every_reader
+def test_what_is_no_regular_file_is_refused_and_never_waited_for(
+    tmp_path: Path, reader: TextReader
+) -> None:
+    pipe, folder = tmp_path / "pipe", tmp_path / "folder"
+    os.mkfifo(pipe)
+    folder.mkdir()
+    assert "can't be read (it is a named pipe)" in refused(reader, pipe)
+    assert re.search("can't be read|no such", refused(reader, tmp_path / "none"))
+    assert "can't be read (it is a device)" in refused(reader, Path("/dev/null"))
+    problem = r"no \w+ " if reader.takes_folders else r"can't be read \(Is a directory\)"
+    assert re.search(problem, refused(reader, folder))
+
+
+@every_reader
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"\x00\x01\x02" * 50, "found a control byte (0x00)"),
+        (b"PK\x03\x04 and so on", "found a zip archive"),
+        ("text\n".encode("utf-16"), "found UTF-16 text"),
+        (b"\0" * 257 + b"ustar and so on", "found a tar archive"),
+        (b"\xe9\xe8\n", "found a byte that is not UTF-8 (0xe9)"),
+    ],
+)
+def test_what_is_no_text_is_refused_by_name(
+    tmp_path: Path, reader: TextReader, content: bytes, problem: str
+) -> None:
+    path = tmp_path / reader.file
+    for packed in (content, gzip.compress(content)):
+        path.write_bytes(packed)
+        text = refused(reader, path)
+        assert f"{path}:1: {problem}" in text
+
+
+@every_reader
+def test_a_control_byte_between_the_rows_is_refused_with_its_line(
+    tmp_path: Path, reader: TextReader
+) -> None:
+    lines = reader.text.splitlines(keepends=True)
+    path = tmp_path / reader.file
+    for wrong in ("\x00", "\x1b[31m", "\x07"):
+        path.write_bytes("".join([*lines[:-1], wrong, lines[-1]]).encode())
+        assert f"{path}:{len(lines)}: found a control byte" in refused(reader, path)
+
+
+@every_reader
+@pytest.mark.parametrize("content", ["", "\n \n\r\n", "\ufeff"])
+def test_an_empty_file_is_refused(tmp_path: Path, reader: TextReader, content: str) -> None:
+    path = tmp_path / reader.file
+    path.write_bytes(content.encode())
+    assert f"{path}:1: the file is empty, expected " in refused(reader, path)

@@ -1,0 +1,142 @@
+"""Two thousand damaged files of users: each loads, or is refused in plain lines, within seconds."""
+
+from __future__ import annotations
+
+import random
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from builders import tiny_library
+from command_line import LONGEST_S
+
+from diploee.benchmark import load_specs
+from diploee.errors import InputError
+from diploee.learn.jobs.rules_file import read_rules
+from diploee.metrics.grid.limits import load_limits
+from diploee.scenario import Scenario, load_scenario, shipped_scenarios
+from diploee.sweep import Sweep, expand, load_ensemble, load_sweep, shipped_sweeps
+
+LIMITS = """name: grid code
+ramps:
+  - {interval: 10 s, up_mw_per_s: 0.1, down_mw_per_min: 3}
+swings:
+  - {window: 1 min, max_mw: 2}
+band_rms:
+  - {low_hz: 0.1, high_hz: 0.2, max_rms_mw: 0.5}
+peaks:
+  - {max_mw: 12, interval: 15 min}
+daily_energy_mwh: 200
+"""
+SPECS = """models:
+  - model_label: a
+    model_id: org/a
+    gpu_model: H100
+    task: chat
+    gpus_per_replica: 4
+    itl_deadline_s: 0.08
+    batch_sizes: [8, 16, 32]
+    feasible_batch_sizes: [8, 16]
+  - {model_label: b, model_id: org/b, gpu_model: H100, task: chat, batch_sizes: [4]}
+"""
+RULES = """- {workload: a, max_nodes: 4}
+- workload: b
+  scale_from_n_nodes: 2
+  type: ai
+"""
+N_FILES, N_BATCHES = 2_000, 20
+WORDS = (
+    *("null", "true", "~", "''", "[]", "{}", "[[[]]]", "-1", "0", "1e308", ".nan", "-.inf"),
+    *("1e999", "9" * 400, "9" * 5_000, "0x" + "f" * 900, "010", "1:30", "2018-13-45", "=", "<<"),
+    *("9999-12-31", "!!bool x", "!!timestamp x", "!!python/name:os.system ", "!x ", "! 5", "&a"),
+    *("&a [*a]", "*a", '"\\uD800"', '"\\0"', '"\\e[31m"', "\x1b", "\u202e", "\ufeff", "\t", "'"),
+    *('"', "|", ">", "%", "@", "<<: *a", "<<: {x: 1}", "? {a: 1}", "? [a]", "- -", ": ", "---"),
+    *("...", "# x", "\r", "\u2028", "[" * 2_000, "{a: " * 900, "a " * 5_000, "1 year", "60 s"),
+    *("1e3 d", "../x", "/dev/zero", ".", "x"),
+)
+
+
+def damaged(text: str, draw: random.Random) -> str:
+    """Return a text with one to six lines, words or characters changed."""
+    lines = text.split("\n")
+    for _ in range(draw.randint(1, 6)):
+        row, other = draw.randrange(len(lines)), draw.randrange(len(lines))
+        line, word = lines[row], draw.choice(WORDS)
+        match draw.randrange(9):
+            case 0:
+                lines.insert(row, lines[other])
+            case 1 if len(lines) > 1:
+                del lines[row]
+            case 2:
+                lines[row], lines[other] = lines[other], line
+            case 3:
+                lines[row] = f"{line.partition(':')[0]}: {word}"
+            case 4:
+                lines[row] = f"{word}{line.lstrip()[len(word) :]}"
+            case 5:
+                lines[row] = f"{' ' * draw.randint(0, 9)}{line.strip()}"
+            case 6:
+                at = draw.randint(0, len(line))
+                lines[row] = line[:at] + word + line[at:]
+            case 7:
+                a, b = sorted(draw.randint(0, len(line)) for _ in "ab")
+                lines[row] = line[:a] + line[b:]
+            case 8:
+                lines = lines[: row + 1] + lines[draw.randrange(len(lines)) :]
+    return "\n".join(lines)
+
+
+def looked_at(found: object) -> None:
+    """Look at what was loaded as the commands do."""
+    if isinstance(found, Scenario):
+        assert found.n_intervals >= 1
+        assert len(found.sha256()) == 64
+    if isinstance(found, Sweep):
+        expand(found, tiny_library(), max_runs=20)
+
+
+def kinds() -> list[tuple[Callable[[Path], object], str]]:
+    scenarios = [path.read_text("utf-8") for path in shipped_scenarios().values()]
+    sweeps = [path.read_text("utf-8") for path in shipped_sweeps().values()]
+    return [
+        *((load_scenario, text) for text in scenarios),
+        *((load_ensemble, text) for text in scenarios[:1]),
+        *((read, text) for read in (load_sweep, load_ensemble) for text in sweeps),
+        *((load_limits, LIMITS), (load_specs, SPECS), (read_rules, RULES)) * 3,
+    ]
+
+
+@pytest.mark.parametrize("read", [*{read: None for read, _ in kinds()}], ids=lambda r: r.__name__)
+def test_what_is_damaged_was_whole(tmp_path: Path, read: Callable[[Path], object]) -> None:
+    for number, (reader, text) in enumerate(kinds()):
+        if reader is read:
+            path = tmp_path / f"{number}.yaml"
+            path.write_text(text, "utf-8")
+            read(path)
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("batch", range(N_BATCHES))
+def test_damaged_file_loads_or_is_refused_in_plain_lines(tmp_path: Path, batch: int) -> None:
+    draw = random.Random(batch)
+    path = tmp_path / "damaged.yaml"
+    n_refused = 0
+    for _ in range(N_FILES // N_BATCHES):
+        read, text = draw.choice(kinds())
+        path.write_bytes(damaged(text, draw).encode("utf-8", "surrogatepass"))
+        started = time.process_time()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                looked_at(read(path))
+        except InputError as error:
+            n_refused += 1
+            for problem in error.problems:
+                assert problem.isprintable(), problem
+                assert len(problem) < 500, problem
+                assert "pydantic" not in problem, problem
+                assert "Traceback" not in problem, problem
+        assert time.process_time() - started < LONGEST_S, path.read_text("utf-8", errors="replace")
+    assert n_refused > 0

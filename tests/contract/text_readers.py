@@ -1,0 +1,175 @@
+"""Every reader of foreign text with a small good file; one joins the kit with an entry here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from job_log_writers import JOBS, WRITERS, LogWriter
+
+from diploee.benchmark import TrainingTrace
+from diploee.importers import read_job_log, read_request_trace
+from diploee.importers.job_log import JobLog
+from diploee.importers.power_logs.nvidia_smi import import_nvidia_smi
+from diploee.importers.power_logs.observed import read_observed_series
+from diploee.importers.power_logs.plain import import_plain
+from diploee.importers.power_logs.wattameter_log import WattAMeterLog, parse_log
+from diploee.importers.request_trace import RequestTrace
+from diploee.inference import load_power_curve
+from diploee.outputs.export.reactive import read_reactive_table
+from diploee.profiles import PowerProfile
+from diploee.textio.source import read_bytes
+from diploee.zeus.groups import read_groups
+from diploee.zeus.trace_files import read_power_trace, read_train_trace
+
+
+@dataclass(frozen=True)
+class TextReader:
+    """A reader of one format.
+
+    Parameters
+    ----------
+    name : str
+        The format.
+    file : str
+        Name of a file of it.
+    text : str
+        Content of a good file.
+    read : callable
+        Reads a file.
+    takes_folders : bool
+        It reads folders of such files, too.
+    """
+
+    name: str
+    file: str
+    text: str
+    read: Callable[[Path], Any]
+    takes_folders: bool = False
+
+
+def plain(value: Any) -> Any:
+    """Return a result as nested lists, without what tells the file it comes from."""
+    if isinstance(value, np.ndarray):
+        return [repr(item) for item in value.tolist()]  # NaN is NaN
+    if hasattr(value, "__dataclass_fields__"):
+        names = [name for name in value.__dataclass_fields__ if name not in OF_THE_FILE]
+        return {name: plain(getattr(value, name)) for name in names}
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    return repr(value)
+
+
+OF_THE_FILE = ("source", "path", "sha256", "source_sha256", "line")
+
+
+def _job_log(writer: LogWriter) -> TextReader:
+    jobs = [job for job in JOBS if job.state in writer.states]
+    text = "".join(f"{line}\n" for line in writer.lines(jobs))
+
+    def read(path: Path) -> JobLog:
+        return read_job_log(path, writer.name, **writer.options)
+
+    return TextReader(f"jobs-{writer.name}", "log", text, read)
+
+
+def _trace(name: str, text: str) -> TextReader:
+    def read(path: Path) -> RequestTrace:
+        return read_request_trace(path, name)
+
+    return TextReader(f"requests-{name}", "trace", text, read, takes_folders=name == "servegen")
+
+
+TRACES = {
+    "azure-llm": "TIMESTAMP,ContextTokens,GeneratedTokens\n2024-05-10 00:00:00.0000000,5,6\n"
+    "2024-05-10 00:01:59.9999999,7,8\n",
+    "burstgpt": "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+    "5,ChatGPT,472,18,490,Conversation log\n45,GPT-4,100,1,101,API log\n",
+    "mooncake": '{"timestamp": 0, "input_length": 5, "output_length": 6, "hash_ids": [1]}\n'
+    '{"timestamp": 61000, "input_length": 7, "output_length": 8, "hash_ids": []}\n',
+    "servegen": "0,2.0,1,Gamma,1,1\n600,1.0,1,Gamma,1,1\n1200,0,,\n",
+    "csv": "unix_s;service;output_tokens\n1700000000;chat;5\n1700000060;code;7\n",
+}
+
+
+def _plain_power(path: Path) -> PowerProfile:
+    return import_plain(path, workload="w", profile_id="p", n_nodes=1)
+
+
+def _nvidia_smi(path: Path) -> PowerProfile:
+    return import_nvidia_smi([path], workload="w")
+
+
+def _wattameter(path: Path) -> WattAMeterLog:
+    return parse_log(path, read_bytes(path))
+
+
+POWER_LOGS = (
+    TextReader(
+        "power-wattameter",
+        "nvml_node_a.log",
+        "# a preamble\n# timestamp reading-time[ns]  gpu-0[mW] gpu-0[C]\n"
+        "  2025-10-07_09:38:40.617145 45560 70000 41\n2025-10-07_09:38:40.717145 45560 71000 41\n",
+        _wattameter,
+    ),
+    TextReader(
+        "power-plain", "job.csv", "t_s,note,power_w\n0,a,100\n1,b,250.5\n2,c,0\n", _plain_power
+    ),
+    TextReader(
+        "power-observed",
+        "load.csv",
+        "timestamp,power_kw\n2024-01-01 00:00,5\n2024-01-01 01:00,6\n2024-01-01 02:00,7.5\n",
+        read_observed_series,
+    ),
+    TextReader(
+        "power-nvidia-smi",
+        "smi.csv",
+        "timestamp, power.draw [W]\n"
+        + "".join(f"2025/05/14 08:50:{19 + i}.056, {79.6 + i} W\n" for i in range(6)),
+        _nvidia_smi,
+    ),
+)
+
+OTHERS = (
+    TextReader(
+        "zeus-train",
+        "summary_train.csv",
+        "dataset,network,batch_size,optimizer,learning_rate,run,target_metric,target_epoch\n"
+        "toy,net,8,sgd,0.1,1,0.5,4\ntoy,net,16,sgd,0.1,1,0.5,\n",
+        read_train_trace,
+    ),
+    TextReader(
+        "zeus-power",
+        "summary_power_toy.csv",
+        "dataset,network,batch_size,optimizer,power_limit,time_per_epoch,average_power\n"
+        "toy,net,8,sgd,100,9,90\ntoy,net,8,sgd,200,8.5,150\n",
+        lambda path: read_power_trace(path, "toy"),
+        takes_folders=True,
+    ),
+    TextReader(
+        "zeus-groups",
+        "groups.csv",
+        "group,start_time,end_time,dataset,runtime_ratio\n1,0,10,toy,1\n1,5,20,toy,1.5\n",
+        read_groups,
+    ),
+    TextReader("training-trace", "t.csv", "t_s,power_W\n0,1\n1,2\n", TrainingTrace.read_csv),
+    TextReader(
+        "curve",
+        "curve.csv",
+        "# measured\nrequest_rate_rps,mean_power_w,peak_power_w\n1,5,6\n2,6,7\n3,7,7.5\n",
+        lambda path: load_power_curve(path.name, path.parent)[0],
+    ),
+    TextReader("reactive", "q.csv", "p_mw,q_mvar\n0,-0.1\n0.5,0\n1,0.25\n", read_reactive_table),
+)
+
+READERS: tuple[TextReader, ...] = (
+    *OTHERS,
+    *POWER_LOGS,
+    *map(_job_log, WRITERS),
+    *(_trace(name, text) for name, text in TRACES.items()),
+)

@@ -1,0 +1,293 @@
+"""Plain tables of jobs: named columns, times in any form, delimiters, quotes."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from diploee.errors import InputError, LogFormatError
+from diploee.importers import JOB_LOG_FORMATS, read_job_log
+from diploee.importers.job_log import MISSING_MS, STATES, JobLog
+from diploee.scenario import JobReplay
+
+ORACLE = Path(__file__).parents[3] / "oracle" / "data" / "fifo_oracle_jobs.csv.gz"
+
+
+def read(folder: Path, text: str, **options: Any) -> JobLog:
+    path = folder / "jobs.csv"
+    path.write_text(text)
+    return read_job_log(path, "csv", **options)
+
+
+def test_the_oracle_jobs_come_in_whole() -> None:
+    names = {"id": "job_id", "submit": "submit_s", "duration": "runtime_s"}
+    log = read_job_log(ORACLE, columns=names, time_format="s")
+    rows = list(csv.DictReader(io.StringIO(gzip.decompress(ORACLE.read_bytes()).decode())))
+    assert len(log) == len(rows) == log.counts.n_rows == 10_120
+    assert int(log.jobs.n_nodes.sum()) == sum(int(row["nodes"]) for row in rows)
+    assert log.jobs.duration_ms.sum() == round(sum(float(r["runtime_s"]) for r in rows) * 1000)
+    kinds = [log.types[i] for i in log.jobs.type_id]
+    assert sorted(kinds) == sorted(row["type"] for row in rows)
+    assert log.is_relative
+    assert (log.jobs.start_ms == MISSING_MS).all()
+
+
+def test_usual_names_need_no_mapping(tmp_path: Path) -> None:
+    text = "job_id,class,n_nodes,submit_time,start_time,end_time,energy_j\n"
+    text += "1,llama/4,4,2024-01-01 00:00:00Z,2024-01-01 00:00:10Z,2024-01-01 00:01:00.5Z,7.5\n"
+    path = tmp_path / "jobs.csv"
+    path.write_text(text)
+    log = read_job_log(path)
+    assert log.log_format == "csv"
+    assert log.jobs.duration_ms.tolist() == [50_500]
+    assert log.jobs.energy_j.tolist() == [7.5]
+    assert log.types == ("llama/4",)
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_the_delimiter_is_told_by_the_header(tmp_path: Path, delimiter: str) -> None:
+    text = "submit,duration,nodes\n2024-01-01,60,2\n".replace(",", delimiter)
+    assert read(tmp_path, text).jobs.n_nodes.tolist() == [2]
+
+
+@pytest.mark.parametrize(
+    ("time_format", "value", "submit_ms", "is_relative"),
+    [
+        ("s", "7.5", 7_500, True),
+        ("ms", "7500", 7_500, True),
+        ("unix-s", "1700000000", 1_700_000_000_000, False),
+        ("unix-ms", "1700000000123", 1_700_000_000_123, False),
+        ("%d.%m.%Y %H:%M", "14.11.2023 22:13", 1_699_999_980_000, False),
+        (None, "2023-11-14T22:13:20Z", 1_700_000_000_000, False),
+        (None, "2023-11-14 22:13:20.1234567", 1_700_000_000_123, False),
+        (None, "2023-11-14 17:13:20 -0500", 1_700_000_000_000, False),
+        (None, "2023-11-14 22:13:20 UTC", 1_700_000_000_000, False),
+        (None, "2023-11-14", 1_699_920_000_000, False),
+    ],
+)
+def test_times_in_any_form(
+    tmp_path: Path, time_format: str | None, value: str, submit_ms: int, is_relative: bool
+) -> None:
+    log = read(tmp_path, f"submit,duration,nodes\n{value},60,2\n", time_format=time_format)
+    assert log.jobs.submit_ms.tolist() == [submit_ms]
+    assert log.is_relative == is_relative
+
+
+def test_stamps_of_one_column_may_have_offsets_or_none(tmp_path: Path) -> None:
+    times = ["2024-01-01 12:00:00", "2024-01-01 12:00:00+08:00", "2024-01-01 12:00:00Z"]
+    text = "submit,duration,nodes,id\n" + "".join(f"{t},60,1,{i}\n" for i, t in enumerate(times))
+    log = read(tmp_path, text, utc_offset="-06:00")
+    by_id = dict(zip(log.job_ids, (log.jobs.submit_ms // 3_600_000).tolist(), strict=True))
+    noon = 1_704_110_400_000 // 3_600_000  # in UTC
+    assert by_id == {"0": noon + 6, "1": noon - 8, "2": noon}
+    assert log.utc_offset_min == -360
+
+
+def test_the_offset_that_most_stamps_have_is_the_local_time(tmp_path: Path) -> None:
+    offsets = ["+02:00", "+01:00", "+01:00", "Z"]
+    rows = "".join(f"2024-01-01 0{i}:00:00{o},60,1\n" for i, o in enumerate(offsets))
+    assert read(tmp_path, "submit,duration,nodes\n" + rows).utc_offset_min == 60
+
+
+@pytest.mark.parametrize(("unit", "ms"), [("ms", 90), ("s", 90_000), ("min", 5_400_000)])
+def test_durations_have_a_unit(tmp_path: Path, unit: Any, ms: int) -> None:
+    log = read(tmp_path, "submit,duration,nodes\n2024-01-01,90,2\n", duration_unit=unit)
+    assert log.jobs.duration_ms.tolist() == [ms]
+
+
+def test_start_and_submission_stand_in_for_each_other(tmp_path: Path) -> None:
+    log = read(tmp_path, "start,end,nodes\n2024-01-01 00:00,2024-01-01 00:01,2\n")
+    assert log.jobs.submit_ms.tolist() == log.jobs.start_ms.tolist()
+    assert log.counts.repaired == {"submission missing, taken as the start": 1}
+    log = read(tmp_path, "submit,end,duration,nodes\n2024-01-01 00:00,2024-01-01 00:09,60,2\n")
+    assert (log.jobs.start_ms - log.jobs.submit_ms).tolist() == [480_000]
+    assert log.counts.repaired == {"start missing, taken as end less run time": 1}
+
+
+def test_rows_without_ids_are_never_taken_for_repeated(tmp_path: Path) -> None:
+    row = "2024-01-01,60,2\n"
+    log = read(tmp_path, "submit,duration,nodes\n" + row * 3)
+    assert log.job_ids == ("1", "2", "3")
+    with_ids = "submit,duration,nodes,id\n" + "2024-01-01,60,2,\n" * 2 + "2024-01-01,60,2,a\n" * 2
+    log = read(tmp_path, with_ids)
+    assert log.job_ids == ("1", "2", "a")
+    assert log.counts.dropped == {"repeated row": 1}
+
+
+def test_without_a_column_of_states_it_is_not_told_how_jobs_ended(tmp_path: Path) -> None:
+    log = read(tmp_path, "submit,duration,nodes\n2024-01-01,60,2\n")
+    assert [STATES[i] for i in log.jobs.state_id] == ["other"]
+
+
+@pytest.mark.parametrize(
+    ("word", "state"),
+    [
+        ("COMPLETED", "completed"),
+        (" Succeeded", "completed"),
+        ("CANCELLED by 1000", "cancelled"),
+        ("CANCELLED+", "cancelled"),
+        ("out_of_memory", "failed"),
+        ("TIMEOUT", "timeout"),
+        ("RUNNING", "other"),
+        ("", "other"),
+    ],
+)
+def test_words_of_states_of_many_systems_are_known(tmp_path: Path, word: str, state: str) -> None:
+    log = read(tmp_path, f"submit,duration,nodes,state\n2024-01-01,60,2,{word}\n")
+    assert [STATES[i] for i in log.jobs.state_id] == [state]
+
+
+def test_fractions_of_nodes_are_whole_ones(tmp_path: Path) -> None:
+    log = read(tmp_path, "submit,duration,nodes\n2024-01-01,60,1.5\n2024-01-01,60,-3\n")
+    assert log.jobs.n_nodes.tolist() == [2]
+    assert log.counts.dropped == {"no node count": 1}
+
+
+def test_gpus_over_gpus_per_node_go_before_the_logged_nodes_and_are_noted(tmp_path: Path) -> None:
+    text = "submit,duration,nodes,gpus\n2024-01-01,60,1,8\n2024-01-01,60,3,\n2024-01-01,60,2,8\n"
+    log = read(tmp_path, text, gpus_per_node=4)
+    assert log.jobs.n_nodes.tolist() == [2, 3, 2]
+    assert log.counts.noted["node count by GPUs differs from the log's"] == 1
+    assert np.array_equal(log.jobs.n_gpus, [8, np.nan, 8], equal_nan=True)
+
+
+def test_quoted_fields_may_hold_delimiters_and_quotes(tmp_path: Path) -> None:
+    text = 'submit,"duration",nodes,type\n2024-01-01,"60",2,"a, ""b"""\n2024-01-01,60,2,c\n'
+    assert read(tmp_path, text).types == ('a, "b"', "c")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'submit,duration,nodes,type\n2024-01-01,60,2,a\n2024-01-01,60,2,"b\nc"\n2024-01-01,60,2,d\n',
+        'submit,duration,nodes,type\n2024-01-01,60,2,a\n2024-01-01,60,2,"b\n2024-01-01,60,2,c\n',
+    ],
+)
+def test_a_quote_that_is_open_at_the_end_of_a_line_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(LogFormatError, match=r"jobs.csv:3: a double quote without its partner"):
+        read(tmp_path, text)
+
+
+def test_an_endless_line_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("diploee.textio.tables.LONGEST_LINE_BYTES", 64)
+    text = "submit,duration,nodes\n2024-01-01,60,2\n2024-01-01,60," + "2" * 99 + "\n"
+    with pytest.raises(LogFormatError, match=r"jobs.csv:3: a line of 113 bytes, expected one row"):
+        read(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "problem"),
+    [
+        ("submit,nodes\n1,2\n", {}, r"jobs.csv: no column for 'duration' or 'end', expected one"),
+        ("submit,duration\n1,2\n", {}, r"jobs.csv: no column for 'nodes' or 'gpus'"),
+        ("when,nodes,duration\n1,2,3\n", {}, r"no column for 'submit' or 'start'.*\{'submit': 'wh"),
+        (
+            "When,nodes,duration\n1,2,3\n",
+            {"columns": {"submit": "whem"}},
+            r"columns: no column 'whem' for 'submit' \(found: 'When', 'nodes', .*did you mean 'Wh",
+        ),
+        ("submit,submit,nodes,duration\n1,1,2,3\n", {}, r"jobs.csv:1: column 'submit' is there 2"),
+        (
+            "a,b\n1,2\n",
+            {"columns": {"begin": "a"}},
+            r"jobs.csv: columns.begin: must be 'submit' or",
+        ),
+        (
+            "submit,nodes,duration\n17,2,3\n",
+            {},
+            r"jobs.csv:2: .* is '17'.* give time_format as 's'",
+        ),
+        (
+            "submit,nodes,duration\n1,2,3\n",
+            {"duration_unit": "day"},
+            r"duration_unit: must be .*, found 'day'",
+        ),
+        (
+            "submit,nodes,duration\n1,2,3\n",
+            {"zero_durations": "keep"},
+            r"zero_durations: must be 'drop' or",
+        ),
+        (
+            "submit,nodes,duration\n1,2,3\n",
+            {"cpu_only": "no"},
+            r"cpu_only: must be 'keep' or 'drop'",
+        ),
+        (
+            "submit,nodes,duration\n1,2,3\n",
+            {"states": ["done"]},
+            r"states.0: must be 'completed' or",
+        ),
+        (
+            "submit,nodes,duration\n1,2,3\n",
+            {"states": "failed"},
+            r"states: must be a list, found 'fail",
+        ),
+        ("submit,nodes,duration\n1,2,3\n", {"states": []}, r"states: .* found an empty list"),
+        (
+            "submit,nodes,duration\n1,2,3\n",
+            {"gpus_per_node": 0},
+            r"gpus_per_node: must be a whole num",
+        ),
+        (
+            "submit,nodes,duration\n1,2,3\n",
+            {"gpus_per_node": True},
+            r"gpus_per_node: must be .* true",
+        ),
+        (
+            "submit,nodes,duration\n1,2,3\n",
+            {"utc_offset": "8"},
+            r"utc_offset: unknown time zone '8'",
+        ),
+        ("submit,nodes,duration\nx,2,3\n", {"time_format": "%Y"}, r"jobs.csv:2: .*a time as '%Y'"),
+    ],
+)
+def test_what_is_missing_or_not_allowed_is_said(
+    tmp_path: Path, text: str, options: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(InputError, match=problem) as caught:
+        read(tmp_path, text, **options)
+    assert str(caught.value).startswith(str(tmp_path / "jobs.csv"))
+
+
+def test_a_wrong_byte_is_told_wherever_blocks_of_text_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "submit,duration,nodes,type\n2024-01-01,60,2,äöü€🙂\n2024-01-01,60,2,ä\n"
+    for block in range(1, 9):
+        monkeypatch.setattr("diploee.textio.text.CHUNK_BYTES", block)
+        assert read(tmp_path, text).types == ("äöü€🙂", "ä")
+        path = tmp_path / "wrong.csv"
+        path.write_bytes(text.encode()[:-2] + b"\n2024-01-02,\n")
+        with pytest.raises(LogFormatError, match=r"wrong.csv:3: found a byte that .* \(0xc3\)"):
+            read_job_log(path)
+
+
+def test_an_unknown_format_is_refused_with_those_that_there_are(tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"log: unknown job log format 'slrm', expected .*'slurm'\?"
+    ):
+        read_job_log(tmp_path / "log", "slrm")
+
+
+def test_a_format_from_outside_may_be_named_in_a_scenario(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(JOB_LOG_FORMATS, "_formats", dict(JOB_LOG_FORMATS))
+    given = {"log": "x", "format": "ours", "rules": [{"workload": "tune"}]}
+    with pytest.raises(ValidationError, match=r"must be 'swf', .*found 'ours'"):
+        JobReplay.model_validate(given)
+    JOB_LOG_FORMATS.register(replace(JOB_LOG_FORMATS["csv"], name="ours"))
+    assert JobReplay.model_validate(given).format == "ours"
+    path = tmp_path / "jobs.csv"
+    path.write_text("submit,duration,nodes\n2024-01-01,60,2\n")
+    assert read_job_log(path, "ours").log_format == "ours"
+    with pytest.raises(InputError, match="a job log format 'csv' is known already"):
+        JOB_LOG_FORMATS.register(JOB_LOG_FORMATS["csv"])

@@ -1,0 +1,394 @@
+"""The published data set in small: found by its layout, read run by run, broken runs counted."""
+
+import csv
+import json
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from command_line import call, contents
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from samples import WATTAMETER
+
+from diploee.errors import DiploeeError, LogFormatError, ProfileError
+from diploee.importers.power_logs import nlr_genai
+from diploee.importers.power_logs.nlr_genai import import_nlr_genai
+from diploee.importers.power_logs.nlr_layout import find_runs, workload_of
+from diploee.importers.power_logs.wattameter import import_wattameter
+from diploee.profiles import ProfileLibrary, add_profile
+from diploee.profiles.profile import DEVICE_POWER
+
+START = datetime(2025, 10, 7, 9, 38, 40)
+RAW, AGGREGATED = "00_raw_datasets", "01_aggregated_datasets"
+NVML = "# timestamp                  reading-time[ns] gpu-0[mW] gpu-1[mW] gpu-0[C] gpu-1[C]"
+RAPL = (
+    "# timestamp                  reading-time[ns] cpu-0[uJ] cpu-0-core[uJ] cpu-0[W] cpu-0-core[W]"
+)
+PREAMBLE = [
+    "# 2025-10-07_09:38:40.617145 - Power data for run 1",
+    "# 2025-10-07_09:38:40.617145 - x",
+]
+
+
+def stamp(t_s):
+    return (START + timedelta(seconds=float(t_s))).strftime("%Y-%m-%d_%H:%M:%S.%f")
+
+
+def swing_w(t_s):
+    """A cycle of 10.5 s between two levels, as of the fine-tuning, of one GPU."""
+    return np.where((t_s % 10.5) < 4.7, 676.0, 542.0)
+
+
+def write_node(folder, name, late_s=0.0, duration_s=120.0, preamble=(), gpu_w=swing_w, cpu_w=250.0):
+    """Two GPUs of which the second draws 100 W, and one CPU package, read every 0.2 s."""
+    folder.mkdir(parents=True, exist_ok=True)
+    t_s = np.round(np.arange(0, duration_s + 0.1, 0.2) + late_s, 6)
+    gpus = [f"  {stamp(t)} 9 {round(gpu_w(t) * 1000)} 100000 40 41" for t in t_s]
+    cpus = [
+        f"  {stamp(t)} 9 {7_000_000_000 + round((t - late_s) * cpu_w * 1e6)} 5 {cpu_w} 0.1"
+        for t in t_s[:-1]
+    ]
+    cpus.append(f"  {stamp(t_s[-1])} 9 {7_000_000_000 + round((t_s[-1] - late_s) * cpu_w * 1e6)} 6")
+    for kind, header, rows in (("nvml", NVML, gpus), ("rapl", RAPL, cpus)):
+        (folder / name.format(kind=kind)).write_text("\n".join([*preamble, header, *rows]) + "\n")
+
+
+def write_raw(root, workload, n_nodes, slurm_id, **options):
+    folder = root / RAW / f"training_{workload}" / f"{n_nodes}node"
+    for node in range(n_nodes):
+        name = f"{{kind}}_wattameter_emissions_parsed_slurmid_{slurm_id}_node_x3000c0s{node}.log"
+        write_node(folder, name, late_s=0.07 * node, **options)
+    return folder
+
+
+def write_aggregated(root, folder, runs, step_s=0.2, duration_s=120.0, **columns):
+    """`runs` maps rows of the metadata to the node powers [W] of their files."""
+    place = root / AGGREGATED / folder
+    (place / "results").mkdir(parents=True)
+    rows = []
+    for index, (row, power_w) in enumerate(runs):
+        t_s = np.arange(0, duration_s + step_s / 2, step_s)
+        path = place / "results" / f"{index:06d}.parquet"
+        frame = pd.DataFrame(
+            {"power[W]": power_w(t_s) if callable(power_w) else np.full(t_s.size, power_w)},
+            index=pd.Index(t_s, name="timestep[s]"),
+        )
+        frame.to_parquet(path)
+        rows.append({**row, "path_save": f"/somewhere/else/results/{path.name}"})
+    with (place / "metadata.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return place
+
+
+def training_row(model, nodes, repeat, slurmid):
+    return {"model": model, "nodes": nodes, "repeat": repeat, "slurmid": slurmid}
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    """Two classes with raw logs, one with sums alone, tests of served models, one broken run."""
+    root = tmp_path / "data"
+    write_raw(root, "llama2_70b_lora", 2, 111)
+    write_raw(root, "llama2_70b_lora", 2, 112, duration_s=60.0)
+    write_raw(root, "stable_diffusion", 1, 201)
+    broken = write_raw(root, "llama2_70b_lora", 4, 113)
+    next(broken.glob("rapl*_113_node_x3000c0s2.log")).unlink()
+    write_node(root / RAW / "inference_offline_llama3_70b" / "a", "{kind}_wattameter.log",
+               preamble=PREAMBLE)  # fmt: skip
+    write_aggregated(
+        root,
+        "training_llama2_70b_lora",
+        [
+            (training_row("llama2_70b_lora", 2, 1, 111), 4000.0),
+            (training_row("llama2_70b_lora", 4, 1, 113), 9000.0),
+            (training_row("llama2_70b_lora", 8, 1, 114), lambda t: 16_000 + 4 * swing_w(t)),
+        ],
+    )
+    write_aggregated(
+        root,
+        "inference_online_rate_llama3_70b",
+        [({"service": "coding", "rate": 100.0}, lambda t: 2000 + 100 * np.sin(t))],
+        step_s=0.001,
+        duration_s=30.0,
+    )
+    return root
+
+
+def ids(done):
+    return sorted(path.stem for path in done.paths)
+
+
+def test_raw_logs_go_before_sums_and_broken_runs_fall_back(dataset, tmp_path):
+    out = tmp_path / "library"
+    done = import_nlr_genai(dataset, out)
+    assert ids(done) == [
+        "llama2_70b_lora-2n-111",
+        "llama2_70b_lora-2n-112",
+        "llama2_70b_lora-4n-113",
+        "llama2_70b_lora-8n-114",
+        "stable_diffusion-1n-201",
+    ]
+    assert done.n_by_origin == {"raw": 3, "aggregated": 2}
+    (skipped,) = done.skipped
+    assert skipped.place == "llama2_70b_lora-4n-113 (raw)"
+    assert "no partner, expected a RAPL log (CPU packages) of the same node" in skipped.problem
+    assert done.causes == {"no partner": 1}
+    assert done.n_left_out == 2
+    library = ProfileLibrary.open(out)
+    assert {(p.workload, p.n_nodes) for p in library.entries} <= {
+        (p.workload, p.n_nodes) for p in ProfileLibrary.open("reference").entries
+    }
+    assert library.get("llama2_70b_lora-4n-113").mean_power_w == pytest.approx(9000)
+
+
+def test_power_of_a_job_is_the_sum_over_its_nodes(dataset, tmp_path):
+    import_nlr_genai(dataset, tmp_path / "library", origin="raw")
+    profile = ProfileLibrary.open(tmp_path / "library").get("llama2_70b_lora-2n-111")
+    t_s = np.arange(0.07, 120.0, 0.001)
+    expected_w = 2 * (swing_w(t_s).mean() + 100 + 250)
+    assert profile.mean_power_w == pytest.approx(expected_w, rel=2e-3)
+    assert (profile.dt_ms, profile.duration_ms) == (100, 119_900)
+    origin = profile.provenance
+    assert (origin.kind, origin.power_boundary) == ("measured", DEVICE_POWER)
+    assert (origin.sampling_interval_s, origin.bandwidth_hz) == (0.2, 0.44)
+    assert origin.source.startswith("data set doi:10.7799/3025227 of arXiv:2604.07345, 00_raw")
+    assert origin.licence.startswith("CC BY 4.0 as a mirror states; the origin has a notice of")
+
+
+def test_sums_alone_are_read_where_asked_for(dataset, tmp_path):
+    done = import_nlr_genai(dataset, tmp_path / "library", origin="aggregated")
+    assert ids(done) == [f"llama2_70b_lora-{n}n-{i}" for n, i in ((2, 111), (4, 113), (8, 114))]
+    profile = ProfileLibrary.open(tmp_path / "library").get("llama2_70b_lora-8n-114")
+    t_s = np.arange(0, 120, 0.001)
+    assert profile.mean_power_w == pytest.approx(16_000 + 4 * swing_w(t_s).mean(), rel=1e-3)
+    assert "repeat 1" in profile.provenance.notes
+    assert profile.provenance.counts["up_sampled_rows"] == 0
+
+
+def test_up_sampled_rows_are_never_trusted_as_1_khz(dataset, tmp_path):
+    done = import_nlr_genai(dataset, tmp_path / "library", what="inference")
+    assert ids(done) == [
+        "inference_offline_llama3_70b-1n-a-wattameter",
+        "inference_online_rate_llama3_70b-1n-000000",
+    ]
+    assert done.n_left_out == 8 - 1
+    profile = ProfileLibrary.open(tmp_path / "library").get(ids(done)[1])
+    assert (profile.dt_ms, profile.power_w.size, profile.n_nodes) == (100, 300, 1)
+    origin = profile.provenance
+    assert origin.counts["up_sampled_rows"] == 30_001
+    assert (origin.sampling_interval_s, origin.bandwidth_hz) == (0.1, 0.44)
+    assert "service coding, rate 100.0" in origin.notes
+    edges_s = np.arange(301) / 10
+    exact_w = 2000 - 1000 * np.diff(np.cos(edges_s))
+    np.testing.assert_allclose(profile.power_w, exact_w, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda f: f.rename(columns={"power[W]": "W"}), "column 'power[W]' is missing"),
+        (lambda f: f.assign(**{"power[W]": -1.0}), "row 0: column 'power[W]' is -1"),
+        (lambda f: f.assign(**{"power[W]": np.inf}), "row 0: column 'power[W]' is inf"),
+        (lambda f: f.assign(**{"power[W]": "x"}), "column 'power[W]' is 'x'"),
+        (lambda f: f.assign(**{"power[W]": np.nan}), "601 rows, 0 with power"),
+        (lambda f: f.iloc[::-1], "row 1: 'timestep[s]' is 119.8 after 120"),
+        (lambda f: f.iloc[:1], "1 rows, 1 with power"),
+        (lambda f: f.set_axis(f.index * 1e6, axis=0), "spans more than 1e+07 s"),
+        (lambda f: f.set_axis(f.index * 1e3, axis=0).drop(index=f.index[9:50] * 1e3), "8,400 s"),
+    ],
+)  # fmt: skip
+def test_broken_sums_are_left_out_with_their_cause(tmp_path, change, problem):
+    root = tmp_path / "data"
+    rows = [(training_row("m", 2, i, 100 + i), 4000.0) for i in range(2)]
+    place = write_aggregated(root, "training_stable_diffusion", rows)
+    path = place / "results" / "000001.parquet"
+    change(pd.read_parquet(path)).to_parquet(path)
+    done = import_nlr_genai(root, tmp_path / "library")
+    assert ids(done) == ["stable_diffusion-2n-100"]
+    (skipped,) = done.skipped
+    assert skipped.problem.startswith(f"{path}: ")
+    assert problem in skipped.problem
+    path.write_bytes(path.read_bytes()[:99])
+    (skipped,) = import_nlr_genai(root, tmp_path / "other").skipped
+    assert "000001.parquet: not a readable Parquet file" in skipped.problem
+    path.unlink()
+    (skipped,) = import_nlr_genai(root, tmp_path / "third").skipped
+    assert skipped.problem == "its file is not in 'results/'"
+
+
+def test_folders_that_tell_nothing_are_named(dataset, tmp_path):
+    (dataset / RAW / "training_empty").mkdir()
+    write_node(dataset / RAW / "training_llama2_70b_lora" / "many", "{kind}_slurmid_7_node_a.log")
+    place = write_aggregated(dataset, "training_other", [(training_row("m", "?", 1, 3), 1.0)])
+    (dataset / AGGREGATED / "training_none" / "results").mkdir(parents=True)
+    found = {run.place: run.problem for run in find_runs(dataset).skipped}
+    assert len(found) == 4
+    assert found[f"{RAW}/training_empty"] == "no NVML or RAPL logs in this folder"
+    assert "no folder such as '16node'" in found[f"{RAW}/training_llama2_70b_lora/many"]
+    assert (
+        "'nodes' is '?', expected 1 to 100,000" in found[f"{AGGREGATED}/{place.name}/metadata.csv"]
+    )
+    assert "no 'metadata.csv' beside it" in found[f"{AGGREGATED}/training_none/results"]
+
+
+def test_runs_of_one_slurm_job_keep_their_own_profiles(tmp_path):
+    rows = [(training_row("Llama2-70B LoRA", 2, i, 5), 1000.0 * i) for i in (3, 4)]
+    write_aggregated(tmp_path / "data", "training", rows)
+    done = import_nlr_genai(tmp_path / "data", tmp_path / "library")
+    assert ids(done) == ["llama2_70b_lora-2n-5", "llama2_70b_lora-2n-5-2"]
+
+
+@pytest.mark.parametrize(
+    ("name", "workload"),
+    [
+        ("training_llama2_70b_lora", "llama2_70b_lora"),
+        ("Llama-2-70B-LoRA", "llama2_70b_lora"),
+        ("Stable Diffusion v2", "stable_diffusion"),
+        ("training_bert", "bert"),
+        ("inference_offline_llama3_70b", "inference_offline_llama3_70b"),
+    ],
+)
+def test_classes_get_the_names_of_the_reference_profiles(name, workload):
+    assert workload_of(name) == workload
+
+
+@settings(max_examples=50)
+@given(
+    text=st.binary(max_size=80)
+    | st.lists(
+        st.sampled_from(
+            ["model", "nodes", "slurmid", "path_save", ",", "\n", "2", "1e300", "nan", "x/y", "\"",
+             "results/000000.parquet", "stable_diffusion"]
+        )
+    ).map(lambda words: "".join(words).encode())
+)  # fmt: skip
+def test_no_metadata_raises_anything_but_the_packages_own_error(tmp_path, text):
+    root = tmp_path / "data"
+    if not root.exists():
+        write_aggregated(root, "training", [(training_row("m", 2, 1, 5), 5000.0)], duration_s=2.0)
+    (root / AGGREGATED / "training" / "metadata.csv").write_bytes(text)
+    try:
+        done = import_nlr_genai(root, tmp_path / "library", force=True)
+    except DiploeeError as error:
+        assert "\n" not in str(error)
+    else:
+        assert len(done.paths) >= 1
+
+
+def test_logs_of_a_node_in_the_layout_are_those_of_the_importer_of_logs(tmp_path, sample):
+    """Whose energy another test holds against an independent sum."""
+    logs = sample(WATTAMETER)
+    folder = tmp_path / "data" / RAW / "training_stable_diffusion" / "1node"
+    folder.mkdir(parents=True)
+    for kind in ("nvml", "rapl"):
+        text = (logs / f"{kind}_wattameter.log").read_text()
+        (folder / f"{kind}_wattameter_parsed_slurmid_9_node_a.log").write_text(text)
+    done = import_nlr_genai(tmp_path / "data", tmp_path / "library")
+    assert ids(done) == ["stable_diffusion-1n-9"]
+    direct = import_wattameter([logs], workload="w")
+    assert ProfileLibrary.open(tmp_path / "library")[0].sha256 == direct.sha256
+    assert direct.power_w.size > 100
+
+
+def test_parts_of_the_data_set_and_folders_above_it_are_found(dataset, tmp_path):
+    n_runs = len(find_runs(dataset).runs)
+    assert len(find_runs(tmp_path).runs) == n_runs == 9
+    origins = [{run.origin for run in find_runs(dataset / part).runs} for part in (RAW, AGGREGATED)]
+    assert origins == [{"raw"}, {"aggregated"}]
+
+
+def test_what_is_no_data_set_is_refused(dataset, tmp_path):
+    with pytest.raises(LogFormatError, match="no such folder"):
+        import_nlr_genai(tmp_path / "nowhere", tmp_path / "library")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(LogFormatError, match="no folder '00_raw_datasets' or '01_aggregated"):
+        import_nlr_genai(tmp_path / "empty", tmp_path / "library")
+    (tmp_path / "empty" / RAW).mkdir()
+    with pytest.raises(LogFormatError, match="no runs of training among 0 found"):
+        import_nlr_genai(tmp_path / "empty", tmp_path / "library")
+    for log in dataset.rglob("*.log"):
+        log.write_text("nothing")
+    with pytest.raises(LogFormatError, match=r"none of 4 runs can be read \(first problem: llama2"):
+        import_nlr_genai(dataset, tmp_path / "library", origin="raw")
+    assert not (tmp_path / "library").exists()
+
+
+def test_profiles_that_are_there_are_kept_without_force(dataset, tmp_path):
+    out = tmp_path / "library"
+    import_nlr_genai(dataset, out)
+    before = contents(out)
+    with pytest.raises(ProfileError, match=r"-111\.parquet: exists already \(5 such profiles\)"):
+        import_nlr_genai(dataset, out)
+    import_nlr_genai(dataset, out, force=True)
+    assert contents(out) == before
+
+
+def test_interrupted_import_leaves_no_profile(dataset, tmp_path, monkeypatch):
+    out, taken = tmp_path / "library", []
+    add = nlr_genai.add_profile
+
+    def interrupt_at_the_third(*arguments, **options):
+        taken.append(add(*arguments, **options))
+        if len(taken) == 3:
+            raise KeyboardInterrupt
+        return taken[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(nlr_genai, "add_profile", interrupt_at_the_third)
+        with pytest.raises(KeyboardInterrupt):
+            import_nlr_genai(dataset, out)
+    assert not out.exists()
+    assert len(import_nlr_genai(dataset, out).paths) > 2
+
+
+def test_the_command_imports_and_says_how_the_classes_differ(dataset, tmp_path):
+    out = tmp_path / "library"
+    smaller = tmp_path / "reference"  # two of the shipped profiles, to be quick
+    for run in (1, 2):
+        add_profile(ProfileLibrary.open("reference").get(f"llama2_70b_lora-8n-{run}"), smaller)
+    add_profile(ProfileLibrary.open("reference").get("llama2_70b_lora-16n-1"), smaller)
+    command = ("profiles", "import", "nlr-genai", dataset, "--out", out)
+    ended = call(*command, "--against", smaller)
+    assert ended.code == 0
+    assert f"{out}: 5 profiles, 3 from raw, 2 from aggregated" in ended.out
+    assert "1 run skipped:\n  1 x no partner\n  llama2_70b_lora-4n-113 (raw): " in ended.out
+    assert "2 runs of another kind left out (--what all)." in ended.out
+    lines = [line.split() for line in ended.out.splitlines()]
+    row = next(i for i, words in enumerate(lines) if words[:2] == ["llama2_70b_lora", "8n"])
+    mean = lines[row + 1]
+    t_s = np.arange(0, 120, 0.001)
+    mean_kw = 16 + 4 * swing_w(t_s).mean() / 1000
+    assert mean[:2] == ["mean", "[kW]"]
+    assert float(mean[2]) == pytest.approx(mean_kw, abs=0.02)
+    reference_kw = sum(ProfileLibrary.open(smaller)[i].mean_power_w for i in (1, 2)) / 2000
+    assert float(mean[3]) == pytest.approx(reference_kw, abs=6e-4)
+    assert float(mean[4].rstrip("%")) == pytest.approx(100 * (mean_kw / reference_kw - 1), abs=0.1)
+    assert "Not measured: llama2_70b_lora on 16 nodes.\n" in ended.out
+    assert f"For these, give '--profiles {out} --profiles {smaller}' to a run." in ended.out
+    swapped = ProfileLibrary.open(out, "reference")
+    assert swapped.ids.count("llama2_70b_lora-2n-111") == 1
+    assert len(swapped.select("llama2_70b_lora", 2)) == 2
+    assert len(swapped.select("llama2_70b_lora", 16)) == 5
+
+
+def test_a_scenario_runs_on_the_measured_library_with_nothing_else_changed(dataset, tmp_path):
+    from builders import write_scenario
+
+    out = tmp_path / "library"
+    import_nlr_genai(dataset, out)
+    classes = [{"workload": "llama2_70b_lora", "n_nodes": 2, "probability": 1.0}]
+    changes = {"duration": "1 h", "streams.training.classes": classes}
+    path = write_scenario(tmp_path / "site.yaml", changes)
+    for number, folder in enumerate((out, Path("reference"))):
+        ended = call(
+            "run", path, "--profiles", folder, "--json", "--out", tmp_path / f"run{number}",
+            "--engine", "compiled",
+        )  # fmt: skip
+        assert ended.code == 0, ended.err
+    manifest = json.loads((tmp_path / "run0" / "manifest.json").read_text())
+    assert {p["provenance"]["kind"] for p in manifest["profiles"].values()} == {"measured"}

@@ -1,0 +1,663 @@
+"""WattAMeter import: every generation of the format, every trap, and energy against theory."""
+
+import hashlib
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from samples import WATTAMETER
+
+from diploee.errors import DiploeeError, LogFormatError, ProfileError
+from diploee.importers.power_logs.wattameter import import_wattameter
+from diploee.importers.power_logs.wattameter_log import parse_log
+from diploee.profiles.resample import round_keeping_energy
+
+START = datetime(2025, 10, 7, 9, 38, 40, 617_145)
+RANGE_UJ = 65_532_610_987
+TWO_LINES = [
+    "# 2025-10-07_09:38:40.617145 - Power data for run 10989526",
+    "# 2025-10-07_09:38:40.617145 - Tracking started",
+]
+ONE_LINE = ["# 2025-10-07_09:38:40.617145 - WattAMeter run 8df135df"]
+NVML_TAGS = [f"gpu-{i}[{unit}]" for unit in ("mW", "C") for i in range(2)]
+RAPL_TAGS = [
+    f"cpu-{i}{part}[{unit}]" for unit in ("uJ", "W") for i in (0, 1) for part in ("", "-core")
+]
+
+
+def stamp(t_s):
+    return (START + timedelta(seconds=float(t_s))).strftime("%Y-%m-%d_%H:%M:%S.%f")
+
+
+def header(tags):
+    return "# timestamp                  reading-time[ns] " + " ".join(tags)
+
+
+def row(t_s, *values):
+    return f"  {stamp(t_s)} 45560 " + " ".join(map(str, values))
+
+
+def nvml(t_s, gpu_mw, preamble=(), gpu1_mw=None):
+    """Two GPUs: `gpu_mw` a number or one reading a row, the second GPU at 100 W."""
+    readings = np.broadcast_to(gpu_mw, len(t_s))
+    second = np.broadcast_to(100_000 if gpu1_mw is None else gpu1_mw, len(t_s))
+    rows = [row(t, a, b, 41, 42) for t, a, b in zip(t_s, readings, second, strict=True)]
+    return [*preamble, header(NVML_TAGS), *rows]
+
+
+def rapl(t_s, cpu_w=100.0, preamble=(), start_uj=5_000_000_000, flush=None, counter=None):
+    """Two packages with a counter from `start_uj`, the second at rest; cores hold nonsense."""
+    t_s = np.asarray(t_s, dtype=float)
+    if counter is None:
+        counter = (start_uj + np.rint((t_s - t_s[0]) * cpu_w * 1e6)).astype(np.int64)
+        counter %= RANGE_UJ
+    rows = []
+    for i, (t, uj) in enumerate(zip(t_s, counter, strict=True)):
+        power = [cpu_w, 7e5, 0.0, 7e5]
+        if i == t_s.size - 1 or (flush and (i + 1) % flush == 0):
+            power = []
+        rows.append(row(t, uj, int(t * 9e8), 77, int(t * 9e8), *power))
+    return [*preamble, header(RAPL_TAGS), *rows]
+
+
+def write(folder, name, lines):
+    path = folder / name
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def load(*paths, **options):
+    return import_wattameter(paths, workload="w", profile_id="p", **options)
+
+
+def load_pair(folder, nvml_lines, rapl_lines, **options):
+    return load(
+        write(folder, "nvml_wattameter.log", nvml_lines),
+        write(folder, "rapl_wattameter.log", rapl_lines),
+        **options,
+    )
+
+
+def grid(duration_s=20.0, step_s=0.1, seed=None):
+    t_s = np.arange(0, duration_s + step_s / 2, step_s)
+    if seed is not None:
+        t_s[1:] += np.random.default_rng(seed).uniform(0, 0.9 * step_s, t_s.size - 1)
+    return np.round(t_s, 6)
+
+
+# --- formats ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("preamble", [[], ONE_LINE, TWO_LINES], ids=["none", "0.8", "0.7"])
+def test_every_preamble_is_read(tmp_path, preamble):
+    t_s = grid()
+    profile = load_pair(tmp_path, nvml(t_s, 300_000, preamble), rapl(t_s, 50.0, preamble))
+    assert profile.n_nodes == 1
+    assert profile.dt_ms == 100
+    assert profile.power_w.size == 200
+    np.testing.assert_allclose(profile.power_w, 450.0, rtol=1e-5)
+    assert set(profile.provenance.counts.values()) == {0, 1}  # one row without power, at the end
+    assert profile.provenance.counts["rows_without_power"] == 1
+
+
+def test_codecarbon_log_is_a_whole_node_and_its_memory_is_left_out(tmp_path):
+    names = "time (s)  cpu 0 (W) cpu 1 (W) gpu 0 (W) ram 0 (W)"
+    rows = [
+        f"  {stamp(t)[:-3]} {t:.3e} {101.5:.3e} {98.5:.3e} {4.0e2:.3e} {38.0:.3e}"
+        for t in np.arange(0, 20, 0.5)
+    ]
+    lines = [*TWO_LINES, f"# timestamp               {names}", *rows]
+    profile = load(write(tmp_path, "power_1.log", lines))
+    assert profile.n_nodes == 1
+    np.testing.assert_allclose(profile.power_w, 600.0, rtol=1e-6)
+    assert profile.provenance.sampling_interval_s == 0.5
+
+
+def test_other_tags_and_tags_with_a_space_are_ignored(tmp_path):
+    t_s = grid()
+    tags = [
+        "gpu-0[mJ]",
+        "gpu-0[%gpu]",
+        "gpu-0[TX KiB]",
+        "gpu-0[RX KiB]",
+        "gpu-0[mW]",
+        "gpu-0[%mem]",
+    ]
+    lines = [header(tags), *(row(t, 9, 99, 12345, 54321, 250_000, 80) for t in t_s)]
+    profile = load_pair(tmp_path, lines, rapl(t_s, 50.0))
+    np.testing.assert_allclose(profile.power_w, 300.0, rtol=1e-5)
+
+
+def test_gpu_energy_counter_is_used_where_there_is_no_power(tmp_path):
+    t_s = grid()
+    rows = [row(t, 10**9 + int(t * 250_000), 40, *([250.0] if t < 20 else [])) for t in t_s]
+    profile = load_pair(tmp_path, [header(["gpu-0[mJ]", "gpu-0[C]", "gpu-0[W]"]), *rows], rapl(t_s))
+    np.testing.assert_allclose(profile.power_w, 350.0, rtol=1e-4)
+    assert profile.provenance.counts["rows_without_power"] == 2
+
+
+def test_package_listed_by_two_interfaces_counts_once(tmp_path):
+    t_s = grid()
+    tags = ["cpu-0-r0[uJ]", "cpu-0-r1[uJ]", "cpu-0-core[uJ]", "psys[uJ]"]
+    rows = [row(t, *[1 + int(t * 50e6)] * 4) for t in t_s]
+    profile = load_pair(tmp_path, nvml(t_s, 300_000), [header(tags), *rows])
+    np.testing.assert_allclose(profile.power_w, 450.0, rtol=1e-4)
+
+
+def test_bom_blank_lines_tabs_and_windows_line_ends_are_read(tmp_path):
+    t_s = grid()
+    lines = nvml(t_s, 300_000)
+    path = write(tmp_path, "nvml_a.log", lines)
+    text = "\ufeff" + "\r\n".join([lines[0], "", *lines[1:]]).replace("45560 ", "45560\t ")
+    path.write_bytes(text.encode())
+    profile = load(path, write(tmp_path, "rapl_a.log", rapl(t_s, 50.0)))
+    np.testing.assert_allclose(profile.power_w, 450.0, rtol=1e-5)
+
+
+def test_repeated_header_may_change_the_column_order(tmp_path):
+    t_s = grid()
+    first = nvml(t_s[:100], 300_000, ONE_LINE)
+    swapped = [header(["gpu-1[mW]", "gpu-0[C]", "gpu-0[mW]"])]
+    second = [*ONE_LINE, *swapped, *(row(t, 100_000, 41, 300_000) for t in t_s[100:])]
+    profile = load_pair(tmp_path, first + second, rapl(t_s, 50.0))
+    np.testing.assert_allclose(profile.power_w, 450.0, rtol=1e-5)
+    assert profile.provenance.counts["repeated_headers"] == 1
+
+
+def test_header_without_rows_before_a_restart_is_read(tmp_path):
+    t_s = grid()
+    profile = load_pair(tmp_path, [header(NVML_TAGS), *nvml(t_s, 300_000)], rapl(t_s, 50.0))
+    assert profile.provenance.counts["repeated_headers"] == 1
+    assert profile.provenance.counts["gaps"] == 0
+
+
+# --- repairs ---------------------------------------------------------------------------------
+
+
+def test_failed_gpu_reads_are_bridged_by_a_straight_line(tmp_path):
+    t_s = grid()
+    readings = 200_000 + np.rint(t_s * 10_000).astype(int)
+    clean = load_pair(tmp_path, nvml(t_s, readings), rapl(t_s))
+    readings[50:53] = 0
+    profile = load_pair(tmp_path, nvml(t_s, readings), rapl(t_s))
+    assert profile.provenance.counts["failed_reads"] == 3
+    np.testing.assert_allclose(profile.power_w, clean.power_w, rtol=1e-6)
+
+
+def test_readings_above_800_w_take_the_next_good_one(tmp_path):
+    t_s = grid()
+    readings = np.where(t_s < 9.95, 200_000, 300_000)
+    readings[[99, 100, 200]] = 900_000  # the last row has nothing after it
+    profile = load_pair(tmp_path, nvml(t_s, readings), rapl(t_s, 0.001))
+    assert profile.provenance.counts["readings_above_800_w"] == 3
+    np.testing.assert_allclose(profile.power_w[[97, 98, 99, 199]], [300, 350, 400, 400], atol=0.01)
+
+
+def test_limit_of_readings_can_be_raised_for_larger_devices(tmp_path):
+    t_s = grid()
+    pair = (nvml(t_s, 1_000_000), rapl(t_s))
+    profile = load_pair(tmp_path, *pair, max_reading_w=1_400.0)
+    np.testing.assert_allclose(profile.power_w, 1_200.0, rtol=1e-5)
+    assert profile.provenance.counts["readings_above_1400_w"] == 0
+    with pytest.raises(LogFormatError, match="gpu-0: 0 good power readings in 201 rows"):
+        load_pair(tmp_path, *pair)
+
+
+def test_cpu_power_holds_from_its_row_to_the_next(tmp_path):
+    t_s = grid()
+    watts = np.where(np.arange(t_s.size - 1) < 100, 50.0, 150.0)
+    counter = np.concatenate(([10**9], 10**9 + np.cumsum(np.rint(watts * 0.1e6)))).astype(np.int64)
+    profile = load_pair(tmp_path, nvml(t_s, 1), rapl(t_s, counter=counter))
+    np.testing.assert_allclose(
+        profile.power_w[[98, 99, 100, 101]] - 100, [50, 50, 150, 150], atol=0.01
+    )
+
+
+def test_rows_without_power_before_each_flush_lose_no_energy(tmp_path):
+    t_s = grid(seed=1)
+    profile = load_pair(tmp_path, nvml(t_s, 300_000), rapl(t_s, 50.0, flush=36))
+    assert profile.provenance.counts["rows_without_power"] == t_s.size // 36 + 1
+    np.testing.assert_allclose(profile.power_w, 450.0, rtol=1e-4)
+
+
+def test_counter_wrap_keeps_the_energy(tmp_path):
+    t_s = grid()
+    profile = load_pair(
+        tmp_path, nvml(t_s, 300_000), rapl(t_s, 50.0, start_uj=RANGE_UJ - 300_000_001)
+    )
+    assert profile.provenance.counts["counter_wraps"] == 1
+    np.testing.assert_allclose(profile.power_w, 450.0, rtol=1e-5)
+
+
+def test_failed_counter_reads_keep_the_energy(tmp_path):
+    t_s = grid()
+    counter = (5e9 + np.rint(t_s * 50e6)).astype(np.int64)
+    counter[[0, 1, 70, 71, 72, 200]] = 0
+    profile = load_pair(tmp_path, nvml(t_s, 300_000), rapl(t_s, 50.0, counter=counter))
+    assert profile.provenance.counts["failed_reads"] == 6
+    assert profile.provenance.counts["counter_wraps"] == 0
+    np.testing.assert_allclose(profile.power_w, 450.0, rtol=1e-5)
+
+
+# After 300 s the package at rest may have wrapped unseen too.
+@pytest.mark.parametrize(("gap_s", "n_bridged"), [(5.0, 1), (70.0, 1), (300.0, 2)])
+def test_counter_reset_at_a_restart_is_bridged(tmp_path, gap_s, n_bridged):
+    t_s, later_s = grid(), grid() + 20 + gap_s
+    gpu = nvml(t_s, 300_000) + nvml(later_s, 300_000)
+    cpu = rapl(t_s, 50.0, start_uj=30_000_000_000) + rapl(later_s, 50.0, start_uj=10**9)
+    profile = load_pair(tmp_path, gpu, cpu)
+    counts = profile.provenance.counts
+    assert (counts["counter_wraps"], counts["counter_intervals_bridged"]) == (0, n_bridged)
+    assert (counts["repeated_headers"], counts["gaps"]) == (2, 2)  # in each of the two files
+    assert f"{gap_s:g} s" in profile.provenance.notes
+    np.testing.assert_allclose(profile.power_w, 450.0, rtol=1e-5)
+
+
+def test_counter_jump_is_bridged(tmp_path):
+    t_s = grid()
+    counter = (5e9 + np.rint(t_s * 50e6)).astype(np.int64)
+    counter[100:] += 10**9
+    profile = load_pair(tmp_path, nvml(t_s, 300_000), rapl(t_s, counter=counter))
+    assert profile.provenance.counts["counter_intervals_bridged"] == 1
+    np.testing.assert_allclose(profile.power_w, 450.0, rtol=1e-5)
+
+
+def test_duplicate_and_backward_stamps_are_dropped_and_counted(tmp_path):
+    t_s = grid()
+    jumbled = np.insert(t_s, [50, 51, 120], [t_s[49], t_s[40], t_s[100]])
+    profile = load_pair(tmp_path, nvml(jumbled, 300_000), rapl(t_s, 50.0))
+    counts = profile.provenance.counts
+    assert (counts["duplicate_stamps"], counts["out_of_order_stamps"]) == (1, 2)
+    np.testing.assert_allclose(profile.power_w, 450.0, rtol=1e-5)
+
+
+def kept_rows(t_s):
+    """Rows of a log with these stamps that its parser keeps, and its counts of the others."""
+    log = parse_log(Path("nvml.log"), "\n".join(nvml(t_s, 300_000)).encode())
+    assert (np.diff(log.t_us) > 0).all()
+    counts = (log.counts[k] for k in ("duplicate_stamps", "out_of_order_stamps", "stamps_ahead"))
+    return (log.line - 2).tolist(), tuple(counts)
+
+
+def test_a_clock_that_stands_ahead_for_one_row_loses_that_row_alone(tmp_path):
+    t_s = grid(1_000.0)
+    wild_s = t_s.copy()
+    wild_s[4_000] += 600
+    profile = load_pair(tmp_path, nvml(wild_s, 300_000), rapl(wild_s, 50.0, counter=t_s * 50e6 + 1))
+    counts = profile.provenance.counts
+    assert (counts["stamps_ahead"], counts["out_of_order_stamps"]) == (2, 0)  # one in each file
+    assert profile.power_w.size == 10_000
+    np.testing.assert_allclose(profile.power_w, 450.0, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("t_s", "kept", "counts"),
+    [
+        ([5], [0], (0, 0, 0)),
+        ([5, 5, 5], [0], (2, 0, 0)),
+        ([3, 2], [1], (0, 0, 1)),
+        ([0, 1, 2, 90, 3, 4], [0, 1, 2, 4, 5], (0, 0, 1)),
+        ([0, 1, 2, 3, 90, 4], [0, 1, 2, 3, 5], (0, 0, 1)),
+        ([90, 91, 0, 1, 2], [2, 3, 4], (0, 0, 2)),
+        ([10, 11, 12, 0, 13], [0, 1, 2, 4], (0, 1, 0)),
+        ([10, 11, 12, 0, 1], [0, 1, 2], (0, 2, 0)),
+        ([0, 1, 2, 0, 1, 2], [0, 1, 2], (1, 2, 0)),
+    ],
+)
+def test_the_longest_run_of_increasing_stamps_is_kept(t_s, kept, counts):
+    assert kept_rows(t_s) == (kept, counts)
+
+
+@given(
+    n_rows=st.integers(2, 120),
+    # Where each wild row stands and where its stamp belongs, both as places between good rows.
+    wild=st.lists(st.tuples(st.integers(0, 120), st.integers(0, 120)), max_size=8),
+)
+def test_a_few_wild_rows_in_a_good_log_are_dropped_alone(n_rows, wild):
+    # A stamp displaced by more rows than there are wild ones: no run through it is the longest.
+    far = [(at, to) for at, to in wild if max(at, to) <= n_rows and abs(at - to) > len(wild)]
+    rows = [(row, 0, float(row)) for row in range(n_rows)]
+    rows += [(at, -1, to - 0.5) for at, to in far]
+    rows.sort(key=lambda found: found[:2])
+    kept, counts = kept_rows([t_s for *_, t_s in rows])
+    assert [rows[k] for k in kept] == [found for found in rows if found[1] == 0]
+    n_ahead = sum(to > at for at, to in far)
+    assert counts == (0, len(far) - n_ahead, n_ahead)
+
+
+@given(t_s=st.lists(st.integers(0, 12), min_size=1, max_size=12))
+def test_no_log_loses_more_rows_than_it_must(t_s):
+    kept, counts = kept_rows(t_s)
+    longest = [1] * len(t_s)  # by trying all pairs
+    for i in range(len(t_s)):
+        longest[i] += max((longest[j] for j in range(i) if t_s[j] < t_s[i]), default=0)
+    assert len(kept) == max(longest)
+    assert sum(counts) == len(t_s) - len(kept)
+
+
+def test_gap_longer_than_allowed_is_refused_at_its_line(tmp_path):
+    t_s = np.concatenate((grid(), grid() + 100))
+    with pytest.raises(LogFormatError, match=r"nvml_wattameter.log:203: 80.0 s without a good"):
+        load_pair(tmp_path, nvml(t_s, 300_000), rapl(t_s, 50.0), max_gap_s=60.0)
+
+
+# --- nodes and window ------------------------------------------------------------------------
+
+
+def write_nodes(folder, n_nodes, slurm_id="7", shift_s=0.0):
+    t_s = grid(seed=3)
+    for i in range(n_nodes):
+        tail = f"wattameter_emissions_parsed_slurmid_{slurm_id}_node_x{i}.log"
+        write(folder, f"nvml_{tail}", nvml(t_s + i * shift_s, 200_000 + 1_000 * i))
+        write(folder, f"rapl_{tail}", rapl(t_s + i * shift_s + 0.01, 50.0))
+
+
+def test_nodes_of_a_folder_are_paired_by_host_and_summed_over_their_overlap(tmp_path):
+    write_nodes(tmp_path, 3, shift_s=0.4)
+    write(tmp_path, "wattameter.log", ONE_LINE)  # WattAMeter's own register of runs
+    profile = load(tmp_path, n_nodes=3)
+    assert profile.n_nodes == 3
+    np.testing.assert_allclose(profile.power_w, 200 + 201 + 202 + 3 * 150, rtol=1e-4)
+    assert profile.duration_ms <= (20.1 - 0.8) * 1000
+
+
+def test_wrong_node_count_is_refused(tmp_path):
+    write_nodes(tmp_path, 2)
+    with pytest.raises(LogFormatError, match="logs of 2 nodes, expected 4"):
+        load(tmp_path, n_nodes=4)
+
+
+def test_log_without_partner_is_named(tmp_path):
+    write_nodes(tmp_path, 2)
+    (tmp_path / "rapl_wattameter_emissions_parsed_slurmid_7_node_x1.log").unlink()
+    with pytest.raises(LogFormatError, match=r"nvml_\S+_node_x1.log: no partner, expected a RAPL"):
+        load(tmp_path)
+
+
+def test_single_pair_with_two_hosts_is_refused(tmp_path):
+    t_s = grid()
+    gpu = write(tmp_path, "nvml_wattameter_node_a.log", nvml(t_s, 1))
+    cpu = write(tmp_path, "rapl_wattameter_node_b.log", rapl(t_s))
+    with pytest.raises(LogFormatError, match="no partner"):
+        load(gpu, cpu)
+
+
+def test_second_log_of_the_same_devices_is_refused(tmp_path):
+    t_s = grid()
+    paths = [write(tmp_path, f"nvml_{i}_wattameter.log", nvml(t_s, 1)) for i in (1, 2)]
+    with pytest.raises(LogFormatError, match="a second log of GPU power"):
+        load(*paths, write(tmp_path, "rapl_1_wattameter.log", rapl(t_s)))
+
+
+def test_logs_of_several_jobs_need_a_choice(tmp_path):
+    write_nodes(tmp_path, 1, "7")
+    write_nodes(tmp_path, 2, "8")
+    with pytest.raises(LogFormatError, match=r"2 Slurm jobs \('7', '8'\), expected one; choose"):
+        load(tmp_path)
+    assert load(tmp_path, slurm_id="8").n_nodes == 2
+    with pytest.raises(LogFormatError, match="no log of Slurm job 9"):
+        load(tmp_path, slurm_id="9")
+
+
+def test_logs_that_share_no_time_are_named_with_their_spans(tmp_path):
+    t_s = grid()
+    with pytest.raises(LogFormatError) as caught:
+        load_pair(tmp_path, nvml(t_s, 300_000), rapl(t_s + 100))
+    message = str(caught.value)
+    assert "nvml_wattameter.log: 2025-10-07T09:38:40.617145 to 2025-10-07T09:39:00" in message
+    assert "rapl_wattameter.log: 2025-10-07T09:40:20.617145 to" in message
+
+
+def test_provenance_tells_source_hash_interval_and_bandwidth(tmp_path):
+    t_s = grid()
+    profile = load_pair(
+        tmp_path, nvml(t_s, 300_000), rapl(t_s), source="doi:1", licence="CC BY 4.0"
+    )
+    provenance = profile.provenance
+    data = b"".join((tmp_path / f"{k}_wattameter.log").read_bytes() for k in ("nvml", "rapl"))
+    assert provenance.source_sha256 == hashlib.sha256(data).hexdigest()
+    assert (provenance.kind, provenance.source, provenance.licence) == (
+        "measured",
+        "doi:1",
+        "CC BY 4.0",
+    )
+    assert provenance.sampling_interval_s == pytest.approx(0.1)
+    assert (provenance.averaging_window_s, provenance.bandwidth_hz) == (1.0, 0.44)
+
+
+# --- bad input -------------------------------------------------------------------------------
+
+ROWS = nvml(grid(1.0), 300_000)
+
+
+def swap(old, new):
+    """The log with a word of its fifth line changed."""
+    return [*ROWS[:4], ROWS[4].replace(old, new), *ROWS[5:]]
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        ([], r":1: the file is empty"),
+        (["   ", "", "\t"], r":1: the file is empty"),
+        (TWO_LINES, r":2: not a WattAMeter header: '# 2025"),
+        ([*TWO_LINES, header(NVML_TAGS)], r":3: a header without rows"),
+        (ROWS[1:], r":1: a row without a header"),
+        (["# time power", *ROWS[1:]], r":1: not a WattAMeter header: '# time power'"),
+        ([*ROWS[1:3], ROWS[0], *ROWS[3:]], r":1: a row before the first header \(line 3\)"),
+        ([header(["gpu-0[C]", "psys[uJ]"]), row(0, 1, 2)], r":1: no column of GPU or CPU"),
+        ([header(["gpu-0[mW]", "gpu-0[mW]"]), row(0, 1, 2)], r":1: column 'gpu-0\[mW\]' is there"),
+        ([*ROWS[:3], ROWS[3][:45], *ROWS[4:]], r":4: 4 fields, expected 6"),
+        ([*ROWS, ROWS[-1] + " 9"], r":13: 7 fields, expected 6"),
+        ([*ROWS[:4], ROWS[4][:-12]], r":5: 3 fields, expected 6"),
+        (swap("10-07", "13-07"), r":5: column 'timestamp' is '2025-13"),
+        (swap("10-07", "02-30"), r":5: column 'timestamp' is '2025-02-30"),
+        (swap("_", "T"), r":5: column 'timestamp' is .*, expected YYYY-mm-dd_HH"),
+        (swap(" 300000", " N/A"), r":5: column 'gpu-0\[mW\]' is 'N/A', expected a number"),
+        (swap(" 300000", " nan"), r":5: column .* is 'nan'"),
+        (swap(" 300000", " 1e999"), r":5: column .* is '1e999'"),
+        (swap(" 300000", " 300_000"), r":5: column .* is '300_000'"),
+        (swap(" 300000", " " + "3" * 99), r":5: column .* is '333"),
+        (swap(" 300000", " -5"), r":5: power of gpu-0 is -0.005"),
+        (ROWS[:2], r":2: a single row"),
+        (nvml(grid(1.0), 0), r":2: gpu-0: 0 good power readings in 11 rows"),
+        ([*ROWS, header(["gpu-0[mW]"]), row(9, 1)], r":13: the devices change to gpu-0\[mW\] from"),
+    ],
+)  # fmt: skip
+def test_bad_log_is_refused_in_one_line_with_its_place(tmp_path, lines, problem):
+    with pytest.raises(LogFormatError, match=r"nvml_wattameter.log" + problem) as caught:
+        load_pair(tmp_path, lines, rapl(grid(1.0)))
+    assert "\n" not in str(caught.value)
+    assert str(tmp_path) in str(caught.value)
+
+
+def test_rapl_row_that_misses_a_counter_is_refused(tmp_path):
+    lines = rapl(grid(1.0))
+    lines[-1] = lines[-1].rsplit(" ", 1)[0]
+    with pytest.raises(
+        LogFormatError, match=r":12: 5 fields, expected 10 \(6 without the trailing"
+    ):
+        load_pair(tmp_path, ROWS, lines)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"\x00\x01\x02", "\n".join(ROWS).encode("utf-16"), b"# timestamp\n\xff\xfe\n", b"PK\x03\x04"],
+    ids=["binary", "utf16", "not-utf8", "zip"],
+)
+def test_binary_file_is_refused(tmp_path, data):
+    path = tmp_path / "nvml_a.log"
+    path.write_bytes(data)
+    with pytest.raises(LogFormatError, match="expected UTF-8 text"):
+        load(path)
+
+
+def test_missing_file_and_empty_folder_are_refused(tmp_path):
+    with pytest.raises(LogFormatError, match=r"no.log: can't be read"):
+        load(tmp_path / "no.log")
+    with pytest.raises(LogFormatError, match=r"no \*.log in this folder"):
+        load(tmp_path)
+    with pytest.raises(LogFormatError, match="no WattAMeter log given"):
+        load()
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"step_ms": 0},
+        {"step_ms": 0.1},
+        {"averaging_window_s": -1.0},
+        {"max_reading_w": float("nan")},
+        {"max_gap_s": float("inf")},
+        {"counter_range_j": 0.0},
+    ],
+    ids=str,
+)
+def test_argument_out_of_range_is_refused(tmp_path, option):
+    with pytest.raises(ProfileError, match=next(iter(option))):
+        load_pair(tmp_path, ROWS, rapl(grid(1.0)), **option)
+
+
+# --- energy ----------------------------------------------------------------------------------
+
+
+def linear_energy_j(t_s, power_w, start_s, end_s):
+    """Integral of straight lines between readings, on the union of stamps and window ends."""
+    inside = t_s[(t_s > start_s) & (t_s < end_s)]
+    at = np.concatenate(([start_s], inside, [end_s]))
+    return np.trapezoid(np.interp(at, t_s, power_w), at)
+
+
+@settings(max_examples=25)
+@given(seed=st.integers(0, 2**32 - 1), step_ms=st.integers(1, 700), n_rows=st.integers(90, 300))
+def test_energy_is_that_of_the_raw_signal_at_any_step(tmp_path, seed, step_ms, n_rows):
+    rng = np.random.default_rng(seed)
+    gpu_s, cpu_s = (
+        np.round(rng.uniform(0, 1) + np.cumsum(rng.uniform(0.02, 0.3, n_rows)), 6) for _ in "ab"
+    )
+    gpu_mw = rng.integers(60_000, 700_000, n_rows)
+    counter = 10**9 + np.cumsum(rng.integers(200_000, 3_000_000, n_rows))
+    profile = load_pair(
+        tmp_path, nvml(gpu_s, gpu_mw), rapl(cpu_s, counter=counter), step_ms=step_ms
+    )
+    start_s = max(gpu_s[0], cpu_s[0])
+    end_s = start_s + profile.duration_ms / 1000
+    assert 0 <= min(gpu_s[-1], cpu_s[-1]) - end_s < step_ms / 1000 + 1e-6
+    gpu_j = linear_energy_j(gpu_s, gpu_mw / 1e3 + 100, start_s, end_s)
+    cpu_j = np.diff(np.interp([start_s, end_s], cpu_s, counter / 1e6))[0]
+    # float32 storage: half a rounding of the largest value, whatever the number of steps.
+    rounding_j = float(profile.power_w.max()) * 2.0**-24 * step_ms / 1000
+    assert profile.energy_j == pytest.approx(gpu_j + cpu_j, rel=1e-11, abs=rounding_j)
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_coarser_steps_are_the_means_of_finer_ones(tmp_path, seed):
+    rng = np.random.default_rng(seed)
+    t_s = grid(seed=seed)
+    pair = nvml(t_s, rng.integers(1, 700_000, t_s.size)), rapl(t_s, 80.0)
+    fine, coarse = (load_pair(tmp_path, *pair, step_ms=step_ms) for step_ms in (50, 400))
+    whole = fine.power_w[: coarse.power_w.size * 8].reshape(-1, 8).astype(float)
+    np.testing.assert_allclose(coarse.power_w, whole.mean(axis=1), rtol=1e-6)
+
+
+@given(st.lists(st.floats(0, 1e6) | st.floats(0, 1e-30), min_size=1, max_size=200))
+def test_rounding_to_float32_never_adds_up(power_w):
+    rounded = round_keeping_energy(np.array(power_w))
+    assert (rounded >= 0).all()
+    off_w = np.cumsum(rounded, dtype=np.float64) - np.cumsum(power_w)
+    assert np.abs(off_w).max() <= 2.0**-24 * max(power_w) * (1 + 1e-6) + 1e-37
+
+
+def logged(path):
+    lines = path.read_text().splitlines()
+    names = next(line for line in lines if line.startswith("# timestamp")).split()[1:]
+    rows = [line.split() for line in lines if not line.startswith("#")]
+    clock = [datetime.strptime(fields[0], "%Y-%m-%d_%H:%M:%S.%f") for fields in rows]
+    t_s = np.array([(t - START).total_seconds() for t in clock])
+    return t_s, {name: np.array([float(f[i]) for f in rows]) for i, name in enumerate(names) if i}
+
+
+def test_logs_of_a_node_give_the_energy_of_an_independent_sum(sample):
+    folder = sample(WATTAMETER)
+    gpu_path, cpu_path = (folder / f"{kind}_wattameter.log" for kind in ("nvml", "rapl"))
+    (gpu_s, gpu), (cpu_s, cpu) = logged(gpu_path), logged(cpu_path)
+    profile = load(cpu_path, gpu_path, n_nodes=1)
+    start_s = max(gpu_s[0], cpu_s[0])
+    end_s = start_s + profile.duration_ms / 1000
+    assert end_s <= min(gpu_s[-1], cpu_s[-1]) < end_s + 0.1
+    watts = sum(values for name, values in gpu.items() if name.endswith("[mW]")) / 1e3
+    packages = (
+        sum(values for name, values in cpu.items() if name in ("cpu-0[uJ]", "cpu-1[uJ]")) / 1e6
+    )
+    cpu_j = np.diff(np.interp([start_s, end_s], cpu_s, packages))[0]
+    assert profile.energy_j == pytest.approx(
+        linear_energy_j(gpu_s, watts, start_s, end_s) + cpu_j, rel=1e-9
+    )
+    # The logged package power is the same counter's difference over the interval that follows.
+    logged_w = cpu["cpu-0[W]"] + cpu["cpu-1[W]"]
+    np.testing.assert_allclose(np.diff(packages) / np.diff(cpu_s), logged_w[:-1], rtol=1e-4)
+    assert not any(profile.provenance.counts.values())
+    assert profile.provenance.sampling_interval_s == pytest.approx(
+        np.median(np.diff(gpu_s)), abs=1e-4
+    )
+
+
+# --- fuzz ------------------------------------------------------------------------------------
+
+SEEDS = [
+    "\n".join(lines).encode()
+    for lines in (nvml(grid(2.0), 300_000, ONE_LINE) * 2, rapl(grid(2.0), flush=7))
+]
+NUMBERS = st.sampled_from(
+    ["0", "-1", "nan", "inf", "1e18", "1e-320", "9" * 40, "", "1_0", "\u0663"]
+)
+FUZZ = settings(max_examples=60)
+
+
+def import_or_refuse(folder, gpu, cpu):
+    (folder / "nvml.log").write_bytes(gpu)
+    (folder / "rapl.log").write_bytes(cpu)
+    try:
+        profile = load(folder / "nvml.log", folder / "rapl.log")
+    except DiploeeError as error:
+        assert "\n" not in str(error)
+    else:
+        assert np.isfinite(profile.energy_j)
+
+
+@FUZZ
+@given(data=st.binary(max_size=300) | st.text(max_size=300).map(str.encode))
+def test_no_bytes_raise_anything_but_the_packages_own_error(tmp_path, data):
+    import_or_refuse(tmp_path, data, SEEDS[1])
+    import_or_refuse(tmp_path, b"# timestamp gpu-0[mW]\n" + data, SEEDS[1])
+
+
+@FUZZ
+@given(
+    which=st.integers(0, 1),
+    start=st.integers(0, 2000),
+    length=st.integers(0, 40),
+    patch=st.binary(max_size=20) | st.text("0123456789-_:. #\n", max_size=20).map(str.encode),
+)
+def test_no_mutated_log_raises_anything_but_the_packages_own_error(
+    tmp_path, which, start, length, patch
+):
+    logs = list(SEEDS)
+    logs[which] = logs[which][:start] + patch + logs[which][start + length :]
+    import_or_refuse(tmp_path, *logs)
+
+
+@FUZZ
+@given(which=st.integers(0, 1), line=st.integers(0, 45), field=st.integers(0, 12), word=NUMBERS)
+def test_no_odd_field_raises_anything_but_the_packages_own_error(
+    tmp_path, which, line, field, word
+):
+    logs = [log.decode().split("\n") for log in SEEDS]
+    fields = logs[which][line % len(logs[which])].split()
+    fields[field % len(fields)] = word
+    logs[which][line % len(logs[which])] = " ".join(fields)
+    import_or_refuse(tmp_path, *("\n".join(lines).encode() for lines in logs))
