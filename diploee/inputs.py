@@ -9,6 +9,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from diploee.errors import LogFormatError, WorkloadError, one_line
+from diploee.facility import Weather
 from diploee.files import reason
 from diploee.importers.job_log import JobLog
 from diploee.importers.request_trace import RequestTrace
@@ -49,6 +50,8 @@ class Inputs:
         Latency and power curves by request stream and service.
     batches : mapping of tuple to PowerProfile
         One batch of each class with `batch_inference`, by the names of stream and class.
+    weather : Weather or None
+        Weather over the run, where the facility names it.
     hashes : mapping of str to str
         SHA-256 of each log and trace, by the name that the scenario gives it.
     """
@@ -59,6 +62,7 @@ class Inputs:
     traces: Mapping[str, RequestTrace]
     curves: Curves
     batches: Mapping[tuple[str, str], PowerProfile]
+    weather: Weather | None
     hashes: Mapping[str, str]
 
 
@@ -122,6 +126,7 @@ class InputReader:
             traces=traces,
             curves=load_curves(scenario.request_streams, traces, folder),
             batches=load_batches(scenario.streams, folder),
+            weather=None,
             hashes={name: sha256 for name, sha256 in hashes.items() if sha256 is not None},
         )
 

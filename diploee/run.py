@@ -212,7 +212,7 @@ class _Line:
         facility, horizon_ms = scenario.facility, scenario.horizon_ms
         run_clock = scenario.clock
         self.cluster = Cluster(facility.pools, horizon_ms, engine, policies, run_clock.begin_ms)
-        self.stages, self.columns = open_stages(scenario, stages)
+        self.stages, self.columns = open_stages(scenario, stages, inputs.weather)
         self.head = {
             "scenario": scenario.name,
             "scenario_sha256": scenario.sha256(),

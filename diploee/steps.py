@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from diploee.columns import Columns, catalogue
-from diploee.facility import Stage, Stages
+from diploee.facility import Site, Stage, Stages, Weather
 from diploee.inference import SERVICE_COLUMNS, Curves, RequestRates, ServicePlan
 from diploee.inference import plan_services as plan_streams
 from diploee.inference import request_rates as rates_of
@@ -214,7 +214,9 @@ def plan_services(
     )
 
 
-def open_stages(scenario: Scenario, further: Sequence[Stage] = ()) -> tuple[Stages, Columns]:
+def open_stages(
+    scenario: Scenario, further: Sequence[Stage] = (), weather: Weather | None = None
+) -> tuple[Stages, Columns]:
     """Return the stages of a facility, and the catalogue of the columns that a run gives.
 
     Raises
@@ -222,7 +224,9 @@ def open_stages(scenario: Scenario, further: Sequence[Stage] = ()) -> tuple[Stag
     InputError
         If a stage takes the name of another column.
     """
-    stages = Stages([*(spec.open() for spec in scenario.facility.stages), *further])
+    facility = scenario.facility
+    site = Site(scenario.clock, facility.supplied_power_w, facility.has_ac_power, weather)
+    stages = Stages([*(spec.open(site) for spec in facility.stages), *further])
     services = SERVICE_COLUMNS if scenario.request_streams else ()
     return stages, stages.extend(catalogue(POWER_COLUMNS, QUEUE_COLUMNS, services))
 

@@ -1,9 +1,11 @@
 """What stands between the devices and the meter, as stages that a block of power passes."""
 
-from diploee.facility.base import Block, Meter, Stage, Stages, StageSpec
+from diploee.facility.base import Block, Meter, Site, Stage, Stages, StageSpec
 from diploee.facility.kinds import STAGES
 from diploee.facility.meters import EnergyMeter, StageMeters
+from diploee.facility.weather import Weather
 
 __all__ = [
-    "STAGES", "Block", "EnergyMeter", "Meter", "Stage", "StageMeters", "StageSpec", "Stages",
+    "STAGES", "Block", "EnergyMeter", "Meter", "Site", "Stage", "StageMeters",
+    "StageSpec", "Stages", "Weather",
 ]  # fmt: skip

@@ -14,14 +14,19 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from diploee.clock import RunClock
 from diploee.columns import Columns, catalogue, find_column, with_boundary
 from diploee.errors import StageError, one_of
+from diploee.facility.weather import Weather
 from diploee.kinds import Kind
 from diploee.metric import Metric
 from diploee.tables import Int64Array
 
 POWER = "facility_power_w"
-"""The column that every stage may give anew."""
+"""Power at the place that a block has reached; every stage may give it anew."""
+
+REACTIVE = "facility_reactive_var"
+"""Reactive power there, drawn positive; a block has it where the nodes' AC power is modelled."""
 
 Values = Mapping[str, npt.NDArray[Any]]
 """Columns by name; those of a pool or service carry its name after a dot."""
@@ -60,6 +65,29 @@ class Block:
         """Return the intervals between two times, multiples of the interval."""
         rows = slice((begin_ms - self.t0_ms) // self.dt_ms, (end_ms - self.t0_ms) // self.dt_ms)
         return Block(begin_ms, self.dt_ms, {k: v[rows] for k, v in self.columns.items()})
+
+
+@dataclass(frozen=True)
+class Site:
+    """What a stage may know of the facility that it stands in.
+
+    Parameters
+    ----------
+    clock : RunClock
+        Span, interval and zone of the run.
+    rated_power_w : float
+        Power of all nodes at their ratings, as the first stage takes it in [W]: at their AC input
+        where that is modelled, else at the devices.
+    ac : bool
+        Whether the nodes' AC power is modelled, and with it reactive power.
+    weather : Weather or None
+        Weather over the run.
+    """
+
+    clock: RunClock
+    rated_power_w: float
+    ac: bool = False
+    weather: Weather | None = None
 
 
 class Meter(Protocol):
@@ -117,8 +145,8 @@ class StageSpec(Kind):
     """The metrics that it is measured by."""
     boundary: ClassVar[str | None] = None
 
-    def open(self) -> Any:
-        """Return the stage."""
+    def open(self, site: Site) -> Any:  # noqa: ARG002
+        """Return the stage as it stands in a facility."""
         return self
 
     def start(self) -> Any:
@@ -200,7 +228,7 @@ class Stages:
 
 
 def _check(stage: Stage, added: Values, block: Block) -> None:
-    declared = {column.name for column in stage.columns} | {POWER}
+    declared = {column.name for column in stage.columns} | {POWER, REACTIVE}
     name = type(stage).__name__
     for written, values in added.items():
         if written.partition(".")[0] not in declared:

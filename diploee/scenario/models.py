@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone, tzinfo
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, overload
 
 from pydantic import (
     AfterValidator,
@@ -24,12 +24,14 @@ from pydantic import (
 from diploee.clock import RunClock, instant_ms, is_skipped, named_zone, zone_name
 from diploee.errors import did_you_mean, one_of, shown
 from diploee.facility import STAGES, StageSpec
+from diploee.facility.node_power import AC_POWER, AcPowerSpec
 from diploee.model import Model, Name, optional
 from diploee.problems import KeyPath
 from diploee.scenario.job_streams import JobStream
 from diploee.scenario.schedulers import SCHEDULERS, SchedulerSpec
 from diploee.scenario.serving import RequestStream, request_stream_problems
 from diploee.scenario.spans import Duration, ResolutionMs, end_of, is_calendar_span
+from diploee.tables import Float64Array
 from diploee.units import W_PER_MW
 
 _UTC_OFFSET = re.compile(r"([+-])(\d\d):(\d\d)")
@@ -81,10 +83,26 @@ class NodeType(Model):
         description="Factor on the profiles' power of busy nodes; 1 is as measured.",
     )
 
+    ac_power: Annotated[SerializeAsAny[AcPowerSpec], AC_POWER] | None = optional(
+        "What a node draws at its AC input for a power of its devices (fans, conversion, all else "
+        "in it), by name or as a group of keys with its kind. If absent, the devices' power alone "
+        "is known."
+    )
+
     @property
     def rated_power_w(self) -> float:
         """Sum of the devices' thermal design power [W]."""
         return self.n_gpus * self.gpu_tdp_w + self.n_cpus * self.cpu_tdp_w
+
+    @overload
+    def ac_power_w(self, device_power_w: float) -> float: ...
+    @overload
+    def ac_power_w(self, device_power_w: Float64Array) -> Float64Array: ...
+    def ac_power_w(self, device_power_w: Any) -> Any:
+        """Return what a node draws at its AC input for a power of its devices [W]."""
+        if self.ac_power is None:
+            return device_power_w
+        return self.ac_power.ac_power_w(device_power_w, self.rated_power_w, self.idle_power_w)
 
 
 class Pool(Model):
@@ -159,6 +177,21 @@ class Facility(Model):
         if self.rated_power_mw is not None:
             return self.rated_power_mw * W_PER_MW
         return sum(map(self.pool_rated_power_w, self.pools))
+
+    @property
+    def has_ac_power(self) -> bool:
+        """Whether the AC power of all nodes is modelled."""
+        return all(self.node_type_of(name).ac_power is not None for name in self.pools)
+
+    @property
+    def supplied_power_w(self) -> float:
+        """Power of all nodes at their ratings [W], at their AC input where that is modelled."""
+        if not self.has_ac_power:
+            return sum(map(self.pool_rated_power_w, self.pools))
+        return sum(
+            pool.n_nodes * self.node_type_of(name).ac_power_w(self.node_type_of(name).rated_power_w)
+            for name, pool in self.pools.items()
+        )
 
     @property
     def idle_power_w(self) -> float:
