@@ -8,10 +8,10 @@ from typing import Any
 from diploee.clock import RunClock
 from diploee.inference import Curves, ServicePlan
 from diploee.metrics import QueueMetrics
-from diploee.profiles import PowerProfile, ProfileLibrary
+from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import FLAT_WORKLOAD
+from diploee.profiles.library import Entry
 from diploee.profiles.profile import DEVICE_POWER
-from diploee.profiles.store import StoredProfile
 from diploee.scenario import Facility
 from diploee.units import MS_PER_S, W_PER_MW
 from diploee.workload import StreamClass, StreamMatch
@@ -120,9 +120,7 @@ def _implausible_profiles(
             )
 
 
-def _used(
-    library: ProfileLibrary, classes: Iterable[StreamClass]
-) -> list[PowerProfile | StoredProfile]:
+def _used(library: ProfileLibrary, classes: Iterable[StreamClass]) -> list[Entry]:
     """Return the library's profiles that classes play."""
     return [library.entries[k] for k in sorted({k for c in classes for k in c.profile_ids})]
 

@@ -45,6 +45,7 @@ from diploee.power import (
     lower_jobs,
     power_stream,
     serving_segments,
+    with_twins,
 )
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import FLAT_WORKLOAD
@@ -231,8 +232,11 @@ class _Line:
         used |= {
             index for index, entry in enumerate(library.entries) if entry.workload == FLAT_WORKLOAD
         }
+        ac = None
+        if facility.has_ac_power:
+            library, ac = with_twins(facility, library, used, self._serving.twins)
         self.model = PowerModel(
-            facility, library, tuple(sorted(used)), scenario.resolution_ms, horizon_ms
+            facility, library, tuple(sorted(used)), scenario.resolution_ms, horizon_ms, ac=ac
         )
         self.causes = Causes(
             Attribution(
@@ -249,7 +253,7 @@ class _Line:
                     if spec.replay is None and (spec.zeus is None or spec.zeus.groups is None)
                 },
             ),
-            bool(self.stages),
+            bool(self.stages) or ac is not None,
         )
         self.queue = QueueMetrics(horizon_ms, bool(scenario.streams))
         with_jobs = {spec.pool for spec in scenario.streams.values()}

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from diploee.columns import Columns, catalogue
+from diploee.columns import Columns, catalogue, with_boundary
 from diploee.facility import Site, Stage, Stages, Weather
+from diploee.facility.base import POWER
 from diploee.inference import SERVICE_COLUMNS, Curves, RequestRates, ServicePlan
 from diploee.inference import plan_services as plan_streams
 from diploee.inference import request_rates as rates_of
 from diploee.inputs import Inputs, load_inputs
 from diploee.power import (
+    AC_COLUMNS,
     POWER_COLUMNS,
     JobLoad,
     PowerBlock,
@@ -31,6 +33,7 @@ from diploee.power import (
 from diploee.power import serving_segments as lower_services
 from diploee.power.block_source import Method
 from diploee.profiles import ProfileLibrary
+from diploee.profiles.profile import NODE_AC_POWER
 from diploee.scenario import Scenario
 from diploee.schedule import QUEUE_COLUMNS, Cluster, Engine, Schedule, in_order_of_submission
 from diploee.schedule import simulated_utilization as simulated_occupancy
@@ -228,7 +231,11 @@ def open_stages(
     site = Site(scenario.clock, facility.supplied_power_w, facility.has_ac_power, weather)
     stages = Stages([*(spec.open(site) for spec in facility.stages), *further])
     services = SERVICE_COLUMNS if scenario.request_streams else ()
-    return stages, stages.extend(catalogue(POWER_COLUMNS, QUEUE_COLUMNS, services))
+    power = (*POWER_COLUMNS, *AC_COLUMNS) if facility.has_ac_power else POWER_COLUMNS
+    columns = catalogue(power, QUEUE_COLUMNS, services)
+    if facility.has_ac_power:
+        columns = with_boundary(columns, POWER, NODE_AC_POWER)
+    return stages, stages.extend(columns)
 
 
 def request_rates(scenario: Scenario, name: str) -> RequestRates:

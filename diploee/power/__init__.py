@@ -1,13 +1,15 @@
 """Power: loads lower to segments, segments sum to power blocks with exact energy."""
 
-from diploee.power.block_source import POWER_COLUMNS, PowerBlock, PowerModel
+from diploee.power.block_source import AC_COLUMNS, POWER_COLUMNS, PowerBlock, PowerModel
 from diploee.power.blocks import power_stream
 from diploee.power.event_windows import EventWindow, EventWindowSearch, device_block
 from diploee.power.lowering import JobLoad, lower_jobs
+from diploee.power.node_ac import with_twins
 from diploee.power.segments import Segments
 from diploee.power.serving import ServingLoad, serving_segments
 
 __all__ = [
+    "AC_COLUMNS",
     "POWER_COLUMNS",
     "EventWindow",
     "EventWindowSearch",
@@ -20,4 +22,5 @@ __all__ = [
     "lower_jobs",
     "power_stream",
     "serving_segments",
+    "with_twins",
 ]

@@ -11,6 +11,7 @@ import numpy as np
 
 from diploee.columns import Column
 from diploee.power.direct import EnergyTables, add_directly, direct_cost_s
+from diploee.power.node_ac import NodeAc
 from diploee.power.occupancy import node_occupancy
 from diploee.power.segments import Segments
 from diploee.power.spectral import (
@@ -23,9 +24,9 @@ from diploee.power.spectral import (
     spectral_cost_s,
 )
 from diploee.profiles import ProfileLibrary
-from diploee.profiles.profile import DEVICE_POWER
+from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
 from diploee.scenario import Facility
-from diploee.tables import Float64Array, Int64Array
+from diploee.tables import BoolArray, Float64Array, Int64Array
 from diploee.units import MS_PER_S
 
 Method = Literal["auto", "direct", "spectral"]
@@ -37,6 +38,14 @@ POWER_COLUMNS = (
     Column("utilization", "1", "pool", "mean", None, "busy nodes over all nodes (Eq. 1)"),
 )
 """What a run holds of power; without a stage the facility's power is that of its devices."""
+
+AC_COLUMNS = (
+    Column("it_ac_power_w", "W", "pool", "mean", NODE_AC_POWER,
+           "power of all nodes, idle ones too"),
+    Column("facility_reactive_var", "var", "facility", "mean", NODE_AC_POWER,
+           "reactive power of the facility, drawn positive"),
+)  # fmt: skip
+"""What a run holds besides where the nodes' AC power is modelled; the facility's begins there."""
 
 BLOCK_INTERVALS = 1 << 18
 """Intervals of a block where no transform sets them."""
@@ -59,6 +68,8 @@ class PowerBlock:
         Busy nodes of each pool at the interval's start.
     mean_busy_nodes : numpy.ndarray, shape (K, B), float64
         Busy nodes of each pool, mean over the interval.
+    it_ac_power_w : numpy.ndarray, shape (K, B), float64, optional
+        Mean power of each pool's nodes at their AC input [W], where that is modelled.
     """
 
     t0_ms: int
@@ -66,6 +77,7 @@ class PowerBlock:
     it_power_w: Float64Array
     busy_nodes: Int64Array
     mean_busy_nodes: Float64Array
+    it_ac_power_w: Float64Array | None = None
 
     @property
     def n_intervals(self) -> int:
@@ -99,6 +111,9 @@ def joined(parts: Sequence[PowerBlock]) -> PowerBlock:
         np.concatenate([part.it_power_w for part in parts], axis=1),
         np.concatenate([part.busy_nodes for part in parts], axis=1),
         np.concatenate([part.mean_busy_nodes for part in parts], axis=1),
+        None
+        if parts[0].it_ac_power_w is None
+        else np.concatenate([part.it_ac_power_w for part in parts], axis=1),
     )
 
 
@@ -119,6 +134,8 @@ class PowerModel:
     method : {"auto", "direct", "spectral"}
         How whole jobs at their profile's sampling step are added; ``auto`` takes the cheaper for
         each block.
+    ac : NodeAc, optional
+        Twins of the profiles at the nodes' AC input, which the library then holds as well.
     """
 
     facility: Facility
@@ -127,6 +144,7 @@ class PowerModel:
     dt_ms: int
     horizon_ms: int
     method: Method = "auto"
+    ac: NodeAc | None = None
 
     @cached_property
     def fft_lengths(self) -> tuple[int, int] | None:
@@ -136,7 +154,8 @@ class PowerModel:
         if self.method == "direct" or not sampled:
             return None
         history, length = fft_lengths(sampled, self.library)
-        fits = spectra_bytes(len(sampled), length) <= MAX_SPECTRA_BYTES
+        n_spectra = len(sampled) * (1 if self.ac is None else 2)
+        fits = spectra_bytes(n_spectra, length) <= MAX_SPECTRA_BYTES
         return (history, length) if fits or self.method == "spectral" else None
 
     @property
@@ -150,20 +169,34 @@ class PowerModel:
     @cached_property
     def tables(self) -> EnergyTables:
         """Energies of the profiles."""
-        used = {index: self.library[index] for index in self.profile_ids}
-        return EnergyTables.build(used, self.dt_ms)
+        used = set(self.profile_ids)
+        if self.ac is not None:
+            used |= set(np.unique(self.ac.twin[:, list(used)]).tolist())
+        return EnergyTables.build({index: self.library[index] for index in used}, self.dt_ms)
 
     @cached_property
     def _spectra(self) -> Spectra:
         return {}
 
     @cached_property
-    def _pool_columns(self) -> tuple[Int64Array, Float64Array]:
-        """Nodes and idle power of one node [W] of each pool, shape (K, 1)."""
+    def _pool_columns(self) -> tuple[Int64Array, Float64Array, Float64Array]:
+        """Nodes, and idle power of a node's devices and at its AC input [W], each shape (K, 1)."""
         pools = self.facility.pools
         n_nodes = np.array([[pool.n_nodes] for pool in pools.values()])
-        idle_w = np.array([[self.facility.node_type_of(name).idle_power_w] for name in pools])
-        return n_nodes, idle_w
+        nodes = [self.facility.node_type_of(name) for name in pools]
+        idle_w = np.array([[node.idle_power_w] for node in nodes])
+        return n_nodes, idle_w, np.array([[node.ac_power_w(node.idle_power_w)] for node in nodes])
+
+    def _whole(self, segments: Segments) -> BoolArray:
+        """Return which segments can be added as spectra."""
+        whole = plays_whole_profile(segments, self.library, self.dt_ms, self.horizon_ms)
+        if self.ac is not None:  # a flat profile's AC power is in the weight
+            whole &= ~self.ac.flat[segments.profile_id]
+        return whole
+
+    def _readings(self, segments: Segments) -> list[Segments]:
+        """Return what is added: the devices' power and, where it is modelled, AC power."""
+        return [segments] if self.ac is None else [segments, self.ac.reading(segments)]
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what a worker computes for itself."""
@@ -177,7 +210,7 @@ class PowerModel:
         _ = self.tables
         if self.fft_lengths is None:
             return False
-        whole = plays_whole_profile(segments, self.library, self.dt_ms, self.horizon_ms)
+        whole = self._whole(segments)
         if not whole.any():
             return False
         jobs = segments.take(whole)
@@ -186,7 +219,8 @@ class PowerModel:
             jobs, t0_ms, end_ms, self.dt_ms
         ):
             return False
-        add_spectra(self._spectra, np.unique(jobs.profile_id).tolist(), self.library, length)
+        for reading in self._readings(jobs):
+            add_spectra(self._spectra, np.unique(reading.profile_id).tolist(), self.library, length)
         return True
 
     def block(self, segments: Segments, t0_ms: int, n_steps: int, spectral: bool) -> PowerBlock:
@@ -201,15 +235,22 @@ class PowerModel:
         spectral : bool
             What `prepare` decided.
         """
-        n_nodes, idle_node_w = self._pool_columns
-        energy_j = np.zeros((n_nodes.size, n_steps))
+        n_nodes, *idle_node_w = self._pool_columns
+        readings = [np.zeros((n_nodes.size, n_steps)) for _ in self._readings(Segments.empty())]
         direct = segments
         if spectral and self.fft_lengths is not None:
-            whole = plays_whole_profile(segments, self.library, self.dt_ms, self.horizon_ms)
+            whole = self._whole(segments)
             jobs, direct = segments.take(whole), segments.take(~whole)
-            add_spectrally(jobs, self._spectra, self.fft_lengths, self.dt_ms, t0_ms, energy_j)
-        add_directly(direct, self.tables, t0_ms, energy_j)
+            twins = None if self.ac is None else self.ac.twin
+            add_spectrally(
+                jobs, self._spectra, self.fft_lengths, self.dt_ms, t0_ms, readings, twins
+            )
+        for added, energy_j in zip(self._readings(direct), readings, strict=True):
+            add_directly(added, self.tables, t0_ms, energy_j)
         busy, mean_busy = node_occupancy(segments, n_nodes.size, t0_ms, self.dt_ms, n_steps)
-        idle_w = (n_nodes - mean_busy) * idle_node_w
-        it_power_w = energy_j * (MS_PER_S / self.dt_ms) + idle_w
-        return PowerBlock(t0_ms, self.dt_ms, it_power_w, busy, mean_busy)
+        power_w = [
+            energy_j * (MS_PER_S / self.dt_ms) + (n_nodes - mean_busy) * idle_w
+            for energy_j, idle_w in zip(readings, idle_node_w, strict=False)
+        ]
+        ac_w = power_w[1] if self.ac is not None else None
+        return PowerBlock(t0_ms, self.dt_ms, power_w[0], busy, mean_busy, ac_w)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from diploee.facility import Block, Stages
-from diploee.facility.base import POWER
+from diploee.facility.base import POWER, REACTIVE
 from diploee.metric import Metric
 from diploee.power.block_source import PowerBlock, PowerModel
 from diploee.power.blocks import PowerSums, Window, default_threads, power_stream
@@ -198,8 +198,14 @@ def device_block(power: PowerBlock, model: PowerModel) -> Block:
         "busy_nodes": power.busy_nodes.sum(axis=0),
         "utilization": power.mean_busy_nodes.sum(axis=0) / n_nodes,
     }
+    ac_w = power.it_ac_power_w
+    if ac_w is not None:
+        columns["it_ac_power_w"] = columns[POWER] = ac_w.sum(axis=0)
+        columns[REACTIVE] = np.full(power.n_intervals, facility.reactive_power_var)
     if len(facility.pools) > 1:
         for k, (name, pool) in enumerate(facility.pools.items()):
+            if ac_w is not None:
+                columns[f"it_ac_power_w.{name}"] = ac_w[k]
             columns[f"it_power_w.{name}"] = power.it_power_w[k]
             columns[f"busy_nodes.{name}"] = power.busy_nodes[k]
             columns[f"utilization.{name}"] = power.mean_busy_nodes[k] / pool.n_nodes

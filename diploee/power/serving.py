@@ -12,8 +12,8 @@ instances: beyond 256 instances neighbouring K share a profile, scaled so that i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -21,6 +21,7 @@ import numpy as np
 from diploee.inference import Curves, PlannedService, PowerCurve, ServicePlan
 from diploee.inference.curves import PowerSample
 from diploee.inference.samples import PROVENANCE, repeating_samples
+from diploee.power.node_ac import node_ac_w
 from diploee.power.segments import OF_SERVICES, Segments, sorted_by_start
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.scenario import Facility, NodeType
@@ -53,11 +54,14 @@ class ServingLoad:
         The profiles that they refer to, behind those of the jobs.
     standby_w : tuple of float
         What a node of each service draws while it waits [W], stream after stream.
+    twins : mapping of int to PowerProfile
+        The same profiles at the nodes' AC input, where that is modelled.
     """
 
     banks: tuple[Bank, ...]
     library: ProfileLibrary
     standby_w: tuple[float, ...] = ()
+    twins: Mapping[int, PowerProfile] = field(default_factory=dict)
 
     @property
     def profile_ids(self) -> set[int]:
@@ -169,27 +173,30 @@ def serving_segments(
         What gives the segments of each part of the run, and the library for them and the jobs.
     """
     profiles: list[PowerProfile] = []
+    twins: dict[int, PowerProfile] = {}
     banks: list[Bank] = []
     standby_w: list[float] = []
     for plan in plans:
         node = facility.node_type_of(plan.pool)
         for service in plan.services:
             curve = curves[plan.stream, service.name].power
-            for bank, own in _banks(plan, service, curve, node, seed):
-                profile_id = (bank.profile_id + len(library) + len(profiles)).astype(np.int32)
+            for bank, own, of_ac in _banks(plan, service, curve, node, seed):
+                first = len(library) + len(profiles)
+                profile_id = (bank.profile_id + first).astype(np.int32)
+                twins.update(enumerate(of_ac, first))
                 banks.append(replace(bank, profile_id=profile_id, service=len(standby_w)))
                 profiles += own
             standby_w.append(node.busy_power_factor * float(curve.mean_power_w[0]))
-    return ServingLoad(tuple(banks), library.extended(profiles), tuple(standby_w))
+    return ServingLoad(tuple(banks), library.extended(profiles), tuple(standby_w), twins)
 
 
 def _banks(
     plan: ServicePlan, service: PlannedService, curve: PowerCurve, node: NodeType, seed: int
-) -> Iterator[tuple[Bank, list[PowerProfile]]]:
-    """Yield a service's banks and their profiles: serving, then starting up or in standby."""
+) -> Iterator[Played]:
+    """Yield a service's banks: serving, then starting up or in standby."""
     served, nodes = service.served, service.nodes_per_instance
     serving = served.n_serving
-    make = _BankMaker(plan, service, curve, node.busy_power_factor, seed)
+    make = _BankMaker(plan, service, curve, node, seed)
     yield make.bank("serving", nodes, serving, service.instance_rate_rps, serving * nodes)
     starting = (served.n_instances - serving) * nodes
     standby = service.n_standby_nodes
@@ -245,6 +252,10 @@ def bank_sums_w(
     return found
 
 
+Played = tuple[Bank, list[PowerProfile], list[PowerProfile]]
+"""A bank, the profiles that it plays, and these at the nodes' AC input where that is modelled."""
+
+
 @dataclass(frozen=True, eq=False)
 class _BankMaker:
     """What the banks of one service have in common."""
@@ -252,7 +263,7 @@ class _BankMaker:
     plan: ServicePlan
     service: PlannedService
     curve: PowerCurve
-    power_factor: float
+    node: NodeType
     seed: int
 
     @cached_property
@@ -267,7 +278,7 @@ class _BankMaker:
         count: Int64Array,
         rate_rps: Float64Array,
         busy_nodes: Int64Array,
-    ) -> tuple[Bank, list[PowerProfile]]:
+    ) -> Played:
         """Return `count` units of `nodes` nodes that each run at `rate_rps`, piece by piece."""
         rng = stream(
             self.seed, "power", "serving", self.plan.stream, self.service.name, kind, "pieces"
@@ -285,16 +296,15 @@ class _BankMaker:
             np.interp(rates_rps, curve.rate_rps, curve.mean_power_w)
             for rates_rps in (rate_rps, sample_rps)
         )
-        weight = self.power_factor * nodes * count / np.maximum(shared, 1)
+        weight = self.node.busy_power_factor * nodes * count / np.maximum(shared, 1)
         weight = weight * of_rate_w / of_sample_w[rate]
-        profile_id, profiles = self._profiles(kind, rate, shared, count > 0)
+        profile_id, profiles, twins = self._profiles(kind, rate, shared, count > 0)
         length_ms = np.array([sample.length_ms for sample in self.samples])
         offset_ms = _offsets_ms(edges_ms, length_ms[rate], int(length_ms.max()), rng)
-        return Bank(
-            self.plan.pool_id, edges_ms, busy_nodes, weight, profile_id, offset_ms
-        ), profiles
+        bank = Bank(self.plan.pool_id, edges_ms, busy_nodes, weight, profile_id, offset_ms)
+        return bank, profiles, twins
 
-    def idle(self, idle_w: float, weight: Float64Array) -> tuple[Bank, list[PowerProfile]]:
+    def idle(self, idle_w: float, weight: Float64Array) -> Played:
         """Return nodes at idle power."""
         name = f"serving-{self.plan.pool}-idle"
         edges_ms = self.service.served.edges_ms
@@ -303,15 +313,21 @@ class _BankMaker:
         profile = PowerProfile(name, name, 1, PROFILE_STEP_MS, flat_w, PROVENANCE)
         none = np.zeros(weight.size, dtype=np.int64)
         bank = Bank(self.plan.pool_id, edges_ms, none, weight, none.astype(np.int32), none)
-        return bank, [profile]
+        if self.node.ac_power is None:
+            return bank, [profile], []
+        ac_w = self.node.ac_power_w(flat_w.astype(np.float64)).astype(np.float32)
+        return bank, [profile], [replace(profile, power_w=ac_w)]
 
     def _profiles(
         self, kind: str, rate: Int64Array, count: Int64Array, played: BoolArray
-    ) -> tuple[Int32Array, list[PowerProfile]]:
-        """Build the pairs of rate and count that occur; return the profile of each piece."""
+    ) -> tuple[Int32Array, list[PowerProfile], list[PowerProfile]]:
+        """Build the pairs of rate and count that occur; return the profile of each piece.
+
+        And the profiles, and the same at the nodes' AC input where that is modelled.
+        """
         profile_id = np.zeros(rate.size, dtype=np.int32)
         if not played.any():
-            return profile_id, []
+            return profile_id, [], []
         width = int(count.max()) + 1
         pairs, profile_id[played] = np.unique(
             rate[played] * width + count[played], return_inverse=True
@@ -323,13 +339,14 @@ class _BankMaker:
             0, longest, int(count.max())
         )
         longest_ms = int(np.diff(self.service.served.edges_ms).max())
-        profiles = []
+        profiles, twins = list[PowerProfile](), list[PowerProfile]()
         pair_rate, pair_count = np.divmod(pairs, width)
         for index in np.unique(pair_rate).tolist():
             counts, sample = pair_count[pair_rate == index].tolist(), self.samples[index]
             repeated = 2 + longest_ms // sample.length_ms
             places = phases * sample.power_w.size // longest
-            for n, sum_w in zip(counts, bank_sums_w(sample.power_w, places, counts), strict=True):
+            sums_w = bank_sums_w(sample.power_w, places, counts)
+            for n, sum_w in zip(counts, sums_w, strict=True):
                 label = f"{stream_name}.{name}-{kind}-{sample.rate_rps:g}rps-{n}"
                 profiles.append(
                     PowerProfile(
@@ -341,7 +358,16 @@ class _BankMaker:
                         provenance=sample.provenance,
                     )
                 )
-        return profile_id, profiles
+            if self.node.ac_power is not None:
+                factor = self.node.busy_power_factor  # which the weight holds already
+                boundary = sample.provenance.power_boundary
+                ac_w = node_ac_w(factor * sample.power_w, self.node, boundary) / factor
+                sums_w = bank_sums_w(ac_w, places, counts)
+                twins += [
+                    replace(profile, power_w=np.tile(sum_w.astype(np.float32), repeated))
+                    for profile, sum_w in zip(profiles[-len(counts) :], sums_w, strict=True)
+                ]
+        return profile_id, profiles, twins
 
 
 def _offsets_ms(

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from diploee.power.segments import Segments
 from diploee.profiles import ProfileLibrary
-from diploee.tables import BoolArray, Float64Array, Int64Array
+from diploee.tables import BoolArray, Float64Array, Int32Array, Int64Array
 from diploee.units import MS_PER_S
 
 FFT_LENGTH = 1 << 20
@@ -67,7 +67,8 @@ def add_spectrally(
     lengths: tuple[int, int],
     step_ms: int,
     t0_ms: int,
-    energy_j: Float64Array,
+    readings_j: Sequence[Float64Array],
+    twins: Int32Array | None = None,
 ) -> None:
     """Add the energy of segments that each play a whole profile, sampled at the run's interval.
 
@@ -83,31 +84,37 @@ def add_spectrally(
         Interval [ms], the sampling step of all profiles.
     t0_ms : int
         Start of the first interval [ms], a multiple of the step.
-    energy_j : numpy.ndarray, shape (K, B), float64
+    readings_j : sequence of numpy.ndarray, shape (K, B), float64
         Energy of each pool in each interval [J], at most as many as the transforms are longer
-        than the history; changed in place.
+        than the history; changed in place. A second one takes the energy of the profiles' twins.
+    twins : numpy.ndarray, shape (K, n_profiles), int32, optional
+        Twin of each profile in each pool.
     """
     history, length = lengths
-    n_steps = energy_j.shape[1]
+    n_steps = readings_j[0].shape[1]
     origin_ms = t0_ms - history * step_ms
     # A start before the history has ended before the block.
     rows = (segments.start_ms >= origin_ms) & (segments.start_ms < t0_ms + n_steps * step_ms)
     starts = dict(_starts_by_profile(segments.take(rows)))
-    for pool_id in range(energy_j.shape[0]):
+    for pool_id in range(readings_j[0].shape[0]):
         of_pool = {profile: found for (pool, profile), found in starts.items() if pool == pool_id}
         if not of_pool:
             continue
         # Overlap-save: P(f) = sum over profiles p of D_p(f) S_p(f), with D_p the transform of the
         # starts of p and S_p that of its power. The transform is circular: the first `history`
         # values, into which the end of the row wraps, are dropped.
-        spectrum = np.zeros(length // 2 + 1, dtype=np.complex128)
+        spectra_of = [np.zeros(length // 2 + 1, dtype=np.complex128) for _ in readings_j]
         for profile_id, (start_ms, weight) in of_pool.items():
             impulses = _impulses(start_ms - origin_ms, weight, step_ms, length)
-            product = np.fft.rfft(impulses)
-            product *= spectra[profile_id]
-            spectrum += product
-        power_w = np.fft.irfft(spectrum, length)
-        energy_j[pool_id] += power_w[history : history + n_steps] * (step_ms / MS_PER_S)
+            starts_of = np.fft.rfft(impulses)
+            indices = [profile_id]
+            if twins is not None:  # the same starts, another power
+                indices.append(int(twins[pool_id, profile_id]))
+            for spectrum, index in zip(spectra_of, indices, strict=True):
+                spectrum += starts_of * spectra[index]
+        for energy_j, spectrum in zip(readings_j, spectra_of, strict=True):
+            power_w = np.fft.irfft(spectrum, length)
+            energy_j[pool_id] += power_w[history : history + n_steps] * (step_ms / MS_PER_S)
 
 
 def _impulses(into_ms: Int64Array, weight: Float64Array, step_ms: int, length: int) -> Float64Array:

@@ -7,11 +7,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from diploee.errors import ProfileError, did_you_mean, one_of
+from diploee.profiles.derived import DerivedProfile
 from diploee.profiles.profile import PowerProfile, Provenance
 from diploee.profiles.store import StoredProfile
 from diploee.shipped import shipped_folder
 
 REFERENCE = "reference"
+
+Entry = PowerProfile | StoredProfile | DerivedProfile
+"""A profile of a library; all but the first read or compute their power when it is needed."""
 
 
 def library_files(*folders: Path | str) -> list[Path]:
@@ -59,7 +63,7 @@ class ProfileLibrary:
         If there is none, or two share an id.
     """
 
-    def __init__(self, profiles: Iterable[PowerProfile | StoredProfile]) -> None:
+    def __init__(self, profiles: Iterable[Entry]) -> None:
         self._hold(sorted(profiles, key=lambda profile: profile.profile_id))
         if not self._profiles:
             raise ProfileError("a profile library needs at least one profile")
@@ -93,7 +97,7 @@ class ProfileLibrary:
         return cls(stored)
 
     @classmethod
-    def in_order(cls, profiles: Iterable[PowerProfile | StoredProfile]) -> ProfileLibrary:
+    def in_order(cls, profiles: Iterable[Entry]) -> ProfileLibrary:
         """Build a library that is not drawn from but indexed, as by the rows of segments.
 
         Parameters
@@ -105,7 +109,7 @@ class ProfileLibrary:
         library._hold(list(profiles))
         return library
 
-    def extended(self, profiles: Iterable[PowerProfile]) -> ProfileLibrary:
+    def extended(self, profiles: Iterable[Entry]) -> ProfileLibrary:
         """Return a library in which this one's profiles keep their indices and others follow.
 
         Parameters
@@ -115,7 +119,7 @@ class ProfileLibrary:
         """
         return ProfileLibrary.in_order([*self._profiles, *profiles])
 
-    def _hold(self, profiles: list[PowerProfile | StoredProfile]) -> None:
+    def _hold(self, profiles: list[Entry]) -> None:
         self._profiles = profiles
         self.ids = tuple(profile.profile_id for profile in profiles)
 
@@ -124,10 +128,10 @@ class ProfileLibrary:
 
     def __getitem__(self, index: int) -> PowerProfile:
         profile = self._profiles[index]
-        return profile.profile if isinstance(profile, StoredProfile) else profile
+        return profile if isinstance(profile, PowerProfile) else profile.profile
 
     @property
-    def entries(self) -> Sequence[PowerProfile | StoredProfile]:
+    def entries(self) -> Sequence[Entry]:
         """The profiles' heads (id, workload, nodes, duration, provenance) without their power."""
         return tuple(self._profiles)
 

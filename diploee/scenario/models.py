@@ -184,6 +184,16 @@ class Facility(Model):
         return all(self.node_type_of(name).ac_power is not None for name in self.pools)
 
     @property
+    def reactive_power_var(self) -> float:
+        """Reactive power of all nodes at their AC input [var], drawn positive."""
+        nodes = ((self.node_type_of(name), pool.n_nodes) for name, pool in self.pools.items())
+        return sum(
+            n * node.ac_power.reactive_power_var(node.rated_power_w, node.idle_power_w)
+            for node, n in nodes
+            if node.ac_power is not None
+        )
+
+    @property
     def supplied_power_w(self) -> float:
         """Power of all nodes at their ratings [W], at their AC input where that is modelled."""
         if not self.has_ac_power:

@@ -1,0 +1,127 @@
+"""The nodes' power at their AC input: a second reading of the same segments.
+
+A node's AC power depends on its devices' power alone, without memory, so that every profile is
+taken through it once and the sum over jobs stays a sum: each profile has a twin for every kind of
+node that it plays on, and a segment adds the twin where the devices' power adds the profile.
+With f the AC power of a node and b its `busy_power_factor`, the twin of a profile P over n nodes
+is ``n f(b P / n) / b``, as the weight of a segment holds b already. ASSUMPTION: the nodes of a job
+draw alike, since a profile is their sum; between two measured rates of a service, AC power is
+scaled like the devices' power.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from diploee.power.segments import Segments
+from diploee.profiles import PowerProfile, ProfileLibrary
+from diploee.profiles.derived import DerivedProfile
+from diploee.profiles.flat import FLAT_POWER_W, FLAT_WORKLOAD
+from diploee.profiles.library import Entry
+from diploee.profiles.profile import NODE_AC_POWER
+from diploee.scenario import Facility, NodeType
+from diploee.tables import BoolArray, Float64Array, Int32Array
+
+
+def node_ac_w(power_w: Float64Array, node: NodeType, boundary: str) -> Float64Array:
+    """Return the AC power of one node from that of its devices [W]; as it is if measured there."""
+    return power_w if boundary == NODE_AC_POWER else node.ac_power_w(power_w)
+
+
+@dataclass(frozen=True, eq=False)
+class AcProfile(DerivedProfile):
+    """A profile as a kind of node draws it at its AC input.
+
+    Parameters
+    ----------
+    of : PowerProfile or StoredProfile
+        The devices' power.
+    node : NodeType
+        The nodes that it runs on.
+    """
+
+    node: NodeType
+
+    def power_w(self, base: PowerProfile) -> Float64Array:
+        """Return the AC power that, times the weight of a segment, the job's nodes draw [W]."""
+        factor = self.node.busy_power_factor
+        of_node_w = base.power_w.astype(np.float64) * (factor / base.n_nodes)
+        ac_w = node_ac_w(of_node_w, self.node, base.provenance.power_boundary)
+        return ac_w * (base.n_nodes / factor)
+
+
+@dataclass(frozen=True, eq=False)
+class NodeAc:
+    """Which twin each profile has in each pool.
+
+    Parameters
+    ----------
+    nodes : tuple of NodeType
+        Kind of the nodes of each pool.
+    twin : numpy.ndarray, shape (K, n), int32
+        Index of a profile's twin in each pool.
+    flat : numpy.ndarray, shape (n,), bool
+        Profiles of constant power, which stand for any power by their weight.
+    """
+
+    nodes: tuple[NodeType, ...]
+    twin: Int32Array
+    flat: BoolArray
+
+    def reading(self, segments: Segments) -> Segments:
+        """Return segments that add AC power where the given ones add that of devices."""
+        twin = self.twin[segments.pool_id, segments.profile_id]
+        weight = segments.weight
+        rows = np.flatnonzero(self.flat[segments.profile_id])
+        if rows.size:
+            weight = weight.copy()
+            n_nodes = np.maximum(segments.n_nodes[rows], 1)
+            of_node_w = weight[rows] * FLAT_POWER_W / n_nodes
+            for pool_id in np.unique(segments.pool_id[rows]).tolist():
+                own = segments.pool_id[rows] == pool_id
+                of_node_w[own] = self.nodes[pool_id].ac_power_w(of_node_w[own])
+            weight[rows] = of_node_w * n_nodes / FLAT_POWER_W
+        return replace(segments, profile_id=twin, weight=weight)
+
+
+def with_twins(
+    facility: Facility,
+    library: ProfileLibrary,
+    used: Iterable[int],
+    of_serving: Mapping[int, PowerProfile],
+) -> tuple[ProfileLibrary, NodeAc]:
+    """Give the profiles that a run plays their twins, behind the others.
+
+    Parameters
+    ----------
+    facility : Facility
+        Pools, all of whose nodes have a model of AC power.
+    library : ProfileLibrary
+        Profiles of devices' power.
+    used : iterable of int
+        Those of them that are played.
+    of_serving : mapping of int to PowerProfile
+        Twins of the profiles of services, which are sums over nodes.
+    """
+    pools: Sequence[str] = list(facility.pools)
+    entries, twins = library.entries, list[Entry]()
+    twin = np.tile(np.arange(len(library), dtype=np.int32), (len(pools), 1))
+    flat = np.array([entry.workload == FLAT_WORKLOAD for entry in entries])
+    for index in sorted(used):
+        base = entries[index]
+        if index in of_serving:
+            twin[:, index] = len(library) + len(twins)
+            twins.append(of_serving[index])
+        elif not flat[index]:
+            by_type: dict[str, int] = {}
+            for pool_id, pool in enumerate(pools):
+                name = facility.pools[pool].node_type
+                if name not in by_type:
+                    by_type[name] = len(library) + len(twins)
+                    twins.append(AcProfile(base, facility.node_types[name]))
+                twin[pool_id, index] = by_type[name]
+    nodes = tuple(facility.node_type_of(pool) for pool in pools)
+    return library.extended(twins), NodeAc(nodes, twin, flat)
