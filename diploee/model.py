@@ -94,6 +94,14 @@ Name = Annotated[str, AfterValidator(_printable)]
 """A name that files, scripts and column heads carry."""
 
 
+class _Scales:
+    """The mark itself."""
+
+
+SCALES = _Scales()
+"""Marks a field, in its annotation, that grows with the size of a site: nodes, rates, ratings."""
+
+
 def optional(description: str, **limits: Any) -> Any:
     """Declare a key that later versions added: absent from dumps and hashes where not given."""
     return Field(

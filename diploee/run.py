@@ -52,7 +52,7 @@ from diploee.profiles.flat import FLAT_WORKLOAD
 from diploee.progress import Progress, Stopwatch, Update
 from diploee.scenario import Scenario
 from diploee.schedule import Cluster, Engine, Policy, Schedule, Transient
-from diploee.steps import open_stages, open_streams, plan_services, simulations
+from diploee.steps import at_size, open_stages, open_streams, plan_services, simulations
 from diploee.tables import concat
 from diploee.units import MS_PER_DAY, MS_PER_WEEK
 from diploee.workload import JobTable
@@ -147,6 +147,7 @@ def simulate(
     with new_run_folder(default() if out is None else out, force, numbered) as new:
         with clock.stage("read inputs"):
             inputs = inputs or load_inputs(scenario, library)
+            asked, scenario = scenario.facility.size, at_size(scenario, inputs.weather, stages)
         with clock.stage("plan"):
             line = _Line(scenario, inputs, engine, policies, stages, clock)
             new.needed_mb = line.expected_mb(jobs_file)
@@ -192,6 +193,8 @@ def simulate(
             scenario, line.streams.library, line.columns, line.stages.metrics, inputs.hashes,
             engine, line.streams.classes, matches, warnings,
         ) | serving_entries(line.plans, inputs.curves)  # fmt: skip
+        if asked is not None:  # the scenario of the manifest has its size already
+            manifest["size"] = asked.model_dump(mode="json")
         write_json(new.folder / METRICS_FILE, found)
         write_json(new.folder / MANIFEST, {**manifest, "timing": clock.stages})
     return open_run(new.place)

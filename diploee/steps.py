@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from diploee.columns import Columns, catalogue, with_boundary
-from diploee.facility import Site, Stage, Stages, Weather
-from diploee.facility.base import POWER
+from diploee.errors import InputError
+from diploee.facility import Block, Site, Stage, Stages, Weather
+from diploee.facility.base import POWER, REACTIVE
 from diploee.inference import SERVICE_COLUMNS, Curves, RequestRates, ServicePlan
 from diploee.inference import plan_services as plan_streams
 from diploee.inference import request_rates as rates_of
@@ -35,10 +36,12 @@ from diploee.power.block_source import Method
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.profile import NODE_AC_POWER
 from diploee.scenario import Scenario
+from diploee.scenario.size import scaled
 from diploee.schedule import QUEUE_COLUMNS, Cluster, Engine, Schedule, in_order_of_submission
 from diploee.schedule import simulated_utilization as simulated_occupancy
 from diploee.schedule.policy import Policy
 from diploee.tables import Float64Array, concat
+from diploee.units import MS_PER_H, W_PER_MW
 from diploee.workload import JobStreams, JobTable, StreamClass, StreamMatch, Utilization
 from diploee.workload.source import DRAW_MS
 
@@ -236,6 +239,44 @@ def open_stages(
     if facility.has_ac_power:
         columns = with_boundary(columns, POWER, NODE_AC_POWER)
     return stages, stages.extend(columns)
+
+
+def at_size(
+    scenario: Scenario, weather: Weather | None = None, further: Sequence[Stage] = ()
+) -> Scenario:
+    """Return a scenario in the size that it asks for.
+
+    By `facility.size.poi_mw`, the nodes draw their ratings all through the run, and the highest
+    hour at the point of interconnection is what is asked for: the ratings of the stages grow with
+    the nodes, and with both the power.
+
+    Raises
+    ------
+    ScenarioError
+        If the site in its new size does not hold together.
+    InputError
+        If there is no stage behind which a size at the meter could be taken.
+    """
+    facility, size = scenario.facility, scenario.facility.size
+    if size is None:
+        return scenario
+    if size.nodes_factor is not None:
+        return scaled(scenario, size.nodes_factor)
+    assert size.poi_mw is not None
+    if not facility.stages:
+        raise InputError(
+            "facility.size.poi_mw: the site has no facility.stages between its nodes and the point "
+            "of interconnection; add them, or give nodes_factor"
+        )
+    stages, _ = open_stages(scenario, further, weather)
+    dt_ms = min(MS_PER_H, scenario.horizon_ms)
+    full = np.full(scenario.horizon_ms // dt_ms, facility.supplied_power_w)
+    columns = {"it_power_w": np.full(full.size, facility.nodes_power_w), POWER: full}
+    if facility.has_ac_power:
+        reactive_var = np.full(full.size, facility.reactive_power_var)
+        columns |= {"it_ac_power_w": full, REACTIVE: reactive_var}
+    passed, _ = stages.apply(Block(0, dt_ms, columns), stages.start())
+    return scaled(scenario, size.poi_mw * W_PER_MW / float(passed.columns[POWER].max()))
 
 
 def request_rates(scenario: Scenario, name: str) -> RequestRates:

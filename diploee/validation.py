@@ -5,7 +5,7 @@ from __future__ import annotations
 from diploee.inputs import load_inputs
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
-from diploee.steps import open_stages, open_streams, plan_services
+from diploee.steps import at_size, open_stages, open_streams, plan_services
 
 
 def check(scenario: Scenario, library: ProfileLibrary | None = None) -> int:
@@ -23,9 +23,10 @@ def check(scenario: Scenario, library: ProfileLibrary | None = None) -> int:
         latency cap or a target of requests out of reach, a column declared twice.
     """
     inputs = load_inputs(scenario, library)
+    scenario = at_size(scenario, inputs.weather)
     streams = open_streams(scenario, inputs)
     for index in {index for c in streams.classes for index in c.profile_ids}:
         _ = streams.library[index]  # reads the file and checks its values
     plan_services(scenario, inputs=inputs)
-    open_stages(scenario)
+    open_stages(scenario, weather=inputs.weather)
     return len(streams.classes)

@@ -11,6 +11,7 @@ from diploee.columns import Column, Columns
 from diploee.facility.base import POWER, Block, StageSpec, Values
 from diploee.facility.meters import EnergyMeter
 from diploee.metric import Metric
+from diploee.model import SCALES
 from diploee.units import W_PER_KW
 
 
@@ -30,7 +31,7 @@ class AuxiliaryLoadSpec(StageSpec):
     kind: Literal["auxiliary_load"] = Field(
         default="auxiliary_load", description="A constant load beside the IT equipment."
     )
-    power_kw: Annotated[float, Field(ge=0)] = Field(description="What it draws [kW].")
+    power_kw: Annotated[float, Field(ge=0), SCALES] = Field(description="What it draws [kW].")
 
     def meter(self) -> EnergyMeter:
         """Return the meter of its energy."""

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from diploee.errors import one_of
-from diploee.model import Model, Name, check_probabilities, optional
+from diploee.model import SCALES, Model, Name, check_probabilities, optional
 from diploee.scenario.calendar import Calendar
 from diploee.scenario.durations import DurationModel
 from diploee.scenario.recurring import RecurringTraining
@@ -147,7 +147,7 @@ class JobStream(Model):
     target_utilization: Utilization | None = Field(
         default=None, description="Mean node occupancy to reach, 0-1 (Eq. 1); or jobs_per_day."
     )
-    jobs_per_day: Annotated[float, Field(gt=0)] | None = Field(
+    jobs_per_day: Annotated[float | None, Field(gt=0), SCALES] = Field(
         default=None, description="Mean jobs per day over the span; or target_utilization."
     )
     match: Literal["list", "simulated"] = Field(

@@ -25,7 +25,7 @@ from diploee.clock import RunClock, instant_ms, is_skipped, named_zone, zone_nam
 from diploee.errors import did_you_mean, one_of, shown
 from diploee.facility import STAGES, StageSpec
 from diploee.facility.node_power import AC_POWER, AcPowerSpec
-from diploee.model import Model, Name, optional
+from diploee.model import SCALES, Model, Name, optional
 from diploee.problems import KeyPath
 from diploee.scenario.job_streams import JobStream
 from diploee.scenario.schedulers import SCHEDULERS, SchedulerSpec
@@ -37,6 +37,7 @@ from diploee.units import W_PER_MW
 _UTC_OFFSET = re.compile(r"([+-])(\d\d):(\d\d)")
 
 PositivePower = Annotated[float, Field(gt=0)]
+MAX_POI_MW, MAX_NODES_FACTOR = 1e5, 1e5
 NonNegativePower = Annotated[float, Field(ge=0)]
 
 
@@ -109,7 +110,7 @@ class Pool(Model):
     """Nodes of one type that share a queue."""
 
     node_type: str = Field(description="Name of an entry of facility.node_types.")
-    n_nodes: PositiveInt = Field(description="Nodes in the pool.")
+    n_nodes: Annotated[PositiveInt, SCALES] = Field(description="Nodes in the pool.")
     scheduler: Annotated[SerializeAsAny[SchedulerSpec], SCHEDULERS] = Field(
         default="fifo",
         validate_default=True,
@@ -118,12 +119,30 @@ class Pool(Model):
     )
 
 
+class Size(Model):
+    """Another size for a site: nodes, rates and ratings are scaled together."""
+
+    poi_mw: Annotated[float, Field(gt=0, le=MAX_POI_MW)] | None = optional(
+        "What the site draws at its point of interconnection with all nodes at their ratings, in "
+        "the hottest hour of its weather [MW]; needs facility.stages."
+    )
+    nodes_factor: Annotated[float, Field(gt=0, le=MAX_NODES_FACTOR)] | None = optional(
+        "Factor on the nodes, and on all that grows with them."
+    )
+
+    @model_validator(mode="after")
+    def _one_size(self) -> Size:
+        if (self.poi_mw is None) == (self.nodes_factor is None):
+            raise ValueError("give either poi_mw or nodes_factor")
+        return self
+
+
 class Facility(Model):
     """The data center: node types, pools of nodes, rated power and clock."""
 
     node_types: dict[Name, NodeType] = Field(min_length=1, description="Node types by name.")
     pools: dict[Name, Pool] = Field(min_length=1, description="Pools of nodes by name.")
-    rated_power_mw: PositivePower | None = Field(
+    rated_power_mw: Annotated[PositivePower | None, SCALES] = Field(
         default=None, description="Rated power of the facility [MW]; nodes' ratings if absent."
     )
     utc_offset: Annotated[str, AfterValidator(_check_utc_offset)] | None = Field(
@@ -142,6 +161,10 @@ class Facility(Model):
         description="What the power passes between the devices and the meter, from the devices on; "
         "none: facility_power_w is the devices' power.",
         exclude_if=lambda value: not value,
+    )
+    size: Size | None = optional(
+        "The site in another size; rates of jobs and requests and the ratings of its stages scale "
+        "with it."
     )
 
     @model_validator(mode="before")
@@ -194,10 +217,15 @@ class Facility(Model):
         )
 
     @property
+    def nodes_power_w(self) -> float:
+        """Power of the devices of all nodes at their ratings [W]."""
+        return sum(map(self.pool_rated_power_w, self.pools))
+
+    @property
     def supplied_power_w(self) -> float:
         """Power of all nodes at their ratings [W], at their AC input where that is modelled."""
         if not self.has_ac_power:
-            return sum(map(self.pool_rated_power_w, self.pools))
+            return self.nodes_power_w
         return sum(
             pool.n_nodes * self.node_type_of(name).ac_power_w(self.node_type_of(name).rated_power_w)
             for name, pool in self.pools.items()

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeFloat, model_validator
 
-from diploee.model import Model
+from diploee.model import SCALES, Model
 from diploee.registry import NameIn
 from diploee.scenario.class_rules import ClassRule
 from diploee.scenario.log_reading import LogFormatName, LogReading
@@ -49,7 +49,7 @@ class JobReplay(LogReading, _LogFile):
     )
     time_factor: Factor = Field(default=1.0, description="Factor on the times between submissions.")
     duration_factor: Factor = Field(default=1.0, description="Factor on the run times.")
-    rate_factor: Factor = Field(
+    rate_factor: Annotated[Factor, SCALES] = Field(
         default=1.0,
         description="Jobs per logged job: 0.5 keeps a random half, 2.5 submits each twice and a "
         "random half of them a third time, the copies within an hour of the original.",
@@ -115,7 +115,9 @@ class RequestReplay(Model):
         description="repeat plays the whole trace again and again from the start of the run, week "
         "repeats its whole weeks at their weekday and hour, none plays it once.",
     )
-    rate_factor: RateFactor = Field(default=1.0, description="Factor on the number of requests.")
+    rate_factor: Annotated[RateFactor, SCALES] = Field(
+        default=1.0, description="Factor on the number of requests."
+    )
     time_factor: RateFactor = Field(
         default=1.0, description="Length of the trace as replayed over its length as logged."
     )

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeInt, PositiveInt, SerializeAsAny, model_validator
 
 from diploee.errors import one_of
-from diploee.model import Model, Name, check_probabilities, optional
+from diploee.model import SCALES, Model, Name, check_probabilities, optional
 from diploee.scenario.calendar import Calendar
 from diploee.scenario.overloads import OVERLOADS, OverloadSpec
 from diploee.scenario.replay import RequestReplay
@@ -66,7 +66,7 @@ class Service(Model):
     nodes_per_instance: PositiveInt = Field(
         default=1, description="Nodes that one model instance occupies."
     )
-    reserved_nodes: NonNegativeInt | None = Field(
+    reserved_nodes: Annotated[NonNegativeInt | None, SCALES] = Field(
         default=None,
         description="Nodes reserved for the service; shared out by Eq. 7 if absent.",
     )
@@ -103,7 +103,7 @@ class Service(Model):
         "since the last one, at a phase of the service's own; 0: when the rate passes a multiple "
         "of the highest rate.",
     )
-    min_instances: NonNegativeInt = Field(
+    min_instances: Annotated[NonNegativeInt, SCALES] = Field(
         default=0, description="Instances that are always up, whatever the request rate."
     )
     standby: Literal["idle", "warm"] = Field(
@@ -179,10 +179,10 @@ class RequestStream(Model):
     services: dict[Name, Service] = Field(
         min_length=1, description="Services by name; their probabilities sum to 1."
     )
-    request_rate_rps: Positive | None = Field(
+    request_rate_rps: Annotated[Positive | None, SCALES] = Field(
         default=None, description="Mean request rate of all services over the span [1/s]."
     )
-    requests_per_day: Positive | None = Field(
+    requests_per_day: Annotated[Positive | None, SCALES] = Field(
         default=None, description="Mean requests per day of all services; or request_rate_rps."
     )
     target_utilization: Annotated[float, Field(gt=0, le=1)] | None = Field(
