@@ -1,4 +1,4 @@
-"""Runs that the grid tools load: half a day by the quarter of an hour, with a user's Q(P) table."""
+"""Runs that the grid tools load: half a day by the quarter of an hour, with and without Q."""
 
 from __future__ import annotations
 
@@ -10,7 +10,23 @@ from builders import tiny_library, tiny_scenario
 from grid_truth import means_mw
 
 from diploee import simulate
+from diploee.columns import Column
+from diploee.facility import Block
+from diploee.facility.base import POWER, REACTIVE
 from diploee.outputs import Run
+
+
+class LeadsAtLowLoad:
+    """A stage with reactive power that is supplied at low and drawn at high load."""
+
+    columns = (Column(REACTIVE, "var", "facility", "mean", None, "reactive power"),)
+    boundary = None
+
+    def start(self) -> None:
+        return None
+
+    def apply(self, block: Block, state: None) -> tuple[dict[str, np.ndarray], None]:
+        return {REACTIVE: 0.3 * block.columns[POWER] - 2e3}, state
 
 
 @pytest.fixture(scope="session")
@@ -19,6 +35,24 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     scenario = tiny_scenario({"duration": "12 h", "facility.utc_offset": "-07:00"})
     folder = tmp_path_factory.mktemp("runs") / "half_a_day"
     return simulate(scenario, folder, library=tiny_library(), engine="compiled", event_windows=True)
+
+
+@pytest.fixture(scope="session")
+def reactive_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Half a day by the minute with reactive power of its own."""
+    return simulate(
+        tiny_scenario({"duration": "12 h"}),
+        tmp_path_factory.mktemp("runs") / "reactive",
+        library=tiny_library(),
+        engine="compiled",
+        stages=[LeadsAtLowLoad()],
+    )
+
+
+@pytest.fixture(scope="session")
+def own_mvar(reactive_run: Run) -> np.ndarray:
+    stored_var = reactive_run.facility()[REACTIVE].to_numpy(np.float64)
+    return stored_var.reshape(-1, 15).mean(axis=1) / 1e6
 
 
 @pytest.fixture(scope="session")

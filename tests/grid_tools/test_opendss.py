@@ -91,6 +91,18 @@ def test_reactive_power_of_the_solved_load_has_the_tables_sign(
     np.testing.assert_allclose(kvar, expected_mvar * 1e3, atol=SMALL * kw.max())
 
 
+@pytest.mark.parametrize("actual", [False, True], ids=["of the peak", "actual kW"])
+def test_the_runs_own_reactive_power_is_that_of_the_solved_load(
+    reactive_run: Run, own_mvar: np.ndarray, tmp_path: Path, actual: bool
+) -> None:
+    options = Options(step=STEP, actual=actual)
+    folder = export_run(reactive_run, "opendss", tmp_path / "dss", options)
+    kw, kvar = solve(folder / "datacenter.dss", "yearly", own_mvar.size, 900)
+    assert own_mvar.min() < 0 < own_mvar.max()
+    np.testing.assert_allclose(kw, means_mw(reactive_run, 15) * 1e3, rtol=SMALL)
+    np.testing.assert_allclose(kvar, own_mvar * 1e3, atol=SMALL * kw.max())
+
+
 def test_whole_year_of_8760_hours(year_run: Run, tmp_path: Path) -> None:
     folder = export_run(year_run, "opendss", tmp_path / "dss", Options(name="dc"))
     kw, _ = solve(folder / "dc.dss", "yearly", 8_760, 3600)

@@ -62,3 +62,15 @@ def test_reactive_power_has_the_tables_sign(
     table = pd.read_parquet(export_run(run, "pandapower", tmp_path / "load.parquet", options))
     found = play_back(table, {"p_mw": "dc_p_mw", "q_mvar": "dc_q_mvar"})["res_load.q_mvar"]
     np.testing.assert_allclose(found.to_numpy().ravel(), expected_mvar, atol=2e-9)
+
+
+def test_the_runs_own_reactive_power_is_played_back(
+    reactive_run: Run, own_mvar: np.ndarray, tmp_path: Path
+) -> None:
+    options = Options(step=STEP)
+    table = pd.read_parquet(
+        export_run(reactive_run, "pandapower", tmp_path / "load.parquet", options)
+    )
+    names = {"p_mw": "datacenter_p_mw", "q_mvar": "datacenter_q_mvar"}
+    found = play_back(table, names)["res_load.q_mvar"].to_numpy().ravel()
+    np.testing.assert_allclose(found, own_mvar, atol=2e-9)

@@ -64,3 +64,11 @@ def test_reactive_power_has_the_tables_sign(
     # The line carries what the load draws to within its own small losses.
     drawn = -network.lines_t.q1["feeder"].to_numpy()
     np.testing.assert_allclose(drawn, expected_mvar, atol=1e-6)
+
+
+def test_the_runs_own_reactive_power_is_imported(
+    reactive_run: Run, own_mvar: np.ndarray, tmp_path: Path
+) -> None:
+    network = network_of(export_run(reactive_run, "pypsa", tmp_path / "net", Options(step=STEP)))
+    network.pf()
+    np.testing.assert_allclose(network.loads_t.q["datacenter"], own_mvar, atol=2e-9)

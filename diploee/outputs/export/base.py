@@ -14,7 +14,6 @@ from pydantic import AfterValidator, Field
 
 from diploee.errors import shown
 from diploee.model import Choices, documented
-from diploee.outputs.export.reactive import ReactiveTable
 from diploee.outputs.export.series import ExportBlock, Series
 from diploee.outputs.export.text import in_mw
 from diploee.outputs.reader import Run
@@ -69,7 +68,7 @@ class Options(Choices):
     )
     q_table: Path | None = Field(
         default=None,
-        description="Your CSV p_mw,q_mvar for reactive power, of which none is written else; "
+        description="Your CSV p_mw,q_mvar for reactive power, in place of what the run has; "
         "q_mvar above 0 is drawn by the facility.",
     )
     name: LoadName = Field(default="datacenter", description="Name of the load.")
@@ -102,8 +101,6 @@ class ExportRequest:
         The power at the export's step, to be streamed.
     options : Options
         What the user chose.
-    reactive : ReactiveTable or None
-        The user's Q(P) table.
     path : pathlib.Path
         File, or folder, to write; it is put in its place afterwards.
     """
@@ -111,14 +108,18 @@ class ExportRequest:
     run: Run
     series: Series
     options: Options
-    reactive: ReactiveTable | None
     path: Path
 
+    @property
+    def has_reactive(self) -> bool:
+        """Whether there is reactive power to write, the run's own or from a user's table."""
+        return self.series.reactive is not None
+
     def power_columns(self, block: ExportBlock) -> list[Float64Array]:
-        """Return the power [MW] and, from the user's table, the reactive power [Mvar] of steps."""
+        """Return the power [MW] and, where there is any, the reactive power [Mvar] of steps."""
         columns = [in_mw(block.power_w)]
-        if self.reactive is not None:
-            columns.append(np.round(self.reactive.at(block.power_w), 9))
+        if block.q_mvar is not None:
+            columns.append(np.round(block.q_mvar, 9))
         return columns
 
 

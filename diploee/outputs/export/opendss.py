@@ -9,7 +9,6 @@ import numpy as np
 from diploee.errors import InputError, printable
 from diploee.outputs.export.base import ExportRequest, Format, Written
 from diploee.outputs.export.text import CsvFile
-from diploee.tables import Float64Array
 from diploee.units import MS_PER_MIN, W_PER_KW
 
 DIGITS = 12
@@ -25,12 +24,13 @@ def _write(request: ExportRequest) -> Written:
     digits = KW_DIGITS if request.options.actual else DIGITS
     with ExitStack() as stack:
         p_file = stack.enter_context(CsvFile(request.path / "p.csv"))
-        q_file = stack.enter_context(CsvFile(request.path / "q.csv")) if request.reactive else None
+        q_file = (
+            stack.enter_context(CsvFile(request.path / "q.csv")) if request.has_reactive else None
+        )
         for block in request.series.blocks():
             p_file.write(np.round(block.power_w / W_PER_KW / kw_base, digits))
-            if q_file is not None and request.reactive is not None:
-                kvar = request.reactive.at(block.power_w) * KVAR_PER_MVAR
-                q_file.write(np.round(kvar / kvar_base, digits))
+            if q_file is not None and block.q_mvar is not None:
+                q_file.write(np.round(block.q_mvar * KVAR_PER_MVAR / kvar_base, digits))
     script = request.path / f"{request.options.name}.dss"
     script.write_text(_script(request, peak_kw, peak_kvar), encoding="utf-8")
     return Written(
@@ -56,7 +56,7 @@ def _units(request: ExportRequest, peak_kw: float, peak_kvar: float) -> dict[str
             "p.csv": f"pmult, 1, of the peak {peak_kw:.6f} kW",
             "q.csv": f"qmult, 1, of {peak_kvar:.6f} kvar",
         }
-    return units if request.reactive is not None else {"p.csv": units["p.csv"]}
+    return units if request.has_reactive else {"p.csv": units["p.csv"]}
 
 
 def _peaks(request: ExportRequest) -> tuple[float, float]:
@@ -64,18 +64,14 @@ def _peaks(request: ExportRequest) -> tuple[float, float]:
     peak_w = peak_kvar = 0.0
     for block in request.series.blocks():
         peak_w = max(peak_w, float(block.power_w.max()))
-        if request.reactive is not None:
-            peak_kvar = max(peak_kvar, _largest_kvar(request.reactive.at(block.power_w)))
+        if block.q_mvar is not None:
+            peak_kvar = max(peak_kvar, float(np.abs(block.q_mvar).max()) * KVAR_PER_MVAR)
     if peak_w <= 0:
         raise InputError(
             f"{request.run.folder}: '{request.options.column}' is never above 0 W; no load "
             "to export"
         )
     return peak_w / W_PER_KW, peak_kvar
-
-
-def _largest_kvar(q_mvar: Float64Array) -> float:
-    return float(np.abs(q_mvar).max()) * KVAR_PER_MVAR
 
 
 def _script(request: ExportRequest, peak_kw: float, peak_kvar: float) -> str:
@@ -85,12 +81,14 @@ def _script(request: ExportRequest, peak_kw: float, peak_kvar: float) -> str:
         if series.step_ms % MS_PER_MIN == 0
         else f"sinterval={series.step_s:g}"
     )
-    qmult = " qmult=(file=q.csv)" if request.reactive is not None else ""
-    reactive = (
-        "! Reactive power: from the user's Q(P) table, above 0 drawn by the load."
-        if request.reactive is not None
-        else "! Reactive power: the run has none; kvar=0 is no statement on a power factor."
-    )
+    qmult = " qmult=(file=q.csv)" if request.has_reactive else ""
+    match series.reactive:
+        case None:
+            reactive = "the run has none; kvar=0 is no statement on a power factor"
+        case str(column):
+            reactive = f"the run's {column}, above 0 drawn by the load"
+        case _:
+            reactive = "from the user's Q(P) table, above 0 drawn by the load"
     shape = options.name
     return "\n".join(
         (
@@ -99,7 +97,7 @@ def _script(request: ExportRequest, peak_kw: float, peak_kvar: float) -> str:
             printable(f"! Power boundary: {request.run.boundary(options.column)}."),
             f"! Means over steps of {series.step_s:g} s from {series.edge(series.spans[0][0])}.",
             "! A playback of P(t) supports no fault study.",
-            reactive,
+            f"! Reactive power: {reactive}.",
             f"New LoadShape.{shape} npts={series.n_steps} {interval} pmult=(file=p.csv){qmult} "
             f"useactual={'yes' if options.actual else 'no'}",
             f"New Load.{shape} bus1={options.bus} kV={options.kv:g} model=1 status=variable "

@@ -15,7 +15,7 @@ INDEX = "step"
 
 def _write(request: ExportRequest) -> Written:
     names = [f"{request.options.name}_p_mw"]
-    if request.reactive is not None:
+    if request.has_reactive:
         names.append(f"{request.options.name}_q_mvar")
     if request.path.suffix == ".csv":
         with CsvFile(request.path, (INDEX, *names)) as file:

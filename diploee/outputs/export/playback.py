@@ -1,4 +1,4 @@
-"""Playback into dynamic models: ``t_s,p_mw`` and, from a user's table, ``q_mvar``."""
+"""Playback into dynamic models: ``t_s,p_mw`` and, where there is reactive power, ``q_mvar``."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def seconds(series: Series, block: ExportBlock) -> Float64Array:
 
 
 def _write(request: ExportRequest) -> Written:
-    header = ("t_s", "p_mw", "q_mvar") if request.reactive is not None else ("t_s", "p_mw")
+    header = ("t_s", "p_mw", "q_mvar") if request.has_reactive else ("t_s", "p_mw")
     with CsvFile(request.path, header) as file:
         for block in request.series.blocks():
             file.write(seconds(request.series, block), *request.power_columns(block))
     units = "t_s: s since the first step's start; p_mw: MW"
     return Written(
-        {request.path.name: units + ("; q_mvar: Mvar" if request.reactive is not None else "")},
+        {request.path.name: units + ("; q_mvar: Mvar" if request.has_reactive else "")},
         ("hold each value until the next t_s: it is a mean over the step, no sample at its start",),
     )
 

@@ -1,4 +1,4 @@
-"""Reactive power, only ever from a table Q(P) that the user gives."""
+"""Reactive power of an export: the run's own, or from a table Q(P) that the user gives."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from pathlib import Path
 import numpy as np
 
 from diploee.errors import InputError
+from diploee.facility.base import POWER, REACTIVE
 from diploee.tables import Float64Array
 from diploee.textio.sheets import read_sheet
 from diploee.textio.values import Number, fail_values, numbers
 from diploee.units import W_PER_MW
+
+REACTIVE_OF = {POWER: REACTIVE, "poi_power_w": "poi_reactive_var"}
+"""Column of the reactive power at the same place as that of a power; other powers have none."""
 
 HEADER = ("p_mw", "q_mvar")
 CONVENTION = (

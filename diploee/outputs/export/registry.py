@@ -17,7 +17,7 @@ from diploee.outputs.export.pandapower import PANDAPOWER
 from diploee.outputs.export.plain import CSV
 from diploee.outputs.export.playback import PLAYBACK
 from diploee.outputs.export.pypsa import PYPSA
-from diploee.outputs.export.reactive import read_reactive_table
+from diploee.outputs.export.reactive import REACTIVE_OF, ReactiveTable, read_reactive_table
 from diploee.outputs.export.series import Series, check_power_column
 from diploee.outputs.export.sidecar import describe
 from diploee.outputs.export.window import check_step, parse_step_ms, rows_between, year_spans
@@ -128,7 +128,6 @@ def export_run(
     inputs = [*run_files(run.folder), options.q_table]
     check_free(place, fmt.is_folder, force, inputs)
     series, leap_rule = _series(source, fmt, options)
-    reactive = read_reactive_table(options.q_table) if options.q_table is not None else None
 
     done = 0.0
     with (progress or Progress()).stage(f"export {fmt.name}") as update:
@@ -142,7 +141,7 @@ def export_run(
         with writing(force, inputs) as files:
             files.needed_mb = lambda written_mb: written_mb / done if done else 0.0
             target, sidecar = paths_to_write(files, place, fmt.is_folder)
-            request = ExportRequest(run, series, options, reactive, target)
+            request = ExportRequest(run, series, options, target)
             write_json(sidecar, describe(fmt, request, fmt.write(request), leap_rule))
     return place
 
@@ -188,4 +187,13 @@ def _series(source: RunSeries, fmt: Format, options: Options) -> tuple[Series, s
     else:
         spans = (rows_between(source, options.first, options.until, step_ms),)
     check_power_column(source, options.column)  # before anything is written
-    return Series(source, options.column, step_ms, spans), leap_rule
+    reactive = _reactive(source, fmt, options)
+    return Series(source, options.column, step_ms, spans, reactive), leap_rule
+
+
+def _reactive(source: RunSeries, fmt: Format, options: Options) -> ReactiveTable | str | None:
+    """Return where reactive power comes from: the user's table before the run's own column."""
+    if options.q_table is not None:
+        return read_reactive_table(options.q_table)
+    column = REACTIVE_OF.get(options.column)
+    return column if "q_table" in fmt.options and column in source.check() else None

@@ -9,6 +9,7 @@ from datetime import datetime
 import numpy as np
 
 from diploee.errors import InputError, did_you_mean, one_of
+from diploee.outputs.export.reactive import ReactiveTable
 from diploee.outputs.series import Rows, RunSeries
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import J_PER_MWH, MS_PER_S, W_PER_MW
@@ -26,11 +27,14 @@ class ExportBlock:
         Start of each step [ms since 1970 in UTC].
     power_w : numpy.ndarray, shape (n,), float64
         Mean power over each step [W].
+    q_mvar : numpy.ndarray, shape (n,), float64, optional
+        Reactive power over each step [Mvar], drawn positive, where the export has it.
     """
 
     first: int
     starts_ms: Int64Array
     power_w: Float64Array
+    q_mvar: Float64Array | None = None
 
     @property
     def positions(self) -> Int64Array:
@@ -70,6 +74,8 @@ class Series:
         Step of the export [ms], a multiple of the source's.
     spans : tuple of (int, int)
         Rows of the source to export; each a whole number of steps.
+    reactive : ReactiveTable or str, optional
+        Where reactive power comes from: a user's table, or a column of the source [var].
     progress : callable, optional
         Told the fraction streamed after each block.
     """
@@ -78,6 +84,7 @@ class Series:
     column: str
     step_ms: int
     spans: tuple[Rows, ...]
+    reactive: ReactiveTable | str | None = None
     progress: Callable[[float], None] = field(default=lambda _fraction: None)
     totals: Totals = field(default_factory=Totals)
     """Of the last complete pass over `blocks`."""
@@ -121,12 +128,18 @@ class Series:
         """
         totals, done = Totals(), 0
         self.progress(0.0)
+        columns = [self.column, *([self.reactive] if isinstance(self.reactive, str) else [])]
         for span in self.spans:
-            for block in self.source.blocks([self.column], self.step_ms, span):
+            for block in self.source.blocks(columns, self.step_ms, span):
                 power_w = block.columns[self.column]
                 totals.energy_j += float(power_w.sum()) * self.step_s
                 totals.peak_w = max(totals.peak_w, float(power_w.max()))
-                yield ExportBlock(done, block.starts_ms, power_w)
+                q_mvar = None
+                if isinstance(self.reactive, str):
+                    q_mvar = block.columns[self.reactive] / W_PER_MW
+                elif self.reactive is not None:
+                    q_mvar = self.reactive.at(power_w)
+                yield ExportBlock(done, block.starts_ms, power_w, q_mvar)
                 done += power_w.size
                 self.progress(done / self.n_steps)
         self.totals = totals

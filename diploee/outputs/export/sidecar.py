@@ -8,7 +8,7 @@ from typing import Any
 from diploee import __version__
 from diploee.metrics.grid.limit_report import recorded_readings
 from diploee.outputs.export.base import ExportRequest, Format, Written
-from diploee.outputs.export.reactive import CONVENTION
+from diploee.outputs.export.reactive import CONVENTION, REACTIVE_OF
 from diploee.outputs.reader import Run
 from diploee.outputs.series import RunSeries
 from diploee.units import MS_PER_S
@@ -63,9 +63,14 @@ def describe(
 
 
 def _reactive(request: ExportRequest) -> str:
-    if request.reactive is None:
-        return "none: the run holds active power only, and no power factor is made up"
-    return f"interpolated at each step's mean power in {request.reactive.path.name}; {CONVENTION}"
+    column, found = request.options.column, request.series.reactive
+    if found is None:
+        return f"none: the run holds none of '{column}', and no power factor is made up"
+    if isinstance(found, str):
+        return f"modelled, the run's '{found}' ({request.run.boundary(found)}); {CONVENTION}"
+    own = REACTIVE_OF.get(column)
+    instead = f", in place of the run's own '{own}'" if own in request.series.source.check() else ""
+    return f"interpolated at each step's mean power in {found.path.name}{instead}; {CONVENTION}"
 
 
 def _done(request: ExportRequest, leap_rule: str | None) -> list[str]:

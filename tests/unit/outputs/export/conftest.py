@@ -9,6 +9,9 @@ import pytest
 from builders import TINY, tiny_library, tiny_scenario
 
 from diploee import simulate
+from diploee.columns import Column
+from diploee.facility import Block
+from diploee.facility.base import POWER, REACTIVE
 from diploee.outputs import Run
 
 TWO_POOLS: dict[str, Any] = {
@@ -64,6 +67,32 @@ def event_run(runs: Path) -> Run:
     scenario, library = tiny_scenario(changes), tiny_library()
     return simulate(
         scenario, runs / "zoomed", library=library, engine="compiled", event_windows=True
+    )
+
+
+class LeadsAtLowLoad:
+    """A stage with reactive power that is supplied at low and drawn at high load."""
+
+    columns = (Column(REACTIVE, "var", "facility", "mean", "behind a filter", "reactive power"),)
+    boundary = None
+
+    def start(self) -> None:
+        return None
+
+    def apply(self, block: Block, state: None) -> tuple[dict[str, Any], None]:
+        return {REACTIVE: 0.3 * block.columns[POWER] - 2e3}, state
+
+
+@pytest.fixture(scope="session")
+def reactive_run(runs: Path) -> Run:
+    """Half a day by the minute at UTC-07:00, with reactive power and event windows at 0.1 s."""
+    return simulate(
+        tiny_scenario({"duration": "12 h", "facility.utc_offset": "-07:00"}),
+        runs / "reactive",
+        library=tiny_library(),
+        engine="compiled",
+        event_windows=True,
+        stages=[LeadsAtLowLoad()],
     )
 
 

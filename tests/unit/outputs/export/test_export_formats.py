@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from diploee.errors import InputError
+from diploee.facility.base import REACTIVE
 from diploee.outputs import Run
 from diploee.outputs.export import FORMATS, Options, export_run
 from diploee.outputs.export.registry import sidecar_of
@@ -28,6 +29,18 @@ def stored_w(run: Run, column: str = "facility_power_w") -> np.ndarray:
 def sidecar(name: str, place: Path) -> dict[str, Any]:
     content: dict[str, Any] = json.loads(sidecar_of(place, FORMATS[name].is_folder).read_text())
     return content
+
+
+def written_mvar(name: str, place: Path) -> np.ndarray:
+    """Return the reactive power that an export holds [Mvar]."""
+    if name == "opendss":
+        base = float((place / "datacenter.dss").read_text().split("kvar=")[1].split()[0])
+        return np.loadtxt(place / "q.csv") * base / 1e3
+    if name == "pypsa":
+        return pd.read_csv(place / "loads-q_set.csv")["datacenter"].to_numpy()
+    if name == "pandapower":
+        return pd.read_parquet(place)["datacenter_q_mvar"].to_numpy()
+    return pd.read_csv(place)["q_mvar"].to_numpy()
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -155,20 +168,46 @@ def test_reactive_power_is_the_users_table_at_each_steps_mean(
     p_mw = stored_w(minute_run).reshape(-1, 15).mean(axis=1) / 1e6
     expected = np.interp(p_mw, [0, 0.01, 0.1], [-0.002, 0, 0.018])
     assert expected.min() < 0 < expected.max()
-    if name == "opendss":
-        base = float((place / "datacenter.dss").read_text().split("kvar=")[1].split()[0])
-        found = np.loadtxt(place / "q.csv") * base / 1e3
-    elif name == "pypsa":
-        found = pd.read_csv(place / "loads-q_set.csv")["datacenter"].to_numpy()
-    elif name == "pandapower":
-        found = pd.read_parquet(place)["datacenter_q_mvar"].to_numpy()
-    else:
-        found = pd.read_csv(place)["q_mvar"].to_numpy()
+    found = written_mvar(name, place)
     np.testing.assert_allclose(found, expected, atol=2e-9)
     assert (
         "above 0 is reactive power that the facility draws"
         in sidecar(name, place)["reactive_power"]
     )
+
+
+@pytest.mark.parametrize("name", Q_FORMATS)
+@pytest.mark.parametrize("window", [None, "rise_1s"])
+def test_reactive_power_of_the_run_stands_beside_its_power(
+    name: str, window: str | None, reactive_run: Run, tmp_path: Path
+) -> None:
+    options = Options(event_window=window) if window else Options(step="15 min")
+    suffix = (FORMATS[name].suffixes or ("",))[0]
+    place = export_run(reactive_run, name, tmp_path / f"x{suffix}", options)
+    q_var = (reactive_run.event_window(window) if window else reactive_run.facility())[REACTIVE]
+    expected = q_var.to_numpy(np.float64).reshape(-1, 1 if window else 15).mean(axis=1) / 1e6
+    assert window or expected.min() < 0 < expected.max()
+    np.testing.assert_allclose(written_mvar(name, place), expected, atol=2e-9)
+    told = sidecar(name, place)["reactive_power"]
+    assert told.startswith(f"modelled, the run's '{REACTIVE}' (behind a filter)")
+    assert "above 0 is reactive power that the facility draws" in told
+
+
+def test_a_users_table_goes_before_the_runs_reactive_power(
+    reactive_run: Run, tmp_path: Path, q_table: Path
+) -> None:
+    place = export_run(reactive_run, "playback", tmp_path / "x.csv", Options(q_table=q_table))
+    expected = np.interp(stored_w(reactive_run) / 1e6, [0, 0.01, 0.1], [-0.002, 0, 0.018])
+    np.testing.assert_allclose(written_mvar("playback", place), expected, atol=2e-9)
+    told = sidecar("playback", place)["reactive_power"]
+    assert f"in q_of_p.csv, in place of the run's own '{REACTIVE}'" in told
+
+
+def test_a_power_at_another_place_has_no_reactive_power(reactive_run: Run, tmp_path: Path) -> None:
+    options = Options(column="it_power_w")
+    place = export_run(reactive_run, "playback", tmp_path / "x.csv", options)
+    assert list(pd.read_csv(place)) == ["t_s", "p_mw"]
+    assert sidecar("playback", place)["reactive_power"].startswith("none: the run holds none of")
 
 
 @pytest.mark.parametrize(
