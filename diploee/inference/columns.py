@@ -8,8 +8,8 @@ import numpy as np
 
 from diploee.columns import Column
 from diploee.inference.service_plan import ServicePlan, service_labels
+from diploee.jit import njit
 from diploee.tables import Float32Array, Float64Array, Int32Array, Int64Array
-from diploee.units import MS_PER_S
 
 SERVICE_COLUMNS = (
     Column("incoming_rps", "requests/s", "service", "mean", None, "requests offered"),
@@ -49,13 +49,15 @@ def service_columns(
     for plan, labels in zip(plans, service_labels(plans), strict=True):
         for service, label in zip(plan.services, labels, strict=True):
             served = service.served
+            piece = np.searchsorted(served.edges_ms, edges_ms, side="right") - 1
             for name, rate_rps in (
                 ("incoming_rps", served.rate_rps),
                 ("served_rps", served.served_rps),
                 ("unserved_rps", served.unserved_rps),
             ):
-                columns[f"{name}.{label}"] = _means(served.edges_ms, rate_rps, edges_ms)
-            piece = np.searchsorted(served.edges_ms, edges_ms[:-1], side="right") - 1
+                columns[f"{name}.{label}"] = means = np.empty(n_steps, dtype=np.float32)
+                _mean_rates(served.edges_ms, rate_rps, edges_ms, piece, means)
+            piece = piece[:-1]
             columns[f"n_instances.{label}"] = served.n_instances[piece].astype(np.int32)
             if served.backlog_requests.any():
                 at_start = np.interp(edges_ms[:-1], served.edges_ms, served.backlog_requests)
@@ -63,17 +65,22 @@ def service_columns(
     return columns
 
 
-def _means(
-    piece_edges_ms: Int64Array, rate_rps: Float64Array, edges_ms: Int64Array
-) -> Float32Array:
-    """Return the means over intervals of a rate that is constant in each piece of time."""
-    inside = slice(
-        max(0, int(np.searchsorted(piece_edges_ms, edges_ms[0], side="right")) - 1),
-        int(np.searchsorted(piece_edges_ms, edges_ms[-1], side="left")) + 1,
-    )
-    steps_ms = piece_edges_ms[inside]
-    rates = rate_rps[inside.start : inside.stop - 1]
-    requests = np.concatenate([[0.0], np.cumsum(rates * np.diff(steps_ms) / MS_PER_S)])
-    count = np.diff(np.interp(edges_ms, steps_ms, requests))
-    means: Float32Array = (count / (np.diff(edges_ms) / MS_PER_S)).astype(np.float32)
-    return means
+@njit()
+def _mean_rates(
+    piece_edges_ms: Int64Array,
+    rate_rps: Float64Array,
+    edges_ms: Int64Array,
+    piece: Int64Array,
+    means: Float32Array,
+) -> None:
+    """Find the means over intervals of a rate that is constant in each piece of time.
+
+    Each is a sum of its own, so that it has the same bits in whatever run of intervals it is.
+    """
+    for k in range(means.size):
+        requests = 0.0
+        for p in range(piece[k], min(piece[k + 1] + 1, rate_rps.size)):
+            from_ms = max(piece_edges_ms[p], edges_ms[k])
+            until_ms = min(piece_edges_ms[p + 1], edges_ms[k + 1])
+            requests += rate_rps[p] * (until_ms - from_ms)
+        means[k] = requests / (edges_ms[k + 1] - edges_ms[k])

@@ -22,7 +22,7 @@ from diploee.power import PowerModel, Segments, ServingLoad
 from diploee.power.direct import energies_within
 from diploee.power.segments import OF_SERVICES, class_of_owner, job_of_owner
 from diploee.power.serving import Bank
-from diploee.tables import Float64Array, Int16Array, Int64Array, concat
+from diploee.tables import Float64Array, Int16Array, Int64Array
 from diploee.units import MS_PER_MIN, MS_PER_S, W_PER_MW
 from diploee.workload.rates import HourlyRates
 
@@ -293,9 +293,10 @@ class Attribution:
 
     def _gross_of(self, service: _Service, span: Span) -> tuple[float, float]:
         """Return a service's mean power [W] and its mean busy nodes over a span."""
-        rows = concat([bank.within(*span) for bank in service.banks])
-        power_w, nodes = self._mean_w(rows, span)
-        return float(power_w.sum()), float(nodes.sum())
+        power_w, nodes = zip(
+            *(bank.means(self._tables, *span) for bank in service.banks), strict=True
+        )
+        return sum(power_w), sum(nodes)
 
     def _net_w(self, rows: Segments, span: Span) -> Float64Array:
         """Return the mean power of segments over a span beyond that of their idle nodes [W]."""

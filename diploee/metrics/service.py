@@ -188,7 +188,7 @@ def weighted_percentiles(
     percents : sequence of float
         Percentages, 0-100.
     """
-    order = np.argsort(values, kind="stable")
+    order = np.argsort(values)
     reached = np.cumsum(weight[order])
     wanted = np.array(percents) / 100 * reached[-1]
     at = np.minimum(np.searchsorted(reached, wanted), values.size - 1)

@@ -61,6 +61,7 @@ class EnergyTables:
         cumulative_at = np.zeros(n_profiles + 1, dtype=np.int64)
         interval_at = np.zeros(n_profiles, dtype=np.int64)
         n_intervals = np.zeros(n_profiles, dtype=np.int64)
+        n_tabled = 0
         for index in range(n_profiles):
             size = 0
             if index in profiles:
@@ -68,10 +69,10 @@ class EnergyTables:
                 energy_j = _cumulative_on_grid(profiles[index], grid)
                 rows_j = _interval_rows(energy_j, step_ms // grid)
                 grid_ms[index] = grid
-                interval_at[index] = sum(part.size for part in intervals)
                 n_intervals[index] = rows_j.shape[1]
                 cumulative.append(energy_j)
                 intervals.append(rows_j.ravel())
+                interval_at[index], n_tabled = n_tabled, n_tabled + rows_j.size
                 size = energy_j.size
             cumulative_at[index + 1] = cumulative_at[index] + size
         return cls(
@@ -248,6 +249,42 @@ def energies_within(
         energy_j,
     )
     return energy_j
+
+
+@njit()
+def mean_of_pieces(
+    edges_ms: Int64Array,
+    n_nodes: Int64Array,
+    profile_id: Int32Array,
+    offset_ms: Int64Array,
+    weight: Float64Array,
+    begin_ms: int,
+    finish_ms: int,
+    grid_ms: Int64Array,
+    cumulative_j: Float64Array,
+    cumulative_at: Int64Array,
+) -> tuple[float, float]:
+    """Return mean power [W] and nodes between two times of pieces of time that adjoin."""
+    energy_j, node_ms = 0.0, 0.0
+    first = np.searchsorted(edges_ms[1:], begin_ms, side="right")
+    for piece in range(first, weight.size):
+        start_ms = edges_ms[piece]
+        if start_ms >= finish_ms:
+            break
+        if weight[piece] == 0:
+            continue
+        low, high = max(start_ms, begin_ms), min(edges_ms[piece + 1], finish_ms)
+        profile = profile_id[piece]
+        grid = grid_ms[profile]
+        at, last = cumulative_at[profile], cumulative_at[profile + 1] - 1
+        origin_ms = start_ms - offset_ms[piece]
+        energy_j += weight[piece] * (
+            _energy_until(high - origin_ms, cumulative_j, at, last, grid)
+            - _energy_until(low - origin_ms, cumulative_j, at, last, grid)
+        )
+        node_ms += float(n_nodes[piece] * (high - low))
+    length_ms = finish_ms - begin_ms
+    return energy_j * 1000.0 / length_ms, node_ms / length_ms
 
 
 NS_PER_ADDITION = 1.4

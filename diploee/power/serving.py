@@ -21,6 +21,7 @@ import numpy as np
 from diploee.inference import Curves, PlannedService, PowerCurve, ServicePlan
 from diploee.inference.curves import PowerSample
 from diploee.inference.samples import PROVENANCE, repeating_samples
+from diploee.power.direct import EnergyTables, mean_of_pieces
 from diploee.power.node_ac import node_ac_w
 from diploee.power.segments import OF_SERVICES, Segments, sorted_by_start
 from diploee.profiles import PowerProfile, ProfileLibrary
@@ -121,10 +122,21 @@ class Bank:
         stop = starts_ms.size if end_ms is None else int(np.searchsorted(starts_ms, end_ms))
         return self._segments(first, stop)
 
-    def within(self, begin_ms: int, end_ms: int) -> Segments:
-        """Return the segments that overlap a span of the run."""
-        first = int(np.searchsorted(self.edges_ms[1:], begin_ms, side="right"))
-        return self._segments(first, int(np.searchsorted(self.edges_ms[:-1], end_ms)))
+    def means(self, tables: EnergyTables, begin_ms: int, end_ms: int) -> tuple[float, float]:
+        """Return the mean power [W] and the mean busy nodes over a span of the run."""
+        power_w, n_nodes = mean_of_pieces(
+            self.edges_ms,
+            self.n_nodes,
+            self.profile_id,
+            self.offset_ms,
+            self.weight,
+            begin_ms,
+            end_ms,
+            tables.grid_ms,
+            tables.cumulative_j,
+            tables.cumulative_at,
+        )
+        return power_w, n_nodes
 
     def _segments(self, first: int, stop: int) -> Segments:
         """Return the segments of the pieces from one to before another."""
@@ -329,9 +341,11 @@ class _BankMaker:
         if not played.any():
             return profile_id, [], []
         width = int(count.max()) + 1
-        pairs, profile_id[played] = np.unique(
-            rate[played] * width + count[played], return_inverse=True
-        )
+        pair = rate[played] * width + count[played]
+        occurs = np.zeros(len(self.samples) * width, dtype=bool)
+        occurs[pair] = True
+        pairs = np.flatnonzero(occurs)
+        profile_id[played] = (np.cumsum(occurs) - 1)[pair]
         stream_name, name = self.plan.stream, self.service.name
         # The phases of the first instances do not depend on how many follow.
         longest = max(sample.power_w.size for sample in self.samples)
