@@ -66,7 +66,8 @@ def markdown_reference(model: type[Model], title: str, command: str) -> str:
         lines += [" ".join(part["description"].split()), ""]
         lines += ["| key | type | default | allowed | description |", "|---|---|---|---|---|"]
         for key, of_key in part["properties"].items():
-            default = _default(written["properties"][key], key in part.get("required", ()))
+            shown = written.get("properties", part["properties"])[key]  # kinds are written anyhow
+            default = _default(shown, key in part.get("required", ()))
             cells = (f"`{key}`", _type(of_key), default, _allowed(of_key), of_key["description"])
             lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return "\n".join(lines) + "\n"
@@ -107,7 +108,8 @@ def _sections(schema: Schema) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
 
     def visit(name: str, place: str) -> None:
-        found.setdefault(name, []).append(place)
+        if place not in (places := found.setdefault(name, [])):
+            places.append(place)
         for key, of_key in _part(schema, name)["properties"].items():
             for inner, below in _models_in(of_key):
                 visit(inner, f"{place}.{key}{below}".lstrip("."))

@@ -10,6 +10,8 @@ from command_line import call
 from jsonschema import Draft202012Validator
 
 from diploee.facility import STAGES, StageSpec
+from diploee.facility.loss_curves import MEASURED, SUPPLIES
+from diploee.facility.node_power import AC_POWER
 from diploee.importers import JOB_LOG_FORMATS
 from diploee.importers.request_traces import TRACE_FORMATS
 from diploee.kinds import Kind, Kinds
@@ -20,6 +22,9 @@ from diploee.sweep.draws import DRAWS
 from diploee.zeus.optimizers import BATCH_SIZE_OPTIMIZERS, POWER_LIMIT_OPTIMIZERS
 
 ALL: list[Kinds[Any]] = [
+    AC_POWER,
+    MEASURED,
+    SUPPLIES,
     STAGES,
     SCHEDULERS,
     DRAWS,

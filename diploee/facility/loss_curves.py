@@ -1,0 +1,216 @@
+"""Losses of converters by their load: power supplies and UPS.
+
+A converter that gives a part x of its rating draws x plus a loss, both in parts of its rating; its
+efficiency is ``x / (x + loss)``. The loss is ``a0 + a1 x + a2 x^2`` as of a preset, or of a user's
+own measured efficiencies.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import scipy
+from pydantic import Field, model_validator
+
+from diploee.jit import njit
+from diploee.kinds import Kind, Kinds
+from diploee.tables import Float64Array
+
+WORST_FIT = 0.005
+"""An efficiency may be missed by so much: half a percentage point (sheet, section 1)."""
+
+
+@dataclass(frozen=True, eq=False)
+class LossCurve:
+    """A loss in parts of the rating, quadratic in the load between edges, not below zero.
+
+    Parameters
+    ----------
+    coefficients : numpy.ndarray, shape (3, n), float64
+        a0, a1 and a2 of each part.
+    edges : numpy.ndarray, shape (n - 1,), float64
+        Loads at which the next part begins, rising.
+    """
+
+    coefficients: Float64Array
+    edges: Float64Array
+
+    def __call__(self, load: Any) -> Any:
+        """Return the loss at a load, scalar or array, in parts of the rating."""
+        a0, a1, a2 = self.coefficients[:, np.searchsorted(self.edges, load, side="right")]
+        return np.maximum(a0 + load * (a1 + load * a2), 0.0)
+
+    def loss_w(self, power_w: Float64Array, rating_w: float) -> Float64Array:
+        """Return the losses [W] at powers given out [W], shape (n,)."""
+        losses: Float64Array = _losses_w(power_w, rating_w, self.edges, self.coefficients)
+        return losses
+
+
+def quadratic(a0: float, a1: float, a2: float) -> LossCurve:
+    """Return the loss ``a0 + a1 x + a2 x^2``."""
+    return LossCurve(np.array([[a0], [a1], [a2]], dtype=np.float64), np.empty(0))
+
+
+@njit()
+def _losses_w(
+    power_w: Float64Array, rating_w: float, edges: Float64Array, coefficients: Float64Array
+) -> Float64Array:
+    losses_w = np.empty(power_w.size)
+    for i in range(power_w.size):
+        load = power_w[i] / rating_w
+        part = 0
+        while part < edges.size and load >= edges[part]:
+            part += 1
+        loss = coefficients[0, part] + load * (coefficients[1, part] + load * coefficients[2, part])
+        losses_w[i] = rating_w * max(loss, 0.0)
+    return losses_w
+
+
+class CurveSpec(Kind):
+    """Base of what a scenario says of a converter's loss."""
+
+    @property
+    def curve(self) -> LossCurve:
+        """The loss in parts of the rating."""
+        raise NotImplementedError
+
+
+class TitaniumTypSpec(CurveSpec):
+    """A typical power supply of the class 80 PLUS Titanium."""
+
+    # ASSUMPTION: 92.4, 95.1, 95.9 and 94.6 % at 10, 20, 50 and 100 % load [M].
+    kind: Literal["titanium_typ"] = Field(
+        default="titanium_typ",
+        description="A typical supply of 80 PLUS Titanium (assumed: 95.9 % at half load).",
+    )
+
+    @cached_property
+    def curve(self) -> LossCurve:
+        """The loss in parts of the rating."""
+        return quadratic(0.0070, 0.0080, 0.0420)
+
+
+class Orv3Spec(CurveSpec):
+    """A rack's power shelf as of Open Rack V3."""
+
+    # ASSUMPTION: "over 97.5 %" at its peak (a secondary source), 94.1 % at 10 % load.
+    kind: Literal["orv3"] = Field(
+        default="orv3",
+        description="A power shelf of Open Rack V3 (assumed: 97.6 % at half load).",
+    )
+
+    @cached_property
+    def curve(self) -> LossCurve:
+        """The loss in parts of the rating."""
+        return quadratic(0.0060, 0.0005, 0.0240)
+
+
+class MeasuredSpec(CurveSpec):
+    """Base of a user's own: efficiencies at loads."""
+
+    efficiency: dict[float, float] = Field(
+        description="Efficiency (output over input, 0-1) by load (output over rating, 0-1)."
+    )
+
+    @model_validator(mode="after")
+    def _possible(self) -> MeasuredSpec:
+        for load, efficiency in self.efficiency.items():
+            if not 0 < load <= 1:
+                raise ValueError(f"a load must be above 0 and at most 1, found {load:g}")
+            if not 0 < efficiency <= 1:
+                raise ValueError(
+                    f"an efficiency must be above 0 and at most 1, found {efficiency:g} at load "
+                    f"{load:g}"
+                )
+        load, efficiency = self._points
+        inputs = load / efficiency
+        if (np.diff(inputs) <= 0).any():
+            at = int(np.argmax(np.diff(inputs) <= 0))
+            raise ValueError(
+                f"from load {load[at]:g} to {load[at + 1]:g} the efficiency rises so steeply, from "
+                f"{efficiency[at]:g} to {efficiency[at + 1]:g}, that less is drawn for more"
+            )
+        _ = self.curve
+        return self
+
+    @property
+    @abstractmethod
+    def curve(self) -> LossCurve:
+        """The loss in parts of the rating."""
+
+    @property
+    def _points(self) -> Float64Array:
+        return np.array(sorted(self.efficiency.items()), dtype=np.float64).T.reshape(2, -1)
+
+    def _at_least(self, n: int) -> None:
+        if len(self.efficiency) < n:
+            raise ValueError(
+                f"'{self.kind}' needs efficiencies at {n} loads or more, found "
+                f"{len(self.efficiency)}"
+            )
+
+
+class PointsSpec(MeasuredSpec):
+    """Measured efficiencies, as the loss ``a0 + a1 x + a2 x^2`` that is nearest to them.
+
+    ``a >= 0`` by least squares of ``x (1 / efficiency - 1)`` with weights 1 / x. What no such loss
+    meets within half a percentage point is refused: limits, as of 80 PLUS, are no curve.
+    """
+
+    kind: Literal["points"] = Field(
+        default="points",
+        description="A quadratic loss fitted to measured efficiencies, to half a percentage point.",
+    )
+
+    @cached_property
+    def curve(self) -> LossCurve:
+        """The fitted loss."""
+        self._at_least(3)
+        load, efficiency = self._points
+        terms = load ** np.array([[-1.0], [0.0], [1.0]])  # of the loss over the load
+        a, _ = scipy.optimize.nnls(terms.T, 1 / efficiency - 1)
+        missed = 1 / (1 + a @ terms) - efficiency
+        worst = int(np.argmax(np.abs(missed)))
+        if abs(missed[worst]) > WORST_FIT:
+            raise ValueError(
+                f"no loss a0 + a1 x + a2 x^2 with a >= 0 has these efficiencies: the nearest one "
+                f"misses {efficiency[worst]:g} at load {load[worst]:g} by "
+                f"{100 * abs(missed[worst]):.2f} points, at most {100 * WORST_FIT:g} are allowed; "
+                "mend the point, or use 'table' for straight lines between points"
+            )
+        return quadratic(*a)
+
+
+class TableSpec(MeasuredSpec):
+    """Measured efficiencies with the loss on straight lines between them.
+
+    The outer lines go on beyond the points, to no load and to overload, but not below no loss.
+    """
+
+    kind: Literal["table"] = Field(
+        default="table",
+        description="Straight lines of the loss between measured efficiencies.",
+    )
+
+    @cached_property
+    def curve(self) -> LossCurve:
+        """The loss from point to point."""
+        self._at_least(2)
+        load, efficiency = self._points
+        loss = load * (1 / efficiency - 1)
+        slope = np.diff(loss) / np.diff(load)
+        at_zero = loss[:-1] - slope * load[:-1]
+        return LossCurve(np.array([at_zero, slope, np.zeros_like(slope)]), load[1:-1])
+
+
+_HOME = "diploee.facility.loss_curves"
+
+SUPPLIES: Kinds[CurveSpec] = Kinds("power supply", CurveSpec, _HOME)
+"""Power supplies of nodes by name."""
+
+MEASURED: Kinds[MeasuredSpec] = Kinds("loss curve", MeasuredSpec, _HOME)  # type: ignore[type-abstract]
+"""Those of them that a user measured."""
