@@ -6,6 +6,7 @@ local times int64 ms since 1970-01-01 00:00 on the wall clock.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
@@ -17,6 +18,7 @@ from diploee.errors import did_you_mean, shown
 from diploee.tables import Int64Array
 from diploee.units import MS_PER_S
 
+_UTC_OFFSET = re.compile(r"([+-])(\d\d):(\d\d)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 _ZONE_YEARS = (1900, 2250)
@@ -39,6 +41,23 @@ def named_zone(name: str) -> ZoneInfo:
             f"unknown time zone {shown(name)}, expected a name such as 'America/Chicago'"
             f"{did_you_mean(name, known)}"
         ) from None
+
+
+def fixed_zone(text: str) -> timezone:
+    """Return the zone of a fixed offset such as ``-07:00``.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+    """
+    match = _UTC_OFFSET.fullmatch(text)
+    if match is None or int(match[2]) > 14 or int(match[3]) > 59:
+        raise ValueError(
+            f"expected a fixed UTC offset such as '+00:00' or '-07:00', found '{text}'"
+        )
+    offset = timedelta(hours=int(match[2]), minutes=int(match[3]))
+    return timezone(-offset if match[1] == "-" else offset)
 
 
 def zone_name(zone: tzinfo) -> str:

@@ -126,7 +126,7 @@ class InputReader:
             traces=traces,
             curves=load_curves(scenario.request_streams, traces, folder),
             batches=load_batches(scenario.streams, folder),
-            weather=None,
+            weather=self._weather(scenario),
             hashes={name: sha256 for name, sha256 in hashes.items() if sha256 is not None},
         )
 
@@ -166,6 +166,14 @@ class InputReader:
             step_s=TRACE_STEP_S,
             columns=replay.columns or None,
         )
+
+    def _weather(self, scenario: Scenario) -> Weather | None:
+        spec = scenario.facility.weather
+        if spec is None:
+            return None
+        for name in spec.files:
+            _readable(scenario.folder / name, "facility.weather.path")
+        return spec.open(scenario.clock, scenario.folder, self._once)
 
     def _zeus(self, name: str, spec: RecurringTraining, folder: Path) -> ZeusInputs:
         from diploee.zeus import read_groups, read_traces, synthetic_traces

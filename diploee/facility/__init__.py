@@ -3,9 +3,9 @@
 from diploee.facility.base import Block, Meter, Site, Stage, Stages, StageSpec
 from diploee.facility.kinds import STAGES
 from diploee.facility.meters import EnergyMeter, StageMeters
-from diploee.facility.weather import Weather
+from diploee.facility.weather import WEATHER, Weather, WeatherSpec
 
 __all__ = [
-    "STAGES", "Block", "EnergyMeter", "Meter", "Site", "Stage", "StageMeters",
-    "StageSpec", "Stages", "Weather",
+    "STAGES", "WEATHER", "Block", "EnergyMeter", "Meter", "Site", "Stage", "StageMeters",
+    "StageSpec", "Stages", "Weather", "WeatherSpec",
 ]  # fmt: skip

@@ -145,6 +145,11 @@ class StageSpec(Kind):
     """The metrics that it is measured by."""
     boundary: ClassVar[str | None] = None
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Files that it reads, as the scenario names them."""
+        return ()
+
     def open(self, site: Site) -> Any:  # noqa: ARG002
         """Return the stage as it stands in a facility."""
         return self

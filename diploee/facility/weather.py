@@ -1,10 +1,38 @@
-"""Weather over a run, as the stages of a facility take it."""
+"""Weather over a run, as the stages of a facility take it, and where it comes from.
+
+Weather is kept as one year of records by month, day and hour in local standard time of its station.
+It is laid over a run by the calendar: every year of the run has the same weather on the same date.
+"""
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import tzinfo
+from pathlib import Path
+from typing import Annotated, Literal
 
+import numpy as np
+from pydantic import AfterValidator, Field
+
+from diploee.clock import RunClock, fixed_zone, offsets_ms
+from diploee.errors import one_of
+from diploee.facility.psychrometrics import relative_humidity, wet_bulb_c
+from diploee.kinds import Kind, Kinds
+from diploee.model import optional
+from diploee.shipped import shipped_folder
 from diploee.tables import Float64Array, Int64Array
+from diploee.units import HOURS_PER_DAY, MONTHS_PER_YEAR, MS_PER_DAY, MS_PER_H
+
+LEAP_DAYS = 366
+DAYS_BEFORE_MONTH = np.cumsum([0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
+"""Days of a leap year before each month."""
+LEAP_DAY = 59
+"""29 February, counted from 0."""
+
+STATIONS = {"denver": "-07:00", "greensboro": "-05:00"}
+"""Standard time of the stations of the shipped typical days."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,3 +59,219 @@ class Weather:
     pressure_pa: Float64Array
     source: str
     typical: bool
+
+
+@dataclass(frozen=True, eq=False)
+class WeatherYear:
+    """Weather of a leap year at equal steps, in standard time of its station.
+
+    Parameters
+    ----------
+    dry_bulb_c, wet_bulb_c : numpy.ndarray, shape (n,), float64
+        Temperatures [deg C].
+    pressure_pa : numpy.ndarray, shape (n,), float64
+        Air pressure [Pa].
+    first_ms : int
+        Instant of the first record after the year's beginning [ms]: an hour where records are made
+        at the end of their hour.
+    zone : datetime.tzinfo
+        Standard time of the station, a fixed offset.
+    source : str
+        Where it is from, in a few words.
+    """
+
+    dry_bulb_c: Float64Array
+    wet_bulb_c: Float64Array
+    pressure_pa: Float64Array
+    first_ms: int
+    zone: tzinfo
+    source: str
+
+    def shifted(self, offset_k: float) -> WeatherYear:
+        """Return it warmer by some kelvin at the same relative humidity and pressure.
+
+        ASSUMPTION: relative humidity stays [J]; the wet-bulb temperature follows, by less than the
+        dry-bulb temperature. At a constant dew point it would rise by about a third of it.
+        """
+        if offset_k == 0:
+            return self
+        humidity = relative_humidity(self.dry_bulb_c, self.wet_bulb_c, self.pressure_pa)
+        dry_c = self.dry_bulb_c + offset_k
+        return WeatherYear(
+            dry_c, wet_bulb_c(dry_c, humidity, self.pressure_pa), self.pressure_pa,
+            self.first_ms, self.zone, f"{self.source}, {offset_k:+g} K",
+        )  # fmt: skip
+
+    def over(self, clock: RunClock, zone: tzinfo, typical: bool) -> Weather:
+        """Return the weather over a run, warm-up included, the year's hours taken in a zone."""
+        origin_ms = clock.wall.origin_ms
+        shift_ms = origin_ms + int(offsets_ms(np.array([origin_ms]), zone)[0])
+        begin_ms, end_ms = clock.begin_ms + shift_ms, clock.horizon_ms + shift_ms
+        # A day more at both ends, so that records enclose the run.
+        edges = np.array([begin_ms - MS_PER_DAY, end_ms + MS_PER_DAY], dtype="datetime64[ms]")
+        first, last = edges.astype("datetime64[Y]").astype(int) + 1970
+        step_ms = LEAP_DAYS * MS_PER_DAY // self.dry_bulb_c.size
+        rows = np.arange(self.dry_bulb_c.size)
+        in_common = rows[rows * step_ms // MS_PER_DAY != LEAP_DAY]
+        times, taken = [], []
+        for year in range(first, last + 1):
+            begins = np.array([f"{year:04}-01-01", f"{year + 1:04}-01-01"], dtype="datetime64[ms]")
+            year_ms, next_ms = begins.astype(np.int64)
+            taken.append(rows if next_ms - year_ms == LEAP_DAYS * MS_PER_DAY else in_common)
+            times.append(year_ms + self.first_ms + np.arange(taken[-1].size) * step_ms)
+        time_ms, row = np.concatenate(times), np.concatenate(taken)
+        within = slice(
+            int(np.searchsorted(time_ms, begin_ms, side="right")) - 1,
+            int(np.searchsorted(time_ms, end_ms)) + 1,
+        )
+        row = row[within]
+        return Weather(
+            time_ms[within] - shift_ms, self.dry_bulb_c[row], self.wet_bulb_c[row],
+            self.pressure_pa[row], self.source, typical,
+        )  # fmt: skip
+
+
+Read = Callable[..., WeatherYear]
+"""Calls a reader with a file and options, or returns what it gave before."""
+
+
+def _offset(text: str) -> str:
+    fixed_zone(text)
+    return text
+
+
+class WeatherSpec(Kind):
+    """What a scenario says of its weather."""
+
+    offset_k: float = Field(
+        default=0.0,
+        ge=-20,
+        le=20,
+        description="Added to the dry-bulb temperature as a stress test [K]; relative humidity and "
+        "pressure stay (assumed), and the wet-bulb temperature follows.",
+    )
+    utc_offset: Annotated[str, AfterValidator(_offset)] | None = optional(
+        "Offset from UTC that the weather's hours are taken in, such as '-07:00', where its "
+        "station stands in for a place in another zone; the station's standard time if absent."
+    )
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Files that it reads, as the scenario names them."""
+        return ()
+
+    @property
+    def typical(self) -> bool:
+        """Whether it holds typical weather, without extremes."""
+        return True
+
+    def year(self, folder: Path, read: Read) -> WeatherYear:
+        """Return the year of weather, read by calling `read` with a reader, file and options."""
+        raise NotImplementedError
+
+    def open(self, clock: RunClock, folder: Path, read: Read) -> Weather:
+        """Return the weather over a run.
+
+        Parameters
+        ----------
+        clock : RunClock
+            Span and zone of the run.
+        folder : pathlib.Path
+            Where relative file names start from.
+        read : callable
+            As of `year`.
+        """
+        year = self.year(folder, read).shifted(self.offset_k)
+        zone = year.zone if self.utc_offset is None else fixed_zone(self.utc_offset)
+        return year.over(clock, zone, self.typical)
+
+
+class TypicalDaySpec(WeatherSpec):
+    """A mean day of each month of a station, from one mid-month to the next without a step."""
+
+    kind: Literal["typical_day"] = Field(
+        default="typical_day",
+        description="A mean day of each month of a shipped station, by TMY3; it needs no file. "
+        "Mean days know no heat waves: hours beyond a set point, peaks and headroom come out low.",
+    )
+    station: Literal["denver", "greensboro"] = Field(description=f"One of {one_of(STATIONS)}.")
+
+    def year(self, folder: Path, read: Read) -> WeatherYear:  # noqa: ARG002
+        """Return the year of weather."""
+        path = shipped_folder("profiles") / "weather" / "typical_days.csv"
+        return read(read_typical_days, path, station=self.station)
+
+
+class WeatherFileSpec(WeatherSpec):
+    """A file with the records of a year."""
+
+    kind: Literal["file"] = Field(
+        default="file",
+        description="A file with the records of one year: EPW, TMY3 CSV, or CSV of the National "
+        "Solar Radiation Database (PSM); needs the extra 'weather'. Records are laid over the run "
+        "by month, day and hour in the standard time that the file names; 29 February repeats the "
+        "28th where the file has none.",
+    )
+    path: str = Field(min_length=1, description="The file, relative to the scenario file.")
+    actual_year: bool = Field(
+        default=False,
+        description="The file holds a year as it was, not a typical one: its peaks count.",
+    )
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The file."""
+        return (self.path,)
+
+    @property
+    def typical(self) -> bool:
+        """Whether it is a typical year."""
+        return not self.actual_year
+
+    def year(self, folder: Path, read: Read) -> WeatherYear:
+        """Return the year of weather."""
+        from diploee.facility.weather_files import read_weather
+
+        return read(read_weather, folder / self.path)
+
+
+WEATHER: Kinds[WeatherSpec] = Kinds("weather", WeatherSpec, "diploee.facility.weather")
+"""Sources of weather by name: those of this module, and those registered from outside."""
+
+
+def read_typical_days(path: Path, station: str) -> WeatherYear:
+    """Return the shipped mean days of a station as a year.
+
+    Each hour of the day goes on a straight line from the middle of one month to that of the next,
+    so that nothing steps where a month begins; the values at the middles are such that every
+    month keeps its mean.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        The shipped table, by station, month and hour.
+    station : str
+        The station.
+    """
+    with path.open(encoding="utf-8") as file:
+        lines = csv.DictReader(line for line in file if not line.startswith("#"))
+        rows = [row for row in lines if row["station"] == station]
+    # A day's weights of the middles of the months before and after it; the year is a ring.
+    months = np.repeat(np.arange(MONTHS_PER_YEAR), np.diff(DAYS_BEFORE_MONTH))
+    middles = (DAYS_BEFORE_MONTH[:-1] + DAYS_BEFORE_MONTH[1:]) / 2
+    days = np.arange(LEAP_DAYS) + 0.5
+    weights = np.column_stack(
+        [np.interp(days, middles, unit, period=LEAP_DAYS) for unit in np.eye(MONTHS_PER_YEAR)]
+    )
+    means = np.array([weights[months == month].mean(axis=0) for month in range(MONTHS_PER_YEAR)])
+
+    def column(name: str) -> Float64Array:
+        table = np.array([float(row[name]) for row in rows])
+        at_middles = np.linalg.solve(means, table.reshape(MONTHS_PER_YEAR, HOURS_PER_DAY))
+        return np.asarray(weights @ at_middles).ravel()
+
+    # A record is made at the end of its hour, as in TMY3.
+    return WeatherYear(
+        column("t_db_c"), column("t_wb_c"), column("p_pa"), MS_PER_H,
+        fixed_zone(STATIONS[station]), f"typical days of {station.title()} (NREL TMY3)",
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The foreign files that a scenario names: logs, traces; and their content hashes."""
+"""The foreign files that a scenario names: logs, traces, weather; and their content hashes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from diploee.scenario.models import Scenario
 
 def input_files(scenario: Scenario) -> tuple[str, ...]:
     """Return the files and folders that a scenario replays or reads, as it names them, sorted."""
-    names: set[str | None] = set()
+    facility = scenario.facility
+    names: set[str | None] = {name for stage in facility.stages for name in stage.files}
+    if facility.weather is not None:
+        names.update(facility.weather.files)
     for jobs in scenario.streams.values():
         if jobs.replay is not None:
             names.add(jobs.replay.log)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 from collections.abc import Iterator
-from datetime import datetime, timedelta, timezone, tzinfo
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import Annotated, Any, overload
+from typing import Annotated, Any, Self, overload
 
 from pydantic import (
     AfterValidator,
@@ -21,9 +20,9 @@ from pydantic import (
     model_validator,
 )
 
-from diploee.clock import RunClock, instant_ms, is_skipped, named_zone, zone_name
+from diploee.clock import RunClock, fixed_zone, instant_ms, is_skipped, named_zone, zone_name
 from diploee.errors import did_you_mean, one_of, shown
-from diploee.facility import STAGES, StageSpec
+from diploee.facility import STAGES, WEATHER, StageSpec, WeatherSpec
 from diploee.facility.node_power import AC_POWER, AcPowerSpec
 from diploee.model import SCALES, Model, Name, optional
 from diploee.problems import KeyPath
@@ -34,19 +33,13 @@ from diploee.scenario.spans import Duration, ResolutionMs, end_of, is_calendar_s
 from diploee.tables import Float64Array
 from diploee.units import W_PER_MW
 
-_UTC_OFFSET = re.compile(r"([+-])(\d\d):(\d\d)")
-
 PositivePower = Annotated[float, Field(gt=0)]
 MAX_POI_MW, MAX_NODES_FACTOR = 1e5, 1e5
 NonNegativePower = Annotated[float, Field(ge=0)]
 
 
 def _check_utc_offset(text: str) -> str:
-    match = _UTC_OFFSET.fullmatch(text)
-    if match is None or int(match[2]) > 14 or int(match[3]) > 59:
-        raise ValueError(
-            f"expected a fixed UTC offset such as '+00:00' or '-07:00', found '{text}'"
-        )
+    fixed_zone(text)
     return text
 
 
@@ -166,6 +159,18 @@ class Facility(Model):
         "The site in another size; rates of jobs and requests and the ratings of its stages scale "
         "with it."
     )
+    weather: Annotated[SerializeAsAny[WeatherSpec], WEATHER] | None = optional(
+        "Weather at the site, which cooling follows; utc_offset or time_zone must be given with it."
+    )
+
+    @model_validator(mode="after")
+    def _weather_has_zone(self) -> Self:
+        if self.weather is not None and not self.model_fields_set & {"utc_offset", "time_zone"}:
+            raise ValueError(
+                "weather needs the facility's zone, as its hours are those of a place: give "
+                "utc_offset, such as '-07:00', or time_zone, such as America/Denver"
+            )
+        return self
 
     @model_validator(mode="before")
     @classmethod
@@ -184,10 +189,7 @@ class Facility(Model):
         """The facility's time zone: a fixed offset, or a named one."""
         if self.time_zone is not None:
             return named_zone(self.time_zone)
-        match = _UTC_OFFSET.fullmatch(self.utc_offset or "+00:00")
-        assert match is not None
-        offset = timedelta(hours=int(match[2]), minutes=int(match[3]))
-        return timezone(-offset if match[1] == "-" else offset)
+        return fixed_zone(self.utc_offset or "+00:00")
 
     @property
     def n_nodes(self) -> int:

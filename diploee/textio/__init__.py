@@ -1,4 +1,4 @@
-"""The one reader of foreign text under all importers.
+"""The one reader of foreign text under all readers of foreign files.
 
 Bytes become text (`source`, `text`), its rows columns of strings (`tables`, `sheets`, `json_list`),
 these numbers, labels and times (`values`, `stamps`, `clock`). A format's own module says what its

@@ -1,0 +1,243 @@
+"""Weather files: EPW, TMY3 CSV and CSV of the National Solar Radiation Database, through pvlib."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from datetime import timedelta, timezone
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from diploee.errors import LogFormatError, one_line
+from diploee.facility.psychrometrics import saturation_pressure_pa, wet_bulb_c
+from diploee.facility.weather import DAYS_BEFORE_MONTH, LEAP_DAY, LEAP_DAYS, WeatherYear
+from diploee.tables import Float64Array, Int64Array
+from diploee.textio.source import read_bytes, unpacked
+from diploee.textio.text import Text, text_of
+from diploee.units import HOURS_PER_DAY, MS_PER_MIN, S_PER_MIN
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MIN_PER_DAY = HOURS_PER_DAY * S_PER_MIN
+
+_LIMITS = {
+    "dry-bulb temperature [deg C]": (-70.0, 70.0),
+    "dew point [deg C]": (-100.0, 70.0),
+    "relative humidity [%]": (0.0, 110.0),
+    "pressure [Pa]": (31_000.0, 120_000.0),
+}
+"""Limits of EPW [M]; the codes of missing values (99.9, 999, 999999, -9900) lie outside."""
+
+
+class _Format(NamedTuple):
+    """A format: pvlib's reader, lines of its head, and how its rows and head are understood."""
+
+    name: str
+    read: Callable[[ModuleType, Any], tuple[pd.DataFrame, dict[str, Any]]]
+    n_head: int
+    zone: str
+    pressure: tuple[str, float]
+    minutes: Callable[[pd.DataFrame], Int64Array]
+
+
+def _by_columns(names: tuple[str, ...]) -> Callable[[pd.DataFrame], Int64Array]:
+    def minutes(data: pd.DataFrame) -> Int64Array:
+        month, day, hour, *rest = (data[name].to_numpy(np.int64) for name in names)
+        return _minutes(month, day, hour, rest[0] if rest else np.zeros_like(hour))
+
+    return minutes
+
+
+def _by_stamp(data: pd.DataFrame) -> Int64Array:
+    date = data["Date (MM/DD/YYYY)"].str.split("/", expand=True).astype(np.int64).to_numpy()
+    time = data["Time (HH:MM)"].str.split(":", expand=True).astype(np.int64).to_numpy()
+    return _minutes(date[:, 0], date[:, 1], time[:, 0], time[:, 1])
+
+
+def _minutes(
+    month: Int64Array, day: Int64Array, hour: Int64Array, minute: Int64Array
+) -> Int64Array:
+    """Return minutes since a leap year's beginning; a month that does not exist is far off."""
+    before = np.append(DAYS_BEFORE_MONTH, -LEAP_DAYS)[np.clip(month, 0, 13) - 1]
+    return np.asarray((before + day - 1) * MIN_PER_DAY + hour * S_PER_MIN + minute, dtype=np.int64)
+
+
+_FORMATS = {
+    "epw": _Format(
+        "EPW", lambda io_, file: io_.read_epw(file), 8, "TZ", ("atmospheric_pressure", 1.0),
+        _by_columns(("month", "day", "hour")),
+    ),
+    "tmy3": _Format(
+        "TMY3", lambda io_, file: io_.read_tmy3(file), 2, "TZ", ("pressure", 100.0), _by_stamp
+    ),
+    "psm": _Format(
+        "NSRDB", lambda io_, file: io_.read_nsrdb_psm4(file), 3, "Time Zone", ("pressure", 100.0),
+        _by_columns(("Month", "Day", "Hour", "Minute")),
+    ),
+}  # fmt: skip
+
+
+def read_weather(path: Path) -> WeatherYear:
+    """Read a year of weather; the format is told by the first lines.
+
+    Records of EPW and TMY3 hold at the end of their hour ("at the time indicated" [NREL/
+    TP-581-43156]), those of the National Solar Radiation Database at their stamp.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        The file, plain or packed.
+
+    Raises
+    ------
+    LogFormatError
+        If it can't be read, has a gap or a missing value, with the line; or if pvlib is absent.
+    """
+    data = unpacked(path, read_bytes(path))
+    try:
+        data.decode()
+    except UnicodeDecodeError:  # places' names in older files
+        data = data.decode("latin-1").encode()
+    text = text_of(path, data, "a year of weather")
+    form = _FORMATS[_format_of(text)]
+    frame, head = _parsed(text, form)
+    lines = text.filled_lines(0)[form.n_head :]
+    if not len(frame) or len(frame) > lines.size:
+        raise LogFormatError(f"{path}: not a whole {form.name} file: it has no rows of records")
+    first_min, days = _checked_times(text, form.minutes(frame), lines)
+
+    def column(what: str, name: str, factor: float = 1.0) -> Float64Array:
+        return _values(text, frame, lines, what, name, factor)
+
+    dry_c = column("dry-bulb temperature [deg C]", "temp_air")
+    pressure_pa = column("pressure [Pa]", *form.pressure)
+    if "relative_humidity" in frame:
+        humidity = column("relative humidity [%]", "relative_humidity") / 100
+    elif "temp_dew" in frame:
+        dew_c = column("dew point [deg C]", "temp_dew")
+        humidity = saturation_pressure_pa(dew_c) / saturation_pressure_pa(dry_c)
+    else:
+        raise LogFormatError(
+            f"{path}:{lines[0] - 1}: neither a relative humidity nor a dew point among the "
+            "columns; export the file with one of them"
+        )
+    wet_c = wet_bulb_c(dry_c, np.minimum(humidity, 1.0), pressure_pa)
+    if days.size == LEAP_DAYS - 1:  # 29 February repeats the 28th
+        days = np.insert(days, LEAP_DAY, LEAP_DAY - 1)
+    per_day = len(frame) // (int(days.max()) + 1)
+
+    def of_days(values: Float64Array) -> Float64Array:
+        return values.reshape(-1, per_day)[days].ravel()
+
+    return WeatherYear(
+        of_days(dry_c),
+        of_days(wet_c),
+        of_days(pressure_pa),
+        first_min * MS_PER_MIN,
+        timezone(timedelta(hours=float(head[form.zone]))),
+        f"{form.name} file {path.name}",
+    )
+
+
+def _format_of(text: Text) -> str:
+    first, second = [*text.head.split("\n", 2), ""][:2]
+    if first.startswith("LOCATION,"):
+        return "epw"
+    if second.startswith("Date (MM/DD/YYYY),Time (HH:MM)"):
+        return "tmy3"
+    if first.startswith("Source,Location ID"):
+        return "psm"
+    text.fail(
+        text.start_line,
+        "neither an EPW file ('LOCATION,...'), a TMY3 CSV (second line 'Date (MM/DD/YYYY),...') "
+        "nor a CSV of the National Solar Radiation Database ('Source,Location ID,...'); give one",
+    )
+
+
+def _parsed(text: Text, form: _Format) -> tuple[pd.DataFrame, dict[str, Any]]:
+    try:
+        import pvlib.iotools
+    except ImportError:
+        raise LogFormatError(
+            f"{text.path}: weather files need the package pvlib; pip install 'diploee[weather]', "
+            "or use kind: typical_day"
+        ) from None
+    try:
+        return form.read(pvlib.iotools, io.StringIO(text.data.decode()))
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
+        why = (str(error).splitlines() or [type(error).__name__])[0]
+        raise LogFormatError(
+            f"{one_line(str(text.path))}: not a whole {form.name} file ({one_line(why)}); get it "
+            "again from its source"
+        ) from error
+
+
+def _checked_times(text: Text, found_min: Int64Array, lines: Int64Array) -> tuple[int, Int64Array]:
+    """Return the minute of the first record, and the days; fails at the first gap."""
+    n = found_min.size
+    step = int(found_min[1] - found_min[0]) if n > 1 else 0
+    if not (0 < step <= S_PER_MIN and S_PER_MIN % step == 0 and 0 <= found_min[0] <= step):
+        text.fail(int(lines[0]), "a year of records is expected, of one hour or an even part of "
+                                 "it, from the first of 1 January on")  # fmt: skip
+    per_day = MIN_PER_DAY // step
+    has_leap_day = n > LEAP_DAY * per_day and found_min[LEAP_DAY * per_day] < (
+        (LEAP_DAY + 1) * MIN_PER_DAY
+    )
+    days = np.arange(LEAP_DAYS if has_leap_day else LEAP_DAYS - 1)
+    in_leap_year = days if has_leap_day else days + (days >= LEAP_DAY)
+    expected = found_min[0] + in_leap_year[:, None] * MIN_PER_DAY + np.arange(per_day) * step
+    expected = expected.ravel()
+    both = min(n, expected.size)
+    wrong = np.flatnonzero(found_min[:both] != expected[:both])
+    row = int(wrong[0]) if wrong.size else both
+    if row < expected.size:
+        where = int(lines[row]) if row < n else int(lines[n - 1])
+        _fail_gap(text, where, int(expected[row]), int(found_min[row]) if row < n else None)
+    if n > expected.size:
+        text.fail(int(lines[row]), "a second year begins; give a file with one year")
+    return int(found_min[0]), days
+
+
+def _fail_gap(text: Text, line: int, expected: int, found: int | None) -> NoReturn:
+    has = "the file ends" if found is None else f"found {_date(found)}"
+    text.fail(
+        line,
+        f"a gap: expected the record of {_date(expected)}, {has}; weather needs every record of "
+        "a year once, in order",
+    )
+
+
+def _date(minute: int) -> str:
+    day, rest = divmod(minute, MIN_PER_DAY)
+    if day == LEAP_DAYS and rest == 0:  # the end of the last hour
+        day, rest = day - 1, MIN_PER_DAY
+    month = int(np.searchsorted(DAYS_BEFORE_MONTH, day, side="right"))
+    if not 1 <= month <= 12:
+        return "no date"
+    day_of_month = day - int(DAYS_BEFORE_MONTH[month - 1]) + 1
+    return f"month {month}, day {day_of_month}, {rest // S_PER_MIN:02}:{rest % S_PER_MIN:02}"
+
+
+def _values(
+    text: Text, frame: pd.DataFrame, lines: Int64Array, what: str, name: str, factor: float
+) -> Float64Array:
+    import pandas as pd
+
+    if name not in frame:
+        text.fail(int(lines[0]) - 1, f"no column of {what} ('{name}' to pvlib); export it as well")
+    values = pd.to_numeric(frame[name], errors="coerce").to_numpy(np.float64) * factor
+    low, high = _LIMITS[what]
+    bad = np.flatnonzero(~((values >= low) & (values <= high)))
+    if bad.size:
+        others = f" ({bad.size:,} such lines)" if bad.size > 1 else ""
+        found = "none" if np.isnan(values[bad[0]]) else f"{values[bad[0]]:g}"
+        text.fail(
+            int(lines[bad[0]]),
+            f"{what} is missing or out of range: found {found}{others}, expected {low:g} to "
+            f"{high:g}; fill it in, or take another file",
+        )
+    return values

@@ -1,0 +1,262 @@
+"""Weather over a run: calendar, zones, leap days, gaps, and the shipped typical days."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Callable
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from builders import tiny_scenario
+from weather_writers import PRESSURE_PA, temperature_c, write_epw, write_psm, write_tmy3
+
+from diploee.clock import RunClock, fixed_zone, named_zone
+from diploee.errors import InputError, LogFormatError
+from diploee.facility import WEATHER, Weather
+from diploee.facility.weather import DAYS_BEFORE_MONTH, read_typical_days
+from diploee.inputs import InputReader, load_inputs
+from diploee.scenario import input_files
+from diploee.shipped import shipped_folder
+from diploee.units import MS_PER_H
+
+REAL_EPW = Path(__file__).parents[4] / "shared" / "data" / "weather" / "USA_CO_Denver_TMY3.epw"
+WRITERS: dict[str, Callable[..., Path]] = {
+    "epw": write_epw, "tmy3": write_tmy3, "psm": write_psm,
+}  # fmt: skip
+
+
+def clock(start: str, hours: int, zone: str = "-07:00", warm_up_h: int = 0) -> RunClock:
+    at = fixed_zone(zone) if zone[0] in "+-" else named_zone(zone)
+    begin = datetime.fromisoformat(start)
+    return RunClock(begin, at, hours * MS_PER_H, 60_000, warm_up_h * MS_PER_H)
+
+
+def opened(run: RunClock, folder: Path = Path(), **keys: Any) -> Weather:
+    spec = WEATHER.read(keys)
+    return spec.open(run, folder, lambda read, path, **options: read(path, **options))
+
+
+def at(weather: Weather, run: RunClock, moment: str) -> float:
+    """Dry-bulb temperature at a local time."""
+    time_ms = run.wall.time_ms(datetime.fromisoformat(moment))
+    return float(np.interp(time_ms, weather.time_ms, weather.dry_bulb_c))
+
+
+@pytest.mark.parametrize("form", WRITERS)
+def test_a_file_gives_the_weather_of_the_same_month_day_and_hour(tmp_path: Path, form: str) -> None:
+    path = WRITERS[form](tmp_path / "weather.txt")
+    run = clock("2023-09-14", 49)
+    weather = opened(run, tmp_path, kind="file", path=path.name)
+    for hour in (1, 9, 23):
+        assert at(weather, run, f"2023-09-15T{hour:02}:00") == temperature_c(
+            date(2023, 9, 15), hour
+        )
+    assert weather.time_ms[0] <= 0 and weather.time_ms[-1] >= run.horizon_ms
+    assert (weather.pressure_pa == PRESSURE_PA).all()
+    assert weather.typical
+
+
+def test_midnight_belongs_to_the_day_that_ends(tmp_path: Path) -> None:
+    write_epw(tmp_path / "w.epw")
+    run = clock("2023-03-01", 24)
+    weather = opened(run, tmp_path, kind="file", path="w.epw")
+    assert at(weather, run, "2023-03-01T00:00") == temperature_c(date(2023, 2, 28), 24)
+
+
+@pytest.mark.parametrize("form", ["epw", "tmy3"])
+def test_a_leap_day_repeats_the_day_before(tmp_path: Path, form: str) -> None:
+    path = WRITERS[form](tmp_path / "weather.txt")
+    run = clock("2024-02-01", 24 * 60)
+    weather = opened(run, tmp_path, kind="file", path=path.name)
+    for hour in (1, 12):
+        moments = [f"2024-02-{day}T{hour:02}:00" for day in (28, 29)]
+        assert at(weather, run, moments[0]) == at(weather, run, moments[1])
+    assert at(weather, run, "2024-03-01T12:00") == temperature_c(date(2024, 3, 1), 12)
+    assert (np.diff(weather.time_ms) == MS_PER_H).all()
+
+
+def test_a_leap_day_that_a_file_has_is_used_in_leap_years_alone(tmp_path: Path) -> None:
+    write_psm(tmp_path / "w.csv", year=2020)
+    in_leap, in_common = clock("2024-02-20", 480), clock("2023-02-20", 480)
+    of_leap = opened(in_leap, tmp_path, kind="file", path="w.csv")
+    assert at(of_leap, in_leap, "2024-02-29T06:00") == temperature_c(date(2024, 2, 29), 6)
+    of_common = opened(in_common, tmp_path, kind="file", path="w.csv")
+    assert at(of_common, in_common, "2023-03-01T06:00") == temperature_c(date(2023, 3, 1), 6)
+    assert (np.diff(of_common.time_ms) == MS_PER_H // 2).all()
+
+
+def test_several_years_have_the_same_weather_on_the_same_date(tmp_path: Path) -> None:
+    write_epw(tmp_path / "w.epw")
+    run = clock("2022-07-01", 24 * 1000, warm_up_h=24 * 200)
+    weather = opened(run, tmp_path, kind="file", path="w.epw")
+    values = {at(weather, run, f"{year}-01-20T15:00") for year in (2022, 2023, 2024, 2025)}
+    assert values == {temperature_c(date(2023, 1, 20), 15)}
+    assert (np.diff(weather.time_ms) == MS_PER_H).all()
+    assert weather.time_ms[0] <= run.begin_ms and weather.time_ms[-1] >= run.horizon_ms
+
+
+@pytest.mark.parametrize(
+    ("zone", "local"),
+    [
+        ("-07:00", "2023-07-10T12:00"),
+        ("+00:00", "2023-07-10T19:00"),
+        ("America/Denver", "2023-07-10T13:00"),
+    ],
+)
+def test_weather_in_standard_time_is_shifted_to_the_zone_of_the_facility(
+    tmp_path: Path, zone: str, local: str
+) -> None:
+    write_epw(tmp_path / "w.epw", zone=-7.0)
+    run = clock("2023-01-01", 24 * 365, zone)
+    weather = opened(run, tmp_path, kind="file", path="w.epw")
+    assert at(weather, run, local) == temperature_c(date(2023, 7, 10), 12)
+
+
+def test_a_stand_in_from_another_zone_keeps_its_hours(tmp_path: Path) -> None:
+    run = clock("2023-07-01", 240, "+01:00")
+    weather = opened(run, kind="typical_day", station="denver", utc_offset="+01:00")
+    home = clock("2023-07-01", 240, "-07:00")
+    at_home = opened(home, kind="typical_day", station="denver")
+    assert at(weather, run, "2023-07-05T15:00") == at(at_home, home, "2023-07-05T15:00")
+
+
+@pytest.mark.parametrize("station", ["denver", "greensboro"])
+def test_typical_days_go_from_month_to_month_without_a_step(station: str) -> None:
+    zone = {"denver": "-07:00", "greensboro": "-05:00"}[station]
+    run = clock("2023-01-01", 24 * 365, zone)
+    weather = opened(run, kind="typical_day", station=station)
+    day_on_day = weather.dry_bulb_c[24:] - weather.dry_bulb_c[:-24]
+    firsts = [run.wall.time_ms(datetime(2023, month, 1, 12)) for month in range(2, 13)]
+    index = np.searchsorted(weather.time_ms, firsts) - 24
+    others = np.delete(np.abs(day_on_day), index)
+    assert np.abs(day_on_day[index]).max() <= others.max()
+    assert np.abs(day_on_day).max() < 0.8
+    assert (weather.wet_bulb_c <= weather.dry_bulb_c).all()
+    assert weather.typical
+
+
+@pytest.mark.parametrize("station", ["denver", "greensboro"])
+def test_typical_days_keep_the_means_of_the_months(station: str) -> None:
+    table = shipped_folder("profiles") / "weather" / "typical_days.csv"
+    year = read_typical_days(table, station)
+    with table.open() as file:
+        rows = [
+            r for r in csv.DictReader(t for t in file if t[0] != "#") if r["station"] == station
+        ]
+    months = np.repeat(np.arange(1, 13), np.diff(DAYS_BEFORE_MONTH) * 24)
+    for month in range(1, 13):
+        for name, values in (("t_db_c", year.dry_bulb_c), ("t_wb_c", year.wet_bulb_c)):
+            given = np.mean([float(row[name]) for row in rows if int(row["month"]) == month])
+            assert values[months == month].mean() == pytest.approx(given, abs=1e-9)
+
+
+def test_an_offset_warms_at_the_same_relative_humidity() -> None:
+    from diploee.facility.psychrometrics import relative_humidity
+
+    run = clock("2023-07-01", 240)
+    plain = opened(run, kind="typical_day", station="denver")
+    warm = opened(run, kind="typical_day", station="denver", offset_k=5)
+    np.testing.assert_allclose(warm.dry_bulb_c - plain.dry_bulb_c, 5)
+    rise_k = warm.wet_bulb_c - plain.wet_bulb_c
+    assert (rise_k > 2).all() and (rise_k < 5).all()
+    humidity = [relative_humidity(w.dry_bulb_c, w.wet_bulb_c, w.pressure_pa) for w in (plain, warm)]
+    np.testing.assert_allclose(*humidity, atol=1e-9)
+
+
+def damaged(path: Path, line: int, change: Callable[[str], str | None]) -> Path:
+    lines: list[str | None] = list(path.read_text().splitlines())
+    lines[line - 1] = change(lines[line - 1] or "")
+    path.write_text("\n".join(text for text in lines if text is not None) + "\n")
+    return path
+
+
+def field(index: int, value: str) -> Callable[[str], str]:
+    def change(line: str) -> str:
+        parts = line.split(",")
+        parts[index] = value
+        return ",".join(parts)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("form", "line", "change", "text"),
+    [
+        ("epw", 100, field(6, "99.9"), r":100: dry-bulb temperature .*99.9.*-70 to 70"),
+        ("epw", 100, field(8, "999"), r":100: relative humidity .*999"),
+        ("epw", 100, field(9, "999999"), r":100: pressure .*999999"),
+        ("epw", 100, field(6, ""), r":100: dry-bulb temperature .*none"),
+        ("epw", 100, field(6, "warm"), r":100: dry-bulb temperature .*none"),
+        ("epw", 100, lambda _: None, r":100: a gap: .*month 1, day 4, 20:00, found .* 21:00"),
+        ("epw", 8768, lambda _: None, r":8767: a gap: .*month 12, day 31, 24:00, the file ends"),
+        ("tmy3", 40, field(2, "-9900"), r":40: dry-bulb temperature .*-9900"),
+        ("tmy3", 40, lambda _: None, r":40: a gap"),
+        ("psm", 60, field(5, ""), r":60: dry-bulb temperature"),
+        ("psm", 60, lambda _: None, r":60: a gap"),
+        ("epw", 1, lambda _: "PLACE,Denver", r":1: neither an EPW file"),
+        ("epw", 50, field(1, "month"), r"not a whole EPW file"),
+    ],
+)
+def test_gaps_and_missing_codes_are_named_with_their_line(
+    tmp_path: Path, form: str, line: int, change: Any, text: str
+) -> None:
+    path = damaged(WRITERS[form](tmp_path / "weather.txt"), line, change)
+    with pytest.raises(LogFormatError, match=text) as caught:
+        opened(clock("2023-01-01", 24), tmp_path, kind="file", path=path.name)
+    assert "weather.txt" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_file_without_pvlib_is_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_epw(tmp_path / "w.epw")
+    monkeypatch.setitem(sys.modules, "pvlib", None)
+    monkeypatch.setitem(sys.modules, "pvlib.iotools", None)
+    with pytest.raises(LogFormatError, match=r"pip install 'diploee\[weather\]'"):
+        opened(clock("2023-01-01", 24), tmp_path, kind="file", path="w.epw")
+
+
+def test_weather_needs_the_zone_of_the_facility() -> None:
+    typical = {"kind": "typical_day", "station": "denver"}
+    with pytest.raises(InputError, match="weather needs the facility's zone"):
+        tiny_scenario({"facility.weather": typical})
+    given = tiny_scenario({"facility.weather": typical, "facility.utc_offset": "-07:00"})
+    assert load_inputs(given).weather is not None
+    assert load_inputs(tiny_scenario()).weather is None
+
+
+def test_a_weather_file_is_an_input_of_the_run(tmp_path: Path) -> None:
+    write_epw(tmp_path / "w.epw")
+    keys = {"kind": "file", "path": "w.epw", "actual_year": True}
+    scenario = tiny_scenario({"facility.weather": keys, "facility.utc_offset": "-07:00"}).beside(
+        tmp_path
+    )
+    assert input_files(scenario) == ("w.epw",)
+    reader = InputReader()
+    inputs = reader.load(scenario)
+    assert set(inputs.hashes) == {"w.epw"}
+    assert inputs.weather is not None and not inputs.weather.typical
+    (tmp_path / "w.epw").unlink()
+    with pytest.raises(LogFormatError, match=r"w\.epw: can't be read .*facility\.weather\.path"):
+        reader.load(scenario)
+
+
+@pytest.mark.skipif(not REAL_EPW.is_file(), reason="the real EPW lies beside the repository")
+def test_a_real_file_has_the_statistics_of_the_sheet() -> None:
+    run = clock("2023-01-01", 24 * 365)
+    weather = opened(run, REAL_EPW.parent, kind="file", path=REAL_EPW.name)
+    year = (weather.time_ms > 0) & (weather.time_ms <= run.horizon_ms)
+    wet_c = weather.wet_bulb_c[year]
+    assert wet_c.size == 8760
+    assert weather.dry_bulb_c[year].mean() == pytest.approx(10.88, abs=0.005)
+    assert weather.pressure_pa[year].mean() == pytest.approx(83_460, abs=5)
+    assert [wet_c.mean(), wet_c.max()] == pytest.approx([4.87, 20.42], abs=0.005)
+    assert [(wet_c <= limit).sum() for limit in (10, 15, 18)] == [5806, 8034, 8717]
+    typical = opened(run, kind="typical_day", station="denver")
+    assert typical.wet_bulb_c[year[: typical.wet_bulb_c.size]].mean() == pytest.approx(
+        wet_c.mean(), abs=0.1
+    )

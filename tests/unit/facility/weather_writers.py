@@ -1,0 +1,66 @@
+"""Small synthetic weather files of the three formats, from functions of day and hour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date, timedelta
+from pathlib import Path
+
+import numpy as np
+
+PRESSURE_PA = 83_500
+
+
+def temperature_c(day: date, hour: float) -> float:
+    """A temperature that tells month, day and hour: its instant is the hour's end."""
+    return round(day.month * 2 + day.day / 10 + 5 * np.sin(hour * np.pi / 12), 1)
+
+
+def days(year: int, *, leap_day: bool = False) -> Iterator[date]:
+    day = date(year, 1, 1)
+    while day.year == year:
+        if leap_day or (day.month, day.day) != (2, 29):
+            yield day
+        day += timedelta(days=1)
+
+
+def write_epw(path: Path, zone: float = -7.0, year: int = 1995) -> Path:
+    head = [f"LOCATION,Somewhere,CO,USA,TMY3,1,39.8,-104.7,{zone},1650.0"]
+    head += [f"LINE {i}" for i in range(2, 9)]
+    rows = [
+        f"{d.year},{d.month},{d.day},{h},0,?9,{temperature_c(d, h)},1.0,50,{PRESSURE_PA}"
+        + ",0" * 25
+        for d in days(year)
+        for h in range(1, 25)
+    ]
+    path.write_text("\n".join(head + rows) + "\n")
+    return path
+
+
+def write_tmy3(path: Path, zone: float = -7.0, year: int = 1996) -> Path:
+    head = [f'725650,"SOMEWHERE",CO,{zone},39.8,-104.7,1650']
+    head += ["Date (MM/DD/YYYY),Time (HH:MM),Dry-bulb (C),RHum (%),Pressure (mbar)"]
+    rows = [
+        f"{d:%m/%d/%Y},{h:02}:00,{temperature_c(d, h)},50,{PRESSURE_PA / 100:g}"
+        for d in days(year)
+        for h in range(1, 25)
+    ]
+    path.write_text("\n".join(head + rows) + "\n")
+    return path
+
+
+def write_psm(path: Path, zone: int = -7, year: int = 2020, step_min: int = 30) -> Path:
+    head = [
+        "Source,Location ID,City,State,Country,Latitude,Longitude,Time Zone,Elevation,"
+        "Local Time Zone",
+        f"NSRDB,1,-,-,-,39.8,-104.7,{zone},1650,-7",
+        "Year,Month,Day,Hour,Minute,Temperature,Relative Humidity,Pressure",
+    ]
+    rows = [
+        f"{d.year},{d.month},{d.day},{m // 60},{m % 60},{temperature_c(d, m / 60)},50,"
+        f"{PRESSURE_PA / 100:g}"
+        for d in days(year, leap_day=True)
+        for m in range(0, 1440, step_min)
+    ]
+    path.write_text("\n".join(head + rows) + "\n")
+    return path
