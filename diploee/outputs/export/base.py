@@ -77,6 +77,15 @@ class Options(Choices):
         default=12.47, description="Rated voltage of the OpenDSS load, in kV."
     )
     actual: bool = Field(default=False, description="OpenDSS multipliers in kW, not of the peak.")
+    mva: Annotated[float, Field(gt=0)] = Field(
+        default=100.0, description="Base of the per-unit values of andes [MVA]."
+    )
+    at: datetime | None = Field(
+        default=None, description="A further moment for psse-raw, local time."
+    )
+    bus_number: Annotated[int, Field(ge=1, le=999_997)] = Field(
+        default=1, description="Number of the load's bus (psse-raw)."
+    )
 
     def given(self) -> tuple[str, ...]:
         """Return the names of the options that differ from their defaults."""

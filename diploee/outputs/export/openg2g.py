@@ -1,17 +1,19 @@
-"""OpenG2G: a training trace ``t_s,power_W`` of one GPU."""
+"""OpenG2G: a training trace of one GPU, which others read too, and the load of a facility."""
 
 from __future__ import annotations
+
+from functools import partial
 
 import numpy as np
 
 from diploee.errors import InputError
 from diploee.outputs.export.base import ExportRequest, Format, Written
 from diploee.outputs.export.playback import seconds
-from diploee.outputs.export.text import CsvFile
+from diploee.outputs.export.text import CsvFile, in_kw
 from diploee.scenario import Facility
 
 
-def _write(request: ExportRequest) -> Written:
+def _write(request: ExportRequest, header: tuple[str, str]) -> Written:
     n_gpus = gpus_behind(request.run.scenario.facility, request.options.column)
     if not n_gpus:
         raise InputError(
@@ -22,11 +24,11 @@ def _write(request: ExportRequest) -> Written:
         raise InputError(
             f"{request.run.folder}: OpenG2G needs two samples or more, choose a finer --step"
         )
-    with CsvFile(request.path, ("t_s", "power_W")) as file:
+    with CsvFile(request.path, header) as file:
         for block in request.series.blocks():
             file.write(seconds(request.series, block), np.round(block.power_w / n_gpus, 6))
     return Written(
-        {request.path.name: "t_s: s since the first step's start; power_W: W per GPU"},
+        {request.path.name: f"{header[0]}: s since the first step's start; {header[1]}: W per GPU"},
         (
             f"the power over all {n_gpus:,} GPUs, busy or idle, with the CPU packages' share: "
             f"times {n_gpus:,} it is the column's power",
@@ -46,8 +48,28 @@ def gpus_behind(facility: Facility, column: str) -> int:
     )
 
 
+def _write_load(request: ExportRequest) -> Written:
+    with CsvFile(request.path, ("t_s", "p_kw")) as file:
+        for block in request.series.blocks():
+            file.write(seconds(request.series, block), in_kw(block.power_w))
+    return Written(
+        {request.path.name: "t_s: s since the first step's start; p_kw: kW of the facility"},
+        ("OpenG2G interpolates between the rows and holds the last",),
+    )
+
+
 OPENG2G = Format(
     name="openg2g",
     summary="OpenG2G training trace: t_s,power_W per GPU",
-    write=_write,
+    write=partial(_write, header=("t_s", "power_W")),
+)
+OPENG2G_LOAD = Format(
+    name="openg2g-load",
+    summary="OpenG2G facility load: t_s,p_kw",
+    write=_write_load,
+)
+GPU_DATA = Format(
+    name="gpu-data",
+    summary="GPU_data.csv of data center dynamic models: t_seconds,P_gpu_W per GPU",
+    write=partial(_write, header=("t_seconds", "P_gpu_W")),
 )

@@ -10,12 +10,16 @@ from typing import Any
 from diploee.clock import named_zone
 from diploee.errors import InputError, one_of
 from diploee.files import FolderKind, Writing, check_file, check_folder, local_place, writing
+from diploee.outputs.export.andes import ANDES
 from diploee.outputs.export.base import ExportRequest, Format, Options, flag
+from diploee.outputs.export.comtrade import COMTRADE, COMTRADE_1999
+from diploee.outputs.export.gridlabd import GRIDLABD
 from diploee.outputs.export.opendss import OPENDSS
-from diploee.outputs.export.openg2g import OPENG2G
+from diploee.outputs.export.openg2g import GPU_DATA, OPENG2G, OPENG2G_LOAD
 from diploee.outputs.export.pandapower import PANDAPOWER
 from diploee.outputs.export.plain import CSV
 from diploee.outputs.export.playback import PLAYBACK
+from diploee.outputs.export.psse_raw import PSSE_RAW
 from diploee.outputs.export.pypsa import PYPSA
 from diploee.outputs.export.reactive import REACTIVE_OF, ReactiveTable, read_reactive_table
 from diploee.outputs.export.series import Series, check_power_column
@@ -74,7 +78,8 @@ def paths_to_write(files: Writing, place: Path, is_folder: bool) -> tuple[Path, 
 FORMATS: Registry[Format] = Registry(
     "export",
     (
-        CSV, HOURS_8760, SAM, REOPT, REOPT_JSON, OPENDSS, PYPSA, PANDAPOWER, PLAYBACK, OPENG2G
+        CSV, HOURS_8760, SAM, REOPT, REOPT_JSON, OPENDSS, PYPSA, PANDAPOWER, PLAYBACK, OPENG2G,
+        OPENG2G_LOAD, GPU_DATA, ANDES, GRIDLABD, COMTRADE, COMTRADE_1999, PSSE_RAW,
     ),
 )  # fmt: skip
 """The formats by name; ``FORMATS.register`` adds one from outside."""

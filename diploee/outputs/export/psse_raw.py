@@ -1,0 +1,92 @@
+"""PSS/E: load records of the moments that a planner studies, in the RAW format of version 32."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from diploee.errors import InputError
+from diploee.outputs.export.base import ExportRequest, Format, Written
+from diploee.tables import Float64Array
+from diploee.units import MS_PER_MIN
+
+WORST_MS = 15 * MS_PER_MIN
+
+
+@dataclass(frozen=True)
+class _Snapshot:
+    load_id: str
+    text: str
+    p_mw: float
+    q_mvar: float
+
+
+def _write(request: ExportRequest) -> Written:
+    if not request.has_reactive:
+        raise InputError(
+            f"{request.run.folder}: a RAW load record needs reactive power; give --q-table, or "
+            "simulate the site to its point of interconnection (facility.stages)"
+        )
+    blocks = list(request.series.blocks())
+    starts_ms = np.concatenate([block.starts_ms for block in blocks])
+    parts = [request.power_columns(block) for block in blocks]
+    p_mw, q_mvar = (np.concatenate(column) for column in zip(*parts, strict=True))
+    found = list(_snapshots(request, starts_ms.astype(np.float64), p_mw, q_mvar))
+    options = request.options
+    lines = [
+        # Fields: I, ID, STATUS, AREA, ZONE, PL, QL, IP, IQ, YP, YQ, OWNER, SCALE.
+        f"{options.bus_number},'{one.load_id}',{int(k == 0)},1,1,{one.p_mw:.6f},{one.q_mvar:.6f},"
+        f"0.0,0.0,0.0,0.0,1,1 / {one.text}"
+        for k, one in enumerate(found)
+    ]
+    request.path.write_text("\n".join([*lines, ""]), encoding="ascii")
+    return Written(
+        {request.path.name: "load records of constant power, MW and Mvar"},
+        (
+            "only the first record is in service (STATUS 1): each is the whole facility at another "
+            "moment, so put one of them into the case's load data",
+        ),
+    )
+
+
+def _snapshots(
+    request: ExportRequest, starts_ms: Float64Array, p_mw: Float64Array, q_mvar: Float64Array
+) -> list[_Snapshot]:
+    step_ms = request.series.step_ms
+
+    def at(load_id: str, what: str, first: int, n_steps: int = 1) -> _Snapshot:
+        moment = np.datetime_as_string(np.datetime64(int(starts_ms[first]), "ms"), unit="s")
+        rows = slice(first, first + n_steps)
+        mean_p, mean_q = float(p_mw[rows].mean()), float(q_mvar[rows].mean())
+        return _Snapshot(load_id, f"{what}, from {moment} UTC", mean_p, mean_q)
+
+    length = f"mean of {request.series.step_s:g} s"
+    found = [
+        at("PK", f"peak, {length}", int(p_mw.argmax())),
+        at("MN", f"minimum, {length}", int(p_mw.argmin())),
+    ]
+    n_worst = WORST_MS // step_ms
+    if n_worst >= 1 and WORST_MS % step_ms == 0 and p_mw.size >= n_worst:
+        energy = np.concatenate([[0.0], np.cumsum(p_mw)])
+        found.append(at("15", "highest mean of 15 min",
+                        int((energy[n_worst:] - energy[:-n_worst]).argmax()), n_worst))  # fmt: skip
+    if request.options.at is not None:
+        moment = request.options.at
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=request.run.scenario.facility.zone)
+        at_ms = moment.timestamp() * 1_000
+        first = int(np.searchsorted(starts_ms, at_ms, side="right")) - 1
+        if first < 0 or at_ms >= starts_ms[first] + step_ms:
+            raise InputError(f"--at: {request.options.at} lies outside of what is exported")
+        found.append(at("AT", f"{request.options.at}, {length}", first))
+    return found
+
+
+PSSE_RAW = Format(
+    name="psse-raw",
+    summary="PSS/E RAW load records: peak, minimum, highest 15 min, and --at a time; needs Q",
+    write=_write,
+    suffixes=(".raw",),
+    options=frozenset({"q_table", "at", "bus_number"}),
+)
