@@ -48,7 +48,8 @@ def test_playback_has_the_energy_and_the_peak_of_the_event_window(
     assert told["peak_mw"] == pytest.approx(power_w.max() / 1e6, rel=1e-12)
 
 
-@pytest.mark.parametrize("fmt", MOVABLE)
+# GridLAB-D has whole seconds, a RAW record needs reactive power: tests of their own.
+@pytest.mark.parametrize("fmt", [f for f in MOVABLE if f not in ("gridlabd", "psse-raw")])
 def test_every_format_that_takes_a_window_takes_an_event_window(
     fmt: str, event_run: Run, tmp_path: Path
 ) -> None:

@@ -29,7 +29,9 @@ def disk_of(n_bytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-@pytest.mark.parametrize("name", [n for n, fmt in FORMATS.items() if not fmt.whole_year])
+@pytest.mark.parametrize(
+    "name", [n for n, fmt in FORMATS.items() if not fmt.whole_year and n != "psse-raw"]
+)
 def test_full_disk_is_one_line_and_leaves_nothing(
     name: str, fine_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -37,7 +39,7 @@ def test_full_disk_is_one_line_and_leaves_nothing(
     place = tmp_path / f"out{(FORMATS[name].suffixes or ('',))[0]}"
     limit = 9_000 if name == "pandapower" else 40_000
     with disk_of(limit), pytest.raises(OutputError) as caught:
-        export_run(fine_run, name, place)
+        export_run(fine_run, name, place, Options(step="1 s" if name == "gridlabd" else None))
     text = str(caught.value)
     assert f"{place}: the disk is full" in text and len(text.splitlines()) == 1
     if name != "pandapower":  # Parquet keeps a small row group in memory until its end
