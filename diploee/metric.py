@@ -26,6 +26,7 @@ _TOLD_BY = (
     (("interval_s",), "{:g}s"),
     (("window_s",), "{:g}s"),
     (("low_hz", "high_hz"), "{:g}-{:g}Hz"),
+    (("month",), "{}"),
 )
 """What tells the entries of a list apart, and how it stands in a key."""
 
@@ -97,11 +98,11 @@ class Metric:
         return number(value, self.format, self.factor, none)
 
     def sized(self, unit: PowerUnit) -> Metric:
-        """Return the metric with powers and energies [MW, MWh] in another unit."""
-        if not re.match(r"MWh?\b", self.unit):
+        """Return the metric with powers and energies [MW, Mvar, MVA, MWh] in another unit."""
+        if not re.match(r"M(Wh?|varh?|VA)\b", self.unit):
             return self
         factor = self.factor * W_PER_MW / unit.watts
-        return replace(self, unit=self.unit.replace("MW", unit.power), factor=factor)
+        return replace(self, unit=f"{unit.power[0]}{self.unit[1:]}", factor=factor)
 
 
 def number(value: object, pattern: str, factor: float = 1, none: str = NONE) -> str:

@@ -80,6 +80,7 @@ def run_warnings(
         *_left_out(matches),
         *_shortfalls(facility, clock.horizon_ms, pools, matches, queues),
         *_overload(metrics),
+        *_typical_weather(facility, metrics),
         *(warning for plan in plans for warning in plan.warnings),
     ]
 
@@ -248,3 +249,17 @@ def _overload(metrics: dict[str, Any]) -> Iterator[str]:
             f"maximum power is {ratio:.2f} times the rated power; check the profiles' unit and "
             "facility.rated_power_mw"
         )
+
+
+def _typical_weather(facility: Facility, metrics: dict[str, Any]) -> Iterator[str]:
+    """Warn of what extremes of the weather decide where a run's weather has none."""
+    if facility.weather is None or not facility.weather.typical or "poi" not in metrics:
+        return
+    months = metrics["billing"]["months"]
+    meets = ["peak and demand at the point of interconnection"]
+    meets += ["headroom"] if "headroom" in metrics["poi"] else []
+    meets += ["ratchets"] if any("ratchet_mw" in m.get("billed", ()) for m in months) else []
+    yield (
+        f"facility.weather is typical, without extremes: {', '.join(meets)} are not those of a hot "
+        "year; take an actual year (actual_year: true), or stress it by offset_k"
+    )

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from diploee.facility import STAGES
 from diploee.metric import Metric, View, catalogue
+from diploee.metrics.billing import BILLING_METRICS
 from diploee.metrics.causes import CAUSE_METRICS
 from diploee.metrics.facility import POWER_METRICS, UTILIZATION_METRICS
 from diploee.metrics.grid.accumulator import TRANSIENT_METRICS
@@ -16,12 +17,14 @@ from diploee.metrics.grid.rainflow import RAINFLOW_METRICS
 from diploee.metrics.grid.ramps import RAMP_METRICS
 from diploee.metrics.grid.spectrum import SPECTRUM_METRICS
 from diploee.metrics.grid.swings import SWING_METRICS
+from diploee.metrics.poi import POI_METRICS
 from diploee.metrics.queue import QUEUE_METRICS
 from diploee.metrics.service import REQUEST_METRICS, SERVICE_METRICS
 from diploee.power.event_windows import EVENT_WINDOW_METRICS
 
 DECLARED = [
     POWER_METRICS,
+    POI_METRICS,
     UTILIZATION_METRICS,
     QUEUE_METRICS,
     REQUEST_METRICS,
@@ -37,6 +40,7 @@ DECLARED = [
     HISTOGRAM_METRICS,
     EVENT_WINDOW_METRICS,
     CAUSE_METRICS,
+    BILLING_METRICS,
 ]
 """What each part of a run declares, in the order of the tables; stages follow."""
 

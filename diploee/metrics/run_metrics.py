@@ -13,6 +13,8 @@ from diploee.metrics.catalogue import own_blocks
 from diploee.metrics.causes import Causes, add_causes
 from diploee.metrics.facility import FacilityMetrics
 from diploee.metrics.grid import GridMetrics
+from diploee.metrics.grid.clock import Clock
+from diploee.metrics.poi import poi_metrics
 from diploee.metrics.queue import QueueMetrics
 from diploee.metrics.service import request_metrics
 from diploee.profiles import Provenance
@@ -66,6 +68,7 @@ class RunMetrics:
             rated_power_w=facility.rated_power_w,
             readings=readings,
         )
+        self._poi = poi_metrics(facility.stages, Clock(clock.start_with_zone, clock.step_ms))
 
     def add(self, block: Block) -> None:
         """Take in a block."""
@@ -78,6 +81,8 @@ class RunMetrics:
             of_pool.add(pools_w[name], columns[f"utilization.{name}"])
         transient_ms = self._transient.end_ms if self._transient else 0
         self._grid.add(block.t0_ms, columns[POWER], pools_w, transient_ms)
+        if self._poi is not None:
+            self._poi.add(block, transient_ms)
         if self._causes is not None:
             self._causes.add(block)
             self._causes.see(self._grid.events())
@@ -109,6 +114,8 @@ class RunMetrics:
                 | _work(queues[name], [plan for plan in plans if plan.pool == name])
                 for name, of_pool in self._pools.items()
             }
+        if self._poi is not None:
+            found |= self._poi.blocks()
         return found | self._stages.blocks()
 
 

@@ -183,6 +183,28 @@ _GRID = {
         "mean_psd_mw2_per_hz?": [Number],
     },
 }
+_ENERGIES = {"energy": {"total_mwh": Number}, **dict.fromkeys(("pue", "ppue_cooling"), Optional)}
+_POI = {**_ENERGIES, "monthly": {"*": _ENERGIES}}
+_BILLING = {
+    "months": [
+        {
+            "month": str,
+            "complete": bool,
+            **dict.fromkeys(("hours", "energy_mwh", "drawn_mvarh", "supplied_mvarh"), Number),
+            "power_factor": Optional,
+            "demand": [
+                {
+                    **_MINUTES,
+                    **dict.fromkeys(("max_mw", "max_mva", "max_mvar", "min_mvar"), Number),
+                    **dict.fromkeys(("time", "max_mva_time"), Time),
+                    **dict.fromkeys(("load_factor", "power_factor"), Optional),
+                }
+            ],
+            "billed?": {**_MINUTES, "max_mw": Number, "lower_bound?": bool},
+        }
+    ],
+    "absent": [{**_MINUTES, **_REASON}],
+}
 _WINDOWS = {
     "resolution_s": Seconds,
     "basis?": str,
@@ -210,6 +232,8 @@ Metrics: type[Record] = _shaped(
         "jobs?": Numbers | None,
         "requests?": ({"services?": {"*": Numbers}}, None),
         "grid?": (_GRID, None),
+        "poi?": (_POI, None),
+        "billing?": (_BILLING, None),
         "zooms?": (_WINDOWS, None),
     },
 )

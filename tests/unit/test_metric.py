@@ -104,9 +104,13 @@ def test_powers_and_energies_are_shown_in_the_unit_of_their_size() -> None:
             Metric("b", "MWh", "energy"),
             Metric("c", "MW/min", "ramp"),
             Metric("d", "1/s", "rate"),
+            Metric("e", "Mvarh", "reactive energy"),
+            Metric("f", "MVA", "apparent power"),
         )
     }
-    assert [metric.unit for metric in shown.values()] == ["kW", "kWh", "kW/min", "1/s"]
+    assert [metric.unit for metric in shown.values()] == [
+        "kW", "kWh", "kW/min", "1/s", "kvarh", "kVA",
+    ]  # fmt: skip
     assert shown["power [MW]"].show(0.0123) == "12.300"
     assert shown["rate [1/s]"].show(0.0123) == "0.012"
     assert Metric("a", "MW", "power").sized(MEGAWATT).show(1.5) == "1.500"
@@ -123,4 +127,5 @@ def test_metrics_keep_the_keys_that_they_are_declared_by(
     run = diploee.simulate(scenario, tmp_path / "tiny", library=library)
     present = dict(flatten(json.loads((run.folder / "metrics.json").read_text("utf-8"))))
     tables = {m.key for m in declared_metrics() if m.view != "detail" and "<" not in m.key}
-    assert {key for key in tables if not key.startswith("requests.")} <= set(present)
+    others = ("requests.", "poi.")
+    assert {key for key in tables if not key.startswith(others)} <= set(present)

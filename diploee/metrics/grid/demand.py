@@ -139,15 +139,11 @@ class Peaks:
 
     def add(self, power_w: Float64Array, t0_ms: int) -> None:
         """Add consecutive interval means [W] from `t0_ms` on."""
-        step_ms, begin = self.clock.step_ms, 0
-        while begin < power_w.size:
-            at_ms = t0_ms + begin * step_ms
-            left = -(-(self.clock.next_month_ms(at_ms) - at_ms) // step_ms)
-            part = power_w[begin : begin + left]
+        for month, at_ms, rows in self.clock.months_of(t0_ms, power_w.size):
+            part = power_w[rows]
             k = int(np.argmax(part))
-            peak = self.of_month.setdefault(self.clock.month(at_ms), Peak())
-            peak.see(float(part[k]), at_ms + k * step_ms)
-            begin += part.size
+            peak = self.of_month.setdefault(month, Peak())
+            peak.see(float(part[k]), at_ms + k * self.clock.step_ms)
 
     def add_pools(self, pools_w: dict[str, Float64Array], t0_ms: int) -> None:
         """Add the interval means of every pool [W]."""

@@ -1,0 +1,300 @@
+"""The `poi` and `billing` blocks: what passes the point of interconnection, and by which part.
+
+Reference sheet ``point_of_interconnection.md``, sections 0, 4 and 6. Energies are of all intervals;
+what depends on extremes leaves out the time in which the facility fills up, as the grid's do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from diploee.facility.base import Block, StageSpec
+from diploee.facility.billing import Billing
+from diploee.metric import Metric
+from diploee.metrics.billing import Demands, MonthSums, power_factor
+from diploee.metrics.grid.clock import Clock
+from diploee.metrics.grid.quanta import QUANTA_PER_MW, to_quanta
+from diploee.tables import Float64Array
+from diploee.units import MS_PER_H, W_PER_MW
+
+ACTIVE, REACTIVE = "poi_power_w", "poi_reactive_var"
+
+PARTS = {
+    "device": "it_power_w",
+    "node_overhead": "it_ac_power_w",
+    "pdu": "pdu_loss_w",
+    "ups": "ups_loss_w",
+    "transformers": "transformer_loss_w",
+    "constant_loss": "loss_power_w",
+    "cooling": "cooling_w",
+    "auxiliary": "auxiliary_power_w",
+    "total": ACTIVE,
+}
+"""Column of each part of the energy; the nodes' overhead is their AC power less that of devices."""
+
+_WORDS = {
+    "device": "energy of the devices",
+    "node_overhead": "energy of the nodes beside their devices",
+    "pdu": "energy lost in PDUs",
+    "ups": "energy lost in the UPS",
+    "transformers": "energy lost in transformers",
+    "constant_loss": "energy of the constant loss",
+    "cooling": "energy of the cooling",
+    "auxiliary": "energy of the auxiliary load",
+    "total": "energy at the point of interconnection",
+}
+
+_IN_TABLE = ("device", "node_overhead", "total")
+"""Parts that no stage measures itself."""
+
+_RATIOS = {
+    "pue": ("PUE", "energy at the point of interconnection over the nodes' AC energy, which holds "
+            "their fans and power supplies"),
+    "ppue_cooling": ("cooling-only PUE", "1 plus the energy of the cooling over the nodes' AC "
+                     "energy"),
+    "tue_device": ("energy at the point of interconnection over that of the devices",
+                   "GPUs and CPU packages"),
+}  # fmt: skip
+
+
+def _of_months(metric: Metric) -> Metric:
+    key = metric.key.replace("poi.", "poi.monthly.<month>.", 1)
+    return Metric(key, metric.unit, f"{metric.label} in <month>", metric.format, metric.text)
+
+
+_SUMMED = (
+    *(
+        Metric(
+            f"poi.energy.{part}_mwh",
+            "MWh",
+            words,
+            "{:,.1f}",
+            view="table" if part in _IN_TABLE else "detail",
+        )
+        for part, words in _WORDS.items()
+    ),
+    *(
+        Metric(f"poi.{key}", "1", label, "{:.4f}", text, "main" if key == "pue" else "table")
+        for key, (label, text) in _RATIOS.items()
+    ),
+)
+
+POI_METRICS = (
+    *_SUMMED,
+    Metric("poi.drawn_mvarh", "Mvarh", "reactive energy drawn", "{:,.1f}", view="table"),
+    Metric("poi.supplied_mvarh", "Mvarh", "reactive energy supplied", "{:,.1f}", view="table"),
+    Metric("poi.power_factor", "1", "average power factor", "{:.4f}",
+           "energy over the root of its square and that of the drawn reactive energy", "table"),
+    Metric("poi.peak.max_mw", "MW", "peak at the point of interconnection"),
+    Metric("poi.peak.reactive_mvar", "Mvar", "reactive power at the peak", text="drawn positive"),
+    Metric("poi.peak.power_factor", "1", "power factor at the peak", "{:.4f}", view="table",
+           of_means=True),
+    Metric("poi.reactive.max_mvar", "Mvar", "maximum reactive power", text="drawn positive",
+           view="table", of_means=True),
+    Metric("poi.reactive.min_mvar", "Mvar", "minimum reactive power",
+           text="below 0 where it is supplied", view="table", of_means=True),
+    Metric("poi.reactive.leading_h", "h", "hours in which reactive power is supplied (leading)",
+           "{:,.1f}", view="table"),
+    Metric("poi.reactive.lagging_h", "h", "hours in which reactive power is drawn (lagging)",
+           "{:,.1f}", view="table"),
+    Metric("poi.apparent.max_mva", "MVA", "maximum apparent power", view="table", of_means=True),
+    Metric("poi.headroom.contract_mva", "MVA", "contracted power"),
+    Metric("poi.headroom.mva", "MVA", "headroom", text="contracted power less the maximum apparent "
+           "power", view="table", of_means=True),
+    Metric("poi.headroom.fraction", "%", "headroom, of the contracted power", "{:.1f}", factor=100),
+    Metric("poi.headroom.over_h", "h", "hours above the contracted power", "{:,.1f}"),
+    *map(_of_months, _SUMMED),
+)  # fmt: skip
+
+
+@dataclass
+class _Extreme:
+    """Largest value so far, with the active and reactive power [W, var] and the time [ms] of it."""
+
+    value: float = -np.inf
+    active_w: float = 0.0
+    reactive_var: float = 0.0
+    at_ms: int = 0
+
+    def see(
+        self, values: Float64Array, active_w: Float64Array, reactive_var: Float64Array,
+        t0_ms: int, step_ms: int,
+    ) -> None:  # fmt: skip
+        k = int(np.argmax(values))
+        if values[k] > self.value:  # the first of equals
+            self.value, self.at_ms = float(values[k]), t0_ms + k * step_ms
+            self.active_w, self.reactive_var = float(active_w[k]), float(reactive_var[k])
+
+
+class PoiMetrics:
+    """Accumulates what passes the point of interconnection; block cuts change no value.
+
+    Parameters
+    ----------
+    clock : Clock
+        Start and resolution.
+    contract_mva : float, optional
+        Contracted apparent power [MVA].
+    billing : Billing, optional
+        What a tariff says of the demand.
+    """
+
+    def __init__(
+        self, clock: Clock, contract_mva: float | None = None, billing: Billing | None = None
+    ) -> None:
+        self._clock, self._contract_mva = clock, contract_mva
+        self._months: dict[str, MonthSums] = {}
+        self._demands = Demands(clock, billing)
+        self._peak, self._apparent, self._drawn, self._supplied = (_Extreme() for _ in range(4))
+        self._n_leading = self._n_lagging = self._n_over = 0
+
+    def add(self, block: Block, transient_ms: int = 0) -> None:
+        """Add the next block behind all stages.
+
+        Parameters
+        ----------
+        block : Block
+            Columns of the parts that the facility has, and those of the point of interconnection.
+        transient_ms : int
+            Time at which the run has filled up [ms]; what lies before is in sums alone.
+        """
+        quanta = {p: to_quanta(block.columns[c]) for p, c in PARTS.items() if c in block.columns}
+        if "node_overhead" in quanta:
+            quanta["node_overhead"] = quanta["node_overhead"] - quanta["device"]
+        reactive = to_quanta(block.columns[REACTIVE])
+        for month, at_ms, rows in self._clock.months_of(block.t0_ms, len(block)):
+            sums = self._months.setdefault(month, MonthSums(at_ms))
+            sums.n += rows.stop - rows.start
+            for part, of in quanta.items():
+                sums.quanta[part] = sums.quanta.get(part, 0) + int(of[rows].sum())
+            drawn = int(np.maximum(reactive[rows], 0).sum())
+            sums.drawn += drawn
+            sums.supplied += drawn - int(reactive[rows].sum())
+        steady = block.part(
+            min(max(_up(transient_ms, block), block.t0_ms), block.end_ms), block.end_ms
+        )
+        if len(steady):
+            kept = slice(len(block) - len(steady), None)
+            self._demands.add(quanta["total"][kept], reactive[kept], steady.t0_ms)
+            self._see(steady)
+
+    def _see(self, block: Block) -> None:
+        active_w, reactive_var = block.columns[ACTIVE], block.columns[REACTIVE]
+        apparent_va = np.hypot(active_w, reactive_var)
+        for extreme, values in (
+            (self._peak, active_w),
+            (self._apparent, apparent_va),
+            (self._drawn, reactive_var),
+            (self._supplied, -reactive_var),
+        ):
+            extreme.see(values, active_w, reactive_var, block.t0_ms, block.dt_ms)
+        self._n_leading += int(np.count_nonzero(reactive_var < 0))
+        self._n_lagging += int(np.count_nonzero(reactive_var > 0))
+        if self._contract_mva is not None:
+            self._n_over += int(np.count_nonzero(apparent_va > self._contract_mva * W_PER_MW))
+
+    def blocks(self) -> dict[str, Any]:
+        """Return the `poi` and `billing` blocks of the metrics."""
+        billing = self._demands.block(self._months)
+        months = {month: self._energies(sums.quanta) for month, sums in self._months.items()}
+        whole = MonthSums(0)
+        for sums in self._months.values():
+            whole.drawn += sums.drawn
+            whole.supplied += sums.supplied
+            for part, quanta in sums.quanta.items():
+                whole.quanta[part] = whole.quanta.get(part, 0) + quanta
+        total, drawn = self._mwh(whole.quanta["total"]), self._mwh(whole.drawn)
+        return {
+            "poi": {
+                "resolution_s": self._clock.step_s,
+                **self._energies(whole.quanta),
+                "drawn_mvarh": drawn,
+                "supplied_mvarh": self._mwh(whole.supplied),
+                "power_factor": power_factor(total, drawn),
+                **self._extremes(),
+                "monthly": months,
+            },
+            "billing": billing,
+        }
+
+    def _mwh(self, quanta: int) -> float:
+        return quanta / QUANTA_PER_MW * self._clock.step_ms / MS_PER_H
+
+    def _hours(self, n: int) -> float:
+        return n * self._clock.step_ms / MS_PER_H
+
+    def _energies(self, quanta: dict[str, int]) -> dict[str, Any]:
+        """Return the energy by part and the ratios of it; None where a part is missing."""
+        device = quanta["device"]
+        ac = device + quanta["node_overhead"] if "node_overhead" in quanta else 0
+        return {
+            "energy": {f"{part}_mwh": self._mwh(of) for part, of in quanta.items()},
+            "pue": quanta["total"] / ac if ac else None,
+            "ppue_cooling": 1 + quanta["cooling"] / ac if ac and "cooling" in quanta else None,
+            "tue_device": quanta["total"] / device if device else None,
+        }
+
+    def _extremes(self) -> dict[str, Any]:
+        iso, peak = self._clock.iso, self._peak
+        if peak.value == -np.inf:  # the run never filled up
+            return {}
+        found: dict[str, Any] = {
+            "peak": {
+                "max_mw": peak.value / W_PER_MW,
+                "time": iso(peak.at_ms),
+                "reactive_mvar": peak.reactive_var / W_PER_MW,
+                "power_factor": power_factor(peak.active_w, peak.reactive_var),
+            },
+            "reactive": {
+                "max_mvar": self._drawn.value / W_PER_MW,
+                "max_mvar_time": iso(self._drawn.at_ms),
+                "min_mvar": -self._supplied.value / W_PER_MW,
+                "min_mvar_time": iso(self._supplied.at_ms),
+                "leading_h": self._hours(self._n_leading),
+                "lagging_h": self._hours(self._n_lagging),
+            },
+            "apparent": {
+                "max_mva": self._apparent.value / W_PER_MW,
+                "time": iso(self._apparent.at_ms),
+            },
+        }
+        if self._contract_mva is not None:
+            left_mva = self._contract_mva - self._apparent.value / W_PER_MW
+            found["headroom"] = {
+                "contract_mva": self._contract_mva,
+                "mva": left_mva,
+                "fraction": left_mva / self._contract_mva,
+                "over_h": self._hours(self._n_over),
+            }
+        return found
+
+
+def poi_metrics(stages: Iterable[StageSpec], clock: Clock) -> PoiMetrics | None:
+    """Return the meter of the point of interconnection; None for a facility without one.
+
+    Parameters
+    ----------
+    stages : iterable of StageSpec
+        The facility's; the one that gives `poi_power_w` may have `contract_mva` and `billing`.
+    clock : Clock
+        Start and resolution.
+
+    Raises
+    ------
+    InputError
+        If its billing rules take the demand of an interval that the run can't hold.
+    """
+    for spec in stages:
+        if any(column.name == ACTIVE for column in spec.columns):
+            terms = (getattr(spec, name, None) for name in ("contract_mva", "billing"))
+            return PoiMetrics(clock, *terms)
+    return None
+
+
+def _up(time_ms: int, block: Block) -> int:
+    """Return a time rounded up to the start of an interval [ms]."""
+    return block.t0_ms - (block.t0_ms - time_ms) // block.dt_ms * block.dt_ms

@@ -1,0 +1,354 @@
+"""What passes the point of interconnection: energies by part, ratios, power factor, demand."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from itertools import pairwise
+from math import hypot, sqrt
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+from builders import tiny_library, tiny_scenario
+
+from diploee import simulate
+from diploee.cli.display import show_run
+from diploee.columns import Column
+from diploee.errors import InputError
+from diploee.facility import STAGES, Block, StageSpec
+from diploee.facility.billing import Billing
+from diploee.metric import find_metric, flatten
+from diploee.metrics.billing import beyond_free_share, for_power_factor, power_factor, ratchets
+from diploee.metrics.catalogue import declared_metrics, table_metrics
+from diploee.metrics.grid.clock import Clock
+from diploee.metrics.poi import PoiMetrics
+from diploee.outputs import Run
+from diploee.report.build import build_report
+
+MW = 1e6
+MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
+DENVER = ZoneInfo("America/Denver")
+START = datetime(2018, 1, 1, tzinfo=DENVER)
+
+
+def chain(poi_mw: Any, poi_mvar: Any, step_ms: int = MINUTE) -> Block:
+    """Return a block as the chain leaves it: parts in fixed shares, which sum to the whole."""
+    power_w = np.asarray(poi_mw, dtype=float) * MW
+    shares = {
+        "it_power_w": 0.7, "it_ac_power_w": 0.8, "pdu_loss_w": 0.01, "ups_loss_w": 0.04,
+        "transformer_loss_w": 0.01, "cooling_w": 0.12, "auxiliary_power_w": 0.02,
+    }  # fmt: skip
+    columns = {name: share * power_w for name, share in shares.items()}
+    reactive_var = np.broadcast_to(np.asarray(poi_mvar, dtype=float) * MW, power_w.shape)
+    of_poi = {"facility_power_w": power_w, "poi_power_w": power_w, "poi_reactive_var": reactive_var}
+    return Block(0, step_ms, columns | of_poi)
+
+
+def measured(
+    block: Block, start: datetime = START, transient_ms: int = 0, cuts: Any = (), **terms: Any
+) -> dict[str, Any]:
+    """Return the blocks of the metrics, the intervals handed over in several parts."""
+    metrics = PoiMetrics(Clock(start, block.dt_ms), **terms)
+    edges = [0, *(int(k) * block.dt_ms for k in cuts), block.end_ms]
+    for begin_ms, end_ms in pairwise(edges):
+        metrics.add(block.part(begin_ms, end_ms), transient_ms)
+    return metrics.blocks()
+
+
+def demand(found: dict[str, Any], month: str, minutes: int) -> dict[str, Any]:
+    entry = next(e for e in found["billing"]["months"] if e["month"] == month)
+    return next(d for d in entry["demand"] if d["interval_min"] == minutes)
+
+
+def test_constant_power_has_its_closed_form() -> None:
+    found = measured(chain(np.full(31 * 1440, 10.0), 5.0), contract_mva=12.0)
+    poi, (month,) = found["poi"], found["billing"]["months"]
+    hours, mva = 31 * 24, sqrt(125)
+    assert poi["energy"] == pytest.approx(
+        {
+            "device_mwh": 7 * hours, "node_overhead_mwh": 1 * hours, "pdu_mwh": 0.1 * hours,
+            "ups_mwh": 0.4 * hours, "transformers_mwh": 0.1 * hours, "cooling_mwh": 1.2 * hours,
+            "auxiliary_mwh": 0.2 * hours, "total_mwh": 10 * hours,
+        }
+    )  # fmt: skip
+    assert (poi["pue"], poi["ppue_cooling"], poi["tue_device"]) == pytest.approx(
+        (1 / 0.8, 1 + 0.12 / 0.8, 1 / 0.7)
+    )
+    assert (poi["power_factor"], poi["peak"]["power_factor"]) == pytest.approx((10 / mva,) * 2)
+    assert poi["headroom"]["mva"] == pytest.approx(12 - mva)
+    assert poi["headroom"]["over_h"] == 0
+    assert (poi["drawn_mvarh"], poi["supplied_mvarh"]) == pytest.approx((5 * hours, 0))
+    assert month["complete"] and month["hours"] == hours
+    assert [d["interval_min"] for d in month["demand"]] == [15, 30, 60]
+    for of_interval in month["demand"]:
+        assert of_interval["max_mva"] == pytest.approx(mva)
+        assert of_interval["load_factor"] == pytest.approx(1)
+        assert of_interval["time"] == "2018-01-01T00:00:00-07:00"
+
+
+def test_reactive_energy_drawn_and_supplied_is_not_netted() -> None:
+    q_mvar = np.where(np.arange(1440) % 20 < 10, 3.0, -1.0)
+    found = measured(chain(np.full(1440, 4.0), q_mvar))
+    poi, (month,) = found["poi"], found["billing"]["months"]
+    assert (month["drawn_mvarh"], month["supplied_mvarh"]) == pytest.approx((36, 12))
+    assert month["power_factor"] == pytest.approx(96 / hypot(96, 36))
+    assert (poi["reactive"]["max_mvar"], poi["reactive"]["min_mvar"]) == (3, -1)
+    assert poi["reactive"]["min_mvar_time"][11:16] == "00:10"
+    assert (poi["reactive"]["leading_h"], poi["reactive"]["lagging_h"]) == pytest.approx((12, 12))
+
+
+def test_apparent_demand_is_formed_of_the_means_of_p_and_q() -> None:
+    """Q swings within the interval; the mean of kVA would be larger, as hypot is convex."""
+    q_mvar = np.where(np.arange(60) % 2, 4.0, -2.0)
+    found = measured(chain(np.full(60, 3.0), q_mvar))
+    most = q_mvar.reshape(4, 15).mean(axis=1).max()  # eight of fifteen minutes at 4 Mvar
+    assert demand(found, "2018-01", 15)["max_mva"] == pytest.approx(hypot(3, most))
+    assert demand(found, "2018-01", 60)["max_mva"] == pytest.approx(hypot(3, 1))
+    assert hypot(3, 1) < (hypot(3, 4) + hypot(3, 2)) / 2 < found["poi"]["apparent"]["max_mva"]
+
+
+def test_largest_kw_kva_and_kvar_have_times_of_their_own() -> None:
+    p_mw, q_mvar = np.full(1440, 2.0), np.zeros(1440)
+    p_mw[60:75] = 6  # 01:00
+    p_mw[120:135], q_mvar[120:135] = 5, 4  # 02:00
+    q_mvar[180:195] = 4.5  # 03:00
+    q_mvar[240:255] = -3  # 04:00
+    of = demand(measured(chain(p_mw, q_mvar)), "2018-01", 15)
+    assert (of["max_mw"], of["max_mvar"], of["min_mvar"]) == (6, 4.5, -3)
+    assert of["max_mva"] == pytest.approx(hypot(5, 4))
+    times = [of[k][11:16] for k in ("time", "max_mva_time", "max_mvar_time", "min_mvar_time")]
+    assert times == ["01:00", "02:00", "03:00", "04:00"]
+    assert of["power_factor"] == 1
+
+
+@pytest.mark.parametrize(("month", "day", "hours"), [(3, 11, 743), (11, 4, 721)])
+def test_a_month_with_a_change_of_the_clock_has_an_hour_less_or_more(
+    month: int, day: int, hours: int
+) -> None:
+    start = datetime(2018, month, 1, tzinfo=DENVER)
+    p_mw = np.full(hours * 4 + 96, 2.0)
+    p_mw[hours * 4 :] = 3  # the day behind the month
+    found = measured(chain(p_mw, 0.5, 15 * MINUTE), start)
+    entry = found["billing"]["months"][0]
+    assert entry["complete"] and entry["hours"] == hours
+    assert entry["energy_mwh"] == pytest.approx(2 * hours)
+    assert not found["billing"]["months"][1]["complete"]
+    for minutes in (15, 30, 60):
+        of = demand(found, f"2018-{month:02}", minutes)
+        assert (of["max_mw"], of["load_factor"]) == pytest.approx((2, 1))
+
+
+def test_months_are_those_of_the_wall_clock() -> None:
+    """The last local hour of January, which is already February in UTC, belongs to January."""
+    start = datetime(2018, 1, 31, 22, tzinfo=timezone(timedelta(hours=-7)))
+    p_mw = np.repeat([1.0, 5.0, 2.0], 60)
+    found = measured(chain(p_mw, 0.0), start)
+    months = {e["month"]: e for e in found["billing"]["months"]}
+    assert months["2018-01"]["energy_mwh"] == pytest.approx(6)
+    assert months["2018-02"]["energy_mwh"] == pytest.approx(2)
+    assert demand(found, "2018-01", 60)["max_mw"] == 5
+    assert demand(found, "2018-02", 60)["max_mw"] == 2
+    assert list(found["poi"]["monthly"]) == ["2018-01", "2018-02"]
+
+
+def year(seed: int, n_days: int = 70) -> Block:
+    rng = np.random.default_rng(seed)
+    n = n_days * 288
+    return chain(rng.uniform(2, 11, n), rng.uniform(-2, 4, n), 5 * MINUTE)
+
+
+def test_block_cuts_change_no_value() -> None:
+    block, rng = year(1), np.random.default_rng(2)
+    terms = {"contract_mva": 9.0, "billing": Billing(ratchet=0.8), "transient_ms": 3 * HOUR}
+    whole = measured(block, **terms)
+    for n_cuts in (1, 7, 200):
+        cuts = np.sort(rng.choice(np.arange(1, len(block)), n_cuts, replace=False))
+        assert measured(block, cuts=cuts, **terms) == whole
+
+
+def test_months_sum_to_the_totals() -> None:
+    found = measured(year(3))
+    poi, months = found["poi"], found["billing"]["months"]
+    assert len(months) == 3
+    for name, total in poi["energy"].items():
+        of_months = sum(of["energy"][name] for of in poi["monthly"].values())
+        assert of_months == pytest.approx(total, rel=1e-12)
+    for name in ("drawn_mvarh", "supplied_mvarh"):
+        assert sum(m[name] for m in months) == pytest.approx(poi[name], rel=1e-12)
+    total = poi["energy"]["total_mwh"]
+    assert sum(m["energy_mwh"] for m in months) == pytest.approx(total, rel=1e-12)
+    assert total == pytest.approx(sum(poi["energy"].values()) - total, rel=1e-9)
+    assert max(m["demand"][0]["max_mw"] for m in months) <= poi["peak"]["max_mw"]
+
+
+def test_the_time_in_which_a_run_fills_up_is_in_energies_alone() -> None:
+    p_mw, q_mvar = np.full(1440, 5.0), np.full(1440, 1.0)
+    p_mw[:60], q_mvar[:60] = 0.5, -2  # empty, so leading
+    found = measured(chain(p_mw, q_mvar), transient_ms=60 * MINUTE)
+    poi = found["poi"]
+    assert poi["energy"]["total_mwh"] == pytest.approx(0.5 + 23 * 5)
+    assert poi["supplied_mvarh"] == pytest.approx(2)
+    assert (poi["reactive"]["min_mvar"], poi["reactive"]["leading_h"]) == (1, 0)
+
+
+def test_a_run_that_never_fills_up_has_no_extremes() -> None:
+    found = measured(chain(np.full(60, 5.0), 1.0), transient_ms=HOUR)
+    assert "peak" not in found["poi"] and found["poi"]["pue"] == pytest.approx(1.25)
+    assert found["billing"]["months"][0]["demand"] == []
+    assert len(found["billing"]["absent"]) == 3
+
+
+def test_hours_above_the_contract_are_counted() -> None:
+    poi = measured(chain(np.r_[np.full(90, 4.0), np.full(30, 8.0)], 3.0), contract_mva=6.0)["poi"]
+    assert poi["headroom"] == pytest.approx(
+        {"contract_mva": 6, "mva": 6 - hypot(8, 3), "fraction": 1 - hypot(8, 3) / 6, "over_h": 0.5}
+    )
+    assert "headroom" not in measured(chain(np.ones(60), 0.0))["poi"]
+
+
+def test_parts_that_a_facility_lacks_are_not_reported() -> None:
+    block = chain(np.full(60, 2.0), 0.1)
+    without = {k: v for k, v in block.columns.items() if not k.startswith(("cooling", "ups"))}
+    poi = measured(Block(0, MINUTE, without))["poi"]
+    assert "cooling_mwh" not in poi["energy"] and "ups_mwh" not in poi["energy"]
+    assert poi["ppue_cooling"] is None
+
+
+def test_rules_of_a_tariff() -> None:
+    assert power_factor(3, -4) == 0.6 and power_factor(0, 0) is None
+    assert for_power_factor(100, 0.8, 0.95) == pytest.approx(118.75)
+    assert for_power_factor(100, 0.95, 0.95) == for_power_factor(100, None, 0.95) == 100
+    assert beyond_free_share(70, 100, 0.62) == pytest.approx(8)
+    assert beyond_free_share(-70, 100, 0.62) == beyond_free_share(62, 100, 0.62) == 0
+    assert power_factor(1, 0.62) == pytest.approx(0.85, abs=1e-3)
+
+
+def test_a_ratchet_looks_back_eleven_months_and_flags_what_it_cannot_see() -> None:
+    demands = [10.0, *[4.0] * 13]
+    found = ratchets(demands, 0.8)
+    assert [value for value, _ in found] == [0, *[8.0] * 11, *[3.2] * 2]
+    assert [lower_bound for _, lower_bound in found] == [*[True] * 11, *[False] * 3]
+
+
+def two_years(**rules: Any) -> list[dict[str, Any]]:
+    """Return the months of 25 at one hour: the first at 10 MW, the others at 4 MW, pf 0.8."""
+    clock_hours = 24 * (31 + 365 + 334)
+    p_mw = np.full(clock_hours, 4.0)
+    p_mw[: 31 * 24] = 10
+    rules = {"interval_min": 60, **rules}
+    found = measured(chain(p_mw, 0.75 * p_mw, HOUR), billing=Billing(**rules))
+    return found["billing"]["months"]
+
+
+def test_billed_demand_follows_its_rules_in_their_order() -> None:
+    months = two_years(
+        power_factor_min=0.95, ratchet=0.8, contract_minimum_mw=4.8, kvar_free_share=0.62
+    )
+    first, second, later = (months[k]["billed"] for k in (0, 1, 13))
+    raised = 0.95 / 0.8
+    assert first["for_power_factor_mw"] == first["max_mw"] == pytest.approx(10 * raised)
+    assert first["reactive_mvar"] == pytest.approx(7.5 - 6.2)
+    assert (first["ratchet_mw"], first["lower_bound"]) == (0, True)
+    assert second["max_mw"] == second["ratchet_mw"] == pytest.approx(0.8 * 10 * raised)
+    assert (later["max_mw"], later["lower_bound"]) == (4.8, False)
+    assert [m["billed"]["lower_bound"] for m in months[:13]] == [*[True] * 11, False, False]
+
+
+def test_a_month_seen_in_part_leaves_the_ratchet_a_lower_bound() -> None:
+    p_mw = np.full(24 * 395, 4.0)
+    found = measured(
+        chain(p_mw, 1.0, HOUR),
+        START.replace(day=2),
+        billing=Billing(interval_min=60, ratchet=0.8),
+    )
+    months = found["billing"]["months"]
+    assert not months[0]["complete"]
+    flags = [m["billed"]["lower_bound"] for m in months]
+    assert flags == [*[True] * 12, *[False] * (len(flags) - 12)]
+
+
+def test_without_rules_nothing_is_billed_by_default() -> None:
+    months = measured(chain(np.full(1440, 2.0), 0.0))["billing"]["months"]
+    assert "billed" not in months[0]
+
+
+def test_demand_that_the_resolution_does_not_hold_is_told() -> None:
+    found = measured(chain(np.full(48, 2.0), 0.0, HOUR))["billing"]
+    assert [d["interval_min"] for d in found["months"][0]["demand"]] == [60]
+    assert [a["interval_min"] for a in found["absent"]] == [15, 30]
+
+
+def test_rules_on_a_demand_that_the_run_cannot_hold_are_refused() -> None:
+    remedy = r"15 min is shorter than the run's resolution of 3600 s; have: '60'"
+    with pytest.raises(InputError, match=remedy):
+        PoiMetrics(Clock(START, HOUR), billing=Billing(ratchet=0.5))
+    PoiMetrics(Clock(START, HOUR), billing=Billing(ratchet=0.5, interval_min=60))
+    PoiMetrics(Clock(START, HOUR), billing=Billing())
+
+
+class MeteredSite(StageSpec):
+    """A whole chain in one stage, with constant reactive power."""
+
+    columns: ClassVar = tuple(
+        Column(name, unit, "facility", "mean", "at the meter", "as it says")
+        for name, unit in (
+            ("it_ac_power_w", "W"), ("cooling_w", "W"), ("poi_power_w", "W"),
+            ("poi_reactive_var", "var"),
+        )
+    )  # fmt: skip
+    kind: Literal["metered_site"] = "metered_site"
+    contract_mva: float | None = None
+    billing: Billing = Billing()
+
+    def apply(self, block: Block, state: None) -> tuple[dict[str, np.ndarray], None]:
+        ac_w = 1.2 * block.columns["it_power_w"]
+        found = {"it_ac_power_w": ac_w, "cooling_w": 0.1 * ac_w, "poi_power_w": 1.1 * ac_w}
+        found["facility_power_w"] = found["poi_power_w"]
+        return found | {"poi_reactive_var": np.full(len(block), -1e3)}, None
+
+
+@pytest.fixture
+def metered_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A run over the turn of a month, with typical weather."""
+    monkeypatch.setattr(STAGES, "_added", {"metered_site": MeteredSite})
+    stage = {"kind": "metered_site", "contract_mva": 0.05, "billing": {"ratchet": 0.8}}
+    scenario = tiny_scenario(
+        {
+            "start": "2018-01-31",
+            "duration": "2 d",
+            "facility.stages": [stage],
+            "facility.weather": {"kind": "typical_day", "station": "denver"},
+            "facility.utc_offset": "-07:00",
+        }
+    )
+    return simulate(scenario, tmp_path / "run", library=tiny_library(), engine="compiled")
+
+
+def test_a_run_measures_its_point_of_interconnection(
+    metered_run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    poi, billing = metered_run.metrics["poi"], metered_run.metrics["billing"]
+    energy_mwh = metered_run.facility()["poi_power_w"].to_numpy(float).sum() / 60 / 1e6
+    assert poi["energy"]["total_mwh"] == pytest.approx(energy_mwh, rel=1e-6)
+    assert (poi["pue"], poi["ppue_cooling"], poi["tue_device"]) == pytest.approx((1.1, 1.1, 1.32))
+    assert [entry["month"] for entry in billing["months"]] == ["2018-01", "2018-02"]
+    assert billing["months"][1]["billed"]["lower_bound"]
+    (warning,) = (w for w in metered_run.manifest["warnings"] if "weather" in w)
+    assert "headroom, ratchets are not those of a hot year" in warning
+    show_run(metered_run)
+    table = capsys.readouterr().out
+    for words in ("PUE [1]", "cooling-only PUE [1]", "headroom [kVA]", "reactive energy supplied"):
+        assert words in table
+    figures = build_report([metered_run.folder]).figures
+    assert ("1.1000", "", "PUE") in figures
+
+
+def test_every_number_of_the_meter_is_declared(metered_run: Run) -> None:
+    blocks = {key: metered_run.metrics[key] for key in ("poi", "billing")}
+    numbers = [k for k, v in flatten(blocks) if isinstance(v, float) and "absent" not in k]
+    assert len(numbers) > 60
+    assert [key for key in numbers if find_metric(key, declared_metrics()) is None] == []
+    present = dict(flatten(blocks))
+    assert {m.key for m in table_metrics() if m.key.startswith("poi.")} <= set(present)
