@@ -23,5 +23,7 @@ def stream(seed: int, *name: str | int) -> np.random.Generator:
         PCG64, seeded with `seed` and the SHA-256 digest of the name; the same on every machine.
     """
     digest = hashlib.sha256("\x1f".join(map(str, name)).encode()).digest()
-    words = np.frombuffer(digest, dtype="<u4").tolist()
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, *words])))
+    # As words, which SeedSequence takes as they are; it takes a list number by number, slowly.
+    n_bytes = 4 * max(1, -(-seed.bit_length() // 32))
+    words = np.frombuffer(seed.to_bytes(n_bytes, "little") + digest, dtype="<u4")
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(words)))
