@@ -5,9 +5,11 @@ of the two at random in proportion to their distance, scaled to the mean power t
 r: between two rates the swings are as large as at the rates themselves. A bank of K instances plays
 the sum of the sample over K instances, each with its own fixed phase. The bank's place in the
 sample jumps at random, every two minutes on average, so that the sample's length does not show in
-the load. Only the pairs of rate and K that occur are built. They grow with the logarithm of the
-instances: beyond 256 instances neighbouring K share a profile, scaled so that its mean is exact
-(ASSUMPTION: the swings of 256 and 257 instances are alike).
+the load; the rate is drawn anew then. Neither a jump nor another sample shows itself: the sum goes
+on at a place of like level, by rank among all its places, so that each is played equally often and
+mean and swings are those of the sample. Only the pairs of rate and K that occur are built. They
+grow with the logarithm of the instances: beyond 256 instances neighbouring K share a profile,
+scaled so that its mean is exact (ASSUMPTION: the swings of 256 and 257 instances are alike).
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import numpy as np
 from diploee.inference import Curves, PlannedService, PowerCurve, ServicePlan
 from diploee.inference.curves import PowerSample
 from diploee.inference.samples import PROVENANCE, repeating_samples
+from diploee.jit import njit
 from diploee.power.direct import EnergyTables, mean_of_pieces
 from diploee.power.node_ac import node_ac_w
 from diploee.power.segments import OF_SERVICES, Segments, sorted_by_start
@@ -35,6 +38,9 @@ EXACT_INSTANCES = 256
 
 JUMP_EVERY_S = 120.0
 """Mean time between two jumps of a bank's place in its sample [s]."""
+
+LIKE_LEVELS = 0.005
+"""Places are of like level up to this share of all between them, in the order of their levels."""
 
 VALUES_AT_ONCE = 2**24
 """Values of samples that are summed in one step, which bounds the memory that it takes."""
@@ -267,6 +273,10 @@ def bank_sums_w(
 Played = tuple[Bank, list[PowerProfile], list[PowerProfile]]
 """A bank, the profiles that it plays, and these at the nodes' AC input where that is modelled."""
 
+_Levels = tuple[Int64Array, Int64Array, Int32Array, Int32Array]
+"""Of repeating samples laid end to end: step of each [ms], where each begins, its places in the
+order of their levels, and the number of each place in that order."""
+
 
 @dataclass(frozen=True, eq=False)
 class _BankMaker:
@@ -301,7 +311,12 @@ class _BankMaker:
         low = np.searchsorted(sample_rps, near_rps, side="right") - 1
         high = np.minimum(low + 1, sample_rps.size - 1)
         gap_rps = np.where(high > low, sample_rps[high] - sample_rps[low], 1.0)
-        nearer = rng.random(rate_rps.size) < (near_rps - sample_rps[low]) / gap_rps
+        jumps = rng.random(rate_rps.size) < -np.expm1(
+            -np.diff(edges_ms) / (JUMP_EVERY_S * MS_PER_S)
+        )
+        held = np.cumsum(jumps)
+        drawn = rng.random((2, int(held[-1]) + 1))
+        nearer = drawn[0, held] < (near_rps - sample_rps[low]) / gap_rps
         rate = np.where(nearer, high, low)
         shared = shared_counts(count)
         of_rate_w, of_sample_w = (
@@ -310,9 +325,10 @@ class _BankMaker:
         )
         weight = self.node.busy_power_factor * nodes * count / np.maximum(shared, 1)
         weight = weight * of_rate_w / of_sample_w[rate]
-        profile_id, profiles, twins = self._profiles(kind, rate, shared, count > 0)
-        length_ms = np.array([sample.length_ms for sample in self.samples])
-        offset_ms = _offsets_ms(edges_ms, length_ms[rate], int(length_ms.max()), rng)
+        profile_id, profiles, twins, levels = self._profiles(kind, rate, shared, count > 0)
+        offset_ms = np.zeros(rate.size, dtype=np.int64)
+        if profiles:
+            _places_ms(edges_ms, rate, profile_id, jumps, drawn[1], *levels, offset_ms)
         bank = Bank(self.plan.pool_id, edges_ms, busy_nodes, weight, profile_id, offset_ms)
         return bank, profiles, twins
 
@@ -332,14 +348,14 @@ class _BankMaker:
 
     def _profiles(
         self, kind: str, rate: Int64Array, count: Int64Array, played: BoolArray
-    ) -> tuple[Int32Array, list[PowerProfile], list[PowerProfile]]:
+    ) -> tuple[Int32Array, list[PowerProfile], list[PowerProfile], _Levels]:
         """Build the pairs of rate and count that occur; return the profile of each piece.
 
-        And the profiles, and the same at the nodes' AC input where that is modelled.
+        And the profiles, the same at the nodes' AC input where that is modelled, and the levels.
         """
         profile_id = np.zeros(rate.size, dtype=np.int32)
         if not played.any():
-            return profile_id, [], []
+            return profile_id, [], [], _levels([], [])
         width = int(count.max()) + 1
         pair = rate[played] * width + count[played]
         occurs = np.zeros(len(self.samples) * width, dtype=bool)
@@ -354,12 +370,15 @@ class _BankMaker:
         )
         longest_ms = int(np.diff(self.service.served.edges_ms).max())
         profiles, twins = list[PowerProfile](), list[PowerProfile]()
+        played_w, step_ms = list[Float64Array](), list[int]()
         pair_rate, pair_count = np.divmod(pairs, width)
         for index in np.unique(pair_rate).tolist():
             counts, sample = pair_count[pair_rate == index].tolist(), self.samples[index]
             repeated = 2 + longest_ms // sample.length_ms
             places = phases * sample.power_w.size // longest
             sums_w = bank_sums_w(sample.power_w, places, counts)
+            played_w += sums_w
+            step_ms += [sample.dt_ms] * len(counts)
             for n, sum_w in zip(counts, sums_w, strict=True):
                 label = f"{stream_name}.{name}-{kind}-{sample.rate_rps:g}rps-{n}"
                 profiles.append(
@@ -381,17 +400,54 @@ class _BankMaker:
                     replace(profile, power_w=np.tile(sum_w.astype(np.float32), repeated))
                     for profile, sum_w in zip(profiles[-len(counts) :], sums_w, strict=True)
                 ]
-        return profile_id, profiles, twins
+        return profile_id, profiles, twins, _levels(played_w, step_ms)
 
 
-def _offsets_ms(
-    edges_ms: Int64Array, length_ms: Int64Array, longest_ms: int, rng: np.random.Generator
-) -> Int64Array:
-    """Return a place in the sample for each piece [ms]: it goes on, or jumps now and then."""
-    jumps = rng.random(edges_ms.size - 1) < -np.expm1(
-        -np.diff(edges_ms) / (JUMP_EVERY_S * MS_PER_S)
-    )
-    phase_ms = rng.integers(0, longest_ms, int(np.count_nonzero(jumps)) + 1)
-    place_ms = phase_ms[np.cumsum(jumps)] * length_ms // longest_ms
-    offset_ms: Int64Array = (edges_ms[:-1] + place_ms) % length_ms
-    return offset_ms
+def _levels(sums_w: Sequence[Float64Array], step_ms: Sequence[int]) -> _Levels:
+    """Return the order of repeating samples by their level, laid end to end."""
+    first = np.cumsum([0, *(sum_w.size for sum_w in sums_w)])
+    place, rank = np.empty((2, int(first[-1])), dtype=np.int32)
+    for begin, sum_w in zip(first.tolist(), sums_w, strict=False):
+        order = np.argsort(sum_w)
+        place[begin : begin + sum_w.size] = order
+        rank[begin + order] = np.arange(sum_w.size)
+    return np.array(step_ms, dtype=np.int64), first, place, rank
+
+
+@njit()
+def _places_ms(
+    edges_ms: Int64Array,
+    rate: Int64Array,
+    profile_id: Int32Array,
+    jumps: BoolArray,
+    drawn: Float64Array,
+    step_ms: Int64Array,
+    first: Int64Array,
+    place: Int32Array,
+    rank: Int32Array,
+    offset_ms: Int64Array,
+) -> None:
+    """Find the place in the sample for each piece [ms]: it goes on, or to one of like level."""
+    n_jumps = 0
+    # The first place is any, the first of the draws.
+    size = first[profile_id[0] + 1] - first[profile_id[0]]
+    at_ms = int(drawn[0] * size) * step_ms[profile_id[0]]
+    for piece in range(offset_ms.size):
+        now = profile_id[piece]
+        before = profile_id[max(piece - 1, 0)]
+        if piece > 0:
+            at_ms += edges_ms[piece] - edges_ms[piece - 1]
+        at_ms %= (first[before + 1] - first[before]) * step_ms[before]
+        moves = jumps[piece]
+        n_jumps += moves
+        if moves or rate[piece] != rate[max(piece - 1, 0)]:
+            old, new = first[before + 1] - first[before], first[now + 1] - first[now]
+            level = (rank[first[before] + at_ms // step_ms[before]] + 0.5) / old
+            if moves:
+                level += LIKE_LEVELS * (2 * drawn[n_jumps] - 1)
+            # Reflected at the lowest and the highest, so that no level is played more often.
+            number = int(abs(level) * new)
+            number = max(0, min(number, 2 * new - 1 - number))
+            within_ms = at_ms % step_ms[before] % step_ms[now]
+            at_ms = place[first[now] + number] * step_ms[now] + within_ms
+        offset_ms[piece] = at_ms

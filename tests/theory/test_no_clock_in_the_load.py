@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 import diploee
+from diploee.steps import load_curves, plan_services, serving_segments
 from diploee.tables import Float64Array
 
 pytestmark = pytest.mark.slow
@@ -31,6 +32,24 @@ def test_steps_on_the_minute_are_no_larger_than_others(tmp_path: Path) -> None:
     # One-minute power is the mean of what the seconds have.
     minutes_w = series_w(tmp_path, "minutes", duration="1 week")
     assert minutes_w == pytest.approx(power_w.reshape(-1, 60).mean(axis=1), rel=1e-6)
+
+
+def test_no_jump_of_a_bank_leads_the_steps_of_a_day(tmp_path: Path) -> None:
+    """Another place or another sample, with the same instances, is no event of the load."""
+    values = {"duration": "1 day", "resolution": "0.1 s"}
+    step_w = np.abs(np.diff(series_w(tmp_path, "day", **values)))
+    scenario = diploee.load_scenario("inference_1mw", values=values)
+    curves = load_curves(scenario)
+    load = serving_segments(plan_services(scenario, curves), curves, scenario)
+    there = np.zeros(step_w.size, dtype=bool)
+    for bank in load.banks:
+        ahead_ms = np.diff(bank.offset_ms) - np.diff(bank.edges_ms)[:-1]
+        moved = (ahead_ms % 180_000 != 0) | (np.diff(bank.profile_id) != 0)
+        same = np.diff(bank.n_nodes) == 0
+        interval = bank.edges_ms[1:-1][moved & same] // 100
+        there[interval - 1] = there[interval[interval < step_w.size]] = True
+    n_there = np.count_nonzero(there[np.argsort(step_w)[-200:]])
+    assert stats.binom.sf(n_there - 1, 200, there.mean()) > 1e-3
 
 
 @pytest.mark.parametrize("minutes", [1, 5, 15])

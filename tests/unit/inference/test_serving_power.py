@@ -100,6 +100,25 @@ def test_constant_rate_draws_the_interpolated_mean_power() -> None:
     assert all((block.busy_nodes == 2).all() for block in blocks_of(scenario))
 
 
+@pytest.mark.parametrize("rate_rps", [12 * 40.0, 12 * 40.5])
+def test_a_bank_goes_on_at_a_like_level_where_its_sample_jumps_or_changes(rate_rps: float) -> None:
+    keys = {**one_service(), f"{CHAT}.calendar": None, f"{CHAT}.request_rate_rps": rate_rps}
+    keys |= {f"{CODING}.max_request_rate_rps": 40.6, "duration": "1 d", "resolution": "0.1 s"}
+    scenario = serving_scenario(keys)
+    (bank,) = lower(scenario).banks
+    edges_ms, at_ms = bank.edges_ms, bank.offset_ms
+    ahead_ms = np.diff(at_ms) - np.diff(edges_ms)[:-1]
+    moved = (ahead_ms % (N_SAMPLES * 100) != 0) | (np.diff(bank.profile_id) != 0)
+    assert 400 < np.count_nonzero(moved) < 800  # every two minutes
+    step_w = np.diff(power_w(scenario))
+    interval = edges_ms[1:-1][moved] // 100
+    there = np.zeros(step_w.size, dtype=bool)
+    there[interval - 1] = there[interval[interval < step_w.size]] = True
+    sizes_w = [float(np.sqrt((step_w[rows] ** 2).mean())) for rows in (there, ~there)]
+    assert sizes_w[0] < 1.25 * sizes_w[1]
+    assert np.abs(step_w[there]).max() < 1.25 * np.abs(step_w[~there]).max()
+
+
 def test_rate_below_the_lowest_measured_draws_its_power() -> None:
     keys = {**one_service(), f"{CHAT}.calendar": None, f"{CHAT}.request_rate_rps": 0.2}
     scenario = serving_scenario({**keys, "duration": "12 h"})
