@@ -81,6 +81,7 @@ def run_warnings(
         *_shortfalls(facility, clock.horizon_ms, pools, matches, queues),
         *_overload(metrics),
         *_typical_weather(facility, metrics),
+        *_above_ratings(metrics),
         *(warning for plan in plans for warning in plan.warnings),
     ]
 
@@ -263,3 +264,12 @@ def _typical_weather(facility: Facility, metrics: dict[str, Any]) -> Iterator[st
         f"facility.weather is typical, without extremes: {', '.join(meets)} are not those of a hot "
         "year; take an actual year (actual_year: true), or stress it by offset_k"
     )
+
+
+def _above_ratings(metrics: dict[str, Any]) -> Iterator[str]:
+    for part, values in metrics.items():
+        if isinstance(values, dict) and (hours := values.get("hours_above_rating")):
+            yield (
+                f"{part}: the load is above its rating in {hours:,.4g} h, up to "
+                f"{values['max_load']:.2f} times; it is counted, not clipped: check the rating"
+            )

@@ -15,7 +15,7 @@ import numpy as np
 from diploee.columns import Columns, catalogue, with_boundary
 from diploee.errors import InputError
 from diploee.facility import Block, Site, Stage, Stages, Weather
-from diploee.facility.base import POWER, REACTIVE
+from diploee.facility.base import POWER, REACTIVE, check_order
 from diploee.inference import SERVICE_COLUMNS, Curves, RequestRates, ServicePlan
 from diploee.inference import plan_services as plan_streams
 from diploee.inference import request_rates as rates_of
@@ -228,9 +228,10 @@ def open_stages(
     Raises
     ------
     InputError
-        If a stage takes the name of another column.
+        If a stage takes the name of another column, or stands where it does not belong.
     """
     facility = scenario.facility
+    check_order([*facility.stages, *further])
     site = Site(scenario.clock, facility.supplied_power_w, facility.has_ac_power, weather)
     stages = Stages([*(spec.open(site) for spec in facility.stages), *further])
     services = SERVICE_COLUMNS if scenario.request_streams else ()

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from math import sqrt
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from diploee.columns import Column, Columns
-from diploee.facility.base import POWER, Block, StageSpec, Values
+from diploee.facility.base import POWER, REACTIVE, Block, Site, StageSpec, Values
 from diploee.facility.meters import EnergyMeter
 from diploee.metric import Metric
-from diploee.model import SCALES
+from diploee.model import SCALES, optional
 from diploee.units import W_PER_KW
+
+DESIGN_SHARE = 0.01
+"""ASSUMPTION: security, offices and building management, of the nodes' power (section 3.4) [J]."""
 
 
 class AuxiliaryLoadSpec(StageSpec):
@@ -27,17 +31,47 @@ class AuxiliaryLoadSpec(StageSpec):
                view="table"),
     )  # fmt: skip
     boundary: ClassVar[str | None] = "with a constant auxiliary load"
+    place: ClassVar[str | None] = "auxiliary_load"
 
     kind: Literal["auxiliary_load"] = Field(
         default="auxiliary_load", description="A constant load beside the IT equipment."
     )
-    power_kw: Annotated[float, Field(ge=0), SCALES] = Field(description="What it draws [kW].")
+    power_kw: Annotated[float | None, Field(ge=0), SCALES] = optional(
+        "What it draws [kW]; or design_share."
+    )
+    design_share: Annotated[float | None, Field(ge=0, le=1)] = optional(
+        "What it draws, share of the nodes' power at their ratings; 0.01 if power_kw is not given "
+        "either (assumed)."
+    )
+    power_factor: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.95,
+        description="Power factor, lagging, where reactive power is modelled (assumed).",
+    )
+
+    @model_validator(mode="after")
+    def _one_size(self) -> AuxiliaryLoadSpec:
+        if self.power_kw is not None and self.design_share is not None:
+            raise ValueError("give either power_kw or design_share")
+        return self
+
+    def open(self, site: Site) -> AuxiliaryLoadSpec:
+        """Return the load with its power."""
+        if self.power_kw is not None:
+            return self
+        share = DESIGN_SHARE if self.design_share is None else self.design_share
+        power_kw = share * site.rated_power_w / W_PER_KW
+        return self.model_copy(update={"power_kw": power_kw, "design_share": None})
 
     def meter(self) -> EnergyMeter:
         """Return the meter of its energy."""
         return EnergyMeter("auxiliary_power_w", "auxiliary_load.energy_mwh")
 
     def apply(self, block: Block, state: None) -> tuple[Values, None]:  # noqa: ARG002
-        """Add the load to the facility's power."""
-        own_w = np.full(len(block), self.power_kw * W_PER_KW)
-        return {"auxiliary_power_w": own_w, POWER: block.columns[POWER] + own_w}, None
+        """Add the load to the facility's power, active and reactive."""
+        power_w = (self.power_kw or 0.0) * W_PER_KW
+        own_w = np.full(len(block), power_w)
+        given = {"auxiliary_power_w": own_w, POWER: block.columns[POWER] + own_w}
+        if REACTIVE in block.columns:
+            own_var = power_w * sqrt(1 / self.power_factor**2 - 1)
+            given[REACTIVE] = block.columns[REACTIVE] + own_var
+        return given, None

@@ -16,17 +16,21 @@ import numpy.typing as npt
 
 from diploee.clock import RunClock
 from diploee.columns import Columns, catalogue, find_column, with_boundary
-from diploee.errors import StageError, one_of
+from diploee.errors import InputError, StageError, one_of
 from diploee.facility.weather import Weather
 from diploee.kinds import Kind
 from diploee.metric import Metric
 from diploee.tables import Int64Array
+from diploee.units import W_PER_MW
 
 POWER = "facility_power_w"
 """Power at the place that a block has reached; every stage may give it anew."""
 
 REACTIVE = "facility_reactive_var"
 """Reactive power there, drawn positive; a block has it where the nodes' AC power is modelled."""
+
+PLACES = ("pdu", "ups", "cooling", "auxiliary_load", "transformers", "point_of_interconnection")
+"""Places in a facility, from the nodes to the meter, which is the last."""
 
 Values = Mapping[str, npt.NDArray[Any]]
 """Columns by name; those of a pool or service carry its name after a dot."""
@@ -89,6 +93,30 @@ class Site:
     ac: bool = False
     weather: Weather | None = None
 
+    def require_ac(self, kind: str) -> None:
+        """Refuse a kind of stage that takes AC power where there is none."""
+        if not self.ac:
+            raise InputError(
+                f"facility.stages: '{kind}' needs what the nodes draw at their AC input; name its "
+                "model for every type of node in use, facility.node_types.<name>.ac_power"
+            )
+
+    def design_mw(self, kind: str) -> float:
+        """Return what a kind of stage is built for where it has no rating [MW].
+
+        Raises
+        ------
+        InputError
+            If the nodes' AC power is not modelled, or is zero.
+        """
+        self.require_ac(kind)
+        if not self.rated_power_w > 0:
+            raise InputError(
+                f"facility.stages: '{kind}' is built for the nodes' power at their ratings, which "
+                f"is {self.rated_power_w:g} W; give the nodes ratings above zero"
+            )
+        return self.rated_power_w / W_PER_MW
+
 
 class Meter(Protocol):
     """Measures a stage over the blocks of a run: a sink with a part of ``metrics.json``."""
@@ -144,6 +172,8 @@ class StageSpec(Kind):
     metrics: ClassVar[tuple[Metric, ...]] = ()
     """The metrics that it is measured by."""
     boundary: ClassVar[str | None] = None
+    place: ClassVar[str | None] = None
+    """Where it must stand, of `PLACES`; None for anywhere before the meter."""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -200,8 +230,9 @@ class Stages:
                 )
             columns = catalogue(columns, stage.columns)
             if stage.boundary is not None:
-                before = find_column(POWER, columns)[0].boundary
-                columns = with_boundary(columns, POWER, f"{before}, {stage.boundary}")
+                for name in {POWER, REACTIVE} & have:
+                    before = find_column(name, columns)[0].boundary
+                    columns = with_boundary(columns, name, f"{before}, {stage.boundary}")
         return columns
 
     def start(self) -> tuple[Any, ...]:
@@ -230,6 +261,28 @@ class Stages:
         for block in blocks:
             passed, states = self.apply(block, states)
             yield passed
+
+
+def check_order(stages: Sequence[object]) -> None:
+    """Refuse stages, or what scenarios say of them, that do not stand as in `PLACES`.
+
+    Raises
+    ------
+    StageError
+        If one stands behind another that belongs behind it.
+    """
+    farthest, at = "", -1
+    for i, stage in enumerate(stages):
+        name = getattr(stage, "kind", type(stage).__name__)
+        place = getattr(stage, "place", None)
+        rank = PLACES.index(place) if place is not None else at
+        if rank < at or at == len(PLACES) - 1:
+            raise StageError(
+                f"facility.stages.{i}: '{name}' must not stand behind '{farthest}'; the order is "
+                f"{', '.join(PLACES)}, which is the last"
+            )
+        if rank > at:
+            farthest, at = name, rank
 
 
 def _check(stage: Stage, added: Values, block: Block) -> None:

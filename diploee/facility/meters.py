@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from math import isfinite
 from typing import Any, NoReturn
 
+import numpy as np
+
 from diploee.errors import StageError, one_of
-from diploee.facility.base import Block, Meter, Stage
-from diploee.units import J_PER_MWH, MS_PER_S
+from diploee.facility.base import Block, Meter, Stage, Values
+from diploee.metric import Metric
+from diploee.tables import Float64Array
+from diploee.units import J_PER_MWH, MS_PER_H, MS_PER_S
+
+ABOVE_RATING = 1 + 1e-9
+"""A load above it, in parts of the rating, is more than rounding."""
 
 
 class EnergyMeter:
@@ -33,6 +40,49 @@ class EnergyMeter:
     def values(self) -> dict[str, float | None]:
         """Return the energy [MWh]."""
         return {self._key: self._energy_j / J_PER_MWH}
+
+
+class LoadMeter(EnergyMeter):
+    """Sums the energy lost in a part of the facility, and tells how it is loaded.
+
+    Parameters
+    ----------
+    part : str
+        The part, whose name its metrics carry.
+    column : str
+        Its loss [W].
+    load : callable
+        Gives its load in parts of its rating from the columns of a block.
+    """
+
+    def __init__(self, part: str, column: str, load: Callable[[Values], Float64Array]) -> None:
+        super().__init__(column, f"{part}.energy_mwh")
+        self._part, self._load, self._max, self._above_ms = part, load, 0.0, 0
+
+    def add(self, block: Block) -> None:
+        """Add a block's energy, and what lies above the rating."""
+        super().add(block)
+        load = self._load(block.columns)
+        self._max = max(self._max, float(load.max(initial=0.0)))
+        self._above_ms += int(np.count_nonzero(load > ABOVE_RATING)) * block.dt_ms
+
+    def values(self) -> dict[str, float | None]:
+        """Return the energy [MWh], the highest load and the hours above the rating."""
+        return {
+            **super().values(),
+            f"{self._part}.max_load": self._max,
+            f"{self._part}.hours_above_rating": self._above_ms / MS_PER_H,
+        }
+
+
+def load_metrics(part: str, name: str) -> tuple[Metric, ...]:
+    """Declare what a `LoadMeter` gives of a part of the facility, by its name in prose."""
+    return (
+        Metric(f"{part}.energy_mwh", "MWh", f"energy lost in the {name}", "{:,.1f}", view="table"),
+        Metric(f"{part}.max_load", "1", f"highest load of the {name} over its rating", "{:.3f}"),
+        Metric(f"{part}.hours_above_rating", "h", f"hours of the {name} above its rating",
+               "{:,.1f}"),
+    )  # fmt: skip
 
 
 class StageMeters:

@@ -86,7 +86,7 @@ def test_the_schema_takes_names_and_groups_of_keys_and_nothing_else() -> None:
         assert schema.is_valid({"stage": load, "scheduler": scheduler})
     for wrong in ("lifo", {"kind": "lifo"}, {"kind": "fifo", "x": 1}, 5):
         assert not schema.is_valid({"stage": load, "scheduler": wrong})
-    for wrong in ("auxiliary_load", {"power_kw": 5}, {"kind": "auxiliary_load"}):
+    for wrong in ("constant_loss", {"power_kw": 5}, {"kind": "constant_loss"}):
         assert not schema.is_valid({"stage": wrong, "scheduler": "fifo"})
 
 

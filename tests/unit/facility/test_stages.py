@@ -276,7 +276,7 @@ def test_a_column_name_taken_twice_is_refused(tmp_path: Path) -> None:
     ("stage", "text"),
     [
         ({"kind": "auxiliary_loads", "power_kw": 1}, "did you mean 'auxiliary_load'"),
-        ({"kind": "auxiliary_load"}, "power_kw"),
+        ({"kind": "constant_loss"}, "loss_fraction"),
         (
             {"kind": "auxiliary_load", "power_kw": -1},
             "must be a number of 0 or more, found -1",

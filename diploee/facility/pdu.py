@@ -1,0 +1,74 @@
+"""Power distribution units and busways between the UPS and the nodes."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from diploee.columns import Column, Columns
+from diploee.facility.base import POWER, Block, Site, StageSpec, Values
+from diploee.facility.loss_curves import LossCurve, quadratic
+from diploee.facility.meters import LoadMeter, load_metrics
+from diploee.metric import Metric
+from diploee.model import SCALES, optional
+from diploee.units import W_PER_MW
+
+Loss = Annotated[float, Field(ge=0, le=1)]
+
+
+class PduSpec(StageSpec):
+    """Distribution between the UPS and the nodes: ``R (p1 y + p2 y^2)`` is lost at a load y = P/R.
+
+    Sheet, section 2. Reactive power passes as it is.
+    """
+
+    columns: ClassVar[Columns] = (
+        Column("pdu_loss_w", "W", "facility", "mean", "between the PDUs' input and the nodes",
+               "loss of PDUs and busways"),
+    )  # fmt: skip
+    metrics: ClassVar[tuple[Metric, ...]] = load_metrics("pdu", "PDUs")
+    boundary: ClassVar[str | None] = "behind PDUs"
+    place: ClassVar[str | None] = "pdu"
+
+    kind: Literal["pdu"] = Field(
+        default="pdu", description="Losses of PDUs and busways between the UPS and the nodes."
+    )
+    rated_mw: Annotated[float | None, Field(gt=0), SCALES] = optional(
+        "Power of the nodes that they are built for [MW]; all nodes at their ratings if absent."
+    )
+    linear_loss: Loss = Field(
+        default=0.005,
+        description="Loss at the rating that goes with the load, share of the rating (assumed).",
+    )
+    square_loss: Loss = Field(
+        default=0.005,
+        description="Loss at the rating that goes with its square, share of the rating (assumed).",
+    )
+
+    def open(self, site: Site) -> PduSpec:
+        """Return the stage with its rating."""
+        rated_mw = site.design_mw(self.kind)
+        return self.model_copy(update={"rated_mw": self.rated_mw or rated_mw})
+
+    @cached_property
+    def _curve(self) -> LossCurve:
+        return quadratic(0.0, self.linear_loss, self.square_loss)
+
+    @cached_property
+    def _rated_w(self) -> float:
+        return (self.rated_mw or 0.0) * W_PER_MW
+
+    def meter(self) -> LoadMeter:
+        """Return the meter of its loss and load."""
+        return LoadMeter("pdu", "pdu_loss_w", self._load)
+
+    def _load(self, columns: Values) -> Any:
+        return columns["it_ac_power_w"] / self._rated_w
+
+    def apply(self, block: Block, state: None) -> tuple[Values, None]:  # noqa: ARG002
+        """Add the loss to the facility's power."""
+        load_w = block.columns[POWER]
+        loss_w = self._curve.loss_w(load_w, self._rated_w)
+        return {"pdu_loss_w": loss_w, POWER: load_w + loss_w}, None

@@ -1,0 +1,58 @@
+"""The point of interconnection: where the site meets the grid, and its meter stands."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from diploee.columns import Column, Columns
+from diploee.facility.base import POWER, REACTIVE, Block, Site, StageSpec, Values
+from diploee.facility.billing import Billing
+from diploee.model import SCALES, optional
+
+_AT = "at the point of interconnection"
+
+
+class PointOfInterconnectionSpec(StageSpec):
+    """The point of interconnection, the last stage: active and reactive power, and all losses.
+
+    Reactive power is of fundamental frequency at constant voltage, and no better than its assumed
+    parts, +-30 % unless they are given: `reactive_share`, `filter_share` and `u_k`.
+    """
+
+    columns: ClassVar[Columns] = (
+        Column("poi_power_w", "W", "facility", "mean", _AT, "power drawn from the grid"),
+        Column("poi_reactive_var", "var", "facility", "mean", _AT,
+               "reactive power, drawn positive"),
+        Column("loss_w", "W", "facility", "mean", "between the nodes' AC input and the grid",
+               "electrical losses of all stages, without cooling and auxiliary load"),
+    )  # fmt: skip
+    boundary: ClassVar[str | None] = _AT
+    place: ClassVar[str | None] = "point_of_interconnection"
+
+    kind: Literal["point_of_interconnection"] = Field(
+        default="point_of_interconnection",
+        description="The meter between the site and the grid; the last stage.",
+    )
+    contract_mva: Annotated[float | None, Field(gt=0), SCALES] = optional(
+        "Apparent power that the connection is contracted for [MVA]."
+    )
+    billing: Billing | None = optional(
+        "Rules of a tariff that demand is billed by; none if absent."
+    )
+
+    def open(self, site: Site) -> PointOfInterconnectionSpec:
+        """Return the stage; it needs reactive power."""
+        site.require_ac(self.kind)
+        return self
+
+    def apply(self, block: Block, state: None) -> tuple[Values, None]:  # noqa: ARG002
+        """Tell what arrives, and sum up the losses on the way."""
+        loss_w = np.zeros(len(block))
+        for name, values in block.columns.items():
+            if name.endswith("_loss_w") or name == "loss_power_w":
+                loss_w = loss_w + values
+        arrives = {"poi_power_w": POWER, "poi_reactive_var": REACTIVE}
+        return {**{name: block.columns[of] for name, of in arrives.items()}, "loss_w": loss_w}, None

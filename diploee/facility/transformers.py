@@ -1,0 +1,164 @@
+"""Transformers between the low-voltage bus and the point of interconnection."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from math import sqrt
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from diploee.columns import Column, Columns
+from diploee.facility.base import POWER, REACTIVE, Block, Site, StageSpec, Values
+from diploee.facility.meters import LoadMeter, load_metrics
+from diploee.jit import njit
+from diploee.metric import Metric
+from diploee.model import SCALES, Model, optional
+from diploee.tables import Float64Array
+from diploee.units import W_PER_MW
+
+
+class Losses(NamedTuple):
+    """What a transformer takes, in parts of its rating."""
+
+    p0: float
+    p_k: float
+    i0: float
+    u_k: float
+
+
+PRESETS = {
+    # ASSUMPTION: 99.53 % at half load [M], which is its best [J]; u_k 6 % [M].
+    "mv_lv": Losses(0.0012, 0.0047, 0.005, 0.06),
+    # 99.28 % at 35 % load, 1000 kVA (10 CFR 431.196); ASSUMPTION: halved there [J].
+    "dry_type": Losses(0.00127, 0.01036, 0.010, 0.05),
+    # ASSUMPTION: 20-60 MVA [M].
+    "hv_mv": Losses(0.0004, 0.0030, 0.0015, 0.10),
+}
+"""Sheet, section 2."""
+
+INSTALLED = 1.6
+"""Rating over the nodes' power. ASSUMPTION: as of the sheet's site (section 3.1)."""
+
+Part = Annotated[float | None, Field(ge=0, le=1)]
+
+
+class Transformer(Model):
+    """Transformers of one voltage level, all together."""
+
+    preset: Literal["mv_lv", "dry_type", "hv_mv"] | None = optional(
+        "Parameters of a medium to low voltage, a dry-type PDU or a high to medium voltage "
+        "transformer (assumed); those given beside it come first."
+    )
+    rated_mva: Annotated[float | None, Field(gt=0), SCALES] = optional(
+        "Installed apparent power [MVA]; 1.6 times the nodes' power at their ratings if absent "
+        "(assumed)."
+    )
+    p0: Part = optional("Loss without load, share of the rating.")
+    p_k: Part = optional("Loss at rated current beside it, share of the rating.")
+    i0: Part = optional("Current without load, share of the rated one.")
+    u_k: Part = optional("Short-circuit voltage, share of the rated one.")
+
+    @property
+    def losses(self) -> Losses:
+        """Its parameters, own ones first."""
+        given = self.model_dump(include=set(Losses._fields))  # without those that are not given
+        return PRESETS[self.preset]._replace(**given) if self.preset else Losses(**given)
+
+    @model_validator(mode="after")
+    def _possible(self) -> Transformer:
+        missing = [key for key in Losses._fields if getattr(self, key) is None]
+        if self.preset is None and missing:
+            raise ValueError(f"give {', '.join(missing)}, or a preset (have: {', '.join(PRESETS)})")
+        p0, p_k, i0, u_k = self.losses
+        for loss, of, key, of_key in ((p0, i0, "p0", "i0"), (p_k, u_k, "p_k", "u_k")):
+            if loss > of:
+                raise ValueError(f"{of_key} must be {key} ({loss:g}) or more, found {of:g}")
+        return self
+
+
+class TransformersSpec(StageSpec):
+    """Transformers in their order from the nodes on, at constant voltage.
+
+    With s^2 = (P^2 + Q^2) / S^2 at the secondary and S the rating, each takes ``S (p0 + p_k s^2)``
+    and ``S (sqrt(i0^2 - p0^2) + sqrt(u_k^2 - p_k^2) s^2)`` of reactive power (sheet, section 2).
+    """
+
+    columns: ClassVar[Columns] = (
+        Column("transformer_loss_w", "W", "facility", "mean", "between primary and secondary sides",
+               "loss of all transformers"),
+        Column("transformer_load", "1", "facility", "mean", None,
+               "apparent power at the secondary of the fullest transformers, over their rating"),
+    )  # fmt: skip
+    metrics: ClassVar[tuple[Metric, ...]] = load_metrics("transformers", "transformers")
+    boundary: ClassVar[str | None] = "behind transformers"
+    place: ClassVar[str | None] = "transformers"
+
+    kind: Literal["transformers"] = Field(
+        default="transformers", description="Losses and reactive power of the transformers."
+    )
+    units: tuple[Transformer, ...] = Field(
+        default=(Transformer(preset="mv_lv"),),
+        min_length=1,
+        description="Transformers of each voltage level, from the nodes on; one level from medium "
+        "to low voltage if absent (assumed).",
+    )
+
+    def open(self, site: Site) -> TransformersSpec:
+        """Return the stage with its ratings."""
+        rated_mva = INSTALLED * site.design_mw(self.kind)
+        units = [unit.model_copy(update={"rated_mva": unit.rated_mva or rated_mva})
+                 for unit in self.units]  # fmt: skip
+        return self.model_copy(update={"units": tuple(units)})
+
+    @cached_property
+    def _parameters(self) -> Float64Array:
+        """Rating [VA], loss of P without load and at the rating, and the same of Q, of each."""
+        return np.array(
+            [
+                [
+                    (unit.rated_mva or 0.0) * W_PER_MW, p0, p_k,
+                    sqrt(i0**2 - p0**2), sqrt(u_k**2 - p_k**2),
+                ]
+                for unit in self.units
+                for p0, p_k, i0, u_k in (unit.losses,)
+            ]
+        )  # fmt: skip
+
+    def meter(self) -> LoadMeter:
+        """Return the meter of their loss and load."""
+        return LoadMeter("transformers", "transformer_loss_w", _load)
+
+    def apply(self, block: Block, state: None) -> tuple[Values, None]:  # noqa: ARG002
+        """Add what the transformers take."""
+        power_w, reactive_var = block.columns[POWER], block.columns[REACTIVE]
+        rows = _transform(power_w, reactive_var, self._parameters)
+        names = (POWER, REACTIVE, "transformer_loss_w", "transformer_load")
+        return dict(zip(names, rows, strict=True)), None
+
+
+def _load(columns: Values) -> Any:
+    return columns["transformer_load"]
+
+
+@njit()
+def _transform(
+    power_w: Float64Array, reactive_var: Float64Array, parameters: Float64Array
+) -> Float64Array:
+    """Return P, Q, loss and the highest load behind all transformers, shape (4, n)."""
+    found = np.empty((4, power_w.size))
+    for i in range(power_w.size):
+        p_w, q_var, loss_w, fullest = power_w[i], reactive_var[i], 0.0, 0.0
+        for k in range(len(parameters)):
+            rated_va = parameters[k, 0]
+            p, q = p_w / rated_va, q_var / rated_va
+            load = p * p + q * q
+            fullest = max(fullest, load)
+            lost_w = rated_va * (parameters[k, 1] + parameters[k, 2] * load)
+            p_w += lost_w
+            loss_w += lost_w
+            q_var += rated_va * (parameters[k, 3] + parameters[k, 4] * load)
+        found[0, i], found[1, i], found[2, i] = p_w, q_var, loss_w
+        found[3, i] = np.sqrt(fullest)
+    return found

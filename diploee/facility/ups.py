@@ -1,0 +1,124 @@
+"""Uninterruptible power supplies: their loss, and what they let through of reactive power."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, SerializeAsAny, model_validator
+
+from diploee.columns import Column, Columns
+from diploee.facility.base import POWER, REACTIVE, Block, Site, StageSpec, Values
+from diploee.facility.loss_curves import MEASURED, LossCurve, MeasuredSpec, quadratic
+from diploee.facility.meters import LoadMeter, load_metrics
+from diploee.metric import Metric
+from diploee.model import SCALES, optional
+from diploee.units import W_PER_MW
+
+CURVES = {
+    # ASSUMPTION: "typically 95-96 %" over 25-100 % (a secondary source), 94.98 % at 25 % load.
+    "double_conversion": quadratic(0.0085, 0.0130, 0.0235),
+    # ASSUMPTION: "up to 97.5 %" (a secondary source); 97.4 % at 75 % load.
+    "high_efficiency_dc": quadratic(0.0095, 0.0, 0.0190),
+    # ASSUMPTION: "98.5-99.3 % depending on load point" (a secondary source), for both.
+    "eco": quadratic(0.0036, 0.0, 0.0034),
+    "econversion": quadratic(0.0036, 0.0, 0.0034),
+    "none": quadratic(0.0, 0.0, 0.0),
+}
+"""Losses by mode; sheet, section 2."""
+
+DOUBLE_CONVERSION = ("double_conversion", "high_efficiency_dc")
+"""Modes that hide the nodes' reactive power behind the converter."""
+
+INSTALLED = {"n": 1.0, "n+1": 1.35, "2n": 2.0}
+"""Installed power over the design power. ASSUMPTION: n+1 of 1.25 to 1.35 times [M]."""
+
+FILTER_SHARE = 0.05
+
+
+class UpsSpec(StageSpec):
+    """Uninterruptible power supplies: ``R (a0 + a1 x + a2 x^2)`` is lost at a load x = P/R.
+
+    Sheet, sections 2 and 4. One mode through the whole run; transfer to the battery and recharge
+    are not modelled.
+    """
+
+    columns: ClassVar[Columns] = (
+        Column("ups_input_w", "W", "facility", "mean", "at the UPS' input",
+               "power that the UPS draws"),
+        Column("ups_loss_w", "W", "facility", "mean", "between the UPS' input and output",
+               "loss of the UPS"),
+    )  # fmt: skip
+    metrics: ClassVar[tuple[Metric, ...]] = load_metrics("ups", "UPS")
+    boundary: ClassVar[str | None] = "behind the UPS"
+    place: ClassVar[str | None] = "ups"
+
+    kind: Literal["ups"] = Field(
+        default="ups", description="Loss and reactive power of the uninterruptible power supplies."
+    )
+    mode: Literal["double_conversion", "high_efficiency_dc", "eco", "econversion", "none"] = Field(
+        default="double_conversion",
+        description="How it runs, with a loss assumed for each. Double conversion hides the nodes' "
+        "reactive power, eco and none (batteries in the racks) pass it on, econversion holds it at "
+        "zero.",
+    )
+    efficiency: Annotated[SerializeAsAny[MeasuredSpec], MEASURED] | None = optional(
+        "Measured efficiencies instead of those assumed for the mode: {kind: points, efficiency: "
+        "{0.25: 0.95, ...}}, by load over its rating."
+    )
+    redundancy: Literal["n", "n+1", "2n"] | None = optional(
+        "Installed power over the nodes' power at their ratings: 1, 1.35 or 2 times (assumed); n+1 "
+        "if neither it nor installed_mw is given (assumed)."
+    )
+    installed_mw: Annotated[float | None, Field(gt=0), SCALES] = optional(
+        "Installed power, all units together [MW]; or redundancy."
+    )
+    filter_share: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=FILTER_SHARE,
+        description="Input filter in double conversion: reactive power supplied, constant, share "
+        "of the installed power (assumed; 0 to 0.15).",
+    )
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> UpsSpec:
+        if self.redundancy is not None and self.installed_mw is not None:
+            raise ValueError("give either redundancy or installed_mw")
+        if self.mode not in DOUBLE_CONVERSION and self.filter_share != FILTER_SHARE:
+            raise ValueError(f"filter_share is of double conversion, found mode '{self.mode}'")
+        if self.mode == "none" and self.efficiency is not None:
+            raise ValueError("mode 'none' has no loss; leave efficiency out, or name a mode")
+        return self
+
+    def open(self, site: Site) -> UpsSpec:
+        """Return the stage with its installed power."""
+        installed_mw = site.design_mw(self.kind) * INSTALLED[self.redundancy or "n+1"]
+        update = {"installed_mw": self.installed_mw or installed_mw, "redundancy": None}
+        return self.model_copy(update=update)
+
+    @cached_property
+    def _curve(self) -> LossCurve:
+        return CURVES[self.mode] if self.efficiency is None else self.efficiency.curve
+
+    @cached_property
+    def _installed_w(self) -> float:
+        return (self.installed_mw or 0.0) * W_PER_MW
+
+    def meter(self) -> LoadMeter:
+        """Return the meter of its loss and load."""
+        return LoadMeter("ups", "ups_loss_w", self._load)
+
+    def _load(self, columns: Values) -> Any:
+        return (columns["ups_input_w"] - columns["ups_loss_w"]) / self._installed_w
+
+    def apply(self, block: Block, state: None) -> tuple[Values, None]:  # noqa: ARG002
+        """Add the loss to the facility's power, and put its reactive power in place of before."""
+        load_w = block.columns[POWER]
+        loss_w = self._curve.loss_w(load_w, self._installed_w)
+        input_w = load_w + loss_w
+        given = {"ups_input_w": input_w, "ups_loss_w": loss_w, POWER: input_w}
+        if self.mode in DOUBLE_CONVERSION:
+            given[REACTIVE] = np.full(len(block), -self.filter_share * self._installed_w)
+        elif self.mode == "econversion":
+            given[REACTIVE] = np.zeros(len(block))
+        return given, None

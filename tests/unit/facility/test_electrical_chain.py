@@ -1,0 +1,359 @@
+"""PDUs, UPS, transformers and the point of interconnection: active and reactive power."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pytest
+from builders import tiny_library, tiny_scenario
+
+from diploee import simulate
+from diploee.clock import RunClock
+from diploee.errors import InputError, StageError
+from diploee.facility import STAGES, Block, Site, StageMeters, Stages, StageSpec
+from diploee.facility.base import POWER, REACTIVE, check_order
+
+CLOCK = RunClock(datetime(2018, 1, 1), UTC, 86_400_000, 60_000)
+SITE = Site(CLOCK, 10e6, True)
+PDU: Any = {"kind": "pdu"}
+UPS: Any = {"kind": "ups"}
+POI: Any = {"kind": "point_of_interconnection"}
+TWO: Any = {
+    "kind": "transformers",
+    "units": [{"preset": "mv_lv", "rated_mva": 16}, {"preset": "hv_mv", "rated_mva": 20}],
+}
+
+
+class CoolingSpec(StageSpec):
+    """A given cooling power, its drives at a power factor of 0.96."""
+
+    columns: ClassVar = STAGES.by_name["pdu"].columns[:0]
+    place: ClassVar = "cooling"
+    kind: Literal["given_cooling"] = "given_cooling"
+    power_w: float
+
+    def apply(self, block: Block, state: None) -> tuple[dict[str, np.ndarray], None]:
+        own_var = self.power_w * np.sqrt(1 / 0.96**2 - 1)
+        return {
+            POWER: block.columns[POWER] + self.power_w,
+            REACTIVE: block.columns[REACTIVE] + own_var,
+        }, None
+
+
+def opened(stages: Sequence[Any], site: Site = SITE) -> Stages:
+    return Stages([STAGES.read(stage).open(site) for stage in stages])
+
+
+def through(stages: Sequence[Any], power_w: Any, reactive_var: Any = 0.0) -> dict[str, np.ndarray]:
+    power_w = np.atleast_1d(np.asarray(power_w, dtype=float))
+    reactive_var = np.broadcast_to(np.asarray(reactive_var, dtype=float), power_w.shape).copy()
+    chain = opened(stages)
+    columns = {"it_ac_power_w": power_w, POWER: power_w, REACTIVE: reactive_var}
+    (block,) = chain.through(iter([Block(0, 60_000, columns)]))
+    return dict(block.columns)
+
+
+def golden_site(cooling_w: float) -> list[Any]:
+    cooling = CoolingSpec(power_w=cooling_w)
+    return [PDU, UPS, cooling, {"kind": "auxiliary_load"}, TWO, POI]
+
+
+@pytest.mark.parametrize(
+    ("it_mw", "cooling_mw", "poi_mw", "poi_mvar"),
+    [
+        (10, 0.62541, 11.33264, 0.75954),  # chillers with economizer, wet bulb 15 deg C
+        (10, None, 12.65387, 1.41555),  # at 22 deg C
+        (4, None, 4.52987, -0.30611),  # at 15 deg C, part load
+        (10, None, 11.02245, 0.61030),  # liquid cooling, 15 deg C
+    ],
+)
+def test_the_golden_site_draws_its_active_and_reactive_power(
+    it_mw: float, cooling_mw: float | None, poi_mw: float, poi_mvar: float
+) -> None:
+    """Where the sheet gives no cooling power, the one that has its active power is searched."""
+    if cooling_mw is None:
+        low, high = 0.0, 3.0
+        for _ in range(60):
+            cooling_mw = (low + high) / 2
+            found_w = through(golden_site(1e6 * cooling_mw), 1e6 * it_mw)["poi_power_w"][0]
+            low, high = (cooling_mw, high) if found_w < 1e6 * poi_mw else (low, cooling_mw)
+    found = through(golden_site(1e6 * cooling_mw), 1e6 * it_mw)
+    power_mw, reactive_mvar = found["poi_power_w"][0] / 1e6, found["poi_reactive_var"][0] / 1e6
+    assert power_mw == pytest.approx(poi_mw, rel=1e-6)
+    assert reactive_mvar == pytest.approx(poi_mvar, rel=1e-4)
+    if poi_mw == 11.33264:
+        assert power_mw / np.hypot(power_mw, reactive_mvar) == pytest.approx(0.99776, abs=1e-5)
+        assert power_mw / it_mw == pytest.approx(1.13326, rel=1e-5)
+
+
+def test_the_golden_site_has_its_power_at_the_low_voltage_bus() -> None:
+    found = through(golden_site(0.62541e6)[:4], 10e6)
+    assert found[POWER][0] == pytest.approx(11.24904e6, rel=1e-6)
+    assert found[REACTIVE][0] == pytest.approx(-0.45972e6, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("mode", "efficiency"),
+    [
+        ("double_conversion", [94.98, 95.99, 95.97, 95.69]),
+        ("high_efficiency_dc", [95.90, 97.23, 97.38, 97.23]),
+        ("eco", [98.50, 99.12, 99.27, 99.30]),
+        ("econversion", [98.50, 99.12, 99.27, 99.30]),
+        ("none", [100, 100, 100, 100]),
+    ],
+)
+def test_a_ups_has_the_efficiency_of_its_mode(mode: str, efficiency: list[float]) -> None:
+    load = np.array([0.25, 0.5, 0.75, 1])
+    found = through([{"kind": "ups", "mode": mode, "installed_mw": 8}], 8e6 * load)
+    np.testing.assert_allclose(8e8 * load / found["ups_input_w"], efficiency, atol=0.006)
+
+
+@pytest.mark.parametrize(
+    ("mode", "behind_var"),
+    [
+        ("double_conversion", -0.05 * 13.5e6),
+        ("high_efficiency_dc", -0.05 * 13.5e6),
+        ("eco", -4e5),
+        ("none", -4e5),
+        ("econversion", 0.0),
+    ],
+)
+def test_a_ups_hides_passes_or_cancels_the_nodes_reactive_power(
+    mode: str, behind_var: float
+) -> None:
+    found = through([{"kind": "ups", "mode": mode}], [1e6, 9e6], -4e5)
+    np.testing.assert_allclose(found[REACTIVE], behind_var)
+
+
+def test_a_ups_leads_by_its_filter_the_more_the_less_it_is_loaded() -> None:
+    load = np.array([0.1, 0.25, 0.5, 1])
+    found = through([{"kind": "ups", "mode": "none", "installed_mw": 1}], 1e6 * load, -0.05e6)
+    factor = found[POWER] / np.hypot(found[POWER], found[REACTIVE])
+    np.testing.assert_allclose(factor, [0.894, 0.981, 0.995, 0.999], atol=6e-4)
+
+
+@pytest.mark.parametrize(
+    ("keys", "installed_mw"),
+    [
+        ({}, 13.5),
+        ({"redundancy": "n"}, 10),
+        ({"redundancy": "n+1"}, 13.5),
+        ({"redundancy": "2n"}, 20),
+        ({"installed_mw": 17.0}, 17),
+    ],
+)
+def test_a_ups_is_installed_for_the_design_power_and_its_redundancy(
+    keys: dict[str, Any], installed_mw: float
+) -> None:
+    assert STAGES.read(UPS | keys).open(SITE).installed_mw == pytest.approx(installed_mw)
+
+
+def test_a_users_own_ups_has_its_efficiencies() -> None:
+    own = {"kind": "table", "efficiency": {0.2: 0.93, 0.6: 0.96, 1.0: 0.95}}
+    found = through([UPS | {"efficiency": own, "installed_mw": 1}], [2e5, 6e5, 1e6])
+    np.testing.assert_allclose(found["ups_input_w"], [2e5 / 0.93, 6e5 / 0.96, 1e6 / 0.95])
+    np.testing.assert_allclose(found[REACTIVE], -5e4)
+
+
+def test_dry_type_transformers_have_the_efficiency_of_the_rule() -> None:
+    """99.28 % at 35 % load, 10 CFR 431.196 for 1000 kVA; no load loss and load loss alike there."""
+    unit = {"preset": "dry_type", "rated_mva": 1}
+    found = through([{"kind": "transformers", "units": [unit]}], 0.35e6)
+    assert 0.35e6 / found[POWER][0] == pytest.approx(0.9928, abs=1e-4)
+    unit = {"preset": "mv_lv", "rated_mva": 1}
+    found = through([{"kind": "transformers", "units": [unit]}], 0.5e6)
+    assert 0.5e6 / found[POWER][0] == pytest.approx(0.9953, abs=1e-4)
+
+
+def test_transformers_stand_in_the_order_that_is_given() -> None:
+    """Each sees what those before it lose: the second in a row is the first of the rest."""
+    both = through([TWO], [2e6, 9e6], -4e5)
+    one = through([TWO | {"units": TWO["units"][:1]}], [2e6, 9e6], -4e5)
+    rest = through([TWO | {"units": TWO["units"][1:]}], one[POWER], one[REACTIVE])
+    for name in (POWER, REACTIVE):
+        np.testing.assert_array_equal(both[name], rest[name])
+    loss_w = one["transformer_loss_w"] + rest["transformer_loss_w"]
+    np.testing.assert_allclose(both["transformer_loss_w"], loss_w, rtol=1e-15)
+    apart_va = np.hypot([2e6, 9e6], 4e5) / 16e6
+    np.testing.assert_allclose(both["transformer_load"], apart_va, rtol=1e-12)
+
+
+POWERS_W = np.random.default_rng(7).uniform(1e5, 12e6, 2_000)
+CHAIN: list[Any] = [PDU, UPS, {"kind": "auxiliary_load", "power_kw": 80}, TWO, POI]
+
+
+def test_power_at_the_meter_is_the_sum_of_its_parts() -> None:
+    found = through(CHAIN, POWERS_W, -3e5)
+    losses_w = found["pdu_loss_w"] + found["ups_loss_w"] + found["transformer_loss_w"]
+    np.testing.assert_allclose(found["loss_w"], losses_w, rtol=1e-15)
+    parts_w = POWERS_W + losses_w + found["auxiliary_power_w"]
+    np.testing.assert_allclose(found["poi_power_w"], parts_w, rtol=1e-12)
+
+
+def test_a_constant_loss_on_the_way_is_one_of_the_losses() -> None:
+    found = through([PDU, {"kind": "constant_loss", "loss_fraction": 0.02}, POI], POWERS_W)
+    np.testing.assert_allclose(found["poi_power_w"], POWERS_W + found["loss_w"], rtol=1e-12)
+
+
+def test_more_power_of_the_nodes_never_draws_less_at_the_meter() -> None:
+    found = through(CHAIN, np.linspace(0, 15e6, 3_000))
+    for name in ("poi_power_w", "poi_reactive_var", "loss_w", "transformer_load"):
+        assert (np.diff(found[name]) > 0).all()
+
+
+def test_reactive_power_leads_at_low_and_lags_at_high_load() -> None:
+    found = through(CHAIN, [2e6, 4e6, 10e6], -3e5)["poi_reactive_var"]
+    assert found[0] < found[1] < 0 < found[2]
+
+
+def test_a_swing_has_the_gain_of_the_electrical_parts_and_not_of_the_pue() -> None:
+    """0.5 MW at 0.1 Hz around 7 MW behind the sheet's PDUs, UPS and two transformers."""
+    swing_w = 0.25e6 * np.sin(2 * np.pi * 0.1 * np.arange(0, 60, 0.1))
+    site = golden_site(0.62541e6)
+    found_w = through(site, 7e6 + swing_w)["poi_power_w"]
+    gain = np.ptp(found_w) / np.ptp(swing_w)
+    assert gain == pytest.approx(1.057, abs=0.003)
+    assert found_w.mean() / 7e6 > 1.1
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_blocks_cut_anywhere_give_the_same_bytes(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    cuts = [0, *np.sort(rng.choice(POWERS_W.size, 12, replace=False)), POWERS_W.size]
+    chain = opened(CHAIN)
+
+    def blocks(edges: Sequence[int]) -> Iterator[Block]:
+        for begin, end in pairwise(edges):
+            power_w = POWERS_W[begin:end]
+            columns = {POWER: power_w, REACTIVE: -0.04 * power_w}
+            yield Block(int(begin) * 100, 100, columns)
+
+    (whole,) = chain.through(blocks([0, POWERS_W.size]))
+    parts = list(chain.through(blocks(sorted(set(cuts)))))
+    for name, values in whole.columns.items():
+        cut = np.concatenate([part.columns[name] for part in parts])
+        assert cut.tobytes() == values.tobytes(), name
+
+
+def test_loads_above_a_rating_are_counted_and_not_clipped() -> None:
+    given: list[Any] = [
+        PDU | {"rated_mw": 8},
+        UPS | {"installed_mw": 9},
+        {"kind": "transformers", "units": [{"preset": "mv_lv", "rated_mva": 9.5}]},
+    ]
+    power_w = np.array([7e6, 8e6, 8.5e6, 9e6])
+    found = through(given, power_w)
+    assert found[POWER][-1] > 9.5e6
+    meters = StageMeters(opened(given), [])
+    meters.add(Block(0, 1_800_000, found))
+    metrics = meters.blocks()
+    hours = {part: values["hours_above_rating"] for part, values in metrics.items()}
+    assert hours == {"pdu": 1.0, "ups": 0.5, "transformers": 0.5}
+    assert metrics["pdu"]["max_load"] == pytest.approx(9 / 8)
+    assert metrics["ups"]["energy_mwh"] == pytest.approx(found["ups_loss_w"].sum() / 2e6)
+
+
+AC = {"facility.node_types.node.ac_power": "dlc"}
+
+
+def test_a_run_warns_of_a_load_above_a_rating_and_says_where_its_power_is_taken(
+    tmp_path: Path,
+) -> None:
+    stages = [PDU, UPS | {"installed_mw": 0.004}, {"kind": "auxiliary_load"}, "transformers", POI]
+    scenario = tiny_scenario({"duration": "12 h", "facility.stages": stages, **AC})
+    run = simulate(scenario, tmp_path / "run", library=tiny_library(), engine="compiled")
+    (warning,) = (text for text in run.manifest["warnings"] if text.startswith("ups: "))
+    assert "above its rating in 12 h" in warning
+    assert "pdu: " not in "".join(run.manifest["warnings"])
+    series = run.facility()
+    np.testing.assert_array_equal(series["poi_power_w"], series["facility_power_w"])
+    np.testing.assert_array_equal(series["poi_reactive_var"], series["facility_reactive_var"])
+    for column in ("facility_power_w", "facility_reactive_var"):
+        assert run.boundary(column).endswith(
+            ", behind PDUs, behind the UPS, with a constant auxiliary load, behind transformers, "
+            "at the point of interconnection"
+        )
+    assert run.metrics["ups"]["hours_above_rating"] == 12
+    rated_w = scenario.facility.supplied_power_w
+    np.testing.assert_allclose(series["auxiliary_power_w"], 0.01 * rated_w, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("order", "text"),
+    [
+        ([UPS, PDU], "facility.stages.1: 'pdu' must not stand behind 'ups'; the order is pdu, ups"),
+        ([POI, UPS], "'ups' must not stand behind 'point_of_interconnection'"),
+        ([POI, {"kind": "constant_loss", "loss_fraction": 0.1}], "'constant_loss' must not stand"),
+        ([TWO, {"kind": "auxiliary_load"}], "'auxiliary_load' must not stand behind 'transfo"),
+        ([PDU, TWO, {"kind": "constant_loss", "loss_fraction": 0.1}, UPS], "stages.3: 'ups' must"),
+    ],
+)
+def test_stages_that_do_not_stand_in_order_are_refused_in_one_line(
+    tmp_path: Path, order: list[Any], text: str
+) -> None:
+    scenario = tiny_scenario({"facility.stages": order, **AC})
+    with pytest.raises(StageError) as caught:
+        simulate(scenario, tmp_path / "run", library=tiny_library())
+    assert text in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+    with pytest.raises(StageError, match="'object' must not stand behind 'point_of_inter"):
+        check_order([STAGES.read(POI), object()])
+
+
+def test_every_cooling_plant_stands_in_the_place_of_cooling() -> None:
+    for name, spec in STAGES.by_name.items():
+        cools = any(column.name == "cooling_w" for column in spec.columns)
+        assert not cools or spec.place == "cooling", name
+
+
+@pytest.mark.parametrize("kind", ["pdu", "ups", "transformers", "point_of_interconnection"])
+def test_a_part_of_the_chain_asks_for_the_nodes_ac_power(kind: str) -> None:
+    with pytest.raises(InputError, match=r"facility\.node_types\.<name>\.ac_power"):
+        STAGES.read(kind).open(Site(CLOCK, 10e6))
+    if kind != "point_of_interconnection":
+        with pytest.raises(InputError, match="which is 0 W"):
+            STAGES.read(kind).open(Site(CLOCK, 0.0, True))
+
+
+@pytest.mark.parametrize(
+    ("stage", "text"),
+    [
+        (PDU | {"rated_mw": 0}, "rated_mw: must be a number above 0, found 0"),
+        (UPS | {"installed_mw": 0}, "installed_mw: must be a number above 0, found 0"),
+        (POI | {"contract_mva": 0}, "contract_mva: must be a number above 0, found 0"),
+        (UPS | {"installed_mw": 5, "redundancy": "2n"}, "either redundancy or installed_mw"),
+        (UPS | {"mode": "eco", "filter_share": 0.1}, "filter_share is of double conversion"),
+        (
+            UPS | {"mode": "none", "efficiency": {"kind": "table", "efficiency": {0.1: 1, 1: 1}}},
+            "mode 'none' has no loss",
+        ),
+        (
+            UPS | {"efficiency": {"kind": "points", "efficiency": {0.2: 0.9, 0.5: 1.1, 1: 0.9}}},
+            "an efficiency must be above 0 and at most 1, found 1.1 at load 0.5",
+        ),
+        (
+            UPS | {"efficiency": {"kind": "points", "efficiency": {0.25: 0.7, 0.5: 0.99, 1: 0.8}}},
+            "mend the point, or use 'table'",
+        ),
+        ({"kind": "transformers", "units": [{"preset": "mv_lv", "rated_mva": 0}]}, "above 0"),
+        ({"kind": "transformers", "units": []}, "units"),
+        ({"kind": "transformers", "units": [{"p0": 0.001}]}, "give p_k, i0, u_k, or a preset"),
+        (
+            {"kind": "transformers", "units": [{"preset": "mv_lv", "i0": 0.001}]},
+            r"i0 must be p0 \(0.0012\) or more, found 0.001",
+        ),
+        ({"kind": "transformers", "units": [{"preset": "mv_lv", "u_k": 0.001}]}, "u_k must be p_k"),
+        ({"kind": "auxiliary_load", "power_kw": 5, "design_share": 0.1}, "either power_kw or des"),
+        ({"kind": "auxiliary_load", "power_factor": 0}, "power_factor: must be a number above 0"),
+    ],
+)
+def test_what_no_chain_can_have_is_one_line_with_its_place(stage: Any, text: str) -> None:
+    with pytest.raises(InputError, match=text) as caught:
+        tiny_scenario({"facility.stages": [stage], **AC})
+    assert len(str(caught.value).splitlines()) == 1
+    assert "facility.stages.0" in str(caught.value)
