@@ -183,7 +183,7 @@ _GRID = {
         "mean_psd_mw2_per_hz?": [Number],
     },
 }
-_ENERGIES = {"energy": {"total_mwh": Number}, **dict.fromkeys(("pue", "ppue_cooling"), Optional)}
+_ENERGIES = {"energy": {"*": Number}, **dict.fromkeys(("pue", "ppue_cooling"), Optional)}
 _POI = {**_ENERGIES, "monthly": {"*": _ENERGIES}}
 _BILLING = {
     "months": [
@@ -200,7 +200,12 @@ _BILLING = {
                     **dict.fromkeys(("load_factor", "power_factor"), Optional),
                 }
             ],
-            "billed?": {**_MINUTES, "max_mw": Number, "lower_bound?": bool},
+            "billed?": {
+                **_MINUTES,
+                "max_mw": Number,
+                **dict.fromkeys(("for_power_factor_mw?", "ratchet_mw?", "reactive_mvar?"), Number),
+                "lower_bound?": bool,
+            },
         }
     ],
     "absent": [{**_MINUTES, **_REASON}],

@@ -16,6 +16,7 @@ from diploee.report.data import RunData, read_run, run_labels
 from diploee.report.grid_section import grid_section
 from diploee.report.job_charts import queue_chart
 from diploee.report.page import is_report, report_page
+from diploee.report.poi_section import poi_section
 from diploee.report.power_charts import (
     carpet_chart,
     distribution_chart,
@@ -164,6 +165,7 @@ def _run_sections(runs: Sequence[RunData]) -> list[Section]:
     unit = power_unit(max(run.max_w for run in runs))
     year = (carpet_chart(runs, unit), bands_chart(runs, unit), peak_week_chart(runs, unit))
     grid = grid_section(runs[0], unit) if len(runs) == 1 else None
+    poi = poi_section(runs[0], unit) if len(runs) == 1 else None
     months = months_chart(runs, unit)
     planning = (
         *([] if _has_duration(grid) else [duration_chart(runs, unit)]),
@@ -174,6 +176,7 @@ def _run_sections(runs: Sequence[RunData]) -> list[Section]:
     sections = [
         Section("power", "Power over time", year, notes=_read_notes(runs)),
         Section("planning", "Peaks and energy", planning),
+        *([poi] if poi else []),
         *([grid] if grid else []),
         Section(
             "nodes",

@@ -352,3 +352,19 @@ def test_every_number_of_the_meter_is_declared(metered_run: Run) -> None:
     assert [key for key in numbers if find_metric(key, declared_metrics()) is None] == []
     present = dict(flatten(blocks))
     assert {m.key for m in table_metrics() if m.key.startswith("poi.")} <= set(present)
+
+
+def test_the_report_has_the_months_and_what_is_billed(metered_run: Run) -> None:
+    report = build_report([metered_run.folder])
+    section = next(section for section in report.sections if section.id == "poi")
+    tables = {table.title: table for table in section.tables}
+    demands = [f"Demand over {minutes} min" for minutes in (15, 30, 60)]
+    assert list(tables) == ["Energy by part", "Energy by month", *demands, "Billed demand"]
+    energy, billed = tables["Energy by part"], tables["Billed demand"]
+    assert [row[0] for row in energy.rows] == ["2018-01", "2018-02", "Whole run"]
+    total = metered_run.metrics["poi"]["energy"]["total_mwh"] * 1e3
+    at = energy.header.index("Total [kWh]")
+    assert float(energy.rows[-1][at].replace(",", "")) == pytest.approx(total, rel=1e-3)
+    assert billed.header == ("Month", "Ratchet [kW]", "Billed [kW]")
+    assert "Lower bounds, as the ratchet knows fewer" in billed.note
+    assert "Only what the run covers: 2018-01 and 2018-02" in section.notes[0]
