@@ -11,12 +11,15 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import pytest
 from builders import tiny_library, tiny_scenario
+from pvlib.transformer import simple_efficiency
 
 from diploee import simulate
 from diploee.clock import RunClock
 from diploee.errors import InputError, StageError
 from diploee.facility import STAGES, Block, Site, StageMeters, Stages, StageSpec
 from diploee.facility.base import POWER, REACTIVE, check_order
+from diploee.facility.transformers import PRESETS
+from diploee.facility.ups import CURVES
 
 CLOCK = RunClock(datetime(2018, 1, 1), UTC, 86_400_000, 60_000)
 SITE = Site(CLOCK, 10e6, True)
@@ -168,6 +171,26 @@ def test_dry_type_transformers_have_the_efficiency_of_the_rule() -> None:
     unit = {"preset": "mv_lv", "rated_mva": 1}
     found = through([{"kind": "transformers", "units": [unit]}], 0.5e6)
     assert 0.5e6 / found[POWER][0] == pytest.approx(0.9953, abs=1e-4)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_pvlib_takes_our_power_back_to_the_secondary_of_a_transformer(preset: str) -> None:
+    power_w, losses = np.linspace(0, 1.2e6, 50), PRESETS[preset]
+    unit = {"preset": preset, "rated_mva": 1}
+    found_w = through([{"kind": "transformers", "units": [unit]}], power_w)[POWER]
+    back_w = simple_efficiency(found_w, losses.p0, losses.p_k, 1e6)
+    np.testing.assert_allclose(back_w, power_w, rtol=1e-9, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["high_efficiency_dc", "eco", "econversion"])
+def test_pvlib_takes_our_power_back_to_the_output_of_a_ups(mode: str) -> None:
+    """Those whose loss has no linear part, as pvlib's has none."""
+    power_w = np.linspace(0, 1.2e6, 50)
+    found_w = through([{"kind": "ups", "mode": mode, "installed_mw": 1}], power_w)["ups_input_w"]
+    a0, a1, a2 = CURVES[mode].coefficients[:, 0]
+    assert a1 == 0
+    back_w = simple_efficiency(found_w, a0, a2, 1e6)
+    np.testing.assert_allclose(back_w, power_w, rtol=1e-9, atol=1e-6)
 
 
 def test_transformers_stand_in_the_order_that_is_given() -> None:
