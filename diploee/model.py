@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
@@ -107,6 +107,35 @@ def optional(description: str, **limits: Any) -> Any:
     return Field(
         default=None, description=description, exclude_if=lambda value: value is None, **limits
     )
+
+
+def assumed_keys(value: Any, at: str = "") -> Iterator[str]:
+    """Yield the keys within a part of a scenario that take a value which their text calls assumed.
+
+    They are left as they are, or name one of several sets of such values.
+
+    Parameters
+    ----------
+    value : object
+        A model, or a mapping or list of some.
+    at : str
+        Its own key.
+    """
+    match value:
+        case Model():
+            for name, field in type(value).model_fields.items():
+                inner, key = getattr(value, name), f"{at}.{name}"
+                chosen = inner is None or inner == field.default or isinstance(inner, str)
+                if chosen and "assumed" in (field.description or ""):
+                    yield key
+                else:
+                    yield from assumed_keys(inner, key)
+        case Mapping():
+            for name, inner in value.items():
+                yield from assumed_keys(inner, f"{at}.{name}")
+        case list() | tuple():
+            for index, inner in enumerate(value):
+                yield from assumed_keys(inner, f"{at}.{index}")
 
 
 def _kinds(annotation: Any) -> set[Any]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from diploee.facility.base import Block, StageSpec
 from diploee.facility.billing import Billing
+from diploee.facility.point_of_interconnection import PointOfInterconnectionSpec
 from diploee.metric import Metric
 from diploee.metrics.billing import Demands, MonthSums, power_factor
 from diploee.metrics.grid.clock import Clock
@@ -279,7 +280,7 @@ def poi_metrics(stages: Iterable[StageSpec], clock: Clock) -> PoiMetrics | None:
     Parameters
     ----------
     stages : iterable of StageSpec
-        The facility's; the one that gives `poi_power_w` may have `contract_mva` and `billing`.
+        The facility's.
     clock : Clock
         Start and resolution.
 
@@ -289,9 +290,8 @@ def poi_metrics(stages: Iterable[StageSpec], clock: Clock) -> PoiMetrics | None:
         If its billing rules take the demand of an interval that the run can't hold.
     """
     for spec in stages:
-        if any(column.name == ACTIVE for column in spec.columns):
-            terms = (getattr(spec, name, None) for name in ("contract_mva", "billing"))
-            return PoiMetrics(clock, *terms)
+        if isinstance(spec, PointOfInterconnectionSpec):
+            return PoiMetrics(clock, spec.contract_mva, spec.billing)
     return None
 
 

@@ -16,6 +16,7 @@ from diploee.columns import Columns, as_entries
 from diploee.inference import Curves, ServicePlan
 from diploee.inference.samples import PROVENANCE
 from diploee.metric import Metric
+from diploee.model import assumed_keys
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
 from diploee.workload import StreamClass, StreamMatch
@@ -38,6 +39,7 @@ def build_manifest(
 ) -> dict[str, Any]:
     """Return the manifest of a run, without its `timing`; its metrics are those of its stages."""
     used = sorted({index for c in classes for index in c.profile_ids})
+    facility = scenario.facility
     return {
         "schema_version": SCHEMA_VERSION,
         "diploee_version": __version__,
@@ -55,6 +57,7 @@ def build_manifest(
         "profiles": _profile_entries(library, used),
         **({"input_files": dict(input_hashes)} if input_hashes else {}),
         "columns": as_entries(columns),
+        **({"assumed": list(assumed_keys(facility, "facility"))} if facility.has_ac_power else {}),
         **({"metrics": [asdict(metric) for metric in metrics]} if metrics else {}),
         "warnings": list(warnings),
     }

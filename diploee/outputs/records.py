@@ -67,6 +67,7 @@ class Manifest(Record):
     profiles: dict[str, _Profile] = Field(default_factory=dict)
     curves: dict[str, Any] = Field(default_factory=dict)
     metrics: list[_StageMetric] = Field(default_factory=list)
+    assumed: list[str] = Field(default_factory=list)
     serving_samples: dict[str, Any] = Field(default_factory=dict)
     power_samples: dict[str, dict[str, Origin]] = Field(default_factory=dict)
     warnings: list[str]

@@ -67,7 +67,9 @@ def _reactive(request: ExportRequest) -> str:
     if found is None:
         return f"none: the run holds none of '{column}', and no power factor is made up"
     if isinstance(found, str):
-        return f"modelled, the run's '{found}' ({request.run.boundary(found)}); {CONVENTION}"
+        assumed = request.run.manifest.get("assumed")
+        terms = f"; assumed terms: {', '.join(assumed)}" if assumed else ""
+        return f"modelled, the run's '{found}' ({request.run.boundary(found)}){terms}; {CONVENTION}"
     own = REACTIVE_OF.get(column)
     instead = f", in place of the run's own '{own}'" if own in request.series.source.check() else ""
     return f"interpolated at each step's mean power in {found.path.name}{instead}; {CONVENTION}"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timedelta, timezone
 from itertools import pairwise
 from math import hypot, sqrt
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -15,9 +16,8 @@ from builders import tiny_library, tiny_scenario
 
 from diploee import simulate
 from diploee.cli.display import show_run
-from diploee.columns import Column
 from diploee.errors import InputError
-from diploee.facility import STAGES, Block, StageSpec
+from diploee.facility import Block
 from diploee.facility.billing import Billing
 from diploee.metric import find_metric, flatten
 from diploee.metrics.billing import beyond_free_share, for_power_factor, power_factor, ratchets
@@ -25,6 +25,7 @@ from diploee.metrics.catalogue import declared_metrics, table_metrics
 from diploee.metrics.grid.clock import Clock
 from diploee.metrics.poi import PoiMetrics
 from diploee.outputs import Run
+from diploee.outputs.export import export_run
 from diploee.report.build import build_report
 
 MW = 1e6
@@ -288,37 +289,17 @@ def test_rules_on_a_demand_that_the_run_cannot_hold_are_refused() -> None:
     PoiMetrics(Clock(START, HOUR), billing=Billing())
 
 
-class MeteredSite(StageSpec):
-    """A whole chain in one stage, with constant reactive power."""
-
-    columns: ClassVar = tuple(
-        Column(name, unit, "facility", "mean", "at the meter", "as it says")
-        for name, unit in (
-            ("it_ac_power_w", "W"), ("cooling_w", "W"), ("poi_power_w", "W"),
-            ("poi_reactive_var", "var"),
-        )
-    )  # fmt: skip
-    kind: Literal["metered_site"] = "metered_site"
-    contract_mva: float | None = None
-    billing: Billing = Billing()
-
-    def apply(self, block: Block, state: None) -> tuple[dict[str, np.ndarray], None]:
-        ac_w = 1.2 * block.columns["it_power_w"]
-        found = {"it_ac_power_w": ac_w, "cooling_w": 0.1 * ac_w, "poi_power_w": 1.1 * ac_w}
-        found["facility_power_w"] = found["poi_power_w"]
-        return found | {"poi_reactive_var": np.full(len(block), -1e3)}, None
-
-
 @pytest.fixture
-def metered_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def metered_run(tmp_path: Path) -> Run:
     """A run over the turn of a month, with typical weather."""
-    monkeypatch.setattr(STAGES, "_added", {"metered_site": MeteredSite})
-    stage = {"kind": "metered_site", "contract_mva": 0.05, "billing": {"ratchet": 0.8}}
+    meter = {"kind": "point_of_interconnection", "contract_mva": 0.05, "billing": {"ratchet": 0.8}}
+    auxiliary = {"kind": "auxiliary_load", "power_kw": 1.0}
     scenario = tiny_scenario(
         {
             "start": "2018-01-31",
             "duration": "2 d",
-            "facility.stages": [stage],
+            "facility.node_types.node.ac_power": "air_hgx",
+            "facility.stages": ["pdu", "ups", auxiliary, "transformers", meter],
             "facility.weather": {"kind": "typical_day", "station": "denver"},
             "facility.utc_offset": "-07:00",
         }
@@ -330,19 +311,37 @@ def test_a_run_measures_its_point_of_interconnection(
     metered_run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     poi, billing = metered_run.metrics["poi"], metered_run.metrics["billing"]
-    energy_mwh = metered_run.facility()["poi_power_w"].to_numpy(float).sum() / 60 / 1e6
-    assert poi["energy"]["total_mwh"] == pytest.approx(energy_mwh, rel=1e-6)
-    assert (poi["pue"], poi["ppue_cooling"], poi["tue_device"]) == pytest.approx((1.1, 1.1, 1.32))
+    series, energy = metered_run.facility(), dict(poi["energy"])
+
+    def stored_mwh(column: str) -> float:
+        return series[column].to_numpy(float).sum() / 60 / 1e6
+
+    total_mwh = energy.pop("total_mwh")
+    assert total_mwh == pytest.approx(stored_mwh("poi_power_w"), rel=1e-6)
+    assert total_mwh == pytest.approx(sum(energy.values()), rel=1e-6)
+    assert poi["pue"] == pytest.approx(total_mwh / stored_mwh("it_ac_power_w"), rel=1e-6)
+    assert poi["tue_device"] == pytest.approx(total_mwh / stored_mwh("it_power_w"), rel=1e-6)
+    assert poi["energy"]["ups_mwh"] == pytest.approx(metered_run.metrics["ups"]["energy_mwh"])
+    assert 1.1 < poi["pue"] < poi["tue_device"] and poi["ppue_cooling"] is None
     assert [entry["month"] for entry in billing["months"]] == ["2018-01", "2018-02"]
     assert billing["months"][1]["billed"]["lower_bound"]
     (warning,) = (w for w in metered_run.manifest["warnings"] if "weather" in w)
     assert "headroom, ratchets are not those of a hot year" in warning
     show_run(metered_run)
     table = capsys.readouterr().out
-    for words in ("PUE [1]", "cooling-only PUE [1]", "headroom [kVA]", "reactive energy supplied"):
+    for words in ("PUE [1]", "headroom [kVA]", "reactive energy supplied [kvarh]"):
         assert words in table
     figures = build_report([metered_run.folder]).figures
-    assert ("1.1000", "", "PUE") in figures
+    assert (f"{poi['pue']:.4f}", "", "PUE") in figures
+
+
+def test_a_run_names_the_terms_that_it_assumed(metered_run: Run) -> None:
+    assumed = metered_run.manifest["assumed"]
+    assert {"facility.stages.1.filter_share", "facility.stages.3.units"} <= set(assumed)
+    assert not any("contract_mva" in key or "power_kw" in key for key in assumed)
+    place = export_run(metered_run, "playback", metered_run.folder.with_name("p.csv"))
+    told = json.loads(place.with_name("p.csv.meta.json").read_text())["reactive_power"]
+    assert all(key in told for key in assumed)
 
 
 def test_every_number_of_the_meter_is_declared(metered_run: Run) -> None:
@@ -351,7 +350,8 @@ def test_every_number_of_the_meter_is_declared(metered_run: Run) -> None:
     assert len(numbers) > 60
     assert [key for key in numbers if find_metric(key, declared_metrics()) is None] == []
     present = dict(flatten(blocks))
-    assert {m.key for m in table_metrics() if m.key.startswith("poi.")} <= set(present)
+    tables = {m.key for m in table_metrics() if m.key.startswith("poi.")}
+    assert tables <= set(present)
 
 
 def test_the_report_has_the_months_and_what_is_billed(metered_run: Run) -> None:
