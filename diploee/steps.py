@@ -232,7 +232,13 @@ def open_stages(
     """
     facility = scenario.facility
     check_order([*facility.stages, *further])
-    site = Site(scenario.clock, facility.supplied_power_w, facility.has_ac_power, weather)
+    site = Site(
+        scenario.clock,
+        facility.supplied_power_w,
+        facility.has_ac_power,
+        weather,
+        scenario.folder,
+    )
     stages = Stages([*(spec.open(site) for spec in facility.stages), *further])
     services = SERVICE_COLUMNS if scenario.request_streams else ()
     power = (*POWER_COLUMNS, *AC_COLUMNS) if facility.has_ac_power else POWER_COLUMNS

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -86,12 +87,15 @@ class Site:
         Whether the nodes' AC power is modelled, and with it reactive power.
     weather : Weather or None
         Weather over the run.
+    folder : pathlib.Path
+        Where relative file names start from.
     """
 
     clock: RunClock
     rated_power_w: float
     ac: bool = False
     weather: Weather | None = None
+    folder: Path = Path()
 
     def require_ac(self, kind: str) -> None:
         """Refuse a kind of stage that takes AC power where there is none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from diploee.columns import Columns
 from diploee.facility import STAGES
 from diploee.metric import Metric
 from diploee.metrics.catalogue import declared_metrics
@@ -21,8 +22,11 @@ def outputs_reference(command: str) -> str:
     command : str
         The command that prints this text, named in it.
     """
+    kinds: dict[Columns, list[str]] = {}
+    for name, spec in STAGES.by_name.items():
+        kinds.setdefault(spec.columns, []).append(f"`{name}`")
     by_place = {"": DECLARED_COLUMNS}
-    by_place |= {f", with `{name}`": spec.columns for name, spec in STAGES.by_name.items()}
+    by_place |= {f", with {' or '.join(names)}": columns for columns, names in kinds.items()}
     lines = [
         "# What a run writes",
         "",

@@ -127,5 +127,5 @@ def test_metrics_keep_the_keys_that_they_are_declared_by(
     run = diploee.simulate(scenario, tmp_path / "tiny", library=library)
     present = dict(flatten(json.loads((run.folder / "metrics.json").read_text("utf-8"))))
     tables = {m.key for m in declared_metrics() if m.view != "detail" and "<" not in m.key}
-    others = ("requests.", "poi.")
+    others = ("requests.", "poi.", "cooling.")
     assert {key for key in tables if not key.startswith(others)} <= set(present)

@@ -1,0 +1,485 @@
+"""What cooling draws: heat behind its lags, against the weather; the base of all models.
+
+Each model is a static map from heat and one temperature to power (the sheet's section 3), the same
+at every size when both are taken per design heat. The heat that reaches it lags (3.5): swings of
+the load within seconds hardly reach the cooling, and are not scaled by the PUE.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cached_property, lru_cache
+from itertools import pairwise
+from math import acos, tan
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from diploee.columns import Column, Columns
+from diploee.errors import StageError
+from diploee.facility.base import POWER, REACTIVE, Block, Site, StageSpec, Values
+from diploee.jit import njit
+from diploee.metric import Metric
+from diploee.model import SCALES, Model, optional
+from diploee.tables import Float64Array, Int64Array
+from diploee.units import J_PER_MWH, MS_PER_H, MS_PER_S, W_PER_KW, W_PER_MW
+
+IT_AC_POWER = "it_ac_power_w"
+HEAT = "cooling_heat_w"
+
+DESIGN_OVER_RATED = 1.1
+"""ASSUMPTION: design heat over the nodes' rated power, the sheet's 3.1 [J]."""
+
+MOST_LAGS = 3
+LEAST_RATIO_OF_LAGS = 1.01
+"""Lags of one time constant would have no partial fractions."""
+
+HEATS_PER_DESIGN = 128
+HEATS = np.arange(193) / HEATS_PER_DESIGN
+"""Heat over design heat at which a model is tabulated; it goes on straight beyond the last."""
+STEP_K = 0.125
+"""Largest step of the temperature in the table; a model's own breaks stand in it as well."""
+
+COLUMNS: Columns = (
+    Column("cooling_w", "W", "facility", "mean", "at the cooling plant's supply",
+           "power of the cooling plant"),
+    Column(HEAT, "W", "facility", "mean", "at the cooling plant, behind its lags",
+           "what sets the cooling plant's load"),
+    Column("t_wetbulb_c", "degC", "facility", "mean", None, "wet-bulb temperature outside"),
+)  # fmt: skip
+
+METRICS: tuple[Metric, ...] = (
+    Metric("cooling.energy_mwh", "MWh", "energy of the cooling plant", "{:,.1f}", view="table"),
+    Metric("cooling.hours_beyond_set_point", "h", "time beyond the cooling's set point", "{:,.1f}",
+           "the weather does not allow the supply temperature that is set; nothing is throttled",
+           view="table"),
+    Metric("cooling.hours_above_design", "h", "time above the design heat", "{:,.1f}",
+           "more heat than the plant is designed for; it is cooled all the same", view="table"),
+    Metric("cooling.clamped_h", "h", "time outside the cooling model's weather", "{:,.1f}",
+           "weather is taken at the edge of the model's range", view="table"),
+)  # fmt: skip
+
+
+class PartLoad(Model):
+    """How fans and pumps follow the load: ``g(q) = max(q, least)^n`` (the sheet's 3.1)."""
+
+    part_load_exponent: float = Field(
+        default=2.0,
+        ge=0,
+        le=3,
+        description="Exponent n of fan and pump power over load; 3 is an ideal variable speed "
+        "drive, 1 a constant power per heat (assumed; range 1-3).",
+    )
+    least_part_load: float = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        description="Load below which fans and pumps slow down no further, 0-1 (assumed).",
+    )
+
+    def turned_down(self, load: Any) -> Any:
+        """Return the power of fans and pumps at a load, both over those at design."""
+        return np.maximum(load, self.least_part_load) ** self.part_load_exponent
+
+
+class Plant(Protocol):
+    """A static model of cooling: power over design heat, by heat over design heat."""
+
+    @property
+    def temperature(self) -> Literal["wet_bulb", "dry_bulb"]:
+        """The temperature that it follows."""
+        ...
+
+    @property
+    def range_c(self) -> tuple[float, float]:
+        """Lowest and highest temperature that it holds for [deg C]."""
+        ...
+
+    @property
+    def breaks_c(self) -> Sequence[float]:
+        """Temperatures at which its slope changes [deg C]."""
+        ...
+
+    @property
+    def set_point_c(self) -> float | None:
+        """Temperature above which it can't hold its set point [deg C]; None if it always can."""
+        ...
+
+    def relative_power(self, heat: Float64Array, temperature_c: Float64Array) -> Float64Array:
+        """Return the plant's power over its design heat.
+
+        Parameters
+        ----------
+        heat : numpy.ndarray
+            Heat over design heat, 0 or more.
+        temperature_c : numpy.ndarray
+            Temperature within the range [deg C].
+        """
+        ...
+
+
+class CoolingSpec(StageSpec, ABC):
+    """What a scenario says of its cooling."""
+
+    columns: ClassVar[Columns] = COLUMNS
+    metrics: ClassVar[tuple[Metric, ...]] = METRICS
+    boundary: ClassVar[str | None] = "with the cooling plant"
+    place: ClassVar[str | None] = "cooling"
+    source: ClassVar[str] = POWER
+    default_lags_s: ClassVar[tuple[float, ...]] = (120.0, 300.0)
+
+    time_constants_s: Annotated[tuple[float, ...], Field(max_length=MOST_LAGS)] | None = optional(
+        "Lags that the heat passes one after the other [s]; none for an empty list. If absent: "
+        "room air 120 s (direct liquid cooling: its loop 60 s) and the facility's water 300 s "
+        "(assumed; ranges 60-600, 20-120 and 120-900 s)."
+    )
+    power_factor: float = Field(
+        default=0.96,
+        gt=0.1,
+        le=1,
+        description="Power factor of the drives of fans, pumps and chillers, lagging (0.95-0.96 "
+        "of variable speed drives; assumed).",
+    )
+
+    @model_validator(mode="after")
+    def _lags_differ(self) -> Self:
+        lags_s = sorted(self.lags_s)
+        if lags_s and lags_s[0] <= 0:
+            raise ValueError(f"time_constants_s must be positive, found {lags_s[0]:g} s")
+        for shorter, longer in pairwise(lags_s):
+            if longer < shorter * LEAST_RATIO_OF_LAGS:
+                raise ValueError(
+                    f"time_constants_s must differ by 1 % at least, found {shorter:g} and "
+                    f"{longer:g} s"
+                )
+        return self
+
+    @property
+    def lags_s(self) -> tuple[float, ...]:
+        """Time constants of the lags [s]."""
+        return self.default_lags_s if self.time_constants_s is None else self.time_constants_s
+
+    @abstractmethod
+    def plant(self, site: Site) -> Plant:
+        """Return the static model."""
+
+    @abstractmethod
+    def design_w(self, site: Site) -> float:
+        """Return the design heat [W]."""
+
+    @property
+    def other_heat_w(self) -> float:
+        """Heat beside the power that sets the load [W]."""
+        return 0.0
+
+    def open(self, site: Site) -> Cooling:
+        """Return the plant as it stands in a facility.
+
+        Raises
+        ------
+        StageError
+            If AC power or weather is not known, or there is nothing to be cooled.
+        """
+        kind = f"stage '{self.kind}'"
+        if not site.ac:
+            raise StageError(
+                f"{kind} needs the nodes' AC power, which becomes heat; give "
+                "facility.node_types.X.ac_power of every node type X"
+            )
+        if site.weather is None:
+            raise StageError(
+                f"{kind} needs the weather; give facility.weather, such as "
+                "{kind: typical_day, station: denver}"
+            )
+        if not self.design_w(site) > 0:
+            raise StageError(
+                f"{kind} needs a design heat above 0, and the nodes' ratings are 0; give "
+                "ratings in facility.node_types"
+            )
+        return Cooling(self, site)
+
+
+class HeatCoolingSpec(CoolingSpec):
+    """Base of the models that cool all power which has passed, as heat."""
+
+    temperature: ClassVar[Literal["wet_bulb", "dry_bulb"]] = "wet_bulb"
+
+    design_heat_mw: Annotated[float | None, Field(gt=0), SCALES] = optional(
+        "Heat that the plant is designed for [MW]; 1.1 times the power of all nodes at their "
+        "ratings if absent (assumed)."
+    )
+    other_heat_kw: Annotated[float, Field(ge=0), SCALES] = Field(
+        default=0.0,
+        description="Heat in the cooled space beside the power that reaches it, such as of lights "
+        "[kW]; what it draws belongs to an auxiliary_load.",
+    )
+
+    @property
+    def other_heat_w(self) -> float:
+        """Heat beside the power that sets the load [W]."""
+        return self.other_heat_kw * W_PER_KW
+
+    @property
+    def breaks_c(self) -> Sequence[float]:
+        """Temperatures at which the model's slope changes [deg C]."""
+        return ()
+
+    @property
+    def set_point_c(self) -> float | None:
+        """Temperature above which the plant can't hold its set point [deg C]; None if it can."""
+        return None
+
+    @property
+    @abstractmethod
+    def range_c(self) -> tuple[float, float]:
+        """Lowest and highest temperature that the model holds for [deg C]."""
+
+    @abstractmethod
+    def relative_power(self, heat: Float64Array, temperature_c: Float64Array) -> Float64Array:
+        """Return the plant's power over its design heat; arguments as of `Plant`."""
+
+    def plant(self, site: Site) -> Plant:  # noqa: ARG002
+        """Return the static model: itself."""
+        return self
+
+    def design_w(self, site: Site) -> float:
+        """Return the design heat [W]."""
+        if self.design_heat_mw is not None:
+            return self.design_heat_mw * W_PER_MW
+        return DESIGN_OVER_RATED * site.rated_power_w
+
+
+class Cooling:
+    """A cooling plant over a run.
+
+    Parameters
+    ----------
+    spec : CoolingSpec
+        The model.
+    site : Site
+        Where it stands; it has weather.
+    """
+
+    columns = COLUMNS
+    metrics = METRICS
+
+    def __init__(self, spec: CoolingSpec, site: Site) -> None:
+        assert site.weather is not None
+        self.spec, self.boundary, self.plant = spec, spec.boundary, spec.plant(site)
+        self._weather = weather = site.weather
+        self.design_w = spec.design_w(site)
+        self._time_ms = weather.time_ms.astype(np.float64)
+        self.temperature_c = (
+            weather.wet_bulb_c if self.plant.temperature == "wet_bulb" else weather.dry_bulb_c
+        )
+        low_c, high_c = self.plant.range_c
+        n_steps = int(np.ceil((high_c - low_c) / STEP_K))
+        even = np.linspace(low_c, high_c, n_steps + 1)
+        inside = [t for t in self.plant.breaks_c if low_c < t < high_c]
+        self._nodes_c = np.unique(np.concatenate([even, inside]))
+        self._table = self.plant.relative_power(HEATS[None, :], self._nodes_c[:, None])
+
+    def start(self) -> None:
+        """Return the state at the start: none, the first interval's heat has flowed for long."""
+        return None
+
+    def apply(self, block: Block, state: Float64Array | None) -> tuple[Values, Float64Array | None]:
+        """Add the plant's power; the state is the heat in each lag [W], shape (k,)."""
+        power_w = np.ascontiguousarray(block.columns[POWER], dtype=np.float64)
+        heat_w = np.ascontiguousarray(block.columns[self.spec.source], dtype=np.float64)
+        other_w = self.spec.other_heat_w
+        share, decay = _lags(self.spec.lags_s, block.dt_ms / MS_PER_S)
+        if state is None:
+            state = np.full(MOST_LAGS, heat_w[0] + other_w)
+        middle_ms = block.t0_ms + block.dt_ms / 2
+        hour = np.searchsorted(self._weather.time_ms, middle_ms, side="right") - 1
+        reactive = block.columns.get(REACTIVE, np.zeros(0))
+        cooling_w, lagged_w, wet_c, after_w, after_var, state = _cool(
+            power_w, np.ascontiguousarray(reactive, dtype=np.float64),
+            tan(acos(self.spec.power_factor)), heat_w, other_w, middle_ms, float(block.dt_ms),
+            state, share, decay, min(max(int(hour), 0), self._time_ms.size - 2), self._time_ms,
+            self.temperature_c, self._weather.wet_bulb_c, self._nodes_c, self._table.ravel(),
+            self.design_w,
+        )  # fmt: skip
+        found = {"cooling_w": cooling_w, HEAT: lagged_w, "t_wetbulb_c": wet_c, POWER: after_w}
+        if REACTIVE in block.columns:
+            found[REACTIVE] = after_var
+        return found, state
+
+    def meter(self) -> CoolingMeter:
+        """Return the meter of its energy and hours."""
+        return CoolingMeter(self)
+
+    @cached_property
+    def clamped(self) -> Hours:
+        """Hours outside the model's range."""
+        low_c, high_c = self.plant.range_c
+        time_ms, found_c = self._weather.time_ms, self.temperature_c
+        return Hours.above(time_ms, found_c, high_c) + Hours.above(time_ms, -found_c, -low_c)
+
+    @cached_property
+    def beyond(self) -> Hours | None:
+        """Hours beyond the set point; None where the model has none."""
+        limit_c = self.plant.set_point_c
+        if limit_c is None:
+            return None
+        return Hours.above(self._weather.time_ms, self.temperature_c, limit_c)
+
+
+class CoolingMeter:
+    """Energy and hours of a cooling plant.
+
+    Parameters
+    ----------
+    cooling : Cooling
+        The plant.
+    """
+
+    def __init__(self, cooling: Cooling) -> None:
+        self._cooling = cooling
+        self._energy_j = self._above_ms = self._clamped_h = self._beyond_h = 0.0
+
+    def add(self, block: Block) -> None:
+        """Take in a block behind all stages."""
+        cooling = self._cooling
+        energy_j = float(block.columns["cooling_w"].sum(dtype="float64"))
+        self._energy_j += energy_j * block.dt_ms / MS_PER_S
+        n_above = int(np.count_nonzero(block.columns[HEAT] > cooling.design_w * (1 + 1e-9)))
+        self._above_ms += n_above * block.dt_ms
+        self._clamped_h += cooling.clamped.between(block.t0_ms, block.end_ms)
+        if cooling.beyond is not None:
+            self._beyond_h += cooling.beyond.between(block.t0_ms, block.end_ms)
+
+    def values(self) -> dict[str, float | None]:
+        """Return the metrics."""
+        return {
+            "cooling.energy_mwh": self._energy_j / J_PER_MWH,
+            "cooling.hours_beyond_set_point": (
+                None if self._cooling.beyond is None else self._beyond_h
+            ),
+            "cooling.hours_above_design": self._above_ms / MS_PER_H,
+            "cooling.clamped_h": self._clamped_h,
+        }
+
+
+class Hours(NamedTuple):
+    """Time that something lasted up to each of some instants, linear between them.
+
+    Parameters
+    ----------
+    time_ms, hours : numpy.ndarray, shape (n,), float64
+        Instants, rising, and hours up to them.
+    """
+
+    time_ms: Float64Array
+    hours: Float64Array
+
+    @classmethod
+    def above(cls, time_ms: Int64Array, values: Float64Array, limit: float) -> Hours:
+        """Return the time that values, linear between instants, are above a limit."""
+        over = values - limit
+        crosses = np.flatnonzero((over[:-1] > 0) != (over[1:] > 0))
+        part = over[crosses] / (over[crosses] - over[crosses + 1])
+        crossing_ms = time_ms[crosses] + part * (time_ms[crosses + 1] - time_ms[crosses])
+        edges_ms = np.sort(np.concatenate([time_ms, crossing_ms]))
+        middle = np.interp((edges_ms[:-1] + edges_ms[1:]) / 2, time_ms, over)
+        lasts = np.where(middle > 0, np.diff(edges_ms), 0.0) / MS_PER_H
+        return cls(edges_ms, np.concatenate([[0.0], np.cumsum(lasts)]))
+
+    def __add__(self, other: Any) -> Hours:  # another tuple would be joined
+        edges_ms = np.union1d(self.time_ms, other.time_ms)
+        parts = [np.interp(edges_ms, of.time_ms, of.hours) for of in (self, other)]
+        return Hours(edges_ms, parts[0] + parts[1])
+
+    def between(self, begin_ms: int, end_ms: int) -> float:
+        """Return the hours between two times."""
+        begin, end = np.interp([begin_ms, end_ms], self.time_ms, self.hours)
+        return float(end - begin)
+
+
+@lru_cache(maxsize=16)
+def _lags(lags_s: tuple[float, ...], dt_s: float) -> tuple[Float64Array, Float64Array]:
+    """Return lags in a row as partial fractions: share of the mean, and decay, of each lag.
+
+    A row of first-order lags, distinct, is the sum of single ones with shares that sum to 1; each
+    has an exact update and an exact mean over an interval of constant heat u, so that nothing
+    depends on the interval: ``y' = u + (y - u) e^(-dt/tau)``, mean ``u + (y - u) (tau/dt)
+    (1 - e^(-dt/tau))`` (3.5). Lags that there are not have a share of 0.
+    """
+    tau = np.array(lags_s, dtype=np.float64)
+    share = np.array([np.prod([t / (t - other) for other in tau if other != t]) for t in tau])
+    missing = (0, MOST_LAGS - tau.size)
+    decay = np.exp(-dt_s / tau)
+    mean = -np.expm1(-dt_s / tau) * tau / dt_s
+    return np.pad(share * mean, missing), np.pad(decay, missing)
+
+
+@njit()
+def _cool(
+    power_w: Any, reactive_var: Any, var_per_w: float, heat_w: Any, other_w: float,
+    middle_ms: float, dt_ms: float,
+    state: Any, share: Any, decay: Any, hour: int, time_ms: Any, driving_c: Any,
+    wet_bulb_c: Any, nodes_c: Any, table: Any, design_w: float,
+) -> Any:  # fmt: skip
+    """Return cooling power, lagged heat, wet-bulb, power with cooling, and the lags after it.
+
+    Every value follows from its own time, the lags and the tables alone, so that results do not
+    depend on where a block begins.
+    """
+    n, n_heats = heat_w.size, table.size // nodes_c.size
+    cooling_w, lagged_w = np.empty(n), np.empty(n)
+    wet_c, after_w, after_var = np.empty(n), np.empty(n), np.empty(reactive_var.size)
+    last_hour, last_node, last_heat = time_ms.size - 2, nodes_c.size - 2, n_heats - 2
+    coldest, hottest = nodes_c[0], nodes_c[-1]
+    per_design = HEATS_PER_DESIGN / design_w
+    y0, y1, y2 = state[0], state[1], state[2]
+    share0, share1, share2 = share[0], share[1], share[2]
+    decay0, decay1, decay2 = decay[0], decay[1], decay[2]
+    hour, hour_ends_ms = hour - 1, -np.inf
+    node, node_c, next_c = 0, np.inf, -np.inf
+    hour_ms = wet = wet_per_ms = driving0 = driving_per_ms = per_node = 0.0
+    for i in range(n):
+        # Heat behind the lags, its mean over the interval.
+        u = heat_w[i] + other_w
+        over0, over1, over2 = y0 - u, y1 - u, y2 - u
+        lagged = u + share0 * over0 + share1 * over1 + share2 * over2
+        y0, y1, y2 = u + decay0 * over0, u + decay1 * over1, u + decay2 * over2
+        lagged_w[i] = lagged
+        # Weather in the middle of the interval; its lines change once an hour.
+        t = middle_ms + i * dt_ms
+        if t >= hour_ends_ms:
+            while hour < last_hour and (hour_ends_ms <= t):
+                hour += 1
+                hour_ends_ms = time_ms[hour + 1]
+            hour_ms = time_ms[hour]
+            wet, driving0 = wet_bulb_c[hour], driving_c[hour]
+            wet_per_ms = (wet_bulb_c[hour + 1] - wet) / (hour_ends_ms - hour_ms)
+            driving_per_ms = (driving_c[hour + 1] - driving0) / (hour_ends_ms - hour_ms)
+        t -= hour_ms
+        wet_c[i] = wet + t * wet_per_ms
+        driving = min(max(driving0 + t * driving_per_ms, coldest), hottest)
+        if not node_c <= driving < next_c:
+            while node < last_node and nodes_c[node + 1] <= driving:
+                node += 1
+            while node > 0 and nodes_c[node] > driving:
+                node -= 1
+            node_c, next_c = nodes_c[node], nodes_c[node + 1]
+            per_node = 1 / (next_c - node_c)
+        warmer = (driving - node_c) * per_node
+        # The static map, bilinear; beyond the last heat it goes on straight.
+        q = max(lagged * per_design, 0.0)
+        cell = min(np.int64(q), last_heat)
+        rest = q - cell
+        at = np.uint64(node * n_heats + cell)
+        above = np.uint64(at + np.uint64(n_heats))
+        one = np.uint64(1)
+        cold = table[at] + rest * (table[at + one] - table[at])
+        warm = table[above] + rest * (table[above + one] - table[above])
+        drawn_w = (cold + warmer * (warm - cold)) * design_w
+        cooling_w[i] = drawn_w
+        after_w[i] = power_w[i] + drawn_w
+        if reactive_var.size:
+            after_var[i] = reactive_var[i] + var_per_w * drawn_w
+    return cooling_w, lagged_w, wet_c, after_w, after_var, np.array([y0, y1, y2])

@@ -1,0 +1,194 @@
+"""Cooling by a site's own measured table: power over IT power, by weather and load (3.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from diploee.errors import StageError
+from diploee.facility.base import Site
+from diploee.facility.cooling import HEATS, IT_AC_POWER, CoolingSpec, Plant
+from diploee.model import optional
+from diploee.tables import Float64Array
+from diploee.textio.tables import read_columns, read_header
+from diploee.textio.text import read_text
+from diploee.textio.values import Number, numbers
+
+Temperature = Literal["wet_bulb", "dry_bulb"]
+Point = tuple[float, float, float]
+
+LIMITS = {
+    "temperature_c": Number(largest=80, may_miss=False),
+    "load": Number(above=0, largest=1.5, may_miss=False),
+    "cooling_ratio": Number(at_least=0, largest=5, may_miss=False),
+}
+"""Columns of a table and what they may hold."""
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredPlant:
+    """A table of cooling power, linear between its points.
+
+    Parameters
+    ----------
+    temperature : {"wet_bulb", "dry_bulb"}
+        What the plant follows.
+    nodes_c : numpy.ndarray, shape (n,)
+        Temperatures, rising [deg C].
+    loads : numpy.ndarray, shape (m,)
+        IT power over that of all nodes at their ratings, rising from 0 on.
+    power : numpy.ndarray, shape (n, m)
+        Cooling power over that of all nodes at their ratings.
+    """
+
+    temperature: Temperature
+    nodes_c: Float64Array
+    loads: Float64Array
+    power: Float64Array
+
+    @classmethod
+    def of_points(cls, temperature: Temperature, points: Sequence[Point]) -> MeasuredPlant:
+        """Return the table of points of temperature, load and cooling power over IT power.
+
+        Below the least and above the highest load power goes on straight, not below 0.
+
+        Raises
+        ------
+        ValueError
+            If they are not one for each of two temperatures or more and each of some loads.
+        """
+        nodes_c, loads = (np.unique([point[axis] for point in points]) for axis in (0, 1))
+        if nodes_c.size < 2 or len(points) != nodes_c.size * loads.size:
+            raise ValueError(
+                "must have one point for each of two or more temperatures and each load, found "
+                f"{len(points)} points of {nodes_c.size} temperatures and {loads.size} loads"
+            )
+        power = np.full((nodes_c.size, loads.size), np.nan)
+        for t_c, load, ratio in points:
+            power[np.searchsorted(nodes_c, t_c), np.searchsorted(loads, load)] = ratio * load
+        if np.isnan(power).any():
+            at = np.argwhere(np.isnan(power))[0]
+            raise ValueError(
+                f"has no point at {nodes_c[at[0]]:g} deg C and a load of {loads[at[1]]:g}, and two "
+                "at another place"
+            )
+        most = max(float(HEATS[-1]), loads[-1] + 1)
+        if loads.size == 1:  # one load alone: in proportion to it
+            ends = [np.zeros((nodes_c.size, 1)), power * (most / loads)]
+        else:
+            slopes = np.diff(power) / np.diff(loads)
+            ends = [power[:, :1] - slopes[:, :1] * loads[0],
+                    power[:, -1:] + slopes[:, -1:] * (most - loads[-1])]  # fmt: skip
+        extended = np.maximum(np.hstack([ends[0], power, ends[1]]), 0.0)
+        return cls(temperature, nodes_c, np.concatenate([[0.0], loads, [most]]), extended)
+
+    @property
+    def range_c(self) -> tuple[float, float]:
+        """Lowest and highest temperature of the table [deg C]."""
+        return float(self.nodes_c[0]), float(self.nodes_c[-1])
+
+    @property
+    def breaks_c(self) -> Sequence[float]:
+        """The table's temperatures [deg C]."""
+        return [float(t) for t in self.nodes_c]
+
+    @property
+    def set_point_c(self) -> float | None:
+        """None: what was measured holds its own set points."""
+        return None
+
+    def relative_power(self, heat: Float64Array, temperature_c: Float64Array) -> Float64Array:
+        """Return cooling power over the nodes' rated power, by load and temperature."""
+        from scipy.interpolate import RegularGridInterpolator
+
+        table = RegularGridInterpolator((self.nodes_c, self.loads), self.power)
+        return np.asarray(table((temperature_c, heat)))
+
+
+class CoolingTableSpec(CoolingSpec):
+    """The best model of a site: cooling power over IT power as measured there."""
+
+    source = IT_AC_POWER
+
+    kind: Literal["cooling_table"] = Field(
+        default="cooling_table",
+        description="Cooling power over IT power as measured at the site, by temperature and "
+        "load; the best model where there is one.",
+    )
+    temperature: Temperature = Field(
+        default="wet_bulb", description="Which temperature the table has."
+    )
+    points: Annotated[tuple[Point, ...], Field(min_length=2)] | None = optional(
+        "Points of temperature [deg C], load (IT power at the nodes' AC input over that of all "
+        "nodes at their ratings) and cooling power over IT power, one for each temperature and "
+        "load; instead of path."
+    )
+    path: str | None = optional(
+        "CSV file with the columns temperature_c, load and cooling_ratio, relative to the scenario "
+        "file; instead of points."
+    )
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.points is None) == (self.path is None):
+            raise ValueError("give either points or path, the table of measured cooling power")
+        for number, point in enumerate(self.points or ()):
+            for value, (name, limit) in zip(point, LIMITS.items(), strict=True):
+                if not limit.holds(np.array([value])).all():
+                    raise ValueError(
+                        f"points: {name} of point {number + 1} must be {limit}, found {value:g}"
+                    )
+        if self.points is not None:
+            MeasuredPlant.of_points(self.temperature, self.points)
+        return self
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The table's file, where it has one."""
+        return () if self.path is None else (self.path,)
+
+    def design_w(self, site: Site) -> float:
+        """Return the power that loads are relative to: that of all nodes at their ratings [W]."""
+        return site.rated_power_w
+
+    def plant(self, site: Site) -> Plant:
+        """Return the table.
+
+        Raises
+        ------
+        InputError
+            If its file can't be read, or is no whole table.
+        """
+        points = self.points
+        if self.path is not None:
+            points = read_points(site.folder / self.path)
+        try:
+            return MeasuredPlant.of_points(self.temperature, points or ())
+        except ValueError as error:
+            raise StageError(f"stage 'cooling_table': {self.path} {error}") from None
+
+
+def read_points(path: Path) -> tuple[Point, ...]:
+    """Read points of temperature, load and cooling power over IT power.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        CSV, comments after `#`.
+
+    Raises
+    ------
+    LogFormatError
+        If it can't be read, or a value is missing or out of range; with the line.
+    """
+    text = read_text(path, "a table of measured cooling").without_comments("#")
+    layout = read_header(text)
+    layout.require(path, LIMITS, "a table of measured cooling")
+    table = read_columns(text, layout, {name: name for name in LIMITS})
+    columns = (numbers(table, name, limit).tolist() for name, limit in LIMITS.items())
+    return tuple(zip(*columns, strict=True))

@@ -1,0 +1,92 @@
+"""Direct liquid cooling by warm water and towers, without chillers for it (the sheet's 3.2)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from diploee.facility.cooling import HeatCoolingSpec, PartLoad
+from diploee.facility.wse import CONDENSER_C, Kelvin, Pascal, WaterPlant, pump_power, tower_power
+from diploee.tables import Float64Array
+
+
+class DlcTowerSpec(HeatCoolingSpec, PartLoad):
+    """Direct liquid cooling by warm water and towers; the rest of the heat by a `wse` plant.
+
+    Warmer weather than the set point allows is counted, not throttled, and no trim chiller runs.
+    Its measured anchor is NREL's ESIF with an annual PUE of 1.036, whose meters list no UPS and no
+    transformer: compare it with the cooling-only figure.
+    """
+
+    default_lags_s = (60.0, 300.0)
+
+    kind: Literal["dlc_tower"] = Field(
+        default="dlc_tower",
+        description="Direct liquid cooling by warm water and towers; the rest of the heat, in the "
+        "air, by a plant as of wse.",
+    )
+    liquid_fraction: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.9, description="Part of the heat that the liquid takes, 0-1; range 0.7-0.97."
+    )
+    loop_pump_fraction: Annotated[float, Field(ge=0, le=0.2)] = Field(
+        default=0.010,
+        description="Power of the coolant distribution units' pumps over the liquid's design heat "
+        "(Frontier: 25 units of 8.5 kW over about 21 MW, the latter assumed).",
+    )
+    water_pump_pressure_pa: Pascal = Field(
+        default=150e3, description="Pressure of the facility's water pumps [Pa] (assumed)."
+    )
+    water_rise_k: Kelvin = Field(
+        default=10.0, description="Rise of the facility's water temperature [K] (assumed)."
+    )
+    tower_rise_k: Kelvin = Field(
+        default=8.0, description="Rise of the tower water's temperature [K] (assumed)."
+    )
+    approach_k: Kelvin = Field(
+        default=10.0,
+        description="Coolant supply above the wet-bulb temperature [K]: tower 4, plates 2, "
+        "distribution units 4 (assumed).",
+    )
+    set_point_supply_c: float = Field(
+        default=32.0,
+        ge=10,
+        le=60,
+        description="Highest supply temperature of the coolant [deg C] (assumed); hours beyond it "
+        "are counted.",
+    )
+    rest: WaterPlant = Field(
+        default_factory=WaterPlant,
+        description="Plant for the heat that stays in the air; its towers' fans and pumps have the "
+        "efficiencies of those of the liquid as well.",
+    )
+
+    @property
+    def range_c(self) -> tuple[float, float]:
+        """Lowest and highest wet-bulb temperature."""
+        return -40.0, CONDENSER_C[1] - self.rest.tower_approach_k
+
+    @property
+    def breaks_c(self) -> tuple[float, ...]:
+        """Wet-bulb temperatures at which the slope changes."""
+        return self.rest.break_temperatures_c
+
+    @property
+    def set_point_c(self) -> float | None:
+        """Wet-bulb temperature above which the supply is warmer than its set point [deg C]."""
+        return self.set_point_supply_c - self.approach_k
+
+    def relative_power(self, heat: Float64Array, temperature_c: Float64Array) -> Float64Array:
+        """Return the plant's power over its design heat."""
+        at_design: float = (
+            self.loop_pump_fraction
+            + pump_power(
+                1.0, self.water_pump_pressure_pa, self.rest.pump_efficiency, self.water_rise_k
+            )
+            + tower_power(self.rest, self.tower_rise_k)
+        )
+        by_liquid = self.liquid_fraction * at_design * self.turned_down(heat)
+        return np.asarray(
+            by_liquid + (1 - self.liquid_fraction) * self.rest.power(heat, temperature_c)
+        )

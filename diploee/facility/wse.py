@@ -1,0 +1,205 @@
+"""Water-cooled chillers with towers and a waterside economizer (the sheet's 3.1)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from diploee.facility.cooling import HeatCoolingSpec, PartLoad
+from diploee.tables import Float64Array
+
+CP_AIR, CP_WATER, WATER_KG_M3 = 1006.0, 4200.0, 1000.0
+"""Heat capacities of air and water [J/(kg K)], density of water [kg/m3]."""
+CONDENSER_C = (10.0, 35.0)
+"""Condenser water temperatures that the chillers' efficiency holds for [deg C]."""
+LEAST_LOAD_OF_CHILLER, MOST_LOAD_OF_CHILLER = 0.2, 0.9
+"""Part load down to which a chiller runs, and at which the next one starts."""
+
+Kelvin = Annotated[float, Field(gt=0, le=40)]
+Pascal = Annotated[float, Field(ge=0, le=1e6)]
+Efficiency = Annotated[float, Field(gt=0, le=1)]
+
+
+def fan_power(
+    heat: Any, pressure_pa: float, efficiency: float, rise_k: float, density: Any = 1.16,
+    heat_capacity: float = CP_AIR,
+) -> Any:  # fmt: skip
+    """Return the power of fans that move heat by air, in the heat's unit."""
+    return heat * pressure_pa / (density * heat_capacity * rise_k * efficiency)
+
+
+def pump_power(heat: Any, pressure_pa: float, efficiency: float, rise_k: float) -> Any:
+    """Return the power of pumps that move heat by water, in the heat's unit."""
+    return heat * pressure_pa / (efficiency * WATER_KG_M3 * CP_WATER * rise_k)
+
+
+def tower_fan_power(
+    heat: Any, pressure_pa: float, efficiency: float, rise_k: float, water_to_air: float,
+    density: Any = 1.16,
+) -> Any:  # fmt: skip
+    """Return the power of tower fans, in the heat's unit: air by the water's mass flow."""
+    return heat / (CP_WATER * rise_k * water_to_air) * pressure_pa / (density * efficiency)
+
+
+def return_water_c(supply_air_c: float, rise_k: float, effectiveness: float, water_k: float) -> Any:
+    """Return the temperature of the chilled water that comes back from the coils [deg C]."""
+    return supply_air_c + rise_k - rise_k / effectiveness + water_k
+
+
+def free_cooling_share(wet_bulb_c: Any, return_c: float, approach_k: float, water_k: float) -> Any:
+    """Return the share of heat that the economizer takes, 0-1."""
+    return np.clip((return_c - (wet_bulb_c + approach_k)) / water_k, 0.0, 1.0)
+
+
+def chiller_cop(condenser_c: Any, part_load: Any, relative_error: float) -> Any:
+    """Return a chiller's coefficient of performance (Lei and Masanet's regression)."""
+    t, x = condenser_c, part_load
+    cop = 16.798751 + 0.008840 * t**2 - 8.528931 * x**2 + 9.885294 * x - 0.760621 * t
+    return (cop + 0.084615 * x * t) * (1 + relative_error)
+
+
+class WaterPlant(PartLoad):
+    """Chillers, towers, coils and pumps; ranges are those of large sites (Lei and Masanet)."""
+
+    supply_air_c: float = Field(
+        default=27.0, ge=10, le=40, description="Supply air temperature [deg C]; range 27-35."
+    )
+    air_rise_k: Kelvin = Field(
+        default=16.0, description="Rise of the air's temperature in the room [K]; range 14-19."
+    )
+    coil_effectiveness: Efficiency = Field(
+        default=0.8, description="Effectiveness of the coils, 0-1; range 0.7-0.9."
+    )
+    water_rise_k: Kelvin = Field(
+        default=7.5, description="Rise of the chilled water's temperature [K]; range 5-10."
+    )
+    tower_rise_k: Kelvin = Field(
+        default=5.0, description="Rise of the tower water's temperature [K]; range 4-6."
+    )
+    tower_approach_k: Kelvin = Field(
+        default=4.75, description="Tower water above the wet-bulb temperature [K]; range 2.8-6.7."
+    )
+    exchanger_approach_k: Kelvin = Field(
+        default=2.25, description="Approach of the economizer's exchanger [K]; range 1.7-2.8."
+    )
+    room_fan_pressure_pa: Pascal = Field(
+        default=500.0, description="Pressure rise of the room's fans [Pa]; range 400-600."
+    )
+    room_fan_efficiency: Efficiency = Field(
+        default=0.775, description="Efficiency of the room's fans, 0-1; range 0.65-0.9."
+    )
+    tower_fan_pressure_pa: Pascal = Field(
+        default=250.0, description="Pressure rise of the towers' fans [Pa]; range 100-400."
+    )
+    tower_fan_efficiency: Efficiency = Field(
+        default=0.775, description="Efficiency of the towers' fans, 0-1; range 0.65-0.9."
+    )
+    water_to_air: float = Field(
+        default=2.0, gt=0, le=10, description="Mass of water per air in the towers; range 1-3."
+    )
+    chilled_pump_pressure_pa: Pascal = Field(
+        default=143_658.0, description="Pressure of the chilled-water pumps [Pa]; range +-20 %."
+    )
+    tower_pump_pressure_pa: Pascal = Field(
+        default=208_660.0, description="Pressure of the tower-water pumps [Pa]; range +-20 %."
+    )
+    pump_efficiency: Efficiency = Field(
+        default=0.7, description="Efficiency of the pumps, 0-1; range 0.6-0.8."
+    )
+    cop_relative_error: float = Field(
+        default=-0.05,
+        gt=-0.9,
+        le=1,
+        description="How far the chillers' efficiency is off its regression, as a part of it; "
+        "range +-0.11 of large sites, down to -0.6 of small ones.",
+    )
+    n_chillers: Annotated[int, Field(ge=1, le=100)] = Field(
+        default=4, description="Chillers of equal size (assumed); the next starts at 90 % load."
+    )
+    air_density_kg_m3: float = Field(
+        default=1.16,
+        ge=0.5,
+        le=1.5,
+        description="Density of the air that fans move [kg/m3]: 1.16 near sea level, about 0.96 at "
+        "Denver's height.",
+    )
+
+    @property
+    def break_temperatures_c(self) -> tuple[float, ...]:
+        """Wet-bulb temperatures where free cooling ends, where it begins, and of the regression."""
+        approach = self.tower_approach_k + self.exchanger_approach_k
+        returns = self._return_c
+        condenser = [t - self.tower_approach_k for t in CONDENSER_C]
+        return (returns - approach - self.water_rise_k, returns - approach, *condenser)
+
+    @property
+    def _return_c(self) -> float:
+        return float(
+            return_water_c(
+                self.supply_air_c, self.air_rise_k, self.coil_effectiveness, self.water_rise_k
+            )
+        )
+
+    def power(self, q: Float64Array, wet_bulb_c: Float64Array) -> Float64Array:
+        """Return the plant's power over its design heat, of heat over design heat."""
+        room_fans = fan_power(
+            self.turned_down(q), self.room_fan_pressure_pa, self.room_fan_efficiency,
+            self.air_rise_k, self.air_density_kg_m3,
+        )  # fmt: skip
+        approach_k = self.tower_approach_k + self.exchanger_approach_k
+        free = free_cooling_share(wet_bulb_c, self._return_c, approach_k, self.water_rise_k)
+        chilled = q * (1 - free)
+        n = self.n_chillers
+        running = np.clip(np.ceil(chilled * n / MOST_LOAD_OF_CHILLER), 1, n)
+        part_load = np.clip(chilled * n / running, LEAST_LOAD_OF_CHILLER, 1)
+        condenser_c = np.clip(wet_bulb_c + self.tower_approach_k, *CONDENSER_C)
+        chillers = chilled / chiller_cop(condenser_c, part_load, self.cop_relative_error)
+        chilled_pumps = pump_power(
+            self.turned_down(q), self.chilled_pump_pressure_pa, self.pump_efficiency,
+            self.water_rise_k,
+        )  # fmt: skip
+        # The towers also take away what the chillers draw.
+        towers = self.turned_down(q + chillers) * tower_power(self, self.tower_rise_k)
+        return np.asarray(room_fans + chillers + chilled_pumps + towers)
+
+
+def tower_power(plant: WaterPlant, rise_k: float) -> float:
+    """Return the power of tower pumps and fans at design, over the heat."""
+    pumps = pump_power(1.0, plant.tower_pump_pressure_pa, plant.pump_efficiency, rise_k)
+    fans = tower_fan_power(
+        1.0, plant.tower_fan_pressure_pa, plant.tower_fan_efficiency, rise_k, plant.water_to_air,
+        plant.air_density_kg_m3,
+    )  # fmt: skip
+    return float(pumps + fans)
+
+
+class WseSpec(HeatCoolingSpec, WaterPlant):
+    """Water-cooled chillers with towers and a waterside economizer.
+
+    The equations of Lei and Masanet with part load added (assumed). From one number of running
+    chillers to the next, power goes over within a 128th of the design heat rather than in a step.
+    Not for the PUE of a site that it was not fitted to within 0.05, nor for ramps within a minute,
+    starts of chillers or water use.
+    """
+
+    kind: Literal["wse"] = Field(
+        default="wse",
+        description="Water-cooled chillers with towers and a waterside economizer, by wet-bulb "
+        "temperature (Lei and Masanet; part load assumed).",
+    )
+
+    @property
+    def range_c(self) -> tuple[float, float]:
+        """Lowest and highest wet-bulb temperature: up to the regression's 35 deg C of water."""
+        return -40.0, CONDENSER_C[1] - self.tower_approach_k
+
+    @property
+    def breaks_c(self) -> tuple[float, ...]:
+        """Wet-bulb temperatures at which the slope changes."""
+        return self.break_temperatures_c
+
+    def relative_power(self, heat: Float64Array, temperature_c: Float64Array) -> Float64Array:
+        """Return the plant's power over its design heat."""
+        return self.power(heat, temperature_c)

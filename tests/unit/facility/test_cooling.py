@@ -1,0 +1,372 @@
+"""Cooling plants: the sheet's values, lags, tables, what they count, and what they refuse."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from builders import tiny_library, tiny_scenario
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from diploee import simulate
+from diploee.clock import RunClock
+from diploee.errors import InputError, StageError
+from diploee.facility import STAGES, Block, Site, Weather
+from diploee.facility.cooling import HEAT, HEATS, STEP_K, Cooling
+from diploee.facility.wse import (
+    WaterPlant,
+    chiller_cop,
+    fan_power,
+    free_cooling_share,
+    pump_power,
+    return_water_c,
+    tower_fan_power,
+)
+from diploee.units import MS_PER_H
+
+RATED_W = 10e6
+KINDS = ("wse", "dlc_tower", "air_chiller")
+
+
+def weather(wet_c: Any, dry_c: Any = None) -> Weather:
+    """Weather at every hour."""
+    wet_c = np.asarray(wet_c, dtype=float)
+    dry_c = wet_c + 5 if dry_c is None else np.asarray(dry_c, dtype=float)
+    time_ms = np.arange(wet_c.size, dtype=np.int64) * MS_PER_H
+    return Weather(time_ms, dry_c, wet_c, np.full(wet_c.size, 1e5), "given", True)
+
+
+def opened(kind: str, air: Weather, **keys: Any) -> Cooling:
+    clock = RunClock(datetime(2023, 1, 1), UTC, (air.time_ms.size - 1) * MS_PER_H, 1_000)
+    plant = STAGES.read({"kind": kind, **keys}).open(Site(clock, RATED_W, True, air))
+    assert isinstance(plant, Cooling)
+    return plant
+
+
+def passed(plant: Cooling, heat_w: Any, dt_ms: int, cuts: tuple[int, ...] = ()) -> dict[str, Any]:
+    """Columns behind a plant, block by block."""
+    heat_w = np.asarray(heat_w, dtype=float)
+    state, parts = plant.start(), []
+    for begin, end in zip((0, *cuts), (*cuts, heat_w.size), strict=True):
+        reactive = np.zeros(end - begin)
+        columns = {"facility_power_w": heat_w[begin:end], "facility_reactive_var": reactive}
+        columns["it_ac_power_w"] = heat_w[begin:end]
+        found, state = plant.apply(Block(begin * dt_ms, dt_ms, columns), state)
+        parts.append({**columns, **found})
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def ratio(kind: str, load: float, temperature_c: float) -> float:
+    """Steady cooling power over heat, through the whole stage."""
+    air = weather([temperature_c] * 3, [temperature_c] * 3)
+    plant = opened(kind, air, design_heat_mw=2.0)
+    found = passed(plant, [load * 2e6] * 4, 60_000)
+    assert np.ptp(found["cooling_w"]) < 1e-6
+    return float(found["cooling_w"][0] / (load * 2e6))
+
+
+@pytest.mark.parametrize(
+    ("kind", "load", "temperature_c", "expected"),
+    [
+        *(("wse", 1, t, p) for t, p in ((15, 0.0619), (18, 0.0987), (20, 0.1390), (22, 0.1868))),
+        *(("wse", 1, t, p) for t, p in ((25, 0.2494), (27, 0.2583))),
+        *(("wse", 0.4, t, p) for t, p in ((15, 0.0387), (22, 0.1580))),
+        *(("dlc_tower", 1, t, p) for t, p in ((15, 0.0315), (22, 0.0440), (25, 0.0502))),
+        ("dlc_tower", 0.4, 15, 0.0197),
+        *(("air_chiller", 1, t, p) for t, p in ((5, 0.0636), (15, 0.1253), (20, 0.1747))),
+        *(("air_chiller", 1, t, p) for t, p in ((30, 0.2518), (40, 0.3290))),
+    ],
+)
+def test_cooling_over_heat_is_that_of_the_sheet(
+    kind: str, load: float, temperature_c: float, expected: float
+) -> None:
+    assert ratio(kind, load, temperature_c) == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("dry_c", "wet_c", "pue"),
+    [(20, 12.30, 1.0887168), (0, -2.29, 1.0881), (30, 21.93, 1.2971), (35, 21.40, 1.2801)],
+)
+def test_the_equations_give_the_pue_that_lei_and_masanet_print(
+    dry_c: float, wet_c: float, pue: float
+) -> None:
+    """Their site and wet-bulb temperatures (sheet, section 3.1): 20, 0, 30 and 35 deg C."""
+
+    def density(temperature_c: float) -> float:
+        return 1.293 * 273.15 / (temperature_c + 273.15)
+
+    supply_c, rise_k, water_k, tower_k = 27.3671875, 18.8856337, 7.50488281, 4.13867188
+    approach_k = 6.50576172
+    losses = 1 / 0.980302734 - 1 + 1 / (1 - 0.00560546875) - 1 + 0.00181445313
+    heat = 1 + losses
+    load = heat / 0.986289063
+    room_fans = fan_power(heat, 416.992188, 0.713720703, rise_k, density(supply_c), 1010)
+    return_c = return_water_c(supply_c, rise_k, 0.816601563, water_k)
+    free = free_cooling_share(wet_c, return_c, approach_k + 2.29404297, water_k)
+    chillers = load * (1 - free) / chiller_cop(wet_c + approach_k, 0.224023438, 0.105488281)
+    pumps = free * pump_power(load, 156_284.191, 0.668945312, water_k)
+    pumps += (1 - free) * pump_power(load, 171_884.552, 0.745117188, water_k)
+    rejected = load + chillers
+    pumps += pump_power(rejected, 210_534.680, 0.709960938, tower_k)
+    tower_fans = tower_fan_power(
+        rejected, 148.339844, 0.745947266, tower_k, 1.11914062, density(dry_c)
+    )
+    assert heat + room_fans + chillers + pumps + tower_fans == pytest.approx(pue, abs=1e-3)
+
+
+@pytest.mark.parametrize("dt_ms", [100, 60_000, 600_000])
+def test_a_lag_is_exact_at_every_interval(dt_ms: int) -> None:
+    plant = opened("wse", weather([15] * 3), design_heat_mw=1.0, time_constants_s=[300])
+    n = 600_000 // dt_ms
+    heat_w = np.concatenate([[0.0], np.full(2 * n, 1e6)])  # from the steady start at nothing
+    lagged = passed(plant, heat_w, dt_ms)[HEAT][1:] / 1e6
+    assert lagged[:n].mean() == pytest.approx(0.567667642, abs=1e-9)
+    # The end of the ten minutes is where the next interval begins.
+    later = 1 - np.exp(-2) * (300e3 / dt_ms) * -np.expm1(-dt_ms / 300e3)
+    assert lagged[n] == pytest.approx(later, abs=1e-9)
+
+
+def test_lags_in_a_row_are_those_of_a_fine_simulation() -> None:
+    plant = opened("wse", weather([15] * 3), design_heat_mw=1.0)
+    rng = np.random.default_rng(1)
+    heat_w = np.repeat(rng.uniform(2e5, 1e6, 20), 2)
+    coarse = passed(plant, heat_w, 60_000)[HEAT]
+    # Euler's method in steps of 10 ms: 120 s and 300 s one after the other.
+    room = water = heat_w[0]
+    means = []
+    for value in heat_w:
+        total = 0.0
+        for _ in range(6_000):
+            water += (room - water) * 0.01 / 300
+            room += (value - room) * 0.01 / 120
+            total += water
+        means.append(total / 6_000)
+    np.testing.assert_allclose(coarse, means, rtol=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("tau_s", "frequency_hz", "expected"),
+    [(300, 0.01, 0.053), (300, 0.1, 0.0053), (60, 0.01, 0.256), (60, 0.1, 0.0265)],
+)
+def test_swings_are_attenuated_and_not_scaled_by_the_pue(
+    tau_s: float, frequency_hz: float, expected: float
+) -> None:
+    plant = opened("wse", weather([22] * 4), design_heat_mw=10.0, time_constants_s=[tau_s])
+    time_s = (np.arange(72_000) + 0.5) / 10
+    swing_w = 5e5 * np.sin(2 * np.pi * frequency_hz * time_s)
+    found = passed(plant, 7e6 + swing_w, 100)
+    late = slice(36_000, None)
+    size_w = np.ptp(found[HEAT][late]) / 2
+    assert size_w / 5e5 == pytest.approx(expected, rel=0.02)
+    # At 0.1 Hz the POI sees the swing of the load, not the 19 % more of a PUE of 1.19.
+    behind = np.ptp(found["facility_power_w"][late]) / np.ptp(swing_w[late])
+    assert behind == pytest.approx(1.0, abs=0.3 * expected + 1e-3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_blocks_of_any_length_give_the_same_bytes(kind: str) -> None:
+    rng = np.random.default_rng(2)
+    plant = opened(kind, weather(rng.uniform(-5, 30, 25)), other_heat_kw=20)
+    heat_w = rng.uniform(3e6, 12e6, 24 * 60)
+    whole = passed(plant, heat_w, 60_000)
+    parts = passed(plant, heat_w, 60_000, (1, 2, 500, 501, 1_300))
+    for name, values in whole.items():
+        assert values.tobytes() == parts[name].tobytes(), name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_table_is_the_model_but_where_chillers_change_their_state(kind: str) -> None:
+    rng = np.random.default_rng(3)
+    hours = rng.uniform(-20, 30, 2_000)
+    plant = opened(kind, weather(hours, hours), time_constants_s=[])
+    load = rng.uniform(0.1, 1.4, hours.size - 1)
+    found = passed(plant, load * plant.design_w, MS_PER_H)["cooling_w"] / plant.design_w
+    middle_c = (hours[1:] + hours[:-1]) / 2
+    error = np.abs(found - plant.plant.relative_power(load, middle_c)) / load
+    # Where a chiller starts or comes to its least or full load, power goes over within a cell.
+    free = free_cooling_share(middle_c, WaterPlant()._return_c, 7.0, 7.5)
+    changes = np.array([0.05, 0.225, 0.45, 0.675, 1.0])
+    apart = np.abs((load * (1 - free))[:, None] - changes).min(axis=1)
+    near = apart < STEP_K / 7.5 * load + HEATS[1]
+    if kind == "air_chiller":
+        near[:] = False
+    assert error[~near].max() < 1e-4
+    assert near.mean() < 0.2
+    assert error.max() < 0.006
+
+
+@given(
+    st.sampled_from(KINDS),
+    st.lists(st.floats(-40, 32), min_size=2, max_size=6),
+    st.lists(st.floats(0, 1.2), min_size=1, max_size=20),
+    st.sampled_from([100, 60_000, MS_PER_H]),
+)
+@settings(max_examples=60, deadline=None)
+def test_any_weather_and_load_give_finite_power(
+    kind: str, wet_c: list[float], loads: list[float], dt_ms: int
+) -> None:
+    plant = opened(kind, weather(wet_c * 20))
+    found = passed(plant, np.array(loads) * RATED_W, dt_ms)
+    assert all(np.isfinite(values).all() for values in found.values())
+    assert (found["cooling_w"] >= 0).all()
+    sum_w = np.array(loads) * RATED_W + found["cooling_w"]
+    np.testing.assert_allclose(found["facility_power_w"], sum_w, rtol=1e-12)
+
+
+def test_warmer_air_never_costs_less_where_no_chiller_starts() -> None:
+    # A chiller that starts lets all run at a better part load: not monotone within the economizer.
+    for load in (0.3, 0.7, 1.0):
+        for kind, temperatures_c in (
+            ("wse", np.linspace(-20, 15.4, 30)),
+            ("wse", np.linspace(23.5, 30, 30)),
+            ("dlc_tower", np.linspace(23.5, 30, 30)),
+            ("air_chiller", np.linspace(-20, 50, 300)),
+        ):
+            spec = opened(kind, weather([10, 10])).plant
+            power = spec.relative_power(np.full(temperatures_c.size, load), temperatures_c)
+            gone = 0.02 if kind == "air_chiller" else 1e-12  # the dry coolers' fans stop
+            assert np.diff(power).min() >= -gone
+
+
+def test_cooling_follows_the_weather_linearly_in_time() -> None:
+    plant = opened("wse", weather([18, 20, 19]))
+    found = passed(plant, [5e6] * 120, 60_000)
+    expected = np.interp(np.arange(120) + 0.5, [0, 60, 120], [18, 20, 19])
+    np.testing.assert_allclose(found["t_wetbulb_c"], expected, atol=1e-12)
+
+
+def test_drives_draw_reactive_power_by_their_power_factor() -> None:
+    found = passed(opened("dlc_tower", weather([10, 10])), [5e6] * 5, 60_000)
+    apparent = np.hypot(found["cooling_w"], found["facility_reactive_var"])
+    np.testing.assert_allclose(found["cooling_w"] / apparent, 0.96)
+    without = opened("dlc_tower", weather([10, 10]))
+    block = Block(0, 60_000, {"facility_power_w": np.full(5, 5e6)})
+    assert "facility_reactive_var" not in without.apply(block, without.start())[0]
+
+
+def metered(plant: Cooling, heat_w: Any, dt_ms: int) -> dict[str, float | None]:
+    meter = plant.meter()
+    found = passed(plant, heat_w, dt_ms)
+    middle = found[HEAT].size // 3
+    for part in (slice(0, middle), slice(middle, None)):
+        begin_ms = (part.start or 0) * dt_ms
+        meter.add(Block(begin_ms, dt_ms, {name: v[part] for name, v in found.items()}))
+    return dict(meter.values())
+
+
+def test_hours_beyond_the_set_point_and_outside_the_model_are_counted() -> None:
+    # From 20 to 24 deg C within an hour: beyond 22 half of it; then all; from 32 to 28 half above
+    # the 30.25 deg C up to which chillers' condensers are known.
+    plant = opened("dlc_tower", weather([20, 24, 24, 32, 28]))
+    for dt_ms in (1_000, 60_000, MS_PER_H):
+        values = metered(plant, np.full(4 * MS_PER_H // dt_ms, 5e6), dt_ms)
+        assert values["cooling.hours_beyond_set_point"] == pytest.approx(3.5)
+        expected = 1.75 / 8 + 1.75 / 4
+        assert values["cooling.clamped_h"] == pytest.approx(expected)
+        assert values["cooling.hours_above_design"] == 0
+    assert metered(opened("wse", weather([20, 20])), [1e6], 60_000)[
+        "cooling.hours_beyond_set_point"
+    ] is None  # fmt: skip
+
+
+def test_heat_above_the_design_is_cooled_and_counted() -> None:
+    plant = opened("wse", weather([25] * 4), design_heat_mw=8.0)
+    values = metered(plant, [8e6, 12e6, 12e6], MS_PER_H)
+    assert values["cooling.hours_above_design"] == 2
+    found = passed(plant, [8e6, 16e6, 16e6], MS_PER_H)["cooling_w"]
+    assert found[2] > 1.7 * found[0]  # 16 MW is beyond the table, which goes on straight
+    assert values["cooling.energy_mwh"] == pytest.approx(
+        passed(plant, [8e6, 12e6, 12e6], MS_PER_H)["cooling_w"].sum() / 1e6
+    )
+
+
+POINTS = [[t, load, 0.05 + 0.01 * t * load] for t in (0.0, 10.0, 25.0) for load in (0.25, 0.5, 1.0)]
+
+
+def test_a_measured_table_gives_its_points_and_lines_between_them(tmp_path: Path) -> None:
+    plant = opened("cooling_table", weather([10, 10]), points=POINTS)
+    for load in (0.25, 0.5, 1.0):
+        found = passed(plant, [load * RATED_W] * 2, 60_000)
+        assert found["cooling_w"][0] / (load * RATED_W) == pytest.approx(0.05 + 0.1 * load)
+    half = passed(plant, [0.75 * RATED_W] * 2, 60_000)["cooling_w"][0] / RATED_W
+    assert half == pytest.approx((0.5 * 0.1 + 0.15) / 2)
+    warm = opened("cooling_table", weather([30, 30]), points=POINTS)
+    assert metered(warm, [5e6] * 60, 60_000)["cooling.clamped_h"] == pytest.approx(1)
+    by_dry = opened(
+        "cooling_table", weather([0, 0], [25, 25]), points=POINTS, temperature="dry_bulb"
+    )
+    assert passed(by_dry, [RATED_W], 60_000)["cooling_w"][0] / RATED_W == pytest.approx(0.30)
+
+
+def test_a_measured_table_comes_from_a_file_as_well(tmp_path: Path) -> None:
+    lines = ["# our site, 2024", "temperature_c,load,cooling_ratio"]
+    path = tmp_path / "cooling.csv"
+    path.write_text("\n".join([*lines, *(",".join(map(str, point)) for point in POINTS)]) + "\n")
+    spec = STAGES.read({"kind": "cooling_table", "path": "cooling.csv"})
+    assert spec.files == ("cooling.csv",)
+    clock = RunClock(datetime(2023, 1, 1), UTC, MS_PER_H, 1_000)
+    site = Site(clock, RATED_W, True, weather([10, 10]), tmp_path)
+    inline = opened("cooling_table", weather([10, 10]), points=POINTS)
+    heat_w = np.linspace(0, 1.3, 50) * RATED_W
+    found = passed(spec.open(site), heat_w, 60_000)["cooling_w"]
+    np.testing.assert_array_equal(found, passed(inline, heat_w, 60_000)["cooling_w"])
+    path.write_text(path.read_text().replace("10.0,0.5,", "10.0,-0.5,"))
+    with pytest.raises(InputError, match=r"cooling\.csv:7: column 'load' is '-0\.5'"):
+        spec.open(site)
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        ({"kind": "wse", "time_constants_s": [60, 60.2]}, "must differ by 1 %"),
+        ({"kind": "wse", "time_constants_s": [0]}, "must be positive"),
+        ({"kind": "wse", "design_heat_mw": 0}, "greater than 0"),
+        ({"kind": "wse", "pump_efficiency": 1.2}, "less than or equal to 1"),
+        ({"kind": "cooling_table"}, "either points or path"),
+        ({"kind": "cooling_table", "points": POINTS[:4]}, "one point for each"),
+        ({"kind": "cooling_table", "points": [*POINTS[:-1], POINTS[0]]}, "has no point at 25"),
+        ({"kind": "cooling_table", "points": [[0, 1, -0.1], [9, 1, 0.1]]}, "of point 1 must be"),
+    ],
+)
+def test_keys_that_can_not_be_are_refused(keys: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        STAGES.read(keys)
+
+
+@pytest.mark.parametrize(
+    ("site", "text"),
+    [
+        ({"ac": False}, r"needs the nodes' AC power.*facility\.node_types\.X\.ac_power"),
+        ({"weather": None}, r"needs the weather; give facility\.weather"),
+        ({"rated_power_w": 0.0}, "needs a design heat above 0"),
+    ],
+)
+def test_a_plant_without_what_it_needs_is_refused(site: dict[str, Any], text: str) -> None:
+    clock = RunClock(datetime(2023, 1, 1), UTC, MS_PER_H, 1_000)
+    whole = {"rated_power_w": RATED_W, "ac": True, "weather": weather([10, 10])}
+    with pytest.raises(StageError, match=text) as caught:
+        STAGES.read("wse").open(Site(clock, **{**whole, **site}))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_run_cools_by_the_typical_days_of_its_station(tmp_path: Path) -> None:
+    keys = {
+        "duration": "26 h", "resolution": "1 min", "facility.utc_offset": "-07:00",
+        "facility.weather": {"kind": "typical_day", "station": "denver"},
+        "facility.stages": ["dlc_tower"],
+    }  # fmt: skip
+    scenario = tiny_scenario(keys)
+    given = {f"facility.node_types.{name}.ac_power": "dlc" for name in scenario.facility.node_types}
+    run = simulate(tiny_scenario({**keys, **given}), tmp_path / "run", library=tiny_library())
+    found = run.facility()
+    parts_w = found["it_ac_power_w"] + found["cooling_w"]
+    np.testing.assert_allclose(found["facility_power_w"], parts_w, rtol=1e-6)
+    assert run.metrics["cooling"]["energy_mwh"] * 60e6 == pytest.approx(
+        found["cooling_w"].sum(), rel=1e-5
+    )
+    assert run.metrics["cooling"]["clamped_h"] == 0
+    assert found["t_wetbulb_c"].between(-15, 25).all()
