@@ -147,18 +147,21 @@ def _transform(
     power_w: Float64Array, reactive_var: Float64Array, parameters: Float64Array
 ) -> Float64Array:
     """Return P, Q, loss and the highest load behind all transformers, shape (4, n)."""
-    found = np.empty((4, power_w.size))
-    for i in range(power_w.size):
-        p_w, q_var, loss_w, fullest = power_w[i], reactive_var[i], 0.0, 0.0
-        for k in range(len(parameters)):
-            rated_va = parameters[k, 0]
-            p, q = p_w / rated_va, q_var / rated_va
-            load = p * p + q * q
-            fullest = max(fullest, load)
-            lost_w = rated_va * (parameters[k, 1] + parameters[k, 2] * load)
-            p_w += lost_w
-            loss_w += lost_w
-            q_var += rated_va * (parameters[k, 3] + parameters[k, 4] * load)
-        found[0, i], found[1, i], found[2, i] = p_w, q_var, loss_w
-        found[3, i] = np.sqrt(fullest)
+    n = power_w.size
+    found = np.empty((4, n))
+    p_w, q_var, loss_w, load = found[0], found[1], found[2], found[3]
+    p_w[:], q_var[:], loss_w[:], load[:] = power_w, reactive_var, 0.0, 0.0
+    for k in range(len(parameters)):  # the inner loop is plain, so that it is vectorised
+        rated_va, p0, p_k, q0, q_k = parameters[k]
+        per_va = 1 / rated_va
+        for i in range(n):
+            p, q = p_w[i] * per_va, q_var[i] * per_va
+            square = p * p + q * q
+            load[i] = max(load[i], square)
+            lost_w = rated_va * (p0 + p_k * square)
+            p_w[i] += lost_w
+            loss_w[i] += lost_w
+            q_var[i] += rated_va * (q0 + q_k * square)
+    for i in range(n):
+        load[i] = np.sqrt(load[i])
     return found
