@@ -148,7 +148,7 @@ class WeatherSpec(Kind):
         ge=-20,
         le=20,
         description="Added to the dry-bulb temperature as a stress test [K]; relative humidity and "
-        "pressure stay (assumed), and the wet-bulb temperature follows.",
+        "pressure stay (our choice), and the wet-bulb temperature follows.",
     )
     utc_offset: Annotated[str, AfterValidator(_offset)] | None = optional(
         "Offset from UTC that the weather's hours are taken in, such as '-07:00', where its "

@@ -120,12 +120,17 @@ def test_metrics_keep_the_keys_that_they_are_declared_by(
     tmp_path: Path, library: ProfileLibrary
 ) -> None:
     chain = [
-        {"kind": "auxiliary_load", "power_kw": 1.0},
-        {"kind": "constant_loss", "loss_fraction": 0.1},
-    ]
-    scenario = tiny_scenario({"facility.stages": chain})
+        {"kind": "constant_loss", "loss_fraction": 0.1}, "pdu", "ups", "wse",
+        {"kind": "auxiliary_load", "power_kw": 1.0}, "transformers",
+        {"kind": "point_of_interconnection", "contract_mva": 1.0},
+    ]  # fmt: skip
+    typical = {"kind": "typical_day", "station": "denver"}
+    keys = {"facility.weather": typical, "facility.utc_offset": "-07:00"}
+    keys |= {
+        f"facility.node_types.{n}.ac_power": "dlc" for n in tiny_scenario().facility.node_types
+    }
+    scenario = tiny_scenario({"facility.stages": chain, **keys})
     run = diploee.simulate(scenario, tmp_path / "tiny", library=library)
     present = dict(flatten(json.loads((run.folder / "metrics.json").read_text("utf-8"))))
     tables = {m.key for m in declared_metrics() if m.view != "detail" and "<" not in m.key}
-    others = ("requests.", "poi.", "cooling.")
-    assert {key for key in tables if not key.startswith(others)} <= set(present)
+    assert {key for key in tables if not key.startswith("requests.")} <= set(present)
