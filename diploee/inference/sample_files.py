@@ -11,6 +11,7 @@ from diploee.errors import InputError, one_line
 from diploee.inference.curve_files import ServingFile
 from diploee.inference.curves import PowerCurve, PowerSample
 from diploee.profiles import PowerProfile
+from diploee.profiles.profile import DEVICE_POWER
 from diploee.profiles.resample import EnergyCurve, joint_power_w
 from diploee.streams import stream
 from diploee.tables import Float64Array
@@ -24,7 +25,7 @@ _US_PER_MS = 1_000
 
 
 def read_power_samples(
-    name: str, files: Mapping[float, str], n_nodes: int, folder: Path
+    name: str, files: Mapping[float, str], n_nodes: int, folder: Path, boundary: str = DEVICE_POWER
 ) -> tuple[tuple[PowerSample, ...], tuple[ServingFile, ...]]:
     """Read the measured samples of a service, as the importer of plain profiles does.
 
@@ -38,6 +39,8 @@ def read_power_samples(
         Nodes of one instance, which the power is of.
     folder : pathlib.Path
         Folder that the files' names are relative to.
+    boundary : str
+        What the power includes, for the provenance.
 
     Returns
     -------
@@ -52,7 +55,7 @@ def read_power_samples(
     samples, read = [], []
     for rate_rps, file in sorted(files.items()):
         try:
-            profile = _profile(name, folder / file, n_nodes)
+            profile = _profile(name, folder / file, n_nodes, boundary)
         except InputError as error:
             raise InputError(f"power_samples.{rate_rps:g}: {error}") from error
         sha256 = profile.provenance.source_sha256
@@ -72,10 +75,12 @@ def curve_through(name: str, samples: tuple[PowerSample, ...]) -> PowerCurve:
     )
 
 
-def _profile(name: str, path: Path, n_nodes: int) -> PowerProfile:
+def _profile(name: str, path: Path, n_nodes: int, boundary: str) -> PowerProfile:
     from diploee.importers.power_logs.plain import import_plain
 
-    profile = import_plain(path, workload=name, profile_id=name, n_nodes=n_nodes)
+    profile = import_plain(
+        path, workload=name, profile_id=name, n_nodes=n_nodes, power_boundary=boundary
+    )
     if not SHORTEST_MS <= profile.duration_ms <= LONGEST_MS:
         raise InputError(
             f"{one_line(str(path))}: lasts {profile.duration_ms / MS_PER_S:g} s, expected "

@@ -20,6 +20,7 @@ from diploee.inference.curves import (
 )
 from diploee.inference.replay import mean_output_tokens
 from diploee.inference.sample_files import curve_through, read_power_samples
+from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
 from diploee.scenario import RequestStream, Service
 
 
@@ -65,12 +66,13 @@ def _output_tokens(
 
 def _service_curves(name: str, service: Service, tokens: float, folder: Path) -> ServiceCurves:
     files = service.power_samples or {}
-    samples, read = read_power_samples(name, files, service.nodes_per_instance, folder)
+    boundary = NODE_AC_POWER if service.power_samples_boundary == "node_ac" else DEVICE_POWER
+    nodes = service.nodes_per_instance
+    samples, read = read_power_samples(name, files, nodes, folder, boundary)
     if service.logistic is not None:
         from diploee.inference.logistic_curves import logistic_curves
 
         metric = service.latency_cap.metric if service.latency_cap else "mean_itl"
-        nodes = service.nodes_per_instance
         power, latency = logistic_curves(name, service.logistic, tokens, nodes, metric)
         return ServiceCurves(replace(power, samples=samples), latency, read)
     if service.power_curve is None:

@@ -82,6 +82,10 @@ class Service(Model):
         "logistic where one is given; without, two or more are the power curve.",
         min_length=1,
     )
+    power_samples_boundary: Literal["devices", "node_ac"] | None = optional(
+        "Where power_samples were measured: devices (GPUs and CPU packages), also if absent, or "
+        "node_ac, at the nodes' AC input; the latter are the power curve themselves."
+    )
     logistic: LogisticService | None = optional(
         "Power, latency and throughput as logistic curves of the batch size; or power_curve."
     )
@@ -121,6 +125,13 @@ class Service(Model):
             raise ValueError(
                 f"power_samples has one rate, expected {MIN_SAMPLES} or more, or a power_curve "
                 "beside it that tells the mean power at other rates"
+            )
+        if self.power_samples_boundary is not None and self.power_samples is None:
+            raise ValueError("power_samples_boundary tells of power_samples; give them, or drop it")
+        if self.power_samples_boundary == "node_ac" and n_means > 0:
+            raise ValueError(
+                "power_samples_boundary: node_ac needs samples that keep their own mean, as a "
+                "power_curve or logistic is of the devices; remove it, and give two rates or more"
             )
         if self.logistic is not None:
             return self._checked_logistic()

@@ -19,12 +19,11 @@ from diploee.learn.jobs.count_model import count_model_p_value
 from diploee.learn.jobs.dispersion import MAX_DISPERSION, DispersionFit, fit_dispersion
 from diploee.learn.jobs.hours import HourCounts
 from diploee.learn.jobs.shares import MIN_BATCHES, total_limits
+from diploee.learn.seasons import laid_over_stepped
 from diploee.learn.weeks import WeekFit, fit_weeks
-from diploee.scenario import Calendar
 from diploee.streams import stream
 from diploee.tables import Float64Array
 from diploee.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_H
-from diploee.workload.rates import month_factors
 
 POISSON_REJECTED_BELOW = 0.01
 """Probability of the hourly scatter below which submissions are taken as over-dispersed."""
@@ -103,12 +102,9 @@ def fit_arrivals(
     # Months as a scenario lays them, going over into each other.
     season = np.ones(hours.n_hours)
     if calendar.month_weight is not None:
-        laid = Calendar(
-            hour_of_week=tuple(calendar.week_weight), month=tuple(calendar.month_weight)
+        season = laid_over_stepped(
+            calendar.month_weight, calendar.week_weight, hours.month, hours.start_ms // MS_PER_H
         )
-        of_month = month_factor(hours, calendar)
-        laid_months = month_factors(laid, hours.start_ms // MS_PER_H)
-        season = np.divide(laid_months, of_month, out=season, where=of_month > 0)
     weeks = fit_weeks(
         hours.start_ms[whole],
         MS_PER_H,

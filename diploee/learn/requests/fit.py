@@ -21,6 +21,7 @@ from diploee.learn.requests.calendar import (
 from diploee.learn.requests.fluctuation import FluctuationFit, fit_fluctuation
 from diploee.learn.requests.scatter import Dispersion, dispersion_of
 from diploee.learn.requests.services import ServiceFit, fit_service
+from diploee.learn.seasons import laid_over_stepped
 from diploee.learn.weeks import MONDAY_MS, WeekFit, fit_weeks
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import HOURS_PER_WEEK, MONTHS_PER_YEAR, MS_PER_H, MS_PER_MIN, MS_PER_S
@@ -148,10 +149,11 @@ def fit_requests(
         )
     times = times.inner()
     fit = fit_weights(counts, times)
+    expected = fit.expected * _season(fit, times)
     since_1970_ms = times.start_ms + (0 if times.has_dates else MONDAY_MS)
-    weeks = fit_weeks(since_1970_ms, times.step_ms, counts, fit.expected, fit.group, confidence)
-    steps = dispersion_of(counts, fit.expected, fit.n_weights, confidence)
-    hours = _hourly_dispersion(counts, fit, times, confidence)
+    weeks = fit_weeks(since_1970_ms, times.step_ms, counts, expected, fit.group, confidence)
+    steps = dispersion_of(counts, expected, fit.n_weights, confidence)
+    hours = _hourly_dispersion(counts, expected, fit, times, confidence)
     # Weights are totals of hours: where hours scatter more than their steps tell, they do too.
     scatter = hours if hours.freedom >= MIN_HOURS_OF_SCATTER else steps
     factor = max(1.0, float(np.nan_to_num(scatter.index, nan=1.0)))
@@ -189,14 +191,29 @@ def fit_requests(
     )
 
 
+def _season(fit: WeightFit, times: StepTimes) -> Float64Array:
+    """Return the months as a scenario lays them, over those of the fit, at each step."""
+    if not fit.has_months:
+        return np.ones(fit.group.size)
+    # A month that was not seen lies at the mean of the others, as a scenario is given it.
+    months = np.full(MONTHS_PER_YEAR, _month_scale(fit, times))
+    months[np.unique(fit.group)] = fit.group_factor[np.unique(fit.group)]
+    week = fit.slot_rate[np.arange(HOURS_PER_WEEK) % fit.slot_rate.size]
+    return laid_over_stepped(months, week, fit.group, times.hour)
+
+
 def _hourly_dispersion(
-    counts: Float64Array, fit: WeightFit, times: StepTimes, confidence: float
+    counts: Float64Array,
+    expected: Float64Array,
+    fit: WeightFit,
+    times: StepTimes,
+    confidence: float,
 ) -> Dispersion:
     """Return the scatter of the hours whose steps were all seen."""
     hour = times.hour - times.hour[0]
     whole = np.bincount(hour) == MS_PER_H // times.step_ms
-    in_hour, expected = (_sums(hour, x, whole.size)[whole] for x in (counts, fit.expected))
-    return dispersion_of(in_hour, expected, fit.n_weights, confidence)
+    in_hour, of_hour = (_sums(hour, x, whole.size)[whole] for x in (counts, expected))
+    return dispersion_of(in_hour, of_hour, fit.n_weights, confidence)
 
 
 def _week(
@@ -249,7 +266,7 @@ def _fluctuation(
     corner = interpolation_weights(fit.slot_rate)
     middle_h = (times.start_ms % MS_PER_H + times.step_ms / 2) / MS_PER_H + fit.slot
     lines = np.interp(middle_h, np.arange(corner.size) + 0.5, corner, period=corner.size)
-    expected = lines * fit.group_factor[fit.group]
+    expected = lines * fit.group_factor[fit.group] * _season(fit, times)
     if weeks is not None and weeks.is_told:  # not to be found again in their minutes
         expected *= weeks.factor
     of_services = trace.n_requests

@@ -16,8 +16,10 @@ from diploee import simulate
 from diploee.errors import InputError
 from diploee.inputs import load_inputs
 from diploee.metrics.grid.limit_report import recorded_readings
+from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
 from diploee.run import Run
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict
+from diploee.steps import load_curves, plan_services, serving_segments
 from diploee.sweep.identity import run_hash
 from diploee.tables import Float64Array
 
@@ -145,6 +147,23 @@ def test_the_manifest_names_measured_files_by_rate(tmp_path: Path, samples: dict
     assert scenario_from_dict(manifest["scenario"]).sha256() == manifest["scenario_sha256"]
 
 
+@pytest.mark.parametrize(
+    ("told", "boundary"),
+    [(None, DEVICE_POWER), ("devices", DEVICE_POWER), ("node_ac", NODE_AC_POWER)],
+)
+def test_samples_and_what_is_played_of_them_tell_where_they_were_measured(
+    tmp_path: Path, samples: dict[int, str], told: str | None, boundary: str
+) -> None:
+    keys = {**ALONE, "power_samples": samples, "power_samples_boundary": told}
+    scenario = scenario_of(tmp_path, 70, "1 h", **keys)
+    entries = simulate(scenario, tmp_path / "run").manifest["power_samples"]["chat.coding"]
+    assert {entry["power_boundary"] for entry in entries.values()} == {boundary}
+    curves = load_curves(scenario)
+    load = serving_segments(plan_services(scenario, curves), curves, scenario)
+    played = {load.library[index].provenance.power_boundary for index in load.profile_ids}
+    assert played == {boundary}
+
+
 def test_no_more_is_claimed_than_coarse_samples_hold(tmp_path: Path) -> None:
     write_sample(tmp_path / "coarse.csv", noise(2000, 100, 90, 4), 5.0)
     files = dict.fromkeys((40, 100), "coarse.csv")
@@ -202,6 +221,15 @@ def test_a_sample_that_can_not_be_used_is_one_line_with_key_and_file(
         ({"power_samples": {-3: "low.parquet"}}, f"{CODING}.power_samples.-3"),
         ({"power_samples": {"fast": "low.parquet"}}, f"{CODING}.power_samples.fast"),
         ({"power_samples": {40: 5}}, f"{CODING}.power_samples.40"),
+        (
+            {**ALONE, "power_samples": {1: "a", 2: "b"}, "power_samples_boundary": "wall"},
+            f"{CODING}.power_samples_boundary: must be 'devices' or 'node_ac', found 'wall'",
+        ),
+        ({"power_samples_boundary": "node_ac"}, "power_samples_boundary tells of power_samples"),
+        (
+            {"power_samples": {1: "a", 2: "b"}, "power_samples_boundary": "node_ac"},
+            "node_ac needs samples that keep their own mean",
+        ),
         (ALONE, "give either power_curve or logistic, or power_samples"),
     ],
 )

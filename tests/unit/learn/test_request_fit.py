@@ -147,6 +147,20 @@ def test_months_are_fitted_beside_the_week_where_two_were_seen_for_a_week() -> N
     )
 
 
+def test_months_that_go_over_into_each_other_are_no_scatter_of_requests() -> None:
+    data = serving_data({"duration": "120 d"})  # whole months
+    month = [1.6, 0.5, 1.25, 0.6, *[1] * 8]  # those seen have mean 1, as those that are not
+    data["request_streams"]["chat"]["calendar"] = {"hour_of_day": [1] * 24, "month": month}
+    rates = minute_means(scenario_from_dict(data))
+    counts = stream(0, "test", "months without steps").poisson(rates * 20)
+    fit = fit_requests(trace_of(counts, datetime(2018, 1, 1, tzinfo=UTC)))
+    assert fit.dispersion.index < 1.02
+    # What is left: hours are weighted before the months are laid; in steps it is 0.1.
+    assert fit.hourly_dispersion.relative_std < 0.02
+    assert fit.fluctuation is not None and fit.fluctuation.relative_std.low == 0
+    assert fit.weeks is not None and not fit.weeks.is_told
+
+
 def test_a_month_seen_for_days_has_no_weight_of_its_own() -> None:
     start = datetime(2024, 1, 10, tzinfo=UTC)
     fit = fit_requests(trace_of(minutes(4, 5), start))  # till 7 February
