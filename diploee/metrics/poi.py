@@ -6,8 +6,9 @@ what depends on extremes leaves out the time in which the facility fills up, as 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from math import hypot
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,11 @@ import numpy as np
 from diploee.facility.base import Block, StageSpec
 from diploee.facility.billing import Billing
 from diploee.facility.point_of_interconnection import PointOfInterconnectionSpec
+from diploee.jit import njit
 from diploee.metric import Metric
 from diploee.metrics.billing import Demands, MonthSums, power_factor
 from diploee.metrics.grid.clock import Clock
-from diploee.metrics.grid.quanta import QUANTA_PER_MW, to_quanta
+from diploee.metrics.grid.quanta import QUANTA_PER_MW, sum_quanta, to_quanta
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_H, W_PER_MW
 
@@ -112,23 +114,48 @@ POI_METRICS = (
 )  # fmt: skip
 
 
+_RANKS: tuple[Callable[[float, float], float], ...] = (
+    lambda p, _: p,
+    lambda p, q: p * p + q * q,
+    lambda _, q: q,
+    lambda _, q: -q,
+)
+"""What is largest at each of the extremes: the peak, apparent power, and reactive power drawn and
+supplied; of active and reactive power."""
+
+
 @dataclass
 class _Extreme:
-    """Largest value so far, with the active and reactive power [W, var] and the time [ms] of it."""
+    """An interval: its active and reactive power [W, var], and its start [ms]."""
 
-    value: float = -np.inf
-    active_w: float = 0.0
-    reactive_var: float = 0.0
-    at_ms: int = 0
+    active_w: float
+    reactive_var: float
+    at_ms: int
 
-    def see(
-        self, values: Float64Array, active_w: Float64Array, reactive_var: Float64Array,
-        t0_ms: int, step_ms: int,
-    ) -> None:  # fmt: skip
-        k = int(np.argmax(values))
-        if values[k] > self.value:  # the first of equals
-            self.value, self.at_ms = float(values[k]), t0_ms + k * step_ms
-            self.active_w, self.reactive_var = float(active_w[k]), float(reactive_var[k])
+
+@njit()
+def _scan(
+    active_w: Float64Array, reactive_var: Float64Array, contract_va: float
+) -> tuple[tuple[int, int, int, int], tuple[int, int, int]]:
+    """Return where the extremes are, the first of equals, and how often Q < 0, Q > 0, S > limit."""
+    peak = apparent = drawn = supplied = 0
+    n_leading = n_lagging = n_over = 0
+    largest = -1.0
+    for k in range(active_w.size):
+        p, q = active_w[k], reactive_var[k]
+        square = p * p + q * q
+        if p > active_w[peak]:
+            peak = k
+        if square > largest:
+            apparent, largest = k, square
+        if q > reactive_var[drawn]:
+            drawn = k
+        if q < reactive_var[supplied]:
+            supplied = k
+        n_leading += q < 0
+        n_lagging += q > 0
+        n_over += square > contract_va * contract_va
+    return (peak, apparent, drawn, supplied), (n_leading, n_lagging, n_over)
 
 
 class PoiMetrics:
@@ -150,8 +177,8 @@ class PoiMetrics:
         self._clock, self._contract_mva = clock, contract_mva
         self._months: dict[str, MonthSums] = {}
         self._demands = Demands(clock, billing)
-        self._peak, self._apparent, self._drawn, self._supplied = (_Extreme() for _ in range(4))
-        self._n_leading = self._n_lagging = self._n_over = 0
+        self._found: list[_Extreme] = []
+        self._counts = np.zeros(3, dtype=np.int64)
 
     def add(self, block: Block, transient_ms: int = 0) -> None:
         """Add the next block behind all stages.
@@ -163,40 +190,36 @@ class PoiMetrics:
         transient_ms : int
             Time at which the run has filled up [ms]; what lies before is in sums alone.
         """
-        quanta = {p: to_quanta(block.columns[c]) for p, c in PARTS.items() if c in block.columns}
-        if "node_overhead" in quanta:
-            quanta["node_overhead"] = quanta["node_overhead"] - quanta["device"]
-        reactive = to_quanta(block.columns[REACTIVE])
+        found = {part: block.columns[c] for part, c in PARTS.items() if c in block.columns}
         for month, at_ms, rows in self._clock.months_of(block.t0_ms, len(block)):
             sums = self._months.setdefault(month, MonthSums(at_ms))
             sums.n += rows.stop - rows.start
-            for part, of in quanta.items():
-                sums.quanta[part] = sums.quanta.get(part, 0) + int(of[rows].sum())
-            drawn = int(np.maximum(reactive[rows], 0).sum())
+            for part, power_w in found.items():
+                sums.quanta[part] = sums.quanta.get(part, 0) + sum_quanta(power_w[rows])[0]
+            netted, drawn = sum_quanta(block.columns[REACTIVE][rows])
             sums.drawn += drawn
-            sums.supplied += drawn - int(reactive[rows].sum())
+            sums.supplied += drawn - netted
         steady = block.part(
             min(max(_up(transient_ms, block), block.t0_ms), block.end_ms), block.end_ms
         )
         if len(steady):
-            kept = slice(len(block) - len(steady), None)
-            self._demands.add(quanta["total"][kept], reactive[kept], steady.t0_ms)
+            active, reactive = (to_quanta(steady.columns[name]) for name in (ACTIVE, REACTIVE))
+            self._demands.add(active, reactive, steady.t0_ms)
             self._see(steady)
 
     def _see(self, block: Block) -> None:
         active_w, reactive_var = block.columns[ACTIVE], block.columns[REACTIVE]
-        apparent_va = np.hypot(active_w, reactive_var)
-        for extreme, values in (
-            (self._peak, active_w),
-            (self._apparent, apparent_va),
-            (self._drawn, reactive_var),
-            (self._supplied, -reactive_var),
-        ):
-            extreme.see(values, active_w, reactive_var, block.t0_ms, block.dt_ms)
-        self._n_leading += int(np.count_nonzero(reactive_var < 0))
-        self._n_lagging += int(np.count_nonzero(reactive_var > 0))
-        if self._contract_mva is not None:
-            self._n_over += int(np.count_nonzero(apparent_va > self._contract_mva * W_PER_MW))
+        contract_va = (self._contract_mva or np.inf) * W_PER_MW
+        at, counts = _scan(active_w, reactive_var, contract_va)
+        own = [
+            _Extreme(float(active_w[k]), float(reactive_var[k]), block.t0_ms + k * block.dt_ms)
+            for k in at
+        ]
+        self._found = [
+            max(pair, key=lambda e: rank(e.active_w, e.reactive_var))
+            for rank, *pair in zip(_RANKS, self._found or own, own, strict=True)
+        ]
+        self._counts += np.array(counts)
 
     def blocks(self) -> dict[str, Any]:
         """Return the `poi` and `billing` blocks of the metrics."""
@@ -225,51 +248,50 @@ class PoiMetrics:
     def _mwh(self, quanta: int) -> float:
         return quanta / QUANTA_PER_MW * self._clock.step_ms / MS_PER_H
 
-    def _hours(self, n: int) -> float:
-        return n * self._clock.step_ms / MS_PER_H
-
     def _energies(self, quanta: dict[str, int]) -> dict[str, Any]:
         """Return the energy by part and the ratios of it; None where a part is missing."""
-        device = quanta["device"]
-        ac = device + quanta["node_overhead"] if "node_overhead" in quanta else 0
+        device, ac = quanta["device"], quanta.get("node_overhead", 0)
+        # Both are summed as they are stored, so that the difference is of whole quanta.
+        parts = quanta | ({"node_overhead": ac - device} if ac else {})
         return {
-            "energy": {f"{part}_mwh": self._mwh(of) for part, of in quanta.items()},
+            "energy": {f"{part}_mwh": self._mwh(of) for part, of in parts.items()},
             "pue": quanta["total"] / ac if ac else None,
             "ppue_cooling": 1 + quanta["cooling"] / ac if ac and "cooling" in quanta else None,
             "tue_device": quanta["total"] / device if device else None,
         }
 
     def _extremes(self) -> dict[str, Any]:
-        iso, peak = self._clock.iso, self._peak
-        if peak.value == -np.inf:  # the run never filled up
+        if not self._found:  # the run never filled up
             return {}
+        peak, apparent, drawn, supplied = self._found
+        leading_h, lagging_h, over_h = (
+            n * self._clock.step_ms / MS_PER_H for n in self._counts.tolist()
+        )
+        max_mva, iso = hypot(apparent.active_w, apparent.reactive_var) / W_PER_MW, self._clock.iso
         found: dict[str, Any] = {
             "peak": {
-                "max_mw": peak.value / W_PER_MW,
+                "max_mw": peak.active_w / W_PER_MW,
                 "time": iso(peak.at_ms),
                 "reactive_mvar": peak.reactive_var / W_PER_MW,
                 "power_factor": power_factor(peak.active_w, peak.reactive_var),
             },
             "reactive": {
-                "max_mvar": self._drawn.value / W_PER_MW,
-                "max_mvar_time": iso(self._drawn.at_ms),
-                "min_mvar": -self._supplied.value / W_PER_MW,
-                "min_mvar_time": iso(self._supplied.at_ms),
-                "leading_h": self._hours(self._n_leading),
-                "lagging_h": self._hours(self._n_lagging),
+                "max_mvar": drawn.reactive_var / W_PER_MW,
+                "max_mvar_time": iso(drawn.at_ms),
+                "min_mvar": supplied.reactive_var / W_PER_MW,
+                "min_mvar_time": iso(supplied.at_ms),
+                "leading_h": leading_h,
+                "lagging_h": lagging_h,
             },
-            "apparent": {
-                "max_mva": self._apparent.value / W_PER_MW,
-                "time": iso(self._apparent.at_ms),
-            },
+            "apparent": {"max_mva": max_mva, "time": iso(apparent.at_ms)},
         }
         if self._contract_mva is not None:
-            left_mva = self._contract_mva - self._apparent.value / W_PER_MW
+            left_mva = self._contract_mva - max_mva
             found["headroom"] = {
                 "contract_mva": self._contract_mva,
                 "mva": left_mva,
                 "fraction": left_mva / self._contract_mva,
-                "over_h": self._hours(self._n_over),
+                "over_h": over_h,
             }
         return found
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from diploee.jit import njit
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import W_PER_MW
 
@@ -26,6 +27,10 @@ MAX_DAY_POWER_W = 1e11
 """The same for a day of 0.1 s values [W]."""
 
 
+_SUMMED = 1 << 20
+"""Values that are summed at a time: as many of the largest power fit an integer."""
+
+
 def to_quanta(power_w: Float64Array, largest_w: float = MAX_POWER_W) -> Int64Array:
     """Return power [W] in quanta, rounded.
 
@@ -39,6 +44,35 @@ def to_quanta(power_w: Float64Array, largest_w: float = MAX_POWER_W) -> Int64Arr
     quanta = power_w * QUANTA_PER_W
     np.rint(quanta, out=quanta)
     return quanta.astype(np.int64)
+
+
+def sum_quanta(power_w: Float64Array) -> tuple[int, int]:
+    """Return the sum of power in quanta, and that of what is above 0; each value as `to_quanta`.
+
+    Raises
+    ------
+    ValueError
+        If a value is not finite or beyond `MAX_DAY_POWER_W`.
+    """
+    total = positive = 0
+    for begin in range(0, power_w.size, _SUMMED):
+        of, above, bounded = _sums(power_w[begin : begin + _SUMMED])
+        if not bounded:
+            raise ValueError(f"power must be finite and within {MAX_DAY_POWER_W:g} W")
+        total, positive = total + int(of), positive + int(above)
+    return total, positive
+
+
+@njit()
+def _sums(power_w: Float64Array) -> tuple[np.int64, np.int64, bool]:
+    total, positive, bounded = np.int64(0), np.int64(0), True
+    for value_w in power_w:
+        quanta = np.int64(np.rint(value_w * QUANTA_PER_W))
+        total += quanta
+        if quanta > 0:
+            positive += quanta
+        bounded &= abs(value_w) <= MAX_DAY_POWER_W  # which is false of what is no number
+    return total, positive, bounded
 
 
 def to_mw(quanta: float, n_summed: int = 1) -> float:

@@ -23,6 +23,7 @@ from diploee.metric import find_metric, flatten
 from diploee.metrics.billing import beyond_free_share, for_power_factor, power_factor, ratchets
 from diploee.metrics.catalogue import declared_metrics, table_metrics
 from diploee.metrics.grid.clock import Clock
+from diploee.metrics.grid.quanta import sum_quanta, to_quanta
 from diploee.metrics.poi import PoiMetrics
 from diploee.outputs import Run
 from diploee.outputs.export import export_run
@@ -42,7 +43,7 @@ def chain(poi_mw: Any, poi_mvar: Any, step_ms: int = MINUTE) -> Block:
         "transformer_loss_w": 0.01, "cooling_w": 0.12, "auxiliary_power_w": 0.02,
     }  # fmt: skip
     columns = {name: share * power_w for name, share in shares.items()}
-    reactive_var = np.broadcast_to(np.asarray(poi_mvar, dtype=float) * MW, power_w.shape)
+    reactive_var = np.full(power_w.shape, np.asarray(poi_mvar, dtype=float) * MW)
     of_poi = {"facility_power_w": power_w, "poi_power_w": power_w, "poi_reactive_var": reactive_var}
     return Block(0, step_ms, columns | of_poi)
 
@@ -368,3 +369,12 @@ def test_the_report_has_the_months_and_what_is_billed(metered_run: Run) -> None:
     assert billed.header == ("Month", "Ratchet [kW]", "Billed [kW]")
     assert "Lower bounds, as the ratchet knows fewer" in billed.note
     assert "Only what the run covers: 2018-01 and 2018-02" in section.notes[0]
+
+
+def test_sums_of_quanta_are_those_of_the_single_values() -> None:
+    power_w = np.random.default_rng(4).uniform(-9e6, 9e6, (1 << 20) + 5)
+    quanta = to_quanta(power_w)
+    assert sum_quanta(power_w) == (quanta.sum(), quanta[quanta > 0].sum())
+    for bad in (np.nan, np.inf, 2e11):
+        with pytest.raises(ValueError, match="must be finite and within"):
+            sum_quanta(np.array([1.0, bad, 1.0]))
