@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
+
+from diploee.errors import ScenarioError, did_you_mean, one_of
 
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -24,3 +28,35 @@ def shipped_folder(kind: str) -> Path:
     if (_PACKAGE.parent / "pyproject.toml").is_file() and checkout.is_dir():
         return checkout
     return _PACKAGE / "_shipped" / kind
+
+
+def find_shipped(what: str, name_or_path: str | Path, shipped: Mapping[str, Path]) -> Path:
+    """Return the file given by path or by shipped name.
+
+    Parameters
+    ----------
+    what : str
+        What it holds, such as ``"sweep"``, for the error.
+    name_or_path : str or pathlib.Path
+        What was given.
+    shipped : mapping of str to pathlib.Path
+        The shipped ones.
+
+    Raises
+    ------
+    ScenarioError
+        If there is no such file and no such name.
+    """
+    path = Path(name_or_path)
+    if os.path.isfile(path):  # noqa: PTH113  # unlike pathlib's, no error for any text
+        return path
+    if str(name_or_path) in shipped:
+        return shipped[str(name_or_path)]
+    if os.path.isdir(path):  # noqa: PTH112
+        raise ScenarioError([f"{path}: is a folder, expected a {what} file"])
+    raise ScenarioError(
+        [
+            f"{name_or_path}: no such {what} file or shipped {what} (shipped: {one_of(shipped)})"
+            f"{did_you_mean(path.stem, shipped)}"
+        ]
+    )

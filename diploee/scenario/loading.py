@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from diploee.errors import ScenarioError, did_you_mean, one_of
+from diploee.errors import ScenarioError, one_of
 from diploee.problems import KeyPath, checked
 from diploee.scenario.dotted_keys import with_value
 from diploee.scenario.limits import size_problems
 from diploee.scenario.models import Scenario, cross_problems
 from diploee.scenario.yaml_lines import dotted, load_yaml_with_lines, located, read_value
-from diploee.shipped import shipped_folder
+from diploee.shipped import find_shipped, shipped_folder
 
 
 def shipped_scenarios() -> dict[str, Path]:
@@ -30,20 +29,7 @@ def find_scenario(name_or_path: str | Path) -> Path:
     ScenarioError
         If there is no such file and no such name.
     """
-    path = Path(name_or_path)
-    shipped = shipped_scenarios()
-    if os.path.isfile(path):  # noqa: PTH113  # unlike pathlib's, no error for any text
-        return path
-    if str(name_or_path) in shipped:
-        return shipped[str(name_or_path)]
-    if os.path.isdir(path):  # noqa: PTH112
-        raise ScenarioError([f"{path}: is a folder, expected a scenario file"])
-    raise ScenarioError(
-        [
-            f"{name_or_path}: no such scenario file or shipped scenario "
-            f"(shipped: {one_of(shipped)}){did_you_mean(path.stem, shipped)}"
-        ]
-    )
+    return find_shipped("scenario", name_or_path, shipped_scenarios())
 
 
 def load_scenario(

@@ -16,7 +16,7 @@ from diploee.errors import MOST_PROBLEMS, ScenarioError, did_you_mean, one_of
 from diploee.problems import KeyPath, checked
 from diploee.scenario import Scenario, find_scenario, load_scenario
 from diploee.scenario.yaml_lines import load_yaml_with_lines, located
-from diploee.shipped import shipped_folder
+from diploee.shipped import find_shipped, shipped_folder
 from diploee.sweep.spec import SweepSpec, groups_of, spec_problems
 
 DEFAULT_SEEDS = 20
@@ -68,17 +68,7 @@ def find_sweep(name_or_path: str | Path) -> Path:
     ScenarioError
         If there is no such file and no such name.
     """
-    path, shipped = Path(name_or_path), shipped_sweeps()
-    if os.path.isfile(path):  # noqa: PTH113  # unlike pathlib's, no error for any text
-        return path
-    if str(name_or_path) in shipped:
-        return shipped[str(name_or_path)]
-    raise ScenarioError(
-        [
-            f"{name_or_path}: no such sweep file or shipped sweep (shipped: {one_of(shipped)})"
-            f"{did_you_mean(path.stem, shipped)}"
-        ]
-    )
+    return find_shipped("sweep", name_or_path, shipped_sweeps())
 
 
 def load_sweep(name_or_path: str | Path) -> Sweep:

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from itertools import pairwise
 
 import numpy as np
+from diploee.metrics.grid.exceedance import Exceedance
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from diploee.metrics.grid import GridMetrics
-from diploee.metrics.grid.exceedance import Exceedance
 from diploee.metrics.grid.histogram import RELATIVE_ERROR, SignedHistogram
 from diploee.metrics.grid.quanta import Stretch, to_quanta
 from diploee.metrics.grid.rainflow import Rainflow

@@ -22,8 +22,8 @@ from diploee.errors import InputError, ScenarioError
 from diploee.importers.request_trace import RequestTrace
 from diploee.metrics.grid.clock import Clock
 from diploee.metrics.grid.demand import ClockSums
-from diploee.metrics.grid.limit_report import check_limits
-from diploee.metrics.grid.limits import Limits
+from diploee.metrics.limits.file import Limits
+from diploee.metrics.limits.report import check_limits
 from diploee.outputs.export import Options, export_run
 from diploee.report.data import read_run
 from diploee.run import simulate

@@ -15,8 +15,8 @@ from serving_builders import serving_scenario
 import diploee
 from diploee.errors import InputError
 from diploee.metrics.grid import GridMetrics
-from diploee.metrics.grid.limit_report import check_limits
-from diploee.metrics.grid.limits import Limits
+from diploee.metrics.limits.file import Limits
+from diploee.metrics.limits.report import check_limits
 from diploee.outputs import FACILITY_FILE, JOBS_FILE, Run
 from diploee.run import simulate
 from diploee.scenario import Scenario

@@ -136,6 +136,21 @@ class Support:
         }
 
 
+@dataclass(frozen=True)
+class _Recorded:
+    """Readings of a profile as the manifest has them."""
+
+    averaging_window_s: float | None
+    bandwidth_hz: float
+
+
+def recorded_readings(manifest: dict[str, Any]) -> list[Readings]:
+    """Return what limits the profiles and measured samples of a run, from its manifest."""
+    origins = [entry["provenance"] for entry in manifest.get("profiles", {}).values()]
+    origins += [o for rates in manifest.get("power_samples", {}).values() for o in rates.values()]
+    return [_Recorded(o["averaging_window_s"], o["bandwidth_hz"]) for o in origins]
+
+
 def profile_support(readings: Iterable[Readings]) -> Support:
     """Return what a set of profiles supports together: the weakest of them decides.
 

@@ -33,7 +33,11 @@ def welch_degrees_of_freedom(n_windows: int) -> float:
 
 
 def strongest_lines(
-    frequency_hz: Float64Array, psd: Float64Array, n_windows: int, support: Support
+    frequency_hz: Float64Array,
+    psd: Float64Array,
+    n_windows: int,
+    support: Support,
+    low_hz: float = 0.0,
 ) -> list[dict[str, Any]]:
     """Return the strongest lines of a mean spectrum, by their rms.
 
@@ -49,6 +53,8 @@ def strongest_lines(
         Windows in the mean.
     support : Support
         Lines above its flagged frequency are left out, those above the trusted one flagged.
+    low_hz : float
+        Lines below are left out [Hz].
     """
     width_hz = frequency_hz[1] - frequency_hz[0]
     end = int(np.searchsorted(frequency_hz, support.flagged_hz, side="right"))
@@ -66,6 +72,8 @@ def strongest_lines(
         bins = slice(top - _HALF_LINE_BINS, top + _HALF_LINE_BINS + 1)
         above = np.maximum(psd[bins] - floor[bins], 0.0)
         centre_hz = float((frequency_hz[bins] * above).sum() / above.sum())
+        if centre_hz < low_hz:
+            continue
         found.append(
             {
                 "frequency_hz": centre_hz,

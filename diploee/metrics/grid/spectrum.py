@@ -11,6 +11,7 @@ the Welch estimate of the whole run. Windows lie on multiples of 5 minutes since
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -86,10 +87,11 @@ def window_spectra(power_mw: Float64Array, step_ms: int) -> tuple[Float64Array, 
     psd[..., 0] /= 2
     if n % 2 == 0:
         psd[..., -1] /= 2  # like 0 Hz, Nyquist has no negative twin
-    return _frequencies_hz(n, step_ms), psd
+    return frequencies_hz(n, step_ms), psd
 
 
-def _frequencies_hz(n: int, step_ms: int) -> Float64Array:
+def frequencies_hz(n: int, step_ms: int) -> Float64Array:
+    """Return the bins of a window of n values [Hz]."""
     return np.fft.rfftfreq(n, step_ms / MS_PER_S).astype(np.float64)
 
 
@@ -102,6 +104,23 @@ def _without_trend(values: Float64Array) -> Float64Array:
     slope: Float64Array = np.einsum("...n,n", level, t / np.square(t).sum())
     level -= slope[..., None] * t
     return level
+
+
+def spectra_of(stretch: Stretch) -> Iterator[tuple[Int64Array, Float64Array]]:
+    """Yield starts [ms] and densities of the windows that end in the new part, some at a time."""
+    step_ms = stretch.step_ms
+    n_window, stride = WINDOW_MS // step_ms, STRIDE_MS // step_ms
+    part = stretch.windows_of(n_window)
+    skipped = -part.begin_ms % STRIDE_MS // step_ms
+    if part.values.size < skipped + n_window:
+        return
+    windows = sliding_window_view(part.values, n_window)[skipped::stride]
+    starts_ms = part.begin_ms + (skipped + np.arange(windows.shape[0]) * stride) * step_ms
+    for begin in range(0, windows.shape[0], _ROWS):
+        rows = slice(begin, begin + _ROWS)
+        # Less their first value, so that a large mean costs no digits.
+        power_mw = (windows[rows] - windows[rows, :1]) / QUANTA_PER_MW
+        yield starts_ms[rows], window_spectra(power_mw, step_ms)[1]
 
 
 class Spectrum:
@@ -118,7 +137,7 @@ class Spectrum:
     def __init__(self, step_ms: int, bands_hz: tuple[tuple[float, float], ...]) -> None:
         self.n_window = WINDOW_MS // step_ms
         self.bands_hz = bands_hz
-        self.frequency_hz = _frequencies_hz(self.n_window, step_ms)
+        self.frequency_hz = frequencies_hz(self.n_window, step_ms)
         edges = np.array(bands_hz).reshape(-1, 2) - RESOLUTION_HZ * 1e-6
         self._bins = np.searchsorted(self.frequency_hz, edges)
         self._sum = np.zeros(self.frequency_hz.size)
@@ -128,19 +147,8 @@ class Spectrum:
 
     def see(self, stretch: Stretch) -> None:
         """Add the windows that end in the new part of a stretch."""
-        part = stretch.windows_of(self.n_window)
-        step_ms = part.step_ms
-        stride = STRIDE_MS // step_ms
-        skipped = -part.begin_ms % STRIDE_MS // step_ms
-        if part.values.size < skipped + self.n_window:
-            return
-        windows = sliding_window_view(part.values, self.n_window)[skipped::stride]
-        starts_ms = part.begin_ms + (skipped + np.arange(windows.shape[0]) * stride) * step_ms
-        for begin in range(0, windows.shape[0], _ROWS):
-            rows = slice(begin, begin + _ROWS)
-            # Less their first value, so that a large mean costs no digits.
-            power_mw = (windows[rows] - windows[rows, :1]) / QUANTA_PER_MW
-            self._add(window_spectra(power_mw, step_ms)[1], starts_ms[rows])
+        for starts_ms, psd in spectra_of(stretch):
+            self._add(psd, starts_ms)
 
     def _add(self, psd: Float64Array, starts_ms: Int64Array) -> None:
         for of_window in psd:  # one by one, so that blocks of any size sum the same

@@ -15,7 +15,7 @@ from serving_builders import one_service, write_serving
 from diploee import simulate
 from diploee.errors import InputError
 from diploee.inputs import load_inputs
-from diploee.metrics.grid.limit_report import recorded_readings
+from diploee.metrics.grid.bandwidth import recorded_readings
 from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
 from diploee.run import Run
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict

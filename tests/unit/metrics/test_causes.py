@@ -256,7 +256,7 @@ def test_limits_and_report_tell_why(tmp_path: Path) -> None:
     limits = tmp_path / "limits.yaml"
     limits.write_text("ramps: [{interval: 1 min, down_mw_per_min: 0.01}]\n", "utf-8")
     why = "20 jobs of stream training ended (-32.0 kW)"
-    assert call("limits", str(limits), str(run.folder)).out.splitlines()[0].endswith(f": {why}")
+    assert call("limits", str(limits), str(run.folder)).out.splitlines()[1].endswith(f": {why}")
     told = json.loads(call("limits", str(limits), str(run.folder), "--json").out)
     assert told["results"][0]["cause"] == why
     tables = [t for s in build_report([run.folder]).sections for t in s.tables if t.title == "Why"]

@@ -1,70 +1,21 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from builders import tiny_library, tiny_scenario
+from limit_runs import check, fake_run, only
 from typer.testing import CliRunner
 
 from diploee.cli.app import application
 from diploee.errors import InputError
-from diploee.metrics.grid.limit_report import check_limits
-from diploee.metrics.grid.limits import Limits
-from diploee.outputs import RunSeries
-from diploee.outputs.facility_file import timestamps
 from diploee.run import simulate
-from diploee.scenario import Scenario
-
-PUBLISHED = {"averaging_window_s": 1.0, "bandwidth_hz": 0.44}
-
-
-@dataclass
-class FakeRun:
-    """A run folder that holds only what a check reads."""
-
-    folder: Path
-    scenario: Scenario
-    manifest: dict[str, Any] = field(
-        default_factory=lambda: {"profiles": {"p": {"provenance": PUBLISHED}}}
-    )
-    metrics: dict[str, Any] = field(default_factory=dict)
-
-    def boundary(self):
-        return "the meter"
-
-    def blocks(self, columns):
-        start, step_ms = self.scenario.start_with_zone, self.scenario.resolution_ms
-        path, n_rows = self.folder / "facility.parquet", self.scenario.n_intervals
-        return RunSeries(self, path, start, step_ms, n_rows).blocks(columns)
 
 
 @pytest.fixture
 def run_of(tmp_path):
-    def build(power_mw, step_s, column="facility_power_w"):
-        power_w = np.asarray(power_mw, dtype=np.float32) * np.float32(1e6)
-        span = f"{len(power_mw) * step_s:g} s"
-        scenario = tiny_scenario({"duration": span, "resolution": f"{step_s} s"})
-        stamps = timestamps(np.arange(len(power_mw)) * scenario.resolution_ms, scenario)
-        table = pa.table({"timestamp": stamps, column: power_w})
-        pq.write_table(table, tmp_path / "facility.parquet")
-        return FakeRun(tmp_path, scenario)
-
-    return build
-
-
-def check(run, **limits):
-    return check_limits(run, Limits.model_validate(limits))
-
-
-def only(report):
-    (result,) = report.results
-    return result
+    return lambda power_mw, step_s, **more: fake_run(tmp_path, power_mw, step_s, **more)
 
 
 def test_ramp_beyond_its_limit_is_given_with_time_and_duration(run_of):
@@ -92,7 +43,10 @@ def test_up_and_down_and_both_units_are_separate_limits(run_of):
     up, down = check(run_of(power_mw, 1), ramps=[limit]).results
     assert (up.violations, down.violations) == (0, 1)
     assert down.worst[0].value == pytest.approx(6.0)
-    assert up.line() == "ramps.0: ramp up over 10 s, limit 0.1 MW/min: kept"
+    assert up.line() == (
+        "ramps.0: ramp up over 10 s, limit 0.1 MW/min: kept, "
+        "worst 0 MW/min at 2018-01-01T00:00:10+00:00"
+    )
 
 
 def test_each_swing_is_a_violation_of_its_own(run_of):
@@ -220,15 +174,15 @@ def run_folder(tmp_path_factory):
     return folder
 
 
-def test_command_exits_with_3_on_request_only(run_folder, tmp_path):
+def test_command_exits_with_3_or_4_on_request_only(run_folder, tmp_path):
     path = tmp_path / "limits.yaml"
     path.write_text("peaks:\n  - {max_mw: 0.001}\n  - {max_mw: 100}\n", encoding="utf-8")
     shown = CliRunner().invoke(application(), ["limits", str(path), str(run_folder)])
     assert shown.exit_code == 0
     assert [line.split(":")[0] for line in shown.output.splitlines()] == [
+        "VIOLATED (1 violated, 1 kept; power boundary",
         "peaks.0",
         "peaks.1",
-        "Power boundary",
     ]
     assert (
         CliRunner()
@@ -236,6 +190,9 @@ def test_command_exits_with_3_on_request_only(run_folder, tmp_path):
         .exit_code
         == 3
     )
+    path.write_text("peaks: [{max_mw: 100}]\nswings: [{window: 1 s, max_mw: 9}]\n", "utf-8")
+    unseen = CliRunner().invoke(application(), ["limits", str(path), str(run_folder), "--fail"])
+    assert unseen.exit_code == 4 and unseen.output.startswith("NOT ASSESSABLE")
     path.write_text("peaks:\n  - {max_mw: 100}\n", encoding="utf-8")
     assert (
         CliRunner()

@@ -54,16 +54,23 @@ class Exceedance:
     def __init__(self, limit: float, stride_ms: int) -> None:
         self.limit = limit
         self._beyond = limit + abs(limit) * ROUNDING
-        self._stride_ms = stride_ms
+        self.stride_ms = stride_ms
         self._open: Event | None = None
         self._worst: list[tuple[float, int, Event]] = []
         self._n_closed = 0
         self.n_values = 0
         self.n_beyond = 0
+        self.largest, self.largest_ms = -np.inf, 0
 
     def add(self, values: Float64Array, first_ms: int, edges_ms: Int64Array | None = None) -> None:
         """Add values, the first at `first_ms`; from edge to edge where they are not one stride."""
         self.n_values += values.size
+        if values.size and (largest := float(values.max())) > self.largest:
+            at = int(values.argmax())
+            self.largest = largest
+            self.largest_ms = first_ms + at * self.stride_ms
+            if edges_ms is not None:
+                self.largest_ms = int(edges_ms[at])
         beyond = values > self._beyond
         n_beyond = int(np.count_nonzero(beyond))
         self.n_beyond += n_beyond
@@ -76,7 +83,7 @@ class Exceedance:
         if not n_beyond:
             return
         if edges_ms is None:
-            edges_ms = first_ms + np.arange(values.size + 1) * self._stride_ms
+            edges_ms = first_ms + np.arange(values.size + 1) * self.stride_ms
         spans = np.flatnonzero(np.diff(beyond, prepend=False, append=False)).reshape(-1, 2)
         # The first may go on an open event, the last stays open; of the rest the worst matter.
         self._see(self._event(values, edges_ms, spans[0]))
@@ -124,7 +131,7 @@ class Exceedance:
     @property
     def duration_ms(self) -> int:
         """Total time beyond the limit [ms]."""
-        return self.n_beyond * self._stride_ms
+        return self.n_beyond * self.stride_ms
 
     def worst(self) -> list[Event]:
         """Return the worst events, the worst first."""

@@ -1,0 +1,292 @@
+"""What all kinds of limits share: sizes in YAML, what a run shows, and a check on a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, NamedTuple, Self
+
+import numpy as np
+from pydantic import BeforeValidator, Field, model_validator
+
+from diploee.metrics.event import Key
+from diploee.metrics.grid.bandwidth import Support
+from diploee.metrics.grid.clock import Clock
+from diploee.metrics.grid.quanta import Stretch
+from diploee.metrics.limits.exceedance import Exceedance
+from diploee.model import Model
+from diploee.scenario.spans import parse_resolution_ms
+from diploee.tables import Float64Array, Int64Array
+
+Positive = Annotated[float, Field(gt=0)]
+Percent = Annotated[float, Field(gt=0, le=100)]
+SpanMs = Annotated[int, BeforeValidator(parse_resolution_ms)]
+Mark = Literal["S", "S2", "M", "J"]
+
+MARKS: dict[Mark, str] = {
+    "S": "seen in the source",
+    "S2": "secondary source",
+    "M": "from memory",
+    "J": "our reading",
+}
+"""How sure a figure is, in words."""
+
+
+class NotAssessable(Exception):  # noqa: N818  # no error: an answer
+    """What a run does not show; the text says why."""
+
+
+class Band(Model):
+    """A band of frequencies."""
+
+    low_hz: Positive = Field(description="Lower edge of the band [Hz].")
+    high_hz: Positive = Field(description="Upper edge of the band [Hz].")
+
+    @model_validator(mode="after")
+    def _rising(self) -> Self:
+        if self.high_hz <= self.low_hz:
+            raise ValueError(
+                f"high_hz must be above low_hz, found {self.low_hz:g} to {self.high_hz:g}"
+            )
+        return self
+
+    @property
+    def band(self) -> str:
+        """The band in words."""
+        return f"{self.low_hz:g}-{self.high_hz:g} Hz"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a series shows, for limits to be held against.
+
+    Parameters
+    ----------
+    clock : Clock
+        Start and resolution.
+    support : Support
+        What the profiles and the resolution support.
+    horizon_ms : int
+        Length of the run [ms].
+    peak_mw : float or None
+        Peak of the run [MW], where its metrics tell.
+    nominal_mw : float
+        Nominal power of the facility [MW]; 0 where there is none.
+    nominal : str
+        What that is.
+    has_reactive : bool
+        Whether the run has reactive power.
+    """
+
+    clock: Clock
+    support: Support
+    horizon_ms: int
+    peak_mw: float | None
+    nominal_mw: float
+    nominal: str
+    has_reactive: bool
+
+    def held(self, span_ms: int, n_least: int = 1) -> None:
+        """Raise `NotAssessable` where the series holds no window of a length."""
+        if reason := self.clock.why_not_held(span_ms, n_least):
+            raise NotAssessable(reason)
+
+    def aligned(self, interval_ms: int) -> None:
+        """Raise `NotAssessable` where clock intervals of a length can't be summed."""
+        if reason := self.clock.why_not_aligned(interval_ms):
+            raise NotAssessable(reason)
+
+    def step_note(self, span_ms: int) -> str:
+        """Return what a step over a time is not."""
+        if not self.support.is_lower_bound(span_ms / 1000):
+            return ""
+        return f"lower bound: the profiles smear steps under {self.support.min_step_s:g} s"
+
+    def seen(self, band: Band) -> tuple[float, str]:
+        """Return up to where a band is seen [Hz], and what of it is not assessed.
+
+        Raises
+        ------
+        NotAssessable
+            If nothing of it is seen.
+        """
+        support, low_hz, high_hz = self.support, band.low_hz, band.high_hz
+        status, why = support.band(high_hz)
+        if status == "supported":
+            return high_hz, ""
+        if low_hz >= support.flagged_hz:
+            raise NotAssessable(why)
+        seen_hz = min(high_hz, support.flagged_hz)
+        if low_hz >= support.trusted_hz:
+            return seen_hz, support.band(seen_hz)[1]
+        return seen_hz, (
+            f"assessed {low_hz:g}-{support.trusted_hz:.3g} Hz of {band.band}: "
+            "necessary, not sufficient"
+        )
+
+
+class Amount(Model):
+    """A size of power, or of its rate: the lesser of what is given; a plain number is in MW."""
+
+    mw: Positive | None = Field(default=None, description="In MW.")
+    percent_of_peak: Positive | None = Field(
+        default=None, description="In percent of the run's peak."
+    )
+    percent_of_nominal: Positive | None = Field(
+        default=None,
+        description="In percent of the connection's contract power, else of the rated power.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain(cls, value: Any) -> Any:
+        return value if isinstance(value, dict | Amount | list | None) else {"mw": value}
+
+    @model_validator(mode="after")
+    def _some(self) -> Amount:
+        if not self.model_fields_set:
+            raise ValueError("give mw, percent_of_peak or percent_of_nominal")
+        return self
+
+    def __str__(self) -> str:
+        parts = (
+            (self.mw, "MW"),
+            (self.percent_of_peak, "% of the peak"),
+            (self.percent_of_nominal, "% of nominal"),
+        )
+        given = [f"{size:g} {unit}" for size, unit in parts if size is not None]
+        return f"lesser of {' and '.join(given)}" if len(given) > 1 else given[0]
+
+    def of(self, shown: Shown) -> tuple[float, str]:
+        """Return the size [MW], and how it came about where it is no plain number.
+
+        Raises
+        ------
+        NotAssessable
+            If the run does not tell what it is a part of.
+        """
+        sizes, of = [] if self.mw is None else [self.mw], []
+        parts = (
+            (self.percent_of_peak, shown.peak_mw, "the peak"),
+            (self.percent_of_nominal, shown.nominal_mw, f"nominal, {shown.nominal},"),
+        )
+        for percent, whole_mw, name in parts:
+            if percent is None:
+                continue
+            if not whole_mw:
+                raise NotAssessable(f"the run tells no {name.split(',')[0].removeprefix('the ')}")
+            sizes.append(percent / 100 * whole_mw)
+            of.append(f"{name} {whole_mw:.4g} MW")
+        return min(sizes), f", {self} ({'; '.join(of)})" if of else ""
+
+
+class Values(NamedTuple):
+    """Comparable values, the first at `first_ms`; from edge to edge where these are given."""
+
+    values: Float64Array
+    first_ms: int
+    edges_ms: Int64Array | None = None
+
+
+Measure = Callable[[Stretch, Int64Array | None], Values | None]
+
+
+@dataclass(eq=False)
+class Check:
+    """One limit on a stream: values of consecutive stretches against a largest or least one.
+
+    Parameters
+    ----------
+    text : str
+        What is limited, in words.
+    limit : float
+        The limit.
+    unit : str
+        Its unit.
+    span_ms, stride_ms : int
+        What a value stands for, and the time from value to value [ms].
+    measure : callable
+        Gives the values that end in the new part of a stretch, from it and, of the new part, the
+        reactive power [quanta].
+    n_window : int
+        Values of power that one comparable value takes.
+    at_end : callable, optional
+        Gives the values that only the whole run has.
+    least : bool
+        The limit is the least that is allowed.
+    note : str
+        What of the limit is not seen: if no violation is, it can't be called kept.
+    event : tuple, optional
+        The event of the metrics that the largest value is.
+    whole : bool
+        Whether the time in which a run fills up counts.
+    aside : callable, optional
+        Tells something beside, at the end.
+    in_windows : bool
+        Whether windows of some minutes at 0.1 s can show a violation.
+    """
+
+    text: str
+    limit: float
+    unit: str
+    span_ms: int
+    stride_ms: int
+    measure: Measure
+    n_window: int = 1
+    at_end: Callable[[], Values | None] | None = None
+    least: bool = False
+    note: str = ""
+    event: Key | None = None
+    whole: bool = False
+    aside: Callable[[], str] = str
+    key: str = ""
+    in_windows: bool = False
+    exceedance: Exceedance = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sign = -1 if self.least else 1
+        self.exceedance = Exceedance(self.sign * self.limit, self.stride_ms)
+
+    def see(self, stretch: Stretch, reactive: Int64Array | None = None) -> None:
+        """Evaluate what ends in the new part of a stretch."""
+        self._add(self.measure(stretch, reactive))
+
+    def finish(self) -> None:
+        """Evaluate what is left at the end."""
+        if self.at_end is not None:
+            self._add(self.at_end())
+
+    def _add(self, found: Values | None) -> None:
+        if found is not None and found.values.size:
+            self.exceedance.add(self.sign * found.values, found.first_ms, found.edges_ms)
+
+
+class LimitSpec(Model):
+    """Base of the kinds: what a file says of one limit."""
+
+    mark: Mark | None = Field(
+        default=None,
+        description="How sure the figure is: S seen in the source, S2 in a secondary one, M from "
+        "memory, J our reading.",
+    )
+    note: str = Field(default="", description="What the source says, or how it was read.")
+
+    @property
+    def what(self) -> str:
+        """What is limited, in words."""
+        raise NotImplementedError
+
+    def checks(self, shown: Shown) -> Iterator[Check]:
+        """Yield the checks that a series allows.
+
+        Raises
+        ------
+        NotAssessable
+            If it allows none.
+        """
+        raise NotImplementedError
+
+
+def single(value: float, first_ms: int, end_ms: int) -> Values:
+    """Return the one value of a span."""
+    return Values(np.array([value]), first_ms, np.array([first_ms, end_ms]))

@@ -1,0 +1,464 @@
+"""Holding a finished run against limits: `check_limits(run, limits) -> LimitReport`.
+
+The verdict on each is one of three. What is seen beyond a limit is a violation, however little of
+the rule the profiles show; a limit is kept only where all that it speaks of is seen; the rest is
+not assessable. Where a series is coarser than a limit needs, the run's event windows are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import numpy as np
+
+from diploee.columns import Columns
+from diploee.errors import InputError, plural, shown
+from diploee.metrics.cause_words import cause_words, causes_of
+from diploee.metrics.event import Key
+from diploee.metrics.grid.bandwidth import profile_support, recorded_readings
+from diploee.metrics.grid.clock import Clock
+from diploee.metrics.grid.quanta import MAX_DAY_POWER_W, Stretch, to_quanta
+from diploee.metrics.limits.check import MARKS, Check, LimitSpec, NotAssessable, Shown
+from diploee.metrics.limits.file import Limits
+from diploee.scenario import Facility, Scenario
+from diploee.tables import Float64Array, Int64Array
+from diploee.units import MS_PER_H, MS_PER_S, S_PER_DAY, S_PER_H, S_PER_MIN, W_PER_MW
+
+if TYPE_CHECKING:
+    from diploee.outputs import RunSeries, SeriesBlock
+
+POWER_COLUMN = "facility_power_w"
+REACTIVE_COLUMNS = ("poi_reactive_var", "facility_reactive_var")
+
+Verdict = Literal["kept", "violated", "not assessable"]
+
+
+class RunFolder(Protocol):
+    """The part of `diploee.outputs.Run` that a check needs (outputs stands to the right)."""
+
+    @property
+    def folder(self) -> Path:
+        """The run folder."""
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """Its manifest."""
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """Its metrics."""
+
+    @property
+    def scenario(self) -> Scenario:
+        """Its scenario."""
+
+    @property
+    def columns(self) -> Columns:
+        """What the columns of its power series hold."""
+
+    @property
+    def event_windows(self) -> dict[str, dict[str, Any]]:
+        """Its worst windows at 0.1 s."""
+
+    def boundary(self) -> str:
+        """Return where its power is taken."""
+
+    def series(self, event_window: str) -> RunSeries:
+        """Return the series of an event window."""
+
+    def blocks(self, columns: Sequence[str]) -> Iterator[SeriesBlock]:
+        """Stream its power series."""
+
+
+@dataclass(frozen=True)
+class Worst:
+    """One of the worst events of a violation.
+
+    Parameters
+    ----------
+    begin, end, time : str
+        First value beyond the limit, end of the last, and time of the worst one (ISO 8601).
+    value : float
+        The worst value, in the limit's unit.
+    """
+
+    begin: str
+    end: str
+    time: str
+    value: float
+
+
+@dataclass(frozen=True)
+class LimitResult:
+    """What became of one limit.
+
+    Parameters
+    ----------
+    key, text : str
+        Key in the file, and what is limited in words.
+    limit : float
+        The limit.
+    unit : str
+        Unit of the limit and of all values.
+    violations : int
+        Unbroken stretches beyond the limit.
+    duration_s : float
+        Their total duration: values beyond the limit times their spacing [s].
+    window_s : float
+        Length of the window or interval behind a value [s].
+    worst : tuple of Worst
+        The worst stretches, at most five, the worst first.
+    note : str
+        What weakens the check, such as a lower bound.
+    cause : str
+        Why the worst event came about, where the run's metrics tell.
+    value : float
+        The largest value, of a least limit the smallest, kept or not.
+    time : str
+        Time of it (ISO 8601).
+    source : str
+        How sure the limit itself is, and how it was read.
+    """
+
+    key: str
+    text: str
+    limit: float
+    unit: str
+    violations: int
+    duration_s: float
+    window_s: float
+    worst: tuple[Worst, ...]
+    note: str
+    cause: str = ""
+    value: float = 0.0
+    time: str = ""
+    source: str = ""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the limit is kept; what is seen in part alone can only be violated."""
+        return "violated" if self.violations else "not assessable" if self.note else "kept"
+
+    def line(self) -> str:
+        """Return the result in one line."""
+        limit = f"{self.key}: {self.text}, limit {_with_unit(f'{self.limit:g}', self.unit)}"
+        told = "; ".join(filter(None, (self.note, self.source)))
+        note = f" ({told})" if told else ""
+        if not self.violations:
+            value = _with_unit(f"{self.value:.4g}", self.unit)
+            return f"{limit}: {self.verdict}, worst {value} at {self.time}{note}"
+        return (
+            f"{limit}: {plural(self.violations, 'violation')} "
+            "(adjacent ones count as one), "
+            f"{_duration(self.duration_s)} in all, "
+            f"worst {_with_unit(f'{self.worst[0].value:.4g}', self.unit)} at {self.worst[0].time}"
+            f"{note}{f': {self.cause}' if self.cause else ''}"
+        )
+
+
+def _with_unit(number: str, unit: str) -> str:
+    return f"{number} {unit}".rstrip()
+
+
+@dataclass(frozen=True)
+class LimitReport:
+    """A run held against limits.
+
+    Parameters
+    ----------
+    resolution_s : float
+        Resolution of the run [s].
+    results : tuple of LimitResult
+        One for each limit that could be checked.
+    unchecked : tuple of (str, str, str)
+        Key, text and reason of those that could not.
+    boundary : str
+        Where the power that was checked is taken.
+    name, origin : str
+        Name of the limits; source, date and status.
+    notes : tuple of str
+        What the limits leave out or assume.
+    """
+
+    resolution_s: float
+    results: tuple[LimitResult, ...]
+    unchecked: tuple[tuple[str, str, str], ...]
+    boundary: str = ""
+    name: str = ""
+    origin: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def violated(self) -> tuple[LimitResult, ...]:
+        """The limits that are not kept."""
+        return tuple(result for result in self.results if result.violations)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on all limits: one violation is enough, and so is one that is not seen."""
+        verdicts = self._verdicts
+        return (
+            "violated" if "violated" in verdicts
+            else "not assessable" if "not assessable" in verdicts
+            else "kept"
+        )  # fmt: skip
+
+    @property
+    def kept(self) -> bool:
+        """Whether every limit could be assessed in full and is kept."""
+        return self.verdict == "kept"
+
+    @property
+    def _verdicts(self) -> list[Verdict]:
+        unchecked: list[Verdict] = ["not assessable"] * len(self.unchecked)
+        return [*(result.verdict for result in self.results), *unchecked]
+
+    def verdict_line(self) -> str:
+        """Return the verdict in one line, with the count of each and the boundary."""
+        order: tuple[Verdict, ...] = ("violated", "kept", "not assessable")
+        counts = ", ".join(f"{n} {v}" for v in order if (n := self._verdicts.count(v)))
+        name = f"{self.name}: " if self.name else ""
+        return f"{name}{self.verdict.upper()} ({counts}; power boundary: {self.boundary})"
+
+    def head(self) -> list[str]:
+        """Return the verdict, where the limits come from, and what they leave out or assume."""
+        told = (self.verdict_line(), self.origin, *(f"note: {note}" for note in self.notes))
+        return [line for line in told if line]
+
+    def lines(self) -> list[str]:
+        """Return one line for each limit."""
+        return [result.line() for result in self.results] + [
+            f"{key}: {text}: not assessable, {reason}" for key, text, reason in self.unchecked
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report in plain types, for JSON."""
+        return {
+            "verdict": self.verdict,
+            "kept": self.kept,
+            "name": self.name,
+            "origin": self.origin,
+            "notes": list(self.notes),
+            "resolution_s": self.resolution_s,
+            "boundary": self.boundary,
+            "results": [{**asdict(result), "verdict": result.verdict} for result in self.results],
+            "unchecked": [
+                {"key": key, "text": text, "reason": reason} for key, text, reason in self.unchecked
+            ],
+        }
+
+
+def check_limits(run: RunFolder, limits: Limits) -> LimitReport:
+    """Hold the facility's power of a run against limits, streamed from its file.
+
+    Ramps, swings and bands of the time in which a run that began empty filled up are left out.
+    Where the series is coarser than a limit needs, the run's event windows are looked at as well.
+    Values are float32 as stored: a limit within 1e-7 of the power may go either way.
+
+    Parameters
+    ----------
+    run : Run
+        A finished run, from `diploee.open_run`.
+    limits : Limits
+        From `load_limits`.
+
+    Raises
+    ------
+    InputError
+        If the run's power can't be read.
+    """
+    needs_reactive = bool(limits.power_factor or limits.reactive_power)
+    names = {column.name for column in run.columns} if needs_reactive else set[str]()
+    reactive = [name for name in REACTIVE_COLUMNS if name in names][:1]
+    whole = _shown_by(run, run.scenario.resolution_ms, bool(reactive))
+    checks: list[Check] = []
+    in_windows: list[Check] = []
+    unchecked: list[tuple[str, str, str]] = []
+    windows = _event_windows(run, whole.clock.step_ms)
+    fine = _shown_by(run, windows.step_ms, False)
+    sources = {}
+    for key, spec in limits.each():
+        sources[key] = "; ".join(filter(None, (MARKS[spec.mark] if spec.mark else "", spec.note)))
+        found, reason = _checks(spec, whole)
+        finer = [c for c in _checks(spec, fine)[0] if c.in_windows] if windows.pieces else []
+        if found and finer:  # at 0.1 s only what shows more there
+            finer = [c for c, coarse in zip(finer, found, strict=True) if c.note != coarse.note]
+        elif not found and not finer:
+            source = f" ({sources[key]})" if sources[key] else ""
+            unchecked.append((key, spec.what, f"{reason}{source}"))
+        for check in (*found, *finer):
+            check.key = key
+        for check in finer:
+            check.note = "; ".join(filter(None, (windows.note, check.note)))
+        checks += found
+        in_windows += finer
+    _stream(checks, _blocks(run, reactive), whole.clock.step_ms, _transient_ms(run))
+    _stream(in_windows, windows.pieces, windows.step_ms, 0)
+    seen = [check for check in (*checks, *in_windows) if check.exceedance.n_values]
+    nothing = [c for c in (*checks, *in_windows) if not c.exceedance.n_values]
+    unchecked += [(c.key, c.text, "the run is too short") for c in nothing]
+    causes = {(key, time): cause_words(cause) for key, time, cause in causes_of(run.metrics)}
+    results = tuple(_result(check, whole.clock, causes, sources[check.key]) for check in seen)
+    return LimitReport(
+        whole.clock.step_s,
+        results,
+        tuple(unchecked),
+        run.boundary(),
+        limits.name,
+        limits.origin,
+        limits.notes,
+    )
+
+
+def _checks(spec: LimitSpec, shown_: Shown) -> tuple[list[Check], str]:
+    """Return the checks that a series allows, or why there are none."""
+    try:
+        return list(spec.checks(shown_)), ""
+    except NotAssessable as answer:
+        return [], str(answer)
+
+
+def _shown_by(run: RunFolder, step_ms: int, has_reactive: bool) -> Shown:
+    scenario = run.scenario
+    peak = ((run.metrics.get("grid") or {}).get("peak") or {}).get("max_mw")
+    return Shown(
+        Clock(scenario.start_with_zone, step_ms),
+        profile_support(recorded_readings(run.manifest)).at_resolution(step_ms),
+        scenario.horizon_ms,
+        peak if isinstance(peak, int | float) else None,
+        *_nominal(scenario.facility),
+        has_reactive,
+    )
+
+
+def _nominal(facility: Facility) -> tuple[float, str]:
+    """Return the nominal power [MW] and what it is: the contract's, else the rated power."""
+    for stage in facility.stages:
+        if contract_mva := getattr(stage, "contract_mva", None):
+            return float(contract_mva), "contract_mva of the point of interconnection"
+    given = facility.rated_power_mw is not None
+    return facility.rated_power_w / W_PER_MW, "rated_power_mw" if given else "the nodes' ratings"
+
+
+Piece = tuple[int, Int64Array, Int64Array | None]
+"""Start [ms since the run's start], power and reactive power [quanta] of consecutive values."""
+
+
+def _blocks(run: RunFolder, reactive: Sequence[str]) -> Iterator[Piece]:
+    begin_ms = 0
+    for block in run.blocks([POWER_COLUMN, *reactive]):
+        power, *others = (
+            _quanta(block.columns[name], f"{run.folder}: column '{name}'")
+            for name in (POWER_COLUMN, *reactive)
+        )
+        yield begin_ms, power, others[0] if others else None
+        begin_ms += power.size * run.scenario.resolution_ms
+
+
+def _quanta(values: Float64Array, where: str) -> Int64Array:
+    try:
+        return to_quanta(values, MAX_DAY_POWER_W)
+    except ValueError as error:
+        raise InputError(f"{where}: {error}") from error
+
+
+@dataclass(frozen=True)
+class _Windows:
+    """The run's event windows, each moment once, where they are finer than its series."""
+
+    step_ms: int
+    pieces: tuple[Piece, ...] = ()
+
+    @property
+    def note(self) -> str:
+        n_values = sum(power.size for _, power, _ in self.pieces)
+        return (
+            f"worst windows only: {n_values * self.step_ms / MS_PER_S / S_PER_MIN:.3g} min at "
+            f"{self.step_ms / MS_PER_S:g} s of the run"
+        )
+
+
+def _event_windows(run: RunFolder, run_step_ms: int) -> _Windows:
+    start_ms = round(run.scenario.start_with_zone.timestamp() * MS_PER_S)
+    pieces: list[Piece] = []
+    end_ms, step_ms = 0, run_step_ms
+    for series in sorted(map(run.series, run.event_windows), key=lambda s: s.start_ms):
+        if series.step_ms >= run_step_ms:
+            break
+        step_ms, begin_ms = series.step_ms, series.start_ms - start_ms
+        power_w = series.read([POWER_COLUMN]).columns[POWER_COLUMN]
+        power = _quanta(power_w, f"{series.path}: column '{POWER_COLUMN}'")
+        left_out = min(max(end_ms - begin_ms, 0) // step_ms, power.size)
+        if left_out < power.size:
+            pieces.append((begin_ms + left_out * step_ms, power[left_out:], None))
+            end_ms = begin_ms + power.size * step_ms
+    return _Windows(step_ms, tuple(pieces))
+
+
+def _stream(
+    checks: Sequence[Check], pieces: Iterable[Piece], step_ms: int, transient_ms: int
+) -> None:
+    """Pass a series to the checks; a piece that does not follow on the last one begins anew."""
+    n_kept = max((check.n_window for check in checks), default=1) - 1
+    values, end_ms = np.empty(0, dtype=np.int64), 0
+    for begin_ms, power, reactive in pieces:
+        old = values[max(values.size - n_kept, 0) :] if begin_ms == end_ms else values[:0]
+        values, end_ms = np.concatenate([old, power]), begin_ms + power.size * step_ms
+        whole = Stretch(values, power.size, end_ms, step_ms)
+        n_filled = min(max(end_ms - transient_ms, 0) // step_ms, values.size)
+        filled = replace(
+            whole, values=values[values.size - n_filled :], n_new=min(power.size, n_filled)
+        )
+        for check in checks:
+            if (stretch := whole if check.whole else filled).n_new:
+                check.see(stretch, reactive)
+    for check in checks:
+        check.finish()
+
+
+def _transient_ms(run: RunFolder) -> int:
+    """Return the time in which a run filled up [ms]; 0 for one of an older version."""
+    hours = (run.metrics.get("grid") or {}).get("transient_h", 0.0)
+    if not isinstance(hours, int | float) or not 0 <= hours * MS_PER_H < run.scenario.horizon_ms:
+        raise InputError(
+            f"{run.folder}: metrics: grid.transient_h is {shown(hours)}, expected hours within the "
+            "run; run the scenario again"
+        )
+    return round(hours * MS_PER_H)
+
+
+def _result(
+    check: Check, clock: Clock, causes: Mapping[tuple[Key, str], str], source: str
+) -> LimitResult:
+    found, sign = check.exceedance, check.sign
+    worst = tuple(
+        Worst(clock.iso(e.begin_ms), clock.iso(e.end_ms), clock.iso(e.worst_ms), sign * e.worst)
+        for e in found.worst()
+    )
+    aside = check.aside()
+    return LimitResult(
+        key=check.key,
+        text=check.text + (f", {aside}" if aside else ""),
+        limit=check.limit,
+        unit=check.unit,
+        violations=found.n_events,
+        duration_s=found.duration_ms / MS_PER_S,
+        window_s=check.span_ms / MS_PER_S,
+        worst=worst,
+        note=check.note,
+        cause=causes.get((check.event, worst[0].time), "") if worst and check.event else "",
+        value=sign * found.largest,
+        time=clock.iso(found.largest_ms),
+        source=source,
+    )
+
+
+def _duration(duration_s: float) -> str:
+    """Return a length of time in the largest unit that it fills twice."""
+    for unit, length_s in (("d", S_PER_DAY), ("h", S_PER_H), ("min", S_PER_MIN)):
+        if duration_s >= 2 * length_s:
+            return f"{duration_s / length_s:,.4g} {unit}"
+    return f"{duration_s:,.4g} s"

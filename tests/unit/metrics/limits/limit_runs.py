@@ -1,0 +1,92 @@
+"""Runs of a given power, as far as a check of limits reads them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from builders import tiny_scenario
+
+from diploee.metrics.limits import Limits, check_limits
+from diploee.outputs import RunSeries
+from diploee.outputs.facility_file import timestamps
+from diploee.power.block_source import AC_COLUMNS
+from diploee.scenario import Scenario
+
+PUBLISHED = {"averaging_window_s": 1.0, "bandwidth_hz": 0.44}
+
+
+@dataclass
+class FakeRun:
+    """A run folder that holds only what a check reads."""
+
+    folder: Path
+    scenario: Scenario
+    manifest: dict[str, Any] = field(
+        default_factory=lambda: {"profiles": {"p": {"provenance": PUBLISHED}}}
+    )
+    metrics: dict[str, Any] = field(default_factory=dict)
+    columns: tuple[Any, ...] = ()
+    event_windows: dict[str, RunSeries] = field(default_factory=dict)
+
+    def boundary(self):
+        return "the meter"
+
+    def series(self, name=None):
+        if name is not None:
+            return self.event_windows[name]
+        start, step_ms = self.scenario.start_with_zone, self.scenario.resolution_ms
+        path, n_rows = self.folder / "facility.parquet", self.scenario.n_intervals
+        return RunSeries(self, path, start, step_ms, n_rows)
+
+    def blocks(self, columns):
+        return self.series().blocks(columns)
+
+    def add_window(self, name, begin_s, power_mw):
+        """Add an event window at 0.1 s."""
+        start = self.scenario.start_with_zone + timedelta(seconds=begin_s)
+        path = self.folder / f"{name}.parquet"
+        at = begin_s * 1000 + np.arange(len(power_mw)) * 100
+        _write(path, at, self.scenario, facility_power_w=power_mw)
+        self.event_windows[name] = RunSeries(self, path, start, 100, len(power_mw), name)
+
+
+def fake_run(
+    folder, power_mw, step_s, column="facility_power_w", reactive_mvar=None, peak=None, **changes
+):
+    """Return a run of a power; `changes` by dotted key of its scenario."""
+    span = f"{len(power_mw) * step_s:.10g} s"
+    scenario = tiny_scenario({"duration": span, "resolution": f"{step_s} s"} | changes)
+    columns = {column: power_mw}
+    if reactive_mvar is not None:
+        columns["facility_reactive_var"] = reactive_mvar
+    at = np.arange(len(power_mw)) * scenario.resolution_ms
+    _write(folder / "facility.parquet", at, scenario, **columns)
+    run = FakeRun(folder, scenario)
+    run.columns = tuple(c for c in AC_COLUMNS if c.name in columns)
+    if peak is not None:
+        events = {"ramps": {"intervals": []}, "rolling_range": {"windows": []}}
+        run.metrics["grid"] = {
+            "resolution_s": step_s,
+            "peak": {"max_mw": peak, "time": None},
+        } | events
+    return run
+
+
+def _write(path, at_ms, scenario, **columns):
+    values = {k: np.asarray(v, dtype=np.float32) * np.float32(1e6) for k, v in columns.items()}
+    pq.write_table(pa.table({"timestamp": timestamps(at_ms, scenario), **values}), path)
+
+
+def check(run, **limits):
+    return check_limits(run, Limits.model_validate(limits))
+
+
+def only(report):
+    (result,) = report.results
+    return result

@@ -1,0 +1,297 @@
+"""Every kind of limit on signals whose value is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from limit_runs import check, fake_run, only
+
+from diploee.metrics.limits import load_limits
+from diploee.metrics.limits.report import check_limits
+
+BAND = {"low_hz": 0.1, "high_hz": 55}
+RATED = "facility.rated_power_mw"
+
+
+@pytest.fixture
+def run_of(tmp_path):
+    return lambda power_mw, step_s, **more: fake_run(tmp_path, power_mw, step_s, **more)
+
+
+def high_pass(frequency_hz, edge_hz, order, rate_hz):
+    """Response of a Butterworth high-pass, from its analogue poles and the bilinear transform."""
+    k = np.arange(order)
+    poles = np.exp(1j * np.pi * (2 * k + order + 1) / (2 * order))
+    s = 1j * np.tan(np.pi * frequency_hz / rate_hz) / np.tan(np.pi * edge_hz / rate_hz)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        response = 1 / np.prod(1 / s[:, None] - poles, axis=1)
+    return np.where(frequency_hz == 0, 0, response)
+
+
+def after_high_pass(period_mw, rate_hz, order=4):
+    """Steady state of one period of a signal behind the filter, harmonic by harmonic."""
+    frequency_hz = np.fft.rfftfreq(period_mw.size, 1 / rate_hz)
+    response = high_pass(frequency_hz, BAND["low_hz"], order, rate_hz)
+    return np.fft.irfft(np.fft.rfft(period_mw) * response, period_mw.size)
+
+
+def largest_range(period_mw, n_window):
+    wound = np.tile(period_mw, 2 + n_window // period_mw.size)
+    return max(np.ptp(wound[k : k + n_window]) for k in range(period_mw.size))
+
+
+PERIODS = {
+    "a sine in the band": np.sin(2 * np.pi * np.arange(50) / 50),
+    "a sine below the band": np.sin(2 * np.pi * np.arange(400) / 400),
+    "the square wave of a training job, just below": np.repeat([1.0, -1.0], 53),
+    "a square wave in the band": np.repeat([1.0, -1.0], 15),
+}
+
+
+@pytest.mark.parametrize("order", [1, 4])
+@pytest.mark.parametrize("name", PERIODS)
+def test_swing_behind_the_filter_is_that_of_its_harmonics(run_of, name, order):
+    period = PERIODS[name]
+    run = run_of(100 + 10 * np.tile(period, 12_000 // period.size), 0.1)
+    limit = {"window": "5 s", "max_mw": 10, "filter": BAND | {"order": order}}
+    result = only(check(run, swings=[limit]))
+    expected = 10 * largest_range(after_high_pass(period, 10, order), 50)
+    assert result.value == pytest.approx(expected, rel=2e-3, abs=1e-4)
+    assert bool(result.violations) == (expected > 10)
+    assert f"causal Butterworth of order {order}, started at rest" in result.text
+    assert f"without the filter {10 * largest_range(period, 50):.4g} MW" in result.text
+
+
+def test_level_and_start_pass_no_high_pass(run_of):
+    limit = {"window": "5 s", "max_mw": 10, "filter": BAND}
+    result = only(check(run_of(np.full(3_000, 500.0), 0.1), swings=[limit]))
+    assert result.value < 1e-6
+    assert "its first 28.8 s left out" in result.text
+
+
+def test_part_of_a_band_that_is_seen_can_be_violated_but_not_kept(run_of):
+    waves = 100 + 10 * np.sin(2 * np.pi * 0.2 * np.arange(6_000) / 10)
+    swings = [{"window": "5 s", "max_mw": 30, "filter": BAND}]
+    report = check(run_of(waves, 0.1), swings=swings)
+    assert report.verdict == "not assessable"
+    assert only(report).note == "assessed 0.1-0.25 Hz of 0.1-55 Hz: necessary, not sufficient"
+    swings[0]["max_mw"] = 15
+    assert check(run_of(waves, 0.1), swings=swings).verdict == "violated"
+    swings[0]["filter"] = {"low_hz": 0.05, "high_hz": 0.2}
+    swings[0]["max_mw"] = 30
+    assert check(run_of(waves, 0.1), swings=swings).verdict == "kept"
+
+
+def test_band_above_what_the_profiles_hold_is_not_assessable(run_of):
+    run = run_of(np.ones(12_000), 0.1)
+    report = check(
+        run,
+        swings=[{"window": "5 s", "max_mw": 1, "filter": {"low_hz": 5, "high_hz": 55}}],
+        band_rms=[{"low_hz": 5, "high_hz": 55, "max_rms_mw": 3.5}],
+        lines=[{"low_hz": 1, "high_hz": 55, "max_amplitude_mw": 3.5}],
+    )
+    assert report.verdict == "not assessable" and not report.results
+    assert {why for *_, why in report.unchecked} == {"the profiles support nothing above 0.44 Hz"}
+
+
+def test_two_definitions_of_a_ramp_differ_as_they_should(run_of):
+    # Up by 60 MW within L = 10 min, then level: end points see all of it. At x L into the ramp the
+    # mean of the L after is (1 - x^2) / 2 + x of it, that before x^2 / 2: the difference is largest
+    # in the middle, 3/4.
+    power_mw = np.concatenate([np.full(1_800, 10.0), 10 + np.linspace(0, 60, 601), [70.0] * 1_800])
+    limit = {"interval": "10 min", "mw_per_min": 5}
+    definitions = ["end_points", "adjacent_means"]
+    ends, means = check(
+        run_of(power_mw, 1), ramps=[limit | {"between": between} for between in definitions]
+    ).results
+    assert ends.value == pytest.approx(6.0, rel=1e-6) and ends.violations
+    assert means.value == pytest.approx(6.0 * 0.75, rel=1e-3) and not means.violations
+    assert "end points" in ends.text and "end points" not in means.text
+
+
+@pytest.mark.parametrize("percent", [50, 75, 99])
+def test_percentile_of_ramps_is_that_of_their_sizes(run_of, percent):
+    rng = np.random.default_rng(1)
+    power_mw = (100 + np.cumsum(rng.normal(0, 1, 600))).astype(np.float32)
+    limit = {"interval": "1 min", "mw_per_min": 0.8, "percentile": percent}
+    result = only(check(run_of(power_mw, 60), ramps=[limit]))
+    sizes = np.abs(np.diff(power_mw.astype(float)))
+    assert result.value == pytest.approx(
+        np.percentile(sizes, percent, method="inverted_cdf"), rel=2e-3
+    )
+    assert result.verdict == ("violated" if result.value > 0.8 else "kept")
+    assert result.text == f"P{percent} of ramp either way over 60 s"
+
+
+@pytest.mark.parametrize(
+    ("size_mw", "duration_s", "verdict"),
+    [
+        (60, 100, "violated"),
+        (60, 140, "kept"),
+        (200, 380, "violated"),
+        (200, 420, "kept"),
+        (49, 1, "kept"),
+        (-60, 100, "violated"),
+        (51, 1, "violated"),
+    ],
+)
+def test_change_is_limited_only_above_its_size(run_of, size_mw, duration_s, verdict):
+    slope = 300 + np.linspace(0, size_mw, duration_s + 1)
+    power_mw = np.concatenate([np.full(500, 300.0), slope, np.full(500, slope[-1])])
+    report = check(run_of(power_mw, 1), changes=[{"above_mw": 50, "max_mw_per_s": 0.5}])
+    assert report.verdict == verdict
+    assert only(report).window_s == 100
+
+
+def test_lesser_of_sizes_names_what_they_are_parts_of(run_of):
+    limit = {"mw": 20, "percent_of_peak": 5}
+    power_mw = np.repeat([100.0, 90.0], 300)
+    ramps = [{"interval": "1 min", "down_mw_per_min": limit, "up_mw_per_min": {"mw": 8}}]
+    up, down = check(run_of(power_mw, 1, peak=100.0), ramps=ramps).results
+    assert (up.limit, down.limit) == (8, 5)
+    assert "lesser of 20 MW and 5 % of the peak (the peak 100 MW)" in down.text
+    peaks = [{"max_mw": {"percent_of_nominal": 90}}]
+    result = only(check(run_of(power_mw, 1, **{RATED: 120.0}), peaks=peaks))
+    assert result.limit == pytest.approx(108) and "nominal, rated_power_mw, 120 MW" in result.text
+    report = check(run_of(power_mw, 1), peaks=[{"max_mw": limit}])
+    assert report.unchecked == (("peaks.0", "power", "the run tells no peak"),)
+
+
+def test_line_has_the_amplitude_of_its_sine_and_noise_has_none(run_of):
+    t_s = np.arange(36_000) / 10
+    line_mw = 3 * np.sin(2 * np.pi * 0.1234 * t_s)
+    noise_mw = np.random.default_rng(3).normal(0, 1, t_s.size)
+    slow_mw = 30 * np.sin(2 * np.pi * 0.02 * t_s)
+    lines = [{"low_hz": 0.1, "high_hz": 0.25, "max_amplitude_mw": 2.5}]
+    loud = check(run_of(100 + line_mw + slow_mw + 0.1 * noise_mw, 0.1), lines=lines)
+    assert only(loud).value == pytest.approx(3, rel=0.02) and loud.verdict == "violated"
+    quiet = check(run_of(100 + 10 * noise_mw + slow_mw, 0.1), lines=lines)
+    assert only(quiet).value == 0 and quiet.verdict == "kept"
+
+
+def test_power_factor_and_reactive_power_of_each_side(run_of):
+    reactive = np.array([30.0, 40.0, -40.0, 0.0] * 25)
+    run = run_of(np.full(100, 100.0), 60, reactive_mvar=reactive)
+    report = check(
+        run,
+        power_factor=[{"min_lagging": 0.95, "min_leading": 0.9}],
+        reactive_power=[{"min_mvar": -35, "max_mvar": 45}],
+    )
+    lagging, leading, most, least = report.results
+    assert lagging.value == pytest.approx(1 / np.hypot(1, 0.4)) and lagging.violations == 25
+    assert lagging.duration_s == 25 * 60
+    assert leading.value == pytest.approx(1 / np.hypot(1, 0.4)) and not leading.violations
+    assert (most.value, least.value) == pytest.approx((40, -40))
+    assert (most.verdict, least.verdict) == ("kept", "violated")
+
+
+def test_reactive_limits_of_a_run_without_are_not_assessable(run_of):
+    report = check(run_of(np.ones(60), 60), power_factor=[{"min_lagging": 0.95}])
+    ((_, text, why),) = report.unchecked
+    assert text == "power factor" and why.startswith("the run has no reactive power; give")
+
+
+def test_load_factor_is_mean_over_maximum_demand_or_nominal(run_of):
+    power_mw = np.concatenate([np.full(150, 60.0), np.full(30, 120.0)])
+    limits = [{"min": 0.6}, {"min": 0.6, "interval": "1 h"}, {"min": 0.3, "of": "nominal"}]
+    quarter, hour, nominal = check(
+        run_of(power_mw, 60, **{RATED: 200.0}), load_factor=limits
+    ).results
+    assert quarter.value == pytest.approx(70 / 120) and quarter.verdict == "violated"
+    assert hour.value == pytest.approx(70 / 90) and hour.verdict == "kept"
+    assert nominal.value == pytest.approx(0.35) and nominal.verdict == "kept"
+
+
+def test_minimum_take_looks_at_whole_months(run_of):
+    # From 1 January: 31 days at 90, 28 at 60, then a part of March.
+    power_mw = np.repeat([90.0, 60.0, 10.0], [31 * 24, 28 * 24, 24])
+    limit = {"min_mw": {"percent_of_nominal": 80}, "interval": "1 h"}
+    result = only(check(run_of(power_mw, 3600, **{RATED: 100.0}), minimum_take=[limit]))
+    assert (result.violations, result.worst[0].value) == (1, 60)
+    assert result.worst[0].begin[:10] == "2018-02-01" and result.worst[0].end[:10] == "2018-03-01"
+    short = check(run_of(power_mw[:24], 3600, **{RATED: 100.0}), minimum_take=[limit])
+    assert short.verdict == "not assessable"
+
+
+ALL = {
+    "ramps": [
+        {"interval": "1 min", "mw_per_min": 1, "between": "end_points"},
+        {"interval": "10 s", "mw_per_s": 0.01, "percentile": 75},
+        {"interval": "10 s", "up_mw_per_s": 0.01, "down_mw_per_s": 0.01},
+    ],
+    "changes": [{"above_mw": 2, "max_mw_per_s": 0.1}],
+    "swings": [{"window": "5 s", "max_mw": 0.5, "filter": BAND}, {"window": "15 s", "max_mw": 1}],
+    "lines": [{"low_hz": 0.05, "high_hz": 0.2, "max_amplitude_mw": 0.1}],
+    "load_factor": [{"min": 0.99}],
+    "peaks": [{"max_mw": 104, "interval": "15 min"}],
+}
+
+
+def test_cuts_at_random_change_no_value(run_of, monkeypatch):
+    rng = np.random.default_rng(5)
+    walk = np.cumsum(rng.normal(0, 0.1, 20_000)) + np.sin(np.arange(20_000) / 8)
+    run = run_of(100 + walk, 0.1)
+    whole = check(run, **ALL)
+    assert all(result.value for result in whole.results)
+    for rows in (1_717, 4_999, 23):
+        monkeypatch.setattr("diploee.outputs.series.BATCH_ROWS", rows)
+        assert check(run, **ALL) == whole
+
+
+def test_worst_windows_show_what_a_coarse_series_hides(run_of):
+    run = run_of(np.full(60, 100.0), 60)
+    waves = 100 + 10 * np.sin(2 * np.pi * 0.2 * np.arange(2_400) / 10)
+    run.add_window("peak", 600, np.full(2_400, 100.0))
+    swings = [{"window": "5 s", "max_mw": 15, "filter": BAND}, {"window": "10 min", "max_mw": 5}]
+    report = check(run, swings=swings)
+    coarse, fine = report.results  # the one that the series holds comes first
+    assert coarse.verdict == "kept" and "windows" not in coarse.note
+    assert fine.key == "swings.0" and fine.verdict == "not assessable"
+    assert fine.note.startswith("worst windows only: 4 min at 0.1 s of the run; assessed 0.1-0.25")
+    run.add_window("rise_10s", 720, waves)  # overlaps the other by 2 min, each moment counts once
+    _, fine = check(run, swings=swings).results
+    assert fine.verdict == "violated" and "6 min at 0.1 s" in fine.note
+    assert fine.worst[0].begin[11:16] == "00:13"
+
+
+def step_mw(size_mw, duration_s, level=200.0, step_s=1, rest_s=1_800):
+    rest = np.full(int(rest_s / step_s), level)
+    slope = level + np.linspace(0, size_mw, int(duration_s / step_s) + 1)
+    return np.concatenate([rest, slope, rest + size_mw, slope[::-1], rest]), step_s
+
+
+def wave_mw(amplitude_mw, frequency_hz):
+    return 200 + amplitude_mw * np.sin(2 * np.pi * frequency_hz * np.arange(12_000) / 10), 0.1
+
+
+JUST_AT = {
+    "ercot_lcl_2026_06": ("swings.0", lambda x: wave_mw(5 * x / high_pass_gain(0.2), 0.2)),
+    "ieso_3_0": ("swings.0", lambda x: step_mw(5 * x, 1)),
+    "ieso_3_0 ": ("ramps.0", lambda x: step_mw(20 * x, 60)),
+    "ieso_3_0  ": ("lines.0", lambda x: wave_mw(2.5 * x, 0.2)),
+    "caiso_straw_2026_06": ("ramps.0", lambda x: step_mw(200 * x, 600)),
+    "southern": ("swings.0", lambda x: step_mw(10 * x, 1)),
+    "southern ": ("ramps.1", lambda x: step_mw(2_000 * x, 6_000, rest_s=60)),
+    "lipa": ("band_rms.0", lambda x: wave_mw(10 * np.sqrt(2) * x, 0.2)),
+    "atc_spp": ("changes.0", lambda x: step_mw(50 * x, 99)),
+    "atc_spp ": ("swings.0", lambda x: step_mw(25 * x, 1)),
+    "aeso": ("ramps.0", lambda x: step_mw(10 * x, 60)),
+    "ercot_nprr1191": ("ramps.0", lambda x: step_mw(4 * x, 60)),
+}
+
+
+def high_pass_gain(frequency_hz):
+    return float(abs(high_pass(np.array([frequency_hz]), 0.1, 4, 10))[0])
+
+
+@pytest.mark.parametrize("name", JUST_AT)
+def test_preset_tells_just_inside_from_just_outside(run_of, name):
+    key, signal = JUST_AT[name]
+    limits = load_limits(name.strip())
+    for x, violated in ((0.97, False), (1.03, True)):
+        run = run_of(*signal(x), peak=200.0, **{RATED: 2_000.0})
+        report = check_limits(run, limits)
+        found = {result.key for result in report.violated}
+        assert (key in found) == violated, report.lines()
+        assert report.verdict == "violated" or not violated
+        assert all("secondary source" in line for line in report.lines())
