@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
@@ -34,6 +34,10 @@ class Model(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=False
     )
+
+    def given_otherwise(self) -> Collection[str]:
+        """Return keys that another key stands in for, so that nothing is assumed of them."""
+        return ()
 
     @field_validator("*", mode="before")
     @classmethod
@@ -127,7 +131,7 @@ def assumed_keys(value: Any, at: str = "") -> Iterator[str]:
                 inner, key = getattr(value, name), f"{at}.{name}"
                 chosen = inner is None or inner == field.default or isinstance(inner, str)
                 if chosen and "assumed" in (field.description or ""):
-                    yield key
+                    yield from () if name in value.given_otherwise() else (key,)
                 else:
                     yield from assumed_keys(inner, key)
         case Mapping():

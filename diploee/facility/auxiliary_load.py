@@ -54,6 +54,10 @@ class AuxiliaryLoadSpec(StageSpec):
             raise ValueError("give either power_kw or design_share")
         return self
 
+    def given_otherwise(self) -> tuple[str, ...]:
+        """Return the share where the power is given."""
+        return () if self.power_kw is None else ("design_share",)
+
     def open(self, site: Site) -> AuxiliaryLoadSpec:
         """Return the load with its power."""
         if self.power_kw is not None:

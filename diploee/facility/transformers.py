@@ -60,6 +60,11 @@ class Transformer(Model):
     i0: Part = optional("Current without load, share of the rated one.")
     u_k: Part = optional("Short-circuit voltage, share of the rated one.")
 
+    def given_otherwise(self) -> tuple[str, ...]:
+        """Return the preset where each of its parameters is given."""
+        own = [getattr(self, key) for key in Losses._fields]
+        return () if None in own else ("preset",)
+
     @property
     def losses(self) -> Losses:
         """Its parameters, own ones first."""

@@ -90,6 +90,12 @@ class UpsSpec(StageSpec):
             raise ValueError("mode 'none' has no loss; leave efficiency out, or name a mode")
         return self
 
+    def given_otherwise(self) -> tuple[str, ...]:
+        """Return the redundancy where the installed power is given, and what a mode does without."""
+        sized = () if self.installed_mw is None else ("redundancy",)
+        converts = () if self.mode in DOUBLE_CONVERSION else ("filter_share",)
+        return (*sized, *converts, *(("mode", "efficiency") if self.mode == "none" else ()))
+
     def open(self, site: Site) -> UpsSpec:
         """Return the stage with its installed power."""
         installed_mw = site.design_mw(self.kind) * INSTALLED[self.redundancy or "n+1"]

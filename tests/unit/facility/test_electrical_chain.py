@@ -20,6 +20,7 @@ from diploee.facility import STAGES, Block, Site, StageMeters, Stages, StageSpec
 from diploee.facility.base import POWER, REACTIVE, check_order
 from diploee.facility.transformers import PRESETS
 from diploee.facility.ups import CURVES
+from diploee.model import assumed_keys
 
 CLOCK = RunClock(datetime(2018, 1, 1), UTC, 86_400_000, 60_000)
 SITE = Site(CLOCK, 10e6, True)
@@ -304,6 +305,29 @@ def test_a_run_warns_of_a_load_above_a_rating_and_says_where_its_power_is_taken(
     assert run.metrics["ups"]["hours_above_rating"] == 12
     rated_w = scenario.facility.supplied_power_w
     np.testing.assert_allclose(series["auxiliary_power_w"], 0.01 * rated_w, rtol=1e-6)
+
+
+OWN = {"p0": 0.001, "p_k": 0.005, "i0": 0.004, "u_k": 0.08, "rated_mva": 12}
+
+
+@pytest.mark.parametrize(
+    ("stage", "assumed"),
+    [
+        (PDU | {"linear_loss": 0.004}, {"square_loss"}),
+        (UPS, {"mode", "efficiency", "redundancy", "filter_share"}),
+        (UPS | {"installed_mw": 5, "filter_share": 0.02}, {"mode", "efficiency"}),
+        (UPS | {"mode": "eco", "redundancy": "n"}, {"mode", "efficiency", "redundancy"}),
+        (UPS | {"mode": "none", "redundancy": "n"}, {"redundancy"}),
+        ({"kind": "auxiliary_load"}, {"design_share", "power_factor"}),
+        ({"kind": "auxiliary_load", "power_kw": 5}, {"power_factor"}),
+        ("transformers", {"units"}),
+        ({"kind": "transformers", "units": [{"preset": "hv_mv"}]}, {"preset", "rated_mva"}),
+        ({"kind": "transformers", "units": [OWN]}, set()),
+        (POI, set()),
+    ],
+)
+def test_what_a_stage_assumes_is_told_by_key(stage: Any, assumed: set[str]) -> None:
+    assert {key.rpartition(".")[2] for key in assumed_keys(STAGES.read(stage))} == assumed
 
 
 @pytest.mark.parametrize(
