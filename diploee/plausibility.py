@@ -82,6 +82,7 @@ def run_warnings(
         *_overload(metrics),
         *_typical_weather(facility, metrics),
         *_above_ratings(metrics),
+        *_outside_cooling_model(metrics),
         *(warning for plan in plans for warning in plan.warnings),
     ]
 
@@ -273,3 +274,11 @@ def _above_ratings(metrics: dict[str, Any]) -> Iterator[str]:
                 f"{part}: the load is above its rating in {hours:,.4g} h, up to "
                 f"{values['max_load']:.2f} times; it is counted, not clipped: check the rating"
             )
+
+
+def _outside_cooling_model(metrics: dict[str, Any]) -> Iterator[str]:
+    if hours := metrics.get("cooling", {}).get("clamped_h"):
+        yield (
+            f"cooling: the weather is outside the model's range in {hours:,.4g} h, in which it is "
+            "taken at the range's edge; take another model, or a cooling_table that reaches as far"
+        )

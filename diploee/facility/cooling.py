@@ -20,11 +20,12 @@ from pydantic import Field, model_validator
 from diploee.columns import Column, Columns
 from diploee.errors import StageError
 from diploee.facility.base import POWER, REACTIVE, Block, Site, StageSpec, Values
+from diploee.facility.meters import LoadMeter, load_metrics
 from diploee.jit import njit
 from diploee.metric import Metric
 from diploee.model import SCALES, Model, optional
 from diploee.tables import Float64Array, Int64Array
-from diploee.units import J_PER_MWH, MS_PER_H, MS_PER_S, W_PER_KW, W_PER_MW
+from diploee.units import MS_PER_H, MS_PER_S, W_PER_KW, W_PER_MW
 
 IT_AC_POWER = "it_ac_power_w"
 HEAT = "cooling_heat_w"
@@ -52,13 +53,12 @@ COLUMNS: Columns = (
 
 METRICS: tuple[Metric, ...] = (
     Metric("cooling.energy_mwh", "MWh", "energy of the cooling plant", "{:,.1f}", view="table"),
-    Metric("cooling.hours_beyond_set_point", "h", "time beyond the cooling's set point", "{:,.1f}",
+    *load_metrics("cooling", "cooling plant")[1:],
+    Metric("cooling.hours_beyond_set_point", "h", "hours beyond the cooling's set point", "{:,.1f}",
            "the weather does not allow the supply temperature that is set; nothing is throttled",
            view="table"),
-    Metric("cooling.hours_above_design", "h", "time above the design heat", "{:,.1f}",
-           "more heat than the plant is designed for; it is cooled all the same", view="table"),
-    Metric("cooling.clamped_h", "h", "time outside the cooling model's weather", "{:,.1f}",
-           "weather is taken at the edge of the model's range", view="table"),
+    Metric("cooling.clamped_h", "h", "hours outside the cooling model's weather", "{:,.1f}",
+           "weather is taken at the edge of the model's range"),
 )  # fmt: skip
 
 
@@ -328,8 +328,8 @@ class Cooling:
         return Hours.above(self._weather.time_ms, self.temperature_c, limit_c)
 
 
-class CoolingMeter:
-    """Energy and hours of a cooling plant.
+class CoolingMeter(LoadMeter):
+    """Energy, load and hours of a cooling plant.
 
     Parameters
     ----------
@@ -338,28 +338,23 @@ class CoolingMeter:
     """
 
     def __init__(self, cooling: Cooling) -> None:
-        self._cooling = cooling
-        self._energy_j = self._above_ms = self._clamped_h = self._beyond_h = 0.0
+        super().__init__("cooling", "cooling_w", lambda columns: columns[HEAT] / cooling.design_w)
+        self._cooling, self._clamped_h, self._beyond_h = cooling, 0.0, 0.0
 
     def add(self, block: Block) -> None:
         """Take in a block behind all stages."""
-        cooling = self._cooling
-        energy_j = float(block.columns["cooling_w"].sum(dtype="float64"))
-        self._energy_j += energy_j * block.dt_ms / MS_PER_S
-        n_above = int(np.count_nonzero(block.columns[HEAT] > cooling.design_w * (1 + 1e-9)))
-        self._above_ms += n_above * block.dt_ms
-        self._clamped_h += cooling.clamped.between(block.t0_ms, block.end_ms)
-        if cooling.beyond is not None:
-            self._beyond_h += cooling.beyond.between(block.t0_ms, block.end_ms)
+        super().add(block)
+        clamped, beyond = self._cooling.clamped, self._cooling.beyond
+        self._clamped_h += clamped.between(block.t0_ms, block.end_ms)
+        if beyond is not None:
+            self._beyond_h += beyond.between(block.t0_ms, block.end_ms)
 
     def values(self) -> dict[str, float | None]:
         """Return the metrics."""
+        beyond_h = None if self._cooling.beyond is None else self._beyond_h
         return {
-            "cooling.energy_mwh": self._energy_j / J_PER_MWH,
-            "cooling.hours_beyond_set_point": (
-                None if self._cooling.beyond is None else self._beyond_h
-            ),
-            "cooling.hours_above_design": self._above_ms / MS_PER_H,
+            **super().values(),
+            "cooling.hours_beyond_set_point": beyond_h,
             "cooling.clamped_h": self._clamped_h,
         }
 

@@ -45,7 +45,7 @@ def build_manifest(
         "diploee_version": __version__,
         "versions": {
             "python": platform.python_version(),
-            **{package: version(package) for package in (*RECORDED_PACKAGES, *_of_dates(scenario))},
+            **{package: version(package) for package in (*RECORDED_PACKAGES, *_further(scenario))},
         },
         "scenario_name": scenario.name,
         "scenario_sha256": scenario.sha256(),
@@ -63,11 +63,15 @@ def build_manifest(
     }
 
 
-def _of_dates(scenario: Scenario) -> tuple[str, ...]:
-    """Return the package whose holidays the scenario takes, if it takes any."""
+def _further(scenario: Scenario) -> tuple[str, ...]:
+    """Return the packages that the scenario takes holidays and weather from, if it does."""
     calendars = [stream.calendar for stream in scenario.streams.values()]
     calendars += [stream.calendar for stream in scenario.request_streams.values()]
-    return ("holidays",) if any(calendar.holidays for calendar in calendars) else ()
+    weather = scenario.facility.weather
+    return (
+        *(("holidays",) if any(calendar.holidays for calendar in calendars) else ()),
+        *(("pvlib",) if weather is not None and weather.kind == "file" else ()),
+    )
 
 
 def _class_entry(c: StreamClass, library: ProfileLibrary) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pytest
 from builders import tiny_library, tiny_scenario
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from weather_writers import write_epw
 
 from diploee import simulate
 from diploee.clock import RunClock
@@ -116,6 +117,16 @@ def test_the_equations_give_the_pue_that_lei_and_masanet_print(
         rejected, 148.339844, 0.745947266, tower_k, 1.11914062, density(dry_c)
     )
     assert heat + room_fans + chillers + pumps + tower_fans == pytest.approx(pue, abs=1e-3)
+
+
+def test_a_whole_site_has_the_cooling_of_the_sheet() -> None:
+    """The sheet's section 4: 10 MW of IT power behind PDU and UPS, 20 kW of lights, 11 MW."""
+    x = 10.1 / 13.5
+    ups_input_w = 10.1e6 + 13.5e6 * (0.0085 + 0.0130 * x + 0.0235 * x**2)
+    plant = opened("wse", weather([15, 15]), design_heat_mw=11.0, other_heat_kw=20.0)
+    assert passed(plant, [ups_input_w] * 3, 60_000)["cooling_w"][0] / 1e6 == pytest.approx(
+        0.62541, abs=1e-4
+    )
 
 
 @pytest.mark.parametrize("dt_ms", [100, 60_000, 600_000])
@@ -267,7 +278,7 @@ def test_hours_beyond_the_set_point_and_outside_the_model_are_counted() -> None:
         assert values["cooling.hours_beyond_set_point"] == pytest.approx(3.5)
         expected = 1.75 / 8 + 1.75 / 4
         assert values["cooling.clamped_h"] == pytest.approx(expected)
-        assert values["cooling.hours_above_design"] == 0
+        assert values["cooling.hours_above_rating"] == 0
     assert metered(opened("wse", weather([20, 20])), [1e6], 60_000)[
         "cooling.hours_beyond_set_point"
     ] is None  # fmt: skip
@@ -276,7 +287,8 @@ def test_hours_beyond_the_set_point_and_outside_the_model_are_counted() -> None:
 def test_heat_above_the_design_is_cooled_and_counted() -> None:
     plant = opened("wse", weather([25] * 4), design_heat_mw=8.0)
     values = metered(plant, [8e6, 12e6, 12e6], MS_PER_H)
-    assert values["cooling.hours_above_design"] == 2
+    assert values["cooling.hours_above_rating"] == 2
+    assert values["cooling.max_load"] == pytest.approx(1.5, abs=0.05)
     found = passed(plant, [8e6, 16e6, 16e6], MS_PER_H)["cooling_w"]
     assert found[2] > 1.7 * found[0]  # 16 MW is beyond the table, which goes on straight
     assert values["cooling.energy_mwh"] == pytest.approx(
@@ -353,20 +365,42 @@ def test_a_plant_without_what_it_needs_is_refused(site: dict[str, Any], text: st
     assert "\n" not in str(caught.value)
 
 
+def tiny_site(**changes: Any) -> Any:
+    """The tiny scenario at its AC input, cooled."""
+    keys = {"duration": "26 h", "resolution": "1 min", "facility.utc_offset": "-07:00", **changes}
+    node_types = tiny_scenario().facility.node_types
+    return tiny_scenario(
+        {**keys, **{f"facility.node_types.{n}.ac_power": "dlc" for n in node_types}}
+    )
+
+
 def test_a_run_cools_by_the_typical_days_of_its_station(tmp_path: Path) -> None:
-    keys = {
-        "duration": "26 h", "resolution": "1 min", "facility.utc_offset": "-07:00",
-        "facility.weather": {"kind": "typical_day", "station": "denver"},
-        "facility.stages": ["dlc_tower"],
-    }  # fmt: skip
-    scenario = tiny_scenario(keys)
-    given = {f"facility.node_types.{name}.ac_power": "dlc" for name in scenario.facility.node_types}
-    run = simulate(tiny_scenario({**keys, **given}), tmp_path / "run", library=tiny_library())
+    typical = {"kind": "typical_day", "station": "denver"}
+    keys = {"facility.weather": typical, "facility.stages": ["dlc_tower"]}
+    run = simulate(tiny_site(**keys), tmp_path / "run", library=tiny_library())
     found = run.facility()
     parts_w = found["it_ac_power_w"] + found["cooling_w"]
     np.testing.assert_allclose(found["facility_power_w"], parts_w, rtol=1e-6)
-    assert run.metrics["cooling"]["energy_mwh"] * 60e6 == pytest.approx(
-        found["cooling_w"].sum(), rel=1e-5
-    )
+    energy_mwh = found["cooling_w"].sum() / 60e6
+    assert run.metrics["cooling"]["energy_mwh"] == pytest.approx(energy_mwh, rel=1e-5)
     assert run.metrics["cooling"]["clamped_h"] == 0
     assert found["t_wetbulb_c"].between(-15, 25).all()
+    assert "facility.stages.0.design_heat_mw" in run.manifest["assumed"]
+
+
+def test_a_run_names_its_weather_file_and_warns_of_what_the_model_does_not_hold(
+    tmp_path: Path,
+) -> None:
+    write_epw(tmp_path / "hot.epw")
+    plant = {"kind": "cooling_table", "points": [[40, 0.1, 0.2], [50, 0.1, 0.3]]}
+    keys = {"facility.weather": {"kind": "file", "path": "hot.epw"}, "facility.stages": [plant]}
+    scenario = tiny_site(**keys).beside(tmp_path)
+    run = simulate(scenario, tmp_path / "run", library=tiny_library())
+    assert run.metrics["cooling"]["clamped_h"] == pytest.approx(26)
+    assert any("outside the model's range in 26 h" in line for line in run.manifest["warnings"])
+    assert set(run.manifest["input_files"]) == {"hot.epw"}
+    assert run.manifest["versions"]["pvlib"]
+    overheated = {"kind": "wse", "design_heat_mw": 1e-6}
+    hot = tiny_site(**{**keys, "facility.stages": [overheated]}).beside(tmp_path)
+    warned = simulate(hot, tmp_path / "hot", library=tiny_library()).manifest["warnings"]
+    assert any("cooling: the load is above its rating in 26 h" in line for line in warned)
