@@ -16,7 +16,8 @@ class Billing(Model):
         default=15, description="Clock interval of the demand that the rules take [min]."
     )
     power_factor_min: Annotated[float, Field(gt=0, le=1)] | None = optional(
-        "A month's demand is billed times this over its power factor where that is lower, 0-1."
+        "A month's demand is billed times this over its average lagging power factor where that is "
+        "lower, 0-1."
     )
     kvar_free_share: Annotated[float, Field(ge=0)] | None = optional(
         "Largest reactive demand that is free, as a part of the month's maximum demand; 0.62 is a "

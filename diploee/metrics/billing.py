@@ -34,8 +34,10 @@ BILLING_METRICS = (
     Metric(f"{_MONTH}.drawn_mvarh", "Mvarh", "reactive energy drawn in <month>", "{:,.1f}",
            "sum over the intervals that draw it; what others supply is not taken off"),
     Metric(f"{_MONTH}.supplied_mvarh", "Mvarh", "reactive energy supplied in <month>", "{:,.1f}"),
-    Metric(f"{_MONTH}.power_factor", "1", "average power factor in <month>",
+    Metric(f"{_MONTH}.lagging_power_factor", "1", "average lagging power factor in <month>",
            text="energy over the root of its square and that of the drawn reactive energy"),
+    Metric(f"{_MONTH}.leading_power_factor", "1", "average leading power factor in <month>",
+           text="the same with the supplied reactive energy"),
     Metric(f"{_DEMAND}.max_mw", "MW", "maximum demand over <interval> in <month>",
            text="at the point of interconnection"),
     Metric(f"{_DEMAND}.load_factor", "1", "load factor in <month>, <interval> demand"),
@@ -63,6 +65,11 @@ def power_factor(active: float, reactive: float) -> float | None:
     """Return P / sqrt(P^2 + Q^2), of powers or energies in any unit; None where both are 0."""
     apparent = hypot(active, reactive)
     return active / apparent if apparent else None
+
+
+def mwh(quanta: int, step_ms: int) -> float:
+    """Return a sum of quanta over intervals of `step_ms` as energy [MWh or Mvarh]."""
+    return quanta / QUANTA_PER_MW * step_ms / MS_PER_H
 
 
 def for_power_factor(demand: float, found: float | None, least: float) -> float:
@@ -116,6 +123,16 @@ class MonthSums:
     quanta: dict[str, int] = field(default_factory=dict)
     drawn: int = 0
     supplied: int = 0
+
+    def reactive(self, step_ms: int) -> dict[str, float | None]:
+        """Return the reactive energy [Mvarh] by direction, and a power factor of each."""
+        total = self.quanta["total"]
+        return {
+            "drawn_mvarh": mwh(self.drawn, step_ms),
+            "supplied_mvarh": mwh(self.supplied, step_ms),
+            "lagging_power_factor": power_factor(total, self.drawn),
+            "leading_power_factor": power_factor(total, self.supplied),
+        }
 
 
 class Demand:
@@ -235,18 +252,12 @@ class Demands:
         end_ms = clock.next_month_ms(sums.begin_ms)
         first = clock.at(sums.begin_ms).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         hours = sums.n * clock.step_ms / MS_PER_H
-        energy, drawn, supplied = (
-            quanta / QUANTA_PER_MW * clock.step_ms / MS_PER_H
-            for quanta in (sums.quanta["total"], sums.drawn, sums.supplied)
-        )
         return {
             "month": month,
             "complete": sums.n * clock.step_ms == end_ms - clock.time_ms(first),
             "hours": hours,
-            "energy_mwh": energy,
-            "drawn_mvarh": drawn,
-            "supplied_mvarh": supplied,
-            "power_factor": power_factor(energy, drawn),
+            "energy_mwh": mwh(sums.quanta["total"], clock.step_ms),
+            **sums.reactive(clock.step_ms),
         }
 
 
@@ -258,7 +269,7 @@ def _add_billed(entries: list[dict[str, Any]], rules: Billing) -> None:
     """Put what the rules make of each month's demand into its entry, where it has that demand.
 
     ASSUMPTION: the rules follow one another as power factor, ratchet, minimum, and the power factor
-    is the month's average of drawn reactive energy [J]; tariffs differ, the determinants stay.
+    is the month's lagging average [J]; tariffs differ, the determinants stay.
     """
     billed, whole = [], []
     for entry in entries:
@@ -268,7 +279,7 @@ def _add_billed(entries: list[dict[str, Any]], rules: Billing) -> None:
         found = {"interval_min": rules.interval_min, "max_mw": demand["max_mw"]}
         if rules.power_factor_min is not None:
             found["max_mw"] = found["for_power_factor_mw"] = for_power_factor(
-                demand["max_mw"], entry["power_factor"], rules.power_factor_min
+                demand["max_mw"], entry["lagging_power_factor"], rules.power_factor_min
             )
         if rules.kvar_free_share is not None:
             found["reactive_mvar"] = beyond_free_share(

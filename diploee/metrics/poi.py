@@ -18,9 +18,9 @@ from diploee.facility.billing import Billing
 from diploee.facility.point_of_interconnection import PointOfInterconnectionSpec
 from diploee.jit import njit
 from diploee.metric import Metric
-from diploee.metrics.billing import Demands, MonthSums, power_factor
+from diploee.metrics.billing import Demands, MonthSums, mwh, power_factor
 from diploee.metrics.grid.clock import Clock
-from diploee.metrics.grid.quanta import QUANTA_PER_MW, sum_quanta, to_quanta
+from diploee.metrics.grid.quanta import sum_quanta, to_quanta
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_H, W_PER_MW
 
@@ -90,8 +90,10 @@ POI_METRICS = (
     *_SUMMED,
     Metric("poi.drawn_mvarh", "Mvarh", "reactive energy drawn", "{:,.1f}", view="table"),
     Metric("poi.supplied_mvarh", "Mvarh", "reactive energy supplied", "{:,.1f}", view="table"),
-    Metric("poi.power_factor", "1", "average power factor", "{:.4f}",
+    Metric("poi.lagging_power_factor", "1", "average lagging power factor", "{:.4f}",
            "energy over the root of its square and that of the drawn reactive energy", "table"),
+    Metric("poi.leading_power_factor", "1", "average leading power factor", "{:.4f}",
+           "the same with the supplied reactive energy", "table"),
     Metric("poi.peak.max_mw", "MW", "peak at the point of interconnection"),
     Metric("poi.peak.reactive_mvar", "Mvar", "reactive power at the peak", text="drawn positive"),
     Metric("poi.peak.power_factor", "1", "power factor at the peak", "{:.4f}", view="table",
@@ -231,22 +233,16 @@ class PoiMetrics:
             whole.supplied += sums.supplied
             for part, quanta in sums.quanta.items():
                 whole.quanta[part] = whole.quanta.get(part, 0) + quanta
-        total, drawn = self._mwh(whole.quanta["total"]), self._mwh(whole.drawn)
         return {
             "poi": {
                 "resolution_s": self._clock.step_s,
                 **self._energies(whole.quanta),
-                "drawn_mvarh": drawn,
-                "supplied_mvarh": self._mwh(whole.supplied),
-                "power_factor": power_factor(total, drawn),
+                **whole.reactive(self._clock.step_ms),
                 **self._extremes(),
                 "monthly": months,
             },
             "billing": billing,
         }
-
-    def _mwh(self, quanta: int) -> float:
-        return quanta / QUANTA_PER_MW * self._clock.step_ms / MS_PER_H
 
     def _energies(self, quanta: dict[str, int]) -> dict[str, Any]:
         """Return the energy by part and the ratios of it; None where a part is missing."""
@@ -254,7 +250,7 @@ class PoiMetrics:
         # Both are summed as they are stored, so that the difference is of whole quanta.
         parts = quanta | ({"node_overhead": ac - device} if ac else {})
         return {
-            "energy": {f"{part}_mwh": self._mwh(of) for part, of in parts.items()},
+            "energy": {f"{p}_mwh": mwh(of, self._clock.step_ms) for p, of in parts.items()},
             "pue": quanta["total"] / ac if ac else None,
             "ppue_cooling": 1 + quanta["cooling"] / ac if ac and "cooling" in quanta else None,
             "tue_device": quanta["total"] / device if device else None,

@@ -192,7 +192,7 @@ _BILLING = {
             "month": str,
             "complete": bool,
             **dict.fromkeys(("hours", "energy_mwh", "drawn_mvarh", "supplied_mvarh"), Number),
-            "power_factor": Optional,
+            **dict.fromkeys(("lagging_power_factor", "leading_power_factor"), Optional),
             "demand": [
                 {
                     **_MINUTES,

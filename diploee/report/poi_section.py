@@ -71,12 +71,18 @@ def months_table(months: Sequence[Entry], unit: PowerUnit) -> PageTable:
         )
     ]
     columns += [
-        ("Power factor", [number(month["power_factor"], "{:.4f}") for month in months]),
+        (
+            f"{side} power factor",
+            [number(m[f"{side.lower()}_power_factor"], "{:.4f}") for m in months],
+        )
+        for side in ("Lagging", "Leading")
+    ]
+    columns += [
         ("Hours", [number(month["hours"], "{:,.1f}") for month in months]),
     ]
     note = (
-        "Reactive energy drawn and supplied is not netted. Power factor: energy over the root of "
-        "its square and that of the drawn reactive energy."
+        "Reactive energy drawn and supplied is not netted. Power factors: energy over the root of "
+        "its square and that of the drawn (lagging) or supplied (leading) reactive energy."
     )
     return _table("Energy by month", [month["month"] for month in months], columns, note)
 

@@ -78,7 +78,9 @@ def test_constant_power_has_its_closed_form() -> None:
     assert (poi["pue"], poi["ppue_cooling"], poi["tue_device"]) == pytest.approx(
         (1 / 0.8, 1 + 0.12 / 0.8, 1 / 0.7)
     )
-    assert (poi["power_factor"], poi["peak"]["power_factor"]) == pytest.approx((10 / mva,) * 2)
+    found_factors = (poi["lagging_power_factor"], poi["peak"]["power_factor"])
+    assert found_factors == pytest.approx((10 / mva,) * 2)
+    assert poi["leading_power_factor"] == 1
     assert poi["headroom"]["mva"] == pytest.approx(12 - mva)
     assert poi["headroom"]["over_h"] == 0
     assert (poi["drawn_mvarh"], poi["supplied_mvarh"]) == pytest.approx((5 * hours, 0))
@@ -95,7 +97,8 @@ def test_reactive_energy_drawn_and_supplied_is_not_netted() -> None:
     found = measured(chain(np.full(1440, 4.0), q_mvar))
     poi, (month,) = found["poi"], found["billing"]["months"]
     assert (month["drawn_mvarh"], month["supplied_mvarh"]) == pytest.approx((36, 12))
-    assert month["power_factor"] == pytest.approx(96 / hypot(96, 36))
+    assert month["lagging_power_factor"] == pytest.approx(96 / hypot(96, 36))
+    assert month["leading_power_factor"] == pytest.approx(96 / hypot(96, 12))
     assert (poi["reactive"]["max_mvar"], poi["reactive"]["min_mvar"]) == (3, -1)
     assert poi["reactive"]["min_mvar_time"][11:16] == "00:10"
     assert (poi["reactive"]["leading_h"], poi["reactive"]["lagging_h"]) == pytest.approx((12, 12))
