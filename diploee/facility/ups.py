@@ -91,7 +91,7 @@ class UpsSpec(StageSpec):
         return self
 
     def given_otherwise(self) -> tuple[str, ...]:
-        """Return the redundancy where the installed power is given, and what a mode does without."""
+        """Return the redundancy beside an installed power, and what a mode does without."""
         sized = () if self.installed_mw is None else ("redundancy",)
         converts = () if self.mode in DOUBLE_CONVERSION else ("filter_share",)
         return (*sized, *converts, *(("mode", "efficiency") if self.mode == "none" else ()))

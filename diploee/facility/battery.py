@@ -1,0 +1,397 @@
+"""A battery that holds the supply steady.
+
+Each interval of length dt asks for a supply: the load within a ramp limit r of the supply before,
+``clip(load, supply - r dt, supply + r dt)``, or the load through a first-order lag of time constant
+tau. The battery gives the difference b = load - supply as far as its power and its store reach;
+what it can't cover passes through, and is counted. With e the energy stored::
+
+    e' = e - b dt / eta_d   (b > 0, discharging)        e' = e - b dt eta_c   (b < 0, charging)
+
+A part ``feedback (e_ref - e)`` of the supply brings the store back to its reference. All of it is
+O(1) an interval and its state is handed on, so that results do not depend on blocks.
+
+References
+----------
+Sheet "Flexibility and mitigation", section 5 (C3); parameters are assumed where it says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from diploee.columns import Column
+from diploee.facility.base import POWER, Block, Site, StageSpec, Values
+from diploee.jit import njit
+from diploee.metric import Metric
+from diploee.model import SCALES, Model
+from diploee.tables import Float64Array
+from diploee.units import J_PER_MWH, MS_PER_H, MS_PER_S, S_PER_MIN, W_PER_KW, W_PER_MW
+
+ROUNDING_W = 1e-3
+"""What is missed by less is rounding [W]."""
+
+
+@dataclass(frozen=True)
+class Store:
+    """A battery in W, J and s.
+
+    Parameters
+    ----------
+    power_w : float
+        Most that it takes and gives [W].
+    least_j, most_j, reference_j : float
+        Energy that it may be emptied and filled to, and what it is brought back to [J].
+    charge, discharge : float
+        Efficiencies, 0-1.
+    feedback_per_s : float
+        Power that brings it back, per energy that lacks [1/s].
+    """
+
+    power_w: float
+    least_j: float
+    most_j: float
+    reference_j: float
+    charge: float = 1.0
+    discharge: float = 1.0
+    feedback_per_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Hold:
+    """What is held of the supply.
+
+    Parameters
+    ----------
+    up_w_per_s, down_w_per_s : float
+        Largest ramps [W/s]; infinite for none.
+    lag_s : float
+        Time constant of the lag [s]; 0 for none.
+    """
+
+    up_w_per_s: float = np.inf
+    down_w_per_s: float = np.inf
+    lag_s: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """What a store makes of a load, each of shape (n,).
+
+    Parameters
+    ----------
+    supply_w : numpy.ndarray
+        What is drawn [W].
+    battery_w : numpy.ndarray
+        What the battery gives, negative where it takes [W].
+    stored_j : numpy.ndarray
+        Energy in it at the end of each interval [J].
+    uncovered_w : numpy.ndarray
+        By how much it misses the supply that was asked for [W].
+    state : tuple of float
+        Supply of the last interval, or the lag's level [W], and energy stored [J].
+    """
+
+    supply_w: Float64Array
+    battery_w: Float64Array
+    stored_j: Float64Array
+    uncovered_w: Float64Array
+    state: tuple[float, float]
+
+
+def hold(
+    load_w: Float64Array, dt_s: float, store: Store, asked: Hold, state: tuple[float, float]
+) -> Held:
+    """Hold the supply of a load by a store.
+
+    Parameters
+    ----------
+    load_w : numpy.ndarray, shape (n,)
+        Mean power over each interval [W].
+    dt_s : float
+        Interval [s].
+    store : Store
+        The battery.
+    asked : Hold
+        What is held.
+    state : tuple of float
+        Supply of the interval before, or the lag's level [W], and energy stored [J].
+    """
+    rows = np.empty((4, load_w.size))
+    limits = (store.power_w, store.least_j, store.most_j, store.reference_j)
+    last = _hold(
+        load_w, dt_s, *limits, store.charge, store.discharge, store.feedback_per_s,
+        asked.up_w_per_s, asked.down_w_per_s, asked.lag_s, *state, rows,
+    )  # fmt: skip
+    return Held(rows[0], rows[1], rows[2], rows[3], last)
+
+
+@njit()
+def _hold(
+    load_w: Float64Array,
+    dt_s: float,
+    power_w: float,
+    least_j: float,
+    most_j: float,
+    reference_j: float,
+    charge: float,
+    discharge: float,
+    feedback: float,
+    up_w_per_s: float,
+    down_w_per_s: float,
+    lag_s: float,
+    supply_w: float,
+    stored_j: float,
+    rows: Float64Array,
+) -> tuple[float, float]:
+    # A lag of interval means: the level y after an interval, and the mean over it.
+    kept = np.exp(-dt_s / lag_s) if lag_s > 0 else 0.0
+    level_w = supply_w
+    for k in range(load_w.size):
+        wish_w = load_w[k] + feedback * (reference_j - stored_j)
+        if lag_s > 0:
+            asked_w = wish_w + (level_w - wish_w) * (1 - kept) * lag_s / dt_s
+            level_w = wish_w + (level_w - wish_w) * kept
+        else:
+            asked_w = min(max(wish_w, supply_w - down_w_per_s * dt_s), supply_w + up_w_per_s * dt_s)
+        gives_w = load_w[k] - asked_w
+        if gives_w > 0:
+            gives_w = min(gives_w, power_w, max(stored_j - least_j, 0.0) * discharge / dt_s)
+            stored_j -= gives_w * dt_s / discharge
+        else:
+            gives_w = -min(-gives_w, power_w, max(most_j - stored_j, 0.0) / charge / dt_s)
+            stored_j -= gives_w * dt_s * charge
+        supply_w = load_w[k] - gives_w
+        rows[0, k] = supply_w
+        rows[1, k] = gives_w
+        rows[2, k] = stored_j
+        rows[3, k] = abs(supply_w - asked_w)
+    return (level_w if lag_s > 0 else supply_w), stored_j
+
+
+Rate = Annotated[float, Field(gt=0)]
+
+
+class RampRates(Model):
+    """Largest ramps of the supply."""
+
+    up_mw_per_min: Annotated[Rate | None, SCALES] = Field(
+        default=None, description="Largest rise [MW/min]."
+    )
+    down_mw_per_min: Annotated[Rate | None, SCALES] = Field(
+        default=None, description="Largest fall [MW/min]."
+    )
+
+    @model_validator(mode="after")
+    def _some(self) -> RampRates:
+        if self.up_mw_per_min is None and self.down_mw_per_min is None:
+            raise ValueError("give up_mw_per_min, down_mw_per_min or both")
+        return self
+
+    def hold(self) -> Hold:
+        """Return them in W/s."""
+        up, down = (
+            np.inf if rate is None else rate * W_PER_MW / S_PER_MIN
+            for rate in (self.up_mw_per_min, self.down_mw_per_min)
+        )
+        return Hold(up, down)
+
+
+class BatterySpec(StageSpec):
+    """A battery at this place of the facility that holds ramps or smooths the power."""
+
+    columns = (
+        Column("battery_power_w", "W", "facility", "mean", "at the battery's terminals",
+               "what the battery gives, negative where it takes"),
+        Column("battery_state_of_charge", "1", "facility", "mean", None,
+               "energy in the battery at the end of the interval, of its capacity"),
+        Column("battery_loss_w", "W", "facility", "mean", "within the battery",
+               "conversion losses and auxiliary power of the battery"),
+        Column("battery_uncovered_w", "W", "facility", "mean", None,
+               "by how much the supply misses what the battery is asked to hold"),
+    )  # fmt: skip
+    metrics = (
+        Metric("battery.discharged_mwh", "MWh", "energy that the battery gave", "{:,.2f}",
+               view="table"),
+        Metric("battery.loss_mwh", "MWh", "energy that the battery lost", "{:,.2f}", view="table"),
+        Metric("battery.equivalent_full_cycles", "1", "equivalent full cycles", "{:,.1f}",
+               view="table", text="energy given and taken over twice the capacity"),
+        Metric("battery.uncovered_h", "h", "time beyond what the battery covers", "{:,.2f}",
+               view="table"),
+        Metric("battery.uncovered_mwh", "MWh", "energy that it could not cover", "{:,.3f}"),
+        Metric("battery.least_state_of_charge", "1", "least state of charge", "{:.3f}"),
+        Metric("battery.most_state_of_charge", "1", "highest state of charge", "{:.3f}"),
+    )  # fmt: skip
+    boundary = "behind a battery"
+
+    kind: Literal["battery"] = Field(
+        default="battery",
+        description="A battery at this place that holds ramps, or smooths the power; reactive "
+        "power passes it (assumed).",
+    )
+    power_mw: Annotated[float, Field(gt=0), SCALES] = Field(
+        description="Most that it takes and gives [MW]."
+    )
+    energy_mwh: Annotated[float, Field(gt=0), SCALES] = Field(description="Its capacity [MWh].")
+    ramp_limit: RampRates | None = Field(
+        default=None, description="Ramps of the supply that it holds; or smoothing_s."
+    )
+    smoothing_s: Annotated[float, Field(gt=0)] | None = Field(
+        default=None, description="Time constant of the lag that the supply follows the load with."
+    )
+    charge_efficiency: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.95, description="Energy stored per energy taken, 0-1 (assumed)."
+    )
+    discharge_efficiency: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.95, description="Energy given per energy drawn from the store, 0-1 (assumed)."
+    )
+    auxiliary_kw: Annotated[float, Field(ge=0), SCALES] = Field(
+        default=0.0, description="What it draws for itself, constant [kW]."
+    )
+    least_state_of_charge: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.1, description="It is not emptied below this part of its capacity (assumed)."
+    )
+    most_state_of_charge: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.9, description="It is not filled above this part of its capacity (assumed)."
+    )
+    reference_state_of_charge: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.5, description="What it begins with, and is brought back to (assumed)."
+    )
+    feedback_per_h: Annotated[float, Field(ge=0)] = Field(
+        default=1.0,
+        description="Part of the lacking energy that it asks for per hour, to be brought back "
+        "(assumed).",
+    )
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> BatterySpec:
+        if (self.ramp_limit is None) == (self.smoothing_s is None):
+            raise ValueError("give what it holds: either ramp_limit or smoothing_s")
+        low, middle, high = (
+            self.least_state_of_charge,
+            self.reference_state_of_charge,
+            self.most_state_of_charge,
+        )
+        if not low <= middle <= high or low == high:
+            raise ValueError(
+                "least, reference and most_state_of_charge must rise, found "
+                f"{low:g}, {middle:g}, {high:g}"
+            )
+        return self
+
+    def open(self, site: Site) -> Battery:  # noqa: ARG002
+        """Return the battery."""
+        return Battery(self)
+
+    def store(self) -> Store:
+        """Return it in W, J and s."""
+        capacity_j = self.energy_mwh * J_PER_MWH
+        return Store(
+            self.power_mw * W_PER_MW,
+            self.least_state_of_charge * capacity_j,
+            self.most_state_of_charge * capacity_j,
+            self.reference_state_of_charge * capacity_j,
+            self.charge_efficiency,
+            self.discharge_efficiency,
+            self.feedback_per_h / (MS_PER_H / MS_PER_S),
+        )
+
+    def hold(self) -> Hold:
+        """Return what it holds."""
+        if self.ramp_limit is not None:
+            return self.ramp_limit.hold()
+        return Hold(lag_s=self.smoothing_s or 0.0)
+
+
+_State = tuple[float, float] | None
+"""Supply of the interval before [W], or the lag's level, and energy stored [J]; None to begin."""
+
+
+class Battery:
+    """The stage of a battery.
+
+    Parameters
+    ----------
+    spec : BatterySpec
+        What the scenario says.
+    """
+
+    def __init__(self, spec: BatterySpec) -> None:
+        self._spec, self._store, self._hold = spec, spec.store(), spec.hold()
+        self.columns, self.metrics, self.boundary = spec.columns, spec.metrics, spec.boundary
+
+    def start(self) -> _State:
+        """Return no state: the run begins with the load as it is, at the reference."""
+        return None
+
+    def apply(self, block: Block, state: _State) -> tuple[Values, _State]:
+        """Hold the facility's power, and tell what the battery does."""
+        load_w, dt_s = block.columns[POWER], block.dt_ms / MS_PER_S
+        auxiliary_w = self._spec.auxiliary_kw * W_PER_KW
+        store = self._store
+        before = (float(load_w[0]), store.reference_j) if state is None else state
+        held = hold(load_w, dt_s, store, self._hold, before)
+        loss_w = np.where(
+            held.battery_w > 0,
+            held.battery_w * (1 / store.discharge - 1),
+            -held.battery_w * (1 - store.charge),
+        )
+        columns = {
+            "battery_power_w": held.battery_w,
+            "battery_state_of_charge": held.stored_j / (self._spec.energy_mwh * J_PER_MWH),
+            "battery_loss_w": loss_w + auxiliary_w,
+            "battery_uncovered_w": held.uncovered_w,
+            POWER: held.supply_w + auxiliary_w,
+        }
+        return columns, held.state
+
+    def meter(self) -> BatteryMeter:
+        """Return what measures it."""
+        return BatteryMeter(self._spec)
+
+
+class BatteryMeter:
+    """Measures what a battery does over a run.
+
+    Parameters
+    ----------
+    spec : BatterySpec
+        The battery.
+    """
+
+    def __init__(self, spec: BatterySpec) -> None:
+        self._capacity_mwh = spec.energy_mwh
+        self._given_j = self._taken_j = self._lost_j = self._uncovered_j = self._uncovered_s = 0.0
+        self._least, self._most = np.inf, -np.inf
+
+    def add(self, block: Block) -> None:
+        """Take in a block."""
+        dt_s = block.dt_ms / MS_PER_S
+        power_w, uncovered_w = (
+            block.columns[name] for name in ("battery_power_w", "battery_uncovered_w")
+        )
+        self._given_j += float(np.maximum(power_w, 0).sum()) * dt_s
+        self._taken_j -= float(np.minimum(power_w, 0).sum()) * dt_s
+        self._lost_j += float(block.columns["battery_loss_w"].sum()) * dt_s
+        self._uncovered_j += float(uncovered_w.sum()) * dt_s
+        self._uncovered_s += float(np.count_nonzero(uncovered_w > ROUNDING_W)) * dt_s
+        charge = block.columns["battery_state_of_charge"]
+        self._least = min(self._least, float(charge.min()))
+        self._most = max(self._most, float(charge.max()))
+
+    def values(self) -> Mapping[str, float | None]:
+        """Return the metrics."""
+        given, taken = self._given_j / J_PER_MWH, self._taken_j / J_PER_MWH
+        return {
+            "battery.discharged_mwh": given,
+            "battery.loss_mwh": self._lost_j / J_PER_MWH,
+            "battery.equivalent_full_cycles": (given + taken) / (2 * self._capacity_mwh),
+            "battery.uncovered_h": self._uncovered_s * MS_PER_S / MS_PER_H,
+            "battery.uncovered_mwh": self._uncovered_j / J_PER_MWH,
+            "battery.least_state_of_charge": self._least,
+            "battery.most_state_of_charge": self._most,
+        }

@@ -1,0 +1,204 @@
+"""How large a battery must be to hold ramps: for the way that `battery` holds them, and at least.
+
+`holding_battery` finds the smallest one that holds a load's ramps as the stage does, by bisection.
+`least_battery` lets the battery know the load beforehand, a linear programme: no control can do
+with less, at the prices of power and energy that it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import linprog
+from scipy.sparse import coo_array, vstack
+
+from diploee.errors import InputError
+from diploee.facility.battery import Hold, Store, hold
+from diploee.tables import Float64Array
+from diploee.units import J_PER_MWH, W_PER_MW
+
+MOST_INTERVALS = 20_000
+"""Intervals of a linear programme at most: some seconds, some hundred megabytes."""
+
+ACCURACY = 1e-3
+"""The bisection ends where the size is known so well, relatively."""
+
+COVERED = 1e-9
+"""A size holds a load where it misses no more than this part of the load's range."""
+
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class BatterySize:
+    """A battery's size.
+
+    Parameters
+    ----------
+    power_w : float
+        Most that it takes and gives [W].
+    energy_j : float
+        Energy between empty and full [J].
+    """
+
+    power_w: float
+    energy_j: float
+
+    @property
+    def power_mw(self) -> float:
+        """Power [MW]."""
+        return self.power_w / W_PER_MW
+
+    @property
+    def energy_mwh(self) -> float:
+        """Energy between empty and full [MWh]."""
+        return self.energy_j / J_PER_MWH
+
+
+def holding_battery(
+    load_w: Float64Array,
+    dt_s: float,
+    asked: Hold,
+    charge: float = 1.0,
+    discharge: float = 1.0,
+    feedback_per_s: float = 0.0,
+) -> BatterySize:
+    """Return the smallest battery that holds a load as the stage does; it begins half full.
+
+    Parameters
+    ----------
+    load_w : numpy.ndarray, shape (n,)
+        Mean power over each interval [W].
+    dt_s : float
+        Interval [s].
+    asked : Hold
+        What is held.
+    charge, discharge : float
+        Efficiencies, 0-1.
+    feedback_per_s : float
+        As of `Store`.
+
+    Raises
+    ------
+    InputError
+        If no battery of a hundred times the load's energy range holds it.
+    """
+    range_w = float(np.ptp(load_w))
+    if range_w == 0:
+        return BatterySize(0.0, 0.0)
+
+    def missed_w(size: BatterySize) -> float:
+        store = Store(
+            size.power_w, 0.0, size.energy_j, size.energy_j / 2, charge, discharge, feedback_per_s
+        )
+        held = hold(load_w, dt_s, store, asked, (float(load_w[0]), store.reference_j))
+        return float(held.uncovered_w.max())
+
+    most = BatterySize(10 * range_w, 100 * range_w * dt_s * load_w.size)
+    if missed_w(most) > COVERED * range_w:
+        raise InputError(
+            "no battery holds these ramps on this load; give a larger ramp, or a feedback"
+        )
+    power_w = _smallest(lambda p: missed_w(replace(most, power_w=p)) <= COVERED * range_w,
+                        most.power_w)  # fmt: skip
+    energy_j = _smallest(
+        lambda e: missed_w(BatterySize(power_w, e)) <= COVERED * range_w, most.energy_j
+    )
+    return BatterySize(power_w, energy_j)
+
+
+def _smallest(enough: Callable[[float], bool], most: float) -> float:
+    """Return the smallest value that is enough, within the accuracy; the largest one is."""
+    low, high = 0.0, most
+    while high - low > ACCURACY * high and high > most * 1e-9:
+        # In proportion, as sizes lie decades below the most.
+        middle = (low * high) ** 0.5 if low > 0 else high / 16
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def least_battery(
+    load_w: Float64Array,
+    dt_s: float,
+    asked: Hold,
+    charge: float = 1.0,
+    discharge: float = 1.0,
+    price_per_w: float = 1.0,
+    price_per_j: float = 1.0 / 3600,
+) -> BatterySize:
+    """Return the battery that any control needs at least to hold the ramps of a known load.
+
+    Minimise ``price_per_w P + price_per_j E`` over supply g, charge c, discharge d and stored e:
+    ``g = load + c - d``, ``e' = e + eta_c c dt - d dt / eta_d``, ``0 <= e <= E``, ``c, d <= P``,
+    ``-down dt <= g' - g <= up dt``, and as much stored at the end as at the begin.
+
+    Parameters
+    ----------
+    load_w, dt_s, asked, charge, discharge
+        As of `holding_battery`; of `asked` the ramps alone.
+    price_per_w, price_per_j : float
+        What power and energy cost, in any unit; an hour's power as much as its energy by default.
+
+    Raises
+    ------
+    InputError
+        If there are too many intervals.
+    """
+    n = load_w.size
+    if n > MOST_INTERVALS:
+        raise InputError(
+            f"{n:,} intervals, a linear programme takes up to {MOST_INTERVALS:,}; give a coarser "
+            "step, or a part of the run"
+        )
+    # In units of the load's range, so that the solver's tolerances mean something.
+    unit_w = float(np.ptp(load_w)) or 1.0
+    load = load_w / unit_w
+    # Columns: c (n), d (n), e (n + 1), P, E; the stored energy in units of power times interval.
+    c, d, e, most_p, most_e = 0, n, 2 * n, 3 * n + 1, 3 * n + 2
+    k = np.arange(n)
+    one = np.ones(n)
+    equal = _matrix(
+        3 * n + 3,
+        (k, e + k + 1, one), (k, e + k, -one), (k, c + k, -charge * one),
+        (k, d + k, one / discharge),
+        (np.array([n, n]), np.array([e, e + n]), np.array([1.0, -1.0])),
+    )  # fmt: skip
+    rows = [
+        _matrix(3 * n + 3, (k, c + k, one), (k, most_p + 0 * k, -one)),
+        _matrix(3 * n + 3, (k, d + k, one), (k, most_p + 0 * k, -one)),
+        _matrix(3 * n + 3, (np.arange(n + 1), e + np.arange(n + 1), np.ones(n + 1)),
+                (np.arange(n + 1), most_e + 0 * np.arange(n + 1), -np.ones(n + 1))),
+    ]  # fmt: skip
+    bounds = [np.zeros(n), np.zeros(n), np.zeros(n + 1)]
+    step, j = np.diff(load), np.arange(n - 1)
+    for sign, rate in ((1.0, asked.up_w_per_s), (-1.0, asked.down_w_per_s)):
+        if np.isfinite(rate):
+            s = sign * np.ones(n - 1)
+            rows.append(_matrix(
+                3 * n + 3, (j, c + j + 1, s), (j, c + j, -s), (j, d + j + 1, -s), (j, d + j, s),
+            ))  # fmt: skip
+            bounds.append(rate * dt_s / unit_w - sign * step)
+    prices = np.zeros(3 * n + 3)
+    prices[most_p], prices[most_e] = price_per_w, price_per_j * dt_s
+    found = linprog(
+        prices / max(prices[most_p], prices[most_e]),
+        A_ub=vstack(rows),
+        b_ub=np.concatenate(bounds),
+        A_eq=equal,
+        b_eq=np.zeros(n + 1),
+        method="highs",
+    )
+    if found.x is None:
+        raise InputError(f"the linear programme of the battery has no solution: {found.message}")
+    return BatterySize(float(found.x[most_p]) * unit_w, float(found.x[most_e]) * unit_w * dt_s)
+
+
+def _matrix(n_columns: int, *entries: tuple[Array, Array, Array]) -> coo_array:
+    """Return a matrix from groups of rows, columns and values."""
+    row, column, value = (np.concatenate(part) for part in zip(*entries, strict=True))
+    return coo_array((value, (row, column)), shape=(int(row.max()) + 1, n_columns))

@@ -1,0 +1,162 @@
+"""A battery: laws of the energy it needs, its balance, its bounds, and what it may not change."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from builders import tiny_library, tiny_scenario
+
+import diploee
+from diploee.errors import ScenarioError
+from diploee.facility import Block, Stages
+from diploee.facility.battery import Battery, BatterySpec, Hold, Store, hold
+from diploee.facility.battery_size import holding_battery, least_battery
+
+MW = 1e6
+
+
+def square(
+    high: float, low: float, period_s: float, duty: float, dt_s: float, n: int
+) -> np.ndarray:
+    phase = (np.arange(n) * dt_s % period_s) / period_s
+    return np.where(phase < duty - 1e-9, high, low)
+
+
+def run_of(
+    spec: BatterySpec, load_w: np.ndarray, dt_ms: int, cuts: list[int]
+) -> dict[str, np.ndarray]:
+    stages = Stages([Battery(spec)])
+    edges = [0, *cuts, load_w.size]
+    blocks = (
+        Block(a * dt_ms, dt_ms, {"facility_power_w": load_w[a:b]}) for a, b in pairwise(edges)
+    )
+    passed = list(stages.through(blocks))
+    return {key: np.concatenate([b.columns[key] for b in passed]) for key in passed[0].columns}
+
+
+def test_step_at_a_ramp_needs_half_its_square_over_the_ramp() -> None:
+    # 100 MW at 10 MW/min: E = dP^2 / (2 r) = 8.33 MWh, P = dP.
+    load_w = np.where(np.arange(1_800) < 300, 0.0, 100 * MW)
+    size = holding_battery(load_w, 1.0, Hold(10 * MW / 60, 10 * MW / 60))
+    # It begins half full, so that it is as large again; discretely dP^2/2r less half a step.
+    assert size.power_mw == pytest.approx(100 - 1 / 6, rel=2e-3)
+    assert size.energy_mwh / 2 == pytest.approx(100**2 / (2 * 600), rel=3e-3)
+
+
+def test_linear_programme_needs_the_same_for_a_step_but_knows_it_beforehand() -> None:
+    load_w = np.where(np.arange(240) < 100, 0.0, 10 * MW)
+    rate = 0.5 * MW
+    greedy = holding_battery(load_w, 1.0, Hold(rate, rate))
+    least = least_battery(load_w, 1.0, Hold(rate, rate), price_per_w=1e-6)
+    # It rises before the step: each half of the triangle stores a quarter of the energy.
+    assert least.energy_j == pytest.approx((10 * MW) ** 2 / (2 * rate) / 4, rel=0.1)
+    assert least.energy_j < greedy.energy_j / 2
+
+
+@pytest.mark.parametrize("share", [1.0, 0.9])
+def test_a_tenth_less_does_not_hold(share: float) -> None:
+    load_w = square(10 * MW, 4 * MW, 120, 0.4, 1.0, 3_600)
+    asked = Hold(0.1 * MW, 0.1 * MW)
+    size = holding_battery(load_w, 1.0, asked, 0.95, 0.95, 1 / 3600)
+    store = Store(
+        size.power_w, 0.0, size.energy_j * share, size.energy_j * share / 2, 0.95, 0.95, 1 / 3600
+    )
+    held = hold(load_w, 1.0, store, asked, (load_w[0], store.reference_j))
+    steps = np.abs(np.diff(held.supply_w))
+    assert (steps.max() <= 0.1 * MW * (1 + 1e-6)) == (share == 1.0)
+
+
+@pytest.mark.parametrize(("tau_s", "left"), [(30.0, 0.0530), (60.0, 0.0265)])
+def test_lag_leaves_its_part_of_a_sine(tau_s: float, left: float) -> None:
+    # Sheet, section 5: 1 / sqrt(1 + (2 pi f tau)^2) at 0.1 Hz.
+    t_s = np.arange(20_000) * 0.1
+    load_w = 10 * MW + MW * np.sin(2 * np.pi * 0.1 * t_s)
+    store = Store(100 * MW, 0.0, 1e12, 5e11)
+    held = hold(load_w, 0.1, store, Hold(lag_s=tau_s), (10 * MW, 5e11))
+    settled = held.supply_w[-1_000:]
+    assert np.ptp(settled) / np.ptp(load_w) == pytest.approx(left, rel=5e-3)
+
+
+def test_square_wave_held_at_its_mean_needs_the_energy_above_it() -> None:
+    # (H - L) d (1 - d) T = 1.04 pu s at H 1, L 0.35, d 0.8, T 10 s; P = (H - L) max(d, 1 - d).
+    load_w = square(1.0, 0.35, 10, 0.8, 0.1, 100_000)
+    store = Store(10.0, 0.0, 1e6, 5e5)
+    held = hold(load_w, 0.1, store, Hold(lag_s=2_000.0), (float(load_w.mean()), 5e5))
+    settled = held.stored_j[-10_000:]
+    assert np.ptp(settled) == pytest.approx(0.65 * 0.8 * 0.2 * 10, rel=0.02)
+    assert np.abs(held.battery_w[-10_000:]).max() == pytest.approx(0.65 * 0.8, rel=0.02)
+
+
+@pytest.mark.parametrize("dt_ms", [100, 1_000, 60_000])
+def test_energy_is_kept_and_the_charge_stays_within_its_bounds(dt_ms: int) -> None:
+    rng = np.random.default_rng(3)
+    load_w = 8 * MW + 3 * MW * rng.standard_normal(5_000)
+    spec = BatterySpec(
+        power_mw=2.0, energy_mwh=0.05, smoothing_s=600.0, auxiliary_kw=20.0, feedback_per_h=4.0
+    )
+    found = run_of(spec, load_w, dt_ms, [])
+    charge = found["battery_state_of_charge"]
+    assert charge.min() >= 0.1 - 1e-12
+    assert charge.max() <= 0.9 + 1e-12
+    assert np.abs(found["battery_power_w"]).max() <= 2 * MW
+    # Supply = load - given + auxiliary; what is drawn and not given on is stored or lost.
+    dt_s = dt_ms / 1_000
+    stored_j = np.diff(np.append(0.5, charge)) * 0.05 * 3.6e9
+    surplus_j = (found["facility_power_w"] - load_w) * dt_s
+    np.testing.assert_allclose(
+        surplus_j,
+        stored_j + found["battery_loss_w"] * dt_s,
+        rtol=0,
+        atol=1e-9 * load_w.max() * dt_s,
+    )
+
+
+def test_blocks_of_any_length_give_the_same_bytes() -> None:
+    rng = np.random.default_rng(4)
+    load_w = 8 * MW + 3 * MW * rng.standard_normal(3_000)
+    for hold_by in ({"smoothing_s": 30.0}, {"ramp_limit": {"up_mw_per_min": 4.0}}):
+        spec = BatterySpec(power_mw=2.0, energy_mwh=0.5, **hold_by)
+        whole = run_of(spec, load_w, 1_000, [])
+        cut = run_of(spec, load_w, 1_000, sorted(rng.integers(1, 2_999, 20).tolist()))
+        for key, values in whole.items():
+            np.testing.assert_array_equal(values, cut[key], err_msg=key)
+
+
+def test_ramps_without_limit_leave_the_run_as_it_is(tmp_path: Path) -> None:
+    battery = {"kind": "battery", "power_mw": 1.0, "energy_mwh": 1.0,
+               "ramp_limit": {"up_mw_per_min": 1e9, "down_mw_per_min": 1e9}}  # fmt: skip
+    power = []
+    for name, stages in (("plain", []), ("held", [battery])):
+        scenario = tiny_scenario({"facility.stages": stages})
+        run = diploee.simulate(scenario, tmp_path / name, library=tiny_library(), engine="compiled")
+        power.append(run.facility()["facility_power_w"].to_numpy().tobytes())
+    assert power[0] == power[1]
+
+
+def test_what_it_can_not_cover_is_counted(tmp_path: Path) -> None:
+    battery = {"kind": "battery", "power_mw": 1e-5, "energy_mwh": 1.0,
+               "ramp_limit": {"up_mw_per_min": 1e-6, "down_mw_per_min": 1e-6}}  # fmt: skip
+    scenario = tiny_scenario({"facility.stages": [battery]})
+    run = diploee.simulate(scenario, tmp_path / "run", library=tiny_library(), engine="compiled")
+    assert run.metrics["battery"]["uncovered_h"] > 1
+    assert run.metrics["battery"]["uncovered_mwh"] > 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"charge_efficiency": -0.9}, "must be a number above 0, found -0.9"),
+        ({"discharge_efficiency": 1.1}, "must be a number at most 1, found 1.1"),
+        ({"smoothing_s": 10.0}, "either ramp_limit or smoothing_s"),
+        ({"ramp_limit": {}}, "give up_mw_per_min, down_mw_per_min or both"),
+        ({"least_state_of_charge": 0.6}, "must rise, found 0.6, 0.5, 0.9"),
+    ],
+)
+def test_battery_that_can_not_be_is_refused(changes: dict[str, object], text: str) -> None:
+    battery = {"kind": "battery", "power_mw": 1.0, "energy_mwh": 1.0,
+               "ramp_limit": {"up_mw_per_min": 1.0}} | changes  # fmt: skip
+    with pytest.raises(ScenarioError, match=text):
+        tiny_scenario({"facility.stages": [battery]})
