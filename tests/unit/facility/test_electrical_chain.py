@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from pvlib.transformer import simple_efficiency
 from diploee import simulate
 from diploee.clock import RunClock
 from diploee.errors import InputError, StageError
-from diploee.facility import STAGES, Block, Site, StageMeters, Stages, StageSpec
+from diploee.facility import STAGES, Block, Site, StageMeters, Stages, Weather
 from diploee.facility.base import POWER, REACTIVE, check_order
 from diploee.facility.transformers import PRESETS
 from diploee.facility.ups import CURVES
@@ -33,72 +34,64 @@ TWO: Any = {
 }
 
 
-class CoolingSpec(StageSpec):
-    """A given cooling power, its drives at a power factor of 0.96."""
-
-    columns: ClassVar = STAGES.by_name["pdu"].columns[:0]
-    place: ClassVar = "cooling"
-    kind: Literal["given_cooling"] = "given_cooling"
-    power_w: float
-
-    def apply(self, block: Block, state: None) -> tuple[dict[str, np.ndarray], None]:
-        own_var = self.power_w * np.sqrt(1 / 0.96**2 - 1)
-        return {
-            POWER: block.columns[POWER] + self.power_w,
-            REACTIVE: block.columns[REACTIVE] + own_var,
-        }, None
-
-
 def opened(stages: Sequence[Any], site: Site = SITE) -> Stages:
     return Stages([STAGES.read(stage).open(site) for stage in stages])
 
 
-def through(stages: Sequence[Any], power_w: Any, reactive_var: Any = 0.0) -> dict[str, np.ndarray]:
+def through(
+    stages: Sequence[Any], power_w: Any, reactive_var: Any = 0.0, site: Site = SITE
+) -> dict[str, np.ndarray]:
     power_w = np.atleast_1d(np.asarray(power_w, dtype=float))
     reactive_var = np.broadcast_to(np.asarray(reactive_var, dtype=float), power_w.shape).copy()
-    chain = opened(stages)
+    chain = opened(stages, site)
     columns = {"it_ac_power_w": power_w, POWER: power_w, REACTIVE: reactive_var}
-    (block,) = chain.through(iter([Block(0, 60_000, columns)]))
+    (block,) = chain.through(iter([Block(0, 100, columns)]))
     return dict(block.columns)
 
 
-def golden_site(cooling_w: float) -> list[Any]:
-    cooling = CoolingSpec(power_w=cooling_w)
-    return [PDU, UPS, cooling, {"kind": "auxiliary_load"}, TWO, POI]
+def through_golden_site(cooling: str, wet_bulb_c: float, power_w: Any) -> dict[str, np.ndarray]:
+    """Return what the sheet's site of section 4 draws at a constant wet bulb, from steady on."""
+    ends_ms, one = np.array([0, CLOCK.horizon_ms]), np.ones(2)
+    weather = Weather(ends_ms, 25 * one, wet_bulb_c * one, 101_325 * one, "constant", False)
+    stages = [
+        PDU,
+        UPS,
+        {"kind": cooling, "other_heat_kw": 20},
+        {"kind": "auxiliary_load"},
+        TWO,
+        POI,
+    ]
+    return through(stages, power_w, -2.4e5, replace(SITE, weather=weather))
 
 
 @pytest.mark.parametrize(
-    ("it_mw", "cooling_mw", "poi_mw", "poi_mvar"),
+    ("it_mw", "cooling", "wet_bulb_c", "poi_mw", "poi_mvar"),
     [
-        (10, 0.62541, 11.33264, 0.75954),  # chillers with economizer, wet bulb 15 deg C
-        (10, None, 12.65387, 1.41555),  # at 22 deg C
-        (4, None, 4.52987, -0.30611),  # at 15 deg C, part load
-        (10, None, 11.02245, 0.61030),  # liquid cooling, 15 deg C
+        (10, "wse", 15, 11.33264, 0.75954),
+        (10, "wse", 22, 12.65387, 1.41555),
+        (4, "wse", 15, 4.52987, -0.30611),
+        (10, "dlc_tower", 15, 11.02245, 0.61030),
     ],
 )
 def test_the_golden_site_draws_its_active_and_reactive_power(
-    it_mw: float, cooling_mw: float | None, poi_mw: float, poi_mvar: float
+    it_mw: float, cooling: str, wet_bulb_c: float, poi_mw: float, poi_mvar: float
 ) -> None:
-    """Where the sheet gives no cooling power, the one that has its active power is searched."""
-    if cooling_mw is None:
-        low, high = 0.0, 3.0
-        for _ in range(60):
-            cooling_mw = (low + high) / 2
-            found_w = through(golden_site(1e6 * cooling_mw), 1e6 * it_mw)["poi_power_w"][0]
-            low, high = (cooling_mw, high) if found_w < 1e6 * poi_mw else (low, cooling_mw)
-    found = through(golden_site(1e6 * cooling_mw), 1e6 * it_mw)
+    found = through_golden_site(cooling, wet_bulb_c, 1e6 * it_mw)
     power_mw, reactive_mvar = found["poi_power_w"][0] / 1e6, found["poi_reactive_var"][0] / 1e6
-    assert power_mw == pytest.approx(poi_mw, rel=1e-6)
+    assert power_mw == pytest.approx(poi_mw, rel=1e-4)
     assert reactive_mvar == pytest.approx(poi_mvar, rel=1e-4)
-    if poi_mw == 11.33264:
-        assert power_mw / np.hypot(power_mw, reactive_mvar) == pytest.approx(0.99776, abs=1e-5)
-        assert power_mw / it_mw == pytest.approx(1.13326, rel=1e-5)
 
 
-def test_the_golden_site_has_its_power_at_the_low_voltage_bus() -> None:
-    found = through(golden_site(0.62541e6)[:4], 10e6)
-    assert found[POWER][0] == pytest.approx(11.24904e6, rel=1e-6)
-    assert found[REACTIVE][0] == pytest.approx(-0.45972e6, rel=1e-4)
+def test_the_golden_site_has_its_cooling_its_low_voltage_bus_its_pue_and_its_power_factor() -> None:
+    found = through_golden_site("wse", 15, 10e6)
+    bus_w = found["poi_power_w"][0] - found["transformer_loss_w"][0]
+    assert found["cooling_w"][0] == pytest.approx(0.62541e6, rel=1e-4)
+    assert bus_w == pytest.approx(11.24904e6, rel=1e-4)
+    assert found["poi_power_w"][0] / 10e6 == pytest.approx(1.13326, rel=1e-4)
+    for wet_bulb_c, factor in ((15, 0.99776), (22, 0.99380)):
+        found = through_golden_site("wse", wet_bulb_c, 10e6)
+        apparent_va = np.hypot(found["poi_power_w"], found["poi_reactive_var"])
+        assert found["poi_power_w"] / apparent_va == pytest.approx(factor, rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -237,12 +230,11 @@ def test_reactive_power_leads_at_low_and_lags_at_high_load() -> None:
 
 def test_a_swing_has_the_gain_of_the_electrical_parts_and_not_of_the_pue() -> None:
     """0.5 MW at 0.1 Hz around 7 MW behind the sheet's PDUs, UPS and two transformers."""
-    swing_w = 0.25e6 * np.sin(2 * np.pi * 0.1 * np.arange(0, 60, 0.1))
-    site = golden_site(0.62541e6)
-    found_w = through(site, 7e6 + swing_w)["poi_power_w"]
+    swing_w = 0.25e6 * np.sin(2 * np.pi * 0.1 * np.arange(0, 600, 0.1))
+    found_w = through_golden_site("wse", 15, 7e6 + swing_w)["poi_power_w"][-300:]
     gain = np.ptp(found_w) / np.ptp(swing_w)
     assert gain == pytest.approx(1.057, abs=0.003)
-    assert found_w.mean() / 7e6 > 1.1
+    assert found_w.mean() / 7e6 > 1.11
 
 
 @pytest.mark.parametrize("seed", range(5))
