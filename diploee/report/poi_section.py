@@ -13,6 +13,12 @@ from diploee.report.grid_data import Entry, cells
 from diploee.report.words import interval, listed, moment
 from diploee.units import PowerUnit
 
+_NAMES = {
+    "node_overhead": "node overhead",
+    "pdu": "PDU",
+    "ups": "UPS",
+    "constant_loss": "constant loss",
+}
 _RATIOS = {"pue": "PUE", "ppue_cooling": "Cooling-only PUE", "tue_device": "Over device energy"}
 
 
@@ -44,7 +50,7 @@ def energy_table(poi: Entry, unit: PowerUnit) -> PageTable:
     rows = {**poi["monthly"], "Whole run": poi}
     parts = [part for part in PARTS if f"{part}_mwh" in poi["energy"]]
     columns = [
-        _sized(part.replace("_", " "), "MWh", unit,
+        _sized(_NAMES.get(part, part), "MWh", unit,
                (of["energy"].get(f"{part}_mwh") for of in rows.values()))
         for part in parts
     ]  # fmt: skip
