@@ -79,9 +79,9 @@ def load_metrics(part: str, name: str) -> tuple[Metric, ...]:
     """Declare what a `LoadMeter` gives of a part of the facility, by its name in prose."""
     return (
         Metric(f"{part}.energy_mwh", "MWh", f"energy lost in the {name}", "{:,.1f}", view="table"),
-        Metric(f"{part}.max_load", "1", f"highest load of the {name} over its rating", "{:.3f}"),
-        Metric(f"{part}.hours_above_rating", "h", f"hours of the {name} above its rating",
-               "{:,.1f}"),
+        Metric(f"{part}.max_load", "1", f"highest load of the {name}", "{:.3f}", "over the rating"),
+        Metric(f"{part}.hours_above_rating", "h", f"hours of the {name} above the rating",
+               "{:,.1f}", "counted, not clipped"),
     )  # fmt: skip
 
 

@@ -49,19 +49,23 @@ def through(
     return dict(block.columns)
 
 
-def through_golden_site(cooling: str, wet_bulb_c: float, power_w: Any) -> dict[str, np.ndarray]:
-    """Return what the sheet's site of section 4 draws at a constant wet bulb, from steady on."""
+def golden_stages(cooling: str) -> list[Any]:
+    """Return the sheet's site of section 4."""
+    plant = {"kind": cooling, "other_heat_kw": 20}
+    return [PDU, UPS, plant, {"kind": "auxiliary_load"}, TWO, POI]
+
+
+def site_at(*wet_bulb_c: float) -> Site:
+    """Return a site whose wet bulb goes from one temperature to the other over its day."""
     ends_ms, one = np.array([0, CLOCK.horizon_ms]), np.ones(2)
-    weather = Weather(ends_ms, 25 * one, wet_bulb_c * one, 101_325 * one, "constant", False)
-    stages = [
-        PDU,
-        UPS,
-        {"kind": cooling, "other_heat_kw": 20},
-        {"kind": "auxiliary_load"},
-        TWO,
-        POI,
-    ]
-    return through(stages, power_w, -2.4e5, replace(SITE, weather=weather))
+    wet_c = np.broadcast_to(np.array(wet_bulb_c, dtype=float), 2).copy()
+    weather = Weather(ends_ms, wet_c + 8, wet_c, 101_325 * one, "a line", False)
+    return replace(SITE, weather=weather)
+
+
+def through_golden_site(cooling: str, wet_bulb_c: float, power_w: Any) -> dict[str, np.ndarray]:
+    """Return what the site draws at a constant wet bulb, from steady on."""
+    return through(golden_stages(cooling), power_w, -2.4e5, site_at(wet_bulb_c))
 
 
 @pytest.mark.parametrize(
@@ -241,13 +245,13 @@ def test_a_swing_has_the_gain_of_the_electrical_parts_and_not_of_the_pue() -> No
 def test_blocks_cut_anywhere_give_the_same_bytes(seed: int) -> None:
     rng = np.random.default_rng(seed)
     cuts = [0, *np.sort(rng.choice(POWERS_W.size, 12, replace=False)), POWERS_W.size]
-    chain = opened(CHAIN)
+    chain = opened(golden_stages("wse"), site_at(5, 25))
 
     def blocks(edges: Sequence[int]) -> Iterator[Block]:
         for begin, end in pairwise(edges):
             power_w = POWERS_W[begin:end]
             columns = {POWER: power_w, REACTIVE: -0.04 * power_w}
-            yield Block(int(begin) * 100, 100, columns)
+            yield Block(int(begin) * 40_000, 40_000, columns)
 
     (whole,) = chain.through(blocks([0, POWERS_W.size]))
     parts = list(chain.through(blocks(sorted(set(cuts)))))
