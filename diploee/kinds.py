@@ -25,6 +25,7 @@ from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, cor
 
 from diploee.errors import did_you_mean, one_of, shown
 from diploee.model import Model
+from diploee.problems import allowed_keys
 
 
 class Kind(Model):
@@ -170,7 +171,8 @@ def _with_keys(error: ValidationError, spec: type[Model]) -> ValidationError:
     """Return an error with the kind's keys, which the annotation of its place doesn't tell."""
     details: list[InitErrorDetails] = []
     for detail in error.errors(include_url=False):
-        known = {"allowed": list(spec.model_fields)} if len(detail["loc"]) == 1 else {}
+        keys = allowed_keys(spec, detail["loc"][:-1])
+        known = {"allowed": list(keys)} if keys else {}
         context = {**detail.get("ctx", {}), **known}
         kind = PydanticCustomError(detail["type"], detail["msg"], context)
         details.append({"type": kind, "loc": detail["loc"], "input": detail["input"]})

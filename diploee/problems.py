@@ -166,7 +166,7 @@ def _message(detail: ErrorDetails, root: Any) -> str:
         return detail["msg"].removeprefix("Value error, ")
     if kind == "extra_forbidden":
         word = str(key_path[-1])
-        allowed = context.get("allowed") or _keys(_at(root, key_path[:-1]))
+        allowed = context.get("allowed") or allowed_keys(root, key_path[:-1])
         return f"unknown key '{word}' (allowed: {one_of(allowed)}){did_you_mean(word, allowed)}"
     if kind == "missing":
         return "this key is missing; add it"
@@ -293,6 +293,11 @@ def _allows(here: Any, kind: type) -> bool:
 def _model(here: Any) -> type[BaseModel] | None:
     models = [p for p in _flat(here) if isinstance(p, type) and issubclass(p, BaseModel)]
     return models[0] if models else None
+
+
+def allowed_keys(root: Any, key_path: Sequence[str | int]) -> tuple[str, ...]:
+    """Return the keys of the group that stands at a location; none where there is no group."""
+    return _keys(_at(root, key_path))
 
 
 def _keys(here: Any) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from diploee.cli.display import show_run
 from diploee.errors import InputError
 from diploee.facility import Block
 from diploee.facility.billing import Billing
+from diploee.facility.point_of_interconnection import PointOfInterconnectionSpec
 from diploee.metric import find_metric, flatten
 from diploee.metrics.billing import beyond_free_share, for_power_factor, power_factor, ratchets
 from diploee.metrics.catalogue import declared_metrics, table_metrics
@@ -28,6 +29,7 @@ from diploee.metrics.poi import PoiMetrics
 from diploee.outputs import Run
 from diploee.outputs.export import export_run
 from diploee.report.build import build_report
+from diploee.scenario.size import scaled
 
 MW = 1e6
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
@@ -381,3 +383,44 @@ def test_sums_of_quanta_are_those_of_the_single_values() -> None:
     for bad in (np.nan, np.inf, 2e11):
         with pytest.raises(ValueError, match="must be finite and within"):
             sum_quanta(np.array([1.0, bad, 1.0]))
+
+
+def metered(**keys: Any) -> dict[str, Any]:
+    stage = {"kind": "point_of_interconnection", **keys}
+    return {"facility.node_types.node.ac_power": "dlc", "facility.stages": [stage]}
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"contract_mva": 0}, "contract_mva: must be a number above 0, found 0"),
+        ({"billing": {"power_factor_min": 1.2}}, "power_factor_min: must be a number at most 1"),
+        ({"billing": {"ratchet": 80}}, "ratchet: must be a number at most 1, found 80"),
+        ({"billing": {"kvar_free_share": -0.1}}, "kvar_free_share: must be a number of 0 or more"),
+        ({"billing": {"contract_minimum_mw": 0}}, "contract_minimum_mw: must be a number above 0"),
+        ({"billing": {"interval_min": 20}}, "interval_min: must be"),
+        ({"billing": {"power_factor": 0.9}}, "did you mean 'power_factor_min'"),
+    ],
+)
+def test_a_wrong_rule_is_one_line_with_its_place(keys: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError) as caught:
+        tiny_scenario(metered(**keys))
+    (line,) = str(caught.value).splitlines()
+    assert "facility.stages.0" in line and says in line
+
+
+def test_a_site_in_another_size_has_its_contract_in_that_size() -> None:
+    site = tiny_scenario(
+        metered(contract_mva=2, billing={"contract_minimum_mw": 1, "ratchet": 0.8})
+    )
+    (stage,) = scaled(site, 3).facility.stages
+    assert isinstance(stage, PointOfInterconnectionSpec) and stage.billing is not None
+    found = (stage.contract_mva, stage.billing.contract_minimum_mw, stage.billing.ratchet)
+    assert found == (6, 3, 0.8)
+
+
+def test_a_run_by_the_hour_is_refused_rules_by_the_quarter(tmp_path: Path) -> None:
+    hourly = metered(billing={"ratchet": 0.8}) | {"resolution": "1 h"}
+    with pytest.raises(InputError, match=r"billing.interval_min: 15 min is shorter"):
+        simulate(tiny_scenario(hourly), tmp_path / "run", library=tiny_library())
+    assert list(tmp_path.iterdir()) == []
