@@ -54,7 +54,9 @@ class RunMetrics:
     ) -> None:
         self._causes, self._transient = causes, transient
         self._stages = StageMeters(stages, own_blocks())
-        self._whole = FacilityMetrics(facility.rated_power_w, clock.step_ms)
+        # The ratings are the devices': what stands behind them is no part of it.
+        rated_w = 0.0 if facility.has_ac_power else facility.rated_power_w
+        self._whole = FacilityMetrics(rated_w, clock.step_ms)
         self._pools: dict[str, FacilityMetrics] = {}
         if len(facility.pools) > 1:
             self._pools = {

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from diploee.drawing.charts import Chart
 from diploee.metric import Metric, number
 from diploee.metrics.poi import PARTS
 from diploee.report.content import PageTable, Section
 from diploee.report.data import RunData
 from diploee.report.grid_data import Entry, cells
+from diploee.report.poi_charts import poi_charts
 from diploee.report.words import interval, listed, moment
 from diploee.units import PowerUnit
 
@@ -32,7 +34,8 @@ def poi_section(run: RunData, unit: PowerUnit) -> Section | None:
     for minutes in dict.fromkeys(d["interval_min"] for m in months for d in m["demand"]):
         tables.append(demand_table(months, minutes, unit))
     tables += [billed_table(months, unit)] if any("billed" in month for month in months) else []
-    return Section("poi", "At the point of interconnection", tuple(tables), _notes(run, months))
+    content: tuple[Chart | PageTable, ...] = (*poi_charts(run, unit), *tables)
+    return Section("poi", "At the point of interconnection", content, _notes(run, months))
 
 
 def _notes(run: RunData, months: Sequence[Entry]) -> tuple[str, ...]:

@@ -1,0 +1,163 @@
+"""The load in place: what the point of interconnection draws, of what it is made, and why.
+
+Parts are stacked from the devices up; ratio, power and reactive power are shown against the
+weather and the load, since these two are what they follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from diploee.drawing.charts import Axis, Band, Chart, Line, Panel, closed, colour
+from diploee.report.data import RunData
+from diploee.tables import Float64Array, Int64Array
+from diploee.units import MS_PER_DAY, MS_PER_H, PowerUnit
+
+AC, POI, REACTIVE, WET_BULB = "it_ac_power_w", "poi_power_w", "poi_reactive_var", "t_wetbulb_c"
+
+PARTS = {
+    "it_power_w": "devices",
+    AC: "nodes: fans, supplies, all else",
+    "pdu_loss_w": "PDU losses",
+    "ups_loss_w": "UPS losses",
+    "cooling_w": "cooling",
+    "auxiliary_power_w": "auxiliary load",
+    "transformer_loss_w": "transformer losses",
+    "battery_loss_w": "battery losses",
+    "loss_power_w": "other losses",
+}
+"""Columns that add up to the point of interconnection; the nodes' is less their devices'."""
+
+MAX_STACKED = 400
+MAX_POINTS = 3_000
+LOADS = ("low load", "medium load", "high load")
+"""Thirds of the hours by the nodes' AC power."""
+
+
+def poi_charts(run: RunData, unit: PowerUnit) -> tuple[Chart, ...]:
+    """Return the charts of a run with a point of interconnection."""
+    have = {column.name for column in run.run.columns}
+    parts = [name for name in PARTS if name in have]
+    weather = [WET_BULB] if WET_BULB in have else []
+    local_ms, hourly, step_ms = _means(run, [*parts, POI, REACTIVE, *weather])
+    points = _thirds(hourly[AC])
+    return (
+        _stack(local_ms, hourly, parts, step_ms, unit),
+        *([_against_weather(hourly, points, unit)] if weather else []),
+        _plane(hourly, points, unit),
+    )
+
+
+def _means(run: RunData, names: list[str]) -> tuple[Int64Array, dict[str, Float64Array], int]:
+    """Return local times [ms], columns by name as means of an hour, and the hour's length [ms]."""
+    span_ms = run.resolution_ms * run.run.series().n_rows
+    hour_ms = max(run.resolution_ms, MS_PER_H if span_ms >= MS_PER_DAY else run.resolution_ms)
+    blocks = list(run.run.blocks(names, hour_ms))
+    starts_ms = np.concatenate([block.starts_ms for block in blocks])
+    columns = {
+        name: np.concatenate([block.columns[name] for block in blocks]).astype(np.float64)
+        for name in names
+    }
+    return run.run.series().local_ms(starts_ms), columns, hour_ms
+
+
+def _stack(
+    local_ms: Int64Array,
+    hourly: dict[str, Float64Array],
+    parts: list[str],
+    step_ms: int,
+    unit: PowerUnit,
+) -> Chart:
+    size = -(-local_ms.size // MAX_STACKED)
+    days = max(1, MS_PER_DAY // step_ms)
+    if size > 1:
+        size = -(-size // days) * days
+    edges = np.arange(0, local_ms.size, size)
+    counts = np.diff(np.append(edges, local_ms.size))
+    times = closed(local_ms[edges].astype("datetime64[ms]"))
+    times[-1] = (local_ms[-1:] + step_ms).astype("datetime64[ms]")[0]
+    low = np.zeros(edges.size)
+    layers = []
+    for index, name in enumerate(parts):
+        power_w = hourly[name] - (hourly["it_power_w"] if name == AC else 0.0)
+        high = low + np.add.reduceat(power_w, edges) / counts / unit.watts
+        layers.append(
+            Band(times, closed(low).astype(np.float32), closed(high).astype(np.float32),
+                 PARTS[name], colour(index), 0.75, unit.power, 3, high_name=f"up to {PARTS[name]}",
+                 steps=True)
+        )  # fmt: skip
+        low = high
+    length = "day" if size * step_ms == MS_PER_DAY else f"{size * step_ms / MS_PER_H:g} h"
+    return Chart(
+        "poi-parts",
+        "What the point of interconnection draws, by part",
+        f"Mean of each {length}, stacked from the devices up; the top is the power at the point of "
+        "interconnection.",
+        (Panel(Axis("Day", "date"), Axis(f"Power [{unit.power}]", from_zero=True), tuple(layers),
+               wide=True),),
+    )  # fmt: skip
+
+
+def _thirds(load_w: Float64Array) -> list[Int64Array]:
+    """Return the hours of low, medium and high load, thinned evenly to what a figure takes."""
+    every = -(-load_w.size // MAX_POINTS)
+    rows = np.arange(0, load_w.size, every)
+    edges = np.quantile(load_w[rows], [1 / 3, 2 / 3])
+    third = np.searchsorted(edges, load_w[rows], side="left")
+    return [rows[third == k] for k in range(len(LOADS))]
+
+
+def _points(
+    x: Float64Array, y: Float64Array, points: list[Int64Array], unit: str, digits: int
+) -> Iterator[Line]:
+    for index, (rows, name) in enumerate(zip(points, LOADS, strict=True)):
+        if rows.size:
+            yield Line(
+                x[rows].astype(np.float32), y[rows].astype(np.float32), name, colour(index), unit,
+                digits, markers_only=True,
+            )  # fmt: skip
+
+
+def _against_weather(
+    hourly: dict[str, Float64Array], points: list[Int64Array], unit: PowerUnit
+) -> Chart:
+    wet_bulb_c, ratio = hourly[WET_BULB], hourly[POI] / hourly[AC]
+    axis = Axis("Wet-bulb temperature [°C]")
+    return Chart(
+        "poi-weather",
+        "PUE and power against weather and load",
+        "Hourly means. Left: power at the point of interconnection over the nodes' AC power (PUE). "
+        "Right: power at the point of interconnection. Colours: thirds of the hours by the nodes' "
+        "power.",
+        (
+            Panel(axis, Axis("PUE"), tuple(_points(wet_bulb_c, ratio, points, "", 3)), "PUE"),
+            Panel(
+                axis,
+                Axis(f"Power [{unit.power}]", from_zero=True),
+                tuple(_points(wet_bulb_c, hourly[POI] / unit.watts, points, unit.power, 3)),
+                "Power",
+            ),
+        ),
+    )
+
+
+def _plane(hourly: dict[str, Float64Array], points: list[Int64Array], unit: PowerUnit) -> Chart:
+    active, reactive = hourly[POI] / unit.watts, hourly[REACTIVE] / unit.watts
+    var = unit.power.replace("W", "var")
+    return Chart(
+        "poi-plane",
+        "Active and reactive power",
+        "Hourly means at the point of interconnection; reactive power above zero is drawn "
+        "(lagging), below it is supplied (leading). Modelled from the stages' parameters, not "
+        "measured.",
+        (
+            Panel(
+                Axis(f"Active power [{unit.power}]"),
+                Axis(f"Reactive power [{var}]"),
+                tuple(_points(active, reactive, points, var, 3)),
+                wide=True,
+            ),
+        ),
+    )
