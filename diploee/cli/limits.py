@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,11 +11,12 @@ import typer
 
 from diploee.cli.options import Json
 from diploee.errors import InputError
-from diploee.metrics.limits import check_limits, load_limits, shipped_limits
+from diploee.metrics.limits import LimitReport, check_limits, load_limits, shipped_limits
 from diploee.outputs import open_run
+from diploee.report.limits_section import SweepVerdicts, share_line, sweep_verdicts
+from diploee.report.sweep_data import is_sweep, read_sweep
 
-EXIT_VIOLATED = 3
-EXIT_NOT_ASSESSABLE = 4
+EXIT_CODES = {"violated": 3, "not assessable": 4}
 
 
 def limits_command(
@@ -22,7 +24,9 @@ def limits_command(
         str | None,
         typer.Argument(help="Name of a preset, or a YAML file of limits.", metavar="LIMITS"),
     ] = None,
-    run_dir: Annotated[Path | None, typer.Argument(help="Folder of a finished run.")] = None,
+    run_dir: Annotated[
+        Path | None, typer.Argument(help="Folder of a finished run, or of a sweep.")
+    ] = None,
     presets: Annotated[
         bool, typer.Option("--list", help="Show the presets with source, date and status.")
     ] = False,
@@ -41,14 +45,37 @@ def limits_command(
         return
     if limits is None or run_dir is None:
         raise InputError("limits: give LIMITS and RUN_DIR, or --list")
-    report = check_limits(open_run(run_dir), load_limits(limits))
+    loaded = load_limits(limits)
+    if is_sweep(run_dir):
+        _show_sweep(sweep_verdicts(read_sweep(run_dir), loaded), fail, as_json)
+        return
+    report = check_limits(open_run(run_dir), loaded)
     if as_json:
         typer.echo(json.dumps(report.as_dict(), indent=2))
     else:
         for line in (*report.head(), *report.lines()):
             typer.echo(line)
-    if fail and not report.kept:
-        raise typer.Exit(EXIT_VIOLATED if report.violated else EXIT_NOT_ASSESSABLE)
+    _end([report], fail)
+
+
+def _end(reports: Sequence[LimitReport], fail: bool) -> None:
+    verdicts = {report.verdict for report in reports} if fail else set()
+    for verdict, code in EXIT_CODES.items():
+        if verdict in verdicts:
+            raise typer.Exit(code)
+
+
+def _show_sweep(found: SweepVerdicts, fail: bool, as_json: bool) -> None:
+    runs = [run for of_point in found.verdicts for run in of_point]
+    if as_json:
+        typer.echo(json.dumps({name: report.as_dict() for name, report in runs}, indent=2))
+    else:
+        typer.echo(f"{found.limits.name}: {share_line(found)}".removeprefix(": "))
+        for line in filter(None, (found.limits.origin, *found.limits.notes)):
+            typer.echo(line)
+        for name, report in runs:
+            typer.echo(f"{name}: {report.verdict_line()}")
+    _end([report for _, report in runs], fail)
 
 
 def _show_presets(as_json: bool) -> None:

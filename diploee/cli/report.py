@@ -25,11 +25,19 @@ def report_command(
     svg: Annotated[
         Path | None, place_option("Also write each figure as SVG to a folder.", "--svg", "DIR")
     ] = None,
+    limits: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LIMITS",
+            help="Add the verdicts on a preset of 'diploee limits --list', or on a file of limits; "
+            "may be repeated.",
+        ),
+    ] = None,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
     """Write one HTML page, which needs no network, from run folders or a sweep."""
-    written = write_report(folders, out, png=png, svg=svg, force=force)
+    written = write_report(folders, out, png=png, svg=svg, force=force, limits=limits or ())
     if quiet:
         return
     typer.echo(f"{written[0]}: {written[0].stat().st_size / 1e6:.1f} MB")

@@ -15,6 +15,7 @@ from diploee.report.content import Report, Section
 from diploee.report.data import RunData, read_run, run_labels
 from diploee.report.grid_section import grid_section
 from diploee.report.job_charts import queue_chart
+from diploee.report.limits_section import limits_section, sweep_limits_section
 from diploee.report.page import is_report, report_page
 from diploee.report.poi_section import poi_section
 from diploee.report.power_charts import (
@@ -42,13 +43,15 @@ MAX_RUNS = 12
 MAX_SWEEP_RUNS = 6
 
 
-def build_report(folders: Sequence[Path | str]) -> Report:
+def build_report(folders: Sequence[Path | str], limits: Sequence[str] = ()) -> Report:
     """Read run folders, or one sweep folder, and return what their report shows.
 
     Parameters
     ----------
     folders : sequence of path
         One or up to 12 run folders, or one sweep folder.
+    limits : sequence of str
+        Limits to hold them against: names of presets, or files.
 
     Raises
     ------
@@ -62,14 +65,14 @@ def build_report(folders: Sequence[Path | str]) -> Report:
     if sweeps and len(places) > 1:
         raise InputError(f"{sweeps[0]}: is a sweep; give one sweep alone, or run folders")
     if sweeps:
-        return _sweep_report(read_sweep(sweeps[0]))
+        return _sweep_report(read_sweep(sweeps[0]), limits)
     if len(places) > MAX_RUNS:
         raise InputError(
             f"{len(places)} runs given, a page compares up to {MAX_RUNS}; make more of them a sweep"
         )
     labels = run_labels([open_run(place) for place in places])
     runs = [read_run(place, label) for place, label in zip(places, labels, strict=True)]
-    return _runs_report(runs)
+    return _runs_report(runs, limits)
 
 
 def write_report(
@@ -79,6 +82,7 @@ def write_report(
     png: Path | str | None = None,
     svg: Path | str | None = None,
     force: bool = False,
+    limits: Sequence[str] = (),
 ) -> list[Path]:
     """Write the page, and pictures on request; return the files.
 
@@ -92,6 +96,8 @@ def write_report(
         Folders for one picture of each figure.
     force : bool
         Replace any file at `out`, and pictures of the same names.
+    limits : sequence of str
+        Limits to hold the runs against: names of presets, or files.
 
     Raises
     ------
@@ -102,7 +108,7 @@ def write_report(
     """
     inputs = [path for folder in map(Path, folders) for path in _read_from(folder)]
     check_file(out, force, inputs=inputs, replaces=is_report)  # before any work
-    report = build_report(folders)
+    report = build_report(folders, limits)
     with writing(force, inputs) as files:
         page = files.file(out, replaces=is_report)
         page.write_text(report_page(report), encoding="utf-8")
@@ -135,7 +141,7 @@ def write_pictures(
     return write_charts(named, folder, kind, force, joins, f"--{kind}")
 
 
-def _runs_report(runs: Sequence[RunData]) -> Report:
+def _runs_report(runs: Sequence[RunData], limits: Sequence[str]) -> Report:
     single = len(runs) == 1
     names = list(dict.fromkeys(str(run.manifest.get("scenario_name")) for run in runs))
     return Report(
@@ -143,7 +149,12 @@ def _runs_report(runs: Sequence[RunData]) -> Report:
         subtitle=period(runs[0]) if single else listed(names),
         summary=_description(runs),
         figures=key_figures(runs[0]) if single else (),
-        sections=(_metrics_section(runs), *_run_sections(runs), _provenance_section(runs)),
+        sections=(
+            *filter(None, [limits_section(runs, limits)]),
+            _metrics_section(runs),
+            *_run_sections(runs),
+            _provenance_section(runs),
+        ),
         warnings=warnings_of(runs),
     )
 
@@ -224,10 +235,11 @@ def _served_notes(services: Sequence[object]) -> tuple[str, ...]:
     return () if "unserved" in drawn else ("All requests were served.",)
 
 
-def _sweep_report(sweep: SweepData) -> Report:
+def _sweep_report(sweep: SweepData, limits: Sequence[str]) -> Report:
     runs = [read_run(place, label) for place, label in runs_to_draw(sweep, MAX_SWEEP_RUNS)]
     against = sweep_charts(sweep)
     sections = [Section("sweep", "Metrics against the axes", (*against, sweep_table(sweep)))]
+    sections += filter(None, [sweep_limits_section(sweep, limits)])
     if runs:
         sections += [*_run_sections(runs), _metrics_section(runs), _provenance_section(runs)]
     warnings = list(warnings_of(runs))

@@ -17,6 +17,7 @@ from diploee.metrics.limits.exceedance import Exceedance
 from diploee.model import Model
 from diploee.scenario.spans import parse_resolution_ms
 from diploee.tables import Float64Array, Int64Array
+from diploee.units import MS_PER_S
 
 Positive = Annotated[float, Field(gt=0)]
 Percent = Annotated[float, Field(gt=0, le=100)]
@@ -96,9 +97,14 @@ class Shown:
         if reason := self.clock.why_not_aligned(interval_ms):
             raise NotAssessable(reason)
 
-    def step_note(self, span_ms: int) -> str:
-        """Return what a step over a time is not."""
-        if not self.support.is_lower_bound(span_ms / 1000):
+    def step_note(self, span_ms: int, between_points: bool = False) -> str:
+        """Return why what happens within a time, or between two points, is a lower bound."""
+        if between_points and span_ms < 2 * self.clock.step_ms:
+            return (
+                f"lower bound: means over {self.clock.step_s:g} s smear steps under "
+                f"{2 * self.clock.step_s:g} s"
+            )
+        if not self.support.is_lower_bound(span_ms / MS_PER_S):
             return ""
         return f"lower bound: the profiles smear steps under {self.support.min_step_s:g} s"
 

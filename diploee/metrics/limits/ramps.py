@@ -91,7 +91,7 @@ class RampLimit(LimitSpec):
             check = Check(
                 f"{text}{of}", limit, unit, self.interval, step_ms, ramps.measure,
                 n_window=2 * n if means else n + 1,
-                note=shown.step_note(self.interval),
+                note=shown.step_note(self.interval, between_points=not means),
                 event=("ramps", self.interval / MS_PER_S, way) if means and way else None,
                 in_windows=self.percentile is None,
             )  # fmt: skip

@@ -121,6 +121,8 @@ class LimitResult:
         Time of it (ISO 8601).
     source : str
         How sure the limit itself is, and how it was read.
+    least : bool
+        The limit is the least that is allowed.
     """
 
     key: str
@@ -136,6 +138,7 @@ class LimitResult:
     value: float = 0.0
     time: str = ""
     source: str = ""
+    least: bool = False
 
     @property
     def verdict(self) -> Verdict:
@@ -453,6 +456,7 @@ def _result(
         value=sign * found.largest,
         time=clock.iso(found.largest_ms),
         source=source,
+        least=check.least,
     )
 
 

@@ -124,7 +124,7 @@ class ChangeLimit(LimitSpec):
         swings, span_ms = _Swings(n), (n - 1) * step_ms
         yield Check(
             self.what, self.above_mw, "MW", span_ms, step_ms, swings.measure,
-            n_window=n, note=shown.step_note(span_ms), in_windows=True,
+            n_window=n, note=shown.step_note(span_ms, between_points=True), in_windows=True,
         )  # fmt: skip
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from builders import tiny_library, tiny_scenario
 from limit_runs import check, fake_run, only
 
 from diploee.metrics.limits import load_limits
 from diploee.metrics.limits.report import check_limits
+from diploee.run import simulate
 
 BAND = {"low_hz": 0.1, "high_hz": 55}
 RATED = "facility.rated_power_mw"
@@ -252,6 +254,32 @@ def test_worst_windows_show_what_a_coarse_series_hides(run_of):
     _, fine = check(run, swings=swings).results
     assert fine.verdict == "violated" and "6 min at 0.1 s" in fine.note
     assert fine.worst[0].begin[11:16] == "00:13"
+
+
+def test_windows_of_a_run_are_those_of_the_same_run_at_a_tenth_of_a_second(tmp_path):
+    def swing(name, **changes):
+        scenario = tiny_scenario({"duration": "2 h", "warm_up": "1 d"} | changes)
+        kept = {"library": tiny_library(), "engine": "compiled", "event_windows": True}
+        run = simulate(scenario, tmp_path / name, **kept)
+        return only(check(run, swings=[{"window": "15 s", "max_mw": 1e-3}]))
+
+    windows, whole = swing("coarse"), swing("fine", resolution="0.1 s")
+    assert windows.note.startswith("worst windows only") and whole.note == ""
+    assert 0 < windows.value <= whole.value
+    assert 0 < windows.duration_s <= whole.duration_s
+
+
+def test_ends_of_means_as_long_as_the_ramp_are_a_lower_bound(run_of):
+    report = check(
+        run_of(np.full(60, 100.0), 60),
+        ramps=[{"interval": length, "between": "end_points", "mw_per_min": 1} for length in SPANS],
+        changes=[{"above_mw": 50, "max_mw_per_s": 0.5}],
+    )
+    bound = "lower bound: means over 60 s smear steps under 120 s"
+    assert [result.note for result in report.results] == [bound, "", bound]
+
+
+SPANS = ("1 min", "2 min")
 
 
 def step_mw(size_mw, duration_s, level=200.0, step_s=1, rest_s=1_800):

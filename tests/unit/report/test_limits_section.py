@@ -1,0 +1,101 @@
+"""Verdicts in the report, of a sweep in shares of its runs, and what the command says of both."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from command_line import call
+from sweep_builders import UTILIZATION, tiny_sweep
+
+from diploee.report import build_report
+from diploee.sweep import run_sweep
+
+
+@pytest.fixture
+def limits(tmp_path: Path) -> str:
+    path = tmp_path / "limits.yaml"
+    path.write_text(
+        "name: the village\n"
+        "peaks: [{max_mw: 0.001, mark: S2}, {max_mw: 9}]\n"
+        "swings: [{window: 5 s, max_mw: 9}]\n"
+        "load_factor: [{min: 0.5, interval: 1 h}]\n",
+        "utf-8",
+    )
+    return str(path)
+
+
+def test_report_tells_verdicts_sources_and_the_worst_in_percent(
+    run_folder: Path, busier_folder: Path, limits: str
+) -> None:
+    (section,) = (s for s in build_report([run_folder], [limits]).sections if s.id == "limits")
+    assert section.notes[1].startswith("the village: VIOLATED (1 violated, 2 kept, 1 not assess")
+    assert "power boundary: device power" in section.notes[1]
+    rows = {row[0]: row for row in section.tables[0].rows}
+    verdicts = {key: row[2] for key, row in rows.items()}
+    assert verdicts == {
+        "peaks.0": "violated", "peaks.1": "kept", "load_factor.0": "kept",
+        "swings.0": "not assessable",
+    }  # fmt: skip
+    assert rows["peaks.0"][-1].startswith("secondary source")
+    bars, line = section.charts[0].panels[0].layers
+    assert list(bars.x) == ["load_factor.0", "peaks.0", "peaks.1"]
+    peak_mw = float(rows["peaks.0"][4].split()[0])
+    assert bars.y[1] == pytest.approx(100 * peak_mw / 0.001, rel=1e-3) and set(line.y) == {100}
+    assert bars.y[0] == pytest.approx(50 / float(rows["load_factor.0"][4]), rel=1e-3)
+    both = build_report([run_folder, busier_folder], [limits, limits])
+    (section,) = (s for s in both.sections if s.id == "limits")
+    assert [len(table.rows) for table in section.tables] == [8, 8]
+    assert not [s for s in build_report([run_folder]).sections if s.id == "limits"]
+
+
+def test_report_refuses_limits_that_do_not_exist(run_folder: Path, tmp_path: Path) -> None:
+    ended = call("report", run_folder, "--limits", "iseo_3_0", "--out", tmp_path / "r.html")
+    assert ended.code == 2 and "did you mean 'ieso_3_0'?" in ended.problems[0]
+
+
+@pytest.fixture
+def sweep_folder(tmp_path: Path, library_folder: Path) -> Path:
+    sweep = tiny_sweep(tmp_path, axes=[{"grid": {UTILIZATION: [0.1, 0.9]}}], seeds=2)
+    run_sweep(sweep, tmp_path / "sweep", profiles=[str(library_folder)])
+    return tmp_path / "sweep"
+
+
+def test_sweep_gives_the_share_of_runs_in_violation(sweep_folder: Path, tmp_path: Path) -> None:
+    peaks = pq.read_table(sweep_folder / "summary.parquet")["power.max_mw"].to_pylist()
+    limit = tmp_path / "peak.yaml"
+    between = (max(peaks[:2]) + min(peaks[2:])) / 2
+    limit.write_text(f"name: own\npeaks: [{{max_mw: {between}}}]\n", "utf-8")
+    ended = call("limits", limit, sweep_folder, "--fail")
+    assert ended.code == 3
+    first, *runs = ended.out.splitlines()
+    assert first == "own: violated in 2 of 4 runs (50.0 %), not assessable in 0, kept in 2"
+    assert len(runs) == 4
+    told = json.loads(call("limits", limit, sweep_folder, "--json").out)
+    assert sorted(report["verdict"] for report in told.values()) == ["kept"] * 2 + ["violated"] * 2
+    report = build_report([sweep_folder], [str(limit)])
+    (section,) = (s for s in report.sections if s.id == "limits")
+    assert [row[1:] for row in section.tables[0].rows] == [
+        ("2", "0", "0", "2", "0.0"),
+        ("2", "2", "0", "0", "100.0"),
+    ]
+
+
+def test_sweep_that_kept_no_series_says_so(
+    tmp_path: Path, library_folder: Path, limits: str
+) -> None:
+    sweep = tiny_sweep(tmp_path, keep="metrics")
+    run_sweep(sweep, tmp_path / "sweep", profiles=[str(library_folder)])
+    ended = call("limits", limits, tmp_path / "sweep")
+    assert ended.code == 2 and "sweep with 'keep: series'" in ended.problems[0]
+
+
+def test_presets_are_listed_with_source_date_and_status(tmp_path: Path) -> None:
+    lines = {line.split(":")[0]: line for line in call("limits", "--list").out.splitlines()}
+    assert "2026-09-03; status: published" in lines["ieso_3_0"]
+    assert lines["example"].endswith("an example, no standard")
+    assert json.loads(call("limits", "--list", "--json").out)["aeso"]["ramps"][0]["mark"] == "S2"
+    assert "give LIMITS and RUN_DIR, or --list" in call("limits").problems[0]
+    assert call("limits", "aseo", tmp_path).problems[0].endswith("did you mean 'aeso'?")
