@@ -34,6 +34,7 @@ DESIGN_OVER_RATED = 1.1
 """ASSUMPTION: design heat over the nodes' rated power, the sheet's 3.1 [J]."""
 
 MOST_LAGS = 3
+SHORTEST_LAG_S, LONGEST_LAG_S = 0.1, 1e6
 LEAST_RATIO_OF_LAGS = 1.01
 """Lags of one time constant would have no partial fractions."""
 
@@ -146,8 +147,12 @@ class CoolingSpec(StageSpec, ABC):
     @model_validator(mode="after")
     def _lags_differ(self) -> Self:
         lags_s = sorted(self.lags_s)
-        if lags_s and lags_s[0] <= 0:
-            raise ValueError(f"time_constants_s must be positive, found {lags_s[0]:g} s")
+        for lag_s in lags_s:
+            if not SHORTEST_LAG_S <= lag_s <= LONGEST_LAG_S:
+                raise ValueError(
+                    f"time_constants_s must be from {SHORTEST_LAG_S:g} to {LONGEST_LAG_S:g} s, "
+                    f"found {lag_s:g} s"
+                )
         for shorter, longer in pairwise(lags_s):
             if longer < shorter * LEAST_RATIO_OF_LAGS:
                 raise ValueError(
@@ -206,11 +211,11 @@ class HeatCoolingSpec(CoolingSpec):
 
     temperature: ClassVar[Literal["wet_bulb", "dry_bulb"]] = "wet_bulb"
 
-    design_heat_mw: Annotated[float | None, Field(gt=0), SCALES] = optional(
+    design_heat_mw: Annotated[float | None, Field(ge=1e-6, le=1e6), SCALES] = optional(
         "Heat that the plant is designed for [MW]; 1.1 times the power of all nodes at their "
         "ratings if absent (assumed)."
     )
-    other_heat_kw: Annotated[float, Field(ge=0), SCALES] = Field(
+    other_heat_kw: Annotated[float, Field(ge=0, le=1e9), SCALES] = Field(
         default=0.0,
         description="Heat in the cooled space beside the power that reaches it, such as of lights "
         "[kW]; what it draws belongs to an auxiliary_load.",
@@ -465,7 +470,7 @@ def _cool(
         warmer = (driving - node_c) * per_node
         # The static map, bilinear; beyond the last heat it goes on straight.
         q = max(lagged * per_design, 0.0)
-        cell = min(np.int64(q), last_heat)
+        cell = np.int64(q) if q < last_heat else last_heat
         rest = q - cell
         at = np.uint64(node * n_heats + cell)
         above = np.uint64(at + np.uint64(n_heats))

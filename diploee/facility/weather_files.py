@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import io
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta, timezone
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -23,6 +27,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MIN_PER_DAY = HOURS_PER_DAY * S_PER_MIN
+LONGEST_REASON = 200
+"""Characters of another package's message."""
 
 _LIMITS = {
     "dry-bulb temperature [deg C]": (-70.0, 70.0),
@@ -104,14 +110,18 @@ def read_weather(path: Path) -> WeatherYear:
         data = data.decode("latin-1").encode()
     text = text_of(path, data, "a year of weather")
     form = _FORMATS[_format_of(text)]
-    frame, head = _parsed(text, form)
+    with _told(text, form):
+        frame, head = form.read(_pvlib(path), io.StringIO(text.data.decode()))
+        minutes = form.minutes(frame)
+        zone = timezone(timedelta(hours=float(head[form.zone])))
     lines = text.filled_lines(0)[form.n_head :]
     if not len(frame) or len(frame) > lines.size:
         raise LogFormatError(f"{path}: not a whole {form.name} file: it has no rows of records")
-    first_min, days = _checked_times(text, form.minutes(frame), lines)
+    first_min, days = _checked_times(text, minutes, lines)
 
     def column(what: str, name: str, factor: float = 1.0) -> Float64Array:
-        return _values(text, frame, lines, what, name, factor)
+        with _told(text, form):
+            return _values(text, frame, lines, what, name, factor)
 
     dry_c = column("dry-bulb temperature [deg C]", "temp_air")
     pressure_pa = column("pressure [Pa]", *form.pressure)
@@ -138,7 +148,7 @@ def read_weather(path: Path) -> WeatherYear:
         of_days(wet_c),
         of_days(pressure_pa),
         first_min * MS_PER_MIN,
-        timezone(timedelta(hours=float(head[form.zone]))),
+        zone,
         f"{form.name} file {path.name}",
     )
 
@@ -158,21 +168,30 @@ def _format_of(text: Text) -> str:
     )
 
 
-def _parsed(text: Text, form: _Format) -> tuple[pd.DataFrame, dict[str, Any]]:
+def _pvlib(path: Path) -> ModuleType:
     try:
-        import pvlib.iotools
+        return import_module("pvlib.iotools")
     except ImportError:
         raise LogFormatError(
-            f"{text.path}: weather files need the package pvlib; pip install 'diploee[weather]', "
+            f"{path}: weather files need the package pvlib; pip install 'diploee[weather]', "
             "or use kind: typical_day"
         ) from None
+
+
+@contextmanager
+def _told(text: Text, form: _Format) -> Iterator[None]:
+    """Name the file in whatever pvlib and pandas raise about it."""
     try:
-        return form.read(pvlib.iotools, io.StringIO(text.data.decode()))
-    except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of odd values, which are refused with their line
+            yield
+    except (
+        ValueError, LookupError, TypeError, AttributeError, ArithmeticError, csv.Error,
+    ) as error:  # fmt: skip
         why = (str(error).splitlines() or [type(error).__name__])[0]
         raise LogFormatError(
-            f"{one_line(str(text.path))}: not a whole {form.name} file ({one_line(why)}); get it "
-            "again from its source"
+            f"{one_line(str(text.path))}: not a whole {form.name} file "
+            f"({one_line(why)[:LONGEST_REASON]}); get it again from its source"
         ) from error
 
 

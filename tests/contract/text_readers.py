@@ -11,6 +11,7 @@ import numpy as np
 from job_log_writers import JOBS, WRITERS, LogWriter
 
 from diploee.benchmark import TrainingTrace
+from diploee.facility.cooling_table import read_points
 from diploee.importers import read_job_log, read_request_trace
 from diploee.importers.job_log import JobLog
 from diploee.importers.power_logs.nvidia_smi import import_nvidia_smi
@@ -163,6 +164,12 @@ OTHERS = (
         "curve.csv",
         "# measured\nrequest_rate_rps,mean_power_w,peak_power_w\n1,5,6\n2,6,7\n3,7,7.5\n",
         lambda path: load_power_curve(path.name, path.parent)[0],
+    ),
+    TextReader(
+        "cooling-table",
+        "cooling.csv",
+        "temperature_c,load,cooling_ratio\n0,0.5,0.05\n0,1,0.06\n25,0.5,0.2\n25,1,0.25\n",
+        read_points,
     ),
     TextReader("reactive", "q.csv", "p_mw,q_mvar\n0,-0.1\n0.5,0\n1,0.25\n", read_reactive_table),
 )
