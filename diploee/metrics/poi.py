@@ -48,6 +48,7 @@ _WORDS = {
     "constant_loss": "energy of the constant loss",
     "cooling": "energy of the cooling",
     "auxiliary": "energy of the auxiliary load",
+    "other": "energy of other stages, such as a battery, less what they give",
     "total": "energy at the point of interconnection",
 }
 
@@ -171,12 +172,18 @@ class PoiMetrics:
         Contracted apparent power [MVA].
     billing : Billing, optional
         What a tariff says of the demand.
+    others : bool
+        Whether there are stages that are none of the parts: what is left of the total is theirs.
     """
 
     def __init__(
-        self, clock: Clock, contract_mva: float | None = None, billing: Billing | None = None
+        self,
+        clock: Clock,
+        contract_mva: float | None = None,
+        billing: Billing | None = None,
+        others: bool = False,
     ) -> None:
-        self._clock, self._contract_mva = clock, contract_mva
+        self._clock, self._contract_mva, self._others = clock, contract_mva, others
         self._months: dict[str, MonthSums] = {}
         self._demands = Demands(clock, billing)
         self._found: list[_Extreme] = []
@@ -249,6 +256,9 @@ class PoiMetrics:
         device, ac = quanta["device"], quanta.get("node_overhead", 0)
         # Both are summed as they are stored, so that the difference is of whole quanta.
         parts = quanta | ({"node_overhead": ac - device} if ac else {})
+        if self._others:
+            total = parts.pop("total")
+            parts |= {"other": total - sum(parts.values()), "total": total}
         return {
             "energy": {f"{p}_mwh": mwh(of, self._clock.step_ms) for p, of in parts.items()},
             "pue": quanta["total"] / ac if ac else None,
@@ -307,9 +317,11 @@ def poi_metrics(stages: Iterable[StageSpec], clock: Clock) -> PoiMetrics | None:
     InputError
         If its billing rules take the demand of an interval that the run can't hold.
     """
+    stages, known = list(stages), set(PARTS.values())
+    others = [s for s in stages if s.place is None and known.isdisjoint(c.name for c in s.columns)]
     for spec in stages:
         if isinstance(spec, PointOfInterconnectionSpec):
-            return PoiMetrics(clock, spec.contract_mva, spec.billing)
+            return PoiMetrics(clock, spec.contract_mva, spec.billing, bool(others))
     return None
 
 

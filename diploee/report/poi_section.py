@@ -7,7 +7,6 @@ from typing import Any
 
 from diploee.drawing.charts import Chart
 from diploee.metric import Metric, number
-from diploee.metrics.poi import PARTS
 from diploee.report.content import PageTable, Section
 from diploee.report.data import RunData
 from diploee.report.grid_data import Entry, cells
@@ -51,7 +50,7 @@ def _notes(run: RunData, months: Sequence[Entry]) -> tuple[str, ...]:
 def energy_table(poi: Entry, unit: PowerUnit) -> PageTable:
     """Return the energy by part and its ratios, by month and of the whole run."""
     rows = {**poi["monthly"], "Whole run": poi}
-    parts = [part for part in PARTS if f"{part}_mwh" in poi["energy"]]
+    parts = [key.removesuffix("_mwh") for key in poi["energy"]]
     columns = [
         _sized(_NAMES.get(part, part), "MWh", unit,
                (of["energy"].get(f"{part}_mwh") for of in rows.values()))

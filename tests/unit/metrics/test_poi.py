@@ -223,6 +223,21 @@ def test_parts_that_a_facility_lacks_are_not_reported() -> None:
     assert poi["ppue_cooling"] is None
 
 
+def test_what_other_stages_take_is_a_part_of_its_own(tmp_path: Path) -> None:
+    battery = {
+        "kind": "battery", "power_mw": 0.01, "energy_mwh": 0.01, "smoothing_s": 600,
+        "auxiliary_kw": 0.5,
+    }  # fmt: skip
+    changes = metered() | {"duration": "1 d"}
+    changes["facility.stages"].insert(0, battery)
+    scenario = tiny_scenario(changes)
+    run = simulate(scenario, tmp_path / "run", library=tiny_library(), engine="compiled")
+    energy, series = run.metrics["poi"]["energy"], run.facility()
+    gives_mwh = series["battery_power_w"].to_numpy(float).sum() / 60 / 1e6
+    assert energy["other_mwh"] == pytest.approx(0.012 - gives_mwh, rel=1e-4)
+    assert energy.pop("total_mwh") == pytest.approx(sum(energy.values()), rel=1e-12)
+
+
 def test_rules_of_a_tariff() -> None:
     assert power_factor(3, -4) == 0.6 and power_factor(0, 0) is None
     assert for_power_factor(100, 0.8, 0.95) == pytest.approx(118.75)
