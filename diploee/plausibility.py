@@ -255,7 +255,8 @@ def _overload(metrics: dict[str, Any]) -> Iterator[str]:
 
 def _typical_weather(facility: Facility, metrics: dict[str, Any]) -> Iterator[str]:
     """Warn of what extremes of the weather decide where a run's weather has none."""
-    if facility.weather is None or not facility.weather.typical or "poi" not in metrics:
+    cooled = "cooling_mwh" in metrics.get("poi", {}).get("energy", ())
+    if facility.weather is None or not facility.weather.typical or not cooled:
         return
     months = metrics["billing"]["months"]
     meets = ["peak and demand at the point of interconnection"]

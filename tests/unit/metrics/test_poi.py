@@ -320,7 +320,7 @@ def metered_run(tmp_path: Path) -> Run:
             "start": "2018-01-31",
             "duration": "2 d",
             "facility.node_types.node.ac_power": "air_hgx",
-            "facility.stages": ["pdu", "ups", auxiliary, "transformers", meter],
+            "facility.stages": ["pdu", "ups", "air_chiller", auxiliary, "transformers", meter],
             "facility.weather": {"kind": "typical_day", "station": "denver"},
             "facility.utc_offset": "-07:00",
         }
@@ -343,7 +343,11 @@ def test_a_run_measures_its_point_of_interconnection(
     assert poi["pue"] == pytest.approx(total_mwh / stored_mwh("it_ac_power_w"), rel=1e-6)
     assert poi["tue_device"] == pytest.approx(total_mwh / stored_mwh("it_power_w"), rel=1e-6)
     assert poi["energy"]["ups_mwh"] == pytest.approx(metered_run.metrics["ups"]["energy_mwh"])
-    assert 1.1 < poi["pue"] < poi["tue_device"] and poi["ppue_cooling"] is None
+    cooling_mwh = energy["cooling_mwh"]
+    assert poi["ppue_cooling"] == pytest.approx(
+        1 + cooling_mwh / stored_mwh("it_ac_power_w"), rel=1e-6
+    )
+    assert 1 < poi["ppue_cooling"] < poi["pue"] < poi["tue_device"]
     assert [entry["month"] for entry in billing["months"]] == ["2018-01", "2018-02"]
     assert billing["months"][1]["billed"]["lower_bound"]
     (warning,) = (w for w in metered_run.manifest["warnings"] if "weather" in w)
@@ -358,7 +362,7 @@ def test_a_run_measures_its_point_of_interconnection(
 
 def test_a_run_names_the_terms_that_it_assumed(metered_run: Run) -> None:
     assumed = metered_run.manifest["assumed"]
-    assert {"facility.stages.1.filter_share", "facility.stages.3.units"} <= set(assumed)
+    assert {"facility.stages.1.filter_share", "facility.stages.4.units"} <= set(assumed)
     assert not any("contract_mva" in key or "power_kw" in key for key in assumed)
     place = export_run(metered_run, "playback", metered_run.folder.with_name("p.csv"))
     told = json.loads(place.with_name("p.csv.meta.json").read_text())["reactive_power"]
