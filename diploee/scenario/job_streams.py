@@ -11,6 +11,7 @@ from diploee.errors import one_of
 from diploee.model import SCALES, Model, Name, check_probabilities, optional
 from diploee.scenario.calendar import Calendar
 from diploee.scenario.durations import DurationModel
+from diploee.scenario.power_smoothing import PowerSmoothing
 from diploee.scenario.recurring import RecurringTraining
 from diploee.scenario.replay import JobReplay
 
@@ -162,6 +163,11 @@ class JobStream(Model):
     profile_variants: ProfileVariants | None = optional(
         "Draw each job's profile among slower and faster copies of the measured ones."
     )
+    power_smoothing: PowerSmoothing | None = optional(
+        "Power smoothing of the GPUs that the jobs run on: a floor, ramps and a hysteresis; what "
+        "it burns and how much longer it makes the jobs stands in the notes of their profiles. A "
+        "replayed job keeps its logged run time."
+    )
 
     @model_validator(mode="after")
     def _one_of_each(self) -> JobStream:
@@ -191,7 +197,7 @@ class JobStream(Model):
 
     def _checked_zeus(self, zeus: RecurringTraining) -> JobStream:
         timed = {"calendar", "dispersion", "jobs_per_day"}
-        never = {"target_utilization", "match", "profile_variants"}
+        never = {"target_utilization", "match", "profile_variants", "power_smoothing"}
         if given := self._given(never if zeus.groups is None else never | timed):
             raise ValueError(f"{one_of(given)} can't go with zeus; remove it")
         if zeus.groups is None and self.jobs_per_day is None:

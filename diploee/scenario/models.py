@@ -27,6 +27,7 @@ from diploee.facility.node_power import AC_POWER, AcPowerSpec
 from diploee.model import SCALES, Model, Name, optional
 from diploee.problems import KeyPath
 from diploee.scenario.job_streams import JobStream
+from diploee.scenario.power_smoothing import COARSEST_MS
 from diploee.scenario.schedulers import SCHEDULERS, SchedulerSpec
 from diploee.scenario.serving import RequestStream, request_stream_problems
 from diploee.scenario.spans import Duration, ResolutionMs, end_of, is_calendar_span
@@ -382,6 +383,7 @@ def cross_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
                     f"'{job_stream.pool}' has {n_nodes}; it could never start",
                 )
         yield from _recurring_problems(facility, job_stream, key_path)
+        yield from _smoothing_problems(scenario, job_stream, key_path)
         sharing = [s for s, other in scenario.streams.items() if other.pool == job_stream.pool]
         if job_stream.match == "simulated" and len(sharing) > 1:
             yield (
@@ -395,6 +397,27 @@ def cross_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
             ("resolution",),
             f"{scenario.resolution_ms / 1000:g} s does not divide the duration of "
             f"{scenario.horizon_ms / 1000:g} s ({scenario.duration})",
+        )
+
+
+def _smoothing_problems(
+    scenario: Scenario, stream: JobStream, key_path: KeyPath
+) -> Iterator[tuple[KeyPath, str]]:
+    if stream.power_smoothing is None:
+        return
+    if scenario.resolution_ms > COARSEST_MS:
+        yield (
+            (*key_path, "power_smoothing"),
+            f"acts within seconds, which intervals of {scenario.resolution_ms / 1000:g} s do not "
+            f"show; set resolution to {COARSEST_MS // 1000} s or less",
+        )
+    name = scenario.facility.pools[stream.pool].node_type
+    node = scenario.facility.node_types.get(name)
+    if node is not None and not node.n_gpus * node.gpu_tdp_w > 0:
+        yield (
+            (*key_path, "power_smoothing"),
+            f"needs GPUs with a TDP, found {node.n_gpus} of {node.gpu_tdp_w:g} W in node type "
+            f"'{name}'",
         )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from diploee.errors import ProfileError, WorkloadError
 from diploee.profiles import PowerProfile
-from diploee.scenario import DurationModel, JobClass, JobStream
+from diploee.scenario import DurationModel, JobClass, JobStream, NodeType
 from diploee.scenario.durations import MAX_DURATION_S
 from diploee.streams import stream
 from diploee.tables import Int32Array, Int64Array, concat
@@ -82,7 +82,7 @@ class DrawnJobs:
     ) -> None:
         self._spec, self._frame, self.name = spec, frame, frame.name
         self._rates = stream_rates(spec, frame)
-        self.classes = _stream_classes(spec, frame.name, builder, batches)
+        self.classes = _stream_classes(spec, frame.name, frame.node_type, builder, batches)
         if spec.startup is not None:
             builder.flat()
         self._duration_ms = np.array([entry.duration_ms for entry in builder.library.entries])
@@ -316,7 +316,7 @@ class DrawnJobs:
 
 
 def _stream_classes(
-    spec: JobStream, name: str, builder: LibraryBuilder, batches: Batches
+    spec: JobStream, name: str, node: NodeType, builder: LibraryBuilder, batches: Batches
 ) -> tuple[StreamClass, ...]:
     found = []
     for job_class in spec.job_classes():
@@ -329,6 +329,8 @@ def _stream_classes(
             raise ProfileError(f"class '{job_class.name}': {error}") from error
         if spec.profile_variants is not None:
             profile_ids = builder.variants(profile_ids, spec.profile_variants)
+        if spec.power_smoothing is not None:
+            profile_ids = builder.smoothed(profile_ids, spec.power_smoothing, node)
         found.append(StreamClass(name, job_class, profile_ids))
     return tuple(found)
 

@@ -8,7 +8,9 @@ import numpy as np
 
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.flat import flat_profile
-from diploee.scenario import ProfileVariants
+from diploee.profiles.smoothing import smoothed
+from diploee.scenario import NodeType, ProfileVariants
+from diploee.scenario.power_smoothing import PowerSmoothing
 from diploee.tables import Float32Array
 
 
@@ -52,6 +54,13 @@ class LibraryBuilder:
             for profile_id in profile_ids
             for factor in spec.time_factors()
         )
+
+    def smoothed(
+        self, profile_ids: Sequence[int], spec: PowerSmoothing, node: NodeType
+    ) -> tuple[int, ...]:
+        """Add profiles as GPUs with power smoothing draw them, and return their indices."""
+        library = self.library
+        return tuple(self.index_of(smoothed(library[index], spec, node)) for index in profile_ids)
 
     def flat(self) -> int:
         """Return the index of the flat profile."""

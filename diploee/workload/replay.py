@@ -295,6 +295,9 @@ class ReplayedJobs:
                 raise ProfileError(f"replay.rules, rule {rule_id + 1}: {error}") from error
             if self._stream.profile_variants is not None:
                 profile_ids = builder.variants(profile_ids, self._stream.profile_variants)
+            if self._stream.power_smoothing is not None:
+                node = self._frame.node_type
+                profile_ids = builder.smoothed(profile_ids, self._stream.power_smoothing, node)
             job_class = JobClass(
                 workload=rule.workload,
                 n_nodes=n_nodes,

@@ -1,0 +1,137 @@
+"""Profiles as GPUs with power smoothing draw them.
+
+A GPU draws t = max(p, F), its own power p or the floor F, but rises by no more than `up` a second,
+holds its power for the hysteresis and then falls by no more than `down`. What it draws above p is
+burnt. Where it may not draw p yet, its work goes on at the rate q/p of its power q, so that the
+job gets longer by the integral of (p - q)/p. At its end the power falls as it may; the nodes are
+the job's until then.
+
+A profile is a sum over nodes and GPUs. ASSUMPTION: the GPUs of a job draw alike, and its CPUs draw
+their part of the node's idle power all the time.
+
+References
+----------
+Sheet "Flexibility and mitigation", section 5 (C1); NVIDIA's names in NVML and DCGM.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from diploee.jit import njit
+from diploee.profiles.profile import PowerProfile
+from diploee.scenario import NodeType
+from diploee.scenario.power_smoothing import PowerSmoothing
+from diploee.tables import Float64Array
+from diploee.units import MS_PER_S
+
+LONGEST = 4
+"""A smoothed profile is at most so many times as long; beyond, the ramp is too slow for it."""
+
+
+def smoothed(profile: PowerProfile, spec: PowerSmoothing, node: NodeType) -> PowerProfile:
+    """Return a profile as the GPUs of a node type draw it with power smoothing.
+
+    Parameters
+    ----------
+    profile : PowerProfile
+        Power of a job without it.
+    spec : PowerSmoothing
+        Floor, ramps and hysteresis.
+    node : NodeType
+        Nodes that the job runs on; they must have GPUs with a TDP.
+    """
+    rated_w = node.n_gpus * node.gpu_tdp_w
+    cpus_w = node.idle_power_w * node.n_cpus * node.cpu_tdp_w / node.rated_power_w
+    own = (profile.power_w.astype(np.float64) / profile.n_nodes - cpus_w) / rated_w
+    idle = max(0.0, (node.idle_power_w - cpus_w) / rated_w)
+    drawn, burnt = smoothed_course(own, profile.dt_ms / MS_PER_S, spec, idle)
+    power_w = (drawn * rated_w + cpus_w) * profile.n_nodes
+    stretch = drawn.size / own.size - 1
+    note = (
+        f"with GPU power smoothing (floor {spec.floor:g}, up {spec.up_per_s:g}/s, down "
+        f"{spec.down_per_s:g}/s of the TDP, hysteresis {spec.hysteresis_s:g} s): "
+        f"{burnt / max(float(own.sum()), 1e-9):+.2%} of the GPUs' energy burnt, "
+        f"{stretch:+.2%} of the time"
+    )
+    notes = "; ".join(filter(None, [profile.provenance.notes, note]))
+    return replace(
+        profile,
+        profile_id=f"{profile.profile_id}~smoothed",
+        power_w=power_w.astype(np.float32),
+        provenance=replace(profile.provenance, notes=notes),
+    )
+
+
+def smoothed_course(
+    own: Float64Array, dt_s: float, spec: PowerSmoothing, idle: float
+) -> tuple[Float64Array, float]:
+    """Return what a GPU draws, and the sum over steps of what it burns.
+
+    Parameters
+    ----------
+    own : numpy.ndarray, shape (n,)
+        Its power without smoothing over each step, in parts of its TDP.
+    dt_s : float
+        Step [s].
+    spec : PowerSmoothing
+        Floor, ramps and hysteresis.
+    idle : float
+        Its idle power, from which it rises and to which it falls.
+
+    Returns
+    -------
+    drawn : numpy.ndarray, shape (m,), m >= n
+        Its power, in parts of its TDP.
+    burnt : float
+        Sum of what is drawn above what the work takes.
+    """
+    most = LONGEST * own.size + int(2 / (spec.down_per_s * dt_s)) + 1
+    drawn = np.empty(most)
+    count, burnt = _smooth(
+        own, dt_s, spec.floor, spec.up_per_s * dt_s, spec.down_per_s * dt_s, spec.hysteresis_s,
+        idle, drawn,
+    )  # fmt: skip
+    return drawn[:count], float(burnt)
+
+
+@njit()
+def _smooth(
+    own: Float64Array,
+    dt_s: float,
+    floor: float,
+    up: float,
+    down: float,
+    hysteresis_s: float,
+    idle: float,
+    drawn: Float64Array,
+) -> tuple[int, float]:
+    # A share of a step that rounding leaves must not cost a whole one.
+    last = own.size - 1e-9
+    now, done, held_s, burnt, k = idle, 0.0, 0.0, 0.0, 0
+    while done < last and k < drawn.size:
+        wish = own[int(done)]
+        target = max(wish, floor)
+        if target >= now:
+            now = min(target, now + up)
+            held_s = 0.0
+        else:
+            held_s += dt_s
+            if held_s > hysteresis_s + 1e-9:
+                now = max(target, now - down)
+        rate = 1.0 if now >= wish or wish <= 0 else now / wish
+        burnt += max(0.0, now - wish)
+        done += rate
+        drawn[k] = now
+        k += 1
+    held_s = 0.0
+    while now > idle + 1e-9 and k < drawn.size:
+        held_s += dt_s
+        if held_s > hysteresis_s + 1e-9:
+            now = max(idle, now - down)
+        burnt += now - idle
+        drawn[k] = now
+        k += 1
+    return k, burnt
