@@ -18,6 +18,9 @@ def schema(
     outputs: Annotated[
         bool, typer.Option("--outputs", help="Markdown of what a run writes instead.")
     ] = False,
+    limits: Annotated[
+        bool, typer.Option("--limits", help="Markdown of limits: verdicts, presets, keys instead.")
+    ] = False,
 ) -> None:
     """Print the JSON Schema of scenario files, or a reference of their keys."""
     from diploee.model import Model
@@ -28,6 +31,11 @@ def schema(
         from diploee.outputs.reference import outputs_reference
 
         typer.echo(outputs_reference("diploee schema --outputs"), nl=False)
+        return
+    if limits:
+        from diploee.metrics.limits.reference import limits_reference
+
+        typer.echo(limits_reference("diploee schema --limits"), nl=False)
         return
     model: type[Model] = Scenario
     if sweep:

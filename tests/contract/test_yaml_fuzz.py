@@ -24,8 +24,15 @@ ramps:
   - {interval: 10 s, up_mw_per_s: 0.1, down_mw_per_min: 3}
 swings:
   - {window: 1 min, max_mw: 2}
+  - {window: 5 s, max_mw: {mw: 2, percent_of_peak: 3}, filter: {low_hz: 0.1, high_hz: 55}}
 band_rms:
   - {low_hz: 0.1, high_hz: 0.2, max_rms_mw: 0.5}
+lines:
+  - {low_hz: 0.1, high_hz: 0.2, max_amplitude_mw: {percent_of_nominal: 0.25}, mark: S2}
+power_factor:
+  - {min_lagging: 0.95}
+load_factor:
+  - {min: 0.75, interval: 1 h}
 peaks:
   - {max_mw: 12, interval: 15 min}
 daily_energy_mwh: 200

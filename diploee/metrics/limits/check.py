@@ -7,7 +7,12 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from diploee.metrics.event import Key
 from diploee.metrics.grid.bandwidth import Support
@@ -15,13 +20,11 @@ from diploee.metrics.grid.clock import Clock
 from diploee.metrics.grid.quanta import Stretch
 from diploee.metrics.limits.exceedance import Exceedance
 from diploee.model import Model
-from diploee.scenario.spans import parse_resolution_ms
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import MS_PER_S
 
 Positive = Annotated[float, Field(gt=0)]
 Percent = Annotated[float, Field(gt=0, le=100)]
-SpanMs = Annotated[int, BeforeValidator(parse_resolution_ms)]
 Mark = Literal["S", "S2", "M", "J"]
 
 MARKS: dict[Mark, str] = {
@@ -153,6 +156,11 @@ class Amount(Model):
         if not self.model_fields_set:
             raise ValueError("give mw, percent_of_peak or percent_of_nominal")
         return self
+
+    @model_serializer(mode="wrap")
+    def _as_written(self, handler: SerializerFunctionWrapHandler) -> Any:
+        dumped = {key: value for key, value in handler(self).items() if value is not None}
+        return self.mw if set(dumped) == {"mw"} else dumped
 
     def __str__(self) -> str:
         parts = (

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from diploee.metrics.grid.demand import ClockSums
 from diploee.metrics.grid.quanta import QUANTA_PER_MW, Stretch
@@ -16,18 +16,13 @@ from diploee.metrics.limits.check import (
     LimitSpec,
     NotAssessable,
     Shown,
-    SpanMs,
     Values,
     single,
 )
-from diploee.scenario.spans import parse_resolution_ms
+from diploee.scenario.spans import ResolutionMs
 from diploee.tables import Int64Array
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S
 
-OptionalSpanMs = Annotated[
-    int | None,
-    BeforeValidator(lambda text: None if text is None else parse_resolution_ms(text)),
-]
 QUARTER_MS = 15 * MS_PER_MIN
 
 
@@ -83,7 +78,7 @@ class PeakLimit(LimitSpec):
     """Largest power: of a mean over clock intervals, or of the run's own interval means."""
 
     max_mw: Amount = Field(description="Largest power [MW].")
-    interval: OptionalSpanMs = Field(
+    interval: ResolutionMs | None = Field(
         default=None, description="Clock interval of the mean; the run's resolution if absent."
     )
 
@@ -140,7 +135,7 @@ class LoadFactorLimit(LimitSpec):
     of: Literal["peak", "nominal"] = Field(
         default="peak", description="Own maximum demand, or nominal power."
     )
-    interval: SpanMs = Field(
+    interval: ResolutionMs = Field(
         default=QUARTER_MS, description="Clock interval of the maximum demand, '15 min' if absent."
     )
 
@@ -173,7 +168,7 @@ class MinimumTakeLimit(LimitSpec):
     """Least maximum demand of each whole local month, as of tariffs with a minimum take."""
 
     min_mw: Amount = Field(description="Least demand [MW], such as {percent_of_nominal: 85}.")
-    interval: SpanMs = Field(
+    interval: ResolutionMs = Field(
         default=QUARTER_MS, description="Clock interval of the maximum demand, '15 min' if absent."
     )
 

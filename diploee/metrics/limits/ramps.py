@@ -17,10 +17,10 @@ from diploee.metrics.limits.check import (
     LimitSpec,
     Percent,
     Shown,
-    SpanMs,
     Values,
     single,
 )
+from diploee.scenario.spans import ResolutionMs
 from diploee.tables import Int64Array
 from diploee.units import MS_PER_MIN, MS_PER_S
 
@@ -36,7 +36,7 @@ class RampLimit(LimitSpec):
     never above the largest of the second; both slide by the run's resolution.
     """
 
-    interval: SpanMs = Field(description="Length of the ramp, such as '1 min'.")
+    interval: ResolutionMs = Field(description="Length of the ramp, such as '1 min'.")
     between: Literal["adjacent_means", "end_points"] = Field(
         default="adjacent_means", description="What is compared: means over the interval, or ends."
     )

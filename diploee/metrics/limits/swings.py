@@ -7,7 +7,7 @@ from typing import Annotated
 
 import numpy as np
 import scipy
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from diploee.metrics.grid.quanta import QUANTA_PER_MW, Stretch
 from diploee.metrics.grid.swings import SWING, rolling_ranges
@@ -19,11 +19,11 @@ from diploee.metrics.limits.check import (
     NotAssessable,
     Positive,
     Shown,
-    SpanMs,
     Values,
 )
+from diploee.scenario.spans import ResolutionMs
 from diploee.tables import Float64Array, Int64Array
-from diploee.units import MS_PER_S
+from diploee.units import MS_PER_S, PROFILE_STEP_MS, S_PER_H
 
 SETTLED = 1e-3
 """ASSUMPTION [J]: a filter has started up when its slowest mode has decayed to this."""
@@ -32,10 +32,11 @@ SETTLED = 1e-3
 class BandFilter(Band):
     """Causal Butterworth band-pass, a high-pass where the run's rate does not hold the upper edge.
 
-    ASSUMPTION [J]: the rules name a band alone; order and causality are as a public implementation
-    has them (grid_requirements.md, 1.1), and can be set or are named in the result.
+    ASSUMPTION [J]: the rules name a band alone; order and causality are as in a public
+    implementation. The order can be set, and all of it is named in the result.
     """
 
+    low_hz: Annotated[float, Field(ge=0.001)] = Field(description="Lower edge, 3 dB down [Hz].")
     order: Annotated[int, Field(ge=1, le=8)] = Field(
         default=4, description="Order at each edge: 20 dB a decade for each."
     )
@@ -54,7 +55,7 @@ class BandFilter(Band):
 class SwingLimit(LimitSpec):
     """Largest range, the largest less the smallest value, within a sliding window."""
 
-    window: SpanMs = Field(description="Length of the window, such as '10 s'.")
+    window: ResolutionMs = Field(description="Length of the window, such as '10 s'.")
     max_mw: Amount = Field(description="Largest range [MW].")
     filter: BandFilter | None = Field(
         default=None, description="Band that the power passes before; the whole of it if absent."
@@ -99,12 +100,22 @@ class SwingLimit(LimitSpec):
 class ChangeLimit(LimitSpec):
     """Changes above a size must take their time: a conditional ramp.
 
-    A change above x at more than r in the mean lies within x / r, so it is seen as a range above x
-    in a window of that length.
+    A change of x takes x / r at the rate r: a range above x within a window of that length is
+    faster. ASSUMPTION [J]: what lies further apart is not one change.
     """
 
     above_mw: Positive = Field(description="Size of a change from which on it is limited [MW].")
     max_mw_per_s: Positive = Field(description="Largest rate of such a change [MW/s].")
+
+    @model_validator(mode="after")
+    def _within_an_hour(self) -> ChangeLimit:
+        window_s = self.above_mw / self.max_mw_per_s
+        if not PROFILE_STEP_MS / MS_PER_S <= window_s <= S_PER_H:
+            raise ValueError(
+                "above_mw over max_mw_per_s, the time of a change, must be 0.1 s to 1 h, "
+                f"found {window_s:.4g} s"
+            )
+        return self
 
     @property
     def what(self) -> str:

@@ -23,6 +23,7 @@ PAGES = {
     "scenario": (SCENARIOS / "REFERENCE.md", ("schema", "--markdown")),
     "sweep": (SCENARIOS / "sweeps" / "REFERENCE.md", ("schema", "--sweep", "--markdown")),
     "outputs": (SCENARIOS.parent / "docs" / "OUTPUTS.md", ("schema", "--outputs")),
+    "limits": (SCENARIOS.parent / "docs" / "LIMITS.md", ("schema", "--limits")),
 }
 MODELS: dict[str, type[Model]] = {"scenario": Scenario, "sweep": SweepSpec}
 

@@ -97,6 +97,14 @@ peek: 3
             "ramps:\n  - {interval: 1 min, percentile: 75, up_mw_per_min: 3}\n",
             ":2 ramps.0: a percentile is of ramps either way",
         ),
+        (
+            "changes:\n  - {above_mw: 1e308, max_mw_per_s: 1e-308}\n",
+            ":2 changes.0: above_mw over max_mw_per_s, the time of a change, must be 0.1 s to 1 h",
+        ),
+        (
+            "swings:\n  - {window: 5 s, max_mw: 1, filter: {low_hz: 1e-9, high_hz: 1}}\n",
+            ":2 swings.0.filter.low_hz: must be a number of 0.001 or more, found 1e-09",
+        ),
         ("changes:\n  - {above_mw: 5}\n", ":2 changes.0.max_mw_per_s: this key is missing"),
         ("load_factor:\n  - {min: 75}\n", ":2 load_factor.0.min: must be a number above 0 and"),
         (
