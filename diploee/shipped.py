@@ -10,6 +10,9 @@ from diploee.errors import ScenarioError, did_you_mean, one_of
 
 _PACKAGE = Path(__file__).resolve().parent
 
+LONGEST_NAME = 150
+"""Characters of a path that the message of a missing file shows."""
+
 
 def shipped_folder(kind: str) -> Path:
     """Return the folder of what ships with the package.
@@ -54,9 +57,12 @@ def find_shipped(what: str, name_or_path: str | Path, shipped: Mapping[str, Path
         return shipped[str(name_or_path)]
     if os.path.isdir(path):  # noqa: PTH112
         raise ScenarioError([f"{path}: is a folder, expected a {what} file"])
+    name = str(name_or_path)
+    if len(name) > LONGEST_NAME:  # its end tells more
+        name = f"...{name[3 - LONGEST_NAME :]}"
     raise ScenarioError(
         [
-            f"{name_or_path}: no such {what} file or shipped {what} (shipped: {one_of(shipped)})"
+            f"{name}: no such {what} file or shipped {what} (shipped: {one_of(shipped)})"
             f"{did_you_mean(path.stem, shipped)}"
         ]
     )
