@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from itertools import pairwise
 
 import numpy as np
-from diploee.metrics.grid.exceedance import Exceedance
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -18,6 +17,7 @@ from diploee.metrics.grid.quanta import Stretch, to_quanta
 from diploee.metrics.grid.rainflow import Rainflow
 from diploee.metrics.grid.ramps import ramp_sums
 from diploee.metrics.grid.swings import rolling_ranges
+from diploee.metrics.limits.exceedance import Exceedance
 from diploee.profiles.profile import Provenance
 
 START = datetime(2018, 1, 31, 23, tzinfo=UTC)

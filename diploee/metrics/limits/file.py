@@ -35,6 +35,9 @@ class Limits(Model):
     date: str = Field(default="", description="Date of the document.")
     status: str = Field(default="", description="Such as 'proposed' or 'in force'.")
     notes: tuple[str, ...] = Field(default=(), description="What the file leaves out or assumes.")
+    not_stated: tuple[str, ...] = Field(
+        default=(), description="What the source limits without a figure that was seen."
+    )
     ramps: tuple[RampLimit, ...] = Field(default=(), description="Limits on ramps.")
     changes: tuple[ChangeLimit, ...] = Field(
         default=(), description="Limits on the rate of changes above a size."

@@ -71,4 +71,5 @@ def _preset(name: str, limits: Limits) -> Iterator[str]:
         text = yaml.safe_dump(data, default_flow_style=True, sort_keys=False, width=1_000).strip()
         mark = f" ({MARKS[spec.mark]})" if spec.mark else ""
         yield f"| {spec.what} | `{key.split('.')[0]}: [{text}]` | {spec.note}{mark} |"
+    yield from (f"| {text} | no figure was seen | |" for text in limits.not_stated)
     yield ""

@@ -303,6 +303,10 @@ def check_limits(run: RunFolder, limits: Limits) -> LimitReport:
     seen = [check for check in (*checks, *in_windows) if check.exceedance.n_values]
     nothing = [c for c in (*checks, *in_windows) if not c.exceedance.n_values]
     unchecked += [(c.key, c.text, "the run is too short") for c in nothing]
+    unchecked += [
+        (f"not_stated.{k}", text, "no figure was seen in the source")
+        for k, text in enumerate(limits.not_stated)
+    ]
     causes = {(key, time): cause_words(cause) for key, time, cause in causes_of(run.metrics)}
     results = tuple(_result(check, whole.clock, causes, sources[check.key]) for check in seen)
     return LimitReport(

@@ -322,4 +322,14 @@ def test_preset_tells_just_inside_from_just_outside(run_of, name):
         found = {result.key for result in report.violated}
         assert (key in found) == violated, report.lines()
         assert report.verdict == "violated" or not violated
-        assert all("secondary source" in line for line in report.lines())
+        stated = [line for line in report.lines() if not line.startswith("not_stated")]
+        assert all("secondary source" in line for line in stated)
+
+
+def test_rule_whose_figure_is_not_known_can_be_violated_but_not_kept(run_of):
+    power_mw, step_s = step_mw(1, 60)
+    report = check_limits(run_of(power_mw, step_s), load_limits("southern"))
+    assert report.verdict == "not assessable" and not report.violated
+    assert report.lines()[-1] == (
+        "not_stated.0: limits by band: not assessable, no figure was seen in the source"
+    )

@@ -64,8 +64,9 @@ peek: 3
         "'up_mw_per_min', 'down_mw_per_min', 'mw_per_min'); did you mean 'up_mw_per_s'?",
         ":8 swings.0.max_mw: must be a number above 0, found -1",
         ":9 peek: unknown key 'peek' (allowed: 'name', 'source', 'date', 'status', 'notes', "
-        "'ramps', 'changes', 'swings', 'band_rms', 'lines', 'peaks', 'daily_energy_mwh', "
-        "'load_factor', 'minimum_take', 'power_factor', 'reactive_power'); did you mean 'peaks'?",
+        "'not_stated', 'ramps', 'changes', 'swings', 'band_rms', 'lines', 'peaks', "
+        "'daily_energy_mwh', 'load_factor', 'minimum_take', 'power_factor', 'reactive_power'); "
+        "did you mean 'peaks'?",
     ]
 
 
