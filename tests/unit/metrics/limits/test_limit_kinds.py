@@ -211,6 +211,11 @@ def test_minimum_take_looks_at_whole_months(run_of):
     result = only(check(run_of(power_mw, 3600, **{RATED: 100.0}), minimum_take=[limit]))
     assert (result.violations, result.worst[0].value) == (1, 60)
     assert result.worst[0].begin[:10] == "2018-02-01" and result.worst[0].end[:10] == "2018-03-01"
+    # From 15 January on only February is whole.
+    start = {"start": "2018-01-15", RATED: 100.0}
+    power_mw = np.repeat([50.0, 60.0, 10.0], [17 * 24, 28 * 24, 24])
+    late = only(check(run_of(power_mw, 3600, **start), minimum_take=[limit]))
+    assert (late.violations, late.value, late.time[:10]) == (1, 60, "2018-02-01")
     short = check(run_of(power_mw[:24], 3600, **{RATED: 100.0}), minimum_take=[limit])
     assert short.verdict == "not assessable"
 
@@ -254,6 +259,15 @@ def test_worst_windows_show_what_a_coarse_series_hides(run_of):
     _, fine = check(run, swings=swings).results
     assert fine.verdict == "violated" and "6 min at 0.1 s" in fine.note
     assert fine.worst[0].begin[11:16] == "00:13"
+
+
+def test_a_gap_between_windows_is_no_swing(run_of):
+    run = run_of(np.full(60, 100.0), 60)
+    run.add_window("peak", 600, np.full(2_400, 100.0))
+    run.add_window("drop_1s", 1_800, np.full(2_400, 200.0))
+    limit = {"window": "15 s", "max_mw": 1}
+    for swing in (limit, limit | {"filter": BAND}):
+        assert only(check(run, swings=[swing])).value < 1e-6
 
 
 def test_windows_of_a_run_are_those_of_the_same_run_at_a_tenth_of_a_second(tmp_path):
