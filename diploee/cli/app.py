@@ -19,6 +19,7 @@ COMMANDS = {
     "report": "report:report_command",
     "export": "export:export_command",
     "limits": "limits:limits_command",
+    "battery": "battery:battery_command",
     "sweep": "sweep:sweep_command",
     "ensemble": "sweep:ensemble_command",
     "fit": "fit:fit_command",

@@ -99,6 +99,8 @@ def holding_battery(
         held = hold(load_w, dt_s, store, asked, (float(load_w[0]), store.reference_j))
         return float(held.uncovered_w.max())
 
+    if missed_w(BatterySize(0.0, 0.0)) <= COVERED * range_w:
+        return BatterySize(0.0, 0.0)
     most = BatterySize(10 * range_w, 100 * range_w * dt_s * load_w.size)
     if missed_w(most) > COVERED * range_w:
         raise InputError(

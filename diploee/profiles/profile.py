@@ -16,7 +16,7 @@ from diploee.units import MS_PER_S
 DEVICE_POWER = "device power: GPUs and CPU packages, no memory, network, fans or power supply"
 GPU_POWER = "GPU power only: no CPU packages, memory, network, fans or power supply"
 CPU_POWER = "CPU package power only: no GPUs, memory, network, fans or power supply"
-NODE_AC_POWER = "node AC power: all that a node draws at its input, power supply and fans included"
+NODE_AC_POWER = "node AC power, power supplies and fans included"
 UNKNOWN_BOUNDARY = "unknown: what the power includes was not told on import"
 
 

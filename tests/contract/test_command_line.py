@@ -35,6 +35,7 @@ COMMANDS = (
     ("profiles", "check"),
     ("profiles", "merge"),
     ("profiles", "trim"),
+    ("battery",),
     ("fit",),
     ("fit-requests",),
     ("deconvolve",),

@@ -328,6 +328,11 @@ def _checks(spec: LimitSpec, shown_: Shown) -> tuple[list[Check], str]:
         return [], str(answer)
 
 
+def seen_by(run: RunFolder) -> Shown:
+    """Return what the series of a run shows."""
+    return _shown_by(run, run.scenario.resolution_ms, False)
+
+
 def _shown_by(run: RunFolder, step_ms: int, has_reactive: bool) -> Shown:
     scenario = run.scenario
     peak = ((run.metrics.get("grid") or {}).get("peak") or {}).get("max_mw")
