@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[object, ...]] = {
     "run": ("tiny.yaml", *LIBRARY, "--engine", "compiled", "-q", "--out", "out/run"),
     "validate": ("tiny.yaml", *LIBRARY),
     "export": ("opendss", "run", "--out", "out/export", "-q"),
+    "coincident": ("run", "peaks.csv"),
     "fit": ("jobs.csv", *COLUMNS, "--workload", "tune", *LIBRARY),
     "fit-requests": ("requests.csv",),
     "deconvolve": ("run/facility.parquet", "--scenario", "tiny.yaml", *LIBRARY),
@@ -72,6 +73,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "jobs.csv").write_text(f"submit,run_s,nodes\n{rows}", "utf-8")
     rows = "".join(f"2023-11-16 00:{k // 60:02}:{k % 60:02}.0,10,20\n" for k in range(600))
     (place / "requests.csv").write_text(f"TIMESTAMP,ContextTokens,GeneratedTokens\n{rows}", "utf-8")
+    (place / "peaks.csv").write_text("start,duration_min\n2018-01-01 17:00,60\n", "utf-8")
     command = ("run", place / "tiny.yaml", "--profiles", place / "lib", "--engine", "compiled")
     assert call(*command, "-q", "--out", place / "run").code == 0
     return place

@@ -1,0 +1,197 @@
+"""Demand at coincident peaks: a run's mean power in the intervals that a system's peaks fell into.
+
+Transmission charges are set by 1CP, 4CP or 12CP: by the demand of a load in the hours, or quarters
+of an hour, of the system's yearly or monthly peaks. Those intervals come from a file; a run knows
+no system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from diploee.errors import InputError, LogFormatError
+from diploee.outputs.reader import Run
+from diploee.textio.stamps import Stamps, moment, stamps_of_one_clock
+from diploee.textio.tables import ReadTable, read_columns, read_header
+from diploee.textio.text import read_text
+from diploee.textio.values import Number, fail_values, numbers, texts
+from diploee.units import MS_PER_MIN, W_PER_MW
+
+MAX_INTERVALS = 1_000
+_DURATION = Number(above=0, largest=366 * 24 * 60, may_miss=False, of="minutes")
+_EXPECTED = "a header of start and end, or of start and duration_min, and a row for each interval"
+
+
+@dataclass(frozen=True)
+class PeakInterval:
+    """An interval of a system's peak.
+
+    Parameters
+    ----------
+    start, end : datetime.datetime
+        When it begins and ends; local time of the facility where they have no zone.
+    name : str
+        Its name in the file; empty where there is none.
+    where : str
+        File and line, for errors.
+    """
+
+    start: datetime
+    end: datetime
+    name: str
+    where: str
+
+
+@dataclass(frozen=True)
+class CoincidentDemand:
+    """The demand of a run in one interval.
+
+    Parameters
+    ----------
+    name : str
+        Name of the interval.
+    start, end : datetime.datetime
+        When it begins and ends, in the facility's zone.
+    mw : float
+        Mean power [MW].
+    mvar : float or None
+        Mean reactive power, drawn positive [Mvar]; None where the run models none.
+    own_peak_mw : float
+        The run's largest demand over clock intervals of the same length where its metrics tell it
+        (15, 30 and 60 min), else its largest interval mean [MW].
+    """
+
+    name: str
+    start: datetime
+    end: datetime
+    mw: float
+    mvar: float | None
+    own_peak_mw: float
+
+    @property
+    def share(self) -> float:
+        """Demand over the run's own peak [1]; 0 for a run that draws nothing."""
+        return self.mw / self.own_peak_mw if self.own_peak_mw > 0 else 0.0
+
+
+def read_peak_intervals(path: Path | str) -> list[PeakInterval]:
+    """Read the intervals of system peaks.
+
+    Parameters
+    ----------
+    path : path
+        CSV with the columns ``start`` and ``end`` or ``duration_min``, and optionally ``name``.
+        Times as in ISO 8601: all with an offset from UTC, or all without, which is the facility's
+        local time.
+
+    Raises
+    ------
+    LogFormatError
+        With file and line, if it can't be read, an interval does not end after its start, or two
+        overlap.
+    """
+    text = read_text(Path(path), _EXPECTED)
+    layout = read_header(text, ",;\t")
+    names = layout.found({name: name for name in ("start", "end", "duration_min", "name")})
+    if ("end" in names) == ("duration_min" in names):
+        both = "both there" if "end" in names else "both missing"
+        raise LogFormatError(
+            f"{path}:{layout.header_line}: columns 'end' and 'duration_min' are {both}, expected "
+            f"one of them: {_EXPECTED}"
+        )
+    layout.require(Path(path), ["start"], _EXPECTED)
+    table = read_columns(text, layout, names)
+    if not 0 < len(table) <= MAX_INTERVALS:
+        raise LogFormatError(
+            f"{path}: {len(table):,} intervals, expected 1 to {MAX_INTERVALS:,}; give the system's "
+            "peaks alone"
+        )
+    start = _stamps(table, "start")
+    if "end" in names:
+        end = _stamps(table, "end")
+        kind = "an offset from UTC like the start" if start.is_aware[0] else "no offset from UTC"
+        fail_values(table, "end", end.is_aware == start.is_aware, f"a time with {kind}")
+        end_us = end.us
+    else:
+        end_us = start.us + np.rint(numbers(table, "duration_min", _DURATION) * 60e6).astype(
+            np.int64
+        )
+    titles = texts(table, "name") if "name" in names else [""] * len(table)
+    for row in np.flatnonzero(end_us <= start.us)[:1]:
+        table.fail(int(row), "the interval does not end after its start; correct this line")
+    order = np.argsort(start.us, kind="stable")
+    for row, following in pairwise(order):
+        if start.us[following] < end_us[row]:
+            table.fail(
+                int(following),
+                f"the interval overlaps that of {table.where(int(row)).rpartition(':')[2]}; every "
+                "interval is counted once, remove or correct one",
+            )
+    zone = start.zone()
+    return [
+        PeakInterval(moment(int(begin), zone), moment(int(end), zone), title, table.where(row))
+        for row, (begin, end, title) in enumerate(zip(start.us, end_us, titles, strict=True))
+    ]
+
+
+def _stamps(table: ReadTable, key: str) -> Stamps:
+    found = stamps_of_one_clock(table, key)
+    fail_values(table, key, found.there, "a time")
+    return found
+
+
+def coincident_demand(run: Run, intervals: Sequence[PeakInterval]) -> list[CoincidentDemand]:
+    """Return the demand of a run in each interval.
+
+    Parameters
+    ----------
+    run : Run
+        A finished run.
+    intervals : sequence of PeakInterval
+        From `read_peak_intervals`; each begins and ends where an interval of the run does.
+
+    Raises
+    ------
+    InputError
+        With the interval's file and line, if it lies outside of the run or cuts its intervals; or
+        if the run's power can't be read.
+    """
+    series = run.series()
+    names = {column.name for column in run.columns}
+    reactive = [n for n in ("poi_reactive_var", "facility_reactive_var") if n in names][:1]
+    grid: dict[str, Any] = run.metrics.get("grid") or {}
+    demands = (grid.get("maximum_demand") or {}).get("intervals") or []
+    peaks_mw = {demand["interval_min"] * MS_PER_MIN: demand["max_mw"] for demand in demands}
+    found = []
+    for interval in intervals:
+        rows = (
+            series.row_at(interval.start, f"{interval.where}: start"),
+            series.row_at(interval.end, f"{interval.where}: end"),
+        )
+        if rows[0] >= rows[1]:  # local times over an hour that the clock is put back
+            raise InputError(
+                f"{interval.where}: the interval ends before it starts where the clock is changed; "
+                "give both times with their offset from UTC"
+            )
+        block = series.read(["facility_power_w", *reactive], rows)
+        mean = {name: float(v.mean()) / W_PER_MW for name, v in block.columns.items()}
+        length_ms = (rows[1] - rows[0]) * series.step_ms
+        own_mw = peaks_mw.get(length_ms, (grid.get("peak") or {}).get("max_mw"))
+        found.append(
+            CoincidentDemand(
+                interval.name,
+                series.at(rows[0]),
+                series.at(rows[1]),
+                mean["facility_power_w"],
+                mean[reactive[0]] if reactive else None,
+                run.metrics["power"]["max_mw"] if own_mw is None else own_mw,
+            )
+        )
+    return found
