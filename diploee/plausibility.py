@@ -80,6 +80,7 @@ def run_warnings(
         *_left_out(matches),
         *_shortfalls(facility, clock.horizon_ms, pools, matches, queues),
         *_overload(metrics),
+        *_idle_weather(facility),
         *_typical_weather(facility, metrics),
         *_above_ratings(metrics),
         *_outside_cooling_model(metrics),
@@ -250,6 +251,16 @@ def _overload(metrics: dict[str, Any]) -> Iterator[str]:
         yield (
             f"maximum power is {ratio:.2f} times the rated power; check the profiles' unit and "
             "facility.rated_power_mw"
+        )
+
+
+def _idle_weather(facility: Facility) -> Iterator[str]:
+    """Warn of weather that none of the scenario's stages follows."""
+    cooled = any(stage.place == "cooling" for stage in facility.stages)
+    if facility.weather is not None and not cooled:
+        yield (
+            "facility.weather is given, but no cooling among facility.stages follows it; add one, "
+            "or remove it unless a stage of your own takes it"
         )
 
 

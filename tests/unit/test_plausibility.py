@@ -104,3 +104,13 @@ def test_earlier_folder_replaces_the_classes_that_it_holds(tmp_path: Path) -> No
     add_profile(profile("tune-4n-1", [9_000.0], n_nodes=4), tmp_path / "later")
     library = ProfileLibrary.open(tmp_path / "own", tmp_path / "later")
     assert library.ids == ("tune-2n-own", "tune-4n-1")
+
+
+def test_weather_that_nothing_follows_is_warned_of(tmp_path: Path) -> None:
+    changes = {
+        "facility.utc_offset": "-07:00",
+        "facility.weather": {"kind": "typical_day", "station": "denver"},
+        "streams.training.target_utilization": 0.3,
+    }
+    (warning,) = warnings_of(tmp_path, tiny_library(), changes)
+    assert warning.startswith("facility.weather is given, but no cooling")
