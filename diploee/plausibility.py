@@ -78,7 +78,7 @@ def run_warnings(
         *_other_hardware(facility, pools, library, classes),
         *_rated_beyond_nodes(facility),
         *_left_out(matches),
-        *_shortfalls(facility, clock.horizon_ms, pools, matches, queues),
+        *_shortfalls(facility, clock, pools, matches, queues),
         *_overload(metrics),
         *_idle_weather(facility),
         *_typical_weather(facility, metrics),
@@ -223,7 +223,7 @@ def _left_out(matches: Sequence[StreamMatch]) -> Iterator[str]:
 
 def _shortfalls(
     facility: Facility,
-    horizon_ms: int,
+    clock: RunClock,
     pools: Pools,
     matches: Sequence[StreamMatch],
     queues: Mapping[str, QueueMetrics],
@@ -232,7 +232,7 @@ def _shortfalls(
         of_pool = [m for m in matches if pools[m.stream] == name]
         target = sum(m.target_utilization or m.matched_utilization for m in of_pool)
         queue = queues[name]
-        reached = queue.node_ms / (pool.n_nodes * horizon_ms)
+        reached = queue.node_ms / pool.standing(clock).node_ms(clock.horizon_ms)
         if reached < target * (1 - SHORTFALL):
             yield (
                 f"pool '{name}': simulated utilization {reached:.4f} is {target - reached:.4f} "

@@ -41,6 +41,7 @@ from diploee.power import (
     EventWindowSearch,
     PowerModel,
     Segments,
+    absent_nodes,
     device_block,
     lower_jobs,
     power_stream,
@@ -215,7 +216,14 @@ class _Line:
         self._scenario, self._clock = scenario, clock
         facility, horizon_ms = scenario.facility, scenario.horizon_ms
         run_clock = scenario.clock
-        self.cluster = Cluster(facility.pools, horizon_ms, engine, policies, run_clock.begin_ms)
+        self.cluster = Cluster(
+            facility.pools,
+            horizon_ms,
+            engine,
+            policies,
+            run_clock.begin_ms,
+            scenario.standing_nodes(),
+        )
         self.stages, self.columns = open_stages(scenario, stages, inputs.weather)
         self.head = {
             "scenario": scenario.name,
@@ -239,7 +247,13 @@ class _Line:
         if facility.has_ac_power:
             library, ac = with_twins(facility, library, used, self._serving.twins)
         self.model = PowerModel(
-            facility, library, tuple(sorted(used)), scenario.resolution_ms, horizon_ms, ac=ac
+            facility,
+            library,
+            tuple(sorted(used)),
+            scenario.resolution_ms,
+            horizon_ms,
+            ac=ac,
+            absent=absent_nodes(scenario),
         )
         self.causes = Causes(
             Attribution(

@@ -22,12 +22,14 @@ from diploee.inference import request_rates as rates_of
 from diploee.inputs import Inputs, load_inputs
 from diploee.power import (
     AC_COLUMNS,
+    PHASE_COLUMNS,
     POWER_COLUMNS,
     JobLoad,
     PowerBlock,
     PowerModel,
     Segments,
     ServingLoad,
+    absent_nodes,
     lower_jobs,
     power_stream,
 )
@@ -165,7 +167,14 @@ def schedule_jobs(
 ) -> Schedule:
     """Schedule jobs on the pools of a scenario; arguments and errors as of `Cluster`."""
     begin_ms = scenario.clock.begin_ms
-    cluster = Cluster(scenario.facility.pools, scenario.horizon_ms, engine, policies, begin_ms)
+    cluster = Cluster(
+        scenario.facility.pools,
+        scenario.horizon_ms,
+        engine,
+        policies,
+        begin_ms,
+        scenario.standing_nodes(),
+    )
     started = cluster.advance(jobs, scenario.horizon_ms)
     return in_order_of_submission([started], jobs, scenario.horizon_ms)
 
@@ -242,6 +251,8 @@ def open_stages(
     stages = Stages([*(spec.open(site) for spec in facility.stages), *further])
     services = SERVICE_COLUMNS if scenario.request_streams else ()
     power = (*POWER_COLUMNS, *AC_COLUMNS) if facility.has_ac_power else POWER_COLUMNS
+    if facility.has_phases:
+        power = (*power, *PHASE_COLUMNS)
     columns = catalogue(power, QUEUE_COLUMNS, services)
     if facility.has_ac_power:
         columns = with_boundary(columns, POWER, NODE_AC_POWER)
@@ -340,6 +351,7 @@ def power_blocks(
         step_ms or scenario.resolution_ms,
         scenario.horizon_ms,
         method,
+        absent=absent_nodes(scenario),
     )
     yield from power_stream(
         model,
@@ -380,13 +392,13 @@ def power_series(segments: Segments, scenario: Scenario, library: ProfileLibrary
         name="timestamp",
     )
     power_w = np.concatenate([block.device_power_w for block in blocks])
-    mean_busy = np.concatenate([block.mean_busy_nodes.sum(axis=0) for block in blocks])
+    utilization = [block.utilization(scenario.facility) for block in blocks]
     return pd.DataFrame(
         {
             "it_power_w": power_w,
             "facility_power_w": power_w,
             "busy_nodes": np.concatenate([block.busy_nodes.sum(axis=0) for block in blocks]),
-            "utilization": mean_busy / scenario.facility.n_nodes,
+            "utilization": np.concatenate(utilization),
         },
         index=index,
     )

@@ -35,6 +35,7 @@ What = Literal[
     "rate per instance",
     "jobs",
     "idle nodes",
+    "nodes added",
     "stages",
 ]
 """What a part of an event is; `jobs`, `instances` and `idle nodes` make up a level."""
@@ -144,7 +145,7 @@ class Attribution:
     ) -> None:
         self._calendars = calendars
         facility, self._tables = model.facility, model.tables
-        self._n_nodes = facility.n_nodes
+        self._standing = model.standing_nodes
         self._idle_w = np.array(
             [facility.node_type_of(pool).idle_power_w for pool in facility.pools]
         )
@@ -188,6 +189,10 @@ class Attribution:
             relatively, and what would be missing without: among the parts already.
         """
         parts = list(self._change_of_jobs(segments, before, after))
+        added = self._nodes_over(after) - self._nodes_over(before)
+        if added.any():
+            count = {"count": round(float(added.sum()))}
+            parts.append(Part("", "", "nodes added", float(added @ self._idle_w), count))
         calendar = list(self._calendar_of_jobs(parts, before, after))
         for service in self._services:
             net_w = [self._net_of(service, span) for span in (before, after)]
@@ -234,7 +239,7 @@ class Attribution:
         stream, size = self._stream_of[class_of_owner(jobs.owner)], len(self._streams)
         counts = np.bincount(stream[_first(jobs)], minlength=size).tolist()
         jobs_w = np.bincount(stream, of_job_w, size).tolist()
-        n_idle = self._n_nodes - float(nodes.sum())
+        n_idle = float(self._nodes_over(span).sum()) - float(nodes.sum())
         parts = [
             Part(name, pool, "jobs", jobs_w[k], {"count": counts[k]})
             for k, (name, pool) in enumerate(self._streams)
@@ -252,6 +257,10 @@ class Attribution:
     def services_w(self, span: Span) -> list[float]:
         """Return the mean power of each service over a span [W]."""
         return [self._gross_of(service, span)[0] for service in self._services]
+
+    def _nodes_over(self, span: Span) -> Float64Array:
+        """Return the nodes of each pool that stand, mean over a span, shape (pools,)."""
+        return self._standing(span[0], span[1] - span[0], 1)[:, 0]
 
     def _change_of_jobs(self, segments: Segments, before: Span, after: Span) -> Iterator[Part]:
         rows = _of_jobs(segments, (before[0], after[1]))

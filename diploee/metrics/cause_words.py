@@ -147,6 +147,8 @@ class _Writer:
             return f"{each} ({power}; {before} to {after} requests/s)"
         if what == "stages":
             return f"the facility's stages ({power})"
+        if what == "nodes added":
+            return f"{plural(part.get('count', 0), 'node')} came to stand ({power})"
         jobs = f"{plural(part.get('count', 0), 'job')} of {self.owner('stream', part)}"
         did = what.removeprefix("jobs ")
         did = f"ran on and drew {more}" if did == "ran on" else did

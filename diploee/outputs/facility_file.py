@@ -21,7 +21,7 @@ from diploee.facility import Block
 from diploee.inference import SERVICE_COLUMNS
 from diploee.json_files import Record, parse_json
 from diploee.parquet_files import open_parquet
-from diploee.power import POWER_COLUMNS
+from diploee.power import PHASE_COLUMNS, POWER_COLUMNS
 from diploee.schedule import QUEUE_COLUMNS
 from diploee.tables import BoolArray, Int64Array
 from diploee.units import MS_PER_H, MS_PER_S
@@ -31,7 +31,7 @@ METADATA_KEY = b"diploee.facility"
 MIN_ROWS_PER_GROUP = 1 << 15
 """Row groups hold an hour, or so many rows where that is more."""
 
-DECLARED_COLUMNS = catalogue(POWER_COLUMNS, QUEUE_COLUMNS, SERVICE_COLUMNS)
+DECLARED_COLUMNS = catalogue(POWER_COLUMNS, PHASE_COLUMNS, QUEUE_COLUMNS, SERVICE_COLUMNS)
 
 
 def stored_columns(path: Path) -> Columns:

@@ -47,6 +47,12 @@ AC_COLUMNS = (
 )  # fmt: skip
 """What a run holds besides where the nodes' AC power is modelled; the facility's begins there."""
 
+PHASE_COLUMNS = (
+    Column("standing_nodes", "nodes", "pool", "mean", None,
+           "nodes that stand, where pools have phases; utilization is over these"),
+)  # fmt: skip
+"""What a run holds besides where nodes are added in its course."""
+
 BLOCK_INTERVALS = 1 << 18
 """Intervals of a block where no transform sets them."""
 
@@ -70,6 +76,8 @@ class PowerBlock:
         Busy nodes of each pool, mean over the interval.
     it_ac_power_w : numpy.ndarray, shape (K, B), float64, optional
         Mean power of each pool's nodes at their AC input [W], where that is modelled.
+    standing_nodes : numpy.ndarray, shape (K, B), float64, optional
+        Nodes of each pool that stand, mean over the interval, where they are not all all the time.
     """
 
     t0_ms: int
@@ -78,6 +86,7 @@ class PowerBlock:
     busy_nodes: Int64Array
     mean_busy_nodes: Float64Array
     it_ac_power_w: Float64Array | None = None
+    standing_nodes: Float64Array | None = None
 
     @property
     def n_intervals(self) -> int:
@@ -95,6 +104,25 @@ class PowerBlock:
         total_w: Float64Array = self.it_power_w.sum(axis=0)
         return total_w
 
+    def utilization(self, facility: Facility, pool_id: int | None = None) -> Float64Array:
+        """Return busy nodes over the nodes that stand (Eq. 1), 0 where none does, shape (B,).
+
+        Parameters
+        ----------
+        facility : Facility
+            The pools.
+        pool_id : int, optional
+            One pool; all together if absent.
+        """
+        which = slice(None) if pool_id is None else slice(pool_id, pool_id + 1)
+        busy: Float64Array = self.mean_busy_nodes[which].sum(axis=0)
+        if self.standing_nodes is None:
+            n_nodes = sum(pool.n_nodes for pool in list(facility.pools.values())[which])
+            return busy / float(n_nodes)
+        standing = self.standing_nodes[which].sum(axis=0)
+        share: Float64Array = busy / np.maximum(standing, np.finfo(float).tiny)
+        return share
+
     @property
     def starts_ms(self) -> Int64Array:
         """Start of each interval [ms], shape (B,)."""
@@ -111,10 +139,14 @@ def joined(parts: Sequence[PowerBlock]) -> PowerBlock:
         np.concatenate([part.it_power_w for part in parts], axis=1),
         np.concatenate([part.busy_nodes for part in parts], axis=1),
         np.concatenate([part.mean_busy_nodes for part in parts], axis=1),
-        None
-        if parts[0].it_ac_power_w is None
-        else np.concatenate([part.it_ac_power_w for part in parts], axis=1),
+        _joined([part.it_ac_power_w for part in parts]),
+        _joined([part.standing_nodes for part in parts]),
     )
+
+
+def _joined(parts: Sequence[Float64Array | None]) -> Float64Array | None:
+    known = [part for part in parts if part is not None]
+    return np.concatenate(known, axis=1) if known else None
 
 
 @dataclass(frozen=True)
@@ -136,6 +168,8 @@ class PowerModel:
         each block.
     ac : NodeAc, optional
         Twins of the profiles at the nodes' AC input, which the library then holds as well.
+    absent : Segments, optional
+        Nodes that do not stand yet, as of `absent_nodes`.
     """
 
     facility: Facility
@@ -145,6 +179,7 @@ class PowerModel:
     horizon_ms: int
     method: Method = "auto"
     ac: NodeAc | None = None
+    absent: Segments | None = None
 
     @cached_property
     def fft_lengths(self) -> tuple[int, int] | None:
@@ -186,6 +221,16 @@ class PowerModel:
         nodes = [self.facility.node_type_of(name) for name in pools]
         idle_w = np.array([[node.idle_power_w] for node in nodes])
         return n_nodes, idle_w, np.array([[node.ac_power_w(node.idle_power_w)] for node in nodes])
+
+    def standing_nodes(self, t0_ms: int, dt_ms: int, n_steps: int) -> Float64Array:
+        """Return the nodes of each pool that stand, means over intervals.
+
+        Shape (K, B), or (K, 1) where all stand all the time.
+        """
+        n_nodes = self._pool_columns[0]
+        if self.absent is None:
+            return n_nodes.astype(np.float64)
+        return n_nodes - node_occupancy(self.absent, n_nodes.size, t0_ms, dt_ms, n_steps)[1]
 
     def _whole(self, segments: Segments) -> BoolArray:
         """Return which segments can be added as spectra."""
@@ -248,9 +293,11 @@ class PowerModel:
         for added, energy_j in zip(self._readings(direct), readings, strict=True):
             add_directly(added, self.tables, t0_ms, energy_j)
         busy, mean_busy = node_occupancy(segments, n_nodes.size, t0_ms, self.dt_ms, n_steps)
+        standing = self.standing_nodes(t0_ms, self.dt_ms, n_steps)
         power_w = [
-            energy_j * (MS_PER_S / self.dt_ms) + (n_nodes - mean_busy) * idle_w
+            energy_j * (MS_PER_S / self.dt_ms) + (standing - mean_busy) * idle_w
             for energy_j, idle_w in zip(readings, idle_node_w, strict=False)
         ]
         ac_w = power_w[1] if self.ac is not None else None
-        return PowerBlock(t0_ms, self.dt_ms, power_w[0], busy, mean_busy, ac_w)
+        changing = None if self.absent is None else standing
+        return PowerBlock(t0_ms, self.dt_ms, power_w[0], busy, mean_busy, ac_w, changing)

@@ -190,25 +190,31 @@ class EventWindowSearch:
 
 def device_block(power: PowerBlock, model: PowerModel) -> Block:
     """Return a block's columns of device power and occupancy, per pool where there are several."""
-    facility = model.facility
-    n_nodes = facility.n_nodes
+    facility, standing = model.facility, power.standing_nodes
     columns: dict[str, np.ndarray[Any, Any]] = {
         "it_power_w": power.device_power_w,
         POWER: power.device_power_w,
         "busy_nodes": power.busy_nodes.sum(axis=0),
-        "utilization": power.mean_busy_nodes.sum(axis=0) / n_nodes,
+        "utilization": power.utilization(facility),
     }
     ac_w = power.it_ac_power_w
     if ac_w is not None:
         columns["it_ac_power_w"] = columns[POWER] = ac_w.sum(axis=0)
         columns[REACTIVE] = np.full(power.n_intervals, facility.reactive_power_var)
+    if standing is not None:
+        columns["standing_nodes"] = standing.sum(axis=0)
+        if ac_w is not None:
+            node_var = np.array([facility.node_reactive_var(name) for name in facility.pools])
+            columns[REACTIVE] = node_var @ standing
     if len(facility.pools) > 1:
-        for k, (name, pool) in enumerate(facility.pools.items()):
+        for k, name in enumerate(facility.pools):
             if ac_w is not None:
                 columns[f"it_ac_power_w.{name}"] = ac_w[k]
             columns[f"it_power_w.{name}"] = power.it_power_w[k]
             columns[f"busy_nodes.{name}"] = power.busy_nodes[k]
-            columns[f"utilization.{name}"] = power.mean_busy_nodes[k] / pool.n_nodes
+            columns[f"utilization.{name}"] = power.utilization(facility, k)
+            if standing is not None:
+                columns[f"standing_nodes.{name}"] = standing[k]
     return Block(power.t0_ms, power.dt_ms, columns)
 
 

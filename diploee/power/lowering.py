@@ -11,7 +11,7 @@ from diploee.power.segments import Segments, owner_of_jobs
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import FLAT_ID, FLAT_POWER_W
 from diploee.profiles.playing import phases, played_parts
-from diploee.scenario import Facility
+from diploee.scenario import Facility, Scenario
 from diploee.schedule import Schedule
 from diploee.tables import Float64Array, Int64Array, concat
 from diploee.workload import JobTable
@@ -82,6 +82,27 @@ def lower_jobs(schedule: Schedule, library: ProfileLibrary, facility: Facility |
     segments = concat([load.segments for load in loads])
     job = np.concatenate([load.job for load in loads])
     return JobLoad(segments, job, len(jobs))
+
+
+def absent_nodes(scenario: Scenario) -> Segments | None:
+    """Return the nodes that do not stand yet, from when to when; None where there are no phases.
+
+    The rows are no load: they tell which nodes of a pool neither run jobs nor idle.
+    """
+    if not scenario.facility.has_phases:
+        return None
+    pools, horizon_ms = scenario.facility.pools.values(), scenario.horizon_ms
+    rows = [
+        (time_ms, pool_id, n_nodes)
+        for pool_id, (pool, stand) in enumerate(
+            zip(pools, scenario.standing_nodes().values(), strict=True)
+        )
+        for time_ms, n_nodes in (*stand.added, (horizon_ms, pool.n_nodes - stand.most))
+    ]
+    end_ms, pool_id, n_nodes = np.array(rows, dtype=np.int64).T
+    none = np.zeros(end_ms.size, dtype=np.int64)
+    begin_ms = none + scenario.clock.begin_ms
+    return Segments(begin_ms, end_ms, pool_id, n_nodes, none, none, none.astype(float))
 
 
 def segment_energy_j(segments: Segments, library: ProfileLibrary) -> Float64Array:

@@ -21,6 +21,7 @@ from diploee.scenario.loading import (
 from diploee.scenario.log_reading import JobState, LogReading
 from diploee.scenario.models import Facility, NodeType, Pool, Scenario
 from diploee.scenario.overloads import OVERLOADS, OverloadSpec
+from diploee.scenario.phases import Phase, StandingNodes
 from diploee.scenario.recurring import RecurringTraining
 from diploee.scenario.replay import JobReplay, RequestReplay
 from diploee.scenario.schedulers import SCHEDULERS, SchedulerSpec
@@ -47,6 +48,7 @@ __all__ = [
     "LogisticService",
     "NodeType",
     "OverloadSpec",
+    "Phase",
     "Pool",
     "ProfileVariants",
     "RecurringTraining",
@@ -55,6 +57,7 @@ __all__ = [
     "Scenario",
     "SchedulerSpec",
     "Service",
+    "StandingNodes",
     "WeekToWeek",
     "content_hash",
     "find_scenario",

@@ -27,6 +27,12 @@ from diploee.facility.node_power import AC_POWER, AcPowerSpec
 from diploee.model import SCALES, Model, Name, optional
 from diploee.problems import KeyPath
 from diploee.scenario.job_streams import JobStream
+from diploee.scenario.phases import (
+    Phase,
+    StandingNodes,
+    check_phases,
+    refuse_number_as_date,
+)
 from diploee.scenario.power_smoothing import COARSEST_MS
 from diploee.scenario.schedulers import SCHEDULERS, SchedulerSpec
 from diploee.scenario.serving import RequestStream, request_stream_problems
@@ -53,13 +59,6 @@ def _check_start(value: datetime) -> datetime:
         raise ValueError("must be local time without a zone; set facility.time_zone instead")
     if value.microsecond % 1000:
         raise ValueError("must be a whole number of milliseconds")
-    return value
-
-
-def _refuse_number_as_date(value: object) -> object:
-    # pydantic would read a bare year such as 2018 as seconds since 1970.
-    if isinstance(value, int | float):
-        raise ValueError(f"expected an ISO date such as 2018-01-01, found {value!r}")
     return value
 
 
@@ -111,6 +110,36 @@ class Pool(Model):
         description="Queue discipline, by name or as a group of keys with its kind; fifo is "
         "strict: the head of the queue blocks.",
     )
+    phases: tuple[Phase, ...] | None = optional(
+        "How many of its nodes stand from when on; none before the first phase, all of them all "
+        "through the run if absent. A phase that begins with the run holds in its warm-up too. "
+        "What jobs ask for follows the nodes that stand, and so does the utilization.",
+        min_length=1,
+    )
+
+    @model_validator(mode="after")
+    def _phases_rise(self) -> Self:
+        if self.phases is not None:
+            check_phases(self.phases, self.n_nodes)
+        return self
+
+    @property
+    def fewest_nodes(self) -> int:
+        """Nodes of the first phase; all where there are none."""
+        return self.phases[0].n_nodes if self.phases else self.n_nodes
+
+    def standing(self, clock: RunClock) -> StandingNodes:
+        """Return how many of the nodes stand in the course of a run."""
+        if self.phases is None:
+            return StandingNodes(self.n_nodes)
+        times_ms = [clock.wall.time_ms(phase.since) for phase in self.phases]
+        levels = [0, *(phase.n_nodes for phase in self.phases)]
+        added = [
+            (time_ms, after - before)
+            for time_ms, before, after in zip(times_ms, levels, levels[1:], strict=False)
+        ]
+        first = sum(n_nodes for time_ms, n_nodes in added if time_ms <= 0)
+        return StandingNodes(first, tuple(step for step in added if step[0] > 0))
 
 
 class Size(Model):
@@ -198,6 +227,11 @@ class Facility(Model):
         return sum(pool.n_nodes for pool in self.pools.values())
 
     @property
+    def has_phases(self) -> bool:
+        """Whether nodes are added in the course of a run."""
+        return any(pool.phases is not None for pool in self.pools.values())
+
+    @property
     def rated_power_w(self) -> float:
         """Rated power [W]: `rated_power_mw`, or where it is absent the nodes' ratings."""
         if self.rated_power_mw is not None:
@@ -212,12 +246,8 @@ class Facility(Model):
     @property
     def reactive_power_var(self) -> float:
         """Reactive power of all nodes at their AC input [var], drawn positive."""
-        nodes = ((self.node_type_of(name), pool.n_nodes) for name, pool in self.pools.items())
-        return sum(
-            n * node.ac_power.reactive_power_var(node.rated_power_w, node.idle_power_w)
-            for node, n in nodes
-            if node.ac_power is not None
-        )
+        pools = self.pools.items()
+        return sum(pool.n_nodes * self.node_reactive_var(name) for name, pool in pools)
 
     @property
     def nodes_power_w(self) -> float:
@@ -239,6 +269,13 @@ class Facility(Model):
         """Device power of all nodes without a job [W]."""
         pools = self.pools.items()
         return sum(pool.n_nodes * self.node_type_of(name).idle_power_w for name, pool in pools)
+
+    def node_reactive_var(self, pool: str) -> float:
+        """Return the reactive power of a pool's node at its AC input [var], drawn positive."""
+        node = self.node_type_of(pool)
+        if node.ac_power is None:
+            return 0.0
+        return node.ac_power.reactive_power_var(node.rated_power_w, node.idle_power_w)
 
     def pool_rated_power_w(self, pool: str) -> float:
         """Return the sum of the ratings of a pool's nodes [W]."""
@@ -264,7 +301,7 @@ class Scenario(Model):
         default_factory=dict, description="Streams of inference requests by name."
     )
     start: Annotated[
-        datetime, BeforeValidator(_refuse_number_as_date), AfterValidator(_check_start)
+        datetime, BeforeValidator(refuse_number_as_date), AfterValidator(_check_start)
     ] = Field(description="Start in local time, an ISO date or time such as 2018-01-01.")
     duration: Duration = Field(
         default="1 year",
@@ -334,6 +371,10 @@ class Scenario(Model):
         """Start of the run with the facility's zone."""
         return self.start.replace(tzinfo=self.facility.zone)
 
+    def standing_nodes(self) -> dict[str, StandingNodes]:
+        """Return the nodes that stand in the course of the run, of each pool by name."""
+        return {name: pool.standing(self.clock) for name, pool in self.facility.pools.items()}
+
     def pool_names(self) -> tuple[str, ...]:
         """Return the pools' names; their order gives the `pool_id` of tables."""
         return tuple(self.facility.pools)
@@ -360,6 +401,14 @@ def cross_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
                 ("facility", "pools", name, "node_type"),
                 _unknown("node type", pool.node_type, facility.node_types),
             )
+        for index, phase in enumerate(pool.phases or ()):
+            if not 0 <= scenario.clock.wall.time_ms(phase.since) < scenario.horizon_ms:
+                end = scenario.clock.wall.at(scenario.horizon_ms)
+                yield (
+                    ("facility", "pools", name, "phases", index, "since"),
+                    f"must lie within the run, {scenario.start:%Y-%m-%d} to {end:%Y-%m-%d}, found "
+                    f"{phase.since:%Y-%m-%d}; of phases before the run give the last, at its start",
+                )
     if is_skipped(scenario.start, facility.zone):
         yield (
             ("start",),
@@ -373,14 +422,14 @@ def cross_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
         if job_stream.pool not in facility.pools:
             yield (*key_path, "pool"), _unknown("pool", job_stream.pool, facility.pools)
             continue
-        n_nodes = facility.pools[job_stream.pool].n_nodes
+        n_nodes = facility.pools[job_stream.pool].fewest_nodes
         for index, job_class in enumerate(job_stream.job_classes()):
             if job_class.n_nodes > n_nodes:
                 where = (*key_path, "classes", index) if job_stream.classes else (*key_path, "mix")
                 yield (
                     where,
                     f"class '{job_class.name}' needs {job_class.n_nodes} nodes, pool "
-                    f"'{job_stream.pool}' has {n_nodes}; it could never start",
+                    f"'{job_stream.pool}' has {n_nodes}{_at_first(facility, job_stream.pool)}",
                 )
         yield from _recurring_problems(facility, job_stream, key_path)
         yield from _smoothing_problems(scenario, job_stream, key_path)
@@ -398,6 +447,12 @@ def cross_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
             f"{scenario.resolution_ms / 1000:g} s does not divide the duration of "
             f"{scenario.horizon_ms / 1000:g} s ({scenario.duration})",
         )
+
+
+def _at_first(facility: Facility, pool: str) -> str:
+    if facility.pools[pool].phases is None:
+        return "; it could never start"
+    return " in its first phase; it would hold up the queue until more stand"
 
 
 def _smoothing_problems(
@@ -426,7 +481,7 @@ def _recurring_problems(
 ) -> Iterator[tuple[KeyPath, str]]:
     if (zeus := stream.zeus) is None:
         return
-    n_nodes, n_gpus = facility.pools[stream.pool].n_nodes, 0
+    n_nodes, n_gpus = facility.pools[stream.pool].fewest_nodes, 0
     if facility.pools[stream.pool].node_type in facility.node_types:
         n_gpus = facility.node_type_of(stream.pool).n_gpus
     if zeus.n_nodes > n_nodes:
@@ -471,6 +526,13 @@ def _request_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
                 (*key_path, "pool"),
                 f"a request stream needs a pool of its own, but pool '{requests.pool}' is also "
                 f"used by {one_of(others)}; split it into two pools",
+            )
+        if pools[requests.pool].phases is not None:
+            yield (
+                (*key_path, "pool"),
+                f"instances are planned on nodes that stand all through the run, but pool "
+                f"'{requests.pool}' has phases; give them to pools of job streams, or simulate the "
+                "phases one by one",
             )
         problems = request_stream_problems(requests, pools[requests.pool].n_nodes)
         yield from (((*key_path, *inner), text) for inner, text in problems)

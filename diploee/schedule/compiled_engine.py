@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from diploee.jit import njit
@@ -18,12 +20,19 @@ class CompiledFifo:
         Nodes of the pool.
     begin_ms : int
         Time at which the simulation begins [ms].
+    added : sequence of (int, int)
+        When further nodes are added [ms], increasing, and how many.
     """
 
-    def __init__(self, n_nodes: int, begin_ms: int = 0) -> None:
-        self._heap = np.empty((2, n_nodes + 1), dtype=np.int64)  # ends, nodes; a job has a node
+    def __init__(
+        self, n_nodes: int, begin_ms: int = 0, added: Sequence[tuple[int, int]] = ()
+    ) -> None:
+        most = n_nodes + sum(more for _, more in added)
+        self._heap = np.empty((2, most + 1), dtype=np.int64)  # ends, nodes; a job has a node
+        # Nodes not there yet are as good as nodes of jobs that run until they are.
+        self._heap[:, : len(added)] = np.array(added, dtype=np.int64).reshape(-1, 2).T
         self._state = np.array(
-            [0, n_nodes, begin_ms], dtype=np.int64
+            [len(added), n_nodes, begin_ms], dtype=np.int64
         )  # running jobs, free nodes, time
         self._queue = JobTable.empty().columns("submit_ms", "n_nodes", "duration_ms")
         self._n_started = 0

@@ -21,7 +21,7 @@ class ClusterView(Protocol):
         ...
 
     n_nodes: int
-    """Nodes of the pool."""
+    """Nodes of the pool that stand."""
     free_nodes: int
     """Nodes that run nothing."""
     queue: deque[int]
@@ -52,6 +52,6 @@ class Policy(Protocol):
     def select(self, view: ClusterView) -> Sequence[int]:
         """Return the queued jobs to start now, in order; together they must fit the free nodes.
 
-        Called after every submission and every end while jobs wait.
+        Called after every submission, every end and every addition of nodes while jobs wait.
         """
         ...

@@ -13,7 +13,7 @@ import numpy as np
 from diploee.clock import RunClock
 from diploee.columns import Column
 from diploee.errors import WorkloadError, did_you_mean, one_of, shown
-from diploee.scenario import Pool
+from diploee.scenario import Pool, StandingNodes
 from diploee.schedule.policies.fifo import StrictFifo
 from diploee.schedule.policy import Policy
 from diploee.tables import BoolArray, Int64Array, concat
@@ -162,6 +162,8 @@ class Cluster:
         Own policies of pools by name, instead of what `Pool.scheduler` names.
     begin_ms : int
         Time at which the simulation begins [ms], at or before the start of the run.
+    standing : mapping of str to StandingNodes, optional
+        Nodes that stand, of pools by name; all of them all the time where absent.
 
     Raises
     ------
@@ -177,8 +179,11 @@ class Cluster:
         engine: Engine = "simpy",
         policies: Mapping[str, Policy] | None = None,
         begin_ms: int = 0,
+        standing: Mapping[str, StandingNodes] | None = None,
     ) -> None:
         self._horizon_ms = horizon_ms
+        stand = {name: StandingNodes(pool.n_nodes) for name, pool in pools.items()}
+        stand.update(standing or {})
         own = policies or {}
         for name, policy in own.items():
             if name not in pools:
@@ -193,8 +198,8 @@ class Cluster:
                 )
         self._pools = [
             PoolSchedule(
-                _engine(name, pool, engine, own.get(name), begin_ms),
-                pool.n_nodes,
+                _engine(name, pool, stand[name], engine, own.get(name), begin_ms),
+                stand[name].most,
                 horizon_ms,
             )
             for name, pool in pools.items()
@@ -219,7 +224,12 @@ class Cluster:
 
 
 def _engine(
-    name: str, pool: Pool, engine: Engine, policy: Policy | None, begin_ms: int
+    name: str,
+    pool: Pool,
+    standing: StandingNodes,
+    engine: Engine,
+    policy: Policy | None,
+    begin_ms: int,
 ) -> PoolEngine:
     policy = policy or pool.scheduler.open()
     if engine == "compiled":
@@ -230,10 +240,10 @@ def _engine(
             )
         from diploee.schedule.compiled_engine import CompiledFifo
 
-        return CompiledFifo(pool.n_nodes, begin_ms)
+        return CompiledFifo(standing.first, begin_ms, standing.added)
     from diploee.schedule.simpy_engine import SimpyCluster
 
-    return SimpyCluster(pool.n_nodes, policy, begin_ms=begin_ms)
+    return SimpyCluster(standing.first, policy, None, begin_ms, standing.added)
 
 
 def in_order_of_submission(parts: Sequence[Schedule], jobs: JobTable, horizon_ms: int) -> Schedule:
@@ -275,9 +285,10 @@ def simulated_utilization(
     chosen = pool.scheduler.open() if policy is None else deepcopy(policy)
     name: Engine = "compiled" if type(chosen) is StrictFifo else "simpy"
     horizon_ms = clock.horizon_ms
-    engine = _engine("", pool, name, chosen, clock.begin_ms)
-    run = PoolSchedule(engine, pool.n_nodes, horizon_ms)
+    standing = pool.standing(clock)
+    engine = _engine("", pool, standing, name, chosen, clock.begin_ms)
+    run = PoolSchedule(engine, standing.most, horizon_ms)
     node_ms = 0
     for number, jobs in enumerate(windows, clock.begin_ms // window_ms + 1):
         node_ms += int(run.advance(jobs, min(number * window_ms, horizon_ms)).node_ms.sum())
-    return node_ms / (pool.n_nodes * horizon_ms)
+    return node_ms / standing.node_ms(horizon_ms)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections import deque
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 
 import numpy as np
 import simpy
@@ -34,6 +34,8 @@ class SimpyCluster:
         Outside signals for the policy, functions of the time [ms].
     begin_ms : int
         Time at which the simulation begins [ms].
+    added : sequence of (int, int)
+        When further nodes are added [ms], and how many.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class SimpyCluster:
         policy: Policy,
         signals: Mapping[str, Callable[[int], float]] | None = None,
         begin_ms: int = 0,
+        added: Sequence[tuple[int, int]] = (),
     ) -> None:
         self.n_nodes = n_nodes
         self.free_nodes = n_nodes
@@ -64,6 +67,9 @@ class SimpyCluster:
         # An event that was processed is scheduled again: a new one costs as much as both its turns.
         self._idle_events: list[simpy.Event] = []
         self._at_end: Callbacks = [self._end]
+        for time_ms, more in added:
+            self._env.timeout(time_ms - begin_ms, more).callbacks.append(self._add)
+            self._wakes_ms.append(time_ms)
 
     @property
     def now_ms(self) -> int:
@@ -83,6 +89,13 @@ class SimpyCluster:
         """Ask for another decision at a time [ms]."""
         self._env.timeout(time_ms - self.now_ms).callbacks.append(self._wake)
         self._wakes_ms.append(time_ms)
+
+    def _add(self, event: simpy.Event) -> None:
+        """Add nodes, and see whether jobs have waited for them."""
+        self.n_nodes += event._value
+        self.free_nodes += event._value
+        self._last_end_ms = max(self._last_end_ms, self.now_ms)
+        self._wake(event)
 
     def _wake(self, _: simpy.Event) -> None:
         if self.queue:

@@ -15,9 +15,12 @@ from diploee.workload.source import StreamFrame
 def stream_rates(spec: JobStream, frame: StreamFrame) -> HourlyRates:
     """Lay a stream's calendar over the run, with its random factor per hour where it has one.
 
+    Rates go with the nodes that stand, as tenants come with them (ASSUMPTION).
+
     The factors are drawn once for all that a stream submits, so that thinning keeps the dispersion.
     """
-    rates = hourly_rates(spec.calendar, frame.clock, frame.seed, "workload", frame.name)
+    name, standing = ("workload", frame.name), frame.standing
+    rates = hourly_rates(spec.calendar, frame.clock, frame.seed, *name, standing=standing)
     if spec.dispersion is None:
         return rates
 

@@ -114,7 +114,7 @@ class DrawnJobs:
     def asked_nodes(self) -> float:
         """Nodes of the target, or those that the jobs given ask for on average."""
         if self._spec.target_utilization is not None:
-            return self._spec.target_utilization * self._frame.n_nodes
+            return self._spec.target_utilization * self._frame.mean_nodes
         return self.jobs_per_day * self._node_ms_per_job() / MS_PER_DAY
 
     def settle(self, simulated: Utilization | None) -> None:
@@ -298,7 +298,7 @@ class DrawnJobs:
         node_ms_per_job = self._node_ms_per_job()
         if not node_ms_per_job > 0:
             return float("inf")
-        node_ms_per_day = self._spec.target_utilization * self._frame.n_nodes * MS_PER_DAY
+        node_ms_per_day = self._spec.target_utilization * self._frame.mean_nodes * MS_PER_DAY
         return float(node_ms_per_day / node_ms_per_job)
 
     def _node_ms_per_job(self) -> float:

@@ -67,6 +67,11 @@ class JobStreams:
         builder = LibraryBuilder(library)
         pools = list(facility.pools)
         self._sources: list[JobSource] = []
+        self._first_share: dict[str, float] = {}
+        for name, of_pool in facility.pools.items():
+            standing = of_pool.standing(clock)
+            mean = standing.node_ms(clock.horizon_ms) / clock.horizon_ms
+            self._first_share[name] = standing.first / mean
         self._pools = [spec.pool for spec in specs.values()]
         for name, spec in specs.items():
             frame = StreamFrame(
@@ -75,7 +80,7 @@ class JobStreams:
                 clock,
                 spec.pool,
                 pools.index(spec.pool),
-                facility.pools[spec.pool].n_nodes,
+                facility.pools[spec.pool].standing(clock),
                 facility.node_type_of(spec.pool),
             )
             try:
@@ -96,9 +101,13 @@ class JobStreams:
         return sum(source.jobs_per_day for source in self._sources)
 
     def asked_nodes(self, pool: str) -> float:
-        """Return the nodes that the jobs of a pool ask for on average; after `settle`."""
+        """Return the nodes that the jobs of a pool ask for on average; after `settle`.
+
+        Where nodes are added in the run, those that they ask for at its start.
+        """
         of_streams = zip(self._sources, self._pools, strict=True)
-        return sum(source.asked_nodes for source, of_pool in of_streams if of_pool == pool)
+        asked = sum(source.asked_nodes for source, of_pool in of_streams if of_pool == pool)
+        return asked * self._first_share[pool]
 
     def settle(self, simulated: Mapping[str, Utilization]) -> None:
         """Find how many jobs each stream submits.

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from diploee.clock import RunClock
 from diploee.errors import WorkloadError
-from diploee.scenario import Calendar, WeekToWeek
+from diploee.scenario import Calendar, StandingNodes, WeekToWeek
 from diploee.scenario.holidays import holidays_of
 from diploee.streams import stream
 from diploee.tables import Float64Array, Int64Array
@@ -148,7 +148,13 @@ def week_factors(spec: WeekToWeek | None, hours: Int64Array, seed: int, *name: s
     return factors
 
 
-def hourly_rates(calendar: Calendar, clock: RunClock, seed: int = 0, *name: str) -> HourlyRates:
+def hourly_rates(
+    calendar: Calendar,
+    clock: RunClock,
+    seed: int = 0,
+    *name: str,
+    standing: StandingNodes | None = None,
+) -> HourlyRates:
     """Lay calendar weights over a run.
 
     Parameters
@@ -161,6 +167,8 @@ def hourly_rates(calendar: Calendar, clock: RunClock, seed: int = 0, *name: str)
         Seed of the run.
     *name : str
         Stream whose weeks differ.
+    standing : StandingNodes, optional
+        Nodes that the rates are in proportion to; constant where absent.
 
     Returns
     -------
@@ -174,6 +182,8 @@ def hourly_rates(calendar: Calendar, clock: RunClock, seed: int = 0, *name: str)
     """
     edges_ms, hours = local_hours(clock, clock.begin_ms, clock.horizon_ms)
     weight = hour_weights(calendar, hours)
+    if standing is not None and standing.added:
+        weight = weight * standing.at(edges_ms[:-1])
     in_run_ms = np.diff(np.maximum(edges_ms, 0))
     _check_any(weight[in_run_ms > 0], clock)
     mean = np.average(weight, weights=in_run_ms)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from diploee.clock import RunClock
-from diploee.scenario import NodeType
+from diploee.scenario import NodeType, StandingNodes
 from diploee.units import MS_PER_DAY
 from diploee.workload.jobs import JobTable, StreamClass
 from diploee.workload.match import StreamMatch, Utilization
@@ -44,8 +44,8 @@ class StreamFrame:
         Name of the pool that runs its jobs.
     pool_id : int
         Index of that pool.
-    n_nodes : int
-        Nodes of the pool.
+    standing : StandingNodes
+        Nodes of the pool that stand.
     node_type : NodeType
         What its nodes are.
     """
@@ -55,7 +55,7 @@ class StreamFrame:
     clock: RunClock
     pool: str
     pool_id: int
-    n_nodes: int
+    standing: StandingNodes
     node_type: NodeType
 
     @property
@@ -69,9 +69,19 @@ class StreamFrame:
         return self.clock.simulated_ms / MS_PER_DAY
 
     @property
+    def n_nodes(self) -> int:
+        """Nodes of the pool, at their most."""
+        return self.standing.most
+
+    @property
     def capacity_ms(self) -> int:
-        """Node time of the pool over the run [node ms]."""
-        return self.n_nodes * self.clock.horizon_ms
+        """Node time of the pool over the run, that of the nodes that stand [node ms]."""
+        return self.standing.node_ms(self.clock.horizon_ms)
+
+    @property
+    def mean_nodes(self) -> float:
+        """Nodes that stand, mean over the run."""
+        return self.capacity_ms / self.clock.horizon_ms
 
 
 @dataclass(frozen=True)

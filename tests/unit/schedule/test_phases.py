@@ -1,0 +1,151 @@
+"""Nodes that come to stand in the course of a run: schedule, power, utilization, refusals."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from builders import job_table, tiny_library, tiny_scenario
+from hypothesis import given
+from hypothesis import strategies as st
+
+from diploee import Run, simulate
+from diploee.errors import ScenarioError
+from diploee.scenario import Pool, StandingNodes
+from diploee.scenario.size import scaled
+from diploee.schedule import NEVER_MS, Cluster, ClusterView, Engine, StrictFifo
+
+TWO = [{"since": "2018-01-01", "n_nodes": 4}, {"since": "2018-01-02", "n_nodes": 12}]
+ENGINES: tuple[Engine, ...] = ("simpy", "compiled")
+
+
+def phased(changes: dict[str, Any] | None = None) -> Any:
+    return tiny_scenario({"facility.pools.main.phases": deepcopy(TWO), **(changes or {})})
+
+
+def starts(engine: Engine, standing: StandingNodes, jobs: Any, horizon_ms: int) -> list[int]:
+    pools = {"p": Pool(node_type="any", n_nodes=max(standing.most, 1))}
+    cluster = Cluster(pools, horizon_ms, engine, standing={"p": standing})
+    found = cluster.advance(jobs, horizon_ms)
+    start_ms = np.full(len(jobs), NEVER_MS)
+    start_ms[found.jobs.job_id] = found.start_ms
+    return start_ms.tolist()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_waiting_jobs_start_the_instant_nodes_are_added(engine: Engine) -> None:
+    jobs = job_table([0, 1, 2], [2, 2, 3], [100, 100, 100])
+    assert starts(engine, StandingNodes(2, ((50, 2), (70, 2))), jobs, 1_000) == [0, 50, 100]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_pool_that_stands_later_holds_its_queue_until_then(engine: Engine) -> None:
+    week_ms = 7 * 86_400_000
+    jobs = job_table([0, 5, week_ms], [1, 1, 1], [10, 10, 10])
+    added = StandingNodes(0, ((week_ms, 1),))
+    assert starts(engine, added, jobs, 2 * week_ms) == [week_ms, week_ms + 10, week_ms + 20]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 200), st.integers(1, 3), st.integers(1, 60)), max_size=30),
+    st.lists(st.tuples(st.integers(1, 150), st.integers(1, 4)), max_size=3),
+)
+def test_both_engines_give_the_same_starts(
+    rows: list[tuple[int, int, int]], added: list[tuple[int, int]]
+) -> None:
+    jobs = job_table(*(zip(*sorted(rows), strict=True) if rows else ([], [], [])))
+    standing = StandingNodes(3, tuple(sorted(added)))
+    found = [starts(engine, standing, jobs, 300) for engine in ENGINES]
+    assert found[0] == found[1]
+    taken = [(s, s + d, n) for s, (_, n, d) in zip(found[0], sorted(rows), strict=True) if s >= 0]
+    for now, _, _ in taken:
+        busy = sum(n for begin, end, n in taken if begin <= now < end)
+        assert busy <= standing.at(np.array([now]))[0]
+
+
+def test_policy_sees_the_nodes_that_stand() -> None:
+    seen = []
+
+    class Watching(StrictFifo):
+        def select(self, view: ClusterView) -> Any:
+            seen.append((view.now_ms, view.n_nodes, view.free_nodes))
+            return super().select(view)
+
+    pools = {"p": Pool(node_type="any", n_nodes=5)}
+    cluster = Cluster(
+        pools, 100, "simpy", {"p": Watching()}, standing={"p": StandingNodes(2, ((50, 3),))}
+    )
+    cluster.advance(job_table([0, 10, 60], [2, 2, 1], [100, 10, 10]), 100)
+    assert seen == [(0, 2, 2), (10, 2, 0), (50, 5, 3), (60, 5, 1)]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    site = phased({"duration": "20 d", "facility.pools.main.phases.1.since": "2018-01-11"})
+    return simulate(site, tmp_path_factory.mktemp("phases") / "run", library=tiny_library())
+
+
+def test_idle_power_and_utilization_are_of_nodes_that_stand(run: Run) -> None:
+    facility = run.facility()
+    standing = np.repeat([4.0, 12.0], len(facility) // 2)
+    np.testing.assert_array_equal(facility["standing_nodes"], standing)
+    assert (facility["busy_nodes"] <= standing).all()
+    idle = facility[facility["utilization"] == 0]
+    np.testing.assert_allclose(idle["it_power_w"], 400 * standing[facility["utilization"] == 0])
+
+
+def test_target_is_met_of_the_nodes_that_stand(run: Run) -> None:
+    daily = run.facility()["utilization"].to_numpy().reshape(2, -1).mean(axis=1)
+    # Twenty days of some jobs a day: each half scatters about the target by some hundredths.
+    np.testing.assert_allclose(daily, 0.6, atol=0.12)
+
+
+def test_windows_and_engines_change_no_byte(run: Run, tmp_path: Path) -> None:
+    again = simulate(
+        run.scenario, tmp_path / "again", library=tiny_library(), engine="compiled", window_days=1
+    )
+    for name in ("facility.parquet", "jobs.parquet"):
+        assert (again.folder / name).read_bytes() == (run.folder / name).read_bytes()
+
+
+def test_one_phase_from_the_start_is_a_run_without_phases(tmp_path: Path) -> None:
+    whole = [{"since": "2018-01-01", "n_nodes": 12}]
+    sites = (tiny_scenario(), phased({"facility.pools.main.phases": whole}))
+    runs = [
+        simulate(site, tmp_path / str(k), library=tiny_library()) for k, site in enumerate(sites)
+    ]
+    plain, one = (found.facility() for found in runs)
+    assert one.drop(columns="standing_nodes").equals(plain)
+
+
+def test_phases_grow_with_the_site() -> None:
+    large = scaled(phased(), 2.0).facility.pools["main"]
+    assert large.phases is not None
+    assert [phase.n_nodes for phase in large.phases] == [8, 24]
+    assert large.n_nodes == 24
+
+
+@pytest.mark.parametrize(
+    ("phases", "told"),
+    [
+        ([("2018-01-01", 8), ("2018-01-02", 6)], r"6 nodes since 2018-01-02 are no more than 8"),
+        ([("2018-01-01", 8), ("2018-01-01", 9)], r"phases overlap: 9 nodes since 2018-01-01"),
+        ([("2018-01-02", 8), ("2018-01-01", 9)], r"phases overlap: 9 nodes since 2018-01-01"),
+        ([("2018-01-01", 13)], r"13 nodes since 2018-01-01 are more than the pool's n_nodes of 12"),
+        ([("2017-12-31", 8)], r"phases.0.since: must lie within the run, 2018-01-01 to 2018-01-03"),
+        ([("2018-01-03", 8)], r"found 2018-01-03; of phases before the run give the last"),
+        ([("2018-01-01 00:30", 8)], r"must be a date or a whole hour of local time"),
+        ([(2018, 8)], r"expected an ISO date such as 2018-01-01, found 2018"),
+        ([("2018-01-01", 3), ("2018-01-02", 12)], r"has 3 in its first phase; it would hold up"),
+        ([], r"phases"),
+    ],
+)
+def test_phases_that_can_not_be_are_refused_in_one_line(
+    phases: list[tuple[Any, int]], told: str
+) -> None:
+    listed = [{"since": since, "n_nodes": n_nodes} for since, n_nodes in phases]
+    with pytest.raises(ScenarioError, match=told):
+        phased({"facility.pools.main.phases": listed})
