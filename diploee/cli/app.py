@@ -17,6 +17,7 @@ COMMANDS = {
     "validate": "run:validate",
     "schema": "schema:schema",
     "report": "report:report_command",
+    "datasheet": "datasheet:datasheet_command",
     "export": "export:export_command",
     "limits": "limits:limits_command",
     "battery": "battery:battery_command",

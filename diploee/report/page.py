@@ -31,10 +31,9 @@ def is_report(path: Path) -> bool:
         return False
 
 
-def report_page(report: Report) -> str:
-    """Return the page as text."""
+def rendered(template: str, style: str, **values: object) -> str:
+    """Return a page of a template and a style beside this module, with the head of all pages."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from plotly.offline import get_plotlyjs
 
     templates = Environment(
         loader=FileSystemLoader(_HERE),
@@ -46,12 +45,18 @@ def report_page(report: Report) -> str:
     )
     templates.filters["figure"] = plotly_figure
     templates.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
-    return templates.get_template("page.html").render(
+    head = {"version": __version__, "mark": MARK, "policy": POLICY, "style": _file(style)}
+    return templates.get_template(template).render(**head, **values)
+
+
+def report_page(report: Report) -> str:
+    """Return the page as text."""
+    from plotly.offline import get_plotlyjs
+
+    return rendered(
+        "page.html",
+        "page.css",
         report=report,
-        version=__version__,
-        mark=MARK,
-        policy=POLICY,
-        style=_file("page.css"),
         script=_file("page.js"),
         plotly=get_plotlyjs().replace("</script", "<\\/script"),  # which would end its element
     )

@@ -1,0 +1,496 @@
+"""The data sheet of a load for its interconnection: what planners ask for, on one page.
+
+Figures come from the run's declared metrics where there are such; what a run can't tell stands with
+the reason. Fields as they are asked for by Southern's appendix, Ameren, AEP and NERC's guideline of
+2026-05 (reference sheet ``grid_requirements.md``, section 1.3; mostly seen in secondary sources).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from diploee.metric import find_metric, flatten, number
+from diploee.metrics.catalogue import declared_metrics
+from diploee.metrics.grid.bandwidth import recorded_readings
+from diploee.metrics.grid.clock import Clock
+from diploee.metrics.grid.demand import ClockSums
+from diploee.metrics.grid.quanta import MAX_DAY_POWER_W, QUANTA_PER_MW, to_quanta
+from diploee.metrics.limits import Limits, check_limits, load_limits
+from diploee.outputs import Run
+from diploee.outputs.coincident import read_peak_intervals
+from diploee.report.coincident import at_peaks
+from diploee.report.words import interval, listed, moment, pattern_for
+from diploee.tables import Float64Array
+from diploee.units import MS_PER_H, MS_PER_MIN, MS_PER_S, W_PER_MW
+
+QUARTER_MS = 15 * MS_PER_MIN
+QUANTILES = (50.0, 90.0, 99.0, 99.9)
+MOST_LINES = 5
+NO_METER = (
+    "The run ends before the grid's meter: give ac_power of the nodes and facility.stages up to a "
+    "point_of_interconnection to have what a utility sees."
+)
+_NOT_THERE = "not in the run's metrics"
+
+Entry = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of the sheet.
+
+    Parameters
+    ----------
+    item : str
+        Whose it is: a quantity's name, or a row such as a month where there are several quantities.
+    value : float, str or None
+        The figure; None where the run can't tell it.
+    unit : str
+        Its unit; empty for words and ratios.
+    note : str
+        When or of what means; of what is absent the reason.
+    quantity : str
+        What it is of the item, in sections that are tables.
+    """
+
+    item: str
+    value: float | str | None
+    unit: str = ""
+    note: str = ""
+    quantity: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The figure as text, of four digits."""
+        if isinstance(self.value, str):
+            return self.value
+        return number(self.value, pattern_for([self.value]))
+
+
+@dataclass(frozen=True)
+class SheetSection:
+    """A heading, its figures, and what all of them share."""
+
+    title: str
+    figures: tuple[Figure, ...]
+    note: str = ""
+    is_wide: bool = False
+
+    @property
+    def quantities(self) -> dict[str, str]:
+        """Unit by quantity, of a section that is a table."""
+        return {f.quantity: f.unit for f in self.figures if f.quantity}
+
+    def shown(self, item: str, quantity: str) -> str:
+        """Return a cell of a table as text, the numbers of a column with like decimals."""
+        found = self.rows[item].get(quantity)
+        if found is None or isinstance(found.value, str):
+            return found.shown if found else ""
+        column = (f.value for f in self.figures if f.quantity == quantity)
+        return number(found.value, pattern_for(column))
+
+    @property
+    def rows(self) -> dict[str, dict[str, Figure]]:
+        """The figures by item and quantity."""
+        found: dict[str, dict[str, Figure]] = {}
+        for figure in self.figures:
+            found.setdefault(figure.item, {})[figure.quantity] = figure
+        return found
+
+
+@dataclass(frozen=True)
+class DataSheet:
+    """All that a sheet shows."""
+
+    title: str
+    subtitle: str
+    sections: tuple[SheetSection, ...]
+    notes: tuple[str, ...]
+
+
+def data_sheet(run: Run, limits: Sequence[str] = (), peaks: Path | str | None = None) -> DataSheet:
+    """Return the data sheet of a run.
+
+    Parameters
+    ----------
+    run : Run
+        A finished run.
+    limits : sequence of str
+        Limits to hold it against: names of presets, or files.
+    peaks : path, optional
+        CSV of a system's peak intervals, as `read_peak_intervals` takes it.
+
+    Raises
+    ------
+    InputError
+        If the run is damaged, limits do not exist, or a peak lies outside of the run.
+    """
+    scenario = run.scenario
+    quarters = _Quarters.of(run)
+    at_meter = bool(run.metrics.get("poi"))
+    return DataSheet(
+        scenario.name,
+        f"{scenario.duration} from {scenario.start:%Y-%m-%d}, {interval(scenario.resolution_ms)} "
+        f"means, seed {scenario.seed}; power: {run.boundary()}",
+        (
+            SheetSection("Connection", tuple(_connection(run))),
+            SheetSection("Active power", tuple(_active(run, quarters))),
+            SheetSection("Reactive power", tuple(_reactive(run))),
+            SheetSection(
+                "Ramps and swings",
+                tuple(_ramps(run)),
+                "A ramp is the difference of adjacent means over its length.",
+            ),
+            SheetSection("Strongest lines of the spectrum", tuple(_lines(run))),
+            SheetSection(
+                "Share of AI training",
+                tuple(_shares(run)),
+                "Of the devices' energy. ASSUMPTION [J]: jobs are training, fine-tuning among it, "
+                "unless all of a stream's classes are batch inference.",
+            ),
+            SheetSection("Demand by month", tuple(_months(run, quarters))),
+            SheetSection("Demand at coincident peaks", tuple(_coincident(run, peaks))),
+            SheetSection("Build-out and ramp schedule", tuple(_build_out(run))),
+            *(_verdicts(run, load_limits(name)) for name in limits),
+            SheetSection("Provenance", tuple(_provenance(run)), is_wide=True),
+        ),
+        (
+            *(() if at_meter else (NO_METER,)),
+            *(str(warning) for warning in run.manifest.get("warnings") or ()),
+            "Not told by a run: ride-through, harmonics, flicker, parameters of dynamic models "
+            "(PERC1, composite load); a load record of a named moment: diploee export psse-raw.",
+        ),
+    )
+
+
+def _declared(run: Run, key: str, name: str = "", note: str = "", absent: str = "") -> Figure:
+    """Return a declared metric as a figure; where the run lacks it, why."""
+    metric = find_metric(key, declared_metrics())
+    assert metric is not None, key
+    value = dict(flatten(run.metrics)).get(key)
+    label = name or metric.name
+    if not isinstance(value, int | float):
+        return Figure(label, None, metric.suffix, absent or _NOT_THERE)
+    return Figure(label, value * metric.factor, metric.suffix, note)
+
+
+def _connection(run: Run) -> Iterator[Figure]:
+    facility = run.scenario.facility
+    contract = next((c for s in facility.stages if (c := getattr(s, "contract_mva", None))), None)
+    yield Figure("Contract", contract, "MVA", "" if contract else "no contract_mva given")
+    given = facility.rated_power_mw is not None
+    what = "rated_power_mw" if given else "the nodes' ratings, devices"
+    yield Figure("Rated power", facility.rated_power_w / W_PER_MW, "MW", what)
+    yield Figure("Time zone", facility.time_zone or f"UTC{facility.utc_offset}")
+    pools = (f"{pool.n_nodes:,} in {name}" for name, pool in facility.pools.items())
+    yield Figure("Nodes", "; ".join(pools))
+    weather = facility.weather
+    yield Figure("Weather", weather.kind.replace("_", " ") if weather else "none given")
+
+
+def _active(run: Run, quarters: _Quarters) -> Iterator[Figure]:
+    means = f"{interval(run.scenario.resolution_ms)} means"
+    grid, scenario = run.metrics.get("grid") or {}, run.scenario
+    peak = grid.get("peak") or {}
+    yield _declared(run, "power.energy_mwh")
+    yield _declared(
+        run, "grid.peak.max_mw", "Peak", f"{moment(peak.get('time'), scenario.resolution_ms)}"
+    )
+    yield _declared(
+        run,
+        "grid.maximum_demand.intervals.15min.max_mw",
+        "Maximum demand, 15 min",
+        moment(next((d["time"] for d in _demands(run) if d["interval_min"] == 15), None)),
+        quarters.absent,
+    )
+    yield _declared(run, "power.min_mw", "Minimum", means)
+    yield _declared(run, "power.median_mw", "Typical (median)", means)
+    mean = _declared(run, "power.mean_mw", "Mean")
+    yield mean
+    yield _declared(run, "grid.load_factor", "Load factor, of own peak", f"peak of {means}")
+    yield _declared(
+        run,
+        "grid.maximum_demand.intervals.15min.load_factor",
+        "Load factor, of 15 min demand",
+        absent=quarters.absent,
+    )
+    rated_mw = scenario.facility.rated_power_w / W_PER_MW
+    yield Figure(
+        "Load factor, of rated power",
+        mean.value / rated_mw if isinstance(mean.value, float) and rated_mw else None,
+        note="" if rated_mw else "no rated power",
+    )
+    for level in QUANTILES:
+        yield Figure(
+            f"15 min demand, P{level:g}",
+            float(np.percentile(quarters.mw, level)) if quarters.mw.size else None,
+            "MW",
+            quarters.absent,
+        )
+
+
+def _reactive(run: Run) -> Iterator[Figure]:
+    poi = run.metrics.get("poi") or {}
+    if not poi:
+        yield Figure(
+            "Reactive power",
+            None,
+            "Mvar",
+            "facility.stages have no point_of_interconnection, so none is modelled",
+        )
+        return
+    yield _declared(run, "poi.peak.reactive_mvar", "At the peak", moment(poi["peak"]["time"]))
+    for which in ("max", "min"):
+        time = moment(poi["reactive"].get(f"{which}_mvar_time"))
+        yield _declared(run, f"poi.reactive.{which}_mvar", f"{which.title()}imum", time)
+    mean_mvar = (poi["drawn_mvarh"] - poi["supplied_mvarh"]) / (run.scenario.horizon_ms / MS_PER_H)
+    yield Figure("Typical (mean)", mean_mvar, "Mvar", "drawn less supplied")
+    yield _declared(run, "poi.peak.power_factor", "Power factor at the peak")
+    yield _declared(run, "poi.lagging_power_factor", "Average, lagging")
+    yield _declared(run, "poi.leading_power_factor", "Average, leading")
+    yield _declared(run, "poi.apparent.max_mva", "Maximum apparent power")
+
+
+def _ramps(run: Run) -> Iterator[Figure]:
+    grid = run.metrics.get("grid") or {}
+    ramps = grid.get("ramps") or {"intervals": [], "absent": []}
+    step_ms = run.scenario.resolution_ms
+    minute = next((e for e in ramps["intervals"] if e["interval_s"] == 60), None)
+    for way in ("up", "down"):
+        if minute is None:
+            yield Figure(
+                f"Largest ramp {way}, 1 min", None, "MW/min", _why(ramps, "interval_s", 60)
+            )
+        else:
+            bound = "; lower bound" if minute.get("lower_bound") else ""
+            yield Figure(
+                f"Largest ramp {way}, 1 min",
+                minute[way]["max_mw_per_min"],
+                "MW/min",
+                f"{moment(minute[way]['time'], step_ms)}{bound}",
+            )
+    # The metrics have no ramps over 10 min; limits measure any, and this one none can exceed.
+    ramp = {"interval": "600 s", "up_mw_per_min": 1e9, "down_mw_per_min": 1e9}
+    found = check_limits(run, Limits.model_validate({"ramps": [ramp]}))
+    for way, result in zip(("up", "down"), found.results, strict=False):
+        when = moment(result.time, step_ms)
+        yield Figure(f"Largest ramp {way}, 10 min", result.value, "MW/min", when)
+    for _, text, why in found.unchecked:
+        yield Figure(text, None, "MW/min", why)
+    swings = grid.get("rolling_range") or {"windows": [], "absent": []}
+    for entry in swings["windows"]:
+        yield Figure(
+            f"Largest swing within {interval(round(entry['window_s'] * MS_PER_S))}",
+            entry["max_mw"], "MW", moment(entry["time"], step_ms),
+        )  # fmt: skip
+    for entry in swings["absent"]:
+        length = interval(round(entry["window_s"] * MS_PER_S))
+        yield Figure(f"Largest swing within {length}", None, "MW", entry["reason"])
+    for name, window in run.event_windows.items():
+        kind, _, length = name.partition("_")
+        if length:
+            yield Figure(
+                f"Largest {kind} between {length.removesuffix('s')} s means",
+                window["value_mw"], "MW", f"{moment(window['at'], MS_PER_S)}, of 1 s means",
+            )  # fmt: skip
+
+
+def _why(block: Entry, key: str, length_s: float) -> str:
+    found = (entry["reason"] for entry in block["absent"] if entry[key] == length_s)
+    return next(found, _NOT_THERE)
+
+
+def _lines(run: Run) -> Iterator[Figure]:
+    spectrum = (run.metrics.get("grid") or {}).get("spectrum") or {}
+    lines = sorted(spectrum.get("lines") or (), key=lambda line: -line["rms_mw"])
+    for line in lines[:MOST_LINES]:
+        name = f"{line['frequency_hz']:.4f} Hz"
+        note = "flagged: above what the profiles are trusted for" if line["flagged"] else ""
+        yield Figure(name, line["period_s"], "s", note, "period")
+        yield Figure(name, line["rms_mw"], "MW", note, "rms")
+        yield Figure(name, line["over_floor"], "", note, "over the floor")
+    if not lines:
+        bands = spectrum.get("bands")
+        reasons = Counter(entry["reason"] for entry in spectrum.get("absent") or ())
+        why = "no line stands out" if bands else next(iter(reasons), _NOT_THERE)
+        yield Figure("Lines", None, "", why)
+
+
+def _shares(run: Run) -> Iterator[Figure]:
+    """Yield the parts of the devices' energy, which the cause of the peak holds as means."""
+    cause = ((run.metrics.get("grid") or {}).get("peak") or {}).get("cause") or {}
+    parts = [part for part in cause.get("parts") or () if part["what"] != "stages"]
+    if not parts or not sum(part["mean_mw"] for part in parts):
+        yield Figure("AI training", None, "%", "the run's metrics do not split its energy")
+        return
+    streams = run.scenario.streams
+    kinds: dict[str, list[Entry]] = {"AI training": [], "Inference": [], "Idle nodes": []}
+    for part in parts:
+        classes = getattr(streams.get(part.get("of", "")), "classes", ())
+        offline = bool(classes) and all(c.batch_inference for c in classes)
+        kind = (
+            "Idle nodes" if part["what"] == "idle nodes"
+            else "Inference" if part["what"] == "instances" or offline
+            else "AI training"
+        )  # fmt: skip
+        kinds[kind].append(part)
+    for quantity, key in (("of the energy", "mean_mw"), ("at the peak", "mw")):
+        whole = sum(part[key] for part in parts)
+        for kind, of_kind in kinds.items():
+            share = 100 * sum(part[key] for part in of_kind) / whole if whole else None
+            names = listed(list(dict.fromkeys(p["of"] for p in of_kind if p.get("of"))))
+            yield Figure(kind, share, "%", names, quantity)
+
+
+@dataclass(frozen=True)
+class _Quarters:
+    """Whole clock quarters of an hour, without the time in which the run filled up."""
+
+    mw: Float64Array
+    months: tuple[str, ...]
+    absent: str = ""
+
+    @classmethod
+    def of(cls, run: Run) -> _Quarters:
+        """Return them, streamed from the run's series; without any, why."""
+        clock = Clock(run.scenario.start_with_zone, run.scenario.resolution_ms)
+        if reason := clock.why_not_aligned(QUARTER_MS):
+            return cls(np.empty(0), (), f"15 min: {reason}")
+        sums, at_ms = ClockSums(clock, QUARTER_MS), 0
+        filled_ms = round((run.metrics.get("grid") or {}).get("transient_h", 0) * MS_PER_H)
+        for block in run.blocks(["facility_power_w"]):
+            power_w = block.columns["facility_power_w"]
+            first = min(max(filled_ms - at_ms, 0) // clock.step_ms, power_w.size)
+            if first < power_w.size:
+                quanta = to_quanta(power_w[first:], MAX_DAY_POWER_W)
+                sums.add(quanta, at_ms + first * clock.step_ms)
+            at_ms += power_w.size * clock.step_ms
+        quanta, starts_ms, counts = sums.complete()
+        months = tuple(clock.month(int(ms)) for ms in starts_ms)
+        why = "" if quanta.size else "15 min: the run holds no whole interval"
+        return cls(quanta / counts / QUANTA_PER_MW, months, why)
+
+
+def _demands(run: Run) -> list[Entry]:
+    demand = (run.metrics.get("grid") or {}).get("maximum_demand") or {}
+    return list(demand.get("intervals") or ())
+
+
+def _months(run: Run, quarters: _Quarters) -> Iterator[Figure]:
+    of_quarters: Entry = next((d["monthly"] for d in _demands(run) if d["interval_min"] == 15), {})
+    billing: dict[str, Entry] = {
+        m["month"]: m for m in (run.metrics.get("billing") or {}).get("months") or ()
+    }
+    series = run.series()
+    whole_from, end = series.start.replace(day=1, hour=0, minute=0, second=0), series.end
+    partial = {f"{series.start:%Y-%m}"} if whole_from != series.start else set[str]()
+    if end != end.replace(day=1, hour=0, minute=0, second=0):
+        partial.add(f"{end:%Y-%m}")
+    peaks: Entry = (run.metrics.get("grid") or {}).get("monthly_peaks") or {}
+    names = np.array(quarters.months)
+    for month, peak in peaks.items():
+        mean_mw = float(quarters.mw[names == month].mean()) if month in quarters.months else None
+        demand = (of_quarters.get(month) or {}).get("max_mw")
+        factor = mean_mw / demand if mean_mw is not None and demand else None
+        note = "in part" if month in partial else ""
+        yield Figure(month, peak["max_mw"], "MW", note, "peak")
+        yield Figure(month, demand, "MW", quarters.absent, "15 min demand")
+        yield Figure(month, factor, "", quarters.absent, "load factor")
+        for of_demand in (billing.get(month) or {}).get("demand") or ():
+            if of_demand["interval_min"] == 15:
+                yield Figure(month, of_demand["max_mvar"], "Mvar", note, "15 min reactive")
+    if not peaks:
+        yield Figure("Demand by month", None, "MW", _NOT_THERE)
+
+
+def _coincident(run: Run, peaks: Path | str | None) -> Iterator[Figure]:
+    if peaks is None:
+        yield Figure("Coincident demand", None, "MW", "no intervals of a system's peaks given")
+        return
+    (group,) = at_peaks([run.folder], read_peak_intervals(peaks))
+    for row in group.rows():
+        item = " ".join(filter(None, (row["name"], moment(row["start"]) if row["start"] else "")))
+        yield Figure(item, row["mw"], "MW", "", "demand")
+        if "mvar" in row:
+            yield Figure(item, row["mvar"], "Mvar", "", "reactive")
+        yield Figure(item, 100 * row["share_of_own_peak"], "%", "", "of own peak")
+
+
+def _build_out(run: Run) -> Iterator[Figure]:
+    nodes = sum(pool.n_nodes for pool in run.scenario.facility.pools.values())
+    yield Figure("Phases", f"none: all {nodes:,} nodes are there from the start, in one step")
+
+
+def _verdicts(run: Run, limits: Limits) -> SheetSection:
+    report = check_limits(run, limits)
+    figures: list[Figure] = []
+    for k, result in enumerate(report.results, start=1):
+        item, least = f"{k}. {result.text}", "at least " if result.least else ""
+        told = "; ".join(filter(None, (result.note, result.source)))
+        worst = f"{number(result.value, pattern_for([result.value]))} {result.unit}".strip()
+        figures += [
+            Figure(item, result.verdict, quantity="verdict"),
+            Figure(item, f"{least}{result.limit:g} {result.unit}".strip(), quantity="limit"),
+            Figure(item, worst, quantity="worst"),
+            Figure(item, moment(result.time, run.scenario.resolution_ms), quantity="when"),
+            Figure(item, told, quantity="what is seen, source"),
+        ]
+    for k, (_, text, why) in enumerate(report.unchecked, start=len(report.results) + 1):
+        figures += [
+            Figure(f"{k}. {text}", "not assessable", quantity="verdict"),
+            Figure(f"{k}. {text}", why, quantity="what is seen, source"),
+        ]
+    title = f"Limits: {limits.name or 'own'}: {report.verdict}"
+    return SheetSection(title, tuple(figures), ". ".join(report.head()[1:]), is_wide=True)
+
+
+def _provenance(run: Run) -> Iterator[Figure]:
+    manifest = run.manifest
+    yield Figure("Power boundary", run.boundary())
+    profiles = (manifest.get("profiles") or {}).values()
+    kinds = Counter(str((entry.get("provenance") or {}).get("kind")) for entry in profiles)
+    sources = dict.fromkeys(str((p.get("provenance") or {}).get("source")) for p in profiles)
+    told = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    if told:
+        yield Figure("Power profiles", f"{told} (reference: synthesised from published facts)")
+        yield Figure("Their sources", "; ".join(sources))
+    for key, name in (("curves", "Serving curves"), ("input_files", "Input files")):
+        if manifest.get(key):
+            yield Figure(name, ", ".join(sorted(manifest[key])))
+    readings = recorded_readings(manifest)
+    if readings:
+        lowest = min(reading.bandwidth_hz for reading in readings)
+        yield Figure("Bandwidth", f"nothing above {lowest:g} Hz is in the profiles")
+    assumed = manifest.get("assumed")
+    if assumed:
+        yield Figure("Assumed terms", "; ".join(_grouped(assumed, run)))
+    else:
+        why = "the run models devices' power alone" if assumed is None else "none"
+        yield Figure("Assumed terms", why)
+    yield Figure(
+        "Run",
+        f"scenario SHA-256 {str(manifest.get('scenario_sha256'))[:16]}, seed "
+        f"{manifest.get('seed')}, engine {manifest.get('engine')}, "
+        f"diploee {manifest.get('diploee_version')}",
+    )
+
+
+def _grouped(keys: Iterable[str], run: Run) -> Iterator[str]:
+    """Yield the assumed keys by their part of the facility, stages by their kind."""
+    stages = run.scenario.facility.stages
+    groups: dict[str, list[str]] = {}
+    for key in keys:
+        parts = key.removeprefix("facility.").split(".")
+        if parts[0] == "stages":
+            parts = [stages[int(parts[1])].kind, *parts[2:]]
+        elif parts[0] == "node_types":
+            parts = [" ".join(parts[1:3]), *parts[3:]]
+        groups.setdefault(parts[0], []).append(".".join(parts[1:]))
+    for group, names in groups.items():
+        yield f"{group}: {', '.join(names)}"

@@ -1,0 +1,42 @@
+"""The data sheet in a real headless Chromium: it fits its window, and prints on one page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diploee import load_scenario, simulate
+from diploee.report.datasheet_files import write_datasheet
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+def test_sheet_of_a_year_at_the_meter_fits_and_prints_on_one_page(
+    browser: Any, tmp_path: Path, screenshots: Path | None
+) -> None:
+    scenario = load_scenario("colocation_10mw_poi")
+    simulate(scenario, tmp_path / "run", engine="compiled")
+    peaks = tmp_path / "peaks.csv"
+    days = (f"{month}CP,2018-{month:02}-17 17:00,60" for month in range(6, 10))
+    peaks.write_text("\n".join(["name,start,duration_min", *days]), "utf-8")
+    page, pdf = tmp_path / "sheet.html", tmp_path / "sheet.pdf"
+    write_datasheet(tmp_path / "run", page, pdf=pdf, limits=["ieso_3_0"], peaks=peaks)
+    for width in (1280, 700):
+        browser.set_window_size(width, 900)
+        browser.get(page.as_uri())
+        wide, inner = browser.execute_script(
+            "return [document.documentElement.scrollWidth, window.innerWidth]"
+        )
+        assert wide <= inner
+        assert len(browser.find_elements("css selector", "h2")) == 11
+        if screenshots is not None:
+            browser.save_screenshot(str(screenshots / f"datasheet-{width}.png"))
+    assert pdf.read_bytes().startswith(b"%PDF-")
+    assert len(re.findall(rb"/Type /Page\b", pdf.read_bytes())) == 1

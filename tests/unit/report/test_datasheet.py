@@ -1,0 +1,197 @@
+"""The data sheet: closed forms, what a run can't tell, its files, and what is missing for them."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import openpyxl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from builders import tiny_library, tiny_scenario
+from command_line import call
+
+from diploee import open_run, simulate
+from diploee.report import datasheet_files
+from diploee.report.datasheet import DataSheet, Figure, data_sheet
+
+
+@pytest.fixture(scope="session")
+def at_the_meter(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Forty days, from a month's begin, of the tiny scenario up to a contracted meter."""
+    folder = tmp_path_factory.mktemp("sheet") / "meter"
+    changes = {
+        "name": "meter",
+        "duration": "40 d",
+        "warm_up": "1 d",
+        "facility.node_types.node.ac_power": "air_hgx",
+        "facility.stages": [
+            "pdu", "ups", "transformers", {"kind": "point_of_interconnection", "contract_mva": 0.1}
+        ],
+    }  # fmt: skip
+    simulate(tiny_scenario(changes), folder, library=tiny_library(), engine="compiled")
+    return folder
+
+
+def found(sheet: DataSheet, title: str) -> dict[tuple[str, str], Figure]:
+    (section,) = (s for s in sheet.sections if s.title.startswith(title))
+    return {(figure.item, figure.quantity): figure for figure in section.figures}
+
+
+def test_quarters_of_a_rising_load_have_their_closed_form(
+    at_the_meter: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(at_the_meter, tmp_path / "rising")
+    path = folder / "facility.parquet"
+    table = pq.read_table(path)
+    index = table.schema.get_field_index("facility_power_w")
+    kind = table.schema.field(index)
+    minutes = np.arange(len(table))
+    pq.write_table(table.set_column(index, kind, pa.array(minutes * 16.0).cast(kind.type)), path)
+    sheet = data_sheet(open_run(folder))
+    active, ramps = found(sheet, "Active"), found(sheet, "Ramps")
+    last = minutes.size / 15 - 1
+    for level in (50.0, 99.9):
+        quarter = last * level / 100
+        expected_mw = (15 * quarter + 7) * 16e-6
+        assert active[f"15 min demand, P{level:g}", ""].value == pytest.approx(expected_mw)
+    assert ramps["Largest ramp up, 10 min", ""].value == pytest.approx(16e-6)
+    months = found(sheet, "Demand by month")
+    january_mw = (31 * 1440 - 1) / 2 * 16e-6
+    demand = months["2018-01", "15 min demand"].value
+    assert months["2018-01", "load factor"].value == pytest.approx(january_mw / demand)
+
+
+def test_figures_are_those_of_the_metrics(at_the_meter: Path) -> None:
+    run = open_run(at_the_meter)
+    sheet, metrics = data_sheet(run), run.metrics
+    active, reactive = found(sheet, "Active"), found(sheet, "Reactive")
+    power, poi, grid = metrics["power"], metrics["poi"], metrics["grid"]
+    assert active["Peak", ""].value == grid["peak"]["max_mw"]
+    assert active["Minimum", ""].value == power["min_mw"]
+    assert active["Typical (median)", ""].value == power["median_mw"]
+    assert active["Load factor, of own peak", ""].value == grid["load_factor"]
+    rated_mw = run.scenario.facility.rated_power_w / 1e6
+    nameplate = active["Load factor, of rated power", ""].value
+    assert nameplate == pytest.approx(power["mean_mw"] / rated_mw)
+    assert reactive["At the peak", ""].value == poi["peak"]["reactive_mvar"]
+    frame = run.facility(["poi_reactive_var"])
+    mean_mvar = frame["poi_reactive_var"].astype("float64").mean() / 1e6
+    assert reactive["Typical (mean)", ""].value == pytest.approx(mean_mvar, rel=1e-6)
+    assert found(sheet, "Connection")["Contract", ""].value == 0.1
+    quarters = next(d for d in grid["maximum_demand"]["intervals"] if d["interval_min"] == 15)
+    assert active["15 min demand, P99.9", ""].value <= quarters["max_mw"]
+    months = found(sheet, "Demand by month")
+    assert {m: months[m, "peak"].note for m in ("2018-01", "2018-02")} == {
+        "2018-01": "", "2018-02": "in part"
+    }  # fmt: skip
+
+
+def test_share_of_training_is_the_energy_of_the_jobs(run_folder: Path) -> None:
+    run = open_run(run_folder)
+    shares = found(data_sheet(run), "Share")
+    jobs_j = run.jobs(["energy_j"])["energy_j"].sum()
+    devices_j = run.facility(["it_power_w"])["it_power_w"].astype("float64").sum() * 60
+    assert shares["AI training", "of the energy"].value == pytest.approx(
+        100 * jobs_j / devices_j, rel=1e-6
+    )
+    for quantity in ("of the energy", "at the peak"):
+        parts = [f.value for (_, of), f in shares.items() if of == quantity]
+        assert sum(parts) == pytest.approx(100)
+
+
+def test_what_a_run_cannot_tell_is_absent_with_the_reason(run_folder: Path) -> None:
+    sheet = data_sheet(open_run(run_folder))
+    assert "no point_of_interconnection" in found(sheet, "Reactive")["Reactive power", ""].note
+    assert "resolution of 60 s" in found(sheet, "Strongest")["Lines", ""].note
+    swing = found(sheet, "Ramps")["Largest swing within 10 s", ""]
+    assert swing.value is None and "resolution of 60 s" in swing.note
+    assert "contract_mva" in found(sheet, "Connection")["Contract", ""].note
+    assert sheet.notes[0].startswith("The run ends before the grid's meter")
+
+
+def test_lines_and_swings_of_a_fine_run_stand_there(fine_folder: Path) -> None:
+    sheet = data_sheet(open_run(fine_folder), ["ercot_lcl_2026_06"])
+    assert found(sheet, "Strongest")["0.0500 Hz", "period"].value == pytest.approx(20, rel=0.02)
+    assert found(sheet, "Ramps")["Largest swing within 10 s", ""].value > 0
+    verdicts = found(sheet, "Limits: ERCOT LCL power variation: ")
+    assert {f.value for (_, of), f in verdicts.items() if of == "verdict"} <= {
+        "violated", "kept", "not assessable"
+    }  # fmt: skip
+
+
+def test_files_hold_the_same_figures(at_the_meter: Path, tmp_path: Path) -> None:
+    peaks = tmp_path / "peaks.csv"
+    peaks.write_text("name,start,duration_min\n1CP,2018-01-05 17:00,60\n", "utf-8")
+    place = tmp_path / "sheet"
+    ended = call(
+        *("datasheet", at_the_meter, "--limits", "ieso_3_0", "--peaks", peaks),
+        *("--out", f"{place}.html", "--csv", f"{place}.csv", "--xlsx", f"{place}.xlsx"),
+    )
+    assert ended.code == 0 and len(ended.out.splitlines()) == 3
+    with Path(f"{place}.csv").open(encoding="utf-8") as file:
+        rows = {(r["section"], r["item"], r["quantity"]): r for r in csv.DictReader(file)}
+    sheet = data_sheet(open_run(at_the_meter), ["ieso_3_0"], peaks)
+    for section in sheet.sections:
+        for figure in section.figures:
+            row = rows[section.title, figure.item, figure.quantity]
+            assert row["value"] == ("" if figure.value is None else str(figure.value))
+            assert (row["unit"], row["note"]) == (figure.unit, figure.note)
+    book = openpyxl.load_workbook(f"{place}.xlsx")
+    assert book.sheetnames == ["Data sheet", "Figures"]
+    assert book["Data sheet"]["A1"].value == "Interconnection data sheet: meter"
+    head, *cells = book["Figures"].iter_rows(values_only=True)
+    assert head == datasheet_files.COLUMNS and len(cells) == len(rows)
+    peak = next(row for row in cells if row[:2] == ("Active power", "Peak"))
+    assert peak[3] == found(sheet, "Active")["Peak", ""].value and peak[4] == "MW"
+    page = Path(f"{place}.html").read_text("utf-8")
+    assert "<script" not in page and "1CP" in page and "not assessable" in page
+    again = call("datasheet", at_the_meter, "--out", f"{place}.html", "--csv", f"{place}.csv")
+    assert again.code == 2 and "--force" in again.problem
+
+
+def test_names_that_look_like_formulas_stay_names(at_the_meter: Path, tmp_path: Path) -> None:
+    section = data_sheet(open_run(at_the_meter)).sections[0]
+    sheet = DataSheet("=1+1", "=2", (section,), ("=3",))
+    datasheet_files.write_workbook(sheet, tmp_path / "a.xlsx")
+    cells = openpyxl.load_workbook(tmp_path / "a.xlsx")["Data sheet"]
+    assert [c.value for row in cells for c in row if c.data_type == "f"] == []
+
+
+def test_without_openpyxl_or_a_browser_one_line_says_so(
+    run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_of_it(name: str, package: str | None = None) -> object:
+        return None if name == "openpyxl" else find_spec(name, package)
+
+    monkeypatch.setattr(datasheet_files, "find_spec", none_of_it)
+    out = ("datasheet", run_folder, "--out", tmp_path / "sheet.html")
+    ended = call(*out, "--xlsx", tmp_path / "sheet.xlsx")
+    assert ended.code == 2 and "pip install 'diploee[xlsx]'" in ended.problem
+    monkeypatch.setattr(datasheet_files.shutil, "which", lambda _: None)
+    ended = call(*out, "--pdf", tmp_path / "sheet.pdf")
+    assert ended.code == 2 and "no browser to print with (looked for chromium" in ended.problem
+    assert not list(tmp_path.glob("sheet*"))
+
+
+def test_browser_that_prints_nothing_is_told_and_nothing_is_kept(
+    run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = shutil.which("false")
+    monkeypatch.setattr(datasheet_files, "find_browser", lambda: program)
+    out = ("datasheet", run_folder, "--out", tmp_path / "sheet.html")
+    ended = call(*out, "--pdf", tmp_path / "sheet.pdf")
+    assert ended.code == 1 and "printed nothing (exit code 1)" in ended.problem
+    assert not list(tmp_path.glob("sheet*"))
+
+
+def test_limits_and_peaks_that_do_not_fit_are_told(run_folder: Path, tmp_path: Path) -> None:
+    out = ("datasheet", run_folder, "--out", tmp_path / "sheet.html")
+    assert "did you mean 'ieso_3_0'?" in call(*out, "--limits", "iseo_3_0").problem
+    peaks = tmp_path / "peaks.csv"
+    peaks.write_text("start,duration_min\n2030-01-01 17:00,60\n", "utf-8")
+    assert "peaks.csv:2: start: 2030" in call(*out, "--peaks", peaks).problem
