@@ -5,7 +5,8 @@ The way of a number: a folder (`data`, `sweep_data`) -> arrays small enough for 
 `service_charts`, `sweep_charts`) -> a page of plotly figures (`page`) or files (`diploee.drawing`).
 `grid_section` tells how the grid sees one run: the grid metrics as tables and charts
 (`demand_tables`, `grid_tables`, `grid_charts`) and the worst windows at 0.1 s
-(`event_window_charts`).
+(`event_window_charts`). `datasheet` is another page, of what an interconnection asks for, with its
+files (`datasheet_files`); `coincident` holds runs against the peaks of a system.
 """
 
 from diploee.drawing.charts import Chart

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,17 @@ from diploee.outputs import Run
 from diploee.outputs.coincident import read_peak_intervals
 from diploee.report.coincident import at_peaks
 from diploee.report.words import interval, listed, moment, pattern_for
-from diploee.tables import Float64Array
-from diploee.units import MS_PER_H, MS_PER_MIN, MS_PER_S, W_PER_MW
+from diploee.tables import Float64Array, Int64Array
+from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S, W_PER_MW
 
 QUARTER_MS = 15 * MS_PER_MIN
 QUANTILES = (50.0, 90.0, 99.0, 99.9)
 MOST_LINES = 5
+MOST_MONTHS = 24
+BUILD_OUT = (
+    "Demand: the largest until the next step. ASSUMPTION [J]: the rated power of a step is the "
+    "site's in the ratio of the nodes' ratings."
+)
 NO_METER = (
     "The run ends before the grid's meter: give ac_power of the nodes and facility.stages up to a "
     "point_of_interconnection to have what a utility sees."
@@ -154,9 +160,11 @@ def data_sheet(run: Run, limits: Sequence[str] = (), peaks: Path | str | None = 
                 "Of the devices' energy. ASSUMPTION [J]: jobs are training, fine-tuning among it, "
                 "unless all of a stream's classes are batch inference.",
             ),
-            SheetSection("Demand by month", tuple(_months(run, quarters))),
+            SheetSection("Demand by month or year", tuple(_months(run, quarters))),
             SheetSection("Demand at coincident peaks", tuple(_coincident(run, peaks))),
-            SheetSection("Build-out and ramp schedule", tuple(_build_out(run))),
+            SheetSection(
+                "Build-out and ramp schedule", tuple(_build_out(run, quarters)), BUILD_OUT
+            ),
             *(_verdicts(run, load_limits(name)) for name in limits),
             SheetSection("Provenance", tuple(_provenance(run)), is_wide=True),
         ),
@@ -289,15 +297,18 @@ def _ramps(run: Run) -> Iterator[Figure]:
             f"Largest swing within {interval(round(entry['window_s'] * MS_PER_S))}",
             entry["max_mw"], "MW", moment(entry["time"], step_ms),
         )  # fmt: skip
+    reasons: dict[str, list[str]] = {}
     for entry in swings["absent"]:
         length = interval(round(entry["window_s"] * MS_PER_S))
-        yield Figure(f"Largest swing within {length}", None, "MW", entry["reason"])
+        reasons.setdefault(entry["reason"], []).append(length)
+    for reason, lengths in reasons.items():
+        yield Figure(f"Largest swing within {listed(lengths)}", None, "MW", reason)
     for name, window in run.event_windows.items():
         kind, _, length = name.partition("_")
         if length:
             yield Figure(
-                f"Largest {kind} between {length.removesuffix('s')} s means",
-                window["value_mw"], "MW", f"{moment(window['at'], MS_PER_S)}, of 1 s means",
+                f"Largest {kind}, {length.removesuffix('s')} s means",
+                window["value_mw"], "MW", moment(window["at"], MS_PER_S),
             )  # fmt: skip
 
 
@@ -353,15 +364,20 @@ class _Quarters:
     """Whole clock quarters of an hour, without the time in which the run filled up."""
 
     mw: Float64Array
-    months: tuple[str, ...]
+    starts_ms: Int64Array
+    clock: Clock
     absent: str = ""
+
+    def months(self) -> list[str]:
+        """Return the local month of each."""
+        return [self.clock.month(int(ms)) for ms in self.starts_ms]
 
     @classmethod
     def of(cls, run: Run) -> _Quarters:
         """Return them, streamed from the run's series; without any, why."""
         clock = Clock(run.scenario.start_with_zone, run.scenario.resolution_ms)
         if reason := clock.why_not_aligned(QUARTER_MS):
-            return cls(np.empty(0), (), f"15 min: {reason}")
+            return cls(np.empty(0), np.empty(0, np.int64), clock, f"15 min: {reason}")
         sums, at_ms = ClockSums(clock, QUARTER_MS), 0
         filled_ms = round((run.metrics.get("grid") or {}).get("transient_h", 0) * MS_PER_H)
         for block in run.blocks(["facility_power_w"]):
@@ -372,9 +388,8 @@ class _Quarters:
                 sums.add(quanta, at_ms + first * clock.step_ms)
             at_ms += power_w.size * clock.step_ms
         quanta, starts_ms, counts = sums.complete()
-        months = tuple(clock.month(int(ms)) for ms in starts_ms)
         why = "" if quanta.size else "15 min: the run holds no whole interval"
-        return cls(quanta / counts / QUANTA_PER_MW, months, why)
+        return cls(quanta / counts / QUANTA_PER_MW, starts_ms, clock, why)
 
 
 def _demands(run: Run) -> list[Entry]:
@@ -383,30 +398,47 @@ def _demands(run: Run) -> list[Entry]:
 
 
 def _months(run: Run, quarters: _Quarters) -> Iterator[Figure]:
+    """Yield demand and load factor of every month, of many months of every year."""
+    grid: Entry = run.metrics.get("grid") or {}
+    peaks: Entry = grid.get("monthly_peaks") or {}
     of_quarters: Entry = next((d["monthly"] for d in _demands(run) if d["interval_min"] == 15), {})
-    billing: dict[str, Entry] = {
-        m["month"]: m for m in (run.metrics.get("billing") or {}).get("months") or ()
+    reactive = {
+        month["month"]: demand["max_mvar"]
+        for month in (run.metrics.get("billing") or {}).get("months") or ()
+        for demand in month["demand"]
+        if demand["interval_min"] == 15
     }
-    series = run.series()
-    whole_from, end = series.start.replace(day=1, hour=0, minute=0, second=0), series.end
-    partial = {f"{series.start:%Y-%m}"} if whole_from != series.start else set[str]()
-    if end != end.replace(day=1, hour=0, minute=0, second=0):
-        partial.add(f"{end:%Y-%m}")
-    peaks: Entry = (run.metrics.get("grid") or {}).get("monthly_peaks") or {}
-    names = np.array(quarters.months)
-    for month, peak in peaks.items():
-        mean_mw = float(quarters.mw[names == month].mean()) if month in quarters.months else None
-        demand = (of_quarters.get(month) or {}).get("max_mw")
-        factor = mean_mw / demand if mean_mw is not None and demand else None
-        note = "in part" if month in partial else ""
-        yield Figure(month, peak["max_mw"], "MW", note, "peak")
-        yield Figure(month, demand, "MW", quarters.absent, "15 min demand")
-        yield Figure(month, factor, "", quarters.absent, "load factor")
-        for of_demand in (billing.get(month) or {}).get("demand") or ():
-            if of_demand["interval_min"] == 15:
-                yield Figure(month, of_demand["max_mvar"], "Mvar", note, "15 min reactive")
+    digits = len("2018-01") if len(peaks) <= MOST_MONTHS else len("2018")
+    names = np.array([month[:digits] for month in quarters.months()])
+    partial = _in_part(run, digits)
+
+    def largest(values: Mapping[str, float], name: str) -> float | None:
+        return max((mw for month, mw in values.items() if month[:digits] == name), default=None)
+
+    for name in dict.fromkeys(month[:digits] for month in peaks):
+        note = "in part" if name in partial else ""
+        demand = largest({month: entry["max_mw"] for month, entry in of_quarters.items()}, name)
+        found = quarters.mw[names == name]
+        factor = float(found.mean()) / demand if demand and found.size else None
+        peak = largest({month: entry["max_mw"] for month, entry in peaks.items()}, name)
+        yield Figure(name, peak, "MW", note, "peak")
+        yield Figure(name, demand, "MW", quarters.absent, "15 min demand")
+        yield Figure(name, factor, "", quarters.absent, "load factor")
+        if reactive:
+            yield Figure(name, largest(reactive, name), "Mvar", note, "15 min reactive")
     if not peaks:
         yield Figure("Demand by month", None, "MW", _NOT_THERE)
+
+
+def _in_part(run: Run, digits: int) -> set[str]:
+    """Return the months, or years, that the run covers in part."""
+    series = run.series()
+    begin = "2018-01-01T00:00:00"[digits:]
+    return {
+        f"{edge:%Y-%m}"[:digits]
+        for edge in (series.start, series.end)
+        if edge.isoformat()[digits:19] != begin
+    }
 
 
 def _coincident(run: Run, peaks: Path | str | None) -> Iterator[Figure]:
@@ -422,9 +454,33 @@ def _coincident(run: Run, peaks: Path | str | None) -> Iterator[Figure]:
         yield Figure(item, 100 * row["share_of_own_peak"], "%", "", "of own peak")
 
 
-def _build_out(run: Run) -> Iterator[Figure]:
-    nodes = sum(pool.n_nodes for pool in run.scenario.facility.pools.values())
-    yield Figure("Phases", f"none: all {nodes:,} nodes are there from the start, in one step")
+def _build_out(run: Run, quarters: _Quarters) -> Iterator[Figure]:
+    """Yield every step of the nodes that stand, its cadence, and the demand up to the next."""
+    facility, clock = run.scenario.facility, run.scenario.clock
+    standing = {name: pool.standing(clock) for name, pool in facility.pools.items()}
+    ratings_w = {name: facility.node_type_of(name).rated_power_w for name in facility.pools}
+    steps_ms = sorted({0, *(ms for nodes in standing.values() for ms, _ in nodes.added)})
+    if not facility.has_phases:
+        text = f"none: all {facility.n_nodes:,} nodes are there from the start, in one step"
+        yield Figure("Phases", text)
+        return
+    whole_w = sum(facility.pool_rated_power_w(name) for name in facility.pools)
+    scale = facility.rated_power_w / whole_w if whole_w else 0.0
+    before_mw, before_ms = 0.0, 0
+    for begin_ms, end_ms in pairwise([*steps_ms, run.scenario.horizon_ms]):
+        item = f"{clock.wall.at(begin_ms):%Y-%m-%d}"
+        at_ms = np.array([begin_ms])
+        nodes = {name: float(of_pool.at(at_ms)[0]) for name, of_pool in standing.items()}
+        rated_mw = scale * sum(ratings_w[name] * n for name, n in nodes.items()) / W_PER_MW
+        inside = (quarters.starts_ms >= begin_ms) & (quarters.starts_ms < end_ms)
+        demand = float(quarters.mw[inside].max()) if inside.any() else None
+        cadence = (begin_ms - before_ms) / MS_PER_DAY if begin_ms else None
+        yield Figure(item, sum(nodes.values()), "", "", "nodes")
+        yield Figure(item, rated_mw, "MW", "", "rated")
+        yield Figure(item, rated_mw - before_mw, "MW", "", "step")
+        yield Figure(item, cadence, "d", "", "after")
+        yield Figure(item, demand, "MW", quarters.absent, "15 min demand")
+        before_mw, before_ms = rated_mw, begin_ms
 
 
 def _verdicts(run: Run, limits: Limits) -> SheetSection:

@@ -60,7 +60,7 @@ def test_quarters_of_a_rising_load_have_their_closed_form(
         expected_mw = (15 * quarter + 7) * 16e-6
         assert active[f"15 min demand, P{level:g}", ""].value == pytest.approx(expected_mw)
     assert ramps["Largest ramp up, 10 min", ""].value == pytest.approx(16e-6)
-    months = found(sheet, "Demand by month")
+    months = found(sheet, "Demand by month or")
     january_mw = (31 * 1440 - 1) / 2 * 16e-6
     demand = months["2018-01", "15 min demand"].value
     assert months["2018-01", "load factor"].value == pytest.approx(january_mw / demand)
@@ -85,7 +85,7 @@ def test_figures_are_those_of_the_metrics(at_the_meter: Path) -> None:
     assert found(sheet, "Connection")["Contract", ""].value == 0.1
     quarters = next(d for d in grid["maximum_demand"]["intervals"] if d["interval_min"] == 15)
     assert active["15 min demand, P99.9", ""].value <= quarters["max_mw"]
-    months = found(sheet, "Demand by month")
+    months = found(sheet, "Demand by month or")
     assert {m: months[m, "peak"].note for m in ("2018-01", "2018-02")} == {
         "2018-01": "", "2018-02": "in part"
     }  # fmt: skip
@@ -104,11 +104,39 @@ def test_share_of_training_is_the_energy_of_the_jobs(run_folder: Path) -> None:
         assert sum(parts) == pytest.approx(100)
 
 
+def test_build_out_steps_add_up_and_many_months_become_years(tmp_path: Path) -> None:
+    phases = [
+        {"since": "2018-01-01", "n_nodes": 4},
+        {"since": "2018-07-01", "n_nodes": 8},
+        {"since": "2019-07-01", "n_nodes": 12},
+    ]
+    changes = {
+        "duration": "26 months",
+        "resolution": "15 min",
+        "facility.rated_power_mw": 0.06,
+        "facility.pools.main.phases": phases,
+        "streams.training.target_utilization": 0.02,
+    }
+    simulate(tiny_scenario(changes), tmp_path / "run", library=tiny_library(), engine="compiled")
+    sheet = data_sheet(open_run(tmp_path / "run"))
+    steps = found(sheet, "Build-out")
+    dates = [str(phase["since"]) for phase in phases]
+    assert [steps[date, "nodes"].value for date in dates] == [4, 8, 12]
+    assert [steps[date, "step"].value for date in dates] == pytest.approx([0.02] * 3)
+    assert [steps[date, "after"].value for date in dates] == [None, 181, 365]
+    demands = [steps[date, "15 min demand"].value for date in dates]
+    assert max(demands) == found(sheet, "Active")["Maximum demand, 15 min", ""].value
+    assert min(demands) > 0.9 * 4 * 400e-6
+    years = found(sheet, "Demand by month or year")
+    assert [item for item, of in years if of == "peak"] == ["2018", "2019", "2020"]
+    assert [years[y, "peak"].note for y in ("2018", "2019", "2020")] == ["", "", "in part"]
+
+
 def test_what_a_run_cannot_tell_is_absent_with_the_reason(run_folder: Path) -> None:
     sheet = data_sheet(open_run(run_folder))
     assert "no point_of_interconnection" in found(sheet, "Reactive")["Reactive power", ""].note
     assert "resolution of 60 s" in found(sheet, "Strongest")["Lines", ""].note
-    swing = found(sheet, "Ramps")["Largest swing within 10 s", ""]
+    swing = found(sheet, "Ramps")["Largest swing within 2 s, 10 s and 1 min", ""]
     assert swing.value is None and "resolution of 60 s" in swing.note
     assert "contract_mva" in found(sheet, "Connection")["Contract", ""].note
     assert sheet.notes[0].startswith("The run ends before the grid's meter")
