@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -175,14 +175,14 @@ def coincident_demand(run: Run, intervals: Sequence[PeakInterval]) -> list[Coinc
             series.row_at(interval.start, f"{interval.where}: start"),
             series.row_at(interval.end, f"{interval.where}: end"),
         )
-        if rows[0] >= rows[1]:  # local times over an hour that the clock is put back
+        length_ms = (rows[1] - rows[0]) * series.step_ms
+        if timedelta(milliseconds=length_ms) != interval.end - interval.start:
             raise InputError(
-                f"{interval.where}: the interval ends before it starts where the clock is changed; "
-                "give both times with their offset from UTC"
+                f"{interval.where}: the clock is changed within the interval; give both times with "
+                "their offset from UTC"
             )
         block = series.read(["facility_power_w", *reactive], rows)
         mean = {name: float(v.mean()) / W_PER_MW for name, v in block.columns.items()}
-        length_ms = (rows[1] - rows[0]) * series.step_ms
         own_mw = peaks_mw.get(length_ms, (grid.get("peak") or {}).get("max_mw"))
         found.append(
             CoincidentDemand(

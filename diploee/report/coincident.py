@@ -19,7 +19,7 @@ from diploee.outputs import Run, open_run
 from diploee.outputs.coincident import CoincidentDemand, PeakInterval, coincident_demand
 from diploee.outputs.facility_file import FACILITY_FILE
 from diploee.report.data import run_labels
-from diploee.report.sweep_data import RUNS_FOLDER, is_sweep, read_sweep
+from diploee.report.sweep_data import RUNS_FOLDER, is_sweep, read_sweep, short_name, value_text
 from diploee.report.words import moment
 from diploee.tables import Float64Array
 
@@ -29,7 +29,7 @@ SPREAD = (5, 95)
 
 @dataclass(frozen=True)
 class SeedGroup:
-    """Runs that differ by their seed alone, and their demand at the peaks.
+    """Runs that differ by their seed, and what it draws, and their demand at the peaks.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class SeedGroup:
 def at_peaks(
     folders: Sequence[Path | str], intervals: Sequence[PeakInterval], limits: Limits | None = None
 ) -> list[SeedGroup]:
-    """Return the demand of runs at the peaks, those that differ by their seed alone together.
+    """Return the demand of runs at the peaks; seeds of one scenario, or of a point, together.
 
     Parameters
     ----------
@@ -121,12 +121,10 @@ def at_peaks(
     InputError
         If a folder is neither, a run keeps no power series, or an interval lies outside of one.
     """
-    runs = [run for folder in folders for run in _runs_of(Path(folder))]
-    groups: dict[str, list[Run]] = {}
-    for run in runs:
-        settings = dict(run.manifest["scenario"]) | {"seed": None}
-        groups.setdefault(json.dumps(settings, sort_keys=True), []).append(run)
-    labels = run_labels([of_group[0] for of_group in groups.values()])
+    places = [Path(folder) for folder in folders]
+    groups = _alike([open_run(place) for place in places if not is_sweep(place)])
+    for place in filter(is_sweep, places):
+        groups += _points(place)
     return [
         SeedGroup(
             label,
@@ -134,7 +132,7 @@ def at_peaks(
             tuple(tuple(coincident_demand(run, intervals)) for run in of_group),
             tuple(check_limits(run, limits) for run in of_group) if limits else (),
         )
-        for label, of_group in zip(labels, groups.values(), strict=True)
+        for label, of_group in groups
     ]
 
 
@@ -159,13 +157,30 @@ def write_demands(
         writer.writerows(rows)
 
 
-def _runs_of(folder: Path) -> list[Run]:
-    if not is_sweep(folder):
-        return [open_run(folder)]
-    places = [folder / RUNS_FOLDER / str(name) for name in read_sweep(folder).finished["run"]]
-    for place in places:
+def _alike(runs: Sequence[Run]) -> list[tuple[str, list[Run]]]:
+    """Return the runs that differ by their seed alone together, with a label."""
+    groups: dict[str, dict[int, Run]] = {}
+    for run in runs:
+        settings = dict(run.manifest["scenario"]) | {"seed": None}
+        of_group = groups.setdefault(json.dumps(settings, sort_keys=True), {})
+        if (same := of_group.setdefault(run.scenario.seed, run)) is not run:
+            raise InputError(
+                f"{run.folder}: the same scenario and seed as {same.folder}; give each once"
+            )
+    found = [list(of_group.values()) for of_group in groups.values()]
+    return list(zip(run_labels([first for first, *_ in found]), found, strict=True))
+
+
+def _points(folder: Path) -> list[tuple[str, list[Run]]]:
+    """Return the finished runs of each point of a sweep; seeds may have drawn further values."""
+    sweep = read_sweep(folder)
+    groups: dict[str, list[Run]] = {}
+    for _, row in sweep.finished.iterrows():
+        place = folder / RUNS_FOLDER / str(row["run"])
         if not (place / FACILITY_FILE).is_file():
             raise InputError(
                 f"{place}: keeps no power series to find demand in; sweep with 'keep: series'"
             )
-    return [open_run(place) for place in places]
+        point = ", ".join(f"{short_name(axis)} {value_text(row[axis])}" for axis in sweep.axes)
+        groups.setdefault(point or sweep.name, []).append(open_run(place))
+    return list(groups.items())

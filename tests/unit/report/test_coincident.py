@@ -70,6 +70,19 @@ def test_times_with_an_offset_and_durations_say_the_same(rising: Path, tmp_path:
     assert by_offset == by_local
 
 
+def test_hour_that_comes_twice_needs_an_offset(tmp_path: Path) -> None:
+    changes = {"start": "2018-11-04", "duration": "1 d", "facility.time_zone": "America/Denver"}
+    scenario = tiny_scenario(changes)
+    simulate(scenario, tmp_path / "run", library=tiny_library(), engine="compiled")
+    path = peaks(tmp_path, "2018-11-04 01:00,60", header="start,duration_min")
+    ended = call("coincident", tmp_path / "run", path)
+    assert ended.code == 2 and "peaks.csv:2: the clock is changed within" in ended.problem
+    path = peaks(tmp_path, "2018-11-04 01:00-07:00,60", header="start,duration_min")
+    (second,) = coincident_demand(open_run(tmp_path / "run"), read_peak_intervals(path))
+    frame = open_run(tmp_path / "run").facility(["facility_power_w"])["facility_power_w"]
+    assert second.mw == pytest.approx(frame.iloc[120:180].astype(float).mean() / 1e6)
+
+
 def test_constant_load_meets_every_test_up_to_its_own_size(tmp_path: Path) -> None:
     idle = {**NO_JOBS, "start": "2018-02-01", "duration": "28 d", "warm_up": "1 d"}
     scenario = tiny_scenario(idle | {"facility.rated_power_mw": 0.0056})
@@ -104,6 +117,21 @@ def test_sweep_gives_percentiles_over_seeds_for_each_point(
         rows = list(csv.DictReader(file))
     assert [row["name"] for row in rows] == ["CP", "mean"] * 2
     assert float(rows[2]["mw_p95"]) == pytest.approx(row["mw_p95"])
+
+
+def test_seeds_that_draw_their_values_stay_together_and_no_run_counts_twice(
+    tmp_path: Path, library_folder: Path, run_folder: Path
+) -> None:
+    draw = {UTILIZATION: {"distribution": "uniform", "low": 0.3, "high": 0.7}}
+    run_sweep(
+        tiny_sweep(tmp_path, draw=draw, seeds=2), tmp_path / "out", profiles=[str(library_folder)]
+    )
+    path = peaks(tmp_path, "2018-01-01 16:00,2018-01-01 17:00,CP")
+    (group,) = at_peaks([tmp_path / "out"], read_peak_intervals(path))
+    assert len(group.runs) == 2 and group.rows()[0]["mw_p5"] < group.rows()[0]["mw_p95"]
+    shutil.copytree(run_folder, tmp_path / "again")
+    ended = call("coincident", run_folder, tmp_path / "again", path)
+    assert ended.code == 2 and "give each once" in ended.problem
 
 
 def test_minimum_take_holds_each_month_against_the_contract(
