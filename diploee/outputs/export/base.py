@@ -83,6 +83,8 @@ class Options(Choices):
     at: datetime | None = Field(
         default=None, description="A further moment for psse-raw, local time."
     )
+    zone: str = Field(default="", description="ZONENAME of pjm-lla.")
+    area: str = Field(default="", description="AREANAME of pjm-lla.")
     bus_number: Annotated[int, Field(ge=1, le=999_997)] = Field(
         default=1, description="Number of the load's bus (psse-raw)."
     )
@@ -166,6 +168,8 @@ class Format:
         Options that it takes besides the column and the step.
     whole_year : bool
         It takes 8,760 hours of one calendar year at 60, 30 or 15 minutes.
+    hourly : bool
+        It takes the whole run, by the hour if no step is asked for.
     """
 
     name: str
@@ -174,6 +178,7 @@ class Format:
     suffixes: tuple[str, ...] = (".csv",)
     options: frozenset[str] = field(default_factory=frozenset)
     whole_year: bool = False
+    hourly: bool = False
 
     @property
     def is_folder(self) -> bool:
@@ -183,4 +188,4 @@ class Format:
     def accepts(self) -> frozenset[str]:
         """Return the names of all options that it takes."""
         span = frozenset({"year", "leap_day"}) if self.whole_year else WINDOW
-        return FOR_ALL | span | self.options
+        return FOR_ALL | (frozenset() if self.hourly else span) | self.options

@@ -14,6 +14,11 @@ from diploee.scenario import Facility
 
 
 def _write(request: ExportRequest, header: tuple[str, str]) -> Written:
+    if request.run.scenario.facility.has_phases:
+        raise InputError(
+            f"{request.run.folder}: GPUs are added in the course of the run (phases of a pool), so "
+            "there is no power per GPU of all; export 'openg2g-load' or 'playback'"
+        )
     n_gpus = gpus_behind(request.run.scenario.facility, request.options.column)
     if not n_gpus:
         raise InputError(

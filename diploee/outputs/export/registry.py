@@ -17,6 +17,7 @@ from diploee.outputs.export.gridlabd import GRIDLABD
 from diploee.outputs.export.opendss import OPENDSS
 from diploee.outputs.export.openg2g import GPU_DATA, OPENG2G, OPENG2G_LOAD
 from diploee.outputs.export.pandapower import PANDAPOWER
+from diploee.outputs.export.pjm_lla import PJM_LLA
 from diploee.outputs.export.plain import CSV
 from diploee.outputs.export.playback import PLAYBACK
 from diploee.outputs.export.psse_raw import PSSE_RAW
@@ -79,7 +80,7 @@ FORMATS: Registry[Format] = Registry(
     "export",
     (
         CSV, HOURS_8760, SAM, REOPT, REOPT_JSON, OPENDSS, PYPSA, PANDAPOWER, PLAYBACK, OPENG2G,
-        OPENG2G_LOAD, GPU_DATA, ANDES, GRIDLABD, COMTRADE, COMTRADE_1999, PSSE_RAW,
+        OPENG2G_LOAD, GPU_DATA, ANDES, GRIDLABD, COMTRADE, COMTRADE_1999, PSSE_RAW, PJM_LLA,
     ),
 )  # fmt: skip
 """The formats by name; ``FORMATS.register`` adds one from outside."""
@@ -181,7 +182,7 @@ def _check_suffix(fmt: Format, place: Path) -> None:
 
 
 def _series(source: RunSeries, fmt: Format, options: Options) -> tuple[Series, str | None]:
-    default_ms = MS_PER_H if fmt.whole_year else source.step_ms
+    default_ms = MS_PER_H if fmt.whole_year or fmt.hourly else source.step_ms
     step_ms = default_ms if options.step is None else parse_step_ms(options.step)
     spans: tuple[Rows, ...]
     leap_rule = None

@@ -21,7 +21,7 @@ from diploee.outputs.export import FORMATS, Options, export_run
 from diploee.outputs.export.registry import sidecar_of
 
 NAMES = ("peak", "rise_1s", "drop_1s", "rise_10s", "drop_10s", "rise_60s", "drop_60s")
-MOVABLE = [name for name, fmt in FORMATS.items() if not fmt.whole_year]
+MOVABLE = [name for name, fmt in FORMATS.items() if "event_window" in fmt.accepts()]
 
 
 def event_w(run: Run, name: str, column: str = "facility_power_w") -> np.ndarray:

@@ -1,0 +1,130 @@
+"""Build-out for a planner: rows of PJM's large-load workbook, and a ramp schedule as AEP asks for.
+
+Reference sheet ``grid_requirements.md``, sections 1.1 and 1.4; both were seen in secondary sources.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from diploee.clock import local_ms
+from diploee.outputs.export.base import ExportRequest, Format, Written
+from diploee.outputs.export.text import in_mw
+from diploee.scenario import Facility, Scenario
+from diploee.tables import Float64Array, Int64Array
+
+PLACE = ("ZONENAME", "AREANAME")
+
+
+def _write(request: ExportRequest) -> Written:
+    scenario, options = request.run.scenario, request.options
+    origin_ms = scenario.clock.wall.origin_ms
+    steps_ms, added_w = _steps(scenario)
+    years: dict[int, float] = {}
+    phase_w = np.zeros(steps_ms.size)
+    for block in request.series.blocks():
+        local_year = local_ms(block.starts_ms, scenario.facility.zone).astype("datetime64[ms]")
+        for year in np.unique(local_year.astype("datetime64[Y]")):
+            highest_w = float(block.power_w[local_year.astype("datetime64[Y]") == year].max())
+            number = int(year.astype(int)) + 1970
+            years[number] = max(years.get(number, 0.0), highest_w)
+        phase = np.searchsorted(steps_ms, block.starts_ms - origin_ms, side="right") - 1
+        np.maximum.at(phase_w, phase[phase >= 0], block.power_w[phase >= 0])
+    standing_w = np.cumsum(added_w)
+    end_of = {
+        year: float(standing_w[np.searchsorted(steps_ms, _year_end_ms(scenario, year)) - 1])
+        for year in years
+    }
+    place = (options.zone, options.area)
+    tables: dict[str, tuple[Sequence[str], Iterable[Sequence[Any]]]] = {}
+    for name, values in (("demand", years), ("capacity", end_of)):
+        row = [*place, *(_mw(value) for value in values.values())]
+        tables[f"{name}.csv"] = ((*PLACE, *map(str, years)), [row])
+    demand_w, capacity_w = max(years.values()), max(end_of.values())
+    tables["summary.csv"] = (
+        (*PLACE, "Capacity", "Demand", "Industry", "Note"),
+        [[*place, _mw(capacity_w), _mw(demand_w), "data center", _note(demand_w, capacity_w)]],
+    )
+    tables["ramp_schedule.csv"] = (
+        ("date", "days_since_step", "step_mw", "capacity_mw", "demand_until_next_mw"),
+        _schedule(scenario, steps_ms, added_w, phase_w),
+    )
+    for name, (header, rows) in tables.items():
+        _write_csv(request.path / name, header, rows)
+    step = f"largest mean over {request.series.step_s:g} s in the calendar year (local time), MW"
+    ratings = "ratings of the nodes that stand, at their AC input where that is modelled, MW"
+    return Written(
+        {
+            "demand.csv": f"sheet DEMAND Requests, a column a year: {step}",
+            "capacity.csv": f"sheet CAPACITY Requests: {ratings}, at the year's end",
+            "summary.csv": "sheet summary: the highest of both over the years",
+            "ramp_schedule.csv": f"step_mw and capacity_mw: {ratings}; demand: {step}",
+        },
+        (
+            "names of zone and area, non-firm shares and the contracted MW are yours to fill in",
+            "a first or last year that the run covers in part has the demand of that part",
+            "reconnect thresholds and delays, which AEP asks for as well, are not modelled",
+            "the workbook was seen in a secondary source: check it before you file",
+        ),
+    )
+
+
+def _node_w(facility: Facility, pool: str) -> float:
+    node = facility.node_type_of(pool)
+    return node.ac_power_w(node.rated_power_w) if facility.has_ac_power else node.rated_power_w
+
+
+def _steps(scenario: Scenario) -> tuple[Int64Array, Float64Array]:
+    """Return when nodes come to stand [ms], the first at 0, and their ratings [W]."""
+    added_w: dict[int, float] = {}
+    for name, standing in scenario.standing_nodes().items():
+        for time_ms, n_nodes in ((0, standing.first), *standing.added):
+            more_w = n_nodes * _node_w(scenario.facility, name)
+            added_w[time_ms] = added_w.get(time_ms, 0.0) + more_w
+    times_ms = sorted(added_w)
+    return np.array(times_ms), np.array([added_w[time_ms] for time_ms in times_ms])
+
+
+def _year_end_ms(scenario: Scenario, year: int) -> int:
+    midnight = scenario.start.replace(year + 1, 1, 1, 0, 0, 0, 0)
+    return min(scenario.clock.wall.time_ms(midnight), scenario.horizon_ms)
+
+
+def _schedule(
+    scenario: Scenario, steps_ms: Int64Array, added_w: Float64Array, phase_w: Float64Array
+) -> Iterable[Sequence[Any]]:
+    dates = [scenario.clock.wall.at(time_ms).date() for time_ms in steps_ms.tolist()]
+    for date, last, *powers_w in zip(
+        dates, [dates[0], *dates], added_w, np.cumsum(added_w), phase_w, strict=False
+    ):
+        yield [date.isoformat(), (date - last).days, *map(_mw, powers_w)]
+
+
+def _note(demand_w: float, capacity_w: float) -> str:
+    share = demand_w / capacity_w if capacity_w else 0.0
+    return f"simulated: highest demand is {share:.1%} of the capacity"
+
+
+def _mw(power_w: float) -> float:
+    return float(in_mw(np.array(power_w)))
+
+
+def _write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerows([header, *rows])
+
+
+PJM_LLA = Format(
+    name="pjm-lla",
+    summary="PJM large-load workbook: MW by calendar year, and a ramp schedule",
+    write=_write,
+    suffixes=(),
+    options=frozenset({"zone", "area"}),
+    hourly=True,
+)

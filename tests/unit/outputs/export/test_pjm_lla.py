@@ -1,0 +1,97 @@
+"""Demand by year and a ramp schedule, against the series that they are taken from."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+from builders import tiny_library, tiny_scenario
+
+from diploee import simulate
+from diploee.errors import InputError
+from diploee.outputs import Run
+from diploee.outputs.export import Options, export_run
+
+NODE_MW = (4 * 700 + 2 * 360) / 1e6
+
+
+@pytest.fixture(scope="module")
+def years(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Fourteen months over three calendar years of a site that grows twice."""
+    site = tiny_scenario(
+        {
+            "start": "2026-12-01",
+            "duration": "14 months",
+            "resolution": "30 min",
+            "facility.utc_offset": None,
+            "facility.time_zone": "America/New_York",
+            "facility.pools.main.phases": [
+                {"since": "2026-12-01", "n_nodes": 4},
+                {"since": "2027-03-01", "n_nodes": 8},
+                {"since": "2027-07-01", "n_nodes": 10},
+            ],
+        }
+    )
+    folder = tmp_path_factory.mktemp("build-out") / "run"
+    return simulate(site, folder, library=tiny_library(), engine="compiled")
+
+
+@pytest.fixture(scope="module")
+def tables(years: Run, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, str]]]:
+    place = tmp_path_factory.mktemp("lla") / "out"
+    export_run(years, "pjm-lla", place, Options(zone="DOM", area="Loudoun, north"))
+    return {
+        path.stem: list(csv.DictReader(path.read_text("utf-8").splitlines()))
+        for path in place.glob("*.csv")
+    }
+
+
+def test_demand_is_the_highest_hour_of_each_calendar_year(
+    years: Run, tables: dict[str, list[dict[str, str]]]
+) -> None:
+    hourly = years.facility()["facility_power_w"].astype("float64").resample("1h").mean()
+    (row,) = tables["demand"]
+    assert (row.pop("ZONENAME"), row.pop("AREANAME")) == ("DOM", "Loudoun, north")
+    highest = hourly.groupby(hourly.index.year).max() / 1e6
+    assert {int(year): float(mw) for year, mw in row.items()} == pytest.approx(dict(highest))
+    assert float(row["2026"]) < float(row["2028"])
+
+
+def test_capacity_is_the_ratings_that_stand_at_the_end_of_the_year(
+    tables: dict[str, list[dict[str, str]]],
+) -> None:
+    (row,) = tables["capacity"]
+    found = [float(row[year]) for year in ("2026", "2027", "2028")]
+    assert found == pytest.approx([4 * NODE_MW, 10 * NODE_MW, 10 * NODE_MW])
+    (summary,) = tables["summary"]
+    assert float(summary["Capacity"]) == pytest.approx(10 * NODE_MW)
+    share = float(summary["Demand"]) / float(summary["Capacity"])
+    assert f"{share:.1%}" in summary["Note"]
+
+
+def test_ramp_schedule_has_a_row_for_every_step(
+    years: Run, tables: dict[str, list[dict[str, str]]]
+) -> None:
+    rows = tables["ramp_schedule"]
+    assert [row["date"] for row in rows] == ["2026-12-01", "2027-03-01", "2027-07-01"]
+    assert [row["days_since_step"] for row in rows] == ["0", "90", "122"]  # whole days by the clock
+    assert [float(row["step_mw"]) for row in rows] == pytest.approx(
+        [n * NODE_MW for n in (4, 4, 2)]
+    )
+    hourly = years.facility()["facility_power_w"].astype("float64").resample("1h").mean() / 1e6
+    spans = (hourly[:"2027-02-28"], hourly["2027-03-01":"2027-06-30"], hourly["2027-07-01":])
+    assert [float(row["demand_until_next_mw"]) for row in rows] == pytest.approx(
+        [span.max() for span in spans]
+    )
+
+
+def test_site_without_phases_is_one_step(year_run: Run, tmp_path: Path) -> None:
+    place = export_run(year_run, "pjm-lla", tmp_path / "lla")
+    (row,) = csv.DictReader((place / "ramp_schedule.csv").read_text("utf-8").splitlines())
+    assert float(row["capacity_mw"]) == float(row["step_mw"]) == pytest.approx(12 * NODE_MW)
+
+
+def test_no_power_per_gpu_while_gpus_are_added(years: Run, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="GPUs are added in the course of the run"):
+        export_run(years, "openg2g", tmp_path / "trace.csv")
