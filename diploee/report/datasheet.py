@@ -228,11 +228,11 @@ def _active(run: Run, quarters: _Quarters) -> Iterator[Figure]:
         "Load factor, of 15 min demand",
         absent=quarters.absent,
     )
-    rated_mw = scenario.facility.rated_power_w / W_PER_MW
+    rated_mw, phased = scenario.facility.rated_power_w / W_PER_MW, scenario.facility.has_phases
     yield Figure(
         "Load factor, of rated power",
         mean.value / rated_mw if isinstance(mean.value, float) and rated_mw else None,
-        note="" if rated_mw else "no rated power",
+        note="no rated power" if not rated_mw else "of all phases" if phased else "",
     )
     for level in QUANTILES:
         yield Figure(
@@ -289,8 +289,8 @@ def _ramps(run: Run) -> Iterator[Figure]:
     for way, result in zip(("up", "down"), found.results, strict=False):
         when = moment(result.time, step_ms)
         yield Figure(f"Largest ramp {way}, 10 min", result.value, "MW/min", when)
-    for _, text, why in found.unchecked:
-        yield Figure(text, None, "MW/min", why)
+    for _, _, why in found.unchecked:
+        yield Figure("Largest ramp up and down, 10 min", None, "MW/min", why)
     swings = grid.get("rolling_range") or {"windows": [], "absent": []}
     for entry in swings["windows"]:
         yield Figure(

@@ -126,6 +126,9 @@ def test_build_out_steps_add_up_and_many_months_become_years(tmp_path: Path) -> 
     assert [steps[date, "after"].value for date in dates] == [None, 181, 365]
     demands = [steps[date, "15 min demand"].value for date in dates]
     assert max(demands) == found(sheet, "Active")["Maximum demand, 15 min", ""].value
+    assert found(sheet, "Active")["Load factor, of rated power", ""].note == "of all phases"
+    ramp = found(sheet, "Ramps")["Largest ramp up and down, 10 min", ""]
+    assert ramp.value is None and "shorter than the run's resolution" in ramp.note
     assert min(demands) > 0.9 * 4 * 400e-6
     years = found(sheet, "Demand by month or year")
     assert [item for item, of in years if of == "peak"] == ["2018", "2019", "2020"]
