@@ -437,7 +437,9 @@ def _places_ms(
         before = profile_id[max(piece - 1, 0)]
         if piece > 0:
             at_ms += edges_ms[piece] - edges_ms[piece - 1]
-        at_ms %= (first[before + 1] - first[before]) * step_ms[before]
+        length_ms = (first[before + 1] - first[before]) * step_ms[before]
+        if at_ms >= length_ms:  # seldom; a division takes longer than all else here
+            at_ms %= length_ms
         moves = jumps[piece]
         n_jumps += moves
         if moves or rate[piece] != rate[max(piece - 1, 0)]:
