@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 
 from diploee import Run, simulate
 from diploee.errors import ScenarioError
+from diploee.metrics.cause_words import cause_words
 from diploee.scenario import Pool, StandingNodes
 from diploee.scenario.size import scaled
 from diploee.schedule import NEVER_MS, Cluster, ClusterView, Engine, StrictFifo
 
+POOL = {"node_type": "node", "n_nodes": 5_004}
 TWO = [{"since": "2018-01-01", "n_nodes": 4}, {"since": "2018-01-02", "n_nodes": 12}]
 ENGINES: tuple[Engine, ...] = ("simpy", "compiled")
 
@@ -119,6 +121,31 @@ def test_one_phase_from_the_start_is_a_run_without_phases(tmp_path: Path) -> Non
     ]
     plain, one = (found.facility() for found in runs)
     assert one.drop(columns="standing_nodes").equals(plain)
+
+
+def test_step_of_idle_power_is_told_as_nodes_that_came_to_stand(tmp_path: Path) -> None:
+    few_jobs = {"streams.training.target_utilization": None, "streams.training.jobs_per_day": 5}
+    grown = [*TWO[:1], {"since": "2018-01-02", "n_nodes": 5_004}]
+    pools = {"warm_up": "1 h", "facility.pools.main": {**POOL, "phases": grown}}
+    site = tiny_scenario({**few_jobs, **pools})
+    run = simulate(site, tmp_path / "run", library=tiny_library())
+    (ramp,) = (r for r in run.metrics["grid"]["ramps"]["intervals"] if r["interval_s"] == 60)
+    cause = ramp["up"]["cause"]
+    assert sum(part["mw"] for part in cause["parts"]) == pytest.approx(cause["change_mw"])
+    (added,) = (part for part in cause["parts"] if part["what"] == "nodes added")
+    assert added["count"] == 5_000
+    assert added["mw"] == pytest.approx(5_000 * 400 / 1e6)
+    assert "5,000 nodes came to stand (+2.00 MW)" in cause_words(cause)
+
+
+def test_ac_and_reactive_power_follow_the_nodes_that_stand(tmp_path: Path) -> None:
+    few_jobs = {"streams.training.target_utilization": None, "streams.training.jobs_per_day": 2}
+    site = phased({**few_jobs, "facility.node_types.node.ac_power": "dlc"})
+    power = simulate(site, tmp_path / "run", library=tiny_library()).facility()
+    idle_w = power["it_ac_power_w"][power["utilization"] == 0] / power["standing_nodes"]
+    np.testing.assert_allclose(idle_w.dropna(), idle_w.iloc[0], rtol=1e-6)
+    var = power["facility_reactive_var"] / power["standing_nodes"]
+    np.testing.assert_allclose(var, site.facility.reactive_power_var / 12, rtol=1e-6)
 
 
 def test_phases_grow_with_the_site() -> None:
