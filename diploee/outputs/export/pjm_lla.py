@@ -107,7 +107,10 @@ def _schedule(
 
 def _note(demand_w: float, capacity_w: float) -> str:
     share = demand_w / capacity_w if capacity_w else 0.0
-    return f"simulated: highest demand is {share:.1%} of the capacity"
+    return (
+        f"simulated: highest demand is {share:.1%} of the capacity, which is the nodes' ratings "
+        "without cooling and losses behind them"
+    )
 
 
 def _mw(power_w: float) -> float:

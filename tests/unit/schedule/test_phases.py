@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from diploee import Run, simulate
 from diploee.errors import ScenarioError
 from diploee.metrics.cause_words import cause_words
-from diploee.scenario import Pool, StandingNodes
+from diploee.scenario import Pool, StandingNodes, load_scenario
 from diploee.scenario.size import scaled
 from diploee.schedule import NEVER_MS, Cluster, ClusterView, Engine, StrictFifo
 
@@ -103,6 +103,31 @@ def test_target_is_met_of_the_nodes_that_stand(run: Run) -> None:
     daily = run.facility()["utilization"].to_numpy().reshape(2, -1).mean(axis=1)
     # Twenty days of some jobs a day: each half scatters about the target by some hundredths.
     np.testing.assert_allclose(daily, 0.6, atol=0.12)
+
+
+def test_simulated_target_is_met_of_the_node_time_that_stands(tmp_path: Path) -> None:
+    late = [{"since": "2018-01-03", "n_nodes": 4}, {"since": "2018-01-06", "n_nodes": 8}]
+    site = phased(
+        {
+            "duration": "10 d",
+            "facility.pools.main.phases": late,
+            "streams.training.match": "simulated",
+            "streams.training.target_utilization": 0.5,
+        }
+    )
+    run = simulate(site, tmp_path / "run", library=tiny_library())
+    power = run.facility()
+    none = power["standing_nodes"] == 0
+    assert none.sum() == 2 * 1_440
+    assert not power.loc[none, ["facility_power_w", "utilization"]].any().any()
+    reached = power["utilization"] @ power["standing_nodes"] / power["standing_nodes"].sum()
+    assert reached == pytest.approx(0.5, abs=2e-4)
+
+
+def test_request_streams_are_refused_on_a_pool_with_phases() -> None:
+    phases = "facility.pools.serving.phases=[{since: 2018-01-01, n_nodes: 285}]"
+    with pytest.raises(ScenarioError, match="but pool 'serving' has phases"):
+        load_scenario("inference_1mw", [phases])
 
 
 def test_windows_and_engines_change_no_byte(run: Run, tmp_path: Path) -> None:
