@@ -113,8 +113,8 @@ class Pool(Model):
     phases: tuple[Phase, ...] | None = optional(
         "How many of its nodes stand from when on; none before the first phase, all of them all "
         "through the run if absent. A phase that begins with the run holds in its warm-up too. "
-        "Drawn jobs are submitted in proportion to the nodes that stand, a target_utilization is of "
-        "their node time over the run, and the utilization (Eq. 1) of those that stand.",
+        "Drawn jobs are submitted in proportion to the nodes that stand, a target_utilization is "
+        "of their node time over the run, and the utilization (Eq. 1) of those that stand.",
         min_length=1,
     )
 

@@ -121,7 +121,7 @@ def test_simulated_target_is_met_of_the_node_time_that_stands(tmp_path: Path) ->
     assert none.sum() == 2 * 1_440
     assert not power.loc[none, ["facility_power_w", "utilization"]].any().any()
     reached = power["utilization"] @ power["standing_nodes"] / power["standing_nodes"].sum()
-    assert reached == pytest.approx(0.5, abs=2e-4)
+    assert reached == pytest.approx(0.5, abs=1e-3)  # a job more is 0.0008
 
 
 def test_request_streams_are_refused_on_a_pool_with_phases() -> None:
