@@ -189,8 +189,9 @@ class PowerModel:
         if self.method == "direct" or not sampled:
             return None
         history, length = fft_lengths(sampled, self.library)
-        n_spectra = len(sampled) * (1 if self.ac is None else 2)
-        fits = spectra_bytes(n_spectra, length) <= MAX_SPECTRA_BYTES
+        n_bytes = spectra_bytes(len(sampled), length)
+        n_bytes += 0 if self.ac is None else n_bytes // 2  # twins are held in single precision
+        fits = n_bytes <= MAX_SPECTRA_BYTES
         return (history, length) if fits or self.method == "spectral" else None
 
     @property
@@ -207,7 +208,7 @@ class PowerModel:
         used = set(self.profile_ids)
         if self.ac is not None:
             used |= set(np.unique(self.ac.twin[:, list(used)]).tolist())
-        return EnergyTables.build({index: self.library[index] for index in used}, self.dt_ms)
+        return EnergyTables.build(self.library, used, self.dt_ms)
 
     @cached_property
     def _spectra(self) -> Spectra:
@@ -264,8 +265,9 @@ class PowerModel:
             jobs, t0_ms, end_ms, self.dt_ms
         ):
             return False
-        for reading in self._readings(jobs):
-            add_spectra(self._spectra, np.unique(reading.profile_id).tolist(), self.library, length)
+        for reading, kind in zip(self._readings(jobs), (np.complex128, np.complex64), strict=False):
+            indices = np.unique(reading.profile_id).tolist()
+            add_spectra(self._spectra, indices, self.library, length, kind)
         return True
 
     def block(self, segments: Segments, t0_ms: int, n_steps: int, spectral: bool) -> PowerBlock:

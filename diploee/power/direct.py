@@ -9,15 +9,17 @@ the whole intervals of a segment are a weighted sum of two contiguous rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import gcd
+from typing import NamedTuple
 
 import numpy as np
 
 from diploee.jit import njit
 from diploee.power.segments import Segments
-from diploee.profiles import PowerProfile
+from diploee.profiles import PowerProfile, ProfileLibrary
+from diploee.profiles.library import Entry
 from diploee.tables import Float64Array, Int16Array, Int32Array, Int64Array
 
 
@@ -52,38 +54,57 @@ class EnergyTables:
     n_intervals: Int64Array
 
     @classmethod
-    def build(cls, profiles: Mapping[int, PowerProfile], step_ms: int) -> EnergyTables:
-        """Build the tables of profiles given by library index."""
-        n_profiles = max(profiles, default=-1) + 1
+    def build(
+        cls, library: ProfileLibrary, profile_ids: Iterable[int], step_ms: int
+    ) -> EnergyTables:
+        """Build the tables of profiles given by library index.
+
+        Each profile is read in its turn and written to its place, so that no two are held.
+        """
+        shapes = {
+            index: _Shape.of(library.entries[index], step_ms) for index in sorted(profile_ids)
+        }
+        n_profiles = max(shapes, default=-1) + 1
         grid_ms = np.ones(n_profiles, dtype=np.int64)
-        cumulative: list[Float64Array] = []
-        intervals: list[Float64Array] = []
-        cumulative_at = np.zeros(n_profiles + 1, dtype=np.int64)
-        interval_at = np.zeros(n_profiles, dtype=np.int64)
-        n_intervals = np.zeros(n_profiles, dtype=np.int64)
-        n_tabled = 0
-        for index in range(n_profiles):
-            size = 0
-            if index in profiles:
-                grid = gcd(step_ms, profiles[index].dt_ms)
-                energy_j = _cumulative_on_grid(profiles[index], grid)
-                rows_j = _interval_rows(energy_j, step_ms // grid)
-                grid_ms[index] = grid
-                n_intervals[index] = rows_j.shape[1]
-                cumulative.append(energy_j)
-                intervals.append(rows_j.ravel())
-                interval_at[index], n_tabled = n_tabled, n_tabled + rows_j.size
-                size = energy_j.size
-            cumulative_at[index + 1] = cumulative_at[index] + size
+        points, in_rows, n_intervals = np.zeros((3, n_profiles), dtype=np.int64)
+        for index, shape in shapes.items():
+            grid_ms[index], n_intervals[index] = shape.grid_ms, shape.n_intervals
+            points[index], in_rows[index] = shape.n_points, (shape.per_step + 1) * shape.n_intervals
+        cumulative_at = np.concatenate([[0], np.cumsum(points)])
+        interval_at = np.cumsum(in_rows) - in_rows
+        cumulative_j, interval_j = np.empty(int(points.sum())), np.empty(int(in_rows.sum()))
+        for index, shape in shapes.items():
+            first = cumulative_at[index]
+            energy_j = _cumulative_on_grid(library[index], shape.grid_ms)
+            cumulative_j[first : first + shape.n_points] = energy_j
+            begin, size = interval_at[index], in_rows[index]
+            if size:
+                rows_j = interval_j[begin : begin + size].reshape(shape.per_step + 1, -1)
+                _fill_rows(energy_j, shape.per_step, rows_j)
         return cls(
-            step_ms,
-            grid_ms,
-            np.concatenate([np.empty(0), *cumulative]),
-            cumulative_at,
-            np.concatenate([np.empty(0), *intervals]),
-            interval_at,
-            n_intervals,
+            step_ms, grid_ms, cumulative_j, cumulative_at, interval_j, interval_at, n_intervals
         )
+
+
+class _Shape(NamedTuple):
+    """How much room a profile takes in the tables.
+
+    Its points lie on the common grid of samples and interval; `per_step` grid points make an
+    interval, and a row has `n_intervals`, none for a profile of an interval at most: it fills two
+    at most, and is not worth a table.
+    """
+
+    grid_ms: int
+    n_points: int
+    per_step: int
+    n_intervals: int
+
+    @classmethod
+    def of(cls, head: Entry, step_ms: int) -> _Shape:
+        grid_ms = gcd(step_ms, head.dt_ms)
+        n_points, per_step = head.duration_ms // grid_ms + 1, step_ms // grid_ms
+        short = n_points - 1 <= per_step
+        return cls(grid_ms, n_points, per_step, 0 if short else -(-(n_points - 1) // per_step) + 1)
 
 
 def _cumulative_on_grid(profile: PowerProfile, grid_ms: int) -> Float64Array:
@@ -98,16 +119,13 @@ def _cumulative_on_grid(profile: PowerProfile, grid_ms: int) -> Float64Array:
     )
 
 
-def _interval_rows(cumulative_j: Float64Array, per_step: int) -> Float64Array:
-    """Return interval energies for every start phase, shape (per_step + 1, intervals)."""
-    n_samples = cumulative_j.size - 1
-    if n_samples <= per_step:
-        return np.empty((1, 0))  # it fills two intervals at most: not worth a table
-    n_intervals = -(-n_samples // per_step) + 1
+def _fill_rows(cumulative_j: Float64Array, per_step: int, rows_j: Float64Array) -> None:
+    """Write interval energies for every start phase, shape (per_step + 1, intervals)."""
     # Row p, column k: E((k + 1) s - p) - E(k s - p) on the grid, s points to an interval.
-    points = np.arange(n_intervals + 1) * per_step - np.arange(per_step + 1)[:, None]
-    rows: Float64Array = np.diff(cumulative_j[np.clip(points, 0, n_samples)], axis=1)
-    return rows
+    points = np.arange(rows_j.shape[1] + 1) * per_step
+    for phase in range(per_step + 1):
+        at_edges_j = cumulative_j[np.clip(points - phase, 0, cumulative_j.size - 1)]
+        np.subtract(at_edges_j[1:], at_edges_j[:-1], out=rows_j[phase])
 
 
 @njit(inline="always")

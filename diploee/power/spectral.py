@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from math import log2
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,7 @@ from diploee.units import MS_PER_S
 FFT_LENGTH = 1 << 20
 """Length of a transform at least; a block is what remains of it beyond the longest profile."""
 
-Spectra = dict[int, npt.NDArray[np.complex128]]
+Spectra = dict[int, npt.NDArray[np.complexfloating[Any, Any]]]
 
 NS_PER_POINT = 0.44
 """Cost of a real transform per point and binary order of its length [ns], measured."""
@@ -49,16 +50,20 @@ def spectral_cost_s(segments: Segments, length: int) -> float:
 
 
 def add_spectra(
-    spectra: Spectra, profile_ids: Iterable[int], library: ProfileLibrary, length: int
+    spectra: Spectra,
+    profile_ids: Iterable[int],
+    library: ProfileLibrary,
+    length: int,
+    kind: type[np.complexfloating[Any, Any]] = np.complex128,
 ) -> None:
-    """Add the transforms of profiles that lack."""
+    """Add the transforms of profiles that lack, in double or single precision."""
     lacking = [index for index in profile_ids if index not in spectra]
-    profiles = [library[index].power_w for index in lacking]
+
+    def transform(index: int) -> npt.NDArray[np.complexfloating[Any, Any]]:
+        return np.fft.rfft(library[index].power_w.astype(np.float64), length).astype(kind)
+
     with ThreadPoolExecutor(os.cpu_count()) as executor:
-        found = executor.map(
-            lambda power_w: np.fft.rfft(power_w.astype(np.float64), length), profiles
-        )
-        spectra.update(zip(lacking, found, strict=True))
+        spectra.update(zip(lacking, executor.map(transform, lacking), strict=True))
 
 
 def add_spectrally(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -29,15 +27,11 @@ class DerivedProfile:
         """Return its power [W], shape as of the base's."""
         raise NotImplementedError
 
-    @cached_property
+    @property
     def profile(self) -> PowerProfile:
-        """The profile itself."""
+        """The profile itself, computed anew each time: it is looked at once or twice in a run."""
         base = self.of if isinstance(self.of, PowerProfile) else self.of.profile
         return replace(base, power_w=self.power_w(base).astype(np.float32))
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickle what it is computed from."""
-        return {name: value for name, value in self.__dict__.items() if name != "profile"}
 
     @property
     def profile_id(self) -> str:

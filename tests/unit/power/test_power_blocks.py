@@ -167,9 +167,9 @@ def test_power_series_is_a_frame_with_zone_aware_interval_starts() -> None:
 def test_profile_with_an_odd_step_leaves_the_other_tables_small() -> None:
     library = ProfileLibrary.open()
     odd = profile("odd-1n-1", [1_000.0] * 1_000, dt_ms=33)
-    common = {index: library[index] for index in range(4)}
-    alone = EnergyTables.build(common, 60_000)
-    beside = EnergyTables.build({**common, 4: odd}, 60_000)
+    together = ProfileLibrary.in_order([*library.entries[:4], odd])
+    alone = EnergyTables.build(together, range(4), 60_000)
+    beside = EnergyTables.build(together, range(5), 60_000)
     assert beside.interval_j.size - alone.interval_j.size < 20 * 11 * 1_000
 
 
