@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from diploee.errors import InputError, OutputError, one_line, printable
 from diploee.files import check_file, writing
@@ -20,6 +24,7 @@ from diploee.report.page import is_report, rendered
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 PRINTING_S = 120
+NO_TIME = b"1980-01-01T00:00:00Z"
 COLUMNS = ("section", "item", "quantity", "value", "unit", "note")
 
 
@@ -157,7 +162,18 @@ def write_workbook(sheet: DataSheet, path: Path) -> None:
     figures.auto_filter.ref, figures.freeze_panes = figures.dimensions, "A2"
     for letter, width in zip("ABCDEF", (24, 34, 18, 18, 10, 50), strict=True):
         figures.column_dimensions[letter].width = width
-    book.save(path)
+    # The same sheet has the same bytes: neither the workbook nor its archive tells the time.
+    book.properties.created = book.properties.modified = datetime(1980, 1, 1)
+    made = BytesIO()
+    book.save(made)
+    with ZipFile(made) as archive, ZipFile(path, "w", ZIP_DEFLATED) as same:
+        for name in archive.namelist():
+            entry = ZipInfo(name)
+            entry.compress_type = ZIP_DEFLATED
+            content = archive.read(name)
+            if name == "docProps/core.xml":  # saving sets the time of the change
+                content = re.sub(rb"(<dcterms:modified[^>]*>)[^<]*", rb"\g<1>" + NO_TIME, content)
+            same.writestr(entry, content)
 
 
 def _grid(section: SheetSection) -> list[tuple[float | str | None, ...]]:

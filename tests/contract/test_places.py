@@ -72,8 +72,12 @@ def export(fmt: Format) -> Command:
     """Return the export of half an hour or, for tools that know years alone, of a year."""
     suffix = (fmt.suffixes or ("",))[0]
     run, step = ("year", "30 min") if fmt.whole_year else ("run", "5 min")
+    if fmt.name == "pjm-lla":  # hours of years
+        run, step = "year", "30 min"
     words = f"export {fmt.name} {{site}}/{run} -q --out {{root}}/power{suffix}"
-    return Command(words, f"--step {step.replace(' ', '')}", slow=fmt.whole_year)
+    if fmt.name == "psse-raw":  # it needs reactive power
+        words += " --q-table {site}/q.csv"
+    return Command(words, f"--step {step.replace(' ', '')}", slow=run == "year")
 
 
 TRIM = "profiles trim draw-1n-1 --profiles {site}/library --to 60 --out {root}/lib"
@@ -115,6 +119,11 @@ COMMANDS = {
     "zeus --out": Command(ZEUS, "--eta 1", slow=True),
     "report": Command(REPORT, refuses=False, slow=True),
     "report --png": Command(f"{REPORT} --png {{root}}/png", slow=True),
+    "datasheet": Command("datasheet {site}/run -q --out {root}/sheet.html", refuses=False),
+    "datasheet --xlsx": Command(
+        "datasheet {site}/run -q --out {root}/sheet.html --csv {root}/s.csv --xlsx {root}/s.xlsx"
+    ),
+    "coincident": Command("coincident {site}/run {site}/peaks.csv --out {root}/peaks.csv"),
     "fit": Command(f"{LEARNT} {FRAGMENT} --plots {{root}}/plots", "--confidence 0.5", slow=True),
     "fit-requests": Command(
         f"fit-requests {{site}}/azure.csv {FRAGMENT} --plots {{root}}/plots", slow=True
@@ -132,6 +141,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     write_library(folder / "library")
     files = {
+        "q.csv": ["p_mw,q_mvar", "0,0", "1,0.1"],
+        "peaks.csv": ["start,duration_min", *(f"2018-01-01 00:{m:02},1" for m in range(20))],
         "plain": ["t_s,power_w", *(f"{t},{500 + (t * 37) % 900}" for t in range(100))],
         "log.csv": ["submit_time,nodes,duration", *map(job, range(400))],
         "load.csv": ["timestamp,utilization", *map(load, range(24 * 28))],
@@ -357,7 +368,8 @@ def kept(path: Path) -> tuple[int, ...]:
 def is_place(path: Path, root: Path, name: str) -> bool:
     """Return whether a path takes its place as a whole: a file, or a folder of another kind."""
     parts = path.relative_to(root).parts
-    if name in ("run", "profiles merge", "export opendss", "export pypsa"):
+    of_export = FORMATS.get(name.removeprefix("export "))
+    if name in ("run", "profiles merge") or (of_export is not None and of_export.is_folder):
         return len(parts) == 1
     if name == "benchmark fit":
         return parts[-1] == "logistic_models"
