@@ -12,13 +12,14 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import update_wrapper
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from threading import RLock
+from types import CodeType
 from typing import Any, Literal, TypeVar, cast
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -61,16 +62,28 @@ class _Kernel:
         """Return what numba makes of the function.
 
         Kernels that it calls must be numba's own when it is compiled: they take their places among
-        the names of its module, and so do the kernels which those call.
+        the names of its module, each with all that it calls itself. Only then is this one shown to
+        other threads, which look at it without the lock.
         """
         with _LOCK:
             if self._compiled is None:
-                self._compiled = _dispatcher(self._function, self._options)
                 names = self._function.__globals__
-                for name, value in list(names.items()):
-                    if isinstance(value, _Kernel):
-                        names[name] = value.compiled()
+                for name in _names_in(self._function.__code__):
+                    called = names.get(name)
+                    if isinstance(called, _Kernel) and called is not self:
+                        names[name] = called.compiled()
+                self._compiled = _dispatcher(self._function, self._options)
+                if names.get(self._function.__name__) is self:
+                    names[self._function.__name__] = self._compiled
             return self._compiled
+
+
+def _names_in(code: CodeType) -> Iterator[str]:
+    """Yield the names that code looks up, that of functions within it too."""
+    yield from code.co_names
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _names_in(inner)
 
 
 def _dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Callable[..., Any]:

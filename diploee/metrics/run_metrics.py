@@ -69,6 +69,7 @@ class RunMetrics:
             clock.start_with_zone,
             rated_power_w=facility.rated_power_w,
             readings=readings,
+            headroom=not facility.has_ac_power,
         )
         self._poi = poi_metrics(facility.stages, Clock(clock.start_with_zone, clock.step_ms))
 

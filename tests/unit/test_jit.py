@@ -5,9 +5,12 @@ import itertools
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numba
 import numpy as np
@@ -257,3 +260,24 @@ def test_processes_that_compile_at_once_do_not_disturb_each_other(
 def test_private_folder_needs_a_system_that_knows_owners(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "getuid")
     assert jit._private_folder() is None
+
+
+def test_threads_that_come_first_together_get_the_same(
+    load: Callable[[], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that comes while another makes a kernel must not see it before what it calls is made."""
+    make = jit._dispatcher
+
+    def slow(*args: Any) -> Any:
+        made = make(*args)
+        time.sleep(0.1)
+        return made
+
+    monkeypatch.setattr(jit, "_dispatcher", slow)
+    module = load()
+    with ThreadPoolExecutor(8) as threads:
+        calls = []
+        for _ in range(8):
+            calls.append(threads.submit(module.total, VALUES))
+            time.sleep(0.04)
+        assert [call.result() for call in calls] == [TOTAL] * 8

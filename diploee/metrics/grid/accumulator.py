@@ -56,6 +56,8 @@ class GridMetrics:
         Provenance of the profiles that the run used; it decides what is reported.
     swing_threshold_w : float, optional
         Hysteresis of the rainflow count [W]; 1 % of the rated power by default, 1 kW without one.
+    headroom : bool
+        The power is taken where the rated power is, so that what is left of it means something.
 
     Raises
     ------
@@ -71,9 +73,10 @@ class GridMetrics:
         rated_power_w: float,
         readings: Iterable[Readings] = (),
         swing_threshold_w: float | None = None,
+        headroom: bool = True,
     ) -> None:
         self._clock = Clock(start, step_ms)
-        self._rated_power_w = rated_power_w
+        self._headroom_to_w = rated_power_w if headroom else 0.0
         self._support = profile_support(readings).at_resolution(step_ms)
         if swing_threshold_w is None:
             swing_threshold_w = DEFAULT_THRESHOLD * rated_power_w or UNRATED_THRESHOLD_W
@@ -170,7 +173,7 @@ class GridMetrics:
             "resolution_s": clock.step_s,
             "transient_h": self._n_left_out * clock.step_ms / MS_PER_H,
             "bandwidth": support.block(),
-            **self._peaks.blocks(mean_mw, self._rated_power_w),
+            **self._peaks.blocks(mean_mw, self._headroom_to_w),
             "maximum_demand": demand_block(self._demand, mean_mw, clock),
             "load_duration_curve": self._duration_curve(power_w),
             "ramps": ramps_block(self._ramps, clock, support),
