@@ -12,10 +12,12 @@ from diploee.sweep import Sweep, SweepResult, load_sweep, run_locally, run_sweep
 
 pytestmark = pytest.mark.bench
 
-LEAST_SPEED_UP = 1.4
+LEAST_SPEED_UP = 1.1
 """Of two workers over one: 2, less the start of the processes and the shared memory bandwidth.
 
-The aim is 1.7; on two cores that share their memory 1.6-1.8 was measured, so the floor lies below.
+The aim is 1.7; on two quiet cores that share their memory 1.45-1.8 was measured, beside others on
+the same machine 1.16-1.21. The floor tells runs that wait for each other, which take as long as one
+after the other, from runs at once.
 """
 
 N_RUNS = 4 * 8
