@@ -50,6 +50,8 @@ class Store:
         Efficiencies, 0-1.
     feedback_per_s : float
         Power that brings it back, per energy that lacks [1/s].
+    gives_w : float, optional
+        Most that it gives [W], where that is another than it takes.
     """
 
     power_w: float
@@ -59,6 +61,7 @@ class Store:
     charge: float = 1.0
     discharge: float = 1.0
     feedback_per_s: float = 0.0
+    gives_w: float | None = None
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,8 @@ def hold(
         Supply of the interval before, or the lag's level [W], and energy stored [J].
     """
     rows = np.empty((4, load_w.size))
-    limits = (store.power_w, store.least_j, store.most_j, store.reference_j)
+    gives_w = store.power_w if store.gives_w is None else store.gives_w
+    limits = (gives_w, store.power_w, store.least_j, store.most_j, store.reference_j)
     last = _hold(
         load_w, dt_s, *limits, store.charge, store.discharge, store.feedback_per_s,
         asked.up_w_per_s, asked.down_w_per_s, asked.lag_s, *state, rows,
@@ -134,7 +138,8 @@ def hold(
 def _hold(
     load_w: Float64Array,
     dt_s: float,
-    power_w: float,
+    most_given_w: float,
+    most_taken_w: float,
     least_j: float,
     most_j: float,
     reference_j: float,
@@ -160,10 +165,10 @@ def _hold(
             asked_w = min(max(wish_w, supply_w - down_w_per_s * dt_s), supply_w + up_w_per_s * dt_s)
         gives_w = load_w[k] - asked_w
         if gives_w > 0:
-            gives_w = min(gives_w, power_w, max(stored_j - least_j, 0.0) * discharge / dt_s)
+            gives_w = min(gives_w, most_given_w, max(stored_j - least_j, 0.0) * discharge / dt_s)
             stored_j -= gives_w * dt_s / discharge
         else:
-            gives_w = -min(-gives_w, power_w, max(most_j - stored_j, 0.0) / charge / dt_s)
+            gives_w = -min(-gives_w, most_taken_w, max(most_j - stored_j, 0.0) / charge / dt_s)
             stored_j -= gives_w * dt_s * charge
         supply_w = load_w[k] - gives_w
         rows[0, k] = supply_w

@@ -26,6 +26,7 @@ PARTS = {
     "auxiliary_power_w": "auxiliary load",
     "transformer_loss_w": "transformer losses",
     "battery_loss_w": "battery losses",
+    "ballast_power_w": "ballast",
     "loss_power_w": "other losses",
 }
 """Columns that add up to the point of interconnection; the nodes' is less their devices'."""
