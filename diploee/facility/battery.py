@@ -12,13 +12,14 @@ O(1) an interval and its state is handed on, so that results do not depend on bl
 
 References
 ----------
-Sheet "Flexibility and mitigation", section 5 (C3); parameters are assumed where it says so.
+Sheet "Flexibility and mitigation", section 5 (C3, C6); parameters are assumed where it says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Annotated, Literal
 
 import numpy as np
@@ -29,11 +30,18 @@ from diploee.facility.base import POWER, Block, Site, StageSpec, Values
 from diploee.jit import njit
 from diploee.metric import Metric
 from diploee.model import SCALES, Model
-from diploee.tables import Float64Array
+from diploee.rainflow import TurningPoints
+from diploee.tables import Float64Array, Int64Array
 from diploee.units import J_PER_MWH, MS_PER_H, MS_PER_S, S_PER_MIN, W_PER_KW, W_PER_MW
 
 ROUNDING_W = 1e-3
 """What is missed by less is rounding [W]."""
+
+DEPTHS_PERCENT = (1, 10, 20, 50, 100)
+"""Edges of the classes of a cycle's depth [% of the capacity]; all depths are added up."""
+
+_PARTS = 10**9
+"""The state of charge is counted in such parts of the capacity."""
 
 
 @dataclass(frozen=True)
@@ -178,6 +186,63 @@ def _hold(
     return (level_w if lag_s > 0 else supply_w), stored_j
 
 
+@dataclass(frozen=True)
+class CycleCount:
+    """Rainflow cycles of a state of charge, half-cycles as halves (ASTM E1049-85, 5.4.4).
+
+    Parameters
+    ----------
+    classes : tuple of float
+        Cycles of each class of `DEPTHS_PERCENT`; both edges belong to the last.
+    deepest : float
+        Depth of the deepest cycle or half-cycle, 0-1.
+    depths : float
+        Depths of all cycles added up, the smallest ones too: what as many full ones go through.
+    """
+
+    classes: tuple[float, ...]
+    deepest: float
+    depths: float
+
+
+class ChargeCycles:
+    """Counts the rainflow cycles of a state of charge given in consecutive blocks.
+
+    Depths are whole billionths of the capacity: counts do not depend on blocks.
+    """
+
+    def __init__(self) -> None:
+        self._points = TurningPoints(1)
+        self._classes = np.zeros(len(DEPTHS_PERCENT) + 1, dtype=np.int64)
+        self._deepest = self._depths = 0
+
+    def add(self, charge: Float64Array) -> None:
+        """Add consecutive states of charge, 0-1."""
+        parts = np.rint(charge * _PARTS).astype(np.int64)
+        for closed in self._points.add(parts, 0, 0):
+            self._classes += 2 * _by_depth(closed[0])
+            self._depths += 2 * int(closed[0].sum())
+            self._deepest = max(self._deepest, int(closed[0].max(initial=0)))
+
+    def count(self) -> CycleCount:
+        """Return the cycles so far."""
+        halves = np.abs(np.diff(self._points.residue))
+        classes = self._classes + _by_depth(halves)
+        classes[-2] += classes[-1]
+        return CycleCount(
+            tuple((classes[1:-1] / 2).tolist()),
+            max(self._deepest, int(halves.max(initial=0))) / _PARTS,
+            (self._depths + int(halves.sum())) / 2 / _PARTS,
+        )
+
+
+def _by_depth(depths: Int64Array) -> Int64Array:
+    """Return how many depths lie below, between and above the edges of the classes."""
+    edges = np.array(DEPTHS_PERCENT) * (_PARTS // 100)
+    found = np.searchsorted(edges, depths, side="right")
+    return np.bincount(found, minlength=edges.size + 1)
+
+
 Rate = Annotated[float, Field(gt=0)]
 
 
@@ -225,6 +290,15 @@ class BatterySpec(StageSpec):
         Metric("battery.loss_mwh", "MWh", "energy that the battery lost", "{:,.2f}", view="table"),
         Metric("battery.equivalent_full_cycles", "1", "equivalent full cycles", "{:,.1f}",
                view="table", text="energy given and taken over twice the capacity"),
+        Metric("battery.cycled_depth", "1", "depths of all rainflow cycles added up", "{:,.1f}",
+               "of the state of charge, by ASTM E1049-85, half-cycles as halves", "table"),
+        Metric("battery.deepest_cycle", "%", "depth of the deepest rainflow cycle", "{:.1f}",
+               "of the capacity", "table", 100),
+        *(
+            Metric(f"battery.cycles_{low}_to_{high}_percent", "1",
+                   f"rainflow cycles of {low} to {high} % of the capacity", "{:,.1f}", view="table")
+            for low, high in pairwise(DEPTHS_PERCENT)
+        ),
         Metric("battery.uncovered_h", "h", "time beyond what the battery covers", "{:,.2f}",
                view="table"),
         Metric("battery.uncovered_mwh", "MWh", "energy that it could not cover", "{:,.3f}"),
@@ -372,6 +446,8 @@ class BatteryMeter:
         self._capacity_mwh = spec.energy_mwh
         self._given_j = self._taken_j = self._lost_j = self._uncovered_j = self._uncovered_s = 0.0
         self._least, self._most = np.inf, -np.inf
+        self._cycles = ChargeCycles()
+        self._cycles.add(np.array([spec.reference_state_of_charge]))
 
     def add(self, block: Block) -> None:
         """Take in a block."""
@@ -387,14 +463,22 @@ class BatteryMeter:
         charge = block.columns["battery_state_of_charge"]
         self._least = min(self._least, float(charge.min()))
         self._most = max(self._most, float(charge.max()))
+        self._cycles.add(charge)
 
     def values(self) -> Mapping[str, float | None]:
         """Return the metrics."""
         given, taken = self._given_j / J_PER_MWH, self._taken_j / J_PER_MWH
+        cycles = self._cycles.count()
         return {
             "battery.discharged_mwh": given,
             "battery.loss_mwh": self._lost_j / J_PER_MWH,
             "battery.equivalent_full_cycles": (given + taken) / (2 * self._capacity_mwh),
+            "battery.cycled_depth": cycles.depths,
+            "battery.deepest_cycle": cycles.deepest,
+            **{
+                f"battery.cycles_{low}_to_{high}_percent": n
+                for (low, high), n in zip(pairwise(DEPTHS_PERCENT), cycles.classes, strict=True)
+            },
             "battery.uncovered_h": self._uncovered_s * MS_PER_S / MS_PER_H,
             "battery.uncovered_mwh": self._uncovered_j / J_PER_MWH,
             "battery.least_state_of_charge": self._least,

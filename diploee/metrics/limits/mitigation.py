@@ -11,12 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from diploee.errors import InputError
-from diploee.facility.battery import Hold, Store, hold
+from diploee.facility.battery import (
+    DEPTHS_PERCENT,
+    ChargeCycles,
+    CycleCount,
+    Hold,
+    Store,
+    hold,
+)
 from diploee.facility.battery_size import MOST_INTERVALS, BatterySize, holding_battery
 from diploee.facility.battery_size import least_battery as least_for
 from diploee.metrics.limits.check import NotAssessable, Shown
@@ -63,6 +71,8 @@ class Mitigation:
         Energy that it gives, and that it loses, over the run.
     full_cycles : float
         Energy given and taken over twice its energy.
+    cycles : CycleCount
+        Rainflow cycles of its state of charge, between empty and full.
     before, after : LimitReport
         The run held against the limits, and with the battery.
     """
@@ -73,6 +83,7 @@ class Mitigation:
     discharged_mwh: float
     lost_mwh: float
     full_cycles: float
+    cycles: CycleCount
     before: LimitReport
     after: LimitReport
 
@@ -90,12 +101,21 @@ class Mitigation:
             f"{self.discharged_mwh:,.4g} MWh, loses {self.lost_mwh:,.4g} MWh "
             "(ASSUMPTION: 95 % in, 95 % out, brought back within an hour)",
         ]
+        if self.cycles.deepest:
+            lines.append(
+                f"rainflow cycles of its state of charge: {', '.join(self._cycles_told())}; the "
+                f"deepest {self.cycles.deepest:.1%}, all depths added up {self.cycles.depths:,.4g}"
+            )
         if self.least is not None:
             lines.append(
                 "any control needs at least, over the day of its largest power: "
                 f"{self.least.power_mw:.4g} MW, {self.least.energy_mwh:.4g} MWh"
             )
         return [*lines, f"after: {self.after.verdict_line()}", *self.after.lines()]
+
+    def _cycles_told(self) -> Iterator[str]:
+        for (low, high), n in zip(pairwise(DEPTHS_PERCENT), self.cycles.classes, strict=True):
+            yield f"{n:,.4g} of {low}-{high} %"
 
     def as_dict(self) -> dict[str, Any]:
         """Return it in plain types, for JSON."""
@@ -105,6 +125,14 @@ class Mitigation:
             "least_power_mw": None if self.least is None else self.least.power_mw,
             "least_energy_mwh": None if self.least is None else self.least.energy_mwh,
             "full_cycles": self.full_cycles,
+            "cycled_depth": self.cycles.depths,
+            "deepest_cycle": self.cycles.deepest,
+            "cycles": [
+                {"from_percent": low, "to_percent": high, "cycles": n}
+                for (low, high), n in zip(
+                    pairwise(DEPTHS_PERCENT), self.cycles.classes, strict=True
+                )
+            ],
             "discharged_mwh": self.discharged_mwh,
             "lost_mwh": self.lost_mwh,
             "before": self.before.as_dict(),
@@ -143,6 +171,9 @@ def mitigate(run: RunFolder, limits: Limits) -> Mitigation:
     taken_j = -float(np.minimum(held.battery_w, 0).sum()) * dt_s
     cycles = (given_j + taken_j) / (2 * size.energy_j) if size.energy_j else 0.0
     lost_j = given_j * (1 / one_way - 1) + taken_j * (1 - one_way)
+    counted = ChargeCycles()
+    if size.energy_j:
+        counted.add(np.append(0.5, held.stored_j / size.energy_j))
     day = _worst_day(held.battery_w, int(S_PER_DAY / dt_s))
     least = None
     if day is not None:
@@ -154,6 +185,7 @@ def mitigate(run: RunFolder, limits: Limits) -> Mitigation:
         given_j / J_PER_MWH,
         lost_j / J_PER_MWH,
         cycles,
+        counted.count(),
         before,
         check_limits(_Held(run, held.supply_w), limits),
     )

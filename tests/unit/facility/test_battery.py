@@ -12,7 +12,7 @@ from builders import tiny_library, tiny_scenario
 import diploee
 from diploee.errors import ScenarioError
 from diploee.facility import Block, Stages
-from diploee.facility.battery import Battery, BatterySpec, Hold, Store, hold
+from diploee.facility.battery import Battery, BatterySpec, ChargeCycles, Hold, Store, hold
 from diploee.facility.battery_size import holding_battery, least_battery
 
 MW = 1e6
@@ -123,6 +123,64 @@ def test_blocks_of_any_length_give_the_same_bytes() -> None:
         cut = run_of(spec, load_w, 1_000, sorted(rng.integers(1, 2_999, 20).tolist()))
         for key, values in whole.items():
             np.testing.assert_array_equal(values, cut[key], err_msg=key)
+
+
+def counted_slowly(series: list[float]) -> list[tuple[float, float]]:
+    """Return depths and their counts by the three-point rule of ASTM E1049-85, 5.4.4."""
+    turns = [
+        x
+        for k, x in enumerate(series)
+        if k in (0, len(series) - 1) or (x - series[k - 1]) * (series[k + 1] - x) < 0
+    ]
+    points: list[float] = []
+    found = []
+    for turn in turns:
+        points.append(turn)
+        while len(points) >= 3:
+            x, y = abs(points[-1] - points[-2]), abs(points[-2] - points[-3])
+            if x < y:
+                break
+            if len(points) == 3:
+                found.append((y, 0.5))
+                del points[0]
+            else:
+                found.append((y, 1.0))
+                del points[-3:-1]
+    return found + [(abs(b - a), 0.5) for a, b in pairwise(points)]
+
+
+def test_rainflow_of_the_charge_is_that_of_the_standard_in_blocks_of_any_length() -> None:
+    rng = np.random.default_rng(7)
+    series = rng.permutation(np.linspace(0.05, 0.95, 400))
+    cycles = ChargeCycles()
+    for part in np.split(series, sorted(rng.integers(1, 399, 9).tolist())):
+        cycles.add(part)
+    found, told = cycles.count(), counted_slowly(series.tolist())
+    assert found.deepest == pytest.approx(max(depth for depth, _ in told), abs=2e-9)
+    assert found.depths == pytest.approx(sum(depth * n for depth, n in told), abs=1e-6)
+    for low, high, n in zip(
+        (0.01, 0.1, 0.2, 0.5), (0.1, 0.2, 0.5, 1.1), found.classes, strict=True
+    ):
+        assert n == sum(m for depth, m in told if low <= depth < high)
+    # Whatever the classes: the depths are half of all that the charge goes up and down.
+    assert found.depths == pytest.approx(np.abs(np.diff(series)).sum() / 2, abs=1e-6)
+
+
+def test_charge_from_empty_to_full_and_back_is_one_full_cycle() -> None:
+    cycles = ChargeCycles()
+    cycles.add(np.array([0.0, 0.5, 1.0, 0.4, 0.0]))
+    assert cycles.count().classes == (0, 0, 0, 1)
+    assert (cycles.count().deepest, cycles.count().depths) == (1, 1)
+
+
+def test_lossless_battery_cycles_as_deep_as_it_gives_and_takes(tmp_path: Path) -> None:
+    battery = {"kind": "battery", "power_mw": 0.01, "energy_mwh": 0.001, "smoothing_s": 600,
+               "charge_efficiency": 1, "discharge_efficiency": 1}  # fmt: skip
+    scenario = tiny_scenario({"facility.stages": [battery]})
+    run = diploee.simulate(scenario, tmp_path / "run", library=tiny_library(), engine="compiled")
+    told = run.metrics["battery"]
+    assert told["cycled_depth"] == pytest.approx(told["equivalent_full_cycles"], rel=1e-5)
+    assert 0 < told["deepest_cycle"] <= 0.8 + 1e-9
 
 
 def test_ramps_without_limit_leave_the_run_as_it_is(tmp_path: Path) -> None:

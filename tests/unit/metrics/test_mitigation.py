@@ -78,3 +78,6 @@ def test_command_tells_before_and_after(run: Run, tmp_path: Path) -> None:
     found = json.loads(call("battery", limits, run.folder, "--json").out)
     assert found["energy_mwh"] > found["least_energy_mwh"] > 0
     assert found["after"]["verdict"] != "violated"
+    assert "rainflow cycles of its state of charge: " in told.out
+    # One way loses 5 %, so that the store goes through about as much as is given and taken.
+    assert found["cycled_depth"] == pytest.approx(found["full_cycles"], rel=0.06)
