@@ -58,6 +58,21 @@ def parse_resolution_ms(text: object) -> int:
     return int(span_ms)
 
 
+def parse_span_ms(text: object) -> int:
+    """Return a span of fixed length such as ``"30 min"`` in milliseconds.
+
+    Raises
+    ------
+    ValueError
+        If it has no unit, or is not a positive whole number of milliseconds.
+    """
+    number, unit = _split(text, tuple(_FIXED_MS), "30 min")
+    span_ms = round(number * _FIXED_MS[unit], 6)
+    if span_ms % 1 or span_ms <= 0:
+        raise ValueError(f"must be a whole number of ms from 1 up, found {shown(text)}")
+    return int(span_ms)
+
+
 def _check_duration(text: object) -> str:
     number, unit = _split(text, (*_FIXED_MS, *_CALENDAR_MONTHS), "1 year")
     if unit in _CALENDAR_MONTHS and number != int(number):
@@ -92,7 +107,7 @@ def end_of(start: datetime, duration: str, sign: int = 1) -> datetime:
 
 
 def _format_resolution(resolution_ms: int) -> str:
-    return f"{resolution_ms / MS_PER_S:g} s"
+    return f"{resolution_ms / MS_PER_S:.15g} s"
 
 
 ResolutionMs = Annotated[
@@ -100,6 +115,12 @@ ResolutionMs = Annotated[
     BeforeValidator(parse_resolution_ms),
     PlainSerializer(_format_resolution, return_type=str),
     WithJsonSchema({"type": "string", "examples": ["0.1 s", "60 s", "1 h"]}),
+]
+SpanMs = Annotated[
+    int,
+    BeforeValidator(parse_span_ms),
+    PlainSerializer(_format_resolution, return_type=str),
+    WithJsonSchema({"type": "string", "examples": ["30 min", "4 h"]}),
 ]
 Duration = Annotated[
     str,

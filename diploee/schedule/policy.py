@@ -1,8 +1,8 @@
 """Queue disciplines: a policy sees the cluster and answers which queued jobs to start now.
 
-The same interface serves strict FIFO and later policies (backfill, power-capped, signal-driven):
-all that they may want to know is on `ClusterView`, and `ClusterView.wake_at` calls them again at a
-time at which neither a submission nor an end would.
+It knows of a job what a scheduler knows: what was submitted and how long the job is thought to run
+(`diploee.schedule.estimates`), never how long it will run in truth. `ClusterView.wake_at` asks it
+again at a time at which neither a submission nor an end would.
 """
 
 from __future__ import annotations
@@ -27,15 +27,39 @@ class ClusterView(Protocol):
     queue: deque[int]
     """Waiting jobs in the order of submission. Read only: the engine removes what starts."""
     running: dict[int, int]
-    """Jobs that run, each with the time at which it will end [ms]. Read only."""
+    """Jobs that run, each with its start plus its estimate [ms], which lies in the past where it
+    runs longer (`expected_end_ms`). Read only."""
     job_n_nodes: dict[int, int]
     """Nodes that each waiting or running job occupies. These tables are read only."""
-    job_duration_ms: dict[int, int]
-    """Run time of each [ms]."""
+    job_estimate_ms: dict[int, int]
+    """How long each is thought to run [ms], at least 1: its policy's `estimate`, the true run time
+    where the policy has none."""
+
+    @property
+    def job_submit_ms(self) -> dict[int, int]:
+        """When each was submitted [ms]."""
+        ...
+
+    @property
+    def job_user(self) -> dict[int, int]:
+        """Number of each one's user within its stream; 0 = not known."""
+        ...
+
+    @property
+    def job_class(self) -> dict[int, int]:
+        """Index of each one's job class."""
+        ...
 
     @property
     def job_profile_id(self) -> dict[int, int]:
         """Index of each one's power profile in the library."""
+        ...
+
+    def expected_end_ms(self, job: int) -> int:
+        """Return when a running job is expected to end [ms], after now.
+
+        That is its start plus its estimate; of a job that has run longer the next ms.
+        """
         ...
 
     signals: Mapping[str, Callable[[int], float]]
@@ -47,11 +71,15 @@ class ClusterView(Protocol):
 
 
 class Policy(Protocol):
-    """A queue discipline."""
+    """A queue discipline; one with an attribute `estimate` says how long jobs are thought to run.
+
+    One with an attribute `wants_idle` that is true is asked while no job waits, too.
+    """
 
     def select(self, view: ClusterView) -> Sequence[int]:
         """Return the queued jobs to start now, in order; together they must fit the free nodes.
 
-        Called after every submission, every end and every addition of nodes while jobs wait.
+        Called while jobs wait, once at each instant at which a job is submitted or ends, nodes are
+        added or `ClusterView.wake_at` asked for it: after all that happens at that instant.
         """
         ...

@@ -23,7 +23,7 @@ class ShortestFirst:
 
     def select(self, view: ClusterView) -> Sequence[int]:
         free_nodes, chosen = view.free_nodes, []
-        for job in sorted(view.queue, key=lambda job: (view.job_duration_ms[job], job)):
+        for job in sorted(view.queue, key=lambda job: (view.job_estimate_ms[job], job)):
             if view.job_n_nodes[job] <= free_nodes:
                 free_nodes -= view.job_n_nodes[job]
                 chosen.append(job)
@@ -40,7 +40,7 @@ class Backfill:
             return chosen
         free_nodes = view.free_nodes - sum(view.job_n_nodes[job] for job in chosen)
         ends = [(end_ms, view.job_n_nodes[job]) for job, end_ms in view.running.items()]
-        ends += [(view.now_ms + view.job_duration_ms[j], view.job_n_nodes[j]) for j in chosen]
+        ends += [(view.now_ms + view.job_estimate_ms[j], view.job_n_nodes[j]) for j in chosen]
         head_start_ms, will_be_free = view.now_ms, free_nodes
         for end_ms, n_nodes in sorted(ends):
             if will_be_free >= view.job_n_nodes[waiting[0]]:
@@ -48,7 +48,7 @@ class Backfill:
             head_start_ms, will_be_free = end_ms, will_be_free + n_nodes
         for job in waiting[1:]:
             fits = view.job_n_nodes[job] <= free_nodes
-            if fits and view.now_ms + view.job_duration_ms[job] <= head_start_ms:
+            if fits and view.now_ms + view.job_estimate_ms[job] <= head_start_ms:
                 free_nodes -= view.job_n_nodes[job]
                 chosen.append(job)
         return chosen

@@ -1,0 +1,49 @@
+"""Shortest job first, by what jobs are thought to run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from diploee.schedule.estimates import EXACT, Estimate, EstimatingSpec
+from diploee.schedule.policy import ClusterView, Policy
+
+
+class ShortestJobFirst:
+    """The shortest estimate first, ties in the order of submission; the head blocks the queue.
+
+    Parameters
+    ----------
+    estimate : Estimate
+        How long jobs are thought to run.
+    """
+
+    def __init__(self, estimate: Estimate = EXACT) -> None:
+        self.estimate = estimate
+
+    def select(self, view: ClusterView) -> Sequence[int]:
+        """Return the longest run of the shortest jobs that fits the free nodes."""
+        free_nodes, n_nodes, estimate_ms = view.free_nodes, view.job_n_nodes, view.job_estimate_ms
+        chosen: list[int] = []
+        if not free_nodes:
+            return chosen
+        for job in sorted(view.queue, key=lambda job: (estimate_ms[job], job)):
+            free_nodes -= n_nodes[job]
+            if free_nodes < 0:
+                break
+            chosen.append(job)
+        return chosen
+
+
+class SjfSpec(EstimatingSpec):
+    """Shortest job first: the shortest of the queue blocks it."""
+
+    kind: Literal["sjf"] = Field(
+        default="sjf", description="The shortest estimate first; the head blocks the queue."
+    )
+
+    def open(self) -> Policy:
+        """Return the policy itself."""
+        return ShortestJobFirst(self.estimate)
