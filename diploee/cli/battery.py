@@ -21,7 +21,7 @@ def battery_command(
     run_dir: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
     as_json: Json = False,
 ) -> None:
-    """Find the smallest battery that keeps a run's ramps, swings and changes within limits."""
+    """Find the smallest battery that keeps a run's ramps, swings, bands and lines within limits."""
     found = mitigate(open_run(run_dir), load_limits(limits))
     if as_json:
         typer.echo(json.dumps(found.as_dict(), indent=2))

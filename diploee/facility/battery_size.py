@@ -106,18 +106,18 @@ def holding_battery(
         raise InputError(
             "no battery holds these ramps on this load; give a larger ramp, or a feedback"
         )
-    power_w = _smallest(lambda p: missed_w(replace(most, power_w=p)) <= COVERED * range_w,
+    power_w = smallest(lambda p: missed_w(replace(most, power_w=p)) <= COVERED * range_w,
                         most.power_w)  # fmt: skip
-    energy_j = _smallest(
+    energy_j = smallest(
         lambda e: missed_w(BatterySize(power_w, e)) <= COVERED * range_w, most.energy_j
     )
     return BatterySize(power_w, energy_j)
 
 
-def _smallest(enough: Callable[[float], bool], most: float) -> float:
-    """Return the smallest value that is enough, within the accuracy; the largest one is."""
+def smallest(enough: Callable[[float], bool], most: float, accuracy: float = ACCURACY) -> float:
+    """Return the smallest value that is enough, within an accuracy; the largest one is."""
     low, high = 0.0, most
-    while high - low > ACCURACY * high and high > most * 1e-9:
+    while high - low > accuracy * high and high > most * 1e-9:
         # In proportion, as sizes lie decades below the most.
         middle = (low * high) ** 0.5 if low > 0 else high / 16
         low, high = (low, middle) if enough(middle) else (middle, high)
@@ -132,8 +132,10 @@ def least_battery(
     discharge: float = 1.0,
     price_per_w: float = 1.0,
     price_per_j: float = 1.0 / 3600,
-) -> BatterySize:
+) -> tuple[BatterySize, Float64Array]:
     """Return the battery that any control needs at least to hold the ramps of a known load.
+
+    Also returns the supply that it then gives [W], shape (n,).
 
     Minimise ``price_per_w P + price_per_j E`` over supply g, charge c, discharge d and stored e:
     ``g = load + c - d``, ``e' = e + eta_c c dt - d dt / eta_d``, ``0 <= e <= E``, ``c, d <= P``,
@@ -197,7 +199,8 @@ def least_battery(
     )
     if found.x is None:
         raise InputError(f"the linear programme of the battery has no solution: {found.message}")
-    return BatterySize(float(found.x[most_p]) * unit_w, float(found.x[most_e]) * unit_w * dt_s)
+    size = BatterySize(float(found.x[most_p]) * unit_w, float(found.x[most_e]) * unit_w * dt_s)
+    return size, load_w + (found.x[c:d] - found.x[d:e]) * unit_w
 
 
 def _matrix(n_columns: int, *entries: tuple[Array, Array, Array]) -> coo_array:

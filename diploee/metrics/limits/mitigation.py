@@ -1,15 +1,17 @@
 """How large a battery keeps a run within limits, what that costs, and what it leaves undone.
 
-A ramp that is held at every instant keeps limits on ramps over any interval, on swings within a
-window and on changes: a load that never rises faster than S / W swings by no more than S within W.
-The largest multiple of the smallest such ramp that still keeps them all is searched, as it takes
-the smallest battery. Limits on bands, lines and demand are not sized for; the report on the held
-load says whether they are kept with it.
+The battery holds ramps, as its stage does; a ramp that is held at every instant keeps limits on
+ramps over any interval, on swings within a window and on changes. Where a limit speaks of
+frequencies, a lag is tried as well, and what takes less of power and an hour's energy is taken. Of
+each control the loosest one is searched with which the load keeps its limits, then the smallest
+power and at that power the smallest energy: at every step the held load is held against all limits
+on ramps, swings, changes, bands and lines, the filtered ones too. Limits on power, demand and
+reactive power are not sized for; the report on the held load says whether they are kept with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -21,11 +23,12 @@ from diploee.facility.battery import (
     DEPTHS_PERCENT,
     ChargeCycles,
     CycleCount,
+    Held,
     Hold,
     Store,
     hold,
 )
-from diploee.facility.battery_size import MOST_INTERVALS, BatterySize, holding_battery
+from diploee.facility.battery_size import COVERED, MOST_INTERVALS, BatterySize, smallest
 from diploee.facility.battery_size import least_battery as least_for
 from diploee.metrics.limits.check import NotAssessable, Shown
 from diploee.metrics.limits.file import Limits
@@ -37,7 +40,7 @@ from diploee.metrics.limits.report import (
     seen_by,
 )
 from diploee.tables import Float64Array
-from diploee.units import J_PER_MWH, MS_PER_S, S_PER_DAY, S_PER_H, W_PER_MW
+from diploee.units import J_PER_MWH, MS_PER_S, S_PER_DAY, S_PER_H, S_PER_MIN, W_PER_MW
 
 MOST_VALUES = 10_000_000
 """Intervals of a run that is sized for: its power is in memory, and looked at some 50 times."""
@@ -45,11 +48,20 @@ MOST_VALUES = 10_000_000
 MARGIN = 1e-6
 """Ramps are held so much below their limit, so that rounding never passes it."""
 
-ACCURACY = 0.01
-"""The multiple of a ramp is known so well, relatively."""
+SIZED_FOR = ("ramps", "swings", "changes", "band_rms", "lines")
+"""Limits that a battery which holds ramps or smooths the power can keep."""
 
-ROUND_TRIP = 0.9025
-"""ASSUMPTION: 95 % in, 95 % out."""
+ACCURACY = 0.01
+"""The ramp or lag is known so well, relatively."""
+
+TENTH_LESS = 0.9
+"""A size that keeps the limits is searched below, until with so much of it they are not kept."""
+
+STRICTEST = 4**10
+"""Ramps so many times slower than asked for, and lags of so many intervals, are tried."""
+
+ONE_WAY = 0.95
+"""ASSUMPTION: efficiency of charging, and of discharging, as of the stage."""
 
 FEEDBACK_PER_S = 1 / S_PER_H
 """ASSUMPTION: the store is brought back within about an hour."""
@@ -57,16 +69,19 @@ FEEDBACK_PER_S = 1 / S_PER_H
 
 @dataclass(frozen=True)
 class Mitigation:
-    """A battery that holds a run's ramps, and the run with it.
+    """A battery that keeps a run within limits, and the run with it.
 
     Parameters
     ----------
     asked : Hold
-        The ramps that the limits ask for.
+        The ramps or the lag that the stage `battery` is asked to hold.
     size : BatterySize
-        The smallest battery that holds them as the stage `battery` does.
+        The smallest battery with which the held run keeps its limits.
     least : BatterySize or None
-        What any control needs at least over the day of the battery's largest power.
+        What any control needs at least to hold these ramps over the day of the battery's largest
+        power; None of a lag, or where there are too many intervals.
+    least_report : LimitReport or None
+        The supply of that control over the day held against the limits that are sized for.
     discharged_mwh, lost_mwh : float
         Energy that it gives, and that it loses, over the run.
     full_cycles : float
@@ -75,27 +90,35 @@ class Mitigation:
         Rainflow cycles of its state of charge, between empty and full.
     before, after : LimitReport
         The run held against the limits, and with the battery.
+    finer : bool
+        The run has event windows finer than its series, which the battery is not sized on.
     """
 
     asked: Hold
     size: BatterySize
     least: BatterySize | None
+    least_report: LimitReport | None
     discharged_mwh: float
     lost_mwh: float
     full_cycles: float
     cycles: CycleCount
     before: LimitReport
     after: LimitReport
+    finer: bool = False
 
     def lines(self) -> list[str]:
         """Return what to tell of it, one line each."""
         up, down = (
-            "none" if not np.isfinite(rate) else f"{rate * 60 / W_PER_MW:.4g} MW/min"
-            for rate in (self.asked.up_w_per_s, self.asked.down_w_per_s)
+            "none" if rate is None else f"{rate:.4g} MW/min"
+            for rate in map(_mw_per_min, (self.asked.up_w_per_s, self.asked.down_w_per_s))
         )
         lines = [
             f"before: {self.before.verdict_line()}",
-            f"ramps held: up {up}, down {down}",
+            f"smoothed: a lag of {self.asked.lag_s:.4g} s"
+            if self.asked.lag_s
+            else f"ramps held: up {up}, down {down}"
+            if self.size.power_w
+            else "the run keeps what a battery is sized for",
             f"battery: {self.size.power_mw:.4g} MW, {self.size.energy_mwh:.4g} MWh between empty "
             f"and full; {self.full_cycles:,.4g} equivalent full cycles, gives "
             f"{self.discharged_mwh:,.4g} MWh, loses {self.lost_mwh:,.4g} MWh "
@@ -106,10 +129,16 @@ class Mitigation:
                 f"rainflow cycles of its state of charge: {', '.join(self._cycles_told())}; the "
                 f"deepest {self.cycles.deepest:.1%}, all depths added up {self.cycles.depths:,.4g}"
             )
-        if self.least is not None:
+        if self.least is not None and self.least_report is not None:
             lines.append(
-                "any control needs at least, over the day of its largest power: "
-                f"{self.least.power_mw:.4g} MW, {self.least.energy_mwh:.4g} MWh"
+                "to hold these ramps any control needs at least, knowing the day of its largest "
+                f"power beforehand: {self.least.power_mw:.4g} MW, {self.least.energy_mwh:.4g} MWh "
+                f"(a linear programme; its own supply is {self.least_report.verdict} that day)"
+            )
+        if self.finer:
+            lines.append(
+                "the run's event windows are finer than its series: the battery is not sized on "
+                "them, and they are not looked at after it; simulate at their resolution"
             )
         return [*lines, f"after: {self.after.verdict_line()}", *self.after.lines()]
 
@@ -122,8 +151,14 @@ class Mitigation:
         return {
             "power_mw": self.size.power_mw,
             "energy_mwh": self.size.energy_mwh,
+            "held": {
+                "up_mw_per_min": _mw_per_min(self.asked.up_w_per_s),
+                "down_mw_per_min": _mw_per_min(self.asked.down_w_per_s),
+                "smoothing_s": self.asked.lag_s or None,
+            },
             "least_power_mw": None if self.least is None else self.least.power_mw,
             "least_energy_mwh": None if self.least is None else self.least.energy_mwh,
+            "least_verdict": None if self.least_report is None else self.least_report.verdict,
             "full_cycles": self.full_cycles,
             "cycled_depth": self.cycles.depths,
             "deepest_cycle": self.cycles.deepest,
@@ -140,14 +175,20 @@ class Mitigation:
         }
 
 
+def _mw_per_min(rate_w_per_s: float) -> float | None:
+    return rate_w_per_s * S_PER_MIN / W_PER_MW if np.isfinite(rate_w_per_s) else None
+
+
 def mitigate(run: RunFolder, limits: Limits) -> Mitigation:
-    """Find the smallest battery that keeps a run's ramps within limits.
+    """Find the smallest battery that keeps a run within limits.
+
+    Amounts in percent of the peak are of the run's peak without the battery.
 
     Raises
     ------
     InputError
-        If the limits ask for no ramp, the run is too long for its resolution, or no battery holds
-        it.
+        If the run shows none of the limits that are sized for, it is too long for its resolution,
+        or no battery keeps them.
     """
     step_ms = run.scenario.resolution_ms
     n = run.scenario.n_intervals
@@ -156,49 +197,143 @@ def mitigate(run: RunFolder, limits: Limits) -> Mitigation:
             f"{run.folder}: {n:,} intervals, a battery is sized on up to {MOST_VALUES:,}; simulate "
             "at a coarser resolution, or a shorter time"
         )
-    strict = ramps_asked_for(limits, seen_by(run))
-    sized_for = Limits(ramps=limits.ramps, swings=limits.swings, changes=limits.changes)
     before = check_limits(run, limits)
     power_w = np.concatenate([b.columns[POWER_COLUMN] for b in run.blocks([POWER_COLUMN])])
-    power_w, dt_s = power_w.astype(np.float64), step_ms / MS_PER_S
-    one_way = ROUND_TRIP**0.5
-    asked = _loosest(strict, run, sized_for, power_w, dt_s)
-    size = holding_battery(power_w, dt_s, asked, one_way, one_way, FEEDBACK_PER_S)
-    middle_j = size.energy_j / 2
-    store = Store(size.power_w, 0.0, size.energy_j, middle_j, one_way, one_way, FEEDBACK_PER_S)
-    held = hold(power_w, dt_s, store, asked, (float(power_w[0]), middle_j))
+    sizing = _Sizing(run, limits, power_w.astype(np.float64), step_ms / MS_PER_S)
+    asked, size = sizing.smallest_of(sizing.controls())
+    power_w, dt_s = sizing.power_w, sizing.dt_s
+    held = sizing.held(asked, size)
     given_j = float(np.maximum(held.battery_w, 0).sum()) * dt_s
     taken_j = -float(np.minimum(held.battery_w, 0).sum()) * dt_s
     cycles = (given_j + taken_j) / (2 * size.energy_j) if size.energy_j else 0.0
-    lost_j = given_j * (1 / one_way - 1) + taken_j * (1 - one_way)
+    lost_j = given_j * (1 / ONE_WAY - 1) + taken_j * (1 - ONE_WAY)
     counted = ChargeCycles()
     if size.energy_j:
         counted.add(np.append(0.5, held.stored_j / size.energy_j))
-    day = _worst_day(held.battery_w, int(S_PER_DAY / dt_s))
-    least = None
+    day = None if asked.lag_s else _worst_day(held.battery_w, int(S_PER_DAY / dt_s))
+    least = least_report = None
     if day is not None:
-        least = least_for(power_w[day], dt_s, asked, one_way, one_way)
+        least, supply_w = least_for(power_w[day], dt_s, asked, ONE_WAY, ONE_WAY)
+        least_report = check_limits(_Held(run, supply_w, is_part=True), sizing.limits)
     return Mitigation(
         asked,
         size,
         least,
+        least_report,
         given_j / J_PER_MWH,
         lost_j / J_PER_MWH,
         cycles,
         counted.count(),
         before,
         check_limits(_Held(run, held.supply_w), limits),
+        any(run.series(name).step_ms < step_ms for name in run.event_windows),
     )
 
 
-def ramps_asked_for(limits: Limits, shown: Shown) -> Hold:
-    """Return the ramps that limits on ramps, swings and changes ask for together.
+class _Sizing:
+    """Finds what keeps a load within the limits that a battery is sized for."""
 
-    Raises
-    ------
-    InputError
-        If there is none that the run shows.
-    """
+    def __init__(self, run: RunFolder, limits: Limits, power_w: Float64Array, dt_s: float) -> None:
+        sized_for = {kind: limit for kind in SIZED_FOR if (limit := getattr(limits, kind))}
+        self._run, self.power_w, self.dt_s = run, power_w, dt_s
+        self._range_w = float(np.ptp(power_w))
+        if sized_for:
+            self.limits = Limits(**sized_for)
+            without = check_limits(_Held(run, power_w), self.limits)
+        if not sized_for or not without.results:
+            raise InputError(
+                f"{limits.name or 'these limits'}: no limit on ramps, swings, changes, bands or "
+                "lines that the run shows, so that there is nothing to size a battery for"
+            )
+        self._is_kept = not without.violated
+
+    def held(self, asked: Hold, size: BatterySize) -> Held:
+        """Return the load held by a battery that begins half full; an endless one if infinite."""
+        endless = not np.isfinite(size.energy_j)
+        middle_j = 0.0 if endless else size.energy_j / 2
+        least_j = -np.inf if endless else 0.0
+        store = Store(
+            size.power_w, least_j, size.energy_j, middle_j, ONE_WAY, ONE_WAY, FEEDBACK_PER_S
+        )
+        return hold(self.power_w, self.dt_s, store, asked, (float(self.power_w[0]), middle_j))
+
+    def _keeps(self, held: Held) -> bool:
+        return not check_limits(_Held(self._run, held.supply_w), self.limits).violated
+
+    def controls(self) -> list[Hold]:
+        """Return the loosest ramps, and the shortest lag, with which the load keeps its limits.
+
+        Raises
+        ------
+        InputError
+            If there is neither.
+        """
+        if self._is_kept:
+            return [Hold()]
+        strict = ramps_asked_for(self.limits, seen_by(self._run))
+        if not np.isfinite(min(strict.up_w_per_s, strict.down_w_per_s)):
+            fastest = float(np.abs(np.diff(self.power_w)).max()) / self.dt_s
+            strict = Hold(fastest, fastest)
+        families: list[Callable[[float], Hold]] = [
+            lambda slower: Hold(strict.up_w_per_s / slower, strict.down_w_per_s / slower)
+        ]
+        by_frequency = any(swing.filter is not None for swing in self.limits.swings)
+        if by_frequency or self.limits.band_rms or self.limits.lines:
+            families.append(lambda intervals: Hold(lag_s=intervals * self.dt_s))
+        endless = BatterySize(np.inf, np.inf)
+        found = []
+        for family in families:
+
+            def keeps(strength: float, family: Callable[[float], Hold] = family) -> bool:
+                return self._keeps(self.held(family(strength), endless))
+
+            strength = 1.0
+            while strength <= STRICTEST and not keeps(strength):
+                strength *= 4
+            if strength <= STRICTEST:
+                found.append(family(smallest(keeps, strength, ACCURACY)))
+        if not found:
+            raise InputError(
+                f"{self._run.folder}: no battery that holds ramps or smooths the power keeps these "
+                "limits; raise them, or look at the limits one by one with diploee limits"
+            )
+        return found
+
+    def smallest_of(self, controls: Sequence[Hold]) -> tuple[Hold, BatterySize]:
+        """Return the control whose battery is the smallest, power and an hour's energy, with it."""
+        sizes = [(asked, self._smallest(asked)) for asked in controls]
+        return min(sizes, key=lambda found: found[1].power_mw + found[1].energy_mwh)
+
+    def _smallest(self, asked: Hold) -> BatterySize:
+        """Return the smallest power that keeps the limits, and at it the smallest energy."""
+        if self._is_kept:
+            return BatterySize(0.0, 0.0)
+
+        def keeps(size: BatterySize) -> bool:
+            held = self.held(asked, size)
+            # One that holds all that is asked gives the supply that was found to keep the limits.
+            covers = float(held.uncovered_w.max()) <= COVERED * self._range_w
+            return covers or self._keeps(held)
+
+        most_w = float(np.abs(self.held(asked, BatterySize(np.inf, np.inf)).battery_w).max())
+        power_w = _least_kept(lambda p: keeps(BatterySize(p, np.inf)), most_w)
+        # Half of it each way, a hair more as its middle rounds otherwise than nothing does.
+        stored_j = np.abs(self.held(asked, BatterySize(power_w, np.inf)).stored_j)
+        most_j = 2 * float(stored_j.max()) * (1 + MARGIN)
+        return BatterySize(power_w, _least_kept(lambda e: keeps(BatterySize(power_w, e)), most_j))
+
+
+def _least_kept(keeps: Callable[[float], bool], most: float) -> float:
+    """Return a size that keeps the limits where a tenth less does not."""
+    found = smallest(keeps, most)
+    # The verdict need not be monotonous in the size, as the search has it.
+    while keeps(TENTH_LESS * found):
+        found = smallest(keeps, TENTH_LESS * found)
+    return found
+
+
+def ramps_asked_for(limits: Limits, shown: Shown) -> Hold:
+    """Return the ramps that limits on ramps, swings and changes ask for together, if any."""
     up, down = [np.inf], [np.inf]
     for ramp in limits.ramps:
         for way, amount, _, per_ms in ramp.rates():
@@ -209,6 +344,8 @@ def ramps_asked_for(limits: Limits, shown: Shown) -> Hold:
             up += [rate] if way != "down" else []
             down += [rate] if way != "up" else []
     for swing in limits.swings:
+        if swing.filter is not None:
+            continue
         try:
             rate = swing.max_mw.of(shown)[0] * W_PER_MW / (swing.window / MS_PER_S)
         except NotAssessable:
@@ -218,37 +355,7 @@ def ramps_asked_for(limits: Limits, shown: Shown) -> Hold:
     for change in limits.changes:
         up.append(change.max_mw_per_s * W_PER_MW)
         down.append(change.max_mw_per_s * W_PER_MW)
-    if min(*up, *down) == np.inf:
-        raise InputError(
-            f"{limits.name or 'these limits'}: no limit on ramps, swings or changes that the run "
-            "shows, so that there is nothing to size a battery for"
-        )
     return Hold(min(up) * (1 - MARGIN), min(down) * (1 - MARGIN))
-
-
-def _loosest(
-    strict: Hold, run: RunFolder, limits: Limits, power_w: Float64Array, dt_s: float
-) -> Hold:
-    """Return the largest multiple of a ramp with which a load keeps its limits."""
-    fastest = float(np.abs(np.diff(power_w)).max(initial=0.0)) / dt_s
-    slowest = min(strict.up_w_per_s, strict.down_w_per_s)
-    endless = Store(np.inf, -np.inf, np.inf, 0.0)  # holds anything
-
-    def keeps(ramps: Hold) -> bool:
-        held = hold(power_w, dt_s, endless, ramps, (float(power_w[0]), 0.0))
-        return not check_limits(_Held(run, held.supply_w), limits).violated
-
-    low, high = 1.0, max(1.0, fastest / slowest)
-    if keeps(free := _times(strict, high)):
-        return free
-    while high / low > 1 + ACCURACY:
-        middle = (low * high) ** 0.5
-        low, high = (middle, high) if keeps(_times(strict, middle)) else (low, middle)
-    return _times(strict, low)
-
-
-def _times(ramps: Hold, factor: float) -> Hold:
-    return Hold(ramps.up_w_per_s * factor, ramps.down_w_per_s * factor)
 
 
 def _worst_day(battery_w: Float64Array, n: int) -> slice | None:
@@ -261,11 +368,25 @@ def _worst_day(battery_w: Float64Array, n: int) -> slice | None:
 
 
 class _Held:
-    """A run with another power, for a check: its event windows, which have the old, left out."""
+    """A run with another power, for a check: its event windows, which have the old, left out.
 
-    def __init__(self, run: RunFolder, power_w: Float64Array) -> None:
-        self._run, self._power_w = run, power_w
+    Parameters
+    ----------
+    run : RunFolder
+        The run.
+    power_w : numpy.ndarray, shape (n,)
+        Its power [W].
+    is_part : bool
+        They are n intervals of it, looked at as if they were its first, all of them.
+    """
+
+    def __init__(self, run: RunFolder, power_w: Float64Array, is_part: bool = False) -> None:
+        # As runs are stored, so that one with the battery in it gets the same verdict.
+        self._run, self._power_w = run, power_w.astype(np.float32).astype(np.float64)
         self.event_windows: dict[str, dict[str, Any]] = {}
+        if is_part:
+            grid = (run.metrics.get("grid") or {}) | {"transient_h": 0.0}
+            self.metrics = run.metrics | {"grid": grid}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._run, name)
@@ -274,7 +395,10 @@ class _Held:
         """Stream the run's series with the other power."""
         first = 0
         for block in self._run.blocks(columns):
-            last = first + block.starts_ms.size
-            held = {**block.columns, POWER_COLUMN: self._power_w[first:last]}
-            yield type(block)(block.starts_ms, held)
+            last = min(first + block.starts_ms.size, self._power_w.size)
+            part = {name: values[: last - first] for name, values in block.columns.items()}
+            part[POWER_COLUMN] = self._power_w[first:last]
+            yield type(block)(block.starts_ms[: last - first], part)
             first = last
+            if first == self._power_w.size:
+                break

@@ -50,7 +50,8 @@ def test_linear_programme_needs_the_same_for_a_step_but_knows_it_beforehand() ->
     load_w = np.where(np.arange(240) < 100, 0.0, 10 * MW)
     rate = 0.5 * MW
     greedy = holding_battery(load_w, 1.0, Hold(rate, rate))
-    least = least_battery(load_w, 1.0, Hold(rate, rate), price_per_w=1e-6)
+    least, supply_w = least_battery(load_w, 1.0, Hold(rate, rate), price_per_w=1e-6)
+    assert np.abs(np.diff(supply_w)).max() <= rate * (1 + 1e-6)
     # It rises before the step: each half of the triangle stores a quarter of the energy.
     assert least.energy_j == pytest.approx((10 * MW) ** 2 / (2 * rate) / 4, rel=0.1)
     assert least.energy_j < greedy.energy_j / 2

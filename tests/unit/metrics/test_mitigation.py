@@ -4,43 +4,81 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
 from builders import tiny_library, tiny_scenario
 from command_line import call
 
 import diploee
 from diploee.errors import InputError
-from diploee.facility.battery import Store, hold
-from diploee.metrics.limits import Limits
-from diploee.metrics.limits.mitigation import FEEDBACK_PER_S, MARGIN, ROUND_TRIP, mitigate
+from diploee.metrics.limits import Limits, check_limits
+from diploee.metrics.limits.mitigation import MARGIN, mitigate
 from diploee.outputs import Run
 
+SPAN = {"duration": "12 h", "resolution": "10 s"}
 RAMP = {"interval": "1 min", "between": "end_points", "mw_per_min": 0.0005}
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("runs") / "tiny"
-    scenario = tiny_scenario({"duration": "12 h", "resolution": "10 s"})
+    scenario = tiny_scenario(SPAN)
     return diploee.simulate(scenario, folder, library=tiny_library(), engine="compiled")
 
 
-def test_the_run_keeps_its_limits_with_the_battery_and_not_with_a_tenth_less(run: Run) -> None:
-    found = mitigate(run, Limits.model_validate({"ramps": [RAMP]}))
+UNSEEN = {"low_hz": 5, "high_hz": 55, "max_rms_mw": 1}
+CASES = {
+    "ramps": {"ramps": [RAMP]},
+    "swings": {"swings": [{"window": "30 s", "max_mw": 0.001}]},
+    "bands": {"band_rms": [{"low_hz": 0.002, "high_hz": 0.02, "max_rms_mw": 0.0001}]},
+    "lines": {"lines": [{"low_hz": 0.002, "high_hz": 0.05, "max_amplitude_mw": 0.0003}]},
+    "filtered": {"swings": [{"window": "1 min", "max_mw": 0.0008,
+                             "filter": {"low_hz": 0.005, "high_hz": 0.04}}]},
+    "ramps and bands": {"ramps": [RAMP], "band_rms": [
+        {"low_hz": 0.002, "high_hz": 0.02, "max_rms_mw": 0.0001}]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("limits", CASES.values(), ids=CASES)
+def test_a_run_with_the_battery_keeps_its_limits_and_not_with_a_tenth_less(
+    run: Run, limits: dict[str, Any], tmp_path: Path
+) -> None:
+    read = Limits.model_validate(limits)
+    found = mitigate(run, read)
     assert found.before.verdict == "violated"
     assert not found.after.violated
-    power_w = run.facility()["facility_power_w"].to_numpy(dtype=np.float64)
-    one_way = ROUND_TRIP**0.5
-    for share, kept in ((1.0, True), (0.9, False)):
-        energy_j = share * found.size.energy_j
-        store = Store(
-            found.size.power_w, 0.0, energy_j, energy_j / 2, one_way, one_way, FEEDBACK_PER_S
-        )
-        held = hold(power_w, 10.0, store, found.asked, (power_w[0], energy_j / 2))
-        rate_w_per_min = np.abs(np.diff(held.supply_w)).max() * 6
-        assert (rate_w_per_min <= found.asked.up_w_per_s * 60 * (1 + MARGIN)) == kept
+    asked = found.as_dict()["held"]
+    ramps = {key: asked[key] for key in ("up_mw_per_min", "down_mw_per_min")}
+    holds = {"smoothing_s": asked["smoothing_s"]} if asked["smoothing_s"] else {"ramp_limit": ramps}
+    for name, power, energy in (("all", 1, 1), ("power", 0.9, 1), ("energy", 1, 0.9)):
+        # The stage keeps from a tenth to nine tenths of its capacity, and begins half full.
+        battery = {"kind": "battery", "power_mw": power * found.size.power_mw,
+                   "energy_mwh": energy * found.size.energy_mwh / 0.8} | holds  # fmt: skip
+        held = diploee.simulate(
+            tiny_scenario(SPAN | {"facility.stages": [battery]}),
+            tmp_path / name, library=tiny_library(), engine="compiled",
+        )  # fmt: skip
+        assert bool(check_limits(held, read).violated) == (name != "all"), name
+
+
+def test_supply_of_the_linear_programme_is_held_against_the_limits(run: Run) -> None:
+    found = mitigate(run, Limits.model_validate({"ramps": [RAMP]}))
+    assert found.least_report is not None and not found.least_report.violated
+    told = next(line for line in found.lines() if line.startswith("to hold these ramps"))
+    assert "its own supply is kept that day" in told
+    # Ramps say nothing of frequencies: a supply within them may break a band, and that is told.
+    band = {"low_hz": 0.002, "high_hz": 0.02, "max_rms_mw": 0.0001}
+    sized = mitigate(run, Limits.model_validate({"ramps": [RAMP], "band_rms": [band]}))
+    assert (sized.least is None) == bool(sized.asked.lag_s)
+
+
+def test_limits_that_no_battery_keeps_are_refused(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("diploee.metrics.limits.mitigation.STRICTEST", 1)
+    with pytest.raises(InputError, match="no battery that holds ramps or smooths the power"):
+        mitigate(run, Limits.model_validate(CASES["bands"]))
 
 
 def test_no_control_does_with_more_than_the_stage(run: Run) -> None:
@@ -64,9 +102,10 @@ def test_run_within_its_limits_needs_none(run: Run) -> None:
     assert (found.size.power_w, found.size.energy_j, found.full_cycles) == (0, 0, 0)
 
 
-def test_limits_without_ramps_are_refused(run: Run) -> None:
-    with pytest.raises(InputError, match="nothing to size a battery for"):
-        mitigate(run, Limits.model_validate({"daily_energy_mwh": 5}))
+def test_limits_that_no_battery_is_sized_for_are_refused(run: Run) -> None:
+    for limits in ({"daily_energy_mwh": 5}, {"band_rms": [UNSEEN]}):
+        with pytest.raises(InputError, match="nothing to size a battery for"):
+            mitigate(run, Limits.model_validate(limits))
 
 
 def test_command_tells_before_and_after(run: Run, tmp_path: Path) -> None:
