@@ -104,15 +104,14 @@ class _Service:
             "stopped": -int(steps[steps < 0].sum()),
         }
 
-    def calendar_change(self, before: Span, after: Span) -> float:
-        """Return the relative change of the calendar mean between the middles of two spans."""
+    def calendar_means(self, before: Span, after: Span) -> tuple[float, float]:
+        """Return the calendar mean, relative to its own, in the middles of two spans."""
         calendar = self.plan.calendar
         if calendar is None:
-            return 0.0
-        earlier, later = np.interp(
-            [sum(before) / 2, sum(after) / 2], calendar.nodes_ms, calendar.relative_mean
-        )
-        return _relative_change(float(earlier), float(later))
+            return 1.0, 1.0
+        middles_ms = [sum(span) / 2 for span in (before, after)]
+        earlier, later = np.interp(middles_ms, calendar.nodes_ms, calendar.relative_mean)
+        return float(earlier), float(later)
 
 
 class Attribution:
@@ -193,34 +192,39 @@ class Attribution:
         if added.any():
             count = {"count": round(float(added.sum()))}
             parts.append(Part("", "", "nodes added", float(added @ self._idle_w), count))
-        calendar = list(self._calendar_of_jobs(parts, before, after))
+        calendar = list(self._calendar_of_jobs(segments, before, after))
         for service in self._services:
             net_w = [self._net_of(service, span) for span in (before, after)]
             parts += _change_of(service, net_w, before, after)
-            if change := service.calendar_change(before, after):
-                # Power follows the requests: that of halfway between the spans, by the change.
-                named = {"of": service.name, "pool": service.plan.pool, "change": change}
-                calendar.append({**named, "mw": change * sum(net_w) / 2 / W_PER_MW})
+            # Power follows the requests: that of both spans is in proportion to both means.
+            means = service.calendar_means(before, after)
+            calendar += _of_calendar(service.name, service.plan.pool, means, sum(net_w))
         return parts, calendar
 
     def _calendar_of_jobs(
-        self, parts: Sequence[Part], before: Span, after: Span
+        self, segments: Segments, before: Span, after: Span
     ) -> Iterator[dict[str, Any]]:
         """Yield what the submissions of each stream had given less, had their mean stayed.
 
-        Jobs that start evenly through two spans of length L change the mean by ``p L / 2`` in each,
-        at rates a and b by ``S = p L (a + b) / 2`` together; at a in both, by ``p L (b - a) / 2``
-        less: S times half the relative change (ASSUMPTION: jobs start when they are submitted).
+        Jobs that start within a span have a mean power in it in proportion to its rate: E in both
+        spans together at rates a and b, so that a in both had changed the mean by
+        ``E (b - a) / (a + b)`` less (ASSUMPTION: jobs start when they are submitted). E is above 0
+        for jobs that end soon as well, whose own change is of either sign.
         """
-        for name, pool in self._streams:
+        powers_w = np.zeros(len(self._streams))
+        for span, since_ms in ((before, before[0]), (after, before[1])):
+            rows = _of_jobs(segments, (since_ms, span[1]))
+            if not len(rows):
+                continue
+            first = _first(rows)
+            of_job_w = np.add.reduceat(self._net_w(rows, span), first)
+            started = rows.start_ms[first] > since_ms
+            stream = self._stream_of[class_of_owner(rows.owner[first])]
+            np.add.at(powers_w, stream[started], of_job_w[started])
+        for (name, pool), power_w in zip(self._streams, powers_w.tolist(), strict=True):
             if name in self._calendars:
-                means = (_mean_rate(self._calendars[name], span) for span in (before, after))
-                if change := _relative_change(*means):
-                    power_w = sum(
-                        part.power_w for part in parts if part.of == name and "started" in part.what
-                    )
-                    named = {"of": name, "pool": pool, "change": change}
-                    yield {**named, "mw": change / 2 * power_w / W_PER_MW}
+                earlier, later = (_mean_rate(self._calendars[name], s) for s in (before, after))
+                yield from _of_calendar(name, pool, (earlier, later), power_w)
 
     def level(self, segments: Segments, span: Span, it_w: float) -> list[Part]:
         """Split the devices' mean power over a span: job streams, services, idle nodes.
@@ -359,6 +363,16 @@ def _mean_rate(rates: HourlyRates, span: Span) -> float:
     return float(part.relative_rate @ np.diff(part.edges_ms)) / (span[1] - span[0])
 
 
-def _relative_change(earlier: float, later: float) -> float:
-    """Return the change relative to the mean of both; 0 where there is nothing."""
-    return 2 * (later - earlier) / (later + earlier) if later + earlier > 0 else 0.0
+def _of_calendar(
+    name: str, pool: str, means: tuple[float, float], power_w: float
+) -> Iterator[dict[str, Any]]:
+    """Yield what a calendar gave where its mean changed, of a power in proportion to both means.
+
+    ``change`` is relative to the mean before, so that a fall is at most -1; None from nothing.
+    """
+    earlier, later = means
+    if earlier == later:
+        return
+    part_w = max(power_w, 0.0) * (later - earlier) / (later + earlier)
+    change = later / earlier - 1 if earlier > 0 else None
+    yield {"of": name, "pool": pool, "change": change, "mw": part_w / W_PER_MW}

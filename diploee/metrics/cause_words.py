@@ -81,9 +81,8 @@ def cause_words(cause: Words, unit: PowerUnit | None = None) -> str:
     for entry in cause.get("calendar", ()):
         if write.shows(entry["mw"]) and abs(entry["mw"]) > LEAST_SHARE * largest_mw:
             owner = write.owner("stream" if entry["of"] in streams else "service", entry)
-            way = "rose" if entry["change"] > 0 else "fell"
             words[-1] += (
-                f"; the calendar of {owner} {way} by {abs(entry['change']):.0%} "
+                f"; the calendar of {owner} {_moved(entry['change'])} "
                 f"({write.signed(entry['mw'])} of this)"
             )
     if words and (queued := cause.get("queued_jobs")):
@@ -177,6 +176,13 @@ def _scaled(part: Words) -> tuple[str, str]:
         return f"went from {before} to {after} instances", changes
     did = "started" if started else "stopped"
     return f"{did} {plural(started + stopped, 'instance')}", ""
+
+
+def _moved(change: float | None) -> str:
+    """Return what a calendar did, of its change relative to before; None is from nothing."""
+    if change is None:
+        return "rose from nothing"
+    return f"rose by {change:.0%}" if change > 0 else f"fell by {min(-change, 1.0):.0%}"
 
 
 def _queue(before: float, after: float) -> str:

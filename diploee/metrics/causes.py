@@ -37,8 +37,8 @@ CAUSE_METRICS = (
     Metric(
         "<event>.cause.calendar.mw", "MW", "what the calendar gave to an event's change",
         text="in a list: what would be missing had the calendar mean of a service's requests or a "
-        "stream's submissions stayed as before, and the relative `change` of it; among the parts "
-        "already",
+        "stream's submissions stayed as before, and the `change` of it relative to before (-1 to "
+        "nothing, none from nothing); among the parts already",
     ),
     Metric(
         "<event>.cause.queued_jobs", "jobs", "jobs that waited before and after an event",

@@ -14,6 +14,7 @@ from command_line import call
 from serving_builders import one_service, serving_scenario, write_serving
 
 from diploee import Run, simulate
+from diploee.metrics.attribution import _of_calendar
 from diploee.metrics.cause_words import cause_words, causes_of, event_words
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario, load_scenario
@@ -215,8 +216,37 @@ def test_the_calendar_of_jobs_is_told_by_what_those_that_started_gave(tmp_path: 
     (told,), of = cause["calendar"], parts(cause)
     started = sum(of[owner, what]["mw"] for owner, what in of if "started" in what)
     assert told["change"] > 0.5
-    assert told["mw"] == pytest.approx(told["change"] / 2 * started)
+    assert 0 < told["mw"] <= started
     assert "the calendar of stream training rose by" in cause_words(cause)
+
+
+def test_a_calendar_that_falls_gives_less_power_and_falls_by_at_most_all(tmp_path: Path) -> None:
+    """Jobs shorter than the spans are gone with the hours that brought them."""
+    changes = {
+        "streams.training.calendar": {"hour_of_day": 2 * ([1.0] * 6 + [0.02] * 6)},
+        "streams.training.target_utilization": 0.15,
+        "duration": "2 d",
+        "warm_up": "1 d",
+    }
+    run = simulate(tiny_scenario(changes), tmp_path / "run", library=tiny_library())
+    told = [entry for cause in causes(run).values() for entry in cause.get("calendar", ())]
+    assert any(entry["change"] < -0.5 and entry["mw"] < 0 for entry in told)
+    assert all(entry["change"] >= -1 and entry["change"] * entry["mw"] >= 0 for entry in told)
+
+
+def test_a_calendar_that_moves_from_nothing_or_to_it_is_told_so() -> None:
+    (rise,) = _of_calendar("training", "main", (0.0, 2.0), 1e6)
+    (fall,) = _of_calendar("training", "main", (2.0, 0.0), 1e6)
+    (double,) = _of_calendar("training", "main", (1.0, 2.0), 3e6)
+    assert (rise["change"], rise["mw"]) == (None, 1.0)
+    assert (fall["change"], fall["mw"]) == (-1.0, -1.0)
+    assert (double["change"], double["mw"]) == (1.0, 1.0)
+    assert not list(_of_calendar("training", "main", (1.0, 1.0), 1e6))
+    part = {"of": "training", "pool": "main", "what": "jobs started", "mw": 1.0, "count": 3}
+    words = [cause_words({"parts": [part], "calendar": [c]}) for c in (rise, fall, double)]
+    assert "rose from nothing (+1.00 MW of this)" in words[0]
+    assert "fell by 100% (-1.00 MW of this)" in words[1]
+    assert "rose by 100% (+1.00 MW of this)" in words[2]
 
 
 @pytest.mark.parametrize("resolution", ["1 s", "10 s", "60 s"])
