@@ -13,6 +13,7 @@ from diploee.facility import Weather
 from diploee.files import reason
 from diploee.importers.job_log import JobLog
 from diploee.importers.request_trace import RequestTrace
+from diploee.importers.signals import Signal, fit_to_run, read_signal
 from diploee.inference import Curves, load_curves
 from diploee.inference.offline import load_batches
 from diploee.inference.replay import TRACE_STEP_S
@@ -52,6 +53,8 @@ class Inputs:
         One batch of each class with `batch_inference`, by the names of stream and class.
     weather : Weather or None
         Weather over the run, where the facility names it.
+    signals : mapping of str to Signal
+        Signals from outside in the time of the run, by name.
     hashes : mapping of str to str
         SHA-256 of each log and trace, by the name that the scenario gives it.
     """
@@ -63,6 +66,7 @@ class Inputs:
     curves: Curves
     batches: Mapping[tuple[str, str], PowerProfile]
     weather: Weather | None
+    signals: Mapping[str, Signal]
     hashes: Mapping[str, str]
 
 
@@ -127,6 +131,7 @@ class InputReader:
             curves=load_curves(scenario.request_streams, traces, folder),
             batches=load_batches(scenario.streams, folder),
             weather=self._weather(scenario),
+            signals=self._signals(scenario),
             hashes={name: sha256 for name, sha256 in hashes.items() if sha256 is not None},
         )
 
@@ -174,6 +179,17 @@ class InputReader:
         for name in spec.files:
             _readable(scenario.folder / name, "facility.weather.path")
         return spec.open(scenario.clock, scenario.folder, self._once)
+
+    def _signals(self, scenario: Scenario) -> dict[str, Signal]:
+        if scenario.flexibility is None:
+            return {}
+        found: dict[str, Signal] = {}
+        for name, spec in scenario.flexibility.signals.given().items():
+            path = _readable(scenario.folder / spec.file, f"flexibility.signals.{name}.file")
+            signal = self._once(read_signal, path, name=name, spec=spec)
+            idle_w = scenario.facility.idle_power_w
+            found[name] = fit_to_run(signal, path, name, scenario.clock, idle_w)
+        return found
 
     def _zeus(self, name: str, spec: RecurringTraining, folder: Path) -> ZeusInputs:
         from diploee.zeus import read_groups, read_traces, synthetic_traces

@@ -3,6 +3,15 @@
 from diploee.scenario.calendar import Calendar, WeekToWeek
 from diploee.scenario.class_rules import ClassRule
 from diploee.scenario.durations import DurationModel
+from diploee.scenario.flexibility import (
+    DemandResponseEvent,
+    Event,
+    EventTarget,
+    Flexibility,
+    FollowSignal,
+    JobFlexibility,
+    SignalFile,
+)
 from diploee.scenario.input_files import content_hash, input_files
 from diploee.scenario.job_streams import (
     BatchInference,
@@ -34,10 +43,16 @@ __all__ = [
     "BatchInference",
     "Calendar",
     "ClassRule",
+    "DemandResponseEvent",
     "DurationModel",
+    "Event",
+    "EventTarget",
     "Facility",
+    "Flexibility",
     "Fluctuation",
+    "FollowSignal",
     "JobClass",
+    "JobFlexibility",
     "JobMix",
     "JobReplay",
     "JobState",
@@ -57,6 +72,7 @@ __all__ = [
     "Scenario",
     "SchedulerSpec",
     "Service",
+    "SignalFile",
     "StandingNodes",
     "WeekToWeek",
     "content_hash",

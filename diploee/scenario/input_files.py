@@ -24,6 +24,8 @@ def input_files(scenario: Scenario) -> tuple[str, ...]:
     for requests in scenario.request_streams.values():
         if requests.replay is not None:
             names.add(requests.replay.trace)
+    if scenario.flexibility is not None:
+        names.update(signal.file for signal in scenario.flexibility.signals.given().values())
     return tuple(sorted(name for name in names if name is not None))
 
 

@@ -11,6 +11,7 @@ from diploee.errors import one_of
 from diploee.model import SCALES, Model, Name, check_probabilities, optional
 from diploee.scenario.calendar import Calendar
 from diploee.scenario.durations import DurationModel
+from diploee.scenario.flexibility import JobFlexibility
 from diploee.scenario.power_smoothing import PowerSmoothing
 from diploee.scenario.recurring import RecurringTraining
 from diploee.scenario.replay import JobReplay
@@ -90,6 +91,16 @@ class JobClass(Model):
         "ASSUMPTION: the power of a batch starts at its peak and falls towards its end by a power "
         "law that meets the mean; each node has a phase of its own."
     )
+    flexibility: JobFlexibility | None = optional(
+        "What the jobs tolerate of caps, pauses and fewer nodes; as the stream says if absent."
+    )
+
+    @model_validator(mode="after")
+    def _least_nodes_fit(self) -> JobClass:
+        least = self.flexibility.min_nodes if self.flexibility else None
+        if least is not None and least > self.n_nodes:
+            raise ValueError(f"min_nodes {least} is above the {self.n_nodes} nodes of the class")
+        return self
 
     @model_validator(mode="after")
     def _batches_give_time_and_power(self) -> JobClass:
@@ -168,6 +179,9 @@ class JobStream(Model):
         "it burns and how much longer it makes the jobs stands in the notes of their profiles. A "
         "replayed job keeps its logged run time."
     )
+    flexibility: JobFlexibility | None = optional(
+        "What the jobs tolerate of caps, pauses and fewer nodes; nothing if absent."
+    )
 
     @model_validator(mode="after")
     def _one_of_each(self) -> JobStream:
@@ -193,9 +207,17 @@ class JobStream(Model):
         twice = [name for name in names if names.count(name) > 1]
         if twice:
             raise ValueError(f"class '{twice[0]}' is given twice; add up its probabilities")
+        least = self.flexibility.min_nodes if self.flexibility else None
+        if least is not None and least > (fewest := min(c.n_nodes for c in classes)):
+            raise ValueError(
+                f"flexibility.min_nodes {least} is above the {fewest} nodes of the smallest class; "
+                "give it by class"
+            )
         return self
 
     def _checked_zeus(self, zeus: RecurringTraining) -> JobStream:
+        if self.flexibility is not None:
+            raise ValueError("flexibility can't go with zeus; remove it")
         timed = {"calendar", "dispersion", "jobs_per_day"}
         never = {"target_utilization", "match", "profile_variants", "power_smoothing"}
         if given := self._given(never if zeus.groups is None else never | timed):
@@ -205,6 +227,10 @@ class JobStream(Model):
         return self
 
     def _checked_replay(self) -> JobStream:
+        if self.flexibility is not None and self.flexibility.min_nodes is not None:
+            raise ValueError(
+                "flexibility.min_nodes can't go with replay, whose jobs have any width; remove it"
+            )
         drawn = {"calendar", "dispersion", "target_utilization", "jobs_per_day", "match"}
         if given := self._given(drawn):
             raise ValueError(
@@ -221,9 +247,19 @@ class JobStream(Model):
     def job_classes(self) -> tuple[JobClass, ...]:
         """Return the classes, those of a mix in the order of its keys; none of replay or zeus."""
         if self.mix is None:
-            return self.classes
+            if self.flexibility is None:
+                return self.classes
+            return tuple(
+                c if c.flexibility else c.model_copy(update={"flexibility": self.flexibility})
+                for c in self.classes
+            )
         return tuple(
-            JobClass(workload=workload, n_nodes=n_nodes, probability=of_workload * of_count)
+            JobClass(
+                workload=workload,
+                n_nodes=n_nodes,
+                probability=of_workload * of_count,
+                flexibility=self.flexibility,
+            )
             for workload, of_workload in self.mix.workload.items()
             for n_nodes, of_count in self.mix.n_nodes.items()
         )

@@ -26,6 +26,7 @@ from diploee.facility import STAGES, WEATHER, StageSpec, WeatherSpec
 from diploee.facility.node_power import AC_POWER, AcPowerSpec
 from diploee.model import SCALES, Model, Name, optional
 from diploee.problems import KeyPath
+from diploee.scenario.flexibility import Flexibility, flexibility_problems
 from diploee.scenario.job_streams import JobStream
 from diploee.scenario.phases import (
     Phase,
@@ -317,6 +318,9 @@ class Scenario(Model):
         default=60_000, description="Interval of the power series, 0.1 s to 1 h."
     )
     seed: int = Field(default=0, ge=0, description="Seed of every random draw.")
+    flexibility: Flexibility | None = optional(
+        "How the facility answers the grid; it never does if absent."
+    )
 
     _folder: Path = PrivateAttr(default_factory=Path)
 
@@ -433,6 +437,7 @@ def cross_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
                     f"class '{job_class.name}' needs {job_class.n_nodes} nodes, pool "
                     f"'{job_stream.pool}' has {n_nodes}{_at_first(facility, job_stream.pool)}",
                 )
+        yield from _deadline_problems(scenario, job_stream, key_path)
         yield from _recurring_problems(facility, job_stream, key_path)
         yield from _smoothing_problems(scenario, job_stream, key_path)
         sharing = [s for s, other in scenario.streams.items() if other.pool == job_stream.pool]
@@ -443,6 +448,10 @@ def cross_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
                 f"{one_of(sharing)} on pool '{job_stream.pool}'; use match: list",
             )
     yield from _request_problems(scenario)
+    if scenario.flexibility is not None and facility.pools.keys() and _types_known(facility):
+        yield from flexibility_problems(
+            scenario.flexibility, scenario.clock, facility.idle_power_w, facility.rated_power_w
+        )
     if scenario.horizon_ms % scenario.resolution_ms:
         yield (
             ("resolution",),
@@ -455,6 +464,26 @@ def _at_first(facility: Facility, pool: str) -> str:
     if facility.pools[pool].phases is None:
         return "; it could never start"
     return " in its first phase; it would hold up the queue until more stand"
+
+
+def _types_known(facility: Facility) -> bool:
+    return all(pool.node_type in facility.node_types for pool in facility.pools.values())
+
+
+def _deadline_problems(
+    scenario: Scenario, stream: JobStream, key_path: KeyPath
+) -> Iterator[tuple[KeyPath, str]]:
+    """Yield deadlines before the last submission: jobs that come after them were late at once."""
+    given = [((*key_path, "flexibility"), stream.flexibility)]
+    given += [((*key_path, "classes", k), c.flexibility) for k, c in enumerate(stream.classes)]
+    end = scenario.clock.wall.at(scenario.horizon_ms).replace(tzinfo=None)
+    for place, flexibility in given:
+        if flexibility is not None and flexibility.deadline and flexibility.deadline < end:
+            yield (
+                (*place, "deadline") if place[-1] == "flexibility" else (*place, "flexibility"),
+                f"the deadline {flexibility.deadline} lies before the submission of jobs, which "
+                f"come until {end}; give slack instead, or a later one",
+            )
 
 
 def _smoothing_problems(

@@ -83,6 +83,17 @@ def _check_duration(text: object) -> str:
     return f"{number:.15g} {unit}"
 
 
+def _check_fixed_span(text: object) -> str:
+    number, unit = _split(text, (*_FIXED_MS,), "15 min")
+    return f"{number:.15g} {unit}"
+
+
+def span_ms(text: str) -> int:
+    """Return the length of a span of a fixed unit, such as ``"15 min"`` [ms]."""
+    number, unit = _split(text, (*_FIXED_MS,), "15 min")
+    return round(number * _FIXED_MS[unit])
+
+
 def is_calendar_span(duration: str) -> bool:
     """Tell whether a span is of months or years, whose length follows the calendar."""
     return _split(duration, (*_FIXED_MS, *_CALENDAR_MONTHS), "1 year")[1] in _CALENDAR_MONTHS
@@ -128,3 +139,10 @@ Duration = Annotated[
     AfterValidator(str),
     WithJsonSchema({"type": "string", "examples": ["7 d", "1 year"]}),
 ]
+FixedSpan = Annotated[
+    str,
+    BeforeValidator(_check_fixed_span),
+    AfterValidator(str),
+    WithJsonSchema({"type": "string", "examples": ["15 min", "3 h"]}),
+]
+"""A length of time that is the same on every day; may be 0."""

@@ -303,6 +303,7 @@ class ReplayedJobs:
                 n_nodes=n_nodes,
                 probability=n / logged.rule.size,
                 scale_from_n_nodes=None if source == n_nodes else source,
+                flexibility=self._stream.flexibility,
             )
             found.append(StreamClass(self._frame.name, job_class, profile_ids))
         return tuple(found), class_of.ravel().astype(np.int16)

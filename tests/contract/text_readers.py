@@ -19,9 +19,11 @@ from diploee.importers.power_logs.observed import read_observed_series
 from diploee.importers.power_logs.plain import import_plain
 from diploee.importers.power_logs.wattameter_log import WattAMeterLog, parse_log
 from diploee.importers.request_trace import RequestTrace
+from diploee.importers.signals import read_signal
 from diploee.inference import load_power_curve
 from diploee.outputs.export.reactive import read_reactive_table
 from diploee.profiles import PowerProfile
+from diploee.scenario import SignalFile
 from diploee.textio.source import read_bytes
 from diploee.zeus.groups import read_groups
 from diploee.zeus.trace_files import read_power_trace, read_train_trace
@@ -174,7 +176,35 @@ OTHERS = (
     TextReader("reactive", "q.csv", "p_mw,q_mvar\n0,-0.1\n0.5,0\n1,0.25\n", read_reactive_table),
 )
 
+SIGNALS = {
+    "electricity_maps": "Datetime (UTC),Zone id,Carbon intensity gCO\u2082eq/kWh (direct),"
+    "Data estimated\n2023-01-01 00:00,DE,300.5,false\n2023-01-01 01:00,DE,310,false\n"
+    "2023-01-01 02:00,DE,290,true\n",
+    "caiso": "INTERVALSTARTTIME_GMT,INTERVALENDTIME_GMT,NODE,LMP_TYPE,MW\n"
+    "2023-01-01T08:00:00-00:00,2023-01-01T08:05:00-00:00,N1,LMP,30.5\n"
+    "2023-01-01T08:00:00-00:00,2023-01-01T08:05:00-00:00,N1,MCC,1\n"
+    "2023-01-01T08:05:00-00:00,2023-01-01T08:10:00-00:00,N1,LMP,-3\n",
+    "nyiso": '"Time Stamp","Name","PTID","LBMP ($/MWHr)"\n"11/05/2023 00:00","WEST",61752,20.5\n'
+    '"11/05/2023 01:00","WEST",61752,21\n"11/05/2023 01:00","WEST",61752,22\n'
+    '"11/05/2023 02:00","WEST",61752,23\n',
+    "gridstatus": "Interval Start,Interval End,Location,LMP\n"
+    "2023-01-01 00:00:00-08:00,2023-01-01 01:00:00-08:00,HUB,40\n"
+    "2023-01-01 01:00:00-08:00,2023-01-01 02:00:00-08:00,HUB,41\n",
+    "csv": "Datetime;Price (USD/MWh)\n2023-01-01T00:00:00+01:00;55\n2023-01-01T01:00:00+01:00;44\n",
+}
+
+
+def _signal(name: str, text: str) -> TextReader:
+    def read(path: Path) -> Any:
+        return read_signal(
+            path, "carbon" if name == "electricity_maps" else "price", SignalFile(file=path.name)
+        )
+
+    return TextReader(f"signal-{name}", "signal.csv", text, read)
+
+
 READERS: tuple[TextReader, ...] = (
+    *(_signal(name, text) for name, text in SIGNALS.items()),
     *OTHERS,
     *POWER_LOGS,
     *map(_job_log, WRITERS),

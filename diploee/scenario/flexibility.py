@@ -1,0 +1,545 @@
+"""What may bend a load: signals, demand-response events, and what jobs of a class tolerate.
+
+Reference sheet ``flexibility.md``, section 4: B1 signals, B2 events, B3 jobs, B6 the controller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import combinations
+from typing import Annotated, Literal, Self, get_args
+
+from pydantic import AfterValidator, BeforeValidator, Field, PositiveInt, model_validator
+
+from diploee.clock import RunClock, fixed_zone, is_skipped, zone_name
+from diploee.errors import one_of, shown
+from diploee.model import SCALES, Model, Name
+from diploee.problems import KeyPath
+from diploee.scenario.phases import refuse_number_as_date
+from diploee.scenario.spans import FixedSpan, span_ms
+from diploee.units import MS_PER_H, W_PER_MW
+
+SignalName = Literal["price", "carbon", "cap"]
+SignalFormatName = Literal["electricity_maps", "caiso", "nyiso", "gridstatus", "csv"]
+
+SIGNAL_UNITS: dict[SignalName, dict[str, float]] = {
+    "price": {"per_mwh": 1.0, "per_kwh": 1e3},
+    "carbon": {"g_per_kwh": 1.0, "kg_per_mwh": 1.0, "t_per_mwh": 1e3, "lb_per_mwh": 0.45359237},
+    "cap": {"mw": 1.0, "kw": 1e-3},
+}
+"""Units of each signal, the first its own, and what turns a value in one into that."""
+
+Unit = Literal[
+    "per_mwh", "per_kwh", "g_per_kwh", "kg_per_mwh", "t_per_mwh", "lb_per_mwh", "mw", "kw"
+]
+
+TOLERATED_LOSS = (0.0, 0.10, 0.25, 0.50)
+"""Mean loss of throughput over a job that each tier tolerates, arXiv:2507.00909 [S2]."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """What a demand-response product leaves open, filled in; None has to be given.
+
+    Parameters
+    ----------
+    notice, ramp_down, ramp_up : str
+        Spans, where an event gives none.
+    fraction : float, optional
+        Share of the power before the event that may be drawn.
+    hours : float, optional
+        Length of an event.
+    most_hours : float, optional
+        Longest event that the product has.
+    least_mw : float
+        Smallest rated power of a load that it is for [MW].
+    """
+
+    notice: str
+    ramp_down: str
+    ramp_up: str = "15 min"
+    fraction: float | None = None
+    hours: float | None = None
+    most_hours: float | None = None
+    least_mw: float = 0.0
+
+
+PRODUCTS: dict[str, Product] = {
+    # The demonstration in Phoenix: 25 % for three hours, ramps of 15 min [S2]; the notice is [J].
+    "emerald": Product("15 min", "15 min", fraction=0.75, hours=3),
+    # 30 % less within 30 s of the call, for at most ten hours [S]; the way back is [J].
+    "london": Product("0 s", "30 s", fraction=0.70, most_hours=10),
+    # Texas, Senate Bill 6: loads from 75 MW on [S], demand response bought with a day's notice
+    # [S2]; the ramps are [J].
+    "sb6_firm": Product("24 h", "15 min", least_mw=75),
+    # A controllable load follows base points, one each 5 min [S]; that they are ramps is [J].
+    "ercot_clr": Product("5 min", "5 min", ramp_up="5 min"),
+    # Curtailment of some two hours an event [S]; notice and ramps are [J].
+    "duke": Product("24 h", "15 min", hours=2),
+}
+"""Demand-response products by name, with the marks of the sheet: [S] seen, [J] our choice."""
+
+
+def _check_moment(value: datetime) -> datetime:
+    if value.tzinfo is not None:
+        raise ValueError("must be local time without a zone; set facility.time_zone instead")
+    if value.microsecond % 1000:
+        raise ValueError("must be a whole number of milliseconds")
+    return value
+
+
+def _check_offset(text: str) -> str:
+    fixed_zone(text)
+    return text
+
+
+Moment = Annotated[datetime, BeforeValidator(refuse_number_as_date), AfterValidator(_check_moment)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class SignalFile(Model):
+    """A file with a signal: a step function, each value from its time on."""
+
+    file: str = Field(min_length=1, description="The file, relative to the scenario file.")
+    format: SignalFormatName | None = Field(
+        default=None, description="Format of the file; told from its header if absent."
+    )
+    column: str | None = Field(
+        default=None,
+        description="Column of the values; that of the format if absent, in a csv the only one "
+        "beside the time.",
+    )
+    place: str | None = Field(
+        default=None, description="Zone, node or location, where the file has several."
+    )
+    unit: Unit | None = Field(
+        default=None,
+        description="Unit of the values; a price is per MWh, carbon in g/kWh and a cap in MW if "
+        "absent.",
+    )
+    utc_offset: Annotated[str, AfterValidator(_check_offset)] | None = Field(
+        default=None,
+        description="Offset from UTC of stamps in a csv that have none; a stamp without one is "
+        "refused if absent, as hours may come twice.",
+    )
+    known_ahead: FixedSpan = Field(
+        default="0 s",
+        description="How far ahead its values are known, such as 24 h of a day-ahead market; "
+        "only up to now if 0 s.",
+    )
+
+
+class Signals(Model):
+    """Signals from outside, by what they tell."""
+
+    price: SignalFile | None = Field(
+        default=None, description="Price of energy, in any currency per MWh."
+    )
+    carbon: SignalFile | None = Field(
+        default=None, description="Carbon intensity of energy [g/kWh]."
+    )
+    cap: SignalFile | None = Field(
+        default=None,
+        description="Most that the facility may draw [MW]; each value holds until the next, "
+        "whenever that comes.",
+    )
+
+    @model_validator(mode="after")
+    def _units_fit(self) -> Self:
+        for name, signal in self.given().items():
+            if signal.unit is not None and signal.unit not in SIGNAL_UNITS[name]:
+                raise ValueError(
+                    f"{name}.unit must be one of {one_of(SIGNAL_UNITS[name])}, found "
+                    f"{shown(signal.unit)}"
+                )
+        return self
+
+    def given(self) -> dict[SignalName, SignalFile]:
+        """Return the signals that there are, by name."""
+        found = {name: getattr(self, name) for name in get_args(SignalName)}
+        return {name: signal for name, signal in found.items() if signal is not None}
+
+
+class EventTarget(Model):
+    """How deep an event goes; one of the three."""
+
+    fraction: Share | None = Field(
+        default=None, description="Share of the mean power before the event that may be drawn."
+    )
+    mw: Annotated[float | None, Field(ge=0), SCALES] = Field(
+        default=None, description="Power that may be drawn [MW]."
+    )
+    delta_mw: Annotated[float | None, Field(ge=0), SCALES] = Field(
+        default=None, description="Power below the mean before the event [MW]."
+    )
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if sum(value is not None for value in (self.fraction, self.mw, self.delta_mw)) != 1:
+            raise ValueError("give exactly one of 'fraction', 'mw', 'delta_mw'")
+        return self
+
+    def level_w(self, before_w: float) -> float:
+        """Return the power that may be drawn [W], of the mean power before the event [W]."""
+        if self.fraction is not None:
+            return self.fraction * before_w
+        if self.mw is not None:
+            return self.mw * W_PER_MW
+        return max(before_w - (self.delta_mw or 0.0) * W_PER_MW, 0.0)
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event in the time of a run.
+
+    Parameters
+    ----------
+    id : str
+        Its name.
+    issued_ms, start_ms, end_ms : int
+        When it is known, when its target must hold, and until when [ms].
+    target : EventTarget
+        How deep it goes.
+    ramp_down_ms, ramp_up_ms : int
+        Time from the power before it to its target, and back [ms].
+    tolerance : float
+        Share of the target that may be exceeded.
+    baseline_ms : int
+        Time before its ramp over which the power before it is taken [ms].
+    """
+
+    id: str
+    issued_ms: int
+    start_ms: int
+    end_ms: int
+    target: EventTarget
+    ramp_down_ms: int
+    ramp_up_ms: int
+    tolerance: float
+    baseline_ms: int
+
+    @property
+    def ramp_ms(self) -> int:
+        """When its ramp begins [ms]: so that it ends at the start, but never before its issue."""
+        return max(self.issued_ms, self.start_ms - self.ramp_down_ms)
+
+    @property
+    def held_ms(self) -> int:
+        """From when on its target holds in full [ms]."""
+        return self.ramp_ms + self.ramp_down_ms
+
+    @property
+    def over_ms(self) -> int:
+        """When it no longer limits anything [ms]."""
+        return self.end_ms + self.ramp_up_ms
+
+    def allowed_w(self, time_ms: int, before_w: float) -> float:
+        """Return the power that may be drawn at a time [W]; no limit outside of the event.
+
+        Parameters
+        ----------
+        time_ms : int
+            Time [ms].
+        before_w : float
+            Mean power over `baseline_ms` before the ramp [W].
+        """
+        if not self.ramp_ms <= time_ms < self.over_ms:
+            return float("inf")
+        level_w = self.target.level_w(before_w)
+        if time_ms < self.held_ms:
+            part = (time_ms - self.ramp_ms) / self.ramp_down_ms
+        elif time_ms < self.end_ms:
+            part = 1.0
+        else:
+            part = (self.over_ms - time_ms) / self.ramp_up_ms
+        # A level above what was drawn is a limit from the first moment on.
+        return level_w if level_w >= before_w else before_w + part * (level_w - before_w)
+
+
+class DemandResponseEvent(Model):
+    """A call to draw less for some time."""
+
+    id: Name = Field(description="Name of the event, in metrics and figures.")
+    product: Literal["emerald", "london", "sb6_firm", "ercot_clr", "duke"] | None = Field(
+        default=None,
+        description="Demand-response product, which fills in what the event leaves out: emerald "
+        "(75 % for 3 h, ramps of 15 min), london (70 % within 30 s, at most 10 h), sb6_firm (loads "
+        "from 75 MW on, a day's notice), ercot_clr (a base point each 5 min), duke (2 h); other "
+        "figures of theirs are assumed.",
+    )
+    issued: Moment | None = Field(
+        default=None,
+        description="When it becomes known, local time; nothing reacts before. The product's "
+        "notice before the start if absent, or the start.",
+    )
+    start: Moment = Field(
+        description="When the target must be met, local time; where the notice leaves time, the "
+        "ramp lies before it."
+    )
+    end: Moment | None = Field(
+        default=None, description="When power may rise again; by the product's length if absent."
+    )
+    target: EventTarget | None = Field(
+        default=None, description="How deep it goes; as the product has it if absent."
+    )
+    ramp_down: FixedSpan | None = Field(
+        default=None, description="Time to come down in; the product's, or 15 min (assumed)."
+    )
+    ramp_up: FixedSpan | None = Field(
+        default=None, description="Time to come back in; the product's, or 15 min (assumed)."
+    )
+    tolerance: Annotated[float, Field(ge=0, le=0.5)] = Field(
+        default=0.02,
+        description="Share of the target by which power may exceed it and still be held to meet "
+        "it (assumed where not given).",
+    )
+    baseline: FixedSpan = Field(
+        default="25 min",
+        description="Time before the ramp whose mean power fraction and delta_mw are of; that of "
+        "the demonstration in Phoenix if absent.",
+    )
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        product = PRODUCTS.get(self.product or "", Product("0 s", "15 min"))
+        if self.end is None and product.hours is None:
+            raise ValueError("end is missing; add it, or a product that has a length")
+        if self.target is None and product.fraction is None:
+            raise ValueError("target is missing; add it, such as {fraction: 0.75}")
+        end = self.end or self.start + timedelta(hours=product.hours or 0)
+        if end <= self.start:
+            raise ValueError(f"end must lie behind start {self.start}, found {end}")
+        if self.issued is not None and self.issued > self.start:
+            raise ValueError(f"issued must be at or before start {self.start}, found {self.issued}")
+        hours = (end - self.start) / timedelta(hours=1)
+        if product.most_hours is not None and hours > product.most_hours:
+            raise ValueError(
+                f"an event of product '{self.product}' lasts at most {product.most_hours:g} h, "
+                f"found {hours:g} h"
+            )
+        if span_ms(self.baseline) == 0:
+            raise ValueError("baseline must be longer than 0 s")
+        return self
+
+    def in_run(self, clock: RunClock) -> Event:
+        """Return the event in the time of a run, with what its product fills in."""
+        product = PRODUCTS.get(self.product or "", Product("0 s", "15 min"))
+        start_ms = clock.wall.time_ms(self.start)
+        issued_ms = start_ms - span_ms(product.notice)
+        if self.issued is not None:
+            issued_ms = clock.wall.time_ms(self.issued)
+        end_ms = start_ms + round((product.hours or 0) * MS_PER_H)
+        return Event(
+            id=self.id,
+            issued_ms=issued_ms,
+            start_ms=start_ms,
+            end_ms=end_ms if self.end is None else clock.wall.time_ms(self.end),
+            target=self.target or EventTarget(fraction=product.fraction),
+            ramp_down_ms=span_ms(self.ramp_down or product.ramp_down),
+            ramp_up_ms=span_ms(self.ramp_up or product.ramp_up),
+            tolerance=self.tolerance,
+            baseline_ms=span_ms(self.baseline),
+        )
+
+
+class FollowSignal(Model):
+    """Less power while a price or the carbon intensity is high."""
+
+    signal: Literal["price", "carbon"] = Field(description="Which signal.")
+    quantile: Annotated[float, Field(gt=0, lt=1)] = Field(
+        default=0.8,
+        description="The signal is high above this quantile of its values in the window (assumed "
+        "where not given).",
+    )
+    window: FixedSpan = Field(
+        default="24 h",
+        description="Window of the quantile: up to what is known ahead, the rest of it behind "
+        "(assumed where not given).",
+    )
+    target: EventTarget = Field(
+        default=EventTarget(fraction=0.75),
+        description="How deep power goes while it is high (assumed where not given).",
+    )
+    steps: PositiveInt = Field(
+        default=2,
+        description="Steps of the signal above or below before anything switches (assumed where "
+        "not given).",
+    )
+    at_least: FixedSpan = Field(
+        default="30 min",
+        description="Shortest time between two switches (assumed where not given).",
+    )
+
+
+class Flexibility(Model):
+    """How the facility answers the grid: events, signals, and what controls its load."""
+
+    signals: Signals = Field(default=Signals(), description="Signals from outside.")
+    events: tuple[DemandResponseEvent, ...] = Field(
+        default=(), description="Demand-response events."
+    )
+    follow: FollowSignal | None = Field(
+        default=None, description="Less power while a signal is high."
+    )
+    controller: Literal["fair_caps", "off"] = Field(
+        default="fair_caps",
+        description="What answers: fair_caps holds starts, caps GPUs by a common share of what "
+        "their jobs tolerate, pauses and resizes; off measures events against the plain run.",
+    )
+
+    def events_in(self, clock: RunClock) -> tuple[Event, ...]:
+        """Return the events in the time of a run, in the order of their ramps."""
+        found = (event.in_run(clock) for event in self.events)
+        return tuple(sorted(found, key=lambda event: (event.ramp_ms, event.id)))
+
+
+class JobFlexibility(Model):
+    """What the jobs of a class tolerate."""
+
+    tier: Annotated[int, Field(ge=0, le=3)] = Field(
+        default=0,
+        description="Mean loss of throughput over a job that is tolerated: 0, 10, 25 or 50 % for "
+        "the tiers 0 to 3; jobs of tier 0 are never touched.",
+    )
+    work: Literal["pre_training", "fine_tuning", "inference"] = Field(
+        default="fine_tuning",
+        description="Kind of work, which tells how a cap on its GPUs slows it (assumed where not "
+        "given).",
+    )
+    pausable: bool = Field(default=False, description="Jobs may be stopped and started again.")
+    min_nodes: PositiveInt | None = Field(
+        default=None, description="Fewest nodes that a job may go on with; its own if absent."
+    )
+    checkpoint_interval: FixedSpan = Field(
+        default="30 min", description="Work between two checkpoints (assumed where not given)."
+    )
+    stop: FixedSpan = Field(
+        default="2 min",
+        description="Time to write a checkpoint before nodes are freed (assumed where not given).",
+    )
+    restart: FixedSpan = Field(
+        default="10 min",
+        description="Time from a start on freed nodes to the first work (assumed where not given).",
+    )
+    restart_power: Share = Field(
+        default=0.2,
+        description="Share of a job's power above idle that it draws while it stops and restarts "
+        "(assumed where not given).",
+    )
+    slack: Annotated[float, Field(ge=0, le=1e3)] | None = Field(
+        default=None,
+        description="A job is due its run time and this share of it after its submission; never "
+        "if absent.",
+    )
+    deadline: Moment | None = Field(
+        default=None, description="When all jobs are due, local time; instead of slack."
+    )
+
+    @model_validator(mode="after")
+    def _times_fit(self) -> Self:
+        if span_ms(self.checkpoint_interval) == 0:
+            raise ValueError("checkpoint_interval must be longer than 0 s")
+        if span_ms(self.stop) >= span_ms(self.checkpoint_interval):
+            raise ValueError(
+                f"stop: a checkpoint takes {self.stop}, not less than the "
+                f"{self.checkpoint_interval} between two; shorten it, or lengthen "
+                "checkpoint_interval"
+            )
+        if self.slack is not None and self.deadline is not None:
+            raise ValueError("give either slack or deadline")
+        return self
+
+    @property
+    def least_speed(self) -> float:
+        """Speed that a job keeps at least, as a share of its own."""
+        return 1 - TOLERATED_LOSS[self.tier]
+
+
+def flexibility_problems(
+    flexibility: Flexibility, clock: RunClock, idle_w: float, rated_w: float
+) -> Iterator[tuple[KeyPath, str]]:
+    """Yield what is wrong between a `flexibility:` block and the rest, each with its key.
+
+    Parameters
+    ----------
+    flexibility : Flexibility
+        The block.
+    clock : RunClock
+        Span of the run.
+    idle_w, rated_w : float
+        Power of all nodes without a job, and their ratings [W].
+    """
+    given = flexibility.signals.given()
+    if flexibility.follow is not None and flexibility.follow.signal not in given:
+        yield (
+            ("flexibility", "follow", "signal"),
+            f"there is no signal '{flexibility.follow.signal}' (have: {one_of(given)}); add its "
+            "file to flexibility.signals",
+        )
+    targets: list[tuple[KeyPath, EventTarget | None]] = [
+        (("flexibility", "events", k), event.target) for k, event in enumerate(flexibility.events)
+    ]
+    if flexibility.follow is not None:
+        targets.append((("flexibility", "follow"), flexibility.follow.target))
+    for key_path, target in targets:
+        if target is not None and target.mw is not None and target.mw * W_PER_MW < idle_w:
+            yield (
+                (*key_path, "target", "mw"),
+                f"is below the {idle_w / W_PER_MW:.4g} MW that the nodes draw without a job, found "
+                f"{target.mw:g}",
+            )
+    names = [event.id for event in flexibility.events]
+    moments_are_sound = True
+    for index, event in enumerate(flexibility.events):
+        key_path = ("flexibility", "events", index)
+        if names.index(event.id) < index:
+            yield (*key_path, "id"), f"'{event.id}' is taken by an event before it"
+        for key in ("issued", "start", "end"):
+            moment: datetime | None = getattr(event, key)
+            if moment is not None and is_skipped(moment, clock.zone):
+                moments_are_sound = False
+                yield (
+                    (*key_path, key),
+                    f"{moment} does not exist in {zone_name(clock.zone)}, where the clock is put "
+                    "forward over it",
+                )
+        found = event.in_run(clock)
+        if found.ramp_ms - found.baseline_ms < 0 or found.start_ms >= clock.horizon_ms:
+            end = clock.wall.at(clock.horizon_ms)
+            yield (
+                (*key_path, "start"),
+                f"must lie within the run, {clock.start} to {end:%Y-%m-%d %H:%M:%S}, and its ramp "
+                f"at least {event.baseline} behind the begin, found {event.start}",
+            )
+        least_mw = PRODUCTS[event.product].least_mw if event.product else 0.0
+        if rated_w < least_mw * W_PER_MW:
+            yield (
+                (*key_path, "product"),
+                f"'{event.product}' is for loads from {least_mw:g} MW on, the facility is rated "
+                f"{rated_w / W_PER_MW:.4g} MW",
+            )
+    if moments_are_sound:
+        yield from _overlaps(flexibility, clock)
+
+
+def _overlaps(flexibility: Flexibility, clock: RunClock) -> Iterator[tuple[KeyPath, str]]:
+    """Yield events that contradict each other."""
+    in_run = [(k, event.in_run(clock)) for k, event in enumerate(flexibility.events)]
+    for (_, first), (index, second) in combinations(in_run, 2):
+        early, late = sorted((first, second), key=lambda event: event.ramp_ms)
+        key_path = ("flexibility", "events", index)
+        if late.ramp_ms < early.end_ms:
+            if early.target != late.target:
+                yield (
+                    key_path,
+                    f"'{late.id}' begins its ramp before '{early.id}' has ended, with another "
+                    "target; make them one event, or let one follow the other",
+                )
+        elif late.target.mw is None and late.ramp_ms - late.baseline_ms < early.over_ms:
+            yield (
+                key_path,
+                f"the power before '{late.id}', which its target is of, is that of the event "
+                f"'{early.id}'; give its target in mw, or more time between them",
+            )
