@@ -270,7 +270,7 @@ class _Line:
                     if spec.replay is None and (spec.zeus is None or spec.zeus.groups is None)
                 },
             ),
-            bool(self.stages) or ac is not None,
+            [[column.name for column in stage.columns] for stage in self.stages],
         )
         self.queue = QueueMetrics(horizon_ms, bool(scenario.streams))
         with_jobs = {spec.pool for spec in scenario.streams.values()}

@@ -36,9 +36,14 @@ What = Literal[
     "jobs",
     "idle nodes",
     "nodes added",
-    "stages",
+    "node overhead",
+    "electrical losses",
+    "cooling",
+    "auxiliary load",
+    "other stages",
 ]
-"""What a part of an event is; `jobs`, `instances` and `idle nodes` make up a level."""
+"""What a part of an event is; `jobs`, `instances`, `idle nodes` and the last five, which stand
+between the devices and the meter, make up a level."""
 
 RECENT_MS = 15 * MS_PER_MIN
 """Jobs that run on are told apart by whether they began so shortly before."""

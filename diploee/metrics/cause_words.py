@@ -20,6 +20,16 @@ MOST_PARTS = 4
 LEAST_SHARE = 0.05
 """A part under this share of the largest is among the rest."""
 
+BEHIND_DEVICES = {
+    "node overhead": "the nodes' supplies, fans and network",
+    "electrical losses": "electrical losses",
+    "cooling": "the cooling",
+    "auxiliary load": "the auxiliary load",
+    "other stages": "other stages",
+    "stages": "the facility's stages",
+}
+"""Parts between the devices and the meter, in words; runs of older versions hold the last, all."""
+
 Words = Mapping[str, Any]
 
 
@@ -124,7 +134,7 @@ class _Writer:
     def level(self, part: Words) -> str:
         """Return a part of a peak."""
         what, power = part["what"], f"{self.size(part['mw'])} {self._unit.power}"
-        who = "the facility's stages"
+        who = BEHIND_DEVICES.get(what, what)
         if what == "jobs":
             who = f"{plural(part.get('count', 0), 'job')} of {self.owner('stream', part)}"
         elif what == "instances":
@@ -144,8 +154,8 @@ class _Writer:
             before, after = (f"{rate:,.4g}" for rate in part.get("rate_rps") or (0, 0))
             each = f"each instance of {self.owner('service', part)} drew {more}"
             return f"{each} ({power}; {before} to {after} requests/s)"
-        if what == "stages":
-            return f"the facility's stages ({power})"
+        if what in BEHIND_DEVICES:
+            return f"{BEHIND_DEVICES[what]} ({power})"
         if what == "nodes added":
             return f"{plural(part.get('count', 0), 'node')} came to stand ({power})"
         jobs = f"{plural(part.get('count', 0), 'job')} of {self.owner('stream', part)}"

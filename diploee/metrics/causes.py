@@ -16,9 +16,10 @@ import numpy as np
 from diploee.facility import Block
 from diploee.facility.base import POWER
 from diploee.metric import Metric
-from diploee.metrics.attribution import Attribution, Part
+from diploee.metrics.attribution import Attribution, Part, What
 from diploee.metrics.event import Event, Key, Span
 from diploee.metrics.grid.ramps import RAMP_MS
+from diploee.metrics.poi import PARTS
 from diploee.power import Segments
 from diploee.tables import Float64Array, Int16Array, Int64Array, concat
 from diploee.units import MS_PER_S, W_PER_MW
@@ -32,7 +33,8 @@ CAUSE_METRICS = (
         "<event>.cause.parts.mw", "MW", "part of an event's change, or of a peak",
         text="in a list: `of` which job stream or service in which `pool`, `what` it did, how many "
         "jobs (`count`) or instances (`started`, `stopped`), the requests before and after "
-        "(`rate_rps`); of a peak its mean over the run (`mean_mw`); they sum to the event",
+        "(`rate_rps`); of a peak its mean over the run (`mean_mw`); `node overhead` is the nodes' "
+        "AC power less that of their devices; they sum to the event",
     ),
     Metric(
         "<event>.cause.calendar.mw", "MW", "what the calendar gave to an event's change",
@@ -45,6 +47,24 @@ CAUSE_METRICS = (
         "{:,.0f}", "in a list; absent where none did",
     ),
 )  # fmt: skip
+
+
+IT = "it_power_w"
+
+_BEHIND: dict[What, tuple[str, ...]] = {
+    "node overhead": (PARTS["node_overhead"],),
+    "electrical losses": tuple(
+        PARTS[part] for part in ("pdu", "ups", "transformers", "constant_loss")
+    ),
+    "cooling": (PARTS["cooling"],),
+    "auxiliary load": (PARTS["auxiliary"],),
+}
+"""Columns of what stands between the devices and the meter; the nodes' AC power holds IT power."""
+
+_COLUMNS = (POWER, IT, *(name for names in _BEHIND.values() for name in names))
+
+Levels = dict[str, float]
+"""Mean power by column [W]."""
 
 
 @dataclass(frozen=True)
@@ -79,17 +99,22 @@ class Causes:
     ----------
     attribution : Attribution
         Splits power over its owners.
-    with_stages : bool
-        Whether the facility has stages, which are a part of their own.
+    stage_columns : sequence of sequences of str
+        Columns that each stage adds: what stages of none of the known columns do is a part as well.
     """
 
-    def __init__(self, attribution: Attribution, with_stages: bool = False) -> None:
-        self._attribution, self._with_stages = attribution, with_stages
+    def __init__(
+        self, attribution: Attribution, stage_columns: Sequence[Iterable[str]] = ()
+    ) -> None:
+        self._attribution = attribution
+        known = set(PARTS.values())
+        self._others = any(known.isdisjoint(columns) for columns in stage_columns)
         self._segments: list[Segments] = []
         self._blocks: list[Block] = []
         self._found: dict[Key, Cause] = {}
         self._energy_j: Int64Array | None = None
-        self._power_w, self._it_w, self._end_ms = 0.0, 0.0, 0
+        self._sums: Levels = {}
+        self._end_ms = 0
 
     def keep(self, segments: Segments, class_id: Int16Array, energy_j: Float64Array) -> None:
         """Take in what starts in a window: segments of jobs; class and energy [J] of each job."""
@@ -100,11 +125,12 @@ class Causes:
 
     def add(self, block: Block) -> None:
         """Take in a block of power, the next one."""
-        names = (POWER, "it_power_w", "queued_jobs")
+        names = (*_COLUMNS, "queued_jobs")
         columns = {name: block.columns[name] for name in names if name in block.columns}
         self._blocks.append(Block(block.t0_ms, block.dt_ms, columns))
-        self._power_w += float(columns[POWER].sum()) * block.dt_ms
-        self._it_w += float(columns["it_power_w"].sum()) * block.dt_ms
+        for name in _powers(block):
+            added = float(columns[name].sum()) * block.dt_ms
+            self._sums[name] = self._sums.get(name, 0.0) + added
         self._end_ms = block.end_ms
 
     def see(self, events: Mapping[Key, Event]) -> None:
@@ -130,16 +156,16 @@ class Causes:
             Power around it, in the order of time.
         """
         near = concat([Segments.empty(), *(_overlapping(part, event) for part in segments)])
-        power_w, it_w = _levels(blocks, event.after)
+        after = _levels(blocks, event.after)
         if event.before is None:
-            parts = self._attribution.level(near, event.after, it_w)
-            return Cause(event, power_w, [*parts, *self._stages(power_w - it_w)])
-        power_before_w, it_before_w = _levels(blocks, event.before)
-        change_w, it_change_w = power_w - power_before_w, it_w - it_before_w
+            parts = self._attribution.level(near, event.after, after[IT])
+            return Cause(event, after[POWER], [*parts, *self._stages(after)])
+        before = _levels(blocks, event.before)
+        change = {name: after[name] - before[name] for name in after}
         parts, calendar = self._attribution.change(near, event.before, event.after)
-        parts += self._stages(change_w - it_change_w)
+        parts += self._stages(change)
         queued = _queued(blocks, event.before[0], event.after[1])
-        return Cause(event, change_w, parts, calendar, queued)
+        return Cause(event, change[POWER], parts, calendar, queued)
 
     def entry(self, cause: Cause) -> dict[str, Any]:
         """Return a cause as it is reported; known once the run has passed."""
@@ -165,26 +191,38 @@ class Causes:
         energy_j = self._energy_j if self._energy_j is not None else none
         jobs_w = (energy_j * (MS_PER_S / end_ms)).tolist()
         parts_w = [*jobs_w, *self._attribution.services_w((0, end_ms))]
-        power_w, it_w = self._power_w / end_ms, self._it_w / end_ms
-        stages_w = [power_w - it_w] if self._with_stages else []
-        return [*parts_w, it_w - sum(parts_w), *stages_w]
+        means = {name: of / end_ms for name, of in self._sums.items()}
+        stages_w = [part.power_w for part in self._stages(means)]
+        return [*parts_w, means[IT] - sum(parts_w), *stages_w]
 
-    def _stages(self, power_w: float) -> list[Part]:
-        return [Part("", "", "stages", power_w)] if self._with_stages else []
+    def _stages(self, levels: Levels) -> list[Part]:
+        """Return what stands between the devices and the meter, as far as the facility has it."""
+        parts: list[Part] = []
+        rest_w = levels[POWER] - levels[IT]
+        for what, names in _BEHIND.items():
+            found = [levels[name] for name in names if name in levels]
+            if found:
+                power_w = sum(found) - (levels[IT] if what == "node overhead" else 0.0)
+                parts.append(Part("", "", what, power_w))
+                rest_w -= power_w
+        return [*parts, Part("", "", "other stages", rest_w)] if self._others else parts
 
 
-def _levels(blocks: Iterable[Block], span: Span) -> tuple[float, float]:
-    """Return the mean power of the facility and of its devices over a span [W]."""
+def _powers(block: Block) -> list[str]:
+    return [name for name in _COLUMNS if name in block.columns]
+
+
+def _levels(blocks: Iterable[Block], span: Span) -> Levels:
+    """Return the mean power of the facility, its devices and what is between, over a span."""
     inside = [
         block.part(max(span[0], block.t0_ms), min(span[1], block.end_ms))
         for block in blocks
         if block.t0_ms < span[1] and block.end_ms > span[0]
     ]
-    power_w, it_w = (
-        float(np.concatenate([block.columns[name] for block in inside]).mean())
-        for name in (POWER, "it_power_w")
-    )
-    return power_w, it_w
+    return {
+        name: float(np.concatenate([block.columns[name] for block in inside]).mean())
+        for name in _powers(inside[0])
+    }
 
 
 def _queued(blocks: Iterable[Block], begin_ms: int, end_ms: int) -> tuple[int, ...]:

@@ -130,10 +130,41 @@ def test_what_the_stages_add_to_an_event_is_a_part_of_its_own(tmp_path: Path) ->
     found = causes(run)
     drop = parts(found["ramps", 60.0, "down"])
     assert drop["training", "jobs ended"]["mw"] == pytest.approx(-0.032)
-    assert drop["", "stages"]["mw"] == pytest.approx(-0.032 / 4)
-    assert "the facility's stages (-8.0 kW)" in cause_words(found["ramps", 60.0, "down"])
-    peak = parts(found["peak", 10.0, ""])["", "stages"]
-    assert peak["mw"] == pytest.approx((21 * BUSY_W + 9 * IDLE_W) / 4e6 + 1.25e-3)
+    assert drop["", "electrical losses"]["mw"] == pytest.approx(-0.032 / 4)
+    assert drop["", "auxiliary load"]["mw"] == 0
+    assert "electrical losses (-8.0 kW)" in cause_words(found["ramps", 60.0, "down"])
+    peak = parts(found["peak", 10.0, ""])
+    losses_mw = (21 * BUSY_W + 9 * IDLE_W) / 4e6 + 0.25e-3
+    assert peak["", "electrical losses"]["mw"] == pytest.approx(losses_mw)
+    assert peak["", "auxiliary load"]["mw"] == pytest.approx(1e-3)
+    assert "auxiliary load drew" in cause_words(found["peak", 10.0, ""])
+    assert not {("", "cooling"), ("", "node overhead"), ("", "other stages")} & peak.keys()
+
+
+def test_the_nodes_supplies_and_the_cooling_are_parts_beside_other_stages(tmp_path: Path) -> None:
+    stages = [
+        "pdu",
+        {"kind": "dlc_tower"},
+        {"kind": "battery", "power_mw": 0.001, "energy_mwh": 0.001, "smoothing_s": 60},
+    ]
+    changes = {
+        "stages": stages,
+        "weather": {"kind": "typical_day", "station": "denver"},
+        "utc_offset": "-07:00",
+        "node_types.node.ac_power": "dlc",
+    }
+    run = jobs_together(tmp_path, changes)
+    assert_parts_sum(run)
+    frame = run.facility()
+    peak = parts(causes(run)["peak", 10.0, ""])
+    overhead_w = (frame["it_ac_power_w"] - frame["it_power_w"]).mean()
+    assert peak["", "node overhead"]["mean_mw"] == pytest.approx(overhead_w / 1e6, rel=1e-5)
+    assert peak["", "cooling"]["mean_mw"] == pytest.approx(
+        frame["cooling_w"].mean() / 1e6, rel=1e-5
+    )
+    assert ("", "other stages") in peak
+    assert parts(causes(run)["ramps", 60.0, "down"])["", "node overhead"]["mw"] < 0
+    assert "supplies, fans and network drew" in cause_words(causes(run)["peak", 10.0, ""])
 
 
 def test_what_the_queue_did_is_told_beside_the_jobs(tmp_path: Path) -> None:
@@ -255,7 +286,8 @@ def test_parts_sum_to_every_event_of_a_mixed_facility(tmp_path: Path, resolution
     run = simulate(scenario, tmp_path / "run", library=tiny_library(), event_windows=True)
     assert_parts_sum(run)
     kinds = {what for cause in causes(run).values() for _, what in parts(cause)}
-    assert {"jobs started", "jobs ended", "instances", "rate per instance", "stages"} <= kinds
+    assert {"jobs started", "jobs ended", "instances", "rate per instance"} <= kinds
+    assert {"auxiliary load", "electrical losses"} <= kinds
 
 
 def test_windows_threads_and_engine_change_no_cause(tmp_path: Path) -> None:
