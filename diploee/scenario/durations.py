@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pydantic import BeforeValidator, Field, model_validator
 
 from diploee.errors import shown
-from diploee.model import Model, check_probabilities
+from diploee.model import Model, check_probabilities, optional
 from diploee.tables import Float64Array
 
 MAX_DURATION_S = 10 * 366 * 86_400
@@ -83,6 +83,10 @@ class DurationModel(Model):
     max_s: SecondsAboveZero | None = Field(
         default=None, description="Longer draws last this long [s]; no limit if absent."
     )
+    scale: Annotated[float, Field(gt=0, le=1e6)] | None = optional(
+        "Factor on all of these durations, min_s and max_s included, such as for classes that "
+        "share a table; 1 if absent."
+    )
 
     @model_validator(mode="after")
     def _parts_fit(self) -> DurationModel:
@@ -107,7 +111,7 @@ class DurationModel(Model):
         Returns
         -------
         numpy.ndarray, shape (n,), float64
-            Durations [s], within `min_s` and `max_s`.
+            Durations [s], within `min_s` and `max_s`, times `scale`.
         """
         levels = rng.random(n)
         if self.quantiles_s is not None:
@@ -131,7 +135,7 @@ class DurationModel(Model):
         numpy.ndarray, float64
             Probabilities, in the shape of `duration_s`.
         """
-        at = np.asarray(duration_s, dtype=np.float64)
+        at = np.asarray(duration_s, dtype=np.float64) / (self.scale or 1.0)
         logs = np.log(np.maximum(at, np.finfo(float).tiny))
         if self.quantiles_s is not None:
             levels, log_s = self._log_quantiles()
@@ -187,11 +191,13 @@ class DurationModel(Model):
         """
         if longest_s <= 0:
             raise ValueError(f"longest_s must be positive, found {longest_s}")
+        scale = self.scale or 1.0
+        longest_s /= scale
         low = min(self.min_s or 0.0, longest_s)
         high = min(self.max_s or math.inf, longest_s)
         if self.quantiles_s is not None:
-            return _mean_of_quantiles(*self._log_quantiles(), low, high)
-        return _mean_of_lognormals(*self._parts(), low, high)
+            return scale * _mean_of_quantiles(*self._log_quantiles(), low, high)
+        return scale * _mean_of_lognormals(*self._parts(), low, high)
 
     def _parts(self) -> tuple[Float64Array, Float64Array, Float64Array]:
         """Return weights, logarithms of the medians and sigmas of the lognormals."""
@@ -208,8 +214,9 @@ class DurationModel(Model):
         return np.exp(np.interp(level, levels, log_s))
 
     def _clipped(self, drawn_s: Float64Array) -> Float64Array:
-        shortest, longest = self.min_s or 0.0, min(self.max_s or math.inf, MAX_DURATION_S)
-        return np.clip(drawn_s, shortest, longest)
+        shortest, longest = self.min_s or 0.0, self.max_s or math.inf
+        scaled = np.clip(drawn_s, shortest, longest) * (self.scale or 1.0)
+        return np.minimum(scaled, MAX_DURATION_S)
 
 
 def _mean_of_quantiles(levels: Float64Array, log_s: Float64Array, low: float, high: float) -> float:

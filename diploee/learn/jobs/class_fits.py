@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from diploee.importers.job_log import JobRecords
 from diploee.learn.jobs.classes import JobGroups
-from diploee.learn.jobs.durations import DurationFit, DurationKind, fit_durations
+from diploee.learn.jobs.durations import DurationFit, DurationKind, fit_durations, ks_distance
 from diploee.learn.jobs.shares import share_limits
+from diploee.scenario.durations import MAX_DURATION_S
 from diploee.streams import stream
-from diploee.tables import BoolArray, Float64Array, Int16Array, Int64Array
+from diploee.tables import Float64Array, Int16Array, Int64Array
 from diploee.units import MS_PER_S
 
 MIN_JOBS_FOR_DURATIONS = 100
-"""Jobs that a class needs for durations of its own; others share those of their workload."""
+"""Jobs that a table of durations needs; classes of fewer share one with those next to them."""
+
+LEAST_SCALE = 5e-4
+"""Distance from 1 from which a table is scaled to the mean of a class."""
 
 DurationChoice = DurationKind | Literal["profile"]
 
@@ -46,9 +50,11 @@ class ClassFit:
     probability, low, high : float
         Share of the jobs, with limits.
     duration : DurationFit or None
-        How long the jobs run; None where they are to run as long as their profiles.
+        How long the jobs run, such that the class keeps its node time; None where they are to run
+        as long as their profiles.
     shares_durations : bool
-        The durations are those of all jobs of the workload, as the class has too few of its own.
+        The table of durations is shared with classes of nearby width, as the class has too few jobs
+        of its own; it is scaled to the class's own mean.
     """
 
     workload: str
@@ -97,44 +103,79 @@ def fit_classes(
     tuple of numpy.ndarray
         Durations of the jobs of each [s].
     """
-    duration_s = jobs.duration_ms / MS_PER_S
+    # A job that took a neighbouring width runs for as much longer or shorter: its node time stays.
+    widths = np.array(groups.n_nodes)[class_of]
+    duration_s = np.minimum(
+        jobs.duration_ms / MS_PER_S * (jobs.n_nodes / widths), float(MAX_DURATION_S)
+    )
     share, low, high = share_limits(class_of.astype(np.int64), day, len(groups), confidence)
-    of_workload: dict[str, DurationFit] = {}
+    n_jobs = np.bincount(class_of, minlength=len(groups))
+    of_class = np.split(np.argsort(class_of, kind="stable"), np.cumsum(n_jobs)[:-1])
+    tables: dict[tuple[int, ...], DurationFit] = {}
     found, logged = [], []
-    for number in np.flatnonzero(share > 0).tolist():
-        workload = groups.workload[number]
-        own = class_of == number
-        enough = int(own.sum()) >= MIN_JOBS_FOR_DURATIONS
-        fit = None
+    for number, members in _tables(groups, n_jobs).items():
+        own_s, fit = duration_s[of_class[number]], None
         if kind != "profile":
-            rng = stream(seed, "fit", "durations", number)
-            if enough:
-                fit = fit_durations(duration_s[own], kind, rng)
-            elif workload not in of_workload:
-                same = _of_workload(class_of, groups, workload)
-                of_workload[workload] = fit_durations(duration_s[same], kind, rng)
-            fit = fit or of_workload[workload]
-        logged.append(duration_s[own])
+            if members not in tables:
+                rows = np.concatenate([of_class[member] for member in members])
+                rng = stream(seed, "fit", "durations", members[0])
+                tables[members] = fit_durations(duration_s[rows], kind, rng)
+            fit = scaled_to(own_s, tables[members])
+        logged.append(own_s)
         found.append(
             ClassFit(
-                workload=workload,
+                workload=groups.workload[number],
                 n_nodes=groups.n_nodes[number],
                 profile_n_nodes=groups.profile_n_nodes[number],
-                n_jobs=int(own.sum()),
+                n_jobs=int(n_jobs[number]),
                 probability=float(share[number]),
                 low=float(low[number]),
                 high=float(high[number]),
                 duration=fit,
-                shares_durations=fit is not None and not enough,
+                shares_durations=fit is not None and members != (number,),
             )
         )
     return tuple(found), tuple(logged)
 
 
-def _of_workload(class_of: Int16Array, groups: JobGroups, workload: str) -> BoolArray:
-    same = np.array([name == workload for name in groups.workload])
-    rows: BoolArray = same[class_of]
-    return rows
+def scaled_to(own_s: Float64Array, table: DurationFit) -> DurationFit:
+    """Return a table of durations scaled to the mean of a class, and held against its jobs."""
+    mean_s = float(own_s.mean())
+    scale = float(f"{mean_s / table.model_mean_s:.6g}")
+    model = table.model
+    if abs(scale - 1) > LEAST_SCALE:
+        model = model.model_copy(update={"scale": scale})
+    return replace(
+        table,
+        model=model,
+        mean_s=mean_s,
+        model_mean_s=model.mean_s(),
+        ks_distance=ks_distance(own_s, model),
+    )
+
+
+def _tables(groups: JobGroups, n_jobs: Int64Array) -> dict[int, tuple[int, ...]]:
+    """Return for each class that occurs the classes whose jobs make its table of durations.
+
+    A class of enough jobs has its own. Others join those of the next widths of their workload until
+    they are enough; what is left over takes the table next to it.
+    """
+    tables: dict[int, tuple[int, ...]] = {}
+    for workload in dict.fromkeys(groups.workload):
+        runs: list[list[int]] = [[]]
+        for number in np.flatnonzero(n_jobs > 0).tolist():
+            if groups.workload[number] != workload:
+                continue
+            alone = n_jobs[number] >= MIN_JOBS_FOR_DURATIONS
+            if alone or n_jobs[runs[-1]].sum() >= MIN_JOBS_FOR_DURATIONS:
+                runs.append([])
+            runs[-1].append(number)
+        runs = [run for run in runs if run]
+        enough = [n_jobs[run].sum() >= MIN_JOBS_FOR_DURATIONS for run in runs]
+        for k, run in enumerate(runs):
+            near = k if enough[k] or len(runs) == 1 else k - 1 if k else 1
+            tables |= dict.fromkeys(run, tuple(runs[near]))
+    return tables
 
 
 def fit_node_counts(jobs: JobRecords, day: Int64Array, confidence: float) -> NodeCountFit:

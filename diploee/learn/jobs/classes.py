@@ -36,8 +36,6 @@ class JobGroups:
         Jobs that no rule fits; jobs wider than the pool.
     n_joined : int
         Jobs whose node count was joined to a neighbour's.
-    node_time_ratio : float
-        Node time of all jobs with joined over that with their own node counts.
     """
 
     workload: tuple[str, ...]
@@ -47,7 +45,6 @@ class JobGroups:
     unmatched: BoolArray
     too_wide: BoolArray
     n_joined: int
-    node_time_ratio: float
 
     def __len__(self) -> int:
         return len(self.workload)
@@ -107,7 +104,7 @@ def group_jobs(
     workloads = tuple(dict.fromkeys(rule.workload for rule in rules))
     of_rule = np.array([workloads.index(rule.workload) for rule in rules])
     workload = np.where(used, of_rule[rule_of], -1)
-    node_time = _node_ms(jobs.n_nodes.astype(np.int64), jobs)
+    node_time = jobs.n_nodes.astype(np.float64) * jobs.duration_ms
     n_nodes = _joined(workload, jobs.n_nodes.astype(np.int64), node_time, used, max_classes)
     source = _profile_counts(rule_of, n_nodes, used, rules, library)
 
@@ -123,7 +120,6 @@ def group_jobs(
             )
     class_of = np.full(len(jobs), UNMATCHED, dtype=np.int16)
     class_of[used] = inverse.ravel()
-    widened = _node_ms(n_nodes, jobs)
     return JobGroups(
         workload=tuple(workloads[i] for i in found[0]),
         n_nodes=tuple(found[1].tolist()),
@@ -132,12 +128,7 @@ def group_jobs(
         unmatched=unmatched,
         too_wide=too_wide,
         n_joined=int((n_nodes != jobs.n_nodes)[used].sum()),
-        node_time_ratio=float(widened[used].sum() / node_time[used].sum()),
     )
-
-
-def _node_ms(n_nodes: Int64Array, jobs: JobRecords) -> Float64Array:
-    return n_nodes.astype(np.float64) * jobs.duration_ms.astype(np.float64)
 
 
 def _joined(

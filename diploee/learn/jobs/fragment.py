@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -69,8 +70,11 @@ def fragment_text(fit: JobLogFit, stream: str, pool: str) -> str:
         arrivals.calendar.week_weight, arrivals.calendar.month_weight, arrivals.weeks
     )
     lines.append("    classes:")
+    tables = Counter(_table(c.duration.model) for c in fit.classes if c.duration)
+    named = {table: f"table_{k}" for k, (table, n) in enumerate(tables.items(), 1) if n > 1}
+    written: set[str] = set()
     for job_class, probability in zip(fit.classes, _probabilities(fit.classes), strict=True):
-        lines += _class_lines(job_class, probability)
+        lines += _class_lines(job_class, probability, named, written)
     return "\n".join(lines) + "\n"
 
 
@@ -112,7 +116,18 @@ def duration_yaml(model: DurationModel) -> str:
     return _flow(model.model_dump(exclude_none=True))
 
 
-def _class_lines(job_class: ClassFit, probability: float) -> list[str]:
+def _table(model: DurationModel) -> str:
+    """Return quantiles or lognormals of durations as YAML."""
+    return _flow(next(iter(model.model_dump(exclude_none=True).values())))
+
+
+def _class_lines(
+    job_class: ClassFit, probability: float, named: dict[str, str], written: set[str]
+) -> list[str]:
+    """Return a class; a table that several have is given a name (an anchor) where it comes first.
+
+    `named` maps tables to names, `written` are those that were given.
+    """
     remark = f"{plural(job_class.n_jobs, 'job')}, share {job_class.low:.3g} to {job_class.high:.3g}"
     lines = [
         f"      - workload: {_word(job_class.workload)}  # {remark}",
@@ -123,12 +138,15 @@ def _class_lines(job_class: ClassFit, probability: float) -> list[str]:
         lines.append(f"        scale_from_n_nodes: {job_class.profile_n_nodes}")
     if (fit := job_class.duration) is not None:
         test = "" if fit.ks_p_value is None else f", p {fit.ks_p_value:.2g}"
-        whose = " of all jobs of the workload" if job_class.shares_durations else ""
+        whose = f", shape of {plural(fit.n_jobs, 'job')}" if job_class.shares_durations else ""
         lines.append(
-            f"        # durations{whose}: mean {fit.mean_s:,.0f} s, here "
-            f"{fit.model_mean_s:,.0f} s; Kolmogorov-Smirnov distance {fit.ks_distance:.2g}{test}"
+            f"        # durations: mean {fit.mean_s:,.0f} s, here {fit.model_mean_s:,.0f} s{whose};"
+            f" Kolmogorov-Smirnov distance {fit.ks_distance:.2g}{test}"
         )
-        value = duration_yaml(fit.model)
+        value, table = duration_yaml(fit.model), _table(fit.model)
+        if (name := named.get(table)) is not None:
+            value = value.replace(table, f"*{name}" if name in written else f"&{name} {table}", 1)
+            written.add(name)
         lines += textwrap.wrap(
             f"duration: {value}",
             WIDTH,

@@ -15,7 +15,7 @@ from diploee.units import HOURS_PER_DAY, HOURS_PER_WEEK
 NOTABLE_CORRELATION = 0.1
 NOTABLE_GAP_H = 30 * HOURS_PER_DAY
 FEW_JOBS_PER_WEIGHT = 25
-NOTABLE_MEAN_ERROR = 0.05
+NOTABLE_SCALE = 0.05
 
 
 def arrival_notes(arrivals: ArrivalFit) -> list[str]:
@@ -93,24 +93,24 @@ def class_notes(groups: JobGroups, classes: tuple[ClassFit, ...]) -> list[str]:
     notes = []
     if groups.n_joined:
         notes.append(
-            f"{plural(groups.n_joined, 'job')} took a neighbouring node count, which changes the "
-            f"node time by {groups.node_time_ratio - 1:+.2%}"
+            f"{plural(groups.n_joined, 'job')} took a neighbouring node count, with a run time "
+            "that keeps the node time"
         )
     if n := sum(c.shares_durations for c in classes):
         notes.append(
             f"{plural(n, 'class', 'classes')} of fewer than {MIN_JOBS_FOR_DURATIONS} jobs "
-            "take the durations of all jobs of their workload"
+            "share tables of durations with those of nearby width, scaled to their own means"
         )
-    errors = {
-        f"{c.workload}/{c.n_nodes}": c.duration.model_mean_s / c.duration.mean_s - 1
+    scales = {
+        f"{c.workload}/{c.n_nodes}": c.duration.model.scale or 1.0
         for c in classes
-        if c.duration is not None
+        if c.duration is not None and not c.shares_durations
     }
-    off = {name: error for name, error in errors.items() if abs(error) > NOTABLE_MEAN_ERROR}
+    off = {name: scale for name, scale in scales.items() if abs(scale - 1) > NOTABLE_SCALE}
     if off:
-        worst = max(off, key=lambda name: abs(off[name]))
+        worst = max(off, key=lambda name: abs(off[name] - 1))
         notes.append(
-            f"the mean of the fitted durations is off by more than {NOTABLE_MEAN_ERROR:.0%} in "
-            f"{len(off)} of {len(errors)} classes, by {off[worst]:+.0%} in {worst}"
+            f"the fitted durations are scaled by more than {NOTABLE_SCALE:.0%} to keep the node "
+            f"time in {len(off)} of {len(scales)} classes, by {off[worst] - 1:+.0%} in {worst}"
         )
     return notes

@@ -8,6 +8,7 @@ from datetime import datetime
 
 import numpy as np
 import pytest
+import yaml
 from builders import tiny_library
 from fit_logs import HOUR_MS, MONDAY_MS, job_log, submissions
 from scipy import stats
@@ -17,9 +18,10 @@ from diploee.importers.import_counts import ImportCounts
 from diploee.importers.job_log import STATES
 from diploee.learn.jobs import fit_job_log
 from diploee.learn.jobs.classes import group_jobs
+from diploee.learn.jobs.fragment import fragment_text
 from diploee.learn.jobs.shares import share_limits, total_limits
 from diploee.learn.jobs.summary import fit_lines
-from diploee.scenario import ClassRule
+from diploee.scenario import ClassRule, DurationModel
 
 ANY_TUNE = (ClassRule(workload="tune"),)
 
@@ -30,7 +32,7 @@ def test_jobs_take_the_profiles_of_the_nearest_size() -> None:
     assert groups.n_nodes == (1, 2, 3, 4, 64)
     assert groups.profile_n_nodes == (2, 2, 4, 4, 4)
     assert groups.class_of.tolist() == [0, 1, 2, 3, 4]
-    assert (groups.n_joined, groups.node_time_ratio) == (0, 1.0)
+    assert groups.n_joined == 0
 
 
 def test_unmatched_and_too_wide_jobs_are_left_out_and_counted() -> None:
@@ -41,13 +43,33 @@ def test_unmatched_and_too_wide_jobs_are_left_out_and_counted() -> None:
     assert groups.class_of.tolist() == [-1, 0, 1, 2, -1, -1]
 
 
-def test_rare_widths_join_their_neighbours_and_the_node_time_is_told() -> None:
+def test_rare_widths_join_their_neighbours() -> None:
     n_nodes = np.repeat([1, 2, 3, 4, 8], [100, 50, 1, 40, 2])
     log = job_log(range(n_nodes.size), n_nodes=n_nodes, duration_s=3_600)
     groups = group_jobs(log.jobs, log.types, ANY_TUNE, tiny_library(), max_classes=3)
     assert groups.n_nodes == (1, 2, 4)
     assert groups.n_joined == 3  # 3 and 8 nodes, both to 4
-    assert groups.node_time_ratio == pytest.approx(1 + (1 - 8) / (n_nodes.sum()))
+
+
+@pytest.mark.parametrize("durations", ["quantiles", "lognormal"])
+@pytest.mark.parametrize("max_classes", [1, 3, 24])
+def test_node_time_is_kept_however_few_the_classes(durations: str, max_classes: int) -> None:
+    """Wide jobs are rare and run long: three of four widths have fewer than a hundred jobs."""
+    rng = np.random.default_rng(1)
+    n_nodes = rng.permutation(np.repeat([1, 2, 3, 7, 16, 40], [600, 90, 80, 70, 20, 3]))
+    duration_s = 100 * n_nodes**1.5 * rng.lognormal(0, 1.2, n_nodes.size)
+    log = job_log(submissions(np.full(n_nodes.size, 1), rng), n_nodes, duration_s)
+    options = {"durations": durations, "max_classes": max_classes}
+    fit = fit_job_log(log, ANY_TUNE, tiny_library(), **options)
+    node_s = sum(c.probability * c.n_nodes * c.duration.model.mean_s() for c in fit.classes)
+    assert node_s * fit.n_jobs == pytest.approx((n_nodes * duration_s).sum(), rel=2e-3)
+    text = fragment_text(fit, "jobs", "main")
+    classes = yaml.safe_load(text)["streams"]["jobs"]["classes"]
+    for written, of_fit in zip(classes, fit.classes, strict=True):
+        assert DurationModel.model_validate(written["duration"]) == of_fit.duration.model
+    tables = re.findall(r"(?:quantiles_s|lognormal): ([*&]table_\d)?", text)
+    assert len(tables) == len(fit.classes) == min(max_classes, 6)
+    assert len([t for t in tables if not t.startswith("*")]) == {1: 1, 3: 1, 24: 2}[max_classes]
 
 
 def test_every_workload_keeps_a_class() -> None:
@@ -81,7 +103,7 @@ def test_a_rule_without_profiles_is_named(rule: ClassRule, text: str) -> None:
         group_jobs(log.jobs, log.types, (rule,), tiny_library())
 
 
-def test_classes_of_few_jobs_share_the_durations_of_their_workload() -> None:
+def test_classes_of_few_jobs_share_a_table_and_keep_their_mean() -> None:
     rng = np.random.default_rng(0)
     n_nodes = np.repeat([2, 4], [400, 20])
     duration_s = np.where(n_nodes == 2, 600.0, 6_000.0)
@@ -92,7 +114,8 @@ def test_classes_of_few_jobs_share_the_durations_of_their_workload() -> None:
     assert (two.shares_durations, four.shares_durations) == (False, True)
     assert two.duration is not None and four.duration is not None
     assert two.duration.n_jobs == two.n_jobs
-    assert four.duration.n_jobs == two.n_jobs + four.n_jobs == fit.n_jobs
+    assert four.duration.n_jobs == two.n_jobs
+    assert (two.duration.model.scale, four.duration.model.scale) == (None, 10.0)
     assert any("1 class of fewer than 100 jobs" in note for note in fit.notes)
 
 
@@ -111,8 +134,8 @@ def test_a_short_log_gives_classes_durations_and_rate_of_all_its_jobs() -> None:
     fit = fit_job_log(log, ANY_TUNE, tiny_library())
     assert fit.n_jobs == 3
     assert [c.n_nodes for c in fit.classes] == [2, 4, 16]
-    assert fit.classes[0].duration is not None
-    assert fit.classes[0].duration.mean_s == pytest.approx((5_400 + 900 + 86_400) / 3)
+    means = [c.duration.model.mean_s() for c in fit.classes if c.duration is not None]
+    assert means == pytest.approx([900, 5_400, 86_400])
     span_days = (200.5 + 0.5 - 9) / 24  # both clock hours, as the jobs are days apart
     assert fit.arrivals.jobs_per_day == pytest.approx(3 / span_days, rel=1e-2)
 
