@@ -14,7 +14,8 @@ POWER_METRICS = (
     Metric("power.std_mw", "MW", "standard deviation of power", view="table"),
     Metric("power.median_mw", "MW", "median power", view="table"),
     Metric("power.p90_mw", "MW", "90th percentile of power", view="table"),
-    Metric("power.min_mw", "MW", "minimum power", view="table"),
+    Metric("power.min_mw", "MW", "minimum power", text="the time in which a run that begins empty "
+           "fills up included; without it: grid.minimum.min_mw", view="table"),
     Metric("power.max_mw", "MW", "maximum power", view="main", of_means=True),
     Metric(
         "power.peak_to_average_ratio", "1", "peak-to-average ratio",

@@ -87,32 +87,36 @@ _SUMMED = (
     ),
 )
 
+_FILLED = (
+    "a run that begins empty fills up at first: that time (grid.transient_h) is in energies alone"
+)
+
 POI_METRICS = (
     *_SUMMED,
     Metric("poi.drawn_mvarh", "Mvarh", "reactive energy drawn", "{:,.1f}", view="table"),
     Metric("poi.supplied_mvarh", "Mvarh", "reactive energy supplied", "{:,.1f}", view="table"),
-    Metric("poi.lagging_power_factor", "1", "average lagging power factor", "{:.4f}",
+    Metric("poi.lagging_power_factor", "1", "average lagging power factor", "{:.5f}",
            "energy over the root of its square and that of the drawn reactive energy", "table"),
-    Metric("poi.leading_power_factor", "1", "average leading power factor", "{:.4f}",
+    Metric("poi.leading_power_factor", "1", "average leading power factor", "{:.5f}",
            "the same with the supplied reactive energy", "table"),
     Metric("poi.peak.max_mw", "MW", "peak at the point of interconnection"),
     Metric("poi.peak.reactive_mvar", "Mvar", "reactive power at the peak", text="drawn positive"),
-    Metric("poi.peak.power_factor", "1", "power factor at the peak", "{:.4f}", view="table",
+    Metric("poi.peak.power_factor", "1", "power factor at the peak", "{:.5f}", view="table",
            of_means=True),
     Metric("poi.reactive.max_mvar", "Mvar", "maximum reactive power", text="drawn positive",
            view="table", of_means=True),
     Metric("poi.reactive.min_mvar", "Mvar", "minimum reactive power",
            text="below 0 where it is supplied", view="table", of_means=True),
-    Metric("poi.reactive.leading_h", "h", "hours in which reactive power is supplied (leading)",
-           "{:,.1f}", view="table"),
-    Metric("poi.reactive.lagging_h", "h", "hours in which reactive power is drawn (lagging)",
-           "{:,.1f}", view="table"),
+    Metric("poi.reactive.leading_h", "h", "hours in which reactive power is supplied (leading), "
+           "once filled up", "{:,.1f}", _FILLED, "table"),
+    Metric("poi.reactive.lagging_h", "h", "hours in which reactive power is drawn (lagging), "
+           "once filled up", "{:,.1f}", _FILLED, "table"),
     Metric("poi.apparent.max_mva", "MVA", "maximum apparent power", view="table", of_means=True),
     Metric("poi.headroom.contract_mva", "MVA", "contracted power"),
     Metric("poi.headroom.mva", "MVA", "headroom", text="contracted power less the maximum apparent "
            "power", view="table", of_means=True),
     Metric("poi.headroom.fraction", "%", "headroom, of the contracted power", "{:.1f}", factor=100),
-    Metric("poi.headroom.over_h", "h", "hours above the contracted power", "{:,.1f}"),
+    Metric("poi.headroom.over_h", "h", "hours above the contracted power", "{:,.1f}", _FILLED),
     *map(_of_months, _SUMMED),
 )  # fmt: skip
 

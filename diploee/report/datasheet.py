@@ -74,9 +74,11 @@ class Figure:
 
     @property
     def shown(self) -> str:
-        """The figure as text, of four digits."""
+        """The figure as text, of four digits; power factors of five, as many are near 1."""
         if isinstance(self.value, str):
             return self.value
+        if "ower factor" in self.item:
+            return number(self.value, "{:.5f}")
         return number(self.value, pattern_for([self.value]))
 
 
@@ -218,7 +220,10 @@ def _active(run: Run, quarters: _Quarters) -> Iterator[Figure]:
         moment(next((d["time"] for d in _demands(run) if d["interval_min"] == 15), None)),
         quarters.absent,
     )
-    yield _declared(run, "power.min_mw", "Minimum", means)
+    least = grid.get("minimum") or {}
+    yield _declared(
+        run, "grid.minimum.min_mw", "Minimum", moment(least.get("time"), scenario.resolution_ms)
+    )
     yield _declared(run, "power.median_mw", "Typical (median)", means)
     mean = _declared(run, "power.mean_mw", "Mean")
     yield mean
@@ -261,8 +266,8 @@ def _reactive(run: Run) -> Iterator[Figure]:
     mean_mvar = (poi["drawn_mvarh"] - poi["supplied_mvarh"]) / (run.scenario.horizon_ms / MS_PER_H)
     yield Figure("Typical (mean)", mean_mvar, "Mvar", "drawn less supplied")
     yield _declared(run, "poi.peak.power_factor", "Power factor at the peak")
-    yield _declared(run, "poi.lagging_power_factor", "Average, lagging")
-    yield _declared(run, "poi.leading_power_factor", "Average, leading")
+    yield _declared(run, "poi.lagging_power_factor", "Power factor, mean lagging")
+    yield _declared(run, "poi.leading_power_factor", "Power factor, mean leading")
     yield _declared(run, "poi.apparent.max_mva", "Maximum apparent power")
 
 

@@ -81,7 +81,7 @@ def months_table(months: Sequence[Entry], unit: PowerUnit) -> PageTable:
     columns += [
         (
             f"{side} power factor",
-            [number(m[f"{side.lower()}_power_factor"], "{:.4f}") for m in months],
+            [number(m[f"{side.lower()}_power_factor"], "{:.5f}") for m in months],
         )
         for side in ("Lagging", "Leading")
     ]
@@ -114,8 +114,11 @@ def demand_table(months: Sequence[Entry], minutes: int, unit: PowerUnit) -> Page
         )
     ]
     columns += [
-        (name, [number(demand[key], "{:.4f}") for demand in demands])
-        for key, name in (("power_factor", "Power factor at it"), ("load_factor", "Load factor"))
+        (name, [number(demand[key], pattern) for demand in demands])
+        for key, name, pattern in (
+            ("power_factor", "Power factor at it", "{:.5f}"),
+            ("load_factor", "Load factor", "{:.4f}"),
+        )
     ]
     times = {"time": "Active, when", "max_mva_time": "Apparent, when"}
     columns += [(name, [moment(d[key]) for d in demands]) for key, name in times.items()]

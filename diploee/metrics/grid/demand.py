@@ -26,6 +26,7 @@ _DEMAND = "grid.maximum_demand.intervals.<interval>"
 DEMAND_METRICS = (
     Metric("grid.mean_mw", "MW", "mean power"),
     Metric("grid.peak.max_mw", "MW", "peak"),
+    Metric("grid.minimum.min_mw", "MW", "minimum", text="once the facility has filled up"),
     Metric(f"{_DEMAND}.max_mw", "MW", "maximum demand over <interval>"),
     Metric("grid.load_factor", "1", "load factor", text="mean power over the peak"),
     Metric(f"{_DEMAND}.load_factor", "1", "load factor, <interval> demand"),
@@ -130,9 +131,10 @@ class Peak:
 
 @dataclass
 class Peaks:
-    """Largest value of every local month, of every pool and of the pools together."""
+    """Largest value of every local month, of every pool and of the pools together; the least."""
 
     clock: Clock
+    negated_least: Peak = field(default_factory=Peak)
     of_month: dict[str, Peak] = field(default_factory=dict)
     of_pool: dict[str, Peak] = field(default_factory=dict)
     of_pools_together: Peak = field(default_factory=Peak)
@@ -144,6 +146,8 @@ class Peaks:
             k = int(np.argmax(part))
             peak = self.of_month.setdefault(month, Peak())
             peak.see(float(part[k]), at_ms + k * self.clock.step_ms)
+            k = int(np.argmin(part))
+            self.negated_least.see(-float(part[k]), at_ms + k * self.clock.step_ms)
 
     def add_pools(self, pools_w: dict[str, Float64Array], t0_ms: int) -> None:
         """Add the interval means of every pool [W]."""
@@ -175,6 +179,10 @@ class Peaks:
             "mean_mw": mean_mw,
             "load_factor": mean_mw / peak_mw if peak_mw > 0 else None,
             "peak": self.entry(annual),
+            "minimum": {
+                "min_mw": -self.negated_least.power_w / W_PER_MW,
+                "time": self.clock.iso(self.negated_least.at_ms),
+            },
             "monthly_peaks": {month: self.entry(peak) for month, peak in self.of_month.items()},
             "headroom": {
                 "rated_mw": rated_mw,

@@ -9,7 +9,7 @@ import numpy as np
 from diploee.errors import InputError
 from diploee.outputs.export.base import ExportRequest, Format, Written
 from diploee.tables import Float64Array
-from diploee.units import MS_PER_MIN
+from diploee.units import MS_PER_H, MS_PER_MIN, MS_PER_S
 
 WORST_MS = 15 * MS_PER_MIN
 
@@ -62,9 +62,12 @@ def _snapshots(
         return _Snapshot(load_id, f"{what}, from {moment} UTC", mean_p, mean_q)
 
     length = f"mean of {request.series.step_s:g} s"
+    # A run that begins empty has its least power before it has filled up, which no site draws.
+    filled = int(np.searchsorted(starts_ms, _filled_up_ms(request)))
+    filled = filled if filled < p_mw.size else 0
     found = [
         at("PK", f"peak, {length}", int(p_mw.argmax())),
-        at("MN", f"minimum, {length}", int(p_mw.argmin())),
+        at("MN", f"minimum, {length}", filled + int(p_mw[filled:].argmin())),
     ]
     n_worst = WORST_MS // step_ms
     if n_worst >= 1 and WORST_MS % step_ms == 0 and p_mw.size >= n_worst:
@@ -81,6 +84,12 @@ def _snapshots(
             raise InputError(f"--at: {request.options.at} lies outside of what is exported")
         found.append(at("AT", f"{request.options.at}, {length}", first))
     return found
+
+
+def _filled_up_ms(request: ExportRequest) -> float:
+    """Return when the run had filled up [ms since 1970]; its start where it began filled."""
+    hours = (request.run.metrics.get("grid") or {}).get("transient_h") or 0.0
+    return request.run.scenario.start_with_zone.timestamp() * MS_PER_S + hours * MS_PER_H
 
 
 PSSE_RAW = Format(

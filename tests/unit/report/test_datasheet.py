@@ -72,7 +72,8 @@ def test_figures_are_those_of_the_metrics(at_the_meter: Path) -> None:
     active, reactive = found(sheet, "Active"), found(sheet, "Reactive")
     power, poi, grid = metrics["power"], metrics["poi"], metrics["grid"]
     assert active["Peak", ""].value == grid["peak"]["max_mw"]
-    assert active["Minimum", ""].value == power["min_mw"]
+    assert active["Minimum", ""].value == grid["minimum"]["min_mw"]
+    assert reactive["Power factor, mean lagging", ""].shown == f"{poi['lagging_power_factor']:.5f}"
     assert active["Typical (median)", ""].value == power["median_mw"]
     assert active["Load factor, of own peak", ""].value == grid["load_factor"]
     rated_mw = run.scenario.facility.rated_power_w / 1e6
