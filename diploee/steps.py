@@ -301,7 +301,8 @@ def request_rates(scenario: Scenario, name: str) -> RequestRates:
     """Return the request rate of a stream in time, for any mean rate."""
     inputs = load_inputs(scenario, ProfileLibrary.in_order([]))
     spec, trace = scenario.request_streams[name], inputs.traces.get(name)
-    return rates_of(spec, name, scenario.clock, scenario.seed, trace)
+    standing = scenario.facility.pools[spec.pool].standing(scenario.clock)
+    return rates_of(spec, name, scenario.clock, scenario.seed, trace, standing)
 
 
 def serving_segments(

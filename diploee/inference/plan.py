@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -24,7 +24,7 @@ from diploee.inference.timeline import (
     fifo_wait_s,
     serve_requests,
 )
-from diploee.scenario import Facility, RequestStream, Service
+from diploee.scenario import Facility, RequestStream, Service, StandingNodes
 from diploee.streams import stream
 from diploee.tables import Int64Array
 from diploee.units import MS_PER_DAY, MS_PER_S
@@ -81,9 +81,17 @@ def plan_services(
             spec,
             name,
             facility,
-            request_rates(spec, name, clock, seed, traces.get(name)),
+            request_rates(
+                spec,
+                name,
+                clock,
+                seed,
+                traces.get(name),
+                facility.pools[spec.pool].standing(clock),
+            ),
             [curves[name, service].latency for service in spec.services],
             trace_counts(traces[name]) if name in traces else {},
+            clock,
             seed,
         ).plan()
         for name, spec in specs.items()
@@ -101,16 +109,21 @@ class _Planner:
         rates: RequestRates,
         latency: list[LatencyCurve | None],
         counts: dict[str, int],
+        clock: RunClock,
         seed: int,
     ) -> None:
         self.spec, self.name, self.rates, self.latency, self.counts = (
             spec, name, rates, latency, counts
         )  # fmt: skip
         self.pool_id = list(facility.pools).index(spec.pool)
-        self.pool_n_nodes = facility.pools[spec.pool].n_nodes
+        self.standing, self.horizon_ms = facility.pools[spec.pool].standing(clock), clock.horizon_ms
         self.capacities = _capacities(spec, name, latency)
-        self.nodes = reserved_nodes(spec, self.pool_n_nodes, self.capacities)
-        self.rules = _scaling_rules(spec, name, self.capacities, self.nodes, seed)
+        # From when on, and the nodes of each service then, shape (S,).
+        self.phases_ms = [clock.begin_ms, *(time_ms for time_ms, _ in self.standing.added)]
+        self.nodes = _nodes_of_phases(spec, self.standing, self.phases_ms, self.capacities)
+        first = next(nodes for nodes in self.nodes if nodes.any() or nodes is self.nodes[-1])
+        _scaling_rules(spec, name, self.capacities, first, seed)  # refuses too few
+        self.rules = _scaling_rules(spec, name, self.capacities, self.nodes[-1], seed)
 
     def serve(self, mean_rate_rps: float) -> list[ServedRequests]:
         """Serve all services at a mean rate of the whole stream [1/s], from the run's begin on."""
@@ -119,8 +132,29 @@ class _Planner:
             zip(self.spec.services.values(), self.rules, strict=True)
         ):
             rate_rps = self.rates.of_service(row, service.probability, mean_rate_rps)
-            cut = cut_at_crossings(self.rates.nodes_ms, rate_rps, rules.max_rate_rps, rules.n_max)
-            found.append(serve_requests(*cut, rules))
+            if not self.standing.added:
+                cut = cut_at_crossings(
+                    self.rates.nodes_ms, rate_rps, rules.max_rate_rps, rules.n_max
+                )
+                found.append(serve_requests(*cut, rules))
+                continue
+            edges_ms, rates_rps, n_max = [], [], []
+            ends_ms = [*self.phases_ms[1:], self.horizon_ms]
+            for begin_ms, end_ms, nodes in zip(self.phases_ms, ends_ms, self.nodes, strict=True):
+                most = int(nodes[row]) // service.nodes_per_instance
+                over = self.rates.over(rate_rps, begin_ms, end_ms)
+                of_phase = cut_at_crossings(*over, rules.max_rate_rps, most)
+                edges_ms.append(of_phase[0][:-1])
+                rates_rps.append(of_phase[1])
+                n_max.append(np.full(of_phase[1].size, most))
+            found.append(
+                serve_requests(
+                    np.concatenate([*edges_ms, [self.horizon_ms]]),
+                    np.concatenate(rates_rps),
+                    rules,
+                    np.concatenate(n_max),
+                )
+            )
         return found
 
     def utilization(self, mean_rate_rps: float) -> float:
@@ -133,7 +167,10 @@ class _Planner:
             service.nodes_per_instance * float(of_service.n_instances @ of_service.step_s)
             for service, of_service in zip(self.spec.services.values(), served, strict=True)
         )
-        return node_s / (self.pool_n_nodes * float(served[0].step_s.sum()))
+        stand_s = self.standing.most * float(served[0].step_s.sum())
+        if self.standing.added:
+            stand_s = self.standing.node_ms(self.horizon_ms) / MS_PER_S
+        return node_s / stand_s
 
     def match(self) -> tuple[float, int]:
         """Return the mean rate [1/s] that is given or meets the target, and the evaluations."""
@@ -187,11 +224,13 @@ class _Planner:
             counts=self.counts,
         )
         services = [
-            _planned(name, service, capacity, int(nodes), of_service, curve, rules)
-            for (name, service), capacity, nodes, of_service, curve, rules in zip(
+            _planned(
+                name, service, capacity, self._reserved(row, of_service), of_service, curve, rules
+            )
+            for row, (name, service), capacity, of_service, curve, rules in zip(
+                range(len(served)),
                 spec.services.items(),
                 self.capacities,
-                self.nodes,
                 served,
                 self.latency,
                 self.rules,
@@ -204,6 +243,11 @@ class _Planner:
             self.name, spec.pool, self.pool_id, tuple(services), match, notes, calendar
         )
 
+    def _reserved(self, row: int, served: ServedRequests) -> Int64Array:
+        """Return the nodes reserved for a service in each piece of time."""
+        phase = np.searchsorted(self.phases_ms, served.edges_ms[:-1], side="right") - 1
+        return np.array([int(nodes[row]) for nodes in self.nodes])[phase]
+
 
 def _former_keys(spec: RequestStream) -> tuple[str, ...]:
     if not spec.minute_jitter_relative_std > 0:
@@ -215,8 +259,33 @@ def _former_keys(spec: RequestStream) -> tuple[str, ...]:
     )
 
 
+def _nodes_of_phases(
+    spec: RequestStream,
+    standing: StandingNodes,
+    phases_ms: Sequence[int],
+    capacities: list[Capacity],
+) -> list[Int64Array]:
+    """Return the reserved nodes of a stream's services in each phase; no service loses any.
+
+    ASSUMPTION: nodes that are given are reserved from the first node on [J].
+    """
+    found: list[Int64Array] = []
+    per_instance = np.array([s.nodes_per_instance for s in spec.services.values()])
+    for n_nodes in standing.at(np.array(phases_ms)).astype(int).tolist():
+        least = found[-1] // per_instance * per_instance if found else None
+        found.append(
+            reserved_nodes(spec, n_nodes, capacities, least)
+            if n_nodes
+            else np.zeros(per_instance.size, dtype=np.int64)
+        )
+    return found
+
+
 def reserved_nodes(
-    spec: RequestStream, pool_n_nodes: int, capacities: list[Capacity]
+    spec: RequestStream,
+    pool_n_nodes: int,
+    capacities: list[Capacity],
+    least: Int64Array | None = None,
 ) -> Int64Array:
     """Return the reserved nodes of a stream's services: as given, the others by Eq. 7.
 
@@ -231,6 +300,7 @@ def reserved_nodes(
             [services[k].probability for k in open_],
             [services[k].nodes_per_instance for k in open_],
             [capacities[k].max_request_rate_rps for k in open_],
+            None if least is None else least[open_],
         )
     return nodes
 
@@ -262,7 +332,8 @@ def _scaling_rules(
             raise WorkloadError(
                 f"request_streams.{name}.services.{service_name}: {n_nodes} reserved nodes hold "
                 f"{n_max} instances of {service.nodes_per_instance} node(s), needed is at least "
-                f"{fewest}; reserve more nodes or enlarge the pool"
+                f"{fewest}; reserve more nodes or enlarge the pool, its first phase where "
+                "it has any"
             )
         rules.append(
             ScalingRules(
@@ -292,7 +363,7 @@ def _planned(
     name: str,
     service: Service,
     capacity: Capacity,
-    reserved: int,
+    reserved: Int64Array,
     served: ServedRequests,
     curve: LatencyCurve | None,
     rules: ScalingRules,
@@ -313,10 +384,11 @@ def _planned(
     return PlannedService(
         name,
         service.nodes_per_instance,
-        reserved,
+        int(reserved[-1]),
         capacity,
         service.standby == "warm",
         served,
         latency_s,
         beyond,
+        reserved,
     )

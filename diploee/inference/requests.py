@@ -17,7 +17,7 @@ from diploee.inference.fluctuation import (
     random_nodes_ms,
 )
 from diploee.inference.replay import trace_rates_rps
-from diploee.scenario import Fluctuation, RequestStream
+from diploee.scenario import Fluctuation, RequestStream, StandingNodes
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import MS_PER_MIN
 from diploee.workload.rates import continuous_rates
@@ -38,6 +38,10 @@ class RequestRates:
         Mean rate of a replayed trace [1/s]; None where a calendar gives the rates.
     draws : FluctuationDraws, optional
         Random numbers of the fluctuation; None where there is none.
+    fluctuation : Fluctuation, optional
+        Its size.
+    grows_with : StandingNodes, optional
+        Nodes that the rates are in proportion to, with a step where some are added.
     """
 
     nodes_ms: Int64Array
@@ -45,6 +49,7 @@ class RequestRates:
     trace_rate_rps: float | None = None
     draws: FluctuationDraws | None = None
     fluctuation: Fluctuation | None = None
+    grows_with: StandingNodes | None = None
 
     def of_service(self, row: int, probability: float, mean_rate_rps: float) -> Float64Array:
         """Return the rate of a service at the nodes [1/s], shape (n,).
@@ -64,9 +69,36 @@ class RequestRates:
         reference_rps = self.fluctuation.reference_rate_rps or mean_rate_rps
         return mean_rps * factors(self.draws, row, mean_rps, self.fluctuation, reference_rps)
 
+    def over(
+        self, rate_rps: Float64Array, begin_ms: int, end_ms: int
+    ) -> tuple[Int64Array, Float64Array]:
+        """Return times and rates [1/s] over a span in which no nodes are added, ends included.
+
+        Parameters
+        ----------
+        rate_rps : numpy.ndarray, shape (n,), float64
+            Rate at the nodes [1/s].
+        begin_ms, end_ms : int
+            The span [ms].
+        """
+        within = (self.nodes_ms > begin_ms) & (self.nodes_ms < end_ms)
+        times_ms = np.concatenate([[begin_ms], self.nodes_ms[within], [end_ms]])
+        if self.grows_with is None:
+            return times_ms, np.interp(times_ms, self.nodes_ms, rate_rps)
+        # Per node that stands a rate has no step; where none stands it has no value.
+        standing = self.grows_with.at(self.nodes_ms)
+        some = standing > 0
+        per_node = np.interp(times_ms, self.nodes_ms[some], rate_rps[some] / standing[some])
+        return times_ms, per_node * self.grows_with.at(times_ms[:1])
+
 
 def request_rates(
-    spec: RequestStream, name: str, clock: RunClock, seed: int, trace: RequestTrace | None = None
+    spec: RequestStream,
+    name: str,
+    clock: RunClock,
+    seed: int,
+    trace: RequestTrace | None = None,
+    standing: StandingNodes | None = None,
 ) -> RequestRates:
     """Lay the calendar and the fluctuation of a request stream, or its trace, over the run.
 
@@ -82,6 +114,8 @@ def request_rates(
         Seed of the run.
     trace : RequestTrace, optional
         What a stream with a `replay` plays; it fluctuates by itself.
+    standing : StandingNodes, optional
+        Nodes of its pool, which rates that no trace gives are in proportion to.
 
     Raises
     ------
@@ -98,14 +132,17 @@ def request_rates(
     spacing_s = node_spacing_s(fluctuation.correlation_time_s if fluctuation else None)
     nodes_ms = random_nodes_ms(clock, seed, name, spacing_s)
     try:
-        relative = continuous_rates(spec.calendar, clock, nodes_ms, seed, "requests", name)
+        relative = continuous_rates(
+            spec.calendar, clock, nodes_ms, seed, "requests", name, standing=standing
+        )
     except WorkloadError as error:
         raise WorkloadError(f"request_streams.{name}.{error}") from error
     draws = None
     if fluctuation is not None:
         correlation_s = fluctuation.correlation_time_s
         draws = draw_fluctuation(nodes_ms, clock, seed, name, tuple(spec.services), correlation_s)
-    return RequestRates(nodes_ms, relative, None, draws, fluctuation)
+    grows_with = standing if standing is not None and standing.added else None
+    return RequestRates(nodes_ms, relative, None, draws, fluctuation, grows_with)
 
 
 def _through_means(edges_ms: Int64Array, means: Float64Array) -> tuple[Int64Array, Float64Array]:

@@ -41,6 +41,7 @@ def reserve_nodes(
     probability: Sequence[float],
     nodes_per_instance: Sequence[int],
     max_rate_rps: Sequence[float],
+    least: Int64Array | None = None,
 ) -> Int64Array:
     """Share out the nodes of a pool in whole instances (Eq. 7, largest remainder).
 
@@ -54,6 +55,8 @@ def reserve_nodes(
         Nodes to share out, N_total.
     probability, nodes_per_instance, max_rate_rps : sequence
         See `reserved_node_shares`, shape (S,).
+    least : numpy.ndarray, shape (S,), int64, optional
+        What each service has already and keeps, together no more than `n_nodes`.
 
     Returns
     -------
@@ -67,6 +70,10 @@ def reserve_nodes(
     # A share that is whole but for rounding counts as whole.
     whole = np.floor(exact / per_instance + 1e-9).astype(np.int64)
     nodes: Int64Array = whole * per_instance
+    if least is not None:
+        # An instance more than its share, as a remainder gave it, may leave others short.
+        kept = np.maximum(nodes, least)
+        nodes = kept if kept.sum() <= n_nodes else least.copy()
     wanted = asked > 0 if (asked > 0).any() else np.ones(per_instance.size, dtype=bool)
     left = n_nodes - int(nodes.sum())
     while left > 0:

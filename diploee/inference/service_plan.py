@@ -56,7 +56,7 @@ class PlannedService:
     name : str
         Its name in the stream.
     nodes_per_instance, reserved_nodes : int
-        Nodes of one instance, and nodes reserved for the service.
+        Nodes of one instance, and nodes reserved for the service, with the last phase of its pool.
     capacity : Capacity
         Capacity of one instance.
     warm : bool
@@ -69,6 +69,8 @@ class PlannedService:
         queue [s]; NaN without a latency curve.
     beyond_measured : numpy.ndarray, shape (P,), bool
         Whether an instance gets more than the highest measured rate; the latency is that one's.
+    reserved : numpy.ndarray, shape (P,), int64
+        Nodes reserved for the service in each piece.
     """
 
     name: str
@@ -79,6 +81,7 @@ class PlannedService:
     served: ServedRequests
     latency_s: Float64Array
     beyond_measured: BoolArray
+    reserved: Int64Array
 
     def in_run(self) -> PlannedService:
         """Return what it does from the start of the run on, without the warm-up."""
@@ -89,6 +92,7 @@ class PlannedService:
             served=served,
             latency_s=self.latency_s[rows],
             beyond_measured=self.beyond_measured[rows],
+            reserved=self.reserved[rows],
         )
 
     @property
@@ -100,7 +104,7 @@ class PlannedService:
     @property
     def n_standby_nodes(self) -> Int64Array:
         """Reserved nodes in warm standby, which are not busy, shape (P,)."""
-        free: Int64Array = self.reserved_nodes - self.nodes_per_instance * self.served.n_instances
+        free: Int64Array = self.reserved - self.nodes_per_instance * self.served.n_instances
         return free if self.warm else np.zeros_like(free)
 
 

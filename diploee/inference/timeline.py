@@ -160,7 +160,10 @@ def cut_at_crossings(
 
 
 def serve_requests(
-    edges_ms: Int64Array, rate_rps: Float64Array, rules: ScalingRules
+    edges_ms: Int64Array,
+    rate_rps: Float64Array,
+    rules: ScalingRules,
+    n_max: Int64Array | None = None,
 ) -> ServedRequests:
     """Scale and serve one service through time (Eqs. 4 and 6).
 
@@ -177,6 +180,9 @@ def serve_requests(
         Offered request rate in each [1/s].
     rules : ScalingRules
         Capacity and limits.
+    n_max : numpy.ndarray, shape (P,), int64, optional
+        Most instances in each piece, nowhere falling and up to those of the rules, which hold all
+        the time if absent.
 
     Returns
     -------
@@ -184,6 +190,8 @@ def serve_requests(
         In the pieces given, cut further where instances start or stop or the last request leaves
         the queue.
     """
+    if n_max is None:
+        n_max = np.full(rate_rps.size, rules.n_max)
     size = 2 * rate_rps.size + 16
     while True:
         found = ServedRequests(
@@ -201,7 +209,8 @@ def serve_requests(
             rules.max_rate_rps,
             rules.completion_rate_rps,
             rules.n_max,
-            min(rules.n_min, rules.n_max),
+            n_max,
+            rules.n_min,
             rules.startup_ms,
             rules.cooldown_ms,
             rules.interval_ms,
@@ -264,7 +273,8 @@ def _serve(
     rate_rps: Float64Array,
     max_rate_rps: float,
     completion_rps: float,
-    n_max: int,
+    n_most: int,
+    n_max: Int64Array,
     n_min: int,
     startup_ms: int,
     cooldown_ms: int,
@@ -284,7 +294,7 @@ def _serve(
     # What is needed, and when it ceases to count: a stack whose values fall, the largest first.
     needed = np.empty(size + 2, dtype=np.int64)
     needed_until = np.empty(size + 2, dtype=np.int64)
-    # What is missing of n_max, likewise: an instance serves once none of the last start-up time
+    # What is missing of n_most, likewise: an instance serves once none of the last start-up time
     # was without it.
     absent = np.empty(size + 2, dtype=np.int64)
     absent_until = np.empty(size + 2, dtype=np.int64)
@@ -296,7 +306,7 @@ def _serve(
         decision_ms = now_ms + (phase_ms - now_ms) % interval_ms
         if decision_ms == now_ms:
             decision_ms += interval_ms
-    wanted = n_min
+    wanted = 0
     end_ms = edges_ms[-1]
     while now_ms < end_ms:
         if n_pieces == size:
@@ -313,17 +323,18 @@ def _serve(
         if decides:
             if drain_s > 0:
                 asked += waiting / drain_s
-            wanted = max(n_min, whole_instances(asked, max_rate_rps, n_max))
+            most = n_max[step]
+            wanted = max(min(n_min, most), whole_instances(asked, max_rate_rps, most))
         if n_pieces == 0:
-            needed[0], absent[0] = wanted, n_max - wanted
+            needed[0], absent[0] = wanted, n_most - wanted
         needed_first, needed_last = _keep(
             wanted, cooldown_ms, now_ms, needed, needed_until, needed_first, needed_last
         )
         up = needed[needed_first]
         absent_first, absent_last = _keep(
-            n_max - up, startup_ms, now_ms, absent, absent_until, absent_first, absent_last
+            n_most - up, startup_ms, now_ms, absent, absent_until, absent_first, absent_last
         )
-        serving = n_max - absent[absent_first]
+        serving = n_most - absent[absent_first]
 
         next_ms = min(edges_ms[step + 1], decision_ms)
         next_ms = min(next_ms, needed_until[needed_first], absent_until[absent_first])

@@ -115,8 +115,9 @@ class Pool(Model):
     phases: tuple[Phase, ...] | None = optional(
         "How many of its nodes stand from when on; none before the first phase, all of them all "
         "through the run if absent. A phase that begins with the run holds in its warm-up too. "
-        "Drawn jobs are submitted in proportion to the nodes that stand, a target_utilization is "
-        "of their node time over the run, and the utilization (Eq. 1) of those that stand.",
+        "Drawn jobs are submitted, and requests that no trace gives are made, in proportion to the "
+        "nodes that stand, a target_utilization is of their node time over the run, and the "
+        "utilization (Eq. 1) of those that stand.",
         min_length=1,
     )
 
@@ -558,14 +559,9 @@ def _request_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
                 f"a request stream needs a pool of its own, but pool '{requests.pool}' is also "
                 f"used by {one_of(others)}; split it into two pools",
             )
-        if pools[requests.pool].phases is not None:
-            yield (
-                (*key_path, "pool"),
-                f"instances are planned on nodes that stand all through the run, but pool "
-                f"'{requests.pool}' has phases; give them to pools of job streams, or simulate the "
-                "phases one by one",
-            )
-        problems = request_stream_problems(requests, pools[requests.pool].n_nodes)
+        pool = pools[requests.pool]
+        stands = " in its first phase" if pool.phases else ""
+        problems = request_stream_problems(requests, pool.fewest_nodes, stands)
         yield from (((*key_path, *inner), text) for inner, text in problems)
 
 

@@ -68,7 +68,8 @@ class Service(Model):
     )
     reserved_nodes: Annotated[NonNegativeInt | None, SCALES] = Field(
         default=None,
-        description="Nodes reserved for the service; shared out by Eq. 7 if absent.",
+        description="Nodes reserved for the service; shared out by Eq. 7 if absent, and again "
+        "what phases add to the pool, an instance once placed staying where it is.",
     )
     power_curve: str | None = Field(
         default=None,
@@ -266,17 +267,20 @@ class RequestStream(Model):
 
 
 def request_stream_problems(
-    stream: RequestStream, n_nodes: int
+    stream: RequestStream, n_nodes: int, stands: str = ""
 ) -> list[tuple[tuple[str | int, ...], str]]:
-    """Return what is wrong between a stream and its pool of `n_nodes`, each with its place."""
+    """Return what is wrong between a stream and its pool of `n_nodes`, each with its place.
+
+    `stands` says when the pool has no more nodes.
+    """
     found: list[tuple[tuple[str | int, ...], str]] = []
     reserved = [s.reserved_nodes for s in stream.services.values() if s.reserved_nodes is not None]
     if sum(reserved) > n_nodes:
         found.append(
             (
                 ("services",),
-                f"the services reserve {sum(reserved)} nodes, pool '{stream.pool}' has {n_nodes}; "
-                "lower reserved_nodes or leave it out (Eq. 7)",
+                f"the services reserve {sum(reserved)} nodes, pool '{stream.pool}' has {n_nodes}"
+                f"{stands}; lower reserved_nodes or leave it out (Eq. 7)",
             )
         )
     for name, service in stream.services.items():

@@ -192,15 +192,20 @@ def hourly_rates(
 
 
 def continuous_rates(
-    calendar: Calendar, clock: RunClock, times_ms: Int64Array, seed: int = 0, *name: str
+    calendar: Calendar,
+    clock: RunClock,
+    times_ms: Int64Array,
+    seed: int = 0,
+    *name: str,
+    standing: StandingNodes | None = None,
 ) -> Float64Array:
-    """Return the relative rate at times of a run, without a step.
+    """Return the relative rate at times of a run, without a step but where nodes are added.
 
     The weights of the hours hold at their centres and are linear between them.
 
     Parameters
     ----------
-    calendar, clock, seed, *name
+    calendar, clock, seed, *name, standing
         As of `hourly_rates`.
     times_ms : numpy.ndarray, shape (n,), int64
         Times [ms since the run's start], increasing.
@@ -223,11 +228,19 @@ def continuous_rates(
     _check_any(weight[inside], clock)
     within = centres_ms[(centres_ms > 0) & (centres_ms < clock.horizon_ms)]
     corners_ms = np.concatenate([[0], within, [clock.horizon_ms]])
+    grows = standing if standing is not None and standing.added else None
+    if grows is not None:
+        corners_ms = np.union1d(corners_ms, [time_ms for time_ms, _ in grows.added])
     over_run = np.interp(corners_ms, centres_ms, weight)
-    mean = float(np.trapezoid(over_run, corners_ms)) / clock.horizon_ms
+    total = float(np.trapezoid(over_run, corners_ms))
+    if grows is not None:
+        of_pieces = np.diff(corners_ms) * (over_run[1:] + over_run[:-1]) / 2
+        total = float(of_pieces @ grows.at(corners_ms[:-1]))
+        _check_any(np.array([total]), clock)
+    mean = total / clock.horizon_ms
     weight *= week_factors(calendar.week_to_week, hours, seed, *name)
     rates: Float64Array = np.interp(times_ms, centres_ms, weight / mean)
-    return rates
+    return rates if grows is None else rates * grows.at(times_ms)
 
 
 def _check_any(weight: Float64Array, clock: RunClock) -> None:

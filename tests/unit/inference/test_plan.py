@@ -232,7 +232,8 @@ def burst() -> PlannedService:
     wait_s = fifo_wait_s(served.edges_ms / 1000, served.rate_rps, served.served_rps, 10)
     capacity = Capacity(10, 10, latency_limit_s=100)
     beyond = np.zeros(wait_s.size, dtype=bool)
-    return PlannedService("burst", 1, 1, capacity, False, served, wait_s, beyond)
+    reserved = np.ones(wait_s.size, dtype=np.int64)
+    return PlannedService("burst", 1, 1, capacity, False, served, wait_s, beyond, reserved)
 
 
 def test_latency_is_weighted_by_the_requests_that_arrive() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from diploee import Run, simulate
 from diploee.errors import ScenarioError
 from diploee.metrics.cause_words import cause_words
-from diploee.scenario import Pool, StandingNodes, load_scenario
+from diploee.scenario import Pool, StandingNodes
 from diploee.scenario.size import scaled
 from diploee.schedule import NEVER_MS, Cluster, ClusterView, Engine, StrictFifo
 
@@ -122,12 +122,6 @@ def test_simulated_target_is_met_of_the_node_time_that_stands(tmp_path: Path) ->
     assert not power.loc[none, ["facility_power_w", "utilization"]].any().any()
     reached = power["utilization"] @ power["standing_nodes"] / power["standing_nodes"].sum()
     assert reached == pytest.approx(0.5, abs=1e-3)  # a job more is 0.0008
-
-
-def test_request_streams_are_refused_on_a_pool_with_phases() -> None:
-    phases = "facility.pools.serving.phases=[{since: 2018-01-01, n_nodes: 285}]"
-    with pytest.raises(ScenarioError, match="but pool 'serving' has phases"):
-        load_scenario("inference_1mw", [phases])
 
 
 def test_windows_and_engines_change_no_byte(run: Run, tmp_path: Path) -> None:
