@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from diploee.errors import LogFormatError, one_line
@@ -143,6 +145,49 @@ def sheet_of(
     if not text.first_row:
         raise LogFormatError(f"{path}:1: the file holds comments alone, expected {expected}")
     return Sheet(path, read_header(text, DELIMITERS), text, sha256, n_cut)
+
+
+def sheet_text(path: Path, expected: str) -> Text:
+    """Return a text file, packed or not, or a Parquet file's table as text, with its header.
+
+    Columns that no CSV file holds, such as lists, are left out; spans of time are seconds, stamps
+    with a zone are UTC. Line n of the text is row n - 2 of the table.
+
+    Raises
+    ------
+    LogFormatError
+        If it can't be read.
+    """
+    stored = read_bytes(path)
+    data = unpacked(path, stored)
+    if not data.startswith(_PARQUET):
+        return text_of(path, stored, expected)
+    try:
+        with pq.ParquetFile(pa.BufferReader(data)) as file:
+            schema = file.schema_arrow
+            if file.metadata.num_rows * len(schema) > MAX_UNPACKED_BYTES // 8:
+                fail_size(path, MAX_UNPACKED_BYTES)
+            names = [field.name for field in schema if not pa.types.is_nested(field.type)]
+            table = file.read(columns=names)
+        table = pa.table({name: _written(table[name]) for name in names})
+        text = pa.BufferOutputStream()
+        pa_csv.write_csv(table, text)
+    except _DAMAGED as error:
+        raise _no_parquet(path, error) from error
+    return text_of(path, text.getvalue().to_pybytes(), expected)
+
+
+def _written(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column as a CSV file has it."""
+    kind = column.type
+    if pa.types.is_duration(kind):
+        us = pc.cast(pc.cast(column, pa.duration("us"), safe=False), pa.int64())
+        return pc.divide(pc.cast(us, pa.float64()), 1e6)
+    if pa.types.is_dictionary(kind) or pa.types.is_decimal(kind):
+        column = pc.cast(column, pa.string())
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        return pc.replace_substring_regex(column, pattern=r"[\r\n]+", replacement=" ")
+    return column
 
 
 def _parquet_names(path: Path, data: bytes) -> tuple[str, ...]:

@@ -528,7 +528,7 @@ def test_binary_and_foreign_text_is_refused_by_name(tmp_path: Path, writer: LogW
         text + b"\n\xc3": f"log:{len(lines) + 1}: found a byte that is not UTF-8 (0xc3)",
         text.decode().encode("utf-16"): "log:1: found UTF-16 text",
         b"PK\x03\x04" + text: "log:1: found a zip archive",
-        b"PAR1" + text: "log:1: found a Parquet file",
+        b"PAR1" + text: "log: not a readable Parquet file",
         gzip.compress(text)[:-20]: "log: the gzip stream ends before its end",
         gzip.compress(text)[:-8] + b"\0" * 8: "log: not a whole gzip file (CRC check failed",
         gzip.compress(b"\0" * 257 + b"ustar" + text): "log:1: found a tar archive",

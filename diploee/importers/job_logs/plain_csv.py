@@ -8,7 +8,8 @@ an end, and nodes or GPUs. The delimiter (comma, semicolon, tab or bar) is told 
 Times are ISO 8601 stamps, with or without an offset, or what `time_format` says: ``unix-s`` and
 ``unix-ms`` are numbers since 1970, ``s`` and ``ms`` numbers from an origin that is not known,
 anything else is a format as of ``strptime``. Where there is no column of states, it is not told how
-jobs ended; where there is no column of ids, no row is taken for repeated.
+jobs ended. A row is taken for repeated only by a column of ids that the user maps: in others an id
+that comes back is that of an array's next task.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
     table = read_job_columns(text, layout, columns, {}, "a table of jobs")
     times = _times(table, options)
     run_ms = times_ms(table, "duration", UNIT_MS[options.duration_unit])
-    return raw_log(table, replace(times, ms={**times.ms, "run": run_ms}))
+    ids_repeat = "id" not in (options.columns or {})
+    return raw_log(table, replace(times, ms={**times.ms, "run": run_ms}), ids_repeat=ids_repeat)
 
 
 FORMAT = JobLogFormat("csv", "plain CSV table with named columns", recognises, read)

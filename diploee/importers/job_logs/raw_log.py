@@ -102,6 +102,8 @@ class RawLog:
         What the importer took as a node, where it made node counts of processors.
     runs_share_id : bool
         A job id may come back with another start, as a requeued job's does in Slurm.
+    ids_repeat : bool
+        Jobs may share an id, as the tasks of an array do: no row is taken for repeated.
     dates_are_shifted : bool
         See `JobLog`.
     """
@@ -116,6 +118,7 @@ class RawLog:
     noted: Mapping[str, int] = field(default_factory=dict)
     node_rule: str = ""
     runs_share_id: bool = False
+    ids_repeat: bool = False
     dates_are_shifted: bool = False
 
 

@@ -15,7 +15,8 @@ from diploee.importers.job_logs.raw_log import JobLogFormat, RawLog
 from diploee.importers.job_logs.rules import apply_rules
 from diploee.importers.registry import Formats
 from diploee.problems import checked
-from diploee.textio.text import Text, read_text
+from diploee.textio.sheets import sheet_text
+from diploee.textio.text import Text
 
 JOB_LOG_FORMATS: Formats[JobLogFormat] = Formats(
     "job log",
@@ -25,7 +26,7 @@ JOB_LOG_FORMATS: Formats[JobLogFormat] = Formats(
 
 
 def read_job_log(path: Path | str, log_format: str | None = None, **given: Any) -> JobLog:
-    """Read a job log, packed or not.
+    """Read a job log, packed or not; a Parquet file as the CSV file of its table.
 
     Which rows are jobs, and what becomes of missing, negative, zero and repeated values, stands in
     `diploee.importers.job_logs.rules`; what a format adds to it, in its module there. All that was
@@ -74,7 +75,7 @@ def _read(
     path: Path, log_format: str | None, options: JobLogOptions
 ) -> tuple[JobLogFormat, RawLog]:
     """Return the format of a file and its rows; the text is given up on return, as it is large."""
-    text = read_text(path, "a job log")
+    text = sheet_text(path, "a job log")
     chosen = JOB_LOG_FORMATS[log_format] if log_format else _recognised(text, options)
     _check_csv_options(path, chosen, options)
     try:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+
 import numpy as np
 import pyarrow.compute as pc
 
@@ -10,6 +13,7 @@ from diploee.tables import BoolArray, Int64Array
 
 REPEATED_ROW = "repeated row"
 REPEATED_ID = "repeated job id"
+RENUMBERED = "repeated job id, kept and renumbered as tasks of an array"
 
 
 def repeated(rows: RawJobs, raw: RawLog, kept: BoolArray) -> dict[str, BoolArray]:
@@ -31,7 +35,7 @@ def repeated(rows: RawJobs, raw: RawLog, kept: BoolArray) -> dict[str, BoolArray
     """
     same = np.zeros(len(rows), dtype=bool)
     masks = {REPEATED_ROW: same, REPEATED_ID: same}
-    if raw.job_ids is None:
+    if raw.job_ids is None or raw.ids_repeat:
         return masks
     encoded = raw.job_ids.dictionary_encode()
     if len(encoded.dictionary) == len(encoded) - encoded.null_count:
@@ -49,6 +53,16 @@ def repeated(rows: RawJobs, raw: RawLog, kept: BoolArray) -> dict[str, BoolArray
     repeated_row[places[~is_first & equal]] = True
     repeated_id[places[~is_first & ~equal]] = True
     return {REPEATED_ROW: repeated_row, REPEATED_ID: repeated_id}
+
+
+def renumbered(names: Iterable[str]) -> tuple[str, ...]:
+    """Return names of which the second and later of one kind have a number: ``7``, ``7#2``."""
+    seen: Counter[str] = Counter()
+    found = []
+    for name in names:
+        seen[name] += 1
+        found.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
+    return tuple(found)
 
 
 def _equal_rows(rows: RawJobs, first: Int64Array, second: Int64Array) -> BoolArray:

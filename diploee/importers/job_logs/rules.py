@@ -19,7 +19,8 @@ The rules, in this order; a row is dropped by the first that applies:
    count, 1 where it has none, and is dropped where the user says so. A row without either is
    dropped.
 7. A row that repeats another one, or whose job id was there before, is dropped. The first that was
-   not dropped for another cause stays. Rows without an id are never taken for repeated.
+   not dropped for another cause stays. Rows without an id are never taken for repeated; nor are
+   those of a plain table whose column of ids the user did not map: they are renumbered and counted.
 8. A job in a state that the user leaves out is dropped. Failed jobs and jobs that were cancelled
    while they ran had nodes and drew power, and stay otherwise.
 9. Jobs that are fewer than one in twenty and were submitted more than a year before or after all
@@ -48,7 +49,7 @@ from diploee.importers.import_counts import (
 from diploee.importers.job_log import MISSING_MS, STATES, JobLog, JobRecords
 from diploee.importers.job_logs.options import JobLogOptions
 from diploee.importers.job_logs.raw_log import RawJobs, RawLog
-from diploee.importers.job_logs.repeats import repeated
+from diploee.importers.job_logs.repeats import RENUMBERED, renumbered, repeated
 from diploee.scenario.durations import MAX_DURATION_S
 from diploee.tables import BoolArray, Float64Array, Int64Array
 from diploee.units import MS_PER_S
@@ -124,11 +125,15 @@ def apply_rules(path: Path, log_format: str, raw: RawLog, options: JobLogOptions
     submit_ms = rows.submit_ms[order]
     n_out_of_order = int((np.maximum.accumulate(submit_ms) > submit_ms).sum()) if order.size else 0
     order = order[np.argsort(submit_ms, kind="stable")]
+    job_ids, n_renumbered = _names(raw, order), 0
+    if raw.ids_repeat:
+        n_renumbered = len(job_ids) - len(set(job_ids))
+        job_ids = renumbered(job_ids) if n_renumbered else job_ids
     return JobLog(
         source=str(path),
         log_format=log_format,
         jobs=_records(rows, n_nodes, order),
-        job_ids=_names(raw.job_ids, order),
+        job_ids=job_ids,
         types=raw.types,
         utc_offset_min=raw.utc_offset_min,
         is_relative=raw.utc_offset_min is None,
@@ -138,7 +143,7 @@ def apply_rules(path: Path, log_format: str, raw: RawLog, options: JobLogOptions
             dropped=_found(dropped),
             repaired=_counted(raw.repaired, repaired, order)
             | _found({OUT_OF_ORDER: n_out_of_order}),
-            noted=_counted(raw.noted, noted, order),
+            noted=_counted(raw.noted, noted, order) | _found({RENUMBERED: n_renumbered}),
         ),
         dates_are_shifted=raw.dates_are_shifted,
         time_zone=raw.time_zone,
@@ -294,12 +299,12 @@ def _records(rows: RawJobs, n_nodes: Float64Array, order: Int64Array) -> JobReco
     )
 
 
-def _names(job_ids: pa.Array | None, order: Int64Array) -> tuple[str, ...]:
+def _names(raw: RawLog, order: Int64Array) -> tuple[str, ...]:
     """Return the names of jobs; one without a name has the number of its row, from 1."""
-    if job_ids is None:
+    if raw.job_ids is None:
         return tuple(map(str, (order + 1).tolist()))
-    names = job_ids.take(pa.array(order)).to_pylist()
-    if job_ids.null_count:
+    names = raw.job_ids.take(pa.array(order)).to_pylist()
+    if raw.job_ids.null_count:
         return tuple(
             str(row + 1) if name is None else name
             for row, name in zip(order.tolist(), names, strict=True)

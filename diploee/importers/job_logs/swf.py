@@ -1,17 +1,23 @@
 """Standard Workload Format 2.2: 18 fields a line, header comments after ``;``, -1 for missing.
 
-- Times are seconds since `UnixStartTime`; without it their origin is not known.
+- Times are seconds since `UnixStartTime`; without it their origin is not known. Submissions that
+  are mostly later than 1980 when counted from 1970 are so counted, whatever the header says.
 - Lines of partial executions (status 2, 3 and 4) are not jobs: the standard has the job's own line
   beside them. They are dropped and counted.
 - A job's nodes are its allocated processors, or where they are missing the requested ones, over the
   processors of a node: `MaxProcs` over `MaxNodes`, 1 where the header has `MaxNodes` alone.
   ASSUMPTION: who gives `gpus_per_node` says that this log's processors are GPUs; so are those of a
   log without `MaxNodes` where the nodes of the pool have GPUs.
-- The kind of a job is its queue. Local time is that of `TimeZoneString`, else UTC.
+- Lines may go on after the 18 fields. Of 21, as Alea and AleaNG have them, the last asks for nodes
+  (``2:ppn=8:...`` or ``all:excl:2x8``), and a number in the 19th counts GPUs. ASSUMPTION [J]: of
+  20 fields (a log of Frontier) the last counts nodes where fields 5 and 8 hold no processors.
+- The kind of a job is its queue. Local time, with its summer time, is that of `TimeZoneString`,
+  else UTC.
 
 References
 ----------
 .. [1] https://www.cs.huji.ac.il/labs/parallel/workload/swf.html
+.. [2] https://github.com/aleasimulator/SWF_Workload_Generator, header of the generated logs
 """
 
 from __future__ import annotations
@@ -21,8 +27,11 @@ from dataclasses import replace
 from math import ceil
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from diploee.errors import LogFormatError
+from diploee.importers.import_counts import YEARS_MS
 from diploee.importers.job_log import MISSING_MS, STATES
 from diploee.importers.job_logs.options import JobLogOptions
 from diploee.importers.job_logs.raw_log import (
@@ -53,17 +62,22 @@ COLUMNS = {
 }
 STATE_OF_STATUS = {1: "completed", 0: "failed", 5: "cancelled"}
 PARTIAL_STATUS = (2, 3, 4)
+ALEA_FIELDS, FRONTIER_FIELDS = 21, 20
+ALEA_RULE = "nodes as asked for in field 21"
+FRONTIER_RULE = "nodes counted by field 20"
 PARTIAL_EXECUTION = "partial execution, the job has its own line"
 
 _HEADER = re.compile(
     r"^\s*;\s*(UnixStartTime|MaxNodes|MaxProcs|TimeZoneString)\s*:[ \t]*(.*)$", re.M
 )
 _WHOLE_NUMBER = re.compile(r"\d{1,12}(?!\d)")
-_ROW = re.compile(r"\s*(-?\d+(\.\d*)?\s+){17}-?\d+(\.\d*)?\s*")
+_ROW = re.compile(r"\s*(-?\d+(\.\d*)?\s+){17}-?\d+(\.\d*)?(\s+\S+)*\s*")
+_ASKED = r"(?:^|:)(?P<n>\d{1,9})(?::ppn=|x\d+(?:$|:))"
+_COUNTED = r"^(?P<n>\d{1,9})$"
 
 
 def recognises(text: Text) -> bool:
-    """Return whether the first line is a comment after ``;`` or 18 numbers."""
+    """Return whether the first line is a comment after ``;`` or begins with 18 numbers."""
     line = text.first_row
     return line.lstrip().startswith(";") or _ROW.fullmatch(line) is not None
 
@@ -79,17 +93,19 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
     """
     header = _header(text)
     rows = text.without_comments(";").single_spaced()
-    table = read_job_columns(rows, Layout(FIELDS, " ", is_quoted=False), COLUMNS, {}, "an SWF log")
+    n_fields = max(len(rows.first_row.split()), len(FIELDS))
+    further = tuple(f"field {number}" for number in range(len(FIELDS) + 1, n_fields + 1))
+    layout = Layout(FIELDS + further, " ", is_quoted=False)
+    further_of = {
+        ALEA_FIELDS: {"used_gpus": "field 19", "asked": "field 21"},
+        FRONTIER_FIELDS: {"asked": "field 20"},
+    }
+    columns = COLUMNS | further_of.get(n_fields, {})
+    table = read_job_columns(rows, layout, columns, {}, "an SWF log")
     status = numbers(table, "status", COUNT)
     is_job = ~np.isin(status, PARTIAL_STATUS)
     table, status = table.take(is_job), status[is_job]
-    processors = _processors(table)
-    counts, node_rule = {"n_gpus": processors}, ""
-    if not (options.gpus_per_node or (options.pool_gpus_per_node and not _max_nodes(header))):
-        per_node = _processors_per_node(text, header)
-        counts = {"n_nodes": np.ceil(processors / per_node)}
-        if per_node > 1:
-            node_rule = f"1 node = {per_node:,} processors, from the log's header"
+    counts, node_rule = _nodes(text, table, header, options, n_fields)
     raw = raw_log(
         table,
         _times(text, table, header, options),
@@ -131,7 +147,10 @@ def _times(
     start_ms = np.where(has_start, submit_ms + wait_ms, MISSING_MS)
     ms = {"submit": submit_ms, "start": start_ms, "run": times_ms(table, "run")}
     origin = _number(header.get("UnixStartTime", (0, ""))[1])
-    if not origin:
+    known_ms = submit_ms[submit_ms != MISSING_MS]
+    if known_ms.size and YEARS_MS[0] <= np.median(known_ms) < YEARS_MS[1]:
+        origin = 0  # seconds since 1970, whatever the header says
+    elif not origin:
         return LogTimes(ms)
     for key in ("submit", "start"):
         ms[key] = np.where(ms[key] == MISSING_MS, MISSING_MS, ms[key] + origin * MS_PER_S)
@@ -139,7 +158,8 @@ def _times(
     zone = options.zone
     if zone is None:
         zone = zone_of(name, f"{text.path}:{line}: TimeZoneString") if name else Zone()
-    return LogTimes(ms, zone.offset_min(origin * MS_PER_S), time_zone=zone.name)
+    first_ms = int(known_ms[0]) if known_ms.size else 0
+    return LogTimes(ms, zone.offset_min(first_ms + origin * MS_PER_S), time_zone=zone.name)
 
 
 def _max_nodes(header: dict[str, tuple[int, str]]) -> int:
@@ -158,9 +178,34 @@ def _processors_per_node(text: Text, header: dict[str, tuple[int, str]]) -> int:
     return max(ceil(n_processors / n_nodes), 1)
 
 
-def _processors(table: ReadTable) -> Float64Array:
+def _nodes(
+    text: Text,
+    table: ReadTable,
+    header: dict[str, tuple[int, str]],
+    options: JobLogOptions,
+    n_fields: int,
+) -> tuple[dict[str, Float64Array], str]:
+    """Return the counts that a log tells of its jobs, and what was taken as a node."""
     allocated, requested = (numbers(table, key, COUNT) for key in ("processors", "requested"))
-    return np.where(allocated > 0, allocated, requested)
+    processors = np.where(allocated > 0, allocated, requested)
+    if n_fields == ALEA_FIELDS and not options.gpus_per_node:
+        counts = {"n_nodes": _matching(table, "asked", _ASKED)}
+        if not np.isnan(counts["n_nodes"]).all():
+            n_gpus = _matching(table, "used_gpus", _COUNTED)
+            return counts if np.isnan(n_gpus).all() else counts | {"n_gpus": n_gpus}, ALEA_RULE
+    if n_fields == FRONTIER_FIELDS and not (processors > 0).any():
+        return {"n_nodes": _matching(table, "asked", _COUNTED)}, FRONTIER_RULE
+    if options.gpus_per_node or (options.pool_gpus_per_node and not _max_nodes(header)):
+        return {"n_gpus": processors}, ""
+    per_node = _processors_per_node(text, header)
+    rule = f"1 node = {per_node:,} processors, from the log's header" if per_node > 1 else ""
+    return {"n_nodes": np.ceil(processors / per_node)}, rule
+
+
+def _matching(table: ReadTable, key: str, pattern: str) -> Float64Array:
+    """Return the number that a pattern finds in each text of a column, NaN where it finds none."""
+    found = pc.struct_field(pc.extract_regex(table.columns[key], pattern=pattern), "n")
+    return np.asarray(pc.fill_null(pc.cast(found, pa.float64()), np.nan), dtype=np.float64)
 
 
 def _states(status: Float64Array) -> Int16Array:

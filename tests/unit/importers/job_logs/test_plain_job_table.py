@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
@@ -116,10 +118,6 @@ def test_rows_without_ids_are_never_taken_for_repeated(tmp_path: Path) -> None:
     row = "2024-01-01,60,2\n"
     log = read(tmp_path, "submit,duration,nodes\n" + row * 3)
     assert log.job_ids == ("1", "2", "3")
-    with_ids = "submit,duration,nodes,id\n" + "2024-01-01,60,2,\n" * 2 + "2024-01-01,60,2,a\n" * 2
-    log = read(tmp_path, with_ids)
-    assert log.job_ids == ("1", "2", "a")
-    assert log.counts.dropped == {"repeated row": 1}
 
 
 def test_without_a_column_of_states_it_is_not_told_how_jobs_ended(tmp_path: Path) -> None:
@@ -291,3 +289,43 @@ def test_a_format_from_outside_may_be_named_in_a_scenario(
     assert read_job_log(path, "ours").log_format == "ours"
     with pytest.raises(InputError, match="a job log format 'csv' is known already"):
         JOB_LOG_FORMATS.register(JOB_LOG_FORMATS["csv"])
+
+
+def test_ids_that_come_back_are_tasks_of_arrays_unless_their_column_is_mapped(
+    tmp_path: Path,
+) -> None:
+    rows = [("7", 60), ("7", 90), ("8", 60), ("7", 60), ("", 60)]
+    lines = [f"{name},2024-01-01 00:00,{run},1" for name, run in rows]
+    text = "\n".join(["job_id,submit,duration,nodes", *lines]) + "\n"
+    log = read(tmp_path, text)
+    assert log.job_ids == ("7", "7#2", "8", "7#3", "5")
+    noted = "repeated job id, kept and renumbered as tasks of an array"
+    assert log.counts.noted[noted] == 2 and not log.counts.dropped
+    told = read(tmp_path, text, columns={"id": "job_id"})
+    assert told.job_ids == ("7", "8", "5")
+    assert told.counts.dropped == {"repeated job id": 1, "repeated row": 1}
+
+
+def test_a_parquet_file_is_read_as_the_csv_file_of_its_table(tmp_path: Path) -> None:
+    submit = np.array(["2024-07-01T12:00:00", "2024-07-01T12:30:00"], "datetime64[ns]")
+    table = pa.table(
+        {
+            "job_id": pa.array([5, 6]),
+            "submit_time": pa.array(submit, pa.timestamp("ns", "America/Denver")),
+            "run_time": pa.array([90_500, None], pa.duration("ms")),
+            "end_time": pa.array([None, submit[1] + np.timedelta64(60, "s")], pa.timestamp("ns")),
+            "nodes": pa.array([2, 3], pa.int32()),
+            "class": pa.array(["a, b", 'say\n"c"']).dictionary_encode(),
+            "hosts": pa.array([["n1"], ["n2", "n3"]]),
+        }
+    )
+    path = tmp_path / "jobs.parquet"
+    pq.write_table(table, path)
+    log = read_job_log(path, columns={"start": "submit_time"})
+    assert log.log_format == "csv" and log.job_ids == ("5", "6")
+    assert log.jobs.n_nodes.tolist() == [2, 3]
+    assert log.jobs.duration_ms.tolist() == [90_500, 60_000]
+    assert log.types == ("a, b", 'say "c"')
+    path.write_bytes(path.read_bytes()[:300])
+    with pytest.raises(LogFormatError, match=r"jobs.parquet: not a readable Parquet file"):
+        read_job_log(path)

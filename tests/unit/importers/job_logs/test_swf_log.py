@@ -136,3 +136,58 @@ def test_blocks_of_text_end_at_any_line(tmp_path: Path, monkeypatch: pytest.Monk
     broken = [*lines[:150], "1 2", *lines[150:]]
     with pytest.raises(LogFormatError, match=r"log.swf:151: 2 fields"):
         read_job_log(write(tmp_path, *broken))
+
+
+@pytest.mark.parametrize("header", [[], ["; UnixStartTime: 0"], ["; UnixStartTime: 1356996147"]])
+def test_submissions_after_1980_count_from_1970_whatever_the_header_says(
+    tmp_path: Path, header: list[str]
+) -> None:
+    rows = [row(job=1, submit=1_356_996_147), row(job=2, submit=1_356_996_695, wait=71)]
+    log = read_job_log(write(tmp_path, "; MaxNodes: 9", *header, *rows), utc_offset="Europe/Prague")
+    assert log.jobs.submit_ms.tolist() == [1_356_996_147_000, 1_356_996_695_000]
+    assert log.jobs.start_ms.tolist()[1] == 1_356_996_766_000
+    assert not log.is_relative and log.utc_offset_min == 60
+
+
+def test_a_named_zone_of_the_header_has_its_summer_time(tmp_path: Path) -> None:
+    noons_s = [1_704_106_800, 1_719_828_000]  # 12:00 in Stockholm on 1 January and 1 July 2024
+    header = ["; UnixStartTime: 1704063600", "; TimeZoneString: Europe/Stockholm", "; MaxNodes: 9"]
+    rows = [row(job=k, submit=noon_s - 1_704_063_600) for k, noon_s in enumerate(noons_s)]
+    log = read_job_log(write(tmp_path, *header, *rows))
+    assert (log.zone.local_ms(log.jobs.submit_ms) // 3_600_000 % 24).tolist() == [12, 12]
+
+
+def test_alea_asks_for_nodes_in_the_last_of_21_fields(tmp_path: Path) -> None:
+    rows = [
+        row(job=1, procs=64) + " {1241,1241} q_1d 1:ppn=64:x86_64:cl_zewura#excl",
+        row(job=2, procs=64) + " {1273,1255} q_1d 8:ppn=8",
+    ]
+    log = read_job_log(write(tmp_path, *rows))
+    assert log.jobs.n_nodes.tolist() == [1, 8]
+    assert np.isnan(log.jobs.n_gpus).all()
+    assert log.counts.noted == {"nodes as asked for in field 21": 2}
+    assert read_job_log(write(tmp_path, *rows), gpus_per_node=16).jobs.n_nodes.tolist() == [4, 4]
+
+
+def test_aleang_counts_gpus_in_field_19(tmp_path: Path) -> None:
+    rows = [
+        row(job=1, procs=336) + " 0 5585 all:excl:3x112",
+        row(job=2, procs=21504) + " 384 538 normal:excl:192x112",
+    ]
+    log = read_job_log(write(tmp_path, *rows))
+    assert log.jobs.n_nodes.tolist() == [3, 192]
+    assert log.jobs.n_gpus.tolist() == [0, 384]
+
+
+def test_of_20_fields_the_last_counts_nodes_where_no_processors_are_told(tmp_path: Path) -> None:
+    rows = [row(job=k, procs=-1, requested=-1) + f" -1 {n}" for k, n in enumerate((9408, 2))]
+    log = read_job_log(write(tmp_path, *rows))
+    assert log.jobs.n_nodes.tolist() == [9408, 2]
+    told = read_job_log(write(tmp_path, "; MaxNodes: 9", row(procs=4) + " -1 2"))
+    assert told.jobs.n_nodes.tolist() == [4]
+
+
+def test_all_lines_have_as_many_fields_as_the_first(tmp_path: Path) -> None:
+    path = write(tmp_path, "; MaxNodes: 9", row() + " -1", row(job=2))
+    with pytest.raises(LogFormatError, match=r"log.swf:3: 18 fields, expected 19"):
+        read_job_log(path)
