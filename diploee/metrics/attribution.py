@@ -81,7 +81,7 @@ class Part:
 
 @dataclass(frozen=True)
 class _Service:
-    """A service: its plan, its banks, and what its reserved nodes draw at least beyond idle [W]."""
+    """A service: its plan, its banks, and what a reserved node draws at least beyond idle [W]."""
 
     name: str
     plan: ServicePlan
@@ -96,6 +96,12 @@ class _Service:
         stop = int(np.searchsorted(edges_ms[:-1], span[1]))
         inside_ms: Int64Array = np.clip(edges_ms[low : stop + 1], *span)
         return float(values[low:stop] @ np.diff(inside_ms)) / (span[1] - span[0])
+
+    def least_over(self, span: Span) -> float:
+        """Return what the reserved nodes draw at least beyond idle, mean over a span [W]."""
+        reserved = self.planned.reserved
+        constant = reserved[0] == reserved[-1]
+        return self.least_w * (reserved[0] if constant else self.mean(reserved, span))
 
     def scaled(self, begin_ms: int, end_ms: int) -> dict[str, int]:
         """Return how many instances started and stopped within a span."""
@@ -162,7 +168,7 @@ class Attribution:
                 number = len(self._services)
                 banks = tuple(bank for bank in serving.banks if bank.service == number)
                 least_w = serving.standby_w[number] - self._idle_w[plan.pool_id]
-                least_w *= planned.reserved_nodes if planned.warm else 0
+                least_w *= planned.warm
                 self._services.append(_Service(name, plan, planned, banks, float(least_w)))
 
     def of_streams(self, class_id: Int16Array, amounts: Int64Array) -> Int64Array:
@@ -196,7 +202,10 @@ class Attribution:
         added = self._nodes_over(after) - self._nodes_over(before)
         if added.any():
             count = {"count": round(float(added.sum()))}
-            parts.append(Part("", "", "nodes added", float(added @ self._idle_w), count))
+            power_w = float(added @ self._idle_w)
+            for service in self._services:
+                power_w += service.least_over(after) - service.least_over(before)
+            parts.append(Part("", "", "nodes added", power_w, count))
         calendar = list(self._calendar_of_jobs(segments, before, after))
         for service in self._services:
             net_w = [self._net_of(service, span) for span in (before, after)]
@@ -307,7 +316,7 @@ class Attribution:
         """Return a service's mean power beyond what its nodes draw without an instance [W]."""
         gross_w, n_nodes = self._gross_of(service, span)
         idle_w = float(self._idle_w[service.plan.pool_id])
-        return gross_w - n_nodes * idle_w - service.least_w
+        return gross_w - n_nodes * idle_w - service.least_over(span)
 
     def _gross_of(self, service: _Service, span: Span) -> tuple[float, float]:
         """Return a service's mean power [W] and its mean busy nodes over a span."""
