@@ -21,6 +21,7 @@ from dataclasses import replace
 import numpy as np
 
 from diploee.jit import njit
+from diploee.profiles.capped import cpu_power_w
 from diploee.profiles.profile import PowerProfile
 from diploee.scenario import NodeType
 from diploee.scenario.power_smoothing import PowerSmoothing
@@ -44,7 +45,7 @@ def smoothed(profile: PowerProfile, spec: PowerSmoothing, node: NodeType) -> Pow
         Nodes that the job runs on; they must have GPUs with a TDP.
     """
     rated_w = node.n_gpus * node.gpu_tdp_w
-    cpus_w = node.idle_power_w * node.n_cpus * node.cpu_tdp_w / node.rated_power_w
+    cpus_w = cpu_power_w(node)
     own = (profile.power_w.astype(np.float64) / profile.n_nodes - cpus_w) / rated_w
     idle = max(0.0, (node.idle_power_w - cpus_w) / rated_w)
     drawn, burnt = smoothed_course(own, profile.dt_ms / MS_PER_S, spec, idle)
