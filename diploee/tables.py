@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from diploee.arrow import arrow_numbers, as_numpy
 
+Int8Array = npt.NDArray[np.int8]
 Int16Array = npt.NDArray[np.int16]
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, NoReturn, Protocol
 
 import numpy as np
 
 from diploee.clock import RunClock
 from diploee.columns import Column
 from diploee.errors import WorkloadError, did_you_mean, one_of, shown
+from diploee.profiles.capped import CapLevels
 from diploee.scenario import Pool, StandingNodes
 from diploee.schedule.policies.fifo import StrictFifo
 from diploee.schedule.policy import Policy
+from diploee.schedule.surroundings import Surroundings
 from diploee.tables import BoolArray, Int64Array, concat
 from diploee.workload import JobTable
+
+if TYPE_CHECKING:
+    from diploee.schedule.acting import ActingPools
 
 Engine = Literal["simpy", "compiled"]
 
@@ -63,11 +68,14 @@ class Schedule:
         Start of each job [ms]; `NEVER_MS` = never started before the horizon.
     horizon_ms : int
         End of the run [ms].
+    ended_ms : numpy.ndarray, shape (n,), int64, optional
+        End of each job [ms], or `NEVER_MS`; its run time after its start if absent.
     """
 
     jobs: JobTable
     start_ms: Int64Array
     horizon_ms: int
+    ended_ms: Int64Array | None = None
 
     @cached_property
     def started(self) -> BoolArray:
@@ -78,7 +86,14 @@ class Schedule:
     @cached_property
     def end_ms(self) -> Int64Array:
         """Planned end of each job [ms], which may lie beyond the horizon; or `NEVER_MS`."""
+        if self.ended_ms is not None:
+            return self.ended_ms
         return np.where(self.started, self.start_ms + self.jobs.duration_ms, NEVER_MS)
+
+    @property
+    def first(self) -> BoolArray:
+        """Which jobs started for the first time in the window, shape (n,)."""
+        return self.started
 
     @cached_property
     def wait_ms(self) -> Int64Array:
@@ -95,9 +110,25 @@ class Schedule:
         """Return the mean node occupancy over the run, 0-1 (Eq. 1)."""
         return int(self.node_ms.sum()) / (n_nodes * self.horizon_ms)
 
+    @property
+    def of_energy(self) -> Int64Array | slice:
+        """Job of each part that energy is told of: each job is one."""
+        return slice(None)
+
+    def occupied(self) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
+        """Return start, end [ms], nodes and pool of each stretch of time in which a job ran."""
+        jobs = self.jobs
+        return (
+            self.start_ms,
+            self.end_ms,
+            jobs.n_nodes.astype(np.int64),
+            jobs.pool_id.astype(np.int64),
+        )
+
     def take(self, rows: Int64Array | BoolArray | slice) -> Schedule:
         """Return some of the jobs."""
-        return Schedule(self.jobs.take(rows), self.start_ms[rows], self.horizon_ms)
+        ended_ms = None if self.ended_ms is None else self.ended_ms[rows]
+        return Schedule(self.jobs.take(rows), self.start_ms[rows], self.horizon_ms, ended_ms)
 
 
 class PoolSchedule:
@@ -129,12 +160,7 @@ class PoolSchedule:
         PolicyError
             If the policy starts what it may not.
         """
-        too_wide = np.flatnonzero(jobs.n_nodes > self._n_nodes)
-        if too_wide.size:
-            raise WorkloadError(
-                f"job {jobs.job_id[too_wide[0]]} needs {jobs.n_nodes[too_wide[0]]} nodes, the pool "
-                f"has {self._n_nodes} ({too_wide.size} such jobs); it could never start"
-            )
+        check_widths(jobs, self._n_nodes)
         numbers, start_ms = self._engine.advance(jobs, until_ms)
         waiting = concat([self._waiting, jobs])
         new = np.arange(self._n_jobs, self._n_jobs + len(jobs))
@@ -145,6 +171,16 @@ class PoolSchedule:
         still[rows] = False
         self._waiting, self._numbers = waiting.take(still), waiting_numbers[still]
         return Schedule(waiting.take(rows), start_ms, self._horizon_ms)
+
+
+def check_widths(jobs: JobTable, n_nodes: int) -> None:
+    """Raise `WorkloadError` if a job is wider than its pool: it could never start."""
+    too_wide = np.flatnonzero(jobs.n_nodes > n_nodes)
+    if too_wide.size:
+        raise WorkloadError(
+            f"job {jobs.job_id[too_wide[0]]} needs {jobs.n_nodes[too_wide[0]]} nodes, the pool "
+            f"has {n_nodes} ({too_wide.size} such jobs); it could never start"
+        )
 
 
 class Cluster:
@@ -164,6 +200,8 @@ class Cluster:
         Time at which the simulation begins [ms], at or before the start of the run.
     standing : mapping of str to StandingNodes, optional
         Nodes that stand, of pools by name; all of them all the time where absent.
+    around : Surroundings, optional
+        What policies that act know besides their queues, and a controller of the facility.
 
     Raises
     ------
@@ -180,36 +218,39 @@ class Cluster:
         policies: Mapping[str, Policy] | None = None,
         begin_ms: int = 0,
         standing: Mapping[str, StandingNodes] | None = None,
+        around: Surroundings | None = None,
     ) -> None:
         self._horizon_ms = horizon_ms
         stand = {name: StandingNodes(pool.n_nodes) for name, pool in pools.items()}
         stand.update(standing or {})
-        own = policies or {}
-        for name, policy in own.items():
-            if name not in pools:
-                raise WorkloadError(
-                    f"policies: unknown pool {shown(name)} (have: {one_of(pools)})"
-                    f"{did_you_mean(str(name), pools)}"
-                )
-            if isinstance(policy, type) or not hasattr(policy, "select"):
-                raise WorkloadError(
-                    f"policies: pool '{name}' needs an object with select(view), found "
-                    f"{shown(policy)}"
-                )
+        chosen = chosen_policies(pools, policies)
+        self.acts = acts(chosen.values(), around)
+        if self.acts:
+            if engine == "compiled":
+                _refuse_acting(chosen)
+            from diploee.schedule.acting import ActingPools
+
+            self._acting = ActingPools(
+                chosen, stand, around or Surroundings(), begin_ms, horizon_ms
+            )
+            return
         self._pools = [
             PoolSchedule(
-                _engine(name, pool, stand[name], engine, own.get(name), begin_ms),
+                _engine(name, stand[name], engine, chosen[name], begin_ms),
                 stand[name].most,
                 horizon_ms,
             )
-            for name, pool in pools.items()
+            for name in pools
         ]
 
     def advance(self, jobs: JobTable, until_ms: int) -> Schedule:
         """Return the jobs of all pools that start before a time, pool after pool.
 
-        Arguments and errors as of `PoolSchedule.advance`.
+        Arguments and errors as of `PoolSchedule.advance`. Where policies act, an `ActedSchedule` of
+        what jobs did before that time.
         """
+        if self.acts:
+            return self._acting.advance(jobs, until_ms)
         if len(self._pools) == 1:
             return self._pools[0].advance(jobs, until_ms)
         started = [
@@ -223,21 +264,73 @@ class Cluster:
         )
 
 
+def chosen_policies(
+    pools: Mapping[str, Pool], own: Mapping[str, Policy] | None = None
+) -> dict[str, Policy]:
+    """Return the policy of each pool: an own one, or that which the pool names.
+
+    Raises
+    ------
+    WorkloadError
+        If the own ones have an unknown pool or what is no policy.
+    """
+    own = own or {}
+    for name, policy in own.items():
+        if name not in pools:
+            raise WorkloadError(
+                f"policies: unknown pool {shown(name)} (have: {one_of(pools)})"
+                f"{did_you_mean(str(name), pools)}"
+            )
+        if isinstance(policy, type) or not _is_policy(policy):
+            raise WorkloadError(
+                f"policies: pool '{name}' needs an object with select(view) or decide(view), "
+                f"found {shown(policy)}"
+            )
+    return {name: own.get(name) or pool.scheduler.open() for name, pool in pools.items()}
+
+
+def levels_of(policies: Iterable[object], controller: object | None = None) -> CapLevels:
+    """Return the cap levels that a run needs: none where all that act say ``uses_levels = False``.
+
+    Every level has a variant of each profile, which costs time and memory.
+    """
+    acting = [policy for policy in policies if hasattr(policy, "decide")]
+    acting += [] if controller is None else [controller]
+    used = any(getattr(one, "uses_levels", True) for one in acting)
+    return CapLevels() if used else CapLevels((1.0,))
+
+
+def acts(policies: Iterable[object], around: Surroundings | None = None) -> bool:
+    """Return whether any of some policies decides on more than starts, or a controller does."""
+    if around is not None and around.controller is not None:
+        return True
+    return any(hasattr(policy, "decide") for policy in policies)
+
+
+def _is_policy(policy: object) -> bool:
+    return hasattr(policy, "select") or hasattr(policy, "decide")
+
+
+def _refuse_acting(chosen: Mapping[str, Policy]) -> NoReturn:
+    for name, policy in chosen.items():
+        if hasattr(policy, "decide"):
+            raise WorkloadError(_NO_TWIN.format(name, type(policy).__name__))
+    raise WorkloadError("the compiled engine has no controller; use --engine simpy")
+
+
+_NO_TWIN = "pool '{}': the compiled engine has no twin of policy {}; use --engine simpy"
+
+
 def _engine(
     name: str,
-    pool: Pool,
     standing: StandingNodes,
     engine: Engine,
-    policy: Policy | None,
+    policy: Policy,
     begin_ms: int,
 ) -> PoolEngine:
-    policy = policy or pool.scheduler.open()
     if engine == "compiled":
         if type(policy) is not StrictFifo:
-            raise WorkloadError(
-                f"pool '{name}': the compiled engine has no twin of policy "
-                f"{type(policy).__name__}; use --engine simpy"
-            )
+            raise WorkloadError(_NO_TWIN.format(name, type(policy).__name__))
         from diploee.schedule.compiled_engine import CompiledFifo
 
         return CompiledFifo(standing.first, begin_ms, standing.added)
@@ -258,6 +351,11 @@ def in_order_of_submission(parts: Sequence[Schedule], jobs: JobTable, horizon_ms
     horizon_ms : int
         End of the run [ms].
     """
+    from diploee.schedule.runs import ActedSchedule, acted_in_order
+
+    acted = [part for part in parts if isinstance(part, ActedSchedule)]
+    if acted:
+        return acted_in_order(acted, jobs, horizon_ms)
     start_ms = np.full(len(jobs), NEVER_MS, dtype=np.int64)
     for part in parts:
         start_ms[part.jobs.job_id] = part.start_ms
@@ -265,7 +363,12 @@ def in_order_of_submission(parts: Sequence[Schedule], jobs: JobTable, horizon_ms
 
 
 def simulated_utilization(
-    pool: Pool, clock: RunClock, windows: Iterable[JobTable], window_ms: int, policy: Policy | None
+    pool: Pool,
+    clock: RunClock,
+    windows: Iterable[JobTable],
+    window_ms: int,
+    policy: Policy | None,
+    around: Surroundings | None = None,
 ) -> float:
     """Return the mean node occupancy (0-1) of a pool over a run, under its own policy.
 
@@ -281,13 +384,23 @@ def simulated_utilization(
         Length of the windows, counted from the start of the run [ms].
     policy : Policy, optional
         An own policy instead of that which `pool` names; a copy is asked, as it may have a state.
+    around : Surroundings, optional
+        What a policy that acts knows besides its queue; its controller is left out.
     """
     chosen = pool.scheduler.open() if policy is None else deepcopy(policy)
     name: Engine = "compiled" if type(chosen) is StrictFifo else "simpy"
     horizon_ms = clock.horizon_ms
     standing = pool.standing(clock)
-    engine = _engine("", pool, standing, name, chosen, clock.begin_ms)
-    run = PoolSchedule(engine, standing.most, horizon_ms)
+    run: PoolSchedule | ActingPools
+    if acts([chosen]):
+        from diploee.schedule.acting import ActingPools
+
+        around = replace(around or Surroundings(), controller=None)
+        run = ActingPools({"": chosen}, {"": standing}, around, clock.begin_ms, horizon_ms)
+        windows = (replace(jobs, pool_id=np.zeros(len(jobs), np.int16)) for jobs in windows)
+    else:
+        engine = _engine("", standing, name, chosen, clock.begin_ms)
+        run = PoolSchedule(engine, standing.most, horizon_ms)
     node_ms = 0
     for number, jobs in enumerate(windows, clock.begin_ms // window_ms + 1):
         node_ms += int(run.advance(jobs, min(number * window_ms, horizon_ms)).node_ms.sum())

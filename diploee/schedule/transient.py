@@ -42,10 +42,11 @@ class Transient:
         """Take in the jobs that started since the last call and before a time [ms]."""
         if not self._filling:
             return
-        new = np.stack([started.start_ms, started.end_ms, started.jobs.n_nodes.astype(np.int64)])
-        jobs = np.concatenate([self._running, new], axis=1)
-        pool_id = np.concatenate([self._pool_id, started.jobs.pool_id])
-        late_ms = np.where(started.wait_ms > 0, started.start_ms, np.iinfo(np.int64).max)
+        *new, new_pool_id = started.occupied()
+        jobs = np.concatenate([self._running, np.stack(new)], axis=1)
+        pool_id = np.concatenate([self._pool_id, new_pool_id])
+        late = started.first & (started.wait_ms > 0)
+        late_ms = np.where(late, started.start_ms, np.iinfo(np.int64).max)
         for of_pool, n_nodes in list(self._filling.items()):
             reached_ms = [
                 *late_ms[started.jobs.pool_id == of_pool],

@@ -1,0 +1,783 @@
+"""The engine for policies that act: jobs that are stopped, slowed and resized, all pools at once.
+
+All pools of a run share one SimPy environment, so that a facility's cap and its controller see all
+of them at each instant. At an instant ends come first, then submissions, added nodes and wakes;
+then the controller is asked, then the policies, pool after pool, once each.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import deque
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Any, NoReturn
+
+import numpy as np
+import simpy
+from simpy.events import NORMAL, EventPriority
+
+from diploee.errors import PolicyError, one_of, shown
+from diploee.schedule.actions import Action, Preempt, Resize, Resume, SetLevel, Start
+from diploee.schedule.runs import CHECKPOINT, PAUSED, RESTART, RUN
+from diploee.schedule.surroundings import Event, JobFlexibility, PowerBasis, Surroundings
+from diploee.tables import Int64Array
+from diploee.units import MS_PER_DAY, MS_PER_H
+from diploee.workload import JobTable
+from diploee.workload.source import DRAW_MS
+
+LONGEST_IDLE_MS = MS_PER_DAY
+"""A pool may stand empty beside a queue for so long before its policy is refused."""
+
+LAST = EventPriority(NORMAL + 1)
+"""Of the events of one instant, the decision comes last."""
+
+SIZE_EXPONENT = 0.9
+"""A job on a share x of its nodes works at the rate x^0.9.
+ASSUMPTION: sheet "Flexibility", A7 [A]."""
+
+Stretch = tuple[int, int, int, int, int, int, int, int, float]
+"""Job, start and end [ms], nodes, work before and after [ms], level, kind, power [W]."""
+
+
+class _Job:
+    """A job that waits or holds nodes."""
+
+    __slots__ = (
+        "asked",
+        "class_id",
+        "duration_ms",
+        "end_ms",
+        "estimate_ms",
+        "flexible",
+        "held",
+        "kind",
+        "level",
+        "nodes",
+        "number",
+        "power_factor",
+        "power_mw",
+        "profile_id",
+        "rate",
+        "resized",
+        "saved_ms",
+        "since_ms",
+        "standing_w",
+        "submit_ms",
+        "told_ms",
+        "turn",
+        "used",
+        "user_id",
+        "work_ms",
+    )  # fmt: skip
+
+    def __init__(self, number: int, columns: Sequence[Any], flexible: JobFlexibility) -> None:
+        self.number, self.flexible = number, flexible
+        (
+            self.submit_ms, self.asked, self.duration_ms, self.estimate_ms, self.class_id,
+            self.profile_id, self.power_factor, self.user_id,
+        ) = columns  # fmt: skip
+        self.held, self.nodes = 0, self.asked  # nodes taken from the pool, and those in use
+        self.kind, self.level, self.rate = RUN, 0, 1.0
+        self.work_ms = self.saved_ms = 0  # at `since_ms`, and in the last checkpoint
+        self.since_ms = self.told_ms = self.end_ms = 0
+        self.turn = 0  # an event of another turn is out of date
+        self.resized = 0  # nodes to go on with after a checkpoint; 0 = back into the queue
+        self.used, self.power_mw, self.standing_w = 0, 0, 0.0
+
+    def work_at(self, time_ms: int) -> int:
+        """Return the work done by a time of the present stretch [ms]."""
+        if self.kind != RUN:
+            return int(self.work_ms)
+        if time_ms >= self.end_ms:
+            return int(self.duration_ms)
+        passed_ms = time_ms - self.since_ms
+        done_ms = passed_ms if self.rate == 1 else int(passed_ms * self.rate)
+        return int(min(self.work_ms + done_ms, self.duration_ms))
+
+
+class FacilityScope:
+    """What a pool's policy sees of the whole facility: power, cap, signals, events; no queues."""
+
+    def __init__(self, engine: ActingEngine) -> None:
+        self._engine = engine
+
+    @property
+    def now_ms(self) -> int:
+        """Time since the start of the run [ms], negative in its warm-up."""
+        return self._engine.now_ms
+
+    @property
+    def power_w(self) -> float:
+        """Mean power of all devices as they are now [W]: jobs, services, idle nodes."""
+        pools_w = sum(pool.pool_power_w for pool in self._engine.pools.values())
+        return pools_w + self.service_power_w(self.now_ms)
+
+    def job_power_w(self, basis: PowerBasis = "mean") -> float:
+        """Return the power of all jobs that hold nodes, and of idle nodes [W]."""
+        return sum(pool.jobs_power_w(basis) for pool in self._engine.pools.values())
+
+    def service_power_w(self, time_ms: int) -> float:
+        """Return the planned power of services beyond the idle power of their nodes [W]."""
+        return self._engine.around.service_power_w(time_ms)
+
+    def cap_w(self, time_ms: int) -> float:
+        """Return the most that all devices may draw at a time [W]."""
+        return self._engine.around.cap_w(time_ms)
+
+    @property
+    def signals(self) -> Mapping[str, Any]:
+        """Outside signals by name."""
+        return self._engine.around.signals
+
+    @property
+    def events_known(self) -> Sequence[Event]:
+        """Events issued by now."""
+        now_ms = self.now_ms
+        return [event for event in self._engine.around.events if event.issued_ms <= now_ms]
+
+
+class FacilityView(FacilityScope):
+    """What a controller sees: all pools, with their queues."""
+
+    @property
+    def pools(self) -> Mapping[str, ActingPool]:
+        """The pools by name."""
+        return self._engine.pools
+
+    def wake_at(self, time_ms: int) -> None:
+        """Ask for another decision at a time [ms], after now."""
+        self._engine.wake_at(time_ms, None)
+
+
+class ActingPool:
+    """One pool with its queue, as its policy sees it. Jobs are numbered over all pools."""
+
+    def __init__(self, engine: ActingEngine, name: str, n_nodes: int, policy: Any) -> None:
+        self._engine, self.name, self.policy = engine, name, policy
+        self.n_nodes = self.free_nodes = n_nodes
+        self.waiting: deque[int] = deque()
+        self.queue = self.waiting
+        """Waiting jobs that the controller does not hold, in the order of submission."""
+        self.running: dict[int, int] = {}
+        """Jobs that hold nodes, each with the time at which it is expected to end [ms]."""
+        self.suspended: dict[int, None] = {}
+        """Those of them that are suspended."""
+        self.stopping: dict[int, None] = {}
+        """Those of them that are being saved: nothing else can be done with them until then."""
+        self.job_n_nodes: dict[int, int] = {}
+        self.job_estimate_ms: dict[int, int] = {}
+        self.job_submit_ms: dict[int, int] = {}
+        self.job_user: dict[int, int] = {}
+        self.job_class: dict[int, int] = {}
+        self.job_profile_id: dict[int, int] = {}
+        self.job_level: dict[int, int] = {}
+        self.decides = hasattr(policy, "decide")
+        self.wants_idle = bool(getattr(policy, "wants_idle", False))
+        self.due = self.wants_idle
+        self.idle_w = 0.0
+        self.in_use, self.power_mw = 0, 0
+        self.last_busy_ms = engine.now_ms
+        self.wakes_ms: list[int] = []
+
+    @property
+    def now_ms(self) -> int:
+        """Time since the start of the run [ms], negative in its warm-up."""
+        return self._engine.now_ms
+
+    @property
+    def facility(self) -> FacilityScope:
+        """Power, cap, signals and events of the whole facility."""
+        return self._engine.scope
+
+    @property
+    def pool_power_w(self) -> float:
+        """Mean power of its jobs as they are now, and of its idle nodes [W]; without services."""
+        return self.power_mw / 1000 + (self.n_nodes - self.in_use) * self.idle_w
+
+    def jobs_power_w(self, basis: PowerBasis = "mean") -> float:
+        """Return the same by another basis of the power of jobs that run [W]."""
+        if basis == "mean":
+            return self.pool_power_w
+        power_w = (self.n_nodes - self.in_use) * self.idle_w
+        for number in self.running:
+            job = self._engine.jobs[number]
+            power_w += self._engine.power_w(job, basis) if job.kind == RUN else job.standing_w
+        return power_w
+
+    def service_power_w(self, time_ms: int) -> float:
+        """Return the planned power of all services beyond their nodes' idle power [W]."""
+        return self._engine.around.service_power_w(time_ms)
+
+    def cap_w(self, time_ms: int) -> float:
+        """Return the most that all devices of the facility may draw at a time [W]."""
+        return self._engine.around.cap_w(time_ms)
+
+    @property
+    def signals(self) -> Mapping[str, Any]:
+        """Outside signals by name."""
+        return self._engine.around.signals
+
+    @property
+    def events_known(self) -> Sequence[Event]:
+        """Events issued by now."""
+        return self._engine.scope.events_known
+
+    @property
+    def n_levels(self) -> int:
+        """Number of cap levels; 0 is none."""
+        return len(self._engine.around.levels)
+
+    def expected_end_ms(self, job: int) -> int:
+        """Return when a job that holds nodes is expected to end [ms], after now."""
+        return max(self.running[job], self.now_ms + 1)
+
+    def work_ms(self, job: int) -> int:
+        """Return the work that a job has done by now [ms of an uncapped run]."""
+        return self._engine.jobs[job].work_at(self.now_ms)
+
+    def saved_ms(self, job: int) -> int:
+        """Return the work that a job would keep if it were killed now [ms]."""
+        return _saved_ms(self._engine.jobs[job], self.now_ms)
+
+    def flexibility(self, job: int) -> JobFlexibility:
+        """Return how a job bends."""
+        return self._engine.jobs[job].flexible
+
+    def priority(self, job: int) -> float:
+        """Return the priority of a job's class."""
+        return self._engine.jobs[job].flexible.priority
+
+    def deadline_ms(self, job: int) -> int:
+        """Return when a job should have ended, by its estimate and its class's slack [ms]."""
+        of = self._engine.jobs[job]
+        return int(of.submit_ms + (1 + of.flexible.slack) * of.estimate_ms)
+
+    def speed(self, job: int, level: int, n_nodes: int | None = None) -> float:
+        """Return the rate of a job's work at a level and on a number of nodes."""
+        return self._engine.rate(self._engine.jobs[job], level, n_nodes)
+
+    def power_w(self, job: int, level: int = 0, basis: PowerBasis = "mean") -> float:
+        """Return the power of a job that runs at a level, on its nodes [W]."""
+        return self._engine.power_w(self._engine.jobs[job], basis, level)
+
+    def wake_at(self, time_ms: int) -> None:
+        """Ask for another decision at a time [ms], after now."""
+        self._engine.wake_at(time_ms, self)
+
+
+@dataclass(eq=False)
+class Happened:
+    """What happened in a window: stretches, first starts, ends, and jobs back in the queue."""
+
+    stretches: list[Stretch] = field(default_factory=list)
+    starts_ms: dict[int, int] = field(default_factory=dict)
+    ends_ms: dict[int, int] = field(default_factory=dict)
+    requeued_ms: list[int] = field(default_factory=list)
+    restarted_ms: list[int] = field(default_factory=list)
+
+
+class ActingEngine:
+    """All pools of a run, simulated by SimPy in one environment.
+
+    Parameters
+    ----------
+    pools : mapping of str to (int, object, sequence)
+        Of each pool its nodes at the begin, its policy, and what is added later: times [ms] and
+        nodes.
+    around : Surroundings
+        What policies know besides their queues.
+    begin_ms, horizon_ms : int
+        Begin of the simulation and end of the run [ms].
+    """
+
+    def __init__(
+        self,
+        pools: Mapping[str, tuple[int, Any, Sequence[tuple[int, int]]]],
+        around: Surroundings,
+        begin_ms: int,
+        horizon_ms: int,
+    ) -> None:
+        self.around, self._horizon_ms = around, horizon_ms
+        self._env = simpy.Environment(initial_time=begin_ms)
+        self.jobs: dict[int, _Job] = {}
+        self.scope, self._view = FacilityScope(self), FacilityView(self)
+        self.pools = {
+            name: ActingPool(self, name, n_nodes, policy)
+            for name, (n_nodes, policy, _) in pools.items()
+        }
+        self._by_id = list(self.pools.values())
+        for pool, idle_w in zip(self._by_id, around.idle_power_w, strict=False):
+            pool.idle_w = idle_w
+        self._n_jobs, self._happened, self._turn_is_due = 0, Happened(), False
+        for name, (_, _, added) in pools.items():
+            for time_ms, more in added:
+                self._later(time_ms - begin_ms, self._add, (self.pools[name], more))
+                self.pools[name].wakes_ms.append(time_ms)
+        wakes_ms = {*around.wakes_ms, *(event.issued_ms for event in around.events)}
+        for time_ms in sorted(wakes_ms):
+            if begin_ms < time_ms < horizon_ms:
+                self._later(time_ms - begin_ms, self._wake_all)
+        if around.controller is not None or any(pool.wants_idle for pool in self._by_id):
+            self._decide_last()
+
+    @property
+    def now_ms(self) -> int:
+        """Time since the start of the run [ms]."""
+        return int(self._env.now)
+
+    def advance(self, jobs: JobTable, estimate_ms: Int64Array, until_ms: int) -> Happened:
+        """Take in the jobs submitted before a time, and simulate up to it.
+
+        Jobs are numbered in the order in which they are taken in.
+
+        Parameters
+        ----------
+        jobs : JobTable
+            Jobs of all pools in the order of submission.
+        estimate_ms : numpy.ndarray, shape (n,), int64
+            How long each is thought to run [ms].
+        until_ms : int
+            Time [ms].
+        """
+        if len(jobs):
+            wake: list[Any] = []
+            submissions = self._submissions(self._enter(jobs, estimate_ms), jobs, wake)
+            wake.append(submissions.send)
+            next(submissions)
+        self._env.run(until=until_ms)
+        for job in self.jobs.values():
+            if job.held:
+                self._tell(job, until_ms)
+        self._check_starving(until_ms)
+        found, self._happened = self._happened, Happened()
+        return found
+
+    def planned_end_ms(self, number: int) -> int:
+        """Return when a job ends that has started: as it runs, or at once after now."""
+        job = self.jobs[number]
+        if job.kind == RUN and job.held:
+            return int(job.end_ms)
+        return int(self.now_ms + job.duration_ms - job.work_ms)
+
+    def rate(self, job: _Job, level: int, n_nodes: int | None = None) -> float:
+        """Return the rate of a job's work at a level and on a number of nodes, its own if None."""
+        rate = self.around.levels.speed(job.flexible.kind, level) if level else 1.0
+        share = (n_nodes or job.nodes) / job.asked
+        return float(rate if share == 1 else rate * share**SIZE_EXPONENT)
+
+    def power_w(self, job: _Job, basis: PowerBasis = "mean", level: int | None = None) -> float:
+        """Return the power of a job that runs at a level, its own if None, on its nodes [W]."""
+        power = self.around.power
+        if power is None:
+            return 0.0
+        level = job.level if level is None else level
+        levels = self.around.levels
+        cap = (levels.caps[level], levels.power(job.flexible.kind, level) if level else 1.0)
+        return power.of(job.class_id, job.profile_id, job.nodes, job.power_factor, cap, basis)
+
+    def wake_at(self, time_ms: int, pool: ActingPool | None) -> None:
+        """Ask a pool's policy, or the controller, at a time [ms]."""
+        if time_ms <= self.now_ms:
+            who = self.around.controller if pool is None else pool.policy
+            raise PolicyError(
+                f"policy {type(who).__name__} asks to be woken at {time_ms} ms, which is not after "
+                f"now ({self.now_ms} ms); it is asked again at each event anyway"
+            )
+        self._later(time_ms - self.now_ms, self._wake, pool)
+        if pool is not None:
+            pool.wakes_ms.append(time_ms)
+
+    # What happens: submissions, ends, added nodes, wakes.
+
+    def _enter(self, jobs: JobTable, estimate_ms: Int64Array) -> list[tuple[_Job, ActingPool]]:
+        columns = zip(
+            *(
+                values.tolist()
+                for values in (
+                    jobs.submit_ms, jobs.n_nodes, jobs.duration_ms, estimate_ms, jobs.class_id,
+                    jobs.profile_id, jobs.power_factor, jobs.user_id,
+                )
+            ),
+            strict=True,
+        )  # fmt: skip
+        entering = []
+        for row, pool_id in zip(columns, jobs.pool_id.tolist(), strict=True):
+            job = _Job(self._n_jobs, row, self.around.flexibility_of(row[4]))
+            self.jobs[job.number] = job
+            self._n_jobs += 1
+            entering.append((job, self._by_id[pool_id]))
+        return entering
+
+    def _submissions(
+        self, entering: Sequence[tuple[_Job, ActingPool]], jobs: JobTable, wake: list[Any]
+    ) -> Generator[None, simpy.Event, None]:
+        """Submit one job after another: one event, scheduled again for each."""
+        delays_ms = np.diff(jobs.submit_ms, prepend=self.now_ms).tolist()
+        event = simpy.Event(self._env)
+        event._ok, event._value = True, None
+        for (job, pool), delay_ms in zip(entering, delays_ms, strict=True):
+            event.callbacks = wake
+            self._env.schedule(event, NORMAL, delay_ms)
+            yield
+            number = job.number
+            pool.waiting.append(number)
+            if pool.queue is not pool.waiting:
+                pool.queue.append(number)
+            pool.job_n_nodes[number] = job.asked
+            pool.job_estimate_ms[number] = job.estimate_ms
+            pool.job_submit_ms[number] = job.submit_ms
+            pool.job_user[number] = job.user_id
+            pool.job_class[number] = job.class_id
+            pool.job_profile_id[number] = job.profile_id
+            self._ask(pool)
+        wake.clear()  # it would keep this generator alive
+        yield
+
+    def _later(
+        self,
+        delay_ms: int,
+        callback: Callable[[simpy.Event], None],
+        value: object = None,
+        priority: EventPriority = NORMAL,
+    ) -> None:
+        """Call back after a time; a `Timeout` would always have the normal priority."""
+        event = simpy.Event(self._env)
+        event._ok, event._value, event.callbacks = True, value, [callback]
+        self._env.schedule(event, priority, delay_ms)
+
+    def _add(self, event: simpy.Event) -> None:
+        pool, more = event._value
+        pool.n_nodes += more
+        pool.free_nodes += more
+        pool.last_busy_ms = self.now_ms
+        self._ask(pool)
+
+    def _wake(self, event: simpy.Event) -> None:
+        if event._value is None:
+            self._decide_last()
+        else:
+            self._ask(event._value)
+
+    def _wake_all(self, _: simpy.Event) -> None:
+        for pool in self._by_id:
+            pool.due = True
+        self._decide_last()
+
+    def _ask(self, pool: ActingPool) -> None:
+        pool.due = True
+        self._decide_last()
+
+    def _at_end(self, event: simpy.Event) -> None:
+        """End a stretch whose length was known: a run, a checkpoint or a restart."""
+        job, pool, turn = event._value
+        if turn != job.turn:
+            return  # it was stopped, slowed or resized meanwhile
+        self._tell(job, self.now_ms)
+        if job.kind == RUN:
+            self._happened.ends_ms[job.number] = self.now_ms
+            self._release(job, pool)
+            self._forget(job, pool)
+        elif job.kind == RESTART:
+            self._run(job, pool)
+        elif job.resized:
+            del pool.stopping[job.number]
+            pool.free_nodes += job.held - job.resized
+            job.held, job.nodes, job.resized = job.resized, job.resized, 0
+            pool.job_n_nodes[job.number] = job.nodes
+            self._restart(job, pool)
+        else:
+            del pool.stopping[job.number]
+            self._requeue(job, pool)
+        self._ask(pool)
+
+    # What becomes of a job. Each stretch is told when it ends, so that nothing is told twice.
+
+    def _tell(self, job: _Job, until_ms: int) -> None:
+        """Note what a job did up to a time, cut at every span: as windows of any length do."""
+        stretches, begin_ms = self._happened.stretches, job.told_ms
+        while begin_ms < until_ms:
+            end_ms = min((begin_ms // DRAW_MS + 1) * DRAW_MS, until_ms)
+            stretches.append(
+                (
+                    job.number, begin_ms, end_ms, job.nodes, job.work_at(begin_ms),
+                    job.work_at(end_ms), job.level, job.kind, job.standing_w,
+                )
+            )  # fmt: skip
+            begin_ms = end_ms
+        job.told_ms = max(job.told_ms, until_ms)
+
+    def _enters(self, job: _Job, pool: ActingPool, kind: int, length_ms: int | None) -> None:
+        """Begin a stretch of a kind, which ends by itself after a time unless None."""
+        now_ms = self.now_ms
+        job.kind, job.since_ms, job.told_ms = kind, now_ms, now_ms
+        job.turn += 1
+        job.standing_w = 0.0 if kind == RUN else self._standing_w(job, kind)
+        power_w = self.power_w(job) if kind == RUN else job.standing_w
+        self._set_power(job, pool, job.nodes, round(power_w * 1000))
+        if length_ms is not None:
+            job.end_ms = now_ms + length_ms
+            self._later(length_ms, self._at_end, (job, pool, job.turn))
+
+    def _set_power(self, job: _Job, pool: ActingPool, nodes: int, power_mw: int) -> None:
+        """Count a job's nodes in use and power; whole mW, so that the sum has no memory."""
+        pool.in_use += nodes - job.used
+        pool.power_mw += power_mw - job.power_mw
+        job.used, job.power_mw = nodes, power_mw
+
+    def _standing_w(self, job: _Job, kind: int) -> float:
+        """Return the power of a job that is paused, saved or starts again [W]."""
+        power, flexible = self.around.power, job.flexible
+        if power is None:
+            return 0.0
+        idle_w = power.idle_w(job.class_id) * job.nodes
+        share = {CHECKPOINT: flexible.stop_share, RESTART: flexible.restart_share}.get(kind, 0.0)
+        return float(max(idle_w, share * self.power_w(job, level=0)))
+
+    def _run(self, job: _Job, pool: ActingPool) -> None:
+        """Let a job work at its level on its nodes, from now on."""
+        job.rate = self.rate(job, job.level)
+        left_ms = job.duration_ms - job.work_ms
+        self._enters(job, pool, RUN, left_ms if job.rate == 1 else ceil(left_ms / job.rate))
+        self._expect(job, pool, 0)
+
+    def _restart(self, job: _Job, pool: ActingPool) -> None:
+        """Let a job start again from its last checkpoint, then work."""
+        restart_ms = job.flexible.restart_ms
+        if not restart_ms:
+            self._run(job, pool)
+            return
+        self._enters(job, pool, RESTART, restart_ms)
+        self._expect(job, pool, restart_ms)
+
+    def _expect(self, job: _Job, pool: ActingPool, before_ms: int) -> None:
+        left_ms = max(job.estimate_ms - job.work_ms, 1)
+        end_ms = self.now_ms + before_ms + ceil(left_ms / self.rate(job, job.level))
+        pool.running[job.number] = end_ms
+
+    def _stop_work(self, job: _Job) -> None:
+        """Tell what a job did up to now and hold its work."""
+        self._tell(job, self.now_ms)
+        job.work_ms = job.work_at(self.now_ms)
+
+    def _save(self, job: _Job, pool: ActingPool, resized: int) -> None:
+        """Write a checkpoint, then resize the job or put it back into the queue."""
+        self._stop_work(job)
+        job.saved_ms, job.resized = job.work_ms, resized
+        pool.stopping[job.number] = None
+        pool.suspended.pop(job.number, None)
+        self._enters(job, pool, CHECKPOINT, job.flexible.stop_ms)
+        self._expect(job, pool, job.flexible.stop_ms + job.flexible.restart_ms)
+
+    def _requeue(self, job: _Job, pool: ActingPool) -> None:
+        """Take a job's nodes and put it back into the queue in its order of submission."""
+        job.turn += 1
+        job.work_ms, job.level = job.saved_ms, 0
+        self._release(job, pool)
+        pool.suspended.pop(job.number, None)
+        job.nodes = pool.job_n_nodes[job.number] = job.asked
+        left_ms = max(job.estimate_ms - job.work_ms, 1)
+        pool.job_estimate_ms[job.number] = job.flexible.restart_ms + left_ms
+        insort(pool.waiting, job.number)
+        if pool.queue is not pool.waiting:
+            insort(pool.queue, job.number)
+        self._happened.requeued_ms.append(self.now_ms)
+
+    def _release(self, job: _Job, pool: ActingPool) -> None:
+        del pool.running[job.number]
+        pool.job_level.pop(job.number, None)
+        pool.free_nodes += job.held
+        pool.last_busy_ms = self.now_ms
+        self._set_power(job, pool, 0, 0)
+        job.held = 0
+
+    def _forget(self, job: _Job, pool: ActingPool) -> None:
+        del self.jobs[job.number]
+        for of_jobs in (
+            pool.job_n_nodes, pool.job_estimate_ms, pool.job_submit_ms, pool.job_user,
+            pool.job_class, pool.job_profile_id,
+        ):  # fmt: skip
+            del of_jobs[job.number]
+
+    # Decisions: the controller, then each pool's policy, once at each instant.
+
+    def _decide_last(self) -> None:
+        """Decide once all that happens at this instant has happened."""
+        if not self._turn_is_due:
+            self._turn_is_due = True
+            self._later(0, self._decide, priority=LAST)
+
+    def _decide(self, _: simpy.Event) -> None:
+        self._turn_is_due = False
+        controller = self.around.controller
+        if controller is not None:
+            for name, action in controller.decide(self._view):
+                if name not in self.pools:
+                    self._refuse(controller, f"acts on pool {shown(name)}", one_of(self.pools))
+                self._act(self.pools[name], action, controller)
+        for pool in self._by_id:
+            # What another pool frees may serve a policy that acts; one that only starts jobs waits
+            # for its own pool.
+            asked = pool.due or pool.decides
+            pool.due = False
+            self._hold(pool)
+            if not asked or not (pool.queue or pool.wants_idle):
+                continue
+            if pool.decides:
+                actions = pool.policy.decide(pool)
+            else:
+                actions = [Start(job) for job in pool.policy.select(pool)]
+            for action in actions:
+                self._act(pool, action, pool.policy)
+
+    def _hold(self, pool: ActingPool) -> None:
+        """Hide the waiting jobs that the controller holds; the pool is asked again each time."""
+        controller = self.around.controller
+        if controller is None or not getattr(controller, "holds", True):
+            pool.queue = pool.waiting
+            return
+        may = [n for n in pool.waiting if controller.may_start(self._view, pool.name, n)]
+        pool.due |= len(may) < len(pool.waiting)
+        pool.queue = deque(may) if pool.due else pool.waiting
+
+    def _act(self, pool: ActingPool, action: Action, who: object) -> None:
+        match action:
+            case Start(number, n_nodes, level):
+                self._start(pool, number, n_nodes, level, who)
+            case Preempt(number, how):
+                self._preempt(pool, self._running(pool, number, "preempts", who), how, who)
+            case Resume(number):
+                job = self._running(pool, number, "resumes", who)
+                if number not in pool.suspended:
+                    self._refuse(who, f"resumes job {number}, which is not suspended")
+                del pool.suspended[number]
+                self._stop_work(job)
+                self._run(job, pool)
+            case Resize(number, n_nodes):
+                self._resize(pool, self._running(pool, number, "resizes", who), n_nodes, who)
+            case SetLevel(number, level):
+                job = self._running(pool, number, "caps", who)
+                self._check_level(level, number, who)
+                if level != job.level:
+                    self._stop_work(job)
+                    job.level = pool.job_level[number] = level
+                    if job.kind == RUN:
+                        self._run(job, pool)
+            case _:
+                self._refuse(who, f"answers {shown(action)}, which is no action")
+
+    def _start(
+        self, pool: ActingPool, number: int, n_nodes: int | None, level: int, who: object
+    ) -> None:
+        queue = pool.queue
+        if queue and number == queue[0]:
+            queue.popleft()
+        elif number in queue:
+            queue.remove(number)
+        else:
+            self._refuse(who, f"starts job {number}, which does not wait")
+        if queue is not pool.waiting:
+            pool.waiting.remove(number)
+        job = self.jobs[number]
+        n_nodes = job.asked if n_nodes is None else n_nodes
+        self._check_size(job, n_nodes, "starts", who)
+        if n_nodes > pool.free_nodes:
+            free = f"{pool.free_nodes} are free"
+            self._refuse(who, f"starts job {number} on {n_nodes} nodes, {free}")
+        self._check_level(level, number, who)
+        pool.free_nodes -= n_nodes
+        job.held = job.nodes = pool.job_n_nodes[number] = n_nodes
+        job.level = pool.job_level[number] = level
+        happened, now_ms = self._happened, self.now_ms
+        if job.turn == 0:
+            happened.starts_ms[number] = now_ms
+            self._run(job, pool)
+        else:
+            happened.restarted_ms.append(now_ms)
+            self._restart(job, pool)
+
+    def _preempt(self, pool: ActingPool, job: _Job, how: str, who: object) -> None:
+        number = job.number
+        if not job.flexible.pausable:
+            self._refuse(who, f"preempts job {number}, whose class is not pausable")
+        if how == "suspend":
+            if job.kind != RUN:
+                self._refuse(who, f"suspends job {number}, which does not work now")
+            self._stop_work(job)
+            pool.suspended[number] = None
+            self._enters(job, pool, PAUSED, None)
+        elif how == "checkpoint" and job.kind != RESTART and job.flexible.stop_ms:
+            self._save(job, pool, 0)
+        elif how in ("checkpoint", "kill"):
+            saved_ms = job.work_at(self.now_ms) if how == "checkpoint" else None
+            job.saved_ms = _saved_ms(job, self.now_ms) if saved_ms is None else saved_ms
+            self._stop_work(job)
+            self._requeue(job, pool)
+            pool.due = True
+        else:
+            hows = one_of(("checkpoint", "kill", "suspend"))
+            self._refuse(who, f"preempts job {number} by {shown(how)} (have: {hows})")
+
+    def _resize(self, pool: ActingPool, job: _Job, n_nodes: int, who: object) -> None:
+        number = job.number
+        if job.kind != RUN:
+            self._refuse(who, f"resizes job {number}, which does not work now")
+        self._check_size(job, n_nodes, "resizes", who)
+        if n_nodes == job.nodes:
+            return
+        more = max(n_nodes - job.held, 0)
+        if more > pool.free_nodes:
+            free = f"{pool.free_nodes} more are free"
+            self._refuse(who, f"resizes job {number} to {n_nodes} nodes, {free}")
+        pool.free_nodes -= more  # those to come are kept from now on, those to go until it is saved
+        job.held += more
+        self._save(job, pool, n_nodes)
+
+    def _running(self, pool: ActingPool, number: int, does: str, who: object) -> _Job:
+        """Return a job that holds nodes and can be acted on."""
+        if number not in pool.running:
+            self._refuse(who, f"{does} job {shown(number)}, which does not run")
+        if number in pool.stopping:
+            self._refuse(who, f"{does} job {number}, which is being saved (see view.stopping)")
+        return self.jobs[number]
+
+    def _check_level(self, level: int, number: int, who: object) -> None:
+        n_levels = len(self.around.levels)
+        if not 0 <= level < n_levels:
+            self._refuse(who, f"runs job {number} at level {level}; levels are 0 to {n_levels - 1}")
+
+    def _check_size(self, job: _Job, n_nodes: int, does: str, who: object) -> None:
+        least = max(1, ceil(job.flexible.least_share * job.asked))
+        if not least <= n_nodes <= job.asked:
+            self._refuse(
+                who, f"{does} job {job.number} on {n_nodes} nodes; it takes {least} to {job.asked}"
+            )
+
+    def _check_starving(self, now_ms: int) -> None:
+        """Refuse a policy that leaves a pool empty beside a queue and asks for no later turn."""
+        for pool in self._by_id:
+            pool.wakes_ms = [time_ms for time_ms in pool.wakes_ms if time_ms >= now_ms]
+            if pool.running or not pool.queue:
+                pool.last_busy_ms = max(pool.last_busy_ms, now_ms)
+            idle_ms = now_ms - pool.last_busy_ms
+            if not pool.wakes_ms and idle_ms >= LONGEST_IDLE_MS:
+                self._refuse(
+                    pool.policy,
+                    f"has left all {pool.n_nodes} nodes free for {idle_ms / MS_PER_H:,.0f} h while "
+                    f"{len(pool.queue):,} jobs wait",
+                )
+
+    def _refuse(self, who: object, what: str, have: str = "") -> NoReturn:
+        raise PolicyError(
+            f"policy {type(who).__name__} {what} (at {self.now_ms / MS_PER_H:,.4g} h of the run"
+            + (f"; have: {have})" if have else ")")
+            + "; a policy starts jobs of view.queue on at most view.free_nodes nodes, and acts on "
+            "jobs of view.running"
+        )
+
+
+def _saved_ms(job: _Job, now_ms: int) -> int:
+    """Return the work of a job in its last checkpoint [ms]."""
+    every_ms = job.flexible.checkpoint_every_ms
+    return int(max(job.saved_ms, job.work_at(now_ms) // every_ms * every_ms))

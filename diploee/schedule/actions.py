@@ -1,0 +1,71 @@
+"""What a policy may do besides choosing which jobs start: the answers of `decide`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+How = Literal["checkpoint", "kill", "suspend"]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start a waiting job, on the nodes that it asks for unless others are given.
+
+    Parameters
+    ----------
+    job : int
+        A job of `view.queue`.
+    n_nodes : int, optional
+        Nodes to run it on, within what its class tolerates.
+    level : int
+        Cap level; 0 = uncapped.
+    """
+
+    job: int
+    n_nodes: int | None = None
+    level: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Preempt:
+    """Stop a running job.
+
+    Parameters
+    ----------
+    job : int
+        A job of `view.running`.
+    how : {"checkpoint", "kill", "suspend"}
+        `checkpoint` saves its work, which takes its stop time, and puts it back into the queue;
+        `kill` does so at once and loses the work since the last checkpoint; `suspend` keeps its
+        work and its nodes, which draw idle power until it is resumed.
+    """
+
+    job: int
+    how: How = "checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Let a suspended job work on."""
+
+    job: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """Run a running job on other nodes; it is stopped, its work saved, and started again."""
+
+    job: int
+    n_nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetLevel:
+    """Cap the GPUs of a running job at a level; 0 = uncapped."""
+
+    job: int
+    level: int
+
+
+Action = Start | Preempt | Resume | Resize | SetLevel

@@ -1,0 +1,144 @@
+"""`Runs`: the stretches that jobs are run in where a policy may stop, slow or resize them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from diploee.schedule.schedule import NEVER_MS, Schedule
+from diploee.tables import (
+    BoolArray,
+    Float64Array,
+    Int8Array,
+    Int32Array,
+    Int64Array,
+    Table,
+    column,
+    concat,
+)
+from diploee.workload import JobTable
+
+KINDS = ("run", "checkpoint", "restart", "paused")
+"""What a job does in a stretch, by `Runs.kind`; it holds its nodes in all of them."""
+RUN, CHECKPOINT, RESTART, PAUSED = range(len(KINDS))
+
+
+@dataclass(frozen=True, eq=False)
+class Runs(Table):
+    """Stretches of jobs, cut at every span of `DRAW_MS` from the start of the run on.
+
+    Parameters
+    ----------
+    job : numpy.ndarray, int64
+        Row of the job table.
+    start_ms, end_ms : numpy.ndarray, int64
+        Span of the stretch [ms].
+    n_nodes : numpy.ndarray, int32
+        Nodes that it is on.
+    work_from_ms, work_to_ms : numpy.ndarray, int64
+        Work done before and after it, in ms of an uncapped run on the nodes asked for.
+    level : numpy.ndarray, int32
+        Cap level.
+    kind : numpy.ndarray, int8
+        Index into `KINDS`.
+    power_w : numpy.ndarray, float64
+        Power of all its nodes where it does not run [W].
+    """
+
+    job: Int64Array = column("int64")
+    start_ms: Int64Array = column("int64")
+    end_ms: Int64Array = column("int64")
+    n_nodes: Int32Array = column("int32")
+    work_from_ms: Int64Array = column("int64")
+    work_to_ms: Int64Array = column("int64")
+    level: Int32Array = column("int32")
+    kind: Int8Array = column("int8")
+    power_w: Float64Array = column("float64")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ActedSchedule(Schedule):
+    """Jobs that ran in stretches within a window, or in the whole run.
+
+    Parameters
+    ----------
+    jobs, start_ms, horizon_ms, ended_ms
+        As of `Schedule`: jobs that have started, when they first did, and their ends; `NEVER_MS` =
+        not ended yet.
+    runs : Runs
+        Their stretches within the window, in the order of their starts.
+    new : numpy.ndarray, shape (n,), bool
+        Which of the jobs started for the first time within the window.
+    requeued_ms, restarted_ms : numpy.ndarray, int64
+        When jobs were put back into a queue within the window, and when such jobs left it [ms].
+    """
+
+    runs: Runs
+    new: BoolArray
+    requeued_ms: Int64Array
+    restarted_ms: Int64Array
+
+    @property
+    def first(self) -> BoolArray:
+        """Which jobs started for the first time."""
+        return self.new
+
+    @cached_property
+    def node_ms(self) -> Int64Array:
+        """Node time of each job within the run and the window [node ms]."""
+        runs = self.runs
+        run_ms = np.minimum(runs.end_ms, self.horizon_ms) - np.maximum(runs.start_ms, 0)
+        total = np.zeros(len(self.jobs), dtype=np.int64)
+        np.add.at(total, runs.job, runs.n_nodes * np.maximum(run_ms, 0))
+        return total
+
+    @property
+    def of_energy(self) -> Int64Array:
+        """Job of each part that energy is told of: each stretch is one."""
+        return self.runs.job
+
+    def occupied(self) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
+        """Return start, end [ms], nodes and pool of each stretch."""
+        runs = self.runs
+        pool_id = self.jobs.pool_id[runs.job].astype(np.int64)
+        return runs.start_ms, runs.end_ms, runs.n_nodes.astype(np.int64), pool_id
+
+    def take(self, rows: Int64Array | BoolArray | slice) -> ActedSchedule:
+        """Return some of the jobs, with their stretches."""
+        kept = np.arange(len(self.jobs))[rows]
+        place = np.full(len(self.jobs), -1, dtype=np.int64)
+        place[kept] = np.arange(kept.size)
+        job = place[self.runs.job]
+        runs = replace(self.runs, job=job).take(job >= 0)
+        return replace(
+            self,
+            jobs=self.jobs.take(rows),
+            start_ms=self.start_ms[rows],
+            ended_ms=self.end_ms[rows],
+            runs=runs,
+            new=self.new[rows],
+        )
+
+
+def acted_in_order(
+    parts: Sequence[ActedSchedule], jobs: JobTable, horizon_ms: int
+) -> ActedSchedule:
+    """Return all jobs of a run, numbered from 0, with what windows of it gave."""
+    start_ms = np.full(len(jobs), NEVER_MS, dtype=np.int64)
+    end_ms = start_ms.copy()
+    for part in parts:
+        start_ms[part.jobs.job_id] = part.start_ms
+        end_ms[part.jobs.job_id] = part.end_ms
+    return ActedSchedule(
+        jobs,
+        start_ms,
+        horizon_ms,
+        ended_ms=end_ms,
+        runs=concat([replace(p.runs, job=p.jobs.job_id[p.runs.job]) for p in parts]),
+        new=start_ms != NEVER_MS,
+        requeued_ms=np.concatenate([part.requeued_ms for part in parts]),
+        restarted_ms=np.concatenate([part.restarted_ms for part in parts]),
+    )

@@ -1,0 +1,216 @@
+"""What acting policies know beyond their queue: power, caps, signals, events, and who is flexible.
+
+All of it is known ahead or up to now; nothing of it tells a job's true run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import numpy as np
+
+from diploee.profiles import ProfileLibrary
+from diploee.profiles.capped import CapLevels, WorkKind, capped_power_w, cpu_power_w
+from diploee.scenario import NodeType
+from diploee.schedule.actions import Action
+from diploee.units import MS_PER_MIN
+
+if TYPE_CHECKING:
+    from diploee.schedule.acting_engine import FacilityView
+
+PowerBasis = Literal["mean", "p95_60s", "rated"]
+"""Of a job: its mean power, the 95th percentile of its one-minute means, its nodes' ratings."""
+
+
+class Signal(Protocol):
+    """A step function of time, known up to now or some time ahead."""
+
+    def at(self, time_ms: int) -> float:
+        """Return its value at a time [ms]."""
+        ...
+
+    def next_change_ms(self, time_ms: int) -> int | None:
+        """Return the first time after another at which it is known to change [ms]."""
+        ...
+
+
+class Event(Protocol):
+    """A call for another load, such as of demand response."""
+
+    @property
+    def issued_ms(self) -> int:
+        """When it becomes known [ms]."""
+        ...
+
+
+class Controller(Protocol):
+    """Acts on all pools of a facility, before their own policies, once at each instant."""
+
+    def decide(self, view: FacilityView) -> Sequence[tuple[str, Action]]:
+        """Return actions, each with the name of its pool, in order."""
+        ...
+
+    def may_start(self, view: FacilityView, pool: str, job: int) -> bool:
+        """Return whether a pool may start a waiting job now; one that it may not is not seen."""
+        ...
+
+
+@dataclass(frozen=True)
+class JobFlexibility:
+    """How the jobs of a class bend.
+
+    Parameters
+    ----------
+    tier : int
+        0 to 3: mean loss of throughput that is tolerated, 0, 10, 25 or 50 % over the job.
+    kind : {"pre_training", "fine_tuning", "inference"}
+        Whose measured caps the class follows.
+    pausable : bool
+        Whether its jobs may be stopped or suspended.
+    least_share : float
+        Nodes that a job may be run on at least, over those that it asks for; never more than these.
+    checkpoint_every_ms : int
+        Work between two checkpoints [ms]; a job that is killed goes back to the last one.
+    stop_ms, restart_ms : int
+        Time that a checkpoint before a stop, and a start after it takes [ms].
+    stop_share, restart_share : float
+        Power meanwhile, over the job's mean power; idle power at least.
+    slack : float
+        A job should end by its submission plus ``1 + slack`` of its estimated run time.
+    priority : float
+        Larger is more urgent.
+
+    Notes
+    -----
+    Defaults of the times are those of the sheet "Flexibility", B3 [A]; the shares lie within the
+    0.1 to 0.3 of B3 and B5 [C]. ASSUMPTION: without a table any job may be run on fewer nodes [J].
+    """
+
+    tier: int = 0
+    kind: WorkKind = "pre_training"
+    pausable: bool = True
+    least_share: float = 0.0
+    checkpoint_every_ms: int = 30 * MS_PER_MIN
+    stop_ms: int = 2 * MS_PER_MIN
+    restart_ms: int = 10 * MS_PER_MIN
+    stop_share: float = 0.25
+    restart_share: float = 0.2
+    slack: float = 0.0
+    priority: float = 0.0
+
+
+class JobPower:
+    """Device power of jobs as it is known before they run.
+
+    A profile's mean and the 95th percentile of its one-minute means stand for all of its jobs, and
+    are scaled for a cap as the profile is.
+
+    Parameters
+    ----------
+    library : ProfileLibrary
+        Profiles that jobs refer to.
+    nodes : sequence of NodeType
+        Nodes of the pool of each class of jobs, by `class_id`.
+    """
+
+    def __init__(self, library: ProfileLibrary, nodes: Sequence[NodeType]) -> None:
+        self._library, self._nodes = library, nodes
+        self._found: dict[int, tuple[float, float]] = {}
+
+    def of(
+        self,
+        class_id: int,
+        profile_id: int,
+        n_nodes: int,
+        power_factor: float,
+        cap: tuple[float, float],
+        basis: PowerBasis,
+    ) -> float:
+        """Return the power of a job [W].
+
+        Parameters
+        ----------
+        class_id, profile_id, n_nodes, power_factor
+            As of `JobTable`.
+        cap : tuple of float
+            Cap of its GPUs over their TDP, and their power over that without a cap.
+        basis : {"mean", "p95_60s", "rated"}
+            Which power.
+        """
+        node, (limit, power) = self._nodes[class_id], cap
+        if basis == "rated":
+            gpus_w = node.n_gpus * node.gpu_tdp_w
+            return n_nodes * (node.rated_power_w - gpus_w * (1 - limit))
+        own_nodes = self._library.entries[profile_id].n_nodes
+        own_w = self._of_profile(profile_id)[basis == "p95_60s"]
+        capped_w = capped_power_w(np.array([own_w]), cpu_power_w(node) * own_nodes, power)
+        return float(capped_w[0]) * (n_nodes / own_nodes * power_factor)
+
+    def idle_w(self, class_id: int) -> float:
+        """Return the idle power of a node that a class runs on [W]."""
+        return self._nodes[class_id].idle_power_w
+
+    def _of_profile(self, profile_id: int) -> tuple[float, float]:
+        if profile_id not in self._found:
+            profile = self._library[profile_id]
+            power_w = profile.power_w.astype(np.float64)
+            size = min(max(1, MS_PER_MIN // profile.dt_ms), power_w.size)
+            minutes_w = power_w[: power_w.size // size * size].reshape(-1, size).mean(axis=1)
+            self._found[profile_id] = profile.mean_power_w, float(np.quantile(minutes_w, 0.95))
+        return self._found[profile_id]
+
+
+def _nothing_w(_: int) -> float:
+    return 0.0
+
+
+def _no_cap_w(_: int) -> float:
+    return float("inf")
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What acting policies and a controller know of a facility besides its queues.
+
+    Parameters
+    ----------
+    power : JobPower, optional
+        Power of jobs; 0 W where it is not known, as in tests of a schedule alone.
+    flexibility : sequence of JobFlexibility
+        By `class_id`; the defaults for classes beyond it.
+    levels : CapLevels
+        Caps that jobs may be run at.
+    idle_power_w : sequence of float
+        Idle power of a node of each pool [W].
+    service_power_w : callable
+        Power of all services at a time [ms], beyond the idle power of their nodes [W]; planned.
+    cap_w : callable
+        Most that the devices may draw at a time [ms] [W].
+    signals : mapping of str to Signal
+        Outside signals by name.
+    events : sequence of Event
+        All of the run; a policy sees those that were issued.
+    wakes_ms : sequence of int
+        Times at which all are asked [ms], such as changes of signals; events wake by themselves.
+    controller : Controller, optional
+        Acts before the policies of the pools.
+    """
+
+    power: JobPower | None = None
+    flexibility: Sequence[JobFlexibility] = ()
+    levels: CapLevels = field(default_factory=CapLevels)
+    idle_power_w: Sequence[float] = ()
+    service_power_w: Callable[[int], float] = _nothing_w
+    cap_w: Callable[[int], float] = _no_cap_w
+    signals: Mapping[str, Any] = field(default_factory=dict)
+    events: Sequence[Event] = ()
+    wakes_ms: Sequence[int] = ()
+    controller: Controller | None = None
+
+    def flexibility_of(self, class_id: int) -> JobFlexibility:
+        """Return how the jobs of a class bend."""
+        if class_id < len(self.flexibility):
+            return self.flexibility[class_id]
+        return JobFlexibility()
