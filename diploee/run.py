@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -39,23 +40,44 @@ from diploee.outputs import (
 from diploee.plausibility import run_warnings
 from diploee.power import (
     EventWindowSearch,
+    JobLoad,
     PowerModel,
     Segments,
     absent_nodes,
     device_block,
     lower_jobs,
+    lower_runs,
     power_stream,
     serving_segments,
+    with_levels,
     with_twins,
 )
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import FLAT_WORKLOAD
 from diploee.progress import Progress, Stopwatch, Update
 from diploee.scenario import Scenario
-from diploee.schedule import Cluster, Engine, Policy, Schedule, Transient
-from diploee.steps import at_size, open_stages, open_streams, plan_services, simulations
-from diploee.tables import concat
-from diploee.units import MS_PER_DAY, MS_PER_WEEK
+from diploee.schedule import (
+    ActedSchedule,
+    Cluster,
+    Engine,
+    Policy,
+    Schedule,
+    Transient,
+    chosen_policies,
+    levels_of,
+)
+from diploee.schedule.surroundings import Controller
+from diploee.steps import (
+    at_size,
+    class_nodes,
+    open_stages,
+    open_streams,
+    plan_services,
+    simulations,
+    surroundings,
+)
+from diploee.tables import Float64Array, concat
+from diploee.units import MS_PER_DAY, MS_PER_MIN, MS_PER_WEEK
 from diploee.workload import JobTable
 from diploee.workload.rates import hourly_rates
 from diploee.workload.source import DRAW_MS
@@ -91,6 +113,7 @@ def simulate(
     stages: Sequence[Stage] = (),
     sinks: Sequence[Sink] = (),
     window_days: float | None = None,
+    controller: Controller | None = None,
 ) -> Run:
     """Simulate a scenario and write its run folder.
 
@@ -126,6 +149,8 @@ def simulate(
         Own takers of the blocks, beside the files and metrics of the run folder.
     window_days : float, optional
         Days that are simulated at a time, to a quarter. It bounds the memory and changes no result.
+    controller : Controller, optional
+        Acts on the jobs of all pools, before their policies.
 
     Returns
     -------
@@ -150,7 +175,7 @@ def simulate(
             inputs = inputs or load_inputs(scenario, library)
             asked, scenario = scenario.facility.size, at_size(scenario, inputs.weather, stages)
         with clock.stage("plan"):
-            line = _Line(scenario, inputs, engine, policies, stages, clock)
+            line = _Line(scenario, inputs, engine, policies, stages, clock, controller)
             new.needed_mb = line.expected_mb(jobs_file)
         with clock.stage("simulate") as update, ExitStack() as files:
             metrics = RunMetrics(
@@ -212,18 +237,13 @@ class _Line:
         policies: Mapping[str, Policy] | None,
         stages: Sequence[Stage],
         clock: Stopwatch,
+        controller: Controller | None = None,
     ) -> None:
         self._scenario, self._clock = scenario, clock
         facility, horizon_ms = scenario.facility, scenario.horizon_ms
+        self._idle_w = [facility.node_type_of(name).idle_power_w for name in facility.pools]
         run_clock = scenario.clock
-        self.cluster = Cluster(
-            facility.pools,
-            horizon_ms,
-            engine,
-            policies,
-            run_clock.begin_ms,
-            scenario.standing_nodes(),
-        )
+        chosen = chosen_policies(facility.pools, policies)
         self.stages, self.columns = open_stages(scenario, stages, inputs.weather)
         self.head = {
             "scenario": scenario.name,
@@ -232,11 +252,31 @@ class _Line:
         }
         self.plans = plan_services(scenario, inputs=inputs)
         self.streams = open_streams(scenario, inputs)
-        self.streams.settle(simulations(scenario, policies))
-        self._serving = serving_segments(
-            self.plans, inputs.curves, facility, scenario.seed, self.streams.library
+        around = surroundings(scenario, self.streams, levels_of(chosen.values(), controller))
+        self.streams.settle(simulations(scenario, policies, around))
+        around = replace(around, controller=controller, service_power_w=self._service_power_w)
+        self.cluster = Cluster(
+            facility.pools,
+            horizon_ms,
+            engine,
+            chosen,
+            run_clock.begin_ms,
+            scenario.standing_nodes(),
+            around,
         )
-        used = {index for c in self.streams.classes for index in c.profile_ids}
+        library, used = self.streams.library, set[int]()
+        if self.cluster.acts:
+            kinds = [around.flexibility_of(k).kind for k in range(len(self.streams.classes))]
+            nodes = list(class_nodes(scenario, self.streams))
+            library, self._levels = with_levels(
+                library, self.streams.classes, nodes, kinds, around.levels
+            )
+            used |= self._levels.profile_ids
+        self._library = library
+        self._serving = serving_segments(
+            self.plans, inputs.curves, facility, scenario.seed, library
+        )
+        used |= {index for c in self.streams.classes for index in c.profile_ids}
         used |= self._serving.profile_ids
         library = self._serving.library
         self.provenances = [library.entries[index].provenance for index in sorted(used)]
@@ -321,10 +361,10 @@ class _Line:
             with self._clock.lap("schedule"):
                 started = self.cluster.advance(jobs, until_ms)
             with self._clock.lap("segments and jobs"):
-                load = lower_jobs(started, self.streams.library, scenario.facility)
+                load, energy_j = self._lowered(started)
                 self._count(jobs, started, until_ms)
-                energy_j = load.energy_j(self.streams.library)
-                self.causes.keep(load.segments, started.jobs.class_id, energy_j)
+                class_id = started.jobs.class_id[started.of_energy]
+                self.causes.keep(load.segments, class_id, energy_j)
                 if jobs_file is not None:
                     jobs_file.add(jobs, started, energy_j)
             yield concat([load.segments, self._serving.between(from_ms, until_ms)]), until_ms
@@ -333,6 +373,25 @@ class _Line:
             date = scenario.clock.wall.at(until_ms)
             done = (until_ms - begin_ms) / scenario.clock.simulated_ms
             update(done, f"{date:%Y-%m-%d}  {n_jobs:,} jobs")
+
+    def _lowered(self, started: Schedule) -> tuple[JobLoad, Float64Array]:
+        """Return what jobs draw, and the energy [J] of each job or stretch."""
+        facility, library = self._scenario.facility, self._library
+        if isinstance(started, ActedSchedule):
+            load = lower_runs(started, library, self._levels, facility)
+        else:
+            load = lower_jobs(started, library, facility)
+        return load, load.energy_j(library)
+
+    def _service_power_w(self, time_ms: int) -> float:
+        """Return the mean power of services over a minute beyond their nodes' idle power [W]."""
+        begin_ms = max(0, time_ms // MS_PER_MIN * MS_PER_MIN)
+        end_ms = min(begin_ms + MS_PER_MIN, self._scenario.horizon_ms)
+        total_w = 0.0
+        for bank in self._serving.banks:
+            power_w, n_nodes = bank.means(self.model.tables, begin_ms, end_ms)
+            total_w += power_w - n_nodes * self._idle_w[bank.pool_id]
+        return total_w
 
     def blocks(
         self,
@@ -375,7 +434,11 @@ class _Line:
 
     def _count(self, jobs: JobTable, started: Schedule, until_ms: int) -> None:
         self.transient.see(started, until_ms)
-        self._queue_length.add(jobs.submit_ms, started.start_ms)
+        submit_ms, start_ms = jobs.submit_ms, started.start_ms[started.first]
+        if isinstance(started, ActedSchedule):
+            submit_ms = np.concatenate([submit_ms, started.requeued_ms])
+            start_ms = np.concatenate([start_ms, started.restarted_ms])
+        self._queue_length.add(submit_ms, start_ms)
         if until_ms <= 0:  # what came and went before the run is not held
             self._queue_length.at(np.array([until_ms - 1]))
         in_run = jobs.pool_id[jobs.submit_ms >= 0]

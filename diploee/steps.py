@@ -36,10 +36,20 @@ from diploee.power import (
 from diploee.power import serving_segments as lower_services
 from diploee.power.block_source import Method
 from diploee.profiles import ProfileLibrary
+from diploee.profiles.capped import CapLevels
 from diploee.profiles.profile import NODE_AC_POWER
-from diploee.scenario import Scenario
+from diploee.scenario import NodeType, Scenario
 from diploee.scenario.size import scaled
-from diploee.schedule import QUEUE_COLUMNS, Cluster, Engine, Schedule, in_order_of_submission
+from diploee.schedule import (
+    QUEUE_COLUMNS,
+    ActedSchedule,
+    Cluster,
+    Engine,
+    JobPower,
+    Schedule,
+    Surroundings,
+    in_order_of_submission,
+)
 from diploee.schedule import simulated_utilization as simulated_occupancy
 from diploee.schedule.policy import Policy
 from diploee.tables import Float64Array, concat
@@ -87,8 +97,27 @@ def open_streams(scenario: Scenario, inputs: Inputs) -> JobStreams:
     )
 
 
+def surroundings(scenario: Scenario, streams: JobStreams, levels: CapLevels) -> Surroundings:
+    """Return what policies that act know besides their queues; not services yet."""
+    facility = scenario.facility
+    pools = [facility.node_type_of(name) for name in facility.pools]
+    return Surroundings(
+        power=JobPower(streams.library, list(class_nodes(scenario, streams))),
+        levels=levels,
+        idle_power_w=[node.idle_power_w for node in pools],
+    )
+
+
+def class_nodes(scenario: Scenario, streams: JobStreams) -> Iterator[NodeType]:
+    """Yield the nodes that the jobs of each class run on."""
+    for of_class in streams.classes:
+        yield scenario.facility.node_type_of(scenario.streams[of_class.stream].pool)
+
+
 def simulations(
-    scenario: Scenario, policies: Mapping[str, Policy] | None = None
+    scenario: Scenario,
+    policies: Mapping[str, Policy] | None = None,
+    around: Surroundings | None = None,
 ) -> dict[str, Utilization]:
     """Return what each stream with ``match: simulated`` matches: its own pool's occupancy."""
 
@@ -99,6 +128,7 @@ def simulations(
             days,
             DRAW_MS,
             (policies or {}).get(pool),
+            around,
         )
 
     return {
@@ -187,8 +217,11 @@ def job_load(
     Raises
     ------
     ValueError
-        If a job has a start-up and there is no scenario to give the nodes' idle power.
+        If a job has a start-up and there is no scenario to give the nodes' idle power, or jobs were
+        stopped, slowed or resized, which `simulate` alone lowers.
     """
+    if isinstance(schedule, ActedSchedule):
+        raise ValueError("jobs of policies that act are lowered by simulate")
     if scenario is None and schedule.jobs.startup_ms.any():
         raise ValueError("jobs with a start-up need the scenario, for their nodes' idle power")
     return lower_jobs(schedule, library, scenario.facility if scenario else None)

@@ -47,13 +47,14 @@ class QueueMetrics:
         self._queued, self._wait_ms, self._longest_ms = 0, 0, 0
 
     def add(self, n_submitted: int, started: Schedule) -> None:
-        """Add the jobs submitted in a window, and those that started in it.
+        """Add the jobs submitted in a window, and those that started or ran in it.
 
-        Of jobs submitted before the run the node time within it counts alone.
+        A job that is put back into the queue has waited until its first start. Of jobs submitted
+        before the run the node time within it counts alone.
         """
         self.submitted += n_submitted
         self.node_ms += int(started.node_ms.sum())
-        wait_ms = started.wait_ms[started.jobs.submit_ms >= 0]
+        wait_ms = started.wait_ms[started.first & (started.jobs.submit_ms >= 0)]
         if not wait_ms.size:
             return
         self.started += wait_ms.size
@@ -92,8 +93,11 @@ class QueueLength:
         self._waiting = 0  # before all times that are held
 
     def add(self, submit_ms: Int64Array, start_ms: Int64Array) -> None:
-        """Add the submissions and the starts of a window [ms], in any order."""
-        self._submit_ms = np.concatenate([self._submit_ms, submit_ms])
+        """Add the submissions and the starts of a window [ms], in any order.
+
+        A job that is put back counts as another submission, and its next start as another start.
+        """
+        self._submit_ms = np.concatenate([self._submit_ms, np.sort(submit_ms)])
         self._start_ms = np.concatenate([self._start_ms, np.sort(start_ms)])
 
     def at(self, times_ms: Int64Array) -> Int64Array:

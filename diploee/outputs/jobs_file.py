@@ -28,7 +28,7 @@ class JobsFile:
     Of the jobs submitted before the run those are written that wait or run at its start. `end_time`
     is the planned end, which may lie beyond the run; `energy_j` counts within it. With several
     pools or several job streams a last column `pool` or `stream` tells them apart. Jobs are held
-    until all that were submitted before them have started.
+    until the ends of all that were submitted before them are known.
 
     Parameters
     ----------
@@ -66,19 +66,34 @@ class JobsFile:
         )
         self._jobs = JobTable.empty()
         self._start_ms = np.empty(0, dtype=np.int64)
+        self._end_ms = np.empty(0, dtype=np.int64)
         self._energy_j = np.empty(0)
 
     def add(self, submitted: JobTable, started: Schedule, energy_j: Float64Array) -> None:
-        """Take in a window: jobs submitted in it, and those that started with their energy [J]."""
+        """Take in a window.
+
+        Parameters
+        ----------
+        submitted : JobTable
+            Jobs submitted in it.
+        started : Schedule
+            Jobs that started or ran in it.
+        energy_j : numpy.ndarray
+            Their energy [J], of each job; of each of its stretches where it has `runs`.
+        """
         n_new = len(submitted)
+        never_ms = np.full(n_new, NEVER_MS, dtype=np.int64)
         self._jobs = concat([self._jobs, submitted])
-        self._start_ms = np.append(self._start_ms, np.full(n_new, NEVER_MS, dtype=np.int64))
+        self._start_ms = np.append(self._start_ms, never_ms)
+        self._end_ms = np.append(self._end_ms, never_ms)
         self._energy_j = np.append(self._energy_j, np.zeros(n_new))
         if len(started.jobs):
             rows = started.jobs.job_id - self._jobs.job_id[0]
             self._start_ms[rows] = started.start_ms
-            self._energy_j[rows] = energy_j
-        waiting = np.flatnonzero(self._start_ms == NEVER_MS)
+            self._end_ms[rows] = started.end_ms
+            # One after the other, so that sums do not depend on the windows.
+            np.add.at(self._energy_j, rows[started.of_energy], energy_j)
+        waiting = np.flatnonzero(self._end_ms == NEVER_MS)
         n_settled = int(waiting[0]) if waiting.size else len(self._jobs)
         self._write(n_settled // ROWS_PER_GROUP * ROWS_PER_GROUP)
 
@@ -90,13 +105,19 @@ class JobsFile:
     def _write(self, n_rows: int) -> None:
         for first in range(0, n_rows, ROWS_PER_GROUP):
             rows = slice(first, min(first + ROWS_PER_GROUP, n_rows))
-            schedule = Schedule(self._jobs.take(rows), self._start_ms[rows], self._clock.horizon_ms)
+            schedule = Schedule(
+                self._jobs.take(rows),
+                self._start_ms[rows],
+                self._clock.horizon_ms,
+                self._end_ms[rows],
+            )
             in_run = ~schedule.started | (schedule.end_ms > 0)
             if in_run.any():
                 self._write_group(schedule.take(in_run), self._energy_j[rows][in_run])
         if n_rows:
             self._jobs = self._jobs.take(slice(n_rows, None))
             self._start_ms = self._start_ms[n_rows:].copy()
+            self._end_ms = self._end_ms[n_rows:].copy()
             self._energy_j = self._energy_j[n_rows:].copy()
 
     def _write_group(self, schedule: Schedule, energy_j: Float64Array) -> None:

@@ -13,6 +13,7 @@ from diploee.power.lowering import JobLoad, absent_nodes, lower_jobs
 from diploee.power.node_ac import with_twins
 from diploee.power.segments import Segments
 from diploee.power.serving import ServingLoad, serving_segments
+from diploee.power.stretches import lower_runs, with_levels
 
 __all__ = [
     "AC_COLUMNS",
@@ -28,7 +29,9 @@ __all__ = [
     "absent_nodes",
     "device_block",
     "lower_jobs",
+    "lower_runs",
     "power_stream",
     "serving_segments",
+    "with_levels",
     "with_twins",
 ]

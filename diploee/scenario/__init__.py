@@ -15,7 +15,6 @@ from diploee.scenario.flexibility import (
 from diploee.scenario.input_files import content_hash, input_files
 from diploee.scenario.job_streams import (
     BatchInference,
-    JobArrays,
     JobClass,
     JobMix,
     JobStream,
@@ -52,7 +51,6 @@ __all__ = [
     "Flexibility",
     "Fluctuation",
     "FollowSignal",
-    "JobArrays",
     "JobClass",
     "JobFlexibility",
     "JobMix",
