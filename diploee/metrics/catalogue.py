@@ -9,6 +9,7 @@ from diploee.metric import Metric, View, catalogue
 from diploee.metrics.billing import BILLING_METRICS
 from diploee.metrics.causes import CAUSE_METRICS
 from diploee.metrics.facility import POWER_METRICS, UTILIZATION_METRICS
+from diploee.metrics.flexibility import FLEXIBILITY_METRICS
 from diploee.metrics.grid.accumulator import TRANSIENT_METRICS
 from diploee.metrics.grid.bandwidth import BANDWIDTH_METRICS
 from diploee.metrics.grid.demand import DEMAND_METRICS, PEAK_METRICS
@@ -41,6 +42,7 @@ DECLARED = [
     EVENT_WINDOW_METRICS,
     CAUSE_METRICS,
     BILLING_METRICS,
+    FLEXIBILITY_METRICS,
 ]
 """What each part of a run declares, in the order of the tables; stages follow."""
 

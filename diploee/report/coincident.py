@@ -56,7 +56,7 @@ class SeedGroup:
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for each interval and one for the mean of all, in plain types.
 
-        Of several seeds `mw`, `mvar` and `share_of_own_peak` are means over them; `mw_p5` and
+        Of several seeds `mw`, `mvar` and those of the own peak are means over them; `mw_p5` and
         `mw_p95` are percentiles over seeds, linear between values.
         """
         first = self.demands[0]
@@ -66,6 +66,7 @@ class SeedGroup:
         values = {
             "mw": self._values("mw"),
             **({"mvar": self._values("mvar")} if first[0].mvar is not None else {}),
+            "own_peak_mw": self._values("own_peak_mw"),
             "share_of_own_peak": self._values("share"),
         }
         # The mean of a run over its intervals comes before the percentile over runs.
@@ -94,7 +95,9 @@ class SeedGroup:
             spread = f", P5 {row['mw_p5']:.3f}, P95 {row['mw_p95']:.3f}" if "mw_p5" in row else ""
             mvar = f", {row['mvar']:.3f} Mvar" if "mvar" in row else ""
             name = " ".join(filter(None, (row["name"], when))) or NONE
-            share = f"{100 * row['share_of_own_peak']:.1f} % of own peak"
+            share = (
+                f"{100 * row['share_of_own_peak']:.1f} % of own peak, {row['own_peak_mw']:.3f} MW"
+            )
             lines.append(f"  {name}: {row['mw']:.3f} MW{spread}{mvar}, {share}")
         for run, report in zip(self.runs, self.reports, strict=bool(self.reports)):
             of_run = f"seed {run.manifest.get('seed')}: " if seeds else ""

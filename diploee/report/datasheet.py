@@ -164,7 +164,14 @@ def data_sheet(run: Run, limits: Sequence[str] = (), peaks: Path | str | None = 
                 "unless all of a stream's classes are batch inference.",
             ),
             SheetSection("Demand by month or year", tuple(_months(run, quarters))),
-            SheetSection("Demand at coincident peaks", tuple(_coincident(run, peaks))),
+            SheetSection(
+                "Demand at coincident peaks",
+                tuple(_coincident(run, peaks)),
+                "Own peak: the largest demand over clock intervals as long, of 15, 30 or 60 min; "
+                "else the largest of the run's interval means."
+                if peaks
+                else "",
+            ),
             SheetSection(
                 "Build-out and ramp schedule", tuple(_build_out(run, quarters)), BUILD_OUT
             ),
@@ -457,6 +464,7 @@ def _coincident(run: Run, peaks: Path | str | None) -> Iterator[Figure]:
         yield Figure(item, row["mw"], "MW", "", "demand")
         if "mvar" in row:
             yield Figure(item, row["mvar"], "Mvar", "", "reactive")
+        yield Figure(item, row["own_peak_mw"], "MW", "", "own peak")
         yield Figure(item, 100 * row["share_of_own_peak"], "%", "", "of own peak")
 
 

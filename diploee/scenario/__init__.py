@@ -15,6 +15,7 @@ from diploee.scenario.flexibility import (
 from diploee.scenario.input_files import content_hash, input_files
 from diploee.scenario.job_streams import (
     BatchInference,
+    JobArrays,
     JobClass,
     JobMix,
     JobStream,
@@ -51,6 +52,7 @@ __all__ = [
     "Flexibility",
     "Fluctuation",
     "FollowSignal",
+    "JobArrays",
     "JobClass",
     "JobFlexibility",
     "JobMix",

@@ -67,6 +67,36 @@ class BatchInference(Model):
         return math.ceil(self.tokens / (n_nodes * self.batch_size * self.output_tokens))
 
 
+class JobArrays(Model):
+    """Jobs of a class that are submitted together, as arrays and loops of scripts are."""
+
+    job_share: Annotated[float, Field(gt=0, le=1)] = Field(
+        description="Share of the class's jobs that come in arrays; the others come one by one."
+    )
+    sizes: dict[Annotated[int, Field(ge=2, le=100_000)], Probability] = Field(
+        min_length=1, description="Share of the arrays by their number of jobs; they sum to 1."
+    )
+    duration: DurationModel | None = optional(
+        "How long jobs of arrays run; as long as the class's others if absent."
+    )
+    run_time_correlation: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=1.0,
+        description="Correlation of the run times within an array, of their normal scores; at 1 "
+        "all jobs of an array run equally long.",
+    )
+
+    @model_validator(mode="after")
+    def _sums_to_one(self) -> JobArrays:
+        check_probabilities(self.sizes.values(), "sizes of arrays")
+        return self
+
+    @property
+    def mean_size(self) -> float:
+        """Mean number of jobs of an array."""
+        total = sum(self.sizes.values())
+        return sum(size * share for size, share in self.sizes.items()) / total
+
+
 class JobClass(Model):
     """A kind of job: its workload, its width and how often it is drawn."""
 
@@ -85,6 +115,7 @@ class JobClass(Model):
         "How long the jobs run; as long as their profile if absent. Otherwise the profile's steady "
         "part is played in a loop between its start and its end."
     )
+    arrays: JobArrays | None = optional("Jobs that are submitted together; none if absent.")
     batch_inference: BatchInference | None = optional(
         "Offline inference of a count of tokens instead of a workload's profiles, one model "
         "instance a node: a measured curve gives run time and power; profile_variants leaves it. "
@@ -107,7 +138,16 @@ class JobClass(Model):
         beside = {"scale_from_n_nodes": self.scale_from_n_nodes, "duration": self.duration}
         if self.batch_inference and (given := [name for name, value in beside.items() if value]):
             raise ValueError(f"{one_of(given)} can't go with batch_inference, which gives it")
+        if self.duration is None and self.arrays is not None and self.arrays.duration is not None:
+            raise ValueError("arrays.duration needs duration, that of the jobs outside of arrays")
         return self
+
+    @property
+    def submissions_per_job(self) -> float:
+        """Submissions per job: an array is one."""
+        if self.arrays is None:
+            return 1.0
+        return 1 - self.arrays.job_share + self.arrays.job_share / self.arrays.mean_size
 
     @property
     def profile_n_nodes(self) -> int:
@@ -155,6 +195,10 @@ class JobStream(Model):
     dispersion: Annotated[float, Field(gt=0, le=MAX_DISPERSION)] | None = optional(
         "Variance of a random factor on each hour's rate (gamma, mean 1), as logs show "
         "it: an hour's jobs have variance mean + dispersion * mean^2. Poisson if absent."
+    )
+    day_dispersion: Annotated[float, Field(gt=0, le=MAX_DISPERSION)] | None = optional(
+        "Variance of a random factor on each day's rate (gamma, mean 1), beside dispersion; the "
+        "factor of weeks is calendar.week_to_week. Days do not differ if absent."
     )
     target_utilization: Utilization | None = Field(
         default=None, description="Mean node occupancy to reach, 0-1 (Eq. 1); or jobs_per_day."
@@ -218,7 +262,7 @@ class JobStream(Model):
     def _checked_zeus(self, zeus: RecurringTraining) -> JobStream:
         if self.flexibility is not None:
             raise ValueError("flexibility can't go with zeus; remove it")
-        timed = {"calendar", "dispersion", "jobs_per_day"}
+        timed = {"calendar", "dispersion", "day_dispersion", "jobs_per_day"}
         never = {"target_utilization", "match", "profile_variants", "power_smoothing"}
         if given := self._given(never if zeus.groups is None else never | timed):
             raise ValueError(f"{one_of(given)} can't go with zeus; remove it")
@@ -231,8 +275,8 @@ class JobStream(Model):
             raise ValueError(
                 "flexibility.min_nodes can't go with replay, whose jobs have any width; remove it"
             )
-        drawn = {"calendar", "dispersion", "target_utilization", "jobs_per_day", "match"}
-        if given := self._given(drawn):
+        drawn = {"calendar", "dispersion", "day_dispersion", "target_utilization"}
+        if given := self._given(drawn | {"jobs_per_day", "match"}):
             raise ValueError(
                 f"replay takes the times of jobs from the log; remove {one_of(given)}, or scale "
                 "with replay.rate_factor"

@@ -21,6 +21,7 @@ from diploee.scenario.durations import MAX_DURATION_S
 from diploee.streams import stream
 from diploee.tables import Int32Array, Int64Array, concat
 from diploee.units import MS_PER_DAY, MS_PER_S
+from diploee.workload.arrays import draw_alike, draw_sizes
 from diploee.workload.arrivals import draw_submissions, stream_rates
 from diploee.workload.bisection import bisect
 from diploee.workload.jobs import JobTable, StreamClass, check_n_jobs, draw_profiles
@@ -87,6 +88,9 @@ class DrawnJobs:
             builder.flat()
         self._duration_ms = np.array([entry.duration_ms for entry in builder.library.entries])
         self._class_n_nodes = np.array([c.job_class.n_nodes for c in self.classes])
+        shares = [c.job_class.probability * c.job_class.submissions_per_job for c in self.classes]
+        self._edges = np.cumsum(shares)
+        self._arrays = any(c.job_class.arrays is not None for c in self.classes)
         self._layer_jobs_per_day = LAYER_MARGIN * self._expected_jobs_per_day()
         expected = self._layer_jobs_per_day * frame.clock.horizon_ms / MS_PER_DAY
         simulated = self._layer_jobs_per_day * frame.n_days
@@ -255,21 +259,30 @@ class DrawnJobs:
         date_ms = frame.clock.date_ms(span * DRAW_MS)
         rng = stream(frame.seed, "workload", frame.name, layer, date_ms)
         rates = self._rates.between(span * DRAW_MS, (span + 1) * DRAW_MS)
-        submit_ms = np.sort(draw_submissions(rng, rates, self._layer_jobs_per_day))
+        per_day = self._layer_jobs_per_day
+        if self._arrays:  # an array is one submission
+            per_day *= self._edges[-1] / sum(c.job_class.probability for c in self.classes)
+        submit_ms = np.sort(draw_submissions(rng, rates, per_day))
         n_jobs = submit_ms.size
         # The jobs with marks below x are a Poisson process of x / MARKS times the rate of a layer
         # (thinning, Lewis and Shedler 1979); more jobs a day keep all jobs of fewer.
         mark = layer * MARKS + rng.integers(0, MARKS, n_jobs)
 
-        edges = np.cumsum([c.job_class.probability for c in self.classes])
+        edges = self._edges
         drawn = np.searchsorted(edges[:-1] / edges[-1], rng.random(n_jobs), side="right")
+        array = None
+        if self._arrays:
+            of_sizes = stream(frame.seed, "workload", frame.name, "arrays", layer, date_ms)
+            sizes = draw_sizes([c.job_class for c in self.classes], drawn, of_sizes)
+            array = np.repeat(np.arange(n_jobs), sizes)
+            submit_ms, mark, drawn, n_jobs = submit_ms[array], mark[array], drawn[array], array.size
         profile_id = draw_profiles(self.classes, drawn, rng)
         startup_ms = draw_startups_ms(spec.startup, n_jobs, frame.seed, frame.name, layer, date_ms)
         jobs = JobTable(
             job_id=np.zeros(n_jobs, dtype=np.int64),
             submit_ms=submit_ms,
             n_nodes=self._class_n_nodes[drawn],
-            duration_ms=self._durations_ms((layer, date_ms), drawn, profile_id) + startup_ms,
+            duration_ms=self._durations_ms((layer, date_ms), drawn, profile_id, array) + startup_ms,
             pool_id=np.full(n_jobs, frame.pool_id),
             class_id=drawn.astype(np.int16),
             profile_id=profile_id,
@@ -279,14 +292,26 @@ class DrawnJobs:
         return jobs, mark
 
     def _durations_ms(
-        self, of: tuple[int, int], drawn: Int64Array, profile_id: Int32Array
+        self,
+        of: tuple[int, int],
+        drawn: Int64Array,
+        profile_id: Int32Array,
+        array: Int64Array | None,
     ) -> Int64Array:
         """Return the run times: those of the profiles, or drawn where the class says how."""
         duration_ms: Int64Array = self._duration_ms[profile_id]
+        size = None if array is None else np.bincount(array)[array]
         for row, c in enumerate(self.classes):
             if (model := c.job_class.duration) is not None:
                 rows = np.flatnonzero(drawn == row)
                 rng = stream(self._frame.seed, "duration", self._frame.name, c.job_class.name, *of)
+                if array is not None and size is not None and (alike := c.job_class.arrays):
+                    together = rows[size[rows] > 1]
+                    drawn_s = draw_alike(
+                        alike.duration or model, alike.run_time_correlation, array[together], rng
+                    )
+                    duration_ms[together] = np.maximum(np.rint(drawn_s * MS_PER_S), 1)
+                    rows = rows[size[rows] == 1]
                 drawn_ms = np.rint(model.draw(rng, rows.size) * MS_PER_S)
                 duration_ms[rows] = np.maximum(drawn_ms, 1)
         return duration_ms
@@ -310,7 +335,11 @@ class DrawnJobs:
     def _mean_duration_ms(self, c: StreamClass) -> float:
         horizon_ms = self._frame.clock.horizon_ms
         if c.job_class.duration is not None:
-            return c.job_class.duration.mean_s(horizon_ms / MS_PER_S) * MS_PER_S
+            mean_s = c.job_class.duration.mean_s(horizon_ms / MS_PER_S)
+            if (arrays := c.job_class.arrays) is not None and arrays.duration is not None:
+                of_arrays_s = arrays.duration.mean_s(horizon_ms / MS_PER_S)
+                mean_s += arrays.job_share * (of_arrays_s - mean_s)
+            return mean_s * MS_PER_S
         own_ms = np.minimum(self._duration_ms[list(c.profile_ids)], horizon_ms)
         return float(own_ms.mean())
 

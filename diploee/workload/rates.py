@@ -356,8 +356,9 @@ def dispersed(
     dispersion: float,
     start_ms: int,
     random: Callable[[int], np.random.Generator],
+    per_day: int = HOURS_PER_DAY,
 ) -> HourlyRates:
-    """Multiply every hour's rate by a random factor, gamma distributed with mean 1.
+    """Multiply the rate of every hour, or day, by a random factor, gamma distributed with mean 1.
 
     Poisson counts of such rates are negative binomial, with variance mean + dispersion * mean**2.
     Thinning the submissions by any share leaves the dispersion as it is.
@@ -372,6 +373,8 @@ def dispersed(
         Local time at the start of the run [ms since 1970].
     random : callable
         Where the factors of a local day come from, by its number since 1970.
+    per_day : int
+        Factors of a day: one per hour, or 1.
 
     Returns
     -------
@@ -382,9 +385,7 @@ def dispersed(
     hours = (start_ms + rates.edges_ms[:-1]) // MS_PER_H
     first, last = hours[0] // HOURS_PER_DAY, hours[-1] // HOURS_PER_DAY
     factors = np.concatenate(
-        [
-            random(day).gamma(1 / least, least, HOURS_PER_DAY)
-            for day in range(int(first), int(last) + 1)
-        ]
+        [random(day).gamma(1 / least, least, per_day) for day in range(int(first), int(last) + 1)]
     )
-    return HourlyRates(rates.edges_ms, rates.relative_rate * factors[hours - first * HOURS_PER_DAY])
+    at = (hours - first * HOURS_PER_DAY) * per_day // HOURS_PER_DAY
+    return HourlyRates(rates.edges_ms, rates.relative_rate * factors[at])

@@ -17,6 +17,7 @@ from diploee.scenario import load_scenario
 from diploee.units import KILOWATT, MEGAWATT
 
 NUMBERS = (int, float)
+OPTIONAL = ("requests.", "flexibility.")
 
 
 @pytest.mark.parametrize(
@@ -135,4 +136,4 @@ def test_metrics_keep_the_keys_that_they_are_declared_by(
     run = diploee.simulate(scenario, tmp_path / "tiny", library=library)
     present = dict(flatten(json.loads((run.folder / "metrics.json").read_text("utf-8"))))
     tables = {m.key for m in declared_metrics() if m.view != "detail" and "<" not in m.key}
-    assert {key for key in tables if not key.startswith("requests.")} <= set(present)
+    assert {key for key in tables if not key.startswith(OPTIONAL)} <= set(present)

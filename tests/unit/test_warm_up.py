@@ -40,6 +40,18 @@ WORKLOADS: dict[str, dict[str, Any]] = {
             {"workload": "draw", "n_nodes": 1, "probability": 0.3, "duration": DRAWN},
         ],
     },
+    "arrays and days that differ": {
+        "streams.training.day_dispersion": 0.3,
+        "streams.training.classes": [
+            {
+                "workload": "draw",
+                "n_nodes": 1,
+                "probability": 1,
+                "duration": DRAWN,
+                "arrays": {"job_share": 0.7, "sizes": {3: 0.5, 12: 0.5}, "duration": DRAWN},
+            },
+        ],
+    },
     "recurring": {
         "streams": {"again": {"pool": "main", "jobs_per_day": 150, "zeus": {"eta": 0.5}}}
     },

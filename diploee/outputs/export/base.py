@@ -44,7 +44,9 @@ class Options(Choices):
     """What the user chose; a format refuses those that it has no use for."""
 
     column: str = Field(
-        default="facility_power_w", description="facility_power_w, it_power_w or it_power_w.<pool>."
+        default="",
+        description="facility_power_w, it_power_w or it_power_w.<pool>; if none is given, the "
+        "first, of openg2g and gpu-data the second.",
     )
     step: str | None = Field(
         default=None, description="Coarser step such as '15 min'; 1 h for 8760 formats."
@@ -170,6 +172,8 @@ class Format:
         It takes 8,760 hours of one calendar year at 60, 30 or 15 minutes.
     hourly : bool
         It takes the whole run, by the hour if no step is asked for.
+    column : str
+        Column that it takes if none is asked for.
     """
 
     name: str
@@ -179,6 +183,7 @@ class Format:
     options: frozenset[str] = field(default_factory=frozenset)
     whole_year: bool = False
     hourly: bool = False
+    column: str = "facility_power_w"
 
     @property
     def is_folder(self) -> bool:

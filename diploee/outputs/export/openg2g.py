@@ -67,6 +67,7 @@ OPENG2G = Format(
     name="openg2g",
     summary="OpenG2G training trace: t_s,power_W per GPU",
     write=partial(_write, header=("t_s", "power_W")),
+    column="it_power_w",
 )
 OPENG2G_LOAD = Format(
     name="openg2g-load",
@@ -77,4 +78,5 @@ GPU_DATA = Format(
     name="gpu-data",
     summary="GPU_data.csv of data center dynamic models: t_seconds,P_gpu_W per GPU",
     write=partial(_write, header=("t_seconds", "P_gpu_W")),
+    column="it_power_w",
 )

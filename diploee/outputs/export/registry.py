@@ -127,6 +127,8 @@ def export_run(
     """
     fmt, options = FORMATS.named("export", format_name), options or Options()
     _check_options(fmt, options)
+    if not options.column:
+        options = options.model_copy(update={"column": fmt.column})
     run = run if isinstance(run, Run) else open_run(run)
     source = run.series(options.event_window)
     place = _default_place(run, fmt, options) if out is None else local_place(out)

@@ -44,7 +44,7 @@ def describe(
         "files": written.files,
         "column": request.options.column,
         "power_boundary": run.boundary(request.options.column),
-        "reactive_power": _reactive(request),
+        "reactive_power": _reactive(fmt, request),
         "interval_convention": INTERVAL,
         "step_s": series.step_s,
         "n_steps": series.n_steps,
@@ -62,8 +62,10 @@ def describe(
     }
 
 
-def _reactive(request: ExportRequest) -> str:
+def _reactive(fmt: Format, request: ExportRequest) -> str:
     column, found = request.options.column, request.series.reactive
+    if "q_table" not in fmt.options:
+        return "none: the format holds active power alone"
     if found is None:
         return f"none: the run holds none of '{column}', and no power factor is made up"
     if isinstance(found, str):

@@ -93,7 +93,7 @@ def test_constant_load_meets_every_test_up_to_its_own_size(tmp_path: Path) -> No
         _, demand, _, factor, take = call("coincident", tmp_path / "idle", path, *tests).out.split(
             "\n  "
         )
-        assert demand.endswith("0.005 MW, 100.0 % of own peak")
+        assert demand.endswith("0.005 MW, 100.0 % of own peak, 0.005 MW")
         assert verdict in take
         assert "limit 0.99: kept, worst 1 at" in factor
 

@@ -11,7 +11,9 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from builders import tiny_library, tiny_scenario
 
+from diploee import simulate
 from diploee.errors import InputError
 from diploee.facility.base import REACTIVE
 from diploee.outputs import Run
@@ -89,6 +91,25 @@ def test_openg2g_trace_is_power_per_gpu(fine_run: Run, tmp_path: Path) -> None:
     assert np.diff(frame["t_s"]) == pytest.approx(0.1)
     np.testing.assert_allclose(frame["power_W"] * 48, stored_w(fine_run), atol=1e-4)
     assert "all 48 GPUs" in sidecar("openg2g", place)["notes"][0]
+
+
+@pytest.mark.parametrize("name", ["openg2g", "gpu-data"])
+def test_power_per_gpu_is_that_of_the_devices_not_of_the_meter(tmp_path: Path, name: str) -> None:
+    """A GPU's share of the losses and the cooling would lie above what a GPU can draw."""
+    changes = {
+        "duration": "10 min",
+        "facility.stages": [{"kind": "constant_loss", "loss_fraction": 0.5}],
+    }
+    run = simulate(tiny_scenario(changes), tmp_path / "run", library=tiny_library())
+    place = export_run(run, name, tmp_path / "gpu.csv")
+    power_w = np.loadtxt(place, delimiter=",", skiprows=1)[:, 1]
+    np.testing.assert_allclose(power_w * 48, stored_w(run, "it_power_w"), rtol=1e-6)
+    told = sidecar(name, place)
+    assert told["column"] == "it_power_w"
+    assert told["power_boundary"].startswith("device power")
+    assert told["reactive_power"] == "none: the format holds active power alone"
+    asked = export_run(run, name, tmp_path / "meter.csv", Options(column="facility_power_w"))
+    assert np.loadtxt(asked, delimiter=",", skiprows=1)[0, 1] == pytest.approx(2 * power_w[0])
 
 
 def test_openg2g_counts_the_gpus_of_the_columns_pool(minute_run: Run, tmp_path: Path) -> None:

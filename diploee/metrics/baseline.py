@@ -1,0 +1,129 @@
+"""The baseline of a utility: the load of ten days alike, adjusted to the hours before an event.
+
+CAISO's 10-of-10 with a same-day adjustment of 20 % at most, sheet ``flexibility.md``, B7 [S]. It is
+an estimate from the meter alone; how far it is off, the run's exact twin tells.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from diploee.clock import WallClock
+from diploee.tables import Float64Array, Int64Array
+from diploee.units import HOURS_PER_DAY, MS_PER_DAY, MS_PER_H
+
+N_DAYS = {False: 10, True: 4}
+"""Days that are averaged, by whether they are of a weekend. ASSUMPTION: 4 at weekends [M]."""
+LEAST_DAYS = {False: 5, True: 4}
+"""ASSUMPTION: fewer days give no baseline [M]."""
+LOOK_BACK_DAYS = 45
+"""ASSUMPTION: how far back they may lie [M]."""
+ADJUSTED_HOURS = (-4, -1)
+"""ASSUMPTION: hours before the event that adjust it, the first of these to before the last [M]."""
+MOST_ADJUSTED = 0.2
+FIRST_WEEKEND_DAY = 5
+EPOCH_WEEKDAY = 3
+"""1970-01-01 was a Thursday."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What a utility takes a load to have been without an event.
+
+    Parameters
+    ----------
+    power_w : float
+        Mean over the event [W].
+    adjustment : float
+        Factor of the same-day adjustment, from 0.8 to 1.2.
+    n_days : int
+        Days that it is the mean of.
+    """
+
+    power_w: float
+    adjustment: float
+    n_days: int
+
+
+class HourlyMeans:
+    """Means of the facility's power over local hours, as a meter keeps them.
+
+    Parameters
+    ----------
+    wall : WallClock
+        Local time of the run.
+    """
+
+    def __init__(self, wall: WallClock) -> None:
+        self._wall = wall
+        self._first = int(wall.local_ms(np.zeros(1, dtype=np.int64))[0]) // MS_PER_H
+        self._sum_w, self._n = np.zeros(0), np.zeros(0, dtype=np.int64)
+
+    def add(self, starts_ms: Int64Array, power_w: Float64Array) -> None:
+        """Add intervals by their starts [ms] with their mean power [W], both of shape (n,)."""
+        hour = self._wall.local_ms(starts_ms) // MS_PER_H - self._first
+        low, size = int(hour.min()), int(hour.max()) + 1
+        if size > self._n.size:
+            more = max(size, 2 * self._n.size) - self._n.size
+            self._sum_w, self._n = np.pad(self._sum_w, (0, more)), np.pad(self._n, (0, more))
+        self._sum_w[low:size] += np.bincount(hour - low, power_w)
+        self._n[low:size] += np.bincount(hour - low)
+
+    def days(self) -> tuple[int, Float64Array]:
+        """Return the first local day [days since 1970], and means by day and hour, NaN = none."""
+        first_day, into = divmod(self._first, HOURS_PER_DAY)
+        n_days = -(-(into + self._n.size) // HOURS_PER_DAY)
+        table = np.full(n_days * HOURS_PER_DAY, np.nan)
+        known = self._n > 0
+        table[into : into + self._n.size][known] = self._sum_w[known] / self._n[known]
+        return first_day, table.reshape(n_days, HOURS_PER_DAY)
+
+
+def ten_of_ten(
+    first_day: int, days_w: Float64Array, start_ms: int, end_ms: int, event_days: frozenset[int]
+) -> Baseline | None:
+    """Return the baseline of an event; None where there are too few days before it.
+
+    Parameters
+    ----------
+    first_day : int
+        First local day [days since 1970].
+    days_w : numpy.ndarray, shape (n, 24), float64
+        Mean power over each local hour [W]; NaN where there is none.
+    start_ms, end_ms : int
+        Span of the event [ms of local time since 1970].
+    event_days : frozenset of int
+        Days with events, which are no example [days since 1970].
+    """
+    day = start_ms // MS_PER_DAY
+    weekend = _is_weekend(day)
+    alike = [
+        k
+        for k in range(day - 1, max(day - 1 - LOOK_BACK_DAYS, first_day - 1), -1)
+        if _is_weekend(k) == weekend
+        and k not in event_days
+        and not np.isnan(days_w[k - first_day]).any()
+    ][: N_DAYS[weekend]]
+    if len(alike) < LEAST_DAYS[weekend]:
+        return None
+    mean_w = days_w[np.array(alike) - first_day].mean(axis=0)
+    hours = np.arange(start_ms // MS_PER_H, -(-end_ms // MS_PER_H))
+    begins_ms = hours * MS_PER_H
+    length_ms = np.minimum(begins_ms + MS_PER_H, end_ms) - np.maximum(begins_ms, start_ms)
+    event_w = float(mean_w[hours % HOURS_PER_DAY] @ length_ms) / (end_ms - start_ms)
+    before = np.arange(*(int(start_ms // MS_PER_H) + k for k in ADJUSTED_HOURS))
+    before = before[before >= first_day * HOURS_PER_DAY]
+    metered_w = days_w.ravel()[before - first_day * HOURS_PER_DAY]
+    usual_w = mean_w[before % HOURS_PER_DAY]
+    there = ~np.isnan(metered_w)
+    adjustment = 1.0
+    if there.any() and usual_w[there].sum() > 0:
+        ratio = float(metered_w[there].sum() / usual_w[there].sum())
+        adjustment = min(max(ratio, 1 - MOST_ADJUSTED), 1 + MOST_ADJUSTED)
+    return Baseline(event_w * adjustment, adjustment, len(alike))
+
+
+def _is_weekend(day: int) -> bool:
+    return (day + EPOCH_WEEKDAY) % 7 >= FIRST_WEEKEND_DAY

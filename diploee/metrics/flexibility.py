@@ -1,0 +1,300 @@
+"""The `flexibility` block: what events did to the power, against the run's twin without them.
+
+Sheet ``flexibility.md``, B7. The twin is the same run with the controller off, to the last bit, so
+that no baseline is estimated; that of a utility stands beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from diploee.columns import Column
+from diploee.facility import Block
+from diploee.facility.base import POWER
+from diploee.importers.signals import Signal
+from diploee.metric import Metric
+from diploee.metrics.baseline import HourlyMeans, ten_of_ten
+from diploee.metrics.grid.clock import Clock
+from diploee.scenario import Event
+from diploee.tables import Float64Array, Int64Array
+from diploee.units import J_PER_MWH, MS_PER_DAY, MS_PER_MIN, MS_PER_S, W_PER_MW
+
+BASELINE = "baseline_power_w"
+BASELINE_COLUMNS = (
+    Column(
+        BASELINE, "W", "facility", "mean", None, "facility power of the same run without control"
+    ),
+)
+
+REBOUND_MS = MS_PER_DAY
+REBOUND_WINDOW_MS = 15 * MS_PER_MIN
+"""ASSUMPTION: peaks of a rebound are of 15 minutes, as demand is billed [J]."""
+RAMP_MS = MS_PER_MIN
+KG_PER_T = 1000.0
+
+_E = "flexibility.events.<event>"
+FLEXIBILITY_METRICS = (
+    Metric(f"{_E}.twin_mw", "MW", "mean power without the event, <event>"),
+    Metric(f"{_E}.mean_mw", "MW", "mean power in the event, <event>"),
+    Metric(f"{_E}.target_mw", "MW", "target of event <event>"),
+    Metric(f"{_E}.mean_reduction", "%", "mean reduction in event <event>", "{:.1f}",
+           "of the power without it", "detail", 100),
+    Metric(f"{_E}.min_reduction", "%", "smallest reduction in event <event>", "{:.1f}",
+           "of the power without it, over an interval", "detail", 100),
+    Metric(f"{_E}.held_fraction", "%", "intervals at or under the target of event <event>",
+           "{:.1f}", "with its tolerance", "detail", 100),
+    Metric(f"{_E}.issue_to_target_s", "s", "time from the issue of event <event> to its target",
+           "{:,.0f}"),
+    Metric(f"{_E}.overshoot_mw", "MW", "largest power above what event <event> allows"),
+    Metric(f"{_E}.ramp_down_mw_per_min", "MW/min", "fastest fall in event <event>",
+           text="of means over a minute, or over an interval where that is longer"),
+    Metric(f"{_E}.ramp_up_mw_per_min", "MW/min", "fastest rise in event <event>"),
+    Metric(f"{_E}.not_drawn_mwh", "MWh", "energy not drawn in event <event>",
+           text="its ramps included"),
+    Metric(f"{_E}.rebound_mw", "MW", "largest rebound after event <event>",
+           text="above the power without it, over 15 min within 24 h"),
+    Metric(f"{_E}.rebound_mwh", "MWh", "energy of the rebound after event <event>",
+           text="drawn within 24 h beyond that without it"),
+    Metric(f"{_E}.money", "1", "money not spent on event <event>", "{:,.2f}",
+           "price times energy not drawn, its rebound within 24 h taken off"),
+    Metric(f"{_E}.t_co2", "t", "CO2 not emitted by event <event>", "{:,.3f}",
+           "carbon intensity times energy not drawn, its rebound within 24 h taken off"),
+    Metric(f"{_E}.utility.baseline_mw", "MW", "a utility's baseline of event <event>",
+           text="10-of-10 with a same-day adjustment"),
+    Metric(f"{_E}.utility.adjustment", "1", "same-day adjustment of event <event>"),
+    Metric(f"{_E}.utility.days", "d", "days in the baseline of event <event>", "{:.0f}"),
+    Metric(f"{_E}.utility.error", "%", "error of a utility's baseline of event <event>", "{:.1f}",
+           "over the power without the event", "detail", 100),
+    Metric(f"{_E}.utility.mean_reduction", "%",
+           "reduction in event <event> by a utility's baseline", "{:.1f}", "", "detail", 100),
+    Metric("flexibility.events_held", "%", "intervals of events at or under their targets",
+           "{:.1f}", view="main", factor=100),
+    Metric("flexibility.mean_reduction", "%", "mean reduction in events", "{:.1f}",
+           "of the power without them", "main", 100),
+    Metric("flexibility.not_drawn_mwh", "MWh", "energy not drawn in events", view="table"),
+    Metric("flexibility.energy_mwh", "MWh", "energy beyond that without control", view="table",
+           text="over the whole run; below 0 is saved"),
+    Metric("flexibility.money", "1", "money spent beyond that without control", "{:,.2f}",
+           "over the whole run, by the price", "table"),
+    Metric("flexibility.t_co2", "t", "CO2 emitted beyond that without control", "{:,.3f}",
+           "over the whole run, by the carbon intensity", "table"),
+)  # fmt: skip
+
+
+class EventMeter:
+    """Measures one event on the blocks of a run.
+
+    Parameters
+    ----------
+    event : Event
+        The event.
+    step_ms : int
+        Interval of the series [ms].
+    signals : mapping of str to Signal
+        Price and carbon intensity, where they are known.
+    """
+
+    def __init__(self, event: Event, step_ms: int, signals: Mapping[str, Signal]) -> None:
+        self.event, self._step_ms, self._signals = event, step_ms, signals
+        self._from_ms = event.ramp_ms - event.baseline_ms
+        self._until_ms = event.over_ms + REBOUND_MS
+        self._parts: list[tuple[int, Float64Array, Float64Array]] = []
+
+    def add(self, block: Block) -> None:
+        """Take in a block with the power of the run and of its twin."""
+        begin, end = max(block.t0_ms, self._from_ms), min(block.end_ms, self._until_ms)
+        if begin < end:
+            rows = slice(
+                (begin - block.t0_ms) // block.dt_ms, -(-(end - block.t0_ms) // block.dt_ms)
+            )
+            # Copies: the block itself need not be kept.
+            own, twin = block.columns[POWER][rows].copy(), block.columns[BASELINE][rows].copy()
+            self._parts.append((block.t0_ms + rows.start * block.dt_ms, own, twin))
+
+    def entry(self) -> dict[str, Any]:
+        """Return its values; None where the run does not tell them."""
+        event, dt_ms = self.event, self._step_ms
+        power_w = np.concatenate([own for _, own, _ in self._parts])
+        twin_w = np.concatenate([twin for *_, twin in self._parts])
+        times_ms = self._parts[0][0] + np.arange(power_w.size, dtype=np.int64) * dt_ms
+        before = times_ms < event.ramp_ms
+        before_w = float(power_w[before].mean()) if before.any() else float(power_w[0])
+        allowed_w = np.array([event.allowed_w(t, before_w) for t in times_ms.tolist()])
+        found = against_twin(event, times_ms, dt_ms, power_w, twin_w, allowed_w)
+        found["target_mw"] = event.target.level_w(before_w) / W_PER_MW
+        changed_j = (twin_w - power_w) * dt_ms / MS_PER_S
+        after = times_ms >= event.ramp_ms
+        edges_ms = np.append(times_ms, times_ms[-1] + dt_ms)
+        for key, signal, unit in _COSTS:
+            if signal in self._signals:
+                worth = self._signals[signal].means(edges_ms)
+                found[key] = float(np.nansum((worth * changed_j)[after])) / unit
+        return {"name": event.id, **found}
+
+
+_COSTS = (
+    ("money", "price", J_PER_MWH),
+    # g/kWh is kg/MWh.
+    ("t_co2", "carbon", J_PER_MWH * KG_PER_T),
+)
+
+
+def against_twin(
+    event: Event,
+    times_ms: Int64Array,
+    dt_ms: int,
+    power_w: Float64Array,
+    twin_w: Float64Array,
+    allowed_w: Float64Array,
+) -> dict[str, Any]:
+    """Return what an event did to the power.
+
+    Parameters
+    ----------
+    event : Event
+        The event.
+    times_ms : numpy.ndarray, shape (n,), int64
+        Starts of even intervals around it [ms].
+    dt_ms : int
+        Their length [ms].
+    power_w, twin_w : numpy.ndarray, shape (n,), float64
+        Mean power of the facility, and of the same run without the event [W].
+    allowed_w : numpy.ndarray, shape (n,), float64
+        What may be drawn at the start of each interval [W].
+    """
+    held = (times_ms >= event.held_ms) & (times_ms < event.end_ms)
+    limited = (times_ms >= event.ramp_ms) & (times_ms < event.end_ms)
+    acting = (times_ms >= event.ramp_ms) & (times_ms < event.over_ms)
+    after = (times_ms >= event.over_ms) & (times_ms < event.over_ms + REBOUND_MS)
+    found: dict[str, Any] = {}
+    if not held.any():  # the run ends before
+        return {"twin_mw": None, "mean_mw": None, "mean_reduction": None}
+    met = power_w <= allowed_w * (1 + event.tolerance)
+    target_w = float(allowed_w[held][0])
+    reached = np.flatnonzero(
+        (times_ms >= event.issued_ms)
+        & (times_ms < event.end_ms)
+        & (power_w <= target_w * (1 + event.tolerance))
+    )
+    own_mean_w, twin_mean_w = float(power_w[held].mean()), float(twin_w[held].mean())
+    j_per_w = dt_ms / MS_PER_S
+    found["twin_mw"] = twin_mean_w / W_PER_MW
+    found["mean_mw"] = own_mean_w / W_PER_MW
+    found["mean_reduction"] = 1 - own_mean_w / twin_mean_w if twin_mean_w else None
+    drawn = held & (twin_w > 0)
+    least = (1 - power_w[drawn] / twin_w[drawn]).min() if drawn.any() else None
+    found["min_reduction"] = None if least is None else float(least)
+    found["held_fraction"] = float(met[held].mean())
+    found["issue_to_target_s"] = None
+    if reached.size:
+        found["issue_to_target_s"] = (int(times_ms[reached[0]]) - event.issued_ms) / MS_PER_S
+    found["overshoot_mw"] = max(float((power_w - allowed_w)[limited].max()), 0.0) / W_PER_MW
+    steps_w, minutes = _steps(power_w[acting], dt_ms)
+    for key, step_w in (("ramp_down", -steps_w), ("ramp_up", steps_w)):
+        largest_w = float(step_w.max(initial=0.0))
+        found[f"{key}_mw_per_min"] = largest_w / minutes / W_PER_MW
+    found["not_drawn_mwh"] = float((twin_w - power_w)[acting].sum()) * j_per_w / J_PER_MWH
+    if after.any():
+        beyond_w = (power_w - twin_w)[after]
+        n = max(1, REBOUND_WINDOW_MS // dt_ms)
+        sums = np.concatenate([[0.0], np.cumsum(beyond_w)])
+        windows_w = (sums[n:] - sums[:-n]) / n if beyond_w.size >= n else np.zeros(0)
+        found["rebound_mw"] = max(float(windows_w.max(initial=0.0)), 0.0) / W_PER_MW
+        found["rebound_mwh"] = float(beyond_w.sum()) * j_per_w / J_PER_MWH
+    return found
+
+
+def _steps(power_w: Float64Array, dt_ms: int) -> tuple[Float64Array, float]:
+    """Return the changes between neighbouring means over a minute, and the minutes between."""
+    n = max(1, RAMP_MS // dt_ms)
+    whole = power_w.size // n * n
+    means_w = power_w[:whole].reshape(-1, n).mean(axis=1)
+    return np.diff(means_w), n * dt_ms / MS_PER_MIN
+
+
+class FlexibilityMetrics:
+    """The sink that gives the `flexibility` block.
+
+    Parameters
+    ----------
+    events : sequence of Event
+        The events.
+    clock : Clock
+        Start and interval of the run.
+    signals : mapping of str to Signal
+        Price and carbon intensity, where they are known.
+    """
+
+    def __init__(
+        self, events: Sequence[Event], clock: Clock, signals: Mapping[str, Signal]
+    ) -> None:
+        self._clock, self._signals = clock, signals
+        self._meters = [EventMeter(event, clock.step_ms, signals) for event in events]
+        self._hours = HourlyMeans(clock)
+        self._energy_j = 0.0
+        self._costs = {key: 0.0 for key, signal, _ in _COSTS if signal in signals}
+
+    def add(self, block: Block) -> None:
+        """Take in a block with the power of the run and of its twin."""
+        power_w = block.columns[POWER]
+        self._hours.add(block.starts_ms, power_w)
+        changed_j = (power_w - block.columns[BASELINE]) * block.dt_ms / MS_PER_S
+        self._energy_j += float(changed_j.sum())
+        edges_ms = np.append(block.starts_ms, block.end_ms)
+        for key, signal, unit in _COSTS:
+            if key in self._costs:
+                worth = self._signals[signal].means(edges_ms)
+                self._costs[key] += float(np.nansum(worth * changed_j)) / unit
+        for meter in self._meters:
+            meter.add(block)
+
+    def block(self) -> dict[str, Any]:
+        """Return the `flexibility` block of the metrics."""
+        entries = [meter.entry() | self._utility(meter.event) for meter in self._meters]
+        for entry, meter in zip(entries, self._meters, strict=True):
+            utility = entry.get("utility")
+            if utility and entry["twin_mw"]:
+                utility["error"] = utility["baseline_mw"] / entry["twin_mw"] - 1
+                utility["mean_reduction"] = 1 - entry["mean_mw"] / utility["baseline_mw"]
+            entry["start"], entry["end"] = (
+                self._clock.iso(t) for t in (meter.event.start_ms, meter.event.end_ms)
+            )
+        spans = [meter.event.end_ms - meter.event.held_ms for meter in self._meters]
+        measured = [
+            (span, e)
+            for span, e in zip(spans, entries, strict=True)
+            if e["mean_reduction"] is not None
+        ]
+        found: dict[str, Any] = {"energy_mwh": self._energy_j / J_PER_MWH, **self._costs}
+        if measured:
+            whole = sum(span for span, _ in measured)
+            twin = sum(span * e["twin_mw"] for span, e in measured)
+            own = sum(span * e["mean_mw"] for span, e in measured)
+            found["events_held"] = sum(span * e["held_fraction"] for span, e in measured) / whole
+            found["mean_reduction"] = 1 - own / twin if twin else None
+            found["not_drawn_mwh"] = sum(e["not_drawn_mwh"] for _, e in measured)
+        return {**found, "events": entries}
+
+    def _utility(self, event: Event) -> dict[str, Any]:
+        """Return the baseline of a utility for an event."""
+        spans = np.array([(m.event.ramp_ms, m.event.over_ms - 1) for m in self._meters])
+        days = self._clock.local_ms(spans.ravel()).reshape(-1, 2) // MS_PER_DAY
+        event_days = frozenset(k for a, b in days.tolist() for k in range(a, b + 1))
+        start_ms, end_ms = self._clock.local_ms(np.array([event.held_ms, event.end_ms])).tolist()
+        first_day, days_w = self._hours.days()
+        last_ms = (first_day + len(days_w)) * MS_PER_DAY
+        if start_ms >= last_ms or end_ms <= start_ms:
+            return {}
+        baseline = ten_of_ten(first_day, days_w, start_ms, end_ms, event_days)
+        if baseline is None:
+            return {}
+        return {
+            "utility": {
+                "baseline_mw": baseline.power_w / W_PER_MW,
+                "adjustment": baseline.adjustment,
+                "days": baseline.n_days,
+            }
+        }
