@@ -16,7 +16,7 @@ import numpy as np
 
 from diploee.errors import did_you_mean, shown
 from diploee.tables import Int64Array
-from diploee.units import MS_PER_S
+from diploee.units import MS_PER_DAY, MS_PER_S
 
 _UTC_OFFSET = re.compile(r"([+-])(\d\d):(\d\d)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -199,6 +199,18 @@ class WallClock:
     def local_ms(self, times_ms: Int64Array) -> Int64Array:
         """Return times of the run as local times [ms since 1970-01-01 00:00]."""
         return local_ms(times_ms + self.origin_ms, self.zone)
+
+    def why_not_summed(self, step_ms: int, interval_ms: int) -> str:
+        """Return why clock intervals of a length aren't sums of a run's own, or an empty string."""
+        if interval_ms < step_ms:
+            return f"shorter than the run's resolution of {step_ms / MS_PER_S:g} s"
+        if interval_ms % step_ms:
+            return f"no multiple of the run's resolution of {step_ms / MS_PER_S:g} s"
+        if MS_PER_DAY % interval_ms:
+            return "does not divide a day"
+        if self.local_ms(np.zeros(1, dtype=np.int64))[0] % step_ms:
+            return f"the run starts at {self.start:%H:%M:%S}, off its own clock intervals"
+        return ""
 
     def stretches(self, begin_ms: int, end_ms: int) -> list[Stretch]:
         """Return the spans between two times of the run in which the offset stays."""

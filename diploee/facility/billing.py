@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from diploee.errors import one_of
 from diploee.model import SCALES, Model, optional
 
 
 class Billing(Model):
-    """Rules by which a tariff turns the demand of a month into what is billed; none by default."""
+    """Rules by which a tariff turns the demand of a month into what is billed; one at least."""
 
     interval_min: Literal[15, 30, 60] = Field(
         default=15, description="Clock interval of the demand that the rules take [min]."
@@ -30,7 +31,9 @@ class Billing(Model):
         "Demand that is billed at least [MW]."
     )
 
-    @property
-    def any(self) -> bool:
-        """Whether there is a rule at all."""
-        return bool(self.model_dump(exclude={"interval_min"}))
+    @model_validator(mode="after")
+    def _some_rule(self) -> Billing:
+        rules = [name for name in type(self).model_fields if name != "interval_min"]
+        if all(getattr(self, name) is None for name in rules):
+            raise ValueError(f"bills nothing without a rule; give one of {one_of(rules)}")
+        return self

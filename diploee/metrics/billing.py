@@ -208,7 +208,7 @@ class Demands:
     def __init__(self, clock: Clock, rules: Billing | None = None) -> None:
         self._clock = clock
         self._absent = {m: clock.why_not_aligned(m * MS_PER_MIN) for m in DEMAND_MIN}
-        self._rules = rules if rules and rules.any else None
+        self._rules = rules
         if self._rules and (why := self._absent[self._rules.interval_min]):
             held = [m for m, why_not in self._absent.items() if not why_not]
             raise InputError(

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import Annotated, Any, Self, overload
+from typing import Annotated, Any, Self, get_args, overload
 
 from pydantic import (
     AfterValidator,
@@ -23,6 +23,7 @@ from pydantic import (
 from diploee.clock import RunClock, fixed_zone, instant_ms, is_skipped, named_zone, zone_name
 from diploee.errors import did_you_mean, one_of, shown
 from diploee.facility import STAGES, WEATHER, StageSpec, WeatherSpec
+from diploee.facility.billing import Billing
 from diploee.facility.node_power import AC_POWER, AcPowerSpec
 from diploee.model import SCALES, Model, Name, optional
 from diploee.problems import KeyPath
@@ -39,7 +40,7 @@ from diploee.scenario.schedulers import SCHEDULERS, SchedulerSpec
 from diploee.scenario.serving import RequestStream, request_stream_problems
 from diploee.scenario.spans import Duration, ResolutionMs, end_of, is_calendar_span
 from diploee.tables import Float64Array
-from diploee.units import W_PER_MW
+from diploee.units import MS_PER_MIN, W_PER_MW
 
 PositivePower = Annotated[float, Field(gt=0)]
 MAX_POI_MW, MAX_NODES_FACTOR = 1e5, 1e5
@@ -416,6 +417,8 @@ def cross_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
                     f"must lie within the run, {scenario.start:%Y-%m-%d} to {end:%Y-%m-%d}, found "
                     f"{phase.since:%Y-%m-%d}; of phases before the run give the last, at its start",
                 )
+    for index, stage in enumerate(facility.stages):
+        yield from _billing_problems(scenario, stage, ("facility", "stages", index))
     if is_skipped(scenario.start, facility.zone):
         yield (
             ("start",),
@@ -458,6 +461,28 @@ def cross_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
             ("resolution",),
             f"{scenario.resolution_ms / 1000:g} s does not divide the duration of "
             f"{scenario.horizon_ms / 1000:g} s ({scenario.duration})",
+        )
+
+
+def _billing_problems(
+    scenario: Scenario, stage: StageSpec, key_path: KeyPath
+) -> Iterator[tuple[KeyPath, str]]:
+    billing = getattr(stage, "billing", None)
+    if not isinstance(billing, Billing):
+        return
+    wall, step_ms = scenario.clock.wall, scenario.resolution_ms
+    why = {
+        minutes: "longer than the run"
+        if minutes * MS_PER_MIN > scenario.horizon_ms
+        else wall.why_not_summed(step_ms, minutes * MS_PER_MIN)
+        for minutes in get_args(Billing.model_fields["interval_min"].annotation)
+    }
+    if why[billing.interval_min]:
+        have = [minutes for minutes in why if not why[minutes]]
+        yield (
+            (*key_path, "billing", "interval_min"),
+            f"must be minutes whose demand the run holds, found {billing.interval_min}: "
+            f"{why[billing.interval_min]}; have: {one_of(have)}",
         )
 
 

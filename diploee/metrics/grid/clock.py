@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-import numpy as np
-
 from diploee.clock import WallClock
-from diploee.units import MS_PER_DAY, MS_PER_S
+from diploee.units import MS_PER_S
 
 
 @dataclass(frozen=True)
@@ -63,10 +61,4 @@ class Clock(WallClock):
 
     def why_not_aligned(self, interval_ms: int) -> str:
         """Return why clock intervals of a length can't be summed exactly, or an empty string."""
-        if reason := self.why_not_held(interval_ms):
-            return reason
-        if MS_PER_DAY % interval_ms:
-            return "does not divide a day"
-        if self.local_ms(np.zeros(1, dtype=np.int64))[0] % self.step_ms:
-            return f"the run starts at {self.start:%H:%M:%S}, off its own clock intervals"
-        return ""
+        return self.why_not_summed(self.step_ms, interval_ms)

@@ -13,10 +13,11 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 from builders import tiny_library, tiny_scenario
+from command_line import call
 
 from diploee import simulate
 from diploee.cli.display import show_run
-from diploee.errors import InputError
+from diploee.errors import InputError, ScenarioError
 from diploee.facility import Block
 from diploee.facility.billing import Billing
 from diploee.facility.point_of_interconnection import PointOfInterconnectionSpec
@@ -307,7 +308,7 @@ def test_rules_on_a_demand_that_the_run_cannot_hold_are_refused() -> None:
     with pytest.raises(InputError, match=remedy):
         PoiMetrics(Clock(START, HOUR), billing=Billing(ratchet=0.5))
     PoiMetrics(Clock(START, HOUR), billing=Billing(ratchet=0.5, interval_min=60))
-    PoiMetrics(Clock(START, HOUR), billing=Billing())
+    PoiMetrics(Clock(START, HOUR))
 
 
 @pytest.fixture
@@ -417,6 +418,7 @@ def metered(**keys: Any) -> dict[str, Any]:
         ({"billing": {"ratchet": 80}}, "ratchet: must be a number at most 1, found 80"),
         ({"billing": {"kvar_free_share": -0.1}}, "kvar_free_share: must be a number of 0 or more"),
         ({"billing": {"contract_minimum_mw": 0}}, "contract_minimum_mw: must be a number above 0"),
+        ({"billing": {"interval_min": 30}}, "bills nothing without a rule; give one of 'power_f"),
         ({"billing": {"interval_min": 20}}, "interval_min: must be"),
         ({"billing": {"power_factor": 0.9}}, "did you mean 'power_factor_min'"),
     ],
@@ -438,8 +440,26 @@ def test_a_site_in_another_size_has_its_contract_in_that_size() -> None:
     assert found == (6, 3, 0.8)
 
 
-def test_a_run_by_the_hour_is_refused_rules_by_the_quarter(tmp_path: Path) -> None:
-    hourly = metered(billing={"ratchet": 0.8}) | {"resolution": "1 h"}
-    with pytest.raises(InputError, match=r"billing.interval_min: 15 min is shorter"):
-        simulate(tiny_scenario(hourly), tmp_path / "run", library=tiny_library())
-    assert list(tmp_path.iterdir()) == []
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"resolution": "1 h"}, "shorter than the run's resolution of 3600 s; have: '60'"),
+        ({"resolution": "30 min"}, "shorter than .* 1800 s; have: '30', '60'"),
+        ({"resolution": "48 s"}, "no multiple of the run's resolution of 48 s; have: '60'"),
+        ({"start": "2018-01-01T00:00:30"}, "the run starts at 00:00:30, off its own"),
+        ({"duration": "10 min"}, "longer than the run; have: none"),
+    ],
+)
+def test_a_run_is_refused_rules_that_it_holds_no_demand_for_when_it_loads(
+    changes: dict[str, str], text: str
+) -> None:
+    with pytest.raises(ScenarioError, match=rf"stages\.\d\.billing\.interval_min: .* 15: {text}"):
+        tiny_scenario(metered(billing={"ratchet": 0.8}) | changes)
+
+
+def test_validate_tells_a_demand_that_the_run_does_not_hold() -> None:
+    last = "{kind: point_of_interconnection, billing: {ratchet: 0.8}}"
+    stages = f"facility.stages=[pdu, ups, dlc_tower, auxiliary_load, transformers, {last}]"
+    told = call("validate", "colocation_10mw_poi", "--set", "resolution=1 h", "--set", stages)
+    assert told.code == 2
+    assert "billing.interval_min: must be minutes whose demand the run holds, found 15" in told.err
