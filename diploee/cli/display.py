@@ -84,20 +84,28 @@ def show_run(run: Run) -> None:
     console = Console()
     metrics = run.metrics
     pools = metrics.get("pools", {})
-    table = titled_table(run.scenario.name, ("", "facility", *pools), 1)
     parts = [dict(flatten(part)) for part in (metrics, *pools.values())]
     unit = power_unit(metrics["power"]["max_mw"] * W_PER_MW)
-    block = ""
-    for metric in table_metrics(own=run.stage_metrics):
-        values = [part.get(metric.key) for part in parts]
-        if all(value is None for value in values):
-            continue
-        if (found := metric.key.partition(".")[0]) != block:
+    rows = [
+        (metric.key.partition(".")[0], metric.sized(unit).title,
+         [metric.sized(unit).show(part.get(metric.key), "-") for part in parts])
+        for metric in table_metrics(own=run.stage_metrics)
+        if any(part.get(metric.key) is not None for part in parts)
+    ]  # fmt: skip
+    heads = ["facility", *pools]
+    # A column takes its widest cell, two blanks and a rule; cut numbers would tell nothing.
+    widths = [max(map(len, (h, *(r[k] for *_, r in rows)))) + 3 for k, h in enumerate(heads)]
+    fits = len(pools) == 0 or LEAST_NAMES + sum(widths) <= console.width
+    table = titled_table(run.scenario.name, ("", *(heads if fits else heads[:1])), 1)
+    rows = [row for row in rows if fits or row[2][0] != "-"]
+    for k, (block, title, shown) in enumerate(rows):
+        if k and block != rows[k - 1][0]:
             table.add_section()
-            block = found
-        shown = (metric.sized(unit).show(value, "-") for value in values)
-        table.add_row(escape(metric.sized(unit).title), *shown)
+        table.add_row(escape(title), *(shown if fits else shown[:1]))
     console.print(table)
+    if not fits:
+        names = escape(", ".join(pools))
+        console.print(f"The pools {names} have theirs in metrics.json and in a report.")
     resolution = metrics["power"]["resolution_s"]
     console.print(
         f"Boundary: {escape(run.boundary())}. Peaks and ratios are of {resolution:g} s means."
@@ -116,6 +124,9 @@ def titled_table(title: str, header: Sequence[str], n_names: int, **looks: Any) 
         table.add_column(escape(name).replace("_", "_\u200b"), justify="right", no_wrap=True)
     return table
 
+
+LEAST_NAMES = 36
+"""Width that the names of a run's metrics take at least, broken into lines [characters]."""
 
 WIDE = 200
 """Width of tables that nobody looks at in a terminal [characters]."""

@@ -508,7 +508,7 @@ def _verdicts(run: Run, limits: Limits) -> SheetSection:
             Figure(item, result.verdict, quantity="verdict"),
             Figure(item, f"{least}{result.limit:g} {result.unit}".strip(), quantity="limit"),
             Figure(item, worst, quantity="worst"),
-            Figure(item, moment(result.time, run.scenario.resolution_ms), quantity="when"),
+            Figure(item, moment(result.time or None, run.scenario.resolution_ms), quantity="when"),
             Figure(item, told, quantity="what is seen, source"),
         ]
     for k, (_, text, why) in enumerate(report.unchecked, start=len(report.results) + 1):

@@ -63,8 +63,8 @@ def _rows(report: LimitReport, step_ms: int) -> list[tuple[str, ...]]:
             result.text,
             result.verdict,
             f"{result.limit:.6g} {result.unit}",
-            f"{result.value:.4g} {result.unit}",
-            moment(result.time, step_ms),
+            f"{result.value:.6g} {result.unit}",
+            moment(result.time or None, step_ms),
             f"{result.violations:,}",
             "; ".join(filter(None, (result.note, result.source, result.cause))),
         )

@@ -74,3 +74,24 @@ def test_a_metric_of_the_runs_shows_in_the_summary_table_and_report_of_their_swe
 @pytest.mark.usefixtures("with_night")
 def test_a_declared_metric_stands_in_the_page_of_outputs() -> None:
     assert f"| `{NIGHT.key}` | MW | {NIGHT.label} |" in call("schema", "--outputs").out
+
+
+def test_a_table_too_wide_for_the_screen_keeps_its_numbers_whole_and_names_the_pools(
+    tmp_path: Path,
+    library: ProfileLibrary,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pools = {name: {"node_type": "node", "n_nodes": 4} for name in ("main", *map(str, range(12)))}
+    run = diploee.simulate(
+        tiny_scenario({"facility.pools": pools}), tmp_path / "run", library=library
+    )
+    shown = {}
+    for width in (80, 240):
+        monkeypatch.setenv("COLUMNS", str(width))
+        show_run(run)
+        shown[width] = capsys.readouterr().out
+        mean = f"{run.metrics['power']['mean_mw'] * 1e3:,.3f}"
+        assert mean in shown[width] and "\N{HORIZONTAL ELLIPSIS}" not in shown[width]
+    assert "The pools main, 0, 1, 2," in shown[80]
+    assert "The pools" not in shown[240] and shown[240].count("0.000") >= 12

@@ -124,7 +124,8 @@ class Shown:
         if status == "supported":
             return high_hz, ""
         if low_hz >= support.flagged_hz:
-            raise NotAssessable(why)
+            # What ends the series below the band, its readings or its resolution.
+            raise NotAssessable(support.band(low_hz * (1 + 1e-6))[1] or why)
         seen_hz = min(high_hz, support.flagged_hz)
         if low_hz >= support.trusted_hz:
             return seen_hz, support.band(seen_hz)[1]
@@ -238,6 +239,8 @@ class Check:
         Tells something beside, at the end.
     in_windows : bool
         Whether windows of some minutes at 0.1 s can show a violation.
+    of_run : bool
+        Whether there is one value, of the whole run.
     """
 
     text: str
@@ -255,6 +258,7 @@ class Check:
     aside: Callable[[], str] = str
     key: str = ""
     in_windows: bool = False
+    of_run: bool = False
     exceedance: Exceedance = field(init=False)
 
     def __post_init__(self) -> None:

@@ -160,7 +160,7 @@ class LoadFactorLimit(LimitSpec):
 
         yield Check(
             self.what, self.min, "", self.interval, shown.horizon_ms, clocked.collect,
-            at_end=factor, least=True,
+            at_end=factor, least=True, of_run=True,
         )  # fmt: skip
 
 

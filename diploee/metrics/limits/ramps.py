@@ -99,6 +99,7 @@ class RampLimit(LimitSpec):
                 ramps.horizon_ms = check.exceedance.stride_ms = shown.horizon_ms
                 check.text = f"P{self.percentile:g} of {text}{of}"
                 check.measure, check.at_end = ramps.collect, ramps.percentile
+                check.of_run = True
             yield check
 
 

@@ -123,6 +123,11 @@ class LimitResult:
         How sure the limit itself is, and how it was read.
     least : bool
         The limit is the least that is allowed.
+    of_run : bool
+        The value is one of the whole run, at no time of its own.
+    what : str
+        The text without what was found beside: equal where the series and the event windows of a
+        run are held against one limit.
     """
 
     key: str
@@ -139,6 +144,8 @@ class LimitResult:
     time: str = ""
     source: str = ""
     least: bool = False
+    of_run: bool = False
+    what: str = ""
 
     @property
     def verdict(self) -> Verdict:
@@ -150,14 +157,16 @@ class LimitResult:
         limit = f"{self.key}: {self.text}, limit {_with_unit(f'{self.limit:g}', self.unit)}"
         told = "; ".join(filter(None, (self.note, self.source)))
         note = f" ({told})" if told else ""
+        value = _with_unit(f"{self.value:.6g}", self.unit)
+        if self.of_run:
+            return f"{limit}: {self.verdict}, {value} over the run{note}"
         if not self.violations:
-            value = _with_unit(f"{self.value:.4g}", self.unit)
             return f"{limit}: {self.verdict}, worst {value} at {self.time}{note}"
         return (
             f"{limit}: {plural(self.violations, 'violation')} "
             "(adjacent ones count as one), "
             f"{_duration(self.duration_s)} in all, "
-            f"worst {_with_unit(f'{self.worst[0].value:.4g}', self.unit)} at {self.worst[0].time}"
+            f"worst {_with_unit(f'{self.worst[0].value:.6g}', self.unit)} at {self.worst[0].time}"
             f"{note}{f': {self.cause}' if self.cause else ''}"
         )
 
@@ -216,8 +225,14 @@ class LimitReport:
 
     @property
     def _verdicts(self) -> list[Verdict]:
+        """One verdict for each limit: of the run's series and of its event windows the worse."""
+        order: tuple[Verdict, ...] = ("kept", "not assessable", "violated")
+        found: dict[tuple[str, str], Verdict] = {}
+        for result in self.results:
+            of_limit = result.key, result.what or result.text
+            found[of_limit] = max(found.get(of_limit, "kept"), result.verdict, key=order.index)
         unchecked: list[Verdict] = ["not assessable"] * len(self.unchecked)
-        return [*(result.verdict for result in self.results), *unchecked]
+        return [*found.values(), *unchecked]
 
     def verdict_line(self) -> str:
         """Return the verdict in one line, with the count of each and the boundary."""
@@ -286,7 +301,8 @@ def check_limits(run: RunFolder, limits: Limits) -> LimitReport:
     for key, spec in limits.each():
         sources[key] = "; ".join(filter(None, (MARKS[spec.mark] if spec.mark else "", spec.note)))
         found, reason = _checks(spec, whole)
-        finer = [c for c in _checks(spec, fine)[0] if c.in_windows] if windows.pieces else []
+        of_windows, why_none = _checks(spec, fine) if windows.pieces else ([], "")
+        finer, reason = [c for c in of_windows if c.in_windows], why_none or reason
         if found and finer:  # at 0.1 s only what shows more there
             finer = [c for c, coarse in zip(finer, found, strict=True) if c.note != coarse.note]
         elif not found and not finer:
@@ -298,7 +314,12 @@ def check_limits(run: RunFolder, limits: Limits) -> LimitReport:
             check.note = "; ".join(filter(None, (windows.note, check.note)))
         checks += found
         in_windows += finer
-    _stream(checks, _blocks(run, reactive), whole.clock.step_ms, _transient_ms(run))
+    transient_ms = _transient_ms(run)
+    if transient_ms:
+        for check in checks:
+            if check.of_run and not check.whole:
+                check.text += f", without the first {transient_ms / MS_PER_H:.3g} h of filling up"
+    _stream(checks, _blocks(run, reactive), whole.clock.step_ms, transient_ms)
     _stream(in_windows, windows.pieces, windows.step_ms, 0)
     seen = [check for check in (*checks, *in_windows) if check.exceedance.n_values]
     nothing = [c for c in (*checks, *in_windows) if not c.exceedance.n_values]
@@ -463,9 +484,11 @@ def _result(
         note=check.note,
         cause=causes.get((check.event, worst[0].time), "") if worst and check.event else "",
         value=sign * found.largest,
-        time=clock.iso(found.largest_ms),
+        time="" if check.of_run else clock.iso(found.largest_ms),
         source=source,
         least=check.least,
+        of_run=check.of_run,
+        what=check.text,
     )
 
 

@@ -95,7 +95,7 @@ def test_constant_load_meets_every_test_up_to_its_own_size(tmp_path: Path) -> No
         )
         assert demand.endswith("0.005 MW, 100.0 % of own peak, 0.005 MW")
         assert verdict in take
-        assert "limit 0.99: kept, worst 1 at" in factor
+        assert "limit 0.99: kept, 1 over the run" in factor
 
 
 def test_sweep_gives_percentiles_over_seeds_for_each_point(

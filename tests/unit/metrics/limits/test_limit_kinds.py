@@ -261,6 +261,38 @@ def test_worst_windows_show_what_a_coarse_series_hides(run_of):
     assert fine.worst[0].begin[11:16] == "00:13"
 
 
+def test_a_limit_counts_once_though_windows_are_looked_at_as_well(run_of):
+    run = run_of(np.full(60, 100.0), 60)
+    run.add_window("peak", 600, np.full(2_400, 100.0))
+    ramp = {"interval": "1 min", "mw_per_min": 5, "between": "end_points"}
+    report = check(run, ramps=[ramp])
+    assert len(report.results) == 2
+    assert "(1 not assessable; power boundary" in report.verdict_line()
+    run.add_window("rise_1s", 1_800, np.repeat([100.0, 110.0], 1_200))
+    assert "(1 violated; power boundary" in check(run, ramps=[ramp]).verdict_line()
+
+
+def test_what_is_of_the_whole_run_is_at_no_time(run_of):
+    run = run_of(100 + np.arange(3_600) / 3_600, 1)
+    ramp = {"interval": "10 s", "mw_per_min": 1, "percentile": 75}
+    percentile, factor = check(run, ramps=[ramp], load_factor=[{"min": 0.999}]).results
+    assert (percentile.time, factor.time) == ("", "")
+    assert "limit 1 MW/min: kept, 0.0166" in percentile.line()
+    assert percentile.line().endswith(" MW/min over the run")
+    assert "limit 0.999: violated, 0.99" in factor.line() and factor.line().endswith("over the run")
+
+
+def test_a_band_is_not_seen_for_the_reason_that_ends_the_series_below_it(run_of):
+    minutes = run_of(np.full(60, 100.0), 60)
+    for low_hz, reason in ((0.1, "the run's resolution of 60 s"), (5, "nothing above 0.44 Hz")):
+        limit = {"low_hz": low_hz, "high_hz": 55, "max_rms_mw": 1}
+        ((_, _, why),) = check(minutes, band_rms=[limit]).unchecked
+        assert reason in why
+    tenths = run_of(np.full(12_000, 100.0), 0.1)
+    report = check(tenths, band_rms=[{"low_hz": 5, "high_hz": 55, "max_rms_mw": 1}])
+    assert "nothing above 0.44 Hz" in report.unchecked[0][2]
+
+
 def test_a_gap_between_windows_is_no_swing(run_of):
     run = run_of(np.full(60, 100.0), 60)
     run.add_window("peak", 600, np.full(2_400, 100.0))
