@@ -7,6 +7,7 @@ then the controller is asked, then the policies, pool after pool, once each.
 
 from __future__ import annotations
 
+import sys
 from bisect import insort
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -233,6 +234,10 @@ class ActingPool:
         """Return when a job that holds nodes is expected to end [ms], after now."""
         return max(self.running[job], self.now_ms + 1)
 
+    def works(self, job: int) -> bool:
+        """Return whether a job that holds nodes works now: not suspended, saved or restarting."""
+        return self._engine.jobs[job].kind == RUN
+
     def work_ms(self, job: int) -> int:
         """Return the work that a job has done by now [ms of an uncapped run]."""
         return self._engine.jobs[job].work_at(self.now_ms)
@@ -250,9 +255,14 @@ class ActingPool:
         return self._engine.jobs[job].flexible.priority
 
     def deadline_ms(self, job: int) -> int:
-        """Return when a job should have ended, by its estimate and its class's slack [ms]."""
+        """Return when a job is due [ms], by its class: a date, or its estimate and some slack."""
         of = self._engine.jobs[job]
-        return int(of.submit_ms + (1 + of.flexible.slack) * of.estimate_ms)
+        flexible = of.flexible
+        if flexible.deadline_ms is not None:
+            return flexible.deadline_ms
+        if flexible.slack is None:
+            return sys.maxsize
+        return int(of.submit_ms + (1 + flexible.slack) * of.estimate_ms)
 
     def speed(self, job: int, level: int, n_nodes: int | None = None) -> float:
         """Return the rate of a job's work at a level and on a number of nodes."""
@@ -630,6 +640,9 @@ class ActingEngine:
                 actions = [Start(job) for job in pool.policy.select(pool)]
             for action in actions:
                 self._act(pool, action, pool.policy)
+        settled = getattr(controller, "settled", None)
+        if settled is not None:
+            settled(self._view)
 
     def _hold(self, pool: ActingPool) -> None:
         """Hide the waiting jobs that the controller holds; the pool is asked again each time."""

@@ -46,7 +46,11 @@ class Event(Protocol):
 
 
 class Controller(Protocol):
-    """Acts on all pools of a facility, before their own policies, once at each instant."""
+    """Acts on all pools of a facility, before their own policies, once at each instant.
+
+    One with ``holds`` that is false lets all jobs start and is not asked of each. One with a method
+    ``settled(view)`` is told when all is decided at an instant.
+    """
 
     def decide(self, view: FacilityView) -> Sequence[tuple[str, Action]]:
         """Return actions, each with the name of its pool, in order."""
@@ -77,8 +81,10 @@ class JobFlexibility:
         Time that a checkpoint before a stop, and a start after it takes [ms].
     stop_share, restart_share : float
         Power meanwhile, over the job's mean power; idle power at least.
-    slack : float
-        A job should end by its submission plus ``1 + slack`` of its estimated run time.
+    slack : float, optional
+        A job is due ``1 + slack`` of its estimated run time after its submission; never if absent.
+    deadline_ms : int, optional
+        When all its jobs are due [ms], instead.
     priority : float
         Larger is more urgent.
 
@@ -97,7 +103,8 @@ class JobFlexibility:
     restart_ms: int = 10 * MS_PER_MIN
     stop_share: float = 0.25
     restart_share: float = 0.2
-    slack: float = 0.0
+    slack: float | None = None
+    deadline_ms: int | None = None
     priority: float = 0.0
 
 

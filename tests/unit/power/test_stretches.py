@@ -1,0 +1,230 @@
+"""Stretches of jobs as power: energy, levels, sizes, and whole runs of acting policies."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from builders import tiny_library, tiny_scenario
+
+from diploee import simulate
+from diploee.outputs import Run
+from diploee.profiles.capped import CapLevels, cpu_power_w
+from diploee.schedule import Action, Preempt, Resize, Resume, SetLevel, Start, StrictFifo
+
+MIN, H = 60_000, 3_600_000
+LONG = {"lognormal": [{"weight": 1, "median_s": 20_000, "sigma": 0.8}]}
+CHANGES: dict[str, Any] = {
+    "duration": "2 d",
+    "warm_up": "1 d",
+    "streams.training.classes.0.duration": LONG,
+    "streams.training.startup": {"lognormal": [{"weight": 1.0, "median_s": 120, "sigma": 0.5}]},
+}
+
+
+class Fifo:
+    """Strict FIFO by `decide`, with further actions."""
+
+    wants_idle = True
+
+    def decide(self, view: Any) -> list[Action]:
+        return [*self.act(view), *(Start(job) for job in StrictFifo().select(view))]
+
+    def act(self, view: Any) -> list[Action]:
+        return []
+
+
+class Restless(Fifo):
+    """Each twenty minutes does something to each job, by random numbers."""
+
+    def __init__(self) -> None:
+        self.rng, self.woken_ms = np.random.default_rng(3), -(10**12)
+
+    def act(self, view: Any) -> list[Action]:
+        if view.now_ms < self.woken_ms:
+            return []
+        self.woken_ms = view.now_ms + 20 * MIN
+        view.wake_at(self.woken_ms)
+        found: list[Action] = []
+        for job in list(view.running):
+            x = self.rng.random()
+            if job in view.suspended and x < 0.7:
+                found.append(Resume(job))
+            elif not view.works(job):
+                continue
+            elif x < 0.15:
+                found.append(SetLevel(job, int(self.rng.integers(0, view.n_levels))))
+            elif x < 0.25:
+                found.append(Preempt(job, ("checkpoint", "kill", "suspend")[int(x * 100) % 3]))
+            elif x < 0.35:
+                found.append(Resize(job, int(self.rng.integers(1, view.job_n_nodes[job] + 1))))
+        return found
+
+
+def run(folder: Path, policy: Any = None, changes: dict[str, Any] = CHANGES, **how: Any) -> Run:
+    policies = {} if policy is None else {"main": policy}
+    scenario = tiny_scenario(changes)
+    return simulate(scenario, folder, library=tiny_library(), policies=policies, **how)
+
+
+def digests(found: Run) -> list[str]:
+    names = ("facility.parquet", "jobs.parquet", "metrics.json")
+    return [hashlib.sha256((found.folder / name).read_bytes()).hexdigest() for name in names]
+
+
+@pytest.fixture(scope="module")
+def restless(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return run(tmp_path_factory.mktemp("runs") / "restless", Restless())
+
+
+@pytest.mark.parametrize(
+    "how", [{"window_days": 0.25}, {"window_days": 1, "n_threads": 1}, {"n_threads": 3}]
+)
+def test_bytes_are_equal_over_windows_and_threads(
+    tmp_path: Path, restless: Run, how: dict[str, Any]
+) -> None:
+    assert digests(run(tmp_path / "again", Restless(), **how)) == digests(restless)
+
+
+def test_energy_of_jobs_and_idle_nodes_is_that_of_the_facility(restless: Run) -> None:
+    jobs, series = restless.jobs(), restless.facility()
+    busy_node_s = (series["utilization"] * 12 * 60).sum()
+    idle_j = (12 * len(series) * 60 - busy_node_s) * 400
+    total_j = series["it_power_w"].astype(float).sum() * 60  # the file holds single precision
+    assert jobs["energy_j"].sum() + idle_j == pytest.approx(total_j, rel=1e-8)
+    assert restless.metrics["utilization"]["mean"] == pytest.approx(busy_node_s / 12 / 172_800)
+
+
+def test_queue_times_count_to_the_first_start_and_jobs_put_back_wait_again(restless: Run) -> None:
+    jobs = restless.jobs()
+    started = jobs.dropna(subset=["start_time"])
+    wait_s = (started["start_time"] - started["submit_time"]).dt.total_seconds()
+    assert wait_s.tolist() == pytest.approx(started["queue_time_s"].tolist(), abs=1e-3)
+    assert (started["end_time"] > started["start_time"]).all()
+    series = restless.facility()["queued_jobs"]
+    assert (series >= 0).all()
+    at = series.index[1_000]
+    waits = ((jobs["submit_time"] <= at) & ~(jobs["start_time"] <= at)).sum()
+    assert series.iloc[1_000] >= waits
+
+
+def test_a_policy_that_only_starts_gives_the_power_of_the_plain_run(tmp_path: Path) -> None:
+    plain, acting = run(tmp_path / "plain"), run(tmp_path / "acting", Fifo())
+    assert acting.jobs()["start_time"].equals(plain.jobs()["start_time"])
+    assert acting.jobs()["end_time"].equals(plain.jobs()["end_time"])
+    for name, values in plain.facility().items():
+        got = acting.facility()[name].to_numpy()
+        np.testing.assert_allclose(got, values.to_numpy(), rtol=1e-12, err_msg=str(name))
+    energy = [found.jobs()["energy_j"].to_numpy() for found in (plain, acting)]
+    np.testing.assert_allclose(energy[1], energy[0], rtol=1e-12)
+
+
+ONE = {
+    "duration": "12 h",
+    "streams.training.target_utilization": None,
+    "streams.training.jobs_per_day": 2.5,
+    "streams.training.classes": [{"workload": "tune", "n_nodes": 4, "probability": 1.0}],
+    "seed": 5,
+}
+
+
+class Once(Fifo):
+    """Acts once on the first job, ten minutes after its start."""
+
+    def __init__(self, make: Any) -> None:
+        self.make, self.at_ms = make, None
+
+    def act(self, view: Any) -> list[Action]:
+        if self.at_ms is None and view.queue:
+            self.at_ms = view.now_ms + 10 * MIN
+            view.wake_at(self.at_ms)
+        return [self.make(job) for job in view.running if view.now_ms == self.at_ms]
+
+
+def energies(tmp_path: Path, make: Any = None) -> tuple[float, float]:
+    """Return energy [J] and run time [s] of the first job."""
+    found = run(tmp_path, Fifo() if make is None else Once(make), ONE)
+    first = found.jobs().iloc[0]
+    return first["energy_j"], (first["end_time"] - first["start_time"]).total_seconds()
+
+
+def test_a_capped_job_takes_power_over_speed_of_the_energy_of_its_gpus(tmp_path: Path) -> None:
+    class AtOnce(Fifo):
+        def decide(self, view: Any) -> list[Action]:
+            return [Start(job, level=4) for job in view.queue]
+
+    plain_j, plain_s = energies(tmp_path / "plain")
+    found = run(tmp_path / "capped", AtOnce(), ONE)
+    first = found.jobs().iloc[0]
+    capped_s = (first["end_time"] - first["start_time"]).total_seconds()
+    levels, node = CapLevels(), tiny_scenario().facility.node_types["node"]
+    speed, power = levels.speed("pre_training", 4), levels.power("pre_training", 4)
+    cpu_w = 4 * cpu_power_w(node)
+    ratio = (first["energy_j"] - cpu_w * capped_s) / (plain_j - cpu_w * plain_s)
+    assert capped_s == pytest.approx(plain_s / speed, abs=0.002)
+    assert ratio == pytest.approx(power / speed, rel=2e-3)
+
+
+def test_a_suspended_job_draws_idle_power_and_goes_on_where_it_was(tmp_path: Path) -> None:
+    class Pauses(Once):
+        def act(self, view: Any) -> list[Action]:
+            if self.at_ms is not None and view.now_ms == self.at_ms:
+                view.wake_at(self.at_ms + 30 * MIN)
+            if view.suspended and view.now_ms == self.at_ms + 30 * MIN:
+                return [Resume(job) for job in view.suspended]
+            return super().act(view)
+
+    plain_j, plain_s = energies(tmp_path / "plain")
+    found = run(tmp_path / "paused", Pauses(lambda job: Preempt(job, "suspend")), ONE)
+    first = found.jobs().iloc[0]
+    assert first["energy_j"] == pytest.approx(plain_j + 4 * 400 * 1_800, rel=1e-12)
+    seconds = (first["end_time"] - first["start_time"]).total_seconds()
+    assert seconds == pytest.approx(plain_s + 1_800)
+
+
+def test_a_job_on_half_of_its_nodes_draws_half_and_works_at_the_power_of_nine_tenths(
+    tmp_path: Path,
+) -> None:
+    class Half(Fifo):
+        def decide(self, view: Any) -> list[Action]:
+            return [Start(job, n_nodes=2) for job in view.queue]
+
+    plain_j, plain_s = energies(tmp_path / "plain")
+    found = run(tmp_path / "half", Half(), ONE)
+    first = found.jobs().iloc[0]
+    seconds = (first["end_time"] - first["start_time"]).total_seconds()
+    assert seconds == pytest.approx(plain_s / 0.5**0.9, abs=0.002)
+    # The waveform is that of the profile piece by piece: its mean is met to a percent.
+    assert first["energy_j"] == pytest.approx(plain_j * 0.5 / 0.5**0.9, rel=0.01)
+
+
+def test_policies_see_power_of_jobs_and_pools(tmp_path: Path) -> None:
+    seen: list[dict[str, float]] = []
+
+    class Looking(Fifo):
+        def act(self, view: Any) -> list[Action]:
+            if view.queue:
+                view.wake_at(view.now_ms + 10 * MIN)
+            for job in view.running:
+                seen.append(
+                    {
+                        "mean": view.power_w(job), "capped": view.power_w(job, 4),
+                        "p95": view.power_w(job, 0, "p95_60s"),
+                        "rated": view.power_w(job, 0, "rated"),
+                        "pool": view.pool_power_w, "facility": view.facility.power_w,
+                    }
+                )  # fmt: skip
+            return []
+
+    run(tmp_path / "run", Looking(), ONE)
+    assert seen
+    tune_w = float(tiny_library().get("tune-4n-1").power_w.mean())
+    for found in seen:
+        assert found["mean"] == pytest.approx(tune_w, rel=1e-6)
+        assert found["capped"] < found["mean"] <= found["p95"] <= found["rated"] * 1.2
+        assert found["rated"] == 4 * (4 * 700 + 2 * 360)
+        assert found["pool"] == pytest.approx(found["mean"] + 8 * 400, rel=1e-6)
+        assert found["facility"] == found["pool"]
