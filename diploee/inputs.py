@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
+from diploee.clock import RunClock
 from diploee.errors import LogFormatError, WorkloadError, one_line
 from diploee.facility import Weather
 from diploee.files import reason
@@ -16,7 +17,7 @@ from diploee.importers.request_trace import RequestTrace
 from diploee.importers.signals import Signal, fit_to_run, read_signal
 from diploee.inference import Curves, load_curves
 from diploee.inference.offline import load_batches
-from diploee.inference.replay import TRACE_STEP_S
+from diploee.inference.replay import LONGEST_STEP_MS, trace_step_ms
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.scenario import (
     JobReplay,
@@ -27,6 +28,7 @@ from diploee.scenario import (
     content_hash,
     input_files,
 )
+from diploee.units import MS_PER_S
 from diploee.workload import ZeusInputs
 
 T = TypeVar("T")
@@ -121,7 +123,7 @@ class InputReader:
                 zeus[name] = self._zeus(name, jobs.zeus, folder)
         for name, requests in scenario.request_streams.items():
             if requests.replay is not None:
-                traces[name] = self._trace(requests.replay, folder)
+                traces[name] = self._trace(requests.replay, folder, scenario.clock)
         hashes = {name: self._once(content_hash, folder / name) for name in input_files(scenario)}
         return Inputs(
             profiles=library,
@@ -161,16 +163,24 @@ class InputReader:
         except LogFormatError as error:
             raise LogFormatError(f"streams.{name}: {error}") from error
 
-    def _trace(self, replay: RequestReplay, folder: Path) -> RequestTrace:
+    def _trace(self, replay: RequestReplay, folder: Path, clock: RunClock) -> RequestTrace:
         from diploee.importers.request_traces import read_request_trace
 
-        return self._once(
-            read_request_trace,
-            _readable(folder / replay.trace, "replay.trace"),
-            trace_format=replay.format,
-            step_s=TRACE_STEP_S,
-            columns=replay.columns or None,
-        )
+        def read(step_ms: int) -> RequestTrace:
+            return self._once(
+                read_request_trace,
+                _readable(folder / replay.trace, "replay.trace"),
+                trace_format=replay.format,
+                step_s=step_ms / MS_PER_S,
+                columns=replay.columns or None,
+                utc_offset=replay.utc_offset,
+            )
+
+        # Finer than the run's steps, whose edges are not those of the trace's.
+        try:
+            return read(max(trace_step_ms(clock) // 10, MS_PER_S))
+        except LogFormatError:  # may have too many such steps, or is wrong in any step
+            return read(LONGEST_STEP_MS)
 
     def _weather(self, scenario: Scenario) -> Weather | None:
         spec = scenario.facility.weather

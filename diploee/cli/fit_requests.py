@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import partial
 from math import isfinite, isnan
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -23,7 +23,6 @@ from diploee.cli.fragment import (
     pool_of,
 )
 from diploee.cli.options import Force, Fragment, Json, Plots, options
-from diploee.clock import offset_text
 from diploee.errors import InputError, one_of
 from diploee.files import Writing
 from diploee.importers import read_request_trace
@@ -38,7 +37,7 @@ from diploee.learn.requests.fragment import fit_remarks, request_stream_yaml
 from diploee.learn.requests.scatter import Dispersion
 from diploee.learn.requests.services import ServiceFit
 from diploee.model import Model
-from diploee.textio.clock import Zone, zone_of
+from diploee.textio.clock import zone_of
 from diploee.units import HOURS_PER_WEEK, MS_PER_DAY, MS_PER_H, MS_PER_S
 
 _Row = tuple[str, str, str]
@@ -66,7 +65,8 @@ class TraceReading(Model):
     )
     utc_offset: str | None = Field(
         default=None,
-        description="Local time of the weights, +08:00 or Europe/Berlin; UTC by default.",
+        description="Zone of the trace's local time and of the weights, +08:00 or Europe/Berlin: "
+        "stamps that name none are in it; the offset of the first stamp if absent, else UTC.",
     )
     zero_hour_of_week: Annotated[float, Field(ge=0, lt=HOURS_PER_WEEK)] | None = Field(
         default=None,
@@ -104,19 +104,26 @@ def fit_requests_command(
     and hardware, which no trace tells, are to be set in the result.
     """
     check_places(out, force, trace, scenario, plots=plots)
-    zone, confidence = _zone(reading), reading.confidence
+    _check_step(reading.step_s)
+    if reading.utc_offset is not None:
+        zone_of(reading.utc_offset, "--utc-offset")
+    confidence, zero_hour = reading.confidence, reading.zero_hour_of_week
     base, pool_name = pool_of(scenario, pool, default="serving")
     told = trace_format or ("csv" if reading.columns else None)
     with naming_the_other_command(trace, "fit-requests", told):
         read = read_request_trace(
             trace,
             trace_format,
-            **reading.model_dump(include={"step_s", "services", "columns"}),
+            **reading.model_dump(include={"step_s", "services", "columns", "utc_offset"}),
         )
-    clock = _clock(read, zone, reading.zero_hour_of_week)
-    fit = fit_requests(read, confidence=confidence, **clock)
+    if not read.is_relative and zero_hour is not None:
+        raise InputError(
+            f"{read.source}: --zero-hour-of-week is for a trace without dates, this one has them; "
+            "give --utc-offset"
+        )
+    fit = fit_requests(read, confidence=confidence, zero_hour_of_week=zero_hour or 0.0)
     origin, _, rest = request_stream_yaml(fit, name=stream, pool=pool_name).partition("\n")
-    local = _local_time(read, clock, is_told=reading.zero_hour_of_week is not None)
+    local = _local_time(read, zero_hour)
     rows = f"Rows: {'; '.join(read.counts.lines())}. Limits are those of {100 * confidence:g}%."
     text = f"{origin}\n# {local}\n# {rows}\n{rest}"
     check_fragment(text, base)
@@ -124,62 +131,37 @@ def fit_requests_command(
     def draw(folder: Path, files: Writing) -> list[Path]:
         from diploee.learn.requests.plots import plot_requests
 
-        return plot_requests(read, fit, folder, confidence=confidence, joins=files, **clock)
+        hour = zero_hour or 0.0
+        return plot_requests(
+            read, fit, folder, zero_hour_of_week=hour, confidence=confidence, joins=files
+        )
 
     def tell() -> list[str]:
-        _show(fit, read, clock, confidence)
+        _show(fit, read, confidence)
         return [local, *(line for line in fit_remarks(fit) if not line.startswith(_IN_TABLE))]
 
-    data = partial(_as_dict, fit, read, clock, confidence) if as_json else None
+    data = partial(_as_dict, fit, read, zero_hour or 0.0, confidence) if as_json else None
     give_fragment(text, out, force, data, tell, plots, draw)
 
 
-class _Clock(TypedDict):
-    """How times of a trace become local, as `fit_requests` takes it."""
-
-    utc_offset_min: int
-    time_zone: str
-    zero_hour_of_week: float
-
-
-def _zone(reading: TraceReading) -> Zone | None:
-    """Check what the user said of times, before a long trace is read; return the zone."""
-    step_ms = reading.step_s * MS_PER_S
+def _check_step(step_s: float) -> None:
+    """Check what the user said of steps, before a long trace is read."""
+    step_ms = step_s * MS_PER_S
     if not 1 <= step_ms <= MS_PER_H or MS_PER_H % step_ms:
         raise InputError(
-            f"--step-s: must divide the hour, such as 1, 60 or 600, found {reading.step_s:g}; "
+            f"--step-s: must divide the hour, such as 1, 60 or 600, found {step_s:g}; "
             "weights are those of hours"
         )
-    return None if reading.utc_offset is None else zone_of(reading.utc_offset, "--utc-offset")
 
 
-def _clock(trace: RequestTrace, zone: Zone | None, zero_hour: float | None) -> _Clock:
-    if trace.is_relative and zone is not None:
-        raise InputError(
-            f"{trace.source}: --utc-offset is for times with dates, this trace counts from an "
-            "origin of its own; give --zero-hour-of-week"
-        )
-    if not trace.is_relative and zero_hour is not None:
-        raise InputError(
-            f"{trace.source}: --zero-hour-of-week is for a trace without dates, this one has them; "
-            "give --utc-offset"
-        )
-    offset_min = 0 if zone is None else zone.offset_min(trace.origin_ms)
-    return {
-        "utc_offset_min": offset_min,
-        "time_zone": zone.name if zone else "",
-        "zero_hour_of_week": zero_hour or 0.0,
-    }
-
-
-def _local_time(trace: RequestTrace, clock: _Clock, *, is_told: bool) -> str:
+def _local_time(trace: RequestTrace, zero_hour_of_week: float | None) -> str:
     """Return what the hours of the weights are, in a sentence."""
     if not trace.is_relative:
-        if clock["time_zone"]:
-            return f"Hours are local time of {clock['time_zone']}."
-        return f"Hours are local time, UTC{offset_text(clock['utc_offset_min'])} the whole year."
-    hour = _hour_name(clock["zero_hour_of_week"])
-    if is_told:
+        if trace.zone.name:
+            return f"Hours are local time of {trace.zone.name}."
+        return f"Hours are local time, {trace.zone} the whole year."
+    hour = _hour_name(zero_hour_of_week or 0.0)
+    if zero_hour_of_week is not None:
         return f"The trace has no dates; its origin was given as {hour} local time."
     return (
         f"ASSUMPTION: the trace has no dates, its origin is {hour} local time; see "
@@ -187,27 +169,26 @@ def _local_time(trace: RequestTrace, clock: _Clock, *, is_told: bool) -> str:
     )
 
 
-def _show(fit: RequestFit, trace: RequestTrace, clock: _Clock, confidence: float) -> None:
+def _show(fit: RequestFit, trace: RequestTrace, confidence: float) -> None:
     """Print what was learned: of the requests, and of each service."""
     title = escape(f"{Path(fit.source).name} ({fit.trace_format})")
-    rows = _request_rows(fit, trace, clock)
+    rows = _request_rows(fit, trace)
     show_table(title, ("", "value", f"{100 * confidence:g}% limits"), rows)
     header = ("service", "share", "tokens", "mean", "p50", "p90", "p99", "latency curve")
     typer.echo()
     show_table("", header, [row for service in fit.services for row in _service_rows(service)])
 
 
-def _request_rows(fit: RequestFit, trace: RequestTrace, clock: _Clock) -> list[_Row]:
+def _request_rows(fit: RequestFit, trace: RequestTrace) -> list[_Row]:
     step = f"{fit.step_ms / MS_PER_S:g} s"
     peak = f"{fit.peak_ms / MS_PER_H:.2f} h after the origin"
     if not trace.is_relative:
-        zone = Zone(clock["time_zone"], clock["utc_offset_min"])
-        local_s = int(zone.local_ms(np.array([fit.peak_ms]))[0]) // MS_PER_S
+        local_s = int(trace.zone.local_ms(np.array([fit.peak_ms]))[0]) // MS_PER_S
         peak = f"{datetime.fromtimestamp(local_s, UTC):%Y-%m-%d %H:%M}"
     causes = [
         (f"{what}: {cause}", f"{n:,}", "")
-        for what, found in (("dropped", trace.counts.dropped), ("repaired", trace.counts.repaired))
-        for cause, n in found.items()
+        for what in ("dropped", "repaired", "noted")
+        for cause, n in getattr(trace.counts, what).items()
     ]
     return [
         ("requests", f"{fit.n_requests:,.0f}", ""),
@@ -274,7 +255,7 @@ def _service_rows(service: ServiceFit) -> list[tuple[str, ...]]:
 
 
 def _as_dict(
-    fit: RequestFit, trace: RequestTrace, clock: _Clock, confidence: float
+    fit: RequestFit, trace: RequestTrace, zero_hour_of_week: float, confidence: float
 ) -> dict[str, Any]:
     """Return all numbers of a fit as plain data for JSON; what is not known is None."""
     data = asdict(fit)
@@ -287,7 +268,9 @@ def _as_dict(
             **data,
             "confidence": confidence,
             "is_relative": trace.is_relative,
-            **clock,
+            "utc_offset_min": trace.zone.offset_min(trace.origin_ms),
+            "time_zone": trace.zone.name,
+            "zero_hour_of_week": zero_hour_of_week,
             "hour_of_week": {"detail": data.pop("detail"), **week},
             "month": None if fit.month_weight is None else month,
             "week_to_week": fit.weeks and fit.weeks.as_dict(),
@@ -296,6 +279,7 @@ def _as_dict(
                 "kept": counts.n_kept,
                 "dropped": dict(counts.dropped),
                 "repaired": dict(counts.repaired),
+                "noted": dict(counts.noted),
             },
         }
     )

@@ -80,6 +80,9 @@ class JobLog:
     time_zone : str
         Named zone of the log's local time, whose changes of the clock it follows; empty for a fixed
         offset.
+    is_naive : bool
+        Most stamps name no zone and the user named none: read as UTC, they are the local time of
+        whoever plays them.
     """
 
     source: str
@@ -92,6 +95,7 @@ class JobLog:
     counts: ImportCounts
     dates_are_shifted: bool = False
     time_zone: str = ""
+    is_naive: bool = False
 
     @property
     def zone(self) -> Zone:

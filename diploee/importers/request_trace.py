@@ -10,6 +10,7 @@ import numpy.typing as npt
 from diploee.errors import WorkloadError, did_you_mean, one_of
 from diploee.importers.import_counts import ImportCounts
 from diploee.tables import Float64Array, Int64Array
+from diploee.textio.clock import UTC_ZONE, Zone
 from diploee.units import MS_PER_S
 
 
@@ -78,7 +79,12 @@ class RequestTrace:
     input_tokens, output_tokens : tuple of TokenLengths
         Lengths of prompts and answers of each service; empty where the format has none.
     counts : ImportCounts
-        Rows read, dropped and repaired, by cause.
+        Rows read, dropped, repaired and noted, by cause.
+    own_span_ms : tuple of (int, int) or None
+        When the trace begins and ends [ms], counted as `origin_ms`, within its outer steps or
+        shortly behind them; None where it fills its steps.
+    zone : Zone
+        Zone of the trace's local time; UTC where it is not told.
     """
 
     source: str
@@ -91,6 +97,8 @@ class RequestTrace:
     input_tokens: tuple[TokenLengths, ...]
     output_tokens: tuple[TokenLengths, ...]
     counts: ImportCounts
+    own_span_ms: tuple[int, int] | None = None
+    zone: Zone = UTC_ZONE
 
     @property
     def rate_rps(self) -> Float64Array:
@@ -99,8 +107,17 @@ class RequestTrace:
 
     @property
     def span_ms(self) -> int:
-        """Length of all steps [ms]."""
-        return int(self.n_requests.shape[1]) * self.step_ms
+        """Length of the trace [ms]: its own span, where that is not known all steps."""
+        edges_ms = self.edges_ms
+        return int(edges_ms[-1] - edges_ms[0])
+
+    @property
+    def edges_ms(self) -> Int64Array:
+        """Edges of the steps [ms], counted as `origin_ms`; the outer ones are those of the span."""
+        edges_ms = self.origin_ms + np.arange(self.n_requests.shape[1] + 1) * self.step_ms
+        if self.own_span_ms is not None:
+            edges_ms[[0, -1]] = self.own_span_ms
+        return edges_ms
 
     def requests_of(self, service: str | None = None) -> Float64Array:
         """Return the requests in each step of a service, or of all; shape (n_steps,).

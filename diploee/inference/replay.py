@@ -7,17 +7,31 @@ from diploee.errors import WorkloadError
 from diploee.importers.request_trace import RequestTrace
 from diploee.scenario import RequestReplay
 from diploee.tables import Float64Array
-from diploee.units import MS_PER_MIN
+from diploee.units import MS_PER_MIN, MS_PER_S
 from diploee.workload.request_trace import replayed_rates, step_edges_ms
 
-TRACE_STEP_S = MS_PER_MIN / 1000
-"""Step in which the requests of a trace are counted [s]."""
+LONGEST_STEP_MS = MS_PER_MIN
+MOST_STEPS = 2**20
+"""Steps of a run from which those of its trace are longer than its resolution."""
+
+_STEPS_S = (1, 2, 3, 5, 10, 15, 20, 30, 60)
+
+
+def trace_step_ms(clock: RunClock) -> int:
+    """Return the step in which requests of a trace are counted and laid over a run [ms].
+
+    It is the run's resolution or the next longer divisor of the minute: a second at least, a
+    minute at most, and longer where a run would have more than `MOST_STEPS`.
+    """
+    least_ms = max(clock.step_ms, clock.simulated_ms / MOST_STEPS)
+    steps_ms = (step_s * MS_PER_S for step_s in _STEPS_S)
+    return next((step for step in steps_ms if step >= least_ms), LONGEST_STEP_MS)
 
 
 def trace_rates_rps(
-    replay: RequestReplay, trace: RequestTrace, clock: RunClock, step_ms: int, name: str
+    replay: RequestReplay, trace: RequestTrace, clock: RunClock, name: str
 ) -> Float64Array:
-    """Return a request stream's rate in each step from the run's begin on, as its trace has it.
+    """Return a request stream's rate in each `trace_step_ms` from the run's begin on.
 
     Parameters
     ----------
@@ -27,8 +41,6 @@ def trace_rates_rps(
         The trace.
     clock : RunClock
         Span of the run.
-    step_ms : int
-        Length of a step [ms].
     name : str
         The stream, for errors.
 
@@ -37,6 +49,7 @@ def trace_rates_rps(
     WorkloadError
         If it has no such service, is shorter than a week but tiled by weeks, or has no requests.
     """
+    step_ms = trace_step_ms(clock)
     where = f"request_streams.{name}.replay"
     try:
         rates_rps = replayed_rates(
@@ -84,7 +97,7 @@ def trace_counts(trace: RequestTrace) -> dict[str, int]:
     """Return what the import of a trace left out or changed, by cause."""
     return {
         f"{what} on import: {cause}": n
-        for what, causes in (("dropped", trace.counts.dropped), ("repaired", trace.counts.repaired))
-        for cause, n in causes.items()
+        for what in ("dropped", "repaired", "noted")
+        for cause, n in getattr(trace.counts, what).items()
         if n
     }

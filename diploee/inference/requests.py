@@ -16,10 +16,9 @@ from diploee.inference.fluctuation import (
     node_spacing_s,
     random_nodes_ms,
 )
-from diploee.inference.replay import trace_rates_rps
+from diploee.inference.replay import trace_rates_rps, trace_step_ms
 from diploee.scenario import Fluctuation, RequestStream, StandingNodes
 from diploee.tables import Float64Array, Int64Array
-from diploee.units import MS_PER_MIN
 from diploee.workload.rates import continuous_rates
 from diploee.workload.request_trace import step_edges_ms
 
@@ -123,8 +122,8 @@ def request_rates(
         If the weights of the whole span are zero, or a trace has no requests in it.
     """
     if spec.replay is not None and trace is not None:
-        rates_rps = trace_rates_rps(spec.replay, trace, clock, MS_PER_MIN, name)
-        edges_ms = step_edges_ms(clock.begin_ms, clock.horizon_ms, MS_PER_MIN)
+        rates_rps = trace_rates_rps(spec.replay, trace, clock, name)
+        edges_ms = step_edges_ms(clock.begin_ms, clock.horizon_ms, trace_step_ms(clock))
         in_run_ms = np.diff(np.maximum(edges_ms, 0))
         mean_rps = float(np.average(rates_rps, weights=in_run_ms))
         return RequestRates(*_through_means(edges_ms, rates_rps / mean_rps), mean_rps)

@@ -34,6 +34,9 @@ def _known_zone(text: str) -> str:
     return text
 
 
+UtcOffset = Annotated[str, AfterValidator(_known_zone)]
+
+
 class LogReading(Model):
     """How the rows of a job log become jobs."""
 
@@ -47,10 +50,10 @@ class LogReading(Model):
         description="GPUs (of swf, processors) per node where the log counts those; if absent what "
         "a swf header's MaxNodes tells, else those of the pool's nodes.",
     )
-    utc_offset: Annotated[str, AfterValidator(_known_zone)] | None = Field(
+    utc_offset: UtcOffset | None = Field(
         default=None,
-        description="Zone of the log's stamps where the log does not tell it: '+08:00', or a named "
-        "zone such as Europe/Berlin.",
+        description="Zone of the log's local time, '+08:00' or Europe/Berlin: stamps that name "
+        "none are in it; the offset of most stamps or of the header if absent, else UTC.",
     )
     time_format: str | None = Field(
         default=None,

@@ -9,7 +9,7 @@ from pydantic import Field, NonNegativeFloat, model_validator
 from diploee.model import SCALES, Model
 from diploee.registry import NameIn
 from diploee.scenario.class_rules import ClassRule
-from diploee.scenario.log_reading import LogFormatName, LogReading
+from diploee.scenario.log_reading import LogFormatName, LogReading, UtcOffset
 
 Factor = Annotated[float, Field(gt=0, le=1_000)]
 
@@ -40,7 +40,8 @@ class JobReplay(LogReading, _LogFile):
     align: Literal["start", "weekday", "date"] = Field(
         default="weekday",
         description="Where the log goes: its first job at the start of the run, at the first same "
-        "hour of the week, or at its own date.",
+        "hour of the week of its own local time, or at its own date: stamps whose zone is known at "
+        "their instant, others at the facility's local time.",
     )
     repeat: bool = Field(
         default=True,
@@ -106,6 +107,11 @@ class RequestReplay(Model):
     )
     columns: dict[str, str] | None = Field(
         default=None, description="For csv: the trace's column of each meaning."
+    )
+    utc_offset: UtcOffset | None = Field(
+        default=None,
+        description="Zone of the trace's local time, '+08:00' or Europe/Berlin: stamps that name "
+        "none are in it; the offset of the first stamp if absent, else UTC.",
     )
     service: str | None = Field(
         default=None, description="One service or model of the trace; all together if absent."

@@ -71,6 +71,9 @@ class Zone:
         return self.name or f"UTC{'-' if self.fixed_offset_min < 0 else '+'}{hours:02}:{minutes:02}"
 
 
+UTC_ZONE = Zone()
+
+
 def zone_of(text: str, where: str) -> Zone:
     """Return the zone of a text.
 

@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from diploee.clock import zone_name
 from diploee.errors import ProfileError, WorkloadError
 from diploee.importers.job_log import MISSING_MS, JobLog
 from diploee.scenario import JobClass, JobStream
@@ -77,9 +76,9 @@ class ReplayedJobs:
             ("noted", log.counts.noted),
         ):
             self.counts |= {f"{what} on import: {cause}": n for cause, n in causes.items() if n}
-        zone = zone_name(frame.clock.zone)
-        self._is_own_zone = self.spec.align == "date" and log.time_zone == zone
-        self._by_wall = self.spec.align != "start" and not self._is_own_zone
+        is_known = not (log.is_naive or log.is_relative or log.dates_are_shifted)
+        self._by_instant = self.spec.align == "date" and is_known
+        self._by_wall = self.spec.align != "start" and not self._by_instant
         self._logged, self._origin_ms = self._prepared(log)
         self.classes, self._class_of = self._classes(builder)
         if spec.startup is not None:
@@ -321,7 +320,7 @@ class ReplayedJobs:
                         f"streams.{self._frame.name}.replay.align: {self.spec.log} has no dates, "
                         "only times since its start; set align: weekday or start"
                     )
-                if self._is_own_zone:
+                if self._by_instant:
                     return self._origin_ms - self._frame.clock.wall.origin_ms, span_ms
                 return self._local_ms() - _ms_since(_EPOCH, start), span_ms
         weeks = (span_ms + MS_PER_DAY) // MS_PER_WEEK  # a week may lack less than a day

@@ -7,13 +7,16 @@ from typing import Literal
 
 import numpy as np
 
-from diploee.clock import WallClock, local_ms
+from diploee.clock import WallClock
 from diploee.errors import WorkloadError
 from diploee.importers.request_trace import RequestTrace
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import HOURS_PER_WEEK, MS_PER_DAY, MS_PER_H, MS_PER_S, MS_PER_WEEK
 
 Tile = Literal["repeat", "week", "none"]
+
+LACKING_MS = MS_PER_H
+"""By so much a trace may be shorter than whole weeks.  ASSUMPTION [J]."""
 
 _MONDAY_MS = 4 * MS_PER_DAY
 """1970-01-05, a Monday."""
@@ -46,7 +49,7 @@ def replayed_rates(
         Start of the run, with its zone (as `Scenario.start_with_zone`); UTC where it has none. It
         matters for ``tile="week"`` alone, which follows the wall clock: requests of an hour that
         it leaves out are left out, those of one that comes twice come twice. The trace's own clock
-        is that of its first step (ASSUMPTION).
+        is that of `RequestTrace.zone` at its begin.
     step_ms, horizon_ms : int
         Step and length of the run [ms]; the last step may be shorter.
     begin_ms : int
@@ -57,9 +60,9 @@ def replayed_rates(
         Length of the trace as replayed over its length as logged: 2 plays it at half the rate for
         twice as long.
     tile : {"repeat", "week", "none"}
-        ``"repeat"``: the trace's first step at the start of the run, then the whole trace again
-        and again. ``"week"``: the whole weeks from its first step on, repeated, and placed so that
-        every request keeps its weekday and time of day; the rest is left out. ``"none"``: once,
+        ``"repeat"``: the trace's begin at the start of the run, then the whole trace again and
+        again. ``"week"``: its whole weeks, repeated, and placed so that every request keeps its
+        weekday and time of day; the rest is left out. A week may lack an hour. ``"none"``: once,
         from the start of the run; no requests after its end.
     service : str, optional
         One service of the trace; the sum of all where absent.
@@ -88,11 +91,11 @@ def replayed_rates(
         )
     requests = trace.requests_of(service) * rate_factor
     until = np.concatenate(([0.0], np.cumsum(requests)))
-    edge_ms = np.arange(until.size) * (trace.step_ms * time_factor)
+    edge_ms = (trace.edges_ms - trace.edges_ms[0]) * time_factor
     ends_ms = step_edges_ms(begin_ms, horizon_ms, step_ms)
     period_ms, at_ms = edge_ms[-1], np.stack([ends_ms[:-1], ends_ms[1:]]).astype(np.float64)
     if tile == "week":
-        n_weeks = int(period_ms / MS_PER_WEEK * (1 + 1e-12))
+        n_weeks = int((period_ms + LACKING_MS) / MS_PER_WEEK * (1 + 1e-12))
         if not n_weeks:
             raise WorkloadError(
                 f"{trace.source}: spans {period_ms / MS_PER_DAY:.2f} days, tiling by weeks needs "
@@ -102,7 +105,7 @@ def replayed_rates(
         clock = WallClock(start)
         # A step has the offset of its start: what the clock leaves out falls between two steps.
         into_week_ms = clock.local_ms(ends_ms[:-1]) - ends_ms[:-1] - _MONDAY_MS
-        at_ms += into_week_ms - _trace_into_week_ms(trace, zero_hour_of_week, clock)
+        at_ms += into_week_ms - _trace_into_week_ms(trace, zero_hour_of_week)
     if tile == "none":
         cumulative = np.interp(at_ms, edge_ms, until)
     else:
@@ -121,9 +124,9 @@ def step_edges_ms(begin_ms: int, horizon_ms: int, step_ms: int) -> Int64Array:
     return edges_ms if first_ms == begin_ms else np.insert(edges_ms, 0, begin_ms)
 
 
-def _trace_into_week_ms(trace: RequestTrace, zero_hour_of_week: float, clock: WallClock) -> float:
-    """Return the local time of a trace's first step since a Monday [ms]."""
+def _trace_into_week_ms(trace: RequestTrace, zero_hour_of_week: float) -> float:
+    """Return the local time of a trace's begin since a Monday [ms]."""
+    begin_ms = trace.edges_ms[:1]
     if trace.is_relative:
-        return (trace.origin_ms + zero_hour_of_week % HOURS_PER_WEEK * MS_PER_H) % MS_PER_WEEK
-    first_ms = np.array([trace.origin_ms], dtype=np.int64)
-    return float(local_ms(first_ms, clock.zone)[0] - _MONDAY_MS)
+        return float(begin_ms[0] + zero_hour_of_week % HOURS_PER_WEEK * MS_PER_H) % MS_PER_WEEK
+    return float(trace.zone.local_ms(begin_ms)[0] - _MONDAY_MS)

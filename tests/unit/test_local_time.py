@@ -238,6 +238,31 @@ def test_a_log_of_the_same_zone_at_its_date_keeps_every_job(
     assert jobs.submit_ms.tolist() == [30 * MS_PER_MIN + k * MS_PER_H for k in range(100)]
 
 
+@pytest.mark.parametrize(
+    ("stamp", "utc_offset", "hour"),
+    [
+        ("2018-03-05T09:00:00+08:00", None, 1),  # an instant
+        ("2018-03-05T09:00:00", "+08:00", 1),
+        ("2018-03-05T09:00:00+08:00", "-06:00", 1),
+        ("2018-03-05T09:00:00", None, 9),  # whoever's local time it is
+    ],
+)
+def test_by_date_an_instant_is_played_at_its_instant_and_a_naive_stamp_at_its_clock(
+    tmp_path: Path, stamp: str, utc_offset: str | None, hour: int
+) -> None:
+    (tmp_path / "jobs.csv").write_text(f"submit,duration,nodes\n{stamp},60,1\n", "utf-8")
+    data = tiny_data({"start": "2018-03-05", "duration": "1 d"})
+    replay = {"log": "jobs.csv", "rules": [{"workload": "tune"}], "align": "date"}
+    replay |= {"utc_offset": utc_offset} if utc_offset else {}
+    data["streams"] = {"logged": {"pool": "main", "replay": replay}}
+    path = tmp_path / "replay.yaml"
+    path.write_text(yaml.safe_dump(data), "utf-8")
+    offset_h = load_scenario(path).clock.zone.utcoffset(None) // timedelta(hours=1)  # type: ignore[operator]
+    shift_h = offset_h if hour == 1 else 0
+    jobs = generate_jobs(load_scenario(path), tiny_library()).jobs
+    assert jobs.submit_ms.tolist() == [(hour + shift_h) % 24 * MS_PER_H]
+
+
 @pytest.mark.parametrize("day", [datetime(2018, 3, 10), datetime(2018, 11, 3)])
 def test_a_trace_tiled_by_weeks_follows_the_wall_clock(trace_of_hours: Any, day: datetime) -> None:
     zone = ZoneInfo("America/Chicago")
@@ -255,6 +280,7 @@ def test_a_trace_tiled_by_weeks_follows_the_wall_clock(trace_of_hours: Any, day:
 @pytest.fixture
 def trace_of_hours() -> Any:
     from diploee.importers.import_counts import ImportCounts
+    from diploee.textio.clock import Zone
 
     def build(requests: np.ndarray, origin: datetime) -> RequestTrace:
         counts = ImportCounts(n_rows=1, n_kept=1)
@@ -269,6 +295,7 @@ def trace_of_hours() -> Any:
             input_tokens=(),
             output_tokens=(),
             counts=counts,
+            zone=Zone("America/Chicago"),
         )
 
     return build

@@ -108,6 +108,7 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
         job_ids=ids(table, "jobid"),
         utc_offset_min=submissions.utc_offset_min,
         time_zone=submissions.time_zone,
+        is_naive=submissions.is_naive,
         noted={**submissions.noted, ATTEMPT_LEFT_OUT: n_left_out},
     )
 

@@ -102,6 +102,8 @@ class RawLog:
         What the importer took as a node, where it made node counts of processors.
     runs_share_id : bool
         A job id may come back with another start, as a requeued job's does in Slurm.
+    is_naive : bool
+        See `JobLog`.
     ids_repeat : bool
         Jobs may share an id, as the tasks of an array do: no row is taken for repeated.
     dates_are_shifted : bool
@@ -118,6 +120,7 @@ class RawLog:
     noted: Mapping[str, int] = field(default_factory=dict)
     node_rule: str = ""
     runs_share_id: bool = False
+    is_naive: bool = False
     ids_repeat: bool = False
     dates_are_shifted: bool = False
 
@@ -127,13 +130,15 @@ class LogTimes:
     """Columns of times by their keys [ms], `MISSING_MS` where the log has none.
 
     `utc_offset_min` is the offset of the log's local time [min], None where the origin of the times
-    is not known; `noted` what the user should know of; `time_zone` the name of its zone, if any.
+    is not known; `noted` what the user should know of; `time_zone` the name of its zone, if any;
+    `is_naive` as of `JobLog`.
     """
 
     ms: Mapping[str, Int64Array]
     utc_offset_min: int | None = None
     noted: Mapping[str, int] = field(default_factory=dict)
     time_zone: str = ""
+    is_naive: bool = False
 
 
 def read_job_columns(
@@ -205,6 +210,7 @@ def raw_log(
         job_ids=ids(table, "id") if "id" in table else None,
         utc_offset_min=times.utc_offset_min,
         time_zone=times.time_zone,
+        is_naive=times.is_naive,
         dropped={TRUNCATED: table.n_cut, **(dropped or {})},
         repaired={REPEATED_HEADER: table.n_headers, **(repaired or {})},
         noted=times.noted,
@@ -271,7 +277,7 @@ def stamps_ms(
         return LogTimes(found, offset_min, time_zone=zone.name)
     most = max(offsets, key=offsets.__getitem__, default=0)
     noted = {"time stamps without a zone, taken as UTC": n_naive} if n_naive else {}
-    return LogTimes(found, most, noted)
+    return LogTimes(found, most, noted, is_naive=n_naive > sum(offsets.values()))
 
 
 def state_ids(index: Int32Array, words: Iterable[str]) -> Int16Array:

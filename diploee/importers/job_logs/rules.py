@@ -147,6 +147,7 @@ def apply_rules(path: Path, log_format: str, raw: RawLog, options: JobLogOptions
         ),
         dates_are_shifted=raw.dates_are_shifted,
         time_zone=raw.time_zone,
+        is_naive=raw.is_naive,
     )
 
 

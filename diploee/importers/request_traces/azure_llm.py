@@ -1,7 +1,7 @@
 """Azure LLM inference traces of 2023 and 2024: ``TIMESTAMP,ContextTokens,GeneratedTokens``.
 
 Stamps of 2023 have seven decimals and no zone, those of 2024 ``+00:00`` and no decimals where they
-are zero; both are read as UTC. Stamps are so fine that an equal row is the same request again.
+are zero. Stamps are so fine that an equal row is the same request again.
 
 References
 ----------

@@ -73,11 +73,25 @@ def rows(
     return map(_rows, (block for block in blocks if not block.data.isspace())), Rules(True)
 
 
+def _without_cut(block: Text) -> tuple[Text, int]:
+    """Return a block without a last line that was cut short, and how many that were."""
+    end = block.data.rfind(b"\n") + 1
+    last = block.data[end:].strip()
+    if not last.startswith(b"{"):
+        return block, 0
+    try:
+        json.loads(last)
+    except (ValueError, RecursionError):
+        return block.upto(end), 1
+    return block, 0
+
+
 FORMAT = row_format("mooncake", "a Mooncake trace", recognises, rows)
 
 
 def _rows(block: Text) -> RequestRows:
-    found = _arrow_values(block)
+    block, n_cut = _without_cut(block)
+    found = {key: np.zeros(0) for key in KEYS} if not block.data.strip() else _arrow_values(block)
     if found is None:
         found = _line_values(block)
 
@@ -86,7 +100,7 @@ def _rows(block: Text) -> RequestRows:
         return f"{block.path}:{lines[row]}"
 
     time_ms, inputs, outputs = found.values()
-    return RequestRows(where, us_of(time_ms, "ms"), _whole(inputs), _whole(outputs))
+    return RequestRows(where, us_of(time_ms, "ms"), _whole(inputs), _whole(outputs), n_cut=n_cut)
 
 
 def _whole(values: Float64Array) -> Int64Array:

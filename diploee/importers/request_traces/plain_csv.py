@@ -1,8 +1,9 @@
 """Any CSV trace with one request a row, by a mapping of its columns to their meaning.
 
 The meaning of the time column tells its unit: `time_s` and `time_ms` are numbers from the trace's
-own origin, `unix_s` and `unix_ms` count from 1970 UTC, `timestamp` is ISO text, UTC where it names
-no zone. The delimiter (comma, semicolon, tab or bar) is told by the header.
+own origin, `unix_s` and `unix_ms` count from 1970 UTC, `timestamp` is ISO text, in the zone that
+the user names, else UTC, where it names none. The delimiter (comma, semicolon, tab or bar) is told
+by the header.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def rows(
     if mapping is None:
         mapping = {meaning: meaning for meaning in MEANINGS if layout.has(meaning)}
     columns, unit, is_relative = _columns(first, layout, mapping)
-    return csv_rows(blocks, layout, columns, unit), Rules(is_relative)
+    return csv_rows(blocks, layout, columns, unit, options.zone), Rules(is_relative)
 
 
 FORMAT = row_format("csv", "a CSV trace with named columns", recognises, rows)

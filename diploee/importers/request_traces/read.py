@@ -10,6 +10,7 @@ from diploee.importers.registry import Formats
 from diploee.importers.request_trace import RequestTrace
 from diploee.importers.request_traces import azure_llm, burstgpt, mooncake, plain_csv, servegen
 from diploee.importers.request_traces.trace_format import TraceFormat, TraceOptions
+from diploee.textio.clock import zone_of
 from diploee.textio.text import first_block
 from diploee.units import MS_PER_S
 
@@ -28,6 +29,7 @@ def read_request_trace(
     step_s: float = 60.0,
     services: Sequence[str] | None = None,
     columns: Mapping[str, str] | None = None,
+    utc_offset: str | None = None,
 ) -> RequestTrace:
     """Read a request trace and count its requests per step and service.
 
@@ -52,6 +54,9 @@ def read_request_trace(
         its requests.
     columns : mapping of str to str, optional
         For ``"csv"``: column by meaning, see `plain_csv.MEANINGS`.
+    utc_offset : str, optional
+        Zone of the trace's local time, ``+08:00`` or ``Europe/Berlin``: stamps that name no zone
+        are in it. If absent, the offset of the first stamp, else UTC.
 
     Returns
     -------
@@ -66,7 +71,8 @@ def read_request_trace(
         If an argument is wrong, or a wanted service does not occur.
     """
     path = Path(path)
-    options = TraceOptions(_step_ms(step_s), services, columns)
+    zone = None if utc_offset is None else zone_of(utc_offset, "utc_offset")
+    options = TraceOptions(_step_ms(step_s), services, columns, zone)
     if services is not None and not services:
         raise InputError("services is empty; name at least one, or leave it out")
     if columns is not None and trace_format not in (None, plain_csv.FORMAT.name):
@@ -75,7 +81,13 @@ def read_request_trace(
         chosen = TRACE_FORMATS.named(path, trace_format)
     else:
         chosen = plain_csv.FORMAT if columns is not None else sniff(path)
-    return chosen.read(path, options)
+    trace = chosen.read(path, options)
+    if trace.is_relative and zone is not None:
+        raise InputError(
+            f"{path}: utc_offset (--utc-offset) is for times with dates, this trace counts from an "
+            "origin of its own; give zero_hour_of_week (--zero-hour-of-week)"
+        )
+    return trace
 
 
 def sniff(path: Path) -> TraceFormat:

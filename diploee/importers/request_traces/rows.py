@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Literal, NoReturn
 
 import numpy as np
 
 from diploee.errors import LogFormatError
 from diploee.tables import Float64Array, Int64Array
+from diploee.textio.clock import Zone
 from diploee.textio.stamps import stamps
 from diploee.textio.tables import Layout, ReadTable, read_columns
 from diploee.textio.text import Text
@@ -46,6 +48,10 @@ class RequestRows:
         Headers repeated between the rows, as in concatenated files.
     n_cut : int
         1 if the last line of the file was cut short and left out, else 0.
+    n_naive : int
+        Stamps that name no zone, where the user names none either.
+    zone : Zone or None
+        Offset that the first stamp names, if any.
     """
 
     where: Callable[[int], str]
@@ -56,6 +62,8 @@ class RequestRows:
     service_names: tuple[str, ...] = ()
     n_headers: int = 0
     n_cut: int = 0
+    n_naive: int = 0
+    zone: Zone | None = None
 
     def __len__(self) -> int:
         return int(self.time_us.size)
@@ -66,7 +74,11 @@ class RequestRows:
 
 
 def csv_rows(
-    blocks: Iterable[Text], layout: Layout, columns: Mapping[str, str], unit: TimeUnit
+    blocks: Iterable[Text],
+    layout: Layout,
+    columns: Mapping[str, str],
+    unit: TimeUnit,
+    zone: Zone | None = None,
 ) -> Iterator[RequestRows]:
     """Read blocks of a CSV file.
 
@@ -79,7 +91,9 @@ def csv_rows(
     columns : mapping of str to str
         Its columns ``time``, and ``input``, ``output`` [tokens] and ``service`` where it has them.
     unit : {"stamp", "s", "ms"}
-        Of the time: ISO stamps, UTC where they name no zone; or numbers.
+        Of the time: ISO stamps, or numbers.
+    zone : Zone, optional
+        Zone of stamps that name none; UTC if absent.
 
     Yields
     ------
@@ -96,7 +110,7 @@ def csv_rows(
         if block.data.isspace():
             continue
         table = read_columns(block, layout, columns, may_be_cut=True)
-        rows = RequestRows(table.where, _time_us(table, unit), None, None)
+        rows = _times(table, unit, zone)
         lengths = {f"{k}_tokens": _tokens(table, k) for k in ("input", "output") if k in table}
         service, names = labels(table, "service")
         if "service" in table:
@@ -116,10 +130,23 @@ def time_of(unit: str) -> Number:
     return Number(LARGEST_TIME_US / US_PER_UNIT[unit], of=_UNIT_WORDS[unit])
 
 
-def _time_us(table: ReadTable, unit: TimeUnit) -> Int64Array:
-    if unit == "stamp":
-        return stamps(table, "time").us
-    return us_of(numbers(table, "time", time_of(unit)), unit)
+def _times(table: ReadTable, unit: TimeUnit, zone: Zone | None) -> RequestRows:
+    """Return rows with their times alone."""
+    if unit != "stamp":
+        time_us = us_of(numbers(table, "time", time_of(unit)), unit)
+        return RequestRows(table.where, time_us, None, None)
+    found = stamps(table, "time")
+    time_us, local = found.us, found.there & ~found.is_aware
+    if zone is not None and local.any():
+        in_utc = zone.utc_ms(np.where(local, time_us // 1000, MISSING)) * 1000 + time_us % 1000
+        time_us = np.where(local, in_utc, time_us)
+    named = found.zone()
+    offset_min = 0 if named is None else named.utcoffset(None) // timedelta(minutes=1)
+    return RequestRows(
+        *(table.where, time_us, None, None),
+        n_naive=int(np.count_nonzero(local)) if zone is None else 0,
+        zone=None if named is None else Zone("", offset_min),
+    )
 
 
 def _tokens(table: ReadTable, key: str) -> Int64Array:

@@ -101,7 +101,7 @@ def read(path: Path, options: TraceOptions) -> RequestTrace:
             f"{path}:1: no row is left ({'; '.join(counts.lines())}); give a complete trace"
         )
     step_ms = options.step_ms
-    first, n_requests = _rebinned(path, list(clients.values()), step_ms)
+    first, n_requests, own_span_ms = _rebinned(path, list(clients.values()), step_ms)
     return RequestTrace(
         source=str(path),
         trace_format=FORMAT.name,
@@ -113,6 +113,7 @@ def read(path: Path, options: TraceOptions) -> RequestTrace:
         input_tokens=(),
         output_tokens=(),
         counts=counts,
+        own_span_ms=own_span_ms,
     )
 
 
@@ -248,15 +249,16 @@ def _chunks(path: Path, services: Sequence[str] | None) -> dict[str, list[Path]]
 
 def _rebinned(
     path: Path, services: list[list[ClientRates]], step_ms: int
-) -> tuple[int, Float64Array]:
-    """Return the first step and the requests in each, shape (n_services, n_steps).
+) -> tuple[int, Float64Array, tuple[int, int]]:
+    """Return the first step, the requests in each, shape (n_services, n_steps), and the span [ms].
 
     The cumulative requests of each client are differenced at the edges of the steps, so that
     their sum is exact for any step.
     """
     used = [client for clients in services for client in clients if client.time_s.size]
     step_s = step_ms / MS_PER_S
-    first = int(min(client.time_s[0] for client in used) // step_s)
+    begin_s = min(client.time_s[0] for client in used)
+    first = int(begin_s // step_s)
     end_s = max(client.time_s[-1] for client in used) + ROW_S
     n_steps = int(-(-end_s // step_s)) - first
     if n_steps * len(services) > MAX_CELLS:
@@ -270,4 +272,4 @@ def _rebinned(
     for row, clients in zip(n_requests, services, strict=True):
         for client in clients:
             row += np.diff(client.requests_until(edges_s))
-    return first, n_requests
+    return first, n_requests, (round(begin_s * MS_PER_S), round(end_s * MS_PER_S))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,9 +25,13 @@ from diploee.importers.request_traces.services import UNKNOWN_SERVICE, ServiceNa
 from diploee.importers.request_traces.step_counts import MAX_CELLS, StepCounts
 from diploee.importers.request_traces.token_bins import TokenCounts
 from diploee.tables import BoolArray, Int64Array
+from diploee.textio.clock import Zone
 from diploee.textio.tables import REPEATED_HEADER, TRUNCATED
 from diploee.textio.values import MISSING
-from diploee.units import MS_PER_DAY
+from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S
+
+if TYPE_CHECKING:
+    from diploee.importers.request_traces.trace_format import TraceOptions
 
 NO_TIME = "no time"
 NEGATIVE_TIME = "negative time"
@@ -38,6 +43,7 @@ NO_TOKENS = "no token count; counted without a length"
 NEGATIVE_TOKENS = "negative token count; counted without a length"
 OUT_OF_ORDER = "earlier than the row before; put in order"
 MAYBE_REPEATED = "equal to the row before; kept, as the stamps are too coarse to tell"
+NO_ZONE = "time stamps without a zone, taken as UTC"
 NO_SERVICE = f"no service; named '{UNKNOWN_SERVICE}'"
 
 MAX_SPAN_MS = 20 * 366 * MS_PER_DAY
@@ -74,6 +80,31 @@ def check_span(path: Path, span_ms: int) -> None:
         )
 
 
+def _own_span_ms(first_us: int, last_us: int, n_gaps: int) -> tuple[int, int] | None:
+    """Return when a trace of requests begins and ends [ms]; None where one moment has them all.
+
+    ASSUMPTION [J]: logs are cut at round moments. Of those within two mean gaps of the first and
+    the last request the roundest is taken: a day, an hour, a minute, a second; where there is
+    none, the first request and one gap after the last.
+    """
+    if not n_gaps:
+        return None
+    gap_ms = (last_us - first_us) / n_gaps / _US_PER_MS
+    first_ms, last_ms = first_us // _US_PER_MS, last_us // _US_PER_MS
+    begin_ms = _roundest(first_us / _US_PER_MS - 2 * gap_ms, first_ms, first_ms)
+    end_ms = round(last_us / _US_PER_MS + gap_ms)
+    end_ms = _roundest(last_ms + 1, last_us / _US_PER_MS + 2 * gap_ms, max(end_ms, last_ms + 1))
+    return begin_ms, end_ms
+
+
+def _roundest(low: float, high: float, otherwise: int) -> int:
+    for unit_ms in (MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S):
+        moment_ms = round(otherwise / unit_ms) * unit_ms
+        if low <= moment_ms <= high:
+            return moment_ms
+    return otherwise
+
+
 class TraceTotals:
     """Sums over the blocks of a trace, in the order of the file.
 
@@ -85,10 +116,8 @@ class TraceTotals:
         Name of its format.
     rules : Rules
         How the format is to be understood.
-    step_ms : int
-        Length of a step [ms].
-    services : sequence of str or None
-        Services to keep; where the trace tells none, the one name for all its requests.
+    options : TraceOptions
+        What the user said: length of a step, services to keep, zone.
     within : tuple of (int, int), optional
         First and last step that are believed; requests in others have a wrong stamp.
     """
@@ -98,16 +127,16 @@ class TraceTotals:
         path: Path,
         trace_format: str,
         rules: Rules,
-        step_ms: int,
-        services: Sequence[str] | None = None,
+        options: TraceOptions,
         within: tuple[int, int] | None = None,
     ) -> None:
         self._path = path
         self._format = trace_format
         self._rules = rules
-        self._step_ms = step_ms
+        self._step_ms = options.step_ms
+        self._zone = options.zone
         self._within = within
-        self._services = ServiceNames(path, services)
+        self._services = ServiceNames(path, options.services)
         self._n_rows = self._n_kept = 0
         self._dropped: Counter[str] = Counter()
         self._repaired: Counter[str] = Counter()
@@ -115,6 +144,8 @@ class TraceTotals:
         self._lengths: dict[str, TokenCounts] = {}
         self._last_row: tuple[int, ...] | None = None
         self._last_us = MISSING
+        self._span_us = (-MISSING, MISSING)
+        self._n_gaps = self._n_naive = 0
 
     def add(self, rows: RequestRows) -> None:
         """Add the rows of the next block.
@@ -129,6 +160,8 @@ class TraceTotals:
         self._n_rows += len(rows) + rows.n_cut
         self._dropped[TRUNCATED] += rows.n_cut
         self._repaired[REPEATED_HEADER] += rows.n_headers
+        self._n_naive += rows.n_naive
+        self._zone = self._zone or rows.zone
         if not len(rows):
             return
         service = self._services.numbers(rows)
@@ -162,6 +195,7 @@ class TraceTotals:
             self._n_kept,
             {cause: n for cause, n in self._dropped.items() if n},
             {cause: n for cause, n in self._repaired.items() if n},
+            {NO_ZONE: self._n_naive} if self._n_naive else {},
         )
         if not self._n_kept:
             raise LogFormatError(
@@ -186,6 +220,8 @@ class TraceTotals:
             input_tokens=inputs,
             output_tokens=outputs,
             counts=counts,
+            own_span_ms=_own_span_ms(*self._span_us, self._n_gaps),
+            zone=self._zone or Zone(),
         )
 
     def without_strays(self) -> tuple[int, int] | None:
@@ -240,6 +276,10 @@ class TraceTotals:
         self._n_kept += time_us.size
         self._repaired[OUT_OF_ORDER] += int(np.count_nonzero(time_us[1:] < time_us[:-1]))
         self._repaired[OUT_OF_ORDER] += int(time_us[0] < self._last_us)
+        self._n_gaps += int(np.count_nonzero(time_us[1:] != time_us[:-1]))
+        self._n_gaps += int(self._last_us not in (MISSING, int(time_us[0])))
+        first_us, last_us = self._span_us
+        self._span_us = min(first_us, int(time_us.min())), max(last_us, int(time_us.max()))
         self._last_us = int(time_us[-1])
         n_services = len(self._services.names)
         steps = time_us // (self._step_ms * _US_PER_MS)

@@ -9,6 +9,7 @@ from pathlib import Path
 from diploee.importers.request_trace import RequestTrace
 from diploee.importers.request_traces.rows import RequestRows, TimeUnit, csv_rows
 from diploee.importers.request_traces.totals import Rules, TraceTotals
+from diploee.textio.clock import Zone
 from diploee.textio.tables import header_words, read_header
 from diploee.textio.text import Text, first_block
 
@@ -20,6 +21,7 @@ class TraceOptions:
     step_ms: int
     services: Sequence[str] | None = None
     columns: Mapping[str, str] | None = None
+    zone: Zone | None = None
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ def row_format(
         while True:
             first, blocks = first_block(path, "requests")
             stream, rules = rows(first, blocks, options)
-            totals = TraceTotals(path, name, rules, options.step_ms, options.services, within)
+            totals = TraceTotals(path, name, rules, options, within)
             for of_block in stream:
                 totals.add(of_block)
             if within is not None or (within := totals.without_strays()) is None:
@@ -90,10 +92,10 @@ def csv_format(
     def rows(
         first: Text,
         blocks: Iterator[Text],
-        options: TraceOptions,  # noqa: ARG001  # the columns are fixed
+        options: TraceOptions,
     ) -> tuple[Iterator[RequestRows], Rules]:
         layout = read_header(first)
         layout.require(first.path, columns.values(), title)
-        return csv_rows(blocks, layout, columns, unit), rules
+        return csv_rows(blocks, layout, columns, unit, options.zone), rules
 
     return row_format(name, title, recognises, rows)

@@ -17,7 +17,6 @@ from diploee.importers.request_trace import RequestTrace
 from diploee.learn.jobs.calendar_fit import N_SLOTS, Detail
 from diploee.learn.poisson import proportional_fit
 from diploee.tables import BoolArray, Float64Array, Int64Array
-from diploee.textio.clock import Zone
 from diploee.units import (
     HOURS_PER_DAY,
     HOURS_PER_WEEK,
@@ -55,21 +54,15 @@ class StepTimes:
     has_dates: bool
 
     @classmethod
-    def of(
-        cls,
-        trace: RequestTrace,
-        utc_offset_min: int,
-        zero_hour_of_week: float,
-        time_zone: str = "",
-    ) -> StepTimes:
-        """Return the times of all steps of a trace.
+    def of(cls, trace: RequestTrace, zero_hour_of_week: float = 0.0) -> StepTimes:
+        """Return the times of all steps of a trace, of one with dates in its zone.
 
         Raises
         ------
         WorkloadError
             If local hours do not begin with a step.
         """
-        shift_ms = utc_offset_min * MS_PER_MIN
+        shift_ms = trace.zone.offset_min(trace.origin_ms) * MS_PER_MIN
         if trace.is_relative:
             shift_ms = round(zero_hour_of_week % HOURS_PER_WEEK * MS_PER_H)
         first_ms = trace.origin_ms + shift_ms
@@ -80,8 +73,8 @@ class StepTimes:
             )
         n_steps = trace.n_requests.shape[1]
         start_ms = first_ms + np.arange(n_steps, dtype=np.int64) * trace.step_ms
-        if time_zone and not trace.is_relative:
-            start_ms = Zone(time_zone).local_ms(start_ms - shift_ms)
+        if trace.zone.name and not trace.is_relative:
+            start_ms = trace.zone.local_ms(start_ms - shift_ms)
         return cls(trace.step_ms, start_ms, not trace.is_relative)
 
     def inner(self) -> StepTimes:

@@ -30,6 +30,10 @@ MIN_HOURS_OF_SCATTER = 24
 """Hours beyond the fitted weights from which the scatter of hours widens the limits."""
 
 
+FEWEST_OF_DEAD = 20.0
+"""Requests that a gap should have had to be noted: Poisson counts lack them once in 5e8."""
+
+
 @dataclass(frozen=True, eq=False)
 class RequestFit:
     """What a trace tells about its requests.
@@ -70,6 +74,9 @@ class RequestFit:
         How weeks differ; None where too few were seen.
     is_counted : bool
         Whether the trace counts requests; otherwise it gives rates, whose scatter means little.
+    n_dead_hours, n_gaps : int
+        Hours without a request that lie together and should have had `FEWEST_OF_DEAD` or more by
+        the weights, and how many such gaps there are.
     services : tuple of ServiceFit
         Each service.
     """
@@ -96,14 +103,14 @@ class RequestFit:
     fluctuation: FluctuationFit | None
     weeks: WeekFit | None
     is_counted: bool
+    n_dead_hours: int
+    n_gaps: int
     services: tuple[ServiceFit, ...]
 
 
 def fit_requests(
     trace: RequestTrace,
     *,
-    utc_offset_min: int = 0,
-    time_zone: str = "",
     zero_hour_of_week: float = 0.0,
     confidence: float = 0.95,
     output_lengths: tuple[int, ...] = OUTPUT_LENGTHS,
@@ -116,12 +123,7 @@ def fit_requests(
     Parameters
     ----------
     trace : RequestTrace
-        Its steps divide the hour.
-    utc_offset_min : int
-        Offset of local time from UTC [min]; not used for a relative trace.
-    time_zone : str
-        Named zone of local time, whose changes of the clock it follows; `utc_offset_min` then is
-        that of its standard time.
+        Its steps divide the hour; hours are those of its zone.
     zero_hour_of_week : float
         For a relative trace, hour of the week of its origin in local time, 0 for Monday 00:00.
     confidence : float
@@ -140,7 +142,7 @@ def fit_requests(
         If the trace holds no request, or local hours do not begin with one of its steps.
     """
     requests = trace.requests_of()
-    times = StepTimes.of(trace, utc_offset_min, zero_hour_of_week, time_zone)
+    times = StepTimes.of(trace, zero_hour_of_week)
     counts = requests[1:-1] if requests.size > 2 else requests
     if not counts.sum() > 0:
         raise WorkloadError(
@@ -161,6 +163,9 @@ def fit_requests(
     months = _months(counts, fit, times, factor, confidence)
     of_month = 1.0 if months is None else _month_scale(fit, times)
     step_s = trace.step_ms / MS_PER_S
+    mean_rps = float(requests.sum()) / (trace.span_ms / MS_PER_S)
+    # Without weights the whole trace counts, its outer steps too.
+    of_week = mean_rps if fit.detail == "uniform" else float(week.mean() * of_month / step_s)
     peak = int(np.argmax(requests))
     return RequestFit(
         source=trace.source,
@@ -168,10 +173,10 @@ def fit_requests(
         step_ms=trace.step_ms,
         span_ms=trace.span_ms,
         n_requests=float(requests.sum()),
-        mean_rate_rps=float(requests.mean() / step_s),
+        mean_rate_rps=mean_rps,
         peak_rate_rps=float(requests[peak] / step_s),
         peak_ms=trace.origin_ms + peak * trace.step_ms,
-        week_rate_rps=float(week.mean() * of_month / step_s),
+        week_rate_rps=of_week,
         detail=fit.detail,
         week_weight=week / week.mean(),
         week_low=low / week.mean(),
@@ -184,11 +189,27 @@ def fit_requests(
         hourly_dispersion=hours,
         fluctuation=_fluctuation(trace, fit, times, weeks, confidence),
         weeks=weeks,
+        **dict(zip(("n_dead_hours", "n_gaps"), _dead_hours(counts, expected, times), strict=True)),
         is_counted=bool((requests == np.rint(requests)).all()),
         services=tuple(
             fit_service(trace, index, output_lengths) for index in range(len(trace.services))
         ),
     )
+
+
+def _dead_hours(counts: Float64Array, expected: Float64Array, times: StepTimes) -> tuple[int, int]:
+    """Return how many whole hours together have no request though many are expected, and gaps.
+
+    Their weights were fitted to the gap too: what the other weeks' hours expect is more still.
+    """
+    hour = times.hour - times.hour[0]
+    whole = np.bincount(hour) == MS_PER_H // times.step_ms
+    of_hour, in_hour = (_sums(hour, x, whole.size) for x in (expected, counts))
+    dead = np.concatenate(([False], whole & (in_hour == 0), [False]))
+    begins, ends = np.flatnonzero(np.diff(dead.astype(np.int8)) != 0).reshape(-1, 2).T
+    until = np.concatenate(([0.0], np.cumsum(of_hour)))
+    many = until[ends] - until[begins] >= FEWEST_OF_DEAD
+    return int((ends - begins)[many].sum()), int(many.sum())
 
 
 def _season(fit: WeightFit, times: StepTimes) -> Float64Array:

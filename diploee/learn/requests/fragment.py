@@ -132,6 +132,11 @@ def fit_remarks(fit: RequestFit) -> list[str]:
             f"Variance over mean of the requests per {fit.step_ms / 1000:g} s within an hour of "
             f"the week: {d.index:.4g} ({d.low:.4g} to {d.high:.4g}; 1 if Poisson)."
         )
+    if fit.n_dead_hours:
+        lines.append(
+            f"No request in {fit.n_dead_hours} whole hours ({fit.n_gaps} gaps) that should have "
+            "many: outages, or gaps of the trace; the weights count them as they are."
+        )
     if fit.weeks is not None:
         lines.append(fit.weeks.line())
     if fit.fluctuation is not None and fit.fluctuation.relative_std.value > 0:

@@ -42,8 +42,6 @@ def plot_requests(
     fit: RequestFit,
     folder: Path,
     *,
-    utc_offset_min: int = 0,
-    time_zone: str = "",
     zero_hour_of_week: float = 0.0,
     confidence: float = 0.95,
     force: bool = False,
@@ -60,10 +58,6 @@ def plot_requests(
     folder : pathlib.Path
         Where ``week.png``, ``rates.png`` and, where the trace tells lengths, ``tokens.png`` are
         written, together.
-    utc_offset_min : int
-        Offset of local time from UTC [min], as it was fitted.
-    time_zone : str
-        Named zone of local time, as it was fitted.
     zero_hour_of_week : float
         Local hour of the week of the origin of a trace without dates, as it was fitted.
     confidence : float
@@ -85,7 +79,7 @@ def plot_requests(
     OutputError
         If a file can't be written.
     """
-    times = StepTimes.of(trace, utc_offset_min, zero_hour_of_week, time_zone)
+    times = StepTimes.of(trace, zero_hour_of_week)
     charts = [week_chart(fit, confidence), rate_chart(trace, fit, times)]
     if any(lengths.n_requests.any() for lengths in trace.input_tokens + trace.output_tokens):
         charts.append(token_chart(trace, fit))

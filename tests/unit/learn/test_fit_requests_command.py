@@ -178,7 +178,7 @@ def test_pictures_are_drawn_of_months_and_of_a_trace_without_dates_or_lengths(
 def test_lines_of_rates_hold_all_requests(azure: Path, step_s: int) -> None:
     trace = read_request_trace(azure, step_s=step_s)
     fit = fit_requests(trace)
-    (panel,) = rate_chart(trace, fit, StepTimes.of(trace, 0, 0)).panels
+    (panel,) = rate_chart(trace, fit, StepTimes.of(trace)).panels
     (logged, expected) = panel.layers
     length_s = np.diff(logged.x) / np.timedelta64(1, "s")
     for line, rel in ((logged, 1e-9), (expected, 0.01)):  # the outer steps are not fitted
@@ -204,7 +204,7 @@ def test_json_gives_all_numbers(azure: Path, tmp_path: Path) -> None:
     out = tmp_path / "stream.yaml"
     text = done(azure, "--json", "--utc-offset", "-07:00", "--confidence", "0.9", "--out", out)
     found = json.loads(text, parse_constant=pytest.fail)
-    fit = fit_requests(read_request_trace(azure), utc_offset_min=-420, confidence=0.9)
+    fit = fit_requests(read_request_trace(azure, utc_offset="-07:00"), confidence=0.9)
     assert found["hour_of_week"]["weight"] == fit.week_weight.tolist()
     assert found["hour_of_week"]["high"] == fit.week_high.tolist()
     assert found["hour_of_week"]["detail"] == "hour_of_week"
@@ -213,7 +213,7 @@ def test_json_gives_all_numbers(azure: Path, tmp_path: Path) -> None:
     assert found["dispersion"]["index"] == fit.dispersion.index
     assert found["services"][0]["output_tokens"]["p99"] == fit.services[0].output_tokens.p99  # type: ignore[union-attr]
     assert found["rows"] == {"read": fit.n_requests, "kept": fit.n_requests} | {
-        "dropped": {}, "repaired": {},
+        "dropped": {}, "repaired": {}, "noted": {},
     }  # fmt: skip
     assert "UTC-07:00" in out.read_text("utf-8")
 
@@ -229,14 +229,24 @@ def test_limits_that_are_not_known_are_null_in_json(azure: Path, tmp_path: Path)
     assert "weights" in said and "none" in said
 
 
-def test_local_time_moves_the_weights(azure: Path) -> None:
-    there = yaml.safe_load(done(azure, "--utc-offset", "+08:00"))
-    here = yaml.safe_load(done(azure))
-    shifted, weights = (
-        fragment["request_streams"]["requests"]["calendar"]["hour_of_week"]
-        for fragment in (there, here)
-    )
-    assert shifted == pytest.approx(np.roll(weights, 8), abs=0.02)  # but for the two outer steps
+def test_naive_stamps_are_local_time_of_the_zone_and_those_with_an_offset_move_to_it(
+    azure: Path, tmp_path: Path
+) -> None:
+    aware = tmp_path / "aware.csv"
+    aware.write_text(azure.read_text("utf-8").replace("0000,", "+00:00,"), "utf-8")
+
+    def weights(trace: Path, *options: str) -> list[float]:
+        fragment = yaml.safe_load(done(trace, *options))
+        return fragment["request_streams"]["requests"]["calendar"]["hour_of_week"]
+
+    here = weights(azure)
+    assert weights(azure, "--utc-offset", "+08:00") == here
+    moved = weights(aware, "--utc-offset", "+08:00")
+    assert moved == pytest.approx(np.roll(here, 8), abs=0.02)  # but for the two outer steps
+    aware.write_text(azure.read_text("utf-8").replace("0000,", "+08:00,"), "utf-8")
+    assert weights(aware) == here
+    said = done(azure, "--out", tmp_path / "x.yaml")
+    assert "noted: time stamps without a zone, taken as UTC" in said
 
 
 def test_origin_of_a_trace_without_dates_is_told_or_an_assumption(relative: Path) -> None:
@@ -244,8 +254,8 @@ def test_origin_of_a_trace_without_dates_is_told_or_an_assumption(relative: Path
     text = done(relative, "--zero-hour-of-week", "30.5")
     assert "its origin was given as Tuesday 06:30 local time" in text
     problem = refused(relative, "--utc-offset", "+01:00")
-    assert problem.startswith(f"{relative}: --utc-offset is for times with dates")
-    assert problem.endswith("give --zero-hour-of-week")
+    assert problem.startswith(f"{relative}: utc_offset (--utc-offset) is for times with dates")
+    assert problem.endswith("give zero_hour_of_week (--zero-hour-of-week)")
 
 
 def test_services_are_kept_by_name(relative: Path) -> None:

@@ -53,7 +53,9 @@ def log_of(submit_ms: np.ndarray) -> JobLog:
 def trace_of(n_requests: np.ndarray) -> RequestTrace:
     services, counts = ("all",), ImportCounts(0, 0)
     rows = n_requests[None, :].astype(np.float64)
-    return RequestTrace("t.csv", "csv", services, BEGIN_MS, False, HOUR_MS, rows, (), (), counts)
+    return RequestTrace(
+        "t.csv", "csv", services, BEGIN_MS, False, HOUR_MS, rows, (), (), counts, zone=Zone(ZONE)
+    )
 
 
 def test_hours_of_a_log_are_those_of_its_zone_over_a_change_of_the_clock() -> None:
@@ -71,7 +73,7 @@ def test_hours_of_a_log_are_those_of_its_zone_over_a_change_of_the_clock() -> No
 def test_hours_of_a_trace_are_those_of_its_zone_over_a_change_of_the_clock() -> None:
     counts = np.ones(10 * 168)
     counts[(busy_at_nine(10) - BEGIN_MS) // HOUR_MS] = 100
-    fit = fit_requests(trace_of(counts), utc_offset_min=-360, time_zone=ZONE)
+    fit = fit_requests(trace_of(counts))
     weight = fit.week_weight.reshape(7, 24)
     assert weight[:, 9].min() == pytest.approx(100 * np.delete(weight, 9, axis=1).max())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -23,6 +24,7 @@ from diploee.scenario import Scenario, scenario_from_dict
 from diploee.steps import load_curves, plan_services, request_rates
 from diploee.streams import stream
 from diploee.tables import Float64Array
+from diploee.textio.clock import Zone
 from diploee.units import HOURS_PER_WEEK
 
 MONDAY = datetime(2024, 1, 1, tzinfo=UTC)
@@ -41,6 +43,7 @@ def trace_of(
     step_s: int = 60,
     lengths: tuple[TokenLengths, ...] = (),
     services: tuple[str, ...] = ("all",),
+    offset_min: int = 0,
 ) -> RequestTrace:
     return RequestTrace(
         "trace.csv",
@@ -53,6 +56,7 @@ def trace_of(
         lengths,
         lengths,
         ImportCounts(0, 0),
+        zone=Zone("", offset_min),
     )
 
 
@@ -97,10 +101,9 @@ def test_rare_requests_too_give_their_weights_back_within_the_limits() -> None:
 
 
 def test_local_time_moves_the_weights() -> None:
-    trace = trace_of(minutes(2, 10))
-    there = fit_requests(trace, utc_offset_min=-7 * 60)
+    there = fit_requests(trace_of(minutes(2, 10), offset_min=-7 * 60))
     assert there.week_weight == pytest.approx(np.roll(WEIGHTS, -7), rel=0.02)
-    half = fit_requests(trace, utc_offset_min=330).week_weight
+    half = fit_requests(trace_of(minutes(2, 10), offset_min=330)).week_weight
     between = (np.roll(WEIGHTS, 5) + np.roll(WEIGHTS, 6)) / 2
     assert half == pytest.approx(between, rel=0.02)
 
@@ -108,7 +111,7 @@ def test_local_time_moves_the_weights() -> None:
 def test_a_relative_trace_begins_at_the_stated_hour_of_the_week() -> None:
     """Its first step is at its origin, which is Wednesday 05:00."""
     expected = np.roll(minutes(2, 10), -(48 + 5) * 60)
-    fit = fit_requests(trace_of(expected, None), zero_hour_of_week=53, utc_offset_min=999)
+    fit = fit_requests(trace_of(expected, None), zero_hour_of_week=53)
     assert fit.week_weight == pytest.approx(WEIGHTS, rel=0.02)
     assert fit.month_weight is None
 
@@ -348,7 +351,7 @@ def test_what_cannot_be_fitted_is_refused(
     n_requests: Float64Array, step_s: int, offset_min: int, message: str
 ) -> None:
     with pytest.raises(WorkloadError, match=f"^trace.csv: {message}"):
-        fit_requests(trace_of(n_requests, step_s=step_s), utc_offset_min=offset_min)
+        fit_requests(trace_of(n_requests, step_s=step_s, offset_min=offset_min))
 
 
 @pytest.mark.parametrize("n_steps", [1, 2, 3, 5, 70])
@@ -365,3 +368,21 @@ def test_rates_instead_of_requests_are_said_to_be_such() -> None:
     fit = fit_requests(trace_of(np.full(100, 0.5)))
     assert not fit.is_counted
     assert any("rates, not requests" in line for line in fit_remarks(fit))
+
+
+def test_hours_without_a_request_are_noted_where_there_should_be_many() -> None:
+    rng = np.random.default_rng(4)
+    counts = rng.poisson(minutes(3, 2)).astype(np.float64)
+    counts[5000:6020] = 0  # 16 whole hours and the rest of two
+    fit = fit_requests(trace_of(counts))
+    assert (fit.n_dead_hours, fit.n_gaps) == (16, 1)
+    assert any("No request in 16 whole hours (1 gaps)" in line for line in fit_remarks(fit))
+    few = fit_requests(trace_of(rng.poisson(minutes(3, 0.005))))
+    assert few.n_dead_hours == 0
+
+
+def test_a_trace_of_minutes_is_fitted_to_the_rate_of_its_own_span() -> None:
+    trace = trace_of(np.array([300.0, 600.0, 150.0]))
+    own = (trace.origin_ms + 30_000, trace.origin_ms + 135_000)
+    fit = fit_requests(replace(trace, own_span_ms=own))
+    assert fit.mean_rate_rps == fit.week_rate_rps == pytest.approx(10)

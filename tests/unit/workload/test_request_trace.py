@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
 import numpy as np
@@ -13,6 +14,7 @@ from diploee.errors import WorkloadError
 from diploee.importers.import_counts import ImportCounts
 from diploee.importers.request_trace import RequestTrace, TokenLengths
 from diploee.tables import Float64Array
+from diploee.textio.clock import UTC_ZONE, Zone
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_WEEK
 from diploee.workload.request_trace import Tile, replayed_rates
 
@@ -25,6 +27,7 @@ def trace_of(
     start: datetime | None = MONDAY,
     origin_ms: int = 0,
     services: tuple[str, ...] = ("all",),
+    zone: Zone = UTC_ZONE,
 ) -> RequestTrace:
     if start is not None:
         origin_ms = int(start.timestamp() * 1000)
@@ -39,6 +42,7 @@ def trace_of(
         (),
         (),
         ImportCounts(0, 0),
+        zone=zone,
     )
 
 
@@ -118,16 +122,33 @@ def test_a_time_factor_keeps_the_requests_and_stretches_their_time() -> None:
 def test_weeks_keep_the_weekday_and_hour_of_every_request(
     zone_h: int, n_days: int, run_start: datetime
 ) -> None:
-    """A trace whose count in an hour is its hour of the week, from a Friday on."""
+    """A trace whose count in an hour is its hour of the week in UTC, from a Friday on."""
     start = datetime(2024, 5, 10, tzinfo=UTC)
     hours = np.arange(n_days * 24)
     of_week = (4 * 24 + hours) % 168
-    trace = trace_of(of_week, MS_PER_H, start)
-    zoned = run_start.replace(tzinfo=timezone(timedelta(hours=zone_h)))
+    trace = trace_of(of_week, MS_PER_H, start, zone=Zone("", zone_h * 60))
+    zoned = run_start.replace(tzinfo=timezone(timedelta(hours=3)))
     rates = replay(trace, 60 * MS_PER_DAY, MS_PER_H // 2, start=zoned, tile="week")
     moments = [zoned + timedelta(minutes=30 * i) for i in range(rates.size)]
-    expected = [m.astimezone(UTC).weekday() * 24 + m.astimezone(UTC).hour for m in moments]
-    assert rates * 3600 == pytest.approx(np.array(expected), abs=1e-6)
+    local = np.array([m.weekday() * 24 + m.hour for m in moments])
+    assert rates * 3600 == pytest.approx((local - zone_h) % 168, abs=1e-6)
+
+
+def test_a_trace_repeats_by_its_own_span_and_has_no_dip_where_it_meets_itself() -> None:
+    """Ten requests a second for 75 s, which begin and end within steps of a minute."""
+    trace = trace_of(np.array([300.0, 450.0]))
+    trace = replace(trace, own_span_ms=(trace.origin_ms + 30_000, trace.origin_ms + 105_000))
+    assert trace.span_ms == 75_000
+    for step_ms in (1_000, 60_000):
+        rates = replay(trace, 750_000, step_ms)
+        assert rates == pytest.approx(np.full(rates.size, 10.0), rel=1e-9)
+
+
+def test_a_week_that_lacks_some_minutes_is_a_week() -> None:
+    trace = trace_of(np.ones(7 * 1440))
+    trace = replace(trace, own_span_ms=(trace.origin_ms + 9_000, trace.edges_ms[-1] - 60_000))
+    rates = replay(trace, 2 * MS_PER_WEEK, tile="week")
+    assert (rates * 60).sum() == pytest.approx(2 * 7 * 1440, rel=1e-9)
 
 
 def test_weeks_of_a_relative_trace_lie_as_its_origin_is_stated() -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from diploee.importers import read_request_trace
 from diploee.importers.request_traces.step_counts import StepCounts
 from diploee.importers.request_traces.token_bins import EDGES, TokenCounts, bins_of
 
@@ -61,3 +66,37 @@ def test_token_sums_are_exact_for_each_service() -> None:
         assert found.n_requests.sum() == mine.size
         assert np.isnan(found.mean) == (index == 3)
     assert np.isnan(found.quantile([0.5, 0.9])).all()  # the fourth has no request
+
+
+@pytest.mark.parametrize(
+    ("times_s", "span_s"),
+    [
+        (np.arange(0.05, 7_200, 0.1), (0, 7_200)),  # cut at round moments
+        (np.arange(37, 337) * 1.0, (37, 337)),  # at none: one gap after the last
+        ([3.2, 3.3, 3.5, 3.6], (3, 3.733)),
+        ([5.01, 5.02, 5.02, 5.03], (5, 5.04)),
+        (np.repeat(np.arange(0, 3_540, 3), 4), (0, 3_540)),  # stamps rounded to 3 s
+    ],
+)
+def test_a_trace_begins_and_ends_near_its_outer_requests(
+    tmp_path: Path, times_s: Any, span_s: tuple[float, float]
+) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text("\n".join(["time_s", *(f"{t:.3f}" for t in times_s)]) + "\n")
+    for step_s in (1, 60):
+        trace = read_request_trace(path, step_s=step_s)
+        assert trace.own_span_ms == tuple(round(t * 1000) for t in span_s)
+        assert trace.n_requests.sum() == len(times_s)
+
+
+def test_a_request_that_was_cut_short_is_left_out_and_counted(tmp_path: Path) -> None:
+    whole = [f'{{"timestamp": {t}, "input_length": 5, "output_length": 7}}' for t in range(9)]
+    rows = ["time_ms,input_tokens", *(f"{t},5" for t in range(9))]
+    for lines in (whole, rows):
+        path = tmp_path / "trace"
+        path.write_text("\n".join(lines)[: -25 if lines is whole else -2])
+        trace = read_request_trace(path)
+        assert trace.counts.dropped == {"truncated last line": 1}
+        assert trace.n_requests.sum() == 8
+        path.write_text("\n".join(lines))
+        assert read_request_trace(path).n_requests.sum() == 9
