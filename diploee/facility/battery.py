@@ -8,7 +8,8 @@ what it can't cover passes through, and is counted. With e the energy stored::
     e' = e - b dt / eta_d   (b > 0, discharging)        e' = e - b dt eta_c   (b < 0, charging)
 
 A part ``feedback (e_ref - e)`` of the supply brings the store back to its reference. All of it is
-O(1) an interval and its state is handed on, so that results do not depend on blocks.
+O(1) an interval and its state is handed on, so that results do not depend on blocks. ASSUMPTION
+[J]: reactive power passes it unchanged.
 
 References
 ----------
@@ -309,8 +310,7 @@ class BatterySpec(StageSpec):
 
     kind: Literal["battery"] = Field(
         default="battery",
-        description="A battery at this place that holds ramps, or smooths the power; reactive "
-        "power passes it (assumed).",
+        description="A battery at this place that holds ramps, or smooths the power.",
     )
     power_mw: Annotated[float, Field(gt=0), SCALES] = Field(
         description="Most that it takes and gives [MW]."

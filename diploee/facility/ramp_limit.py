@@ -4,7 +4,8 @@ The supply asked for is that of a battery that holds ramps, ``clip(load, supply 
 r dt)``, with nothing to store in. On a fall a ballast (resistors, dummy work) draws what lacks, and
 all of it is heat. A rise can't be held back by a ballast: it passes and is counted, unless the load
 itself can be curtailed, whose work is lost. What is left beyond the ramp is counted as it passes,
-interval by interval: the next ramp begins where the supply really is.
+interval by interval: the next ramp begins where the supply really is. ASSUMPTION [J]: ballast and
+curtailing act within the interval, and reactive power passes unchanged.
 
 References
 ----------
@@ -55,8 +56,7 @@ class RampLimitSpec(StageSpec, RampRates):
     kind: Literal["ramp_limit"] = Field(
         default="ramp_limit",
         description="Ramps held at this place without storage: a ballast burns what falls too "
-        "fast; rises pass and are counted, unless the load is curtailed. Both act at once, and "
-        "reactive power passes (assumed).",
+        "fast; rises pass and are counted, unless the load is curtailed.",
     )
     ballast_mw: Annotated[float | None, Field(ge=0), SCALES] = optional(
         "Most that the ballast draws [MW]; as much as falls ask for if absent."

@@ -119,9 +119,10 @@ class Mitigation:
             else f"ramps held: up {up}, down {down}"
             if self.size.power_w
             else "the run keeps what a battery is sized for",
-            f"battery: {self.size.power_mw:.4g} MW, {self.size.energy_mwh:.4g} MWh between empty "
-            f"and full; {self.full_cycles:,.4g} equivalent full cycles, gives "
-            f"{self.discharged_mwh:,.4g} MWh, loses {self.lost_mwh:,.4g} MWh "
+            f"battery, on means over {self.before.resolution_s:g} s: {self.size.power_mw:.4g} MW, "
+            f"{self.size.energy_mwh:.4g} MWh between empty and full; {self.full_cycles:,.4g} "
+            f"equivalent full cycles, gives {self.discharged_mwh:,.4g} MWh, loses "
+            f"{self.lost_mwh:,.4g} MWh "
             "(ASSUMPTION: 95 % in, 95 % out, brought back within an hour)",
         ]
         if self.cycles.deepest:

@@ -45,6 +45,13 @@ def test_floor_burns_its_law_and_leaves_the_swing_above_it(
     assert np.ptp(drawn) == pytest.approx(swing)
 
 
+def test_no_floor_and_ramps_without_limit_change_no_byte() -> None:
+    for own in (wave(20), np.random.default_rng(1).uniform(0.1, 1, 5_000)):
+        drawn = course(own)
+        assert drawn[: own.size].tobytes() == own.tobytes()
+        assert drawn.size <= own.size + 1, "nothing is left to ramp down"
+
+
 @pytest.mark.parametrize(("hold_s", "more"), [(1.0, 0.0747), (2.0, 0.1494)])
 def test_hysteresis_burns_the_time_that_it_holds(hold_s: float, more: float) -> None:
     drawn = course(wave(), hold_s=hold_s)[: wave().size]

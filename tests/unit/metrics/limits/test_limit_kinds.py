@@ -334,6 +334,13 @@ def step_mw(size_mw, duration_s, level=200.0, step_s=1, rest_s=1_800):
     return np.concatenate([rest, slope, rest + size_mw, slope[::-1], rest]), step_s
 
 
+def fall_mw(size_mw, duration_s, level=200.0):
+    """Return a slow rise, and a fall over a time."""
+    rise = level + np.linspace(0, size_mw, 1_201)
+    fall = level + np.linspace(size_mw, 0, int(duration_s) + 1)
+    return np.concatenate([rise, np.full(600, rise[-1]), fall, np.full(600, level)]), 1.0
+
+
 def wave_mw(amplitude_mw, frequency_hz):
     return 200 + amplitude_mw * np.sin(2 * np.pi * frequency_hz * np.arange(12_000) / 10), 0.1
 
@@ -351,6 +358,8 @@ JUST_AT = {
     "atc_spp ": ("swings.0", lambda x: step_mw(25 * x, 1)),
     "aeso": ("ramps.0", lambda x: step_mw(10 * x, 60)),
     "ercot_nprr1191": ("ramps.0", lambda x: step_mw(4 * x, 60)),
+    "ercot_nprr1191 ": ("ramps.0", lambda x: fall_mw(10 * x, 60)),
+    "southern  ": ("ramps.0", lambda x: step_mw(20 * x, 60)),
 }
 
 
