@@ -11,7 +11,7 @@ from diploee.metrics import QueueMetrics
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import FLAT_WORKLOAD
 from diploee.profiles.library import Entry
-from diploee.profiles.profile import DEVICE_POWER
+from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
 from diploee.scenario import Facility
 from diploee.units import MS_PER_S, W_PER_MW
 from diploee.workload import StreamClass, StreamMatch
@@ -74,7 +74,7 @@ def run_warnings(
         *_implausible_profiles(facility, pools, library, classes),
         *_unused_profiles(library, classes),
         *_coarse_profiles(clock.step_ms, library, classes, curves),
-        *_other_boundaries(library, classes),
+        *_other_boundaries(facility, pools, library, classes, plans, curves),
         *_other_hardware(facility, pools, library, classes),
         *_rated_beyond_nodes(facility),
         *_left_out(matches),
@@ -160,16 +160,55 @@ def _coarse_profiles(
         )
 
 
-def _other_boundaries(library: ProfileLibrary, classes: Sequence[StreamClass]) -> Iterator[str]:
-    """Name profiles whose power is not known to be that of GPUs and CPU packages."""
-    used = _used(library, classes)
-    other = [entry for entry in used if entry.provenance.power_boundary != DEVICE_POWER]
-    if other:
-        yield (
-            f"{len(other)} profile(s), such as '{other[0].profile_id}', have another boundary than "
-            f"device power ({other[0].provenance.power_boundary}): idle nodes and the rated "
-            "power count GPUs and CPU packages; import them with --boundary or --add-w where known"
-        )
+def _other_boundaries(
+    facility: Facility,
+    pools: Pools,
+    library: ProfileLibrary,
+    classes: Sequence[StreamClass],
+    plans: Sequence[ServicePlan],
+    curves: Curves,
+) -> Iterator[str]:
+    """Name profiles and samples that are not known to be the power of GPUs and CPU packages."""
+    found: dict[tuple[str, bool, str], list[str]] = {}
+    pool_of = {**pools, **{plan.stream: plan.pool for plan in plans}}
+    told = [
+        (c.stream, entry.profile_id, entry.provenance)
+        for c in classes
+        for entry in _used(library, [c])
+    ] + [
+        (stream, f"{stream}.{name} at {sample.rate_rps:g} requests/s", sample.provenance)
+        for (stream, name), of_service in curves.items()
+        for sample in of_service.power.samples
+    ]
+    for stream, name, provenance in told:
+        if provenance.power_boundary != DEVICE_POWER:
+            node_type = facility.pools[pool_of[stream]].node_type
+            has_ac = facility.node_types[node_type].ac_power is not None
+            key = provenance.power_boundary, has_ac, node_type
+            found.setdefault(key, []).append(name)
+    for (boundary, has_ac, node_type), names in found.items():
+        who = f"{len(set(names))} profile(s), such as '{min(names)}',"
+        if boundary == NODE_AC_POWER and has_ac:
+            continue  # they pass ac_power as they are
+        if boundary == NODE_AC_POWER:
+            yield (
+                f"{who} hold the nodes' AC power and play on nodes '{node_type}' without ac_power: "
+                "busy nodes count supplies and fans, idle ones and ratings do not; give their "
+                "ac_power"
+            )
+        elif has_ac:
+            yield (
+                f"{who} have another boundary than device power ({boundary}) and pass the ac_power "
+                f"of nodes '{node_type}' as devices do: supplies and fans that they hold count "
+                f"twice; if it is the nodes' AC power, import them with --boundary "
+                f"'{NODE_AC_POWER}'"
+            )
+        else:
+            yield (
+                f"{who} have another boundary than device power ({boundary}): idle nodes and the "
+                "rated power count GPUs and CPU packages; import them with --boundary or --add-w "
+                "where known"
+            )
 
 
 def _other_hardware(

@@ -11,6 +11,7 @@ from builders import profile, tiny_library, tiny_scenario
 
 from diploee import simulate
 from diploee.profiles import PowerProfile, ProfileLibrary, add_profile
+from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
 
 
 def warnings_of(tmp_path: Path, library: ProfileLibrary, changes: dict[str, Any]) -> list[str]:
@@ -51,6 +52,26 @@ def test_profiles_that_include_other_or_unknown_power_are_warned_of(tmp_path: Pa
     gpus = replace(used, provenance=replace(used.provenance, power_boundary="GPUs alone"))
     found = warnings_of(tmp_path, ProfileLibrary([gpus]), one_class("odd"))
     assert any("'odd-1n-1'" in line and "(GPUs alone)" in line for line in found)
+
+
+@pytest.mark.parametrize(
+    ("boundary", "ac_power", "told"),
+    [
+        (NODE_AC_POWER, None, "idle ones and ratings do not; give their ac_power"),
+        (NODE_AC_POWER, "dlc", ""),
+        ("AC at the wall", "dlc", "count twice; if it is the nodes' AC power, import them with"),
+        ("AC at the wall", None, "idle nodes and the rated power count GPUs"),
+        (DEVICE_POWER, "dlc", ""),
+    ],
+)
+def test_power_taken_at_the_nodes_inlet_is_warned_of_where_it_is_mixed_or_converted_twice(
+    tmp_path: Path, boundary: str, ac_power: str | None, told: str
+) -> None:
+    used = profile("odd-1n-1", [2_000.0] * 60)
+    at_inlet = replace(used, provenance=replace(used.provenance, power_boundary=boundary))
+    changes = {"facility.node_types.node.ac_power": ac_power} if ac_power else {}
+    found = warnings_of(tmp_path, ProfileLibrary([at_inlet]), {**one_class("odd"), **changes})
+    assert [told in line for line in found if "'odd-1n-1'" in line] == [True] * bool(told)
 
 
 @pytest.mark.parametrize(

@@ -156,8 +156,11 @@ def test_samples_and_what_is_played_of_them_tell_where_they_were_measured(
 ) -> None:
     keys = {**ALONE, "power_samples": samples, "power_samples_boundary": told}
     scenario = scenario_of(tmp_path, 70, "1 h", **keys)
-    entries = simulate(scenario, tmp_path / "run").manifest["power_samples"]["chat.coding"]
+    manifest = simulate(scenario, tmp_path / "run").manifest
+    entries = manifest["power_samples"]["chat.coding"]
     assert {entry["power_boundary"] for entry in entries.values()} == {boundary}
+    warned = [line for line in manifest["warnings"] if "'chat.coding at " in line]
+    assert ["without ac_power" in line for line in warned] == [True] * (told == "node_ac")
     curves = load_curves(scenario)
     load = serving_segments(plan_services(scenario, curves), curves, scenario)
     played = {load.library[index].provenance.power_boundary for index in load.profile_ids}
