@@ -385,8 +385,9 @@ class _Line:
 
     def _service_power_w(self, time_ms: int) -> float:
         """Return the mean power of services over a minute beyond their nodes' idle power [W]."""
-        begin_ms = max(0, time_ms // MS_PER_MIN * MS_PER_MIN)
-        end_ms = min(begin_ms + MS_PER_MIN, self._scenario.horizon_ms)
+        horizon_ms = self._scenario.horizon_ms
+        begin_ms = min(max(0, time_ms), horizon_ms - 1) // MS_PER_MIN * MS_PER_MIN
+        end_ms = min(begin_ms + MS_PER_MIN, horizon_ms)
         total_w = 0.0
         for bank in self._serving.banks:
             power_w, n_nodes = bank.means(self.model.tables, begin_ms, end_ms)

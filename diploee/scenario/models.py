@@ -452,6 +452,11 @@ def cross_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
                 f"{one_of(sharing)} on pool '{job_stream.pool}'; use match: list",
             )
     yield from _request_problems(scenario)
+    if _types_known(facility):
+        for name, pool in facility.pools.items():
+            at = ("facility", "pools", name, "scheduler")
+            found = pool.scheduler.problems(facility.idle_power_w, scenario.flexibility)
+            yield from (((*at, *inner), text) for inner, text in found)
     if scenario.flexibility is not None and facility.pools.keys() and _types_known(facility):
         yield from flexibility_problems(
             scenario.flexibility, scenario.clock, facility.idle_power_w, facility.rated_power_w

@@ -115,6 +115,11 @@ class FacilityScope:
         pools_w = sum(pool.pool_power_w for pool in self._engine.pools.values())
         return pools_w + self.service_power_w(self.now_ms)
 
+    @property
+    def idle_power_w(self) -> float:
+        """Power of all nodes that stand without a job or service [W]."""
+        return sum(pool.n_nodes * pool.idle_w for pool in self._engine.pools.values())
+
     def job_power_w(self, basis: PowerBasis = "mean") -> float:
         """Return the power of all jobs that hold nodes, and of idle nodes [W]."""
         return sum(pool.jobs_power_w(basis) for pool in self._engine.pools.values())

@@ -38,7 +38,7 @@ def test_a_stage_a_policy_a_log_format_and_an_export_are_added_in_one_place_each
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, registries_as_before: None
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert len(EXAMPLES) == 4
+    assert len(EXAMPLES) == 5
     assert all(len(example.splitlines()) <= 35 for example in EXAMPLES)
     names = {
         "simulate": simulate,

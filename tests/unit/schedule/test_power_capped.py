@@ -1,0 +1,180 @@
+"""EASY over nodes and watts: EASY itself without a cap, never above it with one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from builders import job_table, profile, schedule_pool, tiny_library, tiny_scenario
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from diploee import simulate
+from diploee.errors import PolicyError, ScenarioError
+from diploee.profiles import ProfileLibrary
+from diploee.scenario import Pool
+from diploee.schedule import Cluster, JobPower, Schedule, Surroundings
+from diploee.schedule.estimates import EstimateByFactor
+from diploee.schedule.policies.easy import EasyBackfill
+from diploee.schedule.policies.power_capped import PowerCapped
+from diploee.workload import JobTable
+
+MIN, H = 60_000, 3_600_000
+NODE = tiny_scenario().facility.node_types["node"]
+IDLE_W = NODE.idle_power_w
+LIBRARY = ProfileLibrary([profile("draw-1n-1", [1_000.0] * 60 + [3_000.0] * 60)])
+"""One node that draws 1 kW for a minute and 3 kW for another: 2 kW by mean, 2.9 kW by P95."""
+
+
+def capped(
+    jobs: JobTable,
+    cap_mw: float | None,
+    n_nodes: int = 4,
+    horizon_ms: int = 60 * H,
+    services_w: Callable[[int], float] = lambda _: 0.0,
+    signals: dict[str, Any] | None = None,
+    **keys: Any,
+) -> Schedule:
+    cluster = Cluster(
+        {"main": Pool(node_type="any", n_nodes=n_nodes)},
+        horizon_ms,
+        policies={"main": PowerCapped(cap_mw, **keys)},
+        around=Surroundings(
+            power=JobPower(LIBRARY, [NODE]),
+            idle_power_w=[IDLE_W],
+            service_power_w=services_w,
+            signals=signals or {},
+        ),
+    )
+    return cluster.advance(jobs, horizon_ms)
+
+
+def table(jobs: Sequence[tuple[int, int, int]]) -> JobTable:
+    listed = job_table(*np.array(sorted(jobs, key=lambda job: job[0])).T)
+    return JobTable(
+        **{name: getattr(listed, name) for name, _ in listed._dtypes() if name != "power_factor"},
+        power_factor=np.ones(len(listed)),
+    )
+
+
+LISTS = st.lists(
+    st.tuples(
+        st.integers(0, 10).map(lambda k: k * 10 * MIN),
+        st.integers(1, 4),
+        st.sampled_from([1, 7 * MIN, 10 * MIN, 45 * MIN, 3 * H]),
+    ),
+    min_size=1,
+    max_size=14,
+)
+
+
+@given(
+    LISTS,
+    st.sampled_from(["submission", "sjbf"]),
+    st.sampled_from([None, 1, 3]),
+    st.sampled_from([0.5, 1.0, 2.0]),
+)
+@settings(max_examples=80, deadline=None)
+def test_without_a_cap_it_is_easy_start_for_start(
+    jobs: list[tuple[int, int, int]], order: Any, depth: int | None, factor: float
+) -> None:
+    listed = table(jobs)
+    estimate = EstimateByFactor(factor=factor)
+    easy = schedule_pool(
+        listed, Pool(node_type="any", n_nodes=4), 60 * H,
+        policy=EasyBackfill(estimate, order, depth),
+    )  # fmt: skip
+    found = capped(listed, float("inf"), estimate=estimate, order=order, depth=depth)
+    assert found.start_ms.tolist() == easy.start_ms[easy.started].tolist()
+
+
+BASES = {"mean": 2_000.0, "p95_60s": 2_900.0, "rated": NODE.rated_power_w}
+
+
+@given(LISTS, st.sampled_from(sorted(BASES)), st.floats(0.0, 1.0))
+@settings(max_examples=60, deadline=None)
+def test_the_estimates_of_all_that_runs_never_exceed_the_cap(
+    jobs: list[tuple[int, int, int]], basis: Any, share: float
+) -> None:
+    listed = table(jobs)
+    node_w, widest = BASES[basis], int(listed.n_nodes.max())
+    floor_w = 4 * IDLE_W + widest * (node_w - IDLE_W)
+    cap_w = floor_w + share * (4 * node_w - floor_w)
+    found = capped(listed, (cap_w + 1e-6) / 1e6, power_basis=basis)
+    assert len(found.jobs) == len(listed)
+    for time_ms in found.start_ms.tolist():
+        runs = (found.start_ms <= time_ms) & (found.end_ms > time_ms)
+        busy = int(found.jobs.n_nodes[runs].sum())
+        assert busy * node_w + (4 - busy) * IDLE_W <= cap_w + 1e-3
+
+
+def test_a_job_waits_for_watts_and_a_smaller_one_may_pass_it() -> None:
+    # 3 nodes at 2 kW and one idle: 6.4 kW. Job 1 wants 2 more, job 2 one for as long as job 0.
+    jobs = table([(0, 2, 60 * MIN), (1, 2, 60 * MIN), (2, 1, 30 * MIN)])
+    found = capped(jobs, 6_500 / 1e6, power_basis="mean")
+    assert found.start_ms.tolist() == [0, 60 * MIN, 2]
+
+
+def test_services_leave_less_for_jobs_and_hours_to_come_count() -> None:
+    def services_w(time_ms: int) -> float:
+        return 3_000.0 if H <= time_ms < 2 * H else 0.0
+
+    jobs = table([(0, 2, 90 * MIN), (0, 1, 30 * MIN)])
+    # 4 nodes idle draw 1.6 kW; two more busy nodes 3.2 kW on top, which the service lacks at 1 h.
+    found = capped(jobs, 5_500 / 1e6, power_basis="mean", services_w=services_w)
+    assert found.start_ms.tolist() == [2 * H, 0]
+
+
+class Steps:
+    """A cap that is known all along."""
+
+    def __init__(self, *steps: tuple[int, float]) -> None:
+        self.steps = steps
+
+    def at(self, time_ms: int) -> float:
+        return [value for begin_ms, value in self.steps if begin_ms <= time_ms][-1]
+
+    def next_change_ms(self, time_ms: int) -> int | None:
+        return next((begin_ms for begin_ms, _ in self.steps if begin_ms > time_ms), None)
+
+
+def test_a_cap_from_a_signal_is_kept_ahead_of_its_change() -> None:
+    signal = Steps((0, 0.0082), (50 * MIN, 0.0049), (110 * MIN, 0.0082))
+    jobs = table([(0, 4, 40 * MIN), (1, 4, 40 * MIN), (2, 2, 30 * MIN)])
+    found = capped(jobs, None, signals={"cap": signal}, power_basis="mean")
+    # The second can't end before the cap falls at 50 min; the third fits under it.
+    assert found.start_ms.tolist() == [0, 110 * MIN, 40 * MIN]
+
+
+def test_a_cap_below_idle_power_is_refused_in_one_line() -> None:
+    with pytest.raises(PolicyError, match=r"cap of 0\.001 MW at 0 h of the run lies below") as got:
+        capped(table([(0, 1, MIN)]), 0.001)
+    assert "\n" not in str(got.value)
+    scheduler = {"kind": "power_capped", "cap_mw": 0.001}
+    with pytest.raises(ScenarioError, match=r"main\.scheduler\.cap_mw.* is below the 0\.0048 MW"):
+        tiny_scenario({"facility.pools.main.scheduler": scheduler})
+    with pytest.raises(ScenarioError, match=r"main\.scheduler\.cap_mw.* is missing; add it"):
+        tiny_scenario({"facility.pools.main.scheduler": "power_capped"})
+
+
+def test_a_job_that_could_never_start_under_the_cap_is_refused_in_one_line() -> None:
+    with pytest.raises(PolicyError, match=r"job 0 draws 0\.0064 MW beyond idle .mean., more than"):
+        capped(table([(0, 4, MIN)]), 0.004, power_basis="mean")
+
+
+def test_without_a_cap_or_a_signal_it_says_what_to_give() -> None:
+    with pytest.raises(PolicyError, match="power_capped has no cap; give it cap_mw, or add"):
+        capped(table([(0, 1, MIN)]), None)
+
+
+def test_a_scenario_keeps_its_cap(tmp_path: Any) -> None:
+    scheduler = {"kind": "power_capped", "cap_mw": 0.018, "power_basis": "p95_60s"}
+    scenario = tiny_scenario({"facility.pools.main.scheduler": scheduler})
+    run = simulate(scenario, tmp_path / "run", library=tiny_library())
+    plain = simulate(tiny_scenario(), tmp_path / "plain", library=tiny_library())
+    power_w = run.facility()["it_power_w"]
+    assert plain.facility()["it_power_w"].max() > 18_000
+    assert (power_w > 18_000).mean() < 0.05
+    assert run.metrics["jobs"]["mean_queue_time_all_h"] > 0
