@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import ceil
 from typing import Any
 
 from diploee.clock import RunClock
@@ -13,7 +14,7 @@ from diploee.profiles.flat import FLAT_WORKLOAD
 from diploee.profiles.library import Entry
 from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
 from diploee.scenario import Facility
-from diploee.units import MS_PER_S, W_PER_MW
+from diploee.units import MS_PER_H, MS_PER_S, W_PER_MW
 from diploee.workload import StreamClass, StreamMatch
 
 SHORTFALL = 0.01
@@ -271,8 +272,18 @@ def _shortfalls(
         of_pool = [m for m in matches if pools[m.stream] == name]
         target = sum(m.target_utilization or m.matched_utilization for m in of_pool)
         queue = queues[name]
-        reached = queue.node_ms / pool.standing(clock).node_ms(clock.horizon_ms)
-        if reached < target * (1 - SHORTFALL):
+        stand_ms = pool.standing(clock).node_ms(clock.horizon_ms)
+        reached = queue.node_ms / stand_ms
+        if target > 1 + SHORTFALL:
+            # A queue that is never empty grows by what is asked for less what is worked off.
+            wait_h = (target - 1) * clock.horizon_ms / MS_PER_H
+            yield (
+                f"pool '{name}': the jobs ask for {target:.4g} times its nodes, on average for "
+                f"{ceil(target * stand_ms / clock.horizon_ms):,}; with {pool.n_nodes:,} the wait "
+                f"grows to about {wait_h:,.3g} h at the end of the run: {queue.unstarted:,} jobs "
+                "never started"
+            )
+        elif reached < target * (1 - SHORTFALL):
             yield (
                 f"pool '{name}': simulated utilization {reached:.4f} is {target - reached:.4f} "
                 f"short of {target:.4f}: {queue.unstarted:,} jobs never started"

@@ -1,8 +1,10 @@
 """How a profile fills a run time that is not its own: start, steady part in a loop, end.
 
 A job whose run time was logged or drawn plays its profile's start, then its steady part as often as
-it takes, the last time in part, then the end. A job too short for start and end plays the start
-alone, cut where it ends, as one that failed or was cancelled does.
+it takes, the last time in part, then the end. A job too short for start and end has no end. The
+start takes half of the rest at most, or the share that it has of the profile if that is more: a job
+shorter than its profile's start-up does not idle for all of its life.  ASSUMPTION [J]: it starts up
+faster than the one that was measured.
 """
 
 from __future__ import annotations
@@ -86,14 +88,18 @@ def played_parts(run_ms: Int64Array, of: Phases) -> PlayedParts:
     A run time equal to the profile's own is one stretch: the profile as it is.
     """
     # run = the profile up to its end part + whole loops + a part of one + the end part. One too
-    # short for start and end has no end part; one of the profile's own length is the profile.
+    # short for start and end has no end part; one of the profile's own length is the profile. Where
+    # the start is cut, the loops follow it at once.
     tail_ms = of.duration_ms - of.ending_ms
     loop_ms = of.ending_ms - of.steady_ms
     whole = run_ms == of.duration_ms
     tail = np.where(run_ms >= of.steady_ms + tail_ms, tail_ms, 0)
     tail[whole] = 0
     body_ms = run_ms - tail
-    first_ms = np.where(whole, run_ms, np.minimum(body_ms, of.ending_ms))
+    start_ms = np.maximum(body_ms // 2, of.steady_ms * np.minimum(run_ms / of.duration_ms, 1))
+    start_ms = start_ms.astype(np.int64)
+    first_ms = np.where(start_ms < of.steady_ms, start_ms, np.minimum(body_ms, of.ending_ms))
+    first_ms[whole] = run_ms[whole]
     loops, part_ms = np.divmod(body_ms - first_ms, loop_ms)
     n_middle = loops + (part_ms > 0)
     has_first, has_tail = (first_ms > 0).astype(np.int64), (tail > 0).astype(np.int64)

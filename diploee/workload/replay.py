@@ -172,8 +172,9 @@ class ReplayedJobs:
             pool_id=np.full(n_jobs, frame.pool_id),
             class_id=class_id,
             profile_id=draw_profiles(self.classes, class_id, rng),
-            # A logged run time reaches from allocation to end: the start-up is a part of it.
-            startup_ms=np.minimum(drawn_ms, duration_ms).astype(np.int32),
+            # A logged run time reaches from allocation to end: the start-up is a part of it, of
+            # short jobs half at most.  ASSUMPTION [J]: they have started.
+            startup_ms=np.minimum(drawn_ms, duration_ms // 2).astype(np.int32),
             power_factor=np.full(n_jobs, frame.node_type.busy_power_factor),
         )
         inside = (submit_ms >= frame.clock.begin_ms) & (submit_ms < frame.clock.horizon_ms)

@@ -39,8 +39,27 @@ def test_a_shorter_run_shortens_the_steady_part() -> None:
     assert played(5_000) == [(0, 0, 4), (4, 7, 1)]
 
 
-def test_a_run_shorter_than_start_and_end_is_the_start_alone() -> None:
-    assert played(2_000) == [(0, 0, 2)]
+@pytest.mark.parametrize(
+    ("run_s", "stretches"),
+    [(2, [(0, 0, 1), (1, 2, 1)]), (3, [(0, 0, 1), (1, 2, 1), (2, 7, 1)])],
+)
+def test_a_run_too_short_for_its_start_plays_half_of_it_at_most(
+    run_s: int, stretches: list[tuple[int, int, int]]
+) -> None:
+    assert played(run_s * 1_000) == stretches
+
+
+@given(st.integers(1, 30_000), st.integers(0, 9_000), st.integers(1, 9_000), st.integers(0, 3_000))
+def test_mean_power_does_not_jump_where_the_start_begins_to_be_cut(
+    run_ms: int, steady: int, loop: int, tail: int
+) -> None:
+    of = Phases(steady, steady + loop, steady + loop + tail)
+    found = played_parts(np.array([run_ms]), of)
+    in_start = np.clip(steady - found.offset_ms, 0, found.length_ms).sum()
+    body = run_ms - (tail if run_ms >= steady + tail else 0)
+    own = run_ms == of.duration_ms
+    most = min(steady, max(body // 2, int(steady * min(run_ms / of.duration_ms, 1))))
+    assert in_start == (steady if own else most)
 
 
 def test_a_profile_that_is_steady_throughout_is_looped_as_a_whole() -> None:

@@ -227,3 +227,19 @@ def test_a_sweep_knows_a_run_again_unless_its_log_changed(tmp_path: Path) -> Non
     assert named() == first
     write_log(tmp_path, [(0, 0, 601, 2)])
     assert named() != first
+
+
+def test_a_log_that_asks_for_more_than_the_pool_is_told_the_nodes_and_the_wait(
+    tmp_path: Path,
+) -> None:
+    """A job of 12 nodes and an hour every half hour, on 12 nodes: two wait for each that runs."""
+    write_log(tmp_path, [(1_800 * k, 0, 3_600, 12) for k in range(96)])
+    changes = {"duration": "2 d", "facility.pools.main.n_nodes": 12}
+    scenario = scenario_of(tmp_path, changes, align="start", repeat=False)
+    run = diploee.simulate(scenario, tmp_path / "run", library=tiny_library())
+    (warning,) = (w for w in run.manifest["warnings"] if w.startswith("pool 'main': the jobs ask"))
+    assert "ask for 1.99 times its nodes, on average for 24; with 12 the wait grows" in warning
+    assert "to about 47.5 h at the end of the run: 48 jobs never started" in warning
+    jobs = run.jobs()
+    wait_h = (jobs["start_time"] - jobs["submit_time"]).dt.total_seconds() / 3_600
+    assert wait_h.max() == pytest.approx(23.5)  # of the last that started, submitted half-way
