@@ -40,7 +40,13 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("limits", CASES.values(), ids=CASES)
+@pytest.mark.parametrize(
+    "limits",
+    [
+        pytest.param(limits, id=name, marks=[pytest.mark.slow] if name == "lines" else [])
+        for name, limits in CASES.items()
+    ],
+)
 def test_a_run_with_the_battery_keeps_its_limits_and_not_with_a_tenth_less(
     run: Run, limits: dict[str, Any], tmp_path: Path
 ) -> None:
