@@ -14,6 +14,7 @@ from diploee.benchmark.cache_writing import save_artifact
 from diploee.benchmark.runs import BenchmarkSource
 from diploee.benchmark.spec import InferenceModelSpec
 from diploee.errors import InputError
+from diploee.problems import checked
 
 
 class CompiledModel(Protocol):
@@ -89,6 +90,7 @@ class CompiledData(ABC, Generic[M]):
         """
         _check_source(source)
         params = params or cls._default_params()
+        specs = [_with_batch_sizes(spec, source) for spec in specs]
         models = {spec.model_label: cls._compile(spec, source, params) for spec in specs}
         return cls(models, params)
 
@@ -156,7 +158,7 @@ class CompiledData(ABC, Generic[M]):
         _check_labels(specs)
         params = params or cls._default_params()
         found: dict[str, M] = {}
-        for spec in specs:
+        for spec in (_with_batch_sizes(spec, source) for spec in specs):
             recipe = cls._recipe(spec, params)
             place = _place(data_dir, spec, recipe)
             if source is None:
@@ -170,6 +172,22 @@ class CompiledData(ABC, Generic[M]):
             made.save(data_dir)
             found |= made.models
         return cls(found, params)
+
+
+def _with_batch_sizes(
+    spec: InferenceModelSpec, source: BenchmarkSource | None
+) -> InferenceModelSpec:
+    """Return a spec with the batch sizes that its source has, where it names none."""
+    if spec.batch_sizes:
+        return spec
+    if source is None:
+        raise InputError(
+            f"'{spec.model_label}': batch_sizes are absent, and no source tells them; give either"
+        )
+    sizes = tuple(source.read(spec, traces=False).by_batch())
+    given = spec.model_dump() | {"batch_sizes": sizes}
+    where = f"'{spec.model_label}'"
+    return checked(given, InferenceModelSpec, lambda _: where)
 
 
 def _place(data_dir: Path | str, spec: InferenceModelSpec, recipe: Recipe) -> Path:

@@ -109,7 +109,7 @@ def _batches(
             f"{source}: no batch size {one_of(missing)} of '{spec.model_label}' "
             f"(have: {one_of(have)}); remove it from batch_sizes"
         )
-    wanted = [one for one in found if one.batch_size in spec.batch_sizes]
+    wanted = [one for one in found if one.batch_size in (spec.batch_sizes or have)]
     return sorted(wanted, key=lambda one: one.batch_size)
 
 

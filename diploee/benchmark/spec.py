@@ -50,7 +50,9 @@ class InferenceModelSpec(Model):
         default=None, description="Highest inter-token latency to serve with [s]; or none."
     )
     batch_sizes: tuple[BatchSize, ...] = Field(
-        min_length=1, description="Batch sizes (max_num_seqs) whose measurements are taken."
+        default=(),
+        min_length=1,
+        description="Batch sizes (max_num_seqs) whose measurements are taken; all if absent.",
     )
     feasible_batch_sizes: tuple[BatchSize, ...] | None = Field(
         default=None,
@@ -69,12 +71,12 @@ class InferenceModelSpec(Model):
             if twice:
                 raise ValueError(f"{name} has {twice[0]} twice; give each size once")
             unknown = sorted(set(sizes) - set(self.batch_sizes))
-            if unknown:
+            if unknown and self.batch_sizes:
                 raise ValueError(
                     f"{name} has {one_of(unknown)}, which is not in batch_sizes "
                     f"(have: {one_of(sorted(self.batch_sizes))}); add or remove it"
                 )
-        if not self.fit_batch_sizes:
+        if self.batch_sizes and not self.fit_batch_sizes:
             raise ValueError("fit_exclude_batch_sizes leaves no batch size for the logistic fits")
         if self.tensor_parallel is not None and self.tensor_parallel > self.gpus_per_replica:
             raise ValueError(

@@ -18,7 +18,7 @@ from diploee.benchmark import (
     load_specs,
 )
 from diploee.cli.options import Force, Json, ToLibrary, naming_options, options, place_option
-from diploee.errors import InputError, did_you_mean, one_of
+from diploee.errors import InputError, ScenarioError, did_you_mean, one_of
 from diploee.importers.benchmarks import (
     LeaderboardSource,
     MlEnergySource,
@@ -34,6 +34,9 @@ benchmark_app = typer.Typer()
 DataDirOption = Annotated[
     Path, place_option("Cache of what was made, a folder per hash of its parameters.", "--data-dir")
 ]
+LOW_R2 = 0.9
+"""A curve that explains less of its points' variance is noted."""
+
 SourceName = Literal["leaderboard", "results", "openg2g", "hub"]
 
 
@@ -58,16 +61,24 @@ def fit_models(
 ) -> None:
     """Fit power, latency and throughput of served models; print them for a scenario.
 
-    Fits are cached and made again when the spec, the source or the schema changed.
+    Fits are cached and made again when the spec, the source or the schema changed. Models that
+    can't be fitted are told behind those that can, a line each.
     """
-    wanted = load_specs(specs)
-    store = LogisticModelStore.ensure(data_dir, wanted, _source(source, path))
-    if as_json:
-        content = {label: _as_dict(model) for label, model in store.models.items()}
+    wanted, of_source = load_specs(specs), _source(source, path)
+    models: dict[str, ModelFits] = {}
+    problems: dict[str, None] = {}
+    for spec in wanted:
+        try:
+            models |= LogisticModelStore.ensure(data_dir, [spec], of_source).models
+        except InputError as error:
+            problems[str(error)] = None
+    if as_json and models:
+        content = {label: _as_dict(model) for label, model in models.items()}
         typer.echo(json.dumps(content, indent=2))
-        return
-    for label, model in store.models.items():
-        typer.echo(_fragment(label, model), nl=False)
+    elif models:
+        typer.echo("".join(_fragment(*of) for of in models.items()), nl=False)
+    if problems:
+        raise ScenarioError(list(problems))
 
 
 @benchmark_app.command("training-trace")
@@ -150,7 +161,17 @@ def _as_dict(model: ModelFits) -> dict[str, Any]:
         for name, (curve, factor) in _curves(model).items()
     }
     sizes = {"smallest_batch": model.fits.smallest_batch, "largest_batch": model.fits.largest_batch}
-    return {**curves, **sizes, "details": dict(model.details)}
+    notes = {"notes": _notes(model)} if _notes(model) else {}
+    return {**curves, **sizes, **notes, "details": dict(model.details)}
+
+
+def _notes(model: ModelFits) -> list[str]:
+    """Return which curves hardly follow their points."""
+    return [
+        f"{name}: R2 {curve.r2:.2f} over {curve.n_points} points: the batch size hardly tells it"
+        for name, (curve, _) in _curves(model).items()
+        if curve.r2 is not None and curve.r2 < LOW_R2
+    ]
 
 
 def _fragment(label: str, model: ModelFits) -> str:
@@ -159,6 +180,7 @@ def _fragment(label: str, model: ModelFits) -> str:
     spec, source = model.spec, model.details.get("source", "")
     of = f"{spec.model_id} on {spec.gpus_per_replica} x {spec.gpu_model}"
     lines = [one_line(f"# {label}: {of}")]  # names of the user's must not end the comment
+    lines += [f"# Note: {note}" for note in _notes(model)]
     if spec.itl_deadline_s is not None:
         lines.append(f"latency_cap: {{metric: mean_itl, limit_s: {spec.itl_deadline_s:g}}}")
     lines.append("logistic:")

@@ -101,7 +101,7 @@ class OpenG2GSource:
         power_w = numbers(table, TRACE_COLUMNS[2], Number(may_miss=False, at_least=0))
         mixtures = _mixtures(folder.path / FILES[1], content[FILES[1]])
         runs, n_dropped = [], 0
-        for size in sorted(spec.batch_sizes):
+        for size in sorted(spec.batch_sizes or folder.spec.batch_sizes):
             rows = batch == size
             if np.count_nonzero(rows) < 2 or size not in mixtures:
                 lacking = FILES[0] if np.count_nonzero(rows) < 2 else FILES[1]

@@ -88,6 +88,38 @@ def test_fits_return_the_curves_that_the_points_lie_on(measured: Path) -> None:
     assert fit(measured).code == 0  # from the cache
 
 
+def test_batch_sizes_that_are_absent_are_all_that_the_source_has(measured: Path) -> None:
+    specs = measured / "specs.yaml"
+    (spec,) = yaml.safe_load(specs.read_text("utf-8"))["models"]
+    named = json.loads(fit(measured, "--json").out)["Model"]
+    del spec["batch_sizes"]
+    specs.write_text(yaml.safe_dump({"models": [spec]}), "utf-8")
+    assert json.loads(fit(measured, "--json").out)["Model"] == named
+    specs.write_text(yaml.safe_dump({"models": [spec | {"fit_exclude_batch_sizes": [8]}]}), "utf-8")
+    assert json.loads(fit(measured, "--json").out)["Model"]["smallest_batch"] == 16
+
+
+def test_models_that_can_not_be_fitted_leave_the_others(measured: Path) -> None:
+    specs = measured / "specs.yaml"
+    (spec,) = yaml.safe_load(specs.read_text("utf-8"))["models"]
+    bad = [spec | {"model_label": name, "gpu_model": name} for name in ("H1", "H2")]
+    specs.write_text(yaml.safe_dump({"models": [bad[0], spec, bad[1]]}), "utf-8")
+    ended = fit(measured, "--json")
+    assert ended.code == 2
+    assert list(json.loads(ended.out)) == ["Model"]
+    assert [line.count("no GPU 'H") for line in ended.err.strip().splitlines()] == [1, 1]
+
+
+def test_a_power_curve_that_does_not_follow_its_points_is_noted(measured: Path) -> None:
+    assert "Note" not in fit(measured).out
+    board = measured / "org__Model__chat.json"
+    content = json.loads(board.read_text("utf-8"))
+    for k, configuration in enumerate(content["configurations"]):
+        configuration["avg_power_watts"] = 1_000 + 400 * (k % 2)
+    board.write_text(json.dumps(content), "utf-8")
+    assert "# Note: power_w: R2 0." in fit(measured).out
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
