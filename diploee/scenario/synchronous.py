@@ -1,0 +1,306 @@
+"""Large synchronous training jobs: what all their GPUs do at once, and what interrupts them.
+
+Figures without another source: sheet "Flexibility and mitigation", section 6. What a description
+calls assumed has no source.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, PositiveInt, model_validator
+
+from diploee.errors import did_you_mean, one_of, shown
+from diploee.model import SCALES, Model, Name, optional
+from diploee.scenario.phases import refuse_number_as_date
+from diploee.scenario.spans import Duration
+from diploee.scenario.synchronous_presets import PRESETS, with_preset
+from diploee.units import MS_PER_DAY, MS_PER_S
+
+S_PER_DAY = MS_PER_DAY / MS_PER_S
+LONGEST_DAYS = 3_660
+SHORTEST_PERIOD_S, LONGEST_PERIOD_S = 0.2, 600.0
+FLOP_PER_PARAMETER = 6
+"""Floating-point operations per parameter and token, forward and backward."""
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Seconds = Annotated[float, Field(ge=0, le=S_PER_DAY)]
+Rate = Annotated[float, Field(ge=0, le=1e4)]
+Amount = Annotated[float, Field(gt=0, le=1e18)]
+
+
+def _check_local(value: datetime) -> datetime:
+    if value.tzinfo is not None or value.microsecond % 1000:
+        raise ValueError("must be local time in whole milliseconds, without a zone")
+    return value
+
+
+class SecondDip(Model):
+    """A second, shorter fall of the power in every iteration, such as a pipeline's flush."""
+
+    at: Share = Field(
+        default=0.5, description="Where it begins, as a part of the iteration (assumed)."
+    )
+    length: Annotated[float, Field(gt=0, lt=1)] = Field(
+        default=0.05, description="Its length, as a part of the iteration (assumed)."
+    )
+    level: Share = Field(
+        default=0.6, description="Power of a GPU in it, as a part of its TDP (assumed)."
+    )
+
+
+class SynchronousJob(Model):
+    """One training job whose GPUs all work, wait and fail together."""
+
+    preset: str | None = optional(
+        f"Values of the keys that are not given, by name: {one_of(PRESETS)}. All but Llama 3's "
+        "size, speed and failures in it are assumed."
+    )
+    name: Name | None = optional(
+        "Its name in results; the preset's, or job and its number in the list, if absent."
+    )
+    n_gpus: Annotated[PositiveInt | None, SCALES] = optional(
+        "GPUs that train, all of whole nodes; or n_nodes."
+    )
+    n_nodes: Annotated[PositiveInt | None, SCALES] = optional("Nodes that train; or n_gpus.")
+    work_days: Annotated[float, Field(gt=0, le=LONGEST_DAYS)] | None = optional(
+        "Work, as the days that it takes without checkpoints and failures; or tokens."
+    )
+    tokens: Amount | None = optional("Work, as the tokens to train on; needs tokens_per_step.")
+    submit: (
+        Annotated[datetime, BeforeValidator(refuse_number_as_date), AfterValidator(_check_local)]
+        | None
+    ) = optional(
+        "When it is submitted, local time, such as 2026-03-01 08:00; if neither this nor "
+        "submit_after is given, when the job before it in the list would end, the first at once."
+    )
+    submit_after: Duration | None = optional("Time from the start of the run to its submission.")
+
+    period_s: Annotated[float, Field(ge=SHORTEST_PERIOD_S, le=LONGEST_PERIOD_S)] | None = optional(
+        "Length of an iteration [s]; or from work: parameters, tokens_per_step, tflops_per_gpu. "
+        "Below 4 s its line lies above the 0.25 Hz that measured profiles support: it is played, "
+        "tagged and warned of."
+    )
+    parameters: Amount | None = optional(
+        "Parameters of the model; an iteration does 6 operations for each and each token."
+    )
+    tokens_per_step: Amount | None = optional("Tokens of an iteration, over all GPUs.")
+    tflops_per_gpu: Annotated[float, Field(gt=0, le=1e6)] | None = optional(
+        "Operations that a GPU achieves [TFLOP/s]."
+    )
+    duty: Annotated[float, Field(gt=0, lt=1)] = Field(
+        default=0.8, description="Part of an iteration at the high level (assumed)."
+    )
+    high: Share = Field(
+        default=0.92, description="High level of a GPU, as a part of its TDP (assumed)."
+    )
+    low: Share = Field(
+        default=0.45,
+        description="Low level, while the GPUs exchange gradients, as a part of the TDP (assumed).",
+    )
+    edge_s: Annotated[float, Field(ge=0, le=10)] = Field(
+        default=0.1, description="Time from one level to the other [s] (assumed)."
+    )
+    jitter: Annotated[float, Field(ge=0, le=0.2)] = Field(
+        default=0.02,
+        description="Standard deviation of an iteration's length, relative; all GPUs have it "
+        "together (assumed).",
+    )
+    second_dip: SecondDip | None = optional("A second dip in every iteration; none if absent.")
+
+    warm_up_s: Seconds = Field(
+        default=300.0, description="Start and loading before the first iteration [s] (assumed)."
+    )
+    checkpoint_interval: Literal["young", "none"] | Annotated[float, Field(gt=0, le=1e8)] = Field(
+        default="young",
+        description="Training between two checkpoints [s], or none; young: the square root of "
+        "twice checkpoint_write_s times the mean time to a failure.",
+    )
+    checkpoint_write_s: Seconds = Field(
+        default=20.0, description="Time for which a checkpoint stalls the job [s] (assumed)."
+    )
+    checkpoint_level: Share = Field(
+        default=0.25, description="Power of a GPU meanwhile, as a part of its TDP (assumed)."
+    )
+    failures_per_1000_node_days: Rate = Field(
+        default=3.8,
+        description="Failures that stop the job, per 1,000 days of the nodes that train; 419 in 54 "
+        "days on 2,048 nodes of 8 GPUs (Llama 3) are 3.79, the clusters RSC-1 and RSC-2 of "
+        "arXiv:2410.21680 had 6.50 and 2.34. Not confirmed for jobs of some 1,000 GPUs, which "
+        "failed more often.",
+    )
+    planned_per_1000_node_days: Rate = Field(
+        default=0.43,
+        description="Planned interruptions, which write a checkpoint first and lose no work, "
+        "likewise; 47 in the same 54 days.",
+    )
+    detection_median_s: Seconds = Field(
+        default=180.0,
+        description="Median time in which the job hangs before a failure is detected [s] "
+        "(assumed); lognormal.",
+    )
+    detection_sigma: Annotated[float, Field(ge=0, le=3)] = Field(
+        default=0.5, description="Standard deviation of its natural logarithm (assumed)."
+    )
+    hung_level: Share = Field(
+        default=0.143,
+        description="Power of a GPU that hangs in a collective operation, as a part of its TDP: "
+        "100 W of 700 W (NVIDIA/NeMo issue 9291).",
+    )
+    reschedule_s: Seconds = Field(
+        default=300.0,
+        description="Time to diagnose and to allocate nodes again, idle [s] (assumed).",
+    )
+    load_s: Seconds = Field(
+        default=300.0,
+        description="Time to start the processes and to load a checkpoint [s] (assumed).",
+    )
+    load_level: Share = Field(
+        default=0.3, description="Power of a GPU meanwhile, as a part of its TDP (assumed)."
+    )
+    repair_s: Annotated[float, Field(ge=0, le=30 * S_PER_DAY)] = Field(
+        default=S_PER_DAY,
+        description="Time for which a failed node is in repair [s] (assumed). Every failure takes "
+        "a node (assumed); the job takes a spare one, or waits until one is repaired.",
+    )
+    spare_nodes: Annotated[int, Field(ge=0, le=1_000_000)] | None = optional(
+        "Idle nodes that the job holds besides; if absent so many as are in repair on average, and "
+        "three standard deviations more (assumed)."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_preset(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or given.get("preset") is None:
+            return given
+        name = given["preset"]
+        if name not in PRESETS:
+            raise ValueError(
+                f"unknown preset {shown(name)} (have: {one_of(PRESETS)})"
+                f"{did_you_mean(str(name), PRESETS)}"
+            )
+        return with_preset(given)
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> SynchronousJob:
+        for one, other in (("n_gpus", "n_nodes"), ("work_days", "tokens")):
+            if (getattr(self, one) is None) == (getattr(self, other) is None):
+                raise ValueError(f"give either {one} or {other}, or a preset")
+        work = [self.parameters, self.tflops_per_gpu]
+        if (self.period_s is None) == (None in work) or (self.period_s and any(work)):
+            raise ValueError(
+                "give either period_s, or parameters, tokens_per_step and tflops_per_gpu"
+            )
+        if self.tokens_per_step is None and (self.period_s is None or self.tokens is not None):
+            raise ValueError("give tokens_per_step, which parameters and tokens need")
+        if self.submit is not None and self.submit_after is not None:
+            raise ValueError("give either submit or submit_after")
+        if not self.low <= self.high:
+            raise ValueError(f"low {self.low:g} is above high {self.high:g}")
+        interval = self.checkpoint_interval
+        if not isinstance(interval, str) and interval <= self.checkpoint_write_s:
+            raise ValueError(
+                f"checkpoint_write_s {self.checkpoint_write_s:g} is not shorter than "
+                f"checkpoint_interval {interval:g}: the job would write more than train; lengthen "
+                "the interval"
+            )
+        return self
+
+    def label(self, number: int) -> str:
+        """Return the name of the job that is so many-th in its list, from 1."""
+        return self.name or self.preset or f"job{number}"
+
+    def iteration_s(self, n_gpus: int) -> float:
+        """Return the length of an iteration on so many GPUs [s], T = 6 P tokens / (n FLOP/s)."""
+        if self.period_s is not None:
+            return self.period_s
+        assert self.parameters and self.tokens_per_step and self.tflops_per_gpu
+        flop = FLOP_PER_PARAMETER * self.parameters * self.tokens_per_step
+        return flop / (n_gpus * self.tflops_per_gpu * 1e12)
+
+    def work_s(self, n_gpus: int) -> float:
+        """Return the training that is to be done on so many GPUs [s]."""
+        if self.tokens is None:
+            assert self.work_days is not None
+            return self.work_days * S_PER_DAY
+        assert self.tokens_per_step is not None
+        return self.tokens / self.tokens_per_step * self.iteration_s(n_gpus)
+
+    def nodes(self, gpus_per_node: int) -> int:
+        """Return the nodes that train."""
+        return self.n_nodes or -(-(self.n_gpus or 0) // max(gpus_per_node, 1))
+
+    def spares(self, n_nodes: int) -> int:
+        """Return the spare nodes of a job on so many nodes."""
+        if self.spare_nodes is not None:
+            return self.spare_nodes
+        broken = n_nodes * self.failures_per_1000_node_days / 1000 * self.repair_s / S_PER_DAY
+        return math.ceil(broken + 3 * math.sqrt(broken))
+
+    def mttf_s(self, n_nodes: int) -> float:
+        """Return the mean time to a failure of a job on so many nodes [s]; infinite at rate 0."""
+        per_day = n_nodes * self.failures_per_1000_node_days / 1000
+        return S_PER_DAY / per_day if per_day else math.inf
+
+    def interval_s(self, n_nodes: int) -> float:
+        """Return the training between two checkpoints [s]; infinite where there are none."""
+        if self.checkpoint_interval == "none":
+            return math.inf
+        if self.checkpoint_interval == "young":
+            return math.sqrt(2 * self.checkpoint_write_s * self.mttf_s(n_nodes)) or math.inf
+        return float(self.checkpoint_interval)
+
+    def problem(self, n_gpus_per_node: int) -> tuple[str, str] | None:
+        """Return key and text of what does not fit on nodes with so many GPUs; None if all does."""
+        n_nodes = self.nodes(n_gpus_per_node)
+        n_gpus = n_nodes * n_gpus_per_node
+        if self.n_gpus is not None and self.n_gpus != n_gpus:
+            return "n_gpus", f"must be of whole nodes of {n_gpus_per_node}, found {self.n_gpus:,}"
+        period_s, edges_s = self.iteration_s(n_gpus), 2 * self.edge_s
+        if not SHORTEST_PERIOD_S <= period_s <= LONGEST_PERIOD_S:
+            return "parameters", (
+                f"give iterations of {period_s:.4g} s, expected {SHORTEST_PERIOD_S:g} to "
+                f"{LONGEST_PERIOD_S:g}; check parameters, tokens_per_step and tflops_per_gpu"
+            )
+        plateaus = [self.duty, 1 - self.duty]
+        if self.second_dip is not None:
+            dip = self.second_dip
+            plateaus = [dip.at, dip.length, self.duty - dip.at - dip.length, 1 - self.duty]
+        if min(plateaus) * period_s < edges_s / 2:
+            return "edge_s", (
+                f"{self.edge_s:g} s is longer than a level lasts ({min(plateaus) * period_s:.3g} s "
+                f"of the iteration's {period_s:.4g} s); shorten it, or change duty or second_dip"
+            )
+        if self.work_s(n_gpus) > LONGEST_DAYS * S_PER_DAY:
+            days = self.work_s(n_gpus) / S_PER_DAY
+            return "tokens", f"take {days:,.4g} days, at most {LONGEST_DAYS:,} can be simulated"
+        if self.checkpoint_write_s >= self.interval_s(n_nodes):
+            return "checkpoint_write_s", (
+                f"{self.checkpoint_write_s:g} s is not shorter than young's interval of "
+                f"{self.interval_s(n_nodes):.3g} s, a failure every {self.mttf_s(n_nodes):.3g} s; "
+                "lower the failure rate or the write time"
+            )
+        return None
+
+
+class SynchronousTraining(Model):
+    """Large synchronous training jobs of one stream, submitted one by one."""
+
+    jobs: tuple[SynchronousJob, ...] = Field(
+        min_length=1, description="The jobs in the order in which they are submitted."
+    )
+    repeat: bool = Field(
+        default=False,
+        description="Submit the list again and again until the run ends, one job after the other.",
+    )
+
+    @model_validator(mode="after")
+    def _names_and_times_differ(self) -> SynchronousTraining:
+        labels = [job.label(number) for number, job in enumerate(self.jobs, 1)]
+        if twice := [label for label in labels if labels.count(label) > 1]:
+            raise ValueError(f"job '{twice[0]}' is given twice; give each a name of its own")
+        if self.repeat and any(job.submit or job.submit_after for job in self.jobs):
+            raise ValueError("repeat can't go with submit or submit_after; remove one of them")
+        return self
