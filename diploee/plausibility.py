@@ -16,6 +16,7 @@ from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
 from diploee.scenario import Facility
 from diploee.units import MS_PER_H, MS_PER_S, W_PER_MW
 from diploee.workload import StreamClass, StreamMatch
+from diploee.workload.synchronous import FAST
 
 SHORTFALL = 0.01
 """Simulated utilization may stay so far below its target (relative) before the run warns."""
@@ -75,6 +76,7 @@ def run_warnings(
         *_implausible_profiles(facility, pools, library, classes),
         *_unused_profiles(library, classes),
         *_coarse_profiles(clock.step_ms, library, classes, curves),
+        *_fast_iterations(library, classes),
         *_other_boundaries(facility, pools, library, classes, plans, curves),
         *_other_hardware(facility, pools, library, classes),
         *_rated_beyond_nodes(facility),
@@ -159,6 +161,15 @@ def _coarse_profiles(
             f"profile(s), such as '{next(iter(coarse))}' (up to {dt_s:g} s): their power is "
             f"constant within a sample and nothing faster is in the result; use {dt_s:g} s or more"
         )
+
+
+def _fast_iterations(library: ProfileLibrary, classes: Sequence[StreamClass]) -> Iterator[str]:
+    """Name synchronous jobs whose iterations are faster than any that were measured."""
+    for c in classes:
+        notes = library.entries[c.profile_ids[0]].provenance.notes
+        if FAST in notes:
+            job = c.job_class.workload
+            yield f"streams.{c.stream}: '{job}' has {notes}; nothing measured backs it"
 
 
 def _other_boundaries(

@@ -19,7 +19,14 @@ import numpy as np
 from diploee.facility import Block, Stage
 from diploee.inference import service_columns
 from diploee.inputs import Inputs, load_inputs
-from diploee.metrics import Attribution, Causes, QueueLength, QueueMetrics, RunMetrics
+from diploee.metrics import (
+    Attribution,
+    Causes,
+    QueueLength,
+    QueueMetrics,
+    RunMetrics,
+    SynchronousMetrics,
+)
 from diploee.outputs import (
     FACILITY_FILE,
     JOBS_FILE,
@@ -203,7 +210,7 @@ def simulate(
                 with clock.lap("files and metrics"):
                     for sink in takers:
                         sink.add(block)
-        found = metrics.blocks(line.queues, line.queue, line.plans)
+        found = metrics.blocks(line.queues, line.queue, line.plans) | line.synchronous.block()
         if search is not None:
             with clock.stage("zooms"):
                 found["zooms"] = write_event_windows(
@@ -307,7 +314,9 @@ class _Line:
                         spec.calendar, scenario.clock, scenario.seed, "workload", name
                     )
                     for name, spec in scenario.streams.items()
-                    if spec.replay is None and (spec.zeus is None or spec.zeus.groups is None)
+                    if spec.replay is None
+                    and spec.synchronous is None
+                    and (spec.zeus is None or spec.zeus.groups is None)
                 },
             ),
             [[column.name for column in stage.columns] for stage in self.stages],
@@ -315,6 +324,10 @@ class _Line:
         self.queue = QueueMetrics(horizon_ms, bool(scenario.streams))
         with_jobs = {spec.pool for spec in scenario.streams.values()}
         self.queues = {p: QueueMetrics(horizon_ms, p in with_jobs) for p in facility.pools}
+        self.synchronous = SynchronousMetrics(
+            self.streams,
+            [n for n, spec in scenario.streams.items() if spec.synchronous is not None],
+        )
         self._queue_length = QueueLength()
         asked = {p: self.streams.asked_nodes(name) for p, name in enumerate(facility.pools)}
         self.transient = Transient(run_clock, {p: n for p, n in asked.items() if n > 0})
@@ -363,6 +376,7 @@ class _Line:
             with self._clock.lap("segments and jobs"):
                 load, energy_j = self._lowered(started)
                 self._count(jobs, started, until_ms)
+                self.synchronous.add(started)
                 class_id = started.jobs.class_id[started.of_energy]
                 self.causes.keep(load.segments, class_id, energy_j)
                 if jobs_file is not None:
@@ -378,9 +392,9 @@ class _Line:
         """Return what jobs draw, and the energy [J] of each job or stretch."""
         facility, library = self._scenario.facility, self._library
         if isinstance(started, ActedSchedule):
-            load = lower_runs(started, library, self._levels, facility)
+            load = lower_runs(started, library, self._levels, facility, self.streams.course)
         else:
-            load = lower_jobs(started, library, facility)
+            load = lower_jobs(started, library, facility, self.streams.course)
         return load, load.energy_j(library)
 
     def _service_power_w(self, time_ms: int) -> float:

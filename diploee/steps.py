@@ -35,6 +35,7 @@ from diploee.power import (
 )
 from diploee.power import serving_segments as lower_services
 from diploee.power.block_source import Method
+from diploee.power.course import Courses
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.capped import CapLevels
 from diploee.profiles.profile import NODE_AC_POWER
@@ -75,12 +76,15 @@ class Workload:
         One per stream.
     library : ProfileLibrary
         Profiles by `profile_id`: those given, then those that the streams made.
+    courses : callable, optional
+        What jobs with a course of their own play, by class and number.
     """
 
     jobs: JobTable
     classes: tuple[StreamClass, ...]
     matches: tuple[StreamMatch, ...]
     library: ProfileLibrary
+    courses: Courses | None = None
 
 
 def open_streams(scenario: Scenario, inputs: Inputs) -> JobStreams:
@@ -172,7 +176,7 @@ def generate_jobs(
         found = dict.fromkeys(found, simulated_utilization)
     streams.settle(found)
     jobs = concat(list(streams.windows(1)))
-    return Workload(jobs, streams.classes, streams.matches(), streams.library)
+    return Workload(jobs, streams.classes, streams.matches(), streams.library, streams.course)
 
 
 def stream_classes(
@@ -210,35 +214,45 @@ def schedule_jobs(
 
 
 def job_load(
-    schedule: Schedule, library: ProfileLibrary, scenario: Scenario | None = None
+    schedule: Schedule,
+    library: ProfileLibrary,
+    scenario: Scenario | None = None,
+    courses: Courses | None = None,
 ) -> JobLoad:
     """Lower started jobs to segments and keep whose they are, as `lower_jobs` says.
 
     Raises
     ------
     ValueError
-        If a job has a start-up and there is no scenario to give the nodes' idle power, or jobs were
-        stopped, slowed or resized, which `simulate` alone lowers.
+        If a job has a start-up and there is no scenario to give the nodes' idle power, or a course
+        of its own and there is no `Workload.courses` to give it, or jobs were stopped, slowed or
+        resized, which `simulate` alone lowers.
     """
     if isinstance(schedule, ActedSchedule):
         raise ValueError("jobs of policies that act are lowered by simulate")
     if scenario is None and schedule.jobs.startup_ms.any():
         raise ValueError("jobs with a start-up need the scenario, for their nodes' idle power")
-    return lower_jobs(schedule, library, scenario.facility if scenario else None)
+    return lower_jobs(schedule, library, scenario.facility if scenario else None, courses)
 
 
 def job_segments(
-    schedule: Schedule, library: ProfileLibrary, scenario: Scenario | None = None
+    schedule: Schedule,
+    library: ProfileLibrary,
+    scenario: Scenario | None = None,
+    courses: Courses | None = None,
 ) -> Segments:
     """Return the segments of `job_load`."""
-    return job_load(schedule, library, scenario).segments
+    return job_load(schedule, library, scenario, courses).segments
 
 
 def job_energy_j(
-    schedule: Schedule, library: ProfileLibrary, scenario: Scenario | None = None
+    schedule: Schedule,
+    library: ProfileLibrary,
+    scenario: Scenario | None = None,
+    courses: Courses | None = None,
 ) -> Float64Array:
     """Return the energy of each job up to the horizon [J], shape (n,); 0 = never started."""
-    return job_load(schedule, library, scenario).energy_j(library)
+    return job_load(schedule, library, scenario, courses).energy_j(library)
 
 
 def load_curves(scenario: Scenario) -> Curves:

@@ -7,6 +7,7 @@ from diploee.metrics.facility import FacilityMetrics, power_metrics, utilization
 from diploee.metrics.queue import QueueLength, QueueMetrics
 from diploee.metrics.run_metrics import RunMetrics
 from diploee.metrics.service import request_metrics, service_metrics
+from diploee.metrics.synchronous import SynchronousMetrics
 
 __all__ = [
     "Attribution",
@@ -16,6 +17,7 @@ __all__ = [
     "QueueLength",
     "QueueMetrics",
     "RunMetrics",
+    "SynchronousMetrics",
     "power_metrics",
     "request_metrics",
     "service_metrics",

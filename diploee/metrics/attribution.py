@@ -22,15 +22,22 @@ from diploee.power import PowerModel, Segments, ServingLoad
 from diploee.power.direct import energies_within
 from diploee.power.segments import OF_SERVICES, class_of_owner, job_of_owner
 from diploee.power.serving import Bank
-from diploee.tables import Float64Array, Int16Array, Int64Array
+from diploee.tables import BoolArray, Float64Array, Int16Array, Int64Array
 from diploee.units import MS_PER_MIN, MS_PER_S, W_PER_MW
 from diploee.workload.rates import HourlyRates
+from diploee.workload.synchronous import phase_of_profile
+from diploee.workload.training_phases import Phase
 
 What = Literal[
     "jobs ran on",
     "jobs started",
     "jobs ended",
     "jobs started and ended",
+    "jobs wrote checkpoints",
+    "jobs took up training",
+    "jobs stopped as planned",
+    "jobs failed",
+    "jobs failed and took up training",
     "instances",
     "rate per instance",
     "jobs",
@@ -48,7 +55,12 @@ between the devices and the meter, make up a level."""
 RECENT_MS = 15 * MS_PER_MIN
 """Jobs that run on are told apart by whether they began so shortly before."""
 
-_OF_JOBS: tuple[What, ...] = ("jobs ran on", "jobs started", "jobs ended", "jobs started and ended")
+_OF_JOBS: tuple[What, ...] = (
+    "jobs ran on", "jobs started", "jobs ended", "jobs started and ended",
+    "jobs wrote checkpoints", "jobs took up training", "jobs stopped as planned", "jobs failed",
+    "jobs failed and took up training",
+)  # fmt: skip
+"""What jobs did; those that neither started nor ended are told apart by the last, if any."""
 
 
 @dataclass(frozen=True)
@@ -159,6 +171,8 @@ class Attribution:
         self._idle_w = np.array(
             [facility.node_type_of(pool).idle_power_w for pool in facility.pools]
         )
+        # What synchronous jobs do while they play each profile; -1 for all other profiles.
+        self._phase_of = np.array([phase_of_profile(name) for name in model.library.ids])
         self._streams = list(streams.items())
         names = list(streams)
         self._stream_of = np.array([names.index(name) for name in class_streams], dtype=np.int64)
@@ -290,11 +304,15 @@ class Attribution:
         started = rows.start_ms[first] > before[0]
         ended = np.maximum.reduceat(rows.end_ms, first) < after[1]
         stream = self._stream_of[class_of_owner(rows.owner[first])]
-        group = stream * len(_OF_JOBS) + 2 * ended + started
+        did = np.where(
+            started | ended, 2 * ended + started, self._phases_of(rows, first, before[0])
+        )
+        group = stream * len(_OF_JOBS) + did
         counts = np.bincount(group, minlength=len(self._streams) * len(_OF_JOBS))
         of_job_w = np.add.reduceat(change_w, first)
         # A segment that plays a profile from its beginning is the first of its job.
         recent = (rows.start_ms[first] > before[0] - RECENT_MS) & (rows.offset_ms[first] == 0)
+        recent &= self._phase_of[rows.profile_id[first]] < 0
         for k in np.flatnonzero(counts).tolist():
             name, pool = self._streams[k // len(_OF_JOBS)]
             of_part_w = of_job_w[group == k]
@@ -311,6 +329,26 @@ class Attribution:
                 young_mw = float(of_job_w[young].sum()) / W_PER_MW
                 more["recent"] = {"count": int(np.count_nonzero(young)), "mw": young_mw}
             yield Part(name, pool, what, float(of_part_w.sum()), more)
+
+    def _phases_of(self, rows: Segments, first: Int64Array, begin_ms: int) -> Int64Array:
+        """Return what jobs that ran on did besides, as a number of `_OF_JOBS`, 0 = nothing."""
+        phase = self._phase_of[rows.profile_id]
+        began = rows.start_ms >= begin_ms
+
+        def any_of(found: BoolArray) -> BoolArray:
+            of_jobs: BoolArray = np.maximum.reduceat(found, first)
+            return of_jobs
+
+        writes = any_of(phase == Phase.CHECKPOINT)
+        # A job trains behind a load, unless it fails in it.
+        behind_load = (phase[:-1] == Phase.LOAD) & (np.diff(rows.owner) == 0)
+        trains = any_of((phase == Phase.TRAIN) & np.append(False, behind_load))
+        stops = any_of(began & (phase == Phase.PLANNED))
+        fails = any_of(began & (phase == Phase.HUNG))
+        did: Int64Array = np.select(
+            [fails & trains, fails, stops, trains, writes], [8, 7, 6, 5, 4], 0
+        )
+        return did
 
     def _net_of(self, service: _Service, span: Span) -> float:
         """Return a service's mean power beyond what its nodes draw without an instance [W]."""

@@ -21,6 +21,7 @@ from diploee.metrics.grid.swings import SWING_METRICS
 from diploee.metrics.poi import POI_METRICS
 from diploee.metrics.queue import QUEUE_METRICS
 from diploee.metrics.service import REQUEST_METRICS, SERVICE_METRICS
+from diploee.metrics.synchronous import SYNCHRONOUS_METRICS
 from diploee.power.event_windows import EVENT_WINDOW_METRICS
 
 DECLARED = [
@@ -28,6 +29,7 @@ DECLARED = [
     POI_METRICS,
     UTILIZATION_METRICS,
     QUEUE_METRICS,
+    SYNCHRONOUS_METRICS,
     REQUEST_METRICS,
     SERVICE_METRICS,
     TRANSIENT_METRICS,

@@ -39,7 +39,6 @@ def build_manifest(
 ) -> dict[str, Any]:
     """Return the manifest of a run, without its `timing`; its metrics are those of its stages."""
     used = sorted({index for c in classes for index in c.profile_ids})
-    facility = scenario.facility
     return {
         "schema_version": SCHEMA_VERSION,
         "diploee_version": __version__,
@@ -57,10 +56,22 @@ def build_manifest(
         "profiles": _profile_entries(library, used),
         **({"input_files": dict(input_hashes)} if input_hashes else {}),
         "columns": as_entries(columns),
-        **({"assumed": list(assumed_keys(facility, "facility"))} if facility.has_ac_power else {}),
+        **({"assumed": assumed} if (assumed := _assumed(scenario)) is not None else {}),
         **({"metrics": [asdict(metric) for metric in metrics]} if metrics else {}),
         "warnings": list(warnings),
     }
+
+
+def _assumed(scenario: Scenario) -> list[str] | None:
+    """Return the assumed keys of the chain of power and of synchronous jobs; None without both."""
+    parts: dict[str, Any] = (
+        {"facility": scenario.facility} if scenario.facility.has_ac_power else {}
+    )
+    for name, spec in scenario.streams.items():
+        if spec.synchronous is not None:
+            parts[f"streams.{name}.synchronous"] = spec.synchronous
+    keys = [key for at, part in parts.items() for key in assumed_keys(part, at)]
+    return keys if parts else None
 
 
 def _further(scenario: Scenario) -> tuple[str, ...]:

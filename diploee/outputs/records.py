@@ -236,6 +236,7 @@ Metrics: type[Record] = _shaped(
         },
         "utilization": Numbers,
         "jobs?": Numbers | None,
+        "synchronous?": {"*": Numbers},
         "requests?": ({"services?": {"*": Numbers}}, None),
         "grid?": (_GRID, None),
         "poi?": (_POI, None),

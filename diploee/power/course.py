@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,10 @@ from diploee.profiles.flat import FLAT_ID, FLAT_POWER_W
 from diploee.profiles.playing import phases, played_parts
 from diploee.scenario import Facility
 from diploee.tables import Float64Array, Int32Array, Int64Array, Table, column, concat
-from diploee.workload import JobTable
+from diploee.workload import CourseRows, JobTable
+
+Courses = Callable[[int, int], CourseRows]
+"""Gives the rows of a job with a course of its own, by its class and number."""
 
 MOST_PASSES = 100_000_000
 """Stretches of profiles that jobs of other run times play; each takes some 50 bytes."""
@@ -52,6 +56,7 @@ def course_of_jobs(
     needed_ms: Int64Array,
     library: ProfileLibrary,
     facility: Facility | None,
+    courses: Courses | None = None,
 ) -> Course:
     """Return what some jobs play in their own time.
 
@@ -71,6 +76,8 @@ def course_of_jobs(
         Profiles that the jobs refer to, such as `JobStreams.library`.
     facility : Facility or None
         Gives the nodes' idle power, where jobs have a start-up.
+    courses : callable, optional
+        Gives the rows of jobs with a course of their own.
 
     Raises
     ------
@@ -80,10 +87,13 @@ def course_of_jobs(
     duration_ms = np.array([entry.duration_ms for entry in library.entries])
     profile_n_nodes = np.array([entry.n_nodes for entry in library.entries])
     jobs = jobs.take(rows)
+    if jobs.course_id.any() and courses is None:
+        raise ValueError("jobs with a course of their own need `JobStreams.course`, which gives it")
     startup_ms = jobs.startup_ms.astype(np.int64)
     play_ms = jobs.duration_ms - startup_ms
     weight = jobs.n_nodes / profile_n_nodes[jobs.profile_id] * jobs.power_factor
-    as_it_is = play_ms == duration_ms[jobs.profile_id]
+    own = jobs.course_id > 0
+    as_it_is = ~own & (play_ms == duration_ms[jobs.profile_id])
     # The usual case first and in one go: millions of jobs, one row each.
     whole = np.flatnonzero(as_it_is)
     parts = [
@@ -96,7 +106,9 @@ def course_of_jobs(
             weight=weight[whole],
         )
     ]
-    filled = np.flatnonzero(~as_it_is & (play_ms > 0))
+    if courses is not None:
+        parts += [_own(jobs, nth, rows, needed_ms, courses) for nth in np.flatnonzero(own).tolist()]
+    filled = np.flatnonzero(~own & ~as_it_is & (play_ms > 0))
     for profile_id in np.unique(jobs.profile_id[filled]).tolist():
         of = filled[jobs.profile_id[filled] == profile_id]
         played_ms = needed_ms[of] - startup_ms[of]
@@ -111,6 +123,21 @@ def course_of_jobs(
         filling = _filled(run_ms, needed_ms[starting], flat_id, library)
         parts.append(_placed(filling, rows[starting], np.zeros_like(run_ms), idle))
     return concat(parts)
+
+
+def _own(
+    jobs: JobTable, nth: int, rows: Int64Array, needed_ms: Int64Array, courses: Courses
+) -> Course:
+    course = courses(int(jobs.class_id[nth]), int(jobs.course_id[nth]))
+    course = course.take(course.into_ms < needed_ms[nth])
+    return Course(
+        job=np.full(len(course), rows[nth]),
+        into_ms=course.into_ms,
+        length_ms=course.length_ms,
+        profile_id=course.profile_id,
+        offset_ms=np.zeros(len(course), dtype=np.int64),
+        weight=course.weight,
+    )
 
 
 def _placed(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diploee.power.course import course_of_jobs
+from diploee.power.course import Courses, course_of_jobs
 from diploee.power.segments import Segments, owner_of_jobs
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Facility, Scenario
@@ -38,7 +38,12 @@ class JobLoad:
         return np.bincount(self.job, part_j, self.n_jobs).astype(np.float64)
 
 
-def lower_jobs(schedule: Schedule, library: ProfileLibrary, facility: Facility | None) -> JobLoad:
+def lower_jobs(
+    schedule: Schedule,
+    library: ProfileLibrary,
+    facility: Facility | None,
+    courses: Courses | None = None,
+) -> JobLoad:
     """Lower started jobs to segments, cut at the horizon, and keep whose they are.
 
     The course of each job, as `course_of_jobs` says, is placed at its start. Segments that ended
@@ -53,10 +58,12 @@ def lower_jobs(schedule: Schedule, library: ProfileLibrary, facility: Facility |
         Profiles that the jobs refer to, such as `JobStreams.library`.
     facility : Facility or None
         Gives the nodes' idle power, where jobs have a start-up.
+    courses : callable, optional
+        Gives the rows of jobs with a course of their own, such as `JobStreams.course`.
     """
     jobs, rows = schedule.jobs, np.flatnonzero(schedule.started)
     left_ms = schedule.horizon_ms - schedule.start_ms[rows]
-    course = course_of_jobs(jobs, rows, left_ms, library, facility)
+    course = course_of_jobs(jobs, rows, left_ms, library, facility, courses)
     job = course.job
     start_ms = schedule.start_ms[job] + course.into_ms
     segments = Segments(

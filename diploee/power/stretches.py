@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diploee.power.course import Course, course_of_jobs
+from diploee.power.course import Course, Courses, course_of_jobs
 from diploee.power.lowering import JobLoad
 from diploee.power.segments import Segments, owner_of_jobs
 from diploee.profiles import ProfileLibrary
@@ -97,6 +97,7 @@ def lower_runs(
     library: ProfileLibrary,
     levels: LevelProfiles,
     facility: Facility | None,
+    courses: Courses | None = None,
 ) -> JobLoad:
     """Lower stretches of jobs to segments, cut at the horizon, and keep which each belongs to.
 
@@ -116,6 +117,8 @@ def lower_runs(
         From `with_levels`.
     facility : Facility or None
         Gives the nodes' idle power, where jobs have a start-up.
+    courses : callable, optional
+        Gives the rows of jobs with a course of their own, such as `JobStreams.course`.
 
     Returns
     -------
@@ -127,7 +130,7 @@ def lower_runs(
     needed_ms = np.zeros(len(jobs), dtype=np.int64)
     np.maximum.at(needed_ms, runs.job[works], runs.work_to_ms[works])
     rows = np.unique(runs.job[works])
-    course = course_of_jobs(jobs, rows, needed_ms[rows], library, facility)
+    course = course_of_jobs(jobs, rows, needed_ms[rows], library, facility, courses)
     found = [
         _played(schedule, runs, works, course, library, levels),
         _standing(schedule, runs, np.flatnonzero(runs.kind != RUN), library),

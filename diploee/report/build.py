@@ -34,6 +34,7 @@ from diploee.report.tables import (
     period,
     provenance_table,
     services_table,
+    synchronous_table,
     warnings_of,
 )
 from diploee.report.words import listed
@@ -196,6 +197,8 @@ def _run_sections(runs: Sequence[RunData]) -> list[Section]:
             notes=_queue_notes(runs, queue is not None),
         ),
     ]
+    if table := synchronous_table(runs):
+        sections.append(Section("synchronous", "Synchronous training", (table,)))
     services = services_charts(runs)
     if services:
         sections.append(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from diploee.errors import plural
-from diploee.metric import NONE, flatten
+from diploee.metric import NONE, Metric, flatten
 from diploee.metrics.catalogue import table_metrics
 from diploee.metrics.service import SERVICE_METRICS
+from diploee.metrics.synchronous import SYNCHRONOUS_METRICS
 from diploee.report.content import PageTable
 from diploee.report.data import RunData
 from diploee.report.words import interval
@@ -58,18 +59,37 @@ def _boundary(runs: Sequence[RunData]) -> str:
 
 def services_table(runs: Sequence[RunData]) -> PageTable | None:
     """Return a row for each service of each run; None where the metrics name no service."""
-    columns = [metric for metric in SERVICE_METRICS if metric.view != "detail"]
+    found = [(run, (run.metrics.get("requests") or {}).get("services") or {}) for run in runs]
+    note = "Rates are means over the whole period."
+    return _owners_table("Service", found, SERVICE_METRICS, note)
+
+
+def synchronous_table(runs: Sequence[RunData]) -> PageTable | None:
+    """Return a row for each stream of synchronous jobs of each run; None where there is none."""
+    found = [(run, run.metrics.get("synchronous") or {}) for run in runs]
+    note = "Effective training time: progress over the time that the jobs hold their nodes."
+    return _owners_table("Synchronous stream", found, SYNCHRONOUS_METRICS, note)
+
+
+def _owners_table(
+    owner: str,
+    found: Sequence[tuple[RunData, Mapping[str, Any]]],
+    metrics: Sequence[Metric],
+    note: str,
+) -> PageTable | None:
+    """Return a row for each owner of metrics of each run; None where there is none."""
+    columns = [metric for metric in metrics if metric.view != "detail"]
     rows = []
-    for run in runs:
-        for name, of_service in ((run.metrics.get("requests") or {}).get("services") or {}).items():
-            label = f"{run.label}: {name}" if len(runs) > 1 else name
-            values = dict(flatten(of_service))
+    for run, of_run in found:
+        for name, of_owner in of_run.items():
+            label = f"{run.label}: {name}" if len(found) > 1 else name
+            values = dict(flatten(of_owner))
             cells = (m.show(values.get(m.key.partition(">.")[2])) for m in columns)
             rows.append((label, *cells))
     if not rows:
         return None
-    header = ("Service", *(metric.heading for metric in columns))
-    return PageTable("Services", header, tuple(rows), "Rates are means over the whole period.")
+    header = (owner, *(metric.heading.replace(", stream <stream>", "") for metric in columns))
+    return PageTable(f"{owner}s", header, tuple(rows), note)
 
 
 def provenance_table(runs: Sequence[RunData]) -> PageTable:

@@ -1,4 +1,4 @@
-"""Streams of jobs: drawn from a calendar, replayed from a log, or recurring with energy knobs."""
+"""Streams of jobs: drawn from a calendar, replayed, recurring with energy knobs, synchronous."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from diploee.scenario.flexibility import JobFlexibility
 from diploee.scenario.power_smoothing import PowerSmoothing
 from diploee.scenario.recurring import RecurringTraining
 from diploee.scenario.replay import JobReplay
+from diploee.scenario.synchronous import SynchronousTraining
 
 MAX_DISPERSION = 1_000
 """At this variance of the hours' rates, 6 hours in 1,000 hold nearly all jobs."""
@@ -178,7 +179,7 @@ class JobMix(Model):
 
 
 class JobStream(Model):
-    """Jobs that users submit to one pool: drawn from mix or classes, replayed, or recurring."""
+    """Jobs of one pool: drawn from mix or classes, replayed, recurring, or synchronous."""
 
     pool: str = Field(description="Name of an entry of facility.pools.")
     mix: JobMix | None = Field(
@@ -188,6 +189,9 @@ class JobStream(Model):
     replay: JobReplay | None = optional("Jobs of a log, instead of mix or classes.")
     zeus: RecurringTraining | None = optional(
         "Recurring training jobs with energy knobs, instead of mix or classes."
+    )
+    synchronous: SynchronousTraining | None = optional(
+        "Large synchronous training jobs with checkpoints and failures, instead of mix or classes."
     )
     calendar: Calendar = Field(
         default=Calendar(), description="When jobs are submitted; uniform if absent."
@@ -230,7 +234,8 @@ class JobStream(Model):
     @model_validator(mode="after")
     def _one_of_each(self) -> JobStream:
         sources = {
-            "mix": self.mix, "classes": self.classes, "replay": self.replay, "zeus": self.zeus
+            "mix": self.mix, "classes": self.classes, "replay": self.replay, "zeus": self.zeus,
+            "synchronous": self.synchronous,
         }  # fmt: skip
         given = [name for name, source in sources.items() if source]
         if len(given) != 1:
@@ -241,6 +246,8 @@ class JobStream(Model):
             return self._checked_replay()
         if self.zeus is not None:
             return self._checked_zeus(self.zeus)
+        if self.synchronous is not None:
+            return self._checked_synchronous()
         if (self.target_utilization is None) == (self.jobs_per_day is None):
             raise ValueError("give either target_utilization or jobs_per_day")
         if self.match == "simulated" and self.target_utilization is None:
@@ -270,6 +277,11 @@ class JobStream(Model):
             raise ValueError("zeus needs jobs_per_day, or the submissions of zeus.groups")
         return self
 
+    def _checked_synchronous(self) -> JobStream:
+        if given := self._given(set(type(self).model_fields) - {"pool", "synchronous"}):
+            raise ValueError(f"{one_of(given)} can't go with synchronous; remove it")
+        return self
+
     def _checked_replay(self) -> JobStream:
         if self.flexibility is not None and self.flexibility.min_nodes is not None:
             raise ValueError(
@@ -289,7 +301,7 @@ class JobStream(Model):
         return sorted(name for name in names if getattr(self, name) != fields[name].default)
 
     def job_classes(self) -> tuple[JobClass, ...]:
-        """Return the classes, those of a mix in the order of its keys; none of replay or zeus."""
+        """Return the classes, those of a mix in the order of its keys; none of the others."""
         if self.mix is None:
             if self.flexibility is None:
                 return self.classes

@@ -443,6 +443,7 @@ def cross_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
                 )
         yield from _deadline_problems(scenario, job_stream, key_path)
         yield from _recurring_problems(facility, job_stream, key_path)
+        yield from _synchronous_problems(facility, job_stream, key_path)
         yield from _smoothing_problems(scenario, job_stream, key_path)
         sharing = [s for s, other in scenario.streams.items() if other.pool == job_stream.pool]
         if job_stream.match == "simulated" and len(sharing) > 1:
@@ -566,6 +567,33 @@ def _recurring_problems(
             f"must be at most the {n_gpus} GPUs of a node of pool '{stream.pool}', found "
             f"{zeus.gpus_per_node or 1}",
         )
+
+
+def _synchronous_problems(
+    facility: Facility, stream: JobStream, key_path: KeyPath
+) -> Iterator[tuple[KeyPath, str]]:
+    node = facility.node_types.get(facility.pools[stream.pool].node_type)
+    if stream.synchronous is None or node is None:
+        return
+    n_nodes = facility.pools[stream.pool].fewest_nodes
+    if not node.n_gpus * node.gpu_tdp_w > 0:
+        yield (
+            (*key_path, "synchronous"),
+            f"needs GPUs with a TDP, found {node.n_gpus} of {node.gpu_tdp_w:g} W in pool "
+            f"'{stream.pool}'",
+        )
+        return
+    for index, job in enumerate(stream.synchronous.jobs):
+        at = (*key_path, "synchronous", "jobs", index)
+        asked, spares = job.nodes(node.n_gpus), job.spares(job.nodes(node.n_gpus))
+        if problem := job.problem(node.n_gpus):
+            yield (*at, problem[0]), problem[1]
+        elif asked + spares > n_nodes:
+            yield (
+                at,
+                f"takes {asked:,} nodes and {spares:,} spare ones, pool '{stream.pool}' has "
+                f"{n_nodes:,}{_at_first(facility, stream.pool)}",
+            )
 
 
 def _request_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:

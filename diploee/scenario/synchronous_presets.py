@@ -34,7 +34,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     "dense_2t_100k": {
         # A dense model of 2e12 parameters on 100,000 GPUs, 32 M tokens a step, 90 days of steps
         # [A]; a step of 9.6 s [C]. With a failure every half hour [C] it must come back fast: one
-        # minute until it is detected, one to reschedule, two to load [A].
+        # minute until it is detected, one to reschedule, two to load [A]. Planned interruptions are
+        # those of the job, not of its nodes: as many a day as Llama 3 had [S, C].
         "n_gpus": 100_000,
         "parameters": 2e12,
         "tokens_per_step": 32e6,
@@ -43,6 +44,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "detection_median_s": 60.0,
         "reschedule_s": 60.0,
         "load_s": 120.0,
+        "planned_per_1000_node_days": 0.07,
     },
 }  # fmt: skip
 """Keys by preset."""

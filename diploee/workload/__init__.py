@@ -5,13 +5,16 @@ from diploee.workload.jobs import JobTable, StreamClass
 from diploee.workload.match import StreamMatch, Utilization
 from diploee.workload.rates import HourlyRates, hourly_rates
 from diploee.workload.source import ZeusInputs
+from diploee.workload.synchronous import CourseRows, SynchronousJobs
 
 __all__ = [
+    "CourseRows",
     "HourlyRates",
     "JobStreams",
     "JobTable",
     "StreamClass",
     "StreamMatch",
+    "SynchronousJobs",
     "Utilization",
     "ZeusInputs",
     "hourly_rates",

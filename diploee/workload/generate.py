@@ -19,6 +19,7 @@ from diploee.workload.jobs import JobTable, StreamClass
 from diploee.workload.library_builder import LibraryBuilder
 from diploee.workload.match import StreamMatch, Utilization
 from diploee.workload.source import JobSource, StreamFrame, ZeusInputs, draw_spans
+from diploee.workload.synchronous import CourseRows, SynchronousJobs
 
 __all__ = ["JobStreams"]
 
@@ -94,6 +95,7 @@ class JobStreams:
         )
         """Classes by `class_id`."""
         self._n_draws = len(draw_spans(clock))
+        self._source_of = [source for source in self._sources for _ in source.classes]
 
     @property
     def jobs_per_day(self) -> float:
@@ -148,6 +150,16 @@ class JobStreams:
             yield replace(jobs, job_id=np.arange(n_jobs, n_jobs + len(jobs)))
             n_jobs += len(jobs)
 
+    def synchronous(self, class_id: int) -> SynchronousJobs:
+        """Return the source of the jobs of a class, which have a course of their own."""
+        source = self._source_of[class_id]
+        assert isinstance(source, SynchronousJobs)
+        return source
+
+    def course(self, class_id: int, number: int) -> CourseRows:
+        """Return what a job with a course of its own plays, by its class and its number."""
+        return self.synchronous(class_id).course(number)
+
     def matches(self) -> tuple[StreamMatch, ...]:
         """Return how the number of jobs of each stream was found; after all `windows`."""
         return tuple(source.match() for source in self._sources)
@@ -165,6 +177,8 @@ def _source(
         from diploee.workload.replay import ReplayedJobs
 
         return ReplayedJobs(spec, frame, builder, logs[frame.name])
+    if spec.synchronous is not None:
+        return SynchronousJobs(spec, frame, builder)
     if spec.zeus is not None:
         from diploee.workload.recurring import RecurringJobs
 

@@ -40,6 +40,9 @@ class JobTable(Table):
         Time at idle power before the profile begins [ms]; 0 unless given.
     power_factor : numpy.ndarray, float64
         Factor on the profile's power, the nodes' `busy_power_factor` included; 1 unless given.
+    course_id : numpy.ndarray, int32
+        Number of a job with a course of its own among those of its stream, from 1; 0, unless given,
+        plays its profile.
     requested_ms : numpy.ndarray, int64
         Run time that its user asked for [ms]; 0 = not known.
     user_id : numpy.ndarray, int32
@@ -55,6 +58,7 @@ class JobTable(Table):
     profile_id: Int32Array = column("int32")
     startup_ms: Int32Array = column("int32", default=0)
     power_factor: Float64Array = column("float64", default=1)
+    course_id: Int32Array = column("int32", default=0)
     requested_ms: Int64Array = column("int64", default=0)
     user_id: Int32Array = column("int32", default=0)
 

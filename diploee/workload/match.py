@@ -25,7 +25,7 @@ class StreamMatch:
         Name of the stream.
     jobs_per_day : float
         Daily job count, mean over the span.
-    match : {"list", "simulated", "given", "replayed", "recurring"}
+    match : {"list", "simulated", "given", "replayed", "recurring", "synchronous"}
         What was matched.
     target_utilization : float or None
         Node occupancy asked for, 0-1.

@@ -1,0 +1,328 @@
+"""A stream of synchronous training jobs in a facility: power, causes, metrics and bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from builders import tiny_library
+from scipy.signal import welch
+
+from diploee import Run, simulate
+from diploee.errors import InputError
+from diploee.metrics.cause_words import cause_words, causes_of
+from diploee.profiles.iterations import loop_of_iterations
+from diploee.scenario import Scenario, scenario_from_dict
+from diploee.scenario.synchronous import SynchronousJob
+from diploee.steps import generate_jobs, job_energy_j, job_load, power_series, schedule_jobs
+from diploee.workload.training_phases import Phase
+
+N_NODES = 64
+JOB = {
+    "name": "big",
+    "n_nodes": N_NODES,
+    "period_s": 6.0,
+    "work_days": 0.15,
+    "warm_up_s": 60,
+    "failures_per_1000_node_days": 400,
+    "planned_per_1000_node_days": 40,
+    "detection_median_s": 60,
+    "reschedule_s": 60,
+    "load_s": 60,
+}
+NODE = {"n_gpus": 8, "gpu_tdp_w": 700, "n_cpus": 2, "cpu_tdp_w": 350, "idle_power_w": 708}
+RATED_W, CPUS_W, IDLE_W = 5_600.0, 708 * 700 / 6_300, 708.0
+
+
+def scenario_of(*jobs: dict[str, Any], **keys: Any) -> Scenario:
+    block = {"jobs": list(jobs or (JOB,)), **keys.pop("synchronous", {})}
+    n_nodes = keys.pop("n_nodes", 300)
+    return scenario_from_dict(
+        {
+            "name": "synchronous",
+            "start": "2026-01-01",
+            "duration": "6 h",
+            "resolution": "60 s",
+            "facility": {
+                "node_types": {"node": NODE | keys.pop("node", {})},
+                "pools": {"main": {"node_type": "node", "n_nodes": n_nodes}},
+            },
+            "streams": {"pretraining": {"pool": "main", "synchronous": block}},
+            **keys,
+        }
+    )
+
+
+def run_of(folder: Path, *jobs: dict[str, Any], **keys: Any) -> Run:
+    return simulate(scenario_of(*jobs, **keys), folder, library=tiny_library())
+
+
+def metrics_of(run: Run) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((run.folder / "metrics.json").read_text("utf-8"))
+    return found
+
+
+@pytest.fixture(scope="module")
+def fine_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return run_of(tmp_path_factory.mktemp("fine") / "run", resolution="0.1 s")
+
+
+def power_of(scenario: Scenario) -> np.ndarray:
+    work = generate_jobs(scenario, tiny_library())
+    schedule = schedule_jobs(work.jobs, scenario)
+    load = job_load(schedule, work.library, scenario, work.courses)
+    return power_series(load.segments, scenario, work.library)["it_power_w"].to_numpy()
+
+
+def test_energy_does_not_depend_on_the_resolution(fine_run: Run, tmp_path: Path) -> None:
+    coarse = run_of(tmp_path / "coarse")
+    fine_mwh, coarse_mwh = (metrics_of(r)["power"]["energy_mwh"] for r in (fine_run, coarse))
+    assert coarse_mwh == pytest.approx(fine_mwh, rel=1e-9)
+    power_w = fine_run.facility()["facility_power_w"].to_numpy()
+    minutes_w = coarse.facility()["facility_power_w"].to_numpy()
+    assert power_w.reshape(-1, 600).mean(axis=1) == pytest.approx(minutes_w, rel=1e-6)
+
+
+def test_levels_are_those_of_gpus_cpus_and_idle_spares(fine_run: Run) -> None:
+    work = generate_jobs(scenario_of(), tiny_library())
+    spares = int(work.jobs.n_nodes[0]) - N_NODES
+    others_w = N_NODES * CPUS_W + (300 - N_NODES) * IDLE_W  # the pool's other nodes idle as well
+    power_w = fine_run.facility()["facility_power_w"].to_numpy()
+    assert spares == 41  # 25.6 in repair on average, and three standard deviations
+    assert power_w.max() == pytest.approx(N_NODES * RATED_W * 0.92 + others_w, rel=1e-6)
+    assert power_w[10:590] == pytest.approx(N_NODES * RATED_W * 0.30 + others_w, rel=1e-6)
+    hung_w = N_NODES * RATED_W * 0.143 + others_w
+    assert np.isclose(power_w, hung_w, rtol=1e-6).sum() > 600
+    assert power_w.min() == pytest.approx(300 * IDLE_W, rel=1e-6)
+
+
+def test_the_spectrum_has_a_line_at_the_iterations(fine_run: Run) -> None:
+    lines = metrics_of(fine_run)["grid"]["spectrum"]["lines"]
+    assert lines[0]["period_s"] == pytest.approx(6.0, rel=0.01)
+    assert not lines[0]["flagged"]
+
+
+def test_the_largest_drop_is_a_failure_or_the_end_and_no_iteration(fine_run: Run) -> None:
+    found = list(causes_of(metrics_of(fine_run)))
+    drops = {key[1]: cause for key, _, cause in found if key[0] == "ramps" and key[2] == "down"}
+    for cause in drops.values():
+        (part,) = cause["parts"]
+        assert part["what"].removesuffix(" and took up training") in {
+            "jobs failed", "jobs ended", "jobs stopped as planned"
+        }  # fmt: skip
+    # from training to hanging, more than from the high level to the low one
+    iteration_mw = N_NODES * RATED_W * (0.92 - 0.45) / 1e6
+    assert min(drops) <= 2
+    assert -drops[min(drops)]["change_mw"] > 1.3 * iteration_mw
+    rises = [cause for key, _, cause in found if key[0] == "ramps" and key[2] == "up"]
+    whats = {cause["parts"][0]["what"] for cause in rises}
+    assert whats & {"jobs took up training", "jobs wrote checkpoints"}
+    words = " ".join(map(cause_words, drops.values()))
+    assert "1 job of stream pretraining" in words
+    assert "job 0 on 105 nodes" in words
+
+
+def test_metrics_tell_where_the_time_of_the_nodes_went(fine_run: Run) -> None:
+    of = metrics_of(fine_run)["synchronous"]["pretraining"]
+    work = generate_jobs(scenario_of(), tiny_library())
+    job_h, n_nodes = int(work.jobs.duration_ms[0]) / 3.6e6, int(work.jobs.n_nodes[0])
+    assert job_h < 6
+    assert of["node_h"] == pytest.approx(job_h * n_nodes)
+    assert of["ettr"] == pytest.approx(0.15 * 24 / job_h)
+    lost_h = of["lost_node_h"]
+    assert lost_h == pytest.approx((1 - of["ettr"]) * of["node_h"])
+    parts_h = sum(of[f"{key}_node_h"] for key in ("redone", "checkpoint", "hung", "restart"))
+    assert parts_h + of["waiting_node_h"] == pytest.approx(lost_h)
+    assert of["failures"] > 0
+
+
+def test_the_jobs_energy_is_that_of_the_series(fine_run: Run) -> None:
+    scenario = scenario_of()
+    work = generate_jobs(scenario, tiny_library())
+    schedule = schedule_jobs(work.jobs, scenario)
+    (job_j,) = job_energy_j(schedule, work.library, scenario, work.courses)
+    others_h = 6 * 300 - int(work.jobs.n_nodes[0]) * int(work.jobs.duration_ms[0]) / 3.6e6
+    total_j = metrics_of(fine_run)["power"]["energy_mwh"] * 3.6e9
+    assert job_j + others_h * IDLE_W * 3_600 == pytest.approx(total_j, rel=1e-6)
+    with pytest.raises(ValueError, match="course of their own"):
+        job_energy_j(schedule, work.library, scenario)
+
+
+def test_windows_and_a_longer_run_change_nothing(tmp_path: Path) -> None:
+    long = JOB | {"work_days": 1}
+    scenario = scenario_of(long, duration="2 d")
+    whole = simulate(scenario, tmp_path / "whole", library=tiny_library())
+    parts = simulate(scenario, tmp_path / "parts", library=tiny_library(), window_days=0.25)
+    for name in ("facility.parquet", "jobs.parquet"):
+        assert (whole.folder / name).read_bytes() == (parts.folder / name).read_bytes()
+    short = power_of(scenario_of(long, duration="1 d"))
+    assert short.tolist() == power_of(scenario)[: short.size].tolist()
+
+
+def test_jobs_follow_one_another_and_differ() -> None:
+    short = JOB | {"work_days": 0.02}
+    scenario = scenario_of(short, synchronous={"repeat": True})
+    jobs = generate_jobs(scenario, tiny_library()).jobs
+    assert len(jobs) > 3
+    assert (jobs.submit_ms[1:] == (jobs.submit_ms + jobs.duration_ms)[:-1]).all()
+    assert np.unique(jobs.duration_ms).size > 1
+    # a job is the same whatever else is drawn
+    first = generate_jobs(scenario_of(short), tiny_library()).jobs
+    assert first.duration_ms[0] == jobs.duration_ms[0]
+
+
+def test_jobs_are_submitted_at_dates_and_after_times() -> None:
+    dated = JOB | {"name": "b", "submit": "2026-01-01 02:30"}
+    after = JOB | {"name": "c", "submit_after": "45 min"}
+    jobs = generate_jobs(scenario_of(JOB, dated, after), tiny_library()).jobs
+    assert jobs.submit_ms.tolist() == [0, 45 * 60_000, 150 * 60_000]
+
+
+def rms_w(power_w: np.ndarray, period_s: float) -> float:
+    """Return the amplitude of the fundamental of the iterations, rms."""
+    frequency_hz, psd = welch(power_w, fs=10.0, nperseg=3_000, detrend="linear")
+    inside = np.abs(frequency_hz - 1 / period_s) < 0.2 / period_s
+    return float(np.sqrt(psd[inside].sum() * frequency_hz[1]))
+
+
+CALM = JOB | {
+    "failures_per_1000_node_days": 0,
+    "planned_per_1000_node_days": 0,
+    "checkpoint_interval": "none",
+    "warm_up_s": 0,
+    "jitter": 0.0,
+    "work_days": 0.5,
+}
+
+
+def test_the_swing_of_one_job_grows_with_its_nodes() -> None:
+    counts = [16, 64, 256]
+    of = [
+        rms_w(
+            power_of(scenario_of(CALM | {"n_nodes": n}, duration="30 min", resolution="0.1 s")),
+            6.0,
+        )
+        for n in counts
+    ]
+    slope = np.polyfit(np.log(counts), np.log(of), 1)[0]
+    assert slope == pytest.approx(1.0, abs=0.01)
+    # fundamental of a square wave of duty 0.8: sqrt(2) / pi sin(0.8 pi) (H - L)
+    expected_w = np.sqrt(2) / np.pi * np.sin(0.8 * np.pi) * 256 * RATED_W * (0.92 - 0.45)
+    assert of[-1] == pytest.approx(expected_w, rel=0.02)
+
+
+def test_the_swings_of_separate_jobs_grow_with_the_root_of_their_number() -> None:
+    rng = np.random.default_rng(3)
+    counts = (4, 64)
+    mean_square = []
+    for count in counts:
+        squares = []
+        for _ in range(12):
+            starts_ms = rng.integers(0, 60_000, count)
+            jobs = [
+                CALM | {"name": f"j{k}", "n_nodes": 4, "submit_after": f"{start_ms} ms"}
+                for k, start_ms in enumerate((starts_ms + 1).tolist())
+            ]
+            power_w = power_of(scenario_of(*jobs, duration="12 min", resolution="0.1 s"))
+            squares.append(rms_w(power_w[700:7_000], 6.0) ** 2)
+        mean_square.append(np.mean(squares))
+    slope = np.log(mean_square[1] / mean_square[0]) / 2 / np.log(counts[1] / counts[0])
+    assert slope == pytest.approx(0.5, abs=0.12)
+
+
+def test_a_loop_holds_the_mean_of_its_levels() -> None:
+    rng = np.random.default_rng(0)
+    job = SynchronousJob(**JOB)
+    shares = loop_of_iterations(job, 6.0, rng)
+    assert shares.size == 6_000
+    assert shares.mean() == pytest.approx(0.45 + 0.8 * 0.47, rel=1e-6)
+    assert shares.min() == pytest.approx(0.45)
+    assert shares.max() == pytest.approx(0.92)
+    dipped = SynchronousJob(**JOB, second_dip={"at": 0.4, "length": 0.1, "level": 0.6})
+    mean = loop_of_iterations(dipped, 6.0, rng).mean()
+    assert mean == pytest.approx(0.45 + 0.8 * 0.47 - 0.1 * 0.32, rel=1e-6)
+
+
+def test_fast_iterations_are_played_and_warned_of(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "fast", JOB | {"period_s": 1.08}, resolution="0.1 s", duration="1 h")
+    manifest = json.loads((run.folder / "manifest.json").read_text("utf-8"))
+    (warning,) = manifest["warnings"]
+    assert "iterations of 1.08 s" in warning
+    assert "above the 0.25 Hz" in warning
+    kinds = {of["provenance"]["kind"] for of in manifest["profiles"].values()}
+    assert kinds == {"reference"}
+    assert "streams.pretraining.synchronous.jobs.0.duty" in manifest["assumed"]
+    lines = metrics_of(run)["grid"]["spectrum"]["lines"]
+    assert lines[0]["period_s"] == pytest.approx(1.08, rel=0.01)
+
+
+def test_phases_have_their_time_in_the_series() -> None:
+    scenario = scenario_of(JOB | {"jitter": 0.0})
+    work = generate_jobs(scenario, tiny_library())
+    schedule = schedule_jobs(work.jobs, scenario)
+    segments = job_load(schedule, work.library, scenario, work.courses).segments
+    assert segments.start_ms[0] == 0
+    assert (np.diff(segments.start_ms) > 0).all()
+    assert (segments.start_ms[1:] == segments.end_ms[:-1]).all()
+    ids = [work.library.ids[k] for k in np.unique(segments.profile_id)]
+    assert any(f"synchronous-{Phase.HUNG.name.lower()}" in name for name in ids)
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"checkpoint_interval": 10}, "checkpoint_write_s 20 is not shorter than checkpoint_interval"),
+    ({"failures_per_1000_node_days": 9_000, "checkpoint_write_s": 600}, "young's interval of"),
+    ({"n_gpus": 512}, "give either n_gpus or n_nodes"),
+    ({"n_nodes": None, "n_gpus": 500}, "must be of whole nodes of 8, found 500"),
+    ({"tokens": 1e12}, "give either work_days or tokens"),
+    ({"work_days": None}, "give either work_days or tokens"),
+    ({"period_s": None}, "give either period_s, or parameters"),
+    ({"parameters": 1e9}, "give either period_s, or parameters"),
+    ({"low": 0.95}, "low 0.95 is above high 0.92"),
+    ({"edge_s": 2.0}, "2 s is longer than a level lasts"),
+    ({"n_nodes": 290}, "takes 290 nodes and 149 spare ones, pool 'main' has 300"),
+    ({"preset": "llama4"}, "unknown preset 'llama4'"),
+    ({"submit": "2026-01-01", "submit_after": "1 h"}, "give either submit or submit_after"),
+    ({"submit": "2025-12-31"}, "lies before the simulation begins"),
+    ({"reschedule_s": 86_400}, "of its time on progress"),
+    ({"checkpoint_interval": 0.001, "checkpoint_write_s": 0}, "checkpoints, at most 5,000,000"),
+    ({"duty": 0}, "must be a number above 0 and below 1, found 0"),
+]
+
+
+@pytest.mark.parametrize(("changes", "text"), WRONG, ids=[text for _, text in WRONG])
+def test_bad_input_gives_one_clear_line(changes: dict[str, Any], text: str) -> None:
+    job = {key: value for key, value in (JOB | changes).items() if value is not None}
+    with pytest.raises(InputError) as caught:
+        generate_jobs(scenario_of(job), tiny_library())
+    (problem,) = caught.value.problems
+    assert text in problem
+    assert "synchronous" in problem
+
+
+def test_other_keys_of_a_stream_are_refused() -> None:
+    data = scenario_of().model_dump(mode="json")
+    data["streams"]["pretraining"]["jobs_per_day"] = 3
+    with pytest.raises(InputError, match="'jobs_per_day' can't go with synchronous"):
+        scenario_from_dict(data)
+
+
+def test_presets_give_way_to_what_is_given() -> None:
+    job = SynchronousJob(preset="llama3_405b_16k", n_nodes=100, period_s=2.0, work_days=3)
+    assert (job.n_gpus, job.parameters, job.tokens) == (None, None, None)
+    assert job.tokens_per_step == 16e6
+    assert SynchronousJob(**job.model_dump(mode="json")) == job
+
+
+def test_a_year_of_a_hundred_thousand_gpus_is_cheap(tmp_path: Path) -> None:
+    job = {"preset": "dense_2t_100k", "work_days": 300}
+    run = run_of(tmp_path / "run", job, n_nodes=12_600, duration="1 year", resolution="1 h")
+    of = metrics_of(run)["synchronous"]["pretraining"]
+    # 12,500 nodes fail every half hour: Daly's law at u0 = 248 s, C = 270 s, w = 20 s
+    rate, recovery_s, interval_s = 12_500 * 3.8e-3 / 86_400, 60 * np.exp(0.125) + 180, 269.7
+    law = rate * interval_s / np.expm1(rate * (interval_s + 20)) * np.exp(-rate * recovery_s)
+    assert of["ettr"] == pytest.approx(law, rel=0.02)
+    # nodes that fail while the job is down do not interrupt it once more
+    assert 0.9 < of["failures"] / (365 * 12_500 * 3.8e-3) < 1.0
