@@ -50,6 +50,7 @@ def deconvolve_command(
     months: Annotated[
         bool | None, typer.Option("--months/--no-months", help="Weights of months; where covered.")
     ] = None,
+    confidence: Annotated[float, typer.Option(help="Level of the limits, 0-1.")] = 0.95,
     profiles: Profiles = None,
     out: Fragment = None,
     force: Force = False,
@@ -62,6 +63,10 @@ def deconvolve_command(
     seen late.
     """
     check_places(out, force, series, scenario)
+    if not 0 < confidence < 1:
+        raise InputError(
+            f"--confidence: must be a number above 0 and below 1, found {confidence:g}"
+        )
     if power_unit is not None:
         if observed == "utilization":
             raise InputError("--power-unit: is for --observed power, found utilization")
@@ -79,7 +84,9 @@ def deconvolve_command(
     )
     kind = observed or ("power" if read.utilization is None else "utilization")
     library = ProfileLibrary.open(*(profiles or ()))
-    found = recover_weights(read, base, library, observed=kind, months=months)
+    found = recover_weights(
+        read, base, library, observed=kind, months=months, confidence=confidence
+    )
     text = recovered_text(found, base, str(series), kind)
     check_fragment(text, base)
     data = partial(recovered_as_dict, found) if as_json else None

@@ -55,7 +55,9 @@ def recovered_text(
         allow_unicode=True,
     )
     lines += ["streams:", *(f"  {line}" for line in kept.splitlines())]
-    lines.append(f"    jobs_per_day: {number_text(found.jobs_per_day, 6)}")
+    low, high = (number_text(v, 6) for v in (found.jobs_per_day_low, found.jobs_per_day_high))
+    count = number_text(found.jobs_per_day, 6)
+    lines.append(f"    jobs_per_day: {count}  # {100 * found.confidence:g}% limits {low} to {high}")
     lines += calendar_lines(found.week_weight, found.month_weight)
     return "\n".join(lines) + "\n"
 
@@ -69,9 +71,12 @@ def recovered_lines(found: RecoveredWeights, source: str, observed: Observed) ->
     return [
         f"From {Path(source).name}: {observed} of {found.observed_mean.size / HOURS_PER_DAY:,.1f} "
         f"days from {first} on, local time.",
-        f"{found.jobs_per_day:,.1f} jobs a day; weights of the week from "
-        f"{found.week_weight.min():.3g} to {found.week_weight.max():.3g} (hour {peak} after Monday "
-        "00:00).",
+        f"{found.jobs_per_day:,.1f} jobs a day ({100 * found.confidence:g}% limits "
+        f"{found.jobs_per_day_low:,.1f} to {found.jobs_per_day_high:,.1f}); weights of the week "
+        f"from {found.week_weight.min():.3g} to {found.week_weight.max():.3g} (hour {peak} after "
+        f"Monday 00:00; {found.week_low[peak]:.3g} to {found.week_high[peak]:.3g}), limits "
+        f"{float(np.median(found.week_high - found.week_low)) / 2:.2g} to both sides in the "
+        "median of the hours; weeks are taken as independent.",
         f"The fit explains {found.r2:.2%} of the variance of the hourly means (mean {mean:.4g} "
         f"{unit}); residuals have a standard deviation of {off:.3g} {unit}.",
         *(f"Note: {note}." for note in found.notes),
@@ -82,8 +87,15 @@ def recovered_as_dict(found: RecoveredWeights) -> dict[str, Any]:
     """Return all numbers as plain data for JSON."""
     told = {
         "hour_of_week": found.week_weight,
+        "hour_of_week_low": found.week_low,
+        "hour_of_week_high": found.week_high,
         "month": found.month_weight,
+        "month_low": found.month_low,
+        "month_high": found.month_high,
         "jobs_per_day": found.jobs_per_day,
+        "jobs_per_day_low": found.jobs_per_day_low,
+        "jobs_per_day_high": found.jobs_per_day_high,
+        "confidence": found.confidence,
         "r2": found.r2,
         "residual_std": found.residual_std,
         "full_share": found.full_share,

@@ -11,19 +11,20 @@ from dataclasses import dataclass
 from datetime import datetime, tzinfo
 
 import numpy as np
+from scipy import special
 
 from diploee.clock import WallClock
 from diploee.errors import WorkloadError, one_of
 from diploee.importers.power_logs.observed import ObservedSeries
 from diploee.learn.deconvolution.kernel import ACCEPTED_REST, Observed, mix_kernel
-from diploee.learn.deconvolution.least_squares import alternate
+from diploee.learn.deconvolution.least_squares import alternate, spread
 from diploee.learn.jobs.calendar_fit import DAYS_OF_MONTH, wants_months
 from diploee.learn.jobs.hours import HourCounts
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Facility, JobStream, Scenario
 from diploee.steps import stream_classes
 from diploee.tables import Float64Array
-from diploee.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_H, W_PER_MW
+from diploee.units import HOURS_PER_DAY, HOURS_PER_WEEK, MONTHS_PER_YEAR, MS_PER_H, W_PER_MW
 from diploee.workload.rates import hour_of_week, month_of_year
 
 FULL = 0.98
@@ -46,6 +47,13 @@ class RecoveredWeights:
         cover them.
     jobs_per_day : float
         Mean daily count over a week and a year.
+    week_low, week_high, month_low, month_high : numpy.ndarray, or None
+        Confidence limits of the weights, of their shapes: each week (or block of weeks) left out in
+        turn (jackknife), months and hours of the week with the other's weights held.
+    jobs_per_day_low, jobs_per_day_high : float
+        Limits of the daily count, with the months' weights held.
+    confidence : float
+        Level of the limits, 0-1.
     first_hour : numpy.datetime64
         First of the hours below, local time.
     observed_mean, fitted_mean : numpy.ndarray, shape (H,), float64
@@ -63,6 +71,13 @@ class RecoveredWeights:
     week_weight: Float64Array
     month_weight: Float64Array | None
     jobs_per_day: float
+    week_low: Float64Array
+    week_high: Float64Array
+    month_low: Float64Array | None
+    month_high: Float64Array | None
+    jobs_per_day_low: float
+    jobs_per_day_high: float
+    confidence: float
     first_hour: np.datetime64
     observed_mean: Float64Array
     fitted_mean: Float64Array
@@ -79,6 +94,7 @@ def recover_weights(
     *,
     observed: Observed = "utilization",
     months: bool | None = None,
+    confidence: float = 0.95,
 ) -> RecoveredWeights:
     """Recover when jobs were submitted from the load that they caused.
 
@@ -100,6 +116,8 @@ def recover_weights(
         losses and whatever else the meter saw.
     months : bool, optional
         Recover weights of the months; by default where the series covers all twelve.
+    confidence : float
+        Level of the limits, between 0 and 1.
 
     Returns
     -------
@@ -150,12 +168,17 @@ def recover_weights(
             f"{series.source}: the {observed} never rises above that of the idle facility; "
             "check the scenario's nodes, the column that was read and its unit (--power-unit)"
         )
+    of_weeks = spread(kernel.hourly, slot, of_month[month], HOURS_PER_WEEK, load, used)
+    of_months = None
+    if months:
+        of_months = spread(kernel.hourly, month, of_week[slot], MONTHS_PER_YEAR, load, used)
     rate = of_week[slot] * of_month[month]
     fitted = (np.convolve(rate, kernel.hourly)[: values.size] + idle) / unit
     n_filled = sum(n for cause, n in series.counts.items() if cause.startswith("missing_"))
     occupancy = load[used] / per_busy_node / n_nodes
     return _recovered(
-        of_week, of_month if months else None, hours[burn_in], values[used], fitted[used],
+        of_week, of_month if months else None, of_weeks, of_months, confidence,
+        hours[burn_in], values[used], fitted[used],
         float((occupancy >= FULL).mean()), kernel.rest, n_filled,
     )  # fmt: skip
 
@@ -191,6 +214,9 @@ def _check_power(source: str, mean_w: float, per_busy_node_w: float, facility: F
 def _recovered(
     of_week: Float64Array,
     of_month: Float64Array | None,
+    of_weeks: Float64Array,
+    of_months: Float64Array | None,
+    confidence: float,
     first_hour: np.datetime64,
     observed_mean: Float64Array,
     fitted_mean: Float64Array,
@@ -213,10 +239,30 @@ def _recovered(
         )
     if n_filled:
         notes.append(f"{n_filled:,} missing rows and values were filled by straight lines")
+    week_weight, per_day = of_week / of_week.mean(), scale * HOURS_PER_DAY
+    week_low, week_high = _limits(
+        week_weight, of_weeks / of_weeks.mean(axis=1, keepdims=True), confidence
+    )
+    count = np.array([of_week.mean() * per_day])
+    (count_low,), (count_high,) = _limits(
+        count, of_weeks.mean(axis=1, keepdims=True) * per_day, confidence
+    )
+    month_weight = month_low = month_high = None
+    if of_month is not None and of_months is not None:
+        scales = of_months @ DAYS_OF_MONTH / DAYS_OF_MONTH.sum()
+        month_weight = of_month / scale
+        month_low, month_high = _limits(month_weight, of_months / scales[:, None], confidence)
     return RecoveredWeights(
-        week_weight=of_week / of_week.mean(),
-        month_weight=None if of_month is None else of_month / scale,
-        jobs_per_day=float(of_week.mean()) * scale * HOURS_PER_DAY,
+        week_weight=week_weight,
+        month_weight=month_weight,
+        jobs_per_day=float(count[0]),
+        week_low=week_low,
+        week_high=week_high,
+        month_low=month_low,
+        month_high=month_high,
+        jobs_per_day_low=float(count_low),
+        jobs_per_day_high=float(count_high),
+        confidence=confidence,
         first_hour=first_hour,
         observed_mean=observed_mean,
         fitted_mean=fitted_mean,
@@ -225,6 +271,17 @@ def _recovered(
         full_share=full_share,
         notes=tuple(notes),
     )
+
+
+def _limits(
+    found: Float64Array, without: Float64Array, confidence: float
+) -> tuple[Float64Array, Float64Array]:
+    """Return limits of values, none negative, by those found without one block after the other."""
+    n_blocks = without.shape[0]
+    about = without - without.mean(axis=0)
+    half = np.sqrt((n_blocks - 1) / n_blocks * (about**2).sum(axis=0))
+    half *= special.stdtrit(n_blocks - 1, (1 + confidence) / 2)
+    return np.maximum(found - half, 0.0), found + half
 
 
 def hourly_means(

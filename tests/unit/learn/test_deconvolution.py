@@ -134,6 +134,25 @@ def test_an_expected_load_gives_its_rates_exactly(kind: str) -> None:
     assert (found.full_share, found.notes) == (0, ())
 
 
+def test_limits_hold_the_weights_of_a_scattered_load_and_close_on_those_of_an_exact_one() -> None:
+    scenario = tiny_scenario({"facility.pools.main.n_nodes": 50_000})
+    rate = np.tile(100 * BY_HOUR, 24)
+    exact = recover_weights(series(load_of(rate, scenario)), scenario, tiny_library())
+    np.testing.assert_allclose(exact.week_low, exact.week_high, atol=1e-3)
+    truth, inside, count_inside = BY_HOUR / BY_HOUR.mean(), [], []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        weeks = rng.gamma(100, 0.01, 24).repeat(168)
+        load = load_of(rng.poisson(rate * weeks) * 1.0, scenario)
+        found = recover_weights(series(load), scenario, tiny_library())
+        inside.append((found.week_low <= truth) & (truth <= found.week_high))
+        per_day = 24 * 100 * BY_HOUR.mean()
+        count_inside.append(found.jobs_per_day_low <= per_day <= found.jobs_per_day_high)
+        assert np.median(found.week_high - found.week_low) < 0.3
+    assert 0.9 <= np.mean(inside) <= 0.99
+    assert sum(count_inside) >= 2
+
+
 def test_jobs_from_before_the_series_do_not_matter() -> None:
     scenario = tiny_scenario({"facility.pools.main.n_nodes": 50_000})
     rate = np.tile(100 * BY_HOUR, 9)
