@@ -115,3 +115,13 @@ def test_comtrade_readers_give_energy_and_peak_back(
     np.testing.assert_allclose(record.analog[0], expected_mw, atol=within_mw)
     np.testing.assert_allclose(np.diff(record.time), 0.1, atol=2e-5)
     assert record.start_timestamp.year == 2018
+
+
+def test_openg2g_interpolates_the_load_of_the_facility(run: Run, tmp_path: Path) -> None:
+    # Its requirements hold whole serving stacks; the loader takes none of them.
+    load: Any = pytest.importorskip("openg2g.grid.load", reason="pip install --no-deps openg2g")
+    place = export_run(run, "openg2g-load", tmp_path / "load.csv", Options(event_window="peak"))
+    played = load.CSVProfileLoad(place)
+    expected_kw = in_mw(run, "peak") * 1e3
+    seen_kw = np.array([played.power_kw(0.1 * k) for k in range(expected_kw.size)])
+    np.testing.assert_allclose(seen_kw, expected_kw, rtol=1e-6)
