@@ -72,9 +72,9 @@ def fit_command(
 ) -> None:
     """Learn from a job log when jobs come, how wide they are and how long they run.
 
-    Gives a stream of a scenario with weights of 168 hours, months where the span covers them,
-    classes with shares and durations, and, where hours scatter more than Poisson counts, their
-    dispersion. Comments tell confidence limits and goodness of fit.
+    Gives a stream of a scenario with the weights of the week that predict best, months where the
+    span covers them, classes with shares, durations and arrays, and, where hours, days or weeks
+    scatter more than Poisson counts, how much. Comments tell confidence limits and goodness of fit.
     """
     check_places(out, force, log, rules, scenario, plots=plots)
     given = reading.model_dump(exclude_unset=True)

@@ -11,33 +11,40 @@ MAX_ROUNDS = 500
 TOLERANCE = 1e-12
 
 
-def proportional_fit(
-    total: Float64Array, exposure: Float64Array
-) -> tuple[Float64Array, Float64Array]:
-    """Find the factors of rows and columns whose products match the totals of both.
+def proportional_fit(total: Float64Array, exposure: Float64Array) -> tuple[Float64Array, ...]:
+    """Find the factors of each axis whose products match the totals along it.
 
     Parameters
     ----------
-    total, exposure : numpy.ndarray, shape (r, c), float64
-        Counts of each row and column, and what a rate of 1 would have brought.
+    total, exposure : numpy.ndarray, of one shape, float64
+        Counts of each cell, and what a rate of 1 would have brought.
 
     Returns
     -------
-    of_row, of_column : numpy.ndarray, shapes (r,) and (c,)
-        Factors; 0 where nothing was seen.
+    tuple of numpy.ndarray
+        Factors of each axis; 0 where nothing was seen.
     """
-    # Most likely for Poisson counts of mean of_row * of_column * exposure: each factor is its total
-    # over what the others give it, in turn (iterative proportional fitting, Deming and Stephan
-    # 1940).
-    of_column = np.ones(total.shape[1])
+    # Most likely for Poisson counts of mean (product of factors) * exposure: each factor is its
+    # total over what the others give it, in turn (iterative proportional fitting, Deming and
+    # Stephan 1940).
+    axes = range(total.ndim)
+    factors = [np.ones(n) for n in total.shape]
+
+    def fitted(axis: int) -> Float64Array:
+        others = exposure
+        for other in reversed(axes):
+            if other != axis:
+                others = np.tensordot(others, factors[other], (other, 0))
+        return _ratio(total.sum(axis=tuple(k for k in axes if k != axis)), others)
+
     for _ in range(MAX_ROUNDS):
-        of_row = _ratio(total.sum(axis=1), exposure @ of_column)
-        new = _ratio(total.sum(axis=0), of_row @ exposure)
-        change = float(np.abs(new - of_column).max())
-        of_column = new
-        if change <= TOLERANCE * float(new.max()):
+        before = factors[-1]
+        for axis in axes:
+            factors[axis] = fitted(axis)
+        if float(np.abs(factors[-1] - before).max()) <= TOLERANCE * float(factors[-1].max()):
             break
-    return _ratio(total.sum(axis=1), exposure @ of_column), of_column
+    factors[0] = fitted(0)
+    return tuple(factors)
 
 
 def _ratio(numerator: Float64Array, denominator: Float64Array) -> Float64Array:

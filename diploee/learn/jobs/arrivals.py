@@ -1,4 +1,4 @@
-"""When jobs are submitted: calendar weights, daily count, and how hours scatter about them."""
+"""When jobs are submitted: calendar weights, daily count, how hours and days scatter about it."""
 
 from __future__ import annotations
 
@@ -10,20 +10,17 @@ import numpy as np
 from diploee.learn.jobs.calendar_fit import (
     CalendarFit,
     fit_calendar,
-    month_factor,
     month_limits,
     week_limits,
-    week_slots,
 )
-from diploee.learn.jobs.count_model import count_model_p_value
 from diploee.learn.jobs.dispersion import MAX_DISPERSION, DispersionFit, fit_dispersion
 from diploee.learn.jobs.hours import HourCounts
 from diploee.learn.jobs.shares import MIN_BATCHES, total_limits
 from diploee.learn.seasons import laid_over_stepped
+from diploee.learn.week_shape import CalendarChoice
 from diploee.learn.weeks import WeekFit, fit_weeks
-from diploee.streams import stream
-from diploee.tables import Float64Array
-from diploee.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_H
+from diploee.tables import Float64Array, Int64Array
+from diploee.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_DAY, MS_PER_H
 
 POISSON_REJECTED_BELOW = 0.01
 """Probability of the hourly scatter below which submissions are taken as over-dispersed."""
@@ -38,7 +35,7 @@ class ArrivalFit:
     Parameters
     ----------
     hours : HourCounts
-        Submissions per clock hour.
+        Submissions per clock hour; jobs that come together, as an array, are one.
     calendar : CalendarFit
         Weights of the week and of the months.
     week_low, week_high : numpy.ndarray, shape (168,), float64
@@ -50,13 +47,10 @@ class ArrivalFit:
         days, where there are few weeks).
     scatter : DispersionFit or None
         How hourly counts scatter about the calendar; None where the span is too short to tell.
-    dispersion : float or None
-        What the scenario's stream gets; None for Poisson submissions.
+    dispersion, day_dispersion : float or None
+        What the scenario's stream gets; None where hours, or days, do not differ at random.
     weeks : WeekFit or None
         How weeks differ; None where too few were seen.
-    model_p_value : float or None
-        Test of the distribution of hourly counts that the scenario gets, see
-        `count_model_p_value`.
     """
 
     hours: HourCounts
@@ -70,34 +64,41 @@ class ArrivalFit:
     jobs_per_day_high: float
     scatter: DispersionFit | None
     dispersion: float | None
+    day_dispersion: float | None
     weeks: WeekFit | None
-    model_p_value: float | None
 
 
 def fit_arrivals(
-    hours: HourCounts, kind: ArrivalKind, months: bool | None, confidence: float, seed: int
+    hours: HourCounts,
+    jobs: Int64Array,
+    kind: ArrivalKind,
+    months: bool | None,
+    confidence: float,
+    choice: CalendarChoice = "auto",
 ) -> ArrivalFit:
-    """Fit the calendar, the daily count and the dispersion of hourly counts.
+    """Fit the calendar, the daily count and the dispersion of hourly and daily counts.
 
     Parameters
     ----------
     hours : HourCounts
         Submissions per clock hour.
+    jobs : numpy.ndarray, shape (H,), int64
+        Jobs that were submitted in each.
     kind : {"auto", "poisson", "gamma"}
         How submissions scatter within the weights; ``"auto"`` takes what the counts tell.
     months : bool, optional
         Fit weights of the months; by default where the span covers all twelve.
     confidence : float
         Level of the limits.
-    seed : int
-        Seed of the tests that draw samples.
+    choice : str
+        Which weights the week has.
 
     Returns
     -------
     ArrivalFit
         The fit.
     """
-    calendar = fit_calendar(hours, months)
+    calendar = fit_calendar(hours, months, choice)
     whole = hours.is_whole  # a part of an hour ends with a submission: its count is no draw
     # Months as a scenario lays them, going over into each other.
     season = np.ones(hours.n_hours)
@@ -113,27 +114,32 @@ def fit_arrivals(
         hours.month[whole] * (calendar.month_weight is not None),
         confidence,
     )
-    # What weeks differ by is not to be found again in their hours.
-    of_week = weeks.factor if weeks is not None and weeks.is_told else np.ones(int(whole.sum()))
     scatter = fit_dispersion(
         hours.counts[whole],
-        (calendar.expected * season)[whole] * of_week,
-        week_slots(hours)[1][whole],
-        (month_factor(hours, calendar) * season)[whole] * of_week,
+        (calendar.expected * season)[whole],
+        hours.start_ms[whole] // MS_PER_DAY,
         calendar.n_parameters,
+        calendar.n_day_parameters,
         confidence,
+        # What weeks differ by is not to be found again in their days.
+        weeks_differ=weeks is not None and weeks.is_told,
     )
-    dispersion = None
-    if scatter is not None and scatter.dispersion > 0:
+    dispersion = day_dispersion = None
+    if scatter is not None and kind != "poisson":
         rejected = scatter.poisson_p_value < POISSON_REJECTED_BELOW
-        if kind == "gamma" or (kind == "auto" and rejected):
+        if scatter.dispersion > 0 and (kind == "gamma" or rejected):
             dispersion = min(scatter.dispersion, MAX_DISPERSION)
-    week_low, week_high = week_limits(hours, calendar, dispersion or 0.0, confidence)
+        if scatter.day_low > 0:
+            day_dispersion = min(scatter.day, MAX_DISPERSION)
+    week_low, week_high = week_limits(
+        hours, calendar, dispersion or 0.0, confidence, day_dispersion or 0.0
+    )
     month_low = month_high = None
     if calendar.month_weight is not None:
         month_low, month_high = month_limits(hours, calendar, confidence)
-    per_day = calendar.jobs_per_hour * HOURS_PER_DAY
-    low, high = total_limits(*_batches(hours, calendar), confidence)
+    per_submission = float(jobs.sum() / hours.counts.sum())
+    per_day = calendar.jobs_per_hour * HOURS_PER_DAY * per_submission
+    low, high = total_limits(*_batches(jobs, calendar.expected * per_submission), confidence)
     return ArrivalFit(
         hours=hours,
         calendar=calendar,
@@ -146,16 +152,14 @@ def fit_arrivals(
         jobs_per_day_high=per_day * high,
         scatter=scatter,
         dispersion=dispersion,
+        day_dispersion=day_dispersion,
         weeks=weeks,
-        model_p_value=count_model_p_value(
-            hours, dispersion is not None, stream(seed, "fit", "count model")
-        ),
     )
 
 
-def _batches(hours: HourCounts, calendar: CalendarFit) -> tuple[Float64Array, Float64Array]:
+def _batches(jobs: Int64Array, expected: Float64Array) -> tuple[Float64Array, Float64Array]:
     """Return counts and expectations of the weeks; of the days where there are few weeks."""
-    length = HOURS_PER_WEEK if hours.n_hours >= MIN_BATCHES * HOURS_PER_WEEK else HOURS_PER_DAY
-    starts = np.arange(0, max(hours.n_hours - length + 1, 1), length)  # the last one may be longer
-    seen = np.add.reduceat(hours.counts.astype(np.float64), starts)
-    return seen, np.add.reduceat(calendar.expected, starts)
+    length = HOURS_PER_WEEK if jobs.size >= MIN_BATCHES * HOURS_PER_WEEK else HOURS_PER_DAY
+    starts = np.arange(0, max(jobs.size - length + 1, 1), length)  # the last one may be longer
+    seen = np.add.reduceat(jobs.astype(np.float64), starts)
+    return seen, np.add.reduceat(expected, starts)

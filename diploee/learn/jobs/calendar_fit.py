@@ -1,38 +1,37 @@
 """Calendar weights from hourly counts: how the rate varies over the week and the months.
 
 The expected count of an hour is a product, rate x weight of its hour of the week x weight of its
-month. Its maximum-likelihood estimate for Poisson counts matches the total of every hour of the
-week and of every month; iterative proportional fitting finds it (Deming and Stephan 1940).
+month; which weights the week has is chosen by what predicts (`diploee.learn.week_shape`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from scipy import stats
 
 from diploee.errors import WorkloadError
 from diploee.learn.jobs.hours import HourCounts
-from diploee.learn.poisson import poisson_limits, proportional_fit
+from diploee.learn.poisson import poisson_limits
+from diploee.learn.week_shape import IN_WORDS, CalendarChoice, Detail, WeekShape, fit_week_shape
 from diploee.tables import Float64Array, Int64Array
-from diploee.units import HOURS_PER_DAY, HOURS_PER_WEEK, MONTHS_PER_YEAR
-
-Detail = Literal["hour_of_week", "hour_of_day", "uniform"]
-
-N_SLOTS: dict[Detail, int] = {
-    "hour_of_week": HOURS_PER_WEEK,
-    "hour_of_day": HOURS_PER_DAY,
-    "uniform": 1,
-}
-"""Weights of a week by detail."""
+from diploee.units import (
+    DAYS_PER_WEEK,
+    HOURS_PER_DAY,
+    HOURS_PER_WEEK,
+    MONTHS_PER_YEAR,
+    MS_PER_DAY,
+)
 
 MIN_SIGHTINGS = 2
 """Times that an hour of the week (or of the day) must have been observed to get its own weight."""
 
 MIN_DAYS_OF_MONTH = 27
 """Days of every calendar month that must have been observed to fit weights of months."""
+
+EPOCH_DAY = 3
+"""1970-01-01 was a Thursday."""
 
 ROUNDING = 1e-6
 """Parts of hours that add up to a whole one may miss it by so much."""
@@ -44,8 +43,8 @@ class CalendarFit:
 
     Parameters
     ----------
-    detail : {"hour_of_week", "hour_of_day", "uniform"}
-        What the span allows: weights of 168 hours, of 24 hours, or one rate.
+    shape : WeekShape
+        Which weights the week has, and why.
     week_weight : numpy.ndarray, shape (168,), float64
         Weights of the hours of the week, Monday 00:00 first, mean 1.
     month_weight : numpy.ndarray, shape (12,), float64, or None
@@ -59,18 +58,31 @@ class CalendarFit:
         Free parameters that counts above zero determined.
     """
 
-    detail: Detail
+    shape: WeekShape
     week_weight: Float64Array
     month_weight: Float64Array | None
     jobs_per_hour: float
     expected: Float64Array
     n_parameters: int
 
+    @property
+    def detail(self) -> Detail:
+        """Which weights the week has."""
+        return self.shape.detail
+
+    @property
+    def n_day_parameters(self) -> int:
+        """Parameters that tell days apart."""
+        of_week = DAYS_PER_WEEK if self.detail in ("day_and_hour", "hour_of_week") else 1
+        return of_week + (0 if self.month_weight is None else MONTHS_PER_YEAR - 1)
+
 
 DAYS_OF_MONTH = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
 
 
-def fit_calendar(hours: HourCounts, months: bool | None = None) -> CalendarFit:
+def fit_calendar(
+    hours: HourCounts, months: bool | None = None, choice: CalendarChoice = "auto"
+) -> CalendarFit:
     """Fit calendar weights to hourly counts.
 
     Parameters
@@ -79,50 +91,54 @@ def fit_calendar(hours: HourCounts, months: bool | None = None) -> CalendarFit:
         The counts.
     months : bool, optional
         Fit weights of the months; by default where each was observed for `MIN_DAYS_OF_MONTH` days.
+    choice : str
+        Which weights the week has; ``"auto"`` takes those that predict best.
 
     Returns
     -------
     CalendarFit
-        The most likely weights of Poisson counts.
+        Weights that are the most likely for Poisson counts; those of 168 hours are smoothed.
 
     Raises
     ------
     WorkloadError
-        If weights of the months are asked for, but a month was not observed at all.
+        If weights of the months are asked for, but a month was not observed at all; if the span
+        does not allow the calendar that was asked for.
     """
-    detail, slot = week_slots(hours)
-    month = hours.month
+    slot, month = hours.hour_of_week, hours.month
     months = wants_months(hours, months)
     group = month if months else np.zeros_like(month)
-    total = np.zeros((int(slot.max()) + 1, int(group.max()) + 1))
-    exposure = np.zeros_like(total)
-    np.add.at(total, (slot, group), hours.counts)
-    np.add.at(exposure, (slot, group), hours.coverage)
-    of_slot, of_group = proportional_fit(total, exposure)
-    expected = of_slot[slot] * of_group[group] * hours.coverage
+    allowed = allowed_details(slot, hours.coverage)
+    # Of a span too short for weeks, days are held out.
+    day = hours.start_ms // MS_PER_DAY
+    block = (day + EPOCH_DAY) // DAYS_PER_WEEK if "day_and_hour" in allowed else day
+    counts = hours.counts.astype(np.float64)
+    shape = fit_week_shape(counts, hours.coverage, slot, group, block, allowed, choice)
+    expected = shape.rate[slot] * shape.of_group[group] * hours.coverage
 
-    week = of_slot[_slots_of_week(detail)]
     month_weight = None
-    scale = float(of_group[0])
+    scale = float(shape.of_group[0])
     if months:
-        scale = float(of_group @ DAYS_OF_MONTH / DAYS_OF_MONTH.sum())
-        month_weight = of_group / scale
-    n_parameters = int((of_slot > 0).sum() + (of_group > 0).sum() - 1)
+        scale = float(shape.of_group @ DAYS_OF_MONTH / DAYS_OF_MONTH.sum())
+        month_weight = shape.of_group / scale
+    mean = float(shape.rate.mean())
     return CalendarFit(
-        detail, week / week.mean(), month_weight, scale * float(week.mean()), expected, n_parameters
+        shape, shape.rate / mean, month_weight, scale * mean, expected, shape.n_parameters
     )
 
 
-def week_slots(hours: HourCounts) -> tuple[Detail, Int64Array]:
-    """Return the finest detail that the span allows, and the slot of every hour of the span."""
-    slot = hours.hour_of_week
+def allowed_details(slot: Int64Array, coverage: Float64Array) -> tuple[Detail, ...]:
+    """Return the details of the week that a span allows, the coarsest first.
+
+    Every hour of the week (or of the day) must have been seen `MIN_SIGHTINGS` times.
+    """
+    details = tuple(IN_WORDS)
     enough = MIN_SIGHTINGS - ROUNDING
-    if np.bincount(slot, hours.coverage, HOURS_PER_WEEK).min() >= enough:
-        return "hour_of_week", slot
-    slot = slot % HOURS_PER_DAY
-    if np.bincount(slot, hours.coverage, HOURS_PER_DAY).min() >= enough:
-        return "hour_of_day", slot
-    return "uniform", np.zeros_like(slot)
+    if np.bincount(slot, coverage, HOURS_PER_WEEK).min() >= enough:
+        return details
+    if np.bincount(slot % HOURS_PER_DAY, coverage, HOURS_PER_DAY).min() >= enough:
+        return details[:2]
+    return details[:1]
 
 
 def wants_months(hours: HourCounts, months: bool | None) -> bool:
@@ -148,13 +164,18 @@ def covers_all_months(hours: HourCounts) -> bool:
 
 
 def week_limits(
-    hours: HourCounts, fit: CalendarFit, dispersion: float, confidence: float
+    hours: HourCounts,
+    fit: CalendarFit,
+    dispersion: float,
+    confidence: float,
+    day_dispersion: float = 0.0,
 ) -> tuple[Float64Array, Float64Array]:
     """Return the confidence limits of the weights of the hours of the week.
 
-    The total of a slot is Poisson, or negative binomial with a shape of (number of its hours) /
-    dispersion; the limits are exact, as Garwood's (1936) and as Clopper and Pearson's (1934). Hours
-    are taken as independent; the uncertainty of the overall rate, far smaller, is left out.
+    The total that a weight comes from is Poisson, or negative binomial with a shape of (number of
+    its hours) / dispersion; the limits are exact, as Garwood's (1936) and as Clopper and Pearson's
+    (1934). A product of days and hours has the relative variances of both. The uncertainty of the
+    overall rate, far smaller, is left out, and so is the bias of smoothed weights.
 
     Parameters
     ----------
@@ -162,8 +183,8 @@ def week_limits(
         The counts.
     fit : CalendarFit
         Weights fitted to them.
-    dispersion : float
-        Variance of the hours' random factor; 0 for Poisson counts.
+    dispersion, day_dispersion : float
+        Variances of the hours' and the days' random factors; 0 for Poisson counts.
     confidence : float
         Level of the limits.
 
@@ -172,19 +193,36 @@ def week_limits(
     low, high : numpy.ndarray, shape (168,), float64
         Limits on the scale of `CalendarFit.week_weight`.
     """
-    _, slot = week_slots(hours)
-    n_slots = int(slot.max()) + 1
-    total = np.bincount(slot, hours.counts, n_slots).astype(np.float64)
     # What a weight of 1 would have brought in each hour, seasons included.
     unit = fit.jobs_per_hour * month_factor(hours, fit) * hours.coverage
-    of_slot = np.bincount(slot, unit, n_slots)
-    if dispersion > 0:
-        sightings = of_slot**2 / np.bincount(slot, unit**2, n_slots)
-        low, high = _negative_binomial_limits(total, sightings / dispersion, confidence)
+    of_slot, seen, in_slot = (
+        np.bincount(hours.hour_of_week, x, HOURS_PER_WEEK).reshape(DAYS_PER_WEEK, HOURS_PER_DAY)
+        for x in (unit, hours.coverage, hours.counts)
+    )
+
+    def totals(axes: tuple[int, ...], together: int = 1) -> tuple[Float64Array, Float64Array]:
+        """Return sums of counts over days or hours, and the dispersion of each."""
+        of_hour = dispersion + (1 + dispersion) * day_dispersion * together
+        sightings = np.maximum(seen.sum(axis=axes, keepdims=True), ROUNDING)
+        total = np.broadcast_to(in_slot.sum(axis=axes, keepdims=True), in_slot.shape)
+        return total.astype(np.float64), np.broadcast_to(of_hour / sightings, in_slot.shape)
+
+    axes: dict[Detail, tuple[int, ...]] = {"uniform": (0, 1), "hour_of_day": (0,)}
+    total, spread = totals(axes.get(fit.detail, ()))
+    if fit.detail == "day_and_hour":
+        (total, spread), (of_day, of_days) = totals((0,)), totals((1,), HOURS_PER_DAY)
+        both = (total > 0) & (of_day > 0)
+        total = both / (1 / np.maximum(total, 1.0) + 1 / np.maximum(of_day, 1.0))
+        spread = spread + of_days
+    weight = fit.week_weight.reshape(total.shape)
+    if spread.any():
+        low, high = _negative_binomial_limits(total, 1 / spread, confidence)
     else:
         low, high = poisson_limits(total, 1.0, confidence)
-    of_week = _slots_of_week(fit.detail)
-    return (low / of_slot)[of_week], (high / of_slot)[of_week]
+    # A weight without a count is bounded by what would have been seen.
+    least = np.maximum(of_slot, ROUNDING)
+    per_count = np.where(total > 0, weight / np.maximum(total, ROUNDING), 1 / least)
+    return (low * per_count).ravel(), (high * per_count).ravel()
 
 
 def month_limits(
@@ -242,9 +280,3 @@ def _negative_binomial_limits(
     chance = stats.beta.ppf(tail, shape, total + 1)
     with np.errstate(divide="ignore"):
         return low, shape * (1 - chance) / chance
-
-
-def _slots_of_week(detail: Detail) -> Int64Array:
-    """Return for every hour of the week the slot that its weight comes from."""
-    week = np.arange(HOURS_PER_WEEK)
-    return week % N_SLOTS[detail]

@@ -10,7 +10,9 @@ import numpy as np
 from diploee.importers.job_log import JobRecords
 from diploee.learn.jobs.classes import JobGroups
 from diploee.learn.jobs.durations import DurationFit, DurationKind, fit_durations, ks_distance
+from diploee.learn.jobs.job_arrays import in_arrays, run_time_correlation, size_shares
 from diploee.learn.jobs.shares import share_limits
+from diploee.scenario import JobArrays
 from diploee.scenario.durations import MAX_DURATION_S
 from diploee.streams import stream
 from diploee.tables import Float64Array, Int16Array, Int64Array
@@ -50,8 +52,10 @@ class ClassFit:
     probability, low, high : float
         Share of the jobs, with limits.
     duration : DurationFit or None
-        How long the jobs run, such that the class keeps its node time; None where they are to run
-        as long as their profiles.
+        How long the jobs outside of arrays run, such that the class keeps its node time; None where
+        they are to run as long as their profiles.
+    arrays : JobArrays or None
+        Jobs that come together.
     shares_durations : bool
         The table of durations is shared with classes of nearby width, as the class has too few jobs
         of its own; it is scaled to the class's own mean.
@@ -65,12 +69,24 @@ class ClassFit:
     low: float
     high: float
     duration: DurationFit | None
+    arrays: JobArrays | None
     shares_durations: bool
+
+    @property
+    def model_mean_s(self) -> float | None:
+        """Mean duration of the jobs that the model draws, those of arrays included [s]."""
+        if self.duration is None:
+            return None
+        mean_s = self.duration.model_mean_s
+        if self.arrays is not None and self.arrays.duration is not None:
+            mean_s += self.arrays.job_share * (self.arrays.duration.mean_s() - mean_s)
+        return mean_s
 
 
 def fit_classes(
     jobs: JobRecords,
     class_of: Int16Array,
+    array: Int64Array,
     day: Int64Array,
     groups: JobGroups,
     kind: DurationChoice,
@@ -85,6 +101,8 @@ def fit_classes(
         The jobs to fit, n of them.
     class_of : numpy.ndarray, shape (n,), int16
         Class of each job in `groups`.
+    array : numpy.ndarray, shape (n,), int64
+        Submission that each job belongs to.
     day : numpy.ndarray, shape (n,), int64
         Day of each job, from 0.
     groups : JobGroups
@@ -101,7 +119,7 @@ def fit_classes(
     tuple of ClassFit
         The classes that occur.
     tuple of numpy.ndarray
-        Durations of the jobs of each [s].
+        Durations of the jobs of each that `ClassFit.duration` is of [s].
     """
     # A job that took a neighbouring width runs for as much longer or shorter: its node time stays.
     widths = np.array(groups.n_nodes)[class_of]
@@ -109,11 +127,17 @@ def fit_classes(
         jobs.duration_ms / MS_PER_S * (jobs.n_nodes / widths), float(MAX_DURATION_S)
     )
     share, low, high = share_limits(class_of.astype(np.int64), day, len(groups), confidence)
+    together = in_arrays(array)
     n_jobs = np.bincount(class_of, minlength=len(groups))
-    of_class = np.split(np.argsort(class_of, kind="stable"), np.cumsum(n_jobs)[:-1])
+    n_alone = np.bincount(class_of[~together], minlength=len(groups))
+    # Classes whose jobs all come in arrays have those in place of single ones.
+    single = ~together | (n_alone == 0)[class_of]
+    n_single = np.bincount(class_of[single], minlength=len(groups))
+    rows = np.flatnonzero(single)
+    of_class = np.split(rows[np.argsort(class_of[rows], kind="stable")], np.cumsum(n_single)[:-1])
     tables: dict[tuple[int, ...], DurationFit] = {}
     found, logged = [], []
-    for number, members in _tables(groups, n_jobs).items():
+    for number, members in _tables(groups, n_single).items():
         own_s, fit = duration_s[of_class[number]], None
         if kind != "profile":
             if members not in tables:
@@ -122,6 +146,20 @@ def fit_classes(
                 tables[members] = fit_durations(duration_s[rows], kind, rng)
             fit = scaled_to(own_s, tables[members])
         logged.append(own_s)
+        rows = np.flatnonzero(together & (class_of == number))
+        of_arrays = None
+        if rows.size:
+            alike = None
+            if kind != "profile" and rows.size < n_jobs[number]:
+                rng = stream(seed, "fit", "durations of arrays", number)
+                table = fit_durations(duration_s[rows], kind, rng)
+                alike = scaled_to(duration_s[rows], table).model
+            of_arrays = JobArrays(
+                job_share=float(f"{rows.size / n_jobs[number]:.6g}"),
+                sizes=size_shares(array[rows]),
+                duration=alike,
+                run_time_correlation=round(run_time_correlation(duration_s[rows], array[rows]), 3),
+            )
         found.append(
             ClassFit(
                 workload=groups.workload[number],
@@ -132,6 +170,7 @@ def fit_classes(
                 low=float(low[number]),
                 high=float(high[number]),
                 duration=fit,
+                arrays=of_arrays,
                 shares_durations=fit is not None and members != (number,),
             )
         )

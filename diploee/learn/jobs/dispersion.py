@@ -1,10 +1,10 @@
-"""How hourly counts scatter about their calendar: as Poisson, or more, gamma-mixed.
+"""How hourly counts scatter about their calendar: as Poisson, or more, by the hour and by the day.
 
-Under the gamma mixture an hour's count n is negative binomial around its expectation m: n (n - 1)
-has the expectation (1 + d) m**2, where d is the dispersion of a scenario's job stream, 0 for a
-Poisson process. m**2 in turn is the expectation of the product of two counts of one hour of the
-week in different weeks. The ratio of the sums of both over the week gives 1 + d, without the bias
-that fitted expectations would bring where an hour of the week was seen but a few times.
+The rate of an hour is taken as calendar x factor of the hour x factor of the day (x factor of the
+week), gamma distributed with mean 1 and variances d. Then n (n - 1) has the expectation
+(1 + d_hour) (1 + d_day) (1 + d_week) m**2, the product of two hours of one day (1 + d_day)
+(1 + d_week) m m', of two days of one week (1 + d_week) m m', and of two weeks m m'. Ratios of sums
+of such products give each variance by itself.
 """
 
 from __future__ import annotations
@@ -15,16 +15,23 @@ import numpy as np
 from scipy import stats
 
 from diploee.tables import Float64Array, Int64Array
+from diploee.units import DAYS_PER_WEEK
 
 MAX_DISPERSION = 1_000.0
-"""Largest dispersion that is searched; the limit of scenarios."""
+"""The limit of scenarios."""
 
-FIRST_STEP = 1e-5
+MIN_DAYS = 3
+MIN_WEEK_BLOCKS = 8
+"""Weeks from which on weeks, not days, are left out in turn for the limits."""
+
+_EPOCH_DAY = 3  # 1970-01-01 was a Thursday
 
 
 @dataclass(frozen=True)
 class DispersionFit:
     """Scatter of hourly counts about their calendar.
+
+    Limits leave out each week (or day, of short spans) in turn (jackknife, Efron and Stein 1981).
 
     Parameters
     ----------
@@ -32,16 +39,15 @@ class DispersionFit:
         Variance over mean of the hourly counts given the weights, with its limits; 1 for Poisson,
         below 1 for submissions more regular than that.
     dispersion, low, high : float
-        Variance of the hours' random factor, with its limits; infinite where nothing bounds it.
+        Variance of the hours' random factor, with its limits.
+    day, day_low, day_high : float
+        Variance of the days' random factor, with its limits.
     chi_square : float
         Pearson's chi-square of the hourly counts against the weights.
     freedom : int
         Its degrees of freedom.
     poisson_p_value : float
         Probability of a chi-square as large or larger if the counts were Poisson.
-    lag_correlation : float
-        Correlation of the standardised residuals of successive hours. Limits and tests take hours
-        as independent: where it is well above 0, they are too narrow.
     """
 
     index: float
@@ -50,151 +56,119 @@ class DispersionFit:
     dispersion: float
     low: float
     high: float
+    day: float
+    day_low: float
+    day_high: float
     chi_square: float
     freedom: int
     poisson_p_value: float
-    lag_correlation: float
 
 
 def fit_dispersion(
     counts: Int64Array,
     expected: Float64Array,
-    slot: Int64Array,
-    exposure: Float64Array,
+    day: Int64Array,
     n_parameters: int,
+    n_day_parameters: int = 1,
     confidence: float = 0.95,
+    *,
+    weeks_differ: bool = False,
 ) -> DispersionFit | None:
-    """Estimate the dispersion of hourly counts, and test whether they are Poisson.
+    """Estimate the dispersion of hours and of days, and test whether counts are Poisson.
 
     Parameters
     ----------
     counts : numpy.ndarray, shape (H,), int64
-        Jobs submitted in each hour.
+        Submissions in each hour.
     expected : numpy.ndarray, shape (H,), float64
         Expectations fitted to them.
-    slot : numpy.ndarray, shape (H,), int64
-        Which hours share an expectation, up to their exposure: the hour of the week.
-    exposure : numpy.ndarray, shape (H,), float64
-        Weight of the hour's month.
-    n_parameters : int
-        Parameters that were fitted.
+    day : numpy.ndarray, shape (H,), int64
+        Day of each hour since 1970-01-01, rising.
+    n_parameters, n_day_parameters : int
+        Parameters that were fitted to the hours, and those of them that tell days apart.
     confidence : float
         Level of the limits.
+    weeks_differ : bool
+        Weeks have a random factor of their own, which the days' is not to hold.
 
     Returns
     -------
     DispersionFit or None
-        None where there are too few hours or jobs to tell.
+        None where there are too few hours, days or jobs to tell.
     """
-    used = expected > 0
-    n, m = counts[used].astype(np.float64), expected[used]
-    freedom = int(m.size) - n_parameters
-    if freedom < 1:
+    n, m = counts.astype(np.float64), expected
+    used = m > 0
+    freedom = int(used.sum()) - n_parameters
+    days, of_day = np.unique(day, return_inverse=True)
+    if freedom < 1 or days.size < MIN_DAYS:
         return None
-    found = _Moments.of(counts.astype(np.float64), slot, exposure)
-    if found.product <= 0:
+    # Fitted expectations scatter themselves: their squares are too large by as much.
+    off = n_parameters / freedom
+    off_day = n_day_parameters / max(1, days.size - n_day_parameters)
+
+    def by_day(x: Float64Array) -> Float64Array:
+        return np.asarray(np.bincount(of_day, x), dtype=np.float64)
+
+    in_day, of_m = by_day(n), by_day(m)
+    squares = by_day(n**2), by_day(m**2 - off * (n - m) ** 2)
+    of_square = in_day**2, of_m**2 - off_day * (in_day - of_m) ** 2
+    week = (days + _EPOCH_DAY) // DAYS_PER_WEEK
+    by_week = weeks_differ or np.unique(week).size >= MIN_WEEK_BLOCKS
+    block = week if by_week else days
+    _, block = np.unique(block, return_inverse=True)
+
+    def left_out(x: Float64Array) -> Float64Array:
+        """Return the sum over all days, and those without each block in turn."""
+        return np.asarray(x.sum() - np.append(0.0, np.bincount(block, x)))
+
+    pairs: list[tuple[Float64Array, ...]] = []
+    for x, square, day_square, own in (
+        (in_day, squares[0], of_square[0], squares[0] - in_day),
+        (of_m, squares[1], of_square[1], squares[1]),
+    ):
+        of_days = left_out(x**2)
+        in_week = np.asarray(np.bincount(week - week[0], x), dtype=np.float64)
+        in_weeks = left_out(in_week[week - week[0]] * x) - of_days
+        across = left_out(x) ** 2 - of_days
+        pairs.append((left_out(own), left_out(day_square - square), in_weeks, across))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        hours, same_day, in_weeks, across = (a / b for a, b in zip(*pairs, strict=True))
+        of_hour, of_day_ratio = hours / same_day, same_day / (in_weeks if weeks_differ else across)
+        total = hours / across
+    if not np.isfinite(total[0]):
         return None
-    z = float(stats.norm.isf((1 - confidence) / 2))
-    estimate = found.pairs / found.product - 1
-    dispersion = max(0.0, estimate)
-    low, high = found.limit(estimate, z), found.limit(estimate, -z)
     # Pearson: sum of (n - m)^2 / m, on average its degrees of freedom if counts are Poisson.
-    chi_square = float(((n - m) ** 2 / m).sum())
+    chi_square = float(((n - m)[used] ** 2 / m[used]).sum())
     # The squared residual over m has the variance 2 + 1 / m if the count is Poisson.
-    spread = float(np.sqrt((2 + 1 / m).sum()))
-    mean = float(expected.mean())
-    half = z * found.standard_error(0.0)  # below a dispersion of 0, where the index is below 1
+    spread = float(np.sqrt((2 + 1 / m[used]).sum()))
+    z = float(stats.t.isf((1 - confidence) / 2, total.size - 2))
+    mean = float(m.mean())
+    half = z * _jackknife(total) * mean
+    index = 1 + (float(total[0]) - 1) * mean
     return DispersionFit(
-        index=1 + estimate * mean,
-        index_low=max(0.0, 1 + (low or estimate - half) * mean),
-        index_high=1 + (high or estimate + half) * mean,
-        dispersion=dispersion,
-        low=low,
-        high=high,
+        index,
+        max(0.0, index - half),
+        index + half,
+        *_with_limits(of_hour, z),
+        *_with_limits(of_day_ratio, z),
         chi_square=chi_square,
         freedom=freedom,
         poisson_p_value=float(stats.norm.sf((chi_square - freedom) / spread)),
-        lag_correlation=_lag_correlation((n - m) / np.sqrt(m + dispersion * m**2)),
     )
 
 
-def estimate_dispersion(
-    counts: Int64Array, slot: Int64Array, exposure: Float64Array
-) -> float | None:
-    """Return the dispersion alone, arguments and None as of `fit_dispersion`."""
-    found = _Moments.of(counts.astype(np.float64), slot, exposure)
-    return max(0.0, found.pairs / found.product - 1) if found.product > 0 else None
+def _jackknife(values: Float64Array) -> float:
+    """Return the standard error of the first value from those without each block."""
+    parts = values[1:]
+    if not np.isfinite(parts).all():
+        return float("inf")
+    return float(np.sqrt((parts.size - 1) / parts.size * ((parts - parts.mean()) ** 2).sum()))
 
 
-@dataclass(frozen=True)
-class _Moments:
-    """Sums over the slots of the week of n (n - 1), of products of two counts, and their scatter.
-
-    `powers` are the sums over the hours of w**2 m**k for k = 2 to 4, where m is the hour's
-    expectation and w the factor with which its n (n - 1) enters.
-    """
-
-    pairs: float
-    product: float
-    powers: tuple[float, float, float]
-
-    @classmethod
-    def of(cls, n: Float64Array, slot: Int64Array, exposure: Float64Array) -> _Moments:
-        per_exposure = np.divide(1.0, exposure, out=np.zeros_like(exposure), where=exposure > 0)
-        of_n, of_square, of_exposure, of_exposure_square = (
-            np.bincount(slot, x) for x in (n, n**2, exposure, exposure**2)
-        )
-        # Week slot s: sum of n (n - 1) / e over sum of e, against ((sum n)^2 - sum n^2) over
-        # ((sum e)^2 - sum e^2), the mean product of two counts of the slot per unit of exposure e.
-        # Divided by the exposure, pairs vary with the count as the products do: both cancel.
-        of_pairs = np.bincount(slot, n * (n - 1) * per_exposure)
-        others = of_exposure**2 - of_exposure_square
-        used = others > 0
-        share = np.divide(1.0, of_exposure, out=np.zeros_like(of_n), where=used)
-        m, w = (of_n * share)[slot] * exposure, share[slot] * per_exposure
-        second, third, fourth = (float((w**2 * m**k).sum()) for k in (2, 3, 4))
-        return cls(
-            pairs=float((of_pairs * share).sum()),
-            product=float(((of_n**2 - of_square)[used] / others[used]).sum()),
-            powers=(second, third, fourth),
-        )
-
-    def standard_error(self, dispersion: float) -> float:
-        """Return the standard error of the estimate if a dispersion held (delta method).
-
-        With the negative binomial's factorial moments, m**k times (1 + j d) for j = 0 to k - 1, and
-        the slope 2 (1 + d) m by which the products vary with the count, the variance of an hour's
-        n (n - 1) less that slope times n is 2 (1 + d) m**2 (1 + d m)**2.
-        """
-        d, (second, third, fourth) = dispersion, self.powers
-        variance = 2 * (1 + d) * (second + 2 * d * third + d**2 * fourth)
-        return float(np.sqrt(variance)) / self.product
-
-    def limit(self, estimate: float, z: float) -> float:
-        """Return the first dispersion that lies z of its own standard errors below the estimate.
-
-        With a negative z above it; infinite where none does.
-        """
-
-        def beyond(dispersion: float) -> bool:
-            return estimate - dispersion <= z * self.standard_error(dispersion)
-
-        if beyond(0.0):
-            return 0.0
-        # For a lower limit, estimate - d falls and z se(d) rises with d: they cross once. For an
-        # upper one se(d), which grows as d**1.5, may outrun d: then nothing bounds it.
-        low, high = 0.0, FIRST_STEP
-        while not beyond(high):
-            low, high = high, 2 * high
-            if low > MAX_DISPERSION:
-                return float("inf")
-        for _ in range(50):
-            middle = (low + high) / 2
-            low, high = (low, middle) if beyond(middle) else (middle, high)
-        return high
-
-
-def _lag_correlation(residuals: Float64Array) -> float:
-    if residuals.size < 3 or np.ptp(residuals) == 0:
-        return 0.0
-    return float(np.corrcoef(residuals[:-1], residuals[1:])[0, 1])
+def _with_limits(ratio: Float64Array, z: float) -> tuple[float, float, float]:
+    """Return the variance that a ratio of products tells, and its limits, on a log scale."""
+    if not (np.isfinite(ratio).all() and (ratio > 0).all()):
+        return 0.0, 0.0, float("inf")
+    half = z * _jackknife(np.log(ratio))
+    value, low, high = (float(ratio[0] * np.exp(x)) - 1 for x in (0, -half, half))
+    return max(0.0, value), max(0.0, low), max(0.0, high)

@@ -66,6 +66,12 @@ def fragment_text(fit: JobLogFit, stream: str, pool: str) -> str:
             f"    dispersion: {number_text(arrivals.dispersion, 5)}  # {level} "
             f"{number_text(arrivals.scatter.low, 3)} to {number_text(arrivals.scatter.high, 3)}"
         )
+    if arrivals.day_dispersion is not None and arrivals.scatter is not None:
+        lines.append(
+            f"    day_dispersion: {number_text(arrivals.day_dispersion, 5)}  # {level} "
+            f"{number_text(arrivals.scatter.day_low, 3)} to "
+            f"{number_text(arrivals.scatter.day_high, 3)}"
+        )
     lines += calendar_lines(
         arrivals.calendar.week_weight, arrivals.calendar.month_weight, arrivals.weeks
     )
@@ -86,8 +92,8 @@ def calendar_lines(
     Parameters
     ----------
     week_weight : numpy.ndarray, shape (168,), float64
-        Weights of the hours of the week, Monday 00:00 first; those that repeat every day are
-        written as hours of the day, equal ones not at all.
+        Weights of the hours of the week, Monday 00:00 first; those that are days times hours are
+        written so, those of equal days as hours of the day, equal ones not at all.
     month_weight : numpy.ndarray, shape (12,), float64, or None
         Weights of the months, if they have any.
     weeks : WeekFit, optional
@@ -96,8 +102,12 @@ def calendar_lines(
     days = week_weight.reshape(len(WEEKDAYS), HOURS_PER_DAY)
     rows = []
     if np.ptp(week_weight) > 0:
-        if np.array_equal(days, np.broadcast_to(days[0], days.shape)):
-            rows += [f"{_INDENT}hour_of_day: [", *_rows(days[0]), f"{_INDENT}]"]
+        of_hour, of_day = days.mean(axis=0), days.mean(axis=1)
+        if np.allclose(days, np.outer(of_day, of_hour), rtol=1e-9, atol=1e-12):
+            rows += [f"{_INDENT}hour_of_day: [", *_rows(of_hour), f"{_INDENT}]"]
+            if not np.allclose(of_day, 1):
+                numbers = ", ".join(number_text(weight, 5) for weight in of_day)
+                rows.append(f"{_INDENT}day_of_week: [{numbers}]  # Monday first")
         else:
             rows.append(f"{_INDENT}hour_of_week: [")
             for name, day in zip(WEEKDAYS, days, strict=True):
@@ -147,15 +157,21 @@ def _class_lines(
         if (name := named.get(table)) is not None:
             value = value.replace(table, f"*{name}" if name in written else f"&{name} {table}", 1)
             written.add(name)
-        lines += textwrap.wrap(
-            f"duration: {value}",
-            WIDTH,
-            initial_indent=" " * 8,
-            subsequent_indent=" " * 10,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
+        lines += _wrapped(f"duration: {value}")
+    if job_class.arrays is not None:
+        lines += _wrapped(f"arrays: {_flow(job_class.arrays.model_dump(exclude_none=True))}")
     return lines
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=" " * 8,
+        subsequent_indent=" " * 10,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _probabilities(classes: Sequence[ClassFit]) -> list[float]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import Field, PositiveInt
 
 from diploee.importers.job_log import JobLog, JobRecords
@@ -19,7 +20,9 @@ from diploee.learn.jobs.class_fits import (
 )
 from diploee.learn.jobs.classes import MAX_CLASSES, group_jobs
 from diploee.learn.jobs.hours import count_hours
+from diploee.learn.jobs.job_arrays import find_arrays
 from diploee.learn.jobs.notes import arrival_notes, class_notes, pool_notes, state_notes
+from diploee.learn.week_shape import CalendarChoice
 from diploee.learn.weeks import MONDAY_MS
 from diploee.model import Choices, documented
 from diploee.profiles import ProfileLibrary
@@ -81,6 +84,11 @@ class JobLogFit:
     @property
     def n_jobs(self) -> int:
         """Jobs that were fitted."""
+        return sum(c.n_jobs for c in self.classes)
+
+    @property
+    def n_submissions(self) -> int:
+        """Submissions that they came in: an array is one."""
         return int(self.arrivals.hours.counts.sum())
 
 
@@ -101,6 +109,10 @@ class JobFitOptions(Choices):
     months: bool | None = Field(
         default=None,
         description="Weights of the months; where the span covers all twelve if absent.",
+    )
+    calendar: CalendarChoice = Field(
+        default="auto",
+        description="Weights of the week; auto takes what predicts held-out weeks best.",
     )
     max_classes: PositiveInt = Field(
         default=MAX_CLASSES,
@@ -165,9 +177,20 @@ def fit_job_log(
     kept, class_of = jobs.take(inside), groups.class_of[inside]
     day = local_ms[inside] // MS_PER_DAY
     day -= day.min()
-    arrival_fit = fit_arrivals(hours, options.arrivals, options.months, confidence, seed)
+    array = find_arrays(kept, class_of, hours.covered_hours * MS_PER_H)
+    submitted, first = np.unique(array), local_ms[inside]
+    in_hours = (first[submitted] - hours.start_ms[0]) // MS_PER_H
+    counts = np.bincount(in_hours, minlength=hours.n_hours)
+    arrival_fit = fit_arrivals(
+        replace(hours, counts=counts),
+        hours.counts,
+        options.arrivals,
+        options.months,
+        confidence,
+        options.calendar,
+    )
     classes, durations_s = fit_classes(
-        kept, class_of, day, groups, options.durations, confidence, seed
+        kept, class_of, array, day, groups, options.durations, confidence, seed
     )
     busy_nodes = _node_ms(kept) / (hours.covered_hours * MS_PER_H)
     left_out = {

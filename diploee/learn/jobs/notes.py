@@ -7,12 +7,11 @@ import numpy as np
 from diploee.errors import plural
 from diploee.importers.job_log import STATES, JobRecords
 from diploee.learn.jobs.arrivals import ArrivalFit
-from diploee.learn.jobs.calendar_fit import covers_all_months
+from diploee.learn.jobs.calendar_fit import MIN_SIGHTINGS, covers_all_months
 from diploee.learn.jobs.class_fits import MIN_JOBS_FOR_DURATIONS, ClassFit
 from diploee.learn.jobs.classes import JobGroups
 from diploee.units import HOURS_PER_DAY, HOURS_PER_WEEK
 
-NOTABLE_CORRELATION = 0.1
 NOTABLE_GAP_H = 30 * HOURS_PER_DAY
 FEW_JOBS_PER_WEIGHT = 25
 NOTABLE_SCALE = 0.05
@@ -22,9 +21,10 @@ def arrival_notes(arrivals: ArrivalFit) -> list[str]:
     """Return what to know about the calendar and the scatter."""
     hours, calendar, notes = arrivals.hours, arrivals.calendar, []
     weeks = hours.covered_hours / HOURS_PER_WEEK
-    if calendar.detail != "hour_of_week":
-        what = {"hour_of_day": "weights of 24 hours", "uniform": "one rate"}[calendar.detail]
-        notes.append(f"a span of {weeks:.1f} weeks allows {what}; 168 hours need two whole weeks")
+    if calendar.detail in ("hour_of_day", "uniform") and weeks < MIN_SIGHTINGS:
+        what = {"hour_of_day": "weights of 24 hours at most", "uniform": "one rate"}
+        allows = what[calendar.detail]
+        notes.append(f"a span of {weeks:.1f} weeks allows {allows}; days need two whole weeks")
     empty = np.diff(np.flatnonzero(hours.counts)).max(initial=0) - 1
     if empty > NOTABLE_GAP_H:
         notes.append(
@@ -36,17 +36,12 @@ def arrival_notes(arrivals: ArrivalFit) -> list[str]:
     per_weight = hours.counts.sum() / max(calendar.n_parameters, 1)
     if per_weight < FEW_JOBS_PER_WEIGHT:
         notes.append(
-            f"{per_weight:.1f} jobs per weight: the weights scatter by "
+            f"{per_weight:.1f} submissions per weight: the weights scatter by "
             f"{1 / np.sqrt(per_weight):.0%} or more by chance alone"
         )
     scatter = arrivals.scatter
     if scatter is None:
         notes.append("the span is too short to tell how hourly counts scatter")
-    elif scatter.lag_correlation > NOTABLE_CORRELATION:
-        notes.append(
-            f"residuals of successive hours correlate ({scatter.lag_correlation:.2f}): bursts last "
-            "longer than an hour, which the model's independent hours do not have"
-        )
     return notes
 
 

@@ -9,7 +9,6 @@ import numpy as np
 from diploee.drawing.charts import MUTED, PALETTE, Axis, Chart, Line, Panel, log_axis
 from diploee.drawing.pictures import write_pictures
 from diploee.files import Writing
-from diploee.learn.jobs.calendar_fit import week_slots
 from diploee.learn.jobs.class_fits import ClassFit
 from diploee.learn.jobs.job_log_fit import JobLogFit
 from diploee.learn.week_panels import limits_name, week_panels
@@ -70,7 +69,7 @@ def week_chart(fit: JobLogFit) -> Chart:
 def scatter_chart(fit: JobLogFit) -> Chart:
     """Return variance against mean of the hourly counts by hour of the week, and all counts."""
     hours, calendar = fit.arrivals.hours, fit.arrivals.calendar
-    _, slot = week_slots(hours)
+    slot = hours.hour_of_week
     n = np.bincount(slot)
     mean = np.bincount(slot, hours.counts) / n
     residual = (hours.counts - calendar.expected) ** 2
@@ -85,7 +84,7 @@ def scatter_chart(fit: JobLogFit) -> Chart:
         name = f"dispersion {fit.arrivals.dispersion:.3g}"
         laws.append(Line(at, at + fit.arrivals.dispersion * at**2, name, _MODEL_COLOUR))
     of_laws = Panel(
-        log_axis("mean jobs per hour", at),
+        log_axis("mean submissions per hour", at),
         log_axis("variance about the calendar", *(law.y for law in laws)),
         tuple(laws),
     )
@@ -99,7 +98,7 @@ def scatter_chart(fit: JobLogFit) -> Chart:
         if starts.size
     )  # fmt: skip
     days = Axis(f"days since {hours.first_hour}")
-    of_days = Panel(days, Axis("jobs per day", from_zero=True), daily)
+    of_days = Panel(days, Axis("submissions per day", from_zero=True), daily)
     return Chart("scatter", "Scatter of the submissions", "", (of_laws, of_days))
 
 

@@ -31,15 +31,15 @@ def fit_lines(fit: JobLogFit) -> list[str]:
     if left_out:
         lines.append(f"Jobs left out: {left_out}.")
     lines.append(f"Import: {'; '.join(fit.import_lines)}.")
+    if fit.n_submissions < fit.n_jobs:
+        lines.append(
+            f"Arrays: the jobs came in {fit.n_submissions:,} submissions; jobs of one kind, width "
+            "and second are taken as submitted together."
+        )
+    lines.append(arrivals.calendar.shape.line())
     lines += _scatter_lines(fit)
     if arrivals.weeks is not None:
         lines.append(arrivals.weeks.line())
-    if arrivals.model_p_value is not None:
-        name = "Poisson" if arrivals.dispersion is None else "gamma-mixed Poisson"
-        lines.append(
-            f"Distribution of hourly counts, {name}: p {arrivals.model_p_value:.2g} "
-            "(chi-square by parametric bootstrap)."
-        )
     widths = fit.node_counts
     most = np.argsort(-widths.share, kind="stable")[:8]
     lines.append(
@@ -62,6 +62,8 @@ def _scatter_lines(fit: JobLogFit) -> list[str]:
         f"Variance over mean of hourly counts {scatter.index:.3g} ({fit.confidence:.0%} limits "
         f"{scatter.index_low:.3g} to {scatter.index_high:.3g}; Poisson 1), dispersion "
         f"{scatter.dispersion:.3g}: taken as {kind}.",
+        f"Dispersion of days {scatter.day:.3g} ({scatter.day_low:.3g} to {scatter.day_high:.3g})"
+        f"{'' if fit.arrivals.day_dispersion else ': no more than noise, left out'}.",
     ]
 
 
@@ -79,6 +81,7 @@ def fit_as_dict(fit: JobLogFit) -> dict[str, Any]:
         "n_hours": arrivals.hours.n_hours,
         "covered_hours": arrivals.hours.covered_hours,
         "n_jobs": fit.n_jobs,
+        "n_submissions": fit.n_submissions,
         "left_out": fit.left_out,
         "left_out_share": fit.left_out_share,
         "import": fit.import_lines,
@@ -90,6 +93,7 @@ def fit_as_dict(fit: JobLogFit) -> dict[str, Any]:
         },
         "hour_of_week": {
             "detail": calendar.detail,
+            "deviance": calendar.shape.deviance,
             "weight": calendar.week_weight,
             "low": arrivals.week_low,
             "high": arrivals.week_high,
@@ -103,9 +107,9 @@ def fit_as_dict(fit: JobLogFit) -> dict[str, Any]:
         },
         "arrivals": "poisson" if arrivals.dispersion is None else "gamma",
         "dispersion": arrivals.dispersion,
+        "day_dispersion": arrivals.day_dispersion,
         "week_to_week": arrivals.weeks and arrivals.weeks.as_dict(),
         "scatter": None if arrivals.scatter is None else vars(arrivals.scatter),
-        "model_p_value": arrivals.model_p_value,
         "node_counts": [
             {"n_nodes": int(n), "share": float(s), "low": float(a), "high": float(b)}
             for n, s, a, b in zip(
@@ -121,6 +125,7 @@ def fit_as_dict(fit: JobLogFit) -> dict[str, Any]:
                 "probability": c.probability,
                 "low": c.low,
                 "high": c.high,
+                "arrays": c.arrays and c.arrays.model_dump(mode="json", exclude_none=True),
                 "duration": c.duration
                 and {
                     "model": c.duration.model.model_dump(mode="json", exclude_none=True),

@@ -14,8 +14,8 @@ from scipy.optimize import nnls
 
 from diploee.errors import WorkloadError
 from diploee.importers.request_trace import RequestTrace
-from diploee.learn.jobs.calendar_fit import N_SLOTS, Detail
 from diploee.learn.poisson import proportional_fit
+from diploee.learn.week_shape import Detail
 from diploee.tables import BoolArray, Float64Array, Int64Array
 from diploee.units import (
     HOURS_PER_DAY,
@@ -25,6 +25,13 @@ from diploee.units import (
     MS_PER_H,
     MS_PER_MIN,
 )
+
+N_SLOTS: dict[Detail, int] = {
+    "hour_of_week": HOURS_PER_WEEK,
+    "hour_of_day": HOURS_PER_DAY,
+    "uniform": 1,
+}
+"""Weights of a week by detail."""
 
 MIN_SEEN_H = 0.5
 """Time for which every hour of the week (or day) must have been seen to get its own weight [h]."""

@@ -9,9 +9,9 @@ import numpy as np
 from diploee.errors import WorkloadError
 from diploee.importers.request_trace import RequestTrace
 from diploee.inference.curves import OUTPUT_LENGTHS
-from diploee.learn.jobs.calendar_fit import N_SLOTS, Detail
 from diploee.learn.poisson import poisson_limits
 from diploee.learn.requests.calendar import (
+    N_SLOTS,
     StepTimes,
     WeightFit,
     fit_weights,
@@ -22,6 +22,7 @@ from diploee.learn.requests.fluctuation import FluctuationFit, fit_fluctuation
 from diploee.learn.requests.scatter import Dispersion, dispersion_of
 from diploee.learn.requests.services import ServiceFit, fit_service
 from diploee.learn.seasons import laid_over_stepped
+from diploee.learn.week_shape import Detail
 from diploee.learn.weeks import MONDAY_MS, WeekFit, fit_weeks
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import HOURS_PER_WEEK, MONTHS_PER_YEAR, MS_PER_H, MS_PER_MIN, MS_PER_S

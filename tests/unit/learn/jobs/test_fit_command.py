@@ -25,7 +25,7 @@ from diploee.errors import (
 )
 from diploee.learn.jobs import JobLogFit, fit_job_log
 from diploee.learn.jobs.fragment import fragment_text
-from diploee.scenario import ClassRule, scenario_from_dict
+from diploee.scenario import Calendar, ClassRule, scenario_from_dict
 from diploee.steps import generate_jobs
 
 APP = typer.Typer()
@@ -134,9 +134,16 @@ def test_months_and_hours_of_the_day_are_written_where_fitted() -> None:
     year = fit_job_log(job_log(submissions(rng.poisson(1.0, 8_800), rng)), rules, library)
     stream = yaml.safe_load(fragment_text(year, "jobs", "main"))["streams"]["jobs"]
     assert len(stream["calendar"]["month"]) == 12
-    days = fit_job_log(job_log(submissions(rng.poisson(9.0, 100), rng)), rules, library)
+    by_hour = 9.0 * BY_HOUR[np.arange(100)]
+    days = fit_job_log(job_log(submissions(rng.poisson(by_hour), rng)), rules, library)
     stream = yaml.safe_load(fragment_text(days, "jobs", "main"))["streams"]["jobs"]
     assert list(stream["calendar"]) == ["hour_of_day"]
+    by_hour = np.tile(9.0 * BY_HOUR * np.repeat([1.4, 1.4, 1.4, 1.4, 0.6, 0.4, 0.4], 24), 4)
+    weeks = fit_job_log(job_log(submissions(rng.poisson(by_hour), rng)), rules, library)
+    stream = yaml.safe_load(fragment_text(weeks, "jobs", "main"))["streams"]["jobs"]
+    assert list(stream["calendar"]) == ["hour_of_day", "day_of_week"]
+    weights = Calendar.model_validate(stream["calendar"]).week_weights()
+    np.testing.assert_allclose(weights, weeks.arrivals.calendar.week_weight, rtol=1e-3)
     hours = fit_job_log(job_log(submissions(rng.poisson(9.0, 30), rng)), rules, library)
     stream = yaml.safe_load(fragment_text(hours, "jobs", "main"))["streams"]["jobs"]
     assert "calendar" not in stream

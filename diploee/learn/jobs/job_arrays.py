@@ -1,0 +1,95 @@
+"""Jobs that were submitted together: which, how many at a time, and how alike their run times."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import special, stats
+
+from diploee.importers.job_log import JobRecords
+from diploee.tables import BoolArray, Float64Array, Int16Array, Int64Array
+from diploee.units import MS_PER_MIN, MS_PER_S
+
+GAP_MS = MS_PER_S
+"""Jobs alike that follow each other no later were submitted together."""
+
+LEAST_SHARE = 0.02
+OVER_CHANCE = 4
+"""A class has arrays where they hold this share of its jobs, and as many times what chance does."""
+
+EXACT_SIZES = 8
+SIZE_STEP = 1.25
+"""Sizes up to the first are told one by one, larger ones by steps of this ratio."""
+
+
+def find_arrays(jobs: JobRecords, class_of: Int16Array, span_ms: float) -> Int64Array:
+    """Tell which jobs were submitted together.
+
+    Jobs of one kind and width whose submissions are `GAP_MS` apart at most. Where all stamps are
+    whole minutes, or chance would bring nearly as many together, none are.
+
+    Parameters
+    ----------
+    jobs : JobRecords
+        The jobs, n of them.
+    class_of : numpy.ndarray, shape (n,), int16
+        Class of each job.
+    span_ms : float
+        Length of the log [ms].
+
+    Returns
+    -------
+    numpy.ndarray, shape (n,), int64
+        Submission that each job belongs to; those that came alone have one of their own.
+    """
+    own = np.arange(len(jobs))
+    if not (jobs.submit_ms % MS_PER_MIN).any():
+        return own
+    order = np.lexsort((own, jobs.submit_ms, jobs.n_nodes, jobs.type_id, class_of))
+    begins = np.ones(len(jobs), dtype=bool)
+    begins[1:] = np.diff(jobs.submit_ms[order]) > GAP_MS
+    for key in (jobs.n_nodes, jobs.type_id, class_of):
+        begins[1:] |= np.diff(key[order]) != 0
+    together = np.empty_like(own)
+    together[order] = order[np.flatnonzero(begins)][np.cumsum(begins) - 1]
+    n_jobs = np.bincount(class_of)
+    in_array = np.bincount(class_of[_sizes(together) > 1], minlength=n_jobs.size)
+    share = in_array / np.maximum(n_jobs, 1)
+    chance = -np.expm1(-2 * n_jobs / span_ms * GAP_MS)
+    kept = share > np.maximum(LEAST_SHARE, OVER_CHANCE * chance)
+    return np.where(kept[class_of], together, own)
+
+
+def _sizes(array: Int64Array) -> Int64Array:
+    """Return for each job how many were submitted with it, itself included."""
+    return np.bincount(array)[array]
+
+
+def in_arrays(array: Int64Array) -> BoolArray:
+    """Return which jobs were submitted with others."""
+    together: BoolArray = _sizes(array) > 1
+    return together
+
+
+def size_shares(array: Int64Array) -> dict[int, float]:
+    """Return the shares of arrays by size, neighbouring large sizes joined; their jobs stay."""
+    size = np.unique(array, return_counts=True)[1]
+    step = np.ceil(np.log(np.maximum(size, EXACT_SIZES) / EXACT_SIZES) / np.log(SIZE_STEP))
+    group = np.where(size <= EXACT_SIZES, size, EXACT_SIZES + step.astype(np.int64))
+    n_arrays, n_jobs = np.bincount(group), np.bincount(group, size)
+    used = n_arrays > 0
+    joined = np.rint(n_jobs[used] / n_arrays[used]).astype(np.int64)
+    shares = n_jobs[used] / joined
+    shares = np.round(shares / shares.sum(), 8)
+    shares[np.argmax(shares)] += 1 - shares.sum()
+    return {int(n): round(float(s), 8) for n, s in zip(joined, shares, strict=True)}
+
+
+def run_time_correlation(duration_s: Float64Array, array: Int64Array) -> float:
+    """Return the correlation of run times within arrays, of their normal scores, 0-1."""
+    score = special.ndtri((stats.rankdata(duration_s) - 0.5) / duration_s.size)
+    _, of_job, size = np.unique(array, return_inverse=True, return_counts=True)
+    products = np.bincount(of_job, score) ** 2 - np.bincount(of_job, score**2)
+    variance = float((score**2).sum())
+    if variance == 0:
+        return 1.0
+    return float(np.clip((products / (size - 1)).sum() / variance, 0.0, 1.0))

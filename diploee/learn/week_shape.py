@@ -1,0 +1,196 @@
+"""Which calendar of a week predicts: flat, by the hour, day times hour, or all 168 hours, smoothed.
+
+Free weights of 168 hours follow the noise of each hour, and most of all bursts. The calendar is
+chosen by what it says of weeks that it was not fitted to: the least Poisson deviance of held-out
+weeks (cross-validation, Hastie, Tibshirani and Friedman 2009, section 7.10).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy import special
+
+from diploee.errors import WorkloadError
+from diploee.learn.poisson import proportional_fit
+from diploee.tables import Float64Array, Int64Array
+from diploee.units import DAYS_PER_WEEK, HOURS_PER_DAY, HOURS_PER_WEEK
+
+Detail = Literal["uniform", "hour_of_day", "day_and_hour", "hour_of_week"]
+CalendarChoice = Literal["auto", "uniform", "hour_of_day", "day_and_hour", "hour_of_week"]
+
+IN_WORDS: dict[Detail, str] = {
+    "uniform": "flat",
+    "hour_of_day": "24 hours",
+    "day_and_hour": "7 days x 24 hours",
+    "hour_of_week": "168 hours, smoothed",
+}
+"""Details from the coarsest to the finest."""
+
+MOST_FOLDS = 10
+ROUNDING = 1e-6
+LEAST_RATE = 1e-3
+"""Of the mean rate: what is predicted at least, for hours in which nothing was seen."""
+
+
+@dataclass(frozen=True, eq=False)
+class WeekShape:
+    """Fitted rates of the hours of the week, and of groups such as months that multiply them.
+
+    Parameters
+    ----------
+    detail : {"uniform", "hour_of_day", "day_and_hour", "hour_of_week"}
+        Which weights the hours have.
+    rate : numpy.ndarray, shape (168,), float64
+        Rate per unit of exposure in each hour of the week, Monday 00:00 first.
+    of_group : numpy.ndarray, shape (G,), float64
+        Factor of each group.
+    n_parameters : int
+        Free parameters, those that smoothing holds counted in part.
+    deviance : dict of str to float
+        Mean Poisson deviance of an hour that the fit had not seen, by detail; empty where the
+        detail was given, or the span allows but one.
+    """
+
+    detail: Detail
+    rate: Float64Array
+    of_group: Float64Array
+    n_parameters: int
+    deviance: dict[Detail, float]
+
+    def line(self) -> str:
+        """Return which calendar was taken, and why, in words."""
+        if not self.deviance:
+            return f"Calendar: {IN_WORDS[self.detail]}."
+        told = ", ".join(f"{IN_WORDS[d]} {value:.4g}" for d, value in self.deviance.items())
+        return (
+            f"Calendar: {IN_WORDS[self.detail]}, the coarsest that predicts what was held out as "
+            f"well as the best; Poisson deviance of an hour: {told}."
+        )
+
+
+def fit_week_shape(
+    counts: Float64Array,
+    exposure: Float64Array,
+    slot: Int64Array,
+    group: Int64Array,
+    week: Int64Array,
+    allowed: tuple[Detail, ...],
+    choice: CalendarChoice = "auto",
+) -> WeekShape:
+    """Fit the weights of the week, in the detail that predicts best.
+
+    Parameters
+    ----------
+    counts, exposure : numpy.ndarray, shape (n,), float64
+        Counts of steps such as hours, and how far each was seen.
+    slot, group, week : numpy.ndarray, shape (n,), int64
+        Hour of the week, 0-167; group whose factor multiplies, from 0; and which steps are held out
+        together.
+    allowed : tuple of str
+        Details that the span allows, the coarsest first.
+    choice : str
+        A detail, or ``"auto"``.
+
+    Raises
+    ------
+    WorkloadError
+        If the span does not allow the detail that was asked for.
+    """
+    if choice != "auto" and choice not in allowed:
+        raise WorkloadError(
+            f"calendar {choice}: hours of the {'week' if len(allowed) > 1 else 'day'} were seen "
+            f"less than twice, the span allows {IN_WORDS[allowed[-1]]} at most; give a longer span "
+            "or another calendar"
+        )
+    n_groups = int(group.max()) + 1
+    folds, fold = np.unique(week, return_inverse=True)
+    n_folds = min(MOST_FOLDS, folds.size)
+    cell = ((fold.ravel() % n_folds) * HOURS_PER_WEEK + slot) * n_groups + group
+    shape = (n_folds, HOURS_PER_WEEK, n_groups)
+    of_folds, seen_in_folds = (
+        np.bincount(cell, x, n_folds * HOURS_PER_WEEK * n_groups).reshape(shape)
+        for x in (counts, exposure)
+    )
+    total, seen = of_folds.sum(axis=0), seen_in_folds.sum(axis=0)
+    finest = _product(total, seen, allowed[-1])
+    expected = finest[0][slot] * finest[1][group] * exposure
+    used = expected > 0
+    index = float(((counts - expected)[used] ** 2 / expected[used]).sum())
+    index = max(1.0, index / max(1, int(used.sum()) - finest[2]))
+
+    deviance: dict[Detail, float] = {}
+    candidates = allowed if choice == "auto" else (choice,)
+    best = candidates[-1]
+    if len(candidates) > 1 and n_folds > 1:
+        weight = finest[1]  # groups are those of the whole span, seen or not in a fold
+        gains = np.empty((len(candidates), n_folds))
+        for k in range(n_folds):
+            counted, rest = of_folds[k].sum(axis=1), (total - of_folds[k]).sum(axis=1)
+            held, seen_rest = seen_in_folds[k] @ weight, (seen - seen_in_folds[k]) @ weight
+            least = LEAST_RATE * counts.sum() / max(float(exposure.sum()), ROUNDING)
+            for row, detail in enumerate(candidates):
+                rate = _fitted(rest[:, None], seen_rest[:, None], detail, index)[0]
+                rate = np.maximum(rate, least)
+                gains[row, k] = (special.xlogy(counted, rate) - rate * held).sum()
+        of_counts = special.xlogy(counts, counts / np.maximum(exposure, ROUNDING)) - counts
+        constant = float(of_counts.sum() - special.xlogy(total, weight).sum())
+        deviance = dict(
+            zip(
+                candidates, (2 * (constant - gains.sum(axis=1)) / counts.size).tolist(), strict=True
+            )
+        )
+        # The coarsest that is no worse than the best by more than a standard error.
+        lost = gains[np.argmax(gains.sum(axis=1))] - gains
+        error = lost.std(axis=1, ddof=1) * np.sqrt(n_folds)
+        best = candidates[int(np.argmax(lost.sum(axis=1) <= error))]
+    return WeekShape(best, *_fitted(total, seen, best, index), deviance)
+
+
+def _product(
+    total: Float64Array, seen: Float64Array, detail: Detail
+) -> tuple[Float64Array, Float64Array, int]:
+    """Return rates of 168 hours and factors of groups, whose products match all totals."""
+    n_groups = total.shape[1]
+    of_days = (DAYS_PER_WEEK, HOURS_PER_DAY, n_groups)
+    summed: tuple[int, ...] = ()
+    if detail == "uniform":
+        summed = (0, 1)
+    elif detail == "hour_of_day":
+        summed = (0,)
+    if detail == "hour_of_week":
+        factors = proportional_fit(total, seen)
+        rate, of_group = factors[0], factors[1]
+    else:
+        factors = proportional_fit(
+            *(x.reshape(of_days).sum(axis=summed, keepdims=True) for x in (total, seen))
+        )
+        of_group = factors[2]
+        rate = np.outer(
+            np.broadcast_to(factors[0], DAYS_PER_WEEK), np.broadcast_to(factors[1], HOURS_PER_DAY)
+        ).ravel()
+    n_parameters = sum(int((f > 0).sum()) - 1 for f in factors) + 1
+    return rate, of_group, max(1, n_parameters)
+
+
+def _fitted(
+    total: Float64Array, seen: Float64Array, detail: Detail, index: float
+) -> tuple[Float64Array, Float64Array, int]:
+    """Return the fit of a detail; that of 168 hours is drawn towards days times hours.
+
+    An hour's total T about the product's E has the variance index x E, and its own departure from
+    the product t**2 E**2: the best linear prediction of T / E is 1 + w (T / E - 1) with
+    w = E t**2 / (index + E t**2) (Bühlmann 1967). t**2 is estimated from the totals.
+    """
+    if detail != "hour_of_week":
+        return _product(total, seen, detail)
+    rate, of_group, n_parameters = _product(total, seen, "day_and_hour")
+    expected, of_slot = rate * (seen @ of_group), total.sum(axis=1)
+    freedom = max(1, HOURS_PER_WEEK - n_parameters) / HOURS_PER_WEEK
+    squares = ((of_slot - expected) ** 2).sum() / freedom - index * expected.sum()
+    variance = max(0.0, float(squares / max((expected**2).sum(), 1e-300)))
+    weight = expected * variance / (index + expected * variance)
+    ratio = np.divide(of_slot, expected, out=np.ones_like(rate), where=expected > 0)
+    return rate * (1 + weight * (ratio - 1)), of_group, n_parameters + round(float(weight.sum()))
