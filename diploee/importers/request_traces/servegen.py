@@ -3,7 +3,10 @@
 Each ``chunk-N-trace.csv`` has no header; its columns are the start [s], the rate [1/s], the
 coefficient of variation of the gaps, and the family and two parameters of their distribution. A
 folder of chunks is one service, named after the folder, whose rate is the sum over its clients; in
-a folder of such folders each is a service. Lengths (``chunk-N-dataset.json``) are not read.
+a folder of such folders each is a service. Lengths stand beside a chunk, ``chunk-N-dataset.json``:
+windows by their start [s], each with the shares of ``input_tokens`` and ``output_tokens`` as text,
+``{"0": {"output_tokens": "{120: 0.25, 130: 0.75}"}}``. A window without lengths has those of the
+one before. The files are large: those of a service's largest clients are read, up to `COVERED`.
 
 References
 ----------
@@ -14,13 +17,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field, RootModel
 
-from diploee.errors import InputError, LogFormatError, did_you_mean, one_of
+from diploee.errors import InputError, LogFormatError, did_you_mean, one_of, shown
 from diploee.files import reason
 from diploee.importers.import_counts import (
     STRAY,
@@ -28,9 +33,10 @@ from diploee.importers.import_counts import (
     ImportCounts,
     believed_span,
 )
-from diploee.importers.request_trace import RequestTrace
+from diploee.importers.request_trace import RequestTrace, TokenLengths
 from diploee.importers.request_traces.services import ALL_SERVICES, MAX_SERVICES
 from diploee.importers.request_traces.step_counts import MAX_CELLS
+from diploee.importers.request_traces.token_bins import EDGES, bins_of
 from diploee.importers.request_traces.totals import (
     NEGATIVE_TIME,
     NO_TIME,
@@ -39,7 +45,9 @@ from diploee.importers.request_traces.totals import (
     check_span,
 )
 from diploee.importers.request_traces.trace_format import TraceFormat, TraceOptions
-from diploee.tables import BoolArray, Float64Array
+from diploee.json_files import parse_json
+from diploee.tables import BoolArray, Float64Array, Int64Array
+from diploee.textio.source import read_bytes
 from diploee.textio.tables import TRUNCATED, Layout, read_columns
 from diploee.textio.text import Text, read_text
 from diploee.textio.values import Number, numbers
@@ -48,6 +56,9 @@ from diploee.units import MS_PER_S
 CHUNKS = "*chunk-*-trace.csv"
 ROW_S = 600
 """Time that a row stands for [s]."""
+
+COVERED = 0.9
+"""Share of a service's requests whose clients' lengths are read.  ASSUMPTION [J]: enough."""
 
 LAYOUT = Layout(
     ("time", "rate", "cv", "family", "first", "second"),
@@ -59,6 +70,10 @@ NO_RATE = "no rate"
 NEGATIVE_RATE = "negative rate"
 
 _NUMBER = r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*"
+_PAIR = r"\s*(\d{1,9})\s*:\s*(\d+\.?\d*(?:[eE][+-]?\d+)?)\s*"
+_SHARE = re.compile(_PAIR)
+_SIDES = ("input_tokens", "output_tokens")
+_SHARES = re.compile(rf"\{{(?:{_PAIR},)*(?:{_PAIR})?\}}")
 _ROW = re.compile(rf"{_NUMBER},{_NUMBER},([^,]*,){{3}}[^,]*")
 
 
@@ -70,8 +85,8 @@ def recognises(text: Text) -> bool:
 def read(path: Path, options: TraceOptions) -> RequestTrace:
     """Read one chunk, a folder of chunks, or a folder of such folders.
 
-    Requests are those expected in each step, no whole numbers; there are no token lengths. Rows
-    and counts are those of the chunks, each row 600 s of one client.
+    Requests are those expected in each step, no whole numbers; token lengths are those expected,
+    rounded to whole requests. Rows and counts are those of the chunks, each row 600 s of a client.
 
     Raises
     ------
@@ -101,6 +116,7 @@ def read(path: Path, options: TraceOptions) -> RequestTrace:
             f"{path}:1: no row is left ({'; '.join(counts.lines())}); give a complete trace"
         )
     step_ms = options.step_ms
+    lengths = _lengths(chunks, clients)
     first, n_requests, own_span_ms = _rebinned(path, list(clients.values()), step_ms)
     return RequestTrace(
         source=str(path),
@@ -110,14 +126,18 @@ def read(path: Path, options: TraceOptions) -> RequestTrace:
         is_relative=True,
         step_ms=step_ms,
         n_requests=n_requests,
-        input_tokens=(),
-        output_tokens=(),
+        input_tokens=lengths["input_tokens"],
+        output_tokens=lengths["output_tokens"],
         counts=counts,
         own_span_ms=own_span_ms,
     )
 
 
 FORMAT = TraceFormat("servegen", "ServeGen client traces", recognises, read)
+
+
+class _Dataset(RootModel[dict[Annotated[str, Field(pattern=r"^\d{1,12}$")], dict[str, Any]]]):
+    """Lengths of a chunk by the start of their window [s]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,6 +217,56 @@ def _read_client(path: Path, dropped: Counter[str], repaired: Counter[str]) -> C
             f"{ROW_S} s apart (ServeGen); correct or remove this row",
         )
     return ClientRates(time_s, rate_rps, n_rows + table.n_cut)
+
+
+def _lengths(
+    chunks: dict[str, list[Path]], clients: dict[str, list[ClientRates]]
+) -> dict[str, tuple[TokenLengths, ...]]:
+    """Return the lengths of each service by `_SIDES`; none where no chunk tells them."""
+    found: dict[str, list[TokenLengths]] = {side: [] for side in _SIDES}
+    for name, files in chunks.items():
+        expected = {side: np.zeros(EDGES.size - 1) for side in _SIDES}
+        totals = dict.fromkeys(_SIDES, 0.0)
+        requests = np.array([client.rate_rps.sum() * ROW_S for client in clients[name]])
+        order = np.argsort(-requests, kind="stable")
+        enough = np.searchsorted(np.cumsum(requests[order]), COVERED * requests.sum()) + 1
+        for index in order[:enough].tolist():
+            for side, start_s, end_s, tokens, share in _windows(files[index]):
+                client = clients[name][index].between(start_s, end_s)
+                n = float(client.rate_rps.sum()) * ROW_S
+                expected[side] += np.bincount(bins_of(tokens), n * share, EDGES.size - 1)
+                totals[side] += n * float(tokens @ share)
+        for side, of_bins in expected.items():
+            # Rounded in the sum, so that bins of less than half a request are not all lost.
+            n_requests = np.diff(np.rint(np.cumsum(of_bins)), prepend=0.0).astype(np.int64)
+            mean = totals[side] / of_bins.sum() if of_bins.any() else 0.0
+            total_tokens = round(mean * int(n_requests.sum()))
+            found[side].append(TokenLengths(EDGES, n_requests, total_tokens))
+    is_told = {side: any(of.n_requests.any() for of in found[side]) for side in _SIDES}
+    return {side: tuple(found[side]) if is_told[side] else () for side in _SIDES}
+
+
+def _windows(chunk: Path) -> Iterator[tuple[str, float, float, Int64Array, Float64Array]]:
+    """Yield side, first and last moment [s], lengths [tokens] and shares of a chunk's windows."""
+    path = chunk.with_name(chunk.name.removesuffix(".gz").replace("-trace.csv", "-dataset.json"))
+    if path.name == chunk.name or not path.is_file():
+        return
+    content = parse_json(read_bytes(path), str(path), _Dataset, LogFormatError).root
+    for side in _SIDES:
+        told = {int(start): fields.get(side, "{}") for start, fields in content.items()}
+        told = {start: text for start, text in sorted(told.items()) if text != "{}"}
+        ends_s = [*list(told)[1:], np.inf]
+        for (start_s, text), end_s in zip(told.items(), ends_s[: len(told)], strict=True):
+            if not isinstance(text, str) or not _SHARES.fullmatch(text):
+                raise LogFormatError(
+                    f"{path}: window '{start_s}': {side} is {shown(text)}, expected shares of "
+                    "lengths such as '{120: 0.25, 130: 0.75}'; correct it, or remove this file"
+                )
+            lengths, shares = zip(*_SHARE.findall(text), strict=True)
+            share = np.array(shares, dtype=np.float64)
+            tokens = np.array(lengths, dtype=np.int64)
+            if share.sum() > 0:
+                yield side, start_s, np.nextafter(end_s, 0), tokens, share / share.sum()
 
 
 def _without_strays(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -290,3 +291,38 @@ def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
     path = write(tmp_path / "t", "one", "x" * 2**21)
     with pytest.raises(LogFormatError, match=f"^{path}:2: a line of more than 1 MiB"):
         list(read_blocks(path))
+
+
+def test_servegen_lengths_are_those_of_the_requests_of_their_window(tmp_path: Path) -> None:
+    rates = ["0,1.0,1,Gamma,1,1", "600,3.0,1,Gamma,1,1", "1200,0.5,1,Gamma,1,1"]
+    write(tmp_path / "chunk-0-trace.csv", *rates)
+    windows = {
+        "0": {"input_tokens": "{10: 1.0}", "output_tokens": "{100: 0.25, 101: 0.75}"},
+        "600": {"input_tokens": "{20: 1.0}", "output_tokens": "{}", "other": 3},
+    }
+    lengths = tmp_path / "chunk-0-dataset.json"
+    lengths.write_text(json.dumps(windows), "utf-8")
+    trace = read_request_trace(tmp_path, step_s=600)
+    (inputs,), (outputs,) = trace.input_tokens, trace.output_tokens
+    assert trace.n_requests.tolist() == [[600, 1800, 300]]
+    assert inputs.n_requests[[10, 20]].tolist() == [600, 2100]
+    assert outputs.n_requests[[100, 101]].tolist() == [675, 2025]  # the first window's goes on
+    assert outputs.mean == pytest.approx(100.75)
+    assert read_request_trace(tmp_path / "chunk-0-trace.csv").output_tokens[0].mean == outputs.mean
+    for wrong in ("{1: __import__('os')}", "{1: -1}", 5):
+        lengths.write_text(json.dumps({"0": {"input_tokens": wrong}}), "utf-8")
+        with pytest.raises(LogFormatError, match="window '0': input_tokens is") as error:
+            read_request_trace(tmp_path)
+        assert "\n" not in str(error.value)
+    lengths.unlink()
+    assert read_request_trace(tmp_path).input_tokens == ()
+
+
+def test_servegen_lengths_are_read_of_the_largest_clients_alone(tmp_path: Path) -> None:
+    for chunk, (rate, text) in enumerate([(1, "wrong"), (60, "{7: 1}"), (35, "{9: 1}")]):
+        write(tmp_path / f"chunk-{chunk}-trace.csv", f"0,{rate},1,Gamma,1,1")
+        (tmp_path / f"chunk-{chunk}-dataset.json").write_text(
+            json.dumps({"0": {"output_tokens": text}}), "utf-8"
+        )
+    (outputs,) = read_request_trace(tmp_path).output_tokens
+    assert outputs.n_requests[[7, 9]].tolist() == [36_000, 21_000]
