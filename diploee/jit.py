@@ -12,7 +12,7 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from functools import update_wrapper
 from importlib import import_module
@@ -25,6 +25,8 @@ from typing import Any, Literal, TypeVar, cast
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _LOCK = RLock()
+SOURCES = "_diploee_sources"
+"""Attribute of a compiled function: the files of all kernels within it."""
 
 
 def njit(
@@ -68,11 +70,14 @@ class _Kernel:
         with _LOCK:
             if self._compiled is None:
                 names = self._function.__globals__
+                sources = {self._function.__code__.co_filename}
                 for name in _names_in(self._function.__code__):
                     called = names.get(name)
                     if isinstance(called, _Kernel) and called is not self:
-                        names[name] = called.compiled()
-                self._compiled = _dispatcher(self._function, self._options)
+                        called = names[name] = called.compiled()
+                    sources |= getattr(called, SOURCES, set())
+                self._compiled = _dispatcher(self._function, self._options, sources)
+                setattr(self._compiled, SOURCES, sources)
                 if names.get(self._function.__name__) is self:
                     names[self._function.__name__] = self._compiled
             return self._compiled
@@ -86,11 +91,13 @@ def _names_in(code: CodeType) -> Iterator[str]:
             yield from _names_in(inner)
 
 
-def _dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Callable[..., Any]:
+def _dispatcher(
+    function: Callable[..., Any], options: dict[str, Any], sources: Collection[str]
+) -> Callable[..., Any]:
     numba = _numba()
     made = numba.njit(**options)(function)
     cache = None if made is function else _cache(function, numba)  # as with NUMBA_DISABLE_JIT
-    if cache is not None:
+    if cache is not None and _knows_sources(cache, sources):
         made._cache = _Cache(cache)
     return cast(Callable[..., Any], made)
 
@@ -123,6 +130,21 @@ def _cache(function: Callable[..., Any], numba: Any) -> Any:
         with suppress(Exception):
             return of(function)
     return None
+
+
+def _knows_sources(cache: Any, sources: Collection[str]) -> bool:
+    """Let machine code be as old as the newest of the files that it takes kernels from.
+
+    Numba looks at the file of the outermost alone, and would go on with what it took from another
+    before that was changed. Return whether that can be done.
+    """
+    if len(sources) > 1:
+        try:
+            stamps = [(found.st_mtime, found.st_size) for found in map(os.stat, sorted(sources))]
+            cache._cache_file._source_stamp = (cache._cache_file._source_stamp, *stamps)
+        except (AttributeError, OSError):
+            return False
+    return True
 
 
 class _Cache:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from diploee.jit import njit
+from diploee.schedule.policy import Policy
 from diploee.tables import Int32Array, Int64Array
 from diploee.workload import JobTable
 
@@ -16,6 +17,8 @@ class CompiledFifo:
 
     Parameters
     ----------
+    policy : Policy
+        Whose twin it is; strict FIFO has nothing to set.
     n_nodes : int
         Nodes of the pool.
     begin_ms : int
@@ -25,7 +28,11 @@ class CompiledFifo:
     """
 
     def __init__(
-        self, n_nodes: int, begin_ms: int = 0, added: Sequence[tuple[int, int]] = ()
+        self,
+        policy: Policy,  # noqa: ARG002
+        n_nodes: int,
+        begin_ms: int = 0,
+        added: Sequence[tuple[int, int]] = (),
     ) -> None:
         most = n_nodes + sum(more for _, more in added)
         self._heap = np.empty((2, most + 1), dtype=np.int64)  # ends, nodes; a job has a node

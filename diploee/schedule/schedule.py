@@ -15,9 +15,9 @@ from diploee.columns import Column
 from diploee.errors import WorkloadError, did_you_mean, one_of, shown
 from diploee.profiles.capped import CapLevels
 from diploee.scenario import Pool, StandingNodes
-from diploee.schedule.policies.fifo import StrictFifo
 from diploee.schedule.policy import Policy
 from diploee.schedule.surroundings import Surroundings
+from diploee.schedule.twins import twin_of
 from diploee.tables import BoolArray, Int64Array, concat
 from diploee.workload import JobTable
 
@@ -329,11 +329,10 @@ def _engine(
     begin_ms: int,
 ) -> PoolEngine:
     if engine == "compiled":
-        if type(policy) is not StrictFifo:
+        if (twin := twin_of(policy)) is None:
             raise WorkloadError(_NO_TWIN.format(name, type(policy).__name__))
-        from diploee.schedule.compiled_engine import CompiledFifo
-
-        return CompiledFifo(standing.first, begin_ms, standing.added)
+        made: PoolEngine = twin(policy, standing.first, begin_ms, standing.added)
+        return made
     from diploee.schedule.simpy_engine import SimpyCluster
 
     return SimpyCluster(standing.first, policy, None, begin_ms, standing.added)
@@ -388,7 +387,7 @@ def simulated_utilization(
         What a policy that acts knows besides its queue; its controller is left out.
     """
     chosen = pool.scheduler.open() if policy is None else deepcopy(policy)
-    name: Engine = "compiled" if type(chosen) is StrictFifo else "simpy"
+    name: Engine = "simpy" if twin_of(chosen) is None else "compiled"
     horizon_ms = clock.horizon_ms
     standing = pool.standing(clock)
     run: PoolSchedule | ActingPools

@@ -23,7 +23,8 @@ from gigawatt import colocation_run
 import diploee
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
-from diploee.schedule import Schedule, StrictFifo
+from diploee.schedule import Engine, Schedule, StrictFifo
+from diploee.schedule.policies.easy import EasyBackfill, Order
 from diploee.schedule.simpy_engine import SimpyCluster
 from diploee.steps import generate_jobs, schedule_jobs
 from diploee.workload import JobTable
@@ -32,6 +33,8 @@ pytestmark = pytest.mark.bench
 
 LEAST_RATE_OF_BARE_LOOP = 0.6
 LEAST_SPEED_UP_OF_TWIN = 10
+LEAST_SPEED_UP_OF_BACKFILL = 20
+LONGEST_BACKFILLED_YEAR_S = 60
 LARGEST_SHARE_OF_POWER = 0.5
 MEMORY_LIMIT_MB = 2_000
 LARGEST_COST_OF_A_LARGER_FACILITY = 1.2
@@ -162,6 +165,33 @@ def test_compiled_twin_is_ten_times_faster_and_minute_power_takes_half_of_simpy(
     )
     assert simpy_s / compiled_s >= LEAST_SPEED_UP_OF_TWIN
     assert power_s / simpy_s <= LARGEST_SHARE_OF_POWER
+
+
+@pytest.mark.parametrize("order", ["submission", "sjbf"])
+def test_twin_of_easy_is_twenty_times_faster_than_simpy(order: Order) -> None:
+    scenario, _, jobs = one_pool(TARGET_UTILIZATION, "1 week")
+    schedules: dict[Engine, Schedule] = {}
+
+    def schedule(engine: Engine) -> None:
+        policies = dict.fromkeys(scenario.facility.pools, EasyBackfill(order=order))
+        schedules[engine] = schedule_jobs(jobs, scenario, engine, policies)
+
+    schedule("compiled")  # compiles
+    simpy_s, compiled_s = interleaved(3, lambda: schedule("simpy"), lambda: schedule("compiled"))
+    assert np.array_equal(schedules["simpy"].start_ms, schedules["compiled"].start_ms)
+    print(f"simpy {simpy_s:.2f} s, twin {compiled_s:.3f} s ({simpy_s / compiled_s:.0f}x)")  # noqa: T201
+    assert simpy_s / compiled_s >= LEAST_SPEED_UP_OF_BACKFILL
+
+
+def test_year_under_easy_takes_less_than_a_minute(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "diploee", "run", "colocation_10mw", "--quiet"]
+    pool = next(iter(diploee.load_scenario("colocation_10mw").facility.pools))
+    options = ["--engine", "compiled", "--set", f"facility.pools.{pool}.scheduler=easy"]
+    started = time.perf_counter()
+    subprocess.run([*command, *options, "--out", str(tmp_path / "year")], check=True)
+    wall_s = time.perf_counter() - started
+    print(f"year under EASY: {wall_s:.1f} s")  # noqa: T201
+    assert wall_s < LONGEST_BACKFILLED_YEAR_S
 
 
 def test_the_eighty_percent_year_stays_under_two_gigabytes(tmp_path: Path) -> None:

@@ -37,23 +37,29 @@ class Row(NamedTuple):
 
 
 FIFO, SJF, EASY = {"kind": "fifo"}, {"kind": "sjf"}, {"kind": "easy"}
+A3 = {"kind": "conservative"}
 SJBF = {"kind": "easy", "order": "sjbf"}
 TABLE = [
     Row("full", FIFO, 1673.2344, 1.3965, 116491, 821856545),
     Row("full", EASY, 1662.7856, 1.3968, 116297, 16312060),
     Row("full", SJBF, 1471.4892, 1.4068, 115495, 8668529),
+    Row("full", A3, 1667.4124, 1.3955, 116477, 346916152),
     Row("thin10", FIFO, 1492.8696, 1.3669, 113298, 288819749),
     Row("thin10", EASY, 1400.3775, 1.3747, 110404, 214231908),
     Row("thin10", SJBF, 1298.5889, 1.3767, 111484, 120034918),
+    Row("thin10", A3, 1452.5366, 1.3601, 113062, 254274935),
     Row("thin10", SJF, 1398.8162, 1.1272, 113379, 41945411),
     Row("thin10", {**EASY, "estimate": TWICE}, 1143.9773, 1.5392, 110004, 984817800),
+    Row("thin10", {**A3, "estimate": TWICE}, 1324.2806, 1.4311, 110085, 153791986),
     Row("thin10", {**EASY, "estimate": CLASSES}, 1299.7283, 1.4337, 110004, 131789948),
+    Row("thin10", {**A3, "estimate": CLASSES}, 1366.3893, 1.3908, 111622, 189315760),
     Row("wide80", FIFO, 2773.5635, 1.6652, 120039, 535304085),
     Row("wide80", EASY, 1970.0238, 1.6015, 109509, 525081830),
+    Row("wide80", A3, 2247.1508, 1.5869, 115424, 528898879),
     Row("mixed", FIFO, 5168.9476, 2.2833, 124544, 891650059),
     Row("mixed", EASY, 2510.0603, 1.5033, 120006, 690806634),
+    Row("mixed", A3, 2594.2154, 1.5199, 120205, 951472461),
 ]
-ENGINES: dict[str, tuple[Engine, ...]] = {"fifo": ("simpy", "compiled")}
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +86,7 @@ def cases() -> list[Any]:
     found = []
     for row in TABLE:
         kind = row.scheduler["kind"]
-        for engine in ENGINES.get(kind, ("simpy",)):
+        for engine in ("simpy", "compiled"):
             slow = row.jobs == "full" and engine == "simpy" and kind != "fifo"
             extra = {k: v for k, v in row.scheduler.items() if k != "kind"}
             named = "-".join([row.jobs, kind, *map(str, extra.values()), engine])

@@ -281,3 +281,14 @@ def test_threads_that_come_first_together_get_the_same(
             calls.append(threads.submit(module.total, VALUES))
             time.sleep(0.04)
         assert [call.result() for call in calls] == [TOTAL] * 8
+
+
+def test_code_is_compiled_anew_where_a_module_that_it_takes_kernels_from_has_changed(
+    load: Callable[[], ModuleType], tmp_path: Path
+) -> None:
+    assert load().total(VALUES) == TOTAL
+    (inner,) = [path for path in tmp_path.glob("kernels_*.py") if "FACTOR = 3" in path.read_text()]
+    inner.write_text(INNER.replace("FACTOR = 3", "FACTOR = 10 "), "utf-8")
+    module = load()
+    assert module.total(VALUES) == 10 * 45 + 10
+    assert hits(module) == 0

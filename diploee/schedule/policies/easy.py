@@ -18,10 +18,12 @@ from pydantic import Field
 from diploee.model import optional
 from diploee.schedule.estimates import EXACT, Estimate, EstimatingSpec
 from diploee.schedule.policy import ClusterView, Policy
+from diploee.schedule.twins import has_twin
 
 Order = Literal["submission", "sjbf"]
 
 
+@has_twin("diploee.schedule.compiled_backfill:CompiledEasy")
 class EasyBackfill:
     """First in, first out, and what fits into the gap before the head of the queue.
 

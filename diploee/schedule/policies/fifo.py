@@ -7,8 +7,10 @@ from typing import Literal
 
 from diploee.scenario import SchedulerSpec
 from diploee.schedule.policy import ClusterView, Policy
+from diploee.schedule.twins import has_twin
 
 
+@has_twin("diploee.schedule.compiled_engine:CompiledFifo")
 class StrictFifo:
     """First in, first out: jobs start in the order of submission, and the head blocks the queue."""
 

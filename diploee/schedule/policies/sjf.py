@@ -9,8 +9,10 @@ from pydantic import Field
 
 from diploee.schedule.estimates import EXACT, Estimate, EstimatingSpec
 from diploee.schedule.policy import ClusterView, Policy
+from diploee.schedule.twins import has_twin
 
 
+@has_twin("diploee.schedule.compiled_backfill:CompiledShortestFirst")
 class ShortestJobFirst:
     """The shortest estimate first, ties in the order of submission; the head blocks the queue.
 

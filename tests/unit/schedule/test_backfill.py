@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -12,11 +13,13 @@ from builders import job_table, schedule_pool
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diploee.errors import ScenarioError
+from diploee.errors import ScenarioError, WorkloadError
 from diploee.scenario import SCHEDULERS, Pool
 from diploee.schedule import ClusterView, Policy
+from diploee.schedule.policies.conservative import ConservativeBackfill
 from diploee.schedule.policies.easy import EasyBackfill
 from diploee.schedule.policies.sjf import ShortestJobFirst
+from diploee.schedule.twins import twin_of
 from diploee.workload import JobTable
 
 Row = tuple[int, int, int, int]  # submit, nodes, estimate, run time
@@ -30,7 +33,12 @@ def jobs_of(rows: Sequence[Row]) -> JobTable:
 def starts(rows: Sequence[Row], policy: Policy, n_nodes: int = 100) -> list[int]:
     jobs = jobs_of(rows)
     pool = Pool(node_type="any", n_nodes=n_nodes)
-    return schedule_pool(jobs, pool, 100_000, policy=policy).start_ms.tolist()
+    twin = deepcopy(policy)
+    found: list[int] = schedule_pool(jobs, pool, 100_000, policy=policy).start_ms.tolist()
+    if twin_of(twin) is not None:
+        compiled = schedule_pool(jobs, pool, 100_000, "compiled", twin)
+        assert compiled.start_ms.tolist() == found
+    return found
 
 
 def ends(rows: Sequence[Row], policy: Policy, n_nodes: int = 100) -> list[int]:
@@ -42,15 +50,25 @@ def ends(rows: Sequence[Row], policy: Policy, n_nodes: int = 100) -> list[int]:
 VECTORS: dict[str, tuple[list[Row], dict[str, list[int]]]] = {
     "easy_bf_input.0": (
         [(0, 70, 100, 100), (1, 80, 100, 100), (2, 90, 100, 100), (50, 20, 250, 250)],
-        {"easy": [100, 200, 400, 300]},
+        {"easy": [100, 200, 400, 300], "conservative": [100, 200, 300, 550]},
     ),
     "bf_input.7": (
         [(100, 50, 600, 100), (101, 60, 600, 10), (104, 50, 100, 100)],
-        {"easy": [200, 214, 204]},
+        {"easy": [200, 214, 204], "conservative": [200, 214, 204]},
     ),
     "bf_input.6": (
         [(0, 50, 700, 600), (10, 100, 400, 200), (20, 60, 10, 10)],
-        {"easy": [600, 800, 810]},
+        {"easy": [600, 800, 810], "conservative": [600, 800, 810]},
+    ),
+    "cons_bf_input.1": (  # the early ends move the last job alone
+        [
+            (0, 50, 800, 600),
+            (1, 100, 400, 200),
+            (2, 10, 200, 100),
+            (99, 10, 10, 10),
+            (100, 40, 31, 30),
+        ],
+        {"conservative": [600, 800, 102, 109, 132]},
     ),
 }
 
@@ -89,6 +107,20 @@ def test_depth_counts_the_head_and_ends_the_search_behind_it() -> None:
     assert starts(rows, EasyBackfill(depth=3)) == [0, 100, 110, 3]
 
 
+def test_conservative_lets_no_job_pass_that_would_delay_any_before_it() -> None:
+    # The fourth job would not delay the head, which EASY alone looks at, but the third.
+    rows = [(0, 70, 100, 100), (1, 80, 100, 100), (2, 90, 100, 100), (50, 20, 250, 250)]
+    assert starts(rows, EasyBackfill()) == [0, 100, 300, 50]
+    assert starts(rows, ConservativeBackfill()) == [0, 100, 200, 300]
+
+
+def test_a_hole_that_a_moved_job_leaves_is_filled_at_the_next_end() -> None:
+    # When the first job ends early, the third is looked at before the fourth, which stands in its
+    # way, moves to 10; the end of the fourth, on time, moves the third to that of the second.
+    rows = [(0, 9, 30, 10), (1, 6, 60, 60), (2, 9, 60, 50), (3, 4, 50, 50)]
+    assert starts(rows, ConservativeBackfill("logged"), n_nodes=10) == [0, 10, 70, 10]
+
+
 def test_jobs_of_one_instant_are_seen_together_with_what_ends_then() -> None:
     # At 10 the first job ends and the second comes, whose end leaves a gap for none but the third.
     rows = [(0, 60, 10, 10), (10, 100, 5, 5), (10, 40, 20, 20)]
@@ -113,6 +145,17 @@ def test_a_job_that_outruns_its_estimate_counts_as_ending_the_next_ms() -> None:
     rows = [(0, 70, 20, 100), (1, 80, 9, 9), (50, 30, 2, 2), (51, 30, 1, 1)]
     assert starts(rows, Watching("logged")) == [0, 100, 109, 51]
     assert seen[:4] == [(0, []), (1, [20]), (50, [51]), (51, [52])]
+
+
+def test_a_policy_derived_from_one_with_a_twin_has_none() -> None:
+    class Later(EasyBackfill):
+        pass
+
+    assert twin_of(EasyBackfill()) is not None
+    with pytest.raises(WorkloadError, match="no twin of policy Later; use --engine simpy"):
+        schedule_pool(
+            job_table([0], [1], [5]), Pool(node_type="any", n_nodes=4), 10, "compiled", Later()
+        )
 
 
 def test_view_tells_what_was_submitted_and_no_true_run_time() -> None:
