@@ -122,8 +122,8 @@ class InputReader:
             if jobs.zeus is not None:
                 zeus[name] = self._zeus(name, jobs.zeus, folder)
         for name, requests in scenario.request_streams.items():
-            if requests.replay is not None:
-                traces[name] = self._trace(requests.replay, folder, scenario.clock)
+            for key, replay in requests.replays(name).items():
+                traces[key] = self._trace(replay, folder, scenario.clock)
         hashes = {name: self._once(content_hash, folder / name) for name in input_files(scenario)}
         return Inputs(
             profiles=library,

@@ -347,9 +347,9 @@ def at_size(
 def request_rates(scenario: Scenario, name: str) -> RequestRates:
     """Return the request rate of a stream in time, for any mean rate."""
     inputs = load_inputs(scenario, ProfileLibrary.in_order([]))
-    spec, trace = scenario.request_streams[name], inputs.traces.get(name)
+    spec = scenario.request_streams[name]
     standing = scenario.facility.pools[spec.pool].standing(scenario.clock)
-    return rates_of(spec, name, scenario.clock, scenario.seed, trace, standing)
+    return rates_of(spec, name, scenario.clock, scenario.seed, inputs.traces, standing)
 
 
 def serving_segments(

@@ -63,7 +63,7 @@ def plan_services(
     curves : Curves
         Curves of the services, from `load_curves`.
     traces : mapping of str to RequestTrace
-        The trace of each stream with a `replay`.
+        What is replayed, by the keys of `RequestStream.replays`.
 
     Returns
     -------
@@ -77,25 +77,32 @@ def plan_services(
         utilization is out of reach.
     """
     return [
-        _Planner(
-            spec,
-            name,
-            facility,
-            request_rates(
-                spec,
-                name,
-                clock,
-                seed,
-                traces.get(name),
-                facility.pools[spec.pool].standing(clock),
-            ),
-            [curves[name, service].latency for service in spec.services],
-            trace_counts(traces[name]) if name in traces else {},
-            clock,
-            seed,
-        ).plan()
+        _plan_stream(spec, name, facility, clock, seed, curves, traces)
         for name, spec in specs.items()
     ]
+
+
+def _plan_stream(
+    spec: RequestStream,
+    name: str,
+    facility: Facility,
+    clock: RunClock,
+    seed: int,
+    curves: Curves,
+    traces: Mapping[str, RequestTrace],
+) -> ServicePlan:
+    standing = facility.pools[spec.pool].standing(clock)
+    rates = request_rates(spec, name, clock, seed, traces, standing)
+    if rates.shares:
+        of_shares = zip(spec.services.items(), rates.shares, strict=True)
+        services = {key: s.model_copy(update={"probability": p}) for (key, s), p in of_shares}
+        spec = spec.model_copy(update={"services": services})
+    latency = [curves[name, service].latency for service in spec.services]
+    counts: dict[str, int] = {}
+    for key in spec.replays(name):
+        of_service = f"{key.removeprefix(name)[1:]}: " if key != name else ""
+        counts |= {f"{of_service}{cause}": n for cause, n in trace_counts(traces[key]).items()}
+    return _Planner(spec, name, facility, rates, latency, counts, clock, seed).plan()
 
 
 class _Planner:
@@ -131,7 +138,7 @@ class _Planner:
         for row, (service, rules) in enumerate(
             zip(self.spec.services.values(), self.rules, strict=True)
         ):
-            rate_rps = self.rates.of_service(row, service.probability, mean_rate_rps)
+            rate_rps = self.rates.of_service(row, service.probability or 0.0, mean_rate_rps)
             if not self.standing.added:
                 cut = cut_at_crossings(
                     self.rates.nodes_ms, rate_rps, rules.max_rate_rps, rules.n_max
@@ -238,7 +245,7 @@ class _Planner:
             )
         ]
         notes = _former_keys(spec)
-        calendar = replace(self.rates, draws=None) if spec.replay is None else None
+        calendar = None if spec.replays(self.name) else replace(self.rates, draws=None)
         return ServicePlan(
             self.name, spec.pool, self.pool_id, tuple(services), match, notes, calendar
         )
@@ -297,7 +304,7 @@ def reserved_nodes(
     if open_:
         nodes[open_] = reserve_nodes(
             pool_n_nodes - int(nodes.sum()),
-            [services[k].probability for k in open_],
+            [services[k].probability or 0.0 for k in open_],
             [services[k].nodes_per_instance for k in open_],
             [capacities[k].max_request_rate_rps for k in open_],
             None if least is None else least[open_],
@@ -327,7 +334,7 @@ def _scaling_rules(
         spec.services.items(), capacities, nodes.tolist(), strict=True
     ):
         n_max = n_nodes // service.nodes_per_instance
-        fewest = max(service.min_instances, 1 if service.probability > 0 else 0)
+        fewest = max(service.min_instances, 1 if (service.probability or 0) > 0 else 0)
         if n_max < fewest:
             raise WorkloadError(
                 f"request_streams.{name}.services.{service_name}: {n_nodes} reserved nodes hold "

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -41,6 +42,11 @@ class RequestRates:
         Its size.
     grows_with : StandingNodes, optional
         Nodes that the rates are in proportion to, with a step where some are added.
+    own : numpy.ndarray, shape (S, n), float64, optional
+        Rates of services with traces of their own, relative to the mean of them all; they add up
+        to `relative_mean`.
+    shares : tuple of float
+        Their shares of the requests of the run; empty where there are no such services.
     """
 
     nodes_ms: Int64Array
@@ -49,6 +55,8 @@ class RequestRates:
     draws: FluctuationDraws | None = None
     fluctuation: Fluctuation | None = None
     grows_with: StandingNodes | None = None
+    own: Float64Array | None = None
+    shares: tuple[float, ...] = ()
 
     def of_service(self, row: int, probability: float, mean_rate_rps: float) -> Float64Array:
         """Return the rate of a service at the nodes [1/s], shape (n,).
@@ -62,6 +70,8 @@ class RequestRates:
         mean_rate_rps : float
             Mean rate of the whole stream over the run [1/s].
         """
+        if self.own is not None:
+            return np.asarray(mean_rate_rps * self.own[row])
         mean_rps = probability * mean_rate_rps * self.relative_mean
         if self.draws is None or self.fluctuation is None or not mean_rate_rps * probability > 0:
             return mean_rps
@@ -96,7 +106,7 @@ def request_rates(
     name: str,
     clock: RunClock,
     seed: int,
-    trace: RequestTrace | None = None,
+    traces: Mapping[str, RequestTrace] | None = None,
     standing: StandingNodes | None = None,
 ) -> RequestRates:
     """Lay the calendar and the fluctuation of a request stream, or its trace, over the run.
@@ -111,8 +121,8 @@ def request_rates(
         Start and length of the run.
     seed : int
         Seed of the run.
-    trace : RequestTrace, optional
-        What a stream with a `replay` plays; it fluctuates by itself.
+    traces : mapping of str to RequestTrace, optional
+        What is replayed, by the keys of `RequestStream.replays`; it fluctuates by itself.
     standing : StandingNodes, optional
         Nodes of its pool, which rates that no trace gives are in proportion to.
 
@@ -121,12 +131,20 @@ def request_rates(
     WorkloadError
         If the weights of the whole span are zero, or a trace has no requests in it.
     """
-    if spec.replay is not None and trace is not None:
-        rates_rps = trace_rates_rps(spec.replay, trace, clock, name)
+    if replays := spec.replays(name):
+        assert traces is not None
+        rates_rps = np.stack(
+            [trace_rates_rps(replay, traces[key], clock, key) for key, replay in replays.items()]
+        )
         edges_ms = step_edges_ms(clock.begin_ms, clock.horizon_ms, trace_step_ms(clock))
         in_run_ms = np.diff(np.maximum(edges_ms, 0))
-        mean_rps = float(np.average(rates_rps, weights=in_run_ms))
-        return RequestRates(*_through_means(edges_ms, rates_rps / mean_rps), mean_rps)
+        means_rps = np.average(rates_rps, axis=1, weights=in_run_ms)
+        mean_rps = float(means_rps.sum())
+        lines = [_through_means(edges_ms, of_trace / mean_rps) for of_trace in rates_rps]
+        nodes_ms, relative = lines[0][0], np.stack([values for _, values in lines])
+        shares = tuple((means_rps / mean_rps).tolist())
+        rates = RequestRates(nodes_ms, relative.sum(axis=0), mean_rps)
+        return replace(rates, own=relative, shares=shares) if spec.has_own_replays else rates
     fluctuation = spec.fluctuating
     spacing_s = node_spacing_s(fluctuation.correlation_time_s if fluctuation else None)
     nodes_ms = random_nodes_ms(clock, seed, name, spacing_s)

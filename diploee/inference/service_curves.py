@@ -47,7 +47,7 @@ def load_curves(
     for stream, spec in specs.items():
         for name, service in spec.services.items():
             try:
-                tokens = _output_tokens(service, spec, traces.get(stream), stream)
+                tokens = _output_tokens(name, spec, traces, stream)
                 found[stream, name] = _service_curves(f"{stream}.{name}", service, tokens, folder)
             except InputError as error:
                 where = f"request_streams.{stream}.services.{name}"
@@ -56,12 +56,14 @@ def load_curves(
 
 
 def _output_tokens(
-    service: Service, spec: RequestStream, trace: RequestTrace | None, stream: str
+    name: str, spec: RequestStream, traces: Mapping[str, RequestTrace], stream: str
 ) -> float:
+    service, replay = spec.services[name], spec.replay_of(name)
     if service.output_tokens != "trace":
         return service.output_tokens
-    assert spec.replay is not None and trace is not None
-    return mean_output_tokens(spec.replay, trace, stream)
+    assert replay is not None
+    key = stream if service.replay is None else f"{stream}.{name}"
+    return mean_output_tokens(replay, traces[key], stream)
 
 
 def _service_curves(name: str, service: Service, tokens: float, folder: Path) -> ServiceCurves:

@@ -21,9 +21,8 @@ def input_files(scenario: Scenario) -> tuple[str, ...]:
             names.add(jobs.replay.log)
         if jobs.zeus is not None:
             names |= {jobs.zeus.train, jobs.zeus.power, jobs.zeus.groups}
-    for requests in scenario.request_streams.values():
-        if requests.replay is not None:
-            names.add(requests.replay.trace)
+    for name, requests in scenario.request_streams.items():
+        names.update(replay.trace for replay in requests.replays(name).values())
     if scenario.flexibility is not None:
         names.update(signal.file for signal in scenario.flexibility.signals.given().values())
     return tuple(sorted(name for name in names if name is not None))

@@ -46,8 +46,12 @@ class LatencyCap(Model):
 class Service(Model):
     """One kind of request, answered by model instances on nodes reserved for it."""
 
-    probability: Annotated[float, Field(ge=0, le=1)] = Field(
-        description="Share of the stream's requests."
+    probability: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        default=None,
+        description="Share of the stream's requests; that of its replay, where it has its own.",
+    )
+    replay: RequestReplay | None = optional(
+        "Requests of a trace of its own; all services of the stream have one, or none has."
     )
     max_request_rate_rps: Positive | None = Field(
         default=None, description="Highest request rate per instance [1/s]; or latency_cap."
@@ -232,21 +236,22 @@ class RequestStream(Model):
     @model_validator(mode="after")
     def _parts_fit(self) -> RequestStream:
         given = [name for name in _RATES if getattr(self, name) is not None]
-        if len(given) != 1 and (given or self.replay is None):
+        replays = self.replay is not None or self.has_own_replays
+        if len(given) != 1 and (given or not replays):
             raise ValueError(
                 f"give exactly one of {one_of(_RATES)}, found {one_of(given) if given else 'none'}"
             )
-        if self.replay is not None and self.calendar != Calendar():
+        if replays and self.calendar != Calendar():
             raise ValueError("replay takes the times of requests from the trace; remove calendar")
-        check_probabilities((s.probability for s in self.services.values()), "services")
+        self._check_shares()
         if self.fluctuation is not None and self.minute_jitter_relative_std > 0:
             raise ValueError("give fluctuation or minute_jitter_relative_std, not both")
-        if self.replay is not None and self.fluctuating is not None:
+        if replays and self.fluctuating is not None:
             raise ValueError("replay takes its fluctuation from the trace; remove fluctuation")
         needs = {"capacity: sustained": self.capacity == "sustained"}
         needs[f"overload: {self.overload.kind}"] = self.overload.needs_throughput
         for name, service in self.services.items():
-            if service.output_tokens == "trace" and self.replay is None:
+            if service.output_tokens == "trace" and self.replay_of(name) is None:
                 raise ValueError(
                     f"output_tokens: trace of service '{name}' needs a replay; give a number"
                 )
@@ -257,6 +262,39 @@ class RequestStream(Model):
                         "give it a latency_curve"
                     )
         return self
+
+    def _check_shares(self) -> None:
+        own = [name for name, service in self.services.items() if service.replay is not None]
+        for name, service in self.services.items():
+            if own and service.replay is None:
+                raise ValueError(
+                    f"service '{name}' has no replay, service '{own[0]}' has one; give all "
+                    "services their own, or the stream one"
+                )
+            if (service.probability is None) != bool(own):
+                raise ValueError(
+                    f"service '{name}' has {'a' if own else 'no'} probability; "
+                    + ("shares are those of the services' replays, remove it" if own else "give it")
+                )
+        if own and self.replay is not None:
+            raise ValueError(f"give replay to the stream or to its services such as '{own[0]}'")
+        if not own:
+            shares = (service.probability or 0.0 for service in self.services.values())
+            check_probabilities(shares, "services")
+
+    @property
+    def has_own_replays(self) -> bool:
+        """Whether each service replays a trace of its own."""
+        return any(service.replay is not None for service in self.services.values())
+
+    def replay_of(self, service: str) -> RequestReplay | None:
+        """Return what a service replays: a trace of its own, or the stream's."""
+        return self.services[service].replay or self.replay
+
+    def replays(self, stream: str) -> dict[str, RequestReplay]:
+        """Return what is replayed, by the stream's name or by ``<stream>.<service>``."""
+        own = {f"{stream}.{name}": of.replay for name, of in self.services.items() if of.replay}
+        return own | ({} if self.replay is None else {stream: self.replay})
 
     @property
     def fluctuating(self) -> Fluctuation | None:
@@ -288,12 +326,12 @@ def request_stream_problems(
         if nodes is None:
             continue
         instances = nodes // service.nodes_per_instance
-        if service.probability > 0 and instances == 0:
+        if service.probability != 0 and instances == 0:
             found.append(
                 (
                     ("services", name, "reserved_nodes"),
                     f"{nodes} nodes hold no instance of {service.nodes_per_instance} node(s), but "
-                    f"the service gets {service.probability:g} of the requests; reserve more nodes",
+                    "the service gets requests; reserve more nodes",
                 )
             )
         elif service.min_instances > instances:

@@ -142,6 +142,50 @@ def test_what_can_not_be_replayed_is_one_line(
     assert "\n" not in str(error.value)
 
 
+def with_own_traces(folder: Path, changes: dict[str, Any] | None = None) -> Scenario:
+    """Two services with traces of their own: 10/s and then 30/s, and 5/s for ten minutes."""
+    few = ["time_s", *(f"{second / 5 + 0.1:g}" for second in range(3_000))]
+    (folder / "few.csv").write_text("\n".join(few) + "\n", "utf-8")
+    own: dict[str, Any] = {f"{CHAT}.replay": None}
+    for service, trace in ((CODING, "trace.csv"), (CONVERSATION, "few.csv")):
+        own |= {f"{service}.probability": None, f"{service}.replay": {"trace": trace}}
+    return scenario_of(folder, own | (changes or {}))
+
+
+def test_services_of_a_stream_replay_traces_of_their_own(trace: Path) -> None:
+    plan = planned(with_own_traces(trace.parent))
+    columns = service_columns([plan], 0, 60_000, 24 * 60)
+    coding, conversation = (columns[f"incoming_rps.{s.name}"] for s in plan.services)
+    assert [s.name for s in plan.services] == ["coding", "conversation"]
+    np.testing.assert_allclose(conversation, 5, rtol=1e-6)
+    assert coding[:60] == pytest.approx(np.full(60, 10), rel=0.01)
+    assert coding.sum() * 60 == pytest.approx(12 * (36_000 + 108_000), rel=1e-9)
+    assert plan.match.requests_per_day == pytest.approx(86_400 * 25, rel=1e-6)
+    half = planned(with_own_traces(trace.parent, {f"{CHAT}.request_rate_rps": 12.5}))
+    halves = service_columns([half], 0, 60_000, 24 * 60)
+    np.testing.assert_allclose(halves["incoming_rps.conversation"], 2.5, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({f"{CODING}.probability": 0.5}, "shares are those of the services' replays, remove it"),
+        ({f"{CODING}.replay": None}, "service 'coding' has no replay, service 'conversation' has"),
+        (
+            {f"{CHAT}.replay": {"trace": "trace.csv"}},
+            "give replay to the stream or to its services",
+        ),
+        ({f"{CHAT}.calendar": {"hour_of_day": [1] * 24}}, "remove calendar"),
+        ({f"{CONVERSATION}.output_tokens": "trace"}, "few.csv has no output lengths"),
+    ],
+)
+def test_own_traces_that_do_not_fit_are_one_line(
+    trace: Path, changes: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(InputError, match=words):
+        planned(with_own_traces(trace.parent, changes))
+
+
 def test_an_hour_of_requests_runs_on_one_node_pool(trace: Path, tmp_path: Path) -> None:
     run = simulate(scenario_of(trace.parent, {"duration": "2 h"}), tmp_path / "run")
     assert run.metrics["requests"]["incoming_rps"] == pytest.approx(20, rel=1e-6)
