@@ -29,6 +29,7 @@ from diploee.files import Writing
 from diploee.importers.job_logs import JOB_LOG_FORMATS, read_job_log
 from diploee.learn.jobs.fragment import fragment_text
 from diploee.learn.jobs.job_log_fit import JobFitOptions, fit_job_log
+from diploee.learn.jobs.likeness import with_generated_year
 from diploee.learn.jobs.rules_file import read_rules
 from diploee.learn.jobs.summary import fit_as_dict, fit_lines
 from diploee.profiles import ProfileLibrary
@@ -92,6 +93,7 @@ def fit_command(
         choices,
         pool_n_nodes=None if base is None else base.facility.pools[pool_name].n_nodes,
     )
+    fit = with_generated_year(fit, library)
     if of_replay := [key for key in told if key not in given]:
         note = f"the log was read with {', '.join(of_replay)} of the scenario's replay"
         fit = replace(fit, notes=(*fit.notes, note))

@@ -27,9 +27,52 @@ from diploee.learn.weeks import MONDAY_MS
 from diploee.model import Choices, documented
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import ClassRule
-from diploee.tables import Float64Array
+from diploee.tables import Float64Array, Int64Array
 from diploee.textio.clock import Zone
 from diploee.units import MS_PER_DAY, MS_PER_H
+
+
+@dataclass(frozen=True, eq=False)
+class LoggedJobs:
+    """Jobs on a clock of hours.
+
+    Parameters
+    ----------
+    submit_h : numpy.ndarray, shape (n,), float64
+        Submission, from the begin of the first hour [h].
+    n_nodes : numpy.ndarray, shape (n,), int64
+        Nodes.
+    duration_h : numpy.ndarray, shape (n,), float64
+        Run time [h].
+    """
+
+    submit_h: Float64Array
+    n_nodes: Int64Array
+    duration_h: Float64Array
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of a log, with limits, and of what was learned from it.
+
+    Parameters
+    ----------
+    name : str
+        What it is, with its unit.
+    log, low, high : float
+        Of the log, with limits from leaving out each tenth of it in turn (jackknife).
+    fragment : float or None
+        Expectation of the fragment; None where it is not looked at.
+    generated : float
+        Of the jobs that the fragment gives.
+    """
+
+    name: str
+    log: float
+    low: float
+    high: float
+    fragment: float | None
+    generated: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +107,12 @@ class JobLogFit:
         What the import of the log dropped, repaired and noted.
     notes : tuple of str
         What to know before using the fit.
+    jobs : LoggedJobs
+        The jobs that were fitted, in local time.
+    figures : tuple of Figure
+        Log, fragment and generated days side by side; empty where none were generated.
+    generated_days : int
+        How many days were generated.
     """
 
     source: str
@@ -80,6 +129,9 @@ class JobLogFit:
     left_out_share: dict[str, float]
     import_lines: tuple[str, ...]
     notes: tuple[str, ...]
+    jobs: LoggedJobs
+    figures: tuple[Figure, ...] = ()
+    generated_days: int = 0
 
     @property
     def n_jobs(self) -> int:
@@ -220,6 +272,11 @@ def fit_job_log(
         left_out_share=shares,
         import_lines=tuple(log.counts.lines()),
         notes=tuple(notes),
+        jobs=LoggedJobs(
+            (local_ms[inside] - hours.start_ms[0]) / MS_PER_H,
+            kept.n_nodes.astype(np.int64),
+            kept.duration_ms / MS_PER_H,
+        ),
     )
 
 

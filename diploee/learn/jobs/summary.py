@@ -13,6 +13,9 @@ from diploee.learn.jobs.job_log_fit import JobLogFit
 from diploee.textio.clock import Zone
 from diploee.units import HOURS_PER_WEEK
 
+ROUNDING = 1e-3
+"""Relative difference of two figures that is none."""
+
 
 def fit_lines(fit: JobLogFit) -> list[str]:
     """Return what was fitted and how well it fits, one statement a line, the origin first."""
@@ -47,7 +50,24 @@ def fit_lines(fit: JobLogFit) -> list[str]:
         + ", ".join(f"{widths.n_nodes[k]} ({widths.share[k]:.1%})" for k in most)
         + "."
     )
-    return lines + [f"Note: {note}." for note in fit.notes]
+    return lines + figure_lines(fit) + [f"Note: {note}." for note in fit.notes]
+
+
+def figure_lines(fit: JobLogFit) -> list[str]:
+    """Return the figures as lines of words."""
+    if not fit.figures:
+        return []
+    lines = [
+        f"Log ({fit.confidence:.0%} limits) | fragment | {fit.generated_days} generated days, "
+        "nodes as if every job began at once:"
+    ]
+    for f in fit.figures:
+        fragment = "-" if f.fragment is None else f"{f.fragment:.4g}"
+        limits = f" ({f.low:.3g} to {f.high:.3g})" if np.isfinite(f.high) else ""
+        within = f.low - ROUNDING * f.log <= f.generated <= f.high + ROUNDING * f.log
+        outside = "" if within else ", outside of the limits"
+        lines.append(f"{f.name}: {f.log:.4g}{limits} | {fragment} | {f.generated:.4g}{outside}")
+    return lines
 
 
 def _scatter_lines(fit: JobLogFit) -> list[str]:
@@ -138,6 +158,8 @@ def fit_as_dict(fit: JobLogFit) -> dict[str, Any]:
             }
             for c in fit.classes
         ],
+        "generated_days": fit.generated_days,
+        "figures": [vars(figure) for figure in fit.figures],
         "notes": fit.notes,
     }
     return {key: plain(value) for key, value in told.items()}

@@ -1,0 +1,171 @@
+"""Log, fragment and a generated year side by side: whether what was learned gives the log again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import yaml
+from scipy import stats
+
+from diploee.learn.jobs.fragment import fragment_text
+from diploee.learn.jobs.job_log_fit import Figure, JobLogFit, LoggedJobs
+from diploee.profiles import ProfileLibrary
+from diploee.scenario import scenario_from_dict
+from diploee.steps import generate_jobs
+from diploee.tables import Float64Array, Int64Array
+from diploee.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_H, S_PER_H
+from diploee.workload.rates import hour_weights
+
+YEAR_D = 364
+MOST_JOBS = 200_000
+"""Jobs that are generated at most; a stream of more gives fewer days than a year."""
+
+N_PARTS = 10
+"""Parts of the log that are left out in turn for the limits."""
+
+LEVELS = (0.5, 0.9, 0.99)
+SCALES_H = {"hours": 1, "days": HOURS_PER_DAY, "weeks": HOURS_PER_WEEK}
+WIDTH_STEP = 4
+"""Widths 1, 2 to 4, 5 to 16, 17 to 64 and so on are looked at together."""
+
+
+def with_generated_year(fit: JobLogFit, library: ProfileLibrary) -> JobLogFit:
+    """Return a fit with the figures of its log, its fragment and a generated year.
+
+    Busy nodes are those that the jobs ask for, as if each started when it was submitted: how long
+    they wait is the scheduler's. Dispersion is the variance over mean of the jobs' counts about the
+    calendar.
+
+    Parameters
+    ----------
+    fit : JobLogFit
+        The fit.
+    library : ProfileLibrary
+        Profiles of its workloads.
+    """
+    n_days = min(YEAR_D, int(MOST_JOBS / fit.arrivals.jobs_per_day))
+    if n_days < 1:
+        return fit
+    widest = max(c.n_nodes for c in fit.classes)
+    node_type = {"n_gpus": 1, "gpu_tdp_w": 1, "n_cpus": 0, "cpu_tdp_w": 0, "idle_power_w": 0}
+    facility = {
+        "node_types": {"node": node_type},
+        "pools": {"main": {"node_type": "node", "n_nodes": widest}},
+    }
+    data = {
+        "name": "generated",
+        "start": "2018-01-01",
+        "duration": f"{n_days} d",
+        "resolution": "1 h",
+        "facility": facility,
+    }
+    streams = yaml.safe_load(fragment_text(fit, "jobs", "main"))
+    scenario = scenario_from_dict(data | streams)
+    jobs = generate_jobs(scenario, library).jobs
+    n_hours = n_days * HOURS_PER_DAY
+    first = int(np.datetime64(scenario.start, "h").astype(np.int64))
+    weight = hour_weights(scenario.streams["jobs"].calendar, first + np.arange(n_hours))
+    generated = LoggedJobs(
+        jobs.submit_ms / MS_PER_H, jobs.n_nodes.astype(np.int64), jobs.duration_ms / MS_PER_H
+    )
+    arrivals = fit.arrivals
+    widths = [1]
+    while widths[-1] < max(fit.jobs.n_nodes.max(), widest):
+        widths.append(widths[-1] * WIDTH_STEP)
+    of_log = _figures(fit.jobs, arrivals.hours.n_hours, arrivals.calendar.expected, widths)
+    of_year = _figures(generated, n_hours, weight, widths)
+    means = [c.model_mean_s for c in fit.classes]
+    asked = {}
+    if None not in means:
+        node_s = sum(c.probability * c.n_nodes * (c.model_mean_s or 0.0) for c in fit.classes)
+        asked["busy nodes, mean"] = arrivals.jobs_per_day / HOURS_PER_DAY * node_s / S_PER_H
+    share = {c: 0.0 for c in of_log if c.startswith("share")}
+    for c in fit.classes:
+        share[_share(widths, int(np.searchsorted(widths, c.n_nodes)))] += c.probability
+    z = float(stats.t.isf((1 - fit.confidence) / 2, N_PARTS - 1))
+    figures = []
+    for name, (value, *parts) in of_log.items():
+        seen = np.array(parts)[np.isfinite(parts)]
+        error = np.inf
+        if seen.size == N_PARTS:
+            error = np.sqrt((N_PARTS - 1) / N_PARTS * ((seen - seen.mean()) ** 2).sum())
+        figures.append(
+            Figure(
+                name,
+                value,
+                max(0.0, value - z * error),
+                value + z * error,
+                (asked | share).get(name),
+                of_year.get(name, [np.nan])[0],
+            )
+        )
+    return replace(fit, figures=tuple(figures), generated_days=n_days)
+
+
+def _share(widths: list[int], group: int) -> str:
+    return f"share of jobs on {_range(widths, group)}"
+
+
+def _range(widths: list[int], group: int) -> str:
+    if group == 0:
+        return "1 node"
+    return f"{widths[group - 1] + 1} to {widths[group]} nodes"
+
+
+def _figures(
+    jobs: LoggedJobs, n_hours: int, weight: Float64Array, widths: list[int]
+) -> dict[str, list[float]]:
+    """Return each figure of all jobs, and without each part of the span in turn."""
+    found: dict[str, list[float]] = {}
+    part_of_hour = np.arange(n_hours) * N_PARTS // n_hours
+    part = part_of_hour[np.clip(jobs.submit_h.astype(np.int64), 0, n_hours - 1)]
+    busy = hourly_busy_nodes(jobs, n_hours)
+
+    def add(
+        name: str,
+        values: npt.NDArray[Any],
+        of_part: Int64Array,
+        figure: Callable[[npt.NDArray[Any]], float],
+    ) -> None:
+        rest = [values, *(values[of_part != k] for k in range(N_PARTS))]
+        found[name] = [float(figure(x)) if x.size else float("nan") for x in rest]
+
+    add("busy nodes, mean", busy, part_of_hour, np.mean)
+    add("busy nodes, P99 of hours", busy, part_of_hour, partial(np.quantile, q=LEVELS[-1]))
+    group = np.searchsorted(widths, jobs.n_nodes)
+    for k in np.unique(group).tolist():
+        own = group == k
+        add(_share(widths, k), own, part, np.mean)
+        for level in LEVELS:
+            name = f"duration on {_range(widths, k)}, P{100 * level:g} [h]"
+            add(name, jobs.duration_h[own], part[own], partial(np.quantile, q=level))
+    counts = np.bincount(jobs.submit_h.astype(np.int64), minlength=n_hours)[:n_hours]
+    expected = weight * (counts.sum() / weight.sum())
+    for scale, length in SCALES_H.items():
+        n = n_hours // length
+        if n < N_PARTS:
+            continue
+        seen, mean = (x[: n * length].reshape(n, length).sum(axis=1) for x in (counts, expected))
+        pairs = np.column_stack([(seen - mean) ** 2, mean])
+        name = f"variance over mean of {scale}"
+        add(name, pairs, np.arange(n) * N_PARTS // n, lambda x: x[:, 0].sum() / x[:, 1].sum())
+    return found
+
+
+def hourly_busy_nodes(jobs: LoggedJobs, n_hours: int) -> Float64Array:
+    """Return the mean nodes of each hour that jobs ask for, if each started when it came."""
+    edges = np.arange(n_hours + 1.0)
+    node_hours = np.zeros(n_hours + 1)
+    # Up to time x jobs have had the sum of nodes * max(0, x - begin), less that of their ends.
+    for sign, at in ((1.0, jobs.submit_h), (-1.0, jobs.submit_h + jobs.duration_h)):
+        order = np.argsort(at, kind="stable")
+        ordered, nodes = at[order], sign * jobs.n_nodes[order]
+        upto = np.searchsorted(ordered, edges)
+        begun, moments = (np.append(0.0, np.cumsum(x))[upto] for x in (nodes, nodes * ordered))
+        node_hours += edges * begun - moments
+    return np.diff(node_hours)
