@@ -14,6 +14,7 @@ TDP [J]; no open table of H100 or later was found, so that capped profiles are `
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Literal, get_args
 
 import numpy as np
@@ -21,7 +22,7 @@ import numpy as np
 from diploee.errors import InputError, one_of, shown
 from diploee.profiles.derived import DerivedProfile
 from diploee.profiles.profile import PowerProfile, Provenance
-from diploee.profiles.stretching import stretched, stretched_samples
+from diploee.profiles.stretching import stretched
 from diploee.scenario import NodeType
 from diploee.tables import Float64Array
 
@@ -127,7 +128,7 @@ class CappedProfile(DerivedProfile):
 
     def power_w(self, base: PowerProfile) -> Float64Array:
         """Return its power [W]."""
-        slow_w = stretched(base, 1 / self.speed).power_w.astype(np.float64)
+        slow_w = stretched(base, self._n_samples / base.power_w.size).power_w.astype(np.float64)
         return capped_power_w(slow_w, cpu_power_w(self.node) * base.n_nodes, self.power)
 
     @property
@@ -143,7 +144,12 @@ class CappedProfile(DerivedProfile):
     @property
     def duration_ms(self) -> int:
         """Length [ms]."""
-        return stretched_samples(self.of.duration_ms // self.dt_ms, 1 / self.speed) * self.dt_ms
+        return self._n_samples * self.dt_ms
+
+    @property
+    def _n_samples(self) -> int:
+        # Rounded up: a job ends before its profile does, never after it.
+        return ceil(self.of.duration_ms // self.dt_ms / self.speed)
 
     @property
     def provenance(self) -> Provenance:

@@ -8,18 +8,13 @@ from diploee.profiles.profile import PowerProfile
 from diploee.tables import Float32Array
 
 
-def stretched_samples(n_samples: int, time_factor: float) -> int:
-    """Return the samples of a profile of `n_samples` that is played slower or faster."""
-    return max(1, round(n_samples * time_factor))
-
-
 def stretched(profile: PowerProfile, time_factor: float) -> PowerProfile:
     """Return a profile played slower (factor above 1) or faster, at the same power.
 
     Its length is the nearest whole number of samples; each sample is the mean of the stretched
     course over its step, so that the mean power stays exact.
     """
-    n_samples = stretched_samples(profile.power_w.size, time_factor)
+    n_samples = max(1, round(profile.power_w.size * time_factor))
     edges = np.linspace(0.0, profile.power_w.size, n_samples + 1)
     energy = np.interp(edges, np.arange(profile.power_w.size + 1), profile.cumulative_energy_j)
     mean_w = np.diff(energy) / np.diff(edges) / (profile.dt_ms / 1000)

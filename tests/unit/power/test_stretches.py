@@ -8,12 +8,27 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import tiny_library, tiny_scenario
+from builders import job_table, tiny_library, tiny_scenario
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from diploee import simulate
 from diploee.outputs import Run
+from diploee.power import lower_runs, with_levels
 from diploee.profiles.capped import CapLevels, cpu_power_w
-from diploee.schedule import Action, Preempt, Resize, Resume, SetLevel, Start, StrictFifo
+from diploee.scenario import JobClass, Pool
+from diploee.schedule import (
+    ActedSchedule,
+    Action,
+    Cluster,
+    Preempt,
+    Resize,
+    Resume,
+    SetLevel,
+    Start,
+    StrictFifo,
+)
+from diploee.workload import StreamClass
 
 MIN, H = 60_000, 3_600_000
 LONG = {"lognormal": [{"weight": 1, "median_s": 20_000, "sigma": 0.8}]}
@@ -120,6 +135,43 @@ def test_a_policy_that_only_starts_gives_the_power_of_the_plain_run(tmp_path: Pa
         np.testing.assert_allclose(got, values.to_numpy(), rtol=1e-12, err_msg=str(name))
     energy = [found.jobs()["energy_j"].to_numpy() for found in (plain, acting)]
     np.testing.assert_allclose(energy[1], energy[0], rtol=1e-12)
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=25, deadline=None)
+def test_segments_cover_each_stretch_once_with_its_nodes(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    library, pool = tiny_library(), Pool(node_type="node", n_nodes=6)
+    jobs = job_table(
+        np.sort(rng.integers(0, 10 * H, 8)),
+        rng.integers(1, 5, 8),
+        rng.choice([1, 1_000_000, 1_800_000, 5_000_001, 20_000_000], 8),
+        rng.integers(0, 4, 8),
+    )
+    policy = Restless()
+    policy.rng = rng
+    found = Cluster({"main": pool}, 30 * H, policies={"main": policy}).advance(jobs, 30 * H)
+    assert isinstance(found, ActedSchedule)
+    classes = (
+        StreamClass("training", JobClass(workload="tune", n_nodes=1, probability=1), (0, 1, 2, 3)),
+    )
+    node = tiny_scenario().facility.node_types["node"]
+    extended, levels = with_levels(library, classes, [node], ["pre_training"], CapLevels())
+    load = lower_runs(found, extended, levels, None)
+    segments, runs = load.segments, found.runs
+    order = np.lexsort((segments.start_ms, load.job))
+    segments, of_run = segments.take(order), load.job[order]
+    first = np.flatnonzero(np.diff(of_run, prepend=-1))
+    last = np.append(first[1:], of_run.size) - 1
+    assert of_run[first].tolist() == list(range(len(runs)))
+    assert segments.start_ms[first].tolist() == runs.start_ms.tolist()
+    assert segments.end_ms[last].tolist() == runs.end_ms.tolist()
+    inner = np.setdiff1d(np.arange(of_run.size), first)
+    assert (segments.start_ms[inner] == segments.end_ms[inner - 1]).all()
+    assert (segments.n_nodes == runs.n_nodes[of_run]).all()
+    duration_ms = np.array([entry.duration_ms for entry in extended.entries])
+    over_ms = segments.offset_ms + segments.end_ms - segments.start_ms
+    assert (over_ms <= duration_ms[segments.profile_id] + 1).all()  # rounding to whole ms
 
 
 ONE = {
