@@ -39,6 +39,10 @@ class JobRecords(Table):
         Kind of job, an index into `JobLog.types`.
     energy_j : numpy.ndarray, float64
         Energy that the log reports [J]; NaN where it has none.
+    requested_ms : numpy.ndarray, int64
+        Run time that its user asked for [ms]; 0 where the log has none.
+    user_id : numpy.ndarray, int32
+        Who submitted it, numbered from 1; 0 where the log does not tell.
     """
 
     submit_ms: Int64Array = column("int64")
@@ -49,6 +53,8 @@ class JobRecords(Table):
     state_id: Int16Array = column("int16")
     type_id: Int32Array = column("int32")
     energy_j: Float64Array = column("float64")
+    requested_ms: Int64Array = column("int64", 0)
+    user_id: Int32Array = column("int32", 0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,18 @@ JobState = Literal["completed", "failed", "cancelled", "timeout", "other"]
 """How a job ended; ``"other"`` where the log does not tell."""
 
 JobColumn = Literal[
-    "submit", "start", "end", "duration", "nodes", "gpus", "type", "state", "id", "energy"
+    "submit",
+    "start",
+    "end",
+    "duration",
+    "nodes",
+    "gpus",
+    "type",
+    "state",
+    "id",
+    "energy",
+    "requested_time",
+    "user",
 ]
 """What a column of a plain table of jobs can be."""
 
@@ -61,7 +72,7 @@ class LogReading(Model):
         "format; ISO stamps if absent.",
     )
     duration_unit: Literal["ms", "s", "min", "h"] = Field(
-        default="s", description="For csv: unit of the duration column."
+        default="s", description="For csv: unit of the columns duration and requested_time."
     )
     zero_durations: Literal["drop", "one-second"] = Field(
         default="drop", description="Jobs that ran for no time are dropped, or last a second."

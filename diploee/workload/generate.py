@@ -9,7 +9,7 @@ from itertools import islice
 import numpy as np
 
 from diploee.clock import RunClock
-from diploee.errors import LogFormatError, ProfileError
+from diploee.errors import LogFormatError, ProfileError, WorkloadError
 from diploee.importers.job_log import JobLog
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Facility, JobStream
@@ -83,6 +83,7 @@ class JobStreams:
                 pools.index(spec.pool),
                 facility.pools[spec.pool].standing(clock),
                 facility.node_type_of(spec.pool),
+                getattr(facility.pools[spec.pool].scheduler, "estimate", None) == "logged",
             )
             try:
                 self._sources.append(_source(spec, frame, builder, logs, zeus, batches))
@@ -177,6 +178,12 @@ def _source(
         from diploee.workload.replay import ReplayedJobs
 
         return ReplayedJobs(spec, frame, builder, logs[frame.name])
+    if frame.asks_log:
+        raise WorkloadError(
+            f"streams.{frame.name}: the scheduler of pool '{frame.pool}' has estimate: logged, but "
+            "only jobs of a replay have a log; give estimate: exact, {factor: ...} or "
+            "{classes: [...]}"
+        )
     if spec.synchronous is not None:
         return SynchronousJobs(spec, frame, builder)
     if spec.zeus is not None:

@@ -39,6 +39,8 @@ class _LoggedJobs:
     duration_ms: Int64Array
     n_nodes: Int32Array
     rule: Int16Array
+    requested_ms: Int64Array
+    user_id: Int32Array
 
 
 class ReplayedJobs:
@@ -176,6 +178,8 @@ class ReplayedJobs:
             # short jobs half at most.  ASSUMPTION [J]: they have started.
             startup_ms=np.minimum(drawn_ms, duration_ms // 2).astype(np.int32),
             power_factor=np.full(n_jobs, frame.node_type.busy_power_factor),
+            requested_ms=self._logged.requested_ms[rows],
+            user_id=self._logged.user_id[rows],
         )
         inside = (submit_ms >= frame.clock.begin_ms) & (submit_ms < frame.clock.horizon_ms)
         if not self.spec.repeats:
@@ -268,7 +272,26 @@ class ReplayedJobs:
         into_ms = np.rint((time_ms - origin_ms) * spec.time_factor).astype(np.int64)
         duration_ms = np.rint(records.duration_ms[keep] * spec.duration_factor).astype(np.int64)
         nodes = n_nodes[keep].astype(np.int32)
-        scaled = _LoggedJobs(into_ms, np.maximum(duration_ms, 1), nodes, rule[keep])
+        requested_ms = records.requested_ms[keep]
+        asked = requested_ms > 0
+        if self._frame.asks_log:
+            if not asked.any():
+                raise WorkloadError(
+                    f"streams.{self._frame.name}.replay: the scheduler of pool "
+                    f"'{self._frame.pool}' has estimate: logged, but {spec.log} has no requested "
+                    "times; give estimate: exact, {factor: ...} or {classes: [...]}"
+                )
+            self._count("without a requested time, run time as estimate", int((~asked).sum()))
+        requested_ms = np.rint(requested_ms * spec.duration_factor).astype(np.int64)
+        requested_ms = np.where(asked, np.maximum(requested_ms, 1), 0)
+        scaled = _LoggedJobs(
+            into_ms,
+            np.maximum(duration_ms, 1),
+            nodes,
+            rule[keep],
+            requested_ms,
+            records.user_id[keep],
+        )
         return scaled, origin_ms
 
     def _count(self, cause: str, n: int) -> None:

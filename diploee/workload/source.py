@@ -48,6 +48,8 @@ class StreamFrame:
         Nodes of the pool that stand.
     node_type : NodeType
         What its nodes are.
+    asks_log : bool
+        The pool's scheduler goes by the run times that a log's users asked for.
     """
 
     name: str
@@ -57,6 +59,7 @@ class StreamFrame:
     pool_id: int
     standing: StandingNodes
     node_type: NodeType
+    asks_log: bool = False
 
     @property
     def spans(self) -> range:

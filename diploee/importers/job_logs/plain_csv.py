@@ -1,9 +1,10 @@
 """A plain table of jobs: any CSV file with a header, its columns named by the user.
 
 Keys of `columns`: ``submit``, ``start``, ``end``, ``duration``, ``nodes``, ``gpus``, ``type``,
-``state``, ``id``, ``energy`` (J). A key that the user does not map is looked for by its usual
-names, such as ``submit_time`` or ``n_nodes``. There must be a submission or a start, a duration or
-an end, and nodes or GPUs. The delimiter (comma, semicolon, tab or bar) is told by the header.
+``state``, ``id``, ``energy`` (J), ``requested_time`` (in the unit of the duration), ``user``. A key
+that the user does not map is looked for by its usual names, such as ``submit_time`` or ``n_nodes``.
+There must be a submission or a start, a duration or an end, and nodes or GPUs. The delimiter
+(comma, semicolon, tab or bar) is told by the header.
 
 Times are ISO 8601 stamps, with or without an offset, or what `time_format` says: ``unix-s`` and
 ``unix-ms`` are numbers since 1970, ``s`` and ``ms`` numbers from an origin that is not known,
@@ -49,6 +50,8 @@ USUAL_NAMES: Mapping[str, tuple[str, ...]] = {
     "state": ("state", "status"),
     "id": ("id", "job_id"),
     "energy": ("energy_j",),
+    "requested_time": ("requested_time",),
+    "user": ("user", "user_id"),
 }
 _NEEDED = (("submit", "start"), ("duration", "end"), ("nodes", "gpus"))
 _DELIMITERS = ",;\t|"
@@ -74,9 +77,11 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
     columns = _columns(text, layout, options.columns or {})
     table = read_job_columns(text, layout, columns, {}, "a table of jobs")
     times = _times(table, options)
-    run_ms = times_ms(table, "duration", UNIT_MS[options.duration_unit])
+    unit_ms = UNIT_MS[options.duration_unit]
+    lengths = {"run": "duration", "requested": "requested_time"}
+    lengths_ms = {key: times_ms(table, name, unit_ms) for key, name in lengths.items()}
     ids_repeat = "id" not in (options.columns or {})
-    return raw_log(table, replace(times, ms={**times.ms, "run": run_ms}), ids_repeat=ids_repeat)
+    return raw_log(table, replace(times, ms={**times.ms, **lengths_ms}), ids_repeat=ids_repeat)
 
 
 FORMAT = JobLogFormat("csv", "plain CSV table with named columns", recognises, read)

@@ -78,6 +78,8 @@ class RawJobs(Table):
     state_id: Int16Array = column("int16", OTHER)
     type_id: Int32Array = column("int32", 0)
     energy_j: Float64Array = column("float64", np.nan)
+    requested_ms: Int64Array = column("int64", 0)
+    user_id: Int32Array = column("int32", 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,10 +189,10 @@ def raw_log(
     Parameters
     ----------
     table : ReadTable
-        Columns ``nodes``, ``gpus``, ``state``, ``type``, ``id`` and ``energy``, as far as the log
-        has them.
+        Columns ``nodes``, ``gpus``, ``state``, ``type``, ``id``, ``energy`` and ``user``, as far as
+        the log has them.
     times : LogTimes
-        Columns ``submit``, ``start``, ``end`` and ``run``, likewise.
+        Columns ``submit``, ``start``, ``end``, ``run`` and ``requested``, likewise.
     dropped, repaired : mapping of str to int, optional
         As of `RawLog`.
     columns : mapping of str to numpy.ndarray, optional
@@ -200,6 +202,10 @@ def raw_log(
     """
     type_id, types = labels(table, "type")
     given: dict[str, Any] = {f"{key}_ms": ms for key, ms in times.ms.items()}
+    if "requested_ms" in given:
+        given["requested_ms"] = np.maximum(given["requested_ms"], 0)
+    user, users = labels(table, "user")
+    given["user_id"] = np.where(np.array(users) != "", np.arange(1, len(users) + 1), 0)[user]
     given |= {"n_nodes": numbers(table, "nodes", COUNT), "n_gpus": numbers(table, "gpus", COUNT)}
     given |= {"type_id": type_id, "energy_j": numbers(table, "energy", ENERGY_J)}
     if "state" in table:

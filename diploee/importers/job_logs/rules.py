@@ -216,6 +216,8 @@ def _with_times(raw: RawJobs, options: JobLogOptions) -> tuple[RawJobs, dict[str
         state_id=raw.state_id,
         type_id=raw.type_id,
         energy_j=np.where(raw.energy_j > 0, raw.energy_j, np.nan),
+        requested_ms=raw.requested_ms,
+        user_id=raw.user_id,
     )
     return rows, {
         SUBMISSION_MISSING: no_submit,
@@ -297,6 +299,8 @@ def _records(rows: RawJobs, n_nodes: Float64Array, order: Int64Array) -> JobReco
         state_id=rows.state_id[order],
         type_id=rows.type_id[order],
         energy_j=rows.energy_j[order],
+        requested_ms=rows.requested_ms[order],
+        user_id=rows.user_id[order],
     )
 
 

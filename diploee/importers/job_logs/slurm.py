@@ -1,7 +1,8 @@
 """Slurm's accounting: ``sacct -P`` (or ``-p``) with a header, any delimiter, columns in any order.
 
 ``sacct -a -X -P --format=JobID,Submit,Start,End,ElapsedRaw,NNodes,AllocTRES,State`` exports what is
-read; `Partition` (the kind of a job) and `ConsumedEnergyRaw` are read too where they are there.
+read; `Partition` (the kind of a job), `ConsumedEnergyRaw`, `User` and the time limit of a job
+(`TimelimitRaw` or `Timelimit`, none where it is a word) are read too where they are there.
 
 - Steps (``.batch``, ``.extern``, ``.0``) are not jobs: dropped and counted.
 - Elements of an array (``7_3``) and components of a heterogeneous job (``7+1``) are jobs of their
@@ -41,10 +42,11 @@ from diploee.importers.job_logs.raw_log import (
     stamps_ms,
     times_ms,
 )
-from diploee.tables import Float64Array
+from diploee.tables import Float64Array, Int64Array
 from diploee.textio.tables import Layout, ReadTable, header_words, listed, read_header
 from diploee.textio.text import Text
 from diploee.textio.values import Number, ids, numbers, without_missing
+from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S
 
 COLUMNS = {
     **{"id": "JobID", "submit": "Submit", "start": "Start", "end": "End"},
@@ -52,7 +54,8 @@ COLUMNS = {
 }
 OPTIONAL = {
     **{"run": "ElapsedRaw", "tres": "AllocTRES", "energy": "ConsumedEnergyRaw"},
-    "type": "Partition",
+    **{"type": "Partition", "user": "User"},
+    **{"limit_min": "TimelimitRaw", "limit": "Timelimit"},
 }
 COMMAND = "sacct -P -o JobID,State,Submit,Start,End,ElapsedRaw,NNodes,AllocTRES"
 JOB_STEP = "job step"
@@ -61,6 +64,9 @@ ENERGY_OUT_OF_RANGE = "energy out of range, left out"
 _DELIMITER = re.compile(r"\w+(\W)")
 _GPUS = r"gres/gpu=(?P<n>\d{1,9})"
 _GPUS_OF_TYPE = re.compile(r"gres/gpu:[^=,]*=(\d{1,9})")
+_MINUTES = r"^\s*(?P<minutes>\d{1,9})\s*$"
+_LIMIT = r"^\s*(?:(?P<days>\d{1,6})-)?(?P<hours>\d{1,6}):(?P<minutes>\d\d):(?P<seconds>\d\d)\s*$"
+_UNITS_MS = {"days": MS_PER_DAY, "hours": MS_PER_H, "minutes": MS_PER_MIN, "seconds": MS_PER_S}
 _ENERGY = Number(2.0**64, none=-1)
 _THOUSANDS = {"K": 1024, "M": 1024**2}
 
@@ -93,7 +99,7 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
     energy_j = numbers(table, "energy", _ENERGY)
     impossible = energy_j > ENERGY_J.largest  # Slurm's words for none, close to 2**64
     return raw_log(
-        _without(table, "nodes", "energy"),
+        _without(table, "nodes", "energy", "limit", "limit_min"),
         replace(times, ms={**times.ms, "run": run_ms}),
         dropped={JOB_STEP: n_steps},
         repaired={ENERGY_OUT_OF_RANGE: int(impossible.sum())},
@@ -101,6 +107,7 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
             "n_nodes": _node_counts(table),
             "n_gpus": n_gpus,
             "energy_j": np.where(impossible, np.nan, energy_j),
+            "requested_ms": _limits_ms(table),
         },
         runs_share_id=True,
     )
@@ -139,6 +146,21 @@ def _node_counts(table: ReadTable) -> Float64Array:
             column = pc.if_else(has_it, pc.utf8_slice_codeunits(column, 0, -1), column)
     plain = replace(table, columns={"nodes": column})
     return numbers(plain, "nodes", COUNT) * factor
+
+
+def _limits_ms(table: ReadTable) -> Int64Array:
+    """Return the time limits of jobs [ms], 0 where they are missing or a word."""
+    key, pattern = ("limit_min", _MINUTES) if "limit_min" in table else ("limit", _LIMIT)
+    limits_ms = np.zeros(len(table), dtype=np.int64)
+    if key not in table:
+        return limits_ms
+    found = pc.extract_regex(table.columns[key], pattern=pattern)
+    for field in found.type:
+        texts = pc.struct_field(found, field.name)
+        there = pc.and_kleene(pc.is_valid(texts), pc.not_equal(texts, ""))
+        numbers_of = pc.cast(pc.if_else(pc.fill_null(there, False), texts, "0"), pa.int64())
+        limits_ms += np.asarray(numbers_of) * _UNITS_MS[field.name]
+    return limits_ms
 
 
 def _gpus(table: ReadTable) -> Float64Array:

@@ -11,6 +11,7 @@
 - Lines may go on after the 18 fields. Of 21, as Alea and AleaNG have them, the last asks for nodes
   (``2:ppn=8:...`` or ``all:excl:2x8``), and a number in the 19th counts GPUs. ASSUMPTION [J]: of
   20 fields (a log of Frontier) the last counts nodes where fields 5 and 8 hold no processors.
+- The run time that a job's user asked for is its requested time (field 9).
 - The kind of a job is its queue. Local time, with its summer time, is that of `TimeZoneString`,
   else UTC.
 
@@ -59,6 +60,7 @@ FIELDS = (
 COLUMNS = {
     **{"id": "job", "submit": "submit", "wait": "wait", "run": "run", "status": "status"},
     **{"processors": "processors", "requested": "requested_processors", "type": "queue"},
+    **{"requested_time": "requested_time", "user": "user"},
 }
 STATE_OF_STATUS = {1: "completed", 0: "failed", 5: "cancelled"}
 PARTIAL_STATUS = (2, 3, 4)
@@ -146,6 +148,7 @@ def _times(
     has_start = (submit_ms != MISSING_MS) & (wait_ms != MISSING_MS)
     start_ms = np.where(has_start, submit_ms + wait_ms, MISSING_MS)
     ms = {"submit": submit_ms, "start": start_ms, "run": times_ms(table, "run")}
+    ms["requested"] = times_ms(table, "requested_time")
     origin = _number(header.get("UnixStartTime", (0, ""))[1])
     known_ms = submit_ms[submit_ms != MISSING_MS]
     if known_ms.size and YEARS_MS[0] <= np.median(known_ms) < YEARS_MS[1]:

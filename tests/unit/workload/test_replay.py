@@ -243,3 +243,51 @@ def test_a_log_that_asks_for_more_than_the_pool_is_told_the_nodes_and_the_wait(
     jobs = run.jobs()
     wait_h = (jobs["start_time"] - jobs["submit_time"]).dt.total_seconds() / 3_600
     assert wait_h.max() == pytest.approx(23.5)  # of the last that started, submitted half-way
+
+
+LOGGED = {"facility.pools.main.scheduler": {"kind": "easy", "estimate": "logged"}}
+ASKED = {"requested_time": "asked_min", "user": "who"}
+
+
+def write_asked(folder: Path, asked: list[str]) -> None:
+    write_log(folder, [(k, 0, 600, 2) for k in range(len(asked))])
+    lines = (folder / "jobs.csv").read_text("utf-8").split()
+    heads = ["asked_min,who", *(f"{value},user{k % 2}" for k, value in enumerate(asked))]
+    text = "\n".join(f"{line},{head}" for line, head in zip(lines, heads, strict=True))
+    (folder / "jobs.csv").write_text(text + "\n", "utf-8")
+
+
+def asked_for(folder: Path, **replay: Any) -> Workload:
+    names = {"submit": "submitted", "start": "started", "duration": "run_s", "nodes": "nodes"}
+    options = {"align": "start", "repeat": False, "columns": names | ASKED, **replay}
+    return replayed(folder, LOGGED, **options)
+
+
+def test_requested_times_and_users_of_the_log_reach_the_jobs(tmp_path: Path) -> None:
+    write_asked(tmp_path, ["1200", "900", "700"])
+    jobs = asked_for(tmp_path, duration_factor=0.5).jobs
+    assert jobs.requested_ms.tolist() == [600_000, 450_000, 350_000]
+    assert jobs.user_id.tolist() == [1, 2, 1]
+
+
+def test_jobs_without_a_requested_time_are_told_where_the_scheduler_goes_by_it(
+    tmp_path: Path,
+) -> None:
+    write_asked(tmp_path, ["1200", "", "700"])
+    workload = asked_for(tmp_path)
+    assert workload.jobs.requested_ms.tolist() == [1_200_000, 0, 700_000]
+    assert left_out(workload) == {"without a requested time, run time as estimate": 1}
+
+
+def test_a_scheduler_by_logged_estimates_needs_a_log_that_has_some(tmp_path: Path) -> None:
+    write_asked(tmp_path, ["", ""])
+    with pytest.raises(InputError, match=r"estimate: logged, but jobs.csv has no requested times"):
+        asked_for(tmp_path)
+    drawn = diploee.load_scenario("colocation_10mw", values={"duration": "1 d"})
+    pool = next(iter(drawn.facility.pools))
+    values = {
+        "duration": "1 d",
+        f"facility.pools.{pool}.scheduler": LOGGED["facility.pools.main.scheduler"],
+    }
+    with pytest.raises(InputError, match=r"estimate: logged, but only jobs of a replay have a log"):
+        generate_jobs(diploee.load_scenario("colocation_10mw", values=values))

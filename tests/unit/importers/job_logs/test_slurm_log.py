@@ -185,3 +185,29 @@ def test_lines_are_told_through_steps_that_are_left_out(tmp_path: Path) -> None:
     rows = [{"JobID": "7"}, {"JobID": "7.batch"}, {"JobID": "7.0"}, {"JobID": "8", "NNodes": "x"}]
     with pytest.raises(LogFormatError, match=r"sacct.txt:5: column 'NNodes' is 'x'"):
         read(tmp_path, *rows)
+
+
+@pytest.mark.parametrize(
+    ("column", "limits"),
+    [
+        ("TimelimitRaw", ["90", "UNLIMITED", "Partition_Limit", ""]),
+        ("Timelimit", ["01:30:00", "UNLIMITED", "Partition_Limit", ""]),
+    ],
+)
+def test_time_limits_are_requested_times_where_they_are_numbers(
+    tmp_path: Path, column: str, limits: list[str]
+) -> None:
+    rows = [{"JobID": str(k), column: limit} for k, limit in enumerate(limits)]
+    assert read(tmp_path, *rows).jobs.requested_ms.tolist() == [5_400_000, 0, 0, 0]
+
+
+def test_time_limits_of_days_and_users_are_read(tmp_path: Path) -> None:
+    rows = [
+        {"JobID": "1", "Timelimit": "2-00:00:01", "User": "ada"},
+        {"JobID": "2", "Timelimit": "00:00:30", "User": "bob"},
+        {"JobID": "3", "Timelimit": "7-12:00:00", "User": "ada"},
+    ]
+    jobs = read(tmp_path, *rows).jobs
+    assert jobs.requested_ms.tolist() == [172_801_000, 30_000, 648_000_000]
+    assert jobs.user_id.tolist() == [1, 2, 1]
+    assert not read(tmp_path, {}).jobs.requested_ms.any()

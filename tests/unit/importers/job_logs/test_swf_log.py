@@ -191,3 +191,13 @@ def test_all_lines_have_as_many_fields_as_the_first(tmp_path: Path) -> None:
     path = write(tmp_path, "; MaxNodes: 9", row() + " -1", row(job=2))
     with pytest.raises(LogFormatError, match=r"log.swf:3: 18 fields, expected 19"):
         read_job_log(path)
+
+
+def test_requested_times_and_users_are_read_and_missing_ones_are_zero(tmp_path: Path) -> None:
+    rows = [row(job=k, submit=k).split() for k in range(3)]
+    for fields, requested, user in zip(rows, ("3600", "-1", "1.5"), ("7", "-1", "9"), strict=True):
+        fields[8], fields[11] = requested, user
+    jobs = read_job_log(write(tmp_path, "; MaxNodes: 9", *map(" ".join, rows))).jobs
+    assert jobs.requested_ms.tolist() == [3_600_000, 0, 1_500]
+    first, none, other = jobs.user_id.tolist()
+    assert none == 0 and 0 < first != other > 0
