@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -95,6 +98,22 @@ def test_the_same_jobs_come_back(tmp_path: Path, writer: LogWriter) -> None:
     assert log.log_format == writer.name
     assert log.source == str(tmp_path / "log")
     assert log.counts.dropped == {}
+
+
+@pytest.mark.parametrize(
+    "writer",
+    [w for w in WRITERS if w.delimited and w.name != "swf"],
+    ids=lambda writer: writer.name,
+)
+def test_the_same_jobs_come_back_from_a_parquet_file(tmp_path: Path, writer: LogWriter) -> None:
+    jobs = told_by(writer)
+    text = writer.write(tmp_path / "log", jobs).read_bytes()
+    delimiter = {"slurm": "|", "csv": ";"}.get(writer.name, ",")
+    as_text = pa_csv.ConvertOptions(strings_can_be_null=True, null_values=[""])
+    options = pa_csv.ParseOptions(delimiter=delimiter)
+    table = pa_csv.read_csv(pa.BufferReader(text), parse_options=options, convert_options=as_text)
+    pq.write_table(table, tmp_path / "log.parquet")
+    assert_same_jobs(read(tmp_path / "log.parquet", writer), writer, jobs)
 
 
 @every_format

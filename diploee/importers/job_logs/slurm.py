@@ -84,8 +84,9 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
     LogFormatError
         If a column is missing, a line has another number of fields, or a value does not parse.
     """
-    delimiter = _DELIMITER.match(text.head)
-    layout = read_header(text, delimiter[1] if delimiter else "|", is_quoted=False)
+    is_quoted = text.head.startswith('"')  # as of a Parquet file
+    delimiter = _DELIMITER.match(text.head.replace('"', ""))
+    layout = read_header(text, delimiter[1] if delimiter else "|", is_quoted=is_quoted)
     _require_all(text, layout)
     table = read_job_columns(text, layout, COLUMNS, OPTIONAL, "what sacct -P prints")
     steps = pc.match_substring(ids(table, "id"), ".")
