@@ -160,7 +160,10 @@ class _Writer:
             return f"{plural(part.get('count', 0), 'node')} came to stand ({power})"
         jobs = f"{plural(part.get('count', 0), 'job')} of {self.owner('stream', part)}"
         did = what.removeprefix("jobs ")
-        did = f"ran on and drew {more}" if did == "ran on" else did
+        if did == "ran on":
+            did = f"ran on and drew {more}"
+        if did == "wrote checkpoints" and part["mw"] > 0:
+            did = "trained on after writing checkpoints"
         return f"{jobs} {did} ({power}{self._largest(part)})"
 
     def _largest(self, part: Words) -> str:

@@ -15,7 +15,7 @@ from diploee import Run, simulate
 from diploee.errors import InputError
 from diploee.metrics.cause_words import cause_words, causes_of
 from diploee.profiles.iterations import loop_of_iterations
-from diploee.scenario import Scenario, scenario_from_dict
+from diploee.scenario import Scenario, load_scenario, scenario_from_dict
 from diploee.scenario.synchronous import SynchronousJob
 from diploee.steps import generate_jobs, job_energy_j, job_load, power_series, schedule_jobs
 from diploee.workload.training_phases import Phase
@@ -123,6 +123,13 @@ def test_the_largest_drop_is_a_failure_or_the_end_and_no_iteration(fine_run: Run
     words = " ".join(map(cause_words, drops.values()))
     assert "1 job of stream pretraining" in words
     assert "job 0 on 105 nodes" in words
+
+
+def test_a_rise_behind_a_checkpoint_is_told_as_such() -> None:
+    part = {"what": "jobs wrote checkpoints", "of": "big", "pool": "main", "mw": 3.0, "count": 1}
+    rise = cause_words({"parts": [part]})
+    assert rise.startswith("1 job of stream big trained on after writing checkpoints (+3.00 MW")
+    assert "wrote checkpoints (-3" in cause_words({"parts": [part | {"mw": -3.0}]})
 
 
 def test_metrics_tell_where_the_time_of_the_nodes_went(fine_run: Run) -> None:
@@ -326,3 +333,16 @@ def test_a_year_of_a_hundred_thousand_gpus_is_cheap(tmp_path: Path) -> None:
     assert of["ettr"] == pytest.approx(law, rel=0.02)
     # nodes that fail while the job is down do not interrupt it once more
     assert 0.9 < of["failures"] / (365 * 12_500 * 3.8e-3) < 1.0
+
+
+def test_the_shipped_campus_draws_its_power_and_drops_as_its_large_job_fails(
+    tmp_path: Path,
+) -> None:
+    campus = load_scenario("campus_100mw_synchronous", ["duration=1 d"])
+    found = metrics_of(simulate(campus, tmp_path / "run"))
+    assert 90 < found["power"]["max_mw"] < 105
+    assert 0.6 < found["synchronous"]["pretraining"]["ettr"] < 0.85
+    (drop,) = [e["down"] for e in found["grid"]["ramps"]["intervals"] if e["interval_s"] == 60]
+    part = max(drop["cause"]["parts"], key=lambda part: -part["mw"])
+    assert (part["of"], part["what"]) == ("pretraining", "jobs failed")
+    assert 35 < drop["max_mw"] < 60
