@@ -304,12 +304,11 @@ class Attribution:
         started = rows.start_ms[first] > before[0]
         ended = np.maximum.reduceat(rows.end_ms, first) < after[1]
         stream = self._stream_of[class_of_owner(rows.owner[first])]
-        did = np.where(
-            started | ended, 2 * ended + started, self._phases_of(rows, first, before[0])
-        )
+        of_job_w = np.add.reduceat(change_w, first)
+        ran_on = self._phases_of(rows, first, before[0], of_job_w < 0)
+        did = np.where(started | ended, 2 * ended + started, ran_on)
         group = stream * len(_OF_JOBS) + did
         counts = np.bincount(group, minlength=len(self._streams) * len(_OF_JOBS))
-        of_job_w = np.add.reduceat(change_w, first)
         # A segment that plays a profile from its beginning is the first of its job.
         recent = (rows.start_ms[first] > before[0] - RECENT_MS) & (rows.offset_ms[first] == 0)
         recent &= self._phase_of[rows.profile_id[first]] < 0
@@ -330,9 +329,16 @@ class Attribution:
                 more["recent"] = {"count": int(np.count_nonzero(young)), "mw": young_mw}
             yield Part(name, pool, what, float(of_part_w.sum()), more)
 
-    def _phases_of(self, rows: Segments, first: Int64Array, begin_ms: int) -> Int64Array:
-        """Return what jobs that ran on did besides, as a number of `_OF_JOBS`, 0 = nothing."""
+    def _phases_of(
+        self, rows: Segments, first: Int64Array, begin_ms: int, falls: BoolArray
+    ) -> Int64Array:
+        """Return what jobs that ran on did besides, as a number of `_OF_JOBS`, 0 = nothing.
+
+        A stop alone is told of a job whose power fell: it explains no rise.
+        """
         phase = self._phase_of[rows.profile_id]
+        if (phase < 0).all():
+            return np.zeros(first.size, dtype=np.int64)
         began = rows.start_ms >= begin_ms
 
         def any_of(found: BoolArray) -> BoolArray:
@@ -346,7 +352,7 @@ class Attribution:
         stops = any_of(began & (phase == Phase.PLANNED))
         fails = any_of(began & (phase == Phase.HUNG))
         did: Int64Array = np.select(
-            [fails & trains, fails, stops, trains, writes], [8, 7, 6, 5, 4], 0
+            [fails & trains, fails & falls, stops & falls, trains, writes], [8, 7, 6, 5, 4], 0
         )
         return did
 

@@ -62,7 +62,7 @@ class SynchronousJob(Model):
         "Its name in results; the preset's, or job and its number in the list, if absent."
     )
     n_gpus: Annotated[PositiveInt | None, SCALES] = optional(
-        "GPUs that train, all of whole nodes; or n_nodes."
+        "GPUs that train, rounded up to whole nodes; or n_nodes."
     )
     n_nodes: Annotated[PositiveInt | None, SCALES] = optional("Nodes that train; or n_gpus.")
     work_days: Annotated[float, Field(gt=0, le=LONGEST_DAYS)] | None = optional(
@@ -256,8 +256,6 @@ class SynchronousJob(Model):
         """Return key and text of what does not fit on nodes with so many GPUs; None if all does."""
         n_nodes = self.nodes(n_gpus_per_node)
         n_gpus = n_nodes * n_gpus_per_node
-        if self.n_gpus is not None and self.n_gpus != n_gpus:
-            return "n_gpus", f"must be of whole nodes of {n_gpus_per_node}, found {self.n_gpus:,}"
         period_s, edges_s = self.iteration_s(n_gpus), 2 * self.edge_s
         if not SHORTEST_PERIOD_S <= period_s <= LONGEST_PERIOD_S:
             return "parameters", (

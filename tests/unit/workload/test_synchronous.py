@@ -16,7 +16,9 @@ from diploee.errors import InputError
 from diploee.metrics.cause_words import cause_words, causes_of
 from diploee.profiles.iterations import loop_of_iterations
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict
+from diploee.scenario.size import scaled
 from diploee.scenario.synchronous import SynchronousJob
+from diploee.schedule import Action, Preempt, Resume, Start, StrictFifo
 from diploee.steps import generate_jobs, job_energy_j, job_load, power_series, schedule_jobs
 from diploee.workload.training_phases import Phase
 
@@ -282,7 +284,6 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"checkpoint_interval": 10}, "checkpoint_write_s 20 is not shorter than checkpoint_interval"),
     ({"failures_per_1000_node_days": 9_000, "checkpoint_write_s": 600}, "young's interval of"),
     ({"n_gpus": 512}, "give either n_gpus or n_nodes"),
-    ({"n_nodes": None, "n_gpus": 500}, "must be of whole nodes of 8, found 500"),
     ({"tokens": 1e12}, "give either work_days or tokens"),
     ({"work_days": None}, "give either work_days or tokens"),
     ({"period_s": None}, "give either period_s, or parameters"),
@@ -316,6 +317,12 @@ def test_other_keys_of_a_stream_are_refused() -> None:
         scenario_from_dict(data)
 
 
+def test_a_job_grows_with_its_site() -> None:
+    site = scaled(scenario_of({"preset": "dense_70b_1k", "n_gpus": 500}), 1.5)
+    jobs = generate_jobs(site, tiny_library()).jobs
+    assert jobs.n_nodes[0] == 94 + 3  # 750 GPUs on whole nodes of 8, and spare ones
+
+
 def test_presets_give_way_to_what_is_given() -> None:
     job = SynchronousJob(preset="llama3_405b_16k", n_nodes=100, period_s=2.0, work_days=3)
     assert (job.n_gpus, job.parameters, job.tokens) == (None, None, None)
@@ -346,3 +353,46 @@ def test_the_shipped_campus_draws_its_power_and_drops_as_its_large_job_fails(
     part = max(drop["cause"]["parts"], key=lambda part: -part["mw"])
     assert (part["of"], part["what"]) == ("pretraining", "jobs failed")
     assert 35 < drop["max_mw"] < 60
+
+
+class Acting:
+    """Strict FIFO that acts: it suspends the first job from hour 2 to hour 3."""
+
+    wants_idle = True
+
+    def __init__(self, suspends: bool) -> None:
+        self.plan: dict[int, Action] = {}
+        if suspends:
+            self.plan = {7_200_000: Preempt(0, "suspend"), 10_800_000: Resume(0)}
+
+    def decide(self, view: Any) -> list[Action]:
+        for time_ms in self.plan:
+            if time_ms > view.now_ms:
+                view.wake_at(time_ms)
+                break
+        planned = [action for at_ms, action in self.plan.items() if at_ms == view.now_ms]
+        return planned or [Start(job) for job in StrictFifo().select(view)]
+
+
+def test_a_policy_that_acts_plays_the_same_course_and_stops_it_where_it_says(
+    tmp_path: Path,
+) -> None:
+    plain, acted, stopped = (
+        simulate(scenario_of(), tmp_path / name, library=tiny_library(), policies=policies)
+        for name, policies in (
+            ("plain", None),
+            ("acted", {"main": Acting(suspends=False)}),
+            ("stopped", {"main": Acting(suspends=True)}),
+        )
+    )
+    power_w, same_w, held_w = (
+        run.facility()["facility_power_w"].to_numpy() for run in (plain, acted, stopped)
+    )
+    assert (power_w == same_w).all()
+    assert held_w[120:180] == pytest.approx(300 * IDLE_W, rel=1e-6)
+    assert held_w[180:] == pytest.approx(power_w[120:300], rel=1e-6)
+    of, of_held = (metrics_of(run)["synchronous"]["pretraining"] for run in (plain, stopped))
+    assert metrics_of(acted)["synchronous"]["pretraining"] == of
+    assert of_held["stopped_node_h"] == pytest.approx(105)
+    assert of_held["node_h"] == pytest.approx(of["node_h"] + 105)
+    assert of_held["failures"] == of["failures"]
