@@ -74,8 +74,13 @@ def write_datasheet(
     inputs = [*run_files(run.folder), *([peaks] if peaks else [])]
     places = {"--csv": csv_file, "--xlsx": xlsx, "--pdf": pdf}
     check_file(out, force, inputs=inputs, replaces=is_report)  # before any work
+    taken = {Path(out).resolve(): "--out"}
     for option, place in places.items():
         if place is not None:
+            if (other := taken.setdefault(Path(place).resolve(), option)) != option:
+                raise InputError(
+                    f"{option}: {place} is that of {other}; give each a place of its own"
+                )
             check_file(place, force, inputs=inputs, option=option)
     sheet = data_sheet(run, limits, peaks)
     page = sheet_page(sheet)

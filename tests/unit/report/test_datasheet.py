@@ -16,6 +16,7 @@ from builders import tiny_library, tiny_scenario
 from command_line import call
 
 from diploee import open_run, simulate
+from diploee.errors import InputError
 from diploee.report import datasheet_files
 from diploee.report.datasheet import DataSheet, Figure, data_sheet
 
@@ -227,3 +228,13 @@ def test_limits_and_peaks_that_do_not_fit_are_told(run_folder: Path, tmp_path: P
     peaks = tmp_path / "peaks.csv"
     peaks.write_text("start,duration_min\n2030-01-01 17:00,60\n", "utf-8")
     assert "peaks.csv:2: start: 2030" in call(*out, "--peaks", peaks).problem
+
+
+def test_two_forms_of_a_sheet_at_one_place_are_refused(at_the_meter: Path, tmp_path: Path) -> None:
+    """The later one would stand there alone, as if both had been written."""
+    one = tmp_path / "sheet.html"
+    with pytest.raises(
+        InputError, match=r"--csv: .*sheet.html is that of --out; give each a place"
+    ):
+        datasheet_files.write_datasheet(at_the_meter, one, csv_file=tmp_path / "." / "sheet.html")
+    assert not one.exists()
