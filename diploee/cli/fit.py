@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from diploee.cli.fragment import (
-    check_fragment,
     check_places,
     give_fragment,
+    into_scenario,
     naming_the_other_command,
     pool_of,
 )
@@ -60,7 +60,8 @@ def fit_command(
         str | None,
         typer.Option(
             help="Scenario that the stream is for: gives the pool, its nodes and GPUs, and how to "
-            "read the log where its only replay of a log says so."
+            "read the log where its only replay of a log says so. With --out it is written as a "
+            "whole, the stream in place of those of the pool."
         ),
     ] = None,
     pool: Annotated[str | None, typer.Option(help="Pool of the stream.")] = None,
@@ -97,8 +98,7 @@ def fit_command(
     if of_replay := [key for key in told if key not in given]:
         note = f"the log was read with {', '.join(of_replay)} of the scenario's replay"
         fit = replace(fit, notes=(*fit.notes, note))
-    text = fragment_text(fit, stream, pool_name)
-    check_fragment(text, base)
+    text = into_scenario(fragment_text(fit, stream, pool_name), base, pool_name, out)
 
     def draw(folder: Path, files: Writing) -> list[Path]:
         from diploee.learn.jobs.plots import plot_fit

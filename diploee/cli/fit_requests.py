@@ -16,9 +16,9 @@ from rich.markup import escape
 
 from diploee.cli.display import show_table
 from diploee.cli.fragment import (
-    check_fragment,
     check_places,
     give_fragment,
+    into_scenario,
     naming_the_other_command,
     pool_of,
 )
@@ -88,7 +88,10 @@ def fit_requests_command(
         typer.Option("--format", help=f"{one_of(TRACE_FORMATS)}; told by content."),
     ] = None,
     scenario: Annotated[
-        str | None, typer.Option(help="Scenario that the stream is for: gives the pool.")
+        str | None,
+        typer.Option(
+            help="Scenario that the stream is for: gives the pool; with --out written as a whole."
+        ),
     ] = None,
     pool: Annotated[str | None, typer.Option(help="Pool of the stream.")] = None,
     stream: Annotated[str, typer.Option(help="Name of the stream.")] = "requests",
@@ -126,7 +129,7 @@ def fit_requests_command(
     local = _local_time(read, zero_hour)
     rows = f"Rows: {'; '.join(read.counts.lines())}. Limits are those of {100 * confidence:g}%."
     text = f"{origin}\n# {local}\n# {rows}\n{rest}"
-    check_fragment(text, base)
+    text = into_scenario(text, base, pool_name, out)
 
     def draw(folder: Path, files: Writing) -> list[Path]:
         from diploee.learn.requests.plots import plot_requests

@@ -84,6 +84,70 @@ def check_fragment(text: str, base: Scenario | None) -> None:
         scenario_from_dict(data | {"streams": {}, "request_streams": {}} | yaml.safe_load(text))
 
 
+def into_scenario(text: str, base: Scenario | None, pool: str, out: Path | None) -> str:
+    """Return a checked fragment, as a whole scenario where it goes to a file and has a base.
+
+    The streams of its pool give way to it, those of other pools stay; relative names of files are
+    told from the new place.
+
+    Raises
+    ------
+    InputError
+        If a stream of another pool has the fragment's name.
+    ScenarioError
+        If the result does not load.
+    """
+    import yaml
+
+    from diploee.errors import InputError
+    from diploee.scenario import scenario_from_dict
+
+    check_fragment(text, base)
+    if base is None or out is None:
+        return text
+    data = _told_from(out.absolute().parent, base.folder.absolute(), base.model_dump(
+        mode="json", exclude_unset=True
+    ))  # fmt: skip
+    groups = {
+        group: {name: s for name, s in data.pop(group, {}).items() if s["pool"] != pool}
+        for group in ("streams", "request_streams")
+    }
+    fitted = yaml.safe_load(text)
+    ((own, (name,)),) = fitted.items()
+    for others in groups.values():
+        if name in others:
+            raise InputError(
+                f"--stream: '{name}' is a stream of pool '{others[name]['pool']}' of the scenario; "
+                "give another name"
+            )
+    rest = groups.pop(own)
+    data |= {group: others for group, others in groups.items() if others}
+    # The fragment ends within its streams: others of the kind follow it.
+    whole = _yaml(data) + text + "".join(f"  {line}\n" for line in _yaml(rest).splitlines())
+    scenario_from_dict(yaml.safe_load(whole))
+    return whole
+
+
+def _yaml(data: dict[str, Any]) -> str:
+    import yaml
+
+    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100) if data else ""
+
+
+def _told_from(folder: Path, old: Path, data: Any) -> Any:
+    """Return data with the relative names of files that there are told from another folder."""
+    import os
+
+    if isinstance(data, dict):
+        return {key: _told_from(folder, old, value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [_told_from(folder, old, value) for value in data]
+    is_file = isinstance(data, str) and "." in data and "\n" not in data and (old / data).exists()
+    if not is_file or Path(data).is_absolute():
+        return data
+    return Path(os.path.relpath(old / data, folder)).as_posix()
+
+
 def give_fragment(
     text: str,
     out: Path | None,

@@ -49,7 +49,10 @@ Force = Annotated[bool, typer.Option("--force", help="Replace what stands there.
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only errors.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 ToLibrary = Annotated[Path, place_option("Folder of the library to add the profile to.")]
-Fragment = Annotated[Path | None, place_option("YAML file of the stream; else it is printed.")]
+Fragment = Annotated[
+    Path | None,
+    place_option("YAML file of the stream, or of --scenario with it; else it is printed."),
+]
 Plots = Annotated[Path | None, place_option("Folder of pictures of the fit.", "--plots")]
 
 

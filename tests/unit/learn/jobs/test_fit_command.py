@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from diploee.errors import (
 )
 from diploee.learn.jobs import JobLogFit, fit_job_log
 from diploee.learn.jobs.fragment import fragment_text
-from diploee.scenario import Calendar, ClassRule, scenario_from_dict
+from diploee.scenario import Calendar, ClassRule, load_scenario, scenario_from_dict
 from diploee.steps import generate_jobs
 
 APP = typer.Typer()
@@ -190,6 +191,31 @@ def test_scenario_gives_the_pool_and_its_size(
     assert max(c["n_nodes"] for c in yaml.safe_load(text)["streams"]["jobs"]["classes"]) == 3
     with pytest.raises(InputError, match=r"--pool: must be one of 'main', found 'mian'.*'main'"):
         run(log_file, *rest, "--pool", "mian")
+
+
+def test_a_scenario_is_written_as_a_whole_that_runs(
+    log_file: Path, library_folder: Path, tmp_path: Path
+) -> None:
+    """The stream takes the place of those of its pool; another pool's and its files stay."""
+    shutil.copy(log_file, tmp_path / "other.csv")
+    replayed = {"pool": "side", "replay": {"log": "other.csv", "rules": [{"workload": "tune"}]}}
+    changes = {
+        "facility.pools.side": {"node_type": "node", "n_nodes": 8},
+        "streams.replayed": replayed,
+    }
+    base = write_scenario(tmp_path / "base.yaml", changes)
+    out = tmp_path / "made" / "site.yaml"
+    given = (log_file, "--workload", "tune", "--profiles", library_folder, "--scenario", base)
+    run(*given, "--pool", "main", "--out", out)
+    site = load_scenario(out)
+    assert list(site.streams) == ["jobs", "replayed"]
+    assert site.streams["replayed"].replay.log == "../other.csv"
+    assert site.facility == load_scenario(base).facility
+    jobs = generate_jobs(site, tiny_library()).jobs
+    assert set(jobs.pool_id.tolist()) == {0, 1}
+    with pytest.raises(InputError, match="--stream: 'replayed' is a stream of pool 'side'"):
+        run(*given, "--pool", "main", "--stream", "replayed", "--out", tmp_path / "no.yaml")
+    assert list(yaml.safe_load(run(*given, "--pool", "main"))) == ["streams"]
 
 
 @pytest.mark.parametrize(
