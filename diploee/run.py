@@ -10,13 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
+from copy import deepcopy
 from dataclasses import replace
+from itertools import tee
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from diploee.facility import Block, Stage
+from diploee.columns import catalogue
+from diploee.facility import Block, Stage, Stages
+from diploee.facility.base import POWER
 from diploee.inference import service_columns
 from diploee.inputs import Inputs, load_inputs
 from diploee.metrics import (
@@ -27,6 +31,9 @@ from diploee.metrics import (
     RunMetrics,
     SynchronousMetrics,
 )
+from diploee.metrics.flexibility import BASELINE, BASELINE_COLUMNS, FlexibilityMetrics
+from diploee.metrics.flexible_jobs import FlexibleJobs
+from diploee.metrics.grid.clock import Clock
 from diploee.outputs import (
     FACILITY_FILE,
     JOBS_FILE,
@@ -77,6 +84,7 @@ from diploee.schedule.surroundings import Controller
 from diploee.steps import (
     at_size,
     class_nodes,
+    flexible_controller,
     open_stages,
     open_streams,
     plan_services,
@@ -85,7 +93,7 @@ from diploee.steps import (
 )
 from diploee.tables import Float64Array, concat
 from diploee.units import MS_PER_DAY, MS_PER_MIN, MS_PER_WEEK
-from diploee.workload import JobTable
+from diploee.workload import JobTable, StreamClass
 from diploee.workload.rates import hourly_rates
 from diploee.workload.source import DRAW_MS
 
@@ -182,6 +190,7 @@ def simulate(
             inputs = inputs or load_inputs(scenario, library)
             asked, scenario = scenario.facility.size, at_size(scenario, inputs.weather, stages)
         with clock.stage("plan"):
+            controller = controller or flexible_controller(scenario, inputs.signals)
             line = _Line(scenario, inputs, engine, policies, stages, clock, controller)
             new.needed_mb = line.expected_mb(jobs_file)
         with clock.stage("simulate") as update, ExitStack() as files:
@@ -203,14 +212,18 @@ def simulate(
             files.enter_context(series)
             if jobs is not None:
                 files.callback(jobs.close)
-            windows = line.windows(window_days, jobs, update)
+            windows = line.own(line.windows(window_days, jobs, update))
             blocks = line.blocks(search.watch(windows) if search else windows, n_threads, executor)
             takers: list[Sink] = [series, metrics, *sinks]
-            for block in line.stages.through(blocks):
+            if line.twin is not None:
+                takers.append(line.twin.power)
+            for block in line.beside_twin(line.stages.through(blocks), n_threads, executor):
                 with clock.lap("files and metrics"):
                     for sink in takers:
                         sink.add(block)
         found = metrics.blocks(line.queues, line.queue, line.plans) | line.synchronous.block()
+        if line.twin is not None:
+            found["flexibility"] = line.twin.block()
         if search is not None:
             with clock.stage("zooms"):
                 found["zooms"] = write_event_windows(
@@ -251,6 +264,7 @@ class _Line:
         self._idle_w = [facility.node_type_of(name).idle_power_w for name in facility.pools]
         run_clock = scenario.clock
         chosen = chosen_policies(facility.pools, policies)
+        undisturbed = chosen_policies(facility.pools, deepcopy(policies))
         self.stages, self.columns = open_stages(scenario, stages, inputs.weather)
         self.head = {
             "scenario": scenario.name,
@@ -259,7 +273,8 @@ class _Line:
         }
         self.plans = plan_services(scenario, inputs=inputs)
         self.streams = open_streams(scenario, inputs)
-        around = surroundings(scenario, self.streams, levels_of(chosen.values(), controller))
+        levels = levels_of(chosen.values(), controller)
+        around = surroundings(scenario, self.streams, levels, inputs.signals)
         self.streams.settle(simulations(scenario, policies, around))
         around = replace(around, controller=controller, service_power_w=self._service_power_w)
         self.cluster = Cluster(
@@ -271,6 +286,20 @@ class _Line:
             scenario.standing_nodes(),
             around,
         )
+        self.twin: _Twin | None = None
+        if controller is not None and scenario.flexibility is not None:
+            twin_stages, _ = open_stages(scenario, stages, inputs.weather)
+            self.twin = _Twin(
+                scenario,
+                inputs,
+                Cluster(
+                    facility.pools, horizon_ms, engine, undisturbed, run_clock.begin_ms,
+                    scenario.standing_nodes(), replace(around, controller=None),
+                ),
+                twin_stages,
+                self.streams.classes,
+            )  # fmt: skip
+            self.columns = catalogue(self.columns, BASELINE_COLUMNS)
         library, used = self.streams.library, set[int]()
         if self.cluster.acts:
             kinds = [around.flexibility_of(k).kind for k in range(len(self.streams.classes))]
@@ -364,8 +393,8 @@ class _Line:
 
     def windows(
         self, window_days: float | None, jobs_file: JobsFile | None, update: Update
-    ) -> Iterator[tuple[Segments, int]]:
-        """Yield what starts in each window as segments, and the window's end [ms]."""
+    ) -> Iterator[tuple[Segments, Segments | None, int]]:
+        """Yield what runs in each window, in the run and its twin, and the window's end [ms]."""
         scenario, n_jobs, begin_ms = self._scenario, 0, self._scenario.clock.begin_ms
         n_draws, from_ms = self._draws_per_window(window_days), begin_ms
         for jobs in self._timed_jobs(n_draws):
@@ -373,6 +402,9 @@ class _Line:
             until_ms = min(until_ms, scenario.horizon_ms)
             with self._clock.lap("schedule"):
                 started = self.cluster.advance(jobs, until_ms)
+                undisturbed = None
+                if self.twin is not None:
+                    undisturbed = self.twin.cluster.advance(jobs, until_ms)
             with self._clock.lap("segments and jobs"):
                 load, energy_j = self._lowered(started)
                 self._count(jobs, started, until_ms)
@@ -381,12 +413,41 @@ class _Line:
                 self.causes.keep(load.segments, class_id, energy_j)
                 if jobs_file is not None:
                     jobs_file.add(jobs, started, energy_j)
-            yield concat([load.segments, self._serving.between(from_ms, until_ms)]), until_ms
+                baseline = None
+                serving = self._serving.between(from_ms, until_ms)
+                if self.twin is not None and undisturbed is not None:
+                    self.twin.count(jobs, started, undisturbed)
+                    twin_load, _ = self._lowered(undisturbed)
+                    baseline = concat([twin_load.segments, serving])
+            yield concat([load.segments, serving]), baseline, until_ms
             from_ms = until_ms
             n_jobs += len(jobs)
             date = scenario.clock.wall.at(until_ms)
             done = (until_ms - begin_ms) / scenario.clock.simulated_ms
             update(done, f"{date:%Y-%m-%d}  {n_jobs:,} jobs")
+
+    def own(
+        self, windows: Iterator[tuple[Segments, Segments | None, int]]
+    ) -> Iterator[tuple[Segments, int]]:
+        """Return the windows of the run; those of its twin wait for `beside_twin`."""
+        if self.twin is not None:
+            windows, self._of_twin = tee(windows)
+        return ((segments, until_ms) for segments, _, until_ms in windows)
+
+    def beside_twin(
+        self, blocks: Iterator[Block], n_threads: int | None, executor: Executor | None
+    ) -> Iterator[Block]:
+        """Yield the blocks, each with the power of the twin beside its own."""
+        if self.twin is None:
+            yield from blocks
+            return
+        windows = (
+            (segments, until_ms) for _, segments, until_ms in self._of_twin if segments is not None
+        )
+        twin = self.twin.stages.through(self._power(windows, n_threads, executor))
+        for block, other in zip(blocks, twin, strict=True):
+            baseline = {BASELINE: other.columns[POWER]}
+            yield Block(block.t0_ms, block.dt_ms, {**block.columns, **baseline})
 
     def _lowered(self, started: Schedule) -> tuple[JobLoad, Float64Array]:
         """Return what jobs draw, and the energy [J] of each job or stretch."""
@@ -415,6 +476,18 @@ class _Line:
         executor: Executor | None,
     ) -> Iterator[Block]:
         """Yield blocks of device power with queue and services, as they become final."""
+        for block in self._power(windows, n_threads, executor):
+            queued = {"queued_jobs": self._queue_length.at(block.starts_ms)}
+            services = service_columns(self.plans, block.t0_ms, block.dt_ms, len(block))
+            yield Block(block.t0_ms, block.dt_ms, {**block.columns, **queued, **services})
+
+    def _power(
+        self,
+        windows: Iterator[tuple[Segments, int]],
+        n_threads: int | None,
+        executor: Executor | None,
+    ) -> Iterator[Block]:
+        """Yield blocks of device power."""
         for power in power_stream(
             self.model,
             windows,
@@ -422,10 +495,7 @@ class _Line:
             executor=executor,
             block_intervals=self._block_intervals,
         ):
-            block = device_block(power, self.model)
-            queued = {"queued_jobs": self._queue_length.at(block.starts_ms)}
-            services = service_columns(self.plans, block.t0_ms, block.dt_ms, len(block))
-            yield Block(block.t0_ms, block.dt_ms, {**block.columns, **queued, **services})
+            yield device_block(power, self.model)
 
     @property
     def _block_intervals(self) -> int | None:
@@ -461,3 +531,36 @@ class _Line:
         for pool_id, queue in enumerate(self.queues.values()):
             n_submitted = int(np.count_nonzero(in_run == pool_id))
             queue.add(n_submitted, started.take(started.jobs.pool_id == pool_id))
+
+
+class _Twin:
+    """The same run without its controller, in lockstep, and what is measured against it."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        inputs: Inputs,
+        cluster: Cluster,
+        stages: Stages,
+        classes: Sequence[StreamClass],
+    ) -> None:
+        assert scenario.flexibility is not None
+        clock, events = scenario.clock, scenario.flexibility.events_in(scenario.clock)
+        self.cluster, self.stages = cluster, stages
+        self.power = FlexibilityMetrics(
+            events, Clock(clock.start_with_zone, clock.step_ms), inputs.signals
+        )
+        tolerated = [of_class.job_class.flexibility for of_class in classes]
+        self._jobs = FlexibleJobs(tolerated, events, clock.wall, clock.horizon_ms)
+
+    def count(self, jobs: JobTable, own: Schedule, twin: Schedule) -> None:
+        """Take in a window: what was submitted, and what became of it in both."""
+        self._jobs.submit(jobs)
+        self._jobs.add(own, twin)
+
+    def block(self) -> dict[str, Any]:
+        """Return the `flexibility` block of the metrics."""
+        found = self.power.block()
+        for event, performance in zip(found["events"], self._jobs.performance(), strict=True):
+            event["weighted_performance"] = performance
+        return {**found, "jobs": self._jobs.block()}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +16,7 @@ from diploee.columns import Columns, catalogue, with_boundary
 from diploee.errors import InputError
 from diploee.facility import Block, Site, Stage, Stages, Weather
 from diploee.facility.base import POWER, REACTIVE, check_order
+from diploee.importers.signals import Signal
 from diploee.inference import SERVICE_COLUMNS, Curves, RequestRates, ServicePlan
 from diploee.inference import plan_services as plan_streams
 from diploee.inference import request_rates as rates_of
@@ -40,18 +41,22 @@ from diploee.profiles import ProfileLibrary
 from diploee.profiles.capped import CapLevels
 from diploee.profiles.profile import NODE_AC_POWER
 from diploee.scenario import NodeType, Scenario
+from diploee.scenario import flexibility as scenario_flexibility
 from diploee.scenario.size import scaled
+from diploee.scenario.spans import span_ms
 from diploee.schedule import (
     QUEUE_COLUMNS,
     ActedSchedule,
     Cluster,
     Engine,
+    JobFlexibility,
     JobPower,
     Schedule,
     Surroundings,
     in_order_of_submission,
 )
 from diploee.schedule import simulated_utilization as simulated_occupancy
+from diploee.schedule.controller import FairCaps
 from diploee.schedule.policy import Policy
 from diploee.tables import Float64Array, concat
 from diploee.units import MS_PER_H, W_PER_MW
@@ -101,14 +106,77 @@ def open_streams(scenario: Scenario, inputs: Inputs) -> JobStreams:
     )
 
 
-def surroundings(scenario: Scenario, streams: JobStreams, levels: CapLevels) -> Surroundings:
+def surroundings(
+    scenario: Scenario,
+    streams: JobStreams,
+    levels: CapLevels,
+    signals: Mapping[str, Signal] | None = None,
+) -> Surroundings:
     """Return what policies that act know besides their queues; not services yet."""
-    facility = scenario.facility
+    facility, signals = scenario.facility, signals or {}
     pools = [facility.node_type_of(name) for name in facility.pools]
-    return Surroundings(
-        power=JobPower(streams.library, list(class_nodes(scenario, streams))),
+    around = Surroundings(
+        power=JobPower(
+            streams.library,
+            list(class_nodes(scenario, streams)),
+            [
+                of_class.job_class.duration is not None
+                or scenario.streams[of_class.stream].replay is not None
+                for of_class in streams.classes
+            ],
+        ),
+        flexibility=[
+            flexibility_of(of_class.job_class.flexibility, of_class.job_class.n_nodes, scenario)
+            for of_class in streams.classes
+        ],
         levels=levels,
         idle_power_w=[node.idle_power_w for node in pools],
+    )
+    if scenario.flexibility is None:
+        return around
+    changes = [signal.times_ms for signal in signals.values()]
+    begin_ms, horizon_ms = scenario.clock.begin_ms, scenario.horizon_ms
+    wakes_ms = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *changes]))
+    cap = signals.get("cap")
+    return replace(
+        around,
+        signals=signals,
+        events=scenario.flexibility.events_in(scenario.clock),
+        wakes_ms=wakes_ms[(wakes_ms > begin_ms) & (wakes_ms < horizon_ms)].tolist(),
+        cap_w=around.cap_w if cap is None else lambda time_ms: cap.at(time_ms) * W_PER_MW,
+    )
+
+
+def flexibility_of(
+    told: scenario_flexibility.JobFlexibility | None, n_nodes: int, scenario: Scenario
+) -> JobFlexibility:
+    """Return how the jobs of a class bend, as the engine knows it."""
+    if told is None:
+        return JobFlexibility()
+    return JobFlexibility(
+        tier=told.tier,
+        kind=told.work,
+        pausable=told.pausable,
+        least_share=(told.min_nodes or n_nodes) / n_nodes,
+        checkpoint_every_ms=span_ms(told.checkpoint_interval),
+        stop_ms=span_ms(told.stop),
+        restart_ms=span_ms(told.restart),
+        stop_share=told.restart_power,
+        restart_share=told.restart_power,
+        slack=told.slack,
+        deadline_ms=scenario.clock.wall.time_ms(told.deadline) if told.deadline else None,
+    )
+
+
+def flexible_controller(scenario: Scenario, signals: Mapping[str, Signal]) -> FairCaps | None:
+    """Return the controller that a scenario asks for; None where it has nothing to answer."""
+    flexibility = scenario.flexibility
+    if flexibility is None or flexibility.controller == "off":
+        return None
+    if not flexibility.events and flexibility.follow is None and "cap" not in signals:
+        return None
+    return FairCaps(
+        flexibility.events_in(scenario.clock), signals.get("cap"), flexibility.follow, signals
     )
 
 

@@ -10,6 +10,7 @@ from diploee.metrics.billing import BILLING_METRICS
 from diploee.metrics.causes import CAUSE_METRICS
 from diploee.metrics.facility import POWER_METRICS, UTILIZATION_METRICS
 from diploee.metrics.flexibility import FLEXIBILITY_METRICS
+from diploee.metrics.flexible_jobs import FLEXIBLE_JOB_METRICS
 from diploee.metrics.grid.accumulator import TRANSIENT_METRICS
 from diploee.metrics.grid.bandwidth import BANDWIDTH_METRICS
 from diploee.metrics.grid.demand import DEMAND_METRICS, PEAK_METRICS
@@ -45,6 +46,7 @@ DECLARED = [
     CAUSE_METRICS,
     BILLING_METRICS,
     FLEXIBILITY_METRICS,
+    FLEXIBLE_JOB_METRICS,
 ]
 """What each part of a run declares, in the order of the tables; stages follow."""
 

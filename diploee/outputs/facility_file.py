@@ -20,6 +20,7 @@ from diploee.columns import Column, Columns, as_entries, catalogue, find_column
 from diploee.facility import Block
 from diploee.inference import SERVICE_COLUMNS
 from diploee.json_files import Record, parse_json
+from diploee.metrics.flexibility import BASELINE_COLUMNS
 from diploee.parquet_files import open_parquet
 from diploee.power import PHASE_COLUMNS, POWER_COLUMNS
 from diploee.schedule import QUEUE_COLUMNS
@@ -31,7 +32,9 @@ METADATA_KEY = b"diploee.facility"
 MIN_ROWS_PER_GROUP = 1 << 15
 """Row groups hold an hour, or so many rows where that is more."""
 
-DECLARED_COLUMNS = catalogue(POWER_COLUMNS, PHASE_COLUMNS, QUEUE_COLUMNS, SERVICE_COLUMNS)
+DECLARED_COLUMNS = catalogue(
+    POWER_COLUMNS, PHASE_COLUMNS, QUEUE_COLUMNS, SERVICE_COLUMNS, BASELINE_COLUMNS
+)
 
 
 def stored_columns(path: Path) -> Columns:

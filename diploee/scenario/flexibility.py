@@ -425,8 +425,8 @@ class JobFlexibility(Model):
     )
     restart_power: Share = Field(
         default=0.2,
-        description="Share of a job's power above idle that it draws while it stops and restarts "
-        "(assumed where not given).",
+        description="Share of a job's mean power that it draws while it stops and restarts, its "
+        "nodes' idle power at least (assumed where not given).",
     )
     slack: Annotated[float, Field(ge=0, le=1e3)] | None = Field(
         default=None,

@@ -13,6 +13,7 @@ import numpy as np
 
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.capped import CapLevels, WorkKind, capped_power_w, cpu_power_w
+from diploee.profiles.playing import phases
 from diploee.scenario import NodeType
 from diploee.schedule.actions import Action
 from diploee.units import MS_PER_MIN
@@ -58,6 +59,10 @@ class Controller(Protocol):
 
     def may_start(self, view: FacilityView, pool: str, job: int) -> bool:
         """Return whether a pool may start a waiting job now; one that it may not is not seen."""
+        ...
+
+    def settled(self, view: FacilityView) -> None:
+        """Take note of what came of an instant, after all have decided."""
         ...
 
 
@@ -120,11 +125,19 @@ class JobPower:
         Profiles that jobs refer to.
     nodes : sequence of NodeType
         Nodes of the pool of each class of jobs, by `class_id`.
+    filled : sequence of bool
+        Whether the jobs of each class play the steady part of their profile in a loop, so that
+        their mean is that part's; none of them if absent.
     """
 
-    def __init__(self, library: ProfileLibrary, nodes: Sequence[NodeType]) -> None:
-        self._library, self._nodes = library, nodes
-        self._found: dict[int, tuple[float, float]] = {}
+    def __init__(
+        self,
+        library: ProfileLibrary,
+        nodes: Sequence[NodeType],
+        filled: Sequence[bool] = (),
+    ) -> None:
+        self._library, self._nodes, self._filled = library, nodes, filled
+        self._found: dict[int, tuple[float, float, float]] = {}
 
     def of(
         self,
@@ -151,7 +164,10 @@ class JobPower:
             gpus_w = node.n_gpus * node.gpu_tdp_w
             return n_nodes * (node.rated_power_w - gpus_w * (1 - limit))
         own_nodes = self._library.entries[profile_id].n_nodes
-        own_w = self._of_profile(profile_id)[basis == "p95_60s"]
+        mean_w, steady_w, p95_w = self._of_profile(profile_id)
+        if class_id < len(self._filled) and self._filled[class_id]:
+            mean_w = steady_w
+        own_w = p95_w if basis == "p95_60s" else mean_w
         capped_w = capped_power_w(np.array([own_w]), cpu_power_w(node) * own_nodes, power)
         return float(capped_w[0]) * (n_nodes / own_nodes * power_factor)
 
@@ -159,13 +175,17 @@ class JobPower:
         """Return the idle power of a node that a class runs on [W]."""
         return self._nodes[class_id].idle_power_w
 
-    def _of_profile(self, profile_id: int) -> tuple[float, float]:
+    def _of_profile(self, profile_id: int) -> tuple[float, float, float]:
+        """Return the mean power, that of the steady part, and the P95 of minutes [W]."""
         if profile_id not in self._found:
             profile = self._library[profile_id]
             power_w = profile.power_w.astype(np.float64)
             size = min(max(1, MS_PER_MIN // profile.dt_ms), power_w.size)
             minutes_w = power_w[: power_w.size // size * size].reshape(-1, size).mean(axis=1)
-            self._found[profile_id] = profile.mean_power_w, float(np.quantile(minutes_w, 0.95))
+            of = phases(profile)
+            steady_w = power_w[of.steady_ms // profile.dt_ms : of.ending_ms // profile.dt_ms]
+            p95_w = float(np.quantile(minutes_w, 0.95))
+            self._found[profile_id] = profile.mean_power_w, float(steady_w.mean()), p95_w
         return self._found[profile_id]
 
 

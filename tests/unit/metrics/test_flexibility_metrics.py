@@ -13,8 +13,9 @@ from diploee.facility import Block
 from diploee.importers.signals import Signal
 from diploee.metrics.baseline import HourlyMeans, ten_of_ten
 from diploee.metrics.flexibility import FlexibilityMetrics
+from diploee.metrics.flexible_jobs import weighted_performance
 from diploee.metrics.grid.clock import Clock
-from diploee.scenario import Event, EventTarget
+from diploee.scenario import Event, EventTarget, JobFlexibility
 
 MIN, H, DAY = 60_000, 3_600_000, 86_400_000
 MONDAY = datetime(2018, 1, 1, tzinfo=UTC)
@@ -185,3 +186,14 @@ def test_a_baseline_is_held_against_the_twin() -> None:
     assert utility["days"] == 10
     assert utility["baseline_mw"] == pytest.approx(95, rel=1e-6)
     assert utility["error"] == pytest.approx(-0.05)
+
+
+def test_the_weighted_performance_of_the_demonstration_in_phoenix_is_met() -> None:
+    """SRP event of 3 May 2025, jobs and tiers as published with arXiv:2507.00909."""
+    of_tier = {tier: JobFlexibility(tier=tier).least_speed for tier in (1, 2, 3)}
+    jobs = [(2, 0.939635), (3, 0.973165), (1, 1.0), (2, 0.992455), (3, 0.666923), (3, 0.743277)]
+    found = weighted_performance(
+        np.array([of_tier[tier] for tier, _ in jobs]), np.array([done for _, done in jobs])
+    )
+    assert found == pytest.approx(0.9079, abs=5e-5)
+    assert weighted_performance(np.array([]), np.array([])) is None

@@ -1,0 +1,233 @@
+"""What flexibility cost the jobs: waits, lost and repeated work, deadlines, throughput.
+
+Sheet ``flexibility.md``, B7: each job against itself in the run's twin without the controller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from diploee.clock import WallClock
+from diploee.metric import Metric
+from diploee.metrics.distribution import Distribution
+from diploee.scenario import Event, JobFlexibility
+from diploee.schedule import NEVER_MS, ActedSchedule, Runs, Schedule
+from diploee.schedule.runs import CHECKPOINT, PAUSED, RESTART, RUN
+from diploee.tables import BoolArray, Float64Array, Int64Array
+from diploee.units import MS_PER_H
+from diploee.workload import JobTable
+
+_J = "flexibility.jobs"
+FLEXIBLE_JOB_METRICS = (
+    Metric(f"{_J}.mean_wait_change_h", "h", "mean change of the queue time", view="main",
+           text="of each job, against the run without control"),
+    Metric(f"{_J}.p95_wait_change_h", "h", "95th percentile of the change of the queue time",
+           view="table"),
+    Metric(f"{_J}.lost_node_h", "node h", "work lost and done again", view="table"),
+    Metric(f"{_J}.restart_node_h", "node h", "time to stop and restart", view="table"),
+    Metric(f"{_J}.paused_node_h", "node h", "time of paused jobs on their nodes", view="table"),
+    Metric(f"{_J}.deadlines", "jobs", "jobs due within the run", "{:,.0f}"),
+    Metric(f"{_J}.deadline_misses", "jobs", "jobs that missed their deadline", "{:,.0f}",
+           view="table"),
+    Metric(f"{_J}.twin_deadline_misses", "jobs", "jobs that miss it without control", "{:,.0f}"),
+    Metric("flexibility.events.<event>.weighted_performance", "1",
+           "weighted performance of jobs in event <event>",
+           text="work over that without the event, by 1 less the tolerated loss"),
+)  # fmt: skip
+
+
+def weighted_performance(weight: Float64Array, performance: Float64Array) -> float | None:
+    """Return the mean performance of jobs, weighted; None of no job.
+
+    Parameters
+    ----------
+    weight : numpy.ndarray, shape (n,), float64
+        1 less the loss that each job tolerates, as in arXiv:2507.00909.
+    performance : numpy.ndarray, shape (n,), float64
+        Its throughput over that without an event.
+    """
+    total = float(weight.sum())
+    return float(weight @ performance) / total if total else None
+
+
+class FlexibleJobs:
+    """Accumulates what the controller did to the jobs, window by window.
+
+    Parameters
+    ----------
+    flexibility : sequence of JobFlexibility or None
+        What the jobs of each class tolerate, by `class_id`.
+    events : sequence of Event
+        The events.
+    wall : WallClock
+        Local time of the run, for deadlines.
+    horizon_ms : int
+        End of the run [ms].
+    """
+
+    def __init__(
+        self,
+        flexibility: Sequence[JobFlexibility | None],
+        events: Sequence[Event],
+        wall: WallClock,
+        horizon_ms: int,
+    ) -> None:
+        of_class = [each or JobFlexibility() for each in flexibility] or [JobFlexibility()]
+        self._weight = np.array([each.least_speed for each in of_class])
+        self._slack = np.array([np.nan if f.slack is None else f.slack for f in of_class])
+        self._due_ms = np.array([wall.time_ms(f.deadline) if f.deadline else -1 for f in of_class])
+        self._events, self._horizon_ms = events, horizon_ms
+        self._waits = [_Unmatched(), _Unmatched()]
+        self._change_h = Distribution()
+        self._node_ms = np.zeros(4, dtype=np.int64)
+        self._lost_ms = 0
+        self._work_to: dict[int, int] = {}
+        self._work = [[dict[int, float](), dict[int, float]()] for _ in events]
+        self._class: dict[int, int] = {}
+        self._n_due = 0
+        self._in_time = [0, 0]
+
+    def submit(self, jobs: JobTable) -> None:
+        """Take in the jobs submitted in a window."""
+        due_ms = self._deadline_ms(jobs)
+        self._n_due += int(np.count_nonzero((due_ms >= 0) & (due_ms <= self._horizon_ms)))
+
+    def _deadline_ms(self, jobs: JobTable) -> Int64Array:
+        """Return when jobs are due [ms]; below 0 = never, or before the run."""
+        slack = self._slack[jobs.class_id]
+        after = np.rint(np.where(np.isnan(slack), 0, 1 + slack) * jobs.duration_ms)
+        by_slack = jobs.submit_ms + after.astype(np.int64)
+        return np.where(np.isnan(slack), self._due_ms[jobs.class_id], by_slack)
+
+    def add(self, own: Schedule, twin: Schedule) -> None:
+        """Take in what started, ran or ended in a window, in the run and in its twin."""
+        for nth, schedule in enumerate((own, twin)):
+            jobs = schedule.jobs
+            first = schedule.first & (jobs.submit_ms >= 0)
+            self._waits[nth].add(jobs.job_id[first], schedule.wait_ms[first])
+            due_ms = self._deadline_ms(jobs)
+            ended = _ended(schedule)
+            in_time = ended & (due_ms >= 0) & (due_ms <= self._horizon_ms)
+            in_time &= schedule.end_ms <= due_ms
+            self._in_time[nth] += int(np.count_nonzero(in_time))
+            runs = _stretches(schedule)
+            if nth == 0:
+                self._count(schedule, runs)
+            self._see_events(schedule, runs, nth)
+        own_ms, twin_ms = _matched(*self._waits)
+        if own_ms.size:
+            self._change_h.add((own_ms - twin_ms) / MS_PER_H)
+
+    def _count(self, schedule: Schedule, runs: Runs) -> None:
+        """Sum node time by kind, and the work that is done a second time."""
+        inside_ms = np.minimum(runs.end_ms, self._horizon_ms) - np.maximum(runs.start_ms, 0)
+        node_ms = runs.n_nodes * np.maximum(inside_ms, 0)
+        self._node_ms += np.bincount(runs.kind, node_ms, minlength=4).astype(np.int64)
+        if not isinstance(schedule, ActedSchedule):
+            return
+        jobs = schedule.jobs
+        rows = runs.kind == RUN
+        ids, asked = jobs.job_id[runs.job[rows]].tolist(), jobs.n_nodes[runs.job[rows]].tolist()
+        spans = zip(
+            ids, asked, runs.work_from_ms[rows].tolist(), runs.work_to_ms[rows].tolist(),
+            strict=True,
+        )  # fmt: skip
+        for job, n_nodes, work_from, work_to in spans:
+            self._lost_ms += n_nodes * max(self._work_to.get(job, 0) - work_from, 0)
+            self._work_to[job] = work_to
+        for job in jobs.job_id[_ended(schedule)].tolist():
+            self._work_to.pop(job, None)
+
+    def _see_events(self, schedule: Schedule, runs: Runs, nth: int) -> None:
+        """Add up the work that each job does in each event."""
+        for event, works in zip(self._events, self._work, strict=True):
+            rows = (runs.kind == RUN) & (runs.end_ms > event.held_ms)
+            rows &= runs.start_ms < event.end_ms
+            if not rows.any():
+                continue
+            of = runs.take(rows)
+            inside_ms = np.minimum(of.end_ms, event.end_ms) - np.maximum(of.start_ms, event.held_ms)
+            speed = (of.work_to_ms - of.work_from_ms) / np.maximum(of.end_ms - of.start_ms, 1)
+            ids, classes = schedule.jobs.job_id[of.job], schedule.jobs.class_id[of.job]
+            done = zip(ids.tolist(), classes.tolist(), (inside_ms * speed).tolist(), strict=True)
+            for job, class_id, work_ms in done:
+                works[nth][job] = works[nth].get(job, 0.0) + work_ms
+                self._class[job] = class_id
+
+    def performance(self) -> list[float | None]:
+        """Return the weighted performance of each event."""
+        found = []
+        for own, twin in self._work:
+            jobs = sorted(job for job, work_ms in twin.items() if work_ms > 0)
+            done = np.array([min(own.get(job, 0.0) / twin[job], 1.0) for job in jobs])
+            classes = np.array([self._class[job] for job in jobs], dtype=np.int64)
+            found.append(weighted_performance(self._weight[classes], done) if jobs else None)
+        return found
+
+    def block(self) -> dict[str, Any]:
+        """Return the `jobs` part of the `flexibility` block."""
+        node_h = self._node_ms / MS_PER_H
+        changed = self._change_h
+        return {
+            "mean_wait_change_h": changed.mean if changed.count else None,
+            "p95_wait_change_h": changed.percentiles(95)[0] if changed.count else None,
+            "lost_node_h": self._lost_ms / MS_PER_H,
+            "restart_node_h": float(node_h[CHECKPOINT] + node_h[RESTART]),
+            "paused_node_h": float(node_h[PAUSED]),
+            "deadlines": self._n_due,
+            "deadline_misses": self._n_due - self._in_time[0],
+            "twin_deadline_misses": self._n_due - self._in_time[1],
+        }
+
+
+def _ended(schedule: Schedule) -> BoolArray:
+    """Return which jobs have ended, or are known to within the run."""
+    ended: BoolArray = (schedule.end_ms != NEVER_MS) & (schedule.end_ms <= schedule.horizon_ms)
+    return ended
+
+
+def _stretches(schedule: Schedule) -> Runs:
+    """Return what jobs did; one that nothing disturbs is a stretch from its start to its end."""
+    if isinstance(schedule, ActedSchedule):
+        return schedule.runs
+    rows = np.flatnonzero(schedule.started)
+    jobs, none = schedule.jobs.take(rows), np.zeros(rows.size, dtype=np.int64)
+    return Runs(
+        job=rows,
+        start_ms=schedule.start_ms[rows],
+        end_ms=schedule.end_ms[rows],
+        n_nodes=jobs.n_nodes,
+        work_from_ms=none,
+        work_to_ms=jobs.duration_ms,
+        level=none.astype(np.int32),
+        kind=np.full(rows.size, RUN, dtype=np.int8),
+        power_w=np.zeros(rows.size),
+    )
+
+
+class _Unmatched:
+    """Waits of jobs that only one of two runs has started so far."""
+
+    def __init__(self) -> None:
+        self.job = self.wait_ms = np.empty(0, dtype=np.int64)
+
+    def add(self, job: Int64Array, wait_ms: Int64Array) -> None:
+        self.job = np.concatenate([self.job, job])
+        self.wait_ms = np.concatenate([self.wait_ms, wait_ms])
+
+    def drop(self, rows: Int64Array) -> None:
+        kept: BoolArray = np.ones(self.job.size, dtype=np.bool_)
+        kept[rows] = False
+        self.job, self.wait_ms = self.job[kept], self.wait_ms[kept]
+
+
+def _matched(own: _Unmatched, twin: _Unmatched) -> tuple[Int64Array, Int64Array]:
+    """Return the waits of jobs that both have started, and forget them."""
+    _, of_own, of_twin = np.intersect1d(own.job, twin.job, assume_unique=True, return_indices=True)
+    waits = own.wait_ms[of_own], twin.wait_ms[of_twin]
+    own.drop(of_own)
+    twin.drop(of_twin)
+    return waits

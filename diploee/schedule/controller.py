@@ -1,0 +1,567 @@
+"""The controller of a facility: starts held, fair caps, pauses and fewer nodes, and the way back.
+
+Sheet ``flexibility.md``, B6, after the policies of the demonstration in Phoenix (arXiv:2507.00909).
+It acts on what is known: the mean power of jobs at each cap, their estimates, events that were
+issued and signals as far ahead as they are known.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from diploee.importers.signals import Signal, quantile
+from diploee.scenario import Event, EventTarget, FollowSignal
+from diploee.scenario.flexibility import TOLERATED_LOSS
+from diploee.scenario.spans import span_ms
+from diploee.schedule.actions import Action, Preempt, Resize, SetLevel
+from diploee.tables import Float64Array, Int64Array
+from diploee.units import MS_PER_H, MS_PER_MIN
+
+STEP_MS = MS_PER_MIN
+"""ASSUMPTION: a ramp is followed in steps of a minute [J]."""
+MARGIN = 0.01
+"""ASSUMPTION: what is aimed at lies so far under the target, as jobs draw more at times [J]."""
+BAND = 0.02
+"""ASSUMPTION: power may lie so far under its aim before caps are loosened [J]."""
+HOLD_MS = MS_PER_H
+"""ASSUMPTION: starts are held for so long before an event's ramp, if it is known by then [J]."""
+LEAST_MS = 10_000
+"""How long the least power of all jobs is taken to stay [ms]."""
+STAGGER_MS = MS_PER_MIN
+"""ASSUMPTION: time between two restarts of paused jobs, so that they do not coincide [J]."""
+NO_LIMIT_W = float("inf")
+
+
+def fair_levels(power_w: Float64Array, allowed_w: float) -> Int64Array:
+    """Return cap levels of jobs that share a limit: the same share of each one's headroom.
+
+    The headroom of a job is its power uncapped less that at its lowest level. The common share is
+    the smallest at which all jobs together keep the limit, each at the first level that gives at
+    least that share; then jobs are loosened by a level where that still keeps it, in their order.
+
+    Parameters
+    ----------
+    power_w : numpy.ndarray, shape (n, m), float64
+        Power of each job at each level, not rising [W]; levels that a job does not tolerate repeat
+        its lowest.
+    allowed_w : float
+        What they may draw together [W].
+
+    Returns
+    -------
+    numpy.ndarray, shape (n,), int64
+        Levels; the lowest of all where even these draw more.
+    """
+    n_jobs = power_w.shape[0]
+    headroom_w = power_w[:, :1] - power_w[:, -1:]
+    # Share of its headroom that a job gives at each level; one without any gives nothing.
+    share = np.where(headroom_w > 0, power_w[:, :1] - power_w, 0.0)
+    share = share / np.where(headroom_w > 0, headroom_w, 1.0)
+    lowest: Int64Array = np.argmin(power_w, axis=1).astype(np.int64)
+
+    def levels_at(common: float) -> Int64Array:
+        first: Int64Array = np.argmax(share >= common, axis=1).astype(np.int64)
+        first[headroom_w[:, 0] <= 0] = 0
+        return first
+
+    def total_w(levels: Int64Array) -> float:
+        return float(power_w[np.arange(n_jobs), levels].sum())
+
+    shares = np.unique(share)
+    low, high = 0, shares.size - 1
+    if total_w(lowest) > allowed_w:
+        return lowest
+    while low < high:
+        middle = (low + high) // 2
+        if total_w(levels_at(shares[middle])) <= allowed_w:
+            high = middle
+        else:
+            low = middle + 1
+    levels = levels_at(shares[high])
+    left_w = allowed_w - total_w(levels)
+    for job in np.flatnonzero(levels > 0).tolist():
+        more_w = power_w[job, levels[job] - 1] - power_w[job, levels[job]]
+        if more_w <= left_w:
+            levels[job] -= 1
+            left_w -= more_w
+    return levels
+
+
+class PowerHistory:
+    """The power of the past as it was known, for means over a time.
+
+    Parameters
+    ----------
+    keep_ms : int
+        How long it is kept [ms].
+    """
+
+    def __init__(self, keep_ms: int) -> None:
+        self._keep_ms = keep_ms
+        self._steps: deque[tuple[int, float]] = deque()
+
+    def add(self, time_ms: int, power_w: float) -> None:
+        """Note the power from a time on [ms, W]."""
+        while len(self._steps) > 1 and self._steps[1][0] <= time_ms - self._keep_ms:
+            self._steps.popleft()
+        self._steps.append((time_ms, power_w))
+
+    def mean_w(self, from_ms: int, until_ms: int) -> float:
+        """Return the mean over a time, or over that part of it which is kept [W]."""
+        steps = [*self._steps, (until_ms, 0.0)]
+        total, length_ms = 0.0, 0
+        for (begin_ms, power_w), (end_ms, _) in pairwise(steps):
+            span = min(end_ms, until_ms) - max(begin_ms, from_ms)
+            if span > 0:
+                total, length_ms = total + power_w * span, length_ms + span
+        return total / length_ms if length_ms else (self._steps[-1][1] if self._steps else 0.0)
+
+
+@dataclass
+class _Limit:
+    """An event that limits the power, and the power before it as soon as its ramp begins."""
+
+    event: Event
+    before_w: float | None = None
+
+
+@dataclass
+class _Following:
+    """Whether a signal is high, since when, and the limit that this makes."""
+
+    spec: FollowSignal
+    signal: Signal
+    high: bool = False
+    switched_ms: int | None = None
+    limit: _Limit | None = None
+
+
+class FairCaps:
+    """Keeps the power of a facility under what events, a cap and a high price allow.
+
+    At each instant at which something happens it compares the mean power of all devices with what
+    is allowed up to the next step. Above it, jobs that tolerate it are capped, by a common share of
+    their headroom; where that is not enough jobs are paused, those that tolerate most and have most
+    time first; then jobs are run on fewer nodes. Below it, the same is undone. A job of tier 0 is
+    never touched, nor one that would miss its deadline.
+
+    Parameters
+    ----------
+    events : sequence of Event
+        All events of the run; it looks at those that were issued.
+    cap : Signal, optional
+        Most that the facility may draw [MW].
+    follow : FollowSignal, optional
+        A signal to draw less by while it is high.
+    signals : mapping of str to Signal
+        The signals.
+    overhead : callable, optional
+        What the facility draws at a time [ms] when its devices draw some power [W]; as much where
+        nothing stands between them and the meter.
+    """
+
+    def __init__(
+        self,
+        events: Sequence[Event] = (),
+        cap: Signal | None = None,
+        follow: FollowSignal | None = None,
+        signals: Mapping[str, Signal] | None = None,
+        overhead: Callable[[int, float], float] | None = None,
+    ) -> None:
+        self._limits = [_Limit(event) for event in events]
+        self._cap, self._overhead = cap, overhead
+        self._follow = None
+        if follow is not None:
+            self._follow = _Following(follow, (signals or {})[follow.signal])
+        keep_ms = max((event.baseline_ms for event in events), default=25 * MS_PER_MIN)
+        self._history = PowerHistory(keep_ms)
+        self._levels_w: dict[tuple[str, int, int], Float64Array] = {}
+        self._paused: dict[tuple[str, int], int] = {}
+        self._restarting: dict[tuple[str, int], int] = {}
+        self._capped: set[tuple[str, int]] = set()
+        self._resized: dict[tuple[str, int], int] = {}
+        self._last_restart_ms: int | None = None
+        self._least: tuple[int, float] | None = None
+        self._granted_w = 0.0
+        self._woken_ms: set[int] = set()
+        self._aim_w, self._last_w = NO_LIMIT_W, 0.0
+
+    def settled(self, view: Any) -> None:
+        """Take note of the power after all that was decided at an instant."""
+        power_w = view.power_w
+        if power_w > self._aim_w and power_w > self._last_w:
+            self._wake(view, view.now_ms + 1)  # what has started is to be made room for
+        self._last_w = power_w
+        self._history.add(view.now_ms, power_w)
+
+    @property
+    def holds(self) -> bool:
+        """Whether waiting jobs may have to wait for longer."""
+        return self._aim_w < NO_LIMIT_W or bool(self._paused) or self._holding
+
+    _holding = False
+
+    def decide(self, view: Any) -> list[tuple[str, Action]]:
+        """Return actions, each with the name of its pool."""
+        now_ms = view.now_ms
+        self._woken_ms = {time_ms for time_ms in self._woken_ms if time_ms > now_ms}
+        self._see_signal(view)
+        self._wake_for_events(view)
+        self._aim_w = self._allowed_w(view) * (1 - MARGIN)
+        self._see_restarts(view)
+        touched = self._capped or self._resized or self._paused
+        if self._aim_w == NO_LIMIT_W and not touched:
+            return []
+        draws_w = self._committed_w(view)
+        if self._aim_w * (1 - BAND) <= draws_w <= self._aim_w:
+            return []
+        if draws_w < self._aim_w and not touched:
+            return []
+        return self._balance(view, draws_w)
+
+    def may_start(self, view: Any, pool: str, job: int) -> bool:
+        """Return whether a pool may start a waiting job now."""
+        of, now_ms = view.pools[pool], view.now_ms
+        flexible = of.flexibility(job)
+        if flexible.tier == 0:
+            return True
+        paused = (pool, job) in self._paused
+        if paused and self._last_restart_ms is not None:
+            next_ms = self._last_restart_ms + STAGGER_MS
+            if now_ms < next_ms:
+                self._wake(view, next_ms)
+                return False
+        limit_w = min(self._aim_w, self._aim_ahead_w(view, of, job))
+        if limit_w < NO_LIMIT_W:
+            powers_w = self._power_by_level(pool, of, job)
+            least_w = float(powers_w[-1]) - of.idle_w * of.job_n_nodes[job]
+            if self._least_w(view) + self._granted_w + least_w > limit_w:
+                return False
+            if of.free_nodes >= of.job_n_nodes[job]:
+                self._granted_w += least_w
+        if paused and of.free_nodes >= of.job_n_nodes[job]:
+            self._last_restart_ms = now_ms
+        return True
+
+    def _aim_ahead_w(self, view: Any, of: Any, job: int) -> float:
+        """Return what a job must fit that starts now and runs into an event to come [W]."""
+        now_ms = view.now_ms
+        end_ms = now_ms + of.job_estimate_ms[job]
+        found_w = NO_LIMIT_W
+        for limit in self._known(view):
+            event = limit.event
+            soon = event.ramp_ms - HOLD_MS <= now_ms < event.ramp_ms < end_ms
+            # One that would be late for it is not held.
+            if soon and of.deadline_ms(job) >= event.over_ms + of.job_estimate_ms[job]:
+                before_w = self._history.mean_w(now_ms - event.baseline_ms, now_ms)
+                at_meter = event.target.fraction is None
+                level_w = event.target.level_w(
+                    self._at_meter(now_ms, before_w) if at_meter else before_w
+                )
+                found_w = min(found_w, self._of_devices(view, level_w) if at_meter else level_w)
+        return found_w
+
+    def _least_w(self, view: Any) -> float:
+        """Return the power of all devices with every job at the lowest cap that it tolerates [W].
+
+        It is found anew every few seconds; in between, starts are added by who grants them.
+        """
+        now_ms = view.now_ms
+        if self._least is None or now_ms - self._least[0] >= LEAST_MS:
+            spare_w = 0.0
+            for name, of in view.pools.items():
+                for job in of.running:
+                    if self._bends(view, of, job):
+                        powers_w = self._power_by_level(name, of, job)
+                        spare_w += float(powers_w[of.job_level.get(job, 0)] - powers_w[-1])
+            self._least = now_ms, self._committed_w(view) - spare_w
+            self._granted_w = 0.0
+        return self._least[1]
+
+    # What is allowed.
+
+    def _known(self, view: Any) -> list[_Limit]:
+        """Return the limits that are known and not over."""
+        now_ms = view.now_ms
+        found = [x for x in self._limits if x.event.issued_ms <= now_ms < x.event.over_ms]
+        self._holding = any(
+            max(x.event.issued_ms, x.event.ramp_ms - HOLD_MS) <= now_ms for x in found
+        )
+        if self._follow is not None and self._follow.limit is not None:
+            found.append(self._follow.limit)
+        return found
+
+    def _allowed_w(self, view: Any) -> float:
+        """Return what all devices may draw until the next step [W]."""
+        now_ms = view.now_ms
+        allowed_w = NO_LIMIT_W
+        for limit in self._known(view):
+            event = limit.event
+            if now_ms < event.ramp_ms:
+                continue
+            if limit.before_w is None:
+                limit.before_w = self._history.mean_w(
+                    event.ramp_ms - event.baseline_ms, event.ramp_ms
+                )
+                if event.target.mw is not None or event.target.delta_mw is not None:
+                    # Such a target is of the meter; a fraction is of what devices drew.
+                    limit.before_w = self._at_meter(now_ms, limit.before_w)
+            at_w = [event.allowed_w(t, limit.before_w) for t in (now_ms, now_ms + STEP_MS)]
+            level_w = min(at_w)
+            if event.target.fraction is None:
+                level_w = self._of_devices(view, level_w)
+            allowed_w = min(allowed_w, level_w)
+        if self._cap is not None:
+            allowed_w = min(allowed_w, self._of_devices(view, self._cap.at(now_ms) * 1e6))
+        return allowed_w
+
+    def _at_meter(self, now_ms: int, devices_w: float) -> float:
+        return devices_w if self._overhead is None else self._overhead(now_ms, devices_w)
+
+    def _of_devices(self, view: Any, meter_w: float) -> float:
+        """Return what devices may draw so that the meter shows some power [W]."""
+        now_w: float = view.power_w
+        if self._overhead is None or not now_w:
+            return meter_w
+        return meter_w * now_w / self._overhead(view.now_ms, now_w)
+
+    def _wake_for_events(self, view: Any) -> None:
+        """Ask for a turn wherever what is allowed changes next."""
+        now_ms = view.now_ms
+        for limit in self._known(view):
+            event = limit.event
+            for time_ms in (
+                max(event.issued_ms, event.ramp_ms - HOLD_MS), event.ramp_ms, event.held_ms,
+                event.end_ms, event.over_ms,
+            ):  # fmt: skip
+                if now_ms < time_ms < now_ms + HOLD_MS * 1000:
+                    self._wake(view, time_ms)
+            ramps = ((event.ramp_ms, event.held_ms), (event.end_ms, event.over_ms))
+            if any(begin <= now_ms < end for begin, end in ramps):
+                self._wake(view, now_ms + STEP_MS)
+
+    def _wake(self, view: Any, time_ms: int) -> None:
+        if time_ms > view.now_ms and time_ms not in self._woken_ms:
+            self._woken_ms.add(time_ms)
+            view.wake_at(time_ms)
+
+    def _see_signal(self, view: Any) -> None:
+        """Switch on or off where the signal that is followed has been high or low long enough."""
+        following = self._follow
+        if following is None:
+            return
+        spec, now_ms = following.spec, view.now_ms
+        seen = following.signal.known_at(lambda: now_ms)
+        value = seen.at(now_ms)
+        if np.isnan(value):
+            return
+        level = quantile(
+            *seen.window(seen.known_ms - span_ms(spec.window), seen.known_ms), spec.quantile
+        )
+        # The steps that have begun by now, the last first.
+        row = int(np.searchsorted(following.signal.times_ms, now_ms, side="right"))
+        last = following.signal.values[max(row - spec.steps, 0) : row]
+        is_high = bool((last > level).all()) and last.size == spec.steps
+        is_low = bool((last <= level).all()) and last.size == spec.steps
+        since = following.switched_ms
+        if since is not None and now_ms - since < span_ms(spec.at_least):
+            if is_high != following.high or is_low == following.high:
+                self._wake(view, since + span_ms(spec.at_least))
+            return
+        if is_high and not following.high:
+            following.high, following.switched_ms = True, now_ms
+            following.limit = _Limit(_open_event(spec.target, now_ms))
+        elif is_low and following.high:
+            following.high, following.switched_ms, following.limit = False, now_ms, None
+
+    # What is done.
+
+    def _see_restarts(self, view: Any) -> None:
+        """Notice paused jobs that have started again, and those that are gone."""
+        now_ms = view.now_ms
+        for key, restart_ms in list(self._paused.items()):
+            pool, job = key
+            of = view.pools[pool]
+            if job in of.running and job not in of.stopping:
+                del self._paused[key]
+                self._restarting[key] = now_ms + restart_ms
+        self._restarting = {k: t for k, t in self._restarting.items() if t > now_ms}
+        self._capped = {k for k in self._capped if view.pools[k[0]].job_level.get(k[1], 0)}
+        self._resized = {k: n for k, n in self._resized.items() if k[1] in view.pools[k[0]].running}
+
+    def _committed_w(self, view: Any) -> float:
+        """Return the power of all devices, with jobs that restart counted as if they ran [W]."""
+        more_w = 0.0
+        for pool, job in self._restarting:
+            of = view.pools[pool]
+            if job in of.running:
+                full_w = of.power_w(job, of.job_level.get(job, 0))
+                idle_w = of.idle_w * of.job_n_nodes[job]
+                standing_w = max(idle_w, of.flexibility(job).restart_share * of.power_w(job, 0))
+                more_w += full_w - standing_w
+        return float(view.power_w) + more_w
+
+    def _balance(self, view: Any, draws_w: float) -> list[tuple[str, Action]]:
+        """Return the actions that bring the power to its aim."""
+        keys, rows, now_w = [], [], 0.0
+        for name, of in view.pools.items():
+            for job in of.running:
+                if not self._bends(view, of, job):
+                    continue
+                powers_w = self._power_by_level(name, of, job)
+                keys.append((name, job))
+                rows.append(powers_w)
+                now_w += powers_w[of.job_level.get(job, 0)]
+        if not keys:
+            return []
+        power_w = np.array(rows)
+        fixed_w = draws_w - now_w
+        levels = fair_levels(power_w, self._aim_w - fixed_w)
+        actions: list[tuple[str, Action]] = []
+        total_w = fixed_w + float(power_w[np.arange(len(keys)), levels].sum())
+        stopped: set[tuple[str, int]] = set()
+        if total_w > self._aim_w:
+            actions, total_w = self._pause(view, keys, power_w, levels, total_w)
+            stopped = {(name, action.job) for name, action in actions}
+            if total_w > self._aim_w:
+                fewer, total_w = self._shrink(view, keys, power_w, levels, total_w, stopped)
+                actions += fewer
+                stopped |= {(name, action.job) for name, action in fewer}
+        elif self._resized:
+            wider = self._widen(view, self._aim_w - total_w)
+            actions += wider
+            stopped |= {(name, action.job) for name, action in wider}
+        for key, level in zip(keys, levels.tolist(), strict=True):
+            name, job = key
+            if key not in stopped and level != view.pools[name].job_level.get(job, 0):
+                actions.append((name, SetLevel(job, level)))
+                self._capped.add(key)
+        return actions
+
+    def _bends(self, view: Any, of: Any, job: int) -> bool:
+        """Return whether a running job may be touched: it tolerates it, and has the time."""
+        flexible = of.flexibility(job)
+        if flexible.tier == 0 or job in of.stopping or job in of.suspended:
+            return False
+        if of.job_level.get(job, 0):  # it was touched, and has to come back
+            return True
+        # It loses no more than what it does slower while the event lasts.
+        slack_ms = of.deadline_ms(job) - of.expected_end_ms(job)
+        left_ms = of.expected_end_ms(job) - view.now_ms
+        loss = TOLERATED_LOSS[flexible.tier]
+        return bool(slack_ms >= min(self._left_ms(view), left_ms / (1 - loss)) * loss)
+
+    def _left_ms(self, view: Any) -> int:
+        """Return how long what is known goes on [ms]."""
+        over_ms = [x.event.over_ms for x in self._known(view) if x.event.over_ms < _NEVER_MS]
+        return max(over_ms, default=view.now_ms) - int(view.now_ms)
+
+    def _power_by_level(self, name: str, of: Any, job: int) -> Float64Array:
+        """Return the power of a job by level; those that it does not tolerate repeat the lowest."""
+        key = (name, job, of.job_n_nodes[job])
+        found = self._levels_w.get(key)
+        if found is None:
+            least = 1 - TOLERATED_LOSS[of.flexibility(job).tier]
+            levels = range(of.n_levels)
+            allowed = [k for k in levels if k == 0 or of.speed(job, k, of.job_n_nodes[job])
+                       >= least * of.speed(job, 0, of.job_n_nodes[job])]  # fmt: skip
+            found = np.array([of.power_w(job, min(k, allowed[-1])) for k in levels])
+            if len(self._levels_w) > 100_000:
+                self._levels_w.clear()
+            self._levels_w[key] = found
+        return found
+
+    def _pause(
+        self,
+        view: Any,
+        keys: Sequence[tuple[str, int]],
+        power_w: Float64Array,
+        levels: Int64Array,
+        total_w: float,
+    ) -> tuple[list[tuple[str, Any]], float]:
+        """Stop jobs until the rest keeps the aim: those that tolerate most, then most slack."""
+        order = []
+        for row, (name, job) in enumerate(keys):
+            of = view.pools[name]
+            flexible = of.flexibility(job)
+            slack_ms = of.deadline_ms(job) - of.expected_end_ms(job)
+            # Deadline guard of the sheet: slack for the event and the restart.
+            in_time = slack_ms >= self._left_ms(view) + flexible.restart_ms
+            if flexible.pausable and in_time and (name, job) not in self._restarting:
+                order.append((-flexible.tier, -slack_ms, job, row))
+        actions: list[tuple[str, Any]] = []
+        notices_ms = [x.event.held_ms - x.event.issued_ms for x in self._known(view)]
+        notice_ms = min(notices_ms, default=_NEVER_MS)
+        for *_, job, row in sorted(order):
+            if total_w <= self._aim_w:
+                break
+            name = keys[row][0]
+            of = view.pools[name]
+            flexible = of.flexibility(job)
+            in_time = notice_ms >= flexible.stop_ms
+            actions.append((name, Preempt(job, "checkpoint" if in_time else "kill")))
+            total_w -= power_w[row, levels[row]] - of.idle_w * of.job_n_nodes[job]
+            self._paused[(name, job)] = flexible.restart_ms
+        return actions, total_w
+
+    def _shrink(
+        self,
+        view: Any,
+        keys: Sequence[tuple[str, int]],
+        power_w: Float64Array,
+        levels: Int64Array,
+        total_w: float,
+        stopped: set[tuple[str, int]],
+    ) -> tuple[list[tuple[str, Any]], float]:
+        """Run jobs on their fewest nodes until all keeps the aim, the most tolerant first."""
+        rows = sorted(
+            range(len(keys)),
+            key=lambda row: (-view.pools[keys[row][0]].flexibility(keys[row][1]).tier, keys[row]),
+        )
+        actions: list[tuple[str, Any]] = []
+        for row in rows:
+            if total_w <= self._aim_w:
+                break
+            name, job = key = keys[row]
+            of = view.pools[name]
+            nodes = of.job_n_nodes[job]
+            fewest = max(1, -int(-of.flexibility(job).least_share * nodes // 1))
+            if key in stopped or key in self._restarting or key in self._resized or fewest >= nodes:
+                continue
+            actions.append((name, Resize(job, fewest)))
+            self._resized[key] = nodes
+            saved_w = power_w[row, levels[row]] - of.idle_w * nodes
+            total_w -= saved_w * (1 - fewest / nodes)
+        return actions, total_w
+
+    def _widen(self, view: Any, left_w: float) -> list[tuple[str, Any]]:
+        """Give jobs their nodes back while that keeps the aim, one at a time."""
+        for key, nodes in sorted(self._resized.items()):
+            name, job = key
+            of = view.pools[name]
+            more = nodes - of.job_n_nodes[job]
+            if more <= 0 or job in of.stopping or key in self._restarting:
+                continue
+            more_w = (of.power_w(job) / of.job_n_nodes[job] - of.idle_w) * more
+            if more <= of.free_nodes and more_w <= left_w:
+                del self._resized[key]
+                self._restarting[key] = view.now_ms + of.flexibility(job).restart_ms
+                return [(name, Resize(job, nodes))]
+        return []
+
+
+_NEVER_MS = int(np.iinfo(np.int64).max) // 2
+
+
+def _open_event(target: EventTarget, now_ms: int) -> Event:
+    """Return the event of a signal that has become high: it lasts until that is over."""
+    ramp_ms = STEP_MS
+    return Event(
+        "follow", now_ms, now_ms + ramp_ms, _NEVER_MS, target, ramp_ms, 0, 0.0, 25 * MS_PER_MIN
+    )

@@ -1,0 +1,267 @@
+"""Whole runs that answer events and signals, against closed laws and against their twins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from builders import profile, tiny_data, tiny_library
+
+import diploee
+from diploee.outputs import Run
+from diploee.profiles import ProfileLibrary
+from diploee.scenario import scenario_from_dict
+
+MIN_PER_H, H_MS = 60, 3_600_000
+IDLE_W = 10.0
+EVENT = {
+    "id": "event",
+    "issued": "2018-01-01 09:00",
+    "start": "2018-01-01 12:00",
+    "end": "2018-01-01 15:00",
+    "ramp_down": "0 s",
+    "ramp_up": "0 s",
+}
+TUNING = {"tier": 3, "work": "fine_tuning"}
+
+Runs = Callable[..., Run]
+
+
+@pytest.fixture
+def run_of(tmp_path: Path) -> Runs:
+    """Run a scenario that reads files from a folder of its own."""
+
+    def of(name: str, data: dict[str, Any], library: ProfileLibrary, **options: Any) -> Run:
+        scenario = scenario_from_dict(data).beside(tmp_path)
+        return diploee.simulate(scenario, tmp_path / name, library=library, **options)
+
+    return of
+
+
+def endless(folder: Path, n_jobs: int, hours: int = 30, **flexibility: Any) -> dict[str, Any]:
+    """Return jobs of two nodes without CPUs, from the start on, at 1,000 W a node."""
+    rows = [
+        f"{k},2018-01-01T00:00:00Z,2018-01-01T00:00:00Z,{hours * 3600},2" for k in range(n_jobs)
+    ]
+    head = "job_id,submit_time,start_time,duration_s,n_nodes"
+    (folder / "log.csv").write_text("\n".join([head, *rows]) + "\n")
+    replay = {
+        "log": "log.csv",
+        "format": "csv",
+        "columns": {"duration": "duration_s"},
+        "align": "date",
+        "repeat": False,
+        "rules": [{"workload": "flat"}],
+    }
+    return tiny_data(
+        {
+            "facility.node_types.node.n_cpus": 0,
+            "facility.node_types.node.n_gpus": 4,
+            "facility.node_types.node.gpu_tdp_w": 400,
+            "facility.node_types.node.idle_power_w": IDLE_W,
+            "facility.pools.main.n_nodes": 2 * n_jobs,
+            "streams": {
+                "tuning": {"pool": "main", "replay": replay, "flexibility": flexibility or TUNING}
+            },
+        }
+    )
+
+
+def flat_library() -> ProfileLibrary:
+    return ProfileLibrary([profile("flat-2n-1", [2000.0] * 600, n_nodes=2)])
+
+
+def series(run: Run, name: str = "facility_power_w") -> np.ndarray:
+    return np.asarray(run.facility()[name], dtype=np.float64)
+
+
+def ends_h(run: Run) -> np.ndarray:
+    times = run.jobs()["end_time"]
+    return np.asarray((times - times.dt.floor("D").min()).dt.total_seconds()) / 3600
+
+
+def test_endless_jobs_capped_at_half_draw_43_percent_less_and_are_37_min_late(
+    tmp_path: Path, run_of: Runs
+) -> None:
+    data = endless(tmp_path, 4)
+    plain = run_of("plain", data, flat_library())
+    data["flexibility"] = {"events": [{**EVENT, "target": {"fraction": 0.1}}]}
+    run = run_of("capped", data, flat_library())
+    held = slice(12 * MIN_PER_H, 15 * MIN_PER_H)
+    np.testing.assert_array_equal(series(run, "baseline_power_w"), series(plain))
+    assert series(plain)[held].mean() == 8000
+    # A cap of 200 W on 400 W: the A100 table's 56.8 % of the power at 79.6 % of the work.
+    assert series(run)[held] == pytest.approx(8000 * (1 - 0.432), rel=1e-4)
+    late_min = (ends_h(run) - ends_h(plain)) * 60
+    assert late_min == pytest.approx([180 * 0.204] * 4, abs=0.01)
+    assert late_min == pytest.approx([36.8] * 4, abs=0.1)  # as the sheet has it
+    event = run.metrics["flexibility"]["events"][0]
+    assert event["weighted_performance"] == pytest.approx(0.796, abs=1e-4)
+    assert event["mean_reduction"] == pytest.approx(0.432, abs=1e-4)
+
+
+def test_a_paused_job_falls_to_idle_and_loses_its_stop_and_its_restart(
+    tmp_path: Path, run_of: Runs
+) -> None:
+    data = endless(tmp_path, 1, **TUNING, pausable=True, restart="10 min", stop="2 min")
+    plain = run_of("plain", data, flat_library())
+    data["flexibility"] = {"events": [{**EVENT, "target": {"fraction": 0.1}}]}
+    run = run_of("paused", data, flat_library())
+    power_w = series(run)
+    assert power_w[12 * MIN_PER_H + 2 : 15 * MIN_PER_H] == pytest.approx(2 * IDLE_W)
+    assert power_w[12 * MIN_PER_H : 12 * MIN_PER_H + 2] == pytest.approx(0.2 * 2000)
+    restarting = slice(15 * MIN_PER_H, 15 * MIN_PER_H + 10)
+    assert power_w[restarting] == pytest.approx(0.2 * 2000)
+    assert (ends_h(run) - ends_h(plain)) * 60 == pytest.approx([180 + 10])
+    jobs = run.metrics["flexibility"]["jobs"]
+    assert jobs["restart_node_h"] == pytest.approx(2 * 12 / 60)
+    assert jobs["lost_node_h"] == 0
+
+
+def test_a_job_without_notice_loses_the_work_since_its_last_checkpoint(
+    tmp_path: Path, run_of: Runs
+) -> None:
+    data = endless(tmp_path, 1, **TUNING, pausable=True, checkpoint_interval="35 min")
+    event = {**EVENT, "issued": EVENT["start"], "target": {"fraction": 0.1}}
+    data["flexibility"] = {"events": [event]}
+    run = run_of("killed", data, flat_library())
+    # Twelve hours hold 20 checkpoints of 35 min and 20 min more.
+    jobs = run.metrics["flexibility"]["jobs"]
+    assert jobs["lost_node_h"] == pytest.approx(2 * 20 / 60)
+
+
+def test_jobs_go_on_with_fewer_nodes_where_that_is_all_they_tolerate(
+    tmp_path: Path, run_of: Runs
+) -> None:
+    data = endless(tmp_path, 2, **TUNING, min_nodes=1)
+    data["streams"]["tuning"] = {
+        "pool": "main",
+        "jobs_per_day": 12,
+        "classes": [
+            {
+                "workload": "flat",
+                "n_nodes": 2,
+                "probability": 1,
+                "duration": {"quantiles_s": {0: 72000, 1: 72001}},
+                "flexibility": {**TUNING, "min_nodes": 1},
+            }
+        ],
+    }
+    data["warm_up"] = "2 d"
+    data["flexibility"] = {"events": [{**EVENT, "target": {"fraction": 0.3}}]}
+    run = run_of("resized", data, flat_library())
+    twin_w, own_w = series(run, "baseline_power_w"), series(run)
+    held = slice(12 * MIN_PER_H + 15, 15 * MIN_PER_H)
+    assert twin_w[held].max() > 2000
+    assert own_w[held].mean() < 0.45 * twin_w[held].mean()
+    assert run.metrics["flexibility"]["jobs"]["restart_node_h"] > 0
+
+
+FLEXIBLE = {"streams.training.flexibility": {"tier": 2, "pausable": True}}
+QUARTER = {**EVENT, "target": {"fraction": 0.75}, "ramp_down": "15 min"}
+
+
+def tables(run: Run) -> list[bytes]:
+    """Return what a run drew and what became of its jobs, but for the twin's power."""
+    facility = run.facility()
+    kept = [name for name in facility.columns if name != "baseline_power_w"]
+    frames = (facility[kept], run.jobs())
+    return [frame.to_csv().encode() for frame in frames]
+
+
+def test_a_controller_that_is_off_or_has_nothing_to_answer_changes_no_byte(run_of: Runs) -> None:
+    plain = tables(run_of("plain", tiny_data(FLEXIBLE), tiny_library()))
+    off = {"flexibility": {"events": [QUARTER], "controller": "off"}}
+    assert tables(run_of("off", tiny_data({**FLEXIBLE, **off}), tiny_library())) == plain
+    assert tables(run_of("none", tiny_data({**FLEXIBLE, "flexibility": {}}), tiny_library())) == (
+        plain
+    )
+
+
+def test_an_event_that_asks_for_nothing_changes_no_power_and_no_job(run_of: Runs) -> None:
+    plain = run_of("plain", tiny_data(FLEXIBLE), tiny_library())
+    easy = {"flexibility": {"events": [{**EVENT, "target": {"mw": 1.0}}]}}
+    run = run_of("easy", tiny_data({**FLEXIBLE, **easy}), tiny_library())
+    assert tables(run) == tables(plain)
+    np.testing.assert_array_equal(series(run, "baseline_power_w"), series(plain))
+
+
+@pytest.mark.parametrize("window_days", [0.25, 1.0])
+def test_windows_change_no_byte(run_of: Runs, window_days: float) -> None:
+    data = tiny_data({**FLEXIBLE, "flexibility": {"events": [QUARTER]}})
+    whole = run_of("whole", data, tiny_library())
+    cut = run_of("cut", data, tiny_library(), window_days=window_days)
+    for name in ("facility.parquet", "jobs.parquet"):
+        assert (whole.folder / name).read_bytes() == (cut.folder / name).read_bytes()
+    assert whole.metrics == cut.metrics
+
+
+def test_nothing_reacts_before_an_event_is_issued(run_of: Runs) -> None:
+    plain = series(run_of("plain", tiny_data(FLEXIBLE), tiny_library()))
+    data = tiny_data({**FLEXIBLE, "flexibility": {"events": [QUARTER]}})
+    run = series(run_of("run", data, tiny_library()))
+    n_before = 9 * MIN_PER_H  # issued at nine
+    np.testing.assert_array_equal(run[:n_before], plain[:n_before])
+    assert (run != plain).any()
+
+
+def prices(folder: Path, values: list[float]) -> None:
+    rows = [f"2018-01-{1 + k // 24:02}T{k % 24:02}:00Z,{v}" for k, v in enumerate(values)]
+    (folder / "price.csv").write_text("\n".join(["time,price", *rows]) + "\n")
+
+
+def following(**keys: Any) -> dict[str, Any]:
+    return tiny_data(
+        {
+            **FLEXIBLE,
+            "flexibility": {
+                "signals": {"price": {"file": "price.csv", **keys}},
+                "follow": {"signal": "price", "quantile": 0.75, "target": {"fraction": 0.6}},
+            },
+        }
+    )
+
+
+def test_a_later_change_of_a_signal_leaves_all_before_it_as_it_was(
+    tmp_path: Path, run_of: Runs
+) -> None:
+    values = [20.0 + 10 * ((k // 4) % 3) for k in range(48)]
+    prices(tmp_path, values)
+    first = run_of("first", following(), tiny_library())
+    prices(tmp_path, [*values[:30], *(90.0 - v for v in values[30:])])
+    second = run_of("second", following(), tiny_library())
+    same = slice(0, 30 * MIN_PER_H)
+    np.testing.assert_array_equal(series(first)[same], series(second)[same])
+    assert (series(first) != series(second)).any()
+    assert (series(first) != series(first, "baseline_power_w"))[same].any()
+
+
+def test_power_is_lower_while_a_price_is_high_and_the_money_is_told(
+    tmp_path: Path, run_of: Runs
+) -> None:
+    high = [k % 24 in (12, 13, 14, 15, 16) for k in range(48)]
+    prices(tmp_path, [100.0 if h else 10.0 for h in high])
+    run = run_of("run", following(known_ahead="24 h"), tiny_library())
+    own_w, twin_w = series(run), series(run, "baseline_power_w")
+    # Two steps of the signal pass before it is answered.
+    answered = np.repeat([False, *high[:-1]] & np.array(high), MIN_PER_H)
+    assert own_w[answered].mean() < 0.9 * twin_w[answered].mean()
+    flexibility = run.metrics["flexibility"]
+    price = np.repeat([100.0 if h else 10.0 for h in high], MIN_PER_H)
+    assert flexibility["money"] == pytest.approx(
+        float(price @ (own_w - twin_w)) / 60 / 1e6, rel=1e-3
+    )
+    assert flexibility["money"] < 0
+
+
+def test_a_cap_from_a_file_is_kept(tmp_path: Path, run_of: Runs) -> None:
+    rows = ["time,cap", "2018-01-01T00:00Z,1", "2018-01-01T10:00Z,0.011", "2018-01-02T00:00Z,1"]
+    (tmp_path / "cap.csv").write_text("\n".join(rows) + "\n")
+    data = tiny_data({**FLEXIBLE, "flexibility.signals.cap": {"file": "cap.csv"}})
+    run = run_of("capped", data, tiny_library())
+    limited = slice(10 * MIN_PER_H + 5, 24 * MIN_PER_H)
+    assert series(run, "baseline_power_w")[limited].max() > 11_500
+    assert np.quantile(series(run)[limited], 0.9) < 11_500
