@@ -10,7 +10,8 @@
   log without `MaxNodes` where the nodes of the pool have GPUs.
 - Lines may go on after the 18 fields. Of 21, as Alea and AleaNG have them, the last asks for nodes
   (``2:ppn=8:...`` or ``all:excl:2x8``), and a number in the 19th counts GPUs. ASSUMPTION [J]: of
-  20 fields (a log of Frontier) the last counts nodes where fields 5 and 8 hold no processors.
+  20 fields (a log of Frontier) the last counts nodes, where fields 5 and 8 hold no processors or
+  the header does not tell how many a node has.
 - The run time that a job's user asked for is its requested time (field 9).
 - The kind of a job is its queue. Local time, with its summer time, is that of `TimeZoneString`,
   else UTC.
@@ -196,8 +197,11 @@ def _nodes(
         if not np.isnan(counts["n_nodes"]).all():
             n_gpus = _matching(table, "used_gpus", _COUNTED)
             return counts if np.isnan(n_gpus).all() else counts | {"n_gpus": n_gpus}, ALEA_RULE
-    if n_fields == FRONTIER_FIELDS and not (processors > 0).any():
-        return {"n_nodes": _matching(table, "asked", _COUNTED)}, FRONTIER_RULE
+    by_header = _max_nodes(header) and (processors > 0).any()
+    if n_fields == FRONTIER_FIELDS and not (by_header or options.gpus_per_node):
+        n_nodes = _matching(table, "asked", _COUNTED)
+        if (n_nodes > 0).any():
+            return {"n_nodes": n_nodes}, FRONTIER_RULE
     if options.gpus_per_node or (options.pool_gpus_per_node and not _max_nodes(header)):
         return {"n_gpus": processors}, ""
     per_node = _processors_per_node(text, header)

@@ -179,12 +179,16 @@ def test_aleang_counts_gpus_in_field_19(tmp_path: Path) -> None:
     assert log.jobs.n_gpus.tolist() == [0, 384]
 
 
-def test_of_20_fields_the_last_counts_nodes_where_no_processors_are_told(tmp_path: Path) -> None:
+def test_of_20_fields_the_last_counts_nodes_where_processors_tell_none(tmp_path: Path) -> None:
     rows = [row(job=k, procs=-1, requested=-1) + f" -1 {n}" for k, n in enumerate((9408, 2))]
     log = read_job_log(write(tmp_path, *rows))
     assert log.jobs.n_nodes.tolist() == [9408, 2]
-    told = read_job_log(write(tmp_path, "; MaxNodes: 9", row(procs=4) + " -1 2"))
-    assert told.jobs.n_nodes.tolist() == [4]
+    assert log.counts.noted == {"nodes counted by field 20": 2}
+    cores = row(procs=448) + " -1 8"
+    assert read_job_log(write(tmp_path, cores)).jobs.n_nodes.tolist() == [8]
+    assert read_job_log(write(tmp_path, cores), gpus_per_node=64).jobs.n_nodes.tolist() == [7]
+    header = ["; MaxNodes: 100", "; MaxProcs: 3200"]
+    assert read_job_log(write(tmp_path, *header, cores)).jobs.n_nodes.tolist() == [14]
 
 
 def test_all_lines_have_as_many_fields_as_the_first(tmp_path: Path) -> None:
