@@ -117,6 +117,9 @@ class JobClass(Model):
         "part is played in a loop between its start and its end."
     )
     arrays: JobArrays | None = optional("Jobs that are submitted together; none if absent.")
+    priority: float | None = optional(
+        "How urgent its jobs are to a scheduler of kind priority, 0-1; 0 if absent.", ge=0, le=1
+    )
     batch_inference: BatchInference | None = optional(
         "Offline inference of a count of tokens instead of a workload's profiles, one model "
         "instance a node: a measured curve gives run time and power; profile_variants leaves it. "

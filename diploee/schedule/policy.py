@@ -55,6 +55,10 @@ class ClusterView(Protocol):
         """Index of each one's power profile in the library."""
         ...
 
+    def priority(self, job: int) -> float:
+        """Return the priority of a job's class."""
+        ...
+
     def expected_end_ms(self, job: int) -> int:
         """Return when a running job is expected to end [ms], after now.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import simpy
@@ -61,7 +62,7 @@ class SimpyCluster:
         self.job_estimate_ms: dict[int, int] = {}
         self._duration_ms: dict[int, int] = {}
         self._jobs, self._numbers = JobTable.empty(), list[int]()
-        self._asked_for: dict[str, dict[int, int]] = {}
+        self._asked_for: dict[str, dict[int, Any]] = {}
         self._policy = policy
         self._estimate = getattr(policy, "estimate", EXACT)
         self._wants_idle = getattr(policy, "wants_idle", False)
@@ -108,11 +109,16 @@ class SimpyCluster:
         """Index of the power profile of each waiting or running job."""
         return self._of_jobs("profile_id")
 
-    def _of_jobs(self, column: str) -> dict[int, int]:
+    def _of_jobs(self, column: str) -> dict[int, Any]:
         if column not in self._asked_for:  # few policies ask
             values = getattr(self._jobs, column).tolist()
             self._asked_for[column] = dict(zip(self._numbers, values, strict=True))
         return self._asked_for[column]
+
+    def priority(self, job: int) -> float:
+        """Return the priority of a job's class."""
+        priority: float = self._of_jobs("priority")[job]
+        return priority
 
     def expected_end_ms(self, job: int) -> int:
         """Return when a running job is expected to end [ms], after now."""

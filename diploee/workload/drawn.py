@@ -88,6 +88,7 @@ class DrawnJobs:
             builder.flat()
         self._duration_ms = np.array([entry.duration_ms for entry in builder.library.entries])
         self._class_n_nodes = np.array([c.job_class.n_nodes for c in self.classes])
+        self._class_priority = np.array([c.job_class.priority or 0 for c in self.classes])
         shares = [c.job_class.probability * c.job_class.submissions_per_job for c in self.classes]
         self._edges = np.cumsum(shares)
         self._arrays = any(c.job_class.arrays is not None for c in self.classes)
@@ -288,6 +289,7 @@ class DrawnJobs:
             profile_id=profile_id,
             startup_ms=startup_ms,
             power_factor=np.full(n_jobs, frame.node_type.busy_power_factor),
+            priority=self._class_priority[drawn],
         )
         return jobs, mark
 

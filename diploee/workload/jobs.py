@@ -10,7 +10,15 @@ import numpy.typing as npt
 
 from diploee.errors import WorkloadError
 from diploee.scenario import JobClass
-from diploee.tables import Float64Array, Int16Array, Int32Array, Int64Array, Table, column
+from diploee.tables import (
+    Float32Array,
+    Float64Array,
+    Int16Array,
+    Int32Array,
+    Int64Array,
+    Table,
+    column,
+)
 
 MOST_JOBS = 2_000_000_000
 """Jobs of a stream; a few hours of them are held at a time, some 50 bytes each."""
@@ -47,6 +55,8 @@ class JobTable(Table):
         Run time that its user asked for [ms]; 0 = not known.
     user_id : numpy.ndarray, int32
         Who submitted it, numbered within its stream from 1; 0 = not known.
+    priority : numpy.ndarray, float32
+        Priority of its class, 0-1; 0 unless given.
     """
 
     job_id: Int64Array = column("int64")
@@ -61,6 +71,7 @@ class JobTable(Table):
     course_id: Int32Array = column("int32", default=0)
     requested_ms: Int64Array = column("int64", default=0)
     user_id: Int32Array = column("int32", default=0)
+    priority: Float32Array = column("float32", default=0)
 
 
 @dataclass(frozen=True)

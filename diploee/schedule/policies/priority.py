@@ -1,0 +1,119 @@
+"""Multifactor priority, as Slurm's plugin of that name, with EASY backfilling.
+
+References
+----------
+.. [1] https://slurm.schedmd.com/priority_multifactor.html
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from diploee.model import optional
+from diploee.scenario.spans import SpanMs
+from diploee.schedule.estimates import EstimatingSpec
+from diploee.schedule.policies.easy import backfilled
+from diploee.schedule.policy import ClusterView, Policy
+from diploee.units import MS_PER_WEEK
+
+
+class MultifactorPriority:
+    """The queue by ``age a + size n/N + fair_share F + priority c``, then EASY (sheet, A4).
+
+    ``a`` is the wait over `age_max`, 1 at most, ``n/N`` the nodes of a job over those of the pool,
+    ``c`` the priority of its class; ties in the order of submission. ``F = 2^(-U/S)`` of its user:
+    U is the user's part of all node time so far, which decays with `half_life`, S one over the
+    number of users seen [M]. ASSUMPTION: all users have equal shares, and jobs without a user are
+    those of one [J].
+
+    Parameters
+    ----------
+    spec : PrioritySpec
+        Weights, times, estimates and depth.
+    """
+
+    def __init__(self, spec: PrioritySpec) -> None:
+        self.estimate = spec.estimate
+        self.wants_idle = spec.fair_share > 0  # the ends of jobs are the ends of their usage
+        self._spec = spec
+        self._used: dict[int, float] = {}  # node ms of each user, decayed to the last decision
+        self._nodes: dict[int, int] = {}  # that each has had since
+        self._at_ms = 0
+
+    def select(self, view: ClusterView) -> Sequence[int]:
+        """Return the jobs that EASY starts from the queue in the order of priority."""
+        spec, now_ms = self._spec, view.now_ms
+        shares = self._shares(view) if spec.fair_share else {}
+        submit_ms, user_of = view.job_submit_ms, view.job_user
+
+        def priority(job: int) -> float:
+            return (
+                spec.age * min((now_ms - submit_ms[job]) / spec.age_max, 1)
+                + spec.size * view.job_n_nodes[job] / view.n_nodes
+                + spec.fair_share * shares.get(user_of[job], 1)
+                + (spec.priority * view.priority(job) if spec.priority else 0)
+            )
+
+        ordered = sorted(view.queue, key=lambda job: (-priority(job), job))
+        chosen = backfilled(view, ordered, "submission", spec.depth)
+        if spec.fair_share:
+            self._nodes = dict.fromkeys(self._used, 0)
+            for job in (*view.running, *chosen):
+                self._nodes[user_of[job]] += view.job_n_nodes[job]
+        return chosen
+
+    def _shares(self, view: ClusterView) -> dict[int, float]:
+        """Bring the usage up to now and return the fair share of each user, 0-1."""
+        half_life_ms = self._spec.half_life
+        kept = 0.5 ** ((view.now_ms - self._at_ms) / half_life_ms)
+        self._at_ms = view.now_ms
+        # Nodes held since the last decision, each ms decayed: the integral of 2^(-t / half-life).
+        fresh_ms = (1 - kept) * half_life_ms / math.log(2)
+        for user, used in self._used.items():
+            self._used[user] = used * kept + self._nodes.get(user, 0) * fresh_ms
+        for job in view.queue:
+            self._used.setdefault(view.job_user[job], 0.0)
+        whole = sum(self._used.values()) or 1.0
+        n_users = len(self._used)
+        return {user: 0.5 ** (used / whole * n_users) for user, used in self._used.items()}
+
+
+class PrioritySpec(EstimatingSpec):
+    """Multifactor priority: the queue by weighted factors, then EASY backfilling."""
+
+    kind: Literal["priority"] = Field(
+        default="priority",
+        description="The queue by weighted factors, as Slurm's multifactor plugin, then EASY; by "
+        "submission while all weights are 0, as Slurm's are.",
+    )
+    age: float = Field(default=0, ge=0, le=1e9, description="Weight of the wait over age_max.")
+    age_max: SpanMs = Field(
+        default=MS_PER_WEEK, description="Wait from which on it counts no more (assumed)."
+    )
+    size: float = Field(
+        default=0, ge=0, le=1e9, description="Weight of a job's nodes over those of the pool."
+    )
+    fair_share: float = Field(
+        default=0,
+        ge=0,
+        le=1e9,
+        description="Weight of 2^(-U/S): U the part of its user in the node time so far, S one "
+        "over the number of users; users come from replayed logs.",
+    )
+    half_life: SpanMs = Field(
+        default=MS_PER_WEEK, description="Time in which node time so far halves (assumed)."
+    )
+    priority: float = Field(
+        default=0, ge=0, le=1e9, description="Weight of the priority of a job's class."
+    )
+    depth: int | None = optional(
+        "Jobs of the queue that are looked at, its head among them; all if absent.", ge=1
+    )
+
+    def open(self) -> Policy:
+        """Return the policy itself."""
+        return MultifactorPriority(self)
