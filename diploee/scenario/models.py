@@ -111,7 +111,8 @@ class Pool(Model):
         validate_default=True,
         description="Queue discipline, by name or as a group of keys with its kind; fifo is "
         "strict: the head of the queue blocks. easy lets jobs behind the head start where they do "
-        "not delay it, conservative where they delay none, sjf takes the shortest first, priority weighs several factors.",
+        "not delay it, conservative where they delay none, sjf takes the shortest first, "
+        "priority weighs several factors.",
     )
     phases: tuple[Phase, ...] | None = optional(
         "How many of its nodes stand from when on; none before the first phase, all of them all "
