@@ -265,6 +265,11 @@ class SynchronousJob(Model):
         plateaus = [self.duty, 1 - self.duty]
         if self.second_dip is not None:
             dip = self.second_dip
+            if dip.at + dip.length >= self.duty:
+                return "second_dip", (
+                    f"ends at {dip.at + dip.length:.3g} of the iteration, where the low level is "
+                    f"from {self.duty:g} on (duty); let it begin sooner or be shorter"
+                )
             plateaus = [dip.at, dip.length, self.duty - dip.at - dip.length, 1 - self.duty]
         if min(plateaus) * period_s < edges_s / 2:
             return "edge_s", (

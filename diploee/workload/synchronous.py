@@ -137,7 +137,7 @@ class _Kind:
             interval_ms=max(_ms(interval_s), 1) if math.isfinite(interval_s) else NEVER_MS,
             write_ms=_ms(spec.checkpoint_write_s),
             warm_up_ms=_ms(spec.warm_up_s),
-            reschedule_ms=_ms(spec.reschedule_s),
+            reschedule_ms=max(_ms(spec.reschedule_s), 1),  # a phase of some length, to be counted
             load_ms=_ms(spec.load_s),
             spare_nodes=self.spares,
             repair_ms=_ms(spec.repair_s),
@@ -171,7 +171,7 @@ class _Kind:
 
         def detection_ms() -> int:
             factor = math.exp(spec.detection_sigma * detections.standard_normal())
-            return _ms(min(spec.detection_median_s * factor, MS_PER_DAY / MS_PER_S))
+            return max(_ms(min(spec.detection_median_s * factor, MS_PER_DAY / MS_PER_S)), 1)
 
         return training_phases(self.plan, failures, planned, detection_ms)
 
@@ -287,6 +287,11 @@ class SynchronousJobs:
         )
         self.phases = lru_cache(maxsize=KEPT)(self._phases)
         rows = sorted(self._submissions(), key=lambda row: (row[1], row[0]))
+        if not rows:
+            raise WorkloadError(
+                f"streams.{frame.name}.synchronous: no job is submitted within the run; change "
+                "submit or submit_after, or lengthen the run"
+            )
         self._submitted = np.array(rows, dtype=np.int64).reshape(-1, 3)
         self._listed_ms = 0
 

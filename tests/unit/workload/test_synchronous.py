@@ -15,6 +15,7 @@ from diploee import Run, simulate
 from diploee.errors import InputError
 from diploee.metrics.cause_words import cause_words, causes_of
 from diploee.profiles.iterations import loop_of_iterations
+from diploee.report.build import build_report
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict
 from diploee.scenario.size import scaled
 from diploee.scenario.synchronous import SynchronousJob
@@ -148,6 +149,16 @@ def test_metrics_tell_where_the_time_of_the_nodes_went(fine_run: Run) -> None:
     assert of["failures"] > 0
 
 
+def test_the_report_has_a_row_for_the_stream(fine_run: Run) -> None:
+    sections = {section.id: section for section in build_report([fine_run.folder]).sections}
+    (table,) = sections["synchronous"].tables
+    of = metrics_of(fine_run)["synchronous"]["pretraining"]
+    cells = dict(zip(table.header, table.rows[0], strict=True))
+    assert cells["Synchronous stream"] == "pretraining"
+    assert cells["Effective training time ratio [1]"] == f"{of['ettr']:.4f}"
+    assert cells["Lost node-hours [h]"] == f"{of['lost_node_h']:,.0f}"
+
+
 def test_the_jobs_energy_is_that_of_the_series(fine_run: Run) -> None:
     scenario = scenario_of()
     work = generate_jobs(scenario, tiny_library())
@@ -169,6 +180,13 @@ def test_windows_and_a_longer_run_change_nothing(tmp_path: Path) -> None:
         assert (whole.folder / name).read_bytes() == (parts.folder / name).read_bytes()
     short = power_of(scenario_of(long, duration="1 d"))
     assert short.tolist() == power_of(scenario)[: short.size].tolist()
+
+
+def test_failures_that_cost_no_time_are_counted(tmp_path: Path) -> None:
+    job = JOB | {"detection_median_s": 0, "reschedule_s": 0, "load_s": 0}
+    of = metrics_of(run_of(tmp_path / "run", job))["synchronous"]["pretraining"]
+    assert of["failures"] > 0
+    assert of["planned_interruptions"] > 0
 
 
 def test_jobs_follow_one_another_and_differ() -> None:
@@ -293,6 +311,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"n_nodes": 290}, "takes 290 nodes and 149 spare ones, pool 'main' has 300"),
     ({"preset": "llama4"}, "unknown preset 'llama4'"),
     ({"submit": "2026-01-01", "submit_after": "1 h"}, "give either submit or submit_after"),
+    ({"second_dip": {"at": 0.77}}, "ends at 0.82 of the iteration, where the low level is from"),
+    ({"submit": "2026-01-02"}, "no job is submitted within the run"),
     ({"submit": "2025-12-31"}, "lies before the simulation begins"),
     ({"reschedule_s": 86_400}, "of its time on progress"),
     ({"checkpoint_interval": 0.001, "checkpoint_write_s": 0}, "checkpoints, at most 5,000,000"),
