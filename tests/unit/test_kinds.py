@@ -40,6 +40,12 @@ class Site(Model):
     scheduler: Annotated[SchedulerSpec, SCHEDULERS]
 
 
+EITHER = {
+    "cooling_table": "give either points or path",
+    "ramp_limit": "give up_mw_per_min, down_mw_per_min or both",
+}
+
+
 @pytest.mark.parametrize("kinds", ALL, ids=lambda kinds: kinds.what)
 def test_each_name_is_listed_once_and_leads_to_its_spec(kinds: Kinds[Any]) -> None:
     names = list(kinds)
@@ -49,8 +55,8 @@ def test_each_name_is_listed_once_and_leads_to_its_spec(kinds: Kinds[Any]) -> No
         if needed:
             with pytest.raises(ValueError, match=f"'{name}' needs '{needed[0]}'"):
                 kinds.read(name)
-        elif name == "cooling_table":  # one of two keys
-            with pytest.raises(ValueError, match="give either points or path"):
+        elif name in EITHER:  # one of two keys
+            with pytest.raises(ValueError, match=EITHER[name]):
                 kinds.read(name)
         else:
             assert type(kinds.read(name)) is spec
