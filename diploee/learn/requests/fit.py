@@ -25,7 +25,14 @@ from diploee.learn.seasons import laid_over_stepped
 from diploee.learn.week_shape import Detail
 from diploee.learn.weeks import MONDAY_MS, WeekFit, fit_weeks
 from diploee.tables import Float64Array, Int64Array
-from diploee.units import HOURS_PER_WEEK, MONTHS_PER_YEAR, MS_PER_H, MS_PER_MIN, MS_PER_S
+from diploee.units import (
+    HOURS_PER_DAY,
+    HOURS_PER_WEEK,
+    MONTHS_PER_YEAR,
+    MS_PER_H,
+    MS_PER_MIN,
+    MS_PER_S,
+)
 
 MIN_HOURS_OF_SCATTER = 24
 """Hours beyond the fitted weights from which the scatter of hours widens the limits."""
@@ -76,8 +83,8 @@ class RequestFit:
     is_counted : bool
         Whether the trace counts requests; otherwise it gives rates, whose scatter means little.
     n_dead_hours, n_gaps : int
-        Hours without a request that lie together and should have had `FEWEST_OF_DEAD` or more by
-        the weights, and how many such gaps there are.
+        Hours without a request that lie together and should have had `FEWEST_OF_DEAD` or more, and
+        how many such gaps there are.
     services : tuple of ServiceFit
         Each service.
     """
@@ -201,11 +208,16 @@ def fit_requests(
 def _dead_hours(counts: Float64Array, expected: Float64Array, times: StepTimes) -> tuple[int, int]:
     """Return how many whole hours together have no request though many are expected, and gaps.
 
-    Their weights were fitted to the gap too: what the other weeks' hours expect is more still.
+    An hour of the week that was seen less than three times tells little of itself: then its hour of
+    the day does.
     """
     hour = times.hour - times.hour[0]
     whole = np.bincount(hour) == MS_PER_H // times.step_ms
     of_hour, in_hour = (_sums(hour, x, whole.size) for x in (expected, counts))
+    if whole.sum() < 3 * HOURS_PER_WEEK:
+        of_day = (int(times.hour_of_week[0]) + np.arange(whole.size)) % HOURS_PER_DAY
+        seen = np.maximum(np.bincount(of_day[whole], minlength=HOURS_PER_DAY), 1)
+        of_hour = (_sums(of_day, in_hour * whole, HOURS_PER_DAY) / seen)[of_day]
     dead = np.concatenate(([False], whole & (in_hour == 0), [False]))
     begins, ends = np.flatnonzero(np.diff(dead.astype(np.int8)) != 0).reshape(-1, 2).T
     until = np.concatenate(([0.0], np.cumsum(of_hour)))

@@ -370,9 +370,10 @@ def test_rates_instead_of_requests_are_said_to_be_such() -> None:
     assert any("rates, not requests" in line for line in fit_remarks(fit))
 
 
-def test_hours_without_a_request_are_noted_where_there_should_be_many() -> None:
+@pytest.mark.parametrize("n_weeks", [1, 2, 4])
+def test_hours_without_a_request_are_noted_where_there_should_be_many(n_weeks: int) -> None:
     rng = np.random.default_rng(4)
-    counts = rng.poisson(minutes(3, 2)).astype(np.float64)
+    counts = rng.poisson(minutes(n_weeks, 2)).astype(np.float64)
     counts[5000:6020] = 0  # 16 whole hours and the rest of two
     fit = fit_requests(trace_of(counts))
     assert (fit.n_dead_hours, fit.n_gaps) == (16, 1)
