@@ -281,8 +281,14 @@ class JobStream(Model):
         return self
 
     def _checked_synchronous(self) -> JobStream:
-        if given := self._given(set(type(self).model_fields) - {"pool", "synchronous"}):
+        kept = {"pool", "synchronous", "flexibility"}
+        if given := self._given(set(type(self).model_fields) - kept):
             raise ValueError(f"{one_of(given)} can't go with synchronous; remove it")
+        if self.flexibility is not None and self.flexibility.min_nodes is not None:
+            raise ValueError(
+                "flexibility.min_nodes can't go with synchronous, whose jobs need all of their "
+                "nodes; remove it"
+            )
         return self
 
     def _checked_replay(self) -> JobStream:

@@ -280,6 +280,7 @@ class SynchronousJobs:
                     workload=kind.label,
                     n_nodes=kind.n_nodes + kind.spares,
                     probability=1 / n_jobs,
+                    flexibility=spec.flexibility,
                 ),
                 kind.loops,
             )

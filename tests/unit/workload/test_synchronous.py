@@ -416,3 +416,25 @@ def test_a_policy_that_acts_plays_the_same_course_and_stops_it_where_it_says(
     assert of_held["stopped_node_h"] == pytest.approx(105)
     assert of_held["node_h"] == pytest.approx(of["node_h"] + 105)
     assert of_held["failures"] == of["failures"]
+
+
+def test_a_flexible_job_is_capped_through_an_event_and_ends_later(tmp_path: Path) -> None:
+    data = scenario_of(JOB | {"work_days": 0.3}, duration="12 h").model_dump(mode="json")
+    data["streams"]["pretraining"]["flexibility"] = {"tier": 3, "work": "pre_training"}
+    event = {"id": "e", "product": "emerald", "issued": "2026-01-01 02:00"}
+    data["flexibility"] = {"events": [event | {"start": "2026-01-01 02:30"}]}
+    run = simulate(scenario_from_dict(data), tmp_path / "run", library=tiny_library())
+    found = metrics_of(run)
+    (of_event,) = found["flexibility"]["events"]
+    assert of_event["mean_mw"] <= of_event["target_mw"]
+    series = run.facility()
+    power_w, twin_w = (series[k].to_numpy() for k in ("facility_power_w", "baseline_power_w"))
+    assert power_w[170:320].mean() < 0.75 * twin_w[170:320].mean()
+    idle_w = 300 * IDLE_W * 1.01
+    assert np.flatnonzero(power_w > idle_w)[-1] > np.flatnonzero(twin_w > idle_w)[-1] + 30
+    # the same work is done, in more time
+    of = found["synchronous"]["pretraining"]
+    assert of["node_h"] - of["lost_node_h"] > 0.3 * 24 * 105
+    data["streams"]["pretraining"]["flexibility"]["min_nodes"] = 8
+    with pytest.raises(InputError, match=r"flexibility\.min_nodes can't go with synchronous"):
+        scenario_from_dict(data)
