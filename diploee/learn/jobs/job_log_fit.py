@@ -65,6 +65,8 @@ class Figure:
         Expectation of the fragment; None where it is not looked at.
     generated : float
         Of the jobs that the fragment gives.
+    differs : bool
+        Log and generated days differ by more than the limits of both.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Figure:
     high: float
     fragment: float | None
     generated: float
+    differs: bool
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,6 +25,9 @@ YEAR_D = 364
 MOST_JOBS = 200_000
 """Jobs that are generated at most; a stream of more gives fewer days than a year."""
 
+ROUNDING = 1e-3
+"""Relative difference of two figures that is none."""
+
 N_PARTS = 10
 """Parts of the log that are left out in turn for the limits."""
 
@@ -88,8 +91,9 @@ def with_generated_year(fit: JobLogFit, library: ProfileLibrary) -> JobLogFit:
     for c in fit.classes:
         share[_share(widths, int(np.searchsorted(widths, c.n_nodes)))] += c.probability
     z = float(stats.t.isf((1 - fit.confidence) / 2, N_PARTS - 1))
-    figures = []
+    reach, figures = np.sqrt(1 + fit.arrivals.hours.n_hours / n_hours), []
     for name, (value, *parts) in of_log.items():
+        of_drawn = of_year.get(name, [np.nan])[0]
         seen = np.array(parts)[np.isfinite(parts)]
         error = np.inf
         if seen.size == N_PARTS:
@@ -101,7 +105,9 @@ def with_generated_year(fit: JobLogFit, library: ProfileLibrary) -> JobLogFit:
                 max(0.0, value - z * error),
                 value + z * error,
                 (asked | share).get(name),
-                of_year.get(name, [np.nan])[0],
+                of_drawn,
+                # Both have a sampling error, that of the generated days by their length.
+                bool(abs(of_drawn - value) > reach * z * error + ROUNDING * value),
             )
         )
     return replace(fit, figures=tuple(figures), generated_days=n_days)

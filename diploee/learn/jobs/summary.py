@@ -13,9 +13,6 @@ from diploee.learn.jobs.job_log_fit import JobLogFit
 from diploee.textio.clock import Zone
 from diploee.units import HOURS_PER_WEEK
 
-ROUNDING = 1e-3
-"""Relative difference of two figures that is none."""
-
 
 def fit_lines(fit: JobLogFit) -> list[str]:
     """Return what was fitted and how well it fits, one statement a line, the origin first."""
@@ -64,8 +61,7 @@ def figure_lines(fit: JobLogFit) -> list[str]:
     for f in fit.figures:
         fragment = "-" if f.fragment is None else f"{f.fragment:.4g}"
         limits = f" ({f.low:.3g} to {f.high:.3g})" if np.isfinite(f.high) else ""
-        within = f.low - ROUNDING * f.log <= f.generated <= f.high + ROUNDING * f.log
-        outside = "" if within else ", outside of the limits"
+        outside = ", differs by more than chance" if f.differs else ""
         lines.append(f"{f.name}: {f.log:.4g}{limits} | {fragment} | {f.generated:.4g}{outside}")
     return lines
 

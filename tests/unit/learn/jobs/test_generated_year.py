@@ -84,7 +84,7 @@ def test_log_fragment_and_year_stand_side_by_side_and_differences_are_told() -> 
     # One job every other hour is more regular than Poisson submissions can be.
     hours = figures["variance over mean of hours"]
     assert hours.high < hours.generated == pytest.approx(1, abs=0.1)
-    told = [line for line in figure_lines(fit) if "outside of the limits" in line]
+    told = [line for line in figure_lines(fit) if "differs by more than chance" in line]
     assert any(line.startswith("variance over mean of hours: ") for line in told)
 
 
