@@ -561,6 +561,7 @@ class _Twin:
     def block(self) -> dict[str, Any]:
         """Return the `flexibility` block of the metrics."""
         found = self.power.block()
-        for event, performance in zip(found["events"], self._jobs.performance(), strict=True):
-            event["weighted_performance"] = performance
+        jobs = zip(found["events"], self._jobs.performance(), self._jobs.drawn(), strict=True)
+        for event, performance, drawn in jobs:
+            event |= {"weighted_performance": performance, "widest_jobs": drawn}
         return {**found, "jobs": self._jobs.block()}

@@ -39,6 +39,7 @@ _E = "flexibility.events.<event>"
 FLEXIBILITY_METRICS = (
     Metric(f"{_E}.twin_mw", "MW", "mean power without the event, <event>"),
     Metric(f"{_E}.mean_mw", "MW", "mean power in the event, <event>"),
+    Metric(f"{_E}.before_mw", "MW", "mean power before the ramp of event <event>"),
     Metric(f"{_E}.target_mw", "MW", "target of event <event>"),
     Metric(f"{_E}.mean_reduction", "%", "mean reduction in event <event>", "{:.1f}",
            "of the power without it", "detail", 100),
@@ -124,6 +125,7 @@ class EventMeter:
         before_w = float(power_w[before].mean()) if before.any() else float(power_w[0])
         allowed_w = np.array([event.allowed_w(t, before_w) for t in times_ms.tolist()])
         found = against_twin(event, times_ms, dt_ms, power_w, twin_w, allowed_w)
+        found["before_mw"] = before_w / W_PER_MW
         found["target_mw"] = event.target.level_w(before_w) / W_PER_MW
         changed_j = (twin_w - power_w) * dt_ms / MS_PER_S
         after = times_ms >= event.ramp_ms
@@ -259,9 +261,10 @@ class FlexibilityMetrics:
             if utility and entry["twin_mw"]:
                 utility["error"] = utility["baseline_mw"] / entry["twin_mw"] - 1
                 utility["mean_reduction"] = 1 - entry["mean_mw"] / utility["baseline_mw"]
-            entry["start"], entry["end"] = (
-                self._clock.iso(t) for t in (meter.event.start_ms, meter.event.end_ms)
-            )
+            event = meter.event
+            times = {"issued": event.issued_ms, "start": event.start_ms, "ramp": event.ramp_ms}
+            times |= {"held": event.held_ms, "end": event.end_ms, "over": event.over_ms}
+            entry["times"] = {name: self._clock.iso(time_ms) for name, time_ms in times.items()}
         spans = [meter.event.end_ms - meter.event.held_ms for meter in self._meters]
         measured = [
             (span, e)

@@ -15,10 +15,15 @@ from diploee.metric import Metric
 from diploee.metrics.distribution import Distribution
 from diploee.scenario import Event, JobFlexibility
 from diploee.schedule import NEVER_MS, ActedSchedule, Runs, Schedule
-from diploee.schedule.runs import CHECKPOINT, PAUSED, RESTART, RUN
+from diploee.schedule.runs import CHECKPOINT, KINDS, PAUSED, RESTART, RUN
 from diploee.tables import BoolArray, Float64Array, Int64Array
-from diploee.units import MS_PER_H
+from diploee.units import MS_PER_H, MS_PER_S
 from diploee.workload import JobTable
+
+MOST_DRAWN = 24
+BEFORE_MS, AFTER_MS = MS_PER_H, 2 * MS_PER_H
+"""What the widest jobs do is kept from so long before an event's ramp to so long behind it [ms]."""
+STATES = (*KINDS, "capped")
 
 _J = "flexibility.jobs"
 FLEXIBLE_JOB_METRICS = (
@@ -87,6 +92,7 @@ class FlexibleJobs:
         self._work_to: dict[int, int] = {}
         self._work = [[dict[int, float](), dict[int, float]()] for _ in events]
         self._class: dict[int, int] = {}
+        self._drawn: list[dict[int, list[list[int]]]] = [{} for _ in events]
         self._n_due = 0
         self._in_time = [0, 0]
 
@@ -116,6 +122,7 @@ class FlexibleJobs:
             runs = _stretches(schedule)
             if nth == 0:
                 self._count(schedule, runs)
+                self._draw(schedule, runs)
             self._see_events(schedule, runs, nth)
         own_ms, twin_ms = _matched(*self._waits)
         if own_ms.size:
@@ -157,6 +164,47 @@ class FlexibleJobs:
                 works[nth][job] = works[nth].get(job, 0.0) + work_ms
                 self._class[job] = class_id
 
+    def _draw(self, schedule: Schedule, runs: Runs) -> None:
+        """Keep what the widest jobs do around each event, for a figure."""
+        jobs = schedule.jobs
+        for event, kept in zip(self._events, self._drawn, strict=True):
+            begin_ms, until_ms = event.ramp_ms - BEFORE_MS, event.over_ms + AFTER_MS
+            of = runs.take((runs.end_ms > begin_ms) & (runs.start_ms < until_ms))
+            state = np.where((of.kind == RUN) & (of.level > 0), len(KINDS), of.kind)
+            rows = zip(
+                jobs.job_id[of.job].tolist(), of.n_nodes.tolist(),
+                np.maximum(of.start_ms, begin_ms).tolist(),
+                np.minimum(of.end_ms, until_ms).tolist(), state.tolist(), strict=True,
+            )  # fmt: skip
+            for job, n_nodes, start_ms, end_ms, what in rows:
+                spans = kept.setdefault(job, [])
+                if spans and spans[-1][1] == start_ms and spans[-1][2] == what:
+                    spans[-1][1] = end_ms
+                else:
+                    spans.append([start_ms, end_ms, what, n_nodes])
+            if len(kept) > 2 * MOST_DRAWN:
+                for job in sorted(kept, key=lambda job: _width(kept, job))[:-MOST_DRAWN]:
+                    del kept[job]
+
+    def drawn(self) -> list[list[dict[str, Any]]]:
+        """Return, for each event, what its widest jobs did around it, the widest first."""
+        found = []
+        for event, kept in zip(self._events, self._drawn, strict=True):
+            jobs = sorted(kept, key=lambda job: _width(kept, job), reverse=True)[:MOST_DRAWN]
+            found.append(
+                [
+                    {
+                        "job_id": job,
+                        "n_nodes": max(span[3] for span in kept[job]),
+                        "from_s": [(span[0] - event.start_ms) / MS_PER_S for span in kept[job]],
+                        "to_s": [(span[1] - event.start_ms) / MS_PER_S for span in kept[job]],
+                        "state": [STATES[span[2]] for span in kept[job]],
+                    }
+                    for job in jobs
+                ]
+            )
+        return found
+
     def performance(self) -> list[float | None]:
         """Return the weighted performance of each event."""
         found = []
@@ -181,6 +229,11 @@ class FlexibleJobs:
             "deadline_misses": self._n_due - self._in_time[0],
             "twin_deadline_misses": self._n_due - self._in_time[1],
         }
+
+
+def _width(kept: dict[int, list[list[int]]], job: int) -> tuple[int, int]:
+    """Return what orders jobs by width, of equal ones the first last."""
+    return max(span[3] for span in kept[job]), -job
 
 
 def _ended(schedule: Schedule) -> BoolArray:

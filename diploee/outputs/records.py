@@ -211,6 +211,36 @@ _BILLING = {
     ],
     "absent": [{**_MINUTES, **_REASON}],
 }
+_FLEXIBILITY = {
+    "jobs": {"*": Optional},
+    "events": [
+        {
+            "name": str,
+            "times": dict.fromkeys(("issued", "start", "ramp", "held", "end", "over"), Time),
+            **dict.fromkeys(("twin_mw", "mean_mw", "mean_reduction"), Optional),
+            **dict.fromkeys(
+                (
+                    *("target_mw?", "before_mw?", "held_fraction?", "issue_to_target_s?"),
+                    *("overshoot_mw?", "not_drawn_mwh?", "rebound_mw?", "rebound_mwh?"),
+                    *("min_reduction?", "weighted_performance?", "money?", "t_co2?"),
+                ),
+                Optional,
+            ),
+            "utility?": {
+                "baseline_mw": Number,
+                "adjustment": Number,
+                **dict.fromkeys(("error?", "mean_reduction?"), Optional),
+            },
+            "widest_jobs": [
+                {
+                    **dict.fromkeys(("job_id", "n_nodes"), Count),
+                    **{key: [Number] for key in ("from_s", "to_s")},
+                    "state": [str],
+                }
+            ],
+        }
+    ],
+}
 _WINDOWS = {
     "resolution_s": Seconds,
     "basis?": str,
@@ -241,6 +271,7 @@ Metrics: type[Record] = _shaped(
         "grid?": (_GRID, None),
         "poi?": (_POI, None),
         "billing?": (_BILLING, None),
+        "flexibility?": (_FLEXIBILITY, None),
         "zooms?": (_WINDOWS, None),
     },
 )

@@ -13,6 +13,7 @@ from diploee.outputs import open_run, run_files
 from diploee.report.band_charts import bands_chart, occupancy_chart
 from diploee.report.content import Report, Section
 from diploee.report.data import RunData, read_run, run_labels
+from diploee.report.flexibility_section import flexibility_section
 from diploee.report.grid_section import grid_section
 from diploee.report.job_charts import queue_chart
 from diploee.report.limits_section import limits_section, sweep_limits_section
@@ -178,6 +179,7 @@ def _run_sections(runs: Sequence[RunData]) -> list[Section]:
     year = (carpet_chart(runs, unit), bands_chart(runs, unit), peak_week_chart(runs, unit))
     grid = grid_section(runs[0], unit) if len(runs) == 1 else None
     poi = poi_section(runs[0], unit) if len(runs) == 1 else None
+    flexibility = flexibility_section(runs[0], unit) if len(runs) == 1 else None
     months = months_chart(runs, unit)
     planning = (
         *([] if _has_duration(grid) else [duration_chart(runs, unit)]),
@@ -188,6 +190,7 @@ def _run_sections(runs: Sequence[RunData]) -> list[Section]:
     sections = [
         Section("power", "Power over time", year, notes=_read_notes(runs)),
         Section("planning", "Peaks and energy", planning),
+        *([flexibility] if flexibility else []),
         *([poi] if poi else []),
         *([grid] if grid else []),
         Section(

@@ -1,0 +1,73 @@
+"""The report of a run that answered an event."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from builders import tiny_data, tiny_library
+
+import diploee
+from diploee.drawing.charts import Line
+from diploee.outputs import Run
+from diploee.report.build import build_report
+from diploee.scenario import scenario_from_dict
+
+EVENT = {
+    "id": "noon",
+    "issued": "2018-01-01 11:00",
+    "start": "2018-01-01 12:00",
+    "end": "2018-01-01 14:00",
+    "target": {"fraction": 0.7},
+}
+FLEXIBLE = {"streams.training.flexibility": {"tier": 3, "pausable": True, "work": "fine_tuning"}}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    data = tiny_data({**FLEXIBLE, "flexibility.events": [EVENT]})
+    folder = tmp_path_factory.mktemp("runs")
+    return diploee.simulate(scenario_from_dict(data), folder / "run", library=tiny_library())
+
+
+def test_load_target_and_twin_stand_in_one_figure(run: Run) -> None:
+    report = build_report([run.folder])
+    (section,) = (section for section in report.sections if section.id == "flexibility")
+    (chart,) = section.charts
+    lines = {layer.name: layer for layer in chart.panels[0].layers if isinstance(layer, Line)}
+    assert set(lines) == {"load", "without the event", "allowed"}
+    facility = run.facility()
+    shown = slice(9 * 60 + 45, 20 * 60 + 15)
+    np.testing.assert_allclose(lines["load"].y, facility["facility_power_w"][shown] / 1e3, 1e-6)
+    event = run.metrics["flexibility"]["events"][0]
+    assert lines["allowed"].y[1] == pytest.approx(event["target_mw"] * 1e3, rel=1e-5)
+    assert lines["allowed"].x[1] == np.datetime64("2018-01-01T12:00")
+
+
+def test_the_widest_jobs_are_drawn_by_what_they_do(run: Run) -> None:
+    event = run.metrics["flexibility"]["events"][0]
+    jobs = event["widest_jobs"]
+    widths = [job["n_nodes"] for job in jobs]
+    assert widths == sorted(widths, reverse=True)
+    for job in jobs:
+        assert all(a < b for a, b in zip(job["from_s"], job["to_s"], strict=True))
+        assert all(a >= b for a, b in zip(job["from_s"][1:], job["to_s"], strict=False))
+    assert {state for job in jobs for state in job["state"]} >= {"run", "capped"}
+
+
+def test_tables_hold_what_the_event_did_and_what_it_cost(run: Run) -> None:
+    report = build_report([run.folder])
+    (section,) = (section for section in report.sections if section.id == "flexibility")
+    events, costs = section.tables
+    row = dict(zip(events.header, events.rows[0], strict=True))
+    measured = run.metrics["flexibility"]["events"][0]
+    assert row["Event"] == "noon"
+    assert row["Reduction [%]"] == f"{measured['mean_reduction'] * 100:.1f}"
+    assert "Mean change of the queue time [h]" in [name for name, _ in costs.rows]
+
+
+def test_a_run_without_events_has_no_such_section(tmp_path: Path) -> None:
+    plain = scenario_from_dict(tiny_data({"duration": "6 h"}))
+    folder = diploee.simulate(plain, tmp_path / "plain", library=tiny_library()).folder
+    assert "flexibility" not in {section.id for section in build_report([folder]).sections}
