@@ -169,7 +169,7 @@ def test_compiled_twin_is_ten_times_faster_and_minute_power_takes_half_of_simpy(
 
 @pytest.mark.parametrize("order", ["submission", "sjbf"])
 def test_twin_of_easy_is_twenty_times_faster_than_simpy(order: Order) -> None:
-    scenario, _, jobs = one_pool(TARGET_UTILIZATION, "1 week")
+    scenario, _, jobs = one_pool(TARGET_UTILIZATION, "2 days")
     schedules: dict[Engine, Schedule] = {}
 
     def schedule(engine: Engine) -> None:

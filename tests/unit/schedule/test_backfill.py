@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from builders import job_table, schedule_pool
+from builders import job_table, schedule_pool, tiny_library, tiny_scenario
 from hypothesis import given
 from hypothesis import strategies as st
 
+from diploee import simulate
 from diploee.errors import ScenarioError, WorkloadError
 from diploee.scenario import SCHEDULERS, Pool
 from diploee.schedule import ClusterView, Policy
@@ -210,8 +212,6 @@ def test_estimates_follow_their_rule(estimate: Any, expected: list[int]) -> None
 def test_what_no_scheduler_can_be_is_refused_in_one_line(
     scheduler: dict[str, Any], told: str
 ) -> None:
-    from builders import tiny_scenario
-
     with pytest.raises(ScenarioError, match=told):
         tiny_scenario({"facility.pools.main.scheduler": scheduler})
 
@@ -250,3 +250,24 @@ def test_easy_with_exact_estimates_never_delays_a_head_beyond_its_first_shadow(
     found = starts(rows, Watching(), n_nodes=6)
     assert all(start >= submit for start, (submit, *_) in zip(found, rows, strict=True))
     assert all(found[job] <= shadow for job, shadow in promised.items())
+
+
+@pytest.mark.parametrize("kind", ["sjf", "easy", "conservative"])
+def test_windows_and_engines_change_no_byte_of_a_run_matched_under_its_own_scheduler(
+    kind: str, tmp_path: Path
+) -> None:
+    changes = {
+        "duration": "4 d",
+        "facility.pools.main.scheduler": {"kind": kind, "estimate": {"factor": 1.5}},
+        "streams.training.match": "simulated",
+        "streams.training.target_utilization": 0.85,
+    }
+    scenario, library = tiny_scenario(changes), tiny_library()
+    simpy = simulate(scenario, tmp_path / "simpy", library=library)
+    twin = simulate(scenario, tmp_path / "twin", library=library, engine="compiled", window_days=1)
+    for name in ("facility.parquet", "jobs.parquet"):
+        assert (simpy.folder / name).read_bytes() == (twin.folder / name).read_bytes()
+    (match,) = simpy.manifest["workload"]
+    assert match["matched_utilization"] == pytest.approx(0.85, abs=0.01)
+    reached = simpy.metrics["utilization"]["mean"]
+    assert reached == pytest.approx(match["matched_utilization"], rel=1e-9)
