@@ -190,7 +190,7 @@ def simulate(
             inputs = inputs or load_inputs(scenario, library)
             asked, scenario = scenario.facility.size, at_size(scenario, inputs.weather, stages)
         with clock.stage("plan"):
-            controller = controller or flexible_controller(scenario, inputs.signals)
+            controller = controller or flexible_controller(scenario, inputs, stages)
             line = _Line(scenario, inputs, engine, policies, stages, clock, controller)
             new.needed_mb = line.expected_mb(jobs_file)
         with clock.stage("simulate") as update, ExitStack() as files:

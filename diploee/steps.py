@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -59,7 +60,7 @@ from diploee.schedule import simulated_utilization as simulated_occupancy
 from diploee.schedule.controller import FairCaps
 from diploee.schedule.policy import Policy
 from diploee.tables import Float64Array, concat
-from diploee.units import MS_PER_H, W_PER_MW
+from diploee.units import MS_PER_H, MS_PER_MIN, W_PER_MW
 from diploee.workload import JobStreams, JobTable, StreamClass, StreamMatch, Utilization
 from diploee.workload.source import DRAW_MS
 
@@ -168,16 +169,58 @@ def flexibility_of(
     )
 
 
-def flexible_controller(scenario: Scenario, signals: Mapping[str, Signal]) -> FairCaps | None:
+def flexible_controller(
+    scenario: Scenario, inputs: Inputs, further: Sequence[Stage] = ()
+) -> FairCaps | None:
     """Return the controller that a scenario asks for; None where it has nothing to answer."""
+    signals = inputs.signals
     flexibility = scenario.flexibility
     if flexibility is None or flexibility.controller == "off":
         return None
     if not flexibility.events and flexibility.follow is None and "cap" not in signals:
         return None
+    overhead = None
+    if scenario.facility.has_ac_power or scenario.facility.stages or further:
+        overhead = meter_power(scenario, open_stages(scenario, further, inputs.weather)[0])
     return FairCaps(
-        flexibility.events_in(scenario.clock), signals.get("cap"), flexibility.follow, signals
+        flexibility.events_in(scenario.clock),
+        signals.get("cap"),
+        flexibility.follow,
+        signals,
+        overhead,
     )
+
+
+def meter_power(scenario: Scenario, stages: Stages) -> Callable[[int, float], float]:
+    """Return what the meter shows at a time [ms] for a power of all devices [W].
+
+    ASSUMPTION: all nodes draw the same share of their ratings, and stages stand as at their start
+    [J]; a controller asks again when either has changed.
+    """
+    facility = scenario.facility
+    pools = [(pool.n_nodes, facility.node_type_of(name)) for name, pool in facility.pools.items()]
+
+    @lru_cache(maxsize=4096)
+    def at(hour: int, devices_w: float) -> float:
+        share = devices_w / facility.nodes_power_w if facility.nodes_power_w else 0.0
+        ac_w = devices_w
+        if facility.has_ac_power:
+            ac_w = sum(n * float(node.ac_power_w(node.rated_power_w * share)) for n, node in pools)
+        columns = {"it_power_w": np.array([devices_w]), POWER: np.array([ac_w])}
+        if facility.has_ac_power:
+            reactive_var = np.array([facility.reactive_power_var])
+            columns |= {"it_ac_power_w": columns[POWER], REACTIVE: reactive_var}
+        time_ms = min(max(hour * MS_PER_H, 0), scenario.horizon_ms - MS_PER_MIN)
+        passed, _ = stages.apply(Block(time_ms, MS_PER_MIN, columns), stages.start())
+        return float(passed.columns[POWER][0])
+
+    step_w = max(facility.nodes_power_w / 1000, 1.0)
+
+    def meter_w(time_ms: int, devices_w: float) -> float:
+        near_w = max(round(devices_w / step_w), 1) * step_w
+        return at(time_ms // MS_PER_H, near_w) / near_w * devices_w
+
+    return meter_w
 
 
 def class_nodes(scenario: Scenario, streams: JobStreams) -> Iterator[NodeType]:

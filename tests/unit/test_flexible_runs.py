@@ -257,6 +257,16 @@ def test_power_is_lower_while_a_price_is_high_and_the_money_is_told(
     assert flexibility["money"] < 0
 
 
+def test_targets_in_mw_are_of_the_meter_behind_all_stages(tmp_path: Path, run_of: Runs) -> None:
+    data = endless(tmp_path, 8)
+    data["facility"]["stages"] = [{"kind": "constant_loss", "loss_fraction": 0.2}]
+    data["flexibility"] = {"events": [{**EVENT, "target": {"mw": 0.0142}}]}
+    run = run_of("behind", data, flat_library())
+    held = slice(12 * MIN_PER_H, 15 * MIN_PER_H)
+    assert series(run, "baseline_power_w")[held].min() > 17_000
+    assert 0.95 * 14_200 < series(run)[held].min() <= series(run)[held].max() < 14_200
+
+
 def test_a_cap_from_a_file_is_kept(tmp_path: Path, run_of: Runs) -> None:
     rows = ["time,cap", "2018-01-01T00:00Z,1", "2018-01-01T10:00Z,0.011", "2018-01-02T00:00Z,1"]
     (tmp_path / "cap.csv").write_text("\n".join(rows) + "\n")
