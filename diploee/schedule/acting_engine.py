@@ -59,6 +59,7 @@ class _Job:
         "number",
         "power_factor",
         "power_mw",
+        "priority",
         "profile_id",
         "rate",
         "resized",
@@ -77,7 +78,7 @@ class _Job:
         self.number, self.flexible = number, flexible
         (
             self.submit_ms, self.asked, self.duration_ms, self.estimate_ms, self.class_id,
-            self.profile_id, self.power_factor, self.user_id,
+            self.profile_id, self.power_factor, self.user_id, self.priority,
         ) = columns  # fmt: skip
         self.held, self.nodes = 0, self.asked  # nodes taken from the pool, and those in use
         self.kind, self.level, self.rate = RUN, 0, 1.0
@@ -257,7 +258,8 @@ class ActingPool:
 
     def priority(self, job: int) -> float:
         """Return the priority of a job's class."""
-        return self._engine.jobs[job].flexible.priority
+        priority: float = self._engine.jobs[job].priority
+        return priority
 
     def deadline_ms(self, job: int) -> int:
         """Return when a job is due [ms], by its class: a date, or its estimate and some slack."""
@@ -412,7 +414,7 @@ class ActingEngine:
                 values.tolist()
                 for values in (
                     jobs.submit_ms, jobs.n_nodes, jobs.duration_ms, estimate_ms, jobs.class_id,
-                    jobs.profile_id, jobs.power_factor, jobs.user_id,
+                    jobs.profile_id, jobs.power_factor, jobs.user_id, jobs.priority,
                 )
             ),
             strict=True,

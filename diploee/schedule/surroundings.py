@@ -90,8 +90,6 @@ class JobFlexibility:
         A job is due ``1 + slack`` of its estimated run time after its submission; never if absent.
     deadline_ms : int, optional
         When all its jobs are due [ms], instead.
-    priority : float
-        Larger is more urgent.
 
     Notes
     -----
@@ -110,7 +108,6 @@ class JobFlexibility:
     restart_share: float = 0.2
     slack: float | None = None
     deadline_ms: int | None = None
-    priority: float = 0.0
 
 
 class JobPower:

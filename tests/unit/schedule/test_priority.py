@@ -11,7 +11,7 @@ from builders import job_table, schedule_pool, tiny_library, tiny_scenario
 
 from diploee.errors import WorkloadError
 from diploee.scenario import SCHEDULERS, Pool
-from diploee.schedule import ClusterView, Engine
+from diploee.schedule import Cluster, ClusterView, Engine, Start, Surroundings
 from diploee.schedule.policies.priority import MultifactorPriority, PrioritySpec
 from diploee.steps import generate_jobs
 from diploee.workload import JobTable
@@ -99,6 +99,32 @@ def test_windows_change_no_start_and_the_compiled_engine_has_no_twin() -> None:
     assert starts(scheduler, jobs, 16, window_ms=7) == whole
     with pytest.raises(WorkloadError, match="no twin of policy MultifactorPriority"):
         starts(scheduler, jobs, 16, "compiled")
+
+
+@pytest.mark.parametrize("kind", ["priority", "easy", "conservative", "sjf"])
+def test_queue_under_an_engine_that_acts_is_that_of_the_engine_that_starts(kind: str) -> None:
+    rng = np.random.default_rng(6)
+    jobs = job_table(
+        np.sort(rng.integers(0, 600, 150)), rng.integers(1, 9, 150), rng.integers(1, 40, 150)
+    )
+    jobs = replace(jobs, user_id=rng.integers(0, 4, 150), priority=rng.random(150))
+    weights = {"age": 1.0, "age_max": "1 s", "fair_share": 2.0, "half_life": "1 s", "priority": 3.0}
+    scheduler = {"kind": kind, **(weights if kind == "priority" else {})}
+
+    class Acting:
+        wants_idle = True
+
+        def __init__(self) -> None:
+            self.policy = SCHEDULERS.read(scheduler).open()
+
+        def decide(self, view: Any) -> list[Start]:
+            return [Start(job) for job in self.policy.select(view)]
+
+    pools = {"p": Pool(node_type="any", n_nodes=16)}
+    cluster = Cluster(pools, 100_000, policies={"p": Acting()}, around=Surroundings())
+    found = cluster.advance(jobs, 100_000)
+    by_job = dict(zip(found.jobs.job_id.tolist(), found.start_ms.tolist(), strict=True))
+    assert [by_job[job] for job in range(150)] == starts(scheduler, jobs, 16)
 
 
 def test_priority_of_a_class_reaches_its_jobs_and_orders_them() -> None:
