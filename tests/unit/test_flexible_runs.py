@@ -28,6 +28,8 @@ EVENT = {
 TUNING = {"tier": 3, "work": "fine_tuning"}
 
 Runs = Callable[..., Run]
+STREAM = "streams.training"
+LIBRARY = tiny_library()
 
 
 @pytest.fixture
@@ -197,6 +199,15 @@ def test_windows_change_no_byte(run_of: Runs, window_days: float) -> None:
     for name in ("facility.parquet", "jobs.parquet"):
         assert (whole.folder / name).read_bytes() == (cut.folder / name).read_bytes()
     assert whole.metrics == cut.metrics
+
+
+@pytest.mark.parametrize("scheduler", ["sjf", "easy", "conservative", "priority"])
+def test_every_scheduler_goes_on_under_a_controller(run_of: Runs, scheduler: str) -> None:
+    deep = {**QUARTER, "target": {"fraction": 0.5}}
+    busy = {"facility.pools.main.scheduler": scheduler, f"{STREAM}.target_utilization": 0.9}
+    run = run_of("run", tiny_data({**FLEXIBLE, **busy, "flexibility.events": [deep]}), LIBRARY)
+    held = slice(12 * MIN_PER_H, 15 * MIN_PER_H)
+    assert series(run)[held].mean() < 0.8 * series(run, "baseline_power_w")[held].mean()
 
 
 def test_nothing_reacts_before_an_event_is_issued(run_of: Runs) -> None:

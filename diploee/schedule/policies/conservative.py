@@ -55,7 +55,8 @@ class ConservativeBackfill:
         # No turn of its own comes with a reservation: it begins where a job ends, or is missed
         # where that job outruns its estimate.
         outran = any(end_ms <= now_ms for end_ms in view.running.values())
-        if outran or any(start_ms < now_ms for start_ms in starts_ms.values()):
+        missed = any(start_ms < now_ms for start_ms in starts_ms.values())
+        if outran or missed or self._is_disturbed(view):
             starts_ms.clear()
             running = [(view.expected_end_ms(job), view.job_n_nodes[job]) for job in view.running]
             self._plan = _Plan(now_ms, view.free_nodes, running)
@@ -86,6 +87,14 @@ class ConservativeBackfill:
             self._ran[job] = now_ms + view.job_estimate_ms[job], n_nodes_of[job]
         self._n_nodes = view.n_nodes
         return chosen
+
+    def _is_disturbed(self, view: ClusterView) -> bool:
+        """Return whether a controller has slowed or resized jobs, or holds some that wait."""
+        known, n_nodes = self._ran, view.job_n_nodes
+        return not self._starts_ms.keys() <= set(view.queue) or any(
+            known.get(job, (end_ms, n_nodes[job])) != (end_ms, n_nodes[job])
+            for job, end_ms in view.running.items()
+        )
 
 
 class _Plan:
