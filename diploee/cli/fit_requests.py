@@ -30,12 +30,14 @@ from diploee.importers.request_trace import RequestTrace
 from diploee.importers.request_traces import TRACE_FORMATS
 from diploee.importers.request_traces.plain_csv import Meaning
 from diploee.json_files import plain
+from diploee.learn.choices import FitChoices
 from diploee.learn.jobs.fragment import WEEKDAYS
-from diploee.learn.requests.fit import RequestFit, fit_requests
+from diploee.learn.requests.fit import RequestFit, fit_requests, trimmed
 from diploee.learn.requests.fluctuation import Estimate, FluctuationFit
 from diploee.learn.requests.fragment import fit_remarks, request_stream_yaml
 from diploee.learn.requests.scatter import Dispersion
 from diploee.learn.requests.services import ServiceFit
+from diploee.learn.week_shape import IN_WORDS
 from diploee.model import Model
 from diploee.textio.clock import zone_of
 from diploee.units import HOURS_PER_WEEK, MS_PER_DAY, MS_PER_H, MS_PER_S
@@ -74,15 +76,13 @@ class TraceReading(Model):
         "00:00.",
     )
     step_s: float = Field(default=60.0, description="Step of the counts in s; divides the hour.")
-    confidence: Annotated[float, Field(gt=0, lt=1)] = Field(
-        default=0.95, description="Level of the limits."
-    )
 
 
-@options(columns="--column MEANING=NAME", services="--service NAME")
+@options(columns="--column MEANING=NAME", services="--service NAME", start="--from", end="--to")
 def fit_requests_command(
     trace: Annotated[Path, typer.Argument(help="Request trace; may be gzipped.", metavar="TRACE")],
     reading: TraceReading,
+    choices: FitChoices,
     trace_format: Annotated[
         str | None,
         typer.Option("--format", help=f"{one_of(TRACE_FORMATS)}; told by content."),
@@ -102,15 +102,15 @@ def fit_requests_command(
 ) -> None:
     """Learn from a request trace when requests come, how they scatter and how long they are.
 
-    Gives a request stream of a scenario with weights of 168 hours, months where the span covers
-    them, the scatter of minutes, and services with shares and output lengths. Model, latency cap
-    and hardware, which no trace tells, are to be set in the result.
+    Gives a request stream of a scenario with the weights of the week that predict best, months
+    where the span covers them, the scatter of minutes, and services with shares and output lengths.
+    Model, latency cap and hardware, which no trace tells, are to be set in the result.
     """
     check_places(out, force, trace, scenario, plots=plots)
     _check_step(reading.step_s)
     if reading.utc_offset is not None:
         zone_of(reading.utc_offset, "--utc-offset")
-    confidence, zero_hour = reading.confidence, reading.zero_hour_of_week
+    confidence, zero_hour = choices.confidence, reading.zero_hour_of_week
     base, pool_name = pool_of(scenario, pool, default="serving")
     told = trace_format or ("csv" if reading.columns else None)
     with naming_the_other_command(trace, "fit-requests", told):
@@ -124,7 +124,12 @@ def fit_requests_command(
             f"{read.source}: --zero-hour-of-week is for a trace without dates, this one has them; "
             "give --utc-offset"
         )
-    fit = fit_requests(read, confidence=confidence, zero_hour_of_week=zero_hour or 0.0)
+    read = trimmed(read, choices.start, choices.end)
+    fit = fit_requests(
+        read,
+        zero_hour_of_week=zero_hour or 0.0,
+        **choices.model_dump(include={"months", "calendar", "confidence"}),
+    )
     origin, _, rest = request_stream_yaml(fit, name=stream, pool=pool_name).partition("\n")
     local = _local_time(read, zero_hour)
     rows = f"Rows: {'; '.join(read.counts.lines())}. Limits are those of {100 * confidence:g}%."
@@ -224,15 +229,14 @@ def _fluctuation_rows(fit: FluctuationFit | None) -> list[_Row]:
 
 
 def _weight_rows(fit: RequestFit) -> list[_Row]:
-    details = {"hour_of_week": "168 hours", "hour_of_day": "24 hours", "uniform": "none"}
     n_months = 0 if fit.month_low is None else sum(not isnan(low) for low in fit.month_low)
-    rows = [("weights", details[fit.detail] + (f", {n_months} months" if n_months else ""), "")]
+    rows = [("weights", IN_WORDS[fit.detail] + (f", {n_months} months" if n_months else ""), "")]
     if fit.detail != "uniform":
         for name, hour in (
             ("lowest", fit.week_weight.argmin()),
             ("highest", fit.week_weight.argmax()),
         ):
-            when = _hour_name(float(hour), with_day=fit.detail == "hour_of_week")
+            when = _hour_name(float(hour), with_day=fit.detail in ("hour_of_week", "day_and_hour"))
             limits = f"{fit.week_low[hour]:.3g} to {fit.week_high[hour]:.3g}"
             rows.append((f"{name} weight, {when}", f"{fit.week_weight[hour]:.3g}", limits))
     return rows
@@ -274,7 +278,11 @@ def _as_dict(
             "utc_offset_min": trace.zone.offset_min(trace.origin_ms),
             "time_zone": trace.zone.name,
             "zero_hour_of_week": zero_hour_of_week,
-            "hour_of_week": {"detail": data.pop("detail"), **week},
+            "hour_of_week": {
+                "detail": data.pop("detail"),
+                "deviance": data.pop("deviance"),
+                **week,
+            },
             "month": None if fit.month_weight is None else month,
             "week_to_week": fit.weeks and fit.weeks.as_dict(),
             "rows": {

@@ -62,13 +62,18 @@ class WeekShape:
 
     def line(self) -> str:
         """Return which calendar was taken, and why, in words."""
-        if not self.deviance:
-            return f"Calendar: {IN_WORDS[self.detail]}."
-        told = ", ".join(f"{IN_WORDS[d]} {value:.4g}" for d, value in self.deviance.items())
-        return (
-            f"Calendar: {IN_WORDS[self.detail]}, the coarsest that predicts what was held out as "
-            f"well as the best; Poisson deviance of an hour: {told}."
-        )
+        return f"Calendar: {in_words(self.detail, self.deviance)}"
+
+
+def in_words(detail: Detail, deviance: dict[Detail, float]) -> str:
+    """Return which weights were taken, and why."""
+    if not deviance:
+        return f"{IN_WORDS[detail]}."
+    told = ", ".join(f"{IN_WORDS[d]} {value:.4g}" for d, value in deviance.items())
+    return (
+        f"{IN_WORDS[detail]}, the coarsest that predicts what was held out as well as the best; "
+        f"Poisson deviance of an hour: {told}."
+    )
 
 
 def fit_week_shape(
@@ -182,7 +187,8 @@ def _fitted(
 
     An hour's total T about the product's E has the variance index x E, and its own departure from
     the product t**2 E**2: the best linear prediction of T / E is 1 + w (T / E - 1) with
-    w = E t**2 / (index + E t**2) (Bühlmann 1967). t**2 is estimated from the totals.
+    w = E t**2 / (index + E t**2) (Bühlmann 1967). t**2 is estimated from the totals. No hour is
+    drawn by more than its standard error (limited translation, Efron and Morris 1972).
     """
     if detail != "hour_of_week":
         return _product(total, seen, detail)
@@ -193,4 +199,8 @@ def _fitted(
     variance = max(0.0, float(squares / max((expected**2).sum(), 1e-300)))
     weight = expected * variance / (index + expected * variance)
     ratio = np.divide(of_slot, expected, out=np.ones_like(rate), where=expected > 0)
-    return rate * (1 + weight * (ratio - 1)), of_group, n_parameters + round(float(weight.sum()))
+    error = np.sqrt(index * np.maximum(of_slot, 1.0)) / np.maximum(expected, ROUNDING)
+    drawn = np.clip((1 - weight) * (ratio - 1), -error, error)
+    rate = rate * np.maximum(ratio - drawn, 0.0)
+    rate *= of_slot.sum() / max(float(rate @ (seen @ of_group)), ROUNDING)
+    return rate, of_group, n_parameters + round(float(weight.sum()))

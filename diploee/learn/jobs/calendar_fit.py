@@ -159,7 +159,12 @@ def wants_months(hours: HourCounts, months: bool | None) -> bool:
 
 def covers_all_months(hours: HourCounts) -> bool:
     """Return whether every calendar month was observed for `MIN_DAYS_OF_MONTH` days."""
-    seen = np.bincount(hours.month, hours.coverage, MONTHS_PER_YEAR)
+    return covers_months(hours.month, hours.coverage)
+
+
+def covers_months(month: Int64Array, coverage: Float64Array) -> bool:
+    """Return the same of months of hours and how far each hour was seen."""
+    seen = np.bincount(month, coverage, MONTHS_PER_YEAR)
     return bool(seen.min() >= MIN_DAYS_OF_MONTH * HOURS_PER_DAY - ROUNDING)
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field, PositiveInt
 
 from diploee.importers.job_log import JobLog, JobRecords
+from diploee.learn.choices import FitChoices
 from diploee.learn.jobs.arrivals import ArrivalFit, ArrivalKind, fit_arrivals
 from diploee.learn.jobs.class_fits import (
     ClassFit,
@@ -22,9 +22,8 @@ from diploee.learn.jobs.classes import MAX_CLASSES, group_jobs
 from diploee.learn.jobs.hours import count_hours
 from diploee.learn.jobs.job_arrays import find_arrays
 from diploee.learn.jobs.notes import arrival_notes, class_notes, pool_notes, state_notes
-from diploee.learn.week_shape import CalendarChoice
 from diploee.learn.weeks import MONDAY_MS
-from diploee.model import Choices, documented
+from diploee.model import documented
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import ClassRule
 from diploee.tables import Float64Array, Int64Array
@@ -148,11 +147,9 @@ class JobLogFit:
 
 
 @documented
-class JobFitOptions(Choices):
+class JobFitOptions(FitChoices):
     """What of a log is fitted, and how."""
 
-    start: datetime | None = Field(default=None, description="Trim: start, local time.")
-    end: datetime | None = Field(default=None, description="Trim: end, local time.")
     durations: Literal["quantiles", "lognormal", "profile"] = Field(
         default="quantiles",
         description="Durations: quantiles, lognormal mixtures or profile's own.",
@@ -161,20 +158,9 @@ class JobFitOptions(Choices):
         default="auto",
         description="Scatter of submissions within the weights; auto as the log's hours tell.",
     )
-    months: bool | None = Field(
-        default=None,
-        description="Weights of the months; where the span covers all twelve if absent.",
-    )
-    calendar: CalendarChoice = Field(
-        default="auto",
-        description="Weights of the week; auto takes what predicts held-out weeks best.",
-    )
     max_classes: PositiveInt = Field(
         default=MAX_CLASSES,
         description="Classes at most; node counts with the least node time join others.",
-    )
-    confidence: Annotated[float, Field(gt=0, lt=1)] = Field(
-        default=0.95, description="Level of the limits."
     )
 
 

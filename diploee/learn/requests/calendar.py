@@ -14,8 +14,14 @@ from scipy.optimize import nnls
 
 from diploee.errors import WorkloadError
 from diploee.importers.request_trace import RequestTrace
-from diploee.learn.poisson import proportional_fit
-from diploee.learn.week_shape import Detail
+from diploee.learn.jobs.calendar_fit import allowed_details, covers_months
+from diploee.learn.week_shape import (
+    IN_WORDS,
+    CalendarChoice,
+    Detail,
+    WeekShape,
+    fit_week_shape,
+)
 from diploee.tables import BoolArray, Float64Array, Int64Array
 from diploee.units import (
     HOURS_PER_DAY,
@@ -25,13 +31,6 @@ from diploee.units import (
     MS_PER_H,
     MS_PER_MIN,
 )
-
-N_SLOTS: dict[Detail, int] = {
-    "hour_of_week": HOURS_PER_WEEK,
-    "hour_of_day": HOURS_PER_DAY,
-    "uniform": 1,
-}
-"""Weights of a week by detail."""
 
 MIN_SEEN_H = 0.5
 """Time for which every hour of the week (or day) must have been seen to get its own weight [h]."""
@@ -113,17 +112,17 @@ class WeightFit:
 
     Parameters
     ----------
-    detail : {"hour_of_week", "hour_of_day", "uniform"}
-        What the span allows.
+    shape : WeekShape
+        Which weights the week has, and why.
     slot, group : numpy.ndarray, shape (n,), int64
-        Hour and month of each step; groups are 0 where months are not fitted.
+        Hour of the week and month of each step; groups are 0 where months are not fitted.
     slot_rate, group_factor : numpy.ndarray
         Requests per step in each slot, and factor of each group; they multiply.
     has_months : bool
         Whether the groups are months.
     """
 
-    detail: Detail
+    shape: WeekShape
     slot: Int64Array
     group: Int64Array
     slot_rate: Float64Array
@@ -138,10 +137,20 @@ class WeightFit:
     @property
     def n_weights(self) -> int:
         """Free weights that requests determined."""
-        return int((self.slot_rate > 0).sum() + (self.group_factor > 0).sum() - 1)
+        return self.shape.n_parameters
+
+    @property
+    def detail(self) -> Detail:
+        """Which weights the week has."""
+        return self.shape.detail
 
 
-def fit_weights(counts: Float64Array, times: StepTimes) -> WeightFit:
+def fit_weights(
+    counts: Float64Array,
+    times: StepTimes,
+    months: bool | None = None,
+    choice: CalendarChoice = "auto",
+) -> WeightFit:
     """Fit weights of the hours of the week, and of the months where the span allows.
 
     Parameters
@@ -150,18 +159,42 @@ def fit_weights(counts: Float64Array, times: StepTimes) -> WeightFit:
         Requests in each step.
     times : StepTimes
         Their times.
+    months : bool, optional
+        Fit weights of the months that were seen for `MIN_DAYS_OF_MONTH`; by default where the span
+        covers all twelve.
+    choice : str
+        Which weights the week has; ``"auto"`` takes those that predict best, of a span below two
+        weeks the finest that it allows.
+
+    Raises
+    ------
+    WorkloadError
+        If the span does not allow the calendar or the months that were asked for.
     """
-    slot, detail = times.hour_of_week, _detail(times)
-    slot = slot % N_SLOTS[detail]
-    has_months = times.has_dates and int(well_seen_months(times).sum()) >= 2
-    group = times.month if has_months else np.zeros_like(slot)
-    n_slots, n_groups = N_SLOTS[detail], int(group.max()) + 1
-    cell = slot * n_groups + group
-    shape = (n_slots, n_groups)
-    total = np.bincount(cell, counts, n_slots * n_groups).reshape(shape).astype(np.float64)
-    n_steps = np.bincount(cell, minlength=n_slots * n_groups).reshape(shape).astype(np.float64)
-    rate, factor = proportional_fit(total, n_steps)
-    return WeightFit(detail, slot, group, rate, factor, has_months)
+    n_seen = int(well_seen_months(times).sum()) if times.has_dates else 0
+    if months and n_seen < 2:
+        raise WorkloadError(
+            f"weights of the months: the span holds {n_seen} months for {MIN_DAYS_OF_MONTH} days, "
+            "expected 2 at least, with dates; give a longer span, or leave the months out"
+        )
+    hours, of_hour = np.unique(times.hour, return_inverse=True)
+    of_hour = of_hour.ravel()
+    first = np.flatnonzero(np.diff(times.hour, prepend=times.hour[0] - 1))
+    slot, month = times.hour_of_week[first], times.month[first]
+    in_hour = np.bincount(of_hour, counts).astype(np.float64)
+    n_steps = np.bincount(of_hour).astype(np.float64)
+    coverage = n_steps * times.step_ms / MS_PER_H
+    has_months = covers_months(month, coverage) if months is None else months
+    has_months &= times.has_dates
+    group = month if has_months else np.zeros_like(slot)
+    allowed = allowed_details(slot, coverage)
+    week = (hours - hours[0] + slot[0]) // HOURS_PER_WEEK
+    if len(allowed) < len(IN_WORDS):  # no week can be held out: the finest that was seen
+        allowed = _seen_details(slot, coverage)
+        week = np.zeros_like(slot)
+    shape = fit_week_shape(in_hour, n_steps, slot, group, week, allowed, choice)
+    every_step = times.month if has_months else np.zeros_like(times.hour)
+    return WeightFit(shape, times.hour_of_week, every_step, shape.rate, shape.of_group, has_months)
 
 
 def well_seen_months(times: StepTimes) -> BoolArray:
@@ -170,14 +203,13 @@ def well_seen_months(times: StepTimes) -> BoolArray:
     return np.asarray(seen_ms >= MIN_DAYS_OF_MONTH * MS_PER_DAY, dtype=bool)
 
 
-def _detail(times: StepTimes) -> Detail:
-    details: tuple[Detail, ...] = ("hour_of_week", "hour_of_day")
-    for detail in details:
-        slot = times.hour_of_week % N_SLOTS[detail]
-        seen = np.bincount(slot, minlength=N_SLOTS[detail]).min() * times.step_ms
-        if seen >= MIN_SEEN_H * MS_PER_H:
-            return detail
-    return "uniform"
+def _seen_details(slot: Int64Array, coverage: Float64Array) -> tuple[Detail, ...]:
+    """Return the details whose hours were all seen for `MIN_SEEN_H`."""
+    details = tuple(IN_WORDS)
+    if np.bincount(slot, coverage, HOURS_PER_WEEK).min() >= MIN_SEEN_H:
+        return details
+    of_day = np.bincount(slot % HOURS_PER_DAY, coverage, HOURS_PER_DAY)
+    return details[: 2 if of_day.min() >= MIN_SEEN_H else 1]
 
 
 def interpolation_weights(hourly: Float64Array) -> Float64Array:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 
 import numpy as np
 
@@ -11,7 +12,6 @@ from diploee.importers.request_trace import RequestTrace
 from diploee.inference.curves import OUTPUT_LENGTHS
 from diploee.learn.poisson import poisson_limits
 from diploee.learn.requests.calendar import (
-    N_SLOTS,
     StepTimes,
     WeightFit,
     fit_weights,
@@ -22,7 +22,7 @@ from diploee.learn.requests.fluctuation import FluctuationFit, fit_fluctuation
 from diploee.learn.requests.scatter import Dispersion, dispersion_of
 from diploee.learn.requests.services import ServiceFit, fit_service
 from diploee.learn.seasons import laid_over_stepped
-from diploee.learn.week_shape import Detail
+from diploee.learn.week_shape import CalendarChoice, Detail
 from diploee.learn.weeks import MONDAY_MS, WeekFit, fit_weeks
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import (
@@ -60,8 +60,10 @@ class RequestFit:
         Start of that step [ms], counted as `RequestTrace.origin_ms`.
     week_rate_rps : float
         Mean rate of a whole week in a month of weight 1 [1/s].
-    detail : {"hour_of_week", "hour_of_day", "uniform"}
-        The weights that the span allows.
+    detail : {"uniform", "hour_of_day", "day_and_hour", "hour_of_week"}
+        Which weights the week has.
+    deviance : dict of str to float
+        Mean Poisson deviance of held-out hours by detail; empty where none were held out.
     week_weight, week_low, week_high : numpy.ndarray, shape (168,)
         Mean rate in each hour of the week over that of the week, Monday 00:00 local time first,
         with confidence limits that take hours as independent.
@@ -99,6 +101,7 @@ class RequestFit:
     peak_ms: int
     week_rate_rps: float
     detail: Detail
+    deviance: dict[Detail, float]
     week_weight: Float64Array
     week_low: Float64Array
     week_high: Float64Array
@@ -120,6 +123,8 @@ def fit_requests(
     trace: RequestTrace,
     *,
     zero_hour_of_week: float = 0.0,
+    months: bool | None = None,
+    calendar: CalendarChoice = "auto",
     confidence: float = 0.95,
     output_lengths: tuple[int, ...] = OUTPUT_LENGTHS,
 ) -> RequestFit:
@@ -134,6 +139,10 @@ def fit_requests(
         Its steps divide the hour; hours are those of its zone.
     zero_hour_of_week : float
         For a relative trace, hour of the week of its origin in local time, 0 for Monday 00:00.
+    months : bool, optional
+        Fit weights of the months; by default where the span covers all twelve.
+    calendar : str
+        Which weights the week has; ``"auto"`` takes those that predict held-out weeks best.
     confidence : float
         Level of the limits, between 0 and 1.
     output_lengths : tuple of int
@@ -158,7 +167,7 @@ def fit_requests(
             f"{trace.step_ms / MS_PER_S:g} s; read the trace with shorter steps"
         )
     times = times.inner()
-    fit = fit_weights(counts, times)
+    fit = fit_weights(counts, times, months, calendar)
     expected = fit.expected * _season(fit, times)
     since_1970_ms = times.start_ms + (0 if times.has_dates else MONDAY_MS)
     weeks = fit_weeks(since_1970_ms, times.step_ms, counts, expected, fit.group, confidence)
@@ -168,8 +177,8 @@ def fit_requests(
     scatter = hours if hours.freedom >= MIN_HOURS_OF_SCATTER else steps
     factor = max(1.0, float(np.nan_to_num(scatter.index, nan=1.0)))
     week, low, high = _week(counts, fit, factor, confidence)
-    months = _months(counts, fit, times, factor, confidence)
-    of_month = 1.0 if months is None else _month_scale(fit, times)
+    of_months = _months(counts, fit, times, factor, confidence)
+    of_month = 1.0 if of_months is None else _month_scale(fit, times)
     step_s = trace.step_ms / MS_PER_S
     mean_rps = float(requests.sum()) / (trace.span_ms / MS_PER_S)
     # Without weights the whole trace counts, its outer steps too.
@@ -186,13 +195,14 @@ def fit_requests(
         peak_ms=trace.origin_ms + peak * trace.step_ms,
         week_rate_rps=of_week,
         detail=fit.detail,
+        deviance=fit.shape.deviance,
         week_weight=week / week.mean(),
         week_low=low / week.mean(),
         week_high=high / week.mean(),
         week_hours=_sums(times.hour_of_week, None, HOURS_PER_WEEK) * (trace.step_ms / MS_PER_H),
-        month_weight=None if months is None else months[0],
-        month_low=None if months is None else months[1],
-        month_high=None if months is None else months[2],
+        month_weight=None if of_months is None else of_months[0],
+        month_low=None if of_months is None else of_months[1],
+        month_high=None if of_months is None else of_months[2],
         dispersion=steps,
         hourly_dispersion=hours,
         fluctuation=_fluctuation(trace, fit, times, weeks, confidence),
@@ -202,6 +212,42 @@ def fit_requests(
         services=tuple(
             fit_service(trace, index, output_lengths) for index in range(len(trace.services))
         ),
+    )
+
+
+def trimmed(trace: RequestTrace, start: datetime | None, end: datetime | None) -> RequestTrace:
+    """Return the steps of a trace between two local times; its lengths stay those of the whole.
+
+    Of a trace without dates, 1970-01-05 00:00 is its origin, as of a job log.
+
+    Raises
+    ------
+    WorkloadError
+        If no step lies between them.
+    """
+    if start is None and end is None:
+        return trace
+    times = StepTimes.of(trace)
+    local_ms = times.start_ms + (0 if times.has_dates else MONDAY_MS)
+    inside = np.ones(local_ms.size, dtype=bool)
+    if start is not None:
+        inside &= local_ms >= int(np.datetime64(start, "ms").astype(np.int64))
+    if end is not None:
+        inside &= local_ms + trace.step_ms <= int(np.datetime64(end, "ms").astype(np.int64))
+    steps = np.flatnonzero(inside)
+    if not steps.size:
+        first, last = (str(np.datetime64(int(ms), "ms"))[:16] for ms in local_ms[[0, -1]])
+        raise WorkloadError(
+            f"{trace.source}: no step from {start or 'its begin'} to {end or 'its end'}, local "
+            f"time; the trace reaches from {first} to {last} (--from, --to)"
+        )
+    part = slice(int(steps[0]), int(steps[-1]) + 1)
+    edges_ms = trace.edges_ms[[part.start, part.stop]]
+    return replace(
+        trace,
+        origin_ms=trace.origin_ms + part.start * trace.step_ms,
+        n_requests=trace.n_requests[:, part],
+        own_span_ms=None if trace.own_span_ms is None else (int(edges_ms[0]), int(edges_ms[1])),
     )
 
 
@@ -232,8 +278,7 @@ def _season(fit: WeightFit, times: StepTimes) -> Float64Array:
     # A month that was not seen lies at the mean of the others, as a scenario is given it.
     months = np.full(MONTHS_PER_YEAR, _month_scale(fit, times))
     months[np.unique(fit.group)] = fit.group_factor[np.unique(fit.group)]
-    week = fit.slot_rate[np.arange(HOURS_PER_WEEK) % fit.slot_rate.size]
-    return laid_over_stepped(months, week, fit.group, times.hour)
+    return laid_over_stepped(months, fit.slot_rate, fit.group, times.hour)
 
 
 def _hourly_dispersion(
@@ -254,13 +299,14 @@ def _week(
     counts: Float64Array, fit: WeightFit, factor: float, confidence: float
 ) -> tuple[Float64Array, Float64Array, Float64Array]:
     """Return the requests per step in each hour of the week, and their limits."""
-    n_slots = N_SLOTS[fit.detail]
-    total = _sums(fit.slot, counts, n_slots)
-    exposure = _sums(fit.slot, fit.group_factor[fit.group], n_slots)
-    low, high = poisson_limits(total, factor, confidence)
+    n_slots = {"uniform": 1, "hour_of_day": HOURS_PER_DAY}.get(fit.detail, HOURS_PER_WEEK)
+    total = _sums(fit.slot % n_slots, counts, n_slots)
+    exposure = _sums(fit.slot % n_slots, fit.group_factor[fit.group], n_slots)
     of_week = np.arange(HOURS_PER_WEEK) % n_slots
-    exposure = np.where(exposure > 0, exposure, 1.0)
-    return fit.slot_rate[of_week], (low / exposure)[of_week], (high / exposure)[of_week]
+    low, high = (limit[of_week] for limit in poisson_limits(total, factor, confidence))
+    total, exposure = total[of_week], np.where(exposure > 0, exposure, 1.0)[of_week]
+    per_count = np.where(total > 0, fit.slot_rate / np.maximum(total, 1e-9), 1 / exposure)
+    return fit.slot_rate, low * per_count, high * per_count
 
 
 def _month_scale(fit: WeightFit, times: StepTimes) -> float:

@@ -13,6 +13,7 @@ from diploee.learn.requests.calendar import interpolation_weights
 from diploee.learn.requests.fit import RequestFit
 from diploee.learn.requests.fluctuation import FluctuationFit
 from diploee.learn.requests.services import ServiceFit
+from diploee.learn.week_shape import in_words
 from diploee.tables import Float64Array
 from diploee.units import HOURS_PER_DAY, MS_PER_DAY
 
@@ -62,7 +63,7 @@ def request_stream(
         for service, probability in zip(fit.services, _probabilities(fit.services), strict=True)
     }
     calendar: dict[str, Any] = {}
-    if fit.detail == "hour_of_week":
+    if fit.detail in ("hour_of_week", "day_and_hour"):
         calendar["hour_of_week"] = _rounded(interpolation_weights(fit.week_weight))
     elif fit.detail == "hour_of_day":
         calendar["hour_of_day"] = _rounded(interpolation_weights(fit.week_weight[:HOURS_PER_DAY]))
@@ -119,11 +120,7 @@ def fit_remarks(fit: RequestFit) -> list[str]:
         f"Fitted to {one_line(fit.source)} ({fit.trace_format}): {fit.n_requests:,.0f} requests in "
         f"{fit.span_ms / MS_PER_DAY:.3g} days, mean {fit.mean_rate_rps:.4g}/s, "
         f"peak {fit.peak_rate_rps:.4g}/s over {fit.step_ms / 1000:g} s.",
-        {
-            "hour_of_week": "Weights: each hour of the week.",
-            "hour_of_day": "Weights: each hour of the day; the trace does not cover a whole week.",
-            "uniform": "Weights: none; the trace does not cover a whole day.",
-        }[fit.detail],
+        f"Weights: {in_words(fit.detail, fit.deviance)}",
     ]
     if not fit.is_counted:
         lines.append("The trace gives rates, not requests: their scatter is that of its means.")

@@ -24,17 +24,13 @@ from diploee.importers.request_trace import RequestTrace, TokenLengths
 from diploee.learn.requests.calendar import StepTimes
 from diploee.learn.requests.fit import RequestFit
 from diploee.learn.week_panels import limits_name, week_panels
+from diploee.learn.week_shape import IN_WORDS
 from diploee.units import MONTHS_PER_YEAR, MS_PER_DAY
 
 MOST_SERVICES = 6
 MOST_POINTS = 2_000
 BINS_PER_DECADE = 20
 _TRACE_COLOUR, _MODEL_COLOUR = PALETTE[:2]
-_DETAIL = {
-    "hour_of_week": "by hour of the week",
-    "hour_of_day": "by hour of the day, as the trace is shorter than a week",
-    "uniform": "without weights, as the trace is shorter than a day",
-}
 
 
 def plot_requests(
@@ -91,7 +87,7 @@ def week_chart(fit: RequestFit, confidence: float) -> Chart:
     panels = [*week_panels(fit.week_weight, fit.week_low, fit.week_high, confidence, "")]
     if fit.month_weight is not None:
         panels.append(_months_panel(fit, confidence))
-    title = f"{fit.n_requests:,.0f} requests {_DETAIL[fit.detail]}"
+    title = f"{fit.n_requests:,.0f} requests, {IN_WORDS[fit.detail]}"
     return Chart("week", title, "", tuple(panels))
 
 

@@ -16,8 +16,8 @@ from diploee.importers.import_counts import ImportCounts
 from diploee.importers.request_trace import RequestTrace, TokenLengths
 from diploee.inference.curves import nearest_length
 from diploee.learn.poisson import poisson_limits
-from diploee.learn.requests.calendar import interpolation_weights
-from diploee.learn.requests.fit import RequestFit, fit_requests
+from diploee.learn.requests.calendar import StepTimes, interpolation_weights
+from diploee.learn.requests.fit import RequestFit, fit_requests, trimmed
 from diploee.learn.requests.fragment import fit_remarks, request_stream, request_stream_yaml
 from diploee.learn.requests.scatter import dispersion_of
 from diploee.scenario import Scenario, scenario_from_dict
@@ -102,17 +102,17 @@ def test_rare_requests_too_give_their_weights_back_within_the_limits() -> None:
 
 def test_local_time_moves_the_weights() -> None:
     there = fit_requests(trace_of(minutes(2, 10), offset_min=-7 * 60))
-    assert there.week_weight == pytest.approx(np.roll(WEIGHTS, -7), rel=0.02)
+    assert there.week_weight == pytest.approx(np.roll(WEIGHTS, -7), rel=0.1)
     half = fit_requests(trace_of(minutes(2, 10), offset_min=330)).week_weight
     between = (np.roll(WEIGHTS, 5) + np.roll(WEIGHTS, 6)) / 2
-    assert half == pytest.approx(between, rel=0.02)
+    assert half == pytest.approx(between, rel=0.1)
 
 
 def test_a_relative_trace_begins_at_the_stated_hour_of_the_week() -> None:
     """Its first step is at its origin, which is Wednesday 05:00."""
     expected = np.roll(minutes(2, 10), -(48 + 5) * 60)
     fit = fit_requests(trace_of(expected, None), zero_hour_of_week=53)
-    assert fit.week_weight == pytest.approx(WEIGHTS, rel=0.02)
+    assert fit.week_weight == pytest.approx(WEIGHTS, rel=0.1)
     assert fit.month_weight is None
 
 
@@ -128,7 +128,7 @@ def test_weights_are_as_fine_as_the_span_allows(n_hours: int, detail: str) -> No
     assert fit.week_hours.sum() == pytest.approx(n_hours - 2 / 60)
 
 
-def test_months_are_fitted_beside_the_week_where_two_were_seen_for_a_week() -> None:
+def test_months_are_fitted_where_asked_for_and_two_were_seen_for_a_week() -> None:
     """From 2024-01-15 for 91 days: half of January, all of February and March, 14 days of April."""
     rng = stream(0, "test", "months")
     start = datetime(2024, 1, 15, tzinfo=UTC)
@@ -136,7 +136,9 @@ def test_months_are_fitted_beside_the_week_where_two_were_seen_for_a_week() -> N
     month = (np.datetime64("2024-01-15") + np.arange(n) // 1440).astype("datetime64[M]")
     factor = np.array([1.2, 0.9, 1.1, 0.7])[month.astype(int) % 12]
     expected = minutes(13, 5) * factor
-    fit = fit_requests(trace_of(rng.poisson(expected), start))
+    trace = trace_of(rng.poisson(expected), start)
+    assert fit_requests(trace).month_weight is None  # but for all twelve they must be asked for
+    fit = fit_requests(trace, months=True)
     assert fit.month_weight is not None
     assert fit.month_low is not None and fit.month_high is not None
     assert share_within(fit, WEIGHTS) >= binomial_low(HOURS_PER_WEEK, 0.95)
@@ -156,7 +158,7 @@ def test_months_that_go_over_into_each_other_are_no_scatter_of_requests() -> Non
     data["request_streams"]["chat"]["calendar"] = {"hour_of_day": [1] * 24, "month": month}
     rates = minute_means(scenario_from_dict(data))
     counts = stream(0, "test", "months without steps").poisson(rates * 20)
-    fit = fit_requests(trace_of(counts, datetime(2018, 1, 1, tzinfo=UTC)))
+    fit = fit_requests(trace_of(counts, datetime(2018, 1, 1, tzinfo=UTC)), months=True)
     assert fit.dispersion.index < 1.02
     # What is left: hours are weighted before the months are laid; in steps it is 0.1.
     assert fit.hourly_dispersion.relative_std < 0.02
@@ -166,8 +168,39 @@ def test_months_that_go_over_into_each_other_are_no_scatter_of_requests() -> Non
 
 def test_a_month_seen_for_days_has_no_weight_of_its_own() -> None:
     start = datetime(2024, 1, 10, tzinfo=UTC)
-    fit = fit_requests(trace_of(minutes(4, 5), start))  # till 7 February
-    assert fit.month_weight is None
+    trace = trace_of(minutes(4, 5), start)  # till 7 February
+    assert fit_requests(trace).month_weight is None
+    with pytest.raises(WorkloadError, match="holds 1 months for 7 days, expected 2 at least"):
+        fit_requests(trace_of(minutes(3, 5), start), months=True)
+
+
+def test_months_of_a_whole_year_are_fitted_unless_they_are_not_wanted() -> None:
+    rng = stream(0, "test", "year")
+    start = datetime(2024, 1, 1, tzinfo=UTC)
+    trace = trace_of(rng.poisson(minutes(53, 1)), start)
+    assert fit_requests(trace).month_weight is not None
+    assert fit_requests(trace, months=False).month_weight is None
+
+
+def test_a_trace_is_trimmed_to_local_times() -> None:
+    start = datetime(2024, 1, 1, tzinfo=UTC)
+    trace = trace_of(minutes(3, 5), start, offset_min=60)
+    cut = trimmed(trace, datetime(2024, 1, 8), datetime(2024, 1, 15, 0, 0, 30))
+    assert cut.span_ms == 7 * 86_400_000
+    assert StepTimes.of(cut).start_ms[0] == 1_704_672_000_000  # 2024-01-08 local
+    assert cut.requests_of().sum() == trace.requests_of()[7 * 1440 - 60 :][: 7 * 1440].sum()
+    assert trimmed(trace, None, None) is trace
+    with pytest.raises(WorkloadError, match=r"no step from 2030-01-01.*reaches from 2024-01-01"):
+        trimmed(trace, datetime(2030, 1, 1), None)
+
+
+def test_the_calendar_is_chosen_by_held_out_weeks_or_given() -> None:
+    rng = stream(0, "test", "calendar")
+    flat = trace_of(rng.poisson(np.full(6 * 7 * 1440, 0.5)))
+    assert fit_requests(flat).detail == "uniform"
+    assert len(fit_requests(flat).deviance) == 4
+    assert fit_requests(flat, calendar="hour_of_week").detail == "hour_of_week"
+    assert fit_requests(trace_of(rng.poisson(minutes(6, 20)))).detail == "hour_of_week"
 
 
 @pytest.mark.parametrize("index", [1.0, 3.0, 40.0])
@@ -292,7 +325,7 @@ def minute_means(scenario: Scenario) -> np.ndarray:
 def test_the_fragment_loads_and_its_rates_have_the_fitted_hourly_means() -> None:
     rng = stream(0, "test", "fragment")
     n = 60 * 1440  # 2 months
-    fit = fit_requests(trace_of(rng.poisson(minutes(9, 30)[:n])))
+    fit = fit_requests(trace_of(rng.poisson(minutes(9, 30)[:n])), months=True)
     assert fit.month_weight is not None
     text = request_stream_yaml(fit, name="chat", pool="main")
     assert scenario_from_dict(scenario_with(text)).request_streams["chat"].pool == "main"
