@@ -135,6 +135,7 @@ class JobPower:
     ) -> None:
         self._library, self._nodes, self._filled = library, nodes, filled
         self._found: dict[int, tuple[float, float, float]] = {}
+        self._of: dict[tuple[int, int, int, float, tuple[float, float], PowerBasis], float] = {}
 
     def of(
         self,
@@ -156,6 +157,20 @@ class JobPower:
         basis : {"mean", "p95_60s", "rated"}
             Which power.
         """
+        key = (class_id, profile_id, n_nodes, power_factor, cap, basis)
+        if key not in self._of:
+            self._of[key] = self._job_w(*key)
+        return self._of[key]
+
+    def _job_w(
+        self,
+        class_id: int,
+        profile_id: int,
+        n_nodes: int,
+        power_factor: float,
+        cap: tuple[float, float],
+        basis: PowerBasis,
+    ) -> float:
         node, (limit, power) = self._nodes[class_id], cap
         if basis == "rated":
             gpus_w = node.n_gpus * node.gpu_tdp_w

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 HOURLY_MS = 2 * MS_PER_DAY
 """Services are looked at hour by hour so far ahead, and day by day beyond."""
+
+MOST_HELD = 100_000
+"""Jobs whose power is held at once; it is found anew beyond."""
 
 
 class PowerCapped:
@@ -57,6 +61,8 @@ class PowerCapped:
     ) -> None:
         self.cap_mw, self.power_basis = cap_mw, power_basis
         self.estimate, self.order, self.depth = estimate, order, depth
+        self.jobs_w: dict[tuple[int, int, int], float] = {}
+        self.waiting_w = _Waiting()
         self._services_w: dict[int, float] = {}
         self._woken_ms = -sys.maxsize
 
@@ -64,6 +70,9 @@ class PowerCapped:
         """Return the jobs to start: from the head on, then those that do not delay the next."""
         now_ms, n_nodes, estimate_ms = view.now_ms, view.job_n_nodes, view.job_estimate_ms
         free_nodes, chosen = view.free_nodes, list[int]()
+        if len(self.jobs_w) > MOST_HELD:
+            self.jobs_w.clear()
+            self.waiting_w.clear()
         left = _Left(view, self)
         head = None
         for job in view.queue:
@@ -77,7 +86,12 @@ class PowerCapped:
             if n_nodes[head] <= free_nodes:
                 self._wake_later(view, left, head)
             behind = islice(view.queue, len(chosen) + 1, self.depth and len(chosen) + self.depth)
-            waiting = [job for job in behind if n_nodes[job] <= free_nodes] if free_nodes else []
+            now_w, waiting_w = left.now_w, left.waiting_w
+            # Most of a long queue ends here: a look at nodes and watts, and no call.
+            waiting = [
+                job for job in behind if n_nodes[job] <= free_nodes and waiting_w[job] <= now_w
+            ]
+            waiting = [job for job in waiting if left.holds(job, now_ms)]
             if waiting:
                 if self.order == "sjbf":
                     waiting.sort(key=lambda job: (estimate_ms[job], job))
@@ -139,11 +153,27 @@ class PowerCapped:
             view.wake_at(self._woken_ms)
 
 
+class _Waiting(dict[int, float]):
+    """Power beyond idle of waiting jobs [W], found when first asked for."""
+
+    find: Callable[[int], float]
+
+    def __missing__(self, job: int) -> float:
+        found = self[job] = self.find(job)
+        return found
+
+
 class _Left:
-    """What is left under the cap from now on, piece by piece of time."""
+    """What is left under the cap from now on.
+
+    What is allowed, the cap less the services, is constant on pieces of time; what is committed
+    falls as jobs end. Within a piece the least is left at its begin.
+    """
 
     def __init__(self, view: ActingPool, policy: PowerCapped) -> None:
-        self._view, self._basis = view, policy.power_basis
+        self._view, self._basis, self._jobs_w = view, policy.power_basis, policy.jobs_w
+        self.waiting_w = policy.waiting_w
+        self.waiting_w.find = self.job_w
         now_ms, facility = view.now_ms, view.facility
         idle_w = facility.idle_power_w
         cap_w, changes_ms = policy.cap_of(view)
@@ -154,72 +184,101 @@ class _Left:
                 f"{now_ms / MS_PER_H:,.4g} h of the run lies below the {idle_w / W_PER_MW:.4g} MW "
                 "that the facility draws idle; no job could ever run"
             )
-        of_running = {job: self.job_w(job) for job in view.running}
-        ends = sorted((view.expected_end_ms(job), job_w) for job, job_w in of_running.items())
+        self._taken, self._taken_w = list[tuple[int, float]](), 0.0
+        self._committed_w = facility.job_power_w(self._basis)
         first_ms = (now_ms // MS_PER_H + 1) * MS_PER_H
         self.next_edge_ms = min([first_ms, *changes_ms])
-        longest_ms = max((view.job_estimate_ms[job] for job in view.queue), default=0)
-        last_ms = now_ms + longest_ms
+        last_ms = now_ms + max((view.job_estimate_ms[job] for job in view.queue), default=0)
         hours = range(first_ms, min(last_ms, now_ms + HOURLY_MS), MS_PER_H)
         days = range(first_ms + HOURLY_MS, last_ms, MS_PER_DAY)
-        edges = {now_ms, *hours, *days, *(time_ms for time_ms, _ in ends), *changes_ms}
-        self._edges_ms = sorted(edges)
-        committed_w = facility.job_power_w(self._basis)
-        self._left_w, ended = list[float](), 0
-        for begin_ms, end_ms in zip(
-            self._edges_ms, [*self._edges_ms[1:], self._edges_ms[-1] + 1], strict=True
-        ):
-            while ended < len(ends) and ends[ended][0] <= begin_ms:
-                committed_w -= ends[ended][1]
-                ended += 1
-            services_w = policy.most_of_services_w(view, begin_ms, end_ms)
-            self._left_w.append(cap_w(begin_ms) - services_w - committed_w)
-        self._least_w = list(accumulate(self._left_w, min))
+        self._edges_ms = sorted({now_ms, *hours, *days, *changes_ms})
+        ends_ms = [*self._edges_ms[1:], self._edges_ms[-1] + 1]
+        self._allowed_w = [
+            cap_w(begin_ms) - policy.most_of_services_w(view, begin_ms, end_ms)
+            for begin_ms, end_ms in zip(self._edges_ms, ends_ms, strict=True)
+        ]
+        # From now on only a piece that allows less than all before it can matter.
+        tightest, self._tight = float("inf"), list[int]()
+        for piece, allowed_w in enumerate(self._allowed_w):
+            if allowed_w < tightest or not piece:
+                tightest = allowed_w
+                self._tight.append(piece)
 
     def job_w(self, job: int) -> float:
         """Return what a job draws beyond the idle power of its nodes [W]."""
         view = self._view
-        level = view.job_level.get(job, 0)
-        return view.power_w(job, level, self._basis) - view.idle_w * view.job_n_nodes[job]
+        n_nodes, level = view.job_n_nodes[job], view.job_level.get(job, 0)
+        key = (job, n_nodes, level)
+        if key not in self._jobs_w:
+            power_w = view.power_w(job, level, self._basis)
+            self._jobs_w[key] = power_w - view.idle_w * n_nodes
+        return self._jobs_w[key]
+
+    @property
+    def now_w(self) -> float:
+        """What is left now [W]."""
+        return self._allowed_w[0] - self._committed_w - self._taken_w
 
     def holds(self, job: int, now_ms: int) -> bool:
         """Return whether a job stays under the cap from now to its expected end."""
-        last = bisect_right(self._edges_ms, now_ms + self._view.job_estimate_ms[job] - 1) - 1
-        return self.job_w(job) <= self._least_w[last]
+        job_w = self.waiting_w[job]
+        if job_w > self.now_w:
+            return False
+        end_ms = now_ms + self._view.job_estimate_ms[job]
+        for piece in self._tight[1:]:
+            begin_ms = self._edges_ms[piece]
+            if begin_ms >= end_ms:
+                break
+            if job_w > self._allowed_w[piece] - self._committed_at(begin_ms):
+                return False
+        return True
 
     def take(self, job: int) -> None:
         """Count a job that starts now."""
         job_w = self.job_w(job)
-        end_ms = self._view.now_ms + self._view.job_estimate_ms[job]
-        at = bisect_left(self._edges_ms, end_ms)
-        if self._edges_ms[at : at + 1] != [end_ms]:
-            self._edges_ms.insert(at, end_ms)
-            self._left_w.insert(at, self._left_w[at - 1])
-        self._left_w = [
-            left_w - job_w if begin_ms < end_ms else left_w
-            for begin_ms, left_w in zip(self._edges_ms, self._left_w, strict=True)
-        ]
-        self._least_w = list(accumulate(self._left_w, min))
+        self._taken.append((self._view.now_ms + self._view.job_estimate_ms[job], job_w))
+        self._taken_w += job_w
+
+    def _committed_at(self, time_ms: int) -> float:
+        """Return what all that runs at a time draws, as far as it is known now [W]."""
+        committed_w = self._committed_w + sum(w for end_ms, w in self._taken if end_ms > time_ms)
+        if time_ms > self._view.now_ms:
+            ends_ms, sums_w = self._ended
+            committed_w -= sums_w[bisect_right(ends_ms, time_ms)]
+        return committed_w
+
+    @cached_property
+    def _ended(self) -> tuple[list[int], list[float]]:
+        """Expected ends of running jobs, in order, and the sums of their power, from 0 on."""
+        view = self._view
+        ends = sorted((view.expected_end_ms(job), self.job_w(job)) for job in view.running)
+        return [end_ms for end_ms, _ in ends], [0.0, *accumulate(job_w for _, job_w in ends)]
 
     def shadow(
         self, head: int, ends: list[tuple[int, int]], free_nodes: int
     ) -> tuple[int, int, float]:
         """Return when the head is expected to start [ms], and nodes and power [W] beside it."""
         view = self._view
-        wanted, head_w = view.job_n_nodes[head], self.job_w(head)
+        wanted, head_w, edges_ms = view.job_n_nodes[head], self.job_w(head), self._edges_ms
         expected = sorted((max(end_ms, view.now_ms + 1), n_nodes) for end_ms, n_nodes in ends)
-        times_ms = sorted({*self._edges_ms[1:], *(end_ms for end_ms, _ in expected)})
+        times_ms = sorted({*edges_ms[1:], *(end_ms for end_ms, _ in expected)})
         ended = 0
         for time_ms in times_ms:
             while ended < len(expected) and expected[ended][0] <= time_ms:
                 free_nodes += expected[ended][1]
                 ended += 1
-            if free_nodes >= wanted:
-                low = bisect_right(self._edges_ms, time_ms) - 1
-                high = bisect_right(self._edges_ms, time_ms + view.job_estimate_ms[head] - 1)
-                least_w = min(self._left_w[low : max(high, low + 1)])
-                if least_w >= head_w:
-                    return time_ms, free_nodes - wanted, least_w - head_w
+            if free_nodes < wanted:
+                continue
+            first = bisect_right(edges_ms, time_ms) - 1
+            least_w = self._allowed_w[first] - self._committed_at(time_ms)
+            end_ms = time_ms + view.job_estimate_ms[head]
+            for piece in range(first + 1, bisect_left(edges_ms, end_ms)):
+                if least_w < head_w:
+                    break
+                left_w = self._allowed_w[piece] - self._committed_at(edges_ms[piece])
+                least_w = min(least_w, left_w)
+            if least_w >= head_w:
+                return time_ms, free_nodes - wanted, least_w - head_w
         return sys.maxsize, 0, 0.0
 
 
