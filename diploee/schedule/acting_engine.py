@@ -136,7 +136,7 @@ class FacilityScope:
     @property
     def signals(self) -> Mapping[str, Any]:
         """Outside signals by name."""
-        return self._engine.around.signals
+        return self._engine.signals
 
     @property
     def events_known(self) -> Sequence[Event]:
@@ -224,7 +224,7 @@ class ActingPool:
     @property
     def signals(self) -> Mapping[str, Any]:
         """Outside signals by name."""
-        return self._engine.around.signals
+        return self._engine.signals
 
     @property
     def events_known(self) -> Sequence[Event]:
@@ -319,6 +319,11 @@ class ActingEngine:
         self.around, self._horizon_ms = around, horizon_ms
         self._env = simpy.Environment(initial_time=begin_ms)
         self.jobs: dict[int, _Job] = {}
+        # Nobody sees further than what is known of a signal now.
+        self.signals = {
+            name: signal.known_at(lambda: self.now_ms) if hasattr(signal, "known_at") else signal
+            for name, signal in around.signals.items()
+        }
         self.scope, self._view = FacilityScope(self), FacilityView(self)
         self.pools = {
             name: ActingPool(self, name, n_nodes, policy)

@@ -12,6 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, islice
+from math import isnan
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
@@ -123,11 +124,18 @@ class PowerCapped:
                 f"pool '{view.name}': power_capped has no cap; give it cap_mw, or add a signal "
                 "'cap' to flexibility.signals"
             )
-        changes_ms, at_ms = list[int](), signal.next_change_ms(view.now_ms)
-        while at_ms is not None:
-            changes_ms.append(at_ms)
+        # Beyond what is known of it now the last value that is known holds.
+        times_ms, values_mw = [view.now_ms], [signal.at(view.now_ms)]
+        at_ms = signal.next_change_ms(view.now_ms)
+        while at_ms is not None and not isnan(value_mw := signal.at(at_ms)):
+            times_ms.append(at_ms)
+            values_mw.append(value_mw)
             at_ms = signal.next_change_ms(at_ms)
-        return (lambda time_ms: signal.at(time_ms) * W_PER_MW), changes_ms
+
+        def cap_at(time_ms: int) -> float:
+            return float(values_mw[bisect_right(times_ms, time_ms) - 1] * W_PER_MW)
+
+        return cap_at, times_ms[1:]
 
     def most_of_services_w(self, view: ActingPool, begin_ms: int, end_ms: int) -> float:
         """Return the most that services are planned to draw beyond idle in some hours [W]."""

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from diploee import simulate
 from diploee.errors import PolicyError, ScenarioError
+from diploee.importers.signals import Signal
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Pool
 from diploee.schedule import Cluster, JobPower, Schedule, Surroundings
@@ -146,6 +147,17 @@ def test_a_cap_from_a_signal_is_kept_ahead_of_its_change() -> None:
     found = capped(jobs, None, signals={"cap": signal}, power_basis="mean")
     # The second can't end before the cap falls at 50 min; the third fits under it.
     assert found.start_ms.tolist() == [0, 110 * MIN, 40 * MIN]
+
+
+def test_a_change_of_the_cap_that_is_not_known_yet_changes_no_start_before_it() -> None:
+    jobs = table([(0, 2, 40 * MIN), (1, 2, 90 * MIN), (2, 2, 30 * MIN)])
+    starts = []
+    for later_mw in (0.0020, 0.0082):
+        times_ms = np.array([0, 60 * MIN])
+        signal = Signal(times_ms, np.array([0.0082, later_mw]), 300 * H)
+        found = capped(jobs, None, signals={"cap": signal}, power_basis="mean")
+        starts.append([t for t in found.start_ms.tolist() if t < 60 * MIN])
+    assert starts[0] == starts[1] == [0, 1, 40 * MIN]
 
 
 def test_a_cap_below_idle_power_is_refused_in_one_line() -> None:
