@@ -123,6 +123,7 @@ def into_scenario(text: str, base: Scenario | None, pool: str, out: Path | None)
     rest = groups.pop(own)
     data |= {group: others for group, others in groups.items() if others}
     # The fragment ends within its streams: others of the kind follow it.
+    data["name"] = out.stem  # run folders are named after it
     whole = _yaml(data) + text + "".join(f"  {line}\n" for line in _yaml(rest).splitlines())
     scenario_from_dict(yaml.safe_load(whole))
     return whole

@@ -52,8 +52,8 @@ def fragment_text(fit: JobLogFit, stream: str, pool: str) -> str:
         *_comment(f"Fitted by diploee {__version__}. {fit_lines(fit)[0]}"),
         *(line for text in fit_lines(fit)[1:] for line in _comment(text)),
         *_comment(
-            "To use it, put the stream below into a scenario that has the pool, or start a new one "
-            "around it; jobs_per_day may give way to target_utilization."
+            "The stream goes into a scenario that has the pool; jobs_per_day may give way to "
+            "target_utilization."
         ),
         "streams:",
         f"  {_word(stream)}:",

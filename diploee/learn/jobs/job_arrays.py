@@ -10,7 +10,9 @@ from diploee.tables import BoolArray, Float64Array, Int16Array, Int64Array
 from diploee.units import MS_PER_MIN, MS_PER_S
 
 GAP_MS = MS_PER_S
-"""Jobs alike that follow each other no later were submitted together."""
+USER_GAP_MS = 10 * MS_PER_S
+"""Jobs alike, or those of one user where the log tells them, that follow each other no later were
+submitted together (ASSUMPTION [J]: a loop of a script submits a job in some seconds)."""
 
 LEAST_SHARE = 0.02
 OVER_CHANCE = 4
@@ -24,8 +26,9 @@ SIZE_STEP = 1.25
 def find_arrays(jobs: JobRecords, class_of: Int16Array, span_ms: float) -> Int64Array:
     """Tell which jobs were submitted together.
 
-    Jobs of one kind and width whose submissions are `GAP_MS` apart at most. Where all stamps are
-    whole minutes, or chance would bring nearly as many together, none are.
+    Jobs of one user, kind and width whose submissions are `GAP_MS` apart at most, `USER_GAP_MS`
+    where users are known; of one stamp, where all stamps are whole minutes. Where chance would
+    bring nearly as many together, none are.
 
     Parameters
     ----------
@@ -42,31 +45,29 @@ def find_arrays(jobs: JobRecords, class_of: Int16Array, span_ms: float) -> Int64
         Submission that each job belongs to; those that came alone have one of their own.
     """
     own = np.arange(len(jobs))
+    gap_ms = USER_GAP_MS if jobs.user_id.any() else GAP_MS
+    by_chance_ms = 2 * gap_ms
     if not (jobs.submit_ms % MS_PER_MIN).any():
-        return own
-    order = np.lexsort((own, jobs.submit_ms, jobs.n_nodes, jobs.type_id, class_of))
-    begins = np.ones(len(jobs), dtype=bool)
-    begins[1:] = np.diff(jobs.submit_ms[order]) > GAP_MS
-    for key in (jobs.n_nodes, jobs.type_id, class_of):
-        begins[1:] |= np.diff(key[order]) != 0
+        gap_ms, by_chance_ms = 0, MS_PER_MIN
+    keys = (jobs.n_nodes, jobs.user_id, jobs.type_id, class_of)
+    order = np.lexsort((own, jobs.submit_ms, *keys))
+    other = np.any([np.diff(key[order]) != 0 for key in keys], axis=0)
+    kind = np.append(0, np.cumsum(other))
+    begins = np.append(True, other | (np.diff(jobs.submit_ms[order]) > gap_ms))
     together = np.empty_like(own)
     together[order] = order[np.flatnonzero(begins)][np.cumsum(begins) - 1]
     n_jobs = np.bincount(class_of)
-    in_array = np.bincount(class_of[_sizes(together) > 1], minlength=n_jobs.size)
-    share = in_array / np.maximum(n_jobs, 1)
-    chance = -np.expm1(-2 * n_jobs / span_ms * GAP_MS)
-    kept = share > np.maximum(LEAST_SHARE, OVER_CHANCE * chance)
+    in_array = np.bincount(class_of[in_arrays(together)], minlength=n_jobs.size)
+    # Of jobs of one kind at even times: the probability that another one lies within the gap.
+    chance = -np.expm1(-np.bincount(kind)[kind] / span_ms * by_chance_ms)
+    by_chance = np.bincount(class_of[order], chance, n_jobs.size)
+    kept = in_array > np.maximum(LEAST_SHARE * n_jobs, OVER_CHANCE * by_chance)
     return np.where(kept[class_of], together, own)
-
-
-def _sizes(array: Int64Array) -> Int64Array:
-    """Return for each job how many were submitted with it, itself included."""
-    return np.bincount(array)[array]
 
 
 def in_arrays(array: Int64Array) -> BoolArray:
     """Return which jobs were submitted with others."""
-    together: BoolArray = _sizes(array) > 1
+    together: BoolArray = np.bincount(array)[array] > 1
     return together
 
 

@@ -33,8 +33,8 @@ def fit_lines(fit: JobLogFit) -> list[str]:
     lines.append(f"Import: {'; '.join(fit.import_lines)}.")
     if fit.n_submissions < fit.n_jobs:
         lines.append(
-            f"Arrays: the jobs came in {fit.n_submissions:,} submissions; jobs of one kind, width "
-            "and second are taken as submitted together."
+            f"Arrays: the jobs came in {fit.n_submissions:,} submissions; those of one user, kind "
+            "and width that follow each other within seconds are taken as submitted together."
         )
     lines.append(arrivals.calendar.shape.line())
     lines += _scatter_lines(fit)

@@ -208,7 +208,7 @@ def test_a_scenario_is_written_as_a_whole_that_runs(
     given = (log_file, "--workload", "tune", "--profiles", library_folder, "--scenario", base)
     run(*given, "--pool", "main", "--out", out)
     site = load_scenario(out)
-    assert list(site.streams) == ["jobs", "replayed"]
+    assert (site.name, list(site.streams)) == ("site", ["jobs", "replayed"])
     assert site.streams["replayed"].replay.log == "../other.csv"
     assert site.facility == load_scenario(base).facility
     jobs = generate_jobs(site, tiny_library()).jobs

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from builders import tiny_library
@@ -69,8 +71,19 @@ def test_stamps_of_whole_minutes_and_chance_make_no_arrays() -> None:
 def test_jobs_together_have_one_width_and_one_second() -> None:
     at_ms = MONDAY_MS + np.array([1, 2, 900, 950, 5_000, 5_001, 9_999_999])
     log = job_log(at_ms, [1, 2, 1, 2, 1, 1, 1])
-    found = find_arrays(log.jobs, np.zeros(7, dtype=np.int16), 1e9)
-    assert found.tolist() == [0, 1, 0, 1, 4, 4, 6]
+    class_of = np.zeros(7, dtype=np.int16)
+    assert find_arrays(log.jobs, class_of, 1e9).tolist() == [0, 1, 0, 1, 4, 4, 6]
+    # Users part jobs of one second, and join those of some seconds.
+    jobs = replace(log.jobs, user_id=np.array([1, 1, 2, 1, 2, 2, 2], dtype=np.int32))
+    assert find_arrays(jobs, class_of, 1e9).tolist() == [0, 1, 2, 1, 2, 2, 6]
+
+
+def test_arrays_are_found_by_stamps_of_whole_minutes_if_they_are_more_than_chance() -> None:
+    at_ms, n_nodes, duration_s, array = arrays_and_others()
+    log = job_log(at_ms // 60_000 * 60_000, n_nodes, duration_s)
+    class_of = np.zeros(at_ms.size, dtype=np.int16)
+    found = find_arrays(log.jobs, class_of, N_HOURS * HOUR_MS)
+    assert np.unique(found).size == pytest.approx(array.max() + 1, rel=0.05)
 
 
 @given(st.lists(st.integers(2, 5_000), min_size=1, max_size=200))
