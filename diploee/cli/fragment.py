@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -123,7 +124,8 @@ def into_scenario(text: str, base: Scenario | None, pool: str, out: Path | None)
     rest = groups.pop(own)
     data |= {group: others for group, others in groups.items() if others}
     # The fragment ends within its streams: others of the kind follow it.
-    data["name"] = out.stem  # run folders are named after it
+    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", out.stem):  # what a scenario may be called
+        data["name"] = out.stem
     whole = _yaml(data) + text + "".join(f"  {line}\n" for line in _yaml(rest).splitlines())
     scenario_from_dict(yaml.safe_load(whole))
     return whole

@@ -210,6 +210,8 @@ def test_a_scenario_is_written_as_a_whole_that_runs(
     site = load_scenario(out)
     assert (site.name, list(site.streams)) == ("site", ["jobs", "replayed"])
     assert site.streams["replayed"].replay.log == "../other.csv"
+    run(*given, "--pool", "main", "--out", tmp_path / "my site.yaml")
+    assert load_scenario(tmp_path / "my site.yaml").name == "tiny"
     assert site.facility == load_scenario(base).facility
     jobs = generate_jobs(site, tiny_library()).jobs
     assert set(jobs.pool_id.tolist()) == {0, 1}
