@@ -79,7 +79,7 @@ WRONG: list[tuple[str, Any, str]] = [
     (f"{STREAM}.pool", "mian", "unknown pool 'mian' (have: 'main'); did you mean 'main'?"),
     (f"{STREAM}.pool", "a\nb", r"unknown pool 'a\nb' (have: 'main')"),
     ("facility.pools.main.node_type", "nod", "unknown node type 'nod' (have: 'node'); did you"),
-    ("facility.pools.main.scheduler", "lifo", "unknown scheduler 'lifo' (have: 'easy', 'fifo'"),
+    ("facility.pools.main.scheduler", "lifo", "unknown scheduler 'lifo' (have: 'conservative',"),
     (f"{STREAM}.match", "simulate", "must be 'list' or 'simulated', found 'simulate'; did you"),
     # dates and lengths of time
     ("start", "soon", "must be an ISO date such as 2018-01-01, found 'soon'"),
