@@ -86,7 +86,7 @@ class FlexibleJobs:
         self._due_ms = np.array([wall.time_ms(f.deadline) if f.deadline else -1 for f in of_class])
         self._events, self._horizon_ms = events, horizon_ms
         self._waits = [_Unmatched(), _Unmatched()]
-        self._change_h = Distribution()
+        self._change_h, self._change_ms = Distribution(), 0
         self._node_ms = np.zeros(4, dtype=np.int64)
         self._lost_ms = 0
         self._work_to: dict[int, int] = {}
@@ -127,6 +127,7 @@ class FlexibleJobs:
         own_ms, twin_ms = _matched(*self._waits)
         if own_ms.size:
             self._change_h.add((own_ms - twin_ms) / MS_PER_H)
+            self._change_ms += int((own_ms - twin_ms).sum())
 
     def _count(self, schedule: Schedule, runs: Runs) -> None:
         """Sum node time by kind, and the work that is done a second time."""
@@ -219,8 +220,10 @@ class FlexibleJobs:
         """Return the `jobs` part of the `flexibility` block."""
         node_h = self._node_ms / MS_PER_H
         changed = self._change_h
+        # Of whole ms, so that windows of any length give the same.
+        mean_h = self._change_ms / MS_PER_H / changed.count if changed.count else None
         return {
-            "mean_wait_change_h": changed.mean if changed.count else None,
+            "mean_wait_change_h": mean_h,
             "p95_wait_change_h": changed.percentiles(95)[0] if changed.count else None,
             "lost_node_h": self._lost_ms / MS_PER_H,
             "restart_node_h": float(node_h[CHECKPOINT] + node_h[RESTART]),

@@ -95,6 +95,11 @@ def _check_offset(text: str) -> str:
     return text
 
 
+def _off(value: object) -> object:
+    """Return what YAML makes of a bare ``off`` as that word."""
+    return "off" if value is False else value
+
+
 Moment = Annotated[datetime, BeforeValidator(refuse_number_as_date), AfterValidator(_check_moment)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -383,7 +388,7 @@ class Flexibility(Model):
     follow: FollowSignal | None = Field(
         default=None, description="Less power while a signal is high."
     )
-    controller: Literal["fair_caps", "off"] = Field(
+    controller: Annotated[Literal["fair_caps", "off"], BeforeValidator(_off)] = Field(
         default="fair_caps",
         description="What answers: fair_caps holds starts, caps GPUs by a common share of what "
         "their jobs tolerate, pauses and resizes; off measures events against the plain run.",

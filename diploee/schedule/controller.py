@@ -29,6 +29,8 @@ MARGIN = 0.01
 """ASSUMPTION: what is aimed at lies so far under the target, as jobs draw more at times [J]."""
 BAND = 0.02
 """ASSUMPTION: power may lie so far under its aim before caps are loosened [J]."""
+START_MARGIN = 0.01
+"""ASSUMPTION: with what starts, all caps together could come so far under the target [J]."""
 HOLD_MS = MS_PER_H
 """ASSUMPTION: starts are held for so long before an event's ramp, if it is known by then [J]."""
 LEAST_MS = 10_000
@@ -38,12 +40,15 @@ STAGGER_MS = MS_PER_MIN
 NO_LIMIT_W = float("inf")
 
 
-def fair_levels(power_w: Float64Array, allowed_w: float) -> Int64Array:
+def fair_levels(
+    power_w: Float64Array, allowed_w: float, now: Int64Array | None = None
+) -> Int64Array:
     """Return cap levels of jobs that share a limit: the same share of each one's headroom.
 
     The headroom of a job is its power uncapped less that at its lowest level. The common share is
     the smallest at which all jobs together keep the limit, each at the first level that gives at
-    least that share; then jobs are loosened by a level where that still keeps it, in their order.
+    least that share; then jobs are loosened by a level where that still keeps it, first those that
+    are looser now, in their order.
 
     Parameters
     ----------
@@ -52,6 +57,8 @@ def fair_levels(power_w: Float64Array, allowed_w: float) -> Int64Array:
         its lowest.
     allowed_w : float
         What they may draw together [W].
+    now : numpy.ndarray, shape (n,), int64, optional
+        Their levels until now.
 
     Returns
     -------
@@ -85,7 +92,10 @@ def fair_levels(power_w: Float64Array, allowed_w: float) -> Int64Array:
             low = middle + 1
     levels = levels_at(shares[high])
     left_w = allowed_w - total_w(levels)
-    for job in np.flatnonzero(levels > 0).tolist():
+    capped = np.flatnonzero(levels > 0)
+    if now is not None:  # so that no job goes up and down by turns
+        capped = capped[np.argsort(now[capped] >= levels[capped], kind="stable")]
+    for job in capped.tolist():
         more_w = power_w[job, levels[job] - 1] - power_w[job, levels[job]]
         if more_w <= left_w:
             levels[job] -= 1
@@ -215,7 +225,7 @@ class FairCaps:
         self._wake_for_events(view)
         self._aim_w = self._allowed_w(view) * (1 - MARGIN)
         self._see_restarts(view)
-        touched = self._capped or self._resized or self._paused
+        touched = self._capped or self._resized  # paused jobs come back by `may_start`
         if self._aim_w == NO_LIMIT_W and not touched:
             return []
         draws_w = self._committed_w(view)
@@ -232,6 +242,8 @@ class FairCaps:
         if flexible.tier == 0:
             return True
         paused = (pool, job) in self._paused
+        if paused and any(now_ms < limit.event.end_ms for limit in self._known(view)):
+            return False
         if paused and self._last_restart_ms is not None:
             next_ms = self._last_restart_ms + STAGGER_MS
             if now_ms < next_ms:
@@ -241,7 +253,7 @@ class FairCaps:
         if limit_w < NO_LIMIT_W:
             powers_w = self._power_by_level(pool, of, job)
             least_w = float(powers_w[-1]) - of.idle_w * of.job_n_nodes[job]
-            if self._least_w(view) + self._granted_w + least_w > limit_w:
+            if self._least_w(view) + self._granted_w + least_w > limit_w * (1 - START_MARGIN):
                 return False
             if of.free_nodes >= of.job_n_nodes[job]:
                 self._granted_w += least_w
@@ -409,20 +421,19 @@ class FairCaps:
 
     def _balance(self, view: Any, draws_w: float) -> list[tuple[str, Action]]:
         """Return the actions that bring the power to its aim."""
-        keys, rows, now_w = [], [], 0.0
+        keys, rows, at_level = [], [], []
         for name, of in view.pools.items():
             for job in of.running:
                 if not self._bends(view, of, job):
                     continue
-                powers_w = self._power_by_level(name, of, job)
                 keys.append((name, job))
-                rows.append(powers_w)
-                now_w += powers_w[of.job_level.get(job, 0)]
+                rows.append(self._power_by_level(name, of, job))
+                at_level.append(of.job_level.get(job, 0))
         if not keys:
             return []
-        power_w = np.array(rows)
-        fixed_w = draws_w - now_w
-        levels = fair_levels(power_w, self._aim_w - fixed_w)
+        power_w, now = np.array(rows), np.array(at_level, dtype=np.int64)
+        fixed_w = draws_w - float(power_w[np.arange(now.size), now].sum())
+        levels = fair_levels(power_w, self._aim_w - fixed_w, now)
         actions: list[tuple[str, Action]] = []
         total_w = fixed_w + float(power_w[np.arange(len(keys)), levels].sum())
         stopped: set[tuple[str, int]] = set()

@@ -148,5 +148,11 @@ def test_signals_that_are_followed_must_be_there_in_their_units() -> None:
     )
 
 
+def test_a_bare_off_of_yaml_is_the_controller_off() -> None:
+    assert tiny_scenario({"flexibility.controller": False}).flexibility == (
+        tiny_scenario({"flexibility.controller": "off"}).flexibility
+    )
+
+
 def test_a_scenario_without_flexibility_keeps_its_hash() -> None:
     assert "flexibility" not in str(tiny_scenario().model_dump(mode="json"))
