@@ -17,7 +17,7 @@ from pydantic import (
 from diploee.metrics.event import Key
 from diploee.metrics.grid.bandwidth import Support
 from diploee.metrics.grid.clock import Clock
-from diploee.metrics.grid.quanta import Stretch
+from diploee.metrics.grid.quanta import QUANTA_PER_MW, Stretch
 from diploee.metrics.limits.exceedance import Exceedance
 from diploee.model import Model
 from diploee.tables import Float64Array, Int64Array
@@ -80,6 +80,8 @@ class Shown:
         What that is.
     has_reactive : bool
         Whether the run has reactive power.
+    rated_mw : float
+        Rated power of the facility [MW]; 0 where there is none.
     """
 
     clock: Clock
@@ -89,6 +91,7 @@ class Shown:
     nominal_mw: float
     nominal: str
     has_reactive: bool
+    rated_mw: float = 0.0
 
     def held(self, span_ms: int, n_least: int = 1) -> None:
         """Raise `NotAssessable` where the series holds no window of a length."""
@@ -293,6 +296,34 @@ class LimitSpec(Model):
     def what(self) -> str:
         """What is limited, in words."""
         raise NotImplementedError
+
+    def changes_mw(self) -> Iterator[tuple[Amount, float]]:
+        """Yield amounts whose multiple of a given number is a change of power that is kept [MW].
+
+        A load that is no larger keeps the limit, however fast it changes; none by default.
+        """
+        yield from ()
+
+    def below(self, shown: Shown) -> Check | None:
+        """Return a check of the power itself where the whole load is below what is limited.
+
+        A load between nothing and its maximum changes by no more than that, at any bandwidth.
+        ASSUMPTION [J]: at no moment is it above both the run's peak and the rated power.
+        """
+        try:
+            sizes = [amount.of(shown)[0] * factor for amount, factor in self.changes_mw()]
+        except NotAssessable:
+            return None
+        most_mw = max(shown.peak_mw or np.inf, shown.rated_mw or np.inf)
+        if not sizes or min(sizes) < most_mw:
+            return None
+
+        def power(stretch: Stretch, _: Int64Array | None) -> Values:
+            return Values(stretch.new / QUANTA_PER_MW, stretch.end_ms - stretch.new.size * step_ms)
+
+        step_ms = shown.clock.step_ms
+        text = f"{self.what}: the whole load, at most {most_mw:.4g} MW, is below it"
+        return Check(text, min(sizes), "MW", step_ms, step_ms, power, whole=True)
 
     def checks(self, shown: Shown) -> Iterator[Check]:
         """Yield the checks that a series allows.

@@ -5,19 +5,23 @@ ramps over any interval, on swings within a window and on changes. Where a limit
 frequencies, a lag is tried as well, and what takes less of power and an hour's energy is taken. Of
 each control the loosest one is searched with which the load keeps its limits, then the smallest
 power and at that power the smallest energy: at every step the held load is held against all limits
-on ramps, swings, changes, bands and lines, the filtered ones too. Limits on power, demand and
-reactive power are not sized for; the report on the held load says whether they are kept with it.
+on ramps, swings, changes, bands and lines, the filtered ones too. The run's event windows are held
+as well where they are finer than its series, each from the state that the battery then has in it;
+they are the worst of the run without it. Limits on power, demand and reactive power are not sized
+for; the report on the held load says whether they are kept with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from diploee.clock import instant_ms
 from diploee.errors import InputError
 from diploee.facility.battery import (
     DEPTHS_PERCENT,
@@ -90,8 +94,8 @@ class Mitigation:
         Rainflow cycles of its state of charge, between empty and full.
     before, after : LimitReport
         The run held against the limits, and with the battery.
-    finer : bool
-        The run has event windows finer than its series, which the battery is not sized on.
+    window_step_s : float
+        Resolution of the event windows that it is sized on as well [s]; 0 without such.
     """
 
     asked: Hold
@@ -104,7 +108,7 @@ class Mitigation:
     cycles: CycleCount
     before: LimitReport
     after: LimitReport
-    finer: bool = False
+    window_step_s: float = 0.0
 
     def lines(self) -> list[str]:
         """Return what to tell of it, one line each."""
@@ -112,14 +116,21 @@ class Mitigation:
             "none" if rate is None else f"{rate:.4g} MW/min"
             for rate in map(_mw_per_min, (self.asked.up_w_per_s, self.asked.down_w_per_s))
         )
+        windows = f" and event windows at {self.window_step_s:g} s" if self.window_step_s else ""
+        seen_on = f"on means over {self.before.resolution_s:g} s{windows}"
+        if not self.size.power_w:
+            return [
+                f"before: {self.before.verdict_line()}",
+                f"battery: none, {seen_on} nothing is violated that it is sized for",
+                *self._left_over(),
+                *self.before.lines(),
+            ]
         lines = [
             f"before: {self.before.verdict_line()}",
             f"smoothed: a lag of {self.asked.lag_s:.4g} s"
             if self.asked.lag_s
-            else f"ramps held: up {up}, down {down}"
-            if self.size.power_w
-            else "the run keeps what a battery is sized for",
-            f"battery, on means over {self.before.resolution_s:g} s: {self.size.power_mw:.4g} MW, "
+            else f"ramps held: up {up}, down {down}",
+            f"battery, {seen_on}: {self.size.power_mw:.4g} MW, "
             f"{self.size.energy_mwh:.4g} MWh between empty and full; {self.full_cycles:,.4g} "
             f"equivalent full cycles, gives {self.discharged_mwh:,.4g} MWh, loses "
             f"{self.lost_mwh:,.4g} MWh "
@@ -136,12 +147,19 @@ class Mitigation:
                 f"power beforehand: {self.least.power_mw:.4g} MW, {self.least.energy_mwh:.4g} MWh "
                 f"(a linear programme; its own supply is {self.least_report.verdict} that day)"
             )
-        if self.finer:
+        if self.window_step_s:
             lines.append(
-                "the run's event windows are finer than its series: the battery is not sized on "
-                "them, and they are not looked at after it; simulate at their resolution"
+                "the event windows are the worst of the run without the battery; energy and cycles "
+                "are of the series"
             )
-        return [*lines, f"after: {self.after.verdict_line()}", *self.after.lines()]
+        after = f"after: {self.after.verdict_line()}"
+        return [*lines, after, *self._left_over(), *self.after.lines()]
+
+    def _left_over(self) -> Iterator[str]:
+        """Yield which limits are violated that no battery is sized for."""
+        keys = dict.fromkeys(result.key for result in self.after.violated)
+        if left := [key for key in keys if key.split(".")[0] not in SIZED_FOR]:
+            yield f"violated still, as no battery is sized for it: {', '.join(left)}"
 
     def _cycles_told(self) -> Iterator[str]:
         for (low, high), n in zip(pairwise(DEPTHS_PERCENT), self.cycles.classes, strict=True):
@@ -157,6 +175,7 @@ class Mitigation:
                 "down_mw_per_min": _mw_per_min(self.asked.down_w_per_s),
                 "smoothing_s": self.asked.lag_s or None,
             },
+            "sized_on_windows_s": self.window_step_s or None,
             "least_power_mw": None if self.least is None else self.least.power_mw,
             "least_energy_mwh": None if self.least is None else self.least.energy_mwh,
             "least_verdict": None if self.least_report is None else self.least_report.verdict,
@@ -226,8 +245,8 @@ def mitigate(run: RunFolder, limits: Limits) -> Mitigation:
         cycles,
         counted.count(),
         before,
-        check_limits(_Held(run, held.supply_w), limits),
-        any(run.series(name).step_ms < step_ms for name in run.event_windows),
+        check_limits(sizing.with_supply(held, asked, size), limits),
+        sizing.window_step_s,
     )
 
 
@@ -237,10 +256,15 @@ class _Sizing:
     def __init__(self, run: RunFolder, limits: Limits, power_w: Float64Array, dt_s: float) -> None:
         sized_for = {kind: limit for kind in SIZED_FOR if (limit := getattr(limits, kind))}
         self._run, self.power_w, self.dt_s = run, power_w, dt_s
-        self._range_w = float(np.ptp(power_w))
+        self._start_ms = instant_ms(run.scenario.start_with_zone)
+        self._windows = _windows(run)
+        self.window_step_s = min((w.step_ms for w in self._windows.values()), default=0) / MS_PER_S
+        self._range_w = float(
+            max(np.ptp(p) for p in (power_w, *(w.power_w for w in self._windows.values())))
+        )
         if sized_for:
             self.limits = Limits(**sized_for)
-            without = check_limits(_Held(run, power_w), self.limits)
+            without = check_limits(_Held(run, power_w, self._windows), self.limits)
         if not sized_for or not without.results:
             raise InputError(
                 f"{limits.name or 'these limits'}: no limit on ramps, swings, changes, bands or "
@@ -248,18 +272,46 @@ class _Sizing:
             )
         self._is_kept = not without.violated
 
-    def held(self, asked: Hold, size: BatterySize) -> Held:
-        """Return the load held by a battery that begins half full; an endless one if infinite."""
+    def _store(self, size: BatterySize) -> Store:
         endless = not np.isfinite(size.energy_j)
         middle_j = 0.0 if endless else size.energy_j / 2
         least_j = -np.inf if endless else 0.0
-        store = Store(
+        return Store(
             size.power_w, least_j, size.energy_j, middle_j, ONE_WAY, ONE_WAY, FEEDBACK_PER_S
         )
-        return hold(self.power_w, self.dt_s, store, asked, (float(self.power_w[0]), middle_j))
 
-    def _keeps(self, held: Held) -> bool:
-        return not check_limits(_Held(self._run, held.supply_w), self.limits).violated
+    def held(self, asked: Hold, size: BatterySize) -> Held:
+        """Return the load held by a battery that begins half full; an endless one if infinite."""
+        store = self._store(size)
+        start = float(self.power_w[0]), store.reference_j
+        return hold(self.power_w, self.dt_s, store, asked, start)
+
+    def held_windows(self, held: Held, asked: Hold, size: BatterySize) -> dict[str, Held]:
+        """Return the event windows held, each from the state that the series has before it.
+
+        ASSUMPTION [J]: the supply there is the mean of the interval before.
+        """
+        store, found = self._store(size), {}
+        for name, window in self._windows.items():
+            before = int((window.start_ms - self._start_ms) / MS_PER_S / self.dt_s) - 1
+            start = (
+                (float(held.supply_w[before]), float(held.stored_j[before]))
+                if before >= 0
+                else (float(self.power_w[0]), store.reference_j)
+            )
+            found[name] = hold(window.power_w, window.step_ms / MS_PER_S, store, asked, start)
+        return found
+
+    def with_supply(self, held: Held, asked: Hold, size: BatterySize) -> _Held:
+        """Return the run with the supply in place of its load, in its event windows too."""
+        windows = {
+            name: replace(self._windows[name], power_w=window.supply_w)
+            for name, window in self.held_windows(held, asked, size).items()
+        }
+        return _Held(self._run, held.supply_w, windows)
+
+    def _keeps(self, held: Held, asked: Hold, size: BatterySize) -> bool:
+        return not check_limits(self.with_supply(held, asked, size), self.limits).violated
 
     def controls(self) -> list[Hold]:
         """Return the loosest ramps, and the shortest lag, with which the load keeps its limits.
@@ -286,7 +338,8 @@ class _Sizing:
         for family in families:
 
             def keeps(strength: float, family: Callable[[float], Hold] = family) -> bool:
-                return self._keeps(self.held(family(strength), endless))
+                asked = family(strength)
+                return self._keeps(self.held(asked, endless), asked, endless)
 
             strength = 1.0
             while strength <= STRICTEST and not keeps(strength):
@@ -311,16 +364,21 @@ class _Sizing:
             return BatterySize(0.0, 0.0)
 
         def keeps(size: BatterySize) -> bool:
-            held = self.held(asked, size)
+            all_held = [held := self.held(asked, size)]
+            all_held += self.held_windows(held, asked, size).values()
             # One that holds all that is asked gives the supply that was found to keep the limits.
-            covers = float(held.uncovered_w.max()) <= COVERED * self._range_w
-            return covers or self._keeps(held)
+            missed_w = max(float(part.uncovered_w.max()) for part in all_held)
+            return missed_w <= COVERED * self._range_w or self._keeps(held, asked, size)
 
-        most_w = float(np.abs(self.held(asked, BatterySize(np.inf, np.inf)).battery_w).max())
-        power_w = _least_kept(lambda p: keeps(BatterySize(p, np.inf)), most_w)
+        def most(power_w: float, values: str) -> float:
+            size = BatterySize(power_w, np.inf)
+            held = self.held(asked, size)
+            all_held = (held, *self.held_windows(held, asked, size).values())
+            return max(float(np.abs(getattr(part, values)).max()) for part in all_held)
+
+        power_w = _least_kept(lambda p: keeps(BatterySize(p, np.inf)), most(np.inf, "battery_w"))
         # Half of it each way, a hair more as its middle rounds otherwise than nothing does.
-        stored_j = np.abs(self.held(asked, BatterySize(power_w, np.inf)).stored_j)
-        most_j = 2 * float(stored_j.max()) * (1 + MARGIN)
+        most_j = 2 * most(power_w, "stored_j") * (1 + MARGIN)
         return BatterySize(power_w, _least_kept(lambda e: keeps(BatterySize(power_w, e)), most_j))
 
 
@@ -368,8 +426,41 @@ def _worst_day(battery_w: Float64Array, n: int) -> slice | None:
     return slice(first, first + n)
 
 
+@dataclass(frozen=True, eq=False)
+class _Window:
+    """An event window in memory, as a check reads it; `power_w` has shape (n,)."""
+
+    path: Path
+    start_ms: int
+    step_ms: int
+    power_w: Float64Array
+
+    def read(self, _: Sequence[str]) -> _Window:
+        return self
+
+    @property
+    def columns(self) -> dict[str, Float64Array]:
+        return {POWER_COLUMN: _as_stored(self.power_w)}
+
+
+def _windows(run: RunFolder) -> dict[str, _Window]:
+    """Return the event windows that are finer than the run's series, by name."""
+    found = {}
+    for name in run.event_windows:
+        series = run.series(name)
+        if series.step_ms < run.scenario.resolution_ms:
+            power_w = series.read([POWER_COLUMN]).columns[POWER_COLUMN].astype(np.float64)
+            found[name] = _Window(series.path, series.start_ms, series.step_ms, power_w)
+    return found
+
+
+def _as_stored(power_w: Float64Array) -> Float64Array:
+    """Return power as runs are stored, so that one with the battery in it has the same verdict."""
+    return power_w.astype(np.float32).astype(np.float64)
+
+
 class _Held:
-    """A run with another power, for a check: its event windows, which have the old, left out.
+    """A run with another power, for a check.
 
     Parameters
     ----------
@@ -377,17 +468,28 @@ class _Held:
         The run.
     power_w : numpy.ndarray, shape (n,)
         Its power [W].
+    windows : mapping of str to _Window
+        Its event windows with the other power.
     is_part : bool
         They are n intervals of it, looked at as if they were its first, all of them.
     """
 
-    def __init__(self, run: RunFolder, power_w: Float64Array, is_part: bool = False) -> None:
-        # As runs are stored, so that one with the battery in it gets the same verdict.
-        self._run, self._power_w = run, power_w.astype(np.float32).astype(np.float64)
-        self.event_windows: dict[str, dict[str, Any]] = {}
+    def __init__(
+        self,
+        run: RunFolder,
+        power_w: Float64Array,
+        windows: Mapping[str, _Window] | None = None,
+        is_part: bool = False,
+    ) -> None:
+        self._run, self._power_w, self._windows = run, _as_stored(power_w), windows or {}
+        self.event_windows: dict[str, dict[str, Any]] = {k: {} for k in self._windows}
         if is_part:
             grid = (run.metrics.get("grid") or {}) | {"transient_h": 0.0}
             self.metrics = run.metrics | {"grid": grid}
+
+    def series(self, name: str) -> Any:
+        """Return an event window."""
+        return self._windows[name]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._run, name)

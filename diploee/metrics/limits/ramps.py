@@ -78,6 +78,11 @@ class RampLimit(LimitSpec):
         """What is limited."""
         return f"ramp over {self.interval / MS_PER_S:g} s"
 
+    def changes_mw(self) -> Iterator[tuple[Amount, float]]:
+        """Yield each rate with how often its time goes into the interval."""
+        for _, amount, _, per_ms in self.rates():
+            yield amount, self.interval / per_ms
+
     def checks(self, shown: Shown) -> Iterator[Check]:
         """Yield one check for each rate."""
         shown.held(self.interval)

@@ -302,6 +302,9 @@ def check_limits(run: RunFolder, limits: Limits) -> LimitReport:
         sources[key] = "; ".join(filter(None, (MARKS[spec.mark] if spec.mark else "", spec.note)))
         found, reason = _checks(spec, whole)
         of_windows, why_none = _checks(spec, fine) if windows.pieces else ([], "")
+        is_seen = bool(found) and not any(check.note for check in found)
+        if not is_seen and (below := spec.below(whole)):
+            found, of_windows = [below], []
         finer, reason = [c for c in of_windows if c.in_windows], why_none or reason
         if found and finer:  # at 0.1 s only what shows more there
             finer = [c for c, coarse in zip(finer, found, strict=True) if c.note != coarse.note]
@@ -364,6 +367,7 @@ def _shown_by(run: RunFolder, step_ms: int, has_reactive: bool) -> Shown:
         peak if isinstance(peak, int | float) else None,
         *_nominal(scenario.facility),
         has_reactive,
+        scenario.facility.rated_power_w / W_PER_MW,
     )
 
 
@@ -371,7 +375,9 @@ def _nominal(facility: Facility) -> tuple[float, str]:
     """Return the nominal power [MW] and what it is: the contract's, else the rated power."""
     for stage in facility.stages:
         if contract_mva := getattr(stage, "contract_mva", None):
-            return float(contract_mva), "contract_mva of the point of interconnection"
+            return float(contract_mva), (
+                "contract_mva of the point of interconnection at unity power factor"
+            )
     given = facility.rated_power_mw is not None
     return facility.rated_power_w / W_PER_MW, "rated_power_mw" if given else "the nodes' ratings"
 

@@ -60,6 +60,10 @@ class BandLimit(_Windows):
         """What is limited."""
         return BAND.format(self.band)
 
+    def changes_mw(self) -> Iterator[tuple[Amount, float]]:
+        """Yield the rms, which is at most half of the range."""
+        yield self.max_rms_mw, 1.0
+
     def checks(self, shown: Shown) -> Iterator[Check]:
         """Yield the check."""
         seen_hz, unseen = shown.seen(self)

@@ -68,6 +68,11 @@ class SwingLimit(LimitSpec):
         band = self.filter
         return f"{text}, filtered to {band.band}" if band else text
 
+    def changes_mw(self) -> Iterator[tuple[Amount, float]]:
+        """Yield the range; a filter may overshoot, so that none holds behind one."""
+        if self.filter is None:
+            yield self.max_mw, 1.0
+
     def checks(self, shown: Shown) -> Iterator[Check]:
         """Yield the check."""
         shown.held(self.window, 2)
@@ -125,6 +130,10 @@ class ChangeLimit(LimitSpec):
             f"changes above {self.above_mw:g} MW at most {self.max_mw_per_s:g} MW/s: "
             f"{SWING.format(f'{window_s:.4g} s')}"
         )
+
+    def changes_mw(self) -> Iterator[tuple[Amount, float]]:
+        """Yield the size from which on a change is limited."""
+        yield Amount(mw=self.above_mw), 1.0
 
     def checks(self, shown: Shown) -> Iterator[Check]:
         """Yield the check."""

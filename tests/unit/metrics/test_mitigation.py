@@ -27,7 +27,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return diploee.simulate(scenario, folder, library=tiny_library(), engine="compiled")
 
 
-UNSEEN = {"low_hz": 5, "high_hz": 55, "max_rms_mw": 1}
+UNSEEN = {"low_hz": 5, "high_hz": 55, "max_rms_mw": 1e-5}
 CASES = {
     "ramps": {"ramps": [RAMP]},
     "swings": {"swings": [{"window": "30 s", "max_mw": 0.001}]},
@@ -126,3 +126,36 @@ def test_command_tells_before_and_after(run: Run, tmp_path: Path) -> None:
     assert "rainflow cycles of its state of charge: " in told.out
     # One way loses 5 %, so that the store goes through about as much as is given and taken.
     assert found["cycled_depth"] == pytest.approx(found["full_cycles"], rel=0.06)
+
+
+@pytest.fixture(scope="module")
+def with_windows(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("runs") / "windows"
+    scenario = tiny_scenario(SPAN | {"resolution": "60 s"})
+    library = tiny_library()
+    return diploee.simulate(
+        scenario, folder, library=library, engine="compiled", event_windows=True
+    )
+
+
+def test_battery_is_sized_on_event_windows_too_and_keeps_the_limits_there(
+    with_windows: Run,
+) -> None:
+    limits = Limits.model_validate({"swings": [{"window": "10 s", "max_mw": 0.002}]})
+    found = mitigate(with_windows, limits)
+    # The windows alone show it: like is compared with like, so that they stand under both.
+    (before,), (after,) = found.before.results, found.after.results
+    assert "worst windows only" in before.note and before.violations
+    assert "worst windows only" in after.note and not after.violations
+    assert found.size.power_w > 0 and after.value >= 0.9 * 0.002
+    assert "means over 60 s and event windows at 0.1 s" in "\n".join(found.lines())
+    assert found.as_dict()["sized_on_windows_s"] == 0.1
+
+
+def test_with_nothing_to_size_it_says_so_and_names_what_no_battery_mends(
+    with_windows: Run,
+) -> None:
+    wide = {"ramps": [{"interval": "1 min", "mw_per_min": 50}], "peaks": [{"max_mw": 0.001}]}
+    told = "\n".join(mitigate(with_windows, Limits.model_validate(wide)).lines())
+    assert "battery: none, " in told and "ramps held" not in told and "smoothed" not in told
+    assert "violated still, as no battery is sized for it: peaks.0" in told

@@ -388,3 +388,26 @@ def test_rule_whose_figure_is_not_known_can_be_violated_but_not_kept(run_of):
     assert report.lines()[-1] == (
         "not_stated.0: limits by band: not assessable, no figure was seen in the source"
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "limit", "kept"),
+    [
+        ("swings", {"window": "5 s", "max_mw": 25}, True),
+        ("swings", {"window": "5 s", "max_mw": 9}, False),
+        ("swings", {"window": "5 s", "max_mw": 25, "filter": BAND}, False),
+        ("swings", {"window": "5 s", "max_mw": {"mw": 25, "percent_of_peak": 5}}, False),
+        ("changes", {"above_mw": 50, "max_mw_per_s": 0.5}, True),
+        ("ramps", {"interval": "1 min", "between": "end_points", "mw_per_min": 20}, True),
+        ("ramps", {"interval": "1 min", "between": "end_points", "up_mw_per_min": 20,
+                   "down_mw_per_min": 9}, False),
+        ("band_rms", {"low_hz": 5, "high_hz": 55, "max_rms_mw": 20}, True),
+    ],
+)  # fmt: skip
+def test_load_below_what_is_limited_keeps_it_at_any_bandwidth(tmp_path, kind, limit, kept):
+    power_mw = np.tile([2.0, 9.4], 30)
+    changes = {"facility.rated_power_mw": 10.0}
+    run = fake_run(tmp_path, power_mw, 60, peak=9.4, **changes)
+    report = check(run, **{kind: [limit]})
+    assert (report.verdict == "kept") == kept, report.lines()
+    assert ("the whole load, at most 10 MW, is below it" in report.lines()[0]) == kept

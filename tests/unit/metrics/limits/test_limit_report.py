@@ -190,7 +190,7 @@ def test_command_exits_with_3_or_4_on_request_only(run_folder, tmp_path):
         .exit_code
         == 3
     )
-    path.write_text("peaks: [{max_mw: 100}]\nswings: [{window: 1 s, max_mw: 9}]\n", "utf-8")
+    path.write_text("peaks: [{max_mw: 100}]\nswings: [{window: 1 s, max_mw: 1.0e-5}]\n", "utf-8")
     unseen = CliRunner().invoke(application(), ["limits", str(path), str(run_folder), "--fail"])
     assert unseen.exit_code == 4 and unseen.output.startswith("NOT ASSESSABLE")
     path.write_text("peaks:\n  - {max_mw: 100}\n", encoding="utf-8")
