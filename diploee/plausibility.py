@@ -80,6 +80,7 @@ def run_warnings(
         *_other_boundaries(facility, pools, library, classes, plans, curves),
         *_other_hardware(facility, pools, library, classes),
         *_rated_beyond_nodes(facility),
+        *_never_standing(facility),
         *_left_out(matches),
         *_shortfalls(facility, clock, pools, matches, queues),
         *_overload(metrics),
@@ -258,6 +259,16 @@ def _rated_beyond_nodes(facility: Facility) -> Iterator[str]:
             f"{facility.rated_power_w / of_nodes_w:.3g} times what the devices of all nodes can "
             f"draw ({of_nodes_w / W_PER_MW:.4g} MW): is it in MW?"
         )
+
+
+def _never_standing(facility: Facility) -> Iterator[str]:
+    for name, pool in facility.pools.items():
+        if pool.phases and pool.phases[-1].n_nodes < pool.n_nodes:
+            yield (
+                f"facility.pools.{name}: {pool.n_nodes - pool.phases[-1].n_nodes:,} of its "
+                f"{pool.n_nodes:,} nodes never stand, and ratings are of all; lower n_nodes to the "
+                f"{pool.phases[-1].n_nodes:,} of the last phase, or add a phase"
+            )
 
 
 def _left_out(matches: Sequence[StreamMatch]) -> Iterator[str]:

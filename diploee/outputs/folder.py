@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
 
+from diploee.errors import InputError
 from diploee.files import FolderKind, writing
 from diploee.units import MS_PER_S
 
@@ -31,6 +32,21 @@ def default_folder(name: str, sha256: str, parent: Path = Path("runs")) -> Path:
 def run_files(folder: Path) -> list[Path]:
     """Return the files of a run folder that are there."""
     return [path for pattern in ENTRIES for path in folder.glob(pattern)]
+
+
+def refuse_in_run(place: Path | str, folder: Path, option: str = "--out") -> None:
+    """Refuse a place for a file within a run folder, which is never replaced with others in it.
+
+    Raises
+    ------
+    InputError
+        If the place lies in the folder.
+    """
+    if Path(place).resolve().is_relative_to(folder.resolve()):
+        raise InputError(
+            f"{option}: {place} lies in the run folder {folder}, which could not be replaced by "
+            "--force with other files in it; choose a place beside it"
+        )
 
 
 @dataclass

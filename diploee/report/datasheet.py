@@ -198,6 +198,12 @@ def _declared(run: Run, key: str, name: str = "", note: str = "", absent: str = 
     return Figure(label, value * metric.factor, metric.suffix, note)
 
 
+def _no_load(run: Run) -> str:
+    """Return that there is no load where there is none, so that it has no load factor."""
+    peak = (run.metrics.get("grid") or {}).get("peak") or {}
+    return "there is no load" if peak.get("max_mw") == 0 else ""
+
+
 def _connection(run: Run) -> Iterator[Figure]:
     facility = run.scenario.facility
     contract = next((c for s in facility.stages if (c := getattr(s, "contract_mva", None))), None)
@@ -234,12 +240,17 @@ def _active(run: Run, quarters: _Quarters) -> Iterator[Figure]:
     yield _declared(run, "power.median_mw", "Typical (median)", means)
     mean = _declared(run, "power.mean_mw", "Mean")
     yield mean
-    yield _declared(run, "grid.load_factor", "Load factor, of own peak", f"peak of {means}")
+    fills_h = grid.get("transient_h") or 0
+    mean_of = f"mean of the whole run, peak without the first {fills_h:.3g} h of filling up"
+    filled = mean_of if fills_h else ""
+    own = "; ".join(filter(None, (f"peak of {means}", filled)))
+    yield _declared(run, "grid.load_factor", "Load factor, of own peak", own, _no_load(run))
     yield _declared(
         run,
         "grid.maximum_demand.intervals.15min.load_factor",
         "Load factor, of 15 min demand",
-        absent=quarters.absent,
+        filled,
+        quarters.absent or _no_load(run),
     )
     rated_mw, phased = scenario.facility.rated_power_w / W_PER_MW, scenario.facility.has_phases
     yield Figure(
@@ -296,8 +307,8 @@ def _ramps(run: Run) -> Iterator[Figure]:
                 "MW/min",
                 f"{moment(minute[way]['time'], step_ms)}{bound}",
             )
-    # The metrics have no ramps over 10 min; limits measure any, and this one none can exceed.
-    ramp = {"interval": "600 s", "up_mw_per_min": 1e9, "down_mw_per_min": 1e9}
+    # The metrics have no ramps over 10 min; limits measure any, this one so strict that it must.
+    ramp = {"interval": "600 s", "up_mw_per_min": 1e-9, "down_mw_per_min": 1e-9}
     found = check_limits(run, Limits.model_validate({"ramps": [ramp]}))
     for way, result in zip(("up", "down"), found.results, strict=False):
         when = moment(result.time, step_ms)
@@ -321,7 +332,7 @@ def _ramps(run: Run) -> Iterator[Figure]:
         if length:
             yield Figure(
                 f"Largest {kind}, {length.removesuffix('s')} s means",
-                window["value_mw"], "MW", moment(window["at"], MS_PER_S),
+                abs(window["value_mw"]), "MW", moment(window["at"], MS_PER_S),
             )  # fmt: skip
 
 
@@ -425,6 +436,9 @@ def _months(run: Run, quarters: _Quarters) -> Iterator[Figure]:
     names = np.array([month[:digits] for month in quarters.months()])
     partial = _in_part(run, digits)
 
+    fills_up = bool((run.metrics.get("grid") or {}).get("transient_h"))
+    without = "without the time of filling up" if fills_up else ""
+
     def largest(values: Mapping[str, float], name: str) -> float | None:
         return max((mw for month, mw in values.items() if month[:digits] == name), default=None)
 
@@ -433,10 +447,11 @@ def _months(run: Run, quarters: _Quarters) -> Iterator[Figure]:
         demand = largest({month: entry["max_mw"] for month, entry in of_quarters.items()}, name)
         found = quarters.mw[names == name]
         factor = float(found.mean()) / demand if demand and found.size else None
+        why = quarters.absent or ("there is no load" if demand == 0 else without)
         peak = largest({month: entry["max_mw"] for month, entry in peaks.items()}, name)
         yield Figure(name, peak, "MW", note, "peak")
         yield Figure(name, demand, "MW", quarters.absent, "15 min demand")
-        yield Figure(name, factor, "", quarters.absent, "load factor")
+        yield Figure(name, factor, "", why, "load factor")
         if reactive:
             yield Figure(name, largest(reactive, name), "Mvar", note, "15 min reactive")
     if not peaks:

@@ -19,6 +19,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 from diploee.errors import InputError, OutputError, one_line, printable
 from diploee.files import check_file, writing
 from diploee.outputs import open_run, run_files
+from diploee.outputs.folder import refuse_in_run
 from diploee.report.datasheet import DataSheet, Figure, SheetSection, data_sheet
 from diploee.report.page import is_report, rendered
 
@@ -73,6 +74,9 @@ def write_datasheet(
         )
     inputs = [*run_files(run.folder), *([peaks] if peaks else [])]
     places = {"--csv": csv_file, "--xlsx": xlsx, "--pdf": pdf}
+    for option, place in {"--out": Path(out), **places}.items():
+        if place is not None:
+            refuse_in_run(place, run.folder, option)
     check_file(out, force, inputs=inputs, replaces=is_report)  # before any work
     taken = {Path(out).resolve(): "--out"}
     for option, place in places.items():

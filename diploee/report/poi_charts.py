@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from diploee.drawing.charts import Axis, Band, Chart, Line, Panel, closed, colour
+from diploee.drawing.charts import INK, Axis, Band, Chart, Line, Panel, closed, colour
 from diploee.report.data import RunData
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import MS_PER_DAY, MS_PER_H, PowerUnit
@@ -31,6 +31,9 @@ PARTS = {
 }
 """Columns that add up to the point of interconnection; the nodes' is less their devices'."""
 
+HOLDERS = ("battery_power_w", "curtailed_power_w")
+"""Columns of stages that hold the supply off the load."""
+
 MAX_STACKED = 400
 MAX_POINTS = 3_000
 LOADS = ("low load", "medium load", "high load")
@@ -45,7 +48,7 @@ def poi_charts(run: RunData, unit: PowerUnit) -> tuple[Chart, ...]:
     local_ms, hourly, step_ms = _means(run, [*parts, POI, REACTIVE, *weather])
     points = _thirds(hourly[AC])
     return (
-        _stack(local_ms, hourly, parts, step_ms, unit),
+        _stack(local_ms, hourly, parts, step_ms, unit, not have.isdisjoint(HOLDERS)),
         *([_against_weather(hourly, points, unit)] if weather else []),
         _plane(hourly, points, unit),
     )
@@ -70,6 +73,7 @@ def _stack(
     parts: list[str],
     step_ms: int,
     unit: PowerUnit,
+    is_held: bool,
 ) -> Chart:
     size = -(-local_ms.size // MAX_STACKED)
     days = max(1, MS_PER_DAY // step_ms)
@@ -80,7 +84,7 @@ def _stack(
     times = closed(local_ms[edges].astype("datetime64[ms]"))
     times[-1] = (local_ms[-1:] + step_ms).astype("datetime64[ms]")[0]
     low = np.zeros(edges.size)
-    layers = []
+    layers: list[Band | Line] = []
     for index, name in enumerate(parts):
         power_w = hourly[name] - (hourly["it_power_w"] if name == AC else 0.0)
         high = low + np.add.reduceat(power_w, edges) / counts / unit.watts
@@ -90,12 +94,22 @@ def _stack(
                  steps=True)
         )  # fmt: skip
         low = high
+    top = "the top is the power at the point of interconnection."
+    if is_held:
+        name = "point of interconnection"
+        drawn = np.add.reduceat(hourly[POI], edges) / counts / unit.watts
+        layers.append(
+            Line(times, closed(drawn).astype(np.float32), name, INK, unit.power, 3, steps=True)
+        )
+        top = (
+            "the line is the power at the point of interconnection: below the top by what the "
+            "battery gives or the ramp limit holds back, above it by what the battery takes."
+        )
     length = "day" if size * step_ms == MS_PER_DAY else f"{size * step_ms / MS_PER_H:g} h"
     return Chart(
         "poi-parts",
         "What the point of interconnection draws, by part",
-        f"Mean of each {length}, stacked from the devices up; the top is the power at the point of "
-        "interconnection.",
+        f"Mean of each {length}, stacked from the devices up; {top}",
         (Panel(Axis("Day", "date"), Axis(f"Power [{unit.power}]", from_zero=True), tuple(layers),
                wide=True),),
     )  # fmt: skip

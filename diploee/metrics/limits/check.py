@@ -244,6 +244,8 @@ class Check:
         Whether windows of some minutes at 0.1 s can show a violation.
     of_run : bool
         Whether there is one value, of the whole run.
+    why_none : str
+        Why there is no value, where there is none.
     """
 
     text: str
@@ -262,6 +264,7 @@ class Check:
     key: str = ""
     in_windows: bool = False
     of_run: bool = False
+    why_none: str = "the run is too short"
     exceedance: Exceedance = field(init=False)
 
     def __post_init__(self) -> None:

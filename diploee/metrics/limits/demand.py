@@ -153,15 +153,19 @@ class LoadFactorLimit(LimitSpec):
 
         def factor() -> Values | None:
             means = clocked.means_mw()
-            if means is None or not means.values.max() > 0:
+            if means is None:
+                return None
+            if not means.values.max() > 0:
+                check.why_none = "there is no load"
                 return None
             whole_mw = means.values.max() if self.of == "peak" else shown.nominal_mw
             return single(float(means.values.mean()) / whole_mw, 0, shown.horizon_ms)
 
-        yield Check(
+        check = Check(
             self.what, self.min, "", self.interval, shown.horizon_ms, clocked.collect,
             at_end=factor, least=True, of_run=True,
         )  # fmt: skip
+        yield check
 
 
 class MinimumTakeLimit(LimitSpec):

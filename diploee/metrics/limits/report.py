@@ -326,7 +326,7 @@ def check_limits(run: RunFolder, limits: Limits) -> LimitReport:
     _stream(in_windows, windows.pieces, windows.step_ms, 0)
     seen = [check for check in (*checks, *in_windows) if check.exceedance.n_values]
     nothing = [c for c in (*checks, *in_windows) if not c.exceedance.n_values]
-    unchecked += [(c.key, c.text, "the run is too short") for c in nothing]
+    unchecked += [(c.key, c.text, c.why_none) for c in nothing]
     unchecked += [
         (f"not_stated.{k}", text, "no figure was seen in the source")
         for k, text in enumerate(limits.not_stated)

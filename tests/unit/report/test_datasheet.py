@@ -238,3 +238,42 @@ def test_two_forms_of_a_sheet_at_one_place_are_refused(at_the_meter: Path, tmp_p
     ):
         datasheet_files.write_datasheet(at_the_meter, one, csv_file=tmp_path / "." / "sheet.html")
     assert not one.exists()
+
+
+def test_drop_has_the_sign_of_a_ramp_down(tmp_path: Path) -> None:
+    scenario = tiny_scenario({"duration": "6 h", "resolution": "60 s"})
+    run = simulate(
+        scenario, tmp_path / "run", library=tiny_library(), engine="compiled", event_windows=True
+    )
+    ramps = found(data_sheet(run), "Ramps")
+    drops = [figure.value for (item, _), figure in ramps.items() if "drop" in item]
+    assert drops and all(isinstance(value, float) and value > 0 for value in drops)
+
+
+def test_load_factors_say_which_leaves_the_fill_up_out(tmp_path: Path) -> None:
+    scenario = tiny_scenario({"duration": "2 d"})
+    run = simulate(scenario, tmp_path / "run", library=tiny_library(), engine="compiled")
+    assert run.metrics["grid"]["transient_h"] > 0
+    sheet = data_sheet(run)
+    active = found(sheet, "Active")
+    for item in ("Load factor, of own peak", "Load factor, of 15 min demand"):
+        assert "mean of the whole run, peak without the first" in active[item, ""].note
+    months = found(sheet, "Demand by month")
+    assert months["2018-01", "load factor"].note == "without the time of filling up"
+
+
+@pytest.mark.parametrize("option", ["--out", "--csv", "--xlsx", "--pdf"])
+def test_place_in_the_run_folder_is_refused_and_nothing_written(
+    at_the_meter: Path, tmp_path: Path, option: str
+) -> None:
+    places = {"--out": tmp_path / "d.html", option: at_the_meter / f"x.{option[2:]}"}
+    before = set(at_the_meter.rglob("*"))
+    if option == "--pdf" and not shutil.which("chromium"):
+        pytest.skip("no Chromium")
+    told = call("datasheet", at_the_meter, *(part for pair in places.items() for part in pair))
+    assert told.code != 0 and f"{option}: " in told.err and "choose a place beside it" in told.err
+    assert set(at_the_meter.rglob("*")) == before
+    if option == "--out":
+        export = call("export", "csv", at_the_meter, "--out", at_the_meter / "x.csv")
+        assert export.code != 0 and "choose a place beside it" in export.err
+        assert set(at_the_meter.rglob("*")) == before

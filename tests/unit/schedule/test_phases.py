@@ -195,3 +195,10 @@ def test_phases_that_can_not_be_are_refused_in_one_line(
     listed = [{"since": since, "n_nodes": n_nodes} for since, n_nodes in phases]
     with pytest.raises(ScenarioError, match=told):
         phased({"facility.pools.main.phases": listed})
+
+
+def test_nodes_above_the_last_phase_are_warned_of(tmp_path: Path) -> None:
+    scenario = phased({"facility.pools.main.n_nodes": 20, "duration": "2 d"})
+    run = simulate(scenario, tmp_path / "run", library=tiny_library(), engine="compiled")
+    (told,) = (w for w in run.manifest["warnings"] if "never stand" in w)
+    assert told.startswith("facility.pools.main: 8 of its 20 nodes never stand")

@@ -411,3 +411,9 @@ def test_load_below_what_is_limited_keeps_it_at_any_bandwidth(tmp_path, kind, li
     report = check(run, **{kind: [limit]})
     assert (report.verdict == "kept") == kept, report.lines()
     assert ("the whole load, at most 10 MW, is below it" in report.lines()[0]) == kept
+
+
+def test_load_factor_of_no_load_says_that_there_is_none(tmp_path):
+    report = check(fake_run(tmp_path, np.zeros(120), 60), load_factor=[{"min": 0.5}])
+    assert report.verdict == "not assessable"
+    assert report.lines()[0].endswith("not assessable, there is no load")
