@@ -20,7 +20,7 @@ def limits(tmp_path: Path) -> str:
     path.write_text(
         "name: the village\n"
         "peaks: [{max_mw: 0.001, mark: S2}, {max_mw: 9}]\n"
-        "swings: [{window: 5 s, max_mw: 9}]\n"
+        "swings: [{window: 5 s, max_mw: 1.0e-5}]\n"
         "load_factor: [{min: 0.5, interval: 1 h}]\n",
         "utf-8",
     )
