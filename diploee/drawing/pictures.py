@@ -195,9 +195,9 @@ def _draw_panel(axes: Any, panel: Panel) -> None:
 
 
 def _n_characters(panel: Panel) -> int:
-    """Return how many characters the names along the axis take, with two between them."""
+    """Return how many characters the names' widest lines take, with two between them."""
     names = {str(name) for layer in panel.layers for name in layer.x}
-    return sum(len(name) + 2 for name in names)
+    return sum(max(map(len, name.split("\n"))) + 2 for name in names)
 
 
 def _draw_line(axes: Any, line: Line, label: str | None) -> None:

@@ -54,7 +54,7 @@ def encoded(values: Array) -> Any:
         days = values.dtype == np.dtype("datetime64[D]")
         return np.datetime_as_string(values, unit="D" if days else _unit_of(values)).tolist()
     if values.dtype.kind in "USO":
-        return [html.escape(str(value)) for value in values]
+        return [html.escape(str(value)).replace("\n", "<br>") for value in values]
     numbers = np.ascontiguousarray(values, dtype="<f4" if values.dtype.kind == "f" else "<i4")
     content: Json = {
         "dtype": numbers.dtype.str[1:],

@@ -16,7 +16,7 @@ from diploee.report.data import RunData, read_run, run_labels
 from diploee.report.flexibility_section import flexibility_section
 from diploee.report.grid_section import grid_section
 from diploee.report.job_charts import queue_chart
-from diploee.report.limits_section import limits_section, sweep_limits_section
+from diploee.report.limits_section import limit_levels, limits_section, sweep_limits_section
 from diploee.report.page import is_report, report_page
 from diploee.report.poi_section import poi_section
 from diploee.report.power_charts import (
@@ -154,7 +154,7 @@ def _runs_report(runs: Sequence[RunData], limits: Sequence[str]) -> Report:
         sections=(
             *filter(None, [limits_section(runs, limits)]),
             _metrics_section(runs),
-            *_run_sections(runs),
+            *_run_sections(runs, limits),
             _provenance_section(runs),
         ),
         warnings=warnings_of(runs),
@@ -174,10 +174,11 @@ def _provenance_section(runs: Sequence[RunData]) -> Section:
     return Section("provenance", "Where the numbers come from", (provenance_table(runs),))
 
 
-def _run_sections(runs: Sequence[RunData]) -> list[Section]:
+def _run_sections(runs: Sequence[RunData], limits: Sequence[str] = ()) -> list[Section]:
     unit = power_unit(max(run.max_w for run in runs))
     year = (carpet_chart(runs, unit), bands_chart(runs, unit), peak_week_chart(runs, unit))
-    grid = grid_section(runs[0], unit) if len(runs) == 1 else None
+    single = len(runs) == 1
+    grid = grid_section(runs[0], unit, limit_levels(runs[0], limits)) if single else None
     poi = poi_section(runs[0], unit) if len(runs) == 1 else None
     flexibility = flexibility_section(runs[0], unit) if len(runs) == 1 else None
     months = months_chart(runs, unit)

@@ -29,7 +29,7 @@ from diploee.report.demand_tables import demand_months
 from diploee.report.grid_data import Entry, GridView, power_from, values_in
 from diploee.report.grid_tables import band_name, seconds
 from diploee.report.words import listed, pattern_for
-from diploee.units import W_PER_MW
+from diploee.units import MS_PER_S, W_PER_MW
 
 
 def months_chart(view: GridView) -> Chart | None:
@@ -75,8 +75,14 @@ def ramps_chart(view: GridView) -> Chart | None:
     unit = view.unit.power
     x = np.array([_bounded(entry, "interval_s") for entry in entries])
     top = max(entry[side]["max_mw"] for entry in entries for side in ("up", "down"))
-    y_axis = Axis(f"Ramp [{unit}]", range=(0, top * view.per_mw * 1.05 or 1))
-    panels = []
+    panels, words = [], dict[str, None]()
+    lengths_s = [entry["interval_s"] for entry in entries]
+    levels = {
+        side: _limits(view, ("ramps", f"ramps {side}"), x, lengths_s, top)
+        for side in ("up", "down")
+    }
+    drawn = [float(np.nanmax(line.y)) for lines, _ in levels.values() for line in lines]
+    y_axis = Axis(f"Ramp [{unit}]", range=(0, max(top * view.per_mw, *drawn, 0) * 1.05 or 1))
     for side in ("up", "down"):
         layers = [
             Line(
@@ -86,12 +92,15 @@ def ramps_chart(view: GridView) -> Chart | None:
             for k, (key, name) in enumerate(SIZES.items())
         ]  # fmt: skip
         axis = Axis("Length of the ramp", "category")
-        panels.append(Panel(axis, y_axis, tuple(layers), f"Ramps {side}"))
+        lines, told = levels[side]
+        words[told] = None
+        panels.append(Panel(axis, y_axis, (*layers, *lines), f"Ramps {side}"))
     return Chart(
         "ramps",
         "Ramps by their length",
         "Difference of the means of two adjacent intervals of the length given, at every start of "
-        f"an interval of the run; of {view.resolution} means.{_bound_note(entries)}",
+        f"an interval of the run; of {view.resolution} means."
+        f"{_bound_note(entries)}{''.join(words)}",
         tuple(panels),
     )
 
@@ -99,7 +108,7 @@ def ramps_chart(view: GridView) -> Chart | None:
 def swings_chart(view: GridView) -> Chart | None:
     """Return the rolling ranges by window and the counted swings by size; None without both."""
     windows = view.block["rolling_range"]["windows"]
-    panels = []
+    panels, words = [], ""
     if windows:
         x = np.array([_bounded(entry, "window_s") for entry in windows])
         layers = [
@@ -109,11 +118,14 @@ def swings_chart(view: GridView) -> Chart | None:
             )
             for k, (key, name) in enumerate(SIZES.items())
         ]  # fmt: skip
+        lengths_s = [entry["window_s"] for entry in windows]
+        top = max(entry["max_mw"] for entry in windows)
+        lines, words = _limits(view, ("swings",), x, lengths_s, top)
         panels.append(
             Panel(
                 Axis("Length of the window", "category"),
                 Axis(f"Rolling range [{view.unit.power}]", from_zero=True),
-                tuple(layers),
+                (*layers, *lines),
                 "Largest less smallest value within a window",
             )
         )
@@ -121,7 +133,32 @@ def swings_chart(view: GridView) -> Chart | None:
         panels.append(_rainflow_panel(view))
     if not panels:
         return None
-    return Chart("swings", "Swings", _swings_words(view, bool(windows)), tuple(panels))
+    words = f"{_swings_words(view, bool(windows))}{words}"
+    return Chart("swings", "Swings", words, tuple(panels))
+
+
+def _limits(
+    view: GridView, kinds: Sequence[str], x: Array, lengths_s: Sequence[float], top_mw: float
+) -> tuple[list[Line], str]:
+    """Return lines at what limits allow, up to their own time, and which are not drawn."""
+    lines: list[Line] = []
+    left: list[str] = []
+    for level in (level for level in view.levels if level.kind in kinds):
+        within = np.array(lengths_s) * MS_PER_S <= level.length_ms
+        if level.size_mw > FAR * top_mw or not within.any():
+            left.append(level.name)
+            continue
+        y = np.where(within, level.size_mw * view.per_mw, np.nan).astype(np.float32)
+        pattern = dash(7 * len(lines))
+        lines.append(
+            Line(x, y, f"limit: {level.name}", INK, view.unit.power, 3, dash=pattern, markers=True)
+        )
+    words = " Lines up to their own time: limits." if lines else ""
+    return lines, words + (f" Limits beyond what is drawn: {listed(left)}." if left else "")
+
+
+FAR = 3
+"""A limit above so many times the largest value is told, as its line would flatten the rest."""
 
 
 def _rainflow_panel(view: GridView) -> Panel:

@@ -18,6 +18,16 @@ Entry = dict[str, Any]
 
 
 @dataclass(frozen=True)
+class LimitLevel:
+    """A change of power that a limit allows: `kind` is ramps, of a way if it has one, or swings."""
+
+    kind: str
+    name: str
+    length_ms: int
+    size_mw: float
+
+
+@dataclass(frozen=True)
 class GridView:
     """The grid metrics of one run.
 
@@ -29,11 +39,14 @@ class GridView:
         The `grid` block of its metrics.
     unit : PowerUnit
         Unit of power that the page uses.
+    levels : sequence of LimitLevel
+        What limits allow, for lines in the figures of ramps and swings.
     """
 
     run: RunData
     block: Entry
     unit: PowerUnit
+    levels: Sequence[LimitLevel] = ()
 
     @property
     def resolution(self) -> str:
@@ -66,10 +79,10 @@ def cells(values: Sequence[object]) -> list[str]:
     return [number(value, pattern) for value in values]
 
 
-def grid_view(run: RunData, unit: PowerUnit) -> GridView | None:
+def grid_view(run: RunData, unit: PowerUnit, levels: Sequence[LimitLevel] = ()) -> GridView | None:
     """Return the grid metrics of a run; None for one of an older version, which has none."""
     block = run.metrics.get("grid")
-    return GridView(run, block, unit) if isinstance(block, dict) else None
+    return GridView(run, block, unit, levels) if isinstance(block, dict) else None
 
 
 def power_from(run: RunData, begin: str, n_values: int) -> Float64Array:

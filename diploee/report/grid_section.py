@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from diploee.drawing.charts import Chart
 from diploee.report.content import PageTable, Section
@@ -16,7 +16,7 @@ from diploee.report.grid_charts import (
     spectrum_chart,
     swings_chart,
 )
-from diploee.report.grid_data import Entry, GridView, grid_view
+from diploee.report.grid_data import Entry, GridView, LimitLevel, grid_view
 from diploee.report.grid_tables import (
     bands_table,
     causes_table,
@@ -30,15 +30,19 @@ from diploee.report.words import listed
 from diploee.units import PowerUnit
 
 
-def grid_section(run: RunData, unit: PowerUnit) -> Section | None:
+def grid_section(
+    run: RunData, unit: PowerUnit, levels: Sequence[LimitLevel] = ()
+) -> Section | None:
     """Return the section; None for a run of an older version, without grid metrics and windows.
+
+    `levels` are what limits allow, as lines in its figures.
 
     Raises
     ------
     InputError
         If the metrics don't hold what they should, or a file is damaged.
     """
-    view = grid_view(run, unit)
+    view = grid_view(run, unit, levels)
     notes: tuple[str, ...] = ()
     content: list[Chart | PageTable] = []
     if view is not None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -12,18 +15,30 @@ import numpy as np
 from diploee.drawing.charts import INK, Axis, Bars, Chart, Line, Panel, colour
 from diploee.errors import InputError, plural
 from diploee.metric import NONE, number
-from diploee.metrics.limits import LimitReport, LimitResult, Limits, check_limits, load_limits
+from diploee.metrics.limits import (
+    LimitReport,
+    LimitResult,
+    Limits,
+    check_limits,
+    load_limits,
+    seen_by,
+)
+from diploee.metrics.limits.check import NotAssessable
 from diploee.outputs import open_run
 from diploee.outputs.facility_file import FACILITY_FILE
 from diploee.report.content import PageTable, Section
 from diploee.report.data import RunData
+from diploee.report.grid_data import LimitLevel
 from diploee.report.sweep_data import RUNS_FOLDER, SweepData, short_name, value_text
-from diploee.report.words import moment
+from diploee.report.words import interval, moment
 
 _HEADER = (
     *("Key", "Limit", "Verdict", "Allowed", "Worst", "When", "Violations"),
     "What is seen, source, cause",
 )
+WIDTH = 18
+"""Characters of a line of a name below its bar."""
+
 VERDICTS = ("violated", "not assessable", "kept")
 _MEANING = (
     "Kept: all that a limit speaks of is seen, and nothing beyond it. Not assessable: the profiles "
@@ -59,7 +74,7 @@ def limits_section(runs: Sequence[RunData], names: Sequence[str]) -> Section | N
 def _rows(report: LimitReport, step_ms: int) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [
         (
-            name,
+            result.key,
             result.text,
             result.verdict,
             f"{result.limit:.6g} {result.unit}",
@@ -68,7 +83,7 @@ def _rows(report: LimitReport, step_ms: int) -> list[tuple[str, ...]]:
             f"{result.violations:,}",
             "; ".join(filter(None, (result.note, result.source, result.cause))),
         )
-        for name, result in _named(report).items()
+        for result in report.results
     ]
     return rows + [
         (key, text, "not assessable", *[NONE] * 4, why) for key, text, why in report.unchecked
@@ -76,13 +91,39 @@ def _rows(report: LimitReport, step_ms: int) -> list[tuple[str, ...]]:
 
 
 def _named(report: LimitReport) -> dict[str, LimitResult]:
-    """Return the results by key, with a letter where there are several of one."""
-    seen: Counter[str] = Counter()
-    found = {}
+    """Return the results by the limit's words, with its key where these are of several."""
+    found: dict[str, LimitResult] = {}
     for result in report.results:
-        letter = chr(ord("a") + seen[result.key]) if seen[result.key] else ""
-        found[f"{result.key} {letter}".rstrip()] = result
-        seen[result.key] += 1
+        # How an amount came about and what a filter is stand in the table.
+        name = re.split(r" \(|, without the first|: the whole load|, lesser of", result.text)[0]
+        if result.note.startswith("worst windows only"):
+            name += ", in event windows"
+        if fill(name, WIDTH) in found:
+            name += f" ({result.key})"
+        found[fill(name, WIDTH)] = result
+    return found
+
+
+def limit_levels(run: RunData, names: Sequence[str]) -> list[LimitLevel]:
+    """Return what limits on ramps and swings allow, for lines in the figures of both."""
+    shown, found = seen_by(run.run), []
+    for name in names:
+        limits = load_limits(name)
+        of = limits.name or name
+        specs = [
+            *(
+                (f"ramps {way}".rstrip(), amount, ramp.interval, ramp.interval / per_ms)
+                for ramp in limits.ramps
+                if ramp.percentile is None
+                for way, amount, _, per_ms in ramp.rates()
+            ),
+            *(("swings", s.max_mw, s.window, 1.0) for s in limits.swings if s.filter is None),
+        ]
+        for kind, amount, length_ms, factor in specs:
+            with suppress(NotAssessable):  # a part of what this run does not tell
+                size_mw = amount.of(shown)[0] * factor
+                name = f"{of}, {size_mw:.4g} MW within {interval(length_ms)}"
+                found.append(LimitLevel(kind, name, length_ms, size_mw))
     return found
 
 
@@ -110,7 +151,7 @@ def _chart(
             "The worst value that is seen, in percent of its limit (of a least allowed value, the "
             "limit in percent of it). Above the dashed line is a violation; below it is kept only "
             "where the table says so.",
-            (Panel(Axis("Key of the limit", "category"), y_axis, (*bars, limit)),),
+            (Panel(Axis("Limit", "category"), y_axis, (*bars, limit)),),
         )
     ]
 

@@ -5,7 +5,7 @@ makes checks of itself for what a run shows; a `Check` turns the stream into com
 """
 
 from diploee.metrics.limits.file import Limits, find_limits, load_limits, shipped_limits
-from diploee.metrics.limits.report import LimitReport, LimitResult, check_limits
+from diploee.metrics.limits.report import LimitReport, LimitResult, check_limits, seen_by
 
 __all__ = [
     "LimitReport",
@@ -14,5 +14,6 @@ __all__ = [
     "check_limits",
     "find_limits",
     "load_limits",
+    "seen_by",
     "shipped_limits",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from command_line import call
@@ -41,7 +42,12 @@ def test_report_tells_verdicts_sources_and_the_worst_in_percent(
     }  # fmt: skip
     assert rows["peaks.0"][-1].startswith("secondary source")
     bars, line = section.charts[0].panels[0].layers
-    assert list(bars.x) == ["load_factor.0", "peaks.0", "peaks.1"]
+    # By the words of each limit, with its key where two have the same.
+    assert [name.replace("\n", " ") for name in bars.x] == [
+        "load factor, mean over maximum demand over 60 min",
+        "power, 60 s means",
+        "power, 60 s means (peaks.1)",
+    ]
     peak_mw = float(rows["peaks.0"][4].split()[0])
     assert bars.y[1] == pytest.approx(100 * peak_mw / 0.001, rel=1e-3) and set(line.y) == {100}
     assert bars.y[0] == pytest.approx(50 / float(rows["load_factor.0"][4]), rel=1e-3)
@@ -99,3 +105,27 @@ def test_presets_are_listed_with_source_date_and_status(tmp_path: Path) -> None:
     assert json.loads(call("limits", "--list", "--json").out)["aeso"]["ramps"][0]["mark"] == "S2"
     assert "give LIMITS and RUN_DIR, or --list" in call("limits").problems[0]
     assert call("limits", "aseo", tmp_path).problems[0].endswith("did you mean 'aeso'?")
+
+
+def test_figures_of_ramps_and_swings_have_lines_of_limits(run_folder: Path, tmp_path: Path) -> None:
+    charts = {chart.id: chart for chart in build_report([run_folder]).charts}
+    largest = max(float(panel.layers[0].y.max()) for panel in charts["ramps"].panels)
+    path = tmp_path / "own.yaml"
+    path.write_text(
+        "name: own\n"
+        "ramps:\n"
+        f"  - {{interval: 5 min, up_mw_per_min: {largest / 5e3:.6g}}}\n"
+        "  - {interval: 5 min, mw_per_min: 900}\n",
+        "utf-8",
+    )
+    figure = {chart.id: chart for chart in build_report([run_folder], [str(path)]).charts}["ramps"]
+    lines = [
+        [layer for layer in panel.layers if layer.name.startswith("limit: own")]
+        for panel in figure.panels
+    ]
+    ((up,), down) = lines
+    assert not down and "within 5 min" in up.name
+    # Up to its own time: longer ramps may be larger.
+    last = list(up.x).index("5 min")
+    assert up.y[: last + 1] == pytest.approx(largest, rel=1e-4) and np.isnan(up.y[last + 1 :]).all()
+    assert "Limits beyond what is drawn: own, 4500 MW within 5 min" in figure.caption
