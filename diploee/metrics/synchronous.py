@@ -18,7 +18,11 @@ _HOURS: tuple[tuple[str, str, tuple[Phase, ...]], ...] = (
     ("redone", "work done again", (Phase.REDO,)),
     ("checkpoint", "writing checkpoints", (Phase.CHECKPOINT,)),
     ("hung", "hanging, until a failure is detected", (Phase.HUNG,)),
-    ("restart", "rescheduling and loading", (Phase.RESCHEDULE, Phase.PLANNED, Phase.LOAD)),
+    (
+        "restart",
+        "rescheduling, loading, and falling at the end",
+        (Phase.RESCHEDULE, Phase.PLANNED, Phase.LOAD, Phase.END),
+    ),
     ("waiting", "waiting for repaired nodes", (Phase.WAIT,)),
 )
 STOPPED = len(Phase)

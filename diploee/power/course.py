@@ -135,7 +135,7 @@ def _own(
         into_ms=course.into_ms,
         length_ms=course.length_ms,
         profile_id=course.profile_id,
-        offset_ms=np.zeros(len(course), dtype=np.int64),
+        offset_ms=course.offset_ms,
         weight=course.weight,
     )
 

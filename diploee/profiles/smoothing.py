@@ -28,6 +28,12 @@ from diploee.scenario.power_smoothing import PowerSmoothing
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_S
 
+SMOOTHING = "with GPU power smoothing"
+"""In the notes of profiles that are drawn so."""
+
+MOST_PASSES = 100
+"""A loop is steady long before, but for ramps of hours."""
+
 LONGEST = 4
 """A smoothed profile is at most so many times as long; beyond, the ramp is too slow for it."""
 
@@ -50,13 +56,7 @@ def smoothed(profile: PowerProfile, spec: PowerSmoothing, node: NodeType) -> Pow
     idle = max(0.0, (node.idle_power_w - cpus_w) / rated_w)
     drawn, burnt = smoothed_course(own, profile.dt_ms / MS_PER_S, spec, idle)
     power_w = (drawn * rated_w + cpus_w) * profile.n_nodes
-    stretch = drawn.size / own.size - 1
-    note = (
-        f"with GPU power smoothing (floor {spec.floor:g}, up {spec.up_per_s:g}/s, down "
-        f"{spec.down_per_s:g}/s of the TDP, hysteresis {spec.hysteresis_s:g} s): "
-        f"{burnt / max(float(own.sum()), 1e-9):+.2%} of the GPUs' energy burnt, "
-        f"{stretch:+.2%} of the time"
-    )
+    note = smoothing_note(spec, burnt / max(float(own.sum()), 1e-9), drawn.size / own.size - 1)
     notes = "; ".join(filter(None, [profile.provenance.notes, note]))
     return replace(
         profile,
@@ -64,6 +64,49 @@ def smoothed(profile: PowerProfile, spec: PowerSmoothing, node: NodeType) -> Pow
         power_w=power_w.astype(np.float32),
         provenance=replace(profile.provenance, notes=notes),
     )
+
+
+def smoothing_note(spec: PowerSmoothing, burnt: float, stretch: float) -> str:
+    """Return what smoothing does to a profile: what it burns of its energy, how much longer."""
+    return (
+        f"{SMOOTHING} (floor {spec.floor:g}, up {spec.up_per_s:g}/s, down "
+        f"{spec.down_per_s:g}/s of the TDP, hysteresis {spec.hysteresis_s:g} s): "
+        f"{burnt:+.2%} of the GPUs' energy burnt, {stretch:+.2%} of the time"
+    )
+
+
+def smoothed_loop(
+    own: Float64Array, dt_s: float, spec: PowerSmoothing
+) -> tuple[Float64Array, float]:
+    """Return what a GPU draws in one pass of a loop that it goes through for ever.
+
+    Parameters
+    ----------
+    own : numpy.ndarray, shape (n,)
+        Its power without smoothing over each step of a pass, in parts of its TDP.
+    dt_s : float
+        Step [s].
+    spec : PowerSmoothing
+        Floor, ramps and hysteresis.
+
+    Returns
+    -------
+    drawn : numpy.ndarray, shape (m,), m >= n
+        Its power, whose end its beginning follows; `LONGEST` n steps where the ramps are too slow.
+    burnt : float
+        Sum of what is drawn above what the work takes.
+    """
+    drawn = np.empty(LONGEST * own.size)
+    now, held_s = max(float(own.max()), spec.floor), 0.0
+    for _ in range(MOST_PASSES):
+        begun = now, held_s
+        count, now, held_s, burnt = _follow(
+            own, dt_s, spec.floor, spec.up_per_s * dt_s, spec.down_per_s * dt_s, spec.hysteresis_s,
+            now, held_s, drawn,
+        )  # fmt: skip
+        if np.allclose((now, held_s), begun, rtol=0, atol=1e-9):
+            break
+    return drawn[:count], float(burnt)
 
 
 def smoothed_course(
@@ -109,9 +152,34 @@ def _smooth(
     idle: float,
     drawn: Float64Array,
 ) -> tuple[int, float]:
+    k, now, _, burnt = _follow(own, dt_s, floor, up, down, hysteresis_s, idle, 0.0, drawn)
+    held_s = 0.0
+    while now > idle + 1e-9 and k < drawn.size:
+        held_s += dt_s
+        if held_s > hysteresis_s + 1e-9:
+            now = max(idle, now - down)
+        burnt += now - idle
+        drawn[k] = now
+        k += 1
+    return k, burnt
+
+
+@njit()
+def _follow(
+    own: Float64Array,
+    dt_s: float,
+    floor: float,
+    up: float,
+    down: float,
+    hysteresis_s: float,
+    now: float,
+    held_s: float,
+    drawn: Float64Array,
+) -> tuple[int, float, float, float]:
+    """Go through the work from a power held for a time; return steps, both, and what is burnt."""
     # A share of a step that rounding leaves must not cost a whole one.
     last = own.size - 1e-9
-    now, done, held_s, burnt, k = idle, 0.0, 0.0, 0.0, 0
+    done, burnt, k = 0.0, 0.0, 0
     while done < last and k < drawn.size:
         wish = own[int(done)]
         target = max(wish, floor)
@@ -127,12 +195,4 @@ def _smooth(
         done += rate
         drawn[k] = now
         k += 1
-    held_s = 0.0
-    while now > idle + 1e-9 and k < drawn.size:
-        held_s += dt_s
-        if held_s > hysteresis_s + 1e-9:
-            now = max(idle, now - down)
-        burnt += now - idle
-        drawn[k] = now
-        k += 1
-    return k, burnt
+    return k, now, held_s, burnt

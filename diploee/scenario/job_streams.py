@@ -228,7 +228,8 @@ class JobStream(Model):
     power_smoothing: PowerSmoothing | None = optional(
         "Power smoothing of the GPUs that the jobs run on: a floor, ramps and a hysteresis; what "
         "it burns and how much longer it makes the jobs stands in the notes of their profiles. A "
-        "replayed job keeps its logged run time."
+        "replayed job keeps its logged run time. A synchronous one holds the floor while it "
+        "trains, writes, loads and hangs, not while it is scheduled again or waits for nodes."
     )
     flexibility: JobFlexibility | None = optional(
         "What the jobs tolerate of caps, pauses and fewer nodes; nothing if absent."
@@ -281,9 +282,14 @@ class JobStream(Model):
         return self
 
     def _checked_synchronous(self) -> JobStream:
-        kept = {"pool", "synchronous", "flexibility"}
+        kept = {"pool", "synchronous", "flexibility", "power_smoothing"}
         if given := self._given(set(type(self).model_fields) - kept):
             raise ValueError(f"{one_of(given)} can't go with synchronous; remove it")
+        if self.flexibility is not None and self.power_smoothing is not None:
+            raise ValueError(
+                "power_smoothing can't go with the flexibility of a synchronous stream, whose caps "
+                "would cross the floor; remove one of them"
+            )
         if self.flexibility is not None and self.flexibility.min_nodes is not None:
             raise ValueError(
                 "flexibility.min_nodes can't go with synchronous, whose jobs need all of their "

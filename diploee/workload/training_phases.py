@@ -46,6 +46,8 @@ class Phase(IntEnum):
     PLANNED = 6
     """Scheduled again after a planned interruption."""
     LOAD = 7
+    END = 8
+    """The work is done, and GPUs with power smoothing fall to idle."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,8 +15,10 @@ from diploee import Run, simulate
 from diploee.errors import InputError
 from diploee.metrics.cause_words import cause_words, causes_of
 from diploee.profiles.iterations import loop_of_iterations
+from diploee.profiles.smoothing import smoothed_course, smoothed_loop
 from diploee.report.build import build_report
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict
+from diploee.scenario.power_smoothing import PowerSmoothing
 from diploee.scenario.size import scaled
 from diploee.scenario.synchronous import SynchronousJob
 from diploee.schedule import Action, Preempt, Resume, Start, StrictFifo
@@ -337,6 +339,13 @@ def test_other_keys_of_a_stream_are_refused() -> None:
         scenario_from_dict(data)
 
 
+def test_smoothing_and_caps_of_one_stream_are_refused() -> None:
+    data = scenario_of().model_dump(mode="json")
+    data["streams"]["pretraining"] |= {"power_smoothing": {}, "flexibility": {"tier": 3}}
+    with pytest.raises(InputError, match="caps would cross the floor; remove one"):
+        scenario_from_dict(data)
+
+
 def test_a_job_grows_with_its_site() -> None:
     site = scaled(scenario_of({"preset": "dense_70b_1k", "n_gpus": 500}), 1.5)
     jobs = generate_jobs(site, tiny_library()).jobs
@@ -438,3 +447,117 @@ def test_a_flexible_job_is_capped_through_an_event_and_ends_later(tmp_path: Path
     data["streams"]["pretraining"]["flexibility"]["min_nodes"] = 8
     with pytest.raises(InputError, match=r"flexibility\.min_nodes can't go with synchronous"):
         scenario_from_dict(data)
+
+
+def smoothed_scenario(spec: dict[str, Any], *jobs: dict[str, Any], **keys: Any) -> Scenario:
+    data = scenario_of(*jobs, **keys).model_dump(mode="json")
+    data["streams"]["pretraining"]["power_smoothing"] = spec
+    return scenario_from_dict(data)
+
+
+SLOW = {"floor": 0.6, "up_per_s": 0.05, "down_per_s": 0.3, "hysteresis_s": 0.5}
+
+
+@pytest.mark.parametrize("floor", [0.5, 0.65, 0.9])
+def test_a_loop_burns_the_law_of_its_floor(floor: float) -> None:
+    job = SynchronousJob(
+        n_nodes=1, period_s=10.0, work_days=1, high=1.0, low=0.35, edge_s=0, jitter=0
+    )
+    own = loop_of_iterations(job, 10.0, np.random.default_rng(0))
+    at_once = PowerSmoothing.model_construct(
+        floor=floor, up_per_s=1e9, down_per_s=1e9, hysteresis_s=0.0
+    )
+    drawn, burnt = smoothed_loop(own, 0.1, at_once)
+    law = 0.2 * (floor - 0.35) / (0.8 + 0.2 * 0.35)
+    assert drawn.sum() / own.sum() - 1 == pytest.approx(law, rel=1e-3)
+    assert burnt / own.sum() == pytest.approx(law, rel=1e-3)
+    none, _ = smoothed_loop(own, 0.1, at_once.model_copy(update={"floor": 0.0}))
+    assert none.tobytes() == own.tobytes()
+
+
+def test_a_loop_ends_where_it_begins_and_takes_longer_with_slow_rises() -> None:
+    spec = PowerSmoothing(floor=0.6, up_per_s=0.05, down_per_s=0.3, hysteresis_s=0)
+    own = loop_of_iterations(SynchronousJob(**JOB), 10.0, np.random.default_rng(0))
+    drawn, burnt = smoothed_loop(own, 0.1, spec)
+    twice = np.tile(drawn, 2)
+    assert np.diff(twice).max() <= 0.05 * 0.1 + 1e-12
+    assert np.diff(twice).min() >= -0.3 * 0.1 - 1e-12
+    # Each rise from the floor to p waits by (p - F)^2 / (2 r p) s.
+    wait_s = (0.92 - 0.6) ** 2 / (2 * 0.05 * 0.92)
+    assert drawn.size / own.size - 1 == pytest.approx(wait_s / 10, rel=0.04)
+    # Work that is done at q of p takes q: what is drawn beyond the work is burnt, all of it.
+    assert drawn.sum() - own.sum() == pytest.approx(burnt, rel=0.01)
+
+
+@pytest.mark.parametrize("spec", [{}, SLOW, {"floor": 0.3, "hysteresis_s": 0}])
+def test_a_course_is_that_of_gpus_that_go_through_all_phases(spec: dict[str, Any]) -> None:
+    job = CALM | {
+        "work_days": 0.02, "checkpoint_interval": 700, "warm_up_s": 60, "spare_nodes": 0,
+    }  # fmt: skip
+    scenario = smoothed_scenario(spec, job, n_nodes=N_NODES, duration="1 h", resolution="0.1 s")
+    found = (power_of(scenario) / N_NODES - CPUS_W) / RATED_W
+    own = loop_of_iterations(SynchronousJob(**job), 6.0, np.random.default_rng(0))
+    # What it does without smoothing, through the law of all steps at once.
+    parts = [np.full(600, 0.3)]
+    for work_s in (700, 700, 328):
+        parts += [np.tile(own, 2)[: work_s * 10], np.full(200, 0.25)]
+    idle = (IDLE_W - CPUS_W) / RATED_W
+    power = PowerSmoothing(**spec)
+    drawn, _ = smoothed_course(np.concatenate(parts[:-1]), 0.1, power, idle)
+    ends = [np.flatnonzero(course > idle + 1e-3)[-1] for course in (drawn, found)]
+    # Iterations begin anew behind each rise, whose work is that of a high level.
+    assert ends[1] == pytest.approx(ends[0], rel=2e-3)
+    assert found.sum() == pytest.approx(drawn.sum() + idle * (found.size - drawn.size), rel=2e-3)
+    # No ramp is steeper than asked for, over whole seconds; to half a step where steps do not meet.
+    for rate, sign in ((power.up_per_s, 1), (power.down_per_s, -1)):
+        assert (sign * (found[10:] - found[:-10])).max() <= 1.06 * rate
+
+
+def test_smoothing_takes_the_line_and_the_drops_and_keeps_the_energy_at_any_resolution(
+    fine_run: Run, tmp_path: Path
+) -> None:
+    plain_w = fine_run.facility()["facility_power_w"].to_numpy()
+    run = simulate(
+        smoothed_scenario({}, resolution="0.1 s"), tmp_path / "fine", library=tiny_library()
+    )
+    power_w = run.facility()["facility_power_w"].to_numpy().astype(float)
+    assert rms_w(power_w[2_000:20_000], 6.0) < 0.1 * rms_w(plain_w[2_000:20_000], 6.0)
+    assert np.abs(np.diff(power_w)).max() < 0.03 * np.abs(np.diff(plain_w)).max()
+    coarse = simulate(
+        smoothed_scenario({}, resolution="10 s"), tmp_path / "coarse", library=tiny_library()
+    )
+    coarse_w = coarse.facility()["facility_power_w"].to_numpy()
+    assert power_w.reshape(-1, 100).mean(axis=1) == pytest.approx(coarse_w, rel=1e-6)
+    energies_mwh = [metrics_of(each)["power"]["energy_mwh"] for each in (run, coarse)]
+    assert energies_mwh[0] == pytest.approx(energies_mwh[1], rel=1e-9)
+    # A job that hangs holds the floor; one that is scheduled again does not.
+    others_w = N_NODES * CPUS_W + (300 - N_NODES) * IDLE_W
+    floor_w = N_NODES * RATED_W * 0.65 + others_w
+    assert np.isclose(power_w, floor_w, rtol=1e-6).sum() > 3_000
+    assert power_w.min() == pytest.approx(300 * IDLE_W, rel=1e-6)
+    of, of_plain = (metrics_of(each)["synchronous"]["pretraining"] for each in (run, fine_run))
+    assert of["ettr"] < of_plain["ettr"]
+    assert of["restart_node_h"] > 0
+    hours = sum(of[f"{k}_node_h"] for k in ("redone", "checkpoint", "hung", "restart", "waiting"))
+    assert hours == pytest.approx(of["lost_node_h"])
+    found = run.manifest["profiles"]
+    notes = {name: each["provenance"]["notes"] for name, each in found.items()}
+    loops = [note for name, note in notes.items() if name.split(":")[-1] in ("1", "2", "3")]
+    assert len(loops) == 3
+    assert all("of the GPUs' energy burnt" in note for note in loops)
+    assert run.manifest["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "resolution", "text"),
+    [
+        ({}, "60 s", "acts within seconds, which intervals of 60 s do not show"),
+        ({"up_per_s": 1e-5}, "1 s", "raise them"),
+        ({"floor": 0.0, "down_per_s": 1e-4}, "1 s", "expected 0.001 at least"),
+    ],
+)
+def test_smoothing_that_jobs_can_not_show_is_refused(
+    spec: dict[str, Any], resolution: str, text: str
+) -> None:
+    with pytest.raises(InputError, match=text):
+        generate_jobs(smoothed_scenario(spec, resolution=resolution), tiny_library())
