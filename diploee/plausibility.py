@@ -13,10 +13,11 @@ from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import FLAT_WORKLOAD
 from diploee.profiles.library import Entry
 from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
+from diploee.profiles.smoothing import SMOOTHING
 from diploee.scenario import Facility
 from diploee.units import MS_PER_H, MS_PER_S, W_PER_MW
 from diploee.workload import StreamClass, StreamMatch
-from diploee.workload.synchronous import FAST
+from diploee.workload.synchronous import FAST, SOURCE
 
 SHORTFALL = 0.01
 """Simulated utilization may stay so far below its target (relative) before the run warns."""
@@ -77,6 +78,7 @@ def run_warnings(
         *_unused_profiles(library, classes),
         *_coarse_profiles(clock.step_ms, library, classes, curves),
         *_fast_iterations(library, classes),
+        *_sharp_edges(library, classes),
         *_other_boundaries(facility, pools, library, classes, plans, curves),
         *_other_hardware(facility, pools, library, classes),
         *_rated_beyond_nodes(facility),
@@ -171,6 +173,19 @@ def _fast_iterations(library: ProfileLibrary, classes: Sequence[StreamClass]) ->
         if FAST in notes:
             job = c.job_class.workload
             yield f"streams.{c.stream}: '{job}' has {notes}; nothing measured backs it"
+
+
+def _sharp_edges(library: ProfileLibrary, classes: Sequence[StreamClass]) -> Iterator[str]:
+    """Name streams of synchronous jobs whose edges nothing softens."""
+    for name, c in {c.stream: c for c in reversed(classes)}.items():
+        origin = library.entries[c.profile_ids[0]].provenance
+        if origin.source == SOURCE and SMOOTHING not in origin.notes:
+            yield (
+                f"streams.{name}: all GPUs of a job change level together, within edge_s, and "
+                "nothing in the nodes softens it, edges that are sharper than a real site's: its "
+                "swings, and ramps of some seconds, are an upper bound; give power_smoothing to "
+                "soften them"
+            )
 
 
 def _other_boundaries(

@@ -278,7 +278,8 @@ def test_a_loop_holds_the_mean_of_its_levels() -> None:
 def test_fast_iterations_are_played_and_warned_of(tmp_path: Path) -> None:
     run = run_of(tmp_path / "fast", JOB | {"period_s": 1.08}, resolution="0.1 s", duration="1 h")
     manifest = json.loads((run.folder / "manifest.json").read_text("utf-8"))
-    (warning,) = manifest["warnings"]
+    warning, sharp = manifest["warnings"]
+    assert "sharper than a real site's" in sharp
     assert "iterations of 1.08 s" in warning
     assert "above the 0.25 Hz" in warning
     kinds = {of["provenance"]["kind"] for of in manifest["profiles"].values()}
@@ -546,6 +547,7 @@ def test_smoothing_takes_the_line_and_the_drops_and_keeps_the_energy_at_any_reso
     assert len(loops) == 3
     assert all("of the GPUs' energy burnt" in note for note in loops)
     assert run.manifest["warnings"] == []
+    assert "sharper than a real site's" in fine_run.manifest["warnings"][0]
 
 
 @pytest.mark.parametrize(
