@@ -118,7 +118,10 @@ def _zeus(folder: Path) -> None:
             key = f"{spec.dataset},{spec.network},{size},{spec.optimizer}"
             for run in range(1, 5):
                 for effort, target in ((1.0, spec.target_metric), (0.5, spec.target_metric / 2)):
-                    epochs = 10 * effort * (1 + abs(np.log2(2 * share))) * rng.uniform(0.9, 1.1)
+                    at_best = min(10, spec.max_epochs / 2.3)
+                    epochs = (
+                        at_best * effort * (1 + abs(np.log2(2 * share))) * rng.uniform(0.9, 1.1)
+                    )
                     reached = "nan" if share == 4 and run < 4 else round(epochs)
                     train.append(f"{key},0.001,{run},{target:g},{reached}")
             if share == 0.25 and spec.dataset == "squad":

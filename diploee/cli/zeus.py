@@ -101,7 +101,7 @@ def zeus_command(
         Path | None,
         typer.Option(help="Alibaba group trace, CSV; its starts instead of --recurrences."),
     ] = None,
-    out: Annotated[Path | None, place_option("Parquet file, one row per recurrence.")] = None,
+    out: Annotated[Path | None, place_option("Parquet file, one row per run.")] = None,
     force: Force = False,
     savings: Annotated[
         bool, typer.Option("--savings", help="Only what the knobs can save, without simulating.")
@@ -160,7 +160,7 @@ def zeus_command(
         write_recurrences(out, result, force)
     _show(traces, spec, chosen, found, (result, summarize(chosen, result, eta)), as_json)
     if out is not None and not as_json:
-        typer.echo(f"{len(result.table):,} recurrences in {out}")
+        typer.echo(f"{len(result.table):,} runs in {out}")
 
 
 def _given(ctx: typer.Context) -> list[str]:

@@ -177,7 +177,8 @@ class RecurringJobs:
         for span in frame.spans:
             rng = stream(frame.seed, "workload", frame.name, 0, frame.clock.date_ms(span * DRAW_MS))
             of_span = rates.between(span * DRAW_MS, (span + 1) * DRAW_MS)
-            yield recurrences.at(np.sort(draw_submissions(rng, of_span, jobs_per_day)))
+            submit_ms = np.sort(draw_submissions(rng, of_span, jobs_per_day))
+            yield recurrences.at(submit_ms, (span + 1) * DRAW_MS)
 
     def _shares(self) -> list[float]:
         return [self.spec.workloads.get(w.spec.dataset, 1.0) for w in self._workloads]
@@ -189,7 +190,10 @@ class RecurringJobs:
         """
         frame, clock = self._frame, self._frame.clock
         once = recurrences_of_groups(groups, self._workloads, self._zeus, frame.seed, frame.name)
-        period_ms = _period_ms(once.submit_ms / MS_PER_S)
+        period_ms = _period_ms(groups.submissions(self._workloads)[0].start_s)
+        # A retry beyond the last submission runs in the next repetition.
+        once = replace(once, submit_ms=once.submit_ms % period_ms)
+        once = once.take(np.argsort(once.submit_ms, kind="stable"))
         for span in frame.spans:
             begin_ms = max(span * DRAW_MS, clock.begin_ms)
             end_ms = min((span + 1) * DRAW_MS, clock.horizon_ms)

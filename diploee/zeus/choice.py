@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,7 @@ def chosen_workloads(
     *,
     target_metric: float | None = None,
     default_batch_size: int | None = None,
+    max_epochs: int | None = None,
 ) -> list[TrainingWorkload]:
     """Return workloads by the names of their datasets.
 
@@ -31,6 +33,8 @@ def chosen_workloads(
         Instead of the known target; needed for a dataset that is not in `KNOWN_WORKLOADS`.
     default_batch_size : int, optional
         Instead of the known default; needed for a dataset that is not in `KNOWN_WORKLOADS`.
+    max_epochs : int, optional
+        Instead of the known highest number of epochs.
 
     Raises
     ------
@@ -47,10 +51,12 @@ def chosen_workloads(
     workloads = []
     for name in dict.fromkeys(wanted):
         spec = _spec(traces, name, target_metric, default_batch_size)
-        if target_metric is not None:
-            spec = replace(spec, target_metric=target_metric)
-        if default_batch_size is not None:
-            spec = replace(spec, default_batch_size=default_batch_size)
+        given: dict[str, Any] = {
+            "target_metric": target_metric,
+            "default_batch_size": default_batch_size,
+            "max_epochs": max_epochs,
+        }
+        spec = replace(spec, **{key: value for key, value in given.items() if value is not None})
         workloads.append(traces.workload(spec))
     return workloads
 
@@ -64,7 +70,7 @@ def _spec(
             f"{one_of(traces.datasets)}{did_you_mean(name, traces.datasets)}"
         )
     if name in KNOWN_WORKLOADS:
-        return KNOWN_WORKLOADS[name]
+        return traces.specs()[name]
     if target_metric is None or batch_size is None:
         raise WorkloadError(
             f"{name}: its target metric and default batch size are not known (known: "

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 
@@ -34,7 +35,7 @@ from diploee.zeus.workload import TrainingWorkload
 
 @dataclass(frozen=True, eq=False)
 class JobSeries(Table):
-    """One row per recurrence, in the order of submission.
+    """One row per run of a recurrence, in the order of submission; a retry is a job of its own.
 
     Parameters
     ----------
@@ -109,8 +110,15 @@ class SharedRecurrences:
         self._rng = stream(seed, "zeus", *name, "recurring jobs")
         self._simulation = Simulation(workloads, spec, seed, *name)
 
-    def at(self, submit_ms: Int64Array) -> JobSeries:
-        """Return one job per submission [ms], ascending and none before those of the last call.
+    def at(self, submit_ms: Int64Array, until_ms: float = inf) -> JobSeries:
+        """Return a job per submission, and those that try again what failed.
+
+        Parameters
+        ----------
+        submit_ms : numpy.ndarray, shape (n,), int64
+            Submissions [ms], ascending and none before the `until_ms` of the last call.
+        until_ms : float
+            Retries that start before are returned [ms]; later ones by a later call.
 
         Raises
         ------
@@ -125,7 +133,7 @@ class SharedRecurrences:
             np.full(submit_ms.size, np.nan),
             np.ones(submit_ms.size),
         )
-        return _jobs(submit_ms, self._simulation.advance(submissions))
+        return _jobs(self._simulation.advance(submissions, until_ms / MS_PER_S), until_ms=until_ms)
 
 
 def recurrences_at(
@@ -173,11 +181,13 @@ def recurrences_of_groups(
     submissions, _ = groups.submissions(workloads)
     submissions = submissions.take(np.argsort(submissions.start_s, kind="stable"))
     table = simulate(workloads, submissions, spec, seed, *name, group_names=groups.groups)
-    since_s = submissions.start_s - submissions.start_s[0]
-    return _jobs(np.rint(since_s * MS_PER_S).astype(np.int64), table)
+    return _jobs(table, since_s=float(submissions.start_s[0]))
 
 
-def _jobs(submit_ms: Int64Array, table: RecurrenceTable) -> JobSeries:
+def _jobs(table: RecurrenceTable, since_s: float = 0.0, until_ms: float = inf) -> JobSeries:
+    table = table.take(np.argsort(table.start_s, kind="stable"))
+    rounded_ms = np.rint((table.start_s - since_s) * MS_PER_S)
+    submit_ms = np.minimum(rounded_ms, until_ms - 1).astype(np.int64)
     duration_ms = np.maximum(np.rint(table.time_s * MS_PER_S), 1).astype(np.int64)
     return JobSeries(
         submit_ms=submit_ms,

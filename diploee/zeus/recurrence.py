@@ -47,9 +47,9 @@ def run_once(
     n_epochs: float,
     stop_at_j: float = inf,
     profile: Epoch | None = None,
-    give_up_epochs: float = inf,
+    max_epochs: float = 100,
 ) -> TrainingRun:
-    """Run one training path.
+    """Run one training path, in whole epochs as Zeus' own simulator does.
 
     Parameters
     ----------
@@ -58,34 +58,28 @@ def run_once(
     n_epochs : float
         Epochs that the path takes to the target; infinite where it never gets there.
     stop_at_j : float
-        Cost at which the run is stopped [J], beta x the lowest cost so far.
+        Cost that no further epoch may cross [J], beta x the lowest cost so far.
     profile : Epoch, optional
         The first epoch, where all power limits are profiled in it.
-    give_up_epochs : float
-        Epochs after which a path that never gets there ends, where no threshold stops it.
+    max_epochs : float
+        Epochs after which every run ends.
 
     Returns
     -------
     TrainingRun
-        A stopped run costs exactly `stop_at_j`.
+        One of no time did not run at all: its first epoch would have crossed `stop_at_j`.
     """
-    converged = n_epochs < inf
-    if not converged:
-        n_epochs = inf if stop_at_j < inf else give_up_epochs
-    first, n_first = (profile, min(n_epochs, 1.0)) if profile else (epoch, 0.0)
-    n_rest = n_epochs - n_first
-    cost_j = n_first * first.cost_j + (n_rest * epoch.cost_j if n_rest else 0.0)
-    stopped = cost_j > stop_at_j
-    if stopped:
-        converged, cost_j = False, stop_at_j
-        n_first = min(n_first, stop_at_j / first.cost_j)
-        n_rest = max(0.0, stop_at_j - n_first * first.cost_j) / epoch.cost_j
+    allowed = min(stop_at_j // epoch.cost_j, max_epochs) if stop_at_j < inf else max_epochs
+    converged = n_epochs <= allowed
+    n_run = n_epochs if converged else allowed
+    n_first = 1.0 if profile and n_run else 0.0
+    first, n_rest = profile or epoch, n_run - n_first
     return TrainingRun(
         n_first * first.time_s + n_rest * epoch.time_s,
         n_first * first.energy_j + n_rest * epoch.energy_j,
-        cost_j,
+        n_first * first.cost_j + n_rest * epoch.cost_j,
         converged,
-        stopped,
+        not converged and allowed < max_epochs,
     )
 
 

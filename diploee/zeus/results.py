@@ -26,13 +26,13 @@ from diploee.tables import (
     column,
 )
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _METADATA = b"diploee.zeus"
 
 
 @dataclass(frozen=True, eq=False)
 class RecurrenceTable(Table):
-    """One row per recurrence; times, energies and costs are scaled by the runtime ratio.
+    """One row per run of a recurrence; times, energies and costs are scaled by the runtime ratio.
 
     Parameters
     ----------
@@ -44,6 +44,8 @@ class RecurrenceTable(Table):
         Seed of its draws.
     recurrence : numpy.ndarray, int32
         Place in its recurring job's history, from 0, in the order of the starts.
+    attempt : numpy.ndarray, int32
+        Which run of the recurrence, from 0; one that fails is followed by another.
     start_s : numpy.ndarray, float64
         Start [s].
     runtime_ratio : numpy.ndarray, float64
@@ -55,7 +57,7 @@ class RecurrenceTable(Table):
     time_s, energy_j, cost_j : numpy.ndarray, float64
         What it took [s, J, J]; energy and cost of one GPU.
     regret_j : numpy.ndarray, float64
-        Its cost less the expected cost of the oracle's pair [J].
+        Its cost, less the expected cost of the oracle's pair in the first run of a recurrence [J].
     average_power_w : numpy.ndarray, float64
         Energy over time [W], of one GPU.
     converged : numpy.ndarray, bool
@@ -72,6 +74,7 @@ class RecurrenceTable(Table):
     group_id: Int32Array = column("int32")
     seed: Int64Array = column("int64")
     recurrence: Int32Array = column("int32")
+    attempt: Int32Array = column("int32")
     start_s: Float64Array = column("float64")
     runtime_ratio: Float64Array = column("float64")
     batch_size: Int32Array = column("int32")

@@ -1,9 +1,11 @@
 """The trace-driven simulator: recurring jobs, one recurrence after another or overlapping.
 
-One recurrence: the batch size optimizer predicts, the power limit optimizer predicts, a recorded
-training path is drawn, the run is stopped early at beta x the lowest cost so far, and both
-optimizers observe it when it has ended. One that starts before an earlier one of its recurring
-job has ended takes the best batch size known (You et al., NSDI 2023, sections 4 and 6).
+One run: the batch size optimizer predicts, the power limit optimizer predicts, a recorded training
+path is drawn, the run is stopped before its cost crosses beta x the lowest cost so far, and both
+optimizers observe it when it has ended. What fails is run again until it converges, 20 times at
+most; the lowest cost counts all runs of a recurrence. What starts before an earlier run of its
+recurring job has ended takes the best batch size known (You et al., NSDI 2023, sections 4 and 6,
+and the trace-driven simulator of its authors).
 """
 
 from __future__ import annotations
@@ -11,21 +13,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from math import inf
+from typing import Any
 
 import numpy as np
 
 from diploee.errors import WorkloadError
 from diploee.streams import stream
-from diploee.tables import Float64Array, Int16Array, Int32Array, Int64Array, Table, column, concat
+from diploee.tables import Float64Array, Int16Array, Int32Array, Table, column, concat
 from diploee.zeus.cost import oracle_pair
-from diploee.zeus.recurrence import EpochTable
-from diploee.zeus.recurring_job import Launch, RecurringJob
+from diploee.zeus.optimizers import Setting
+from diploee.zeus.recurrence import EpochTable, TrainingRun, run_once
 from diploee.zeus.results import Recurrences, RecurrenceTable
 from diploee.zeus.spec import ZeusSpec
 from diploee.zeus.workload import TrainingWorkload
 
 MAX_RECURRENCES = 20_000_000
 """Recurrences of one simulation, some gigabytes and minutes."""
+
+MAX_TRIES = 20
+"""Runs of a recurrence that does not converge, as in Zeus' own simulator."""
+NEVER_RAN = 100
+"""Cost that is observed of a run that may not begin, over what would have stopped it; as there."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +82,7 @@ def simulate(
     Returns
     -------
     RecurrenceTable
-        One row per submission, in the same order.
+        One row per run, by recurring job and start.
 
     Raises
     ------
@@ -133,20 +142,56 @@ def check_size(n_rows: int, seeds: Sequence[int]) -> None:
         )
 
 
-class _History:
-    """One recurring job so far, and which of its recurrences have not ended."""
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A run that was started; what comes of it is known to the simulator alone."""
 
-    def __init__(self, workload_id: int, job: RecurringJob, paths: np.random.Generator) -> None:
-        self.workload_id, self._job, self._paths = workload_id, job, paths
-        self.n = 0
-        self._running: list[tuple[float, int, Launch]] = []
+    recurrence: int
+    attempt: int
+    n_tries: int
+    start_s: float
+    given_s: float
+    ratio: float
+    batch_size: int
+    power_limit_w: float
+    cost_per_epoch_j: float
+    cost_before_j: float
+    of_epochs: TrainingRun
+    profiled: bool
+    overlaps: bool
+
+
+class _RecurringJob:
+    """One recurring job: its optimizers, what they have learnt, and its runs that have not ended.
+
+    ASSUMPTION: a profile of power limits is known at once, not after a part of the first epoch [J].
+    """
+
+    def __init__(
+        self,
+        workload_id: int,
+        workload: TrainingWorkload,
+        epochs: EpochTable,
+        spec: ZeusSpec,
+        draws: Sequence[np.random.Generator],
+    ) -> None:
+        self.workload_id = workload_id
+        self._workload, self._epochs, self._beta = workload, epochs, spec.beta
+        self._paths, optimizer_draws, self._retries = draws
+        setting = Setting(workload, spec.eta, epochs, optimizer_draws, spec.power_limit == "grid")
+        self._batch_sizes, self._power_limits = spec.optimizers(setting)
+        self._epochs_to_target = [path.tolist() for path in workload.target_epochs]
+        self._lowest_cost_j = inf
+        self._best_known: int | None = None
+        self._running: list[tuple[float, int, _Run]] = []
+        self._started: list[_Run] = []
+        self._n = self._n_started = 0
         self._clock_s = 0.0
 
-    def advance(self, given: Submissions) -> list[tuple[float, Launch, bool]]:
-        """Run recurrences in the order of their starts: each one's start, what it was, overlap."""
-        done: list[tuple[float, Launch, bool]] = []
-        running = self._running
-        for start_s, end_s, ratio, at in zip(
+    def advance(self, given: Submissions, until_s: float) -> list[_Run]:
+        """Run recurrences, and retries that start before a moment, in the order of their starts."""
+        self._started = []
+        for start_s, end_s, ratio, path in zip(
             given.start_s.tolist(),
             given.end_s.tolist(),
             given.runtime_ratio.tolist(),
@@ -154,18 +199,96 @@ class _History:
             strict=True,
         ):
             waits = start_s != start_s  # NaN: one at a time
-            while running and (waits or running[0][0] <= start_s):
-                self._clock_s, _, ended = heappop(running)
-                self._job.finish(ended)
-            if waits:
-                start_s = self._clock_s
-            overlaps = bool(running)
-            launch = self._job.launch(overlaps, at)
-            until_s = end_s if end_s == end_s else start_s + launch.run.time_s * ratio
-            heappush(running, (until_s, self.n, launch))
-            self.n += 1
-            done.append((start_s, launch, overlaps))
-        return done
+            self._settle(inf if waits else start_s)
+            begin_s = self._clock_s if waits else start_s
+            self._start(self._n, begin_s, end_s - begin_s, ratio, path)
+            self._n += 1
+        self._settle(float(np.nextafter(until_s, -inf)))
+        return self._started
+
+    def _settle(self, until_s: float) -> None:
+        """Learn from what has ended until then, and run again what has failed."""
+        while self._running and self._running[0][0] <= until_s:
+            self._clock_s, _, ended = heappop(self._running)
+            result = ended.of_epochs
+            cost_j = ended.cost_before_j + result.cost_j
+            if result.converged and cost_j < self._lowest_cost_j:
+                self._lowest_cost_j, self._best_known = cost_j, ended.batch_size
+            self._batch_sizes.observe(ended.batch_size, result.cost_j, result.converged)
+            self._power_limits.observe(
+                ended.batch_size, ended.power_limit_w, ended.cost_per_epoch_j
+            )
+            if not result.converged:
+                self._start(
+                    ended.recurrence, self._clock_s, ended.given_s, ended.ratio, after=ended
+                )
+
+    def _start(
+        self,
+        recurrence: int,
+        start_s: float,
+        given_s: float,
+        ratio: float,
+        path: float | None = None,
+        after: _Run | None = None,
+    ) -> None:
+        """Start a run; one that may not run an epoch takes no time and is tried again at once."""
+        overlaps = bool(self._running)
+        for n_tries in range(after.n_tries + 1 if after else 1, MAX_TRIES + 1):
+            at = self._retries.random() if path is None else path
+            path = None
+            batch_size = self._best_known if overlaps and self._best_known else None
+            if batch_size is None:
+                batch_size = self._batch_sizes.predict()
+            row = self._workload.batch_index(batch_size)
+            if self._best_known is None:  # nothing has ended: all run what the first one runs
+                self._best_known = batch_size
+            limit_w, profiled = self._power_limit(row, batch_size)
+            self._workload.limit_index(row, limit_w)
+            epoch, paths = self._epochs.pairs[row][limit_w], self._epochs_to_target[row]
+            stop_at_j = self._beta * self._lowest_cost_j
+            result = run_once(
+                epoch,
+                paths[int(at * len(paths))],
+                stop_at_j,
+                self._epochs.profiles[row] if profiled else None,
+                self._workload.spec.max_epochs,
+            )
+            if not result.time_s:
+                self._batch_sizes.observe(batch_size, NEVER_RAN * stop_at_j, False)
+                continue
+            run = _Run(
+                recurrence,
+                after.attempt + 1 if after else 0,
+                n_tries,
+                start_s,
+                given_s,
+                ratio,
+                batch_size,
+                limit_w,
+                epoch.cost_j,
+                after.cost_before_j + after.of_epochs.cost_j if after else 0.0,
+                result,
+                profiled,
+                overlaps,
+            )
+            lasts_s = given_s if given_s == given_s else result.time_s * ratio
+            heappush(self._running, (start_s + lasts_s, self._n_started, run))
+            self._n_started += 1
+            self._started.append(run)
+            return
+
+    def _power_limit(self, row: int, batch_size: int) -> tuple[float, bool]:
+        """Return the limit [W], and whether all were profiled for it."""
+        limit_w = self._power_limits.predict(batch_size)
+        if limit_w is not None:
+            return limit_w, False
+        for each_w, epoch in self._epochs.pairs[row].items():
+            self._power_limits.observe(batch_size, each_w, epoch.cost_j)
+        limit_w = self._power_limits.predict(batch_size)
+        if limit_w is None:
+            raise TypeError("a power limit optimizer that was given a profile must choose")
+        return limit_w, True
 
 
 class Simulation:
@@ -202,20 +325,23 @@ class Simulation:
         self._group_names = group_names
         self._epochs = [EpochTable(workload, spec.eta) for workload in workloads]
         self._oracle_j = np.array([oracle_pair(w, spec.eta).cost_j for w in workloads])
-        self._histories: dict[int, _History] = {}
+        self._jobs: dict[int, _RecurringJob] = {}
 
-    def advance(self, submissions: Submissions) -> RecurrenceTable:
+    def advance(self, submissions: Submissions, until_s: float = inf) -> RecurrenceTable:
         """Run the next recurrences.
 
         Parameters
         ----------
         submissions : Submissions
-            In any order; none starts before one of an earlier call.
+            In any order; none starts before the `until_s` of an earlier call.
+        until_s : float
+            Runs that try again what failed are returned if they start before [s]; later ones by a
+            later call.
 
         Returns
         -------
         RecurrenceTable
-            One row per submission, in the same order.
+            One row per run, by recurring job and start.
 
         Raises
         ------
@@ -223,88 +349,74 @@ class Simulation:
             If an optimizer chooses what is not in the data, or a recurring job changes its
             workload.
         """
-        if not len(submissions):
-            return RecurrenceTable.empty()
         for workload in np.unique(submissions.workload_id).tolist():
             self._spec.check(self._workloads[workload])
         order = np.lexsort((submissions.start_s, submissions.group_id))
         groups, first = np.unique(submissions.group_id[order], return_index=True)
-        rows = _Rows(submissions, self._seed)
-        for group, members in zip(groups.tolist(), np.split(order, first[1:]), strict=True):
-            given = submissions.take(members)
-            history = self._history(group, given.workload_id)
-            rows.store(members, history.n, history.advance(given))
-        return rows.table(self._oracle_j)
+        parts = np.split(order, first[1:]) if groups.size else []
+        given = dict(zip(groups.tolist(), map(submissions.take, parts), strict=True))
+        for group, of_group in given.items():
+            self._open(group, of_group.workload_id)
+        none = submissions.take(slice(0))
+        rows = [
+            (job.workload_id, group, run)
+            for group, job in sorted(self._jobs.items())
+            for run in job.advance(given.get(group, none), until_s)
+        ]
+        return self._table(rows)
 
-    def _history(self, group: int, workload_id: Int16Array) -> _History:
-        history = self._histories.get(group)
-        which = int(workload_id[0]) if history is None else history.workload_id
+    def _open(self, group: int, workload_id: Int16Array) -> None:
+        known = self._jobs.get(group)
+        which = int(workload_id[0]) if known is None else known.workload_id
         if (workload_id != which).any():
             raise WorkloadError(
                 f"recurring job {group} trains several workloads, expected the same in each "
                 "recurrence; give each workload recurring jobs of its own"
             )
-        if history is None:
+        if known is None:
             workload = self._workloads[which]
             label = group if self._group_names is None else self._group_names[group]
-            paths, own = (
+            draws = [
                 stream(self._seed, "zeus", *self._name, workload.name, label, what)
-                for what in ("paths", "optimizer")
+                for what in ("paths", "optimizer", "retries")
+            ]
+            self._jobs[group] = _RecurringJob(
+                which, workload, self._epochs[which], self._spec, draws
             )
-            job = RecurringJob(workload, self._epochs[which], self._spec, own)
-            history = self._histories[group] = _History(which, job, paths)
-        return history
 
-
-class _Rows:
-    """The columns of the result, filled by one recurring job after another."""
-
-    def __init__(self, submissions: Submissions, seed: int) -> None:
-        n = len(submissions)
-        self._submissions = submissions
-        self._seed = seed
-        self._recurrence = np.zeros(n, np.int32)
-        self._start_s = np.zeros(n)
-        self._numbers = np.zeros((n, 5))
-        self._flags = np.zeros((n, 4), bool)
-
-    def store(
-        self, members: Int64Array, n_before: int, done: Sequence[tuple[float, Launch, bool]]
-    ) -> None:
-        """Fill the rows of one job's recurrences, the first of which is its `n_before`-th."""
-        self._recurrence[members] = np.arange(n_before, n_before + members.size)
-        self._start_s[members] = [start_s for start_s, _, _ in done]
-        self._numbers[members] = [
-            (one.batch_size, one.power_limit_w, one.run.time_s, one.run.energy_j, one.run.cost_j)
-            for _, one, _ in done
-        ]
-        self._flags[members] = [
-            (one.run.converged, one.run.stopped, one.profiled, overlaps)
-            for _, one, overlaps in done
-        ]
-
-    def table(self, oracle_j: Float64Array) -> RecurrenceTable:
+    def _table(self, rows: Sequence[tuple[int, int, _Run]]) -> RecurrenceTable:
         """Return all rows; the runtime ratio scales time, energy and cost, and the oracle's."""
-        given = self._submissions
-        ratio = given.runtime_ratio
-        batch_size, limit_w, time_s, energy_j, cost_j = self._numbers.T
-        converged, stopped, profiled, overlapping = self._flags.T
+        if not rows:
+            return RecurrenceTable.empty()
+        workload_id, group_id, runs = zip(*rows, strict=True)
+        results = [run.of_epochs for run in runs]
+
+        def of_runs(name: str) -> Any:
+            return np.array([getattr(run, name) for run in runs])
+
+        def of_results(name: str) -> Any:
+            return np.array([getattr(result, name) for result in results])
+
+        ratio, attempt = of_runs("ratio"), of_runs("attempt")
+        time_s, energy_j, cost_j = map(of_results, ("time_s", "energy_j", "cost_j"))
+        expected_j = np.where(attempt == 0, self._oracle_j[list(workload_id)], 0.0)
         return RecurrenceTable(
-            workload_id=given.workload_id,
-            group_id=given.group_id,
-            seed=np.full(len(given), self._seed),
-            recurrence=self._recurrence,
-            start_s=self._start_s,
+            workload_id=np.array(workload_id),
+            group_id=np.array(group_id),
+            seed=np.full(len(rows), self._seed),
+            recurrence=of_runs("recurrence"),
+            attempt=attempt,
+            start_s=of_runs("start_s"),
             runtime_ratio=ratio,
-            batch_size=batch_size.astype(np.int32),
-            power_limit_w=limit_w,
+            batch_size=of_runs("batch_size"),
+            power_limit_w=of_runs("power_limit_w"),
             time_s=time_s * ratio,
             energy_j=energy_j * ratio,
             cost_j=cost_j * ratio,
-            regret_j=(cost_j - oracle_j[given.workload_id]) * ratio,
+            regret_j=(cost_j - expected_j) * ratio,
             average_power_w=energy_j / time_s,
-            converged=converged,
-            stopped=stopped,
-            profiled=profiled,
-            overlapping=overlapping,
+            converged=of_results("converged"),
+            stopped=of_results("stopped"),
+            profiled=of_runs("profiled"),
+            overlapping=of_runs("overlaps"),
         )

@@ -29,9 +29,9 @@ class WorkloadSummary:
         Mean cost from the 31st recurrence of a job on, over the oracle's expected cost, both for
         the same runtime ratios; None where no job recurs that often.
     cost_ratio, energy_ratio, time_ratio : float
-        Sum over all recurrences, over that of the default pair's expectation.
+        Sum over all runs, those that failed too, over that of the default pair's expectation.
     stopped_fraction, converged_fraction : float
-        Recurrences that were stopped early, that reached their target, 0-1.
+        Runs that were stopped early, that reached their target, 0-1.
     batch_size : int
         Batch size that the last quarter of each job's recurrences took most often.
     power_limit_w : float
@@ -86,12 +86,14 @@ def settled_cost_ratio(
     settled = table.take(table.recurrence >= first)
     if not len(settled):
         return None
-    expected_j = oracle_pair(workload, eta).cost_j * settled.runtime_ratio.sum()
+    first_runs = settled.runtime_ratio[settled.attempt == 0]
+    expected_j = oracle_pair(workload, eta).cost_j * first_runs.sum()
     return float(settled.cost_j.sum() / expected_j)
 
 
 def _summary(workload: TrainingWorkload, table: RecurrenceTable, eta: float) -> WorkloadSummary:
-    ratio = float(table.runtime_ratio.sum())
+    is_first = table.attempt == 0
+    ratio = float(table.runtime_ratio[is_first].sum())
     base, oracle = default_pair(workload, eta), oracle_pair(workload, eta)
     base_energy_j = default_pair(workload, 1.0).cost_j
     row, column = base.row, base.column
@@ -103,7 +105,7 @@ def _summary(workload: TrainingWorkload, table: RecurrenceTable, eta: float) -> 
     limit_w = _most_frequent(late.power_limit_w[late.batch_size == batch_size])
     return WorkloadSummary(
         workload=workload.name,
-        n_recurrences=len(table),
+        n_recurrences=int(is_first.sum()),
         settled_cost_ratio=settled_cost_ratio(workload, table, eta),
         cost_ratio=float(table.cost_j.sum() / (base.cost_j * ratio)),
         energy_ratio=float(table.energy_j.sum() / (base_energy_j * ratio)),

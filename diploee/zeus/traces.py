@@ -6,7 +6,7 @@ Rows belong together by dataset, network, optimizer and batch size, as in Zeus' 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -58,8 +58,18 @@ class TrainingTraces:
         return tuple(np.unique(self.train.key[:, 0]).tolist())
 
     def specs(self, known: Mapping[str, WorkloadSpec] = KNOWN_WORKLOADS) -> dict[str, WorkloadSpec]:
-        """Return those of the known workloads that the traces hold, by name."""
-        return {name: spec for name, spec in known.items() if spec.dataset in self.datasets}
+        """Return those of the known workloads that the traces hold, by name.
+
+        A default batch size beyond the largest that was measured on this GPU is clipped to it, as
+        the GPU's memory holds no more.
+        """
+        found = {}
+        for name, spec in known.items():
+            if spec.dataset in self.datasets:
+                measured = self.power.batch_size[self.power.key[:, 0] == spec.dataset]
+                largest = min(spec.default_batch_size, int(measured.max()))
+                found[name] = replace(spec, default_batch_size=largest)
+        return found
 
     def workload(self, spec: WorkloadSpec) -> TrainingWorkload:
         """Return what the traces know of a workload.

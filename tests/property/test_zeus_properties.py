@@ -65,11 +65,15 @@ def test_every_recurrence_keeps_the_books(
     cost_j = eta * table.energy_j + (1 - eta) * of.max_power_w * table.time_s
     np.testing.assert_allclose(table.cost_j, cost_j, rtol=1e-9)
     assert not (table.converged & table.stopped).any()
-    np.testing.assert_allclose(table.cost_j - table.regret_j, oracle_pair(of, eta).cost_j)
-    lowest_j = np.minimum.accumulate(np.where(table.converged, table.cost_j, np.inf))
-    threshold_j = beta * np.concatenate([[np.inf], lowest_j[:-1]])
-    np.testing.assert_allclose(table.cost_j[table.stopped], threshold_j[table.stopped])
-    assert (table.cost_j <= threshold_j * (1 + 1e-9)).all()
+    oracle_j = np.where(table.attempt == 0, oracle_pair(of, eta).cost_j, 0)
+    np.testing.assert_allclose(table.cost_j - table.regret_j, oracle_j, atol=1e-6)
+    total_j = np.bincount(table.recurrence, table.cost_j)
+    done = np.bincount(table.recurrence, table.converged) > 0
+    lowest_j = np.minimum.accumulate(np.where(done, total_j, np.inf))
+    threshold_j = beta * np.concatenate([[np.inf], lowest_j])[table.recurrence]
+    plain = ~table.profiled  # a profile may cost more than the epoch it stands for
+    assert (table.cost_j[plain] <= threshold_j[plain] * (1 + 1e-9)).all()
+    assert (np.bincount(table.recurrence) <= 20).all()
 
 
 @settings(max_examples=40)
@@ -100,7 +104,7 @@ def test_order_of_the_rows_changes_nothing(
     order = rng.permutation(n)
     plain = simulate([of], given_, ZeusSpec(optimizer), 0)
     shuffled = simulate([of], given_.take(order), ZeusSpec(optimizer), 0)
-    assert shuffled.to_arrow().equals(plain.take(order).to_arrow())
+    assert shuffled.to_arrow().equals(plain.to_arrow())
 
 
 @settings(max_examples=40)
@@ -116,9 +120,16 @@ def test_recurrences_are_the_same_however_many_come_at_a_time(
     )
     parts = Simulation([of], ZeusSpec(optimizer), 0)
     edges = [0, *sorted(cuts), n]
-    tables = [parts.advance(given_.take(slice(*edge))) for edge in pairwise(edges)]
+    until_s = [*start_s, inf]
+    table = concat(
+        [parts.advance(given_.take(slice(*edge)), until_s[edge[1]]) for edge in pairwise(edges)]
+    )
     whole = simulate([of], given_, ZeusSpec(optimizer), 0)
-    assert concat(tables).to_arrow().equals(whole.to_arrow())
+    by_job, expected = (
+        each.take(np.lexsort((each.attempt, each.recurrence, each.group_id)))
+        for each in (table, whole)
+    )
+    assert by_job.to_arrow().equals(expected.to_arrow())
 
 
 @given(workloads(), ETA)
@@ -145,7 +156,7 @@ def test_more_weight_on_energy_never_makes_the_best_pair_draw_more(of: TrainingW
 @given(
     st.floats(0.1, 1e4),
     st.floats(1, 1e6),
-    st.floats(1, 500) | st.just(inf),
+    st.integers(1, 500) | st.just(inf),
     st.floats(1, 1e7) | st.just(inf),
     st.booleans(),
 )
@@ -154,15 +165,16 @@ def test_run_costs_its_epochs_or_the_threshold(
 ) -> None:
     epoch = Epoch(time_s, cost_j / 2, cost_j)
     profile = Epoch(2 * time_s, cost_j, 2 * cost_j) if profiles else None
-    run = run_once(epoch, n_epochs, stop_at_j, profile, give_up_epochs=100)
-    whole_j = cost_j * (100 if n_epochs == inf else n_epochs) + cost_j * profiles
-    if run.stopped:
-        assert run.cost_j == stop_at_j
-        assert not run.converged
-        assert n_epochs == inf or whole_j >= stop_at_j * (1 - 1e-9)
+    run = run_once(epoch, n_epochs, stop_at_j, profile, max_epochs=100)
+    n_run = round(run.cost_j / cost_j - (profiles and run.cost_j > 0))
+    if run.converged:
+        assert n_run == n_epochs <= 100
+    elif run.stopped:
+        assert n_run * cost_j <= stop_at_j < (n_run + 1) * cost_j * (1 + 1e-9)
     else:
-        assert run.cost_j == pytest.approx(whole_j)
-        assert run.converged == (n_epochs < inf)
+        assert n_run == 100 < n_epochs
+    if n_run == 0:
+        return
     assert run.time_s * cost_j / time_s == pytest.approx(run.cost_j)  # both go with the epochs
     assert run.energy_j == pytest.approx(run.cost_j / 2)
 

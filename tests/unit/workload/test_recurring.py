@@ -165,6 +165,7 @@ def test_a_group_trace_gives_the_submissions_and_repeats(tmp_path: Path) -> None
         train="summary_train.csv",
         power="summary_power_synthetic.csv",
         groups="groups.csv",
+        batch_size_optimizer="default",  # none fails, so no retries
     )
     data["streams"]["again"].pop("jobs_per_day")
     (tmp_path / "s.yaml").write_text(yaml.safe_dump(data), "utf-8")

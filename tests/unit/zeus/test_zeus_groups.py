@@ -1,5 +1,6 @@
 """The Alibaba group trace: reading it, and simulating its overlapping recurrences."""
 
+import lzma
 from pathlib import Path
 
 import numpy as np
@@ -72,13 +73,20 @@ def test_groups_of_other_datasets_are_left_out_and_counted(tmp_path: Path) -> No
         )
 
 
-def test_groups_keep_the_order_of_the_file_and_recur_in_the_order_of_starts(tmp_path: Path) -> None:
+def test_rows_stand_by_group_and_recur_in_the_order_of_starts(tmp_path: Path) -> None:
     trace = read_groups(write(tmp_path / "g.csv", GROUP_HEADER, *ROWS[:3]))
     table = simulate_groups([hand_workload()], trace, ZeusSpec("default")).table
-    assert table.recurrence.tolist() == [1, 0, 0]
-    assert table.start_s.tolist() == [100.0, 1427642.0, 0.0]
-    assert table.overlapping.tolist() == [True, False, False]  # the first of g2 ends at 120
+    assert table.recurrence.tolist() == [0, 0, 1]
+    assert table.start_s.tolist() == [1427642.0, 0.0, 100.0]
+    assert table.overlapping.tolist() == [False, False, True]  # the first of g2 ends at 120
     assert set((table.time_s / table.runtime_ratio).tolist()) <= {90.0, 110.0}
+
+
+def test_packed_group_trace_reads_as_the_plain_one(tmp_path: Path) -> None:
+    plain = write(tmp_path / "g.csv", GROUP_HEADER, *ROWS)
+    packed = tmp_path / "alibaba_groups.csv.xz"
+    packed.write_bytes(lzma.compress(plain.read_bytes()))
+    assert read_groups(packed).start_s.tolist() == read_groups(plain).start_s.tolist()
 
 
 def test_each_group_has_a_history_of_its_own(tmp_path: Path) -> None:

@@ -48,20 +48,18 @@ def test_run_that_reaches_its_target_at_the_threshold_is_not_stopped() -> None:
     assert not run.stopped
 
 
-def test_stop_counts_the_profiling_epoch() -> None:
-    run = run_once(EPOCH, 100, stop_at_j=4800, profile=PROFILE)  # 1,800 J, then 2 epochs
-    assert (run.time_s, run.energy_j) == pytest.approx((36, 3200))
-    within = run_once(EPOCH, 100, stop_at_j=900, profile=PROFILE)
-    assert (within.time_s, within.energy_j, within.cost_j) == pytest.approx((8, 600, 900))
+def test_run_is_stopped_before_the_epoch_that_would_cross_the_threshold() -> None:
+    run = run_once(EPOCH, 100, stop_at_j=4499, profile=PROFILE)  # two epochs, one a profile
+    assert (run.time_s, run.energy_j, run.cost_j) == (26, 2200, 3300)
+    assert run.stopped
+    never = run_once(EPOCH, 100, stop_at_j=1499, profile=PROFILE)
+    assert (never.time_s, never.energy_j, never.cost_j) == (0, 0, 0)
+    assert not never.converged
 
 
-def test_path_that_never_converges_runs_to_the_threshold_or_gives_up() -> None:
-    stopped = run_once(EPOCH, inf, stop_at_j=15_000, give_up_epochs=3)
+def test_path_that_never_converges_runs_to_the_threshold_or_its_highest_number_of_epochs() -> None:
+    stopped = run_once(EPOCH, inf, stop_at_j=15_000)
     assert (stopped.time_s, stopped.stopped, stopped.converged) == (100, True, False)
-    gave_up = run_once(EPOCH, inf, give_up_epochs=3)
-    assert (gave_up.time_s, gave_up.stopped, gave_up.converged) == (30, False, False)
-
-
-def test_part_of_an_epoch_is_a_part_of_the_profile() -> None:
-    run = run_once(EPOCH, 0.5, profile=PROFILE)
-    assert (run.time_s, run.energy_j) == (8, 600)
+    for n_epochs, stop_at_j in ((inf, inf), (4, inf), (inf, 15_000)):
+        ended = run_once(EPOCH, n_epochs, stop_at_j, max_epochs=3)
+        assert (ended.time_s, ended.stopped, ended.converged) == (30, False, False)

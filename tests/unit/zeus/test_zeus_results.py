@@ -87,9 +87,9 @@ def test_damaged_file_is_read_or_refused_in_one_line(
 
 
 def test_file_of_a_newer_version_is_refused(tmp_path: Path, recurrences: Recurrences) -> None:
-    with mock.patch("diploee.zeus.results.SCHEMA_VERSION", 2):
+    with mock.patch("diploee.zeus.results.SCHEMA_VERSION", 3):
         write_recurrences(tmp_path / "r.parquet", recurrences)
     with pytest.raises(
-        LogFormatError, match=r"written by a newer version \(schema 2, expected 1\)"
+        LogFormatError, match=r"written by a newer version \(schema 3, expected 2\)"
     ):
         read_recurrences(tmp_path / "r.parquet")

@@ -254,3 +254,16 @@ def test_file_of_one_gpu_needs_no_name(tmp_path: Path) -> None:
     traces(tmp_path)
     found = read_traces(tmp_path / "summary_train.csv", tmp_path)
     assert found.gpu == "toy"
+
+
+def test_default_batch_size_is_clipped_to_the_largest_of_a_small_gpu(tmp_path: Path) -> None:
+    """A P100 or an RTX 6000 holds less than the default batch of cifar100, 1024."""
+    small = traces(
+        tmp_path,
+        tuple(f"cifar100,shufflenetv2,{b},adadelta,0.1,1,0.6,9" for b in (256, 512, 1024)),
+        tuple(f"cifar100,shufflenetv2,{b},adadelta,250,30,99" for b in (256, 512)),
+    )
+    (workload,) = chosen_workloads(small)
+    assert workload.spec.default_batch_size == 512
+    with pytest.raises(WorkloadError, match="batch size 1024 is not in the data"):
+        chosen_workloads(small, default_batch_size=1024)
