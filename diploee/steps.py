@@ -59,6 +59,7 @@ from diploee.schedule import (
 from diploee.schedule import simulated_utilization as simulated_occupancy
 from diploee.schedule.controller import FairCaps
 from diploee.schedule.policy import Policy
+from diploee.schedule.twins import twin_of
 from diploee.tables import Float64Array, concat
 from diploee.units import MS_PER_H, MS_PER_MIN, W_PER_MW
 from diploee.workload import JobStreams, JobTable, StreamClass, StreamMatch, Utilization
@@ -167,6 +168,14 @@ def flexibility_of(
         slack=told.slack,
         deadline_ms=scenario.clock.wall.time_ms(told.deadline) if told.deadline else None,
     )
+
+
+def fastest_engine(scenario: Scenario, inputs: Inputs) -> Engine:
+    """Return the engine that gives a schedule soonest: compiled where all of it has a twin."""
+    policies = [pool.scheduler.open() for pool in scenario.facility.pools.values()]
+    if flexible_controller(scenario, inputs) or not all(map(twin_of, policies)):
+        return "simpy"
+    return "compiled"
 
 
 def flexible_controller(

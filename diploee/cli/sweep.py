@@ -48,8 +48,10 @@ class Running(Model):
         default=None,
         description="Hand the runs to this Dask scheduler, such as tcp://10.0.0.1:8786.",
     )
-    engine: Engine = Field(
-        default="compiled", description="Scheduler; both give the same results, compiled sooner."
+    engine: Engine | None = Field(
+        default=None,
+        description="Scheduler; both give the same results. By default compiled, which is sooner, "
+        "and simpy for runs that it has no twin of.",
     )
     max_runs: PositiveInt = Field(default=10_000, description="Refuse a sweep of more runs.")
     profiles: tuple[str, ...] = Field(

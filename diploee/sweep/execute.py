@@ -81,7 +81,7 @@ def run_sweep(
     *,
     executor: Executor = in_process,
     profiles: Sequence[str] = (),
-    engine: Engine = "compiled",
+    engine: Engine | None = None,
     max_runs: int = MAX_RUNS,
     progress: SweepProgress | None = None,
 ) -> SweepResult:
@@ -98,8 +98,8 @@ def run_sweep(
         further arguments bound.
     profiles : sequence of str
         Profile folders; none means the shipped ones.
-    engine : {"simpy", "compiled"}
-        Scheduler; both give the same results.
+    engine : {"simpy", "compiled"}, optional
+        Scheduler; both give the same results. By default that of each run which gives them sooner.
     max_runs : int
         Largest number of runs.
     progress : SweepProgress, optional
@@ -148,7 +148,7 @@ def _missing(
     results: dict[str, Result],
     target: str,
     profiles: tuple[str, ...],
-    engine: Engine,
+    engine: Engine | None,
 ) -> list[RunTask]:
     """Return the runs to do, the costliest first, so that none is left alone at the end."""
     tasks = {

@@ -18,6 +18,7 @@ from diploee.progress import peak_memory_mb
 from diploee.run import simulate
 from diploee.scenario import Scenario
 from diploee.schedule import Engine
+from diploee.steps import fastest_engine
 from diploee.sweep.identity import NAME_DIGITS, run_hash
 from diploee.sweep.record import read_record, write_record
 from diploee.sweep.shape import SHAPE_FILE, load_shape
@@ -43,8 +44,8 @@ class RunTask:
         Folder or URL of the sweep.
     profiles : tuple of str
         Profile folders; none means the shipped ones.
-    engine : {"simpy", "compiled"}
-        Scheduler.
+    engine : {"simpy", "compiled"}, optional
+        Scheduler; that which gives the run sooner by default.
     keep : {"metrics", "series", "all"}
         What stays of the run.
     """
@@ -53,7 +54,7 @@ class RunTask:
     scenario: Scenario
     target: str
     profiles: tuple[str, ...] = ()
-    engine: Engine = "compiled"
+    engine: Engine | None = None
     keep: Keep = "series"
 
     @property
@@ -125,7 +126,7 @@ class SweepWorker:
                 task.scenario,
                 folder,
                 inputs=inputs,
-                engine=task.engine,
+                engine=task.engine or fastest_engine(task.scenario, inputs),
                 force=True,  # an empty folder
                 jobs_file=JOBS_FILE in KEPT_FILES[task.keep],
                 n_threads=1,  # the other cores have runs of their own

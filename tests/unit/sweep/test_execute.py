@@ -119,6 +119,21 @@ def test_runs_differ_from_the_direct_ones_in_nothing_but_what_is_not_kept(
     }
 
 
+def test_runs_that_have_no_compiled_twin_are_done_by_simpy(
+    tmp_path: Path, profiles: list[str]
+) -> None:
+    schedulers = ["fifo", "priority"]
+    sweep = tiny_sweep(tmp_path, axes=[{"grid": {"facility.pools.main.scheduler": schedulers}}])
+    result = run_sweep(sweep, tmp_path / "out", profiles=profiles)
+    engines = [
+        json.loads((tmp_path / "out" / "runs" / run.run / "manifest.json").read_text())["engine"]
+        for run in result.runs
+    ]
+    assert engines == ["compiled", "simpy"]
+    with_one = run_sweep(sweep, tmp_path / "one", profiles=profiles, engine="compiled")
+    assert list(with_one.failed) == [result.runs[1].run]
+
+
 def test_asking_to_keep_more_repeats_the_runs_that_kept_less(
     tmp_path: Path, profiles: list[str]
 ) -> None:
