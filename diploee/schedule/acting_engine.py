@@ -8,7 +8,7 @@ then the controller is asked, then the policies, pool after pool, once each.
 from __future__ import annotations
 
 import sys
-from bisect import insort
+from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -57,6 +57,7 @@ class _Job:
         "level",
         "nodes",
         "number",
+        "others_uw",
         "power_factor",
         "power_mw",
         "priority",
@@ -87,6 +88,7 @@ class _Job:
         self.turn = 0  # an event of another turn is out of date
         self.resized = 0  # nodes to go on with after a checkpoint; 0 = back into the queue
         self.used, self.power_mw, self.standing_w = 0, 0, 0.0
+        self.others_uw: dict[PowerBasis, int] = {}
 
     def work_at(self, time_ms: int) -> int:
         """Return the work done by a time of the present stretch [ms]."""
@@ -167,8 +169,12 @@ class ActingPool:
         self.waiting: deque[int] = deque()
         self.queue = self.waiting
         """Waiting jobs that the controller does not hold, in the order of submission."""
+        self.stirred = 0
+        """How often a job has left `waiting`, or come back; all else is added at its end."""
         self.running: dict[int, int] = {}
         """Jobs that hold nodes, each with the time at which it is expected to end [ms]."""
+        self._ends: list[tuple[int, int]] | None = None
+        self.others_uw: dict[PowerBasis, int] = {}
         self.suspended: dict[int, None] = {}
         """Those of them that are suspended."""
         self.stopping: dict[int, None] = {}
@@ -207,11 +213,30 @@ class ActingPool:
         """Return the same by another basis of the power of jobs that run [W]."""
         if basis == "mean":
             return self.pool_power_w
-        power_w = (self.n_nodes - self.in_use) * self.idle_w
-        for number in self.running:
-            job = self._engine.jobs[number]
-            power_w += self._engine.power_w(job, basis) if job.kind == RUN else job.standing_w
-        return power_w
+        if basis not in self.others_uw:
+            self.others_uw[basis] = 0
+            for number in self.running:
+                self._engine.count_power(self._engine.jobs[number], self, basis)
+        return self.others_uw[basis] / 1e6 + (self.n_nodes - self.in_use) * self.idle_w
+
+    @property
+    def ends(self) -> list[tuple[int, int]]:
+        """When jobs that hold nodes are expected to end [ms], in order, each with its job."""
+        if self._ends is None:
+            self._ends = sorted((end_ms, number) for number, end_ms in self.running.items())
+        return self._ends
+
+    def expect(self, number: int, end_ms: int | None) -> None:
+        """Set when a job that holds nodes is expected to end [ms]; None once it holds none."""
+        before_ms = self.running.get(number)
+        if self._ends is not None and before_ms is not None:
+            del self._ends[bisect_left(self._ends, (before_ms, number))]
+        if end_ms is None:
+            del self.running[number]
+            return
+        self.running[number] = end_ms
+        if self._ends is not None:
+            insort(self._ends, (end_ms, number))
 
     def service_power_w(self, time_ms: int) -> float:
         """Return the planned power of all services beyond their nodes' idle power [W]."""
@@ -547,6 +572,17 @@ class ActingEngine:
         pool.in_use += nodes - job.used
         pool.power_mw += power_mw - job.power_mw
         job.used, job.power_mw = nodes, power_mw
+        for basis in pool.others_uw:
+            self.count_power(job, pool, basis)
+
+    def count_power(self, job: _Job, pool: ActingPool, basis: PowerBasis) -> None:
+        """Count a job's power by a basis besides the mean; whole µW, for the same reason."""
+        power_w = job.standing_w
+        if job.kind == RUN:
+            power_w = self.power_w(job, basis)
+        power_uw = round(power_w * 1e6) if job.used else 0
+        pool.others_uw[basis] += power_uw - job.others_uw.get(basis, 0)
+        job.others_uw[basis] = power_uw
 
     def _standing_w(self, job: _Job, kind: int) -> float:
         """Return the power of a job that is paused, saved or starts again [W]."""
@@ -576,7 +612,7 @@ class ActingEngine:
     def _expect(self, job: _Job, pool: ActingPool, before_ms: int) -> None:
         left_ms = max(job.estimate_ms - job.work_ms, 1)
         end_ms = self.now_ms + before_ms + ceil(left_ms / self.rate(job, job.level))
-        pool.running[job.number] = end_ms
+        pool.expect(job.number, end_ms)
 
     def _stop_work(self, job: _Job) -> None:
         """Tell what a job did up to now and hold its work."""
@@ -601,13 +637,14 @@ class ActingEngine:
         job.nodes = pool.job_n_nodes[job.number] = job.asked
         left_ms = max(job.estimate_ms - job.work_ms, 1)
         pool.job_estimate_ms[job.number] = job.flexible.restart_ms + left_ms
+        pool.stirred += 1
         insort(pool.waiting, job.number)
         if pool.queue is not pool.waiting:
             insort(pool.queue, job.number)
         self._happened.requeued_ms.append(self.now_ms)
 
     def _release(self, job: _Job, pool: ActingPool) -> None:
-        del pool.running[job.number]
+        pool.expect(job.number, None)
         pool.job_level.pop(job.number, None)
         pool.free_nodes += job.held
         pool.last_busy_ms = self.now_ms
@@ -696,14 +733,11 @@ class ActingEngine:
         self, pool: ActingPool, number: int, n_nodes: int | None, level: int, who: object
     ) -> None:
         queue = pool.queue
-        if queue and number == queue[0]:
-            queue.popleft()
-        elif number in queue:
-            queue.remove(number)
-        else:
+        if not _drop(queue, number):
             self._refuse(who, f"starts job {number}, which does not wait")
         if queue is not pool.waiting:
-            pool.waiting.remove(number)
+            _drop(pool.waiting, number)
+        pool.stirred += 1
         job = self.jobs[number]
         n_nodes = job.asked if n_nodes is None else n_nodes
         self._check_size(job, n_nodes, "starts", who)
@@ -800,6 +834,18 @@ class ActingEngine:
             + "; a policy starts jobs of view.queue on at most view.free_nodes nodes, and acts on "
             "jobs of view.running"
         )
+
+
+def _drop(queue: deque[int], number: int) -> bool:
+    """Take a job out of a queue in the order of submission, and return whether it was there."""
+    if queue and number == queue[0]:
+        queue.popleft()
+        return True
+    place = bisect_left(queue, number)
+    if place == len(queue) or queue[place] != number:
+        return False
+    del queue[place]
+    return True
 
 
 def _saved_ms(job: _Job, now_ms: int) -> int:

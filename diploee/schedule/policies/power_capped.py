@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
-from itertools import accumulate, islice
-from math import isnan
+from collections.abc import Iterator, Sequence
+from heapq import merge
+from itertools import groupby, islice
+from math import inf, isnan
+from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Literal
 
+import numpy as np
 from pydantic import Field
 
 from diploee.errors import PolicyError
@@ -25,6 +27,7 @@ from diploee.schedule.actions import Action, Start
 from diploee.schedule.estimates import EXACT, Estimate, EstimatingSpec
 from diploee.schedule.policies.easy import Order
 from diploee.schedule.surroundings import PowerBasis
+from diploee.tables import Float64Array
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, W_PER_MW
 
 if TYPE_CHECKING:
@@ -63,61 +66,72 @@ class PowerCapped:
         self.cap_mw, self.power_basis = cap_mw, power_basis
         self.estimate, self.order, self.depth = estimate, order, depth
         self.jobs_w: dict[tuple[int, int, int], float] = {}
-        self.waiting_w = _Waiting()
+        self._waiting = _Waiting()
         self._services_w: dict[int, float] = {}
+        self._pieces_of: tuple[object, _Pieces] | None = None
         self._woken_ms = -sys.maxsize
 
     def decide(self, view: ActingPool) -> Sequence[Action]:
         """Return the jobs to start: from the head on, then those that do not delay the next."""
-        now_ms, n_nodes, estimate_ms = view.now_ms, view.job_n_nodes, view.job_estimate_ms
-        free_nodes, chosen = view.free_nodes, list[int]()
         if len(self.jobs_w) > MOST_HELD:
             self.jobs_w.clear()
-            self.waiting_w.clear()
-        left = _Left(view, self)
-        head = None
+        waiting = self._waiting
+        waiting.follow(view, self)
+        left = _Left(view, self, int(waiting.estimate_ms.max(initial=0)))
+        n_head = 0
         for job in view.queue:
-            if n_nodes[job] > free_nodes or not left.holds(job, now_ms):
-                head = job
+            if not left.holds(job):
                 break
-            free_nodes -= n_nodes[job]
             left.take(job)
-            chosen.append(job)
-        if head is not None:
-            if n_nodes[head] <= free_nodes:
+            n_head += 1
+        places = list(range(n_head))
+        if n_head < len(view.queue):
+            head = int(waiting.job[n_head])
+            if view.job_n_nodes[head] <= left.free_nodes:
                 self._wake_later(view, left, head)
-            behind = islice(view.queue, len(chosen) + 1, self.depth and len(chosen) + self.depth)
-            now_w, waiting_w = left.now_w, left.waiting_w
-            # Most of a long queue ends here: a look at nodes and watts, and no call.
-            waiting = [
-                job for job in behind if n_nodes[job] <= free_nodes and waiting_w[job] <= now_w
-            ]
-            waiting = [job for job in waiting if left.holds(job, now_ms)]
-            if waiting:
-                if self.order == "sjbf":
-                    waiting.sort(key=lambda job: (estimate_ms[job], job))
-                ends = [(end_ms, n_nodes[job]) for job, end_ms in view.running.items()]
-                ends += [(now_ms + estimate_ms[job], n_nodes[job]) for job in chosen]
-                shadow_ms, extra_nodes, extra_w = left.shadow(head, ends, free_nodes)
-                for job in waiting:
-                    job_w = left.job_w(job)
-                    if n_nodes[job] > free_nodes or not left.holds(job, now_ms):
-                        continue
-                    if now_ms + estimate_ms[job] > shadow_ms:
-                        if n_nodes[job] > extra_nodes or job_w > extra_w:
-                            continue
-                        extra_nodes -= n_nodes[job]
-                        extra_w -= job_w
-                    free_nodes -= n_nodes[job]
-                    left.take(job)
-                    chosen.append(job)
+            places += self._behind(view, left, n_head)
+        chosen = waiting.take(places)
         return [Start(job) for job in chosen]
 
-    def cap_of(self, view: ActingPool) -> tuple[Callable[[int], float], list[int]]:
-        """Return the cap in time [W], and when it is known to change from now on [ms]."""
+    def _behind(self, view: ActingPool, left: _Left, n_head: int) -> list[int]:
+        """Take jobs that do not delay the head, and return their places in the queue."""
+        waiting, now_ms = self._waiting, view.now_ms
+        behind = slice(n_head + 1, self.depth and n_head + self.depth)
+        n_nodes, job_w = waiting.n_nodes[behind], waiting.power_w[behind]
+        # Most of a long queue ends here: what does not fit now cannot later at this instant.
+        fits = (n_nodes <= left.free_nodes) & (job_w <= left.now_w)
+        if not fits.any():
+            return []
+        end_ms = now_ms + waiting.estimate_ms[behind]
+        for begin_ms, left_w in left.ahead(int(end_ms.max()), float(job_w[fits].max())):
+            fits &= (job_w <= left_w) | (end_ms <= begin_ms)
+        if not fits.any():
+            return []
+        shadow_ms, extra_nodes, extra_w = left.shadow(int(waiting.job[n_head]))
+        tried, found = np.flatnonzero(fits), list[int]()
+        if self.order == "sjbf":
+            tried = tried[np.argsort(end_ms[tried], kind="stable")]
+        while True:
+            nodes, power_w = n_nodes[tried], job_w[tried]
+            beside = (nodes <= extra_nodes) & (power_w <= extra_w)
+            fits = (nodes <= left.free_nodes) & (power_w <= left.now_w)
+            tried = tried[fits & (beside | (end_ms[tried] <= shadow_ms))]
+            # What is left now and ahead only falls as jobs are taken: none needs a second look.
+            jobs = waiting.job[behind][tried].astype(np.int64).tolist()
+            held = next((n for n, job in enumerate(jobs) if left.holds(job)), None)
+            if held is None:
+                return found
+            if end_ms[tried[held]] > shadow_ms:
+                extra_nodes -= view.job_n_nodes[jobs[held]]
+                extra_w -= left.job_w(jobs[held])
+            left.take(jobs[held])
+            found.append(n_head + 1 + int(tried[held]))
+            tried = tried[held + 1 :]
+
+    def cap_of(self, view: ActingPool) -> tuple[list[int], list[float]]:
+        """Return times [ms], of which now is the first, and the cap from each on [W]."""
         if self.cap_mw is not None:
-            cap_w = self.cap_mw * W_PER_MW
-            return (lambda _: cap_w), []
+            return [view.now_ms], [self.cap_mw * W_PER_MW]
         signal = view.signals.get("cap")
         if signal is None:
             raise PolicyError(
@@ -125,17 +139,33 @@ class PowerCapped:
                 "'cap' to flexibility.signals"
             )
         # Beyond what is known of it now the last value that is known holds.
-        times_ms, values_mw = [view.now_ms], [signal.at(view.now_ms)]
+        times_ms, caps_w = [view.now_ms], [float(signal.at(view.now_ms) * W_PER_MW)]
         at_ms = signal.next_change_ms(view.now_ms)
         while at_ms is not None and not isnan(value_mw := signal.at(at_ms)):
             times_ms.append(at_ms)
-            values_mw.append(value_mw)
+            caps_w.append(float(value_mw * W_PER_MW))
             at_ms = signal.next_change_ms(at_ms)
+        return times_ms, caps_w
 
-        def cap_at(time_ms: int) -> float:
-            return float(values_mw[bisect_right(times_ms, time_ms) - 1] * W_PER_MW)
-
-        return cap_at, times_ms[1:]
+    def pieces(
+        self, view: ActingPool, times_ms: list[int], caps_w: list[float], last_ms: int
+    ) -> _Pieces:
+        """Return what the cap less the services allows from now to a time."""
+        now_ms = times_ms[0]
+        first_ms = (now_ms // MS_PER_H + 1) * MS_PER_H
+        hours = range(first_ms, min(last_ms, now_ms + HOURLY_MS), MS_PER_H)
+        days = range(first_ms + HOURLY_MS, last_ms, MS_PER_DAY)
+        key = (first_ms, len(hours), len(days), times_ms[1:], caps_w)
+        if self._pieces_of is None or self._pieces_of[0] != key:
+            edges_ms = sorted({now_ms, *hours, *days, *times_ms[1:]})
+            ends_ms = [*edges_ms[1:], edges_ms[-1] + 1]
+            allowed_w = [
+                caps_w[bisect_right(times_ms, begin_ms) - 1]
+                - self.most_of_services_w(view, begin_ms, end_ms)
+                for begin_ms, end_ms in zip(edges_ms, ends_ms, strict=True)
+            ]
+            self._pieces_of = key, _Pieces(edges_ms, allowed_w)
+        return self._pieces_of[1]
 
     def most_of_services_w(self, view: ActingPool, begin_ms: int, end_ms: int) -> float:
         """Return the most that services are planned to draw beyond idle in some hours [W]."""
@@ -146,6 +176,14 @@ class PowerCapped:
                 self._services_w[hour] = max(map(view.service_power_w, minutes))
             most_w = max(most_w, self._services_w[hour])
         return most_w
+
+    def job_w(self, view: ActingPool, job: int) -> float:
+        """Return what a job draws beyond the idle power of its nodes [W]."""
+        key = (job, view.job_n_nodes[job], view.job_level.get(job, 0))
+        if key not in self.jobs_w:
+            power_w = view.power_w(job, key[2], self.power_basis)
+            self.jobs_w[key] = power_w - view.idle_w * key[1]
+        return self.jobs_w[key]
 
     def _wake_later(self, view: ActingPool, left: _Left, head: int) -> None:
         """Ask for a turn when the cap or the services may let the head start."""
@@ -161,130 +199,178 @@ class PowerCapped:
             view.wake_at(self._woken_ms)
 
 
-class _Waiting(dict[int, float]):
-    """Power beyond idle of waiting jobs [W], found when first asked for."""
+class _Waiting:
+    """The queue in columns, which follow what has been added to it and taken from it.
 
-    find: Callable[[int], float]
+    Columns are floats, as all of their numbers are below 2^53.
+    """
 
-    def __missing__(self, job: int) -> float:
-        found = self[job] = self.find(job)
-        return found
+    def __init__(self) -> None:
+        self._rows, self._begin, self._end, self._stirred = np.empty((4, 256)), 0, 0, -1
+
+    @property
+    def job(self) -> Float64Array:
+        """Jobs in the order of submission."""
+        return self._rows[0, self._begin : self._end]
+
+    @property
+    def n_nodes(self) -> Float64Array:
+        """Nodes of each."""
+        return self._rows[1, self._begin : self._end]
+
+    @property
+    def power_w(self) -> Float64Array:
+        """Power of each beyond the idle power of its nodes [W]."""
+        return self._rows[2, self._begin : self._end]
+
+    @property
+    def estimate_ms(self) -> Float64Array:
+        """How long each is thought to run [ms]."""
+        return self._rows[3, self._begin : self._end]
+
+    def follow(self, view: ActingPool, policy: PowerCapped) -> None:
+        """Take in what has been added to the queue; all of it where anything else has changed."""
+        if view.stirred != self._stirred or view.queue is not view.waiting:
+            self._begin = self._end = 0
+        self._stirred = view.stirred if view.queue is view.waiting else -1
+        n_new = len(view.queue) - (self._end - self._begin)
+        if not n_new:
+            return
+        if self._end + n_new > self._rows.shape[1]:
+            kept = self._rows[:, self._begin : self._end]
+            self._rows = np.empty((4, 2 * (kept.shape[1] + n_new)))
+            self._rows[:, : kept.shape[1]] = kept
+            self._begin, self._end = 0, kept.shape[1]
+        new = list(islice(reversed(view.queue), n_new))[::-1]
+        self._rows[:, self._end : self._end + n_new] = (
+            new,
+            [view.job_n_nodes[job] for job in new],
+            [policy.job_w(view, job) for job in new],
+            [view.job_estimate_ms[job] for job in new],
+        )
+        self._end += n_new
+
+    def take(self, places: list[int]) -> list[int]:
+        """Return the jobs at some places, which are started and so leave the queue."""
+        if not places:
+            return []
+        jobs: list[int] = self.job[places].astype(np.int64).tolist()
+        if self._stirred >= 0:
+            self._stirred += len(places)
+        if max(places) < len(places):
+            self._begin += len(places)
+        else:
+            kept = np.delete(self._rows[:, self._begin : self._end], places, axis=1)
+            self._end = self._begin + kept.shape[1]
+            self._rows[:, self._begin : self._end] = kept
+        return jobs
+
+
+class _Pieces:
+    """What is allowed, the cap less the services, which is constant on pieces of time."""
+
+    def __init__(self, edges_ms: list[int], allowed_w: list[float]) -> None:
+        self.edges_ms, self.allowed_w = edges_ms, allowed_w
+        # What is committed falls, so that within a piece the least is left at its begin, and later
+        # only a piece that allows less than all before it can matter.
+        self.tight = [piece for piece, _ in self.tighter(0, len(edges_ms))]
+
+    def tighter(self, first: int, end: int) -> Iterator[tuple[int, float]]:
+        """Yield pieces from a first one on that allow less [W] than all before, and what."""
+        tightest = inf
+        for piece in range(first, end):
+            if self.allowed_w[piece] < tightest or piece == first:
+                tightest = self.allowed_w[piece]
+                yield piece, tightest
 
 
 class _Left:
-    """What is left under the cap from now on.
+    """What is left of nodes and of power under the cap, from now on."""
 
-    What is allowed, the cap less the services, is constant on pieces of time; what is committed
-    falls as jobs end. Within a piece the least is left at its begin.
-    """
-
-    def __init__(self, view: ActingPool, policy: PowerCapped) -> None:
-        self._view, self._basis, self._jobs_w = view, policy.power_basis, policy.jobs_w
-        self.waiting_w = policy.waiting_w
-        self.waiting_w.find = self.job_w
-        now_ms, facility = view.now_ms, view.facility
-        idle_w = facility.idle_power_w
-        cap_w, changes_ms = policy.cap_of(view)
-        self.most_w = cap_w(now_ms) - idle_w
+    def __init__(self, view: ActingPool, policy: PowerCapped, longest_ms: int) -> None:
+        self._view, self._policy = view, policy
+        self._now_ms, self.free_nodes = view.now_ms, view.free_nodes
+        times_ms, caps_w = policy.cap_of(view)
+        idle_w = view.facility.idle_power_w
+        self.most_w = caps_w[0] - idle_w
         if self.most_w < 0:
             raise PolicyError(
-                f"pool '{view.name}': the cap of {cap_w(now_ms) / W_PER_MW:.4g} MW at "
-                f"{now_ms / MS_PER_H:,.4g} h of the run lies below the {idle_w / W_PER_MW:.4g} MW "
-                "that the facility draws idle; no job could ever run"
+                f"pool '{view.name}': the cap of {caps_w[0] / W_PER_MW:.4g} MW at "
+                f"{self._now_ms / MS_PER_H:,.4g} h of the run lies below the "
+                f"{idle_w / W_PER_MW:.4g} MW that the facility draws idle; no job could ever run"
             )
-        self._taken, self._taken_w = list[tuple[int, float]](), 0.0
-        self._committed_w = facility.job_power_w(self._basis)
-        first_ms = (now_ms // MS_PER_H + 1) * MS_PER_H
-        self.next_edge_ms = min([first_ms, *changes_ms])
-        last_ms = now_ms + max((view.job_estimate_ms[job] for job in view.queue), default=0)
-        hours = range(first_ms, min(last_ms, now_ms + HOURLY_MS), MS_PER_H)
-        days = range(first_ms + HOURLY_MS, last_ms, MS_PER_DAY)
-        self._edges_ms = sorted({now_ms, *hours, *days, *changes_ms})
-        ends_ms = [*self._edges_ms[1:], self._edges_ms[-1] + 1]
-        self._allowed_w = [
-            cap_w(begin_ms) - policy.most_of_services_w(view, begin_ms, end_ms)
-            for begin_ms, end_ms in zip(self._edges_ms, ends_ms, strict=True)
-        ]
-        # From now on only a piece that allows less than all before it can matter.
-        tightest, self._tight = float("inf"), list[int]()
-        for piece, allowed_w in enumerate(self._allowed_w):
-            if allowed_w < tightest or not piece:
-                tightest = allowed_w
-                self._tight.append(piece)
+        self.next_edge_ms = min([(self._now_ms // MS_PER_H + 1) * MS_PER_H, *times_ms[1:]])
+        self._pieces = policy.pieces(view, times_ms, caps_w, self._now_ms + longest_ms)
+        self._committed_w = view.facility.job_power_w(policy.power_basis)
+        self._taken, self._taken_w = list[tuple[int, int, float]](), 0.0
+        self.now_w = self._pieces.allowed_w[0] - self._committed_w
+        self._ended_ms, self._ended_w = list[int](), [0.0]
 
     def job_w(self, job: int) -> float:
         """Return what a job draws beyond the idle power of its nodes [W]."""
-        view = self._view
-        n_nodes, level = view.job_n_nodes[job], view.job_level.get(job, 0)
-        key = (job, n_nodes, level)
-        if key not in self._jobs_w:
-            power_w = view.power_w(job, level, self._basis)
-            self._jobs_w[key] = power_w - view.idle_w * n_nodes
-        return self._jobs_w[key]
+        return self._policy.job_w(self._view, job)
 
-    @property
-    def now_w(self) -> float:
-        """What is left now [W]."""
-        return self._allowed_w[0] - self._committed_w - self._taken_w
-
-    def holds(self, job: int, now_ms: int) -> bool:
-        """Return whether a job stays under the cap from now to its expected end."""
-        job_w = self.waiting_w[job]
-        if job_w > self.now_w:
+    def holds(self, job: int) -> bool:
+        """Return whether a job fits now, and stays under the cap to its expected end."""
+        job_w = self.job_w(job)
+        if self._view.job_n_nodes[job] > self.free_nodes or job_w > self.now_w:
             return False
-        end_ms = now_ms + self._view.job_estimate_ms[job]
-        for piece in self._tight[1:]:
-            begin_ms = self._edges_ms[piece]
-            if begin_ms >= end_ms:
-                break
-            if job_w > self._allowed_w[piece] - self._committed_at(begin_ms):
-                return False
-        return True
+        end_ms = self._now_ms + self._view.job_estimate_ms[job]
+        return all(job_w <= left_w for _, left_w in self.ahead(end_ms, job_w))
 
     def take(self, job: int) -> None:
         """Count a job that starts now."""
-        job_w = self.job_w(job)
-        self._taken.append((self._view.now_ms + self._view.job_estimate_ms[job], job_w))
+        job_w, n_nodes = self.job_w(job), self._view.job_n_nodes[job]
+        self._taken.append((self._now_ms + self._view.job_estimate_ms[job], n_nodes, job_w))
+        self.free_nodes -= n_nodes
+        self.now_w -= job_w
         self._taken_w += job_w
 
+    def ahead(self, end_ms: int, most_w: float) -> Iterator[tuple[int, float]]:
+        """Yield later times, before an end, from which on less may be left than is asked for [W].
+
+        Each comes with what is left then [W].
+        """
+        for piece in self._pieces.tight[1:]:
+            begin_ms = self._pieces.edges_ms[piece]
+            if begin_ms >= end_ms:
+                break
+            allowed_w = self._pieces.allowed_w[piece]
+            if most_w > allowed_w - self._committed_w - self._taken_w:
+                yield begin_ms, allowed_w - self._committed_at(begin_ms)
+
     def _committed_at(self, time_ms: int) -> float:
-        """Return what all that runs at a time draws, as far as it is known now [W]."""
-        committed_w = self._committed_w + sum(w for end_ms, w in self._taken if end_ms > time_ms)
-        if time_ms > self._view.now_ms:
-            ends_ms, sums_w = self._ended
-            committed_w -= sums_w[bisect_right(ends_ms, time_ms)]
-        return committed_w
+        """Return what all that runs at a later time draws, as far as it is known now [W]."""
+        ends, ended_ms, ended_w = self._view.ends, self._ended_ms, self._ended_w
+        while len(ended_ms) < len(ends) and ends[len(ended_ms)][0] <= time_ms:
+            end_ms, job = ends[len(ended_ms)]
+            ended_ms.append(end_ms)
+            ended_w.append(ended_w[-1] + self.job_w(job))
+        taken_w = sum(job_w for end_ms, _, job_w in self._taken if end_ms > time_ms)
+        return self._committed_w + taken_w - ended_w[bisect_right(ended_ms, time_ms)]
 
-    @cached_property
-    def _ended(self) -> tuple[list[int], list[float]]:
-        """Expected ends of running jobs, in order, and the sums of their power, from 0 on."""
-        view = self._view
-        ends = sorted((view.expected_end_ms(job), self.job_w(job)) for job in view.running)
-        return [end_ms for end_ms, _ in ends], [0.0, *accumulate(job_w for _, job_w in ends)]
-
-    def shadow(
-        self, head: int, ends: list[tuple[int, int]], free_nodes: int
-    ) -> tuple[int, int, float]:
+    def shadow(self, head: int) -> tuple[int, int, float]:
         """Return when the head is expected to start [ms], and nodes and power [W] beside it."""
-        view = self._view
-        wanted, head_w, edges_ms = view.job_n_nodes[head], self.job_w(head), self._edges_ms
-        expected = sorted((max(end_ms, view.now_ms + 1), n_nodes) for end_ms, n_nodes in ends)
-        times_ms = sorted({*edges_ms[1:], *(end_ms for end_ms, _ in expected)})
-        ended = 0
-        for time_ms in times_ms:
-            while ended < len(expected) and expected[ended][0] <= time_ms:
-                free_nodes += expected[ended][1]
-                ended += 1
+        view, soon_ms = self._view, self._now_ms + 1
+        edges_ms, free_nodes = self._pieces.edges_ms, self.free_nodes
+        wanted, head_w = view.job_n_nodes[head], self.job_w(head)
+        ends = merge(
+            ((max(end_ms, soon_ms), view.job_n_nodes[job]) for end_ms, job in view.ends),
+            sorted((end_ms, n_nodes) for end_ms, n_nodes, _ in self._taken),
+            [(edge_ms, 0) for edge_ms in edges_ms[1:]],
+        )
+        for time_ms, ended in groupby(ends, key=itemgetter(0)):
+            free_nodes += sum(n_nodes for _, n_nodes in ended)
             if free_nodes < wanted:
                 continue
-            first = bisect_right(edges_ms, time_ms) - 1
-            least_w = self._allowed_w[first] - self._committed_at(time_ms)
             end_ms = time_ms + view.job_estimate_ms[head]
-            for piece in range(first + 1, bisect_left(edges_ms, end_ms)):
+            first, least_w = bisect_right(edges_ms, time_ms) - 1, inf
+            last = max(bisect_left(edges_ms, end_ms), first + 1)
+            for piece, allowed_w in self._pieces.tighter(first, last):
+                begin_ms = max(edges_ms[piece], time_ms)
+                least_w = min(least_w, allowed_w - self._committed_at(begin_ms))
                 if least_w < head_w:
                     break
-                left_w = self._allowed_w[piece] - self._committed_at(edges_ms[piece])
-                least_w = min(least_w, left_w)
             if least_w >= head_w:
                 return time_ms, free_nodes - wanted, least_w - head_w
         return sys.maxsize, 0, 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,12 +18,13 @@ from diploee.importers.signals import Signal
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Pool
 from diploee.schedule import Cluster, JobPower, Schedule, Surroundings
+from diploee.schedule.actions import Start
 from diploee.schedule.estimates import EstimateByFactor
 from diploee.schedule.policies.easy import EasyBackfill
 from diploee.schedule.policies.power_capped import PowerCapped
 from diploee.workload import JobTable
 
-MIN, H = 60_000, 3_600_000
+MIN, H, NEVER = 60_000, 3_600_000, 10**15
 NODE = tiny_scenario().facility.node_types["node"]
 IDLE_W = NODE.idle_power_w
 LIBRARY = ProfileLibrary([profile("draw-1n-1", [1_000.0] * 60 + [3_000.0] * 60)])
@@ -36,12 +38,13 @@ def capped(
     horizon_ms: int = 60 * H,
     services_w: Callable[[int], float] = lambda _: 0.0,
     signals: dict[str, Any] | None = None,
+    policy: type[PowerCapped] = PowerCapped,
     **keys: Any,
 ) -> Schedule:
     cluster = Cluster(
         {"main": Pool(node_type="any", n_nodes=n_nodes)},
         horizon_ms,
-        policies={"main": PowerCapped(cap_mw, **keys)},
+        policies={"main": policy(cap_mw, **keys)},
         around=Surroundings(
             power=JobPower(LIBRARY, [NODE]),
             idle_power_w=[IDLE_W],
@@ -52,11 +55,11 @@ def capped(
     return cluster.advance(jobs, horizon_ms)
 
 
-def table(jobs: Sequence[tuple[int, int, int]]) -> JobTable:
+def table(jobs: Sequence[tuple[int, int, int]], *factors: float) -> JobTable:
     listed = job_table(*np.array(sorted(jobs, key=lambda job: job[0])).T)
     return JobTable(
         **{name: getattr(listed, name) for name, _ in listed._dtypes() if name != "power_factor"},
-        power_factor=np.ones(len(listed)),
+        power_factor=np.resize(factors or 1.0, len(listed)),
     )
 
 
@@ -89,6 +92,106 @@ def test_without_a_cap_it_is_easy_start_for_start(
     )  # fmt: skip
     found = capped(listed, float("inf"), estimate=estimate, order=order, depth=depth)
     assert found.start_ms.tolist() == easy.start_ms[easy.started].tolist()
+
+
+class Slowly(PowerCapped):
+    """The same rules, read off anew at each decision: one job, one piece of time after another."""
+
+    def decide(self, view: Any) -> list[Start]:
+        now_ms, queue, cap = view.now_ms, list(view.queue), view.signals["cap"]
+        n_nodes, estimate_ms = view.job_n_nodes, view.job_estimate_ms
+        drawn_w = {job: view.power_w(job, 0, self.power_basis) for job in [*view.running, *queue]}
+        ends_ms = {job: view.expected_end_ms(job) for job in view.running}
+        last_ms = now_ms + max(estimate_ms[job] for job in queue)
+        hours = range((now_ms // H + 1) * H, last_ms, H)
+        edges = sorted({now_ms, *hours, *(t for t, _ in cap.steps if t > now_ms)})
+
+        def left_w(time_ms: int) -> float:
+            at = bisect_right(edges, time_ms)
+            until_ms = edges[at] if at < len(edges) else edges[-1] + 1
+            hours = range(edges[at - 1] // H, -(-until_ms // H))
+            services_w = max(view.service_power_w(hour * H) for hour in hours)
+            nodes = [n_nodes[job] for job, end_ms in ends_ms.items() if end_ms > time_ms]
+            jobs_w = [drawn_w[job] for job, end_ms in ends_ms.items() if end_ms > time_ms]
+            idle = view.n_nodes - sum(nodes)
+            return float(cap.at(time_ms) * 1e6 - services_w - sum(jobs_w) - idle * IDLE_W)
+
+        def beyond_w(job: int) -> float:
+            return drawn_w[job] - n_nodes[job] * IDLE_W
+
+        def least_w(job: int, from_ms: int) -> float:
+            times = [from_ms, *(t for t in edges if from_ms < t < from_ms + estimate_ms[job])]
+            return min(map(left_w, times))
+
+        def fits(job: int, at_ms: int) -> bool:
+            free = view.n_nodes - sum(n_nodes[j] for j, end_ms in ends_ms.items() if end_ms > at_ms)
+            return n_nodes[job] <= free and beyond_w(job) <= least_w(job, at_ms)
+
+        started = []
+        while queue and fits(queue[0], now_ms):
+            started.append(queue.pop(0))
+            ends_ms[started[-1]] = now_ms + estimate_ms[started[-1]]
+        if not queue:
+            return [Start(job) for job in started]
+        head, *behind = queue
+        if n_nodes[head] <= view.n_nodes - sum(n_nodes[job] for job in ends_ms):
+            view.wake_at(
+                min((now_ms // H + 1) * H, *(t for t, _ in cap.steps if t > now_ms), NEVER)
+            )
+        times = sorted({*edges[1:], *ends_ms.values()})
+        shadow_ms = next((t for t in times if fits(head, t)), None)
+        extra = 0, 0.0
+        if shadow_ms is not None:
+            busy = sum(n_nodes[job] for job, end_ms in ends_ms.items() if end_ms > shadow_ms)
+            extra = view.n_nodes - busy - n_nodes[head], least_w(head, shadow_ms) - beyond_w(head)
+        behind = behind[: None if self.depth is None else self.depth - 1]
+        if self.order == "sjbf":
+            behind.sort(key=lambda job: estimate_ms[job])
+        for job in behind:
+            if not fits(job, now_ms):
+                continue
+            if shadow_ms is not None and now_ms + estimate_ms[job] > shadow_ms:
+                if n_nodes[job] > extra[0] or beyond_w(job) > extra[1]:
+                    continue
+                extra = extra[0] - n_nodes[job], extra[1] - beyond_w(job)
+            started.append(job)
+            ends_ms[job] = now_ms + estimate_ms[job]
+        return [Start(job) for job in started]
+
+
+@given(
+    LISTS,
+    st.sampled_from(["submission", "sjbf"]),
+    st.sampled_from([None, 1, 3]),
+    st.sampled_from([0.5, 1.0, 2.0]),
+    st.lists(st.tuples(st.integers(1, 20), st.integers(6_000, 14_000)), max_size=4),
+    st.lists(st.sampled_from([0, 500, 2_500]), min_size=5, max_size=5),
+    st.sampled_from(["mean", "p95_60s", "rated"]),
+)
+@settings(max_examples=60, deadline=None)
+def test_it_starts_jobs_as_the_same_rules_read_off_slowly(
+    jobs: list[tuple[int, int, int]],
+    order: Any,
+    depth: int | None,
+    factor: float,
+    caps_w: list[tuple[int, int]],
+    services_w: list[int],
+    basis: Any,
+) -> None:
+    steps = {0: 0.013, **{at * 17 * MIN: cap_w / 1e6 for at, cap_w in caps_w}, 12 * H: 0.018}
+    surroundings: dict[str, Any] = {
+        "signals": {"cap": Steps(*sorted(steps.items()))},
+        "services_w": lambda time_ms: services_w[time_ms // H] if time_ms < 5 * H else 0,
+    }
+    found = [
+        capped(
+            table(jobs, 1.0, 0.5, 1.25), None, power_basis=basis, policy=policy, order=order,
+            depth=depth, estimate=EstimateByFactor(factor=factor), **surroundings,
+        ).start_ms.tolist()
+        for policy in (PowerCapped, Slowly)
+    ]  # fmt: skip
+    assert found[0] == found[1]
+    assert len(found[0]) == len(jobs)
 
 
 BASES = {"mean": 2_000.0, "p95_60s": 2_900.0, "rated": NODE.rated_power_w}
