@@ -74,9 +74,6 @@ def write_datasheet(
         )
     inputs = [*run_files(run.folder), *([peaks] if peaks else [])]
     places = {"--csv": csv_file, "--xlsx": xlsx, "--pdf": pdf}
-    for option, place in {"--out": Path(out), **places}.items():
-        if place is not None:
-            refuse_in_run(place, run.folder, option)
     check_file(out, force, inputs=inputs, replaces=is_report)  # before any work
     taken = {Path(out).resolve(): "--out"}
     for option, place in places.items():
@@ -86,6 +83,7 @@ def write_datasheet(
                     f"{option}: {place} is that of {other}; give each a place of its own"
                 )
             check_file(place, force, inputs=inputs, option=option)
+            refuse_in_run(place, run.folder, option)
     sheet = data_sheet(run, limits, peaks)
     page = sheet_page(sheet)
     with writing(force, inputs) as files:

@@ -27,7 +27,7 @@ from diploee.outputs.export.series import Series, check_power_column
 from diploee.outputs.export.sidecar import describe
 from diploee.outputs.export.window import check_step, parse_step_ms, rows_between, year_spans
 from diploee.outputs.export.year_files import HOURS_8760, REOPT, REOPT_JSON, SAM
-from diploee.outputs.folder import refuse_in_run, run_files
+from diploee.outputs.folder import run_files
 from diploee.outputs.manifest import write_json
 from diploee.outputs.reader import Run, open_run
 from diploee.outputs.series import Rows, RunSeries
@@ -134,7 +134,6 @@ def export_run(
     place = _default_place(run, fmt, options) if out is None else local_place(out)
     _check_suffix(fmt, place)
     inputs = [*run_files(run.folder), options.q_table]
-    refuse_in_run(place, run.folder)
     check_free(place, fmt.is_folder, force, inputs)
     series, leap_rule = _series(source, fmt, options)
 

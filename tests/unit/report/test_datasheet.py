@@ -262,7 +262,7 @@ def test_load_factors_say_which_leaves_the_fill_up_out(tmp_path: Path) -> None:
     assert months["2018-01", "load factor"].note == "without the time of filling up"
 
 
-@pytest.mark.parametrize("option", ["--out", "--csv", "--xlsx", "--pdf"])
+@pytest.mark.parametrize("option", ["--csv", "--xlsx", "--pdf"])
 def test_place_in_the_run_folder_is_refused_and_nothing_written(
     at_the_meter: Path, tmp_path: Path, option: str
 ) -> None:
@@ -273,7 +273,3 @@ def test_place_in_the_run_folder_is_refused_and_nothing_written(
     told = call("datasheet", at_the_meter, *(part for pair in places.items() for part in pair))
     assert told.code != 0 and f"{option}: " in told.err and "choose a place beside it" in told.err
     assert set(at_the_meter.rglob("*")) == before
-    if option == "--out":
-        export = call("export", "csv", at_the_meter, "--out", at_the_meter / "x.csv")
-        assert export.code != 0 and "choose a place beside it" in export.err
-        assert set(at_the_meter.rglob("*")) == before
