@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg, special
 
-from diploee.scenario.calendar import MAX_CORRELATION_WEEKS
+from diploee.scenario.calendar import MAX_CORRELATION_WEEKS, MAX_WEEKS_RELATIVE_STD
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import DAYS_PER_WEEK, MS_PER_DAY
 from diploee.workload.rates import week_correlation, week_share
@@ -30,9 +30,17 @@ MONDAY_MS = 4 * MS_PER_DAY
 _EPOCH_DAY = 3
 """1970-01-01 was a Thursday."""
 
-_STDS = np.append(0.0, np.geomspace(1e-3, 3, 160))
+_STDS = np.append(0.0, np.geomspace(1e-3, MAX_WEEKS_RELATIVE_STD, 160))
 _CORRELATIONS = np.append(0.0, np.geomspace(0.4, MAX_CORRELATION_WEEKS, 13))
 _LEAST_NOISE = 1e-10
+
+_DEAD_WEEK = 20
+"""ASSUMPTION: a week of no count where as many or more are expected is a gap of the log [J]. The
+month has it already; as a factor of 0 it would make the weeks of that month scatter by any size."""
+
+_SPAN_OVER_CORRELATION = 4
+"""ASSUMPTION: a span tells a correlation time of a quarter of it at most [J]. Beyond, variance and
+time grow together without limit, and years come out that differ from the log by any factor."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +57,8 @@ class WeekFit:
         Time in which the correlation falls to 1/e [weeks], and its limits.
     factor : numpy.ndarray, shape (n,), float64
         Count over expectation of the week of every step; 1 in weeks seen in part.
+    n_dead : int
+        Weeks without a count that are taken as gaps of the log, not as weeks that differ.
     """
 
     n_weeks: int
@@ -59,6 +69,7 @@ class WeekFit:
     correlation_low: float
     correlation_high: float
     factor: Float64Array
+    n_dead: int
 
     @property
     def is_told(self) -> bool:
@@ -80,8 +91,9 @@ class WeekFit:
     def line(self) -> str:
         """Return what was found in words."""
         size = f"relative standard deviation {self.relative_std:.3g} ({self.low:.3g} to "
+        gaps = f", {self.n_dead} without any count left out as gaps" if self.n_dead else ""
         return (
-            f"Weeks about the calendar: {self.n_weeks} whole ones, {size}{self.high:.3g}), "
+            f"Weeks about the calendar: {self.n_weeks} whole ones{gaps}, {size}{self.high:.3g}), "
             f"correlation time {self.correlation_weeks:.3g} weeks ({self.correlation_low:.3g} to "
             f"{self.correlation_high:.3g})"
             f"{'' if self.is_told else ': no more than noise, left out'}."
@@ -133,7 +145,8 @@ def fit_weeks(
     cell = day_of // DAYS_PER_WEEK * months.size + month_of.ravel()
     shares = np.bincount(cell, expected[inside], n_weeks * months.size).reshape(n_weeks, -1)
     total = expected_of_day.sum(axis=1)
-    used = total > 0
+    n_dead = int(((of_day.sum(axis=1) == 0) & (total >= _DEAD_WEEK)).sum())
+    used = (total > 0) & ((total < _DEAD_WEEK) | (of_day.sum(axis=1) > 0))
     ratio = of_day.sum(axis=1)[used] / total[used]
     shares = linalg.orth(shares[used] / total[used, None])
     if ratio.size - shares.shape[1] + 1 < MIN_WEEKS or not ratio.any():
@@ -148,7 +161,8 @@ def fit_weeks(
     noise = np.maximum(index / total[used], _LEAST_NOISE)
 
     week = np.flatnonzero(used)
-    likely = np.array([_likelihood(ratio, week, shares, noise, tau) for tau in _CORRELATIONS])
+    tellable = _CORRELATIONS[n_weeks / _SPAN_OVER_CORRELATION >= _CORRELATIONS]
+    likely = np.array([_likelihood(ratio, week, shares, noise, tau) for tau in tellable])
     enough = likely.max() - special.chdtri(1, 1 - confidence) / 2
     best = np.unravel_index(int(np.argmax(likely)), likely.shape)
     stds = np.flatnonzero((likely >= enough).any(axis=0))
@@ -166,6 +180,7 @@ def fit_weeks(
         float(_CORRELATIONS[taus[0]]),
         float(_CORRELATIONS[taus[-1]]),
         factor,
+        n_dead,
     )
 
 

@@ -76,6 +76,8 @@ Weekday = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "satur
 
 MAX_CORRELATION_WEEKS = 52
 
+MAX_WEEKS_RELATIVE_STD = 2
+
 
 class WeekToWeek(Model):
     """How weeks differ: a random factor on the rate, positive, with mean 1 over many years.
@@ -84,7 +86,7 @@ class WeekToWeek(Model):
     same factors however long the run is.
     """
 
-    relative_std: Annotated[float, Field(ge=0, le=2)] = Field(
+    relative_std: Annotated[float, Field(ge=0, le=MAX_WEEKS_RELATIVE_STD)] = Field(
         description="Relative standard deviation of weekly means about the calendar."
     )
     correlation_weeks: Annotated[float, Field(ge=0, le=MAX_CORRELATION_WEEKS)] = Field(

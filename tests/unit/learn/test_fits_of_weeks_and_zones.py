@@ -96,3 +96,15 @@ def test_a_fit_of_a_long_log_and_trace_writes_how_weeks_differ() -> None:
     written = request_stream(of_trace, pool="main")["calendar"]["week_to_week"]
     assert written == of_trace.weeks.entry
     tiny_scenario({"streams.training.calendar.week_to_week": weeks.entry})
+
+
+def test_weeks_without_a_job_are_gaps_and_not_weeks_that_differ() -> None:
+    rng = np.random.default_rng(3)
+    counts = rng.poisson(np.full(52 * 168, 1.0))
+    counts[(np.arange(counts.size) // 168 >= 14) & (np.arange(counts.size) // 168 < 17)] = 0
+    jobs = BEGIN_MS + np.repeat(np.arange(counts.size), counts) * HOUR_MS
+    fit = fit_job_log(log_of(jobs), [ClassRule(workload="tune")], tiny_library())
+    weeks = fit.arrivals.weeks
+    assert weeks is not None and weeks.n_dead == 3 and "3 without any count" in weeks.line()
+    assert weeks.relative_std < 0.4 and weeks.correlation_weeks <= 13
+    tiny_scenario({"streams.training.calendar.week_to_week": weeks.entry})
