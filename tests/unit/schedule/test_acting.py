@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import job_table, schedule_pool
+from builders import job_table, profile, schedule_pool, tiny_scenario
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diploee.errors import PolicyError, WorkloadError
+from diploee.profiles import ProfileLibrary
 from diploee.profiles.capped import CapLevels
 from diploee.scenario import Pool, StandingNodes
 from diploee.schedule import (
@@ -19,6 +20,7 @@ from diploee.schedule import (
     Action,
     Cluster,
     JobFlexibility,
+    JobPower,
     Preempt,
     Resize,
     Resume,
@@ -421,6 +423,28 @@ def test_nodes_and_work_add_up_whatever_a_policy_does(
             assert done_ms == listed.duration_ms[job]
         starts = own.kind[1:] == RESTART
         assert ((lost_ms == 0) | starts).all()
+
+
+class Counts(Random):
+    """Looks at the sums that are kept as jobs start, slow, shrink and end."""
+
+    def decide(self, view: Any) -> list[Action]:
+        if view.now_ms > 2 * H:  # kept from the first look on, with jobs that run by then
+            assert view.ends == sorted((end_ms, job) for job, end_ms in view.running.items())
+            flat_w = view.jobs_power_w("p95_60s")
+            assert flat_w == pytest.approx(view.pool_power_w, abs=0.01)
+        return super().decide(view)
+
+
+@given(LISTS, st.integers(0, 1_000))
+@settings(max_examples=20, deadline=None)
+def test_ends_and_power_by_any_basis_follow_whatever_a_policy_does(
+    jobs: list[tuple[int, int, int]], seed: int
+) -> None:
+    # Of a profile that is flat the mean is also the 95th percentile.
+    node = tiny_scenario().facility.node_types["node"]
+    power = JobPower(ProfileLibrary([profile("flat-1n-1", [1_500.0] * 120)]), [node])
+    acted(table(jobs), Counts(seed), power=power, idle_power_w=[node.idle_power_w])
 
 
 @given(LISTS, st.integers(0, 1_000))
