@@ -110,6 +110,10 @@ class JobFlexibility:
     deadline_ms: int | None = None
 
 
+BY_DEFAULT = JobFlexibility()
+"""How jobs of a class without keys of its own bend."""
+
+
 class JobPower:
     """Device power of jobs as it is known before they run.
 
@@ -252,4 +256,4 @@ class Surroundings:
         """Return how the jobs of a class bend."""
         if class_id < len(self.flexibility):
             return self.flexibility[class_id]
-        return JobFlexibility()
+        return BY_DEFAULT
