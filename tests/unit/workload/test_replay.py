@@ -291,3 +291,24 @@ def test_a_scheduler_by_logged_estimates_needs_a_log_that_has_some(tmp_path: Pat
     }
     with pytest.raises(InputError, match=r"estimate: logged, but only jobs of a replay have a log"):
         generate_jobs(diploee.load_scenario("colocation_10mw", values=values))
+
+
+@pytest.mark.parametrize(("gpus", "times"), [((1, 1, 0.5, 8), 32 / 10.5), ((8, 8, 8, 8), None)])
+def test_jobs_on_less_than_a_node_are_told_the_nodes_that_they_take_too_much(
+    tmp_path: Path, gpus: tuple[float, ...], times: float | None
+) -> None:
+    """Pods of a shared cluster, as openb logs them: one node each, an equal run time."""
+    lines = ["name,num_gpu,gpu_milli,creation_time,scheduled_time,deletion_time,pod_phase"]
+    for number, n_gpus in enumerate(gpus):
+        share = round(1000 * min(n_gpus, 1))
+        times_s = f"{number},{number},{number + 3_600}"
+        lines.append(f"p{number},{max(round(n_gpus), 1)},{share},{times_s},Succeeded")
+    (tmp_path / "pods.csv").write_text("\n".join(lines) + "\n", "utf-8")
+    spec = {"log": "pods.csv", "columns": None, "gpus_per_node": 8, "align": "start"}
+    scenario = scenario_of(tmp_path, {"facility.node_types.node.n_gpus": 8}, **spec)
+    assert scenario.facility.node_type_of("main").n_gpus == 8
+    told = [cause for cause in left_out(generate_jobs(scenario, tiny_library())) if "GPU" in cause]
+    if times is None:
+        assert told == []
+    else:
+        assert f"{times:.3g} times the nodes of their GPU time" in told[0]
