@@ -122,6 +122,8 @@ class Kinds(Generic[T]):
             return value
         key = self._key
         data = {key: value} if isinstance(value, str) else value
+        if isinstance(data, dict) and key not in data and "path" in data and "path" in self.by_name:
+            data = {key: "path", **data}  # an import path says of itself what it is
         name = data.get(key) if isinstance(data, dict) else None
         if not isinstance(name, str):
             raise ValueError(

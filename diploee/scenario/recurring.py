@@ -56,7 +56,8 @@ class RecurringTraining(Model):
         default="zeus",
         validate_default=True,
         description="How a batch size is chosen: Zeus' pruning and Thompson sampling, always the "
-        "default, the best known from the start, or each in turn.",
+        "default, the best known from the start, each in turn, or an optimizer of your own: "
+        "{path: module:Class, ...}.",
     )
     power_limit: (
         Annotated[SerializeAsAny[PowerLimitSpec], POWER_LIMIT_OPTIMIZERS]
@@ -74,6 +75,11 @@ class RecurringTraining(Model):
     beta: Annotated[float, Field(gt=1, le=1_000)] = Field(
         default=2.0,
         description="A recurrence is stopped early at this multiple of the lowest cost so far.",
+    )
+    max_epochs: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
+        default=None,
+        description="Epochs after which a run ends that has not reached its target; each "
+        "workload's own if absent.",
     )
     n_nodes: PositiveInt = Field(default=1, description="Nodes of a job.")
     gpus_per_node: PositiveInt | None = Field(

@@ -63,7 +63,9 @@ class RecurringJobs:
         self._left_out: dict[str, int] = {}
         per_day = spec.jobs_per_day or 0.0
         try:
-            self._workloads = chosen_workloads(inputs.traces, tuple(self.spec.workloads))
+            self._workloads = chosen_workloads(
+                inputs.traces, tuple(self.spec.workloads), max_epochs=self.spec.max_epochs
+            )
             self._zeus = ZeusSpec(
                 self.spec.batch_size_optimizer,
                 self.spec.power_limit,

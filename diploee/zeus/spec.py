@@ -34,7 +34,8 @@ class ZeusSpec:
     Parameters
     ----------
     batch_size_optimizer : str, BatchSizeSpec or callable
-        A name in `BATCH_SIZE_OPTIMIZERS`, its spec, or what makes one from a `Setting`.
+        A name in `BATCH_SIZE_OPTIMIZERS`, an import path ``module:Class``, a spec, or what makes
+        one from a `Setting`.
     power_limit_optimizer : str, float, PowerLimitSpec, callable or None
         The same of `POWER_LIMIT_OPTIMIZERS`, or a fixed limit [W]; None for the one that goes with
         the batch size optimizer.
@@ -107,7 +108,9 @@ class ZeusSpec:
 def _read(kinds: Kinds[Any], given: Any) -> Any:
     """Return the spec of a name; what is none stays as it is."""
     try:
-        return kinds.read(given) if isinstance(given, str) else given
+        if not isinstance(given, str):
+            return given
+        return kinds.read({"path": given} if ":" in given else given)
     except ValueError as error:
         raise WorkloadError(str(error)) from error
 

@@ -18,8 +18,8 @@ from diploee.kinds import Kind, Kinds
 from diploee.model import Model
 from diploee.outputs.export import FORMATS
 from diploee.scenario import SCHEDULERS, SchedulerSpec
+from diploee.scenario.recurring import BATCH_SIZE_OPTIMIZERS, POWER_LIMIT_OPTIMIZERS
 from diploee.sweep.draws import DRAWS
-from diploee.zeus.optimizers import BATCH_SIZE_OPTIMIZERS, POWER_LIMIT_OPTIMIZERS
 
 ALL: list[Kinds[Any]] = [
     AC_POWER,

@@ -240,3 +240,14 @@ def test_a_zeus_stream_that_can_not_be_is_one_line(
     with pytest.raises(InputError, match=words) as error:
         generate_jobs(scenario_from_dict(data), tiny_library())
     assert "\n" not in str(error.value)
+
+
+def test_scenario_names_an_own_optimizer_by_its_import_path() -> None:
+    own = {"path": "diploee.zeus.optimizers:FixedBatchSize"}
+    data = data_of({}, batch_size_optimizer=own, max_epochs=50)
+    zeus = scenario_from_dict(data).streams["again"].zeus
+    assert zeus is not None
+    assert (zeus.batch_size_optimizer.kind, zeus.max_epochs) == ("path", 50)
+    data = data_of({}, batch_size_optimizer={"path": "nowhere:Loyal"})
+    with pytest.raises(InputError, match="can't import 'nowhere:Loyal'"):
+        scenario_from_dict(data)

@@ -8,20 +8,21 @@ import pytest
 from zeus_builders import hand_workload
 
 from diploee.errors import WorkloadError
+from diploee.scenario.recurring import BATCH_SIZE_OPTIMIZERS, POWER_LIMIT_OPTIMIZERS
 from diploee.streams import stream
-from diploee.zeus import ZeusSpec
+from diploee.zeus import ZeusSpec, simulate_sequence
 from diploee.zeus.optimizers import (
-    BATCH_SIZE_OPTIMIZERS,
-    POWER_LIMIT_OPTIMIZERS,
+    Belief,
     GaussianArm,
     GridBatchSize,
     GridPowerLimit,
     JitPowerLimit,
+    PlainThompson,
     PruningRounds,
     PruningThompson,
     Setting,
+    cheapest_draw,
 )
-from diploee.zeus.optimizers.thompson import cheapest_draw
 from diploee.zeus.recurrence import EpochTable
 
 SIZES = [8, 16, 32, 64, 128, 256]
@@ -99,17 +100,22 @@ def test_posterior_is_the_conjugate_normal_of_a_flat_prior() -> None:
         arm.observe(cost)
     # N(mean, s2 / n) with the population variance, You et al., Algorithm 2.
     precision = len(costs) / np.var(costs)
-    assert arm.mean == pytest.approx(np.mean(costs))
-    assert arm.posterior_std == pytest.approx(sqrt(1 / precision))
+    assert arm.posterior == pytest.approx((np.mean(costs), sqrt(1 / precision)))
+    told = GaussianArm(Belief(20.0, 0.5, window=2))  # and of a prior, over the last two
+    for cost in costs:
+        told.observe(cost)
+    learnt = 2 / np.var(costs[1:])
+    mean = (0.5 * 20 + learnt * np.mean(costs[1:])) / (0.5 + learnt)
+    assert told.posterior == pytest.approx((mean, sqrt(1 / (0.5 + learnt))))
 
 
 def test_arm_of_equal_costs_is_certain_and_large_costs_do_not_cancel() -> None:
     arm = GaussianArm()
     for _ in range(3):
         arm.observe(1e15)
-    assert (arm.mean, arm.posterior_std) == (1e15, 0)
+    assert arm.posterior == (1e15, 0)
     arm.observe(1e15 + 4)
-    assert arm.posterior_std == pytest.approx(np.std([0, 0, 0, 4]) / 2)
+    assert arm.posterior[1] == pytest.approx(np.std([0, 0, 0, 4]) / 2)
 
 
 def test_arm_is_drawn_as_often_as_it_is_likely_to_be_the_cheapest() -> None:
@@ -186,9 +192,13 @@ def setting(searches_limits=False):
 
 def test_named_optimizers_choose_as_they_should() -> None:
     batch_sizes, limits = BATCH_SIZE_OPTIMIZERS.by_name, POWER_LIMIT_OPTIMIZERS.by_name
-    first = {name: spec().open(setting()).predict() for name, spec in batch_sizes.items()}
+    first = {
+        name: spec().open(setting()).predict()
+        for name, spec in batch_sizes.items()
+        if name not in ("path", "thompson")
+    }
     assert first == {"zeus": 16, "default": 16, "oracle": 8, "grid": 16}
-    made = {name: spec().open(setting()) for name, spec in limits.items()}
+    made = {name: spec().open(setting()) for name, spec in limits.items() if name != "path"}
     at_16 = {name: optimizer.predict(16) for name, optimizer in made.items()}
     # An epoch of 16 costs 12 x 145 = 1,740 J at 100 W, 10 x 175 = 1,750 J at 200 W.
     assert at_16 == {"jit": None, "max": 200.0, "oracle": 100.0, "grid": 100.0}
@@ -222,3 +232,38 @@ def test_spec_tells_its_settings_as_plain_values() -> None:
     }
     assert ZeusSpec("grid").power_limit == "grid"
     assert ZeusSpec(lambda s: GridBatchSize([8], 1, 8)).power_limit == "jit"
+
+
+def test_plain_thompson_sampling_tries_all_before_it_settles() -> None:
+    optimizer = PlainThompson([8, 16, 32], stream(0, "tests"), Belief(), 2)
+    mean, tried = {8: 30.0, 16: 10.0, 32: 20.0}, []
+    for recurrence in range(30):
+        tried.append(optimizer.predict())
+        optimizer.observe(tried[-1], mean[tried[-1]] + 0.1 * (recurrence % 2), True)
+    assert Counter(tried[:6]) == {8: 2, 16: 2, 32: 2}
+    assert set(tried[6:]) == {16}
+
+
+class Loyal:
+    """An optimizer of the user's own, named by its import path."""
+
+    def __init__(self, setting: Setting, batch_size: int) -> None:
+        assert batch_size in setting.batch_sizes
+        self._batch_size = batch_size
+
+    def predict(self) -> int:
+        return self._batch_size
+
+    def observe(self, batch_size: int, cost_j: float, converged: bool) -> None:
+        pass
+
+
+def test_own_optimizer_is_named_by_its_import_path() -> None:
+    spec = BATCH_SIZE_OPTIMIZERS.read({"path": f"{__name__}:Loyal", "batch_size": 8})
+    assert spec.open(setting()).predict() == 8
+    assert BATCH_SIZE_OPTIMIZERS.read(spec.model_dump()) == spec
+    table = simulate_sequence([hand_workload()], ZeusSpec(spec), 3).table
+    assert table.batch_size.tolist() == [8] * 3
+    for path, words in (("nowhere:Loyal", "can't import"), (f"{__name__}:SIZES", "'module:Class'")):
+        with pytest.raises(WorkloadError, match=words):
+            ZeusSpec(path)
