@@ -671,10 +671,7 @@ class ActingEngine:
         self._turn_is_due = False
         controller = self.around.controller
         if controller is not None:
-            for name, action in controller.decide(self._view):
-                if name not in self.pools:
-                    self._refuse(controller, f"acts on pool {shown(name)}", one_of(self.pools))
-                self._act(self.pools[name], action, controller)
+            self._control(controller, controller.decide(self._view))
         for pool in self._by_id:
             # What another pool frees may serve a policy that acts; one that only starts jobs waits
             # for its own pool.
@@ -690,8 +687,14 @@ class ActingEngine:
             for action in actions:
                 self._act(pool, action, pool.policy)
         settled = getattr(controller, "settled", None)
-        if settled is not None:
-            settled(self._view)
+        while settled is not None and (actions := settled(self._view)):
+            self._control(controller, actions)
+
+    def _control(self, controller: object, actions: Sequence[tuple[str, Action]]) -> None:
+        for name, action in actions:
+            if name not in self.pools:
+                self._refuse(controller, f"acts on pool {shown(name)}", one_of(self.pools))
+            self._act(self.pools[name], action, controller)
 
     def _hold(self, pool: ActingPool) -> None:
         """Hide the waiting jobs that the controller holds; the pool is asked again each time."""

@@ -200,15 +200,18 @@ class FairCaps:
         self._least: tuple[int, float] | None = None
         self._granted_w = 0.0
         self._woken_ms: set[int] = set()
-        self._aim_w, self._last_w = NO_LIMIT_W, 0.0
+        self._aim_w = NO_LIMIT_W
+        self._made_room_ms: int | None = None
 
-    def settled(self, view: Any) -> None:
-        """Take note of the power after all that was decided at an instant."""
-        power_w = view.power_w
-        if power_w > self._aim_w and power_w > self._last_w:
-            self._wake(view, view.now_ms + 1)  # what has started is to be made room for
-        self._last_w = power_w
-        self._history.add(view.now_ms, power_w)
+    def settled(self, view: Any) -> list[tuple[str, Action]]:
+        """Make room for what has started at this instant, then take note of the power."""
+        now_ms, power_w = view.now_ms, view.power_w
+        if power_w > self._aim_w and self._made_room_ms != now_ms:
+            self._made_room_ms = now_ms
+            if actions := self.decide(view):
+                return actions
+        self._history.add(now_ms, power_w)
+        return []
 
     @property
     def holds(self) -> bool:

@@ -50,7 +50,7 @@ class Controller(Protocol):
     """Acts on all pools of a facility, before their own policies, once at each instant.
 
     One with ``holds`` that is false lets all jobs start and is not asked of each. One with a method
-    ``settled(view)`` is told when all is decided at an instant.
+    ``settled(view)`` is asked when all is decided at an instant, and again after what it answers.
     """
 
     def decide(self, view: FacilityView) -> Sequence[tuple[str, Action]]:
@@ -61,8 +61,8 @@ class Controller(Protocol):
         """Return whether a pool may start a waiting job now; one that it may not is not seen."""
         ...
 
-    def settled(self, view: FacilityView) -> None:
-        """Take note of what came of an instant, after all have decided."""
+    def settled(self, view: FacilityView) -> Sequence[tuple[str, Action]]:
+        """Return what else is to be done at an instant, after all have decided; mostly nothing."""
         ...
 
 

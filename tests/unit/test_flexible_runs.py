@@ -210,6 +210,16 @@ def test_every_scheduler_goes_on_under_a_controller(run_of: Runs, scheduler: str
     assert series(run)[held].mean() < 0.8 * series(run, "baseline_power_w")[held].mean()
 
 
+def test_room_for_what_starts_is_made_at_the_same_instant(run_of: Runs) -> None:
+    deep = {**QUARTER, "target": {"fraction": 0.5}, "ramp_down": "15 min", "ramp_up": "15 min"}
+    busy = {f"{STREAM}.target_utilization": 0.9, "flexibility.events": [deep]}
+    run = run_of("run", tiny_data({**FLEXIBLE, **busy}), LIBRARY)
+    jobs = run.metrics["flexibility"]["events"][0]["widest_jobs"]
+    lengths_s = np.concatenate([np.subtract(job["to_s"], job["from_s"]) for job in jobs])
+    assert lengths_s.size > len(jobs)
+    assert lengths_s.min() > 0.0015  # none runs at full power for a ms until it is capped
+
+
 def test_nothing_reacts_before_an_event_is_issued(run_of: Runs) -> None:
     plain = series(run_of("plain", tiny_data(FLEXIBLE), tiny_library()))
     data = tiny_data({**FLEXIBLE, "flexibility": {"events": [QUARTER]}})
