@@ -271,7 +271,10 @@ class _Line:
             "scenario_sha256": scenario.sha256(),
             "seed": scenario.seed,
         }
-        self.plans = plan_services(scenario, inputs=inputs)
+        has_twin = controller is not None and scenario.flexibility is not None
+        self.plans = plan_services(scenario, inputs=inputs, answering=has_twin)
+        bends = has_twin and any(of.cap is not None for plan in self.plans for of in plan.services)
+        undisturbed_plans = plan_services(scenario, inputs=inputs) if bends else []
         self.streams = open_streams(scenario, inputs)
         levels = levels_of(chosen.values(), controller)
         around = surroundings(scenario, self.streams, levels, inputs.signals)
@@ -287,7 +290,7 @@ class _Line:
             around,
         )
         self.twin: _Twin | None = None
-        if controller is not None and scenario.flexibility is not None:
+        if has_twin:
             twin_stages, _ = open_stages(scenario, stages, inputs.weather)
             self.twin = _Twin(
                 scenario,
@@ -312,16 +315,23 @@ class _Line:
         self._serving = serving_segments(
             self.plans, inputs.curves, facility, scenario.seed, library
         )
+        self._twin_serving = self._serving
+        if bends:
+            self._twin_serving = serving_segments(
+                undisturbed_plans, inputs.curves, facility, scenario.seed, self._serving.library
+            )
         used |= {index for c in self.streams.classes for index in c.profile_ids}
-        used |= self._serving.profile_ids
-        library = self._serving.library
+        used |= self._serving.profile_ids | self._twin_serving.profile_ids
+        library = self._twin_serving.library
         self.provenances = [library.entries[index].provenance for index in sorted(used)]
         used |= {
             index for index, entry in enumerate(library.entries) if entry.workload == FLAT_WORKLOAD
         }
         ac = None
         if facility.has_ac_power:
-            library, ac = with_twins(facility, library, used, self._serving.twins)
+            library, ac = with_twins(
+                facility, library, used, {**self._serving.twins, **self._twin_serving.twins}
+            )
         self.model = PowerModel(
             facility,
             library,
@@ -418,7 +428,8 @@ class _Line:
                 if self.twin is not None and undisturbed is not None:
                     self.twin.count(jobs, started, undisturbed)
                     twin_load, _ = self._lowered(undisturbed)
-                    baseline = concat([twin_load.segments, serving])
+                    beside = self._twin_serving.between(from_ms, until_ms)
+                    baseline = concat([twin_load.segments, beside])
             yield concat([load.segments, serving]), baseline, until_ms
             from_ms = until_ms
             n_jobs += len(jobs)

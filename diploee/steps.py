@@ -382,9 +382,15 @@ def load_curves(scenario: Scenario) -> Curves:
 
 
 def plan_services(
-    scenario: Scenario, curves: Curves | None = None, inputs: Inputs | None = None
+    scenario: Scenario,
+    curves: Curves | None = None,
+    inputs: Inputs | None = None,
+    answering: bool = False,
 ) -> list[ServicePlan]:
-    """Plan instances and served requests of all request streams of a scenario."""
+    """Plan instances and served requests of all request streams of a scenario.
+
+    Flexible services answer the scenario's events where they are `answering`.
+    """
     inputs = inputs or load_inputs(scenario, ProfileLibrary.in_order([]))
     return plan_streams(
         scenario.request_streams,
@@ -393,7 +399,19 @@ def plan_services(
         scenario.seed,
         curves if curves is not None else inputs.curves,
         inputs.traces,
+        event_windows_ms(scenario) if answering else (),
     )
+
+
+def event_windows_ms(scenario: Scenario) -> list[tuple[int, int]]:
+    """Return from the begin of which ramp to which end events go on [ms], in order and apart."""
+    found: list[tuple[int, int]] = []
+    if scenario.flexibility is not None:
+        for event in scenario.flexibility.events_in(scenario.clock):
+            begin_ms = max(event.ramp_ms, found[-1][1]) if found else event.ramp_ms
+            if begin_ms < event.end_ms:
+                found.append((begin_ms, event.end_ms))
+    return found
 
 
 def open_stages(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -16,7 +17,12 @@ from diploee.inference.instances import ROUNDING
 from diploee.inference.replay import trace_counts
 from diploee.inference.requests import RequestRates, request_rates
 from diploee.inference.reserve import reserve_nodes
-from diploee.inference.service_plan import PlannedService, RequestMatch, ServicePlan
+from diploee.inference.service_plan import (
+    PlannedService,
+    RequestMatch,
+    ServiceCap,
+    ServicePlan,
+)
 from diploee.inference.timeline import (
     ScalingRules,
     ServedRequests,
@@ -24,9 +30,10 @@ from diploee.inference.timeline import (
     fifo_wait_s,
     serve_requests,
 )
+from diploee.profiles.capped import CapLevels
 from diploee.scenario import Facility, RequestStream, Service, StandingNodes
 from diploee.streams import stream
-from diploee.tables import Int64Array
+from diploee.tables import Float64Array, Int64Array
 from diploee.units import MS_PER_DAY, MS_PER_S
 from diploee.workload.bisection import bisect
 
@@ -44,6 +51,7 @@ def plan_services(
     seed: int,
     curves: Curves,
     traces: Mapping[str, RequestTrace],
+    events_ms: Sequence[tuple[int, int]] = (),
 ) -> list[ServicePlan]:
     """Plan instances and served requests of all request streams.
 
@@ -64,6 +72,9 @@ def plan_services(
         Curves of the services, from `load_curves`.
     traces : mapping of str to RequestTrace
         What is replayed, by the keys of `RequestStream.replays`.
+    events_ms : sequence of (int, int)
+        From when to when flexible services are capped [ms], in order and apart. Their mean rate is
+        that without events.
 
     Returns
     -------
@@ -77,7 +88,7 @@ def plan_services(
         utilization is out of reach.
     """
     return [
-        _plan_stream(spec, name, facility, clock, seed, curves, traces)
+        _plan_stream(spec, name, facility, clock, seed, curves, traces, events_ms)
         for name, spec in specs.items()
     ]
 
@@ -90,6 +101,7 @@ def _plan_stream(
     seed: int,
     curves: Curves,
     traces: Mapping[str, RequestTrace],
+    events_ms: Sequence[tuple[int, int]],
 ) -> ServicePlan:
     standing = facility.pools[spec.pool].standing(clock)
     rates = request_rates(spec, name, clock, seed, traces, standing)
@@ -102,7 +114,8 @@ def _plan_stream(
     for key in spec.replays(name):
         of_service = f"{key.removeprefix(name)[1:]}: " if key != name else ""
         counts |= {f"{of_service}{cause}": n for cause, n in trace_counts(traces[key]).items()}
-    return _Planner(spec, name, facility, rates, latency, counts, clock, seed).plan()
+    caps = [_cap(service, events_ms) for service in spec.services.values()]
+    return _Planner(spec, name, facility, rates, latency, counts, clock, seed, caps).plan()
 
 
 class _Planner:
@@ -118,10 +131,12 @@ class _Planner:
         counts: dict[str, int],
         clock: RunClock,
         seed: int,
+        caps: list[ServiceCap | None],
     ) -> None:
         self.spec, self.name, self.rates, self.latency, self.counts = (
             spec, name, rates, latency, counts
         )  # fmt: skip
+        self.caps = caps
         self.pool_id = list(facility.pools).index(spec.pool)
         self.standing, self.horizon_ms = facility.pools[spec.pool].standing(clock), clock.horizon_ms
         self.capacities = _capacities(spec, name, latency)
@@ -132,20 +147,28 @@ class _Planner:
         _scaling_rules(spec, name, self.capacities, first, seed)  # refuses too few
         self.rules = _scaling_rules(spec, name, self.capacities, self.nodes[-1], seed)
 
-    def serve(self, mean_rate_rps: float) -> list[ServedRequests]:
-        """Serve all services at a mean rate of the whole stream [1/s], from the run's begin on."""
+    def serve(self, mean_rate_rps: float, capped: bool = False) -> list[ServedRequests]:
+        """Serve all services at a mean rate of the whole stream [1/s], from the run's begin on.
+
+        Caps of events hold where `capped`.
+        """
         found = []
         for row, (service, rules) in enumerate(
             zip(self.spec.services.values(), self.rules, strict=True)
         ):
             rate_rps = self.rates.of_service(row, service.probability or 0.0, mean_rate_rps)
+            cap = self.caps[row] if capped else None
             if not self.standing.added:
                 cut = cut_at_crossings(
                     self.rates.nodes_ms, rate_rps, rules.max_rate_rps, rules.n_max
                 )
-                found.append(serve_requests(*cut, rules))
+                if cap is None or not cap.windows_ms:
+                    found.append(serve_requests(*cut, rules))
+                    continue
+                n_max = np.full(cut[1].size, rules.n_max)
+                found.append(self._serve_capped(*cut, n_max, rate_rps, rules, cap))
                 continue
-            edges_ms, rates_rps, n_max = [], [], []
+            edges_ms, rates_rps, most_of = [], [], []
             ends_ms = [*self.phases_ms[1:], self.horizon_ms]
             for begin_ms, end_ms, nodes in zip(self.phases_ms, ends_ms, self.nodes, strict=True):
                 most = int(nodes[row]) // service.nodes_per_instance
@@ -153,16 +176,66 @@ class _Planner:
                 of_phase = cut_at_crossings(*over, rules.max_rate_rps, most)
                 edges_ms.append(of_phase[0][:-1])
                 rates_rps.append(of_phase[1])
-                n_max.append(np.full(of_phase[1].size, most))
-            found.append(
-                serve_requests(
-                    np.concatenate([*edges_ms, [self.horizon_ms]]),
-                    np.concatenate(rates_rps),
-                    rules,
-                    np.concatenate(n_max),
-                )
+                most_of.append(np.full(of_phase[1].size, most))
+            pieces = (
+                np.concatenate([*edges_ms, [self.horizon_ms]]),
+                np.concatenate(rates_rps),
             )
+            n_max = np.concatenate(most_of)
+            if cap is None or not cap.windows_ms:
+                found.append(serve_requests(*pieces, rules, n_max))
+            else:
+                found.append(self._serve_capped(*pieces, n_max, rate_rps, rules, cap))
         return found
+
+    def _serve_capped(
+        self,
+        edges_ms: Int64Array,
+        piece_rps: Float64Array,
+        n_max: Int64Array,
+        rate_rps: Float64Array,
+        rules: ScalingRules,
+        cap: ServiceCap,
+    ) -> ServedRequests:
+        """Serve pieces of time with a cap in some windows, which are cut anew by its crossings.
+
+        Pieces outside keep their edges and rates to the last bit, one across an edge is split.
+        """
+        parts_ms, parts_rps, parts_max = [], [], []
+
+        def keep(begin_ms: int, end_ms: int) -> None:
+            low = int(np.searchsorted(edges_ms, begin_ms, side="right")) - 1
+            stop = int(np.searchsorted(edges_ms, end_ms))
+            parts_ms.append(np.maximum(edges_ms[low:stop], begin_ms))
+            parts_rps.append(piece_rps[low:stop])
+            parts_max.append(n_max[low:stop])
+
+        from_ms, end_ms = int(edges_ms[0]), int(edges_ms[-1])
+        for window_ms in cap.windows_ms:
+            begin_ms, until_ms = max(window_ms[0], from_ms), min(window_ms[1], end_ms)
+            if begin_ms >= until_ms:
+                continue
+            if begin_ms > from_ms:
+                keep(from_ms, begin_ms)
+            inner = [t for t in self.phases_ms if begin_ms < t < until_ms]
+            for span_ms in pairwise([begin_ms, *inner, until_ms]):
+                most = int(n_max[np.searchsorted(edges_ms, span_ms[0], side="right") - 1])
+                over = self.rates.over(rate_rps, *span_ms)
+                cut_ms, cut_rps = cut_at_crossings(*over, rules.max_rate_rps * cap.speed, most)
+                parts_ms.append(cut_ms[:-1])
+                parts_rps.append(cut_rps)
+                parts_max.append(np.full(cut_rps.size, most))
+            from_ms = until_ms
+        if from_ms < end_ms:
+            keep(from_ms, end_ms)
+        starts_ms = np.concatenate(parts_ms)
+        return serve_requests(
+            np.append(starts_ms, end_ms),
+            np.concatenate(parts_rps),
+            rules,
+            np.concatenate(parts_max),
+            np.where(cap.holds(starts_ms), cap.speed, 1.0),
+        )
 
     def utilization(self, mean_rate_rps: float) -> float:
         """Return the mean node occupancy of the pool over the run at a mean rate, 0-1 (Eq. 1)."""
@@ -218,8 +291,10 @@ class _Planner:
         """Find the mean rate and lay out the plan."""
         spec = self.spec
         mean_rps, steps = self.match()
-        served = self.serve(mean_rps)
-        reached, target = self._occupancy(served), spec.target_utilization
+        undisturbed = self.serve(mean_rps)
+        capped = any(cap is not None and cap.windows_ms for cap in self.caps)
+        served = self.serve(mean_rps, capped=True) if capped else undisturbed
+        reached, target = self._occupancy(undisturbed), spec.target_utilization
         match = RequestMatch(
             stream=self.name,
             requests_per_day=mean_rps * _S_PER_DAY,
@@ -232,15 +307,23 @@ class _Planner:
         )
         services = [
             _planned(
-                name, service, capacity, self._reserved(row, of_service), of_service, curve, rules
+                name,
+                service,
+                capacity,
+                self._reserved(row, of_service),
+                of_service,
+                curve,
+                rules,
+                cap,
             )
-            for row, (name, service), capacity, of_service, curve, rules in zip(
+            for row, (name, service), capacity, of_service, curve, rules, cap in zip(
                 range(len(served)),
                 spec.services.items(),
                 self.capacities,
                 served,
                 self.latency,
                 self.rules,
+                self.caps,
                 strict=True,
             )
         ]
@@ -374,12 +457,17 @@ def _planned(
     served: ServedRequests,
     curve: LatencyCurve | None,
     rules: ScalingRules,
+    cap: ServiceCap | None,
 ) -> PlannedService:
     each_rps = served.served_rps / np.maximum(served.n_serving, 1)
+    speed = np.ones(each_rps.size)
+    if cap is not None:
+        speed[cap.holds(served.edges_ms[:-1])] = cap.speed
+    each_rps = each_rps / speed
     latency_s = np.full(each_rps.size, np.nan)
     beyond = np.zeros(each_rps.size, dtype=bool)
     if curve is not None:
-        latency_s = curve.at(each_rps)
+        latency_s = curve.at(each_rps) / speed
         beyond = each_rps > curve.rate_rps[-1] * (1 + ROUNDING)
         if rules.drain_s > 0 and not curve.metric.endswith("itl"):
             # A queue delays the first token only.
@@ -398,4 +486,12 @@ def _planned(
         latency_s,
         beyond,
         reserved,
+        cap,
     )
+
+
+def _cap(service: Service, events_ms: Sequence[tuple[int, int]]) -> ServiceCap | None:
+    if service.flexibility is None:
+        return None
+    levels = CapLevels((1.0, service.flexibility.power_limit))
+    return ServiceCap(tuple(events_ms), levels.speed("inference", 1), levels.power("inference", 1))

@@ -47,6 +47,30 @@ class RequestMatch:
     counts: Mapping[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class ServiceCap:
+    """A cap on a service's GPUs during events.
+
+    Parameters
+    ----------
+    windows_ms : tuple of (int, int)
+        From when to when it holds [ms], in order and apart.
+    speed, power : float
+        What an instance does, and what its GPUs draw, over those without a cap.
+    """
+
+    windows_ms: tuple[tuple[int, int], ...]
+    speed: float
+    power: float
+
+    def holds(self, times_ms: Int64Array) -> BoolArray:
+        """Return whether it holds at times [ms]."""
+        found = np.zeros(times_ms.shape, dtype=np.bool_)
+        for begin_ms, end_ms in self.windows_ms:
+            found |= (begin_ms <= times_ms) & (times_ms < end_ms)
+        return found
+
+
 @dataclass(frozen=True, eq=False)
 class PlannedService:
     """What one service does in time.
@@ -71,6 +95,8 @@ class PlannedService:
         Whether an instance gets more than the highest measured rate; the latency is that one's.
     reserved : numpy.ndarray, shape (P,), int64
         Nodes reserved for the service in each piece.
+    cap : ServiceCap, optional
+        Cap of its GPUs during events; one without windows where it could be capped and is not.
     """
 
     name: str
@@ -82,6 +108,22 @@ class PlannedService:
     latency_s: Float64Array
     beyond_measured: BoolArray
     reserved: Int64Array
+    cap: ServiceCap | None = None
+
+    @property
+    def capped(self) -> BoolArray:
+        """Whether its GPUs are capped in each piece, shape (P,)."""
+        starts_ms = self.served.edges_ms[:-1]
+        if self.cap is None:
+            return np.zeros(starts_ms.size, dtype=np.bool_)
+        return self.cap.holds(starts_ms)
+
+    @property
+    def uncapped_rate_rps(self) -> Float64Array:
+        """Rate at which an uncapped instance is as busy as each serving one [1/s], shape (P,)."""
+        if self.cap is None:
+            return self.instance_rate_rps
+        return self.instance_rate_rps / np.where(self.capped, self.cap.speed, 1.0)
 
     def in_run(self) -> PlannedService:
         """Return what it does from the start of the run on, without the warm-up."""

@@ -164,6 +164,7 @@ def serve_requests(
     rate_rps: Float64Array,
     rules: ScalingRules,
     n_max: Int64Array | None = None,
+    speed: Float64Array | None = None,
 ) -> ServedRequests:
     """Scale and serve one service through time (Eqs. 4 and 6).
 
@@ -183,6 +184,8 @@ def serve_requests(
     n_max : numpy.ndarray, shape (P,), int64, optional
         Most instances in each piece, nowhere falling and up to those of the rules, which hold all
         the time if absent.
+    speed : numpy.ndarray, shape (P,), float64, optional
+        What an instance does in each piece over what it does by the rules; 1 if absent.
 
     Returns
     -------
@@ -192,6 +195,8 @@ def serve_requests(
     """
     if n_max is None:
         n_max = np.full(rate_rps.size, rules.n_max)
+    if speed is None:
+        speed = np.ones(rate_rps.size)
     size = 2 * rate_rps.size + 16
     while True:
         found = ServedRequests(
@@ -210,6 +215,7 @@ def serve_requests(
             rules.completion_rate_rps,
             rules.n_max,
             n_max,
+            speed,
             rules.n_min,
             rules.startup_ms,
             rules.cooldown_ms,
@@ -275,6 +281,7 @@ def _serve(
     completion_rps: float,
     n_most: int,
     n_max: Int64Array,
+    speed: Float64Array,
     n_min: int,
     startup_ms: int,
     cooldown_ms: int,
@@ -324,7 +331,7 @@ def _serve(
             if drain_s > 0:
                 asked += waiting / drain_s
             most = n_max[step]
-            wanted = max(min(n_min, most), whole_instances(asked, max_rate_rps, most))
+            wanted = max(min(n_min, most), whole_instances(asked, max_rate_rps * speed[step], most))
         if n_pieces == 0:
             needed[0], absent[0] = wanted, n_most - wanted
         needed_first, needed_last = _keep(
@@ -338,8 +345,9 @@ def _serve(
 
         next_ms = min(edges_ms[step + 1], decision_ms)
         next_ms = min(next_ms, needed_until[needed_first], absent_until[absent_first])
-        enough = rate <= 0 or (serving > 0 and suffice(serving, rate, completion_rps))
-        capacity = serving * completion_rps if serving > 0 else 0.0
+        each_rps = completion_rps * speed[step]
+        enough = rate <= 0 or (serving > 0 and suffice(serving, rate, each_rps))
+        capacity = serving * each_rps if serving > 0 else 0.0
         left = 0.0
         if drain_s > 0 and (waiting > 0 or not enough):
             if waiting > 0 and rate < capacity:

@@ -28,6 +28,7 @@ from diploee.power.direct import EnergyTables, mean_of_pieces
 from diploee.power.node_ac import node_ac_w
 from diploee.power.segments import OF_SERVICES, Segments, sorted_by_start
 from diploee.profiles import PowerProfile, ProfileLibrary
+from diploee.profiles.capped import capped_power_w, cpu_power_w
 from diploee.scenario import Facility, NodeType
 from diploee.streams import stream
 from diploee.tables import BoolArray, Float64Array, Int32Array, Int64Array, concat
@@ -215,7 +216,7 @@ def _banks(
     served, nodes = service.served, service.nodes_per_instance
     serving = served.n_serving
     make = _BankMaker(plan, service, curve, node, seed)
-    yield make.bank("serving", nodes, serving, service.instance_rate_rps, serving * nodes)
+    yield make.bank("serving", nodes, serving, service.uncapped_rate_rps, serving * nodes)
     starting = (served.n_instances - serving) * nodes
     standby = service.n_standby_nodes
     waiting = starting + standby
@@ -302,9 +303,8 @@ class _BankMaker:
         busy_nodes: Int64Array,
     ) -> Played:
         """Return `count` units of `nodes` nodes that each run at `rate_rps`, piece by piece."""
-        rng = stream(
-            self.seed, "power", "serving", self.plan.stream, self.service.name, kind, "pieces"
-        )
+        names = ("power", "serving", self.plan.stream, self.service.name, kind)
+        rng = stream(self.seed, *names, "pieces")
         edges_ms, curve = self.service.served.edges_ms, self.curve
         sample_rps = np.array([sample.rate_rps for sample in self.samples])
         near_rps = np.clip(rate_rps, sample_rps[0], sample_rps[-1])
@@ -316,6 +316,9 @@ class _BankMaker:
         )
         held = np.cumsum(jumps)
         drawn = rng.random((2, int(held[-1]) + 1))
+        if self.service.cap is not None:  # what an event cuts anew must change no earlier draw
+            of_place = stream(self.seed, *names, "places").random((int(held[-1]) + 1, 2))
+            drawn = np.ascontiguousarray(of_place.T)
         nearer = drawn[0, held] < (near_rps - sample_rps[low]) / gap_rps
         rate = np.where(nearer, high, low)
         shared = shared_counts(count)
@@ -324,6 +327,10 @@ class _BankMaker:
             for rates_rps in (rate_rps, sample_rps)
         )
         weight = self.node.busy_power_factor * nodes * count / np.maximum(shared, 1)
+        if (cap := self.service.cap) is not None:
+            # ASSUMPTION: all of a sample is scaled to the mean of capped GPUs, its course kept [J].
+            capped_w = capped_power_w(of_rate_w, cpu_power_w(self.node), cap.power)
+            of_rate_w = np.where(self.service.capped, capped_w, of_rate_w)
         weight = weight * of_rate_w / of_sample_w[rate]
         profile_id, profiles, twins, levels = self._profiles(kind, rate, shared, count > 0)
         offset_ms = np.zeros(rate.size, dtype=np.int64)

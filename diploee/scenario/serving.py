@@ -43,6 +43,17 @@ class LatencyCap(Model):
     limit_s: Positive = Field(description="Highest latency [s].")
 
 
+class ServiceFlexibility(Model):
+    """How a service answers the events of `flexibility.events`."""
+
+    power_limit: Annotated[float, Field(ge=0.5, lt=1)] = Field(
+        description="Cap of its GPUs from the begin of an event's ramp to its end, over their TDP, "
+        "0.5 or more. An instance then does less, by the measured table of inference on A100 "
+        "(assumed for other GPUs by their TDP): more instances run where nodes are free, and what "
+        "is beyond them goes the way of overload. It follows events alone, not caps or prices."
+    )
+
+
 class Service(Model):
     """One kind of request, answered by model instances on nodes reserved for it."""
 
@@ -119,6 +130,9 @@ class Service(Model):
         default="idle",
         description="Reserved nodes without an instance in use: idle draws idle power, warm the "
         "power at the lowest measured request rate. Neither counts as busy.",
+    )
+    flexibility: ServiceFlexibility | None = optional(
+        "How the service answers demand-response events; it does not if absent."
     )
 
     @model_validator(mode="after")
