@@ -7,6 +7,7 @@ that no baseline is estimated; that of a utility stands beside it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -123,7 +124,12 @@ class EventMeter:
         times_ms = self._parts[0][0] + np.arange(power_w.size, dtype=np.int64) * dt_ms
         before = times_ms < event.ramp_ms
         before_w = float(power_w[before].mean()) if before.any() else float(power_w[0])
-        allowed_w = np.array([event.allowed_w(t, before_w) for t in times_ms.tolist()])
+        allowed_w = np.array(
+            [
+                event.allowed_w(*at)
+                for at in zip(times_ms.tolist(), repeat(before_w), twin_w.tolist())
+            ]
+        )
         found = against_twin(event, times_ms, dt_ms, power_w, twin_w, allowed_w)
         found["before_mw"] = before_w / W_PER_MW
         found["target_mw"] = event.target.level_w(before_w) / W_PER_MW

@@ -98,7 +98,10 @@ def event_chart(run: RunData, event: Entry, unit: PowerUnit) -> Chart:
         per_mw = W_PER_MW / unit.watts
         level, before = (event[key] * per_mw for key in ("target_mw", "before_mw"))
         x = np.array([local[name] for name in ("ramp", "held", "end", "over")])
-        y = np.array([max(before, level), level, level, max(before, level)], dtype=np.float32)
+        # The ramp back leads to what is drawn by then without caps, where that is more.
+        over = int(np.searchsorted(times, np.datetime64(local["over"]))) - 1
+        back = max(before, level, float(power["facility_power_w"][max(over, 0)]))
+        y = np.array([max(before, level), level, level, back], dtype=np.float32)
         layers.append(Line(x, y, "allowed", colour(1), unit.power, 3, dash="dash"))
     if utility := event.get("utility"):
         x = np.array([local["held"], local["end"]])

@@ -240,7 +240,7 @@ class Event:
         """When it no longer limits anything [ms]."""
         return self.end_ms + self.ramp_up_ms
 
-    def allowed_w(self, time_ms: int, before_w: float) -> float:
+    def allowed_w(self, time_ms: int, before_w: float, back_w: float = 0.0) -> float:
         """Return the power that may be drawn at a time [W]; no limit outside of the event.
 
         Parameters
@@ -249,18 +249,22 @@ class Event:
             Time [ms].
         before_w : float
             Mean power over `baseline_ms` before the ramp [W].
+        back_w : float
+            Power that the ramp back leads to, where it is above `before_w` [W].
         """
         if not self.ramp_ms <= time_ms < self.over_ms:
             return float("inf")
         level_w = self.target.level_w(before_w)
+        above = level_w >= before_w
         if time_ms < self.held_ms:
             part = (time_ms - self.ramp_ms) / self.ramp_down_ms
         elif time_ms < self.end_ms:
             part = 1.0
         else:
             part = (self.over_ms - time_ms) / self.ramp_up_ms
+            before_w = max(before_w, back_w)
         # A level above what was drawn is a limit from the first moment on.
-        return level_w if level_w >= before_w else before_w + part * (level_w - before_w)
+        return level_w if above else before_w + part * (level_w - before_w)
 
 
 class DemandResponseEvent(Model):

@@ -327,14 +327,28 @@ class FairCaps:
                 if event.target.mw is not None or event.target.delta_mw is not None:
                     # Such a target is of the meter; a fraction is of what devices drew.
                     limit.before_w = self._at_meter(now_ms, limit.before_w)
-            at_w = [event.allowed_w(t, limit.before_w) for t in (now_ms, now_ms + STEP_MS)]
-            level_w = min(at_w)
+            # The ramp back leads to what is drawn without caps, which may have grown meanwhile.
+            back_w = self._uncapped_w(view) if now_ms >= event.end_ms else 0.0
+            if event.target.fraction is None:
+                back_w = self._at_meter(now_ms, back_w)
+            times_ms = now_ms, now_ms + STEP_MS
+            level_w = min(event.allowed_w(t, limit.before_w, back_w) for t in times_ms)
             if event.target.fraction is None:
                 level_w = self._of_devices(view, level_w)
             allowed_w = min(allowed_w, level_w)
         if self._cap is not None:
             allowed_w = min(allowed_w, self._of_devices(view, self._cap.at(now_ms) * 1e6))
         return allowed_w
+
+    def _uncapped_w(self, view: Any) -> float:
+        """Return what all devices would draw if no running job were capped [W]."""
+        more_w = 0.0
+        for name, job in self._capped:
+            of = view.pools[name]
+            if job in of.running:
+                powers_w = self._power_by_level(name, of, job)
+                more_w += float(powers_w[0] - powers_w[of.job_level.get(job, 0)])
+        return self._committed_w(view) + more_w
 
     def _at_meter(self, now_ms: int, devices_w: float) -> float:
         return devices_w if self._overhead is None else self._overhead(now_ms, devices_w)

@@ -210,6 +210,23 @@ def test_every_scheduler_goes_on_under_a_controller(run_of: Runs, scheduler: str
     assert series(run)[held].mean() < 0.8 * series(run, "baseline_power_w")[held].mean()
 
 
+def test_the_ramp_back_leads_to_what_is_drawn_without_caps_and_not_to_the_power_before(
+    tmp_path: Path, run_of: Runs
+) -> None:
+    # Three of eight jobs begin five minutes before the event: 11,200 W were drawn on average.
+    data = endless(tmp_path, 8)
+    log = (tmp_path / "log.csv").read_text().splitlines()
+    late = [line.replace("T00:00", "T11:55") if k > 5 else line for k, line in enumerate(log)]
+    (tmp_path / "log.csv").write_text("\n".join(late) + "\n")
+    event = {"issued": "2018-01-01 11:59", "ramp_up": "30 min", "target": {"fraction": 0.85}}
+    data["flexibility"] = {"events": [{**EVENT, **event}]}
+    run = run_of("run", data, flat_library())
+    assert run.metrics["flexibility"]["events"][0]["before_mw"] == pytest.approx(0.0112, abs=1e-4)
+    power_w = series(run)[15 * MIN_PER_H - 1 : 15 * MIN_PER_H + 31]
+    assert (power_w[0] < 9520) and power_w[-1] == 16_000
+    assert np.diff(power_w).max() < 0.1 * (power_w[-1] - power_w[0])  # levels are steps
+
+
 def test_room_for_what_starts_is_made_at_the_same_instant(run_of: Runs) -> None:
     deep = {**QUARTER, "target": {"fraction": 0.5}, "ramp_down": "15 min", "ramp_up": "15 min"}
     busy = {f"{STREAM}.target_utilization": 0.9, "flexibility.events": [deep]}
