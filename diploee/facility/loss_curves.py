@@ -74,9 +74,9 @@ class CurveSpec(Kind):
     """Base of what a scenario says of a converter's loss."""
 
     @property
+    @abstractmethod
     def curve(self) -> LossCurve:
         """The loss in parts of the rating."""
-        raise NotImplementedError
 
 
 class TitaniumTypSpec(CurveSpec):
@@ -209,7 +209,7 @@ class TableSpec(MeasuredSpec):
 
 _HOME = "diploee.facility.loss_curves"
 
-SUPPLIES: Kinds[CurveSpec] = Kinds("power supply", CurveSpec, _HOME)
+SUPPLIES: Kinds[CurveSpec] = Kinds("power supply", CurveSpec, _HOME)  # type: ignore[type-abstract]
 """Power supplies of nodes by name."""
 
 MEASURED: Kinds[MeasuredSpec] = Kinds("loss curve", MeasuredSpec, _HOME)  # type: ignore[type-abstract]

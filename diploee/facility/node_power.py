@@ -32,6 +32,7 @@ from diploee.model import Model
 class AcPowerSpec(Kind):
     """Base of the models of a node's AC power: without memory, so that profiles pass through it."""
 
+    @abstractmethod
     def ac_power_w(self, device_power_w: Any, rated_power_w: float, idle_power_w: float) -> Any:
         """Return the AC power of one node [W].
 
@@ -42,14 +43,13 @@ class AcPowerSpec(Kind):
         rated_power_w, idle_power_w : float
             Device power of the node at its devices' ratings, and without a job [W].
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def reactive_power_var(self, rated_power_w: float, idle_power_w: float) -> float:
         """Return the reactive power of one node that is switched on [var], drawn positive."""
-        raise NotImplementedError
 
 
-AC_POWER: Kinds[AcPowerSpec] = Kinds("AC power", AcPowerSpec, "diploee.facility.node_power")
+AC_POWER: Kinds[AcPowerSpec] = Kinds("AC power", AcPowerSpec, "diploee.facility.node_power")  # type: ignore[type-abstract]
 """Models by name: those of this module, and those registered from outside."""
 
 

@@ -7,6 +7,7 @@ It is laid over a run by the calendar: every year of the run has the same weathe
 from __future__ import annotations
 
 import csv
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import tzinfo
@@ -165,9 +166,9 @@ class WeatherSpec(Kind):
         """Whether it holds typical weather, without extremes."""
         return True
 
+    @abstractmethod
     def year(self, folder: Path, read: Read) -> WeatherYear:
         """Return the year of weather, read by calling `read` with a reader, file and options."""
-        raise NotImplementedError
 
     def open(self, clock: RunClock, folder: Path, read: Read) -> Weather:
         """Return the weather over a run.
@@ -235,7 +236,7 @@ class WeatherFileSpec(WeatherSpec):
         return read(read_weather, folder / self.path)
 
 
-WEATHER: Kinds[WeatherSpec] = Kinds("weather", WeatherSpec, "diploee.facility.weather")
+WEATHER: Kinds[WeatherSpec] = Kinds("weather", WeatherSpec, "diploee.facility.weather")  # type: ignore[type-abstract]
 """Sources of weather by name: those of this module, and those registered from outside."""
 
 

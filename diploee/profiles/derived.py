@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from diploee.tables import Float64Array
 
 
 @dataclass(frozen=True, eq=False)
-class DerivedProfile:
+class DerivedProfile(ABC):
     """A profile with the head of another one and power of its own.
 
     Parameters
@@ -23,9 +24,9 @@ class DerivedProfile:
 
     of: PowerProfile | StoredProfile | DerivedProfile
 
+    @abstractmethod
     def power_w(self, base: PowerProfile) -> Float64Array:
         """Return its power [W], shape as of the base's."""
-        raise NotImplementedError
 
     @property
     def profile(self) -> PowerProfile:

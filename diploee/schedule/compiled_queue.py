@@ -7,6 +7,7 @@ their true ends, which a decision does not look at.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,7 +25,7 @@ NEVER_MS = 2**62
 HEAP_SIZE, FREE_NODES, N_FREE_SLOTS, N_OUTRUNNERS = range(4)
 
 
-class CompiledQueue:
+class CompiledQueue(ABC):
     """One pool under the twin of a policy with estimates, advanced window by window.
 
     Parameters
@@ -75,11 +76,11 @@ class CompiledQueue:
         self._waiting = rows[:, still]
         return rows[4, started], start_ms
 
+    @abstractmethod
     def _starts(
         self, rows: Int64Array, n_waiting: int, until_ms: int
     ) -> tuple[Int64Array, Int64Array]:
         """Return the rows of the jobs that start before a time, in that order, and when [ms]."""
-        raise NotImplementedError
 
 
 @njit()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple, Self
@@ -296,9 +297,9 @@ class LimitSpec(Model):
     note: str = Field(default="", description="What the source says, or how it was read.")
 
     @property
+    @abstractmethod
     def what(self) -> str:
         """What is limited, in words."""
-        raise NotImplementedError
 
     def changes_mw(self) -> Iterator[tuple[Amount, float]]:
         """Yield amounts whose multiple of a given number is a change of power that is kept [MW].
@@ -328,6 +329,7 @@ class LimitSpec(Model):
         text = f"{self.what}: the whole load, at most {most_mw:.4g} MW, is below it"
         return Check(text, min(sizes), "MW", step_ms, step_ms, power, whole=True)
 
+    @abstractmethod
     def checks(self, shown: Shown) -> Iterator[Check]:
         """Yield the checks that a series allows.
 
@@ -336,7 +338,6 @@ class LimitSpec(Model):
         NotAssessable
             If it allows none.
         """
-        raise NotImplementedError
 
 
 def single(value: float, first_ms: int, end_ms: int) -> Values:
