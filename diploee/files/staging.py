@@ -152,6 +152,8 @@ def remove_leftovers(folder: Path, any_machine: bool = False) -> None:
     for staging in _stagings(folder):
         with suppress(OSError, OutputError):
             _settle(staging, any_machine)
+    with suppress(OSError):
+        _remove_turn(folder / TURN)
 
 
 @contextmanager
@@ -268,6 +270,13 @@ def try_lock(path: Path, flags: int = 0) -> int | None:
             return handle
     os.close(handle)
     return None
+
+
+def _remove_turn(path: Path) -> None:
+    """Remove the lock of a writer that was killed in its turn, before it had made anything."""
+    if fcntl is not None and (handle := try_lock(path)) is not None:
+        path.unlink(missing_ok=True)
+        os.close(handle)
 
 
 def _settle(staging: Path, any_machine: bool) -> None:

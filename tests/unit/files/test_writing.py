@@ -282,6 +282,20 @@ def test_another_machines_folder_stays_for_a_day(tmp_path: Path) -> None:
     assert contents(tmp_path) == {} and not left.exists()
 
 
+@pytest.mark.parametrize("lives", [True, False])
+def test_turn_of_a_killed_writer_that_had_made_nothing_ends_and_that_of_a_living_one_stays(
+    tmp_path: Path, lives: bool
+) -> None:
+    handle = staging.try_lock(tmp_path / staging.TURN, os.O_CREAT)
+    assert handle is not None
+    if not lives:
+        os.close(handle)  # as the system does it for a process that ends
+    remove_leftovers(tmp_path)
+    assert (tmp_path / staging.TURN).exists() == lives
+    if lives:
+        os.close(handle)
+
+
 def test_where_no_file_can_be_locked_nobody_elses_folder_goes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
