@@ -7,7 +7,6 @@ then the controller is asked, then the policies, pool after pool, once each.
 
 from __future__ import annotations
 
-import sys
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -20,9 +19,11 @@ import simpy
 from simpy.events import NORMAL, EventPriority
 
 from diploee.errors import PolicyError, one_of, shown
+from diploee.schedule.acting_jobs import ActingJob
+from diploee.schedule.acting_views import ActingPool, FacilityScope, FacilityView
 from diploee.schedule.actions import Action, Preempt, Resize, Resume, SetLevel, Start
 from diploee.schedule.runs import CHECKPOINT, PAUSED, RESTART, RUN
-from diploee.schedule.surroundings import Event, JobFlexibility, PowerBasis, Surroundings
+from diploee.schedule.surroundings import PowerBasis, Surroundings
 from diploee.tables import Int64Array
 from diploee.units import MS_PER_DAY, MS_PER_H
 from diploee.workload import JobTable
@@ -40,273 +41,6 @@ ASSUMPTION: sheet "Flexibility", A7 [A]."""
 
 Stretch = tuple[int, int, int, int, int, int, int, int, float]
 """Job, start and end [ms], nodes, work before and after [ms], level, kind, power [W]."""
-
-
-class _Job:
-    """A job that waits or holds nodes."""
-
-    __slots__ = (
-        "asked",
-        "class_id",
-        "duration_ms",
-        "end_ms",
-        "estimate_ms",
-        "flexible",
-        "held",
-        "kind",
-        "level",
-        "nodes",
-        "number",
-        "others_uw",
-        "power_factor",
-        "power_mw",
-        "priority",
-        "profile_id",
-        "rate",
-        "resized",
-        "saved_ms",
-        "since_ms",
-        "standing_w",
-        "submit_ms",
-        "told_ms",
-        "turn",
-        "used",
-        "user_id",
-        "work_ms",
-    )  # fmt: skip
-
-    def __init__(self, number: int, columns: Sequence[Any], flexible: JobFlexibility) -> None:
-        self.number, self.flexible = number, flexible
-        (
-            self.submit_ms, self.asked, self.duration_ms, self.estimate_ms, self.class_id,
-            self.profile_id, self.power_factor, self.user_id, self.priority,
-        ) = columns  # fmt: skip
-        self.held, self.nodes = 0, self.asked  # nodes taken from the pool, and those in use
-        self.kind, self.level, self.rate = RUN, 0, 1.0
-        self.work_ms = self.saved_ms = 0  # at `since_ms`, and in the last checkpoint
-        self.since_ms = self.told_ms = self.end_ms = 0
-        self.turn = 0  # an event of another turn is out of date
-        self.resized = 0  # nodes to go on with after a checkpoint; 0 = back into the queue
-        self.used, self.power_mw, self.standing_w = 0, 0, 0.0
-        self.others_uw: dict[PowerBasis, int] = {}
-
-    def work_at(self, time_ms: int) -> int:
-        """Return the work done by a time of the present stretch [ms]."""
-        if self.kind != RUN:
-            return int(self.work_ms)
-        if time_ms >= self.end_ms:
-            return int(self.duration_ms)
-        passed_ms = time_ms - self.since_ms
-        done_ms = passed_ms if self.rate == 1 else int(passed_ms * self.rate)
-        return int(min(self.work_ms + done_ms, self.duration_ms))
-
-
-class FacilityScope:
-    """What a pool's policy sees of the whole facility: power, cap, signals, events; no queues."""
-
-    def __init__(self, engine: ActingEngine) -> None:
-        self._engine = engine
-
-    @property
-    def now_ms(self) -> int:
-        """Time since the start of the run [ms], negative in its warm-up."""
-        return self._engine.now_ms
-
-    @property
-    def power_w(self) -> float:
-        """Mean power of all devices as they are now [W]: jobs, services, idle nodes."""
-        pools_w = sum(pool.pool_power_w for pool in self._engine.pools.values())
-        return pools_w + self.service_power_w(self.now_ms)
-
-    @property
-    def idle_power_w(self) -> float:
-        """Power of all nodes that stand without a job or service [W]."""
-        return sum(pool.n_nodes * pool.idle_w for pool in self._engine.pools.values())
-
-    def job_power_w(self, basis: PowerBasis = "mean") -> float:
-        """Return the power of all jobs that hold nodes, and of idle nodes [W]."""
-        return sum(pool.jobs_power_w(basis) for pool in self._engine.pools.values())
-
-    def service_power_w(self, time_ms: int) -> float:
-        """Return the planned power of services beyond the idle power of their nodes [W]."""
-        return self._engine.around.service_power_w(time_ms)
-
-    def cap_w(self, time_ms: int) -> float:
-        """Return the most that all devices may draw at a time [W]."""
-        return self._engine.around.cap_w(time_ms)
-
-    @property
-    def signals(self) -> Mapping[str, Any]:
-        """Outside signals by name."""
-        return self._engine.signals
-
-    @property
-    def events_known(self) -> Sequence[Event]:
-        """Events issued by now."""
-        now_ms = self.now_ms
-        return [event for event in self._engine.around.events if event.issued_ms <= now_ms]
-
-
-class FacilityView(FacilityScope):
-    """What a controller sees: all pools, with their queues."""
-
-    @property
-    def pools(self) -> Mapping[str, ActingPool]:
-        """The pools by name."""
-        return self._engine.pools
-
-    def wake_at(self, time_ms: int) -> None:
-        """Ask for another decision at a time [ms], after now."""
-        self._engine.wake_at(time_ms, None)
-
-
-class ActingPool:
-    """One pool with its queue, as its policy sees it. Jobs are numbered over all pools."""
-
-    def __init__(self, engine: ActingEngine, name: str, n_nodes: int, policy: Any) -> None:
-        self._engine, self.name, self.policy = engine, name, policy
-        self.n_nodes = self.free_nodes = n_nodes
-        self.waiting: deque[int] = deque()
-        self.queue = self.waiting
-        """Waiting jobs that the controller does not hold, in the order of submission."""
-        self.stirred = 0
-        """How often a job has left `waiting`, or come back; all else is added at its end."""
-        self.running: dict[int, int] = {}
-        """Jobs that hold nodes, each with the time at which it is expected to end [ms]."""
-        self._ends: list[tuple[int, int]] | None = None
-        self.others_uw: dict[PowerBasis, int] = {}
-        self.suspended: dict[int, None] = {}
-        """Those of them that are suspended."""
-        self.stopping: dict[int, None] = {}
-        """Those of them that are being saved: nothing else can be done with them until then."""
-        self.job_n_nodes: dict[int, int] = {}
-        self.job_estimate_ms: dict[int, int] = {}
-        self.job_submit_ms: dict[int, int] = {}
-        self.job_user: dict[int, int] = {}
-        self.job_class: dict[int, int] = {}
-        self.job_profile_id: dict[int, int] = {}
-        self.job_level: dict[int, int] = {}
-        self.decides = hasattr(policy, "decide")
-        self.wants_idle = bool(getattr(policy, "wants_idle", False))
-        self.due = self.wants_idle
-        self.idle_w = 0.0
-        self.in_use, self.power_mw = 0, 0
-        self.last_busy_ms = engine.now_ms
-        self.wakes_ms: list[int] = []
-
-    @property
-    def now_ms(self) -> int:
-        """Time since the start of the run [ms], negative in its warm-up."""
-        return self._engine.now_ms
-
-    @property
-    def facility(self) -> FacilityScope:
-        """Power, cap, signals and events of the whole facility."""
-        return self._engine.scope
-
-    @property
-    def pool_power_w(self) -> float:
-        """Mean power of its jobs as they are now, and of its idle nodes [W]; without services."""
-        return self.power_mw / 1000 + (self.n_nodes - self.in_use) * self.idle_w
-
-    def jobs_power_w(self, basis: PowerBasis = "mean") -> float:
-        """Return the same by another basis of the power of jobs that run [W]."""
-        if basis == "mean":
-            return self.pool_power_w
-        if basis not in self.others_uw:
-            self.others_uw[basis] = 0
-            for number in self.running:
-                self._engine.count_power(self._engine.jobs[number], self, basis)
-        return self.others_uw[basis] / 1e6 + (self.n_nodes - self.in_use) * self.idle_w
-
-    @property
-    def ends(self) -> list[tuple[int, int]]:
-        """When jobs that hold nodes are expected to end [ms], in order, each with its job."""
-        if self._ends is None:
-            self._ends = sorted((end_ms, number) for number, end_ms in self.running.items())
-        return self._ends
-
-    def expect(self, number: int, end_ms: int | None) -> None:
-        """Set when a job that holds nodes is expected to end [ms]; None once it holds none."""
-        before_ms = self.running.get(number)
-        if self._ends is not None and before_ms is not None:
-            del self._ends[bisect_left(self._ends, (before_ms, number))]
-        if end_ms is None:
-            del self.running[number]
-            return
-        self.running[number] = end_ms
-        if self._ends is not None:
-            insort(self._ends, (end_ms, number))
-
-    def service_power_w(self, time_ms: int) -> float:
-        """Return the planned power of all services beyond their nodes' idle power [W]."""
-        return self._engine.around.service_power_w(time_ms)
-
-    def cap_w(self, time_ms: int) -> float:
-        """Return the most that all devices of the facility may draw at a time [W]."""
-        return self._engine.around.cap_w(time_ms)
-
-    @property
-    def signals(self) -> Mapping[str, Any]:
-        """Outside signals by name."""
-        return self._engine.signals
-
-    @property
-    def events_known(self) -> Sequence[Event]:
-        """Events issued by now."""
-        return self._engine.scope.events_known
-
-    @property
-    def n_levels(self) -> int:
-        """Number of cap levels; 0 is none."""
-        return len(self._engine.around.levels)
-
-    def expected_end_ms(self, job: int) -> int:
-        """Return when a job that holds nodes is expected to end [ms], after now."""
-        return max(self.running[job], self.now_ms + 1)
-
-    def works(self, job: int) -> bool:
-        """Return whether a job that holds nodes works now: not suspended, saved or restarting."""
-        return self._engine.jobs[job].kind == RUN
-
-    def work_ms(self, job: int) -> int:
-        """Return the work that a job has done by now [ms of an uncapped run]."""
-        return self._engine.jobs[job].work_at(self.now_ms)
-
-    def saved_ms(self, job: int) -> int:
-        """Return the work that a job would keep if it were killed now [ms]."""
-        return _saved_ms(self._engine.jobs[job], self.now_ms)
-
-    def flexibility(self, job: int) -> JobFlexibility:
-        """Return how a job bends."""
-        return self._engine.jobs[job].flexible
-
-    def priority(self, job: int) -> float:
-        """Return the priority of a job's class."""
-        priority: float = self._engine.jobs[job].priority
-        return priority
-
-    def deadline_ms(self, job: int) -> int:
-        """Return when a job is due [ms], by its class: a date, or its estimate and some slack."""
-        of = self._engine.jobs[job]
-        flexible = of.flexible
-        if flexible.deadline_ms is not None:
-            return flexible.deadline_ms
-        if flexible.slack is None:
-            return sys.maxsize
-        return int(of.submit_ms + (1 + flexible.slack) * of.estimate_ms)
-
-    def speed(self, job: int, level: int, n_nodes: int | None = None) -> float:
-        """Return the rate of a job's work at a level and on a number of nodes."""
-        return self._engine.rate(self._engine.jobs[job], level, n_nodes)
-
-    def power_w(self, job: int, level: int = 0, basis: PowerBasis = "mean") -> float:
-        """Return the power of a job that runs at a level, on its nodes [W]."""
-        return self._engine.power_w(self._engine.jobs[job], basis, level)
-
-    def wake_at(self, time_ms: int) -> None:
-        """Ask for another decision at a time [ms], after now."""
-        self._engine.wake_at(time_ms, self)
 
 
 @dataclass(eq=False)
@@ -343,7 +77,7 @@ class ActingEngine:
     ) -> None:
         self.around, self._horizon_ms = around, horizon_ms
         self._env = simpy.Environment(initial_time=begin_ms)
-        self.jobs: dict[int, _Job] = {}
+        self.jobs: dict[int, ActingJob] = {}
         # Nobody sees further than what is known of a signal now.
         self.signals = {
             name: signal.known_at(lambda: self.now_ms) if hasattr(signal, "known_at") else signal
@@ -408,13 +142,15 @@ class ActingEngine:
             return int(job.end_ms)
         return int(self.now_ms + job.duration_ms - job.work_ms)
 
-    def rate(self, job: _Job, level: int, n_nodes: int | None = None) -> float:
+    def rate(self, job: ActingJob, level: int, n_nodes: int | None = None) -> float:
         """Return the rate of a job's work at a level and on a number of nodes, its own if None."""
         rate = self.around.levels.speed(job.flexible.kind, level) if level else 1.0
         share = (n_nodes or job.nodes) / job.asked
         return float(rate if share == 1 else rate * share**SIZE_EXPONENT)
 
-    def power_w(self, job: _Job, basis: PowerBasis = "mean", level: int | None = None) -> float:
+    def power_w(
+        self, job: ActingJob, basis: PowerBasis = "mean", level: int | None = None
+    ) -> float:
         """Return the power of a job that runs at a level, its own if None, on its nodes [W]."""
         power = self.around.power
         if power is None:
@@ -438,7 +174,7 @@ class ActingEngine:
 
     # What happens: submissions, ends, added nodes, wakes.
 
-    def _enter(self, jobs: JobTable, estimate_ms: Int64Array) -> list[tuple[_Job, ActingPool]]:
+    def _enter(self, jobs: JobTable, estimate_ms: Int64Array) -> list[tuple[ActingJob, ActingPool]]:
         columns = zip(
             *(
                 values.tolist()
@@ -451,14 +187,14 @@ class ActingEngine:
         )  # fmt: skip
         entering = []
         for row, pool_id in zip(columns, jobs.pool_id.tolist(), strict=True):
-            job = _Job(self._n_jobs, row, self.around.flexibility_of(row[4]))
+            job = ActingJob(self._n_jobs, row, self.around.flexibility_of(row[4]))
             self.jobs[job.number] = job
             self._n_jobs += 1
             entering.append((job, self._by_id[pool_id]))
         return entering
 
     def _submissions(
-        self, entering: Sequence[tuple[_Job, ActingPool]], jobs: JobTable, wake: list[Any]
+        self, entering: Sequence[tuple[ActingJob, ActingPool]], jobs: JobTable, wake: list[Any]
     ) -> Generator[None, simpy.Event, None]:
         """Submit one job after another: one event, scheduled again for each."""
         delays_ms = np.diff(jobs.submit_ms, prepend=self.now_ms).tolist()
@@ -541,7 +277,7 @@ class ActingEngine:
 
     # What becomes of a job. Each stretch is told when it ends, so that nothing is told twice.
 
-    def _tell(self, job: _Job, until_ms: int) -> None:
+    def _tell(self, job: ActingJob, until_ms: int) -> None:
         """Note what a job did up to a time, cut at every span: as windows of any length do."""
         stretches, begin_ms = self._happened.stretches, job.told_ms
         while begin_ms < until_ms:
@@ -555,7 +291,7 @@ class ActingEngine:
             begin_ms = end_ms
         job.told_ms = max(job.told_ms, until_ms)
 
-    def _enters(self, job: _Job, pool: ActingPool, kind: int, length_ms: int | None) -> None:
+    def _enters(self, job: ActingJob, pool: ActingPool, kind: int, length_ms: int | None) -> None:
         """Begin a stretch of a kind, which ends by itself after a time unless None."""
         now_ms = self.now_ms
         job.kind, job.since_ms, job.told_ms = kind, now_ms, now_ms
@@ -567,7 +303,7 @@ class ActingEngine:
             job.end_ms = now_ms + length_ms
             self._later(length_ms, self._at_end, (job, pool, job.turn))
 
-    def _set_power(self, job: _Job, pool: ActingPool, nodes: int, power_mw: int) -> None:
+    def _set_power(self, job: ActingJob, pool: ActingPool, nodes: int, power_mw: int) -> None:
         """Count a job's nodes in use and power; whole mW, so that the sum has no memory."""
         pool.in_use += nodes - job.used
         pool.power_mw += power_mw - job.power_mw
@@ -575,7 +311,7 @@ class ActingEngine:
         for basis in pool.others_uw:
             self.count_power(job, pool, basis)
 
-    def count_power(self, job: _Job, pool: ActingPool, basis: PowerBasis) -> None:
+    def count_power(self, job: ActingJob, pool: ActingPool, basis: PowerBasis) -> None:
         """Count a job's power by a basis besides the mean; whole µW, for the same reason."""
         power_w = job.standing_w
         if job.kind == RUN:
@@ -584,7 +320,7 @@ class ActingEngine:
         pool.others_uw[basis] += power_uw - job.others_uw.get(basis, 0)
         job.others_uw[basis] = power_uw
 
-    def _standing_w(self, job: _Job, kind: int) -> float:
+    def _standing_w(self, job: ActingJob, kind: int) -> float:
         """Return the power of a job that is paused, saved or starts again [W]."""
         power, flexible = self.around.power, job.flexible
         if power is None:
@@ -593,14 +329,14 @@ class ActingEngine:
         share = {CHECKPOINT: flexible.stop_share, RESTART: flexible.restart_share}.get(kind, 0.0)
         return float(max(idle_w, share * self.power_w(job, level=0)))
 
-    def _run(self, job: _Job, pool: ActingPool) -> None:
+    def _run(self, job: ActingJob, pool: ActingPool) -> None:
         """Let a job work at its level on its nodes, from now on."""
         job.rate = self.rate(job, job.level)
         left_ms = job.duration_ms - job.work_ms
         self._enters(job, pool, RUN, left_ms if job.rate == 1 else ceil(left_ms / job.rate))
         self._expect(job, pool, 0)
 
-    def _restart(self, job: _Job, pool: ActingPool) -> None:
+    def _restart(self, job: ActingJob, pool: ActingPool) -> None:
         """Let a job start again from its last checkpoint, then work."""
         restart_ms = job.flexible.restart_ms
         if not restart_ms:
@@ -609,17 +345,17 @@ class ActingEngine:
         self._enters(job, pool, RESTART, restart_ms)
         self._expect(job, pool, restart_ms)
 
-    def _expect(self, job: _Job, pool: ActingPool, before_ms: int) -> None:
+    def _expect(self, job: ActingJob, pool: ActingPool, before_ms: int) -> None:
         left_ms = max(job.estimate_ms - job.work_ms, 1)
         end_ms = self.now_ms + before_ms + ceil(left_ms / self.rate(job, job.level))
         pool.expect(job.number, end_ms)
 
-    def _stop_work(self, job: _Job) -> None:
+    def _stop_work(self, job: ActingJob) -> None:
         """Tell what a job did up to now and hold its work."""
         self._tell(job, self.now_ms)
         job.work_ms = job.work_at(self.now_ms)
 
-    def _save(self, job: _Job, pool: ActingPool, resized: int) -> None:
+    def _save(self, job: ActingJob, pool: ActingPool, resized: int) -> None:
         """Write a checkpoint, then resize the job or put it back into the queue."""
         self._stop_work(job)
         job.saved_ms, job.resized = job.work_ms, resized
@@ -628,7 +364,7 @@ class ActingEngine:
         self._enters(job, pool, CHECKPOINT, job.flexible.stop_ms)
         self._expect(job, pool, job.flexible.stop_ms + job.flexible.restart_ms)
 
-    def _requeue(self, job: _Job, pool: ActingPool) -> None:
+    def _requeue(self, job: ActingJob, pool: ActingPool) -> None:
         """Take a job's nodes and put it back into the queue in its order of submission."""
         job.turn += 1
         job.work_ms, job.level = job.saved_ms, 0
@@ -643,7 +379,7 @@ class ActingEngine:
             insort(pool.queue, job.number)
         self._happened.requeued_ms.append(self.now_ms)
 
-    def _release(self, job: _Job, pool: ActingPool) -> None:
+    def _release(self, job: ActingJob, pool: ActingPool) -> None:
         pool.expect(job.number, None)
         pool.job_level.pop(job.number, None)
         pool.free_nodes += job.held
@@ -651,7 +387,7 @@ class ActingEngine:
         self._set_power(job, pool, 0, 0)
         job.held = 0
 
-    def _forget(self, job: _Job, pool: ActingPool) -> None:
+    def _forget(self, job: ActingJob, pool: ActingPool) -> None:
         del self.jobs[job.number]
         for of_jobs in (
             pool.job_n_nodes, pool.job_estimate_ms, pool.job_submit_ms, pool.job_user,
@@ -759,7 +495,7 @@ class ActingEngine:
             happened.restarted_ms.append(now_ms)
             self._restart(job, pool)
 
-    def _preempt(self, pool: ActingPool, job: _Job, how: str, who: object) -> None:
+    def _preempt(self, pool: ActingPool, job: ActingJob, how: str, who: object) -> None:
         number = job.number
         if not job.flexible.pausable:
             self._refuse(who, f"preempts job {number}, whose class is not pausable")
@@ -773,7 +509,7 @@ class ActingEngine:
             self._save(job, pool, 0)
         elif how in ("checkpoint", "kill"):
             saved_ms = job.work_at(self.now_ms) if how == "checkpoint" else None
-            job.saved_ms = _saved_ms(job, self.now_ms) if saved_ms is None else saved_ms
+            job.saved_ms = job.saved_at(self.now_ms) if saved_ms is None else saved_ms
             self._stop_work(job)
             self._requeue(job, pool)
             pool.due = True
@@ -781,7 +517,7 @@ class ActingEngine:
             hows = one_of(("checkpoint", "kill", "suspend"))
             self._refuse(who, f"preempts job {number} by {shown(how)} (have: {hows})")
 
-    def _resize(self, pool: ActingPool, job: _Job, n_nodes: int, who: object) -> None:
+    def _resize(self, pool: ActingPool, job: ActingJob, n_nodes: int, who: object) -> None:
         number = job.number
         if job.kind != RUN:
             self._refuse(who, f"resizes job {number}, which does not work now")
@@ -796,7 +532,7 @@ class ActingEngine:
         job.held += more
         self._save(job, pool, n_nodes)
 
-    def _running(self, pool: ActingPool, number: int, does: str, who: object) -> _Job:
+    def _running(self, pool: ActingPool, number: int, does: str, who: object) -> ActingJob:
         """Return a job that holds nodes and can be acted on."""
         if number not in pool.running:
             self._refuse(who, f"{does} job {shown(number)}, which does not run")
@@ -809,7 +545,7 @@ class ActingEngine:
         if not 0 <= level < n_levels:
             self._refuse(who, f"runs job {number} at level {level}; levels are 0 to {n_levels - 1}")
 
-    def _check_size(self, job: _Job, n_nodes: int, does: str, who: object) -> None:
+    def _check_size(self, job: ActingJob, n_nodes: int, does: str, who: object) -> None:
         least = max(1, ceil(job.flexible.least_share * job.asked))
         if not least <= n_nodes <= job.asked:
             self._refuse(
@@ -849,9 +585,3 @@ def _drop(queue: deque[int], number: int) -> bool:
         return False
     del queue[place]
     return True
-
-
-def _saved_ms(job: _Job, now_ms: int) -> int:
-    """Return the work of a job in its last checkpoint [ms]."""
-    every_ms = job.flexible.checkpoint_every_ms
-    return int(max(job.saved_ms, job.work_at(now_ms) // every_ms * every_ms))

@@ -19,7 +19,7 @@ from diploee.schedule.actions import Action
 from diploee.units import MS_PER_MIN
 
 if TYPE_CHECKING:
-    from diploee.schedule.acting_engine import FacilityView
+    from diploee.schedule.acting_views import FacilityView
 
 PowerBasis = Literal["mean", "p95_60s", "rated"]
 """Of a job: its mean power, the 95th percentile of its one-minute means, its nodes' ratings."""

@@ -31,7 +31,7 @@ from diploee.tables import Float64Array
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, W_PER_MW
 
 if TYPE_CHECKING:
-    from diploee.schedule.acting_engine import ActingPool
+    from diploee.schedule.acting_views import ActingPool
 
 HOURLY_MS = 2 * MS_PER_DAY
 """Services are looked at hour by hour so far ahead, and day by day beyond."""

@@ -1,0 +1,209 @@
+"""What the policies of pools and the controller see of an acting engine.
+
+A policy sees its own pool with its queue, and power, cap, signals and events of the facility; the
+controller sees all pools.
+"""
+
+from __future__ import annotations
+
+import sys
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from diploee.schedule.runs import RUN
+from diploee.schedule.surroundings import Event, JobFlexibility, PowerBasis
+
+if TYPE_CHECKING:
+    from diploee.schedule.acting_engine import ActingEngine
+
+
+class _Sight:
+    """What everybody sees: time, services, the facility's cap, signals and events."""
+
+    def __init__(self, engine: ActingEngine) -> None:
+        self._engine = engine
+
+    @property
+    def now_ms(self) -> int:
+        """Time since the start of the run [ms], negative in its warm-up."""
+        return self._engine.now_ms
+
+    def service_power_w(self, time_ms: int) -> float:
+        """Return the planned power of services beyond the idle power of their nodes [W]."""
+        return self._engine.around.service_power_w(time_ms)
+
+    def cap_w(self, time_ms: int) -> float:
+        """Return the most that all devices may draw at a time [W]."""
+        return self._engine.around.cap_w(time_ms)
+
+    @property
+    def signals(self) -> Mapping[str, Any]:
+        """Outside signals by name."""
+        return self._engine.signals
+
+    @property
+    def events_known(self) -> Sequence[Event]:
+        """Events issued by now."""
+        now_ms = self.now_ms
+        return [event for event in self._engine.around.events if event.issued_ms <= now_ms]
+
+
+class FacilityScope(_Sight):
+    """What a pool's policy sees of the whole facility: power, cap, signals, events; no queues."""
+
+    @property
+    def power_w(self) -> float:
+        """Mean power of all devices as they are now [W]: jobs, services, idle nodes."""
+        pools_w = sum(pool.pool_power_w for pool in self._engine.pools.values())
+        return pools_w + self.service_power_w(self.now_ms)
+
+    @property
+    def idle_power_w(self) -> float:
+        """Power of all nodes that stand without a job or service [W]."""
+        return sum(pool.n_nodes * pool.idle_w for pool in self._engine.pools.values())
+
+    def job_power_w(self, basis: PowerBasis = "mean") -> float:
+        """Return the power of all jobs that hold nodes, and of idle nodes [W]."""
+        return sum(pool.jobs_power_w(basis) for pool in self._engine.pools.values())
+
+
+class FacilityView(FacilityScope):
+    """What a controller sees: all pools, with their queues."""
+
+    @property
+    def pools(self) -> Mapping[str, ActingPool]:
+        """The pools by name."""
+        return self._engine.pools
+
+    def wake_at(self, time_ms: int) -> None:
+        """Ask for another decision at a time [ms], after now."""
+        self._engine.wake_at(time_ms, None)
+
+
+class ActingPool(_Sight):
+    """One pool with its queue, as its policy sees it. Jobs are numbered over all pools."""
+
+    def __init__(self, engine: ActingEngine, name: str, n_nodes: int, policy: Any) -> None:
+        super().__init__(engine)
+        self.name, self.policy = name, policy
+        self.n_nodes = self.free_nodes = n_nodes
+        self.waiting: deque[int] = deque()
+        self.queue = self.waiting
+        """Waiting jobs that the controller does not hold, in the order of submission."""
+        self.stirred = 0
+        """How often a job has left `waiting`, or come back; all else is added at its end."""
+        self.running: dict[int, int] = {}
+        """Jobs that hold nodes, each with the time at which it is expected to end [ms]."""
+        self._ends: list[tuple[int, int]] | None = None
+        self.others_uw: dict[PowerBasis, int] = {}
+        self.suspended: dict[int, None] = {}
+        """Those of them that are suspended."""
+        self.stopping: dict[int, None] = {}
+        """Those of them that are being saved: nothing else can be done with them until then."""
+        self.job_n_nodes: dict[int, int] = {}
+        self.job_estimate_ms: dict[int, int] = {}
+        self.job_submit_ms: dict[int, int] = {}
+        self.job_user: dict[int, int] = {}
+        self.job_class: dict[int, int] = {}
+        self.job_profile_id: dict[int, int] = {}
+        self.job_level: dict[int, int] = {}
+        self.decides = hasattr(policy, "decide")
+        self.wants_idle = bool(getattr(policy, "wants_idle", False))
+        self.due = self.wants_idle
+        self.idle_w = 0.0
+        self.in_use, self.power_mw = 0, 0
+        self.last_busy_ms = engine.now_ms
+        self.wakes_ms: list[int] = []
+
+    @property
+    def facility(self) -> FacilityScope:
+        """Power, cap, signals and events of the whole facility."""
+        return self._engine.scope
+
+    @property
+    def pool_power_w(self) -> float:
+        """Mean power of its jobs as they are now, and of its idle nodes [W]; without services."""
+        return self.power_mw / 1000 + (self.n_nodes - self.in_use) * self.idle_w
+
+    def jobs_power_w(self, basis: PowerBasis = "mean") -> float:
+        """Return the same by another basis of the power of jobs that run [W]."""
+        if basis == "mean":
+            return self.pool_power_w
+        if basis not in self.others_uw:
+            self.others_uw[basis] = 0
+            for number in self.running:
+                self._engine.count_power(self._engine.jobs[number], self, basis)
+        return self.others_uw[basis] / 1e6 + (self.n_nodes - self.in_use) * self.idle_w
+
+    @property
+    def ends(self) -> list[tuple[int, int]]:
+        """When jobs that hold nodes are expected to end [ms], in order, each with its job."""
+        if self._ends is None:
+            self._ends = sorted((end_ms, number) for number, end_ms in self.running.items())
+        return self._ends
+
+    def expect(self, number: int, end_ms: int | None) -> None:
+        """Set when a job that holds nodes is expected to end [ms]; None once it holds none."""
+        before_ms = self.running.get(number)
+        if self._ends is not None and before_ms is not None:
+            del self._ends[bisect_left(self._ends, (before_ms, number))]
+        if end_ms is None:
+            del self.running[number]
+            return
+        self.running[number] = end_ms
+        if self._ends is not None:
+            insort(self._ends, (end_ms, number))
+
+    @property
+    def n_levels(self) -> int:
+        """Number of cap levels; 0 is none."""
+        return len(self._engine.around.levels)
+
+    def expected_end_ms(self, job: int) -> int:
+        """Return when a job that holds nodes is expected to end [ms], after now."""
+        return max(self.running[job], self.now_ms + 1)
+
+    def works(self, job: int) -> bool:
+        """Return whether a job that holds nodes works now: not suspended, saved or restarting."""
+        return self._engine.jobs[job].kind == RUN
+
+    def work_ms(self, job: int) -> int:
+        """Return the work that a job has done by now [ms of an uncapped run]."""
+        return self._engine.jobs[job].work_at(self.now_ms)
+
+    def saved_ms(self, job: int) -> int:
+        """Return the work that a job would keep if it were killed now [ms]."""
+        return self._engine.jobs[job].saved_at(self.now_ms)
+
+    def flexibility(self, job: int) -> JobFlexibility:
+        """Return how a job bends."""
+        return self._engine.jobs[job].flexible
+
+    def priority(self, job: int) -> float:
+        """Return the priority of a job's class."""
+        priority: float = self._engine.jobs[job].priority
+        return priority
+
+    def deadline_ms(self, job: int) -> int:
+        """Return when a job is due [ms], by its class: a date, or its estimate and some slack."""
+        of = self._engine.jobs[job]
+        flexible = of.flexible
+        if flexible.deadline_ms is not None:
+            return flexible.deadline_ms
+        if flexible.slack is None:
+            return sys.maxsize
+        return int(of.submit_ms + (1 + flexible.slack) * of.estimate_ms)
+
+    def speed(self, job: int, level: int, n_nodes: int | None = None) -> float:
+        """Return the rate of a job's work at a level and on a number of nodes."""
+        return self._engine.rate(self._engine.jobs[job], level, n_nodes)
+
+    def power_w(self, job: int, level: int = 0, basis: PowerBasis = "mean") -> float:
+        """Return the power of a job that runs at a level, on its nodes [W]."""
+        return self._engine.power_w(self._engine.jobs[job], basis, level)
+
+    def wake_at(self, time_ms: int) -> None:
+        """Ask for another decision at a time [ms], after now."""
+        self._engine.wake_at(time_ms, self)
