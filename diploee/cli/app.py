@@ -28,6 +28,7 @@ COMMANDS = {
     "fit-requests": "fit_requests:fit_requests_command",
     "deconvolve": "deconvolve:deconvolve_command",
     "zeus": "zeus:zeus_command",
+    "published": "published:published_command",
 }
 GROUPS = {
     "profiles": (

@@ -1,78 +1,34 @@
-"""Table 3, row by row: four utilization levels for the whole year, one parameter set."""
+"""The year of Table 3: what its files hold adds up. Its rows are held by `test_validation`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
-from table_3 import ABSOLUTE_TOLERANCE, LEVELS, RELATIVE_TOLERANCE, ROWS, TARGET_UTILIZATION
 
 import diploee
 from diploee.outputs import Run
-from diploee.schedule import Engine
+from diploee.published.paper import TABLE_3
 
 pytestmark = pytest.mark.paper
 
-ENGINES: dict[int, Engine] = {20: "compiled", 40: "simpy", 60: "compiled", 80: "compiled"}
 
-FOUND: dict[str, Callable[[dict[str, Any]], float | None]] = {
-    "power_mean_mw": lambda m: m["power"]["mean_mw"],
-    "power_std_mw": lambda m: m["power"]["std_mw"],
-    "power_median_mw": lambda m: m["power"]["median_mw"],
-    "power_p90_mw": lambda m: m["power"]["p90_mw"],
-    "power_max_mw": lambda m: m["power"]["max_mw"],
-    "peak_to_average_ratio": lambda m: m["power"]["peak_to_average_ratio"],
-    "utilization_mean": lambda m: m["utilization"]["mean"],
-    "utilization_std": lambda m: m["utilization"]["std"],
-    "utilization_median": lambda m: m["utilization"]["median"],
-    "utilization_p90": lambda m: m["utilization"]["p90"],
-    "utilization_max": lambda m: m["utilization"]["max"],
-    "jobs_per_day": lambda m: m["jobs"]["submitted_per_day"],
-    "queued_fraction": lambda m: m["jobs"]["queued_fraction"],
-    "mean_queue_time_h": lambda m: m["jobs"]["mean_queue_time_queued_h"],
-}
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    scenario = diploee.load_scenario(TABLE_3.scenario, values={TABLE_3.key: TABLE_3.values[40]})
+    return diploee.simulate(scenario, tmp_path_factory.mktemp("table_3") / "40", engine="simpy")
 
 
-@pytest.fixture(scope="module", params=LEVELS, ids=[f"{level}%" for level in LEVELS])
-def year(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[int, Run]:
-    level: int = request.param
-    scenario = diploee.load_scenario(
-        "colocation_10mw",
-        values={"streams.training.target_utilization": TARGET_UTILIZATION[level]},
-    )
-    folder = tmp_path_factory.mktemp("table_3") / f"{level}"
-    return level, diploee.simulate(scenario, folder, engine=ENGINES[level])
+def test_simpy_gives_the_rows_as_well(run: Run) -> None:
+    assert all(row.check(40, run.metrics).holds for row in TABLE_3.rows)
 
 
-@pytest.mark.parametrize("row", ROWS)
-def test_row_of_table_3(year: tuple[int, Run], row: str) -> None:
-    level, run = year
-    published = ROWS[row][LEVELS.index(level)]
-    found = FOUND[row](run.metrics)
-    if published is None:  # no job queued in the paper, so that there is no mean of their times
-        assert found is None
-        assert not (run.jobs(["queue_time_s"])["queue_time_s"] > 0).any()
-        return
-    if row in ABSOLUTE_TOLERANCE:
-        expected = pytest.approx(published, abs=ABSOLUTE_TOLERANCE[row])
-    else:
-        expected = pytest.approx(published, rel=RELATIVE_TOLERANCE[row])
-    assert found == expected, f"{row} at {level} %: {found} against {published} in the paper"
-
-
-def test_the_year_has_every_minute(year: tuple[int, Run]) -> None:
-    _, run = year
+def test_the_year_has_every_minute(run: Run) -> None:
     power = run.facility(["it_power_w"])
     assert len(power) == 365 * 24 * 60
     assert run.metrics["power"]["resolution_s"] == 60
 
 
-def test_jobs_and_facility_have_the_same_energy(year: tuple[int, Run]) -> None:
+def test_jobs_and_facility_have_the_same_energy(run: Run) -> None:
     """What the files hold adds up: job energies and idle power against the power series."""
-    _, run = year
     facility = run.facility(["it_power_w", "utilization"])
     idle_w = run.scenario.facility.node_type_of("h100").idle_power_w
     n_nodes = run.scenario.facility.n_nodes
@@ -83,3 +39,10 @@ def test_jobs_and_facility_have_the_same_energy(year: tuple[int, Run]) -> None:
         from_jobs_j, rel=1e-7
     )
     assert run.metrics["power"]["energy_mwh"] == pytest.approx(from_jobs_j / 3.6e9, rel=1e-7)
+
+
+def test_no_job_waits_in_the_year_of_20_percent(tmp_path_factory: pytest.TempPathFactory) -> None:
+    scenario = diploee.load_scenario(TABLE_3.scenario, values={TABLE_3.key: TABLE_3.values[20]})
+    folder = tmp_path_factory.mktemp("table_3") / "20"
+    run = diploee.simulate(scenario, folder, engine="compiled")
+    assert not (run.jobs(["queue_time_s"])["queue_time_s"] > 0).any()
