@@ -37,7 +37,8 @@ def command_line() -> None:
             signal.signal(number, _interrupt)
     try:
         _check_text(sys.argv[1:])
-        application(next((word for word in sys.argv[1:] if not word.startswith("-")), ""))()
+        words = _words_to_complete() or sys.argv[1:]
+        application(next((word for word in words if not word.startswith("-")), ""))()
     except InputError as error:
         _complain(*error.problems)
         sys.exit(EXIT_BAD_INPUT)
@@ -67,6 +68,12 @@ def command_line() -> None:
         sys.exit(EXIT_FAILED)
     finally:
         stop_with(None)  # the next command of this process is not the one interrupted
+
+
+def _words_to_complete() -> list[str]:
+    """Return the words behind ``diploee`` that a shell asks to complete, none where none does."""
+    line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
+    return line.split()[1:] if "_DIPLOEE_COMPLETE" in os.environ else []
 
 
 def _check_text(arguments: list[str]) -> None:

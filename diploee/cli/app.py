@@ -11,10 +11,12 @@ from typing import Annotated, Any
 import typer
 
 from diploee import __version__
+from diploee.cli.helped import App
 
 COMMANDS = {
     "run": "run:run_command",
     "validate": "run:validate",
+    "init": "init:init_command",
     "schema": "schema:schema",
     "report": "report:report_command",
     "datasheet": "datasheet:datasheet_command",
@@ -31,6 +33,10 @@ COMMANDS = {
     "published": "published:published_command",
 }
 GROUPS = {
+    "scenarios": (
+        "scenarios:scenarios_app",
+        "List, show and copy the scenarios, sweeps and limits that ship.",
+    ),
     "profiles": (
         "profiles:profiles_app",
         "List, show, import, record, check and compare power profiles.",
@@ -52,11 +58,10 @@ def application(called: str | None = None) -> typer.Typer:
         The command or group that is called: of all others only the help is there. All work where
         none is given.
     """
-    app = typer.Typer(
+    app = App(
         name="diploee",
         help="Year-long power load of AI data centers, synthesised from published measurements.",
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
@@ -64,7 +69,7 @@ def application(called: str | None = None) -> typer.Typer:
     for name, place in COMMANDS.items():
         app.command(name)(_found(place) if called in (None, name) else _stand_in(place))
     for name, (place, words) in GROUPS.items():
-        group = _found(place) if called in (None, name) else typer.Typer()
+        group = _found(place) if called in (None, name) else App()
         app.add_typer(group, name=name, help=words, no_args_is_help=True)
     return app
 

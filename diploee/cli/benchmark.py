@@ -17,6 +17,7 @@ from diploee.benchmark import (
     TrainingTraceParams,
     load_specs,
 )
+from diploee.cli.helped import App
 from diploee.cli.options import Force, Json, ToLibrary, naming_options, options, place_option
 from diploee.errors import InputError, ScenarioError, did_you_mean, one_of
 from diploee.importers.benchmarks import (
@@ -29,7 +30,7 @@ from diploee.problems import checked
 from diploee.profiles import add_profile
 from diploee.scenario.yaml_lines import read_value
 
-benchmark_app = typer.Typer()
+benchmark_app = App()
 
 DataDirOption = Annotated[
     Path, place_option("Cache of what was made, a folder per hash of its parameters.", "--data-dir")

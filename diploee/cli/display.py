@@ -15,7 +15,7 @@ from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColum
 from rich.progress import Progress as RichProgress
 from rich.table import Table
 
-from diploee.metric import flatten
+from diploee.metric import find_metric, flatten
 from diploee.progress import Progress, Update
 from diploee.units import W_PER_MW, power_unit
 
@@ -77,19 +77,32 @@ def _with_rate(text: str, elapsed_s: float) -> str:
     return f"{text}  {per_s:,.0f} jobs/s"
 
 
+ASKED = (
+    "grid.maximum_demand.intervals.15min.max_mw",
+    "grid.ramps.intervals.60s.up.max_mw",
+    "grid.ramps.intervals.60s.down.max_mw",
+    "grid.ramps.intervals.900s.up.max_mw",
+    "grid.ramps.intervals.900s.down.max_mw",
+    "grid.headroom.mw",
+    "poi.headroom.mva",
+)
+"""What a planner asks first, by the key of its metric, beside those that stand in every table."""
+
+
 def show_run(run: Run) -> None:
     """Print the result table, the warnings and where the files are."""
-    from diploee.metrics.catalogue import table_metrics
+    from diploee.metrics.catalogue import declared_metrics, table_metrics
 
     console = Console()
     metrics = run.metrics
     pools = metrics.get("pools", {})
     parts = [dict(flatten(part)) for part in (metrics, *pools.values())]
     unit = power_unit(metrics["power"]["max_mw"] * W_PER_MW)
+    asked = (find_metric(key, declared_metrics()) for key in ASKED)
     rows = [
         (metric.key.partition(".")[0], metric.sized(unit).title,
          [metric.sized(unit).show(part.get(metric.key), "-") for part in parts])
-        for metric in table_metrics(own=run.stage_metrics)
+        for metric in [*filter(None, asked), *table_metrics(own=run.stage_metrics)]
         if any(part.get(metric.key) is not None for part in parts)
     ]  # fmt: skip
     heads = ["facility", *pools]

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from diploee.cli.options import Json
+from diploee.cli.options import Json, shipped_names
 from diploee.errors import InputError
 from diploee.metrics.limits import LimitReport, check_limits, load_limits, shipped_limits
 from diploee.outputs import open_run
@@ -22,7 +22,11 @@ EXIT_CODES = {"violated": 3, "not assessable": 4}
 def limits_command(
     limits: Annotated[
         str | None,
-        typer.Argument(help="Name of a preset, or a YAML file of limits.", metavar="LIMITS"),
+        typer.Argument(
+            help="Name of a preset, or a YAML file of limits.",
+            metavar="LIMITS",
+            autocompletion=shipped_names("limits"),
+        ),
     ] = None,
     run_dir: Annotated[
         Path | None, typer.Argument(help="Folder of a finished run, or of a sweep.")

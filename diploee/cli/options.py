@@ -37,6 +37,20 @@ def place_option(words: str, option: str = "--out", metavar: str = "PATH") -> An
     return typer.Option(option, parser=place, metavar=metavar, help=words)
 
 
+def shipped_names(*kinds: Literal["scenario", "sweep", "limits"]) -> Callable[[str], list[str]]:
+    """Return what completes the names of what ships; files are completed where none fits."""
+
+    def names(incomplete: str) -> list[str]:
+        from diploee.shipped import shipped_folder
+
+        places = {"scenario": ".", "sweep": "sweeps", "limits": "limits"}
+        folders = [shipped_folder("scenarios") / places[kind] for kind in kinds]
+        found = [path.stem for folder in folders for path in sorted(folder.glob("*.yaml"))]
+        return [name for name in found if name.startswith(incomplete)]
+
+    return names
+
+
 Profiles = Annotated[
     list[str] | None,
     typer.Option(
@@ -108,7 +122,7 @@ def _of_model(model: Any, spelt: Mapping[str, str]) -> Iterator[inspect.Paramete
             *flags,
             help=field.description,
             metavar=_metavar(name, spelt),
-            show_default=str(default) if isinstance(default, str | int | float) else False,
+            show_default=str(default) if default is not False and _is_shown(default) else False,
             formats=MOMENTS if kind is datetime else None,
         )
         if not is_switch and not is_needed:
@@ -116,6 +130,10 @@ def _of_model(model: Any, spelt: Mapping[str, str]) -> Iterator[inspect.Paramete
         default = inspect.Parameter.empty if is_needed else default
         hint: Any = Annotated[_with_choices(kind), info]
         yield inspect.Parameter(name, _KEYWORD, default=default, annotation=hint)
+
+
+def _is_shown(default: object) -> bool:
+    return isinstance(default, str | int | float) and default != ""
 
 
 def _words(name: str, spelt: Mapping[str, str]) -> list[str]:

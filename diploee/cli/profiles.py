@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from diploee.cli.helped import App
 from diploee.cli.options import Force, Profiles, place_option
 from diploee.cli.profiles_import import import_app
 from diploee.cli.profiles_library import (
@@ -21,7 +22,7 @@ from diploee.errors import plural
 if TYPE_CHECKING:
     from diploee.profiles import PowerProfile
 
-profiles_app = typer.Typer()
+profiles_app = App()
 profiles_app.add_typer(import_app, name="import")
 profiles_app.command("check")(check_command)
 profiles_app.command("compare")(compare_command)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from pydantic import Field
 
+from diploee.cli.helped import App
 from diploee.cli.options import Force, Quiet, ToLibrary, naming_options, options, place_option
 from diploee.errors import plural
 from diploee.model import Model
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from diploee.importers.power_logs.nlr_genai import DatasetImport
     from diploee.profiles import PowerProfile
 
-import_app = typer.Typer(
+import_app = App(
     help="Import measured power as profiles, a command per format.", no_args_is_help=True
 )
 

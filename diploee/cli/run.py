@@ -6,14 +6,21 @@ import json
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from diploee.cli.options import Force, Json, Profiles, Quiet, options, place_option
+from diploee.cli.options import Force, Json, Profiles, Quiet, options, place_option, shipped_names
+
+if TYPE_CHECKING:
+    from diploee.scenario import Scenario
 
 ScenarioArgument = Annotated[
-    str, typer.Argument(help="A scenario file, or a shipped name such as colocation_10mw.")
+    str,
+    typer.Argument(
+        help="A scenario file, or a shipped name such as colocation_10mw.",
+        autocompletion=shipped_names("scenario"),
+    ),
 ]
 SetOption = Annotated[
     list[str] | None,
@@ -67,6 +74,10 @@ def run_command(
     resolved = _load(scenario, set_, target_utilization, seed)
     library = ProfileLibrary.open(*(profiles or ()))
     show = not quiet and not as_json
+    if show and engine == "simpy" and _takes_long(resolved):
+        typer.echo(
+            "note: --engine compiled gives the same start times, power and metrics sooner", err=True
+        )
     with _executor(dask) as executor:
         result = simulate(
             resolved,
@@ -87,6 +98,24 @@ def run_command(
         sys.stdout.write(json.dumps(content, indent=2) + "\n")
     elif show:
         show_run(result)
+
+
+LONG_NODE_H = 10_000_000
+"""Node hours of jobs from which a run is called long: SimPy takes them in some 10 s."""
+
+
+def _takes_long(scenario: Scenario) -> bool:
+    """Return whether SimPy takes its time where the compiled twin would not."""
+    from diploee.schedule.twins import twin_of
+
+    pools = {stream.pool for stream in scenario.streams.values()}
+    nodes = scenario.facility.pools
+    hours = scenario.clock.simulated_ms / 3_600_000
+    return (
+        scenario.flexibility is None
+        and sum(nodes[pool].n_nodes for pool in pools) * hours >= LONG_NODE_H
+        and all(twin_of(nodes[pool].scheduler.open()) for pool in pools)
+    )
 
 
 def _executor(address: str | None) -> AbstractContextManager[Any]:

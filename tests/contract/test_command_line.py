@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -17,30 +20,10 @@ from samples import WATTAMETER
 
 from diploee import open_run
 from diploee.cli.app import application
+from diploee.cli.helped import EXAMPLES
 from diploee.scenario import Scenario, shipped_scenarios
 
-COMMANDS = (
-    (),
-    ("run",),
-    ("validate",),
-    ("schema",),
-    ("profiles",),
-    ("profiles", "list"),
-    ("profiles", "show"),
-    ("profiles", "import"),
-    ("profiles", "import", "nlr-genai"),
-    ("profiles", "build-reference"),
-    ("profiles", "record"),
-    ("profiles", "compare"),
-    ("profiles", "check"),
-    ("profiles", "merge"),
-    ("profiles", "trim"),
-    ("battery",),
-    ("fit",),
-    ("fit-requests",),
-    ("deconvolve",),
-    ("zeus",),
-)
+COMMANDS = [tuple(name.split()) for name in EXAMPLES]
 NEVER = {"matplotlib", "numpy.f2py", "pandas", "plotly", "pyarrow.dataset", "scipy.linalg",
          "scipy.optimize", "scipy.signal", "scipy.special", "scipy.stats", "simpy"}  # fmt: skip
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -60,7 +43,14 @@ def test_result_goes_to_standard_output_and_progress_to_standard_error(
 ) -> None:
     ended = run_tiny()
     assert ended.code == 0
-    for words in ("mean power [kW]", "peak-to-average ratio", "jobs that queued [%]", "60 s means"):
+    for words in (
+        "mean power [kW]",
+        "over 15 min [kW]",
+        "ramp down over 60 s",
+        "peak-to-average ratio",
+        "jobs that queued [%]",
+        "60 s means",
+    ):
         assert words in ended.out
     assert f"Files in {tmp_path / 'run'}" in ended.out
     assert "simulate" in ended.err
@@ -121,9 +111,27 @@ def test_help_of_every_command_fits_a_terminal(
     assert ended.code == 0
     assert f"Usage: diploee{''.join(f' {word}' for word in command)}" in ended.out
     assert max(map(len, ended.out.splitlines())) <= 80
-    assert "..." not in ended.out.replace("ARGS]...", "").replace("}...", "").replace(
-        "files...", ""
-    )
+    shown = re.sub(r"(ARGS\]|\b[A-Z_]+|files|folders|\})\.\.\.", "", ended.out)
+    assert "..." not in shown
+    assert not re.search(r"<(str|int|float|bool|path|list|%)|default: \(\)", ended.out)
+    assert EXAMPLES[" ".join(command)] in " ".join(ended.out.split())
+
+
+def test_every_command_has_an_example_that_its_options_allow() -> None:
+    def names(command: Any, path: tuple[str, ...]) -> Iterator[str]:
+        yield " ".join(path)
+        for name, inner in getattr(command, "commands", {}).items():
+            yield from names(inner, (*path, name))
+
+    root = typer.main.get_command(application())
+    assert sorted(names(root, ())) == sorted(EXAMPLES)
+    for name, example in EXAMPLES.items():
+        program, *words = shlex.split(example)
+        assert (program, words[: len(name.split())]) == ("diploee", name.split())
+        command: Any = root
+        while hasattr(command, "commands"):
+            command = command.commands[words.pop(0)]
+        command.make_context(name, words)
 
 
 def test_every_argument_and_option_has_a_help_text() -> None:
@@ -162,6 +170,31 @@ def test_nothing_slow_is_imported_that_is_not_needed(
     modules = done.stdout.rpartition("MODULES")[2].split()
     assert "diploee.errors" in modules
     assert not set(modules) & slow
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("diploee limits erc", {"ercot_lcl_2026_06", "ercot_nprr1191"}),
+        ("diploee run inference_1mw_l", {"inference_1mw_latency_10s"}),
+        ("diploee scenarios co", {"copy"}),
+        ("diploee run --eng", {"--engine"}),
+    ],
+)
+def test_shell_is_offered_commands_options_and_shipped_names(line: str, offered: set[str]) -> None:
+    asked = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys; sys.argv = ['diploee']; from diploee.cli import main; main()",
+        ],
+        env={**os.environ, **asked, "_DIPLOEE_COMPLETE": "complete_bash"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert set(done.stdout.split()) == offered
 
 
 def test_version_is_that_of_the_package() -> None:

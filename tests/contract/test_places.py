@@ -106,6 +106,8 @@ COMMANDS = {
     "import nvidia-smi": imported("nvidia-smi {site}/nvidia-smi --workload x"),
     "import wattameter": imported("wattameter {site}/wattameter --workload x", "--licence CC0"),
     "import nlr-genai": imported("nlr-genai {site}/nlr -q --against {site}/library", ""),
+    "init": Command("init --defaults --out {root}/site.yaml", "--poi-mw 3", slow=True),
+    "scenarios copy": Command("scenarios copy mixed_11mw --out {root}/site.yaml", ""),
     "profiles record": Command(
         "profiles record --workload x --id x --out {root}/lib -- true", "--nodes 2"
     ),

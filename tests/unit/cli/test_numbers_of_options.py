@@ -24,6 +24,7 @@ COLUMNS = [f"--column={name}" for name in ("submit=submit", "duration=run_s", "n
 COMMANDS: dict[str, tuple[object, ...]] = {
     "run": ("tiny.yaml", *LIBRARY, "--engine", "compiled", "-q", "--out", "out/run"),
     "validate": ("tiny.yaml", *LIBRARY),
+    "init": ("--defaults", "--out", "out/site.yaml"),
     "export": ("opendss", "run", "--out", "out/export", "-q"),
     "coincident": ("run", "peaks.csv"),
     "fit": ("jobs.csv", *COLUMNS, "--workload", "tune", *LIBRARY),

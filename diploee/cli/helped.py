@@ -1,0 +1,118 @@
+"""Commands whose help names what an option takes in words, and ends with an example."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+EXAMPLES = {
+    "": "diploee run colocation_10mw --engine compiled",
+    "run": "diploee run colocation_10mw --target-utilization 0.4 --out runs/colocation-40",
+    "validate": "diploee validate my_site.yaml",
+    "scenarios": "diploee scenarios list",
+    "scenarios list": "diploee scenarios list",
+    "scenarios show": "diploee scenarios show colocation_10mw",
+    "scenarios copy": "diploee scenarios copy colocation_10mw --out my_site.yaml",
+    "init": "diploee init --poi-mw 150 --training-share 0.7 --time-zone America/Chicago",
+    "schema": "diploee schema --markdown",
+    "published": "diploee published --only nodes --out published.md",
+    "report": "diploee report runs/colocation-40 --out colocation.html",
+    "datasheet": "diploee datasheet runs/site --limits ercot_lcl_2026_06 --csv datasheet.csv",
+    "export": "diploee export opendss runs/site --step '15 min' --bus b12 --kv 34.5",
+    "limits": "diploee limits ercot_lcl_2026_06 runs/site --fail",
+    "battery": "diploee battery ieso_3_0 runs/site",
+    "coincident": "diploee coincident runs/site peaks.csv --minimum-take 85",
+    "sweep": "diploee sweep colocation_utilization --out sweeps/utilization --workers 2",
+    "ensemble": "diploee ensemble colocation_10mw --seeds 4 --out sweeps/spread",
+    "fit": "diploee fit sacct.txt --workload llama2_70b_lora --out stream.yaml",
+    "fit-requests": "diploee fit-requests trace.csv --out stream.yaml",
+    "deconvolve": "diploee deconvolve load.csv --scenario colocation_10mw --out weights.yaml",
+    "zeus": "diploee zeus --recurrences 50 --out recurrences.parquet",
+    "profiles": "diploee profiles list",
+    "profiles list": "diploee profiles list --profiles my_profiles --profiles reference",
+    "profiles show": "diploee profiles show llama2_70b_lora-16n-1 --out llama2.png",
+    "profiles check": "diploee profiles check my_profiles",
+    "profiles compare": "diploee profiles compare my_profiles reference",
+    "profiles merge": "diploee profiles merge my_profiles other_profiles --out all_profiles",
+    "profiles trim": "diploee profiles trim mine-2n --profiles my_profiles --from 30 --out trimmed",
+    "profiles record": "diploee profiles record --workload mine --out my_profiles -- python job.py",
+    "profiles build-reference": "diploee profiles build-reference --out rebuilt",
+    "profiles import": "diploee profiles import nvidia-smi gpus.csv --workload mine --out lib",
+    "profiles import wattameter": (
+        "diploee profiles import wattameter job_4711 --workload mine --out my_profiles"
+    ),
+    "profiles import plain": (
+        "diploee profiles import plain power.csv --workload mine --nodes 2 --out my_profiles"
+    ),
+    "profiles import nvidia-smi": (
+        "diploee profiles import nvidia-smi gpus.csv --workload mine --out my_profiles"
+    ),
+    "profiles import nlr-genai": "diploee profiles import nlr-genai dataset --out measured",
+    "benchmark": "diploee benchmark training-trace --nodes 16 --out my_profiles",
+    "benchmark fit": "diploee benchmark fit specs.yaml --from leaderboard.json",
+    "benchmark training-trace": "diploee benchmark training-trace --nodes 16 --out my_profiles",
+}
+"""An example of every command and group, which its help ends with."""
+
+_WORDS = {"str": "TEXT", "int": "NUMBER", "float": "NUMBER", "path": "PATH", "bool": None}
+
+
+class _Helped:
+    """What commands and groups have in common."""
+
+    epilog: str | None
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, which name what they take in words of the field, if at all."""
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for parameter in parameters:
+            _say_plainly(parameter, ctx)
+        return parameters
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help with the example of the command."""
+        names: list[str] = []
+        at = ctx
+        while at.parent is not None:
+            names.insert(0, at.info_name)
+            at = at.parent
+        if (example := EXAMPLES.get(" ".join(names))) is not None:
+            self.epilog = f"Example: {example}"
+        super().format_help(ctx, formatter)  # type: ignore[misc]
+
+
+def _say_plainly(parameter: Any, ctx: Any) -> None:
+    """Replace what typer shows of a type, as ``<str>``; not every version of it shows one."""
+    if (show := getattr(parameter, "display_type_rich", None)) is None:
+        return
+    shown = show(ctx)
+    if shown is None or not shown.startswith("<"):
+        return
+    inner = shown.strip("<>").removeprefix("list[").removesuffix("]").lower()
+    is_argument = parameter.param_type_name == "argument"  # its name says what it is
+    words = "TIME" if inner.startswith("%") else _WORDS.get(inner, shown.strip("<>"))
+    parameter.display_type_rich = lambda ctx: None if is_argument else words  # noqa: ARG005
+
+
+class Command(_Helped, TyperCommand):
+    """A command."""
+
+
+class Group(_Helped, TyperGroup):
+    """A group of commands."""
+
+
+class App(typer.Typer):
+    """A group that makes such commands."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(cls=Group, **options)
+
+    def command(self, name: str | None = None, **options: Any) -> Callable[[F], F]:
+        """Return a decorator of a command, as typer's."""
+        return super().command(name, **({"cls": Command} | options))

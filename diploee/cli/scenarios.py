@@ -1,0 +1,97 @@
+"""`diploee scenarios`: the scenarios, sweeps and limits that ship, to look at and to copy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from diploee.cli.helped import App
+from diploee.cli.options import Force, Json, place_option, shipped_names
+
+KINDS = ("scenario", "sweep", "limits")
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="Name of a shipped scenario, sweep or preset of limits.",
+        autocompletion=shipped_names(*KINDS),
+    ),
+]
+
+scenarios_app = App()
+
+
+@scenarios_app.command("list")
+def list_scenarios(as_json: Json = False) -> None:
+    """List what ships: scenarios, sweeps over them, and presets of limits."""
+    from diploee.cli.display import show_table
+
+    rows = [
+        (name, kind, _told(path, kind)) for kind in KINDS for name, path in _shipped(kind).items()
+    ]
+    if as_json:
+        names = ("name", "kind", "description")
+        typer.echo(json.dumps([dict(zip(names, row, strict=True)) for row in rows], indent=2))
+    else:
+        show_table("Shipped with diploee", ("name", "kind", "holds"), rows)
+
+
+@scenarios_app.command("show")
+def show_scenario(name: Name) -> None:
+    """Print a shipped file, with the source of every number in its comments."""
+    typer.echo(_found(name).read_text("utf-8"), nl=False)
+
+
+@scenarios_app.command("copy")
+def copy_scenario(
+    name: Name,
+    out: Annotated[Path | None, place_option("The copy; NAME.yaml by default.")] = None,
+    force: Force = False,
+) -> None:
+    """Copy a shipped file, to change it into one's own."""
+    from diploee.files import whole_file
+
+    source = _found(name)
+    place = out or Path(f"{name}.yaml")
+    with whole_file(place, force) as path:
+        path.write_bytes(source.read_bytes())
+    typer.echo(str(place))
+
+
+def _shipped(kind: str) -> dict[str, Path]:
+    if kind == "scenario":
+        from diploee.scenario import shipped_scenarios
+
+        return shipped_scenarios()
+    if kind == "sweep":
+        from diploee.sweep.loading import shipped_sweeps
+
+        return shipped_sweeps()
+    from diploee.metrics.limits import shipped_limits
+
+    return shipped_limits()
+
+
+def _found(name: str) -> Path:
+    from diploee.errors import InputError, did_you_mean, one_of
+
+    shipped = {each: path for kind in KINDS for each, path in _shipped(kind).items()}
+    if name not in shipped:
+        raise InputError(
+            f"scenarios: NAME must be one of {one_of(shipped)}, found '{name}'"
+            f"{did_you_mean(name, shipped)}"
+        )
+    return shipped[name]
+
+
+def _told(path: Path, kind: str) -> str:
+    """Return what a file says that it is: its description, its name, or its first comment."""
+    from diploee.scenario.yaml_lines import load_yaml_with_lines
+
+    content, _ = load_yaml_with_lines(path, "keys")
+    key = {"scenario": "description", "limits": "name"}.get(kind, "description")
+    first = path.read_text("utf-8").partition("\n")[0].removeprefix("#").strip()
+    return str(content.get(key) or first)

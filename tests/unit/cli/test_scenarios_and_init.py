@@ -1,0 +1,118 @@
+"""What ships is found, shown and copied by name; a first scenario is made from five answers."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from builders import write_scenario
+from command_line import call
+
+from diploee import load_scenario, open_run
+from diploee.metrics.limits import load_limits, shipped_limits
+from diploee.scenario import shipped_scenarios
+from diploee.scenario.starter import Site, starter_text
+from diploee.sweep.loading import shipped_sweeps
+
+SHIPPED = {**shipped_scenarios(), **shipped_sweeps(), **shipped_limits()}
+
+
+def test_every_shipped_file_is_listed_once_with_what_it_is() -> None:
+    rows = json.loads(call("scenarios", "list", "--json").out)
+    assert sorted(row["name"] for row in rows) == sorted(SHIPPED)
+    assert len(SHIPPED) == len(shipped_scenarios()) + len(shipped_sweeps()) + len(shipped_limits())
+    assert all(row["description"] for row in rows)
+    assert {row["kind"] for row in rows} == {"scenario", "sweep", "limits"}
+
+
+def test_show_prints_the_file() -> None:
+    shown = call("scenarios", "show", "mixed_11mw")
+    assert shown.out == shipped_scenarios()["mixed_11mw"].read_text("utf-8")
+
+
+def test_unknown_name_is_told_with_the_nearest() -> None:
+    ended = call("scenarios", "show", "colocation_10nw")
+    assert ended.code == 2
+    assert "did you mean 'colocation_10mw'?" in ended.problem
+
+
+@pytest.mark.parametrize("name", sorted(shipped_scenarios()))
+def test_copied_scenario_is_the_shipped_one_wherever_it_lies(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert call("scenarios", "copy", name).out == f"{name}.yaml\n"
+    assert load_scenario(tmp_path / f"{name}.yaml").sha256() == load_scenario(name).sha256()
+
+
+def test_copied_limits_are_the_preset(tmp_path: Path) -> None:
+    assert call("scenarios", "copy", "ieso_3_0", "--out", tmp_path / "mine.yaml").code == 0
+    assert load_limits(tmp_path / "mine.yaml") == load_limits("ieso_3_0")
+
+
+def test_init_asks_what_is_not_given_and_asks_again_what_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", io.StringIO("lots\n3\n\n0.5\nMars/Base\n-06:00\n\n"))
+    ended = call("init")
+    assert ended.code == 0
+    assert "must be a number, found 'lots'" in ended.err
+    assert "unknown time zone 'Mars/Base'" in ended.err
+    scenario = load_scenario("my_site.yaml")
+    assert scenario.streams["training"].target_utilization == 0.5
+    nodes = {name: pool.n_nodes for name, pool in scenario.facility.pools.items()}
+    assert nodes["training"] / sum(nodes.values()) == pytest.approx(Site().training_share, abs=1e-3)
+
+
+def test_init_that_nobody_answers_names_the_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("5\n"))
+    ended = call("init", "--out", tmp_path / "site.yaml")
+    assert ended.code == 2
+    assert ended.err.splitlines()[-1].endswith("there is nobody to ask; give it, or --defaults")
+    assert not list(tmp_path.iterdir())
+
+
+def test_site_of_init_runs_and_never_draws_more_than_it_is_made_for(tmp_path: Path) -> None:
+    place = tmp_path / "site.yaml"
+    assert call("init", "--poi-mw", 2, "--defaults", "--out", place).code == 0
+    short = ("--set", "duration=1 day", "--set", "warm_up=6 h", "--set", "resolution=15 min")
+    options = ("--engine", "compiled", "-q", "--out", tmp_path / "run")
+    assert call("run", place, *short, *options).code == 0
+    headroom = open_run(tmp_path / "run").metrics["poi"]["headroom"]
+    assert headroom["contract_mva"] == 2
+    assert 0 < headroom["mva"] < 2
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 1.0])
+@pytest.mark.parametrize("n_nodes", [7, 300])
+@pytest.mark.parametrize("zone", ["+00:00", "Europe/London", "Australia/Adelaide", "-03:30"])
+def test_text_of_any_answers_is_a_valid_scenario_with_all_nodes(
+    share: float, n_nodes: int, zone: str, tmp_path: Path
+) -> None:
+    site = Site(training_share=share, time_zone=zone)
+    place = tmp_path / "site.yaml"
+    place.write_text(starter_text(site, "site", n_nodes), "utf-8")
+    assert load_scenario(place).facility.n_nodes == n_nodes
+    weather = yaml.safe_load(place.read_text("utf-8"))["facility"]["weather"]
+    standard = {"Europe/London": "+00:00", "Australia/Adelaide": "+09:30"}
+    assert weather["utc_offset"] == standard.get(zone, zone)
+
+
+def test_long_run_on_simpy_says_that_the_twin_is_quicker_and_gives_the_same(
+    tmp_path: Path, library_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_scenario(tmp_path / "tiny.yaml", {"duration": "6 h"})
+    line = ("run", path, "--profiles", library_folder, "--out")
+    assert "compiled" not in call(*line, tmp_path / "short").err
+    monkeypatch.setattr("diploee.cli.run.LONG_NODE_H", 1)
+    assert "--engine compiled gives the same" in call(*line, tmp_path / "simpy").err
+    assert call(*line, tmp_path / "quiet", "--quiet").err == ""
+    assert "note" not in call(*line, tmp_path / "compiled", "--engine", "compiled").err
+    metrics = [(tmp_path / name / "metrics.json").read_bytes() for name in ("simpy", "compiled")]
+    assert metrics[0] == metrics[1]
