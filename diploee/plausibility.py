@@ -310,7 +310,7 @@ def _shortfalls(
         target = sum(m.target_utilization or m.matched_utilization for m in of_pool)
         queue = queues[name]
         stand_ms = pool.standing(clock).node_ms(clock.horizon_ms)
-        reached = queue.node_ms / stand_ms
+        reached = queue.node_ms / (stand_ms * facility.slots_per_node(name))
         if target > 1 + SHORTFALL:
             # A queue that is never empty grows by what is asked for less what is worked off.
             wait_h = (target - 1) * clock.horizon_ms / MS_PER_H

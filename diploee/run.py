@@ -288,6 +288,7 @@ class _Line:
             run_clock.begin_ms,
             scenario.standing_nodes(),
             around,
+            facility.slots,
         )
         self.twin: _Twin | None = None
         if has_twin:
@@ -399,6 +400,7 @@ class _Line:
             list(scenario.streams),
             self.streams.classes,
             self.streams.library.ids,
+            scenario.facility,
         )
 
     def windows(

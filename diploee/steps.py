@@ -253,6 +253,7 @@ def simulations(
             DRAW_MS,
             (policies or {}).get(pool),
             around,
+            scenario.facility.slots_per_node(pool),
         )
 
     return {
@@ -328,6 +329,7 @@ def schedule_jobs(
         policies,
         begin_ms,
         scenario.standing_nodes(),
+        slots_per_node=scenario.facility.slots,
     )
     started = cluster.advance(jobs, scenario.horizon_ms)
     return in_order_of_submission([started], jobs, scenario.horizon_ms)

@@ -44,3 +44,8 @@ KILOWATT = PowerUnit("kW", "kWh", W_PER_KW, J_PER_MWH / 1000)
 def power_unit(max_w: float) -> PowerUnit:
     """Return MW from 0.1 MW on, else kW."""
     return MEGAWATT if max_w >= 0.1 * W_PER_MW else KILOWATT
+
+
+SLOTS_PER_GPU = 100
+"""Jobs may be given parts of a GPU: fractions are rounded to hundredths, at least one of them
+(ASSUMPTION: [J])."""

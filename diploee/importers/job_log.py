@@ -5,16 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import get_args
 
+import numpy as np
+
 from diploee.importers.import_counts import ImportCounts
 from diploee.scenario.log_reading import JobState
 from diploee.tables import Float64Array, Int16Array, Int32Array, Int64Array, Table, column
 from diploee.textio.clock import Zone
+from diploee.units import SLOTS_PER_GPU
 
 MISSING_MS = -(2**62)
 """A time that the log does not have."""
 
 STATES: tuple[str, ...] = get_args(JobState)
 """How a job ended; `JobRecords.state_id` indexes this. ``"other"`` where the log does not tell."""
+
+GPU_ROUNDING = 1e-6
+"""Sums of fractions of GPUs may exceed a whole number by a rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +61,28 @@ class JobRecords(Table):
     energy_j: Float64Array = column("float64")
     requested_ms: Int64Array = column("int64", 0)
     user_id: Int32Array = column("int32", 0)
+
+    def slots(self, per_node: int, factor: float = 1.0) -> Float64Array:
+        """Return what each job takes of nodes with so many slots (`Facility.slots_per_node`).
+
+        Where GPUs are given, a job on one node that asks for fewer than it has takes those alone:
+        a part of one GPU, or several rounded up. One whose GPUs are not told takes its nodes.
+
+        Parameters
+        ----------
+        per_node : int
+            Slots of a node, 1 where nodes are given as a whole.
+        factor : float
+            On the width of the jobs; whole nodes are rounded to the nearest count, 1 or more.
+        """
+        slots: Float64Array = np.maximum(np.rint(self.n_nodes * factor), 1) * per_node
+        asked = self.n_gpus * SLOTS_PER_GPU
+        on_part = (asked > 0) & (asked < per_node) & (self.n_nodes == 1)
+        part = np.maximum(np.rint(asked[on_part] * factor), 1)
+        for step in (SLOTS_PER_GPU, per_node):  # from one GPU on whole ones, then whole nodes
+            part = np.where(part < step, part, np.ceil(part / step - GPU_ROUNDING) * step)
+        slots[on_part] = part
+        return slots
 
 
 @dataclass(frozen=True, eq=False)

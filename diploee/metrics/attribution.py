@@ -20,6 +20,7 @@ from diploee.inference.service_plan import service_labels
 from diploee.metrics.event import Span
 from diploee.power import PowerModel, Segments, ServingLoad
 from diploee.power.direct import energies_within
+from diploee.power.occupancy import slots_of
 from diploee.power.segments import OF_SERVICES, class_of_owner, job_of_owner
 from diploee.power.serving import Bank
 from diploee.tables import BoolArray, Float64Array, Int16Array, Int64Array
@@ -171,6 +172,7 @@ class Attribution:
         self._idle_w = np.array(
             [facility.node_type_of(pool).idle_power_w for pool in facility.pools]
         )
+        self._slots = slots_of(facility)
         # What synchronous jobs do while they play each profile; -1 for all other profiles.
         self._phase_of = np.array([phase_of_profile(name) for name in model.library.ids])
         self._streams = list(streams.items())
@@ -316,9 +318,10 @@ class Attribution:
             name, pool = self._streams[k // len(_OF_JOBS)]
             of_part_w = of_job_w[group == k]
             most = np.flatnonzero(group == k)[np.abs(of_part_w).argmax()]
+            row = first[most]
             largest = {
-                "job_id": int(job_of_owner(rows.owner[first[most]])),
-                "n_nodes": int(rows.n_nodes[first[most]]),
+                "job_id": int(job_of_owner(rows.owner[row])),
+                "n_nodes": -(-int(rows.n_nodes[row]) // int(self._slots[rows.pool_id[row]])),
                 "mw": float(of_job_w[most]) / W_PER_MW,
             }
             more: dict[str, Any] = {"count": int(counts[k]), "largest": largest}
@@ -381,6 +384,7 @@ class Attribution:
         length_ms = span[1] - span[0]
         energy_j = energies_within(rows, self._tables, *span)
         nodes: Float64Array = rows.n_nodes * (np.maximum(inside_ms, 0) / length_ms)
+        nodes /= self._slots[rows.pool_id]
         return energy_j * (MS_PER_S / length_ms), nodes
 
 

@@ -13,6 +13,8 @@ import pyarrow.parquet as pq
 from diploee.arrow import arrow_numbers, arrow_texts
 from diploee.clock import RunClock
 from diploee.outputs.facility_file import timestamp_type, timestamps
+from diploee.power.occupancy import slots_of
+from diploee.scenario import Facility
 from diploee.schedule import NEVER_MS, Schedule
 from diploee.tables import Float64Array, Int16Array, concat
 from diploee.units import MS_PER_S
@@ -42,6 +44,9 @@ class JobsFile:
         Classes by `class_id`.
     profile_ids : sequence of str
         Names by `profile_id`.
+    facility : Facility
+        Tells which pools allocate GPUs. Where one does, a column `n_gpus` behind `n_nodes` has the
+        GPUs of each job.
     """
 
     def __init__(
@@ -52,10 +57,14 @@ class JobsFile:
         streams: Sequence[str],
         classes: Sequence[StreamClass],
         profile_ids: Sequence[str],
+        facility: Facility,
     ) -> None:
         self._clock = clock
         self._labels = _labels(pools, streams, classes, profile_ids)
-        self._schema = _schema(clock, self._labels)
+        self._slots = slots_of(facility).astype(np.int32)
+        n_gpus = [facility.node_type_of(name).n_gpus for name in facility.pools]
+        self._n_gpus = np.array(n_gpus)
+        self._schema = _schema(clock, self._labels, n_gpus=bool((self._slots > 1).any()))
         delta = ("job_id", "submit_time", "start_time", "end_time")
         self._writer = pq.ParquetWriter(
             path,
@@ -124,7 +133,10 @@ class JobsFile:
         jobs, clock, never = schedule.jobs, self._clock, ~schedule.started
         columns = {
             "job_id": arrow_numbers(jobs.job_id),
-            "n_nodes": arrow_numbers(jobs.n_nodes),
+            "n_nodes": arrow_numbers(-(-jobs.n_nodes // self._slots[jobs.pool_id])),
+            "n_gpus": arrow_numbers(
+                jobs.n_nodes / self._slots[jobs.pool_id] * self._n_gpus[jobs.pool_id]
+            ),
             "submit_time": timestamps(jobs.submit_ms, clock),
             "start_time": timestamps(schedule.start_ms, clock, never),
             "end_time": timestamps(schedule.end_ms, clock, never),
@@ -177,13 +189,14 @@ def _labels(
     return labels
 
 
-def _schema(clock: RunClock, labels: dict[str, _Label]) -> pa.Schema:
+def _schema(clock: RunClock, labels: dict[str, _Label], n_gpus: bool) -> pa.Schema:
     stamp = timestamp_type(clock)
     return pa.schema(
         [
             ("job_id", pa.int64()),
             ("class", labels["class"].type),
             ("n_nodes", pa.int32()),
+            *([("n_gpus", pa.float64())] if n_gpus else []),
             ("submit_time", stamp),
             ("start_time", stamp),
             ("end_time", stamp),

@@ -12,7 +12,7 @@ import numpy as np
 from diploee.columns import Column
 from diploee.power.direct import EnergyTables, add_directly, direct_cost_s
 from diploee.power.node_ac import NodeAc
-from diploee.power.occupancy import node_occupancy
+from diploee.power.occupancy import node_occupancy, slots_of
 from diploee.power.segments import Segments
 from diploee.power.spectral import (
     Spectra,
@@ -71,7 +71,8 @@ class PowerBlock:
     it_power_w : numpy.ndarray, shape (K, B), float64
         Mean device power of each pool over each interval [W], idle nodes included.
     busy_nodes : numpy.ndarray, shape (K, B), int64
-        Busy nodes of each pool at the interval's start.
+        Busy nodes of each pool at the interval's start; float64, busy GPUs over those of a node,
+        where a pool allocates GPUs.
     mean_busy_nodes : numpy.ndarray, shape (K, B), float64
         Busy nodes of each pool, mean over the interval.
     it_ac_power_w : numpy.ndarray, shape (K, B), float64, optional
@@ -83,7 +84,7 @@ class PowerBlock:
     t0_ms: int
     dt_ms: int
     it_power_w: Float64Array
-    busy_nodes: Int64Array
+    busy_nodes: Int64Array | Float64Array
     mean_busy_nodes: Float64Array
     it_ac_power_w: Float64Array | None = None
     standing_nodes: Float64Array | None = None
@@ -295,6 +296,9 @@ class PowerModel:
         for added, energy_j in zip(self._readings(direct), readings, strict=True):
             add_directly(added, self.tables, t0_ms, energy_j)
         busy, mean_busy = node_occupancy(segments, n_nodes.size, t0_ms, self.dt_ms, n_steps)
+        slots = slots_of(self.facility)[:, None]
+        mean_busy /= slots
+        busy_nodes = busy / slots if (slots > 1).any() else busy
         standing = self.standing_nodes(t0_ms, self.dt_ms, n_steps)
         power_w = [
             energy_j * (MS_PER_S / self.dt_ms) + (standing - mean_busy) * idle_w
@@ -302,4 +306,4 @@ class PowerModel:
         ]
         ac_w = power_w[1] if self.ac is not None else None
         changing = None if self.absent is None else standing
-        return PowerBlock(t0_ms, self.dt_ms, power_w[0], busy, mean_busy, ac_w, changing)
+        return PowerBlock(t0_ms, self.dt_ms, power_w[0], busy_nodes, mean_busy, ac_w, changing)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from diploee.errors import WorkloadError
+from diploee.power.occupancy import slots_of
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import FLAT_ID, FLAT_POWER_W
 from diploee.profiles.playing import phases, played_parts
@@ -75,7 +76,8 @@ def course_of_jobs(
     library : ProfileLibrary
         Profiles that the jobs refer to, such as `JobStreams.library`.
     facility : Facility or None
-        Gives the nodes' idle power, where jobs have a start-up.
+        Gives the nodes' idle power, where jobs have a start-up, and the slots of a node; jobs are
+        on whole nodes without.
     courses : callable, optional
         Gives the rows of jobs with a course of their own.
 
@@ -91,7 +93,8 @@ def course_of_jobs(
         raise ValueError("jobs with a course of their own need `JobStreams.course`, which gives it")
     startup_ms = jobs.startup_ms.astype(np.int64)
     play_ms = jobs.duration_ms - startup_ms
-    weight = jobs.n_nodes / profile_n_nodes[jobs.profile_id] * jobs.power_factor
+    n_nodes = jobs.n_nodes / (1 if facility is None else slots_of(facility)[jobs.pool_id])
+    weight = n_nodes / profile_n_nodes[jobs.profile_id] * jobs.power_factor
     own = jobs.course_id > 0
     as_it_is = ~own & (play_ms == duration_ms[jobs.profile_id])
     # The usual case first and in one go: millions of jobs, one row each.
@@ -118,7 +121,7 @@ def course_of_jobs(
     if starting.size and facility is not None:
         # From allocation to the profile's start: busy nodes at idle power.
         idle_w = np.array([facility.node_type_of(pool).idle_power_w for pool in facility.pools])
-        idle = jobs.n_nodes[starting] * idle_w[jobs.pool_id[starting]] / FLAT_POWER_W
+        idle = n_nodes[starting] * idle_w[jobs.pool_id[starting]] / FLAT_POWER_W
         flat_id, run_ms = library.ids.index(FLAT_ID), startup_ms[starting]
         filling = _filled(run_ms, needed_ms[starting], flat_id, library)
         parts.append(_placed(filling, rows[starting], np.zeros_like(run_ms), idle))

@@ -5,7 +5,8 @@ taken through it once and the sum over jobs stays a sum: each profile has a twin
 node that it plays on, and a segment adds the twin where the devices' power adds the profile.
 With f the AC power of a node and b its `busy_power_factor`, the twin of a profile P over n nodes
 is ``n f(b P / n) / b``, as the weight of a segment holds b already. ASSUMPTION: the nodes of a job
-draw alike, since a profile is their sum; between two measured rates of a service, AC power is
+draw alike, since a profile is their sum, and jobs on parts of nodes have these parts of what a node
+draws [J]; between two measured rates of a service, AC power is
 scaled like the devices' power.
 """
 
@@ -16,6 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from diploee.power.occupancy import slots_of
 from diploee.power.segments import Segments
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.derived import DerivedProfile
@@ -23,7 +25,7 @@ from diploee.profiles.flat import FLAT_POWER_W, FLAT_WORKLOAD
 from diploee.profiles.library import Entry
 from diploee.profiles.profile import NODE_AC_POWER
 from diploee.scenario import Facility, NodeType
-from diploee.tables import BoolArray, Float64Array, Int32Array
+from diploee.tables import BoolArray, Float64Array, Int32Array, Int64Array
 
 
 def node_ac_w(power_w: Float64Array, node: NodeType, boundary: str) -> Float64Array:
@@ -61,6 +63,8 @@ class NodeAc:
     ----------
     nodes : tuple of NodeType
         Kind of the nodes of each pool.
+    slots : numpy.ndarray, shape (K,), int64
+        Slots of a node of each pool, `Facility.slots_per_node`.
     twin : numpy.ndarray, shape (K, n), int32
         Index of a profile's twin in each pool.
     flat : numpy.ndarray, shape (n,), bool
@@ -68,6 +72,7 @@ class NodeAc:
     """
 
     nodes: tuple[NodeType, ...]
+    slots: Int64Array
     twin: Int32Array
     flat: BoolArray
 
@@ -78,7 +83,7 @@ class NodeAc:
         rows = np.flatnonzero(self.flat[segments.profile_id])
         if rows.size:
             weight = weight.copy()
-            n_nodes = np.maximum(segments.n_nodes[rows], 1)
+            n_nodes = np.maximum(segments.n_nodes[rows], 1) / self.slots[segments.pool_id[rows]]
             of_node_w = weight[rows] * FLAT_POWER_W / n_nodes
             for pool_id in np.unique(segments.pool_id[rows]).tolist():
                 own = segments.pool_id[rows] == pool_id
@@ -124,4 +129,4 @@ def with_twins(
                     twins.append(AcProfile(base, facility.node_types[name]))
                 twin[pool_id, index] = by_type[name]
     nodes = tuple(facility.node_type_of(pool) for pool in pools)
-    return library.extended(twins), NodeAc(nodes, twin, flat)
+    return library.extended(twins), NodeAc(nodes, slots_of(facility), twin, flat)

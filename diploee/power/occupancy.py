@@ -6,7 +6,13 @@ import numpy as np
 
 from diploee.jit import njit
 from diploee.power.segments import Segments
+from diploee.scenario import Facility
 from diploee.tables import Float64Array, Int16Array, Int32Array, Int64Array
+
+
+def slots_of(facility: Facility) -> Int64Array:
+    """Return the slots of a node of each pool: `Facility.slots_per_node`."""
+    return np.array(list(facility.slots.values()))
 
 
 def node_occupancy(
@@ -27,6 +33,7 @@ def node_occupancy(
     -------
     at_start : numpy.ndarray, shape (K, B), int64
         Busy nodes at each interval's start; a segment counts from its start to before its end.
+        Both are slots where `Segments.n_nodes` is.
     mean : numpy.ndarray, shape (K, B), float64
         Busy nodes, mean over each interval (summed in whole node milliseconds).
     """

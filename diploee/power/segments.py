@@ -20,7 +20,7 @@ class Segments(Table):
     pool_id : numpy.ndarray, int16
         Pool whose nodes it occupies.
     n_nodes : numpy.ndarray, int32
-        Nodes that it occupies.
+        Nodes that it occupies; slots in a pool that allocates GPUs, as of `JobTable`.
     profile_id : numpy.ndarray, int32
         Profile, an index into the library.
     offset_ms : numpy.ndarray, int64

@@ -16,6 +16,7 @@ from diploee.scenario.power_smoothing import PowerSmoothing
 from diploee.scenario.recurring import RecurringTraining
 from diploee.scenario.replay import JobReplay
 from diploee.scenario.synchronous import SynchronousTraining
+from diploee.units import SLOTS_PER_GPU
 
 MAX_DISPERSION = 1_000
 """At this variance of the hours' rates, 6 hours in 1,000 hold nearly all jobs."""
@@ -106,6 +107,11 @@ class JobClass(Model):
         "name of your own."
     )
     n_nodes: PositiveInt = Field(description="Nodes that the job occupies.")
+    n_gpus: Annotated[float, Field(gt=0)] | None = optional(
+        "GPUs of a job on a part of a node (n_nodes: 1), where the pool has allocate: gpus: a "
+        "whole number, or hundredths of one GPU; all of its nodes' if absent. The job draws that "
+        "part of the profile of a node."
+    )
     probability: Probability = Field(description="Share of the stream's jobs.")
     scale_from_n_nodes: PositiveInt | None = Field(
         default=None,
@@ -138,6 +144,18 @@ class JobClass(Model):
         return self
 
     @model_validator(mode="after")
+    def _gpus_are_of_a_node(self) -> JobClass:
+        if self.n_gpus is not None and not _is_whole(self.n_gpus * (1 if self.n_gpus > 1 else 100)):
+            raise ValueError(
+                f"n_gpus must be a whole number, or hundredths of one GPU, found {self.n_gpus:g}"
+            )
+        if self.n_gpus is not None and self.n_nodes != 1:
+            raise ValueError(f"n_gpus needs n_nodes: 1, found {self.n_nodes}; leave n_gpus out")
+        if self.n_gpus is not None and self.batch_inference is not None:
+            raise ValueError("n_gpus can't go with batch_inference, an instance a node; remove it")
+        return self
+
+    @model_validator(mode="after")
     def _batches_give_time_and_power(self) -> JobClass:
         beside = {"scale_from_n_nodes": self.scale_from_n_nodes, "duration": self.duration}
         if self.batch_inference and (given := [name for name, value in beside.items() if value]):
@@ -145,6 +163,12 @@ class JobClass(Model):
         if self.duration is None and self.arrays is not None and self.arrays.duration is not None:
             raise ValueError("arrays.duration needs duration, that of the jobs outside of arrays")
         return self
+
+    def slots(self, per_node: int) -> int:
+        """Return what a job takes of nodes with so many slots (`Facility.slots_per_node`)."""
+        if self.n_gpus is None:
+            return self.n_nodes * per_node
+        return round(self.n_gpus * SLOTS_PER_GPU)
 
     @property
     def submissions_per_job(self) -> float:
@@ -161,7 +185,13 @@ class JobClass(Model):
     @property
     def name(self) -> str:
         """The class's name in results, such as ``llama2_70b_lora/16``."""
+        if self.n_gpus is not None:
+            return f"{self.workload}/{self.n_gpus:g}gpu"
         return f"{self.workload}/{self.n_nodes}"
+
+
+def _is_whole(number: float) -> bool:
+    return abs(number - round(number)) < 1e-6 and round(number) > 0
 
 
 class JobMix(Model):

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import Annotated, Any, Self, get_args, overload
+from typing import Annotated, Any, Literal, Self, get_args, overload
 
 from pydantic import (
     AfterValidator,
@@ -40,7 +40,7 @@ from diploee.scenario.schedulers import SCHEDULERS, SchedulerSpec
 from diploee.scenario.serving import RequestStream, request_stream_problems
 from diploee.scenario.spans import Duration, ResolutionMs, end_of, is_calendar_span
 from diploee.tables import Float64Array
-from diploee.units import MS_PER_MIN, W_PER_MW
+from diploee.units import MS_PER_MIN, SLOTS_PER_GPU, W_PER_MW
 
 PositivePower = Annotated[float, Field(gt=0)]
 MAX_POI_MW, MAX_NODES_FACTOR = 1e5, 1e5
@@ -113,6 +113,15 @@ class Pool(Model):
         "strict: the head of the queue blocks. easy lets jobs behind the head start where they do "
         "not delay it, conservative where they delay none, sjf takes the shortest first, "
         "priority weighs several factors.",
+    )
+    allocate: Literal["nodes", "gpus"] = Field(
+        default="nodes",
+        description="What jobs are given: whole nodes, or gpus, so that jobs on fewer GPUs than a "
+        "node has share nodes, each on the first node with enough free ones, parts of a GPU on the "
+        "first GPU with as much free; wider jobs take whole nodes. A job on k of the g GPUs of a "
+        "node draws k/g of the profile of a node, free GPUs their part of its idle power. fifo "
+        "only; the GPUs of jobs are n_gpus of their class or those of the replayed log.",
+        exclude_if=lambda value: value == "nodes",
     )
     phases: tuple[Phase, ...] | None = optional(
         "How many of its nodes stand from when on; none before the first phase, all of them all "
@@ -291,6 +300,17 @@ class Facility(Model):
         """Return the node type of a pool."""
         return self.node_types[self.pools[pool].node_type]
 
+    def slots_per_node(self, pool: str) -> int:
+        """Return how many slots a pool's node has: hundredths of its GPUs, or 1, the node."""
+        if self.pools[pool].allocate == "nodes":
+            return 1
+        return self.node_type_of(pool).n_gpus * SLOTS_PER_GPU
+
+    @property
+    def slots(self) -> dict[str, int]:
+        """Slots of a node of each pool by name."""
+        return {name: self.slots_per_node(name) for name in self.pools}
+
 
 class Scenario(Model):
     """One run: a facility, what it is asked to do, and over which span of time."""
@@ -410,6 +430,8 @@ def cross_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
                 ("facility", "pools", name, "node_type"),
                 _unknown("node type", pool.node_type, facility.node_types),
             )
+        if pool.allocate == "gpus":
+            yield from _allocation_problems(scenario, name)
         for index, phase in enumerate(pool.phases or ()):
             if not 0 <= scenario.clock.wall.time_ms(phase.since) < scenario.horizon_ms:
                 end = scenario.clock.wall.at(scenario.horizon_ms)
@@ -442,6 +464,8 @@ def cross_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
                     f"class '{job_class.name}' needs {job_class.n_nodes} nodes, pool "
                     f"'{job_stream.pool}' has {n_nodes}{_at_first(facility, job_stream.pool)}",
                 )
+            elif problem := _gpus_problem(facility, job_stream.pool, job_class.n_gpus):
+                yield (*key_path, "classes", index, "n_gpus"), problem
         yield from _deadline_problems(scenario, job_stream, key_path)
         yield from _recurring_problems(facility, job_stream, key_path)
         yield from _synchronous_problems(facility, job_stream, key_path)
@@ -497,6 +521,53 @@ def _at_first(facility: Facility, pool: str) -> str:
     if facility.pools[pool].phases is None:
         return "; it could never start"
     return " in its first phase; it would hold up the queue until more stand"
+
+
+def _allocation_problems(scenario: Scenario, name: str) -> Iterator[tuple[KeyPath, str]]:
+    """Yield what a pool that allocates GPUs can't go with."""
+    pool = scenario.facility.pools[name]
+    node = scenario.facility.node_types.get(pool.node_type)
+    if node is not None and not node.n_gpus:
+        yield (
+            ("facility", "pools", name, "allocate"),
+            f"gpus needs nodes with GPUs, node type '{pool.node_type}' has n_gpus: 0; leave it out",
+        )
+    crossed = {
+        f"scheduler {pool.scheduler.kind}": pool.scheduler.kind != "fifo",
+        "phases": pool.phases is not None,
+        "the facility's flexibility": scenario.flexibility is not None,
+    }
+    for of, stream in scenario.streams.items():
+        if stream.pool == name:
+            bends = stream.flexibility or any(c.flexibility for c in stream.classes)
+            crossed |= {
+                f"streams.{of}.zeus": stream.zeus is not None,
+                f"streams.{of}.synchronous": stream.synchronous is not None,
+                f"streams.{of}'s flexibility": bends is not None and bool(bends),
+            }
+    for of, requests in scenario.request_streams.items():
+        crossed[f"request_streams.{of}"] = requests.pool == name
+    if found := [what for what, crosses in crossed.items() if crosses]:
+        yield (
+            ("facility", "pools", name, "allocate"),
+            f"gpus can't go with {', '.join(found)}; remove {'it' if len(found) == 1 else 'them'}, "
+            "or leave allocate out, which gives jobs whole nodes",
+        )
+
+
+def _gpus_problem(facility: Facility, pool: str, n_gpus: float | None) -> str | None:
+    """Return what is wrong with the GPUs of a class."""
+    if n_gpus is None:
+        return None
+    if facility.pools[pool].allocate != "gpus":
+        return f"needs a pool that allocates GPUs; set facility.pools.{pool}.allocate: gpus"
+    node = facility.node_types.get(facility.pools[pool].node_type)
+    if node is not None and n_gpus > node.n_gpus:
+        return (
+            f"must be at most the {node.n_gpus} GPUs of a node of pool '{pool}', found {n_gpus:g}; "
+            "give wider jobs n_nodes"
+        )
+    return None
 
 
 def _types_known(facility: Facility) -> bool:

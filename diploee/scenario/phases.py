@@ -86,6 +86,10 @@ class StandingNodes:
         """Nodes that stand at the end."""
         return self.first + sum(n_nodes for _, n_nodes in self.added)
 
+    def times(self, factor: int) -> StandingNodes:
+        """Return the same in slots, so many of a node."""
+        return StandingNodes(self.first * factor, tuple((ms, n * factor) for ms, n in self.added))
+
     def at(self, times_ms: Int64Array) -> Float64Array:
         """Return the nodes that stand at times [ms]."""
         steps_ms = np.array([time_ms for time_ms, _ in self.added])

@@ -15,10 +15,12 @@ from diploee.columns import Column
 from diploee.errors import WorkloadError, did_you_mean, one_of, shown
 from diploee.profiles.capped import CapLevels
 from diploee.scenario import Pool, StandingNodes
+from diploee.schedule.policies.fifo import StrictFifo
 from diploee.schedule.policy import Policy
 from diploee.schedule.surroundings import Surroundings
 from diploee.schedule.twins import twin_of
 from diploee.tables import BoolArray, Int64Array, concat
+from diploee.units import SLOTS_PER_GPU
 from diploee.workload import JobTable
 
 if TYPE_CHECKING:
@@ -139,13 +141,18 @@ class PoolSchedule:
     engine : PoolEngine
         Finds the starts.
     n_nodes : int
-        Nodes of the pool.
+        Nodes of the pool, in slots.
     horizon_ms : int
         End of the run [ms].
+    slots_per_node : int
+        As of `Cluster`.
     """
 
-    def __init__(self, engine: PoolEngine, n_nodes: int, horizon_ms: int) -> None:
+    def __init__(
+        self, engine: PoolEngine, n_nodes: int, horizon_ms: int, slots_per_node: int = 1
+    ) -> None:
         self._engine, self._n_nodes, self._horizon_ms = engine, n_nodes, horizon_ms
+        self._slots_per_node = slots_per_node
         self._waiting = JobTable.empty()
         self._numbers = np.empty(0, dtype=np.int64)
         self._n_jobs = 0
@@ -160,7 +167,7 @@ class PoolSchedule:
         PolicyError
             If the policy starts what it may not.
         """
-        check_widths(jobs, self._n_nodes)
+        check_widths(jobs, self._n_nodes, self._slots_per_node)
         numbers, start_ms = self._engine.advance(jobs, until_ms)
         waiting = concat([self._waiting, jobs])
         new = np.arange(self._n_jobs, self._n_jobs + len(jobs))
@@ -173,13 +180,15 @@ class PoolSchedule:
         return Schedule(waiting.take(rows), start_ms, self._horizon_ms)
 
 
-def check_widths(jobs: JobTable, n_nodes: int) -> None:
+def check_widths(jobs: JobTable, n_nodes: int, slots_per_node: int = 1) -> None:
     """Raise `WorkloadError` if a job is wider than its pool: it could never start."""
     too_wide = np.flatnonzero(jobs.n_nodes > n_nodes)
     if too_wide.size:
+        asked = int(jobs.n_nodes[too_wide[0]]) // slots_per_node
         raise WorkloadError(
-            f"job {jobs.job_id[too_wide[0]]} needs {jobs.n_nodes[too_wide[0]]} nodes, the pool "
-            f"has {n_nodes} ({too_wide.size} such jobs); it could never start"
+            f"job {jobs.job_id[too_wide[0]]} needs {asked} nodes, the pool "
+            f"has {n_nodes // slots_per_node} "
+            f"({too_wide.size} such jobs); it could never start"
         )
 
 
@@ -202,12 +211,14 @@ class Cluster:
         Nodes that stand, of pools by name; all of them all the time where absent.
     around : Surroundings, optional
         What policies that act know besides their queues, and a controller of the facility.
+    slots_per_node : mapping of str to int, optional
+        `Facility.slots_per_node` of each pool, in which the `n_nodes` of jobs count; 1 if absent.
 
     Raises
     ------
     WorkloadError
-        If the compiled engine has no twin of a pool's policy, or `policies` has an unknown pool
-        or what is no policy.
+        If the compiled engine has no twin of a pool's policy, `policies` has an unknown pool or
+        what is no policy, or a pool that allocates GPUs is under more than strict FIFO.
     """
 
     def __init__(
@@ -219,12 +230,20 @@ class Cluster:
         begin_ms: int = 0,
         standing: Mapping[str, StandingNodes] | None = None,
         around: Surroundings | None = None,
+        slots_per_node: Mapping[str, int] | None = None,
     ) -> None:
         self._horizon_ms = horizon_ms
+        slots = dict.fromkeys(pools, 1) | dict(slots_per_node or {})
         stand = {name: StandingNodes(pool.n_nodes) for name, pool in pools.items()}
         stand.update(standing or {})
         chosen = chosen_policies(pools, policies)
         self.acts = acts(chosen.values(), around)
+        for name in pools:
+            if slots[name] > 1 and (self.acts or type(chosen[name]) is not StrictFifo):
+                raise WorkloadError(
+                    f"pool '{name}': allocate: gpus goes with strict FIFO alone, not with other "
+                    "policies or a controller; set allocate: nodes"
+                )
         if self.acts:
             if engine == "compiled":
                 _refuse_acting(chosen)
@@ -236,9 +255,10 @@ class Cluster:
             return
         self._pools = [
             PoolSchedule(
-                _engine(name, stand[name], engine, chosen[name], begin_ms),
-                stand[name].most,
+                _engine(name, stand[name], engine, chosen[name], begin_ms, slots[name]),
+                stand[name].most * slots[name],
                 horizon_ms,
+                slots[name],
             )
             for name in pools
         ]
@@ -327,7 +347,16 @@ def _engine(
     engine: Engine,
     policy: Policy,
     begin_ms: int,
+    slots_per_node: int = 1,
 ) -> PoolEngine:
+    if slots_per_node > 1:
+        if engine == "compiled":
+            from diploee.schedule.compiled_gpus import CompiledGpus
+
+            return CompiledGpus(standing.first, slots_per_node // SLOTS_PER_GPU, begin_ms)
+        from diploee.schedule.simpy_gpus import SimpyGpus
+
+        return SimpyGpus(standing.first, slots_per_node // SLOTS_PER_GPU, begin_ms)
     if engine == "compiled":
         if (twin := twin_of(policy)) is None:
             raise WorkloadError(_NO_TWIN.format(name, type(policy).__name__))
@@ -368,6 +397,7 @@ def simulated_utilization(
     window_ms: int,
     policy: Policy | None,
     around: Surroundings | None = None,
+    slots_per_node: int = 1,
 ) -> float:
     """Return the mean node occupancy (0-1) of a pool over a run, under its own policy.
 
@@ -385,6 +415,8 @@ def simulated_utilization(
         An own policy instead of that which `pool` names; a copy is asked, as it may have a state.
     around : Surroundings, optional
         What a policy that acts knows besides its queue; its controller is left out.
+    slots_per_node : int
+        As of `Cluster`.
     """
     chosen = pool.scheduler.open() if policy is None else deepcopy(policy)
     name: Engine = "simpy" if twin_of(chosen) is None else "compiled"
@@ -398,9 +430,9 @@ def simulated_utilization(
         run = ActingPools({"": chosen}, {"": standing}, around, clock.begin_ms, horizon_ms)
         windows = (replace(jobs, pool_id=np.zeros(len(jobs), np.int16)) for jobs in windows)
     else:
-        engine = _engine("", standing, name, chosen, clock.begin_ms)
-        run = PoolSchedule(engine, standing.most, horizon_ms)
+        engine = _engine("", standing, name, chosen, clock.begin_ms, slots_per_node)
+        run = PoolSchedule(engine, standing.most * slots_per_node, horizon_ms, slots_per_node)
     node_ms = 0
     for number, jobs in enumerate(windows, clock.begin_ms // window_ms + 1):
         node_ms += int(run.advance(jobs, min(number * window_ms, horizon_ms)).node_ms.sum())
-    return node_ms / standing.node_ms(horizon_ms)
+    return node_ms / (standing.node_ms(horizon_ms) * slots_per_node)

@@ -87,7 +87,8 @@ class DrawnJobs:
         if spec.startup is not None:
             builder.flat()
         self._duration_ms = np.array([entry.duration_ms for entry in builder.library.entries])
-        self._class_n_nodes = np.array([c.job_class.n_nodes for c in self.classes])
+        per_node = frame.slots_per_node
+        self._class_n_nodes = np.array([c.job_class.slots(per_node) for c in self.classes])
         self._class_priority = np.array([c.job_class.priority or 0 for c in self.classes])
         shares = [c.job_class.probability * c.job_class.submissions_per_job for c in self.classes]
         self._edges = np.cumsum(shares)
@@ -330,8 +331,8 @@ class DrawnJobs:
 
     def _node_ms_per_job(self) -> float:
         return sum(
-            c.job_class.probability * c.job_class.n_nodes * self._mean_duration_ms(c)
-            for c in self.classes
+            c.job_class.probability * float(n_nodes) * self._mean_duration_ms(c)
+            for c, n_nodes in zip(self.classes, self._class_n_nodes.tolist(), strict=True)
         )
 
     def _mean_duration_ms(self, c: StreamClass) -> float:

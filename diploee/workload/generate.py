@@ -81,9 +81,10 @@ class JobStreams:
                 clock,
                 spec.pool,
                 pools.index(spec.pool),
-                facility.pools[spec.pool].standing(clock),
+                facility.pools[spec.pool].standing(clock).times(facility.slots_per_node(spec.pool)),
                 facility.node_type_of(spec.pool),
                 getattr(facility.pools[spec.pool].scheduler, "estimate", None) == "logged",
+                facility.slots_per_node(spec.pool),
             )
             try:
                 self._sources.append(_source(spec, frame, builder, logs, zeus, batches))

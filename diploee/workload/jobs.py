@@ -35,7 +35,8 @@ class JobTable(Table):
     submit_ms : numpy.ndarray, int64
         Submission, from the start of the run [ms]; non-decreasing.
     n_nodes : numpy.ndarray, int32
-        Nodes that the job occupies.
+        Nodes that the job occupies; in a pool that allocates GPUs slots, `Facility.slots_per_node`
+        of a node.
     duration_ms : numpy.ndarray, int64
         Time for which it occupies its nodes [ms], its start-up included.
     pool_id : numpy.ndarray, int16

@@ -13,7 +13,7 @@ from diploee.importers.job_log import MISSING_MS, JobLog, JobRecords
 from diploee.scenario import JobClass, JobStream
 from diploee.streams import stream
 from diploee.tables import Float64Array, Int16Array, Int32Array, Int64Array, concat
-from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_WEEK
+from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_WEEK, SLOTS_PER_GPU
 from diploee.workload.class_rules import UNMATCHED, assign_classes, nearest_n_nodes
 from diploee.workload.jobs import JobTable, StreamClass, check_n_jobs, draw_profiles
 from diploee.workload.library_builder import LibraryBuilder
@@ -40,7 +40,7 @@ class _LoggedJobs:
 
     into_ms: Int64Array
     duration_ms: Int64Array
-    n_nodes: Int32Array
+    n_nodes: Int32Array  # in slots of the pool
     rule: Int16Array
     requested_ms: Int64Array
     user_id: Int32Array
@@ -236,7 +236,7 @@ class ReplayedJobs:
         spec, records = self.spec, log.jobs
         rule = assign_classes(records, log.types, spec.rules)
         time_ms = records.submit_ms if spec.starts == "queued" else records.start_ms
-        n_nodes = np.maximum(np.rint(records.n_nodes * spec.node_factor), 1)
+        n_nodes = records.slots(self._frame.slots_per_node, spec.node_factor)
         missing = "a submission" if spec.starts == "queued" else "a start"
         keep = time_ms != MISSING_MS
         self._count(f"without {missing}", int((~keep).sum()))
@@ -251,13 +251,13 @@ class ReplayedJobs:
             )
         self._count("without a rule", int((unmatched & keep).sum()))
         keep &= ~unmatched
-        wide = n_nodes > self._frame.n_nodes
+        wide, per_node = n_nodes > self._frame.n_nodes, self._frame.slots_per_node
         if (wide & keep).any():
             if spec.too_wide == "error":
                 raise WorkloadError(
                     f"streams.{self._frame.name}.replay: {int((wide & keep).sum()):,} "
-                    f"jobs of {spec.log} need up to {n_nodes[keep].max():,.0f} nodes, "
-                    f"pool '{self._frame.pool}' has {self._frame.n_nodes:,}; "
+                    f"jobs of {spec.log} need up to {n_nodes[keep].max() / per_node:,.0f} nodes, "
+                    f"pool '{self._frame.pool}' has {self._frame.n_nodes // per_node:,}; "
                     "set too_wide: drop or clip, or lower node_factor"
                 )
             if spec.too_wide == "drop":
@@ -268,7 +268,11 @@ class ReplayedJobs:
                 n_nodes = np.minimum(n_nodes, self._frame.n_nodes)
         if not keep.any():
             raise WorkloadError(f"streams.{self._frame.name}.replay: no job of {spec.log} is left")
-        self._tell_small(records.take(keep), n_nodes[keep])
+        if per_node == 1:
+            self._tell_small(records.take(keep), n_nodes[keep])
+        else:
+            unknown = int(np.isnan(records.n_gpus[keep]).sum())
+            self._count("on whole nodes, as the log does not tell their GPUs", unknown)
         time_ms = time_ms[keep]
         if self._by_wall and not log.is_relative:
             time_ms = log.zone.local_ms(time_ms)
@@ -310,7 +314,7 @@ class ReplayedJobs:
         if ratio >= TOLD_RATIO:
             self._count(
                 f"on a whole node each with fewer GPUs than its {per_node}: the GPU jobs take "
-                f"{ratio:.3g} times the nodes of their GPU time",
+                f"{ratio:.3g} times the nodes of their GPU time; set allocate: gpus of the pool",
                 int(small.sum()),
             )
 
@@ -326,7 +330,9 @@ class ReplayedJobs:
             axis=1, return_inverse=True, return_counts=True,
         )  # fmt: skip
         found = []
-        for rule_id, n_nodes, n in zip(*pairs.tolist(), n_jobs.tolist(), strict=True):
+        per_node = self._frame.slots_per_node
+        for rule_id, n_slots, n in zip(*pairs.tolist(), n_jobs.tolist(), strict=True):
+            n_nodes = _ceil(n_slots, per_node)
             rule = self.spec.rules[rule_id]
             measured = builder.node_counts(rule.workload)
             source = rule.scale_from_n_nodes or (
@@ -344,6 +350,7 @@ class ReplayedJobs:
             job_class = JobClass(
                 workload=rule.workload,
                 n_nodes=n_nodes,
+                n_gpus=n_slots / SLOTS_PER_GPU if n_slots < per_node else None,
                 probability=n / logged.rule.size,
                 scale_from_n_nodes=None if source == n_nodes else source,
                 flexibility=self._stream.flexibility,

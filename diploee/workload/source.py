@@ -45,11 +45,14 @@ class StreamFrame:
     pool_id : int
         Index of that pool.
     standing : StandingNodes
-        Nodes of the pool that stand.
+        Nodes of the pool that stand, in slots.
     node_type : NodeType
         What its nodes are.
     asks_log : bool
         The pool's scheduler goes by the run times that a log's users asked for.
+    slots_per_node : int
+        `Facility.slots_per_node`; all counts of nodes of the stream's jobs and of its pool are of
+        slots.
     """
 
     name: str
@@ -60,6 +63,7 @@ class StreamFrame:
     standing: StandingNodes
     node_type: NodeType
     asks_log: bool = False
+    slots_per_node: int = 1
 
     @property
     def spans(self) -> range:

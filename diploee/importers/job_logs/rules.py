@@ -46,7 +46,7 @@ from diploee.importers.import_counts import (
     ImportCounts,
     believed_span,
 )
-from diploee.importers.job_log import MISSING_MS, STATES, JobLog, JobRecords
+from diploee.importers.job_log import GPU_ROUNDING, MISSING_MS, STATES, JobLog, JobRecords
 from diploee.importers.job_logs.options import JobLogOptions
 from diploee.importers.job_logs.raw_log import RawJobs, RawLog
 from diploee.importers.job_logs.repeats import RENUMBERED, renumbered, repeated
@@ -78,8 +78,6 @@ OTHER_NODE_COUNT = "node count by GPUs differs from the log's"
 
 LONGEST_RUN_MS = MAX_DURATION_S * MS_PER_S
 LARGEST_NODE_COUNT = 2**31 - 1
-_ROUNDING = 1e-6
-"""Sums of fractions of GPUs may exceed a whole number by a rounding."""
 
 
 def apply_rules(path: Path, log_format: str, raw: RawLog, options: JobLogOptions) -> JobLog:
@@ -257,7 +255,7 @@ def _node_counts(
     per_node = options.gpus_per_node or options.pool_gpus_per_node
     if per_node is not None:
         has_gpus = rows.n_gpus > 0
-        by_gpus = np.maximum(np.ceil(rows.n_gpus / per_node - _ROUNDING), 1.0)
+        by_gpus = np.maximum(np.ceil(rows.n_gpus / per_node - GPU_ROUNDING), 1.0)
         other = has_gpus & (logged > 0) & (by_gpus != logged)
         n_nodes = np.where(has_gpus, by_gpus, n_nodes)
         rounded &= ~has_gpus

@@ -116,13 +116,15 @@ def _used(
     at_s: Float64Array,
 ) -> Float64Array:
     """Return node time [node s], or energy above idle [J], that a job has used by each time."""
-    n_nodes = c.job_class.n_nodes
+    n_gpus, n_nodes = c.job_class.n_gpus, float(c.job_class.n_nodes)
+    if n_gpus is not None:
+        n_nodes *= n_gpus / node_type.n_gpus
     profiles = [library[index] for index in c.profile_ids]
 
     def running(since_s: Float64Array) -> Float64Array:
         if observed == "utilization":
             return n_nodes * _run_time(c, profiles, since_s)
-        scale = c.extrapolation_ratio * node_type.busy_power_factor
+        scale = n_nodes / c.job_class.profile_n_nodes * node_type.busy_power_factor
         if c.job_class.duration is None:
             played_j = np.stack([_energy_j(p, since_s) for p in profiles])
             busy = scale * played_j.mean(axis=0)
