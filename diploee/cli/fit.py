@@ -93,6 +93,8 @@ def fit_command(
         library,
         choices,
         pool_n_nodes=None if base is None else base.facility.pools[pool_name].n_nodes,
+        gpus_per_node=n_gpus or 0,
+        allocates_gpus=base is not None and base.facility.pools[pool_name].allocate == "gpus",
     )
     fit = with_generated_year(fit, library)
     if of_replay := [key for key in told if key not in given]:

@@ -19,6 +19,9 @@ MISSING_MS = -(2**62)
 STATES: tuple[str, ...] = get_args(JobState)
 """How a job ended; `JobRecords.state_id` indexes this. ``"other"`` where the log does not tell."""
 
+TOLD_RATIO = 1.05
+"""Node time of a log's GPU jobs over their GPU time in nodes, from which on it is told."""
+
 GPU_ROUNDING = 1e-6
 """Sums of fractions of GPUs may exceed a whole number by a rounding."""
 
@@ -83,6 +86,19 @@ class JobRecords(Table):
             part = np.where(part < step, part, np.ceil(part / step - GPU_ROUNDING) * step)
         slots[on_part] = part
         return slots
+
+    def small_jobs(self, gpus_per_node: int, factor: float = 1.0) -> tuple[int, float]:
+        """Return how many jobs are on fewer GPUs than a node has, and what whole nodes cost them.
+
+        That is the node time of all jobs with GPUs over their GPU time in nodes; 1 without any.
+        """
+        nodes, asked = self.slots(1, factor), self.n_gpus * factor
+        small, on_gpus = (asked > 0) & (asked < gpus_per_node) & (nodes == 1), asked > 0
+        if not small.any():
+            return 0, 1.0
+        length_ms = self.duration_ms[on_gpus].astype(np.float64)
+        ratio = gpus_per_node * (nodes[on_gpus] @ length_ms) / (asked[on_gpus] @ length_ms)
+        return int(small.sum()), float(ratio)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from diploee.errors import ProfileError, WorkloadError
-from diploee.importers.job_log import MISSING_MS, JobLog, JobRecords
+from diploee.importers.job_log import MISSING_MS, TOLD_RATIO, JobLog, JobRecords
 from diploee.scenario import JobClass, JobStream
 from diploee.streams import stream
-from diploee.tables import Float64Array, Int16Array, Int32Array, Int64Array, concat
+from diploee.tables import Int16Array, Int32Array, Int64Array, concat
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_WEEK, SLOTS_PER_GPU
 from diploee.workload.class_rules import UNMATCHED, assign_classes, nearest_n_nodes
 from diploee.workload.jobs import JobTable, StreamClass, check_n_jobs, draw_profiles
@@ -26,9 +26,6 @@ COPY_SPREAD_MS = MS_PER_H
 
 MAX_SHIFT_MS = MS_PER_DAY
 """By no more than so much does the wall clock run ahead of where it stood at the start."""
-
-TOLD_RATIO = 1.05
-"""Node time of a log's GPU jobs over their GPU time in nodes, from which on it is told."""
 
 _MONDAY = datetime(1970, 1, 5)
 _EPOCH = datetime(1970, 1, 1)
@@ -269,7 +266,7 @@ class ReplayedJobs:
         if not keep.any():
             raise WorkloadError(f"streams.{self._frame.name}.replay: no job of {spec.log} is left")
         if per_node == 1:
-            self._tell_small(records.take(keep), n_nodes[keep])
+            self._tell_small(records.take(keep))
         else:
             unknown = int(np.isnan(records.n_gpus[keep]).sum())
             self._count("on whole nodes, as the log does not tell their GPUs", unknown)
@@ -302,20 +299,15 @@ class ReplayedJobs:
         )
         return scaled, origin_ms
 
-    def _tell_small(self, records: JobRecords, n_nodes: Float64Array) -> None:
+    def _tell_small(self, records: JobRecords) -> None:
         """Tell of jobs on less than a node's GPUs, as each takes a whole node here."""
-        per_node, asked = self._frame.node_type.n_gpus, records.n_gpus * self.spec.node_factor
-        small = (asked > 0) & (asked < per_node) & (n_nodes == 1)
-        if not small.any():
-            return
-        on_gpus = asked > 0
-        length_ms = records.duration_ms[on_gpus].astype(np.float64)
-        ratio = per_node * (n_nodes[on_gpus] @ length_ms) / (asked[on_gpus] @ length_ms)
+        per_node = self._frame.node_type.n_gpus
+        n_small, ratio = records.small_jobs(per_node, self.spec.node_factor)
         if ratio >= TOLD_RATIO:
             self._count(
                 f"on a whole node each with fewer GPUs than its {per_node}: the GPU jobs take "
                 f"{ratio:.3g} times the nodes of their GPU time; set allocate: gpus of the pool",
-                int(small.sum()),
+                n_small,
             )
 
     def _count(self, cause: str, n: int) -> None:

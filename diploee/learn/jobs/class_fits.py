@@ -29,9 +29,9 @@ DurationChoice = DurationKind | Literal["profile"]
 
 @dataclass(frozen=True, eq=False)
 class NodeCountFit:
-    """Shares of the node counts among the jobs, as logged, with limits."""
+    """Shares of the node counts among the jobs, as logged, with limits; parts where allocated."""
 
-    n_nodes: Int64Array
+    n_nodes: Int64Array | Float64Array
     share: Float64Array
     low: Float64Array
     high: Float64Array
@@ -59,6 +59,8 @@ class ClassFit:
     shares_durations : bool
         The table of durations is shared with classes of nearby width, as the class has too few jobs
         of its own; it is scaled to the class's own mean.
+    n_gpus : float or None
+        GPUs of a job on a part of a node, where the pool allocates those.
     """
 
     workload: str
@@ -71,6 +73,13 @@ class ClassFit:
     duration: DurationFit | None
     arrays: JobArrays | None
     shares_durations: bool
+    n_gpus: float | None = None
+
+    @property
+    def name(self) -> str:
+        """The class's name, as `JobClass.name`."""
+        width = self.n_nodes if self.n_gpus is None else f"{self.n_gpus:g}gpu"
+        return f"{self.workload}/{width}"
 
     @property
     def model_mean_s(self) -> float | None:
@@ -217,7 +226,10 @@ def _tables(groups: JobGroups, n_jobs: Int64Array) -> dict[int, tuple[int, ...]]
     return tables
 
 
-def fit_node_counts(jobs: JobRecords, day: Int64Array, confidence: float) -> NodeCountFit:
+def fit_node_counts(
+    jobs: JobRecords, day: Int64Array, confidence: float, slots: int = 1
+) -> NodeCountFit:
     """Return the shares of the node counts among jobs; `day` and limits as in `fit_classes`."""
     n_nodes, kind = np.unique(jobs.n_nodes.astype(np.int64), return_inverse=True)
-    return NodeCountFit(n_nodes, *share_limits(kind, day, n_nodes.size, confidence))
+    limits = share_limits(kind, day, n_nodes.size, confidence)
+    return NodeCountFit(n_nodes if slots == 1 else n_nodes / slots, *limits)

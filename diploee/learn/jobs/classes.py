@@ -62,6 +62,7 @@ def group_jobs(
     library: ProfileLibrary,
     pool_n_nodes: int | None = None,
     max_classes: int = MAX_CLASSES,
+    slots_per_node: int = 1,
 ) -> JobGroups:
     """Sort jobs into classes that a scenario can hold.
 
@@ -79,6 +80,8 @@ def group_jobs(
         Nodes of the pool; wider jobs are left out and counted.
     max_classes : int
         Classes at most, but at least one per workload.
+    slots_per_node : int
+        `Facility.slots_per_node`, in which the node counts of classes are.
 
     Returns
     -------
@@ -104,9 +107,10 @@ def group_jobs(
     workloads = tuple(dict.fromkeys(rule.workload for rule in rules))
     of_rule = np.array([workloads.index(rule.workload) for rule in rules])
     workload = np.where(used, of_rule[rule_of], -1)
-    node_time = jobs.n_nodes.astype(np.float64) * jobs.duration_ms
-    n_nodes = _joined(workload, jobs.n_nodes.astype(np.int64), node_time, used, max_classes)
-    source = _profile_counts(rule_of, n_nodes, used, rules, library)
+    asked = jobs.slots(slots_per_node).astype(np.int64)
+    node_time = asked.astype(np.float64) * jobs.duration_ms
+    n_nodes = _joined(workload, asked, node_time, used, max_classes)
+    source = _profile_counts(rule_of, -(-n_nodes // slots_per_node), used, rules, library)
 
     found, inverse = _distinct(workload[used], n_nodes[used], source[used])
     pairs = list(zip(found[0].tolist(), found[1].tolist(), strict=True))
@@ -126,7 +130,7 @@ def group_jobs(
         class_of=class_of,
         unmatched=unmatched,
         too_wide=too_wide,
-        n_joined=int((n_nodes != jobs.n_nodes)[used].sum()),
+        n_joined=int((n_nodes != asked)[used].sum()),
     )
 
 

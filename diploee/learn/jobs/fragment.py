@@ -142,6 +142,7 @@ def _class_lines(
     lines = [
         f"      - workload: {_word(job_class.workload)}  # {remark}",
         f"        n_nodes: {job_class.n_nodes}",
+        *([] if job_class.n_gpus is None else [f"        n_gpus: {job_class.n_gpus:g}"]),
         f"        probability: {number_text(probability, _SHARE_DIGITS + 1)}",
     ]
     if job_class.profile_n_nodes != job_class.n_nodes:

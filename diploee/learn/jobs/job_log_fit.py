@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -21,14 +22,20 @@ from diploee.learn.jobs.class_fits import (
 from diploee.learn.jobs.classes import MAX_CLASSES, group_jobs
 from diploee.learn.jobs.hours import count_hours
 from diploee.learn.jobs.job_arrays import find_arrays
-from diploee.learn.jobs.notes import arrival_notes, class_notes, pool_notes, state_notes
+from diploee.learn.jobs.notes import (
+    arrival_notes,
+    class_notes,
+    pool_notes,
+    small_notes,
+    state_notes,
+)
 from diploee.learn.weeks import MONDAY_MS
 from diploee.model import documented
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import ClassRule
-from diploee.tables import Float64Array, Int64Array
+from diploee.tables import Float64Array
 from diploee.textio.clock import Zone
-from diploee.units import MS_PER_DAY, MS_PER_H
+from diploee.units import MS_PER_DAY, MS_PER_H, SLOTS_PER_GPU
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,14 +46,14 @@ class LoggedJobs:
     ----------
     submit_h : numpy.ndarray, shape (n,), float64
         Submission, from the begin of the first hour [h].
-    n_nodes : numpy.ndarray, shape (n,), int64
-        Nodes.
+    n_nodes : numpy.ndarray, shape (n,), float64
+        Nodes, and parts of one where a pool allocates GPUs.
     duration_h : numpy.ndarray, shape (n,), float64
         Run time [h].
     """
 
     submit_h: Float64Array
-    n_nodes: Int64Array
+    n_nodes: Float64Array
     duration_h: Float64Array
 
 
@@ -115,6 +122,8 @@ class JobLogFit:
         Log, fragment and generated days side by side; empty where none were generated.
     generated_days : int
         How many days were generated.
+    gpus_per_node : int
+        GPUs of a node where the classes have parts of those; 0 where they have whole nodes.
     """
 
     source: str
@@ -134,6 +143,7 @@ class JobLogFit:
     jobs: LoggedJobs
     figures: tuple[Figure, ...] = ()
     generated_days: int = 0
+    gpus_per_node: int = 0
 
     @property
     def n_jobs(self) -> int:
@@ -172,6 +182,8 @@ def fit_job_log(
     *,
     utc_offset_min: int | None = None,
     pool_n_nodes: int | None = None,
+    gpus_per_node: int = 0,
+    allocates_gpus: bool = False,
     seed: int = 0,
     **changes: Any,
 ) -> JobLogFit:
@@ -191,6 +203,10 @@ def fit_job_log(
         Offset of local time from UTC [min]; that of the log, or its named zone, by default.
     pool_n_nodes : int, optional
         Nodes of the pool; wider jobs are left out and counted.
+    gpus_per_node : int
+        GPUs of its nodes; 0 where they are not known.
+    allocates_gpus : bool
+        The pool has ``allocate: gpus``: jobs on fewer GPUs than a node has keep their counts.
     seed : int
         Seed of the tests that draw samples.
     **changes : object
@@ -212,7 +228,10 @@ def fit_job_log(
     jobs, confidence = log.jobs, options.confidence
     zone = log.zone if utc_offset_min is None else Zone("", utc_offset_min)
     local_ms = jobs.submit_ms + MONDAY_MS if log.is_relative else zone.local_ms(jobs.submit_ms)
-    groups = group_jobs(jobs, log.types, rules, library, pool_n_nodes, options.max_classes)
+    slots = gpus_per_node * SLOTS_PER_GPU if allocates_gpus else 1
+    groups = group_jobs(jobs, log.types, rules, library, pool_n_nodes, options.max_classes, slots)
+    if allocates_gpus:
+        jobs = replace(jobs, n_nodes=jobs.slots(slots).astype(np.int32))
     used = groups.class_of >= 0
     hours, inside = count_hours(local_ms, options.start, options.end, used, zone)
     kept, class_of = jobs.take(inside), groups.class_of[inside]
@@ -233,7 +252,9 @@ def fit_job_log(
     classes, durations_s = fit_classes(
         kept, class_of, array, day, groups, options.durations, confidence, seed
     )
-    busy_nodes = _node_ms(kept) / (hours.covered_hours * MS_PER_H)
+    if allocates_gpus:
+        classes = tuple(map(partial(_in_gpus, slots=slots), classes))
+    busy_nodes = _node_ms(kept) / slots / (hours.covered_hours * MS_PER_H)
     left_out = {
         "fits no rule": groups.unmatched,
         "wider than the pool": groups.too_wide,
@@ -241,6 +262,8 @@ def fit_job_log(
     }
     shares = {cause: _node_ms(jobs.take(rows)) / _node_ms(jobs) for cause, rows in left_out.items()}
     notes = arrival_notes(arrival_fit) + class_notes(groups, classes) + state_notes(kept)
+    if gpus_per_node and not allocates_gpus:
+        notes = small_notes(kept, gpus_per_node) + notes
     if pool_n_nodes is not None:
         share = shares["wider than the pool"]
         notes = pool_notes(pool_n_nodes, groups.n_too_wide, share, busy_nodes) + notes
@@ -253,7 +276,7 @@ def fit_job_log(
         utc_offset_min=None if log.is_relative else zone.fixed_offset_min,
         time_zone="" if log.is_relative else zone.name,
         arrivals=arrival_fit,
-        node_counts=fit_node_counts(kept, day, confidence),
+        node_counts=fit_node_counts(kept, day, confidence, slots),
         classes=classes,
         durations_s=durations_s,
         mean_busy_nodes=busy_nodes,
@@ -263,10 +286,17 @@ def fit_job_log(
         notes=tuple(notes),
         jobs=LoggedJobs(
             (local_ms[inside] - hours.start_ms[0]) / MS_PER_H,
-            kept.n_nodes.astype(np.int64),
+            kept.n_nodes / slots,
             kept.duration_ms / MS_PER_H,
         ),
+        gpus_per_node=gpus_per_node if allocates_gpus else 0,
     )
+
+
+def _in_gpus(of_class: ClassFit, slots: int) -> ClassFit:
+    """Return a class with its nodes, and its GPUs on a part of one, for its count of slots."""
+    n_gpus = of_class.n_nodes / SLOTS_PER_GPU if of_class.n_nodes < slots else None
+    return replace(of_class, n_nodes=-(-of_class.n_nodes // slots), n_gpus=n_gpus)
 
 
 def _node_ms(jobs: JobRecords) -> float:

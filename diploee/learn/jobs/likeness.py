@@ -12,6 +12,7 @@ import numpy.typing as npt
 import yaml
 from scipy import stats
 
+from diploee.learn.jobs.class_fits import ClassFit
 from diploee.learn.jobs.fragment import fragment_text
 from diploee.learn.jobs.job_log_fit import Figure, JobLogFit, LoggedJobs
 from diploee.profiles import ProfileLibrary
@@ -55,10 +56,17 @@ def with_generated_year(fit: JobLogFit, library: ProfileLibrary) -> JobLogFit:
     if n_days < 1:
         return fit
     widest = max(c.n_nodes for c in fit.classes)
-    node_type = {"n_gpus": 1, "gpu_tdp_w": 1, "n_cpus": 0, "cpu_tdp_w": 0, "idle_power_w": 0}
+    allocate = "gpus" if fit.gpus_per_node else "nodes"
+    node_type = {
+        "n_gpus": fit.gpus_per_node or 1,
+        "gpu_tdp_w": 1,
+        "n_cpus": 0,
+        "cpu_tdp_w": 0,
+        "idle_power_w": 0,
+    }
     facility = {
         "node_types": {"node": node_type},
-        "pools": {"main": {"node_type": "node", "n_nodes": widest}},
+        "pools": {"main": {"node_type": "node", "n_nodes": widest, "allocate": allocate}},
     }
     data = {
         "name": "generated",
@@ -74,7 +82,9 @@ def with_generated_year(fit: JobLogFit, library: ProfileLibrary) -> JobLogFit:
     first = int(np.datetime64(scenario.start, "h").astype(np.int64))
     weight = hour_weights(scenario.streams["jobs"].calendar, first + np.arange(n_hours))
     generated = LoggedJobs(
-        jobs.submit_ms / MS_PER_H, jobs.n_nodes.astype(np.int64), jobs.duration_ms / MS_PER_H
+        jobs.submit_ms / MS_PER_H,
+        jobs.n_nodes / scenario.facility.slots_per_node("main"),
+        jobs.duration_ms / MS_PER_H,
     )
     arrivals = fit.arrivals
     widths = [1]
@@ -82,10 +92,14 @@ def with_generated_year(fit: JobLogFit, library: ProfileLibrary) -> JobLogFit:
         widths.append(widths[-1] * WIDTH_STEP)
     of_log = _figures(fit.jobs, arrivals.hours.n_hours, arrivals.calendar.expected, widths)
     of_year = _figures(generated, n_hours, weight, widths)
+
+    def nodes_of(c: ClassFit) -> float:
+        return c.n_nodes if c.n_gpus is None else c.n_gpus / fit.gpus_per_node
+
     means = [c.model_mean_s for c in fit.classes]
     asked = {}
     if None not in means:
-        node_s = sum(c.probability * c.n_nodes * (c.model_mean_s or 0.0) for c in fit.classes)
+        node_s = sum(c.probability * nodes_of(c) * (c.model_mean_s or 0.0) for c in fit.classes)
         asked["busy nodes, mean"] = arrivals.jobs_per_day / HOURS_PER_DAY * node_s / S_PER_H
     share = {c: 0.0 for c in of_log if c.startswith("share")}
     for c in fit.classes:

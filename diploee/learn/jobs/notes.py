@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from diploee.errors import plural
-from diploee.importers.job_log import STATES, JobRecords
+from diploee.importers.job_log import STATES, TOLD_RATIO, JobRecords
 from diploee.learn.jobs.arrivals import ArrivalFit
 from diploee.learn.jobs.calendar_fit import MIN_SIGHTINGS, covers_all_months
 from diploee.learn.jobs.class_fits import MIN_JOBS_FOR_DURATIONS, ClassFit
@@ -74,6 +74,18 @@ def pool_notes(n_nodes: int, n_too_wide: int, share: float, busy_nodes: float) -
     return notes
 
 
+def small_notes(jobs: JobRecords, gpus_per_node: int) -> list[str]:
+    """Return what whole nodes cost jobs on fewer GPUs than they have."""
+    n_small, ratio = jobs.small_jobs(gpus_per_node)
+    if ratio < TOLD_RATIO:
+        return []
+    return [
+        f"{plural(n_small, 'job')} on fewer GPUs than the {gpus_per_node} of a node "
+        f"{'takes' if n_small == 1 else 'take'} a whole one each: the GPU jobs take {ratio:.3g} "
+        "times the nodes of their GPU time; set allocate: gpus of the pool and fit again"
+    ]
+
+
 def state_notes(jobs: JobRecords) -> list[str]:
     """Return how many jobs did not end well but had their nodes, and are fitted too."""
     found = [f"{n:,} {state}" for state in ("failed", "cancelled", "timeout")
@@ -97,7 +109,7 @@ def class_notes(groups: JobGroups, classes: tuple[ClassFit, ...]) -> list[str]:
             "share tables of durations with those of nearby width, scaled to their own means"
         )
     scales = {
-        f"{c.workload}/{c.n_nodes}": c.duration.model.scale or 1.0
+        c.name: c.duration.model.scale or 1.0
         for c in classes
         if c.duration is not None and not c.shares_durations
     }

@@ -147,7 +147,7 @@ def _duration_panels(job_class: ClassFit, logged_s: Float64Array) -> tuple[Panel
     if ends[1] > WIDE_RANGE * ends[0]:
         axes = [log_axis(n, v) for n, v in zip(names, (at_h, modelled, hours), strict=True)]
     distance = f"Kolmogorov-Smirnov distance {job_class.duration.ks_distance:.2g}"
-    title = f"{job_class.workload}/{job_class.n_nodes}, {job_class.n_jobs:,} jobs"
+    title = f"{job_class.name}, {job_class.n_jobs:,} jobs"
     return (
         Panel(axes[0], Axis("share of jobs up to it"), shares, title),
         Panel(axes[1], axes[2], quantiles, distance),

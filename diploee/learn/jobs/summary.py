@@ -44,7 +44,7 @@ def fit_lines(fit: JobLogFit) -> list[str]:
     most = np.argsort(-widths.share, kind="stable")[:8]
     lines.append(
         f"Node counts: {widths.n_nodes.size}; most frequent "
-        + ", ".join(f"{widths.n_nodes[k]} ({widths.share[k]:.1%})" for k in most)
+        + ", ".join(f"{widths.n_nodes[k]:g} ({widths.share[k]:.1%})" for k in most)
         + "."
     )
     return lines + figure_lines(fit) + [f"Note: {note}." for note in fit.notes]
@@ -127,7 +127,7 @@ def fit_as_dict(fit: JobLogFit) -> dict[str, Any]:
         "week_to_week": arrivals.weeks and arrivals.weeks.as_dict(),
         "scatter": None if arrivals.scatter is None else vars(arrivals.scatter),
         "node_counts": [
-            {"n_nodes": int(n), "share": float(s), "low": float(a), "high": float(b)}
+            {"n_nodes": n.item(), "share": float(s), "low": float(a), "high": float(b)}
             for n, s, a, b in zip(
                 widths.n_nodes, widths.share, widths.low, widths.high, strict=True
             )
@@ -136,6 +136,7 @@ def fit_as_dict(fit: JobLogFit) -> dict[str, Any]:
             {
                 "workload": c.workload,
                 "n_nodes": c.n_nodes,
+                **({} if c.n_gpus is None else {"n_gpus": c.n_gpus}),
                 "profile_n_nodes": c.profile_n_nodes,
                 "n_jobs": c.n_jobs,
                 "probability": c.probability,
