@@ -74,6 +74,23 @@ class Plain(Averaged):
         default=None,
         description="Highest frequency that the readings support [Hz]; else worked out.",
     )
+    time_column: str | None = Field(default=None, description="Column of the time; else by name.")
+    power_column: list[str] = Field(
+        default=[], description="Column of power; several are summed. Else by name."
+    )
+    device_column: list[str] = Field(
+        default=[],
+        description="Column that tells devices apart, which are summed; else by name (gpu, node).",
+    )
+    power_unit: Literal["W", "kW", "MW", "mW"] | None = Field(
+        default=None, description="Unit of the power; what the column's name tells by default."
+    )
+    step_ms: int | None = Field(
+        default=None, description="Step of the profile in ms; the readings' by default."
+    )
+    max_gap_s: float = Field(
+        default=60.0, description="Longest time without a reading that is bridged, in s."
+    )
 
 
 @import_app.command("wattameter")
@@ -102,16 +119,21 @@ def import_wattameter_command(
 @import_app.command("plain")
 @options(**_OPTIONS, power_boundary="--boundary")
 def import_plain_command(
-    files: Annotated[list[Path], typer.Argument(help="CSV or Parquet file of t_s and power_w.")],
+    files: Annotated[list[Path], typer.Argument(help="CSV or Parquet file of time and power.")],
     new: Plain,
     out: ToLibrary,
     force: Force = False,
 ) -> None:
-    """Import a CSV or Parquet table of t_s and power_w.
+    """Import a CSV or Parquet table of power in time.
 
-    t_s is the time in seconds at even steps, power_w the power of the whole
-    job in watts. What is not told, such as the averaging, is unknown, and no
-    more bandwidth is claimed than GPU drivers leave, which average over 1 s.
+    Times are seconds, epochs or ISO dates; units are read from the columns'
+    names (t_s, power_kw, "Power [W]"), or told. Rows of an even table are means
+    of their steps; other readings are joined by straight lines, exact in
+    energy. What is not told, such as the averaging, is unknown, and no more
+    bandwidth is claimed than GPU drivers leave, which average over 1 s.
+
+    Example: diploee profiles import plain job.csv --workload tune --nodes 4
+    --power-column node_kw --power-unit kW --out my_profiles
     """
     from diploee.errors import InputError
     from diploee.importers.power_logs.plain import import_plain
@@ -131,7 +153,9 @@ def import_plain_command(
 @import_app.command("nvidia-smi")
 @options(**_OPTIONS)
 def import_nvidia_smi_command(
-    files: Annotated[list[Path], typer.Argument(help="CSV logs of one job, one per machine.")],
+    files: Annotated[
+        list[Path], typer.Argument(help="CSV logs of one job, one per machine, or their folder.")
+    ],
     new: Averaged,
     out: ToLibrary,
     n_gpus: Annotated[

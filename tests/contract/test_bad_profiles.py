@@ -226,14 +226,15 @@ def test_bad_log_ends_with_2_and_leaves_no_library(tmp_path: Path, text: str, wo
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", ":1: the file is empty, expected columns 't_s,power_w'"),
-        ("t_s,watts\n0,1\n", ":1: column 'power_w' is missing"),
-        ("t_s,power_w\n0,1\n", ": 1 rows, expected two or more"),
+        ("", ":1: the file is empty, expected columns of time and power"),
+        ("t_s,load\n0,1\n", ":1: no column of power (found: 't_s', 'load')"),
+        ("t_s,power_mw\n0,1\n", ":1: column 'power_mw' may be megawatts or milliwatts"),
+        ("t_s,power_w\n0,1\n", ": 1 reading of a device, expected two or more"),
         ("t_s,power_w\n0,1\n1\n2,3\n", ":3: 1 field, expected 2 as in the header"),
         ("t_s,power_w\n0,1\n1,x\n", ":3: column 'power_w' is 'x'"),
-        ("t_s,power_w\n0,1\n1,nan\n", ":3: column 'power_w' is 'nan'"),
+        ("t_s,power_w\n0,1\n1,nan\n", ": 1 reading of a device"),
         ("t_s,power_w\n0,1\n1,-1\n", ":3: column 'power_w' is '-1'"),
-        ("t_s,power_w\n0,1\n1,1\n3,1\n", ":4: step is 2000 ms, expected 1000 ms as before"),
+        ("t_s,power_w\n0,1\n1,1\n2,1\n99,1\n", ":5: 97.0 s without a reading, expected 60 s at"),
     ],
 )
 def test_bad_table_ends_with_2_and_leaves_no_library(tmp_path: Path, text: str, words: str) -> None:

@@ -135,6 +135,7 @@ POWER_LOGS = (
         "timestamp, power.draw [W]\n"
         + "".join(f"2025/05/14 08:50:{19 + i}.056, {79.6 + i} W\n" for i in range(6)),
         _nvidia_smi,
+        takes_folders=True,
     ),
 )
 

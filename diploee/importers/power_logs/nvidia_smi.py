@@ -55,7 +55,8 @@ def import_nvidia_smi(
     Parameters
     ----------
     paths : sequence of pathlib.Path
-        Logs, one per machine.
+        Logs, one per machine; of a folder all ``*.csv``, ``*.log`` and ``*.txt`` in it, packed
+        or not.
     workload : str
         Workload, as scenarios name it.
     profile_id : str, optional
@@ -95,7 +96,11 @@ def import_nvidia_smi(
     _check_arguments(n_nodes, n_gpus, add_w, averaging_window_s, step_ms)
     if not paths:
         raise LogFormatError("no nvidia-smi log given; give one per machine")
-    machines = [read_machine_log(Path(path), n_gpus, max_reading_w, max_gap_s) for path in paths]
+    machines = [
+        read_machine_log(path, n_gpus, max_reading_w, max_gap_s)
+        for given in paths
+        for path in _logs(Path(given))
+    ]
     nodes = len(machines) if n_nodes is None else n_nodes
     curves = [curve for machine in machines for curve in machine.curves]
     power_w = joint_power_w(curves, step_ms * US_PER_MS)
@@ -135,6 +140,16 @@ def import_nvidia_smi(
         round_keeping_energy(power_w + add_w * nodes),
         provenance,
     )
+
+
+def _logs(path: Path) -> list[Path]:
+    """Return the logs of a folder, or the one that was given."""
+    if not path.is_dir():
+        return [path]
+    found = sorted(p for p in path.iterdir() if {".csv", ".log", ".txt"} & set(p.suffixes[-2:]))
+    if not found:
+        raise LogFormatError(f"{path}: no log in this folder, expected '*.csv', '*.log' or '*.txt'")
+    return found
 
 
 def _check_arguments(

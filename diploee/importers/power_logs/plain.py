@@ -1,39 +1,70 @@
-"""Import a plain table of whole-job power: columns ``t_s`` and ``power_w``, CSV or Parquet.
+"""Import a table of power in time, CSV or Parquet, as the profile of one job.
 
-``t_s`` is the start of each step [s], ``power_w`` the mean power over it [W]; their case does not
-matter where it leaves one column (OpenG2G writes ``power_W``), and other columns are not read.
-Nothing is repaired: a missing, negative or uneven row is refused with its number. What a table
+Columns are named, or found by their names, which tell their unit (``t_s``, ``time_ms``,
+``power_kw``, ``Power [W]``); a unit that nothing tells is asked for, never guessed. Times are ISO
+stamps, or numbers: seconds unless the name or the size says otherwise (epoch ms, us, ns). Rows of
+several devices are summed, and so are several columns.
+
+A row of an even table is the mean power of the step that begins at its time, and is kept as it is.
+Other readings are joined by straight lines and averaged over even steps, exact in energy; missing
+ones are bridged up to a gap that is told. All of it is counted in the provenance. What a table
 can't tell (what the power includes, how the readings were averaged) is taken from the call, else
 stands in the provenance as unknown, with the bandwidth of a reading averaged over 1 s.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from diploee.errors import LogFormatError, ProfileError
+from diploee.errors import LogFormatError, ProfileError, one_of, plural, shown
+from diploee.importers.power_logs.increasing import longest_increasing
 from diploee.profiles.profile import (
     UNKNOWN_BOUNDARY,
     PowerProfile,
     Provenance,
     check_argument,
 )
-from diploee.profiles.resample import usable_bandwidth_hz
+from diploee.profiles.resample import (
+    US_PER_MS,
+    US_PER_S,
+    EnergyCurve,
+    joint_power_w,
+    round_keeping_energy,
+    usable_bandwidth_hz,
+)
 from diploee.scenario.limits import MAX_NODES, MAX_POWER_W
-from diploee.tables import Float64Array
-from diploee.textio.sheets import read_sheet
-from diploee.textio.tables import ReadTable
-from diploee.textio.values import Number, numbers
+from diploee.tables import Float64Array, Int64Array
+from diploee.textio.sheets import Sheet, read_sheet
+from diploee.textio.stamps import YEARS_US, stamps_of_one_clock
+from diploee.textio.tables import ReadTable, listed
+from diploee.textio.values import Number, fail_values, is_text, numbers
 from diploee.units import MS_PER_DAY, MS_PER_S
 
-COLUMNS = ("t_s", "power_w")
-STAMP_TOLERANCE_MS = 1e-3
 CLAIMED_WINDOW_S = 1.0
 """Of readings whose averaging is unknown no more bandwidth is claimed than a GPU driver's leave."""
 SHORTEST_S, LONGEST_S = 1e-6, MS_PER_DAY / MS_PER_S
+MAX_GAP_S = 60.0
+"""Longest time without a reading that is bridged unless another one is given [s]."""
+UNITS_W = {"W": 1.0, "kW": 1e3, "MW": 1e6, "mW": 1e-3}
+UNITS_US = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
+LARGEST_EPOCH = 1e19
+TIMES = ("t", "time", "timestamp", "datetime", "date", "epoch", "unix", "ts")
+DEVICES = ("device", "gpu", "index", "uuid", "node", "host", "hostname", "sensor", "meter")
+GAP_STEPS = 3.0
+"""Times between readings that are longer than so many of the usual ones count as gaps."""
 _ROUNDING = 1e-9
+_TOLERANCE_US = 1.0
+_BEFORE, _AFTER = r"^(?P<stem>.*?)(?:^|[\s_.\-]+[\[(]?|[\[(])(?P<unit>", r")[\])]?$"
+_UNIT = re.compile(f"{_BEFORE}[kmM]?[wW]|[wW]atts?|[kK]ilowatts?{_AFTER}")
+_TIME_UNIT = re.compile(f"{_BEFORE}s|ms|us|ns|sec|seconds?{_AFTER}")
 
 
 def import_plain(
@@ -49,8 +80,14 @@ def import_plain(
     sampling_interval_s: float | None = None,
     bandwidth_hz: float | None = None,
     add_w: float = 0.0,
+    time_column: str | None = None,
+    power_column: Sequence[str] = (),
+    device_column: Sequence[str] = (),
+    power_unit: str | None = None,
+    step_ms: int | None = None,
+    max_gap_s: float = MAX_GAP_S,
 ) -> PowerProfile:
-    """Import a table of ``t_s, power_w`` as one whole-job profile.
+    """Import a table of power as one whole-job profile.
 
     Parameters
     ----------
@@ -68,24 +105,38 @@ def import_plain(
     power_boundary : str, optional
         What the power includes; ``unknown`` where not given.
     sampling_interval_s : float, optional
-        Interval of the original readings [s]; the step where not given.
+        Interval of the original readings [s]; the usual time between rows where not given.
     bandwidth_hz : float, optional
         Highest frequency that the readings support [Hz]; where not given, what the averaging
         window and the sampling leave. With an unknown window it is what 1 s leaves, as of GPU
         drivers, or the step where that is longer.
     add_w : float
         Constant added for each node, for what the power lacks, such as its CPUs [W].
+    time_column : str, optional
+        Column of the time; found by its name where not given.
+    power_column : sequence of str
+        Columns of power, which are summed; the one that is named so where not given.
+    device_column : sequence of str
+        Columns that tell devices apart, whose power is summed over the time that all share; those
+        of `DEVICES` that the table has where not given.
+    power_unit : str, optional
+        Of `UNITS_W`; what the columns' names tell where not given.
+    step_ms : int, optional
+        Step of the profile [ms]; that of an even table, else the usual time between readings,
+        where not given.
+    max_gap_s : float
+        Longest time without a reading that is bridged [s].
 
     Returns
     -------
     PowerProfile
-        With the table's step, a whole number of milliseconds.
+        ``provenance.counts`` holds every repair by cause.
 
     Raises
     ------
     LogFormatError
-        If the file is not readable, lacks a column or two rows, a value is missing, not a number
-        or negative, or the step is uneven or not a whole number of ms.
+        If the file is not readable, lacks a column or two readings, a value is not a number or
+        negative, a unit is not told, or a gap is too long.
     ProfileError
         If an argument is out of range.
     """
@@ -93,34 +144,225 @@ def import_plain(
     check_argument("add_w", add_w, 0, MAX_POWER_W)
     check_argument("averaging_window_s", averaging_window_s, 0, LONGEST_S)
     check_argument("sampling_interval_s", sampling_interval_s, SHORTEST_S, LONGEST_S)
-    sheet = read_sheet(path, f"columns '{','.join(COLUMNS)}'")
-    table = sheet.read(COLUMNS, f"a table of '{','.join(COLUMNS)}'")
-    t_s = numbers(table, "t_s", Number(may_miss=False))
-    power_w = numbers(table, "power_w", Number(may_miss=False, at_least=0, of="watts"))
-    dt_ms = _step_ms(table, t_s)
+    check_argument("step_ms", step_ms, 1, MS_PER_DAY)
+    check_argument("max_gap_s", max_gap_s, 0, LONGEST_S)
+    sheet = read_sheet(path, "columns of time and power, such as 't_s,power_w'")
+    time_name = time_column or _time_column(sheet)
+    powers = list(power_column) or [_power_column(sheet)]
+    units_w = [_unit_w(sheet, name, power_unit) for name in powers]
+    devices = list(device_column) or [n for n in sheet.names if _stem(n) in DEVICES]
+    names = {"time": time_name} | {f"power {k}": name for k, name in enumerate(powers)}
+    names |= {f"device {k}": n for k, n in enumerate(devices) if n not in names.values()}
+    table = sheet.read(names, "a table of power")
+    counts: Counter[str] = Counter()
+    t_us = _times_us(table)
+    power_w = np.zeros(len(table))
+    for k, unit_w in enumerate(units_w):
+        power_w += unit_w * numbers(table, f"power {k}", Number(at_least=0, of="power"))
+    readings = [
+        _Readings(table, rows, t_us, power_w, counts) for rows in _by_device(table, len(devices))
+    ]
+    for device in readings:
+        device.check_gaps(max_gap_s)
+    interval_s = max(device.interval_us for device in readings) / US_PER_S
+    even_ms = readings[0].even_ms() if len(readings) == 1 else None
+    if even_ms is not None and step_ms in (None, even_ms):
+        dt_ms, found_w = even_ms, readings[0].power_w + add_w * n_nodes
+        power32_w = found_w.astype(np.float32)
+    else:
+        dt_ms = step_ms or max(1, round(interval_s * MS_PER_S))
+        curves = [device.curve(even_ms) for device in readings]
+        found_w = joint_power_w(curves, dt_ms * US_PER_MS)
+        if found_w.size == 0:
+            raise LogFormatError(
+                f"{table.path}: its {plural(len(readings), 'device')} share less than a step of "
+                f"{dt_ms} ms; give a complete table, or a shorter step"
+            )
+        power32_w = round_keeping_energy(found_w + add_w * n_nodes)
     dt_s = dt_ms / MS_PER_S
-    interval_s = dt_s if sampling_interval_s is None else sampling_interval_s
-    window_s = max(CLAIMED_WINDOW_S, dt_s) if averaging_window_s is None else averaging_window_s
+    interval_s = interval_s if sampling_interval_s is None else sampling_interval_s
+    slower_s = max(interval_s, dt_s)
+    window_s = max(CLAIMED_WINDOW_S, slower_s) if averaging_window_s is None else averaging_window_s
+    notes = [] if even_ms else ["Readings joined by straight lines, exact in energy."]
+    if averaging_window_s is None:
+        notes.append(
+            f"Averaging of the readings unknown: no more is claimed than {window_s:g} s leave."
+        )
     provenance = Provenance(
         kind="measured",
         source=source or sheet.path.name,
         licence=licence,
-        sampling_interval_s=interval_s,
+        sampling_interval_s=round(interval_s, 9),
         averaging_window_s=averaging_window_s,
-        bandwidth_hz=_bandwidth_hz(bandwidth_hz, max(interval_s, dt_s), window_s),
+        bandwidth_hz=_bandwidth_hz(bandwidth_hz, slower_s, window_s),
         source_sha256=sheet.sha256,
         power_boundary=_boundary(power_boundary, add_w),
-        notes=""
-        if averaging_window_s is not None
-        else f"Averaging of the readings unknown: no more is claimed than {window_s:g} s leave.",
+        notes=" ".join(notes),
+        counts={cause: n for cause, n in counts.items() if n},
     )
-    return PowerProfile(
-        profile_id,
-        workload,
-        n_nodes,
-        dt_ms,
-        (power_w + add_w * n_nodes).astype(np.float32),
-        provenance,
+    return PowerProfile(profile_id, workload, n_nodes, dt_ms, power32_w, provenance)
+
+
+class _Readings:
+    """The readings of one device: those with a time and a power, in the order of time."""
+
+    def __init__(
+        self,
+        table: ReadTable,
+        rows: Int64Array,
+        t_us: Float64Array,
+        power_w: Float64Array,
+        counts: Counter[str],
+    ) -> None:
+        self._table = table
+        timed = rows[~np.isnan(t_us[rows])]
+        counts["rows_without_time"] += rows.size - timed.size
+        good = timed[~np.isnan(power_w[timed])]
+        counts["rows_without_power"] += timed.size - good.size
+        if good.size < 2:
+            raise LogFormatError(
+                f"{table.path}: {plural(good.size, 'reading')} of a device, expected two or more "
+                "to tell the step; give a complete table"
+            )
+        self._is_whole = good.size == rows.size
+        whole_us = np.rint(t_us[good] - t_us[good[0]]).astype(np.int64)
+        kept = longest_increasing(whole_us)
+        repeated = good.size - np.unique(whole_us).size
+        if kept.size < 2 or 2 * kept.size < good.size or 10 * repeated > good.size:
+            row = int(good[1 + int(np.argmax(np.diff(whole_us) <= 0))])
+            table.fail(
+                row,
+                f"time does not go on: {repeated:,} of {good.size:,} rows repeat a time; of "
+                "several devices, name the columns that tell them apart (--device-column), else "
+                "sort the rows",
+            )
+        counts["rows_out_of_order"] += good.size - kept.size
+        self._rows = good[kept]
+        self._off_us = t_us[self._rows] - t_us[self._rows[0]]
+        self.t_us = whole_us[kept] + np.int64(np.rint(t_us[good[0]]))
+        self.power_w = power_w[self._rows]
+        steps_us = np.diff(self.t_us)
+        self.interval_us = float(np.median(steps_us))
+        counts["gaps_bridged"] += int((steps_us > GAP_STEPS * self.interval_us).sum())
+
+    def check_gaps(self, max_gap_s: float) -> None:
+        """Refuse a time without a reading that is too long to be bridged."""
+        steps_us = np.diff(self.t_us)
+        longest = int(np.argmax(steps_us))
+        is_gap = steps_us[longest] > GAP_STEPS * self.interval_us
+        if is_gap and steps_us[longest] > max_gap_s * US_PER_S:
+            self._table.fail(
+                int(self._rows[longest + 1]),
+                f"{steps_us[longest] / US_PER_S:,.1f} s without a reading, expected "
+                f"{max_gap_s:g} s at most; split the table here, or allow it (--max-gap-s)",
+            )
+
+    def even_ms(self) -> int | None:
+        """Return the step of rows that are complete and even, in whole ms; else None."""
+        step_ms = round(self.interval_us / US_PER_MS)
+        if not self._is_whole or self._rows.size < 2 or not 1 <= step_ms <= MS_PER_DAY:
+            return None
+        # Stamps are held against the grid, not only against the row before, so that drift is seen.
+        grid_us = step_ms * float(US_PER_MS) * np.arange(self._off_us.size)
+        rounding_us = 4 * np.spacing(np.abs(self.t_us).max(initial=0))
+        off_us = np.abs(self._off_us - grid_us).max()
+        return step_ms if off_us <= _TOLERANCE_US + rounding_us else None
+
+    def curve(self, even_ms: int | None) -> EnergyCurve:
+        """Return the energy: of means over even steps, else of readings joined by lines."""
+        if even_ms is None:
+            return EnergyCurve.from_readings(self.t_us, self.power_w)
+        ends_us = np.append(self.t_us, self.t_us[-1] + even_ms * US_PER_MS)
+        energy_j = np.cumsum(self.power_w) * even_ms / MS_PER_S
+        return EnergyCurve(ends_us, np.concatenate(([0.0], energy_j)))
+
+
+def _by_device(table: ReadTable, n_columns: int) -> Iterator[Int64Array]:
+    """Yield the rows of each device; all where nothing tells devices apart."""
+    keys = [f"device {k}" for k in range(n_columns) if f"device {k}" in table]
+    device = np.zeros(len(table), dtype=np.int64)
+    for key in keys:
+        names = pc.fill_null(pc.cast(table.columns[key], "string"), "").to_pylist()
+        _, found = np.unique(np.asarray(names, dtype=np.str_), return_inverse=True)
+        device = device * (int(found.max(initial=0)) + 1) + found
+    for number in np.unique(device) if len(table) else [0]:
+        yield np.flatnonzero(device == number)
+
+
+def _times_us(table: ReadTable) -> Float64Array:
+    """Return the times [us], NaN where a row has none."""
+    column = table.columns["time"]
+    first = pc.drop_null(column)[:1].to_pylist()
+    is_number = not is_text(column) or (first and re.match(r"^\s*[-+\d.eE]+\s*$", first[0]))
+    if not is_number or str(column.type).startswith(("timestamp", "date")):
+        found = stamps_of_one_clock(table, "time")
+        return np.where(found.there, found.us.astype(np.float64), np.nan)
+    if pa.types.is_integer(column.type):  # of epochs in ns, arrow gives no floats unasked
+        column = pc.cast(column, pa.float64(), safe=False)
+    table = replace(table, columns={"time": column})
+    values = numbers(table, "time", Number(LARGEST_EPOCH, of="seconds, or an ISO date"))
+    unit = _TIME_UNIT.match(table.names["time"].lower())
+    scale = UNITS_US.get(unit["unit"], 1e6) if unit else _epoch_unit_us(values)
+    believed = ~(np.abs(values * scale) >= YEARS_US[1])
+    fail_values(table, "time", believed, "a time before the year 2200")
+    return values * scale
+
+
+def _epoch_unit_us(values: Float64Array) -> float:
+    """Return the unit of times without one: seconds, unless their size is an epoch's in others."""
+    largest = float(np.nanmax(np.abs(values))) if not np.isnan(values).all() else 0.0
+    at_least = {"ns": 1e17, "us": 1e14, "ms": 1e11, "s": 0.0}
+    return UNITS_US[next(name for name, size in at_least.items() if largest >= size)]
+
+
+def _stem(name: str) -> str:
+    """Return a column's name without unit and number, in small letters."""
+    lower = name.strip().lower()
+    for pattern in (_UNIT, _TIME_UNIT):
+        if (found := pattern.match(lower)) and found["stem"]:
+            lower = found["stem"]
+    return re.sub(r"[\s_.\-]*(id|index|no|number)?$", "", lower) or lower
+
+
+def _time_column(sheet: Sheet) -> str:
+    named = [name for name in sheet.names if _stem(name) in TIMES]
+    if not named:
+        raise LogFormatError(
+            f"{sheet.header}: no column of time (found: {listed(sheet.names)}), expected one of "
+            f"'t_s', 'time_s', 'timestamp'; name it (--time-column)"
+        )
+    return next((name for name in named if name.lower() == "t_s"), named[0])
+
+
+def _power_column(sheet: Sheet) -> str:
+    exact = [name for name in sheet.names if name.lower() == "power_w"]
+    named = exact[:1] or [n for n in sheet.names if re.search(r"power|watt", n, re.IGNORECASE)]
+    if "power_w" in sheet.names or len(exact) > 1:
+        return "power_w"  # more than one of its letters is refused as it is read
+    if len(named) != 1:
+        what = f"{len(named)} columns of power ({listed(named)})" if named else "no column of power"
+        raise LogFormatError(
+            f"{sheet.header}: {what} (found: {listed(sheet.names)}), expected one, such as "
+            "'power_w'; name it, or several to be summed (--power-column)"
+        )
+    return named[0]
+
+
+def _unit_w(sheet: Sheet, name: str, told: str | None) -> float:
+    if told is not None:
+        if told not in UNITS_W:
+            raise ProfileError(f"power_unit is {shown(told)}, expected one of {one_of(UNITS_W)}")
+        return UNITS_W[told]
+    found = _UNIT.match(name.strip())
+    unit = found["unit"] if found else ""
+    if unit.lower() in ("w", "watt", "watts"):
+        return 1.0
+    if unit.lower() in ("kw", "kilowatt", "kilowatts"):
+        return UNITS_W["kW"]
+    why = "may be megawatts or milliwatts" if unit else "does not tell its unit"
+    raise LogFormatError(
+        f"{sheet.header}: column '{name}' {why}; give its unit (--power-unit), one of "
+        f"{one_of(UNITS_W)}"
     )
 
 
@@ -142,29 +384,3 @@ def _bandwidth_hz(told_hz: float | None, interval_s: float, window_s: float) -> 
             f"half the rate of readings every {interval_s:g} s"
         )
     return told_hz
-
-
-def _step_ms(table: ReadTable, t_s: Float64Array) -> int:
-    if t_s.size < 2:
-        raise LogFormatError(
-            f"{table.path}: {t_s.size} rows, expected two or more to tell the step; "
-            "give a complete table"
-        )
-    steps_ms = np.diff(t_s) * MS_PER_S
-    step_ms = float(np.rint(steps_ms[0]))
-    tolerance_ms = STAMP_TOLERANCE_MS + 4 * MS_PER_S * float(np.spacing(np.abs(t_s).max()))
-    if not 1 <= step_ms <= MS_PER_DAY or abs(steps_ms[0] - step_ms) > tolerance_ms:
-        raise LogFormatError(
-            f"{table.where(1)}: step is {steps_ms[0]:g} ms, expected a whole number of ms "
-            f"from 1 to {MS_PER_DAY}; resample the data"
-        )
-    # Stamps are held against the grid, not only against the row before, so that drift is seen.
-    off_ms = np.abs((t_s - t_s[0]) * MS_PER_S - step_ms * np.arange(t_s.size))
-    uneven = off_ms > tolerance_ms
-    if uneven.any():
-        row = int(np.argmax(uneven))
-        raise LogFormatError(
-            f"{table.where(row)}: step is {steps_ms[row - 1]:g} ms, expected {step_ms:g} ms "
-            "as before, even and without gaps; resample the data"
-        )
-    return int(step_ms)

@@ -249,3 +249,17 @@ def test_no_bytes_raise_anything_but_the_packages_own_error(tmp_path, head, data
         assert "\n" not in str(error)
     else:
         assert np.isfinite(profile.energy_j)
+
+
+def test_a_folder_gives_all_logs_in_it_and_an_empty_one_is_refused(tmp_path):
+    logs = tmp_path / "job"
+    logs.mkdir()
+    for number, name in enumerate(("node1.csv", "node2.log")):
+        put(logs, smi(T_S, 100.0 * (number + 1)), name)
+    (logs / "notes.md").write_text("not a log")
+    profile = load(logs)
+    assert profile.n_nodes == 2
+    np.testing.assert_allclose(profile.power_w, 300.0)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(LogFormatError, match=r"empty: no log in this folder, expected '\*.csv'"):
+        load(tmp_path / "empty")

@@ -130,19 +130,22 @@ def test_averaging_window_sets_the_bandwidth(tmp_path):
     ("text", "problem"),
     [
         ("", r"job.csv:1: the file is empty"),
-        ("t_s,power\n0,1\n1,1", r"job.csv:1: column 'power_w' is missing, .* \(found: 't_s'"),
+        ("t_s,power\n0,1\n1,1", r"job.csv:1: column 'power' does not tell its unit; give its unit"),
+        ("t_s,power_mW\n0,1\n1,1", r"job.csv:1: column 'power_mW' may be megawatts or milliwatts"),
+        ("t_s,load\n0,1\n1,1", r"job.csv:1: no column of power \(found: 't_s', 'load'\)"),
+        ("t_s,cpu_power_w,gpu_power_w\n0,1,1\n1,1,1", r"2 columns of power .* \(--power-column\)"),
+        ("x,power_w\n0,1\n1,1", r"job.csv:1: no column of time .*name it \(--time-column\)"),
         ("t_s,power_w,t_s\n0,1,0", r"job.csv:1: column 't_s' is there 2 times"),
-        ("t_s,power_w\n", r"job.csv: 0 rows, expected two or more"),
-        ("t_s,power_w\n0,1", r"job.csv: 1 rows, expected two or more"),
-        ("t_s,power_w\n0,1\n1,\n2,1", r"job.csv:3: column 'power_w' is '', expected a numb"),
-        ("t_s,power_w\n0,1\n1,nan\n2,nan", r"job.csv:3: column 'power_w' is 'nan' \(2 such rows\)"),
+        ("t_s,power_w\n", r"job.csv: 0 readings of a device, expected two or more"),
+        ("t_s,power_w\n0,1", r"job.csv: 1 reading of a device, expected two or more"),
+        ("t_s,power_w\n0,1\n1,nan\n2,nan", r"job.csv: 1 reading of a device"),
         ("t_s,power_w\n0,1\n1,x\n2,1", r"job.csv:3: column 'power_w' is 'x'"),
         ("t_s,power_w\n0,1\n1,1e39\n2,1", r"job.csv:3: column 'power_w' is '1e39'"),
         ("t_s,power_w\n0,1\n1,1\n2,-3", r"job.csv:4: column 'power_w' is '-3'"),
-        ("t_s,power_w\n0,1\n1,1\n2,1\n4,1", r"job.csv:5: step is 2000 ms, expected 1000 ms"),
-        ("t_s,power_w\n0,1\n1,1\n1,1", r"job.csv:4: step is 0 ms"),
-        ("t_s,power_w\n0,1\n0.0333,1\n0.0666,1", r"job.csv:3: step is 33.3 ms, expected a whole"),
-        ("t_s,power_w\n1,1\n0,1", r"job.csv:3: step is -1000 ms"),
+        ("t_s,power_w\n0,1\n1,1\n2,1\n99,1", r"job.csv:5: 97.0 s without a reading, expected 60 s"),
+        ("t_s,power_w\n0,1\n1,1\n1,1", r"job.csv:4: time does not go on: 1 of 3 rows repeat"),
+        ("t_s,power_w\n1,1\n0,1", r"job.csv:3: time does not go on"),
+        ("time,power_w\n0,1\n2024-01-01,1", r"job.csv:3: column 'time' is '2024-01-01'"),
         ("t_s,power_w\n0,1\n1,1,1\n2,1", r"job.csv:3: 3 fields, expected 2 as in the header"),
     ],
 )  # fmt: skip
@@ -155,17 +158,10 @@ def test_bad_csv_is_refused_in_one_line_with_its_row(tmp_path, text, problem):
 @pytest.mark.parametrize(
     ("columns", "problem"),
     [
-        (
-            {"t_s": [0.0, 1.0], "power_w": [1.0, None]},
-            r": row 1: column 'power_w' is null",
-        ),
-        (
-            {"t_s": [0.0, 1.0], "power_w": [1.0, np.nan]},
-            r": row 1: column 'power_w' is nan",
-        ),
-        ({"t_s": [0.0, 1.0, 3.0], "power_w": [1.0] * 3}, r"job.parquet: row 2: step is 2000 ms"),
+        ({"t_s": [0.0, 1.0], "power_w": [1.0, None]}, r"job.parquet: 1 reading of a device"),
+        ({"t_s": [0.0, 1.0, 2.0, 99.0], "power_w": [1.0] * 4}, r"row 3: 97.0 s without a reading"),
         ({"t_s": [[0.0], [1.0]], "power_w": [1.0, 1.0]}, r"'t_s' is of type list"),
-        ({"t_s": [0.0, 1.0]}, r"column 'power_w' is missing"),
+        ({"t_s": [0.0, 1.0]}, r"no column of power"),
     ],
 )
 def test_bad_parquet_is_refused_with_its_row(tmp_path, columns, problem):
@@ -191,6 +187,91 @@ def test_arguments_out_of_range_are_refused(tmp_path):
         load(path, sampling_interval_s=0.0)
     with pytest.raises(ProfileError, match=r"at most 0\.5 Hz, half the rate of readings every 1 s"):
         load(path, sampling_interval_s=0.1, bandwidth_hz=5.0)
+
+
+def stamps(n, every_s, start="2024-05-01 10:00:00"):
+    return pd.Timestamp(start) + pd.to_timedelta(np.arange(n) * every_s, unit="s")
+
+
+TIMES = {
+    "timestamp": lambda t: t.strftime("%Y-%m-%d %H:%M:%S.%f"),
+    "datetime": lambda t: t.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+    "Time (s)": lambda t: (t - t[0]).total_seconds(),
+    "time_ms": lambda t: (t - t[0]) / pd.Timedelta("1ms"),
+    "epoch": lambda t: t.as_unit("ns").astype("int64") / 1e9,
+    "unix_ms": lambda t: t.as_unit("ns").astype("int64") // 10**6,
+    "ts": lambda t: t.as_unit("ns").astype("int64"),
+}
+
+
+@pytest.mark.parametrize("name", TIMES)
+@pytest.mark.parametrize("every_s", [0.2, 2.0, 0.0101, 0.0333])
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_times_of_any_kind_and_sampling_keep_the_energy(tmp_path, name, every_s, suffix):
+    at = stamps(400, every_s)
+    watts = 900 + 300 * np.sin(np.arange(400) / 9)
+    table = pd.DataFrame({name: TIMES[name](at), "Power [kW]": watts / 1e3})
+    path = tmp_path / f"job.{suffix}"
+    table.to_csv(path, index=False) if suffix == "csv" else table.to_parquet(path, index=False)
+    profile = load(path)
+    assert profile.dt_ms == round(every_s * 1000)
+    assert profile.provenance.sampling_interval_s == pytest.approx(every_s, abs=1e-3)
+    seconds = profile.duration_ms / 1000
+    if every_s in (0.2, 2.0):  # each row is the mean of its step
+        assert profile.energy_j == pytest.approx(watts.sum() * every_s, rel=1e-6)
+    else:
+        elapsed_s = np.arange(400) * every_s
+        grid_s = np.linspace(0, seconds, 200_001)
+        expected_j = np.trapezoid(np.interp(grid_s, elapsed_s, watts), grid_s)
+        assert profile.energy_j == pytest.approx(expected_j, rel=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("header", "told", "scale"),
+    [("power_w", None, 1), ("power_kw", None, 1e3), ("Power (Watts)", None, 1),
+     ("node power [kW]", None, 1e3), ("power", "kW", 1e3), ("power_mW", "mW", 1e-3),
+     ("power_w", "kW", 1e3)],
+)  # fmt: skip
+def test_the_unit_is_that_of_the_name_or_told(tmp_path, header, told, scale):
+    path = csv(tmp_path, f"t_s,{header}\n0,2\n1,3\n")
+    np.testing.assert_allclose(load(path, power_unit=told).power_w, np.array([2, 3]) * scale)
+
+
+def test_rows_of_several_devices_are_summed_over_the_time_that_they_share(tmp_path):
+    rows = [f"{t + 0.01 * g:g},{g},{100 * (g + 1)}" for t in range(30) for g in range(4)]
+    for header in ("time_s,gpu,power_w", "time_s,GPU index,power_w"):
+        profile = load(csv(tmp_path, "\n".join([header, *rows])))
+        np.testing.assert_allclose(profile.power_w, 1000.0)
+        assert (profile.dt_ms, profile.power_w.size) == (1000, 28)
+    blind = csv(tmp_path, "\n".join(["t,label,power_w", *(r.replace("0.0", "0.") for r in rows)]))
+    named = load(blind, device_column=["label"])
+    np.testing.assert_allclose(named.power_w, 1000.0)
+
+
+def test_several_columns_of_power_are_summed_where_they_are_named(tmp_path):
+    path = csv(tmp_path, "t_s,cpu_power_w,gpu_power_kw\n0,100,1\n1,200,2\n")
+    profile = load(path, power_column=["cpu_power_w", "gpu_power_kw"])
+    np.testing.assert_array_equal(profile.power_w, [1100, 2200])
+
+
+def test_what_is_missing_is_bridged_up_to_the_gap_and_counted(tmp_path):
+    values = ["100"] * 40
+    values[10], values[20:26] = "", ["n/a"] * 6
+    text = "\n".join(["t_s,power_w", *(f"{t},{w}" for t, w in enumerate(values)), ",5"])
+    profile = load(csv(tmp_path, text))
+    np.testing.assert_allclose(profile.power_w, 100.0)
+    assert profile.power_w.size == 39  # the last reading has no known length
+    assert profile.provenance.counts == {
+        "rows_without_time": 1, "rows_without_power": 7, "gaps_bridged": 1,
+    }  # fmt: skip
+    with pytest.raises(LogFormatError, match=r"job.csv:28: 7.0 s without a reading, expected 5 s"):
+        load(csv(tmp_path, text), max_gap_s=5.0)
+
+
+def test_another_step_keeps_the_energy_of_an_even_table_to_its_end(tmp_path):
+    rows = "\n".join(f"{t},{100 + t}" for t in range(60))
+    path = csv(tmp_path, f"t_s,power_w\n{rows}\n")
+    assert load(path, step_ms=100).energy_j == pytest.approx(load(path).energy_j, rel=1e-6)
 
 
 @settings(max_examples=100)
