@@ -22,6 +22,7 @@ MOONCAKE = "mooncake/conversation_trace_head300.jsonl"
 SERVEGEN = "servegen/m-large_chunk-78-trace.csv"
 WATTAMETER = "wattameter"
 ZEUS = "zeus"
+MLPERF = "mlperf_power"
 
 
 def _write(path: Path, lines: Iterable[str], end: str = "\n") -> None:
@@ -138,12 +139,58 @@ def _zeus(folder: Path) -> None:
         _write(folder / ZEUS / f"summary_power_{gpu}.csv", rows)
 
 
+def _mllog(key: str, time_ms: float, value: object) -> str:
+    event = {"namespace": "", "time_ms": round(time_ms), "event_type": "POINT_IN_TIME"}
+    return f":::MLLOG {json.dumps({**event, 'key': key, 'value': value, 'metadata': ''})}"
+
+
+def _mlperf(folder: Path) -> None:
+    """Runs on one node and on four that share two meters, on both sides of the supplies.
+
+    A logger stalls once for 15 s and repeats its stamp; the supplies give out 0.935 of 2.8 kW
+    and 0.973 of 7.2 kW.
+    """
+    rng = np.random.default_rng(4)
+    start_ms = 1_715_257_320_207
+    for n_nodes, run in ((1, "result_4951-2_1"), (1, "result_4951-2_3"), (4, "result_5740-1_1")):
+        system = f"{n_nodes}xSMC-H100-SXM-80GB"
+        t_ms = np.round(start_ms + 4_000 + 2_006 * np.arange(200) + rng.uniform(-15, 15, 200))
+        t_ms = np.delete(t_ms, range(100, 107))
+        t_ms[108] = t_ms[107]
+        for meter in range((n_nodes + 1) // 2):
+            busy = (t_ms > start_ms + 60_000) & (t_ms < start_ms + 360_000)
+            ac_w = np.rint(np.where(busy, 7_200, 2_800) + rng.normal(0, 20, t_ms.size))
+            dc_w = np.rint(np.where(busy, 0.973, 0.935) * ac_w)
+            for side, power_w in (("ac", ac_w), ("dc", dc_w)):
+                results = folder / MLPERF / f"smc-{side}-power" / "results" / system / "llama2"
+                lines = [_mllog("power_measurement_start", start_ms, "null")]
+                readings = zip(t_ms, power_w.astype(int).tolist(), strict=True)
+                lines += [_mllog("power_reading", at_ms, watts) for at_ms, watts in readings]
+                for node in range(meter * 2 + 1, min(meter * 2 + 2, n_nodes) + 1):
+                    _write(results / "power" / run / f"node_{node}.txt", lines)
+        submission = folder / MLPERF / "smc-ac-power"
+        marks = ("init_start", -20), ("init_stop", 57), ("run_start", 57), ("block_start", 57)
+        more = ("block_stop", 200), ("eval_start", 200), ("eval_stop", 230), ("run_stop", 360)
+        _write(
+            submission / "results" / system / "llama2" / f"{run}.txt",
+            ["+ echo 'Beginning trial 1 of 10'"]
+            + [f"0: {_mllog(key, start_ms + 1_000 * s, None)}" for key, s in (*marks, *more)],
+        )
+        described = {
+            "number_of_nodes": str(n_nodes),
+            "accelerators_per_node": "8",
+            "accelerator_model_name": "NVIDIA H100-SXM5-80GB",
+        }
+        _write(submission / "systems" / f"{system}.json", [json.dumps(described)])
+
+
 WRITERS: dict[str, Callable[[Path], None]] = {
     AZURE: _azure,
     MOONCAKE: _mooncake,
     SERVEGEN: _servegen,
     WATTAMETER: _wattameter,
     ZEUS: _zeus,
+    MLPERF: _mlperf,
 }
 
 

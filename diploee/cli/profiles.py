@@ -20,7 +20,7 @@ from diploee.cli.profiles_record import record_command
 from diploee.errors import plural
 
 if TYPE_CHECKING:
-    from diploee.profiles import PowerProfile
+    from diploee.profiles import PowerProfile, Provenance
 
 profiles_app = App()
 profiles_app.add_typer(import_app, name="import")
@@ -95,7 +95,8 @@ def _facts(profile: PowerProfile) -> dict[str, str]:
         f"{profile.power_w.min() / 1000:,.3f} to {profile.power_w.max() / 1000:,.3f} kW",
         "energy": f"{profile.energy_j / 3.6e6:,.4g} kWh",
         "boundary": origin.power_boundary,
-        "hardware": _hardware(origin.gpus_per_node, origin.gpu_tdp_w),
+        "hardware": _hardware(origin),
+        "phases": _phases(origin),
         "readings": f"every {origin.sampling_interval_s:g} s, averaged over "
         f"{'unknown times' if window_s is None else f'{window_s:g} s'}, "
         f"bandwidth {origin.bandwidth_hz:g} Hz",
@@ -107,11 +108,20 @@ def _facts(profile: PowerProfile) -> dict[str, str]:
     return {label: printable(text) for label, text in facts.items() if text}
 
 
-def _hardware(gpus_per_node: int | None, gpu_tdp_w: float | None) -> str:
-    if gpus_per_node is None:
+def _hardware(origin: Provenance) -> str:
+    if origin.gpus_per_node is None:
         return ""
-    return plural(gpus_per_node, "GPU") + (
-        " a node" if gpu_tdp_w is None else f" of {gpu_tdp_w:g} W a node"
+    model = "" if origin.gpu_model is None else f"{origin.gpu_model}, "
+    return f"{model}{plural(origin.gpus_per_node, 'GPU')}" + (
+        " a node" if origin.gpu_tdp_w is None else f" of {origin.gpu_tdp_w:g} W a node"
+    )
+
+
+def _phases(origin: Provenance) -> str:
+    return ", ".join(
+        f"{name} {sum(end_s - start_s for start_s, end_s in spans):,.1f} s"
+        + (f" in {len(spans)} parts" if len(spans) > 1 else "")
+        for name, spans in origin.phases.items()
     )
 
 

@@ -14,6 +14,7 @@ from diploee.errors import plural
 from diploee.model import Model
 
 if TYPE_CHECKING:
+    from diploee.files import Writing
     from diploee.importers.power_logs.nlr_genai import DatasetImport
     from diploee.profiles import PowerProfile
 
@@ -176,6 +177,57 @@ def import_nvidia_smi_command(
     _add(profile, out, force, files)
 
 
+@import_app.command("mlperf-power")
+@options(boundary="--boundary", **_OPTIONS)
+def import_mlperf_power_command(
+    folder: Annotated[Path, typer.Argument(help="Folder of MLPerf results, or above several.")],
+    out: Annotated[Path, place_option("Folder of the library to write the profiles to.")],
+    side: Annotated[
+        Literal["auto", "ac", "dc", "all"],
+        typer.Option(help="Side of the power supplies; auto takes AC where a run has both."),
+    ] = "auto",
+    boundary: Annotated[
+        Literal["ac", "dc"] | None,
+        typer.Option(help="Side of submissions whose folder does not tell it by its name."),
+    ] = None,
+    n_nodes: Annotated[
+        int | None, typer.Option("--nodes", help="Nodes of each run; those told by default.")
+    ] = None,
+    gpu_tdp_w: Annotated[
+        float | None, typer.Option(help="TDP of a GPU, in W; that of its model by default.")
+    ] = None,
+    source: Annotated[str, typer.Option(help="Where the measurements come from.")] = "",
+    licence: Annotated[str, typer.Option(help="Licence of the measurements.")] = "unknown",
+    max_gap_s: Annotated[
+        float, typer.Option(help="Longest time between readings that is bridged, in s.")
+    ] = 60.0,
+    force: Force = False,
+) -> None:
+    """Import power logs of MLPerf Training and MLPerf Inference.
+
+    Reads node logs of Training (node_K.txt, on the AC or the DC side of the
+    power supplies) with their events, and the power analyser's logs of
+    Inference (spl.txt), a profile per run, at the readings' own interval.
+    """
+    from diploee.files import writing
+    from diploee.importers.power_logs.mlperf_power import import_mlperf_power
+
+    with naming_options(**_OPTIONS, gpu_tdp_w="--gpu-tdp-w"):
+        profiles = import_mlperf_power(
+            folder,
+            side=side,
+            boundary=boundary,
+            n_nodes=n_nodes,
+            gpu_tdp_w=gpu_tdp_w,
+            source=source,
+            licence=licence,
+            max_gap_s=max_gap_s,
+        )
+    with writing(force, [folder]) as files:
+        for profile in profiles:
+            _add(profile, out, force, [folder], files)
+
+
 @import_app.command("nlr-genai")
 @options()
 def import_nlr_genai_command(
@@ -242,11 +294,17 @@ def _tell(done: DatasetImport, out: Path) -> None:
         typer.echo(f"{plural(done.n_left_out, 'run')} of another kind left out (--what all).")
 
 
-def _add(profile: PowerProfile, out: Path, force: bool, files: list[Path]) -> None:
+def _add(
+    profile: PowerProfile,
+    out: Path,
+    force: bool,
+    files: list[Path],
+    joins: Writing | None = None,
+) -> None:
     """Write a profile and say what was imported and repaired."""
     from diploee.profiles import add_profile
 
-    place = add_profile(profile, out, force, inputs=files)
+    place = add_profile(profile, out, force, joins, files)
     typer.echo(
         f"{place}: {plural(profile.n_nodes, 'node')}, {profile.duration_ms / 1000:,.1f} s, "
         f"mean {profile.mean_power_w:,.1f} W"

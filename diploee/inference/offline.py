@@ -88,6 +88,7 @@ def _batch_profile(spec: BatchInference, workload: str, n_nodes: int, folder: Pa
         notes=NOTES,
         gpus_per_node=facts.GPUS_PER_NODE if shipped else None,
         gpu_tdp_w=facts.GPU_TDP_W if shipped else None,
+        gpu_model=facts.GPU_MODEL if shipped else None,
     )
     return PowerProfile(
         profile_id, workload, n_nodes, dt_ms, power_w.astype(np.float32), provenance, periodic=True

@@ -42,6 +42,7 @@ PROVENANCE = Provenance(
     "of the samples, not measured; summed over instances, each with its own phase.",
     gpus_per_node=facts.GPUS_PER_NODE,
     gpu_tdp_w=facts.GPU_TDP_W,
+    gpu_model=facts.GPU_MODEL,
 )
 
 

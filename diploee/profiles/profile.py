@@ -17,6 +17,7 @@ DEVICE_POWER = "device power: GPUs and CPU packages, no memory, network, fans or
 GPU_POWER = "GPU power only: no CPU packages, memory, network, fans or power supply"
 CPU_POWER = "CPU package power only: no GPUs, memory, network, fans or power supply"
 NODE_AC_POWER = "node AC power, power supplies and fans included"
+NODE_DC_POWER = "node DC power, what its power supplies give out"
 UNKNOWN_BOUNDARY = "unknown: what the power includes was not told on import"
 
 
@@ -56,6 +57,11 @@ class Provenance:
         GPUs of each node; None where it is unknown.
     gpu_tdp_w : float, optional
         Thermal design power of one GPU [W]; None where it is unknown.
+    gpu_model : str, optional
+        Name of the GPU; None where it is unknown.
+    phases : dict of str to list, optional
+        Start and end [s from the start of the profile] of each part of the run that its events
+        tell, by its name, such as ``training``.
     """
 
     kind: Literal["measured", "reference"]
@@ -70,6 +76,8 @@ class Provenance:
     counts: dict[str, int] = field(default_factory=dict)
     gpus_per_node: int | None = None
     gpu_tdp_w: float | None = None
+    gpu_model: str | None = None
+    phases: dict[str, list[list[float]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

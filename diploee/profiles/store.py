@@ -39,6 +39,9 @@ _COLUMNS: dict[str, Kind] = {"t_ms": "number", "power_w": "number"}
 _REMEDY = "import or build the profile again"
 
 _Positive = Annotated[float, Field(gt=0, le=MAX_SIZE)]
+_Span = Annotated[
+    list[Annotated[float, Field(ge=0, le=MAX_SIZE)]], Field(min_length=2, max_length=2)
+]
 
 
 class Origin(Record):
@@ -56,6 +59,8 @@ class Origin(Record):
     counts: dict[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
     gpus_per_node: Annotated[int, Field(ge=0, le=MAX_DEVICES)] | None = None
     gpu_tdp_w: _Positive | None = None
+    gpu_model: str | None = None
+    phases: dict[str, list[_Span]] = Field(default_factory=dict)
 
 
 class Job(Record):

@@ -372,6 +372,7 @@ def test_commands_on_libraries_name_the_one_that_is_missing(tmp_path: Path, comm
     [
         *("check", "compare", "merge", "trim", "record"),
         *(f"import {name}" for name in ("wattameter", "plain", "nvidia-smi", "nlr-genai")),
+        "import mlperf-power",
     ],
 )
 def test_help_of_every_profile_command_fits_80_columns_and_is_not_cut(

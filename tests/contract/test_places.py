@@ -24,7 +24,7 @@ from builders import profile, tiny_library, write_library, write_scenario
 from command_line import call, contents
 from damages import a_device
 from killing import ended, kill_at, kills, n_steps
-from samples import AZURE, WATTAMETER, synthetic_sample
+from samples import AZURE, MLPERF, WATTAMETER, synthetic_sample
 from text_readers import READERS
 
 from diploee.outputs.export import FORMATS
@@ -104,6 +104,7 @@ COMMANDS = {
     **{f"export {fmt.name}": export(fmt) for fmt in FORMATS.values()},
     "import plain": imported("plain {site}/plain --workload x --nodes 1"),
     "import nvidia-smi": imported("nvidia-smi {site}/nvidia-smi --workload x"),
+    "import mlperf-power": imported("mlperf-power {site}/mlperf_power", "--licence CC0"),
     "import wattameter": imported("wattameter {site}/wattameter --workload x", "--licence CC0"),
     "import nlr-genai": imported("nlr-genai {site}/nlr -q --against {site}/library", ""),
     "init": Command("init --defaults --out {root}/site.yaml", "--poi-mw 3", slow=True),
@@ -156,6 +157,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).write_text("".join(f"{line}\n" for line in lines), "utf-8")
     nvidia_smi = next(reader for reader in READERS if reader.name == "power-nvidia-smi")
     (folder / "nvidia-smi").write_text(nvidia_smi.text, "utf-8")
+    synthetic_sample(folder, MLPERF)
     synthetic_sample(folder, AZURE).rename(folder / "azure.csv")
     node = folder / "nlr" / "00_raw_datasets" / "training_tune" / "1node"
     node.mkdir(parents=True)

@@ -14,6 +14,7 @@ from diploee.benchmark import TrainingTrace
 from diploee.facility.cooling_table import read_points
 from diploee.importers import read_job_log, read_request_trace
 from diploee.importers.job_log import JobLog
+from diploee.importers.power_logs.mlperf_power import read_analyser_log, read_node_log
 from diploee.importers.power_logs.nvidia_smi import import_nvidia_smi
 from diploee.importers.power_logs.observed import read_observed_series
 from diploee.importers.power_logs.plain import import_plain
@@ -136,6 +137,21 @@ POWER_LOGS = (
         + "".join(f"2025/05/14 08:50:{19 + i}.056, {79.6 + i} W\n" for i in range(6)),
         _nvidia_smi,
         takes_folders=True,
+    ),
+    TextReader(
+        "power-mlperf-node",
+        "node_0.txt",
+        ':::MLLOG {"time_ms": 1715257320207, "key": "power_measurement_start", "value": "null"}\n'
+        ':::MLLOG {"time_ms": 1715257322213, "key": "power_reading", "value": 2795}\n'
+        ':::MLLOG {"time_ms": 1715257324219, "key": "power_reading", "value": 7240.5}\n',
+        read_node_log,
+    ),
+    TextReader(
+        "power-mlperf-analyser",
+        "spl.txt",
+        "Time,09-28-2022 03:58:50.215,Watts,25.90,Volts,230.1,Amps,0.38,PF,0.56,Mark,notset\n"
+        "Time,09-28-2022 03:58:51.215,Watts,125.5,Volts,230.1,Amps,0.58,PF,0.96,Mark,notset\n",
+        read_analyser_log,
     ),
 )
 

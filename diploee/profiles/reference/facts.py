@@ -31,7 +31,7 @@ AVERAGING_WINDOW_S = 1.0
 BANDWIDTH_HZ = 0.44
 """Where a 1 s moving average has gain 0.71 [Hz]; gain 0.90 and trusted at 0.25 Hz, none at 1 Hz."""
 
-GPUS_PER_NODE, GPU_TDP_W = 4, 700.0
+GPU_MODEL, GPUS_PER_NODE, GPU_TDP_W = "NVIDIA H100 SXM", 4, 700.0
 
 IDLE_W = 420.0
 """Idle node [W]: 4 x 72.5 W GPU + 2 x 64.1 W CPU."""

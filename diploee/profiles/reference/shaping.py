@@ -181,6 +181,7 @@ def reference_profile(
             notes=f"{NOTES} {notes}",
             gpus_per_node=facts.GPUS_PER_NODE,
             gpu_tdp_w=facts.GPU_TDP_W,
+            gpu_model=facts.GPU_MODEL,
         ),
     )
 

@@ -39,6 +39,7 @@ COMMANDS: dict[str, tuple[object, ...]] = {
     "profiles record": ("--workload", "w", "--out", "out/lib", "--", "true"),
     "profiles import plain": ("p.csv", "--workload", "w", "--nodes", "2", "--out", "out/lib"),
     "profiles import nvidia-smi": ("p.csv", "--workload", "w", "--out", "out/lib"),
+    "profiles import mlperf-power": ("lib", "--out", "out/lib"),
     "profiles import wattameter": ("p.csv", "--workload", "w", "--out", "out/lib"),
 }
 """A command line of each command that takes numbers; files are those of `folder`."""

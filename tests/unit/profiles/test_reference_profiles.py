@@ -394,6 +394,7 @@ def test_provenance_says_synthesised_and_cites_its_sources(built: list[PowerProf
         assert "doi:10.7799/3025227" in provenance.source
         assert "the origin has a notice of its own" in provenance.source
         assert (provenance.gpus_per_node, provenance.gpu_tdp_w) == (4, 700)
+        assert provenance.gpu_model == "NVIDIA H100 SXM"
         assert provenance.licence == "CC BY 4.0 (facts); this synthesis BSD-3-Clause"
         assert provenance.sampling_interval_s == 0.2
         assert provenance.averaging_window_s == 1.0

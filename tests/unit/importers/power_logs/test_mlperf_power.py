@@ -1,0 +1,258 @@
+"""MLPerf power logs: runs by folder, energy by an independent sum, sides, phases, bad files."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from command_line import call
+from samples import MLPERF, PUBLISHED
+
+from diploee.errors import LogFormatError, ProfileError
+from diploee.importers.power_logs.mlperf_power import import_mlperf_power
+from diploee.profiles import PowerProfile, ProfileLibrary, add_profile
+from diploee.profiles.profile import NODE_AC_POWER, NODE_DC_POWER, UNKNOWN_BOUNDARY
+
+Sample = Callable[[str], Path]
+
+
+def part(root: Path, n_nodes: int, side: str) -> Path:
+    """Return the folder of the language model's runs on one node, or on several."""
+    names = "1xSMC*" if n_nodes == 1 else "[48]xSMC*"
+    return next((root / f"smc-{side}-power" / "results").glob(f"{names}/llama2*"))
+
+
+def table(log: Path) -> pd.DataFrame:
+    """Return a log's readings by pandas alone: ``time_ms`` and ``value``."""
+    lines = (json.loads(line[line.index("{") :]) for line in log.read_text("utf-8").splitlines())
+    rows = pd.DataFrame([row for row in lines if row["key"] == "power_reading"])
+    return rows.astype({"value": float})[["time_ms", "value"]]
+
+
+def energy_j(rows: pd.DataFrame, start_ms: float, end_ms: float) -> float:
+    """Return the energy between two times, by readings each millisecond."""
+    every = rows.drop_duplicates("time_ms")
+    t_ms = np.arange(start_ms, end_ms + 1)
+    return float(np.trapezoid(np.interp(t_ms, every["time_ms"], every["value"]), t_ms) / 1000)
+
+
+def check_run(profile: PowerProfile, folder: Path, n_files: int) -> None:
+    rows = [table(log) for log in sorted(folder.glob("node_*.txt"))]
+    start_ms = max(one["time_ms"].iloc[0] for one in rows)
+    expected_j = sum(energy_j(one, start_ms, start_ms + profile.duration_ms) for one in rows)
+    assert len(rows) == n_files == profile.n_nodes
+    assert profile.provenance.counts["readings"] == sum(map(len, rows))
+    assert profile.energy_j == pytest.approx(expected_j, rel=1e-6)
+    assert profile.mean_power_w == pytest.approx(1000 * expected_j / profile.duration_ms, rel=1e-6)
+    shared_ms = min(one["time_ms"].iloc[-1] for one in rows) - start_ms
+    assert 0 <= shared_ms - profile.duration_ms < profile.dt_ms == 2_000
+
+
+@pytest.mark.parametrize("side", ["ac", "dc"])
+@pytest.mark.parametrize("n_nodes", [1, 8])
+def test_counts_energy_and_mean_are_those_of_a_plain_sum_over_the_files(
+    sample: Sample, n_nodes: int, side: str
+) -> None:
+    folder = part(sample(MLPERF), n_nodes, side)
+    profiles = import_mlperf_power(folder, side=side)
+    runs = sorted((folder / "power").iterdir())
+    assert len(profiles) == len(runs)
+    for profile, run in list(zip(profiles, runs, strict=True))[:3]:
+        check_run(profile, run, len(list(run.glob("node_*.txt"))))
+
+
+def test_hardware_boundary_and_bandwidth_of_both_sides(sample: Sample) -> None:
+    folder = sample(MLPERF)
+    ac = import_mlperf_power(part(folder, 1, "ac"))[0]
+    told = ac.provenance
+    assert (told.gpus_per_node, told.gpu_tdp_w) == (8, 700)
+    assert told.gpu_model == "NVIDIA H100-SXM5-80GB"
+    assert told.power_boundary == NODE_AC_POWER
+    assert told.sampling_interval_s == pytest.approx(2.006, abs=0.005)
+    assert told.bandwidth_hz < 0.25  # less than half the rate of readings that may hold aliases
+    dc = import_mlperf_power(part(folder, 1, "dc"))[0]
+    assert dc.provenance.power_boundary == NODE_DC_POWER
+    assert dc.profile_id == ac.profile_id.replace("-ac-", "-dc-")
+
+
+def test_the_supplies_give_out_what_the_data_say_at_idle_and_at_the_plateau(sample: Sample) -> None:
+    """README of the data: 93.9 % at 2.9 kW, 97.3 % at 7.3 kW; here medians of steady steps."""
+    folder = sample(MLPERF)
+    sides = [import_mlperf_power(part(folder, 1, side)) for side in ("ac", "dc")]
+    ac_w = np.concatenate([profile.power_w for profile in sides[0]]).astype(float)
+    dc_w = np.concatenate([profile.power_w for profile in sides[1]]).astype(float)
+    idle, plateau = (ac_w > 2_700) & (ac_w < 2_900), ac_w > 7_000
+    assert np.median(dc_w[idle] / ac_w[idle]) == pytest.approx(0.937, abs=0.003)
+    assert np.median(dc_w[plateau] / ac_w[plateau]) == pytest.approx(0.973, abs=0.002)
+
+
+def test_nodes_that_share_a_meter_and_stalls_of_the_logger_are_counted(sample: Sample) -> None:
+    several = import_mlperf_power(part(sample(MLPERF), 8, "ac"))[0]
+    assert several.provenance.counts["nodes_that_share_a_meter"] == several.n_nodes
+    one = import_mlperf_power(part(sample(MLPERF), 1, "ac"))[0].provenance
+    assert one.counts["nodes_that_share_a_meter"] == 0
+    assert one.counts["readings_out_of_order"] == 1
+    assert one.counts["gaps_bridged"] > 0
+
+
+def test_phases_are_those_of_the_events(sample: Sample) -> None:
+    folder = part(sample(MLPERF), 1, "ac")
+    profile = import_mlperf_power(folder)[0]
+    run = min((folder / "power").iterdir())
+    events = (folder / f"{run.name}.txt").read_text("utf-8")
+    first_ms = table(next(run.glob("node_*.txt")))["time_ms"][0]
+    begins, ends = (
+        [
+            (int(stamp) - first_ms) / 1000
+            for stamp in re.findall(rf'"time_ms": (\d+)[^\n]*"eval_{mark}"', events)
+        ]
+        for mark in ("start", "stop")
+    )
+    phases = profile.provenance.phases
+    assert list(phases) == ["init", "training", "evaluation"]
+    assert phases["init"][0][0] == 0  # the events begin before the readings
+    assert phases["evaluation"] == [
+        [pytest.approx(s), pytest.approx(e)] for s, e in zip(begins, ends, strict=True)
+    ]
+
+
+def test_ac_is_taken_where_a_run_has_both_sides(sample: Sample, tmp_path: Path) -> None:
+    root = sample(MLPERF)
+    if root.is_relative_to(PUBLISHED):
+        pytest.skip("all of the published files, which a slow test takes")
+    ids = [profile.profile_id for profile in import_mlperf_power(root)]
+    assert ids == ["llama2-1n-ac-1", "llama2-1n-ac-2", "llama2-4n-ac-1"]
+    assert len(import_mlperf_power(root, side="all")) == 6
+    out = tmp_path / "library"
+    ended = call("profiles", "import", "mlperf-power", root, "--side", "dc", "--out", out)
+    assert ended.code == 0
+    library = ProfileLibrary.open(out)
+    assert [entry.profile_id[-4:] for entry in library.entries] == ["dc-1", "dc-2", "dc-1"]
+    # The hardware of the other side's description holds for both.
+    assert {entry.provenance.gpus_per_node for entry in library.entries} == {8}
+
+
+@pytest.mark.slow
+def test_every_published_file_has_the_energy_of_a_plain_sum() -> None:
+    root = PUBLISHED / MLPERF
+    if not root.exists():
+        pytest.skip("the published sample is not at hand")
+    profiles = import_mlperf_power(root, side="all")
+    runs = sorted(path for path in root.glob("smc-*/results/*/*/power/*") if path.is_dir())
+    assert len(profiles) == len(runs)
+    for profile, run in zip(profiles, runs, strict=True):
+        check_run(profile, run, len(list(run.glob("node_*.txt"))))
+
+
+def test_finer_steps_of_a_run_keep_the_energy_and_claim_no_more_bandwidth(
+    sample: Sample, tmp_path: Path
+) -> None:
+    profile = import_mlperf_power(part(sample(MLPERF), 1, "ac"))[0]
+    add_profile(profile, tmp_path / "library")
+    stored = ProfileLibrary.open(tmp_path / "library").get(profile.profile_id)
+    assert stored.provenance == profile.provenance
+    fine = np.repeat(stored.power_w, stored.dt_ms // 100)
+    assert fine.astype(float).sum() * 0.1 == pytest.approx(stored.energy_j)
+
+
+def submission(root: Path, name: str = "x") -> Path:
+    folder = root / name / "results" / "1xBox" / "resnet50" / "Offline" / "performance"
+    (folder / "run_1").mkdir(parents=True)
+    (folder / "ranging").mkdir()
+    return folder
+
+
+def test_the_analyser_of_inference_is_read_with_its_test(tmp_path: Path) -> None:
+    folder = submission(tmp_path)
+    rows = [
+        f"Time,09-28-2022 03:58:{10 + s:02}.215,Watts,{500 + 10 * s if s != 7 else -1},Volts,230,"
+        "Amps,2,PF,0.9,Mark,notset"
+        for s in range(30)
+    ]
+    for name in ("run_1", "ranging"):
+        (folder / name / "spl.txt").write_text("\n".join(rows) + "\n", "utf-8")
+    events = (
+        f':::MLLOG {{"key": "power_{mark}", "value": "09-28-2022 03:58:{s}.215", "time_ms": 1.5}}\n'
+        for mark, s in (("begin", 15), ("end", 35))
+    )
+    log = "".join(events).replace("1.5", "1")
+    (folder / "run_1" / "mlperf_log_detail.txt").write_text(log, "utf-8")
+    (profile,) = import_mlperf_power(tmp_path)
+    assert (profile.workload, profile.n_nodes, profile.dt_ms) == ("resnet50_offline", 1, 1_000)
+    assert profile.power_w.tolist() == [505.0 + 10 * s for s in range(29)]  # a straight line
+    assert profile.provenance.counts["failed_readings"] == 1
+    assert profile.provenance.phases == {"test": [[5.0, 25.0]]}
+    assert profile.provenance.power_boundary == UNKNOWN_BOUNDARY
+    assert profile.provenance.bandwidth_hz == 0.44
+    (told,) = import_mlperf_power(tmp_path, boundary="ac")
+    assert told.provenance.power_boundary == NODE_AC_POWER
+
+
+GOOD = ':::MLLOG {"time_ms": 1000, "key": "power_reading", "value": 5}\n'
+LATER = GOOD.replace("1000", "3000")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", r":1: the file is empty"),
+        (GOOD, r": 1 good reading of power, expected two or more"),
+        (GOOD + GOOD, r": 1 good reading of power"),
+        (GOOD + "watts 5\n", r":2: .*expected ':::MLLOG \{\.\.\.\}'"),
+        (GOOD + ":::MLLOG {nothing\n", r":2:1: not valid JSON"),
+        (GOOD + LATER.replace("5}", '"much"}'), r":2: power is 'much', expected 0 to 1,000,000 W"),
+        (GOOD + LATER.replace("5}", "-5}"), r":2: power is -5, expected 0 to"),
+        (GOOD + LATER.replace("5}", "true}"), r":2: power is true, expected 0 to"),
+        (GOOD + LATER.replace("3000", "1e99"), r":2: .*time_ms"),
+        (GOOD + LATER.replace("3000", "99000"), r":2: 98.0 s without a good reading before this"),
+    ],
+)
+def test_bad_node_logs_are_refused_by_line(tmp_path: Path, text: str, problem: str) -> None:
+    log = tmp_path / "s-ac" / "results" / "1xBox" / "bert" / "power" / "run" / "node_0.txt"
+    log.parent.mkdir(parents=True)
+    log.write_text(text, "utf-8")
+    ended = call("profiles", "import", "mlperf-power", tmp_path, "--out", tmp_path / "library")
+    assert ended.code == 2
+    assert re.search(re.escape(log.name) + problem, ended.problem)
+    assert not (tmp_path / "library").exists()
+
+
+def test_a_run_without_all_of_its_nodes_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "s-ac" / "results" / "4xBox" / "bert" / "power" / "run"
+    folder.mkdir(parents=True)
+    (folder / "node_0.txt").write_text(GOOD + LATER, "utf-8")
+    described = tmp_path / "s-ac" / "systems" / "4xBox.json"
+    described.parent.mkdir()
+    described.write_text('{"number_of_nodes": "4"}', "utf-8")
+    with pytest.raises(LogFormatError, match=r"run: 1 node log of 4 nodes, expected one of each"):
+        import_mlperf_power(tmp_path)
+    described.write_text('{"number_of_nodes": "many"}', "utf-8")
+    with pytest.raises(LogFormatError, match=r"4xBox.json: 'many' nodes .*expected a whole number"):
+        import_mlperf_power(tmp_path)
+    assert import_mlperf_power(tmp_path, n_nodes=1)[0].n_nodes == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [({"n_nodes": 0}, "n_nodes is 0"), ({"gpu_tdp_w": -1}, "gpu_tdp_w is -1")],
+)
+def test_arguments_out_of_range_are_refused(
+    tmp_path: Path, options: dict[str, float], problem: str
+) -> None:
+    with pytest.raises(ProfileError, match=problem):
+        import_mlperf_power(tmp_path, **options)
+
+
+def test_a_folder_without_logs_and_a_side_that_is_not_there_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(LogFormatError, match=r"expected a folder of MLPerf results"):
+        import_mlperf_power(tmp_path)
+    log = tmp_path / "s-dc" / "results" / "1xBox" / "bert" / "power" / "run" / "node_0.txt"
+    log.parent.mkdir(parents=True)
+    log.write_text(GOOD + LATER, "utf-8")
+    with pytest.raises(LogFormatError, match=r"no run of side 'ac' \(found: dc\)"):
+        import_mlperf_power(tmp_path, side="ac")
