@@ -52,6 +52,7 @@ EXAMPLES = {
     "profiles import nvidia-smi": (
         "diploee profiles import nvidia-smi gpus.csv --workload mine --out my_profiles"
     ),
+    "profiles import mlperf-power": "diploee profiles import mlperf-power results --out measured",
     "profiles import nlr-genai": "diploee profiles import nlr-genai dataset --out measured",
     "benchmark": "diploee benchmark training-trace --nodes 16 --out my_profiles",
     "benchmark fit": "diploee benchmark fit specs.yaml --from leaderboard.json",
