@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
-from builders import job_table
+from builders import job_table, schedule_pool
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from diploee.scenario import Pool
 from diploee.schedule.compiled_gpus import CompiledGpus
 from diploee.schedule.simpy_gpus import SimpyGpus
 from diploee.workload import JobTable
@@ -101,6 +104,20 @@ def test_both_engines_agree_with_a_slow_first_fit_in_starts_and_gpus(
     expected = slow_first_fit(case)
     assert by_windows(CompiledGpus, case) == expected
     assert by_windows(SimpyGpus, case) == expected
+
+
+@given(job_lists())
+@settings(max_examples=50)
+def test_whole_nodes_are_given_when_a_pool_of_whole_nodes_gives_them(
+    case: tuple[JobTable, int, int, list[int]],
+) -> None:
+    jobs, n_nodes, per_node, edges = case
+    whole = -(-jobs.n_nodes // (per_node * GPU))
+    slots = replace(jobs, n_nodes=whole * per_node * GPU)
+    starts, _ = by_windows(SimpyGpus, (slots, n_nodes, per_node, edges))
+    pool = Pool(node_type="any", n_nodes=n_nodes)
+    expected = schedule_pool(replace(jobs, n_nodes=whole), pool, edges[-1])
+    assert starts == {k: int(expected.start_ms[k]) for k in np.flatnonzero(expected.started)}
 
 
 @given(st.integers(0, 2**32 - 1))

@@ -60,7 +60,7 @@ def test_jobs_on_whole_nodes_give_what_they_give_a_pool_of_whole_nodes(
     assert shared.jobs().drop(columns="n_gpus").equals(by_node.jobs())
     assert (shared.jobs()["n_gpus"] == N_GPUS * by_node.jobs()["n_nodes"]).all()
     for name, column in by_node.facility().items():
-        np.testing.assert_allclose(shared.facility()[name], column, rtol=1e-7, err_msg=name)
+        np.testing.assert_array_equal(shared.facility()[name], column, err_msg=name)
     for part in ("utilization", "jobs"):
         assert shared.metrics[part] == pytest.approx(by_node.metrics[part])
     for part in ("peak", "ramps"):  # with what caused them
@@ -251,6 +251,42 @@ def test_gpus_of_a_class_that_do_not_fit_are_one_clear_line(
         scenario_from_dict(tiny_data({f"{POOL}.allocate": allocate, f"{STREAM}.classes": [job]}))
     (problem,) = caught.value.problems
     assert words in problem
+
+
+@pytest.mark.parametrize(
+    ("name", "pool", "words"),
+    [
+        ("inference_1mw", "serving", "gpus can't go with request_streams.llama3; remove it"),
+        ("chat_and_recurring", "training", "gpus can't go with streams.retraining.zeus; remove it"),
+    ],
+)
+def test_services_and_recurring_jobs_keep_whole_nodes(name: str, pool: str, words: str) -> None:
+    with pytest.raises(ScenarioError, match=words):
+        load_scenario(name, [f"facility.pools.{pool}.allocate=gpus"])
+
+
+def test_engines_and_windows_give_one_run_that_meets_its_simulated_target(tmp_path: Path) -> None:
+    part = {"pool": "part", "target_utilization": 0.5, "match": "simulated", "classes": MIXED}
+    changes = {
+        "warm_up": "6 h",
+        "facility.pools.part": {"node_type": "node", "n_nodes": 9, "allocate": "gpus"},
+        "streams.part": part,
+    }
+    ways: list[dict[str, Any]] = [
+        {"engine": "simpy"},
+        {"engine": "compiled"},
+        {"engine": "compiled", "window_days": 0.25},
+    ]
+    runs = [run_of(tmp_path / str(k), changes, **way) for k, way in enumerate(ways)]
+    for run in runs[1:]:
+        assert run.facility().equals(runs[0].facility())
+        assert run.jobs().equals(runs[0].jobs())
+        assert run.metrics == runs[0].metrics
+    assert runs[0].facility()["utilization.part"].mean() == pytest.approx(0.5, abs=5e-3)
+    jobs = runs[0].jobs()
+    of_main = jobs[jobs["pool"] == "main"]
+    assert (of_main["n_gpus"] == N_GPUS * of_main["n_nodes"]).all()
+    assert set(jobs.loc[jobs["pool"] == "part", "n_gpus"]) == {0.35, 1, 3, 8}
 
 
 def test_own_policies_are_refused_on_a_pool_that_allocates_gpus(tmp_path: Path) -> None:

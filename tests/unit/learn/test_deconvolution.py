@@ -102,6 +102,18 @@ def test_kernel_sums_to_the_mean_node_time_and_energy(kind: str) -> None:
     assert kernel_of(scenario, "power").sum() * HOUR_S == pytest.approx(energy_j, rel=1.1e-3)
 
 
+@pytest.mark.parametrize("observed", ["utilization", "power"])
+def test_a_job_on_half_of_a_nodes_gpus_has_half_its_kernel(observed: Observed) -> None:
+    classes, pool = "streams.training.classes", {"facility.pools.main.allocate": "gpus"}
+    one: dict[str, Any] = {"workload": "draw", "n_nodes": 1, "probability": 1}
+    starting = KINDS["start-up"] | pool
+    whole, half = (
+        kernel_of(tiny_scenario(starting | {classes: [of]}), observed)
+        for of in (one, one | {"n_gpus": 2})
+    )
+    np.testing.assert_allclose(2 * half, whole)
+
+
 @pytest.mark.parametrize("kind", ["profiles", "drawn durations", "start-up"])
 def test_kernel_is_the_mean_of_many_jobs_of_one_hour(kind: str) -> None:
     scenario, n = tiny_scenario(KINDS[kind]), 60_000
