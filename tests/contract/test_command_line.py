@@ -222,7 +222,16 @@ def test_schema_is_json_and_describes_every_key() -> None:
     assert all(o["additionalProperties"] is False for o in objects if "properties" in o)
 
 
-@pytest.mark.parametrize("name", sorted(shipped_scenarios()))
+LARGE = {"campus_100mw_synchronous", "colocation_metered_150mw"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in LARGE else ())
+        for name in sorted(shipped_scenarios())
+    ],
+)
 def test_shipped_scenario_is_valid(name: str) -> None:
     ended = call("validate", name)
     assert (ended.code, ended.err) == (0, "")
@@ -230,6 +239,7 @@ def test_shipped_scenario_is_valid(name: str) -> None:
     assert len(ended.out.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_installed_command_finds_shipped_scenarios_from_any_folder(tmp_path: Path) -> None:
     options = ("--set", "duration=1 h", "--set", "facility.pools.h100.n_nodes=32", "--json")
     ended = run("run", "colocation_10mw", *options, cwd=tmp_path)
@@ -240,6 +250,7 @@ def test_installed_command_finds_shipped_scenarios_from_any_folder(tmp_path: Pat
     assert (tmp_path / folder / "metrics.json").is_file()
 
 
+@pytest.mark.slow
 def test_output_that_nobody_reads_is_no_error(tmp_path: Path) -> None:
     done = subprocess.run(
         [

@@ -235,6 +235,7 @@ def try_all(reader: Reader, place: Path, damages: Iterable[Damage]) -> None:
     assert not wrong, "\n".join([f"{len(wrong)} fell short", *wrong[:20]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READERS)
 def test_a_sample_of_damages_gives_one_line_each(name: str, place: Path) -> None:
     damages = READERS[name].damages(place)
@@ -293,6 +294,7 @@ def test_a_pipe_in_the_place_of_a_file_is_named_and_not_waited_for(name: str, pl
         answer(*command, names=path.relative_to(place).parts[0])
 
 
+@pytest.mark.slow
 def test_undamaged_files_are_read(place: Path) -> None:
     commands = [c for reader in READERS.values() for c in reader.commands(place)]
     for command in dict.fromkeys(commands):

@@ -60,6 +60,7 @@ def test_interrupted_run_leaves_nothing(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_signals_that_come_together_leave_nothing(site: Path, tmp_path: Path) -> None:
     process = start_run(site, tmp_path / "run")
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
@@ -70,6 +71,7 @@ def test_signals_that_come_together_leave_nothing(site: Path, tmp_path: Path) ->
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_interrupted_replacement_keeps_the_old_run(site: Path, tmp_path: Path) -> None:
     old = tmp_path / "run"
     old.mkdir()

@@ -107,6 +107,7 @@ def check_killed_and_again(
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_sweep_that_is_killed_as_a_run_ends_goes_on_from_there(
     number: signal.Signals, site: Path, tmp_path: Path, library_folder: Path

@@ -34,6 +34,7 @@ def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return site
 
 
+@pytest.mark.slow
 def test_runs_and_draws_without_a_word_and_leaves_only_a_private_cache(
     installation: Path, tmp_path: Path
 ) -> None:

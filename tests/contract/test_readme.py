@@ -93,6 +93,7 @@ def test_every_python_block_of_the_readme_runs(block: str, user_folder: Path) ->
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_an_imported_profile_replaces_its_class_and_leaves_the_others(
     tmp_path: Path,
 ) -> None:

@@ -71,6 +71,7 @@ def test_requests_are_served_rejected_or_waiting(
         assert not served.backlog_requests.any()
 
 
+@pytest.mark.slow
 @given(
     needs=st.lists(st.integers(0, 9), min_size=1, max_size=40),
     startup_ms=st.integers(0, 200_000),
@@ -189,6 +190,7 @@ def test_doubling_all_highest_rates_never_raises_the_instances_on_nodes_shared_b
     assert (instances_of({**changes, **both}) <= instances_of(changes) + 1e-9).all()
 
 
+@pytest.mark.slow
 @given(rate_rps=rates, completion=st.floats(0.5, 200))
 def test_requests_wait_only_while_all_nodes_are_taken(
     rate_rps: np.ndarray, completion: float
@@ -236,6 +238,7 @@ def test_reserved_nodes_sum_to_the_pool(
     assert (nodes >= 0).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=8)
 @given(
     rate_rps=st.floats(5, 2000),

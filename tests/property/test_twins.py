@@ -68,6 +68,7 @@ def starts(
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: "-".join(map(str, policy.values())))
 @given(st.data())
 @settings(max_examples=150)
@@ -89,6 +90,7 @@ def test_twins_start_what_simpy_starts_in_windows_of_any_cut(
         assert busy <= standing.at(np.array([now_ms]))[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: "-".join(map(str, policy.values())))
 @pytest.mark.parametrize("estimate", ESTIMATES, ids=str)
 def test_twins_start_what_simpy_starts_of_long_lists_under_load(

@@ -102,6 +102,7 @@ def test_kernels_that_call_kernels_of_their_own_and_of_another_module_are_compil
     assert all(hasattr(f, "nopython_signatures") for f in (module.total, module._and_one))
 
 
+@pytest.mark.slow
 def test_what_uses_linear_algebra_beside_the_kernels_has_it(
     load: Callable[[], ModuleType],
 ) -> None:
@@ -210,6 +211,7 @@ def test_damaged_cache_is_replaced(
         assert hits(module) == expected
 
 
+@pytest.mark.slow
 def test_code_of_another_signature_is_not_taken(
     load: Callable[[], ModuleType], tmp_path: Path
 ) -> None:
@@ -240,6 +242,7 @@ def start(module: ModuleType, before: str = "") -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.slow
 def test_full_disk_costs_only_the_cache(load: Callable[[], ModuleType], tmp_path: Path) -> None:
     full = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, 2_000))"
     assert start(load(), full).communicate()[0] == f"{TOTAL}\n"
@@ -247,6 +250,7 @@ def test_full_disk_costs_only_the_cache(load: Callable[[], ModuleType], tmp_path
     assert not list(tmp_path.rglob("*.tmp*"))
 
 
+@pytest.mark.slow
 def test_processes_that_compile_at_once_do_not_disturb_each_other(
     load: Callable[[], ModuleType], tmp_path: Path
 ) -> None:

@@ -111,6 +111,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(VALUES | st.fixed_dictionaries({"name": st.text(), "parts": VALUES}))
 def test_any_value_is_a_record_or_an_error_of_one_line(value: Any) -> None:
     try:

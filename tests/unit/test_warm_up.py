@@ -86,6 +86,7 @@ def test_a_run_with_a_warm_start_is_the_tail_of_a_longer_run(
     assert warm.metrics["jobs"]["submitted"] == (jobs["submit_time"] >= start).sum()
 
 
+@pytest.mark.slow
 def test_requests_of_a_warm_start_are_the_tail_of_a_longer_run(tmp_path: Path) -> None:
     changes: dict[str, Any] = {
         "request_streams.chat.calendar": None,

@@ -333,6 +333,7 @@ def test_failing_write_leaves_nothing_behind(data_dir, monkeypatch):
 # --- killed writers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("old", [True, False], ids=["an older one stands there", "new"])
 def test_killed_writer_is_never_taken_for_finished(data_dir, old):
     trace, n_kills = TrainingTrace.generate(SHORT), 0

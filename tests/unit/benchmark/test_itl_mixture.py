@@ -32,6 +32,7 @@ def fits(n_samples, n_fits, **options):
     return drawn, [ITLMixtureModel.fit(samples, **options) for samples in drawn]
 
 
+@pytest.mark.slow
 def test_known_parameters_are_recovered_within_confidence_limits():
     n_fits = 10
     _, found = fits(5_000, n_fits)

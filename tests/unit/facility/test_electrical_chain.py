@@ -453,6 +453,7 @@ def test_a_runs_energy_at_the_meter_hardly_depends_on_its_resolution(tmp_path: P
     assert (np.diff(energy_j) < 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [{"window_days": 1, "n_threads": 1}, {"n_threads": 3}])
 def test_a_run_behind_a_chain_gives_the_same_bytes_however_it_is_cut(
     tmp_path: Path, how: dict[str, Any]

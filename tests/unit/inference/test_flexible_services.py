@@ -122,6 +122,7 @@ def test_the_run_draws_less_in_the_event_and_is_its_twin_before(tmp_path: Path) 
     assert frame["n_instances.coding"].to_numpy()[event].tolist() == [6] * 180
 
 
+@pytest.mark.slow
 def test_an_event_later_in_the_run_changes_nothing_before_it(tmp_path: Path) -> None:
     calendar = {"hour_of_day": [1, 1, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9] * 2}
     wavy = {f"{CHAT}.calendar": calendar, f"{CHAT}.fluctuation": {"relative_std": 0.06}}

@@ -109,6 +109,7 @@ def test_a_logistic_service_that_can_not_be_is_one_line(keys: dict[str, Any], wo
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_the_shipped_scenario_serves_by_logistic_beside_recurring_jobs(tmp_path: Path) -> None:
     scenario = load_scenario("chat_and_recurring", ["duration=3 d"])
     run = simulate(scenario, tmp_path / "run", engine="compiled")

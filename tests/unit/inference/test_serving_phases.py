@@ -134,6 +134,7 @@ def test_rise_of_a_phase_is_made_of_its_nodes_and_of_the_instances_on_them(run: 
     assert min(part["mw"] for part in parts) > -1e-3
 
 
+@pytest.mark.slow
 def test_windows_change_no_byte(run: Run, tmp_path: Path, library: ProfileLibrary) -> None:
     again = simulate(run.scenario, tmp_path / "again", library=library, window_days=1)
     name = "facility.parquet"

@@ -43,6 +43,7 @@ def test_inference_run_has_its_files_and_no_block_of_the_other_mode(
     assert len(run.manifest["curves"]) == 4
 
 
+@pytest.mark.slow
 def test_pools_of_a_mixed_facility_give_what_they_give_alone(
     tmp_path: Path, library: ProfileLibrary
 ) -> None:
@@ -66,6 +67,7 @@ def test_pools_of_a_mixed_facility_give_what_they_give_alone(
     assert total == pytest.approx(parts, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_equal_runs_write_equal_files(tmp_path: Path, library: ProfileLibrary) -> None:
     folders = [
         simulate(serving_scenario(), tmp_path / name, library=library).folder for name in "ab"

@@ -290,6 +290,7 @@ def test_parts_sum_to_every_event_of_a_mixed_facility(tmp_path: Path, resolution
     assert {"auxiliary load", "electrical losses"} <= kinds
 
 
+@pytest.mark.slow
 def test_windows_threads_and_engine_change_no_cause(tmp_path: Path) -> None:
     ways: list[dict[str, Any]] = [
         {}, {"window_days": 0.25, "n_threads": 1}, {"engine": "compiled"}, {"jobs_file": False}

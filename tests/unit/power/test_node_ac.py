@@ -107,6 +107,7 @@ def test_power_of_jobs_is_that_of_node_after_node(
     np.testing.assert_allclose(found_w, expected_w, rtol=2e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("resolution", ["0.1 s", "60 s"])
 @pytest.mark.parametrize("name", ["mixed_11mw", "chat_and_recurring"])
 def test_straight_model_shifts_and_scales_the_devices_power(

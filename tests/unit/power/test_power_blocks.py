@@ -196,6 +196,7 @@ def processes() -> Iterator[Executor]:
         yield executor
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["direct", "spectral"])
 def test_blocks_of_a_process_pool_equal_those_of_threads(
     method: Method, processes: Executor

@@ -413,6 +413,7 @@ def test_shipped_files_are_the_built_profiles(built: list[PowerProfile]) -> None
         assert shipped.provenance == profile.provenance
 
 
+@pytest.mark.slow
 def test_shipped_files_are_rebuilt_byte_for_byte(tmp_path: Path) -> None:
     lock = ROOT / "requirements.lock"
     pinned = lock.is_file() and re.search(r"^pyarrow==([\w.]+)", lock.read_text(), re.MULTILINE)
@@ -422,6 +423,7 @@ def test_shipped_files_are_rebuilt_byte_for_byte(tmp_path: Path) -> None:
         assert path.read_bytes() == (SHIPPED / path.name).read_bytes(), path.name
 
 
+@pytest.mark.slow
 def test_building_again_gives_the_same_bytes(built: list[PowerProfile], tmp_path: Path) -> None:
     again = write_reference_profiles(tmp_path / "again")
     for profile, path in list(zip(built, again, strict=True))[::8]:

@@ -119,6 +119,7 @@ def test_sweep_gives_percentiles_over_seeds_for_each_point(
     assert float(rows[2]["mw_p95"]) == pytest.approx(row["mw_p95"])
 
 
+@pytest.mark.slow
 def test_seeds_that_draw_their_values_stay_together_and_no_run_counts_twice(
     tmp_path: Path, library_folder: Path, run_folder: Path
 ) -> None:

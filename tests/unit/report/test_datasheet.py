@@ -106,6 +106,7 @@ def test_share_of_training_is_the_energy_of_the_jobs(run_folder: Path) -> None:
         assert sum(parts) == pytest.approx(100)
 
 
+@pytest.mark.slow
 def test_build_out_steps_add_up_and_many_months_become_years(tmp_path: Path) -> None:
     phases = [
         {"since": "2018-01-01", "n_nodes": 4},
@@ -211,6 +212,7 @@ def test_without_openpyxl_or_a_browser_one_line_says_so(
     assert not list(tmp_path.glob("sheet*"))
 
 
+@pytest.mark.slow
 def test_browser_that_prints_nothing_is_told_and_nothing_is_kept(
     run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

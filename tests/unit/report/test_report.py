@@ -363,6 +363,7 @@ def only(chart_id: str, report: Report) -> Report:
     return replace(report, sections=(replace(section, content=(chart,)),))
 
 
+@pytest.mark.slow
 def test_equal_runs_give_equal_pictures(run_folder: Path, tmp_path: Path) -> None:
     distribution = only("distribution", build_report([run_folder]))
     for kind, start in (("svg", b"<?xml"), ("png", b"\x89PNG")):

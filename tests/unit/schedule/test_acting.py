@@ -396,6 +396,7 @@ def table(jobs: list[tuple[int, int, int]]) -> JobTable:
     return job_table(*np.array(sorted(jobs, key=lambda job: job[0])).T)
 
 
+@pytest.mark.slow
 @given(LISTS, st.integers(0, 1_000))
 @settings(max_examples=60, deadline=None)
 def test_nodes_and_work_add_up_whatever_a_policy_does(

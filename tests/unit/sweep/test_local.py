@@ -35,6 +35,7 @@ def kill_first_children(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
     monkeypatch.setattr(SpawnProcess, "start", start_and_kill)
 
 
+@pytest.mark.slow
 def test_killed_worker_loses_nothing(
     tmp_path: Path, library_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,6 +68,7 @@ def test_run_whose_worker_dies_every_time_is_given_up_with_a_reason(
     )
 
 
+@pytest.mark.slow
 def test_closing_stops_the_workers() -> None:
     outcomes = run_locally([task(n) for n in (12, 13, 14)], 2, MemoryBudget(None))
     assert next(outcomes).status == "failed"  # the tiny scenario's profiles are not shipped

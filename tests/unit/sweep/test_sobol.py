@@ -41,6 +41,7 @@ def test_product_of_two_parameters_is_left_to_the_rest() -> None:
     assert indices.rest > 0.95
 
 
+@pytest.mark.slow
 def test_pure_noise_is_not_blamed_on_many_parameters() -> None:
     x = inputs(60, *map(str, range(12)))
     found = []

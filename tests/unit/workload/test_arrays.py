@@ -74,6 +74,7 @@ def test_a_target_is_met_with_arrays_as_without() -> None:
     assert node_s / (60 * 100 * 86_400_000) == pytest.approx(0.6, abs=2e-3)
 
 
+@pytest.mark.slow
 def test_days_that_differ_have_the_variance_asked_for_and_hours_none_of_their_own() -> None:
     jobs = drawn(None, {"streams.training.day_dispersion": 0.25, "duration": "2 years"})
     per_day = np.bincount(jobs.submit_ms // 86_400_000, minlength=730)

@@ -193,6 +193,7 @@ def test_recurrences_are_the_same_however_many_are_drawn_at_a_time() -> None:
     assert by_span.to_arrow().equals(at_once.to_arrow())
 
 
+@pytest.mark.slow
 def test_a_longer_run_holds_no_more_recurrences() -> None:
     def peak_bytes(days: int) -> int:
         tracemalloc.start()

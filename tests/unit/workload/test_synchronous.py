@@ -243,6 +243,7 @@ def test_the_swing_of_one_job_grows_with_its_nodes() -> None:
     assert of[-1] == pytest.approx(expected_w, rel=0.02)
 
 
+@pytest.mark.slow
 def test_the_swings_of_separate_jobs_grow_with_the_root_of_their_number() -> None:
     rng = np.random.default_rng(3)
     counts = (4, 64)
@@ -372,6 +373,7 @@ def test_a_year_of_a_hundred_thousand_gpus_is_cheap(tmp_path: Path) -> None:
     assert 0.9 < of["failures"] / (365 * 12_500 * 3.8e-3) < 1.0
 
 
+@pytest.mark.slow
 def test_the_shipped_campus_draws_its_power_and_drops_as_its_large_job_fails(
     tmp_path: Path,
 ) -> None:

@@ -135,6 +135,7 @@ def test_effective_training_time_follows_its_law(detection_ms: int, load_ms: int
     assert found == pytest.approx(expected, rel=0.01)
 
 
+@pytest.mark.slow
 def test_effective_training_time_of_two_thousand_nodes() -> None:
     # The sheet's case: 2,048 nodes, 3.79 failures in 1,000 node-days, C = 30 min, w = 20 s,
     # u0 = 10 min: 0.8558 by the law of first order at 0.135, Daly's exact one gives 0.8625.

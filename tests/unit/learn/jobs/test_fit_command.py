@@ -159,6 +159,7 @@ def test_command_prints_the_fragment(options: tuple[object, ...]) -> None:
     assert list(yaml.safe_load(text)["streams"]) == ["logged"]
 
 
+@pytest.mark.slow
 def test_command_writes_files_and_pictures(options: tuple[object, ...], tmp_path: Path) -> None:
     out, plots = tmp_path / "made" / "stream.yaml", tmp_path / "plots"
     said = run(*options, "--out", out, "--plots", plots, "--durations", "lognormal")
@@ -193,6 +194,7 @@ def test_scenario_gives_the_pool_and_its_size(
         run(log_file, *rest, "--pool", "mian")
 
 
+@pytest.mark.slow
 def test_a_scenario_is_written_as_a_whole_that_runs(
     log_file: Path, library_folder: Path, tmp_path: Path
 ) -> None:
@@ -335,6 +337,7 @@ def test_the_only_replay_of_a_log_in_the_scenario_tells_how_to_read_it(
     assert mean_s[0] == pytest.approx(60 * mean_s[1])
 
 
+@pytest.mark.slow
 def test_states_zero_durations_and_cpu_only_choose_the_jobs(
     tmp_path: Path, library_folder: Path
 ) -> None:
@@ -363,6 +366,7 @@ def swf(folder: Path, *header: str) -> Path:
     return log
 
 
+@pytest.mark.slow
 def test_what_a_node_of_processors_is_stands_in_the_log_unless_it_is_given(
     tmp_path: Path, library_folder: Path
 ) -> None:
