@@ -19,6 +19,9 @@ MISSING_MS = -(2**62)
 STATES: tuple[str, ...] = get_args(JobState)
 """How a job ended; `JobRecords.state_id` indexes this. ``"other"`` where the log does not tell."""
 
+NO_GPU = "on CPUs alone, of a pool that allocates GPUs"
+"""Why a job of a log is left out: it takes nothing of such a pool."""
+
 TOLD_RATIO = 1.05
 """Node time of a log's GPU jobs over their GPU time in nodes, from which on it is told."""
 
@@ -69,7 +72,8 @@ class JobRecords(Table):
         """Return what each job takes of nodes with so many slots (`Facility.slots_per_node`).
 
         Where GPUs are given, a job on one node that asks for fewer than it has takes those alone:
-        a part of one GPU, or several rounded up. One whose GPUs are not told takes its nodes.
+        a part of one GPU, or several rounded up. One whose GPUs are not told takes its nodes, one
+        on CPUs alone nothing.
 
         Parameters
         ----------
@@ -85,6 +89,7 @@ class JobRecords(Table):
         for step in (SLOTS_PER_GPU, per_node):  # from one GPU on whole ones, then whole nodes
             part = np.where(part < step, part, np.ceil(part / step - GPU_ROUNDING) * step)
         slots[on_part] = part
+        slots[(asked == 0) & (per_node > 1)] = 0
         return slots
 
     def small_jobs(self, gpus_per_node: int, factor: float = 1.0) -> tuple[int, float]:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from diploee.errors import ProfileError, WorkloadError
-from diploee.importers.job_log import MISSING_MS, TOLD_RATIO, JobLog, JobRecords
+from diploee.importers.job_log import MISSING_MS, NO_GPU, TOLD_RATIO, JobLog, JobRecords
 from diploee.scenario import JobClass, JobStream
 from diploee.streams import stream
 from diploee.tables import Int16Array, Int32Array, Int64Array, concat
@@ -248,6 +248,8 @@ class ReplayedJobs:
             )
         self._count("without a rule", int((unmatched & keep).sum()))
         keep &= ~unmatched
+        self._count(NO_GPU, int((keep & (n_nodes == 0)).sum()))
+        keep &= n_nodes > 0
         wide, per_node = n_nodes > self._frame.n_nodes, self._frame.slots_per_node
         if (wide & keep).any():
             if spec.too_wide == "error":

@@ -153,7 +153,7 @@ def logged(
 def pods(folder: Path, n_jobs: int = 2_000) -> float:
     """Write pods as openb logs them, most on a part of 8 GPUs; return their GPU time [s]."""
     rng = np.random.default_rng(5)
-    n_gpus = rng.choice([1, 1, 1, 1, 2, 4, 8], n_jobs)
+    n_gpus = rng.choice([0, 1, 1, 1, 1, 2, 4, 8], n_jobs)
     milli = np.where(
         (n_gpus == 1) & (rng.random(n_jobs) < 0.5), rng.integers(10, 1_000, n_jobs), 1_000
     )
@@ -184,18 +184,23 @@ def test_a_shared_clusters_log_takes_the_gpu_time_that_it_tells(tmp_path: Path) 
         ratio[allocate] = node_s * 8 / gpu_s
         told = " ".join(run.manifest["warnings"])
         assert ("set allocate: gpus" in told) == (allocate == "nodes")
+        assert ("on CPUs alone, of a pool that allocates GPUs" in told) == (allocate == "gpus")
     assert ratio["gpus"] == pytest.approx(1, abs=0.01)
     assert ratio["nodes"] > 3
 
 
 def test_jobs_whose_gpus_the_log_does_not_tell_take_whole_nodes_and_say_so(tmp_path: Path) -> None:
-    text = "submitted,started,run_s,nodes,gpus\n0,0,3600,1,2\n5,5,3600,1,\n9,9,3600,3,12\n"
+    text = (
+        "submitted,started,run_s,nodes,gpus\n0,0,3600,1,2\n5,5,3600,1,\n9,9,3600,3,12\n9,9,9,1,0\n"
+    )
     (tmp_path / "some.csv").write_text(text, "utf-8")
     workload = generate_jobs(
         logged(tmp_path, "some", SHARED), ProfileLibrary([profile("a-1n-1", [1_500.0])])
     )
     assert workload.jobs.n_nodes.tolist() == [200, 400, 1_200]
-    assert workload.matches[0].counts["on whole nodes, as the log does not tell their GPUs"] == 1
+    counts = workload.matches[0].counts
+    assert counts["on whole nodes, as the log does not tell their GPUs"] == 1
+    assert counts["on CPUs alone, of a pool that allocates GPUs"] == 1
 
 
 REQUESTS = {"pool": "main", "services": {}}

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from diploee.importers.job_log import JobLog, JobRecords
+from diploee.importers.job_log import NO_GPU, JobLog, JobRecords
 from diploee.learn.choices import FitChoices
 from diploee.learn.jobs.arrivals import ArrivalFit, ArrivalKind, fit_arrivals
 from diploee.learn.jobs.class_fits import (
@@ -226,6 +226,9 @@ def fit_job_log(
     """
     options = options or JobFitOptions(**changes)
     jobs, confidence = log.jobs, options.confidence
+    without = {NO_GPU: int(np.count_nonzero(jobs.n_gpus == 0))} if allocates_gpus else {}
+    if without:
+        jobs = jobs.take(jobs.n_gpus != 0)
     zone = log.zone if utc_offset_min is None else Zone("", utc_offset_min)
     local_ms = jobs.submit_ms + MONDAY_MS if log.is_relative else zone.local_ms(jobs.submit_ms)
     slots = gpus_per_node * SLOTS_PER_GPU if allocates_gpus else 1
@@ -280,8 +283,8 @@ def fit_job_log(
         classes=classes,
         durations_s=durations_s,
         mean_busy_nodes=busy_nodes,
-        left_out={cause: int(rows.sum()) for cause, rows in left_out.items()},
-        left_out_share=shares,
+        left_out={cause: int(rows.sum()) for cause, rows in left_out.items()} | without,
+        left_out_share=shares | dict.fromkeys(without, 0.0),
         import_lines=tuple(log.counts.lines()),
         notes=tuple(notes),
         jobs=LoggedJobs(

@@ -14,7 +14,7 @@ from fit_logs import job_log, submissions
 from typer.testing import CliRunner
 
 from diploee.cli.fit import fit_command
-from diploee.importers.job_log import JobLog
+from diploee.importers.job_log import NO_GPU, JobLog
 from diploee.learn.jobs import JobLogFit, fit_job_log
 from diploee.learn.jobs.likeness import with_generated_year
 from diploee.scenario import ClassRule, load_scenario
@@ -24,6 +24,7 @@ APP = typer.Typer()
 APP.command()(fit_command)
 PER_NODE, N_HOURS = 4, 6 * 168
 SIZES = [0.25, 0.4, 0.73, 1, 2, 3, 4, 8]
+SHARES = [0.2, 0.1, 0.1, 0.35, 0.1, 0.05, 0.06, 0.03, 0.01]
 
 
 @cache
@@ -31,8 +32,8 @@ def shared_log() -> JobLog:
     """Jobs as openb has them: most on a part of a node, wide ones long, parts of GPUs short."""
     rng = np.random.default_rng(11)
     submit_ms = np.sort(submissions(rng.poisson(6, N_HOURS), rng))
-    n_gpus = rng.choice(SIZES, submit_ms.size, p=[0.2, 0.1, 0.1, 0.35, 0.1, 0.05, 0.07, 0.03])
-    duration_s = np.rint(rng.lognormal(7, 0.7, submit_ms.size) * n_gpus**0.5)
+    n_gpus = rng.choice([*SIZES, 0], submit_ms.size, p=SHARES)
+    duration_s = np.rint(rng.lognormal(7, 0.7, submit_ms.size) * np.maximum(n_gpus, 0.1) ** 0.5)
     log = job_log(submit_ms, np.maximum(n_gpus // PER_NODE, 1), duration_s)
     return replace(log, jobs=replace(log.jobs, n_gpus=n_gpus))
 
@@ -69,11 +70,15 @@ def test_classes_hold_the_gpu_time_of_the_log(max_classes: int) -> None:
     assert busy.fragment == pytest.approx(busy.log, rel=0.01)
     assert busy.generated == pytest.approx(busy.log, rel=0.05)
     assert not any("allocate: gpus" in note for note in fit.notes)
+    assert fit.n_jobs + fit.left_out[NO_GPU] == len(shared_log()) > fit.n_jobs
 
 
 def test_a_fit_for_whole_nodes_tells_what_they_cost_and_the_remedy() -> None:
     fit = fitted(allocates_gpus=False)
-    ratio = PER_NODE * fit.mean_busy_nodes * N_HOURS / gpu_h(shared_log())
+    log = shared_log().jobs
+    on_gpus = log.n_gpus > 0
+    node_h = float(log.n_nodes[on_gpus] @ log.duration_ms[on_gpus]) / 3.6e6
+    ratio = PER_NODE * node_h / gpu_h(shared_log())
     assert ratio > 1.5
     (note,) = [note for note in fit.notes if "allocate: gpus" in note]
     assert f"take {ratio:.3g} times the nodes of their GPU time; set allocate: gpus" in note
