@@ -532,6 +532,12 @@ def _allocation_problems(scenario: Scenario, name: str) -> Iterator[tuple[KeyPat
             ("facility", "pools", name, "allocate"),
             f"gpus needs nodes with GPUs, node type '{pool.node_type}' has n_gpus: 0; leave it out",
         )
+    elif node is not None and pool.n_nodes * node.n_gpus * SLOTS_PER_GPU >= 2**31:
+        yield (
+            ("facility", "pools", name, "n_nodes"),
+            f"with allocate: gpus must be at most {2**31 // (node.n_gpus * SLOTS_PER_GPU):,} nodes "
+            f"of {node.n_gpus} GPUs, found {pool.n_nodes:,}; split the pool",
+        )
     crossed = {
         f"scheduler {pool.scheduler.kind}": pool.scheduler.kind != "fifo",
         "phases": pool.phases is not None,

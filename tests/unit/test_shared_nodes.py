@@ -211,6 +211,10 @@ REQUESTS = {"pool": "main", "services": {}}
     [
         ({"facility.node_types.node.n_gpus": 0}, "gpus needs nodes with GPUs, node type 'node'"),
         (
+            {"facility.node_types.node.n_gpus": 1_000, f"{POOL}.n_nodes": 30_000},
+            "with allocate: gpus must be at most 21,474 nodes of 1000 GPUs, found 30,000; split",
+        ),
+        (
             {f"{POOL}.scheduler": "easy"},
             "gpus can't go with scheduler easy; remove it, or leave allocate out",
         ),
@@ -234,7 +238,7 @@ def test_what_a_pool_that_allocates_gpus_can_not_do_is_one_clear_line(
     with pytest.raises(ScenarioError) as caught:
         scenario_from_dict(tiny_data(SHARED | changes))
     (problem,) = caught.value.problems
-    assert problem.startswith(f"{POOL}.allocate: ")
+    assert problem.startswith((f"{POOL}.allocate: ", f"{POOL}.n_nodes: "))
     assert words in problem
 
 

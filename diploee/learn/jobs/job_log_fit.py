@@ -265,8 +265,8 @@ def fit_job_log(
     }
     shares = {cause: _node_ms(jobs.take(rows)) / _node_ms(jobs) for cause, rows in left_out.items()}
     notes = arrival_notes(arrival_fit) + class_notes(groups, classes) + state_notes(kept)
-    if gpus_per_node and not allocates_gpus:
-        notes = small_notes(kept, gpus_per_node) + notes
+    if gpus_per_node:
+        notes = small_notes(kept, gpus_per_node, allocates_gpus) + notes
     if pool_n_nodes is not None:
         share = shares["wider than the pool"]
         notes = pool_notes(pool_n_nodes, groups.n_too_wide, share, busy_nodes) + notes

@@ -74,8 +74,22 @@ def pool_notes(n_nodes: int, n_too_wide: int, share: float, busy_nodes: float) -
     return notes
 
 
-def small_notes(jobs: JobRecords, gpus_per_node: int) -> list[str]:
-    """Return what whole nodes cost jobs on fewer GPUs than they have."""
+def small_notes(jobs: JobRecords, gpus_per_node: int, allocates_gpus: bool) -> list[str]:
+    """Return what whole nodes cost jobs on fewer GPUs than they have, or who has them all the same.
+
+    Parameters
+    ----------
+    jobs : JobRecords
+        The jobs.
+    gpus_per_node : int
+        GPUs of a node.
+    allocates_gpus : bool
+        Whether the pool gives jobs GPUs.
+    """
+    if allocates_gpus:
+        n_unknown = int(np.isnan(jobs.n_gpus).sum())
+        told = f"{plural(n_unknown, 'job')} whose GPUs the log does not tell: on whole nodes"
+        return [told] if n_unknown else []
     n_small, ratio = jobs.small_jobs(gpus_per_node)
     if ratio < TOLD_RATIO:
         return []

@@ -85,6 +85,15 @@ def test_a_fit_for_whole_nodes_tells_what_they_cost_and_the_remedy() -> None:
     assert all(c.n_gpus is None for c in fit.classes)
 
 
+def test_a_log_without_gpus_gives_whole_nodes_and_says_so() -> None:
+    log = shared_log()
+    untold = replace(log, jobs=replace(log.jobs, n_gpus=np.full(len(log), np.nan)))
+    rules = [ClassRule(workload="tune")]
+    fit = fit_job_log(untold, rules, tiny_library(), gpus_per_node=PER_NODE, allocates_gpus=True)
+    assert [(c.n_nodes, c.n_gpus) for c in fit.classes] == [(1, None), (2, None)]
+    assert f"{len(log):,} jobs whose GPUs the log does not tell: on whole nodes" in fit.notes
+
+
 def test_a_scenario_written_for_a_pool_that_allocates_gpus_has_the_gpus_of_jobs(
     tmp_path: Path,
 ) -> None:
