@@ -9,12 +9,18 @@ The steps of the model, each a function over tables::
     segments = diploee.job_segments(schedule, library)
     power = diploee.power_series(segments, scenario, library)
 
-or all at once, into a run folder: ``diploee.simulate(scenario)``; `diploee.open_run` reads one.
+or all at once, into a run folder, which `diploee.open_run` reads again::
+
+    run = diploee.run("colocation_10mw", target_utilization=0.4)
+    run.metric("grid.ramps.intervals.60s.up.max_mw")
+
+`sweep` and `ensemble` make many runs; `report`, `export`, `limits` and `datasheet` take them on.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -25,6 +31,8 @@ if TYPE_CHECKING:
     from diploee.outputs import open_run as open_run
     from diploee.profiles import PowerProfile as PowerProfile
     from diploee.profiles import ProfileLibrary as ProfileLibrary
+    from diploee.report import report as report
+    from diploee.run import run as run
     from diploee.run import simulate as simulate
     from diploee.scenario import Scenario as Scenario
     from diploee.scenario import load_scenario as load_scenario
@@ -33,6 +41,14 @@ if TYPE_CHECKING:
     from diploee.steps import power_blocks as power_blocks
     from diploee.steps import power_series as power_series
     from diploee.steps import schedule_jobs as schedule_jobs
+    from diploee.sweep import sweep as sweep
+    from diploee.sweep.python import ensemble as ensemble
+    from diploee.top_level import datasheet as datasheet
+    from diploee.top_level import export as export
+    from diploee.top_level import fit as fit
+    from diploee.top_level import import_profile as import_profile
+    from diploee.top_level import limits as limits
+    from diploee.top_level import scenarios as scenarios
 
 # Imported on first use: `diploee --help` must not wait for pandas and numba.
 _HOMES = {
@@ -41,22 +57,34 @@ _HOMES = {
     "ProfileLibrary": "profiles",
     "Run": "outputs",
     "Scenario": "scenario",
+    "datasheet": "top_level",
+    "ensemble": "sweep.python",
+    "export": "top_level",
+    "fit": "top_level",
     "generate_jobs": "steps",
+    "import_profile": "top_level",
     "job_segments": "steps",
+    "limits": "top_level",
     "load_scenario": "scenario",
     "open_run": "outputs",
     "power_blocks": "steps",
     "power_series": "steps",
+    "scenarios": "top_level",
     "schedule_jobs": "steps",
     "simulate": "run",
 }
 
-__all__ = ["__version__", *_HOMES]
+_CALLED = ("report", "run", "sweep")
+"""Modules that answer calls as their function of the same name; see `callable_modules`."""
+
+__all__ = ["__version__", *sorted([*_CALLED, *_HOMES])]
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(f"diploee.{_HOMES[name]}"), name)
+    if not name.startswith("_") and find_spec(f"diploee.{name}"):
+        return import_module(f"diploee.{name}")
     raise AttributeError(f"module 'diploee' has no attribute '{name}'")
 
 

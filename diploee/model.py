@@ -80,7 +80,7 @@ class Choices(Model):
             super().__init__(**values)
         except ValidationError as error:
             problems = plain_problems(error, type(self), values)
-            told = (f"--{'.'.join(map(str, at)).replace('_', '-')}: {p}" for at, p in problems)
+            told = (f"{'.'.join(map(str, at))}: {p}" for at, p in problems)
             raise InputError("; ".join(told)) from error
 
 

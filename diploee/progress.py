@@ -7,7 +7,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from html import escape
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 _stops: list[BaseException] = []
 
@@ -40,6 +43,56 @@ class Progress:
     def stage(self, name: str) -> Iterator[Update]:  # noqa: ARG002  # subclasses show it
         """Enclose a stage of the run; yields the function that reports its progress."""
         yield _ignore
+
+
+NOTEBOOK_EVERY_S = 0.25
+"""A bar in a notebook is drawn anew so often at most."""
+
+
+class NotebookBar:
+    """A bar in the output of a notebook's cell, which IPython draws anew.
+
+    Parameters
+    ----------
+    name : str
+        What stands before the bar.
+    """
+
+    def __init__(self, name: str) -> None:
+        ipython: Any = import_module("IPython.display")
+        self._name, self._html = name, ipython.HTML
+        self._started_s, self._drawn_s = time.monotonic(), 0.0
+        self._handle = ipython.display(self._bar("value=0", ""), display_id=True)
+
+    def _bar(self, state: str, text: str) -> Any:
+        words = escape(text)
+        return self._html(f"{escape(self._name)} <progress max=1 {state}></progress> {words}")
+
+    def update(self, fraction: float, text: str) -> None:
+        """Move the bar: the fraction done, 0-1, and a short text."""
+        if time.monotonic() - self._drawn_s >= NOTEBOOK_EVERY_S:
+            self._drawn_s = time.monotonic()
+            self._handle.update(self._bar(f"value={fraction:.4f}", text))
+
+    def end(self) -> None:
+        """Draw the bar full, with the time taken."""
+        self._handle.update(self._bar("value=1", f"{time.monotonic() - self._started_s:.1f} s"))
+
+
+class NotebookProgress(Progress):
+    """Draws a bar per stage into the output of a notebook's cell."""
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[Update]:
+        """Show a stage; its bar stays where the run was stopped."""
+        bar = NotebookBar(name)
+        yield bar.update
+        bar.end()
+
+
+def in_notebook() -> bool:
+    """Return whether this process draws into the cells of a notebook."""
+    return "ipykernel" in sys.modules
 
 
 @dataclass

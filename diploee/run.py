@@ -12,12 +12,14 @@ from concurrent.futures import Executor
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from itertools import tee
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
+from diploee.callable_modules import callable_module
 from diploee.columns import catalogue
 from diploee.facility import Block, Stage, Stages
 from diploee.facility.base import POWER
@@ -68,8 +70,9 @@ from diploee.power import (
 )
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import FLAT_WORKLOAD
-from diploee.progress import Progress, Stopwatch, Update
-from diploee.scenario import Scenario
+from diploee.progress import NotebookProgress, Progress, Stopwatch, Update, in_notebook
+from diploee.scenario import Scenario, load_scenario, scenario_from_dict, target_values
+from diploee.scenario.dotted_keys import with_value
 from diploee.schedule import (
     ActedSchedule,
     Cluster,
@@ -244,6 +247,71 @@ def simulate(
         write_json(new.folder / METRICS_FILE, found)
         write_json(new.folder / MANIFEST, {**manifest, "timing": clock.stages})
     return open_run(new.place)
+
+
+def run(
+    scenario: Scenario | Path | str,
+    out: Path | str | None = None,
+    *,
+    target_utilization: float | None = None,
+    seed: int | None = None,
+    values: Mapping[str, Any] | None = None,
+    profiles: Sequence[Path | str] = (),
+    **options: Any,
+) -> Run:
+    """Simulate a scenario by name, file or object; a notebook shows how it goes.
+
+    Parameters
+    ----------
+    scenario : Scenario, path or str
+        A scenario, its file, or the name of a shipped one such as ``"colocation_10mw"``.
+    out : path, optional
+        The run folder; ``runs/<scenario>-<hash>`` by default.
+    target_utilization : float, optional
+        Mean node occupancy to reach, 0-1, of the scenario's only stream.
+    seed : int, optional
+        Seed of every random draw.
+    values : mapping, optional
+        Values by dotted key, such as ``{"duration": "8 weeks"}``.
+    profiles : sequence of path
+        Folders of power profiles instead of the shipped ones.
+    **options : object
+        Further arguments of `simulate`, such as ``engine="compiled"``.
+
+    Returns
+    -------
+    Run
+        The finished run.
+
+    Raises
+    ------
+    ScenarioError
+        If the scenario or a value is wrong; the text names the key as it was given here.
+    InputError
+        If the profiles or the output folder are not usable.
+    """
+    asked = {**(values or {}), **({} if seed is None else {"seed": seed})}
+    resolved, names = _with_values(scenario, asked, {}), {}
+    if target_utilization is not None:
+        target = target_values(resolved, target_utilization)
+        names = dict.fromkeys(target, "target_utilization")
+        resolved = _with_values(scenario, asked | target, names)
+    if profiles:
+        options["library"] = ProfileLibrary.open(*map(str, profiles))
+    if in_notebook():
+        options.setdefault("progress", NotebookProgress())
+    return simulate(resolved, out, **options)
+
+
+def _with_values(
+    scenario: Scenario | Path | str, values: Mapping[str, Any], names: Mapping[str, str]
+) -> Scenario:
+    if not isinstance(scenario, Scenario):
+        return load_scenario(scenario, values=values, names=names)
+    data = scenario.model_dump(mode="json")
+    for key, value in values.items():
+        data = with_value(data, key, value, partial(str, names.get(key, key)))
+    return scenario_from_dict(data).beside(scenario.folder) if values else scenario
 
 
 class _Line:
@@ -578,3 +646,6 @@ class _Twin:
         for event, performance, drawn in jobs:
             event |= {"weighted_performance": performance, "widest_jobs": drawn}
         return {**found, "jobs": self._jobs.block()}
+
+
+callable_module(__name__, run)

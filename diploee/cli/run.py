@@ -154,7 +154,9 @@ def _load(
     values: dict[str, Any] = {} if seed is None else {"seed": seed}
     names = {"seed": "--seed"}
     if target_utilization is not None:
-        target = target_values(load_scenario(scenario, overrides or ()), target_utilization)
+        option = "--target-utilization"
+        base = load_scenario(scenario, overrides or ())
+        target = target_values(base, target_utilization, option)
         values |= target
-        names |= dict.fromkeys(target, "--target-utilization")
+        names |= dict.fromkeys(target, option)
     return load_scenario(scenario, overrides or (), values, names)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from diploee.cli.helped import App
 from diploee.cli.options import Force, Json, place_option, shipped_names
 
-KINDS = ("scenario", "sweep", "limits")
+if TYPE_CHECKING:
+    from diploee.top_level import ShippedKind
+
+KINDS: tuple[ShippedKind, ...] = ("scenario", "sweep", "limits")
 Name = Annotated[
     str,
     typer.Argument(
@@ -28,10 +31,9 @@ scenarios_app = App()
 def list_scenarios(as_json: Json = False) -> None:
     """List what ships: scenarios, sweeps over them, and presets of limits."""
     from diploee.cli.display import show_table
+    from diploee.top_level import scenarios
 
-    rows = [
-        (name, kind, _told(path, kind)) for kind in KINDS for name, path in _shipped(kind).items()
-    ]
+    rows = [(name, kind, told) for kind in KINDS for name, told in scenarios(kind).items()]
     if as_json:
         names = ("name", "kind", "description")
         typer.echo(json.dumps([dict(zip(names, row, strict=True)) for row in rows], indent=2))
@@ -61,37 +63,14 @@ def copy_scenario(
     typer.echo(str(place))
 
 
-def _shipped(kind: str) -> dict[str, Path]:
-    if kind == "scenario":
-        from diploee.scenario import shipped_scenarios
-
-        return shipped_scenarios()
-    if kind == "sweep":
-        from diploee.sweep.loading import shipped_sweeps
-
-        return shipped_sweeps()
-    from diploee.metrics.limits import shipped_limits
-
-    return shipped_limits()
-
-
 def _found(name: str) -> Path:
     from diploee.errors import InputError, did_you_mean, one_of
+    from diploee.top_level import shipped
 
-    shipped = {each: path for kind in KINDS for each, path in _shipped(kind).items()}
-    if name not in shipped:
+    files = {each: path for kind in KINDS for each, path in shipped(kind).items()}
+    if name not in files:
         raise InputError(
-            f"scenarios: NAME must be one of {one_of(shipped)}, found '{name}'"
-            f"{did_you_mean(name, shipped)}"
+            f"scenarios: NAME must be one of {one_of(files)}, found '{name}'"
+            f"{did_you_mean(name, files)}"
         )
-    return shipped[name]
-
-
-def _told(path: Path, kind: str) -> str:
-    """Return what a file says that it is: its description, its name, or its first comment."""
-    from diploee.scenario.yaml_lines import load_yaml_with_lines
-
-    content, _ = load_yaml_with_lines(path, "keys")
-    key = {"scenario": "description", "limits": "name"}.get(kind, "description")
-    first = path.read_text("utf-8").partition("\n")[0].removeprefix("#").strip()
-    return str(content.get(key) or first)
+    return files[name]

@@ -6,10 +6,12 @@ is installed.
 
 from __future__ import annotations
 
+import io
 import logging
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -102,7 +104,29 @@ def write_picture(chart: Chart, place: Path, force: bool = False) -> None:
         _save(chart, path, "png")
 
 
-def _save(chart: Chart, path: Path, kind: Kind) -> None:
+@dataclass(frozen=True)
+class Picture:
+    """A chart that a notebook draws.
+
+    Parameters
+    ----------
+    chart : Chart
+        Its panels hold the arrays that are drawn.
+    """
+
+    chart: Chart
+
+    def save(self, place: Path | str, force: bool = False) -> None:
+        """Write it to a PNG file."""
+        write_picture(self.chart, Path(place), force)
+
+    def _repr_png_(self) -> bytes:
+        file = io.BytesIO()
+        _save(self.chart, file, "png")
+        return file.getvalue()
+
+
+def _save(chart: Chart, path: Path | io.BytesIO, kind: Kind) -> None:
     metadata: Any = {"Date": None} if kind == "svg" else None
     with _matplotlib():
         draw_chart(chart).savefig(path, format=kind, dpi=DPI, metadata=metadata)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,9 @@ import pyarrow as pa
 from diploee.columns import Columns, find_column
 from diploee.errors import InputError, ScenarioError, did_you_mean, one_line, one_of, shown
 from diploee.json_files import Record, checked_record, read_json
-from diploee.metric import Metric
+from diploee.metric import Metric, find_metric, flatten
+from diploee.metrics.catalogue import declared_metrics, table_metrics
+from diploee.metrics.limits import LimitReport, Limits, check_limits, load_limits
 from diploee.outputs.event_window_files import ZOOMS_FOLDER
 from diploee.outputs.facility_file import FACILITY_FILE, stored_columns
 from diploee.outputs.folder import MANIFEST
@@ -25,10 +28,37 @@ from diploee.outputs.series import CHANGED, RunSeries, SeriesBlock
 from diploee.parquet_files import Kind, open_parquet
 from diploee.problems import KeyPath
 from diploee.scenario import Scenario, scenario_from_dict
-from diploee.units import MS_PER_S
+from diploee.units import MS_PER_S, W_PER_MW, power_unit
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from diploee.drawing.pictures import Picture
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A value of a run's metrics with what it is.
+
+    Parameters
+    ----------
+    key : str
+        Dotted key, such as ``grid.ramps.intervals.60s.up.max_mw``.
+    value : float, str, bool or None
+        As in ``metrics.json``.
+    unit : str
+        Its unit there; empty where none is declared.
+    label : str
+        Its name in lower case.
+    """
+
+    key: str
+    value: Any
+    unit: str = ""
+    label: str = ""
+
+    def __float__(self) -> float:
+        return float(self.value)
 
 
 @dataclass(frozen=True)
@@ -76,6 +106,97 @@ class Run:
         keys = [field.name for field in fields(Metric)]
         entries = self.manifest.get("metrics", ())
         return tuple(Metric(**{key: entry[key] for key in keys}) for entry in entries)
+
+    @cached_property
+    def values(self) -> dict[str, Any]:
+        """The single values of the metrics by dotted key, those of lists by what names them."""
+        return dict(flatten(self.metrics))
+
+    def metric(self, key: str) -> Measured:
+        """Return a metric by its dotted key, such as ``grid.ramps.intervals.60s.up.max_mw``.
+
+        Raises
+        ------
+        InputError
+            If the run has none of that key; the text names the nearest.
+        """
+        if key not in self.values:
+            groups = dict.fromkeys(name.partition(".")[0] for name in self.values)
+            raise InputError(
+                f"{self.folder}: no metric '{key}' (groups: {one_of(groups)}; Run.values has all)"
+                f"{did_you_mean(key, self.values)}"
+            )
+        declared = find_metric(key, (*self.stage_metrics, *declared_metrics()))
+        if declared is None:
+            return Measured(key, self.values[key])
+        unit = declared.unit if declared.factor == 1 else ""
+        return Measured(key, self.values[key], unit, declared.label)
+
+    def limits(self, limits: Limits | Path | str) -> LimitReport:
+        """Hold the run against limits: loaded ones, their file, or the name of a preset."""
+        return check_limits(self, limits if isinstance(limits, Limits) else load_limits(limits))
+
+    def export(
+        self,
+        format_name: str,
+        out: Path | str | None = None,
+        *,
+        force: bool = False,
+        **options: Any,
+    ) -> Path:
+        """Write the run's power in the format of a planner's tool.
+
+        Parameters
+        ----------
+        format_name : str
+            One of `diploee.outputs.export.FORMATS`, such as ``"opendss"``.
+        out : path, optional
+            File or folder; ``<run folder>-<format>`` by default.
+        force : bool
+            Replace an export that stands there.
+        **options : object
+            Fields of `diploee.outputs.export.Options`, such as ``step="15 min"``.
+
+        Returns
+        -------
+        pathlib.Path
+            What was written.
+        """
+        from diploee.outputs.export import Options, export_run
+
+        return export_run(self, format_name, out, Options(**options), force=force)
+
+    def report(self, out: Path | str = "report.html", **options: Any) -> Path:
+        """Write the run's page and return its place; options as of `report.write_report`."""
+        from diploee.report.build import report
+
+        return report(self, out, **options)
+
+    def plot(self, chart: str = "peak-week") -> Picture:
+        """Draw a chart of the run's report by its id; a notebook shows what this returns.
+
+        Raises
+        ------
+        InputError
+            If the report has no such chart; the text lists those it has.
+        """
+        from diploee.report.build import picture
+
+        return picture(self, chart)
+
+    def _repr_html_(self) -> str:
+        unit = power_unit(self.metrics["power"]["max_mw"] * W_PER_MW)
+        shown_ = [metric.sized(unit) for metric in table_metrics(own=self.stage_metrics)]
+        rows = "".join(
+            f"<tr><td>{escape(m.heading)}</td><td>{escape(m.show(self.values[m.key]))}</td></tr>"
+            for m in shown_
+            if self.values.get(m.key) is not None
+        )
+        told = "".join(f"<li>{escape(warning)}</li>" for warning in self.manifest["warnings"])
+        return (
+            f"<table><caption>{escape(self.scenario.name)}, {escape(str(self.folder))}</caption>"
+            f"{rows}</table>{f'<ul>{told}</ul>' if told else ''}"
+        )
 
     def boundary(self, column: str = "facility_power_w") -> str:
         """Return where a power is taken, in words."""

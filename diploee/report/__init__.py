@@ -9,8 +9,9 @@ The way of a number: a folder (`data`, `sweep_data`) -> arrays small enough for 
 files (`datasheet_files`); `coincident` holds runs against the peaks of a system.
 """
 
+from diploee.callable_modules import callable_module
 from diploee.drawing.charts import Chart
-from diploee.report.build import build_report, write_pictures, write_report
+from diploee.report.build import build_report, report, write_pictures, write_report
 from diploee.report.content import Report
 from diploee.report.data import RunData, read_run
 from diploee.report.page import report_page
@@ -21,7 +22,10 @@ __all__ = [
     "RunData",
     "build_report",
     "read_run",
+    "report",
     "report_page",
     "write_pictures",
     "write_report",
 ]
+
+callable_module(__name__, report)

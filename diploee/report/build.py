@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from diploee.drawing.pictures import Kind
+from diploee.drawing.pictures import Kind, Picture
 from diploee.drawing.pictures import write_pictures as write_charts
-from diploee.errors import InputError, plural
+from diploee.errors import InputError, did_you_mean, one_of, plural
 from diploee.files import Writing, check_file, writing
-from diploee.outputs import open_run, run_files
+from diploee.outputs import Run, open_run, run_files
 from diploee.report.band_charts import bands_chart, occupancy_chart
 from diploee.report.content import Report, Section
 from diploee.report.data import RunData, read_run, run_labels
@@ -120,6 +121,48 @@ def write_report(
         if svg is not None:
             written += write_pictures(report, Path(svg), "svg", joins=files)
     return written
+
+
+def report(
+    runs: Run | Path | str | Sequence[Run | Path | str],
+    out: Path | str = "report.html",
+    **options: Any,
+) -> Path:
+    """Write one page from runs or a sweep, and return its place.
+
+    Parameters
+    ----------
+    runs : Run, path, or sequence of these
+        Runs or their folders, or one sweep folder.
+    out : path
+        The page; a report of diploee that stands there is replaced.
+    **options : object
+        Further arguments of `write_report`, such as ``limits=["ercot-lel"]``.
+
+    Raises
+    ------
+    InputError
+        As `write_report`.
+    """
+    several = [runs] if isinstance(runs, Run | Path | str) else runs
+    folders = [run.folder if isinstance(run, Run) else run for run in several]
+    return write_report(folders, out, **options)[0]
+
+
+def picture(run: Run, chart: str) -> Picture:
+    """Return a chart of a run's report by its id.
+
+    Raises
+    ------
+    InputError
+        If the report has none of that id.
+    """
+    charts = {found.id: found for found in build_report([run.folder]).charts}
+    if chart not in charts:
+        raise InputError(
+            f"plot: no chart '{chart}' (have: {one_of(charts)}){did_you_mean(chart, charts)}"
+        )
+    return Picture(charts[chart])
 
 
 def _read_from(folder: Path) -> list[Path]:

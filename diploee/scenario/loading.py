@@ -102,10 +102,21 @@ def scenario_from_dict(data: Mapping[str, Any], where: Any = None) -> Scenario:
     return scenario
 
 
-def target_values(scenario: Scenario, target_utilization: float) -> dict[str, float | None]:
+def target_values(
+    scenario: Scenario, target_utilization: float, name: str = "target_utilization"
+) -> dict[str, float | None]:
     """Return the values, by dotted key, that give a scenario's only stream a target.
 
     The target replaces a number of jobs or requests that is given.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        The scenario.
+    target_utilization : float
+        Mean node occupancy, 0-1.
+    name : str
+        What errors call the target.
 
     Raises
     ------
@@ -120,7 +131,7 @@ def target_values(scenario: Scenario, target_utilization: float) -> dict[str, fl
     keys = [f"{group}.{name}.target_utilization" for group, name in streams]
     if len(keys) != 1:
         raise ScenarioError(
-            [f"--target-utilization: the scenario has several streams; --set one of {one_of(keys)}"]
+            [f"{name}: the scenario has several streams; set one of {one_of(keys)}"]
         )
     group, name = streams[0]
     replaced: dict[str, float | None] = {f"{group}.{name}.{key}": None for key in given[group]}

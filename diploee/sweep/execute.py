@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from diploee.errors import OutputError, OutputExistsError
 from diploee.files import uninterrupted
+from diploee.metrics.catalogue import table_metrics
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.library import REFERENCE
 from diploee.schedule import Engine
@@ -30,6 +32,9 @@ from diploee.sweep.summary import (
     table_bytes,
 )
 from diploee.sweep.task import Executor, Outcome, RunTask, in_process
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 GONE = "it was done, but its files are damaged or gone; the same command does it again"
 
@@ -73,6 +78,16 @@ class SweepResult:
     failed: dict[str, str] = field(default_factory=dict)
     n_computed: int = 0
     ensemble: Ensemble | None = None
+
+    def frame(self) -> pd.DataFrame:
+        """Return a row per run: point, axes, draws, seed, status, metrics by dotted key."""
+        frame: pd.DataFrame = self.summary.to_pandas()
+        return frame
+
+    def _repr_html_(self) -> str:
+        main = [metric.key for metric in table_metrics("main")]
+        names = ["point", *self.runs[0].settings, "seed", "status", *main]
+        return self.frame().filter(names).to_html(max_rows=60)
 
 
 def run_sweep(

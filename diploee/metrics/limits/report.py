@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -251,6 +252,9 @@ class LimitReport:
         return [result.line() for result in self.results] + [
             f"{key}: {text}: not assessable, {reason}" for key, text, reason in self.unchecked
         ]
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(chr(10).join([*self.head(), *self.lines()]))}</pre>"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report in plain types, for JSON."""

@@ -91,5 +91,5 @@ def test_override_changes_its_own_key_alone_where_an_anchor_serves_two(tmp_path:
 def test_target_of_several_streams_asks_for_one(tmp_path: Path) -> None:
     stream = {"pool": "main", "jobs_per_day": 3, "mix": {"workload": {"a": 1}, "n_nodes": {1: 1}}}
     path = write_scenario(tmp_path / "two.yaml", {"streams.other": stream})
-    with pytest.raises(ScenarioError, match="the scenario has several streams; --set one of"):
+    with pytest.raises(ScenarioError, match="the scenario has several streams; set one of"):
         target_values(load_scenario(path), 0.5)

@@ -109,7 +109,7 @@ def test_unknown_format_names_the_known(minute_run: Run) -> None:
     "bad", [{"name": "a,b"}, {"bus": ""}, {"kv": 0.0}, {"kv": float("nan")}, {"leap_day": "no"}]
 )
 def test_options_that_no_tool_could_read_are_refused(bad: dict[str, object]) -> None:
-    with pytest.raises(InputError, match="--"):
+    with pytest.raises(InputError, match=next(iter(bad))):
         Options(**bad)  # type: ignore[arg-type]
 
 
