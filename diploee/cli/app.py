@@ -19,6 +19,7 @@ COMMANDS = {
     "init": "init:init_command",
     "schema": "schema:schema",
     "report": "report:report_command",
+    "compare": "compare:compare_command",
     "datasheet": "datasheet:datasheet_command",
     "export": "export:export_command",
     "limits": "limits:limits_command",

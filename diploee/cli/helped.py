@@ -22,6 +22,7 @@ EXAMPLES = {
     "schema": "diploee schema --markdown",
     "published": "diploee published --only nodes --out published.md",
     "report": "diploee report runs/colocation-40 --out colocation.html",
+    "compare": "diploee compare runs/today runs/next-year --out changes.csv",
     "datasheet": "diploee datasheet runs/site --limits ercot_lcl_2026_06 --csv datasheet.csv",
     "export": "diploee export opendss runs/site --step '15 min' --bus b12 --kv 34.5",
     "limits": "diploee limits ercot_lcl_2026_06 runs/site --fail",

@@ -132,9 +132,6 @@ def import_plain_command(
     of their steps; other readings are joined by straight lines, exact in
     energy. What is not told, such as the averaging, is unknown, and no more
     bandwidth is claimed than GPU drivers leave, which average over 1 s.
-
-    Example: diploee profiles import plain job.csv --workload tune --nodes 4
-    --power-column node_kw --power-unit kW --out my_profiles
     """
     from diploee.errors import InputError
     from diploee.importers.power_logs.plain import import_plain

@@ -48,8 +48,6 @@ def published_command(
     """Hold the program against published tables and measurements; exit code 1 if a row is missed.
 
     It simulates the years of the paper's tables and of the sites with meters, in a few minutes.
-
-    Example: diploee published --only supplies
     """
     for name in only or ():
         if name not in SECTIONS:

@@ -184,7 +184,7 @@ def run_labels(runs: Sequence[Run]) -> list[str]:
     names = [str(run.manifest.get("scenario_name", run.folder.name)) for run in runs]
     if _unique(names):
         return names
-    by_difference = _by_difference([_settings(run) for run in runs])
+    by_difference = _by_difference(differing_settings(runs))
     if by_difference and _unique(by_difference):
         return by_difference
     folders = [run.folder.absolute().name for run in runs]
@@ -218,13 +218,21 @@ def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, repr(tree) if isinstance(tree, list) else tree
 
 
-def _by_difference(settings: Sequence[dict[str, Any]]) -> list[str]:
-    keys = sorted({key for one in settings for key in one})
-    differing = [key for key in keys if len({repr(one.get(key)) for one in settings}) > 1]
+def differing_settings(runs: Sequence[Run]) -> dict[str, tuple[Any, ...]]:
+    """Return the keys in which the runs' scenarios differ, with the value of each run."""
+    settings = [_settings(run) for run in runs]
+    values = {
+        key: tuple(one.get(key) for one in settings)
+        for key in sorted({key for one in settings for key in one})
+    }
+    return {key: of_runs for key, of_runs in values.items() if len(set(map(repr, of_runs))) > 1}
+
+
+def _by_difference(differing: Mapping[str, tuple[Any, ...]]) -> list[str]:
     short = [key.rsplit(".", 1)[-1].replace("_", " ") for key in differing]
     if not 0 < len(differing) <= MAX_DIFFERENCES or not _unique(short):
         return []
-    values = [[one.get(key) for key in differing] for one in settings]
+    values = list(zip(*differing.values(), strict=True))
     if any(len(str(value)) > 20 for row in values for value in row):
         return []
     return [

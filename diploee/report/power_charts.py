@@ -75,11 +75,18 @@ def carpet_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
 
 
 def peak_week_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
-    """Return the calendar week of each run's highest peak, interval by interval."""
+    """Return the calendar week of the highest peak, interval by interval.
+
+    It is one week for all runs where all cover it; else each run has its own.
+    """
     layers = []
     weeks = []
+    shared_ms = _shared_peak_week(runs) if len(runs) > 1 else None
     for index, run in enumerate(runs):
-        rows = peak_week(run.local_ms, run.power_w)
+        if shared_ms is None:
+            rows = peak_week(run.local_ms, run.power_w)
+        else:
+            rows = slice(*np.searchsorted(run.local_ms, [shared_ms, shared_ms + MS_PER_WEEK]))
         x, values = _not_more_than(
             since_monday(week_ms(run.local_ms[rows])), run.power_w[rows], len(runs)
         )
@@ -92,6 +99,9 @@ def peak_week_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
     if len(runs) == 1:
         words = f"The calendar week with the {means}, as simulated{_thinned_words(runs)}."
         words += f" It starts on Monday, {weeks[0][1]}."
+    elif shared_ms is not None:
+        words = f"The calendar week with the {means} of all runs{_thinned_words(runs)}."
+        words += f" It starts on Monday, {weeks[0][1]}, for each of them."
     else:
         words = f"Each run's own calendar week with its {means}{_thinned_words(runs)}."
         words += f" Mondays: {'; '.join(f'{label}: {monday}' for label, monday in weeks)}."
@@ -101,6 +111,17 @@ def peak_week_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
         words,
         (Panel(WEEK_AXIS, power_axis(runs, unit), tuple(layers), wide=True),),
     )
+
+
+def _shared_peak_week(runs: Sequence[RunData]) -> int | None:
+    """Return the Monday [local ms since 1970] before the highest peak in a week that all cover."""
+    for run in sorted(runs, key=lambda run: float(run.power_w.max()), reverse=True):
+        first_ms = int(run.local_ms[peak_week(run.local_ms, run.power_w).start])
+        monday_ms = first_ms - int(week_ms(np.array([first_ms]))[0])
+        end_ms = monday_ms + MS_PER_WEEK
+        if all(r.local_ms[0] <= monday_ms and r.local_ms[-1] + r.step_ms >= end_ms for r in runs):
+            return monday_ms
+    return None
 
 
 def _monday(local_ms: np.int64) -> str:

@@ -168,12 +168,17 @@ def _serving_samples(samples: dict[str, Any]) -> str:
 
 
 def warnings_of(runs: Sequence[RunData]) -> tuple[str, ...]:
-    """Return the warnings of all runs, named by run where there are several."""
-    found = []
+    """Return each warning of the runs once, with the runs that have it where there are several."""
+    told: dict[str, list[str]] = {}
     for run in runs:
-        for warning in run.manifest.get("warnings") or ():
-            found.append(f"{run.label}: {warning}" if len(runs) > 1 else str(warning))
-    return tuple(found)
+        for warning in dict.fromkeys(map(str, run.manifest.get("warnings") or ())):
+            told.setdefault(warning, []).append(run.label)
+    if len(runs) == 1:
+        return tuple(told)
+    return tuple(
+        f"{f'all {len(runs)} runs' if len(of) == len(runs) else ', '.join(of)}: {warning}"
+        for warning, of in told.items()
+    )
 
 
 def period(run: RunData) -> str:

@@ -126,6 +126,7 @@ COMMANDS = {
     "datasheet --xlsx": Command(
         "datasheet {site}/run -q --out {root}/sheet.html --csv {root}/s.csv --xlsx {root}/s.xlsx"
     ),
+    "compare": Command("compare {site}/run {site}/run --out {root}/changes.csv", "--all"),
     "published": Command("published --only supplies -q --out {root}/page.md", "--only nodes"),
     "coincident": Command("coincident {site}/run {site}/peaks.csv --out {root}/peaks.csv"),
     "fit": Command(f"{LEARNT} {FRAGMENT} --plots {{root}}/plots", "--confidence 0.5", slow=True),

@@ -1,0 +1,144 @@
+"""Runs beside each other: changes, shared weeks and warnings against the runs themselves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from builders import tiny_library, tiny_scenario
+from command_line import call
+
+import diploee
+from diploee.errors import InputError
+from diploee.metric import find_metric, flatten
+from diploee.metrics.catalogue import declared_metrics
+from diploee.outputs import Run
+from diploee.report.compare import compare
+from diploee.report.data import read_run
+from diploee.report.power_charts import peak_week_chart
+from diploee.report.tables import warnings_of
+from diploee.units import power_unit
+
+TARGET = "streams.training.target_utilization"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    """Of one site: two levels of four weeks, one of a fortnight a week later, and one of a day."""
+    folder, library = tmp_path_factory.mktemp("compared"), tiny_library()
+    changes: dict[str, dict[str, Any]] = {
+        "base": {"duration": "28 d", TARGET: 0.3},
+        "busier": {"duration": "28 d", TARGET: 0.6},
+        "later": {"duration": "14 d", "start": "2018-01-11", TARGET: 0.6, "resolution": "5 min"},
+        "day": {"duration": "1 d", TARGET: 0.6},
+    }
+    return {
+        name: diploee.simulate(tiny_scenario(of), folder / name, library=library, engine="compiled")
+        for name, of in changes.items()
+    }
+
+
+def test_every_declared_number_stands_beside_that_of_the_other_run(runs: dict[str, Run]) -> None:
+    base, busier = runs["base"], runs["busier"]
+    found = compare(base.folder, busier)
+    assert found.labels == ("target utilization 0.3", "target utilization 0.6")
+    assert found.settings == {TARGET: (0.3, 0.6)}
+    values = [dict(flatten(run.metrics)) for run in (base, busier)]
+    declared = declared_metrics()
+    expected = {
+        key
+        for key in {**values[0], **values[1]}
+        if find_metric(key, declared)
+        and any(isinstance(v.get(key), int | float) and v.get(key) is not None for v in values)
+    }
+    assert {row.metric.key for row in found.rows} == expected
+    assert any(key.startswith("grid.ramps.") for key in expected)
+    peak = found["power.max_mw"]
+    assert peak.values == tuple(run.metrics["power"]["max_mw"] for run in (base, busier))
+    assert peak.change(1) == pytest.approx(peak.values[1] / peak.values[0] - 1)
+    with pytest.raises(KeyError):
+        found["power.none"]
+
+
+def test_a_frame_holds_the_shown_unit_and_changes_of_each_run(runs: dict[str, Run]) -> None:
+    frame = compare(runs["base"], runs["busier"]).frame()
+    row = frame.loc["power.mean_mw"]
+    assert (row["unit"], row["metric"]) == ("kW", "Mean power")
+    assert row["target utilization 0.3"] == pytest.approx(
+        1000 * runs["base"].metrics["power"]["mean_mw"]
+    )
+    assert row["target utilization 0.6: change"] > 0.1
+
+
+def test_weeks_are_whole_weeks_of_the_calendar_that_all_cover(runs: dict[str, Run]) -> None:
+    found = compare(runs["base"], runs["later"])
+    # From Thursday the 11th to the 25th there is one whole week, though both cover two.
+    assert list(found.weeks.index) == [pd.Timestamp("2018-01-15")]
+    for name, label in zip(("base", "later"), found.labels, strict=True):
+        power_w = runs[name].facility(["facility_power_w"])["facility_power_w"].astype(float)
+        week = power_w.loc["2018-01-15":"2018-01-21"] / 1e6
+        row = found.weeks.iloc[0]
+        assert row[f"{label} mean [MW]"] == pytest.approx(week.mean(), rel=1e-6)
+        assert row[f"{label} max [MW]"] == pytest.approx(
+            week.resample("15min").mean().max(), rel=1e-6
+        )
+    assert found.means_ms == 900_000
+    assert compare(runs["base"], runs["day"]).weeks.empty
+
+
+def test_the_furthest_weeks_come_first(runs: dict[str, Run]) -> None:
+    found = compare(runs["base"], runs["busier"])
+    apart = (found.weeks.iloc[:, 2] - found.weeks.iloc[:, 0]).abs()
+    furthest = found.furthest_weeks(2)
+    assert list(furthest.index) == list(apart.sort_values(ascending=False).index[:2])
+
+
+def test_the_command_tells_what_differs_and_writes_all_of_it(
+    runs: dict[str, Run], tmp_path: Path
+) -> None:
+    folders = [runs[name].folder for name in ("base", "busier")]
+    told = call("compare", *folders, "--out", tmp_path / "changes.csv")
+    assert told.code == 0
+    assert "streams.training.target_utilization 0.3" in " ".join(told.out.split())
+    assert "Weeks that lie furthest apart, of 4 that all cover" in told.out
+    assert "metrics are equal (--all shows them)." in told.out
+    table = pd.read_csv(tmp_path / "changes.csv", index_col="key")
+    assert table.index.is_unique and "grid.peak.max_mw" in table.index
+    as_json = json.loads(call("compare", *folders, "--json").out)
+    assert as_json["metrics"]["power.energy_mwh"]["changes"][0] > 0
+    assert len(as_json["weeks"]) == 4
+
+
+def test_one_run_and_what_is_no_run_are_refused(runs: dict[str, Run], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="1 run given, two or more are compared"):
+        compare(runs["base"])
+    refused = call("compare", runs["base"].folder, tmp_path, "--out", tmp_path / "x.csv")
+    assert refused.code == 2 and not (tmp_path / "x.csv").exists()
+
+
+def test_a_warning_stands_once_with_the_runs_that_have_it(runs: dict[str, Run]) -> None:
+    found = compare(runs["base"], runs["busier"], runs["day"])
+    every = [w for name in ("base", "busier", "day") for w in runs[name].manifest["warnings"]]
+    assert set(found.warnings) == set(every)
+    assert sum(map(len, found.warnings.values())) == len(every)
+
+
+def test_a_page_of_several_runs_shows_one_week_and_each_warning_once(runs: dict[str, Run]) -> None:
+    read = {name: read_run(runs[name].folder, name) for name in runs}
+    unit = power_unit(1e5)
+    together = peak_week_chart([read["base"], read["busier"]], unit)
+    assert "The calendar week with the highest 1 min mean of all runs" in together.words
+    first, second = together.panels[0].layers
+    assert first.x[0] == second.x[0] == 0
+    peak_w = max(float(read[name].power_w.max()) for name in ("base", "busier"))
+    assert max(first.y.max(), second.y.max()) == pytest.approx(peak_w / unit.watts)
+    apart = peak_week_chart([read["base"], read["day"]], unit)
+    assert "Each run's own calendar week" in apart.words
+    every = [w for name in runs for w in read[name].manifest["warnings"]]
+    told = warnings_of(list(read.values()))
+    assert len(told) == len(set(every))
+    common = [w for w in set(every) if every.count(w) == len(runs)]
+    assert all(any(t == f"all {len(runs)} runs: {w}" for t in told) for w in common)
