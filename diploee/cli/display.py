@@ -84,7 +84,6 @@ ASKED = (
     "grid.ramps.intervals.900s.up.max_mw",
     "grid.ramps.intervals.900s.down.max_mw",
     "grid.headroom.mw",
-    "poi.headroom.mva",
 )
 """What a planner asks first, by the key of its metric, beside those that stand in every table."""
 

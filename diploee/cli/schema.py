@@ -21,6 +21,9 @@ def schema(
     limits: Annotated[
         bool, typer.Option("--limits", help="Markdown of limits: verdicts, presets, keys instead.")
     ] = False,
+    commands: Annotated[
+        bool, typer.Option("--commands", help="Markdown of every command and option instead.")
+    ] = False,
 ) -> None:
     """Print the JSON Schema of scenario files, or a reference of their keys."""
     from diploee.model import Model
@@ -36,6 +39,11 @@ def schema(
         from diploee.metrics.limits.reference import limits_reference
 
         typer.echo(limits_reference("diploee schema --limits"), nl=False)
+        return
+    if commands:
+        from diploee.cli.reference import commands_reference
+
+        typer.echo(commands_reference("diploee schema --commands"), nl=False)
         return
     model: type[Model] = Scenario
     if sweep:

@@ -108,7 +108,7 @@ _HEAD = """\
 name: {name}
 description: A site of {poi_mw} MW at its meter
 
-start: 2027-01-04        # a Monday
+start: 2027-01-01        # from 1 January, as 8760 formats ask for
 duration: 1 year
 warm_up: 1 week          # a site in operation, not one that fills up
 resolution: 60 s

@@ -197,6 +197,23 @@ def test_shell_is_offered_commands_options_and_shipped_names(line: str, offered:
     assert set(done.stdout.split()) == offered
 
 
+def test_reference_of_commands_holds_every_command_and_option() -> None:
+    text = call("schema", "--commands").out
+    root: Any = typer.main.get_command(application())
+
+    def leaves(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+        inner = getattr(command, "commands", {})
+        for name, each in inner.items():
+            yield from leaves(each, f"{path} {name}")
+        if not inner:
+            yield path, command
+
+    for path, command in leaves(root, "diploee"):
+        section = text.partition(f"## {path}\n")[2].partition("\n## ")[0]
+        for parameter in command.params:
+            assert all(opt in section for opt in parameter.opts if opt.startswith("-")), path
+
+
 def test_version_is_that_of_the_package() -> None:
     import diploee
 

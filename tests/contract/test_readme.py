@@ -9,17 +9,17 @@ import re
 import shutil
 import subprocess
 import sys
-from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from readme_logs import write_logs
 
 import diploee
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
+PROFILES_PAGE = (ROOT / "docs" / "profiles.md").read_text("utf-8")
 N_INSTALL_BLOCKS = 2
-LOG_START = datetime(2025, 10, 7, 9, 38, 40, 617_145)
 
 
 def fenced(language: str) -> list[str]:
@@ -33,23 +33,6 @@ def user_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_logs(folder / "job_4711")
     run_block("diploee run colocation_10mw --engine compiled --quiet", folder)  # the first block
     return folder
-
-
-def write_logs(folder: Path, n_nodes: int = 2, n_rows: int = 301) -> None:
-    """Write the logs of a job of 30 s as WattAMeter does: a GPU at 600 W, a CPU at 150 W a node."""
-    folder.mkdir()
-    for node in range(n_nodes):
-        for kind, tag, first, step in (
-            ("nvml", "gpu-0[mW]", 600_000, 0),
-            ("rapl", "cpu-0[uJ]", 5_000_000_000, 15_000_000),
-        ):
-            rows = [
-                f"  {LOG_START + k * timedelta(milliseconds=100):%Y-%m-%d_%H:%M:%S.%f} 45560 "
-                f"{first + k * step}"
-                for k in range(n_rows)
-            ]
-            text = "\n".join([f"# timestamp reading-time[ns] {tag}", *rows, ""])
-            (folder / f"{kind}_wattameter_slurmid_4711_node_x{node}.log").write_text(text, "utf-8")
 
 
 def run_block(block: str, folder: Path) -> None:
@@ -99,10 +82,10 @@ def test_an_imported_profile_replaces_its_class_and_leaves_the_others(
 ) -> None:
     write_logs(tmp_path / "job_4711")
     importing = "diploee profiles import wattameter job_4711/ --workload llama2_70b_lora"
-    assert importing in README
+    assert importing in PROFILES_PAGE
     run_block(f"{importing} --out my_profiles", tmp_path)
     running = "--profiles my_profiles --profiles reference"
-    assert running in README
+    assert running in PROFILES_PAGE
     day = '--engine compiled --set "duration=1 day" --out run'
     run_block(f"diploee run colocation_10mw {running} {day}", tmp_path)
     run = diploee.open_run(tmp_path / "run")

@@ -38,7 +38,7 @@ def test_names_depend_on_neither_time_nor_hash_seed_nor_folder(tmp_path: Path) -
     other = tmp_path / "another place" / "clone"
     for folder in ("diploee", "docs", "profiles", "scenarios", "tests"):
         shutil.copytree(REPOSITORY / folder, other / folder)
-    for file in ("README.md", "pyproject.toml"):
+    for file in ("README.md", "mkdocs.yml", "pyproject.toml"):
         shutil.copy(REPOSITORY / file, other)
     here = names(REPOSITORY, hash_seed=1, hurry_s=0)
     assert len(here) > 1_000

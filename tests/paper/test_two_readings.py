@@ -1,4 +1,4 @@
-"""The README's table of the two readings of capacity, against the years that it describes."""
+"""The serving page's table of the two readings of capacity, against the years that it describes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import diploee
 
 pytestmark = pytest.mark.slow
 
-README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "serving.md").read_text("utf-8")
 READINGS = ("inference_1mw", "inference_1mw_sustained")
 ROWS = (
     "nodes reserved for coding / conversation",
@@ -25,16 +25,16 @@ ROWS = (
 
 def published() -> dict[str, tuple[str, ...]]:
     """Return the cells of the table by the name of their row."""
-    head = re.search(r"^\| \| offered \(`(\w+)`\) \| sustained \(`(\w+)`\) \|$", README, re.M)
+    head = re.search(r"^\| \| offered \(`(\w+)`\) \| sustained \(`(\w+)`\) \|$", PAGE, re.M)
     assert head is not None
     assert head.groups() == READINGS
-    lines = README[head.end() :].lstrip("\n").split("\n\n")[0].splitlines()[1:]
+    lines = PAGE[head.end() :].lstrip("\n").split("\n\n")[0].splitlines()[1:]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     return {name: tuple(cells) for name, *cells in rows}
 
 
 def found(metrics: dict[str, Any]) -> dict[str, str]:
-    """Return what a run gives, written as the README writes it."""
+    """Return what a run gives, written as the page writes it."""
     requests, services = metrics["requests"], metrics["requests"]["services"]
     share = requests["incomplete_rps"] / requests["incoming_rps"]
     nodes = (services[name]["reserved_nodes"] for name in ("coding", "conversation"))

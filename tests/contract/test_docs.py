@@ -1,0 +1,96 @@
+"""The pages of `docs/`: every block runs as it stands, every command is one that there is."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from readme_logs import write_logs
+
+from diploee.cli.app import application
+
+ROOT = Path(__file__).parents[2]
+ELSEWHERE = {"ARCHITECTURE.md"}
+"""Pages whose examples have a test of their own."""
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PAGES = {
+    str(path.relative_to(ROOT)): BLOCK.findall(path.read_text("utf-8"))
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    if path.name not in ELSEWHERE
+}
+RUN = {
+    name: [block for block in blocks if block[0] in ("bash", "python")]
+    for name, blocks in PAGES.items()
+    if name != "README.md"  # `test_readme` runs its
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name, blocks in RUN.items() if blocks])
+def test_every_block_of_a_page_runs_in_turn(name: str, tmp_path: Path) -> None:
+    write_logs(tmp_path / "job_4711")
+    bin_folder = Path(sys.executable).parent
+    for language, block in RUN[name]:
+        line = {
+            "bash": ["bash", "-euo", "pipefail", "-c", f'PATH="{bin_folder}:$PATH"\n{block}'],
+            "python": [sys.executable, "-c", block],
+        }[language]
+        done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{block}\n{done.stderr}"
+
+
+def commands(block: str) -> list[list[str]]:
+    """Return the words of every command of diploee in a block of bash, without redirections."""
+    block = re.sub(r"<<'END'.*?^END$", "", block.replace("\\\n", " "), flags=re.M | re.S)
+    found = []
+    for line in re.split(r"\n|&&|;", block):
+        words = shlex.split(re.split(r"\s[>|]\s", line.removeprefix("$ "))[0], comments=True)
+        if words[:1] == ["diploee"]:
+            found.append(words[1:])
+    return found
+
+
+@pytest.mark.parametrize("name", list(PAGES))
+def test_every_command_of_a_page_is_one_that_there_is(name: str) -> None:
+    root: Any = typer.main.get_command(application())
+    for language, block in PAGES[name]:
+        for words in commands(block) if language in ("bash", "console") else ():
+            command = root
+            while hasattr(command, "commands"):
+                command = command.commands[words.pop(0)]
+            command.make_context("diploee", words)
+
+
+@pytest.mark.parametrize("name", list(PAGES))
+def test_every_yaml_and_python_of_a_page_is_written_right(name: str) -> None:
+    for language, block in PAGES[name]:
+        if language == "yaml":
+            assert yaml.safe_load(block)
+        if language == "python":
+            compile(block, name, "exec")
+
+
+def test_navigation_names_every_page_once() -> None:
+    def places(entry: Any) -> list[str]:
+        if isinstance(entry, str):
+            return [entry]
+        inner = entry.values() if isinstance(entry, dict) else entry
+        return [place for each in inner for place in places(each)]
+
+    text = (ROOT / "mkdocs.yml").read_text("utf-8")
+    named = places(yaml.load(text, yaml.BaseLoader)["nav"])
+    generated = {"reference/keys.md", "reference/sweep_keys.md", "reference/commands.md"}
+    pages = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
+    assert len(named) == len(set(named))
+    assert pages | generated == {place for place in named if not place.startswith("notebooks/")}
+
+
+def test_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 150
