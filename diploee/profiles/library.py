@@ -12,7 +12,8 @@ from diploee.profiles.profile import PowerProfile, Provenance
 from diploee.profiles.store import StoredProfile
 from diploee.shipped import shipped_folder
 
-REFERENCE = "reference"
+REFERENCE, EIGHT_GPUS = "reference", "reference-8gpu"
+"""The shipped libraries: of nodes with 4 x H100, and with 8 x H100 at their AC input."""
 
 Entry = PowerProfile | StoredProfile | DerivedProfile
 """A profile of a library; all but the first read or compute their power when it is needed."""
@@ -24,7 +25,8 @@ def library_files(*folders: Path | str) -> list[Path]:
     Parameters
     ----------
     *folders : pathlib.Path or str
-        Searched for ``*.parquet`` at any depth; ``"reference"`` means the shipped ones.
+        Searched for ``*.parquet`` at any depth; ``"reference"`` and ``"reference-8gpu"`` mean the
+        shipped ones.
 
     Raises
     ------
@@ -33,11 +35,12 @@ def library_files(*folders: Path | str) -> list[Path]:
     """
     found: list[Path] = []
     for folder in folders:
-        path = shipped_folder("profiles") / REFERENCE if folder == REFERENCE else Path(folder)
+        is_shipped = folder in (REFERENCE, EIGHT_GPUS)
+        path = shipped_folder("profiles") / folder if is_shipped else Path(folder)
         if not os.path.isdir(path):  # noqa: PTH112  # unlike pathlib's, no error for any text
             raise ProfileError(
                 f"{folder}: no such profile folder; give a folder of profile files "
-                f"or '{REFERENCE}' for the shipped ones"
+                f"or '{REFERENCE}' or '{EIGHT_GPUS}' for the shipped ones"
             )
         files = sorted(path.rglob("*.parquet"))
         if not files:

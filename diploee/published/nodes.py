@@ -7,11 +7,9 @@ from typing import Any, cast
 import numpy as np
 
 from diploee.facility.node_power import AC_POWER, DlcSpec
+from diploee.profiles.reference.eight_gpus import SUPPLY_EFFICIENCY
 from diploee.published.check import Check, Section
 
-IMMERSED = {2_400.0: 0.934, 2_900.0: 0.939, 7_300.0: 0.973}
-"""Efficiency of the supplies by AC power [W] of a node with 8 x H100, immersed: simultaneous
-readings on both sides, MLPerf Training v4.0 (smc-ac-power, smc-dc-power; Apache-2.0)."""
 IMMERSED_RATED_W, IMMERSED_IDLE_W = 8 * 700 + 2 * 300, 760.0
 """Rating and idle power of its devices [W]; the idle power is assumed."""
 
@@ -43,9 +41,9 @@ def supply_efficiency() -> Section:
     """Return the efficiency of the supplies beside an immersed node's."""
     shelf = AC_POWER.read({"kind": "dlc", "network_w": 0.0})
     installed_w = -shelf.reactive_power_var(IMMERSED_RATED_W, IMMERSED_IDLE_W) / 0.026
-    dc_w = np.array([ac_w * efficiency for ac_w, efficiency in IMMERSED.items()])
+    dc_w = np.array([ac_w * efficiency for ac_w, efficiency in SUPPLY_EFFICIENCY.items()])
     load = dc_w / installed_w
-    own = dict(zip(load.tolist(), IMMERSED.values(), strict=True))
+    own = dict(zip(load.tolist(), SUPPLY_EFFICIENCY.values(), strict=True))
     checks = []
     for name, supply, accepted in (
         ("orv3", "orv3", None),
@@ -55,7 +53,10 @@ def supply_efficiency() -> Section:
         node = AC_POWER.read({"kind": "dlc", "network_w": 0.0, "supply": supply})
         loss = cast("DlcSpec", node).supply.curve(load)
         for ac_w, measured, found in zip(
-            IMMERSED, IMMERSED.values(), (load / (load + loss)).tolist(), strict=True
+            SUPPLY_EFFICIENCY,
+            SUPPLY_EFFICIENCY.values(),
+            (load / (load + loss)).tolist(),
+            strict=True,
         ):
             published, given = 100 * measured, 100 * found
             what = f"supply `{name}` at {ac_w / 1e3:g} kW AC"
