@@ -6,11 +6,13 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-from diploee.benchmark.cache import Artifact, Recipe, find_artifact, load_artifact
+from diploee.benchmark.cache import MANIFEST, Artifact, Recipe, find_artifact, load_artifact
 from diploee.benchmark.cache_writing import save_artifact
+from diploee.benchmark.openg2g_folder import openg2g_folder
 from diploee.benchmark.runs import BenchmarkSource
 from diploee.benchmark.spec import InferenceModelSpec
 from diploee.errors import InputError
@@ -122,7 +124,14 @@ class CompiledData(ABC, Generic[M]):
         InputError
             If one is not there, not complete, made with other parameters or by a newer version.
         """
-        return cls.ensure(data_dir, specs, None, params)
+        _check_labels(specs)
+        params = params or cls._default_params()
+        found: dict[str, M] = {}
+        for spec in (_with_batch_sizes(spec, None) for spec in specs):
+            recipe = cls._recipe(spec, params)
+            place = _place(data_dir, spec, recipe)
+            found[spec.model_label] = load_artifact(place, recipe).content
+        return cls(found, params)
 
     @classmethod
     def ensure(
@@ -144,34 +153,49 @@ class CompiledData(ABC, Generic[M]):
         specs : sequence of InferenceModelSpec
             Models; their labels differ.
         source : BenchmarkSource, optional
-            Where they were measured. Without it only the cache is used, whatever its source.
+            Where they were measured. Without it the cache is used, whatever its source, then what
+            OpenG2G wrote in the same folder, then the ML.ENERGY benchmark on the hub.
         params : object, optional
             How they are compiled, where there is a choice.
 
         Raises
         ------
         InputError
-            As `generate`, or as `load` where there is no source.
+            As `generate`.
         OutputError
             If the cache can't be written.
         """
         _check_labels(specs)
         params = params or cls._default_params()
         found: dict[str, M] = {}
-        for spec in (_with_batch_sizes(spec, source) for spec in specs):
+        for asked in specs:
+            given = source
+            if given is None and not asked.batch_sizes:
+                given = default_source(data_dir, asked)
+            spec = _with_batch_sizes(asked, given)
             recipe = cls._recipe(spec, params)
             place = _place(data_dir, spec, recipe)
-            if source is None:
-                found[spec.model_label] = load_artifact(place, recipe).content
-                continue
-            cached = find_artifact(place, replace(recipe, source_sha256=source.sha256(spec)))
+            if source is not None:
+                recipe = replace(recipe, source_sha256=source.sha256(spec))
+            cached = find_artifact(place, recipe)
             if isinstance(cached, Artifact):
                 found[spec.model_label] = cached.content
                 continue
-            made = cls.generate([spec], source, params)
+            made = cls.generate([spec], given or default_source(data_dir, spec), params)
             made.save(data_dir)
             found |= made.models
         return cls(found, params)
+
+
+def default_source(data_dir: Path | str, spec: InferenceModelSpec) -> BenchmarkSource:
+    """Return where a spec is measured that no source is given for: OpenG2G's folder, or the hub."""
+    sources = import_module("diploee.importers.benchmarks")  # which stands to the right of this
+    folder = openg2g_folder(data_dir, spec)
+    if (folder / MANIFEST).is_file():
+        source: BenchmarkSource = sources.OpenG2GSource(folder)
+        return source
+    source = sources.MlEnergySource()
+    return source
 
 
 def _with_batch_sizes(

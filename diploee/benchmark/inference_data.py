@@ -5,19 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 
-from diploee.benchmark.cache import Artifact, Recipe
+from diploee.benchmark.cache import MANIFEST, Artifact, Recipe
 from diploee.benchmark.compiled import CompiledData
 from diploee.benchmark.csv_columns import format_columns, parse_columns
 from diploee.benchmark.itl_mixture import ITLMixtureModel
+from diploee.benchmark.logistic_store import FILE as FIT_FILE
+from diploee.benchmark.logistic_store import LogisticModelStore
 from diploee.benchmark.model_data import InferenceDataParams, ModelData
+from diploee.benchmark.openg2g_folder import manifest_of, openg2g_folder
 from diploee.benchmark.runs import BenchmarkRun, BenchmarkSource
 from diploee.benchmark.spec import InferenceModelSpec
 from diploee.benchmark.steady_state import median_trace_w, sampling_interval_s
-from diploee.errors import InputError
+from diploee.errors import InputError, one_of
+from diploee.files import FolderKind, writing
 from diploee.json_files import Record, parse_json
 
 KIND = "inference_data"
@@ -37,6 +42,67 @@ class InferenceData(CompiledData[ModelData]):
 
     def __getitem__(self, model_label: str) -> ModelData:
         return self.models[model_label]
+
+    @classmethod
+    def ensure(
+        cls,
+        data_dir: Path | str,
+        specs: Sequence[InferenceModelSpec],
+        source: BenchmarkSource | None = None,
+        params: InferenceDataParams | None = None,
+        *,
+        dt_s: float | None = None,
+    ) -> Self:
+        """Read the models of specs, and first compile those that are not there as wanted.
+
+        As `CompiledData.ensure`; `dt_s` is the step of the traces [s], also that of `params`.
+        """
+        params = params or cls._default_params()
+        if dt_s is not None:
+            params = InferenceDataParams(**{**params.model_dump(), "dt_s": dt_s})
+        return super().ensure(data_dir, specs, source, params)
+
+    def write_openg2g(
+        self, data_dir: Path | str, fits: LogisticModelStore, *, force: bool = False
+    ) -> tuple[Path, ...]:
+        """Write every model as a spec folder that OpenG2G loads, ``<data_dir>/<its hash>/``.
+
+        Parameters
+        ----------
+        data_dir : path
+            OpenG2G's ``data/specs``.
+        fits : LogisticModelStore
+            The logistic fits of the same models.
+        force : bool
+            Replace folders that stand there.
+
+        Raises
+        ------
+        InputError
+            If a model has no fits or no deadline, or a folder stands there.
+        OutputError
+            If one can't be written; none is kept then.
+        """
+        lacking = sorted(set(self.models) - set(fits.models))
+        if lacking:
+            raise InputError(f"no logistic fits of {one_of(lacking)}; fit the same specs")
+        kind = FolderKind(
+            "a spec folder", MANIFEST, (), lambda _: (TRACE_FILE, ITL_FILE, FIT_FILE, MANIFEST)
+        )
+        files = {
+            openg2g_folder(data_dir, model.spec): {
+                **_files(model),
+                **fits.files_of(label),
+                MANIFEST: manifest_of(model.spec),
+            }
+            for label, model in self.models.items()
+        }
+        with writing(force=force) as new:
+            for place, of_place in files.items():
+                item = new.folder(place, kind)
+                for name, content in of_place.items():
+                    (item.path / name).write_bytes(content)
+        return tuple(files)
 
     @classmethod
     def _default_params(cls) -> InferenceDataParams:

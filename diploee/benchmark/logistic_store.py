@@ -64,6 +64,10 @@ class LogisticModelStore(CompiledData[ModelFits]):
     def __getitem__(self, model_label: str) -> ServingFits:
         return self.models[model_label].fits
 
+    def files_of(self, model_label: str) -> dict[str, bytes]:
+        """Return the files of a model by name, which OpenG2G's spec folders hold as well."""
+        return _files(self.models[model_label])
+
     @classmethod
     def _recipe(cls, spec: InferenceModelSpec, params: Any) -> Recipe:  # noqa: ARG003  # no choice
         return Recipe(KIND, SCHEMA_VERSION, spec.data_fields(), parse=partial(_parse, spec))

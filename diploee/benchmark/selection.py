@@ -17,6 +17,8 @@ _MATCHED = {
     "gpu_model": "GPU",
     "gpus_per_replica": "number of GPUs",
     "tensor_parallel": "tensor parallelism",
+    "expert_parallel": "expert parallelism",
+    "precision": "precision",
 }
 """Fields by which measurements are found, in the order in which errors name them."""
 
@@ -35,6 +37,8 @@ class Measured(Generic[T]):
         Sequences served at once at most.
     data : object
         What the source holds of it.
+    expert_parallel, precision : int and str, or None
+        GPUs that share the experts of each layer, and the precision of the weights.
     """
 
     model_id: str | None
@@ -44,6 +48,8 @@ class Measured(Generic[T]):
     tensor_parallel: int | None
     batch_size: int
     data: T
+    expert_parallel: int | None = None
+    precision: str | None = None
 
 
 def select(

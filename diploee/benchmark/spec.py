@@ -17,6 +17,9 @@ BatchSize = Annotated[int, Field(gt=0, strict=True)]
 NOT_DATA = ("model_label", "itl_deadline_s", "feasible_batch_sizes")
 """Fields that change how a model is served, but not what is compiled from its measurements."""
 
+LATER = ("expert_parallel", "precision")
+"""Fields that came later: where absent, a spec's hash is that of before."""
+
 
 @documented
 class InferenceModelSpec(Model):
@@ -45,6 +48,15 @@ class InferenceModelSpec(Model):
     tensor_parallel: PositiveInt | None = Field(
         default=None,
         description="GPUs that share each layer; the measured one if absent, where there is one.",
+    )
+    expert_parallel: PositiveInt | None = Field(
+        default=None,
+        description="GPUs that share the experts of each layer; as measured if absent.",
+    )
+    precision: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Precision of the weights, such as bfloat16 or fp8; as measured if absent.",
     )
     itl_deadline_s: Annotated[float, Field(gt=0)] | None = Field(
         default=None, description="Highest inter-token latency to serve with [s]; or none."
@@ -78,11 +90,12 @@ class InferenceModelSpec(Model):
                 )
         if self.batch_sizes and not self.fit_batch_sizes:
             raise ValueError("fit_exclude_batch_sizes leaves no batch size for the logistic fits")
-        if self.tensor_parallel is not None and self.tensor_parallel > self.gpus_per_replica:
-            raise ValueError(
-                f"tensor_parallel is {self.tensor_parallel}, expected at most gpus_per_replica, "
-                f"{self.gpus_per_replica}"
-            )
+        for name in ("tensor_parallel", "expert_parallel"):
+            if (getattr(self, name) or 1) > self.gpus_per_replica:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)}, expected at most gpus_per_replica, "
+                    f"{self.gpus_per_replica}"
+                )
         return self
 
     @property
@@ -101,6 +114,7 @@ class InferenceModelSpec(Model):
         return {
             name: sorted(value) if isinstance(value, list) else value
             for name, value in fields.items()
+            if value is not None or name not in LATER
         }
 
     def cache_hash(self) -> str:

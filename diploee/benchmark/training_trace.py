@@ -28,6 +28,7 @@ from diploee.textio.values import Number, fail_values, numbers
 KIND = "training_trace"
 SCHEMA_VERSION = 1
 FILE = "training_trace.csv"
+FILE_SUFFIX = ".csv"
 COLUMNS = ("t_s", "power_W")
 GPU_POWER = "GPUs; no CPU packages, memory, network, fans or power supply"
 
@@ -178,22 +179,48 @@ class TrainingTrace:
     def ensure(cls, data_dir: Path | str, params: TrainingTraceParams | None = None) -> Self:
         """Read the trace of parameters; generate and save it first where it is not there.
 
-        Other parameters have another folder; an older schema version or a damaged file is
-        replaced.
+        Parameters
+        ----------
+        data_dir : path
+            The cache, in which other parameters have another folder, and an older schema version
+            or a damaged file is replaced. Or a file ``.csv``, as OpenG2G keeps it: what stands
+            there is read, and held against the parameters where they are given.
+        params : TrainingTraceParams, optional
+            The defaults if absent.
 
         Raises
         ------
         InputError
-            If it was made by a newer version.
+            If it was made by a newer version, or a file is not that of the given parameters.
         OutputError
             If it can't be written.
         """
+        if Path(data_dir).suffix == FILE_SUFFIX:
+            return cls._ensure_file(Path(data_dir), params)
         params = params or TrainingTraceParams()
         found = find_artifact(_place(data_dir, params), _recipe(params))
         if isinstance(found, Artifact):
             return cls(params.dt_s, found.content, params)
         made = cls.generate(params)
         made.save(data_dir)
+        return made
+
+    @classmethod
+    def _ensure_file(cls, path: Path, params: TrainingTraceParams | None) -> Self:
+        if not path.exists():
+            made = cls.generate(params)
+            with whole_file(path, False) as partial:
+                partial.write_bytes(made._csv())
+            return made
+        content = read_bytes(path)
+        if params is None:
+            return cls._parse(path, content)
+        made = cls.generate(params)
+        if content != made._csv():
+            raise InputError(
+                f"{path}: is not the trace of the given parameters; remove it to have it made, or "
+                "leave the parameters out to read it as it is"
+            )
         return made
 
     def _csv(self) -> bytes:

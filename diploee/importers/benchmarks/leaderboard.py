@@ -33,6 +33,7 @@ class Parallelization(Record):
     """How a model is spread over GPUs."""
 
     tensor_parallel: PositiveInt | None = None
+    expert_parallel: PositiveInt | None = None
 
 
 class Summary(Record):
@@ -79,6 +80,7 @@ class Leaderboard(Record):
                 tensor_parallel=config.parallelization.tensor_parallel,
                 batch_size=config.max_num_seqs,
                 data=config,
+                expert_parallel=config.parallelization.expert_parallel,
             )
             for config in self.configurations
         ]

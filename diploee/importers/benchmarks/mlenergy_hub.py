@@ -160,6 +160,8 @@ def _measured(run: Any) -> Measured[Any]:
         tensor_parallel=int(run.tensor_parallel),
         batch_size=int(run.max_num_seqs),
         data=run,
+        expert_parallel=int(run.expert_parallel),
+        precision=str(run.weight_precision),
     )
 
 

@@ -151,6 +151,8 @@ class OpenG2GSource:
                     folder.spec.tensor_parallel,
                     size,
                     folder,
+                    folder.spec.expert_parallel,
+                    folder.spec.precision,
                 )
                 for folder in folders
                 for size in folder.spec.batch_sizes

@@ -174,6 +174,7 @@ def _measured(file: Path) -> Measured[Path]:
         tensor_parallel=told.get("tensor_parallel"),
         batch_size=batch_size,
         data=file,
+        expert_parallel=told.get("expert_parallel"),
     )
 
 

@@ -204,7 +204,7 @@ def test_newer_schema_version_is_refused_and_kept(data_dir, results, monkeypatch
 
 def test_without_a_source_an_empty_cache_says_what_to_do(data_dir):
     with pytest.raises(InputError, match="the cached logistic_models is not there; generate it"):
-        LogisticModelStore.ensure(data_dir, [SPEC])
+        LogisticModelStore.load(data_dir, [SPEC])
     with pytest.raises(InputError, match="no model spec given"):
         LogisticModelStore.ensure(data_dir, [])
     with pytest.raises(InputError, match="two specs have the label 'Tiny'"):
@@ -307,6 +307,20 @@ def test_training_trace_is_generated_once_and_anew_for_an_older_schema(data_dir,
     monkeypatch.setattr(training_trace, "SCHEMA_VERSION", 1)
     with pytest.raises(InputError, match="schema version 2"):
         TrainingTrace.ensure(data_dir, SHORT)
+
+
+def test_training_trace_as_a_file_is_made_once_and_held_against_its_parameters(tmp_path):
+    path = tmp_path / "data" / "trace.csv"
+    made = TrainingTrace.ensure(path, SHORT)
+    written = path.read_bytes()
+    for params in (SHORT, None):
+        again = TrainingTrace.ensure(path, params)
+        np.testing.assert_allclose(again.power_w, made.power_w, atol=1e-6)
+    with pytest.raises(InputError, match="is not the trace of the given parameters; remove it"):
+        TrainingTrace.ensure(path, SHORT.model_copy(update={"seed": 3}))
+    assert path.read_bytes() == written
+    path.write_text("t_s,power_W\n0,100\n0.1,200\n")  # measured: read as it is
+    assert TrainingTrace.ensure(path).power_w.tolist() == [100.0, 200.0]
 
 
 def test_place_that_is_no_folder_is_one_clear_line(tmp_path):

@@ -6,6 +6,7 @@ import json
 import sys
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -33,6 +34,7 @@ from diploee.benchmark import (
     InferenceData,
     InferenceModelSpec,
     LogisticModelStore,
+    TrainingTrace,
 )
 from diploee.errors import InputError, LogFormatError
 from diploee.importers.benchmarks import (
@@ -338,7 +340,8 @@ def test_openg2g_folder_gives_traces_mixtures_and_its_own_fits(tmp_path):
     write_openg2g(tmp_path / "abc")
     source = OpenG2GSource(tmp_path)
     (spec,) = source.specs()
-    assert spec == tiny_spec(feasible_batch_sizes=spec.feasible_batch_sizes)
+    of_folder = {"precision": "bfloat16", "expert_parallel": 1}
+    assert spec == tiny_spec(feasible_batch_sizes=spec.feasible_batch_sizes, **of_folder)
     runs = source.read(spec)
     assert runs.sha256 == source.sha256(spec)
     fits = LogisticModelStore.generate([spec], source)["Tiny"]
@@ -424,6 +427,8 @@ class FakeRun:
     gpu_model: str = GPU
     num_gpus: int = 2
     tensor_parallel: int = 2
+    expert_parallel: int = 1
+    weight_precision: str = "bfloat16"
     is_stable: bool = True
     _results_path: str = "somewhere"
 
@@ -471,6 +476,77 @@ def test_hub_gives_summaries_and_raw_results(package):
     assert source.sha256(spec) == runs.sha256
     fits = LogisticModelStore.generate([tiny_spec()], source)["Tiny"]
     assert np.allclose(fits.power.eval(SIZES), POWER.eval(SIZES), rtol=1e-4)
+
+
+SNIPPETS = """
+inference_data = InferenceData.ensure(data_dir, models, dt_s=0.1)
+training_trace = TrainingTrace.ensure(Path("data/training_trace.csv"))
+logistic_models = LogisticModelStore.ensure(data_dir, models)
+"""
+"""As OpenG2G's description of its data has them."""
+
+
+def test_the_snippets_of_openg2gs_data_pipeline_run_word_for_word(package, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {
+        "InferenceData": InferenceData, "TrainingTrace": TrainingTrace, "Path": Path,
+        "LogisticModelStore": LogisticModelStore, "data_dir": Path("data/specs"),
+        "models": (tiny_spec(batch_sizes=(8, 64), precision="bfloat16", expert_parallel=1),),
+    }  # fmt: skip
+    exec(SNIPPETS, names)  # their text is what is held
+    first = {name: names[name] for name in ("inference_data", "training_trace", "logistic_models")}
+    assert FakeRuns.loaded == ("ml-energy/benchmark-v3", "main", False)
+    assert first["inference_data"]["Tiny"].dt_s == 0.1
+    assert Path("data/training_trace.csv").read_text().startswith("t_s,power_W\n")
+    monkeypatch.delenv("HF_TOKEN")  # the second time all lies on the disk
+    exec(SNIPPETS, names)
+    assert names["logistic_models"]["Tiny"] == first["logistic_models"]["Tiny"]
+    power_w = first["training_trace"].power_w
+    np.testing.assert_allclose(names["training_trace"].power_w, power_w, atol=1e-6)
+    for size, power_w in first["inference_data"]["Tiny"].power_w.items():
+        np.testing.assert_array_equal(names["inference_data"]["Tiny"].power_w[size], power_w)
+
+
+def test_precision_and_expert_parallelism_choose_runs_on_the_hub(package):
+    one_line(lambda: MlEnergySource().read(tiny_spec(precision="fp8")), "no precision 'fp8' of")
+    wanted = tiny_spec(expert_parallel=2)
+    one_line(lambda: MlEnergySource().read(wanted), "no expert parallelism '2' of")
+
+
+def test_folders_that_are_written_for_openg2g_are_found_by_its_hash_and_read_back(
+    package, tmp_path
+):
+    spec = tiny_spec(batch_sizes=(64, 8), feasible_batch_sizes=(64,), precision="fp8")
+    source = ResultsSource(write_results(tmp_path / "raw", sizes=(8, 64)))
+    data = InferenceData.generate([spec], source)
+    fits = LogisticModelStore.generate([spec], source)
+    (folder,) = data.write_openg2g(tmp_path / "specs", fits)
+    # The digest of OpenG2G 0.2.0's own InferenceModelSpec(...).cache_hash() of the same fields.
+    assert folder.name == "63538b9675a073a2"
+    assert OpenG2GSource(folder).specs() == (
+        spec.model_copy(update={"tensor_parallel": 1, "expert_parallel": 1}),
+    )
+    with pytest.raises(InputError, match="exists"):
+        data.write_openg2g(tmp_path / "specs", fits)
+    data.write_openg2g(tmp_path / "specs", fits, force=True)
+    again = InferenceData.ensure(tmp_path / "specs", [spec])  # no source: OpenG2G's folder
+    assert again["Tiny"].details["source"] == f"OpenG2G spec {folder.name}"
+    for size, power_w in data["Tiny"].power_w.items():
+        ours = again["Tiny"].power_w[size]
+        assert ours.mean() == pytest.approx(power_w.mean(), rel=0.01)
+        assert again["Tiny"].itl[size].mean_s == pytest.approx(data["Tiny"].itl[size].mean_s)
+    found = LogisticModelStore.ensure(tmp_path / "specs", [spec])["Tiny"]
+    assert found.power.span == pytest.approx(fits["Tiny"].power.span)
+    lacking = tiny_spec(batch_sizes=(8, 64), itl_deadline_s=None)
+    data = InferenceData.generate([lacking], source)
+    with pytest.raises(InputError, match="no itl_deadline_s, which a spec of OpenG2G must have"):
+        data.write_openg2g(tmp_path / "more", LogisticModelStore.generate([lacking], source))
+    other = LogisticModelStore.generate(
+        [tiny_spec(model_label="B")],
+        LeaderboardSource(write_json(tmp_path / "org__Tiny-8B__gpqa.json", leaderboard_data())),
+    )
+    with pytest.raises(InputError, match=r"no logistic fits of '?Tiny'?; fit the same specs"):
+        data.write_openg2g(tmp_path / "more", other)
 
 
 def test_unstable_runs_are_counted(package, monkeypatch):
