@@ -7,11 +7,11 @@ keys: ``grid.ramps.intervals.<interval>.up.max_mw``. Values of one pool stand at
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from math import inf, isnan
 from typing import Any, Literal
 
 from diploee.errors import InputError
@@ -27,9 +27,12 @@ _TOLD_BY = (
     (("window_s",), "{:g}s"),
     (("low_hz", "high_hz"), "{:g}-{:g}Hz"),
     (("month",), "{}"),
+    (("from_mw", "to_mw"), "{:g}-{:g}MW"),
 )
 """What tells the entries of a list apart, and how it stands in a key."""
 
+
+_OF_TIME, _BY_RANK = "percent_of_time", "lines"
 
 View = Literal["main", "table", "detail"]
 
@@ -107,7 +110,7 @@ class Metric:
 
 def number(value: object, pattern: str, factor: float = 1, none: str = NONE) -> str:
     """Return a number by a format, or `none` where there is none."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or math.isnan(value):
+    if not isinstance(value, int | float) or isinstance(value, bool) or isnan(value):
         return none
     return pattern.format(value * factor)
 
@@ -133,14 +136,23 @@ def catalogue(*groups: Iterable[Metric]) -> tuple[Metric, ...]:
 def flatten(metrics: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the single values of nested metrics by key.
 
-    Lists of plain numbers, such as a load duration curve, and of entries that nothing tells apart
-    stay in ``metrics.json``.
+    Points of a curve go by their share of the time, as ``load_duration_curve.1%.exceeded_mw``,
+    lines of a spectrum by their rank, the strongest first. Other lists of plain numbers, and of
+    entries that nothing tells apart, such as the parts of a cause, stay in ``metrics.json``.
     """
+    percents = metrics.get(_OF_TIME)
     for name, value in metrics.items():
         if isinstance(value, Mapping):
             yield from flatten(value, f"{prefix}{name}.")
         elif not isinstance(value, list):
             yield f"{prefix}{name}", value
+        elif isinstance(percents, list):
+            if name != _OF_TIME:
+                for percent, point in zip(percents, value, strict=False):
+                    yield f"{prefix}{percent:g}%.{name}", point
+        elif name == _BY_RANK:
+            for rank, entry in enumerate(value, start=1):
+                yield from flatten(entry, f"{prefix}{name}.{rank}.")
         elif name != "absent":
             for entry in value:
                 told, part = _told_by(entry)
@@ -151,9 +163,15 @@ def flatten(metrics: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
 def _told_by(entry: object) -> tuple[tuple[str, ...], str]:
     """Return the keys that tell an entry of a list from the others, and their part of its key."""
     for told, form in _TOLD_BY:
-        if isinstance(entry, Mapping) and told[0] in entry:
-            return told, form.format(*(entry[key] for key in told))
+        if isinstance(entry, Mapping) and all(key in entry for key in told):
+            ends = (inf if entry[key] is None else entry[key] for key in told)  # no upper end
+            return told, form.format(*ends)
     return (), ""
+
+
+def of_curve(key: str) -> bool:
+    """Return whether a key is that of one point of a curve, or of one class of a count."""
+    return "%." in key or "MW.swings" in key
 
 
 def find_metric(key: str, metrics: Iterable[Metric]) -> Metric | None:
@@ -177,8 +195,8 @@ def find_metric(key: str, metrics: Iterable[Metric]) -> Metric | None:
     return None
 
 
-_LENGTH = re.compile(r"^([\d.-]+)(s|min|Hz)$")
-_WITHOUT_DOT = ("interval", "window", "month")
+_LENGTH = re.compile(r"^([\d.-]+|[\d.]+-inf)(s|min|Hz|MW)$")
+_WITHOUT_DOT = ("interval", "window", "month", "rank")
 
 
 @cache

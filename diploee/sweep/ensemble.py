@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from diploee.metric import of_curve
 from diploee.streams import stream
 from diploee.sweep.draws import Choice
 from diploee.sweep.expand import PlannedRun
@@ -165,7 +166,7 @@ def _point(
         if values.size < 2:
             continue
         metrics[name] = spread(values, spec.accuracy)
-        if not inputs:
+        if not inputs or of_curve(name):  # hundreds of points, each of a thousand resamples
             continue
         of_metric = sobol_indices({k: x[known] for k, x in inputs.items()}, values)
         if of_metric is not None:

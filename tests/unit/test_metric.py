@@ -58,6 +58,9 @@ def test_a_key_taken_twice_is_refused_by_what_both_declare() -> None:
 def test_entries_of_lists_go_by_what_tells_them_apart() -> None:
     nested = {
         "a": {"b": 1, "curve": [1.0, 2.0], "none": None},
+        "duration": {"percent_of_time": [0.0, 0.5], "exceeded_mw": [7.0, 6.0]},
+        "lines": [{"frequency_hz": 0.1}, {"frequency_hz": 0.2}],
+        "sizes": [{"from_mw": 0.5, "to_mw": 1.0, "n": 3}, {"from_mw": 1.0, "to_mw": None, "n": 4}],
         "intervals": [
             {"interval_s": 10.0, "up": {"max": 2}},
             {"interval_s": 0.5, "up": {"max": 3}},
@@ -71,6 +74,12 @@ def test_entries_of_lists_go_by_what_tells_them_apart() -> None:
     assert dict(flatten(nested)) == {
         "a.b": 1,
         "a.none": None,
+        "duration.0%.exceeded_mw": 7.0,
+        "duration.0.5%.exceeded_mw": 6.0,
+        "lines.1.frequency_hz": 0.1,
+        "lines.2.frequency_hz": 0.2,
+        "sizes.0.5-1MW.n": 3,
+        "sizes.1-infMW.n": 4,
         "intervals.10s.up.max": 2,
         "intervals.0.5s.up.max": 3,
         "demand.15min.max": 4,

@@ -40,6 +40,9 @@ PEAK_METRICS = (
     Metric(f"{_DEMAND}.monthly.<month>.max_mw", "MW", "maximum demand over <interval> in <month>"),
     Metric("grid.coincidence.together.max_mw", "MW", "peak of the pools together"),
     Metric("grid.coincidence.pools.<name>.max_mw", "MW", "peak of pool <name>"),
+    Metric(
+        "grid.load_duration_curve.<share>.exceeded_mw", "MW", "power exceeded <share> of the time"
+    ),
 )
 """Parts of the former, not in the table of the demand."""
 

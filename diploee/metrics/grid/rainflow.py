@@ -32,6 +32,7 @@ RAINFLOW_METRICS = (
     Metric("grid.rainflow.max_mw", "MW", "largest closed swing"),
     Metric("grid.rainflow.p50_mw", "MW", "median closed swing"),
     Metric("grid.rainflow.p99_mw", "MW", "P99 closed swing"),
+    Metric("grid.rainflow.classes.<sizes>.swings", "swings", "closed swings of <sizes>", "{:,.0f}"),
 )
 
 

@@ -40,6 +40,7 @@ SLOW_BAND_NOTE = (
 )
 BAND = "rms in {}"
 _BAND = "grid.spectrum.bands.<band>"
+_LINE = "grid.spectrum.lines.<rank>"
 SPECTRUM_METRICS = (
     Metric("grid.spectrum.window_s", "s", "length of the windows", "{:g}"),
     Metric("grid.spectrum.windows", "windows", "windows seen", "{:,.0f}"),
@@ -50,6 +51,10 @@ SPECTRUM_METRICS = (
         f"{_BAND}.rms_max_mw", "MW", f"largest {BAND.format('<band>')}", text="over the windows"
     ),
     Metric(f"{_BAND}.worst_window_strongest_hz", "Hz", "strongest of <band> there", "{:.4f}"),
+    Metric(f"{_LINE}.frequency_hz", "Hz", "frequency of line <rank>", "{:.4f}"),
+    Metric(f"{_LINE}.period_s", "s", "period of line <rank>", "{:.3g}"),
+    Metric(f"{_LINE}.rms_mw", "MW", "rms of line <rank>"),
+    Metric(f"{_LINE}.over_floor", "1", "line <rank> over the floor beside it", "{:.1f}"),
     Metric(f"{_BAND}.gain_at_high", "1", "gain at the upper edge of <band>", "{:.2f}"),
 )
 _ROWS = 16  # windows per transform, so that they stay in cache

@@ -115,3 +115,20 @@ def test_shape_needs_few_bytes(folder: Path) -> None:
     shape = next(folder.glob("runs/*/load_shape.parquet"))
     assert pq.read_table(io.BytesIO(shape.read_bytes())).num_rows < 1_400
     assert shape.stat().st_size < 30_000
+
+
+def test_load_duration_ramps_and_swings_of_every_run_stand_in_both_tables(folder: Path) -> None:
+    summary = pd.read_parquet(folder / "summary.parquet")
+    table = pd.read_parquet(folder / "ensemble.parquet").set_index(["point", "metric"])
+    first = open_run(folder / summary.folder[0])
+    curve = first.metrics["grid"]["load_duration_curve"]
+    for percent, exceeded_mw in zip(curve["percent_of_time"], curve["exceeded_mw"], strict=True):
+        assert summary[f"grid.load_duration_curve.{percent:g}%.exceeded_mw"][0] == exceeded_mw
+    for key in (
+        "grid.load_duration_curve.1%.exceeded_mw",
+        "grid.ramps.intervals.60s.up.p999_mw",
+        "grid.maximum_demand.intervals.15min.max_mw",
+        "grid.rainflow.p99_mw",
+    ):
+        values = summary[summary.point == 0][key]
+        assert table.loc[(0, key), "p95"] == np.percentile(values, 95)
