@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import get_args
 
 import numpy as np
@@ -53,8 +54,9 @@ class JobRecords(Table):
         Energy that the log reports [J]; NaN where it has none.
     requested_ms : numpy.ndarray, int64
         Run time that its user asked for [ms]; 0 where the log has none.
-    user_id : numpy.ndarray, int32
-        Who submitted it, numbered from 1; 0 where the log does not tell.
+    user_id, account_id, name_id : numpy.ndarray, int32
+        Who submitted it, for which account and by which job name, indices into `JobLog.labels`; 0
+        where the log does not tell.
     """
 
     submit_ms: Int64Array = column("int64")
@@ -67,6 +69,8 @@ class JobRecords(Table):
     energy_j: Float64Array = column("float64")
     requested_ms: Int64Array = column("int64", 0)
     user_id: Int32Array = column("int32", 0)
+    account_id: Int32Array = column("int32", 0)
+    name_id: Int32Array = column("int32", 0)
 
     def slots(self, per_node: int, factor: float = 1.0) -> Float64Array:
         """Return what each job takes of nodes with so many slots (`Facility.slots_per_node`).
@@ -138,6 +142,8 @@ class JobLog:
     is_naive : bool
         Most stamps name no zone and the user named none: read as UTC, they are the local time of
         whoever plays them.
+    labels : mapping of str to tuple of str
+        The log's words for ``"user"``, ``"account"`` and ``"name"``, the first of each ``""``.
     """
 
     source: str
@@ -151,6 +157,7 @@ class JobLog:
     dates_are_shifted: bool = False
     time_zone: str = ""
     is_naive: bool = False
+    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def zone(self) -> Zone:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
 
-from diploee.model import Model, Name
+from diploee.model import Model, Name, optional
 
 
 class ClassRule(Model):
@@ -21,6 +21,9 @@ class ClassRule(Model):
     type: str | None = Field(
         default=None, description="Kind of job as the log names it; any if absent."
     )
+    user: str | None = optional("Pattern of the user, '*' for any characters; any user if absent.")
+    account: str | None = optional("Pattern of the account that pays; any account if absent.")
+    name: str | None = optional("Pattern of the job's name, such as 'llama*'; any name if absent.")
     min_nodes: PositiveInt = Field(default=1, description="Fewest nodes of a job.")
     max_nodes: PositiveInt | None = Field(
         default=None, description="Most nodes of a job; no limit if absent."

@@ -26,6 +26,8 @@ JobColumn = Literal[
     "energy",
     "requested_time",
     "user",
+    "account",
+    "name",
 ]
 """What a column of a plain table of jobs can be."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeFloat, model_validator
+from pydantic import BeforeValidator, Field, NonNegativeFloat, model_validator
 
 from diploee.model import SCALES, Model
 from diploee.registry import NameIn
@@ -12,6 +12,8 @@ from diploee.scenario.class_rules import ClassRule
 from diploee.scenario.log_reading import LogFormatName, LogReading, UtcOffset
 
 Factor = Annotated[float, Field(gt=0, le=1_000)]
+JobId = Annotated[str, BeforeValidator(lambda key: str(key) if type(key) is int else key)]
+"""A job's id in its log; YAML reads most of them as numbers."""
 
 
 class _LogFile(Model):
@@ -57,6 +59,16 @@ class JobReplay(LogReading, _LogFile):
     )
     node_factor: Factor = Field(
         default=1.0, description="Factor on the node counts, rounded to whole nodes, at least 1."
+    )
+    profiles: dict[JobId, str] = Field(
+        default={},
+        description="Profile of single jobs by their ids in the log, such as {4711: tune-2n-1}, "
+        "before all rules: measured jobs with their own power.",
+    )
+    cpu_jobs: Literal["idle", "error", "rules"] = Field(
+        default="idle",
+        description="What jobs draw that the log says to have no GPUs, on nodes that have some: "
+        "idle power, or what the rules say; error refuses them (cpu_only: drop leaves them out).",
     )
     unmatched: Literal["error", "drop"] = Field(
         default="error", description="What to do with jobs that no rule fits."

@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from diploee.errors import ProfileError, WorkloadError
+from diploee.errors import ProfileError, WorkloadError, did_you_mean
 from diploee.importers.job_log import MISSING_MS, NO_GPU, TOLD_RATIO, JobLog, JobRecords
+from diploee.profiles.flat import FLAT_POWER_W
 from diploee.scenario import JobClass, JobStream
 from diploee.streams import stream
 from diploee.tables import Int16Array, Int32Array, Int64Array, concat
@@ -26,6 +27,9 @@ COPY_SPREAD_MS = MS_PER_H
 
 MAX_SHIFT_MS = MS_PER_DAY
 """By no more than so much does the wall clock run ahead of where it stood at the start."""
+
+IDLE = "idle"
+"""Workload of replayed jobs without GPUs, whose nodes stay at idle power."""
 
 _MONDAY = datetime(1970, 1, 5)
 _EPOCH = datetime(1970, 1, 1)
@@ -81,6 +85,14 @@ class ReplayedJobs:
         is_known = not (log.is_naive or log.is_relative or log.dates_are_shifted)
         self._by_instant = self.spec.align == "date" and is_known
         self._by_wall = self.spec.align != "start" and not self._by_instant
+        self._profile_ids = tuple(sorted(set(self.spec.profiles.values())))
+        for name in self._profile_ids:
+            if name not in builder.library.ids:
+                known = builder.library.ids
+                raise ProfileError(
+                    f"streams.{frame.name}.replay.profiles: no profile '{name}' among the "
+                    f"{len(known)} of the library{did_you_mean(name, known)}; add it (--profiles)"
+                )
         self._logged, self._origin_ms = self._prepared(log)
         self.classes, self._class_of = self._classes(builder)
         if spec.startup is not None:
@@ -177,7 +189,11 @@ class ReplayedJobs:
             # A logged run time reaches from allocation to end: the start-up is a part of it, of
             # short jobs half at most.  ASSUMPTION [J]: they have started.
             startup_ms=np.minimum(drawn_ms, duration_ms // 2).astype(np.int32),
-            power_factor=np.full(n_jobs, frame.node_type.busy_power_factor),
+            power_factor=np.where(
+                self._logged.rule[rows] == len(self.spec.rules) + len(self._profile_ids),
+                frame.node_type.idle_power_w / FLAT_POWER_W,
+                frame.node_type.busy_power_factor,
+            ),
             requested_ms=self._logged.requested_ms[rows],
             user_id=self._logged.user_id[rows],
         )
@@ -231,7 +247,7 @@ class ReplayedJobs:
         Returns them with the time of the first: local where the wall clock places them.
         """
         spec, records = self.spec, log.jobs
-        rule = assign_classes(records, log.types, spec.rules)
+        rule = self._given_power(log, assign_classes(records, log.types, spec.rules, log.labels))
         time_ms = records.submit_ms if spec.starts == "queued" else records.start_ms
         n_nodes = records.slots(self._frame.slots_per_node, spec.node_factor)
         missing = "a submission" if spec.starts == "queued" else "a start"
@@ -301,6 +317,34 @@ class ReplayedJobs:
         )
         return scaled, origin_ms
 
+    def _given_power(self, log: JobLog, rule: Int16Array) -> Int16Array:
+        """Return the rules of jobs, beyond them `_profile_ids` by job and then idle power."""
+        spec, n_rules = self.spec, len(self.spec.rules)
+        if self._frame.node_type.n_gpus and spec.cpu_jobs != "rules":
+            on_cpus = log.jobs.n_gpus == 0
+            if spec.cpu_jobs == "error" and on_cpus.any():
+                row = int(np.argmax(on_cpus))
+                raise WorkloadError(
+                    f"streams.{self._frame.name}.replay.cpu_jobs: {int(on_cpus.sum()):,} jobs of "
+                    f"{spec.log} have no GPUs, such as '{log.job_ids[row]}'; set cpu_jobs: idle or "
+                    "rules, or cpu_only: drop"
+                )
+            self._count("without GPUs, at idle power (cpu_jobs)", int(on_cpus.sum()))
+            rule = np.where(on_cpus, n_rules + len(self._profile_ids), rule).astype(np.int16)
+        if spec.profiles:
+            rows = np.flatnonzero(np.isin(np.array(log.job_ids), list(spec.profiles)))
+            named = [log.job_ids[row] for row in rows]
+            if unknown := set(spec.profiles) - set(named):
+                first = min(unknown)
+                raise WorkloadError(
+                    f"streams.{self._frame.name}.replay.profiles: no job '{first}' among the "
+                    f"{len(log):,} of {spec.log}{did_you_mean(first, log.job_ids)}; correct its id"
+                )
+            numbers = [self._profile_ids.index(spec.profiles[name]) for name in named]
+            rule[rows] = n_rules + np.array(numbers)
+            self._count("with the profile given for them", rows.size)
+        return rule
+
     def _tell_small(self, records: JobRecords) -> None:
         """Tell of jobs on less than a node's GPUs, as each takes a whole node here."""
         per_node = self._frame.node_type.n_gpus
@@ -327,6 +371,11 @@ class ReplayedJobs:
         per_node = self._frame.slots_per_node
         for rule_id, n_slots, n in zip(*pairs.tolist(), n_jobs.tolist(), strict=True):
             n_nodes = _ceil(n_slots, per_node)
+            gpus = n_slots / SLOTS_PER_GPU if n_slots < per_node else None
+            share = n / logged.rule.size
+            if rule_id >= len(self.spec.rules):
+                found.append(self._class_beyond_rules(builder, rule_id, n_nodes, gpus, share))
+                continue
             rule = self.spec.rules[rule_id]
             measured = builder.node_counts(rule.workload)
             source = rule.scale_from_n_nodes or (
@@ -338,19 +387,44 @@ class ReplayedJobs:
                 raise ProfileError(f"replay.rules, rule {rule_id + 1}: {error}") from error
             if self._stream.profile_variants is not None:
                 profile_ids = builder.variants(profile_ids, self._stream.profile_variants)
-            if self._stream.power_smoothing is not None:
-                node = self._frame.node_type
-                profile_ids = builder.smoothed(profile_ids, self._stream.power_smoothing, node)
+            profile_ids = self._smoothed(builder, profile_ids)
             job_class = JobClass(
                 workload=rule.workload,
                 n_nodes=n_nodes,
-                n_gpus=n_slots / SLOTS_PER_GPU if n_slots < per_node else None,
-                probability=n / logged.rule.size,
+                n_gpus=gpus,
+                probability=share,
                 scale_from_n_nodes=None if source == n_nodes else source,
                 flexibility=self._stream.flexibility,
             )
             found.append(StreamClass(self._frame.name, job_class, profile_ids))
         return tuple(found), class_of.ravel().astype(np.int16)
+
+    def _class_beyond_rules(
+        self, builder: LibraryBuilder, rule_id: int, n_nodes: int, gpus: float | None, share: float
+    ) -> StreamClass:
+        """Return the class of jobs at idle power, or with a profile that is given by job."""
+        number = rule_id - len(self.spec.rules)
+        workload, source = IDLE, 1
+        profile_ids: tuple[int, ...] = (builder.flat(),)
+        if number < len(self._profile_ids):
+            index = builder.library.ids.index(self._profile_ids[number])
+            entry = builder.library.entries[index]
+            workload, source = entry.workload, entry.n_nodes
+            profile_ids = self._smoothed(builder, (index,))
+        job_class = JobClass(
+            workload=workload,
+            n_nodes=n_nodes,
+            n_gpus=gpus,
+            probability=share,
+            scale_from_n_nodes=None if source == n_nodes else source,
+            flexibility=None if workload == IDLE else self._stream.flexibility,
+        )
+        return StreamClass(self._frame.name, job_class, profile_ids)
+
+    def _smoothed(self, builder: LibraryBuilder, profile_ids: tuple[int, ...]) -> tuple[int, ...]:
+        if self._stream.power_smoothing is None:
+            return profile_ids
+        return builder.smoothed(profile_ids, self._stream.power_smoothing, self._frame.node_type)
 
     def _placing(self) -> tuple[int, int]:
         """Return where the log's first job goes in the run, and the period of repetition [ms]."""

@@ -1,8 +1,9 @@
 """A plain table of jobs: any CSV file with a header, its columns named by the user.
 
 Keys of `columns`: ``submit``, ``start``, ``end``, ``duration``, ``nodes``, ``gpus``, ``type``,
-``state``, ``id``, ``energy`` (J), ``requested_time`` (in the unit of the duration), ``user``. A key
-that the user does not map is looked for by its usual names, such as ``submit_time`` or ``n_nodes``.
+``state``, ``id``, ``energy`` (J), ``requested_time`` (in the unit of the duration), ``user``,
+``account``, ``name``. A key that is not mapped is looked for by its usual names, such as
+``submit_time`` or ``n_nodes``.
 There must be a submission or a start, a duration or an end, and nodes or GPUs. The delimiter
 (comma, semicolon, tab or bar) is told by the header.
 
@@ -52,6 +53,8 @@ USUAL_NAMES: Mapping[str, tuple[str, ...]] = {
     "energy": ("energy_j",),
     "requested_time": ("requested_time",),
     "user": ("user", "user_id"),
+    "account": ("account",),
+    "name": ("name", "job_name"),
 }
 _NEEDED = (("submit", "start"), ("duration", "end"), ("nodes", "gpus"))
 _DELIMITERS = ",;\t|"

@@ -21,6 +21,8 @@ from diploee.units import MS_PER_S
 
 COUNT = Number(1e9, none=-1)
 ENERGY_J = Number(1e15, none=-1)
+LABELS = ("user", "account", "name")
+"""Who submitted a job, for which account and by which name."""
 LARGEST_TIME_S = 1e11
 """Beyond these (278 GWh; 3,000 years) a value is a mistake, and refused."""
 
@@ -80,6 +82,8 @@ class RawJobs(Table):
     energy_j: Float64Array = column("float64", np.nan)
     requested_ms: Int64Array = column("int64", 0)
     user_id: Int32Array = column("int32", 0)
+    account_id: Int32Array = column("int32", 0)
+    name_id: Int32Array = column("int32", 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +114,8 @@ class RawLog:
         Jobs may share an id, as the tasks of an array do: no row is taken for repeated.
     dates_are_shifted : bool
         See `JobLog`.
+    labels : mapping of str to tuple of str
+        See `JobLog`.
     """
 
     rows: RawJobs
@@ -125,6 +131,7 @@ class RawLog:
     is_naive: bool = False
     ids_repeat: bool = False
     dates_are_shifted: bool = False
+    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +196,7 @@ def raw_log(
     Parameters
     ----------
     table : ReadTable
-        Columns ``nodes``, ``gpus``, ``state``, ``type``, ``id``, ``energy`` and ``user``, as far as
+        Columns ``nodes``, ``gpus``, ``state``, ``type``, ``id``, ``energy`` and `LABELS`, as far as
         the log has them.
     times : LogTimes
         Columns ``submit``, ``start``, ``end``, ``run`` and ``requested``, likewise.
@@ -204,8 +211,11 @@ def raw_log(
     given: dict[str, Any] = {f"{key}_ms": ms for key, ms in times.ms.items()}
     if "requested_ms" in given:
         given["requested_ms"] = np.maximum(given["requested_ms"], 0)
-    user, users = labels(table, "user")
-    given["user_id"] = np.where(np.array(users) != "", np.arange(1, len(users) + 1), 0)[user]
+    words: dict[str, tuple[str, ...]] = {}
+    for key in LABELS:
+        index, found = labels(table, key)
+        given[f"{key}_id"] = np.where(np.array(found) != "", np.arange(1, len(found) + 1), 0)[index]
+        words[key] = ("", *found)
     given |= {"n_nodes": numbers(table, "nodes", COUNT), "n_gpus": numbers(table, "gpus", COUNT)}
     given |= {"type_id": type_id, "energy_j": numbers(table, "energy", ENERGY_J)}
     if "state" in table:
@@ -220,6 +230,7 @@ def raw_log(
         dropped={TRUNCATED: table.n_cut, **(dropped or {})},
         repaired={REPEATED_HEADER: table.n_headers, **(repaired or {})},
         noted=times.noted,
+        labels=words,
         **facts,
     )
 

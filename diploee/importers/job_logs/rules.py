@@ -146,6 +146,7 @@ def apply_rules(path: Path, log_format: str, raw: RawLog, options: JobLogOptions
         dates_are_shifted=raw.dates_are_shifted,
         time_zone=raw.time_zone,
         is_naive=raw.is_naive,
+        labels=raw.labels,
     )
 
 
@@ -216,6 +217,8 @@ def _with_times(raw: RawJobs, options: JobLogOptions) -> tuple[RawJobs, dict[str
         energy_j=np.where(raw.energy_j > 0, raw.energy_j, np.nan),
         requested_ms=raw.requested_ms,
         user_id=raw.user_id,
+        account_id=raw.account_id,
+        name_id=raw.name_id,
     )
     return rows, {
         SUBMISSION_MISSING: no_submit,
@@ -299,6 +302,8 @@ def _records(rows: RawJobs, n_nodes: Float64Array, order: Int64Array) -> JobReco
         energy_j=rows.energy_j[order],
         requested_ms=rows.requested_ms[order],
         user_id=rows.user_id[order],
+        account_id=rows.account_id[order],
+        name_id=rows.name_id[order],
     )
 
 

@@ -1,8 +1,9 @@
 """Slurm's accounting: ``sacct -P`` (or ``-p``) with a header, any delimiter, columns in any order.
 
 ``sacct -a -X -P --format=JobID,Submit,Start,End,ElapsedRaw,NNodes,AllocTRES,State`` exports what is
-read; `Partition` (the kind of a job), `ConsumedEnergyRaw`, `User` and the time limit of a job
-(`TimelimitRaw` or `Timelimit`, none where it is a word) are read too where they are there.
+read; `Partition` (the kind of a job), `ConsumedEnergyRaw`, `User`, `Account`, `JobName` and the
+time limit of a job (`TimelimitRaw` or `Timelimit`, none where it is a word) are read too where they
+are there.
 
 - Steps (``.batch``, ``.extern``, ``.0``) are not jobs: dropped and counted.
 - Elements of an array (``7_3``) and components of a heterogeneous job (``7+1``) are jobs of their
@@ -54,7 +55,7 @@ COLUMNS = {
 }
 OPTIONAL = {
     **{"run": "ElapsedRaw", "tres": "AllocTRES", "energy": "ConsumedEnergyRaw"},
-    **{"type": "Partition", "user": "User"},
+    **{"type": "Partition", "user": "User", "account": "Account", "name": "JobName"},
     **{"limit_min": "TimelimitRaw", "limit": "Timelimit"},
 }
 COMMAND = "sacct -P -o JobID,State,Submit,Start,End,ElapsedRaw,NNodes,AllocTRES"

@@ -61,7 +61,8 @@ FIELDS = (
 COLUMNS = {
     **{"id": "job", "submit": "submit", "wait": "wait", "run": "run", "status": "status"},
     **{"processors": "processors", "requested": "requested_processors", "type": "queue"},
-    **{"requested_time": "requested_time", "user": "user"},
+    **{"requested_time": "requested_time", "user": "user", "account": "group"},
+    **{"name": "executable"},
 }
 STATE_OF_STATUS = {1: "completed", 0: "failed", 5: "cancelled"}
 PARTIAL_STATUS = (2, 3, 4)

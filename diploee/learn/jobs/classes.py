@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,6 +63,7 @@ def group_jobs(
     pool_n_nodes: int | None = None,
     max_classes: int = MAX_CLASSES,
     slots_per_node: int = 1,
+    words: Mapping[str, Sequence[str]] | None = None,
 ) -> JobGroups:
     """Sort jobs into classes that a scenario can hold.
 
@@ -82,6 +83,8 @@ def group_jobs(
         Classes at most, but at least one per workload.
     slots_per_node : int
         `Facility.slots_per_node`, in which the node counts of classes are.
+    words : mapping of str to sequence of str, optional
+        `JobLog.labels`, for rules by user, account and name.
 
     Returns
     -------
@@ -95,7 +98,7 @@ def group_jobs(
     WorkloadError
         If no job is left, or two rules scale jobs of one workload and node count differently.
     """
-    rule_of = assign_classes(jobs, types, rules)
+    rule_of = assign_classes(jobs, types, rules, words)
     unmatched = rule_of == UNMATCHED
     too_wide = ~unmatched & (jobs.n_nodes > (pool_n_nodes or np.inf))
     used = ~unmatched & ~too_wide

@@ -232,7 +232,8 @@ def fit_job_log(
     zone = log.zone if utc_offset_min is None else Zone("", utc_offset_min)
     local_ms = jobs.submit_ms + MONDAY_MS if log.is_relative else zone.local_ms(jobs.submit_ms)
     slots = gpus_per_node * SLOTS_PER_GPU if allocates_gpus else 1
-    groups = group_jobs(jobs, log.types, rules, library, pool_n_nodes, options.max_classes, slots)
+    most = options.max_classes
+    groups = group_jobs(jobs, log.types, rules, library, pool_n_nodes, most, slots, log.labels)
     if allocates_gpus:
         jobs = replace(jobs, n_nodes=jobs.slots(slots).astype(np.int32))
     used = groups.class_of >= 0

@@ -312,3 +312,82 @@ def test_jobs_on_less_than_a_node_are_told_the_nodes_that_they_take_too_much(
         assert told == []
     else:
         assert f"{times:.3g} times the nodes of their GPU time" in told[0]
+
+
+def write_cluster(folder: Path) -> Path:
+    """Write what sacct prints of five jobs, the last one without GPUs, on their own days."""
+    lines = ["JobID|State|Submit|Start|End|NNodes|AllocTRES|User|Account|JobName"]
+    for number, (nodes, gpus, user, account, name) in enumerate(
+        [
+            (2, 8, "ann", "lab", "llama-sft-1"),
+            (2, 8, "bob", "lab", "eval"),
+            (2, 8, "bob", "own", "llama-sft-2"),
+            (1, 4, "cid", "own", "other"),
+            (3, 0, "cid", "own", "compile"),
+        ]
+    ):
+        day = f"2023-03-{6 + number:02}T"
+        tres = f"gres/gpu={gpus}" if gpus else "cpu=64"
+        times = f"{day}00:00:00|{day}00:00:00|{day}00:30:00"
+        lines.append(f"{70 + number}|COMPLETED|{times}|{nodes}|{tres}|{user}|{account}|{name}")
+    (folder / "sacct.txt").write_text("\n".join(lines) + "\n", "utf-8")
+    return folder
+
+
+def cluster(folder: Path, **replay: Any) -> Scenario:
+    spec = {"log": "sacct.txt", "columns": None, "align": "start", "repeat": False}
+    changes = {"facility.node_types.node.n_gpus": 4, "duration": "1 week"}
+    return scenario_of(write_cluster(folder), changes, **spec, **replay)
+
+
+def workloads_of(scenario: Scenario) -> list[str]:
+    workload = generate_jobs(scenario, tiny_library())
+    return [workload.classes[i].job_class.workload for i in workload.jobs.class_id]
+
+
+def test_rules_go_by_user_account_and_name_of_the_job(tmp_path: Path) -> None:
+    any_job = {"workload": "draw"}
+    for rule, fitting in [
+        ({"name": "llama-*"}, [0, 2]),
+        ({"user": "bob"}, [1, 2]),
+        ({"account": "own"}, [2, 3]),
+        ({"user": "b*", "account": "own"}, [2]),
+    ]:
+        found = workloads_of(cluster(tmp_path, rules=[{"workload": "tune", **rule}, any_job]))
+        assert [i for i, name in enumerate(found) if name == "tune"] == fitting
+    with pytest.raises(InputError, match=r"rule 1: the log has no jobs of user 'anne' \(have: 'a"):
+        workloads_of(cluster(tmp_path, rules=[{"workload": "tune", "user": "anne"}, any_job]))
+
+
+def test_single_jobs_have_the_profiles_given_by_their_ids(tmp_path: Path) -> None:
+    workload = generate_jobs(
+        cluster(tmp_path, profiles={71: "tune-2n-2", "73": "tune-4n-1"}), tiny_library()
+    )
+    ids = [workload.library.ids[i] for i in workload.jobs.profile_id]
+    assert (ids[1], ids[3]) == ("tune-2n-2", "tune-4n-1")
+    assert workload.classes[workload.jobs.class_id[3]].job_class.scale_from_n_nodes == 4
+    assert left_out(workload)["with the profile given for them"] == 2
+    with pytest.raises(InputError, match=r"no job '99' among the 5 of sacct\.txt"):
+        workloads_of(cluster(tmp_path, profiles={99: "tune-2n-2"}))
+    with pytest.raises(InputError, match=r"no profile 'tune-2n-3' .* did you mean 'tune-2n-"):
+        workloads_of(cluster(tmp_path, profiles={71: "tune-2n-3"}))
+
+
+def test_jobs_without_gpus_leave_their_nodes_idle_or_are_refused(tmp_path: Path) -> None:
+    """On the last day that job alone runs: the facility draws what it draws without a job."""
+    scenario = cluster(tmp_path)
+    assert workloads_of(scenario) == ["tune", "tune", "tune", "draw", "idle"]
+    run = diploee.simulate(scenario, tmp_path / "run", library=tiny_library())
+    power_w = run.facility()["it_power_w"].to_numpy()
+    per_day = power_w.size // 7
+    np.testing.assert_allclose(power_w[4 * per_day :], power_w[-1], rtol=1e-6)
+    assert power_w[3 * per_day] > power_w[-1]
+    energy_j = run.jobs()["energy_j"].to_numpy()
+    idle_w = scenario.facility.node_type_of("main").idle_power_w
+    assert energy_j[4] == pytest.approx(3 * 1800 * idle_w)
+    told = generate_jobs(scenario, tiny_library()).matches[0].counts
+    assert told["without GPUs, at idle power (cpu_jobs)"] == 1
+    assert workloads_of(cluster(tmp_path, cpu_jobs="rules"))[4] == "tune"
+    assert len(workloads_of(cluster(tmp_path, cpu_only="drop"))) == 4
+    with pytest.raises(InputError, match=r"cpu_jobs: 1 jobs of sacct\.txt .* such as '74'; set"):
+        workloads_of(cluster(tmp_path, cpu_jobs="error"))
