@@ -283,10 +283,9 @@ def _tell(done: DatasetImport, out: Path) -> None:
     typer.echo(f"{out}: {plural(len(done.paths), 'profile')}, {origins}")
     if done.skipped:
         typer.echo(f"{plural(len(done.skipped), 'run')} skipped:")
-        for cause, n in done.causes.items():
-            typer.echo(f"  {n:,} x {cause}")
-        for run in done.skipped:
-            typer.echo(f"  {run.place}: {run.problem}")
+        for runs in done.skipped_by_cause:
+            others = f" (and {len(runs) - 1:,} others alike)" if len(runs) > 1 else ""
+            typer.echo(f"  {runs[0].place}: {runs[0].problem}{others}")
     if done.n_left_out:
         typer.echo(f"{plural(done.n_left_out, 'run')} of another kind left out (--what all).")
 

@@ -329,6 +329,8 @@ class ReplayedJobs:
                     f"{spec.log} have no GPUs, such as '{log.job_ids[row]}'; set cpu_jobs: idle or "
                     "rules, or cpu_only: drop"
                 )
+            if self._frame.slots_per_node > 1:  # such a pool has no place for them
+                on_cpus = np.zeros_like(on_cpus)
             self._count("without GPUs, at idle power (cpu_jobs)", int(on_cpus.sum()))
             rule = np.where(on_cpus, n_rules + len(self._profile_ids), rule).astype(np.int16)
         if spec.profiles:

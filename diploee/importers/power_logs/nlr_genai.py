@@ -58,9 +58,12 @@ class DatasetImport:
     n_left_out: int
 
     @property
-    def causes(self) -> dict[str, int]:
-        """Skipped runs by cause, with places and figures taken out; the most frequent first."""
-        return dict(Counter(_cause(run.problem) for run in self.skipped).most_common())
+    def skipped_by_cause(self) -> list[list[SkippedRun]]:
+        """Skipped runs whose problems differ in places and figures alone; the most first."""
+        found: dict[str, list[SkippedRun]] = {}
+        for run in self.skipped:
+            found.setdefault(_cause(run.problem), []).append(run)
+        return sorted(found.values(), key=len, reverse=True)
 
 
 def import_nlr_genai(

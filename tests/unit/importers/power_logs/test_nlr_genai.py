@@ -137,7 +137,7 @@ def test_raw_logs_go_before_sums_and_broken_runs_fall_back(dataset, tmp_path):
     (skipped,) = done.skipped
     assert skipped.place == "llama2_70b_lora-4n-113 (raw)"
     assert "no partner, expected a RAPL log (CPU packages) of the same node" in skipped.problem
-    assert done.causes == {"no partner": 1}
+    assert done.skipped_by_cause == [[skipped]]
     assert done.n_left_out == 2
     library = ProfileLibrary.open(out)
     assert {(p.workload, p.n_nodes) for p in library.entries} <= {
@@ -219,6 +219,18 @@ def test_broken_sums_are_left_out_with_their_cause(tmp_path, change, problem):
     path.unlink()
     (skipped,) = import_nlr_genai(root, tmp_path / "third").skipped
     assert skipped.problem == "its file is not in 'results/'"
+
+
+def test_what_many_runs_lack_is_named_once(tmp_path):
+    rows = [(training_row("llama2_70b_lora", 8, n, 100 + n), 16_000.0) for n in range(4)]
+    place = write_aggregated(tmp_path / "data", "training_llama2_70b_lora", rows)
+    for path in sorted((place / "results").iterdir())[1:]:
+        path.unlink()
+    ended = call("profiles", "import", "nlr-genai", tmp_path / "data", "--out", tmp_path / "lib")
+    assert ended.code == 0
+    assert "3 runs skipped:\n" in ended.out
+    assert ended.out.count("its file is not in 'results/' (and 2 others alike)") == 1
+    assert ended.out.count("'results/'") == 1
 
 
 def test_folders_that_tell_nothing_are_named(dataset, tmp_path):
@@ -356,7 +368,7 @@ def test_the_command_imports_and_says_how_the_classes_differ(dataset, tmp_path):
     ended = call(*command, "--against", smaller)
     assert ended.code == 0
     assert f"{out}: 5 profiles, 3 from raw, 2 from aggregated" in ended.out
-    assert "1 run skipped:\n  1 x no partner\n  llama2_70b_lora-4n-113 (raw): " in ended.out
+    assert "1 run skipped:\n  llama2_70b_lora-4n-113 (raw): " in ended.out
     assert "2 runs of another kind left out (--what all)." in ended.out
     lines = [line.split() for line in ended.out.splitlines()]
     row = next(i for i, words in enumerate(lines) if words[:2] == ["llama2_70b_lora", "8n"])
