@@ -68,8 +68,8 @@ class JobReplay(LogReading, _LogFile):
     cpu_jobs: Literal["idle", "error", "rules"] = Field(
         default="idle",
         description="What jobs draw that the log says to have no GPUs, on nodes that have some: "
-        "idle power, or what the rules say; error refuses them. cpu_only: drop leaves them out, and "
-        "so does a pool that allocates GPUs.",
+        "idle power, or what the rules say; error refuses them. cpu_only: drop leaves them out, "
+        "and so does a pool that allocates GPUs.",
     )
     unmatched: Literal["error", "drop"] = Field(
         default="error", description="What to do with jobs that no rule fits."
