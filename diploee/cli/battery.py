@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from diploee.cli.options import Json
+from diploee.cli.options import Json, shipped_names
 from diploee.metrics.limits import load_limits
 from diploee.metrics.limits.mitigation import mitigate
 from diploee.outputs import open_run
@@ -16,7 +16,12 @@ from diploee.outputs import open_run
 
 def battery_command(
     limits: Annotated[
-        str, typer.Argument(help="Name of a preset, or a YAML file of limits.", metavar="LIMITS")
+        str,
+        typer.Argument(
+            help="Name of a preset, or a YAML file of limits.",
+            metavar="LIMITS",
+            autocompletion=shipped_names("limits"),
+        ),
     ],
     run_dir: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
     as_json: Json = False,

@@ -11,7 +11,7 @@ import typer
 from pydantic import Field, PositiveInt
 
 from diploee.cli import EXIT_FAILED, Interrupted, interrupt_at_once
-from diploee.cli.options import options
+from diploee.cli.options import options, shipped_names
 from diploee.cli.sweep_display import SweepProgressBar, show_ensemble, show_failures, show_sweep
 from diploee.errors import InputError
 from diploee.model import Model
@@ -65,7 +65,12 @@ class Running(Model):
 @options(out="--out DIR_OR_URL")
 def sweep_command(
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="A sweep file, or a shipped sweep's name.")
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="A sweep file, or a shipped sweep's name.",
+            autocompletion=shipped_names("sweep"),
+        ),
     ],
     running: Running,
 ) -> None:
@@ -83,7 +88,10 @@ def sweep_command(
 def ensemble_command(
     scenario: Annotated[
         str,
-        typer.Argument(help="A scenario or a sweep file, or the name of a shipped one."),
+        typer.Argument(
+            help="A scenario or a sweep file, or the name of a shipped one.",
+            autocompletion=shipped_names("scenario", "sweep"),
+        ),
     ],
     running: Running,
     seeds: Annotated[
