@@ -59,7 +59,9 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 def _formula(latex: str, display: str) -> str:
     text = convert(latex.strip(), display=display)
-    return f'<div style="overflow-x:auto">{text}</div>' if display == "block" else text
+    return (
+        f'<div style="overflow-x:auto;padding:.6em 0">{text}</div>' if display == "block" else text
+    )
 
 
 def _texts(cell: Any) -> Iterator[str]:

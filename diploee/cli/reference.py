@@ -37,6 +37,7 @@ def _sections(command: Any, path: tuple[str, ...]) -> Iterator[str]:
             if parameter.param_type_name == "argument":
                 names = [parameter.metavar or parameter.name.upper()]
             words = " ".join(str(parameter.help).split()).replace("|", "\\|")
+            words = words.replace("<", "&lt;")
             yield f"| `{', '.join(names)}` | {words} |"
         yield ""
     for name, each in inner.items():
