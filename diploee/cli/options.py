@@ -184,8 +184,10 @@ def _value(value: Any) -> Any:
 
 def _checked(model: Any, fields: Mapping[str, Any], spelt: Mapping[str, str]) -> Any:
     """Return the model of what was given; an error names the option."""
+    from pydantic import ValidationError
+
     from diploee.errors import InputError
-    from diploee.problems import checked
+    from diploee.problems import checked, plain_problems
 
     given = {name: value for name, value in fields.items() if value not in (None, [])}
     for name, value in given.items():
@@ -195,7 +197,13 @@ def _checked(model: Any, fields: Mapping[str, Any], spelt: Mapping[str, str]) ->
     def where(place: tuple[str | int, ...]) -> str:
         return _flags(str(place[0]), spelt)[0] if place else "the options"
 
-    return checked(given, model, where, lambda problems: InputError("; ".join(problems)))
+    try:
+        return checked(given, model, where, lambda problems: InputError("; ".join(problems)))
+    except InputError as error:  # a model that names its own fields, as in Python
+        if not isinstance(error.__cause__, ValidationError):
+            raise
+        problems = plain_problems(error.__cause__, model, given)
+        raise InputError("; ".join(f"{where(at)}: {told}" for at, told in problems)) from error
 
 
 def _pair(text: str, option: str) -> tuple[str, str]:
