@@ -7,6 +7,7 @@ from math import ceil
 from typing import Any
 
 from diploee.clock import RunClock
+from diploee.errors import plural
 from diploee.inference import Curves, ServicePlan
 from diploee.metrics import QueueMetrics
 from diploee.profiles import ProfileLibrary
@@ -80,7 +81,7 @@ def run_warnings(
         *_fast_iterations(library, classes),
         *_sharp_edges(library, classes),
         *_other_boundaries(facility, pools, library, classes, plans, curves),
-        *_other_hardware(facility, pools, library, classes),
+        *_scaled_hardware(pools, library, classes),
         *_rated_beyond_nodes(facility),
         *_never_standing(facility),
         *_left_out(matches),
@@ -239,30 +240,18 @@ def _other_boundaries(
             )
 
 
-def _other_hardware(
-    facility: Facility, pools: Pools, library: ProfileLibrary, classes: Sequence[StreamClass]
+def _scaled_hardware(
+    pools: Pools, library: ProfileLibrary, classes: Sequence[StreamClass]
 ) -> Iterator[str]:
-    """Name pools whose GPUs are not those that their profiles were measured on, as far as told."""
-    for name, pool in facility.pools.items():
-        node = facility.node_type_of(name)
-        if node.busy_power_factor != 1:  # the user scales the power to other hardware
-            continue
-        of_pool = (c for c in classes if pools[c.stream] == name)
-        told = [(entry.profile_id, entry.provenance) for entry in _used(library, of_pool)]
-        other = [
-            (profile_id, origin)
-            for profile_id, origin in told
-            if origin.gpus_per_node not in (None, node.n_gpus)
-            or origin.gpu_tdp_w not in (None, node.gpu_tdp_w)
-        ]
-        if other:
-            profile_id, origin = other[0]
-            of = "" if origin.gpu_tdp_w is None else f" of {origin.gpu_tdp_w:g} W"
+    """Say which pools play profiles of other GPUs, scaled."""
+    for pool in dict.fromkeys(pools.values()):
+        used = _used(library, (c for c in classes if pools[c.stream] == pool))
+        factors = [e.provenance.power_factor for e in used if e.provenance.power_factor != 1]
+        if factors:
             yield (
-                f"pool '{name}': a node has {node.n_gpus} GPUs of {node.gpu_tdp_w:g} W, "
-                f"{len(other)} profile(s), such as '{profile_id}', are of nodes with "
-                f"{origin.gpus_per_node} GPUs{of}; their power is played as it is: use profiles of "
-                f"these nodes, or set busy_power_factor of node type '{pool.node_type}'"
+                f"pool '{pool}': {plural(len(factors), 'profile')} of other GPUs scaled by the "
+                f"TDP, power times {min(factors):.4g} to {max(factors):.4g}, run times as they "
+                "are: an estimate"
             )
 
 

@@ -1,8 +1,15 @@
-"""What is known of GPUs by their model's name."""
+"""GPUs of profiles and of nodes: what is known by their name, and profiles played on other ones."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+
+import numpy as np
+
+from diploee.errors import ProfileError, plural
+from diploee.profiles.profile import PowerProfile, Provenance
+from diploee.scenario import NodeType
 
 TDP_W = {
     r"\bH[12]00\b.*\bSXM": 700.0,
@@ -24,3 +31,69 @@ def tdp_of(model: str) -> float | None:
         Its name, such as ``"NVIDIA H100-SXM5-80GB"``.
     """
     return next((w for name, w in TDP_W.items() if re.search(name, model.upper())), None)
+
+
+def gpus_shown(n_gpus: int | None, tdp_w: float | None) -> str:
+    """Return the GPUs of a node in words, such as ``4 GPUs of 700 W``, as far as they are known."""
+    count = "GPUs" if n_gpus is None else plural(n_gpus, "GPU")
+    return count if tdp_w is None else f"{count} of {tdp_w:,g} W"
+
+
+def gpus_of(provenance: Provenance) -> str:
+    """Return the GPUs of the nodes that a profile was measured on, in words."""
+    return gpus_shown(provenance.gpus_per_node, provenance.gpu_tdp_w)
+
+
+def is_other_hardware(provenance: Provenance, node: NodeType) -> bool:
+    """Return whether a profile is of other GPUs than a node has, as far as they are known."""
+    return provenance.gpus_per_node not in (None, node.n_gpus) or provenance.gpu_tdp_w not in (
+        None,
+        node.gpu_tdp_w,
+    )
+
+
+def scaled_by_tdp(profile: PowerProfile, node: NodeType) -> PowerProfile:
+    """Return a profile in proportion to the TDP of a node's GPUs, as long as it is.
+
+    ASSUMPTION [J]: all of a node's power, CPUs and idle power too, goes with the TDP of its GPUs.
+
+    Parameters
+    ----------
+    profile : PowerProfile
+        Power of a job on other GPUs.
+    node : NodeType
+        The nodes that are to play it.
+
+    Raises
+    ------
+    ProfileError
+        If either has no GPUs with a TDP.
+    """
+    origin = profile.provenance
+    n_gpus = node.n_gpus if origin.gpus_per_node is None else origin.gpus_per_node
+    tdp_w = node.gpu_tdp_w if origin.gpu_tdp_w is None else origin.gpu_tdp_w
+    of_node_w, measured_w = node.n_gpus * node.gpu_tdp_w, n_gpus * tdp_w
+    if not (of_node_w > 0 and measured_w > 0):
+        raise ProfileError(
+            f"profile '{profile.profile_id}' of {gpus_of(origin)} can't be scaled by the TDP to "
+            f"{gpus_shown(node.n_gpus, node.gpu_tdp_w)}; use profiles of these nodes (--profiles)"
+        )
+    factor = of_node_w / measured_w
+    note = (
+        f"power scaled by {factor:.4g}, the TDP of {gpus_shown(node.n_gpus, node.gpu_tdp_w)} over "
+        f"that of {gpus_of(origin)}, run time as it was: not measured on these nodes"
+    )
+    return replace(
+        profile,
+        profile_id=f"{profile.profile_id}~tdp-{factor:.6g}",
+        power_w=(profile.power_w * factor).astype(np.float32),
+        provenance=replace(
+            origin,
+            kind="reference",
+            notes="; ".join(filter(None, [origin.notes, note])),
+            gpus_per_node=node.n_gpus,
+            gpu_tdp_w=node.gpu_tdp_w,
+            gpu_model=None,
+            power_factor=factor,
+        ),
+    )

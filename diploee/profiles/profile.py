@@ -59,6 +59,8 @@ class Provenance:
         Thermal design power of one GPU [W]; None where it is unknown.
     gpu_model : str, optional
         Name of the GPU; None where it is unknown.
+    power_factor : float
+        Factor on the power as measured, by which a run plays it on other GPUs.
     phases : dict of str to list, optional
         Start and end [s from the start of the profile] of each part of the run that its events
         tell, by its name, such as ``training``.
@@ -77,6 +79,7 @@ class Provenance:
     gpus_per_node: int | None = None
     gpu_tdp_w: float | None = None
     gpu_model: str | None = None
+    power_factor: float = 1.0
     phases: dict[str, list[list[float]]] = field(default_factory=dict)
 
 

@@ -31,6 +31,8 @@ from diploee.scenario.limits import MAX_DEVICES, MAX_NODES
 from diploee.tables import BoolArray, Float32Array, Int64Array
 from diploee.units import MS_PER_DAY
 
+AS_MEASURED = ("power_factor", 1.0)
+"""Not written: files that are older than the key have no other."""
 METADATA_KEY = b"diploee.profile"
 SCHEMA_VERSION = 1
 MAX_STEP_MS = MS_PER_DAY
@@ -60,6 +62,7 @@ class Origin(Record):
     gpus_per_node: Annotated[int, Field(ge=0, le=MAX_DEVICES)] | None = None
     gpu_tdp_w: _Positive | None = None
     gpu_model: str | None = None
+    power_factor: _Positive = 1.0
     phases: dict[str, list[_Span]] = Field(default_factory=dict)
 
 
@@ -118,7 +121,9 @@ def write_profile(
         "n_nodes": profile.n_nodes,
         "dt_ms": profile.dt_ms,
         "sha256": profile.sha256,
-        "provenance": asdict(profile.provenance),
+        "provenance": {
+            k: v for k, v in asdict(profile.provenance).items() if (k, v) != AS_MEASURED
+        },
     }
     checked_record(head, _Head, f"profile '{profile.profile_id}'", ProfileError)
     table = pa.table(

@@ -157,6 +157,9 @@ def _profiles(profiles: dict[str, Any]) -> str:
         if workloads:
             names = ", ".join(f"{name} ({count})" for name, count in sorted(workloads.items()))
             parts.append(f"{workloads.total()} {_KINDS[kind]}: {names}")
+    origins = [entry.get("provenance") or {} for entry in profiles.values()]
+    if n_scaled := sum(origin.get("power_factor", 1) != 1 for origin in origins):
+        parts.append(f"{n_scaled} of other GPUs, scaled by the TDP (not measured on these nodes)")
     return "; ".join(parts)
 
 

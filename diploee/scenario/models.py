@@ -123,6 +123,10 @@ class Pool(Model):
         "only; the GPUs of jobs are n_gpus of their class or those of the replayed log.",
         exclude_if=lambda value: value == "nodes",
     )
+    scale_profiles: Literal["by_tdp"] | None = optional(
+        "How profiles of jobs on other GPUs than its nodes' are played: by_tdp in proportion to "
+        "the TDP of a node's GPUs, run times as they are. If absent, they are refused."
+    )
     phases: tuple[Phase, ...] | None = optional(
         "How many of its nodes stand from when on; none before the first phase, all of them all "
         "through the run if absent. A phase that begins with the run holds in its warm-up too. "

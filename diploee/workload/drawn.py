@@ -16,7 +16,7 @@ import numpy as np
 
 from diploee.errors import ProfileError, WorkloadError
 from diploee.profiles import PowerProfile
-from diploee.scenario import DurationModel, JobClass, JobStream, NodeType
+from diploee.scenario import DurationModel, JobClass, JobStream
 from diploee.scenario.durations import MAX_DURATION_S
 from diploee.streams import stream
 from diploee.tables import Int32Array, Int64Array, concat
@@ -83,7 +83,7 @@ class DrawnJobs:
     ) -> None:
         self._spec, self._frame, self.name = spec, frame, frame.name
         self._rates = stream_rates(spec, frame)
-        self.classes = _stream_classes(spec, frame.name, frame.node_type, builder, batches)
+        self.classes = _stream_classes(spec, frame, builder, batches)
         if spec.startup is not None:
             builder.flat()
         self._duration_ms = np.array([entry.duration_ms for entry in builder.library.entries])
@@ -348,36 +348,38 @@ class DrawnJobs:
 
 
 def _stream_classes(
-    spec: JobStream, name: str, node: NodeType, builder: LibraryBuilder, batches: Batches
+    spec: JobStream, frame: StreamFrame, builder: LibraryBuilder, batches: Batches
 ) -> tuple[StreamClass, ...]:
     found = []
     for job_class in spec.job_classes():
         if job_class.batch_inference is not None:
-            found.append(_batch_class(job_class, name, batches[name, job_class.name], builder))
+            batch = batches[frame.name, job_class.name]
+            found.append(_batch_class(job_class, frame, batch, builder))
             continue
         try:
-            profile_ids = builder.select(job_class.workload, job_class.profile_n_nodes)
+            profile_ids = builder.select(job_class.workload, job_class.profile_n_nodes, frame)
         except ProfileError as error:
             raise ProfileError(f"class '{job_class.name}': {error}") from error
         if spec.profile_variants is not None:
             profile_ids = builder.variants(profile_ids, spec.profile_variants)
         if spec.power_smoothing is not None:
-            profile_ids = builder.smoothed(profile_ids, spec.power_smoothing, node)
-        found.append(StreamClass(name, job_class, profile_ids))
+            profile_ids = builder.smoothed(profile_ids, spec.power_smoothing, frame.node_type)
+        found.append(StreamClass(frame.name, job_class, profile_ids))
     return tuple(found)
 
 
 def _batch_class(
-    job_class: JobClass, stream_name: str, batch: PowerProfile, builder: LibraryBuilder
+    job_class: JobClass, frame: StreamFrame, batch: PowerProfile, builder: LibraryBuilder
 ) -> StreamClass:
     """Return a class whose jobs play one batch over and over until all tokens are there."""
     assert job_class.batch_inference is not None
     run_s = job_class.batch_inference.n_batches(job_class.n_nodes) * batch.duration_ms / MS_PER_S
     if run_s > MAX_DURATION_S:
         raise WorkloadError(
-            f"streams.{stream_name}: class '{job_class.name}': its batches take {run_s:,.4g} s, "
+            f"streams.{frame.name}: class '{job_class.name}': its batches take {run_s:,.4g} s, "
             f"more than {MAX_DURATION_S:,} s; ask for fewer tokens a job, or use more nodes"
         )
     always = DurationModel(quantiles_s={0: run_s, 1: run_s})
     timed = job_class.model_copy(update={"duration": always})
-    return StreamClass(stream_name, timed, (builder.index_of(batch),))
+    profile_ids = builder.on_nodes((builder.index_of(batch),), frame)
+    return StreamClass(frame.name, timed, profile_ids)

@@ -85,6 +85,7 @@ class JobStreams:
                 facility.node_type_of(spec.pool),
                 getattr(facility.pools[spec.pool].scheduler, "estimate", None) == "logged",
                 facility.slots_per_node(spec.pool),
+                facility.pools[spec.pool].scale_profiles == "by_tdp",
             )
             try:
                 self._sources.append(_source(spec, frame, builder, logs, zeus, batches))

@@ -384,7 +384,7 @@ class ReplayedJobs:
                 int(nearest_n_nodes(np.array([n_nodes]), measured)[0]) if measured else n_nodes
             )
             try:
-                profile_ids = builder.select(rule.workload, source)
+                profile_ids = builder.select(rule.workload, source, self._frame)
             except ProfileError as error:
                 raise ProfileError(f"replay.rules, rule {rule_id + 1}: {error}") from error
             if self._stream.profile_variants is not None:

@@ -50,6 +50,8 @@ class StreamFrame:
         What its nodes are.
     asks_log : bool
         The pool's scheduler goes by the run times that a log's users asked for.
+    scales_by_tdp : bool
+        Profiles of other GPUs than the pool's are played in proportion to the TDP.
     slots_per_node : int
         `Facility.slots_per_node`; all counts of nodes of the stream's jobs and of its pool are of
         slots.
@@ -64,6 +66,7 @@ class StreamFrame:
     node_type: NodeType
     asks_log: bool = False
     slots_per_node: int = 1
+    scales_by_tdp: bool = False
 
     @property
     def spans(self) -> range:

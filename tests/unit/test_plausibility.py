@@ -10,6 +10,7 @@ import pytest
 from builders import profile, tiny_library, tiny_scenario
 
 from diploee import simulate
+from diploee.errors import ProfileError
 from diploee.profiles import PowerProfile, ProfileLibrary, add_profile
 from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
 
@@ -75,7 +76,7 @@ def test_power_taken_at_the_nodes_inlet_is_warned_of_where_it_is_mixed_or_conver
 
 
 @pytest.mark.parametrize(
-    ("hardware", "node", "warned"),
+    ("hardware", "node", "refused"),
     [
         ({"gpus_per_node": 4, "gpu_tdp_w": 700.0}, {}, False),
         ({"gpus_per_node": None, "gpu_tdp_w": None}, {"n_gpus": 8}, False),
@@ -85,15 +86,22 @@ def test_power_taken_at_the_nodes_inlet_is_warned_of_where_it_is_mixed_or_conver
         ({"gpus_per_node": 4, "gpu_tdp_w": 700.0}, {"n_gpus": 8, "busy_power_factor": 2}, False),
     ],
 )
-def test_pool_with_other_gpus_than_its_profiles_is_warned_of(
-    tmp_path: Path, hardware: dict[str, Any], node: dict[str, Any], warned: bool
+def test_pool_with_other_gpus_than_its_profiles_is_refused_or_scales_them_by_the_tdp(
+    tmp_path: Path, hardware: dict[str, Any], node: dict[str, Any], refused: bool
 ) -> None:
     used = profile("odd-1n-1", [2_000.0] * 600)
-    known = replace(used, provenance=replace(used.provenance, **hardware))
+    library = ProfileLibrary([replace(used, provenance=replace(used.provenance, **hardware))])
     changes = {f"facility.node_types.node.{key}": value for key, value in node.items()}
-    found = warnings_of(tmp_path, ProfileLibrary([known]), {**one_class("odd"), **changes})
-    told = [line for line in found if "pool 'main': a node has" in line]
-    assert ["'odd-1n-1'" in line for line in told] == [True] * warned
+    changes |= one_class("odd")
+    if refused:
+        with pytest.raises(ProfileError, match=r"'odd-1n-1' are of nodes with 4 GPUs of 700 W; us"):
+            warnings_of(tmp_path / "refused", library, changes)
+    else:
+        found = warnings_of(tmp_path / "own", library, changes)
+        assert not [line for line in found if "scaled by the TDP" in line]
+    changes["facility.pools.main.scale_profiles"] = "by_tdp"
+    found = warnings_of(tmp_path / "scaled", library, changes)
+    assert len([line for line in found if "scaled by the TDP" in line]) == refused
 
 
 @pytest.mark.parametrize(("rated_mw", "warned"), [(0.04, False), (0.08, False), (42, True)])

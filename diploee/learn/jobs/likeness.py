@@ -66,7 +66,14 @@ def with_generated_year(fit: JobLogFit, library: ProfileLibrary) -> JobLogFit:
     }
     facility = {
         "node_types": {"node": node_type},
-        "pools": {"main": {"node_type": "node", "n_nodes": widest, "allocate": allocate}},
+        "pools": {
+            "main": {
+                "node_type": "node",
+                "n_nodes": widest,
+                "allocate": allocate,
+                "scale_profiles": "by_tdp",  # nobody looks at the power
+            }
+        },
     }
     data = {
         "name": "generated",
