@@ -6,6 +6,7 @@ mend the input), any other `DiploeeError` with 1.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from itertools import accumulate, islice
@@ -129,6 +130,25 @@ def one_of(allowed: Iterable[object]) -> str:
 def plural(count: int, one: str, many: str = "") -> str:
     """Return a count with its noun, ``1 run`` or ``1,200 runs``."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def counted(texts: Iterable[Iterable[str]], n_of: int, what: str) -> list[str]:
+    """Return each text once, with how many of the things it was said of.
+
+    Parameters
+    ----------
+    texts : iterable of iterables of str
+        The texts of each thing; those alike but for their numbers count as one, the first stands.
+    n_of : int
+        How many things there are.
+    what : str
+        Their noun, such as ``run``.
+    """
+    found: dict[str, list[str]] = {}
+    for of_one in texts:
+        for alike, text in {re.sub(r"\d[\d.,]*", "#", text): text for text in of_one}.items():
+            found.setdefault(alike, []).append(text)
+    return [f"{of[0]} ({len(of):,} of {plural(n_of, what)})" for of in found.values()]
 
 
 def did_you_mean(word: str, allowed: Iterable[str]) -> str:

@@ -77,20 +77,9 @@ def _with_rate(text: str, elapsed_s: float) -> str:
     return f"{text}  {per_s:,.0f} jobs/s"
 
 
-ASKED = (
-    "grid.maximum_demand.intervals.15min.max_mw",
-    "grid.ramps.intervals.60s.up.max_mw",
-    "grid.ramps.intervals.60s.down.max_mw",
-    "grid.ramps.intervals.900s.up.max_mw",
-    "grid.ramps.intervals.900s.down.max_mw",
-    "grid.headroom.mw",
-)
-"""What a planner asks first, by the key of its metric, beside those that stand in every table."""
-
-
 def show_run(run: Run) -> None:
     """Print the result table, the warnings and where the files are."""
-    from diploee.metrics.catalogue import declared_metrics, table_metrics
+    from diploee.metrics.catalogue import ASKED, declared_metrics, table_metrics
 
     console = Console()
     metrics = run.metrics

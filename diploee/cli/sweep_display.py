@@ -18,7 +18,7 @@ from rich.table import Table
 
 from diploee.cli.display import titled_table
 from diploee.metric import Metric, find_metric
-from diploee.metrics.catalogue import declared_metrics, table_metrics
+from diploee.metrics.catalogue import declared_metrics, metrics_of_runs
 from diploee.sweep import Outcome, RunTask, Sweep, SweepProgress, SweepResult
 from diploee.units import W_PER_MW, power_unit
 
@@ -111,7 +111,7 @@ def show_sweep(sweep: Sweep, result: SweepResult) -> None:
         rows.setdefault(row["point"], []).append(row)
     axes = list(result.runs[0].settings)
     fitting = max(2, console.width // COLUMN_WIDTH - len(axes) - 1)
-    columns = _fitting_metrics(result.summary, fitting)
+    columns = _fitting_metrics(result.summary, sweep.spec.metrics)[:fitting]
     n_seeds = len(sweep.spec.seed_list(sweep.base.seed))
     note = f"  (mean over {n_seeds} seeds; max: the largest)" if n_seeds > 1 else ""
     names = [*(_short(name, axes) for name in axes), "runs"]
@@ -139,9 +139,8 @@ def show_failures(result: SweepResult) -> None:
         )
     if len(failed) > MAX_FAILURES:
         console.print(f"... and {len(failed) - MAX_FAILURES:,} more failed, see summary.parquet")
-    n_warned = sum(1 for n in result.summary["n_warnings"].to_pylist() if n)
-    if n_warned:
-        console.print(f"[yellow]{n_warned:,} runs have warnings[/], see sweep.json")
+    for warning in result.warnings:
+        console.print(f"[yellow]warning:[/] {escape(warning)}")
     console.print(
         f"{len(result.runs):,} runs, {result.n_computed:,} computed now; files in "
         f"[bold]{escape(result.target)}[/]",
@@ -156,13 +155,13 @@ def _short(name: str, names: Sequence[str]) -> str:
     return last if alone and not last.isdigit() else name
 
 
-def _fitting_metrics(summary: pa.Table, most: int) -> list[Metric]:
-    """Return the first main metrics that the runs have, powers in the unit of their size."""
+def _fitting_metrics(summary: pa.Table, chosen: Sequence[str]) -> list[Metric]:
+    """Return the chosen metrics that the runs have, powers in the unit of their size."""
     if "power.max_mw" not in summary.column_names:
         return []
     unit = power_unit((pc.max(summary["power.max_mw"]).as_py() or 0.0) * W_PER_MW)
-    main = [m.sized(unit) for m in table_metrics("main") if m.key in summary.column_names]
-    return main[:most]
+    shown = metrics_of_runs(chosen)
+    return [m.sized(unit) for m in shown if m.key in summary.column_names]
 
 
 def _summed(rows: list[dict[str, Any]], metric: Metric) -> str:

@@ -144,7 +144,10 @@ class Marks:
 
 @dataclass(frozen=True, eq=False)
 class Carpet:
-    """Values z of shape (len(y), len(x)) as colours; x are times, y times or names."""
+    """Values z of shape (len(y), len(x)) as colours; x are times or names, y times or names.
+
+    Where both are names, each value is written into its cell, with three significant digits.
+    """
 
     x: Array
     y: Array

@@ -270,7 +270,15 @@ def _draw_marks(axes: Any, marks: Marks, label: str | None) -> None:
 
 def _draw_carpet(axes: Any, carpet: Carpet) -> None:
     x, y, z = carpet.x, carpet.y, carpet.z
-    if x.size == 1:  # a column alone has no width
+    if x.dtype.kind == "U":
+        axes.set_xticks(np.arange(x.size), x)
+        x = np.arange(x.size)
+        for row, column in zip(*np.nonzero(np.isfinite(z)), strict=True):
+            dark = z[row, column] < (carpet.low + carpet.high) / 2
+            text = f"{float(f'{z[row, column]:.3g}'):,.10g}"
+            shade = "white" if dark else "black"
+            axes.text(column, row, text, ha="center", va="center", fontsize=8, color=shade)
+    elif x.size == 1:  # a column alone has no width
         x, z = x + np.array([-6, 6], dtype="timedelta64[h]"), np.repeat(z, 2, axis=1)
     if y.dtype.kind == "U":
         axes.set_yticks(np.arange(y.size), y)

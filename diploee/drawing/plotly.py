@@ -191,13 +191,14 @@ def _carpet(carpet: Carpet) -> Json:
     unit = html.escape(carpet.unit)
     # From a start alone plotly takes the width of one day as 1 ms of 1970.
     alone = {"x0": str(carpet.x[0]), "dx": MS_PER_DAY}
-    days = alone if carpet.x.size == 1 else _along("x", carpet.x)
+    names = carpet.x.dtype.kind == "U"
+    days = alone if carpet.x.size == 1 and not names else _along("x", carpet.x)
+    told = "%{x}, %{y}" if names else "%{x|%a %d %b %Y}, %{y|%H:%M}"
     return {
         "type": "heatmap",
         **days,
         **_along("y", carpet.y),
-        "xtype": "scaled",
-        "ytype": "scaled",
+        **({"texttemplate": "%{z:,.3~r}"} if names else {"xtype": "scaled", "ytype": "scaled"}),
         "z": encoded(carpet.z),
         "zmin": carpet.low,
         "zmax": carpet.high,
@@ -205,8 +206,7 @@ def _carpet(carpet: Carpet) -> Json:
         "colorbar": {"thickness": 12, "outlinewidth": 0, "title": {
             "text": html.escape(carpet.colour_label), "side": "right", "font": {"size": 12}}},
         "hoverongaps": False,
-        "hovertemplate": f"%{{x|%a %d %b %Y}}, %{{y|%H:%M}}<br><b>%{{z:.3f}} {unit}</b>"
-        "<extra></extra>",
+        "hovertemplate": f"{told}<br><b>%{{z:.3f}} {unit}</b><extra></extra>",
     }  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from diploee.facility import STAGES
-from diploee.metric import Metric, View, catalogue
+from diploee.metric import Metric, View, catalogue, find_metric
 from diploee.metrics.billing import BILLING_METRICS
 from diploee.metrics.causes import CAUSE_METRICS
 from diploee.metrics.facility import POWER_METRICS, UTILIZATION_METRICS
@@ -60,6 +60,29 @@ def declared_metrics() -> tuple[Metric, ...]:
         If a key is taken twice.
     """
     return catalogue(*DECLARED, *(spec.metrics for spec in STAGES.by_name.values()))
+
+
+ASKED = (
+    "grid.maximum_demand.intervals.15min.max_mw",
+    "grid.ramps.intervals.60s.up.max_mw",
+    "grid.ramps.intervals.60s.down.max_mw",
+    "grid.ramps.intervals.900s.up.max_mw",
+    "grid.ramps.intervals.900s.down.max_mw",
+    "grid.headroom.mw",
+    "poi.headroom.mva",
+)
+"""What a planner asks first, by the key of its metric, beside those that stand in every table."""
+
+
+def metrics_of_runs(chosen: Iterable[str] = ()) -> list[Metric]:
+    """Return the metrics that stand for the runs of a sweep: the chosen keys, else main and asked.
+
+    A key that nothing is declared of is shown as it is.
+    """
+    known = declared_metrics()
+    if chosen:
+        return [find_metric(key, known) or Metric(key, "1", key) for key in chosen]
+    return [*table_metrics("main"), *filter(None, (find_metric(key, known) for key in ASKED))]
 
 
 def own_blocks() -> set[str]:

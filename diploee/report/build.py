@@ -14,6 +14,7 @@ from diploee.outputs import Run, open_run, run_files
 from diploee.report.band_charts import bands_chart, occupancy_chart
 from diploee.report.content import Report, Section
 from diploee.report.data import RunData, read_run, run_labels
+from diploee.report.ensemble_section import ensemble_section
 from diploee.report.flexibility_section import flexibility_section
 from diploee.report.grid_section import grid_section
 from diploee.report.job_charts import queue_chart
@@ -289,10 +290,10 @@ def _sweep_report(sweep: SweepData, limits: Sequence[str]) -> Report:
     runs = [read_run(place, label) for place, label in runs_to_draw(sweep, MAX_SWEEP_RUNS)]
     against = sweep_charts(sweep)
     sections = [Section("sweep", "Metrics against the axes", (*against, sweep_table(sweep)))]
-    sections += filter(None, [sweep_limits_section(sweep, limits)])
+    sections += filter(None, [ensemble_section(sweep), sweep_limits_section(sweep, limits)])
     if runs:
         sections += [*_run_sections(runs), _metrics_section(runs), _provenance_section(runs)]
-    warnings = list(warnings_of(runs))
+    warnings = [*sweep.warnings]
     if sweep.n_failed:
         warnings.insert(
             0, f"{plural(sweep.n_failed, 'run')} of the sweep without a result; see summary.parquet"

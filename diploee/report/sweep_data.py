@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from diploee.errors import InputError
+from pydantic import Field
+
+from diploee.errors import InputError, counted
 from diploee.json_files import Record, read_json
 from diploee.outputs import MANIFEST
 from diploee.parquet_files import MAX_SIZE, Kind, open_parquet
@@ -20,9 +22,19 @@ RUNS_FOLDER = "runs"
 MEAN_POWER = "power.mean_mw"
 
 
+class _SweepRun(Record):
+    warnings: list[str] = Field(default_factory=list)
+
+
+class _SweepSpec(Record):
+    metrics: list[str] = Field(default_factory=list)
+
+
 class _SweepFile(Record):
     name: str = ""
     axes: list[str]
+    spec: _SweepSpec = _SweepSpec()
+    runs: list[_SweepRun] = Field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -41,6 +53,10 @@ class SweepData:
         Rows of the runs that have metrics.
     n_failed : int
         Rows that have none.
+    metrics : tuple of str
+        Keys of the metrics that it asks for; those that planners ask first where it names none.
+    warnings : tuple of str
+        What its runs were warned of, each once, with the number of runs.
     """
 
     folder: Path
@@ -48,6 +64,8 @@ class SweepData:
     axes: tuple[str, ...]
     finished: pd.DataFrame
     n_failed: int
+    metrics: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def n_seeds(self) -> int:
@@ -85,8 +103,15 @@ def read_sweep(folder: Path) -> SweepData:
     for axis in axes:
         if not pd.api.types.is_numeric_dtype(finished[axis]):
             finished[axis] = finished[axis].map(str)
+    warned = counted((run.warnings for run in spec.runs), len(finished), "run")
     return SweepData(
-        folder, spec.name or folder.absolute().name, axes, finished, len(table) - len(finished)
+        folder,
+        spec.name or folder.absolute().name,
+        axes,
+        finished,
+        len(table) - len(finished),
+        tuple(spec.spec.metrics),
+        tuple(warned),
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from diploee.errors import OutputError, OutputExistsError
+from diploee.errors import OutputError, OutputExistsError, counted
 from diploee.files import uninterrupted
 from diploee.metrics.catalogue import table_metrics
 from diploee.profiles import ProfileLibrary
@@ -70,6 +70,8 @@ class SweepResult:
         Runs that were done now; the others were complete before.
     ensemble : Ensemble or None
         Statistics over the seeds, where points have at least two finished ones.
+    warnings : list of str
+        What the runs were warned of, each once, with the number of runs.
     """
 
     target: str
@@ -78,6 +80,7 @@ class SweepResult:
     failed: dict[str, str] = field(default_factory=dict)
     n_computed: int = 0
     ensemble: Ensemble | None = None
+    warnings: list[str] = field(default_factory=list)
 
     def frame(self) -> pd.DataFrame:
         """Return a row per run: point, axes, draws, seed, status, metrics by dotted key."""
@@ -154,7 +157,8 @@ def run_sweep(
                     summary = files.write(results, failed)
         n_computed = sum(task.run in results for task in tasks)
         ensemble = write_ensemble(store, sweep, runs, results)
-    return SweepResult(target, runs, summary, failed, n_computed, ensemble)
+    warned = counted((result.warnings for result in results.values()), len(results), "run")
+    return SweepResult(target, runs, summary, failed, n_computed, ensemble, warned)
 
 
 def _missing(

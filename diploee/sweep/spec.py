@@ -8,7 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveInt, SerializeAsAny, model_validator
 
-from diploee.errors import one_of
+from diploee.errors import did_you_mean, one_of
+from diploee.metric import find_metric
+from diploee.metrics.catalogue import declared_metrics
 from diploee.model import Model
 from diploee.problems import KeyPath
 from diploee.scenario.limits import MAX_SEED
@@ -117,6 +119,13 @@ class SweepSpec(Model):
         "tells how many seeds it takes.",
     )
 
+    metrics: tuple[str, ...] = Field(
+        default=(),
+        description="Dotted keys of the metrics in tables and figures, such as "
+        "grid.ramps.intervals.60s.up.max_mw; what planners ask first by default. The files hold "
+        "all.",
+    )
+
     def seed_list(self, seed_of_base: int) -> tuple[int, ...]:
         """Return the seeds of every point."""
         if self.seeds is None:
@@ -151,6 +160,11 @@ def spec_problems(spec: SweepSpec) -> Iterator[Problem]:
     for key, key_path in [*spec.varied_keys(), *((key, ("set", key)) for key in spec.set)]:
         if key in _NOT_AN_AXIS and not (key_path[0] == "set" and key != "seed"):
             yield key_path, _NOT_AN_AXIS[key]
+    declared = declared_metrics()
+    for number, key in enumerate(spec.metrics):
+        if find_metric(key, declared) is None:
+            near = did_you_mean(key, [metric.key for metric in declared])
+            yield ("metrics", number), f"no metric '{key}' (docs/OUTPUTS.md lists them){near}"
     yield from _overlaps(spec)
     if isinstance(spec.seeds, tuple):
         twice = sorted(seed for seed, n in Counter(spec.seeds).items() if n > 1)

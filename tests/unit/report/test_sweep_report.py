@@ -1,0 +1,125 @@
+"""Reports of sweeps: maps, panels of one scale, axes, envelopes, chosen metrics, warnings once."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sweep_builders import UTILIZATION, tiny_sweep
+
+import diploee
+from diploee.drawing.charts import Band, Carpet
+from diploee.drawing.pictures import Picture
+from diploee.drawing.plotly import plotly_figure
+from diploee.errors import ScenarioError, counted
+from diploee.report.build import build_report
+from diploee.report.content import Report
+from diploee.report.page import report_page
+
+NODES, LEVEL = "facility.pools.h100.n_nodes", "streams.training.target_utilization"
+IDLE = "facility.node_types.node.idle_power_w"
+RAMP = "grid.ramps.intervals.60s.up.max_mw"
+
+
+def written(folder: Path, nodes: list[Any], levels: list[float], **content: Any) -> Report:
+    """Write a summary of three seeds of each point, whose mean power is nodes x level + seed."""
+    rows = [
+        {
+            "run": f"{index}-{seed}", "seed": seed, NODES: n, LEVEL: level,
+            "power.mean_mw": (index + 1) * level + seed / 10, "power.max_mw": 9.0 + seed,
+            RAMP: 0.1 * seed,
+        }
+        for (index, n), level, seed in itertools.product(enumerate(nodes), levels, range(3))
+    ]  # fmt: skip
+    folder.mkdir(exist_ok=True)
+    pd.DataFrame(rows).to_parquet(folder / "summary.parquet")
+    (folder / "sweep.json").write_text(json.dumps({"axes": [NODES, LEVEL], **content}), "utf-8")
+    return build_report([folder])
+
+
+def test_two_axes_give_a_map_of_the_medians_of_each_metric(tmp_path: Path) -> None:
+    report = written(tmp_path / "s", [8, 64, 512], [0.2, 0.4])
+    (chart,) = (chart for chart in report.charts if chart.id == "map")
+    (carpet,) = chart.panels[0].layers
+    assert isinstance(carpet, Carpet)
+    assert (carpet.x.tolist(), carpet.y.tolist()) == (["8", "64", "512"], ["0.2", "0.4"])
+    expected = [[k * level + 0.1 for k in (1, 2, 3)] for level in (0.2, 0.4)]
+    assert carpet.z == pytest.approx(np.array(expected))
+    figure = plotly_figure(chart.panels[0])
+    assert figure["layout"]["xaxis"]["type"] == figure["layout"]["yaxis"]["type"] == "category"
+    assert Picture(chart)._repr_png_().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "kind"),
+    [([8, 64, 512], "log"), ([100, 200, 300], "linear"), ([0, 10, 1000], "linear"),
+     (["small", "large"], "category")],
+)  # fmt: skip
+def test_an_axis_is_of_the_kind_of_its_values(tmp_path: Path, nodes: list[Any], kind: str) -> None:
+    report = written(tmp_path / "s", nodes, [0.2, 0.4])
+    (chart,) = (chart for chart in report.charts if chart.id == "axis-1")
+    assert {panel.x.kind for panel in chart.panels} == {kind}
+
+
+def test_many_lines_become_panels_of_one_scale(tmp_path: Path) -> None:
+    report = written(tmp_path / "s", [8, 64], [0.2, 0.4, 0.6, 0.8])
+    (chart,) = (chart for chart in report.charts if chart.title == "Mean power against n nodes")
+    assert [panel.title for panel in chart.panels] == [
+        f"target utilization {level}" for level in (0.2, 0.4, 0.6, 0.8)
+    ]
+    assert len({panel.y.range for panel in chart.panels}) == 1
+    (band,) = (layer for layer in chart.panels[0].layers if isinstance(layer, Band))
+    runs = np.array([0.2, 0.3, 0.4])
+    assert [band.low[0], band.high[0]] == pytest.approx(np.percentile(runs, [5, 95]))
+
+
+def test_chosen_metrics_stand_in_tables_and_figures_and_wrong_ones_are_told(
+    tmp_path: Path,
+) -> None:
+    report = written(tmp_path / "s", [8, 64], [0.2], spec={"metrics": [RAMP]})
+    assert [panel.title for panel in report.charts[0].panels] == ["Largest ramp up over 60 s"]
+    assert report.sections[0].tables[0].header[3:] == ("Largest ramp up over 60 s [MW]",)
+    with pytest.raises(ScenarioError, match=r"metrics\.0: no metric .*did you mean 'power.mean_mw"):
+        tiny_sweep(tmp_path, metrics=["power.mean_w"])
+
+
+def test_warnings_of_runs_stand_once_with_their_number(tmp_path: Path) -> None:
+    runs = [{"warnings": [f"{n} jobs never started"]} for n in (7, 11)] + [{}, {}]
+    report = written(tmp_path / "s", [8, 64], [0.2], runs=runs)
+    assert report.warnings == ("7 jobs never started (2 of 6 runs)",)
+    assert counted([["a 1", "a 2"], ["b"]], 2, "run") == ["a 2 (1 of 2 runs)", "b (1 of 2 runs)"]
+
+
+def test_an_ensemble_shows_envelopes_seeds_needed_and_shares(
+    tmp_path: Path, library_folder: Path
+) -> None:
+    sweep = tiny_sweep(
+        tmp_path,
+        axes=[{"grid": {UTILIZATION: [0.2, 0.5]}}],
+        draw={IDLE: {"distribution": "uniform", "low": 300, "high": 500}},
+        seeds=16,
+    )
+    diploee.sweep(sweep, tmp_path / "out", profiles=[str(library_folder)], engine="compiled")
+    report = build_report([tmp_path / "out"])
+    (section,) = (section for section in report.sections if section.id == "ensemble")
+    assert [chart.id for chart in section.charts] == [
+        "envelope-week", "envelope-duration", "shares",
+    ]  # fmt: skip
+    for panel in section.charts[1].panels:
+        widest, inner, median = panel.layers
+        assert isinstance(widest, Band)
+        assert isinstance(inner, Band)
+        assert (widest.low <= inner.low).all()
+        assert (inner.low <= median.y).all()
+        assert (inner.high <= widest.high).all()
+    table = pd.read_parquet(tmp_path / "out" / "ensemble.parquet")
+    row = table[(table.point == 0) & (table.metric == "power.mean_mw")].iloc[0]
+    (first, *_) = section.tables[0].rows
+    assert first[0].startswith("Mean power")
+    assert first[4] == f"{row.seeds_for_mean:,.0f}"
+    assert "Spread over seeds and draws" in report_page(report)
