@@ -121,11 +121,15 @@ def _cumulative_on_grid(profile: PowerProfile, grid_ms: int) -> Float64Array:
 
 def _fill_rows(cumulative_j: Float64Array, per_step: int, rows_j: Float64Array) -> None:
     """Write interval energies for every start phase, shape (per_step + 1, intervals)."""
-    # Row p, column k: E((k + 1) s - p) - E(k s - p) on the grid, s points to an interval.
-    points = np.arange(rows_j.shape[1] + 1) * per_step
-    for phase in range(per_step + 1):
-        at_edges_j = cumulative_j[np.clip(points - phase, 0, cumulative_j.size - 1)]
-        np.subtract(at_edges_j[1:], at_edges_j[:-1], out=rows_j[phase])
+    # Row p, column k: E((k + 1) s - p) - E(k s - p) on the grid, s points to an interval. Of all
+    # differences over s points, laid out from -s on, it is the one at (k + 1) s - p.
+    n_intervals = rows_j.shape[1]
+    before, behind = np.full(per_step, cumulative_j[0]), np.full(2 * per_step, cumulative_j[-1])
+    end = (n_intervals + 1) * per_step + 1
+    padded_j = np.concatenate([before, cumulative_j, behind])[:end]
+    over_j = padded_j[per_step:] - padded_j[:-per_step]
+    rows_j[0] = over_j[per_step::per_step]
+    rows_j[1:] = over_j[:-1].reshape(n_intervals, per_step)[:, ::-1].T
 
 
 @njit(inline="always")

@@ -213,3 +213,19 @@ def test_blocks_of_a_process_pool_equal_those_of_threads(
         assert there.t0_ms == here.t0_ms
         assert there.it_power_w.tobytes() == here.it_power_w.tobytes()
         assert there.busy_nodes.tolist() == here.busy_nodes.tolist()
+
+
+@pytest.mark.parametrize(("n_samples", "dt_ms"), [(100, 1_000), (241, 1_000), (47, 2_500)])
+def test_tabled_energies_are_those_between_the_edges_of_each_interval(
+    n_samples: int, dt_ms: int
+) -> None:
+    power_w = np.random.default_rng(1).integers(500, 2_500, n_samples)
+    only = profile("tune-1n", power_w, dt_ms=dt_ms)
+    tables = EnergyTables.build(ProfileLibrary([only]), [0], 10_000)
+    per_step = 10_000 // int(tables.grid_ms[0])
+    rows_j = tables.interval_j.reshape(per_step + 1, -1)
+    cumulative_j = tables.cumulative_j
+    for phase in range(per_step + 1):
+        edges = np.arange(rows_j.shape[1] + 1) * per_step - phase
+        at_edges_j = cumulative_j[np.clip(edges, 0, cumulative_j.size - 1)]
+        assert (rows_j[phase] == np.diff(at_edges_j)).all()
