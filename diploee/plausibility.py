@@ -121,13 +121,16 @@ def _implausible_profiles(
         if profile.workload == FLAT_WORKLOAD:  # jobs scale it to their own power
             continue
         node_w = profile.mean_power_w / profile.n_nodes
-        least_w = LEAST_OVER_IDLE * node_type.idle_power_w
-        if not least_w <= node_w <= node_type.rated_power_w:
+        idle_w, rated_w = node_type.idle_power_w, node_type.rated_power_w
+        if profile.provenance.power_boundary == NODE_AC_POWER:
+            if node_type.ac_power is None:  # told of its boundary
+                continue
+            idle_w, rated_w = node_type.ac_power_w(idle_w), node_type.ac_power_w(rated_w)
+        if not LEAST_OVER_IDLE * idle_w <= node_w <= rated_w:
             yield (
                 f"profile '{profile.profile_id}' has a mean of {node_w:,.4g} W per node, "
-                f"outside the {node_type.idle_power_w:,g} W idle to "
-                f"{node_type.rated_power_w:,g} W rated of its nodes: is its power in W, and "
-                f"of all its {profile.n_nodes} nodes?"
+                f"outside the {idle_w:,.6g} W idle to {rated_w:,.6g} W rated of its nodes: is its "
+                f"power in W, and of all its {profile.n_nodes} nodes?"
             )
 
 

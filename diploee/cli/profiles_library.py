@@ -32,11 +32,19 @@ def check_command(
         list[str], typer.Argument(metavar="LIB", help="Folders of profiles, or 'reference'.")
     ],
     idle_w: Annotated[
-        float, typer.Option(help="Idle power of a node [W]; a mean below it is reported.")
-    ] = 420.0,
+        float | None,
+        typer.Option(
+            help="Idle power of a node [W]; a mean below it is reported. 420 for 4 x 700 W, and "
+            "in proportion for other GPUs, by default."
+        ),
+    ] = None,
     rated_w: Annotated[
-        float, typer.Option(help="Rated power of a node [W]; a mean above it is reported.")
-    ] = 3_520.0,
+        float | None,
+        typer.Option(
+            help="Rated power of a node [W]; a mean above it is reported. 3,520 for 4 x 700 W, and "
+            "in proportion for other GPUs, by default."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Check every file of a library and report all problems.

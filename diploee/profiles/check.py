@@ -14,8 +14,9 @@ from diploee.profiles.library import library_files
 from diploee.profiles.store import StoredProfile
 from diploee.tables import Float32Array, Int64Array
 
-IDLE_W, RATED_W = 420.0, 3_520.0
-"""Idle and rated device power of the published node, 4 x H100 and 2 x EPYC 9554 [W]."""
+IDLE_W, RATED_W, GPUS_W = 420.0, 3_520.0, 2_800.0
+"""Idle and rated device power of the published node, 4 x H100 and 2 x EPYC 9554, and the TDP of its
+GPUs [W]."""
 ABOVE_RATED = 1.2
 """A sample above this part of the rated power is believed to be wrong, a mean above 1."""
 
@@ -66,7 +67,7 @@ class LibraryCheck:
 
 
 def check_library(
-    *folders: Path | str, idle_w: float = IDLE_W, rated_w: float = RATED_W
+    *folders: Path | str, idle_w: float | None = None, rated_w: float | None = None
 ) -> LibraryCheck:
     """Read every file of one or several folders and report what is wrong with it.
 
@@ -74,31 +75,40 @@ def check_library(
     ----------
     *folders : pathlib.Path or str
         As of `ProfileLibrary.open`; ids must differ over all of them.
-    idle_w, rated_w : float
+    idle_w, rated_w : float, optional
         Idle and rated power of a node [W]: a profile's mean must lie between them, and no sample
-        above 1.2 times the rated power.
+        above 1.2 times the rated power. Those of the published node, by the TDP of the GPUs that
+        the profile was measured on, where not given.
 
     Raises
     ------
     ProfileError
         If a folder is missing or holds no file, or the limits are no limits.
     """
-    if not 0 <= idle_w < rated_w < np.inf:
+    least_w = IDLE_W if idle_w is None else idle_w
+    most_w = RATED_W if rated_w is None else rated_w
+    if not 0 <= least_w < most_w < np.inf:
         raise ProfileError(
-            f"idle {idle_w:g} W and rated {rated_w:g} W of a node: expected 0 or more, the rated "
+            f"idle {least_w:g} W and rated {most_w:g} W of a node: expected 0 or more, the rated "
             "power above the idle power"
         )
     checks = [_check(path, idle_w, rated_w) for path in library_files(*folders)]
     return LibraryCheck(tuple(_with_duplicates(checks)))
 
 
-def _check(path: Path, idle_w: float, rated_w: float) -> FileCheck:
+def _check(path: Path, idle_w: float | None, rated_w: float | None) -> FileCheck:
     try:
         stored = StoredProfile(path)
     except ProfileError as error:
         return FileCheck(path, "", "", 0, (_without(path, error),))
+    origin = stored.provenance
+    gpus_w = (origin.gpus_per_node or 0) * (origin.gpu_tdp_w or 0) or GPUS_W
+    limits = (
+        IDLE_W * gpus_w / GPUS_W if idle_w is None else idle_w,
+        RATED_W * gpus_w / GPUS_W if rated_w is None else rated_w,
+    )
     try:
-        problems = tuple(_value_problems(stored, *stored.columns(), idle_w, rated_w))
+        problems = tuple(_value_problems(stored, *stored.columns(), *limits))
     except ProfileError as error:
         problems = (_without(path, error),)
     if not problems:

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from builders import tiny_scenario
 from samples import MLPERF, PUBLISHED
 
+from diploee import simulate
 from diploee.facility.loss_curves import SUPPLIES
 from diploee.importers.power_logs.mlperf_power import import_mlperf_power
 from diploee.profiles import PowerProfile, ProfileLibrary
+from diploee.profiles.check import check_library
 from diploee.profiles.profile import NODE_AC_POWER
 from diploee.profiles.reference import build_eight_gpu_profiles, write_reference_profiles
 from diploee.profiles.reference.eight_gpus import (
@@ -125,6 +128,41 @@ def test_the_supplies_efficiency_makes_a_supply_of_a_scenario() -> None:
         supply = SUPPLIES.read({"kind": kind, "efficiency": points})
         for load, efficiency in points.items():
             assert load / (load + supply.curve(load)) == pytest.approx(efficiency, abs=accepted)
+
+
+def test_they_pass_the_check_of_a_library_for_nodes_of_eight() -> None:
+    assert check_library("reference-8gpu").n_problems == 0
+    assert check_library("reference-8gpu", rated_w=3_520).n_problems > 0
+
+
+def test_a_finer_run_on_nodes_of_eight_claims_no_more_than_the_readings(tmp_path: Path) -> None:
+    node = "facility.node_types.node"
+    changes = {
+        "duration": "1 h",
+        "resolution": "0.5 s",
+        f"{node}.n_gpus": 8,
+        f"{node}.idle_power_w": 1_200,
+        f"{node}.ac_power": "dlc",
+        "streams.training.target_utilization": None,
+        "streams.training.jobs_per_day": 200,
+        "streams.training.classes": [
+            {"workload": "llama2_70b_lora", "n_nodes": n, "probability": 0.5} for n in (1, 8)
+        ],
+    }
+    run = simulate(
+        tiny_scenario(changes),
+        tmp_path / "run",
+        library=ProfileLibrary.open("reference-8gpu"),
+        engine="compiled",
+    )
+    told = run.metrics["grid"]["bandwidth"]
+    assert told["flagged_hz"] < 0.25
+    assert told["trusted_hz"] < told["flagged_hz"]
+    warnings = run.manifest["warnings"]
+    assert any("is finer than the samples of 20 profile(s)" in line for line in warnings)
+    assert not any("outside the" in line or "scaled" in line for line in warnings)
+    power_w = run.facility()["it_power_w"].to_numpy()
+    assert (np.diff(power_w) == 0).mean() > 0.4  # steps of 2 s, and nothing in between
 
 
 def test_both_sides_of_the_facts_agree_with_the_supplies() -> None:
