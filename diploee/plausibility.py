@@ -9,13 +9,16 @@ from typing import Any
 from diploee.clock import RunClock
 from diploee.errors import plural
 from diploee.inference import Curves, ServicePlan
+from diploee.inference.samples import PROVENANCE
 from diploee.metrics import QueueMetrics
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import FLAT_WORKLOAD
+from diploee.profiles.hardware import gpus_of, gpus_shown, is_other_hardware
 from diploee.profiles.library import Entry
 from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
 from diploee.profiles.smoothing import SMOOTHING
 from diploee.scenario import Facility
+from diploee.shipped import shipped_folder
 from diploee.units import MS_PER_H, MS_PER_S, W_PER_MW
 from diploee.workload import StreamClass, StreamMatch
 from diploee.workload.synchronous import FAST, SOURCE
@@ -82,6 +85,7 @@ def run_warnings(
         *_sharp_edges(library, classes),
         *_other_boundaries(facility, pools, library, classes, plans, curves),
         *_scaled_hardware(pools, library, classes),
+        *_services_of_other_gpus(facility, plans, curves),
         *_rated_beyond_nodes(facility),
         *_never_standing(facility),
         *_left_out(matches),
@@ -255,6 +259,26 @@ def _scaled_hardware(
                 f"pool '{pool}': {plural(len(factors), 'profile')} of other GPUs scaled by the "
                 f"TDP, power times {min(factors):.4g} to {max(factors):.4g}, run times as they "
                 "are: an estimate"
+            )
+
+
+def _services_of_other_gpus(
+    facility: Facility, plans: Sequence[ServicePlan], curves: Curves
+) -> Iterator[str]:
+    """Name services whose power was measured on other GPUs than their pool's, as far as told."""
+    pool_of = {plan.stream: plan.pool for plan in plans}
+    for (stream, name), of_service in curves.items():
+        node = facility.node_type_of(pool_of[stream])
+        origins = [sample.provenance for sample in of_service.power.samples]
+        if any(file.path.is_relative_to(shipped_folder("profiles")) for file in of_service.files):
+            origins.append(PROVENANCE)
+        other = [origin for origin in origins if is_other_hardware(origin, node)]
+        if other and node.busy_power_factor == 1:
+            yield (
+                f"request_streams.{stream}.services.{name}: its curves are of nodes with "
+                f"{gpus_of(other[0])}, pool '{pool_of[stream]}' has nodes with "
+                f"{gpus_shown(node.n_gpus, node.gpu_tdp_w)}: neither the power nor the requests of "
+                "an instance are theirs; give curves of these nodes"
             )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from builders import profile, tiny_library, tiny_scenario
+from serving_builders import serving_data, serving_scenario
 
 from diploee import simulate
 from diploee.errors import ProfileError
@@ -102,6 +103,19 @@ def test_pool_with_other_gpus_than_its_profiles_is_refused_or_scales_them_by_the
     changes["facility.pools.main.scale_profiles"] = "by_tdp"
     found = warnings_of(tmp_path / "scaled", library, changes)
     assert len([line for line in found if "scaled by the TDP" in line]) == refused
+
+
+@pytest.mark.parametrize(
+    ("node", "warned"), [({}, 0), ({"n_gpus": 8}, 1), ({"n_gpus": 8, "busy_power_factor": 2}, 0)]
+)
+def test_services_on_other_gpus_than_the_shipped_curves_are_warned_of(
+    tmp_path: Path, node: dict[str, Any], warned: int
+) -> None:
+    (name,) = serving_data()["facility"]["node_types"]
+    changes = {f"facility.node_types.{name}.{key}": value for key, value in node.items()}
+    found = simulate(serving_scenario(changes), tmp_path / "run").manifest["warnings"]
+    told = [line for line in found if "its curves are of nodes with 4 GPUs of 700 W" in line]
+    assert min(len(told), 1) == warned
 
 
 @pytest.mark.parametrize(("rated_mw", "warned"), [(0.04, False), (0.08, False), (42, True)])
