@@ -9,7 +9,7 @@ ASSUMPTION: a wait in the facility's queue does not change what is known at a su
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import inf
 
 import numpy as np
@@ -189,17 +189,8 @@ def _jobs(table: RecurrenceTable, since_s: float = 0.0, until_ms: float = inf) -
     rounded_ms = np.rint((table.start_s - since_s) * MS_PER_S)
     submit_ms = np.minimum(rounded_ms, until_ms - 1).astype(np.int64)
     duration_ms = np.maximum(np.rint(table.time_s * MS_PER_S), 1).astype(np.int64)
-    return JobSeries(
-        submit_ms=submit_ms,
-        duration_ms=duration_ms,
-        average_power_w=table.average_power_w,
-        workload_id=table.workload_id,
-        group_id=table.group_id,
-        recurrence=table.recurrence,
-        batch_size=table.batch_size,
-        power_limit_w=table.power_limit_w,
-        converged=table.converged,
-    )
+    of_runs = {f.name: getattr(table, f.name) for f in fields(JobSeries)[2:]}
+    return JobSeries(submit_ms=submit_ms, duration_ms=duration_ms, **of_runs)
 
 
 def _shared_out(

@@ -17,7 +17,6 @@ from diploee.errors import shown
 from diploee.model import Model
 from diploee.scenario.recurring import BatchSizeSpec, PowerLimitSpec
 from diploee.zeus.cost import oracle_pair
-from diploee.zeus.protocols import BatchSizeOptimizer, PowerLimitOptimizer
 from diploee.zeus.recurrence import Epoch, EpochTable
 from diploee.zeus.workload import TrainingWorkload
 
@@ -573,36 +572,25 @@ ImportPath = Annotated[
 ]
 
 
-def _made(path: str, setting: Setting, keys: Mapping[str, Any] | None) -> Any:
-    module, _, name = path.partition(":")
-    return getattr(import_module(module), name)(setting, **(keys or {}))
+class _Own(Model):
+    kind: Literal["path"] = Field(
+        default="path", description="An optimizer of your own, by import path."
+    )
+    path: ImportPath
+
+    def open(self, setting: Setting) -> Any:
+        """Return a new one."""
+        module, _, name = self.path.partition(":")
+        return getattr(import_module(module), name)(setting, **(self.model_extra or {}))
 
 
-class OwnBatchSizeSpec(BatchSizeSpec):
+class OwnBatchSizeSpec(_Own, BatchSizeSpec):
     """An optimizer of the user's own; it gets the other keys as arguments."""
 
     model_config = ConfigDict(extra="allow")
-    kind: Literal["path"] = Field(
-        default="path", description="An optimizer of your own, by import path."
-    )
-    path: ImportPath
-
-    def open(self, setting: Setting) -> BatchSizeOptimizer:
-        """Return a new one."""
-        made: BatchSizeOptimizer = _made(self.path, setting, self.model_extra)
-        return made
 
 
-class OwnPowerLimitSpec(PowerLimitSpec):
+class OwnPowerLimitSpec(_Own, PowerLimitSpec):
     """An optimizer of the user's own, likewise."""
 
     model_config = ConfigDict(extra="allow")
-    kind: Literal["path"] = Field(
-        default="path", description="An optimizer of your own, by import path."
-    )
-    path: ImportPath
-
-    def open(self, setting: Setting) -> PowerLimitOptimizer:
-        """Return a new one."""
-        made: PowerLimitOptimizer = _made(self.path, setting, self.model_extra)
-        return made

@@ -142,6 +142,14 @@ def check_size(n_rows: int, seeds: Sequence[int]) -> None:
         )
 
 
+OF_RUN = (
+    *("recurrence", "attempt", "start_s", "runtime_ratio", "batch_size", "power_limit_w"),
+    *("profiled", "overlapping"),
+)
+OF_RESULT = ("time_s", "energy_j", "cost_j", "converged", "stopped")
+"""Columns of a result that a run and the course of its epochs hold by the same names."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Run:
     """A run that was started; what comes of it is known to the simulator alone."""
@@ -151,14 +159,14 @@ class _Run:
     n_tries: int
     start_s: float
     given_s: float
-    ratio: float
+    runtime_ratio: float
     batch_size: int
     power_limit_w: float
     cost_per_epoch_j: float
     cost_before_j: float
     of_epochs: TrainingRun
     profiled: bool
-    overlaps: bool
+    overlapping: bool
 
 
 class _RecurringJob:
@@ -220,7 +228,7 @@ class _RecurringJob:
             )
             if not result.converged:
                 self._start(
-                    ended.recurrence, self._clock_s, ended.given_s, ended.ratio, after=ended
+                    ended.recurrence, self._clock_s, ended.given_s, ended.runtime_ratio, after=ended
                 )
 
     def _start(
@@ -389,34 +397,21 @@ class Simulation:
         if not rows:
             return RecurrenceTable.empty()
         workload_id, group_id, runs = zip(*rows, strict=True)
-        results = [run.of_epochs for run in runs]
-
-        def of_runs(name: str) -> Any:
-            return np.array([getattr(run, name) for run in runs])
-
-        def of_results(name: str) -> Any:
-            return np.array([getattr(result, name) for result in results])
-
-        ratio, attempt = of_runs("ratio"), of_runs("attempt")
-        time_s, energy_j, cost_j = map(of_results, ("time_s", "energy_j", "cost_j"))
-        expected_j = np.where(attempt == 0, self._oracle_j[list(workload_id)], 0.0)
+        values: dict[str, Any] = {
+            name: np.array([getattr(run, name) for run in runs]) for name in OF_RUN
+        }
+        for name in OF_RESULT:
+            values[name] = np.array([getattr(run.of_epochs, name) for run in runs])
+        ratio, cost_j = values["runtime_ratio"], values["cost_j"]
+        expected_j = np.where(values["attempt"] == 0, self._oracle_j[list(workload_id)], 0.0)
+        average_power_w = values["energy_j"] / values["time_s"]
+        for name in ("time_s", "energy_j", "cost_j"):
+            values[name] = values[name] * ratio
         return RecurrenceTable(
             workload_id=np.array(workload_id),
             group_id=np.array(group_id),
             seed=np.full(len(rows), self._seed),
-            recurrence=of_runs("recurrence"),
-            attempt=attempt,
-            start_s=of_runs("start_s"),
-            runtime_ratio=ratio,
-            batch_size=of_runs("batch_size"),
-            power_limit_w=of_runs("power_limit_w"),
-            time_s=time_s * ratio,
-            energy_j=energy_j * ratio,
-            cost_j=cost_j * ratio,
             regret_j=(cost_j - expected_j) * ratio,
-            average_power_w=energy_j / time_s,
-            converged=of_results("converged"),
-            stopped=of_results("stopped"),
-            profiled=of_runs("profiled"),
-            overlapping=of_runs("overlaps"),
+            average_power_w=average_power_w,
+            **values,
         )

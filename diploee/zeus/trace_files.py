@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -54,7 +55,17 @@ KEY = ("dataset", "network", "optimizer")
 
 
 @dataclass(frozen=True, eq=False)
-class TrainTrace:
+class _Rows:
+    """Arrays of one length, a row each."""
+
+    def take(self, rows: BoolArray) -> Self:
+        """Return the rows of a mask."""
+        arrays = {name: each for name, each in vars(self).items() if isinstance(each, np.ndarray)}
+        return replace(self, **{name: each[rows] for name, each in arrays.items()})
+
+
+@dataclass(frozen=True, eq=False)
+class TrainTrace(_Rows):
     """Rows of the train trace: one training run and one target metric each.
 
     Parameters
@@ -74,15 +85,9 @@ class TrainTrace:
     target_metric: Float64Array
     target_epoch: Float64Array
 
-    def take(self, rows: BoolArray) -> TrainTrace:
-        """Return the rows of a mask."""
-        return TrainTrace(
-            self.key[rows], self.batch_size[rows], self.target_metric[rows], self.target_epoch[rows]
-        )
-
 
 @dataclass(frozen=True, eq=False)
-class PowerTrace:
+class PowerTrace(_Rows):
     """Rows of the power trace of one GPU model: one pair each.
 
     Parameters
@@ -103,17 +108,6 @@ class PowerTrace:
     power_limit_w: Float64Array
     time_per_epoch_s: Float64Array
     average_power_w: Float64Array
-
-    def take(self, rows: BoolArray) -> PowerTrace:
-        """Return the rows of a mask."""
-        return PowerTrace(
-            self.gpu,
-            self.key[rows],
-            self.batch_size[rows],
-            self.power_limit_w[rows],
-            self.time_per_epoch_s[rows],
-            self.average_power_w[rows],
-        )
 
 
 def read_train_trace(path: Path | str) -> TrainTrace:
