@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
@@ -19,6 +19,7 @@ from diploee.inference import Curves, load_curves
 from diploee.inference.offline import load_batches
 from diploee.inference.replay import LONGEST_STEP_MS, trace_step_ms
 from diploee.profiles import PowerProfile, ProfileLibrary
+from diploee.replicas.data import Datasets, load_replica_data
 from diploee.scenario import (
     JobReplay,
     LogReading,
@@ -59,6 +60,8 @@ class Inputs:
         Signals from outside in the time of the run, by name.
     hashes : mapping of str to str
         SHA-256 of each log and trace, by the name that the scenario gives it.
+    replicas : mapping of tuple to ReplicaData
+        Measurements of the models of replica streams, by the names of stream and model.
     """
 
     profiles: ProfileLibrary
@@ -70,6 +73,7 @@ class Inputs:
     weather: Weather | None
     signals: Mapping[str, Signal]
     hashes: Mapping[str, str]
+    replicas: Datasets = field(default_factory=dict)
 
 
 def load_inputs(scenario: Scenario, library: ProfileLibrary | None = None) -> Inputs:
@@ -135,6 +139,7 @@ class InputReader:
             weather=self._weather(scenario),
             signals=self._signals(scenario),
             hashes={name: sha256 for name, sha256 in hashes.items() if sha256 is not None},
+            replicas=load_replica_data(scenario.replica_streams, folder),
         )
 
     def _once(self, read: Callable[..., T], *paths: Path, **options: Any) -> T:

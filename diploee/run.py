@@ -68,9 +68,11 @@ from diploee.power import (
     with_levels,
     with_twins,
 )
+from diploee.power.replicas import with_replicas
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import FLAT_WORKLOAD
 from diploee.progress import NotebookProgress, Progress, Stopwatch, Update, in_notebook
+from diploee.replicas import plan_replicas, replica_columns
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict, target_values
 from diploee.scenario.dotted_keys import with_value
 from diploee.schedule import (
@@ -224,7 +226,10 @@ def simulate(
                 with clock.lap("files and metrics"):
                     for sink in takers:
                         sink.add(block)
-        found = metrics.blocks(line.queues, line.queue, line.plans) | line.synchronous.block()
+        found = (
+            metrics.blocks(line.queues, line.queue, line.plans, line.replicas)
+            | line.synchronous.block()
+        )
         if line.twin is not None:
             found["flexibility"] = line.twin.block()
         if search is not None:
@@ -384,11 +389,15 @@ class _Line:
         self._serving = serving_segments(
             self.plans, inputs.curves, facility, scenario.seed, library
         )
+        specs = scenario.replica_streams
+        self.replicas = plan_replicas(specs, facility, run_clock, scenario.seed, inputs.replicas)
+        self._serving = with_replicas(self._serving, self.replicas, specs, facility)
         self._twin_serving = self._serving
         if bends:
-            self._twin_serving = serving_segments(
+            undisturbed_serving = serving_segments(
                 undisturbed_plans, inputs.curves, facility, scenario.seed, self._serving.library
             )
+            self._twin_serving = with_replicas(undisturbed_serving, self.replicas, specs, facility)
         used |= {index for c in self.streams.classes for index in c.profile_ids}
         used |= self._serving.profile_ids | self._twin_serving.profile_ids
         library = self._twin_serving.library
@@ -426,6 +435,7 @@ class _Line:
                     and spec.synchronous is None
                     and (spec.zeus is None or spec.zeus.groups is None)
                 },
+                self.replicas,
             ),
             [[column.name for column in stage.columns] for stage in self.stages],
         )
@@ -560,7 +570,9 @@ class _Line:
         for block in self._power(windows, n_threads, executor):
             queued = {"queued_jobs": self._queue_length.at(block.starts_ms)}
             services = service_columns(self.plans, block.t0_ms, block.dt_ms, len(block))
-            yield Block(block.t0_ms, block.dt_ms, {**block.columns, **queued, **services})
+            replicas = replica_columns(self.replicas, block.t0_ms, block.dt_ms, len(block))
+            columns = {**block.columns, **queued, **services, **replicas}
+            yield Block(block.t0_ms, block.dt_ms, columns)
 
     def _power(
         self,

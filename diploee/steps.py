@@ -41,6 +41,7 @@ from diploee.power.course import Courses
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.capped import CapLevels
 from diploee.profiles.profile import NODE_AC_POWER
+from diploee.replicas import REPLICA_COLUMNS, SIGNAL_COLUMNS
 from diploee.scenario import NodeType, Scenario
 from diploee.scenario import flexibility as scenario_flexibility
 from diploee.scenario.size import scaled
@@ -437,6 +438,10 @@ def open_stages(
     )
     stages = Stages([*(spec.open(site) for spec in facility.stages), *further])
     services = SERVICE_COLUMNS if scenario.request_streams else ()
+    if scenario.replica_streams:
+        kinds = {s.signal.kind for s in scenario.replica_streams.values() if s.signal is not None}
+        of_signals = (column for kind in kinds for column in SIGNAL_COLUMNS.get(kind, ()))
+        services = (*services, *REPLICA_COLUMNS, *of_signals)
     power = (*POWER_COLUMNS, *AC_COLUMNS) if facility.has_ac_power else POWER_COLUMNS
     if facility.has_phases:
         power = (*power, *PHASE_COLUMNS)

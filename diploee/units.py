@@ -49,3 +49,17 @@ def power_unit(max_w: float) -> PowerUnit:
 SLOTS_PER_GPU = 100
 """Jobs may be given parts of a GPU: fractions are rounded to hundredths, at least one of them
 (ASSUMPTION: [J])."""
+
+
+def whole_ms(dt_s: float) -> int:
+    """Return a step in milliseconds.
+
+    Raises
+    ------
+    ValueError
+        If it is not a whole number of milliseconds, 1 or more.
+    """
+    dt_ms = round(dt_s * MS_PER_S)
+    if dt_ms < 1 or abs(dt_s * MS_PER_S - dt_ms) > 1e-6:
+        raise ValueError(f"must be a whole number of milliseconds, found {dt_s:g} s")
+    return dt_ms

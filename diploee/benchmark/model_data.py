@@ -11,12 +11,12 @@ from pydantic import Field, field_validator
 from diploee.benchmark.itl_mixture import MAX_SAMPLES, MIN_SAMPLES, ITLMixtureModel, Location
 from diploee.benchmark.runs import REPLICA_POWER
 from diploee.benchmark.spec import InferenceModelSpec
-from diploee.benchmark.steady_state import whole_ms
 from diploee.errors import InputError, one_of
 from diploee.model import Model
 from diploee.profiles import PowerProfile, Provenance
 from diploee.profiles.resample import round_keeping_energy, usable_bandwidth_hz
 from diploee.tables import Float64Array
+from diploee.units import whole_ms
 
 
 class InferenceDataParams(Model):

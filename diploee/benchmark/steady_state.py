@@ -10,7 +10,6 @@ from diploee.benchmark.runs import BenchmarkRun, PowerReadings
 from diploee.errors import InputError
 from diploee.profiles.resample import US_PER_S, EnergyCurve
 from diploee.tables import Float64Array, Int64Array
-from diploee.units import MS_PER_S
 
 
 def run_power_w(run: BenchmarkRun, dt_s: float) -> Float64Array:
@@ -105,17 +104,3 @@ def median_trace_w(runs: Sequence[BenchmarkRun], dt_s: float) -> Float64Array:
     for row, trace in zip(table, traces, strict=True):
         row[: trace.size] = trace[:n_steps]
     return np.asarray(np.nanmedian(table, axis=0), dtype=np.float64)
-
-
-def whole_ms(dt_s: float) -> int:
-    """Return a step in milliseconds.
-
-    Raises
-    ------
-    ValueError
-        If it is not a whole number of milliseconds, 1 or more.
-    """
-    dt_ms = round(dt_s * MS_PER_S)
-    if dt_ms < 1 or abs(dt_s * MS_PER_S - dt_ms) > 1e-6:
-        raise ValueError(f"must be a whole number of milliseconds, found {dt_s:g} s")
-    return dt_ms

@@ -11,11 +11,11 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from diploee.benchmark.cache import content_hash
-from diploee.benchmark.steady_state import whole_ms
 from diploee.model import Model, documented
 from diploee.scenario.limits import MAX_POWER_W, MAX_SEED
 from diploee.streams import stream
 from diploee.tables import BoolArray, Float64Array
+from diploee.units import whole_ms
 
 MAX_SAMPLES = 100_000_000
 

@@ -12,7 +12,6 @@ from diploee.benchmark.cache import Artifact, Recipe, find_artifact, load_artifa
 from diploee.benchmark.cache_writing import save_artifact
 from diploee.benchmark.compiled import artifact_folder
 from diploee.benchmark.csv_columns import format_columns, parse_columns
-from diploee.benchmark.steady_state import whole_ms
 from diploee.benchmark.training_power import TrainingTraceParams, training_power_w
 from diploee.errors import InputError, LogFormatError
 from diploee.files import whole_file
@@ -24,6 +23,7 @@ from diploee.tables import Float64Array
 from diploee.textio.sheets import sheet_of
 from diploee.textio.source import read_bytes
 from diploee.textio.values import Number, fail_values, numbers
+from diploee.units import whole_ms
 
 KIND = "training_trace"
 SCHEMA_VERSION = 1

@@ -23,6 +23,7 @@ from diploee.power.direct import energies_within
 from diploee.power.occupancy import slots_of
 from diploee.power.segments import OF_SERVICES, class_of_owner, job_of_owner
 from diploee.power.serving import Bank
+from diploee.replicas import ReplicaPlan
 from diploee.tables import BoolArray, Float64Array, Int16Array, Int64Array
 from diploee.units import MS_PER_MIN, MS_PER_S, W_PER_MW
 from diploee.workload.rates import HourlyRates
@@ -41,6 +42,7 @@ What = Literal[
     "jobs failed and took up training",
     "instances",
     "rate per instance",
+    "replicas",
     "jobs",
     "idle nodes",
     "nodes added",
@@ -50,8 +52,8 @@ What = Literal[
     "auxiliary load",
     "other stages",
 ]
-"""What a part of an event is; `jobs`, `instances`, `idle nodes` and the last five, which stand
-between the devices and the meter, make up a level."""
+"""What a part of an event is; `jobs`, `instances`, `replicas`, `idle nodes` and the last five,
+which stand between the devices and the meter, make up a level."""
 
 RECENT_MS = 15 * MS_PER_MIN
 """Jobs that run on are told apart by whether they began so shortly before."""
@@ -155,6 +157,8 @@ class Attribution:
         What the services did.
     calendars : mapping of str to HourlyRates
         Calendar of the submissions of job streams that have one.
+    replicas : sequence of ReplicaPlan
+        What replicas did; their banks follow those of the services.
     """
 
     def __init__(
@@ -165,7 +169,10 @@ class Attribution:
         serving: ServingLoad,
         plans: Sequence[ServicePlan],
         calendars: Mapping[str, HourlyRates],
+        replicas: Sequence[ReplicaPlan] = (),
     ) -> None:
+        of_replicas = serving.banks[len(serving.banks) - len(replicas) :]
+        self._replicas = list(zip(replicas, of_replicas, strict=True))
         self._calendars = calendars
         facility, self._tables = model.facility, model.tables
         self._standing = model.standing_nodes
@@ -229,6 +236,12 @@ class Attribution:
             # Power follows the requests: that of both spans is in proportion to both means.
             means = service.calendar_means(before, after)
             calendar += _of_calendar(service.name, service.plan.pool, means, sum(net_w))
+        for plan, bank in self._replicas:
+            found = [bank.means(self._tables, *span) for span in (before, after)]
+            idle_w = float(self._idle_w[bank.pool_id])
+            earlier_w, later_w = (power_w - n_nodes * idle_w for power_w, n_nodes in found)
+            numbers = {"replicas": [plan.mean_replicas(*span) for span in (before, after)]}
+            parts.append(Part(plan.stream, plan.pool, "replicas", later_w - earlier_w, numbers))
         return parts, calendar
 
     def _calendar_of_jobs(
@@ -285,12 +298,18 @@ class Attribution:
             parts.append(
                 Part(service.name, service.plan.pool, "instances", power_w, {"count": count})
             )
+        for plan, bank in self._replicas:
+            power_w, n_busy = bank.means(self._tables, *span)
+            n_idle -= n_busy
+            number = {"count": round(plan.mean_replicas(*span))}
+            parts.append(Part(plan.stream, plan.pool, "replicas", power_w, number))
         idle_w = it_w - sum(part.power_w for part in parts)
         return [*parts, Part("", "", "idle nodes", idle_w, {"count": round(n_idle)})]
 
     def services_w(self, span: Span) -> list[float]:
-        """Return the mean power of each service over a span [W]."""
-        return [self._gross_of(service, span)[0] for service in self._services]
+        """Return the mean power of each service and replica stream over a span [W]."""
+        services = [self._gross_of(service, span)[0] for service in self._services]
+        return [*services, *(b.means(self._tables, *span)[0] for _, b in self._replicas)]
 
     def _nodes_over(self, span: Span) -> Float64Array:
         """Return the nodes of each pool that stand, mean over a span, shape (pools,)."""

@@ -21,6 +21,7 @@ from diploee.metrics.grid.spectrum import SPECTRUM_METRICS
 from diploee.metrics.grid.swings import SWING_METRICS
 from diploee.metrics.poi import POI_METRICS
 from diploee.metrics.queue import QUEUE_METRICS
+from diploee.metrics.replicas import REPLICA_METRICS
 from diploee.metrics.service import REQUEST_METRICS, SERVICE_METRICS
 from diploee.metrics.synchronous import SYNCHRONOUS_METRICS
 from diploee.power.event_windows import EVENT_WINDOW_METRICS
@@ -33,6 +34,7 @@ DECLARED = [
     SYNCHRONOUS_METRICS,
     REQUEST_METRICS,
     SERVICE_METRICS,
+    REPLICA_METRICS,
     TRANSIENT_METRICS,
     DEMAND_METRICS,
     PEAK_METRICS,

@@ -139,6 +139,8 @@ class _Writer:
             who = f"{plural(part.get('count', 0), 'job')} of {self.owner('stream', part)}"
         elif what == "instances":
             who = f"{plural(part.get('count', 0), 'instance')} of {self.owner('service', part)}"
+        elif what == "replicas":
+            who = f"{plural(part.get('count', 0), 'replica')} of {self.owner('stream', part)}"
         elif what == "idle nodes":
             who = plural(part.get("count", 0), "idle node")
         return f"{who} drew {power} (mean of the run {self.size(part.get('mean_mw') or 0.0)})"
@@ -154,6 +156,10 @@ class _Writer:
             before, after = (f"{rate:,.4g}" for rate in part.get("rate_rps") or (0, 0))
             each = f"each instance of {self.owner('service', part)} drew {more}"
             return f"{each} ({power}; {before} to {after} requests/s)"
+        if what == "replicas":
+            before, after = (f"{count:,.4g}" for count in part.get("replicas") or (0, 0))
+            numbers = f"{before} to {after} replicas"
+            return f"the replicas of {self.owner('stream', part)} drew {more} ({power}; {numbers})"
         if what in BEHIND_DEVICES:
             return f"{BEHIND_DEVICES[what]} ({power})"
         if what == "nodes added":

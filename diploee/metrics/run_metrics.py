@@ -16,8 +16,10 @@ from diploee.metrics.grid import GridMetrics
 from diploee.metrics.grid.clock import Clock
 from diploee.metrics.poi import poi_metrics
 from diploee.metrics.queue import QueueMetrics
+from diploee.metrics.replicas import replica_metrics
 from diploee.metrics.service import request_metrics
 from diploee.profiles import Provenance
+from diploee.replicas import ReplicaPlan
 from diploee.scenario import Facility
 from diploee.schedule import Transient
 
@@ -95,6 +97,7 @@ class RunMetrics:
         queues: Mapping[str, QueueMetrics],
         queue: QueueMetrics,
         plans: Sequence[ServicePlan],
+        replicas: Sequence[ReplicaPlan] = (),
     ) -> dict[str, Any]:
         """Return the metrics.
 
@@ -106,8 +109,10 @@ class RunMetrics:
             The same of all jobs.
         plans : sequence of ServicePlan
             Plans of the request streams.
+        replicas : sequence of ReplicaPlan
+            Plans of the replica streams.
         """
-        found = self._whole.blocks() | _work(queue, plans)
+        found = self._whole.blocks() | _work(queue, plans) | replica_metrics(replicas)
         found["grid"] = self._grid.block(self._whole.power_w)
         if self._causes is not None:
             add_causes(found["grid"], self._causes.entries())
@@ -115,6 +120,7 @@ class RunMetrics:
             found["pools"] = {
                 name: of_pool.blocks()
                 | _work(queues[name], [plan for plan in plans if plan.pool == name])
+                | replica_metrics([plan for plan in replicas if plan.pool == name])
                 for name, of_pool in self._pools.items()
             }
         if self._poi is not None:

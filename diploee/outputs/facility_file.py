@@ -23,6 +23,7 @@ from diploee.json_files import Record, parse_json
 from diploee.metrics.flexibility import BASELINE_COLUMNS
 from diploee.parquet_files import open_parquet
 from diploee.power import PHASE_COLUMNS, POWER_COLUMNS
+from diploee.replicas import REPLICA_COLUMNS, SIGNAL_COLUMNS
 from diploee.schedule import QUEUE_COLUMNS
 from diploee.tables import BoolArray, Int64Array
 from diploee.units import MS_PER_H, MS_PER_S
@@ -33,7 +34,13 @@ MIN_ROWS_PER_GROUP = 1 << 15
 """Row groups hold an hour, or so many rows where that is more."""
 
 DECLARED_COLUMNS = catalogue(
-    POWER_COLUMNS, PHASE_COLUMNS, QUEUE_COLUMNS, SERVICE_COLUMNS, BASELINE_COLUMNS
+    POWER_COLUMNS,
+    PHASE_COLUMNS,
+    QUEUE_COLUMNS,
+    SERVICE_COLUMNS,
+    BASELINE_COLUMNS,
+    REPLICA_COLUMNS,
+    *SIGNAL_COLUMNS.values(),
 )
 
 

@@ -36,6 +36,7 @@ from diploee.report.tables import (
     metrics_table,
     period,
     provenance_table,
+    replica_tables,
     services_table,
     synchronous_table,
     warnings_of,
@@ -247,6 +248,8 @@ def _run_sections(runs: Sequence[RunData], limits: Sequence[str] = ()) -> list[S
     ]
     if table := synchronous_table(runs):
         sections.append(Section("synchronous", "Synchronous training", (table,)))
+    if tables := replica_tables(runs):
+        sections.append(Section("replicas", "Replicas of served models", (*tables,)))
     services = services_charts(runs)
     if services:
         sections.append(

@@ -371,7 +371,7 @@ def _shares(run: Run) -> Iterator[Figure]:
         offline = bool(classes) and all(c.batch_inference for c in classes)
         kind = (
             "Idle nodes" if part["what"] == "idle nodes"
-            else "Inference" if part["what"] == "instances" or offline
+            else "Inference" if part["what"] in ("instances", "replicas") or offline
             else "AI training"
         )  # fmt: skip
         kinds[kind].append(part)

@@ -9,6 +9,7 @@ from typing import Any
 from diploee.errors import plural
 from diploee.metric import NONE, Metric, flatten
 from diploee.metrics.catalogue import table_metrics
+from diploee.metrics.replicas import REPLICA_METRICS
 from diploee.metrics.service import SERVICE_METRICS
 from diploee.metrics.synchronous import SYNCHRONOUS_METRICS
 from diploee.report.content import PageTable
@@ -69,6 +70,20 @@ def synchronous_table(runs: Sequence[RunData]) -> PageTable | None:
     found = [(run, run.metrics.get("synchronous") or {}) for run in runs]
     note = "Effective training time: progress over the time that the jobs hold their nodes."
     return _owners_table("Synchronous stream", found, SYNCHRONOUS_METRICS, note)
+
+
+def replica_tables(runs: Sequence[RunData]) -> list[PageTable]:
+    """Return a table of the models of replica streams, and one of the streams."""
+    blocks = [(run, run.metrics.get("replicas") or {}) for run in runs]
+    note = "Violations are of the cap, or of half the band of the voltage."
+    tables = (
+        _owners_table(
+            owner, [(run, block.get(key) or {}) for run, block in blocks],
+            [m for m in REPLICA_METRICS if m.key.startswith(f"replicas.{key}")], note,
+        )
+        for owner, key in (("Replicated model", "models"), ("Replica stream", "streams"))
+    )  # fmt: skip
+    return [table for table in tables if table is not None]
 
 
 def _owners_table(

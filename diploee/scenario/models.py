@@ -36,6 +36,7 @@ from diploee.scenario.phases import (
     refuse_number_as_date,
 )
 from diploee.scenario.power_smoothing import COARSEST_MS
+from diploee.scenario.replica_streams import ReplicaStream
 from diploee.scenario.schedulers import SCHEDULERS, SchedulerSpec
 from diploee.scenario.serving import RequestStream, request_stream_problems
 from diploee.scenario.spans import Duration, ResolutionMs, end_of, is_calendar_span
@@ -330,6 +331,11 @@ class Scenario(Model):
     request_streams: dict[Name, RequestStream] = Field(
         default_factory=dict, description="Streams of inference requests by name."
     )
+    replica_streams: dict[Name, ReplicaStream] = Field(
+        default_factory=dict,
+        description="Replicas of served models at batch sizes that a controller chooses, by name.",
+        exclude_if=lambda value: not value,
+    )
     start: Annotated[
         datetime, BeforeValidator(refuse_number_as_date), AfterValidator(_check_start)
     ] = Field(description="Start in local time, an ISO date or time such as 2018-01-01.")
@@ -452,7 +458,7 @@ def cross_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
             f"{scenario.start} does not exist in {zone_name(facility.zone)}, where the clock "
             "is put forward over it; start an hour earlier or later",
         )
-    if not scenario.streams and not scenario.request_streams:
+    if not (scenario.streams or scenario.request_streams or scenario.replica_streams):
         yield ("streams",), "the scenario asks for nothing; add a stream of jobs or of requests"
     for name, job_stream in scenario.streams.items():
         key_path = ("streams", name)
@@ -482,6 +488,7 @@ def cross_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
                 f"{one_of(sharing)} on pool '{job_stream.pool}'; use match: list",
             )
     yield from _request_problems(scenario)
+    yield from _replica_problems(scenario)
     if _types_known(facility):
         for name, pool in facility.pools.items():
             at = ("facility", "pools", name, "scheduler")
@@ -557,6 +564,8 @@ def _allocation_problems(scenario: Scenario, name: str) -> Iterator[tuple[KeyPat
             }
     for of, requests in scenario.request_streams.items():
         crossed[f"request_streams.{of}"] = requests.pool == name
+    for of, replicas in scenario.replica_streams.items():
+        crossed[f"replica_streams.{of}"] = replicas.pool == name
     if found := [what for what, crosses in crossed.items() if crosses]:
         yield (
             ("facility", "pools", name, "allocate"),
@@ -703,6 +712,43 @@ def _request_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
         stands = " in its first phase" if pool.phases else ""
         problems = request_stream_problems(requests, pool.fewest_nodes, stands)
         yield from (((*key_path, *inner), text) for inner, text in problems)
+
+
+def _replica_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
+    pools = scenario.facility.pools
+    groups = ("streams", "request_streams", "replica_streams")
+    for name, replicas in scenario.replica_streams.items():
+        key_path = ("replica_streams", name)
+        if replicas.pool not in pools:
+            yield (*key_path, "pool"), _unknown("pool", replicas.pool, pools)
+            continue
+        others = [
+            f"{group}.{other}"
+            for group in groups
+            for other, spec in getattr(scenario, group).items()
+            if spec.pool == replicas.pool and (group, other) != key_path
+        ]
+        pool = pools[replicas.pool]
+        node = scenario.facility.node_types.get(pool.node_type)
+        if others:
+            yield (
+                (*key_path, "pool"),
+                f"replicas need a pool of their own, but pool '{replicas.pool}' is also used by "
+                f"{one_of(others)}; split it into two pools",
+            )
+        elif pool.phases is not None:
+            yield (
+                (*key_path, "pool"),
+                f"replicas need a pool without phases, found '{replicas.pool}'",
+            )
+        elif node is not None and not node.n_gpus:
+            yield (*key_path, "pool"), f"needs nodes with GPUs, '{pool.node_type}' has n_gpus: 0"
+        if scenario.horizon_ms % replicas.step_ms:
+            yield (
+                (*key_path, "step_s"),
+                f"{replicas.step_s:g} s does not divide the duration of "
+                f"{scenario.horizon_ms / 1000:g} s ({scenario.duration})",
+            )
 
 
 def _unknown(what: str, word: str, allowed: dict[str, Any]) -> str:

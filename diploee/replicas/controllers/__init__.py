@@ -1,0 +1,1 @@
+"""Batch size controllers, one file each; see `diploee.replicas.base` for what they are given."""

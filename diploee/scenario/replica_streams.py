@@ -1,0 +1,165 @@
+"""Model replicas that are served at a batch size: power templates are replayed, not requests."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field, NonNegativeInt, PositiveInt, SerializeAsAny, model_validator
+
+from diploee.kinds import Kind, Kinds
+from diploee.model import SCALES, Model, Name
+from diploee.units import whole_ms
+
+if TYPE_CHECKING:
+    from diploee.replicas.base import Constraint
+
+Seconds = Annotated[float, Field(ge=0, le=1e10)]
+
+
+class BatchControllerSpec(Kind):
+    """What a scenario says of what chooses batch sizes, a `diploee.replicas.BatchController`."""
+
+
+class ReplicaSignalSpec(Kind):
+    """What a scenario says of what the power of replicas is held to."""
+
+    def value(self, time_s: float, power_w: float) -> float:
+        """Return the signal at a time of the run [s] and a power of all replicas [W]."""
+        raise NotImplementedError
+
+    def constraints(self, time_s: float, power_w: float) -> tuple[Constraint, ...]:
+        """Return the limits on that power, the same ones at every time."""
+        raise NotImplementedError
+
+
+BATCH_CONTROLLERS: Kinds[BatchControllerSpec] = Kinds(
+    "batch size controller", BatchControllerSpec, "diploee.replicas.controllers"
+)
+"""What may choose batch sizes, by name: those of the package, and those registered from outside."""
+REPLICA_SIGNALS: Kinds[ReplicaSignalSpec] = Kinds(
+    "signal", ReplicaSignalSpec, "diploee.replicas.signals"
+)
+"""What the power of replicas may be held to, likewise."""
+
+
+class ReplicaRamp(Model):
+    """A change of the number of replicas, linear in time."""
+
+    begin_s: Seconds = Field(description="When it begins, since the start of the run [s].")
+    end_s: Seconds = Field(description="When it ends [s].")
+    replicas: Annotated[NonNegativeInt, SCALES] = Field(description="Replicas from then on.")
+
+    @model_validator(mode="after")
+    def _ends_later(self) -> ReplicaRamp:
+        if self.end_s < self.begin_s:
+            raise ValueError(
+                f"end_s is {self.end_s:g}, expected begin_s, {self.begin_s:g}, or more"
+            )
+        return self
+
+
+class ReplicaModel(Model):
+    """A served model: its measurements, how many replicas run, and at which batch sizes."""
+
+    data: str = Field(
+        description="Power in time, latency mixtures and logistic fits by batch size: a shipped "
+        "name such as llama31_70b_4xh100, or a folder in OpenG2G's format (trace.csv, "
+        "itl_fit.json, logistic_fit.json, _manifest.json), relative to the scenario file."
+    )
+    replicas: Annotated[NonNegativeInt, SCALES] = Field(description="Replicas at the start.")
+    ramps: tuple[ReplicaRamp, ...] = Field(
+        default=(), description="How their number changes; in the order of time."
+    )
+    batch_size: PositiveInt = Field(
+        description="Batch size at the start (max_num_seqs), one of the feasible ones."
+    )
+    feasible_batch_sizes: tuple[PositiveInt, ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="Batch sizes to choose from; those of the data's spec if absent.",
+    )
+    itl_deadline_s: Annotated[float, Field(gt=0)] | None = Field(
+        default=None,
+        description="Highest mean inter-token latency [s]; that of the data's spec if absent.",
+    )
+
+    @model_validator(mode="after")
+    def _ramps_follow(self) -> ReplicaModel:
+        for before, after in pairwise(self.ramps):
+            if after.begin_s < before.end_s:
+                raise ValueError(
+                    f"ramps overlap: one begins at {after.begin_s:g} s, that before it ends at "
+                    f"{before.end_s:g} s; give them in the order of time"
+                )
+        return self
+
+
+class ReplicaStream(Model):
+    """Replicas of served models on the nodes of one pool, and who chooses their batch sizes."""
+
+    pool: str = Field(description="Name of an entry of facility.pools; no other stream uses it.")
+    models: dict[Name, ReplicaModel] = Field(min_length=1, description="Served models by name.")
+    controller: Annotated[SerializeAsAny[BatchControllerSpec], BATCH_CONTROLLERS] = Field(
+        default="fixed",
+        validate_default=True,
+        description="Who chooses batch sizes: fixed keeps them, schedule changes them at given "
+        "times, feedback is a primal-dual optimizer on the signal and the latencies; or one of "
+        "your own: {path: module:Class, ...}.",
+    )
+    signal: Annotated[SerializeAsAny[ReplicaSignalSpec], REPLICA_SIGNALS] | None = Field(
+        default=None,
+        description="What the replicas' power is held to, cap or voltage; measured in any case, "
+        "acted on by controllers that look at it.",
+    )
+    control_interval_s: Annotated[float, Field(gt=0, le=3600)] = Field(
+        default=1.0,
+        description="Time between two decisions, and two samples of latency [s].",
+    )
+    step_s: Annotated[float, Field(gt=0, le=60)] = Field(
+        default=0.1, description="Step of the templates and of their sum [s]."
+    )
+    staggered: bool = Field(
+        default=True,
+        description="Whether every replica begins at a place of its own in its template, drawn "
+        "evenly; all at its start if not, which makes their swings add up.",
+    )
+    amplitude_range: tuple[
+        Annotated[float, Field(ge=0, le=10)], Annotated[float, Field(ge=0, le=10)]
+    ] = Field(
+        default=(1.0, 1.0),
+        description="Least and largest factor on the power of a replica, drawn evenly.",
+    )
+    noise_fraction: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.0,
+        description="Standard deviation of the noise of each replica in each step, independent, as "
+        "a part of its power.",
+    )
+    other_node_power_w: Annotated[float, Field(ge=0, le=1e9)] = Field(
+        default=0.0,
+        description="Power of a busy node besides the GPUs of its replicas [W], which benchmarks "
+        "leave out: CPU packages, GPUs without a replica.",
+    )
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> ReplicaStream:
+        step_ms, control_ms = whole_ms(self.step_s), whole_ms(self.control_interval_s)
+        if control_ms % step_ms:
+            raise ValueError(
+                f"control_interval_s must be a multiple of step_s, {self.step_s:g} s, found "
+                f"{self.control_interval_s:g} s"
+            )
+        low, high = self.amplitude_range
+        if low > high:
+            raise ValueError(f"amplitude_range must be [least, largest], found [{low:g}, {high:g}]")
+        return self
+
+    @property
+    def step_ms(self) -> int:
+        """Step of the templates [ms]."""
+        return whole_ms(self.step_s)
+
+    @property
+    def control_ms(self) -> int:
+        """Time between two decisions [ms]."""
+        return whole_ms(self.control_interval_s)
