@@ -9,41 +9,86 @@ from pathlib import Path
 
 import numpy as np
 
+from diploee.errors import plural
 from diploee.importers.power_logs.observed import read_observed_series
 from diploee.outputs import Run
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.compare import Figures, compare
+from diploee.profiles.library import EIGHT_GPUS, REFERENCE
+from diploee.profiles.reference.eight_gpus import EIGHT_GPU_CLASSES
+from diploee.profiles.reference.eight_gpus import SOURCE as EIGHT_GPU_SOURCE
+from diploee.profiles.reference.llama2 import WORKLOAD as LLAMA2
 from diploee.published.check import Check, Section
 from diploee.published.paper import LEVELS, TABLE_3, second_steps_p99_w
 from diploee.tables import Float64Array
-from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN
+from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S
 
 DAYS, HOURS = 7, 24
+SWINGS = "swings from 0.02 to 0.25 Hz, rms"
+METERED_SWINGS_KW = {1: 0.4078, 8: 5.445}
+"""Of metered runs of Llama-2 70B LoRA at the AC input, by nodes with 8 x H100: means over ten runs
+of `figures_of` of what `diploee profiles import mlperf-power` gives [kW]."""
 
 
-def measured_profiles(measured: ProfileLibrary, reference: ProfileLibrary) -> Section:
-    """Return the figures of reference profiles beside those of measured runs of their classes.
+def eight_gpu_runs() -> Section:
+    """Return duration and mean power of the profiles of 8 x H100 beside the metered runs."""
+    library, checks = ProfileLibrary.open(EIGHT_GPUS), []
+    for of_class in EIGHT_GPU_CLASSES:
+        where = f"{LLAMA2} on {plural(of_class.n_nodes, 'node')} of 8 x H100"
+        found = [library[index] for index in library.select(LLAMA2, of_class.n_nodes)]
+        duration_s = float(np.mean([profile.duration_ms for profile in found])) / MS_PER_S
+        mean_w = float(np.mean([profile.mean_power_w for profile in found])) / of_class.n_nodes
+        metered_s = float(np.mean(of_class.durations_s))
+        metered_w = float(np.mean(of_class.means_w))
+        energies_mj = [
+            of_class.n_nodes * w * s / 1e6
+            for s, w in ((metered_s, metered_w), (duration_s, mean_w))
+        ]
+        checks += [
+            Check.near(f"{where}: run time", "s", metered_s, duration_s, absolute=2.0),
+            Check.near(f"{where}: node AC power", "W", metered_w, mean_w, relative=5e-3),
+            Check.near(f"{where}: energy", "MJ", *energies_mj, relative=1e-2),
+            Check.near(f"{where}: {SWINGS}", "kW", METERED_SWINGS_KW[of_class.n_nodes],
+                       float(np.mean(swings_w)) / 1e3, relative=0.15),
+        ]  # fmt: skip
+    return Section(
+        "Metered runs on nodes with 8 x H100",
+        EIGHT_GPU_SOURCE,
+        checks,
+        "Duration and mean bind in the synthesis; the course between them is that of the class's "
+        "medians, read every 2 s. `diploee published --measured LIBRARY` compares imported runs "
+        "one class after the other.",
+    )
 
-    Only classes that both libraries have are compared.
+
+def measured_profiles(measured: ProfileLibrary, shipped: str = REFERENCE) -> Section:
+    """Return the figures of shipped profiles beside those of measured runs of their classes.
+
+    Only classes that both libraries have are compared, of nodes with as many GPUs where both tell.
     """
-    checks = []
+    reference, checks = ProfileLibrary.open(shipped), []
+    n_gpus = {entry.provenance.gpus_per_node for entry in reference.entries}
+    same = [e for e in measured.entries if e.provenance.gpus_per_node in {None, *n_gpus}]
+    if not same:
+        return Section(f"Measured runs beside `{shipped}`", "none", (), "They have other GPUs.")
+    measured = ProfileLibrary(same)
     for row in compare(measured, reference):
         if row.first is None or row.second is None:
             continue
         where = f"{row.workload} on {row.n_nodes} nodes"
-        own, shipped = row.first.figures, row.second.figures
-        energies_kwh = (_energy_kwh(own), _energy_kwh(shipped))
+        own, theirs = row.first.figures, row.second.figures
+        energies_kwh = (_energy_kwh(own), _energy_kwh(theirs))
         steps_kw = (
             _steps_kw(measured, row.workload, row.n_nodes),
             _steps_kw(reference, row.workload, row.n_nodes),
         )
         figures: list[tuple[str, str, float, float]] = [
-            ("run time", "s", own.duration_s, shipped.duration_s),
-            ("mean power", "kW", own.mean_w / 1e3, shipped.mean_w / 1e3),
+            ("run time", "s", own.duration_s, theirs.duration_s),
+            ("mean power", "kW", own.mean_w / 1e3, theirs.mean_w / 1e3),
             ("energy", "kWh", *energies_kwh),
-            ("swings from 0.02 to 0.25 Hz, rms", "kW",
-             own.swing_rms_w / 1e3, shipped.swing_rms_w / 1e3),
-            ("strongest line", "Hz", own.line_hz, shipped.line_hz),
+            (SWINGS, "kW",
+             own.swing_rms_w / 1e3, theirs.swing_rms_w / 1e3),
+            ("strongest line", "Hz", own.line_hz, theirs.line_hz),
             ("P99 of changes over one second", "kW", *steps_kw),
         ]  # fmt: skip
         checks += [
@@ -57,10 +102,10 @@ def measured_profiles(measured: ProfileLibrary, reference: ProfileLibrary) -> Se
                       f"{', '.join(row.second.boundaries)})", "", None, None)
             )  # fmt: skip
     return Section(
-        "Measured runs beside the profiles in use",
-        "; ".join(sorted({entry.provenance.source for entry in measured.entries})),
+        f"Measured runs beside `{shipped}`",
+        _sources(measured),
         checks,
-        "" if checks else "No class of these measurements is in the library in use.",
+        "" if checks else "No class of these measurements is in it.",
     )
 
 
@@ -128,3 +173,9 @@ def _steps_kw(library: ProfileLibrary, workload: str, n_nodes: int) -> float:
 
 def _energy_kwh(figures: Figures) -> float:
     return figures.mean_w * figures.duration_s / 3.6e6
+
+
+def _sources(library: ProfileLibrary) -> str:
+    """Return where measurements come from, in a few words."""
+    found = sorted({entry.provenance.source for entry in library.entries})
+    return found[0] + (f" and {len(found) - 1} more" if len(found) > 1 else "")

@@ -9,9 +9,10 @@ from tempfile import TemporaryDirectory
 
 from diploee.outputs import Run
 from diploee.profiles import ProfileLibrary
+from diploee.profiles.library import EIGHT_GPUS, REFERENCE
 from diploee.progress import Progress
 from diploee.published.check import Check, Section
-from diploee.published.measured import measured_profiles, weekly_curve
+from diploee.published.measured import eight_gpu_runs, measured_profiles, weekly_curve
 from diploee.published.nodes import node_power, supply_efficiency
 from diploee.published.paper import TABLE_3, TABLE_4, Table, run_times_and_power
 from diploee.published.sites import metered_shapes, power_usage
@@ -46,6 +47,7 @@ SECTIONS: dict[str, Callable[[Simulate], Section]] = {
     "table-3": lambda run_of: year_table(TABLE_3, run_of),
     "table-4": lambda run_of: year_table(TABLE_4, run_of),
     "profiles": lambda _: run_times_and_power(ProfileLibrary.open()),
+    "metered-runs": lambda _: eight_gpu_runs(),
     "nodes": lambda _: node_power(),
     "supplies": lambda _: supply_efficiency(),
     "pue": power_usage,
@@ -76,7 +78,7 @@ def sections(
     with simulated(progress) as run_of:
         yield from (SECTIONS[name](run_of) for name in names)
         if measured is not None:
-            yield measured_profiles(measured, ProfileLibrary.open())
+            yield from (measured_profiles(measured, name) for name in (REFERENCE, EIGHT_GPUS))
         yield from (weekly_curve(path, run_of) for path in curves)
 
 

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from builders import write_library
 from command_line import call
 
 from diploee.profiles import PowerProfile, ProfileLibrary, Provenance
 from diploee.published import Check, Section, validation_page
-from diploee.published.measured import measured_profiles, median_week, weekly_curve
+from diploee.published.measured import eight_gpu_runs, measured_profiles, median_week, weekly_curve
 from diploee.published.nodes import node_power, supply_efficiency
 from diploee.published.paper import LEVELS, TABLE_3, TABLE_4, run_times_and_power
 
@@ -66,15 +67,34 @@ def profile(scale: float, kind: Any, boundary: str) -> PowerProfile:
     return PowerProfile(f"p-{kind}", "own", 1, 100, power_w.astype(np.float32), provenance)
 
 
-def test_measured_profiles_stand_beside_those_of_their_class() -> None:
+def test_measured_profiles_stand_beside_those_of_their_class(tmp_path: Path) -> None:
     measured = ProfileLibrary([profile(1.2, "measured", "node AC")])
-    section = measured_profiles(measured, ProfileLibrary([profile(1.0, "reference", "devices")]))
+    shipped = write_library(
+        tmp_path / "shipped", ProfileLibrary([profile(1.0, "reference", "devices")])
+    )
+    section = measured_profiles(measured, str(shipped))
     by_name = {check.what.partition(": ")[2]: check for check in section.checks}
     assert by_name["mean power"].off == pytest.approx(1 / 1.2 - 1)
     assert by_name["run time"].off == 0
     assert by_name["P99 of changes over one second"].published == pytest.approx(1.2)
     assert by_name["strongest line"].published == pytest.approx(0.1, rel=0.05)
     assert "boundaries differ (node AC against devices)" in by_name
+
+
+def test_runs_of_other_gpus_are_not_compared() -> None:
+    measured = ProfileLibrary.open("reference-8gpu")
+    assert measured_profiles(measured).checks == ()
+    own = measured_profiles(measured, "reference-8gpu").checks
+    assert own and all(check.off in (None, 0) for check in own)
+
+
+def test_profiles_of_metered_nodes_have_their_durations_and_means() -> None:
+    checks = eight_gpu_runs().checks
+    assert len(checks) == 8 and all(check.holds for check in checks)
+    by_name = {check.what: check.published for check in checks}
+    # As the data set's README says: 12.5 MJ on one node, 14.7 MJ on eight.
+    assert by_name["llama2_70b_lora on 1 node of 8 x H100: energy"] == pytest.approx(12.5, abs=0.1)
+    assert by_name["llama2_70b_lora on 8 nodes of 8 x H100: energy"] == pytest.approx(14.7, abs=0.1)
 
 
 def test_a_published_year_is_compared_week_by_week(tmp_path: Path) -> None:
