@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from diploee.errors import ProfileError, plural
+from diploee.errors import ProfileError, did_you_mean, plural
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.flat import flat_profile
 from diploee.profiles.hardware import gpus_of, gpus_shown, is_other_hardware, scaled_by_tdp
@@ -47,6 +47,22 @@ class LibraryBuilder:
             If there is none, or they are of other GPUs and the pool does not scale them.
         """
         return self.on_nodes(self._library.select(workload, n_nodes), frame)
+
+    def named(self, profile_id: str, frame: StreamFrame) -> tuple[int, ...]:
+        """Return the index of one of the library's own profiles, likewise.
+
+        Raises
+        ------
+        ProfileError
+            As `select` says.
+        """
+        known = self._library.ids
+        if profile_id not in known:
+            raise ProfileError(
+                f"no profile '{profile_id}' among the {len(known)} of the library"
+                f"{did_you_mean(profile_id, known)}; add it (--profiles)"
+            )
+        return self.on_nodes((known.index(profile_id),), frame)
 
     def on_nodes(self, profile_ids: tuple[int, ...], frame: StreamFrame) -> tuple[int, ...]:
         """Return profiles as the nodes of a stream play them, those of other GPUs scaled.

@@ -86,13 +86,6 @@ class ReplayedJobs:
         self._by_instant = self.spec.align == "date" and is_known
         self._by_wall = self.spec.align != "start" and not self._by_instant
         self._profile_ids = tuple(sorted(set(self.spec.profiles.values())))
-        for name in self._profile_ids:
-            if name not in builder.library.ids:
-                known = builder.library.ids
-                raise ProfileError(
-                    f"streams.{frame.name}.replay.profiles: no profile '{name}' among the "
-                    f"{len(known)} of the library{did_you_mean(name, known)}; add it (--profiles)"
-                )
         self._logged, self._origin_ms = self._prepared(log)
         self.classes, self._class_of = self._classes(builder)
         if spec.startup is not None:
@@ -409,10 +402,13 @@ class ReplayedJobs:
         workload, source = IDLE, 1
         profile_ids: tuple[int, ...] = (builder.flat(),)
         if number < len(self._profile_ids):
-            index = builder.library.ids.index(self._profile_ids[number])
-            entry = builder.library.entries[index]
+            try:
+                profile_ids = builder.named(self._profile_ids[number], self._frame)
+            except ProfileError as error:
+                raise ProfileError(f"replay.profiles: {error}") from error
+            entry = builder.library.entries[profile_ids[0]]
             workload, source = entry.workload, entry.n_nodes
-            profile_ids = self._smoothed(builder, (index,))
+            profile_ids = self._smoothed(builder, profile_ids)
         job_class = JobClass(
             workload=workload,
             n_nodes=n_nodes,

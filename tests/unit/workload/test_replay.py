@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from builders import tiny_data, tiny_library, write_library
+from builders import TINY, tiny_data, tiny_library, write_library
 
 import diploee
 from diploee.errors import InputError
@@ -19,6 +20,7 @@ from diploee.steps import Workload, generate_jobs
 from diploee.sweep.identity import run_hash
 
 MONDAY = datetime(2023, 3, 6)
+NODE = TINY["facility"]["node_types"]["node"]
 DAY_S, WEEK_S = 86_400, 7 * 86_400
 RULES = [{"workload": "draw", "max_nodes": 1}, {"workload": "tune"}]
 
@@ -391,3 +393,28 @@ def test_jobs_without_gpus_leave_their_nodes_idle_or_are_refused(tmp_path: Path)
     assert len(workloads_of(cluster(tmp_path, cpu_only="drop"))) == 4
     with pytest.raises(InputError, match=r"cpu_jobs: 1 jobs of sacct\.txt .* such as '74'; set"):
         workloads_of(cluster(tmp_path, cpu_jobs="error"))
+
+
+def test_a_profile_given_by_id_is_refused_on_other_gpus_or_scaled_like_all_others(
+    tmp_path: Path,
+) -> None:
+    """Measured on four GPUs of 700 W; the pool's nodes have four of 1,400 W."""
+    plain = tiny_library().get("tune-2n-2")
+    hardware = replace(plain.provenance, gpus_per_node=4, gpu_tdp_w=700.0)
+    measured = replace(plain, profile_id="job-71", workload="measured", provenance=hardware)
+    library = tiny_library().extended([measured])
+
+    def on(tdp_w: float, **pool: str) -> Workload:
+        changes = {"facility.node_types.node": {**NODE, "n_gpus": 4, "gpu_tdp_w": tdp_w}}
+        changes |= {f"facility.pools.main.{key}": value for key, value in pool.items()}
+        replay = {"log": "sacct.txt", "columns": None, "align": "start", "repeat": False}
+        spec = scenario_of(write_cluster(tmp_path), changes, **replay, profiles={71: "job-71"})
+        return generate_jobs(spec, library)
+
+    def mean_w(workload: Workload) -> float:
+        return workload.library[int(workload.jobs.profile_id[1])].mean_power_w
+
+    assert mean_w(on(700.0)) == measured.mean_power_w
+    with pytest.raises(InputError, match=r"replay\.profiles: pool 'main' .* such as 'job-71'"):
+        on(1_400.0)
+    assert mean_w(on(1_400.0, scale_profiles="by_tdp")) > 1.2 * measured.mean_power_w
