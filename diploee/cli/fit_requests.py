@@ -231,6 +231,9 @@ def _fluctuation_rows(fit: FluctuationFit | None) -> list[_Row]:
 def _weight_rows(fit: RequestFit) -> list[_Row]:
     n_months = 0 if fit.month_low is None else sum(not isnan(low) for low in fit.month_low)
     rows = [("weights", IN_WORDS[fit.detail] + (f", {n_months} months" if n_months else ""), "")]
+    if fit.months is not None:
+        words = "differ" if fit.months.differ else "do not differ by more than chance"
+        rows.append(("months", words, f"p {fit.months.p_value:.2g}"))
     if fit.detail != "uniform":
         for name, hour in (
             ("lowest", fit.week_weight.argmin()),

@@ -1,9 +1,9 @@
 """How weeks differ: size and correlation of the weekly means about a fitted calendar.
 
-A week's count over its expectation is taken as normal: a fixed part for each month that was fitted,
-the week's own factor with the variance and correlation of `WeekToWeek`, and noise as large as the
-days within a week scatter. Restricted maximum likelihood (Patterson and Thompson 1971) of both
-parameters allows for the months that were fitted to the same counts.
+A week's count over its expectation is taken as normal: a mean, the week's own factor with the
+variance and correlation of `WeekToWeek`, and noise as large as the days within a week scatter. Both
+parameters are those of restricted maximum likelihood (Patterson and Thompson 1971), which allows
+for the mean. Months are taken as they were fitted: what they took from the weeks is in them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from diploee.units import DAYS_PER_WEEK, MS_PER_DAY
 from diploee.workload.rates import week_correlation, week_share
 
 MIN_WEEKS = 6
-"""Weeks, beyond the fitted months, from which they tell how weeks differ."""
+"""Weeks from which they tell how weeks differ."""
 
 MOST_WEEKS = 156
 """Weeks that are looked at, from the first on: it stays quick."""
@@ -105,7 +105,6 @@ def fit_weeks(
     step_ms: int,
     counts: Float64Array,
     expected: Float64Array,
-    group: Int64Array,
     confidence: float,
 ) -> WeekFit | None:
     """Estimate how weeks differ.
@@ -118,8 +117,6 @@ def fit_weeks(
         Their length [ms].
     counts, expected : numpy.ndarray, shape (n,), float64
         Counts of the steps, and what the calendar that was fitted to them expects.
-    group : numpy.ndarray, shape (n,), int64
-        Month of each step; all the same where no months were fitted.
     confidence : float
         Level of the limits.
 
@@ -141,28 +138,25 @@ def fit_weeks(
         np.bincount(day_of, x[inside], n_weeks * DAYS_PER_WEEK).reshape(n_weeks, DAYS_PER_WEEK)
         for x in (counts, expected)
     )
-    months, month_of = np.unique(group[inside], return_inverse=True)
-    cell = day_of // DAYS_PER_WEEK * months.size + month_of.ravel()
-    shares = np.bincount(cell, expected[inside], n_weeks * months.size).reshape(n_weeks, -1)
     total = expected_of_day.sum(axis=1)
     n_dead = int(((of_day.sum(axis=1) == 0) & (total >= _DEAD_WEEK)).sum())
     used = (total > 0) & ((total < _DEAD_WEEK) | (of_day.sum(axis=1) > 0))
     ratio = of_day.sum(axis=1)[used] / total[used]
-    shares = linalg.orth(shares[used] / total[used, None])
-    if ratio.size - shares.shape[1] + 1 < MIN_WEEKS or not ratio.any():
+    if ratio.size < MIN_WEEKS or not ratio.any():
         return None
 
-    # Variance over mean of the days about their week: what a week's ratio scatters by itself.
+    # Variance over mean of the days about their week, all days together, as it grows with their
+    # mean: what a week's ratio scatters by itself.
     mean = expected_of_day[used] * ratio[:, None]
     seen = mean > 0
-    squares = ((of_day[used] - mean)[seen] ** 2 / mean[seen]).sum()
+    squares = ((of_day[used] - mean) ** 2).sum()
     freedom = (seen.sum() - seen.any(axis=1).sum()) * (1 - 1 / ratio.size)
-    index = squares / freedom if freedom > 0 else 1.0
+    index = squares / mean.sum() * seen.sum() / freedom if freedom > 0 else 1.0
     noise = np.maximum(index / total[used], _LEAST_NOISE)
 
     week = np.flatnonzero(used)
     tellable = _CORRELATIONS[n_weeks / _SPAN_OVER_CORRELATION >= _CORRELATIONS]
-    likely = np.array([_likelihood(ratio, week, shares, noise, tau) for tau in tellable])
+    likely = np.array([_likelihood(ratio, week, noise, tau) for tau in tellable])
     enough = likely.max() - special.chdtri(1, 1 - confidence) / 2
     best = np.unravel_index(int(np.argmax(likely)), likely.shape)
     stds = np.flatnonzero((likely >= enough).any(axis=0))
@@ -177,8 +171,8 @@ def fit_weeks(
         float(_STDS[max(stds[0] - 1, 0)]),
         float(_STDS[min(stds[-1] + 1, _STDS.size - 1)]),
         float(_CORRELATIONS[best[0]]),
-        float(_CORRELATIONS[taus[0]]),
-        float(_CORRELATIONS[taus[-1]]),
+        float(_CORRELATIONS[max(taus[0] - 1, 0)]),
+        float(_CORRELATIONS[min(taus[-1] + 1, tellable.size - 1)]),
         factor,
         n_dead,
     )
@@ -187,7 +181,6 @@ def fit_weeks(
 def _likelihood(
     ratio: Float64Array,
     week: Int64Array,
-    shares: Float64Array,
     noise: Float64Array,
     correlation_weeks: float,
 ) -> Float64Array:
@@ -204,10 +197,9 @@ def _likelihood(
     )
     scale = 1 / np.sqrt(noise)
     values, vectors = linalg.eigh(shared / week_share(correlation_weeks) * np.outer(scale, scale))
-    r, x = vectors.T @ (scale * ratio), vectors.T @ (scale[:, None] * shares)
+    r, x = vectors.T @ (scale * ratio), vectors.T @ scale
     weight = 1 / (_STDS[:, None] ** 2 * np.maximum(values, 0.0) + 1)
-    information = np.einsum("sn,np,nq->spq", weight, x, x, optimize=True)
-    at = weight @ (r[:, None] * x)
-    fitted = (at * np.linalg.solve(information, at[:, :, None])[:, :, 0]).sum(axis=1)
-    likely = np.log(weight).sum(axis=1) - np.linalg.slogdet(information)[1] - weight @ r**2 + fitted
+    information = weight @ x**2
+    fitted = (weight @ (r * x)) ** 2 / information
+    likely = np.log(weight).sum(axis=1) - np.log(information) - weight @ r**2 + fitted
     return np.asarray(likely / 2)

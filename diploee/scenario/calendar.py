@@ -80,14 +80,15 @@ MAX_WEEKS_RELATIVE_STD = 2
 
 
 class WeekToWeek(Model):
-    """How weeks differ: a random factor on the rate, positive, with mean 1 over many years.
+    """How weeks differ: a random factor on the rate, positive, with mean 1 over each calendar year.
 
     It is drawn for each calendar week, at its middle, and linear between. The same weeks have the
     same factors however long the run is.
     """
 
     relative_std: Annotated[float, Field(ge=0, le=MAX_WEEKS_RELATIVE_STD)] = Field(
-        description="Relative standard deviation of weekly means about the calendar."
+        description="Relative standard deviation of weekly means about the calendar, before "
+        "the mean of their year is taken out."
     )
     correlation_weeks: Annotated[float, Field(ge=0, le=MAX_CORRELATION_WEEKS)] = Field(
         default=0,
@@ -100,7 +101,7 @@ class Calendar(Model):
     """Relative rates by hour of the week and by month, in the facility's local time.
 
     Only ratios matter: the weights are normalised so that their mean over the simulated span is 1.
-    The factor of `week_to_week` is not, but a run still meets a target utilization.
+    The factor of `week_to_week` is not, but over a calendar year; a target utilization is met.
     """
 
     hour_of_week: HourOfWeekWeights | None = Field(

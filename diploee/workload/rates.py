@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -114,6 +115,8 @@ def week_correlation(correlation_weeks: float) -> float:
 def week_factors(spec: WeekToWeek | None, hours: Int64Array, seed: int, *name: str) -> Float64Array:
     """Return the random factor of the weeks in the middle of hours of local time, shape (H,).
 
+    Its mean over the weeks of each calendar year is 1.
+
     Parameters
     ----------
     spec : WeekToWeek, optional
@@ -129,23 +132,46 @@ def week_factors(spec: WeekToWeek | None, hours: Int64Array, seed: int, *name: s
         return np.ones(hours.size)
     middle = (hours + 0.5 + EPOCH_HOUR_OF_WEEK) / HOURS_PER_WEEK
     weeks = np.arange(int(middle.min()) - 1, int(middle.max()) + 2)
+    years = [
+        int(middle_of_week(week).astype("datetime64[Y]").astype(int)) for week in weeks[[0, -1]]
+    ]
+    size = spec.relative_std, spec.correlation_weeks
+    of_years = [_week_levels(year, *size, seed, *name) for year in range(years[0], years[1] + 1)]
+    level = np.concatenate([levels for _, levels in of_years])
+    factors: Float64Array = np.interp(middle, of_years[0][0] + 0.5 + np.arange(level.size), level)
+    return factors
+
+
+def middle_of_week(week: int) -> np.datetime64:
+    """Return noon on the Thursday of a week, counted from the one that holds 1970-01-01."""
+    hour = int(week) * HOURS_PER_WEEK + HOURS_PER_WEEK // 2 - EPOCH_HOUR_OF_WEEK
+    return np.datetime64(hour, "h")
+
+
+@lru_cache(maxsize=128)
+def _week_levels(
+    year: int, relative_std: float, correlation_weeks: float, seed: int, *name: str
+) -> tuple[int, Float64Array]:
+    """Return the first week whose middle lies in a year (from 1970), and the levels of all."""
+    new_year_h = np.arange(year, year + 2).astype("datetime64[Y]").astype("datetime64[h]")
+    middle_h = (new_year_h - middle_of_week(0)).astype(np.int64)
+    first, end = (-(-middle_h // HOURS_PER_WEEK)).tolist()
     # A sum of independent numbers of the week and those before it has the same correlation as a
     # chain of weeks, exp(-n / tau), and needs no first week.
-    rho = week_correlation(spec.correlation_weeks)
-    kernel = rho ** np.arange(1 + round(CHAIN * spec.correlation_weeks))
+    rho = week_correlation(correlation_weeks)
+    kernel = rho ** np.arange(1 + round(CHAIN * correlation_weeks))
     kernel /= np.sqrt(kernel @ kernel)
     drawn = np.array(
         [
             stream(seed, *name, "week", week).standard_normal()
-            for week in range(int(weeks[0]) - kernel.size + 1, int(weeks[-1]) + 1)
+            for week in range(first - kernel.size + 1, end)
         ]
     )
     normal = np.convolve(drawn, kernel, "valid")
     # ln(1 + v) is the variance of the logarithm of a log-normal number of mean 1, variance v.
-    variance = np.log1p(spec.relative_std**2 / week_share(spec.correlation_weeks))
+    variance = np.log1p(relative_std**2 / week_share(correlation_weeks))
     level = np.exp(np.sqrt(variance) * normal - variance / 2)
-    factors: Float64Array = np.interp(middle, weeks + 0.5, level)
-    return factors
+    return first, level / level.mean()
 
 
 def hourly_rates(

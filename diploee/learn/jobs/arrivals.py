@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -71,6 +71,7 @@ class ArrivalFit:
 def fit_arrivals(
     hours: HourCounts,
     jobs: Int64Array,
+    own_squares: Float64Array,
     kind: ArrivalKind,
     months: bool | None,
     confidence: float,
@@ -84,6 +85,8 @@ def fit_arrivals(
         Submissions per clock hour.
     jobs : numpy.ndarray, shape (H,), int64
         Jobs that were submitted in each.
+    own_squares : numpy.ndarray, shape (H,), float64
+        Sum over the submissions of each hour of the squared number of their jobs.
     kind : {"auto", "poisson", "gamma"}
         How submissions scatter within the weights; ``"auto"`` takes what the counts tell.
     months : bool, optional
@@ -106,27 +109,41 @@ def fit_arrivals(
         season = laid_over_stepped(
             calendar.month_weight, calendar.week_weight, hours.month, hours.start_ms // MS_PER_H
         )
+    per_submission = float(jobs.sum() / hours.counts.sum())
+    expected = (calendar.expected * season)[whole]
     weeks = fit_weeks(
         hours.start_ms[whole],
         MS_PER_H,
-        hours.counts[whole].astype(np.float64),
-        (calendar.expected * season)[whole],
-        hours.month[whole] * (calendar.month_weight is not None),
+        jobs[whole].astype(np.float64),
+        expected * per_submission,
         confidence,
     )
-    scatter = fit_dispersion(
-        hours.counts[whole],
-        (calendar.expected * season)[whole],
+    of_calendar = (
         hours.start_ms[whole] // MS_PER_DAY,
         calendar.n_parameters,
         calendar.n_day_parameters,
         confidence,
-        # What weeks differ by is not to be found again in their days.
-        weeks_differ=weeks is not None and weeks.is_told,
     )
+    # What weeks differ by is not to be found again in their days.
+    weeks_differ = weeks is not None and weeks.is_told
+    scatter = fit_dispersion(hours.counts[whole], expected, *of_calendar, weeks_differ=weeks_differ)
+    has_arrays = per_submission > 1
+    if scatter is not None and has_arrays:
+        # The factors are those of jobs: submissions of one job may come more evenly than arrays.
+        of_jobs = fit_dispersion(
+            jobs[whole],
+            expected * per_submission,
+            *of_calendar,
+            weeks_differ=weeks_differ,
+            own_squares=own_squares[whole],
+        )
+        if of_jobs is not None:
+            names = ("dispersion", "low", "high", "day", "day_low", "day_high")
+            scatter = replace(scatter, **{name: getattr(of_jobs, name) for name in names})
     dispersion = day_dispersion = None
     if scatter is not None and kind != "poisson":
         rejected = scatter.poisson_p_value < POISSON_REJECTED_BELOW
+        rejected |= has_arrays and scatter.low > 0
         if scatter.dispersion > 0 and (kind == "gamma" or rejected):
             dispersion = min(scatter.dispersion, MAX_DISPERSION)
         if scatter.day_low > 0:
@@ -137,7 +154,6 @@ def fit_arrivals(
     month_low = month_high = None
     if calendar.month_weight is not None:
         month_low, month_high = month_limits(hours, calendar, confidence)
-    per_submission = float(jobs.sum() / hours.counts.sum())
     per_day = calendar.jobs_per_hour * HOURS_PER_DAY * per_submission
     low, high = total_limits(*_batches(jobs, calendar.expected * per_submission), confidence)
     return ArrivalFit(

@@ -14,6 +14,7 @@ from scipy import stats
 from diploee.errors import WorkloadError
 from diploee.learn.jobs.hours import HourCounts
 from diploee.learn.poisson import poisson_limits
+from diploee.learn.seasons import MonthTest, months_differ
 from diploee.learn.week_shape import IN_WORDS, CalendarChoice, Detail, WeekShape, fit_week_shape
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import (
@@ -22,6 +23,7 @@ from diploee.units import (
     HOURS_PER_WEEK,
     MONTHS_PER_YEAR,
     MS_PER_DAY,
+    MS_PER_H,
 )
 
 MIN_SIGHTINGS = 2
@@ -56,6 +58,8 @@ class CalendarFit:
         Expected count of every hour of the span.
     n_parameters : int
         Free parameters that counts above zero determined.
+    months : MonthTest or None
+        Whether months differ; None where that was not asked.
     """
 
     shape: WeekShape
@@ -64,6 +68,7 @@ class CalendarFit:
     jobs_per_hour: float
     expected: Float64Array
     n_parameters: int
+    months: MonthTest | None = None
 
     @property
     def detail(self) -> Detail:
@@ -90,7 +95,8 @@ def fit_calendar(
     hours : HourCounts
         The counts.
     months : bool, optional
-        Fit weights of the months; by default where each was observed for `MIN_DAYS_OF_MONTH` days.
+        Fit weights of the months; by default where each was observed for `MIN_DAYS_OF_MONTH` days
+        and they differ more than the weeks within them.
     choice : str
         Which weights the week has; ``"auto"`` takes those that predict best.
 
@@ -106,24 +112,35 @@ def fit_calendar(
         does not allow the calendar that was asked for.
     """
     slot, month = hours.hour_of_week, hours.month
-    months = wants_months(hours, months)
-    group = month if months else np.zeros_like(month)
+    fits_months = wants_months(hours, months)
     allowed = allowed_details(slot, hours.coverage)
     # Of a span too short for weeks, days are held out.
     day = hours.start_ms // MS_PER_DAY
     block = (day + EPOCH_DAY) // DAYS_PER_WEEK if "day_and_hour" in allowed else day
     counts = hours.counts.astype(np.float64)
-    shape = fit_week_shape(counts, hours.coverage, slot, group, block, allowed, choice)
+
+    def shape_of(group: Int64Array) -> WeekShape:
+        return fit_week_shape(counts, hours.coverage, slot, group, block, allowed, choice)
+
+    test, group = None, np.zeros_like(month)
+    shape = shape_of(group)
+    if fits_months and months is None:
+        flat = shape.rate[slot] * hours.coverage
+        test = months_differ(counts, flat, month, hours.start_ms // MS_PER_H)
+        fits_months = test.differ
+    if fits_months:
+        group = month
+        shape = shape_of(group)
     expected = shape.rate[slot] * shape.of_group[group] * hours.coverage
 
     month_weight = None
     scale = float(shape.of_group[0])
-    if months:
+    if fits_months:
         scale = float(shape.of_group @ DAYS_OF_MONTH / DAYS_OF_MONTH.sum())
         month_weight = shape.of_group / scale
     mean = float(shape.rate.mean())
     return CalendarFit(
-        shape, shape.rate / mean, month_weight, scale * mean, expected, shape.n_parameters
+        shape, shape.rate / mean, month_weight, scale * mean, expected, shape.n_parameters, test
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -22,7 +23,7 @@ MIN_JOBS_FOR_DURATIONS = 100
 """Jobs that a table of durations needs; classes of fewer share one with those next to them."""
 
 LEAST_SCALE = 5e-4
-"""Distance from 1 from which a table is scaled to the mean of a class."""
+"""Distance from 1 from which a table is scaled to keep node time."""
 
 DurationChoice = DurationKind | Literal["profile"]
 
@@ -58,7 +59,7 @@ class ClassFit:
         Jobs that come together.
     shares_durations : bool
         The table of durations is shared with classes of nearby width, as the class has too few jobs
-        of its own; it is scaled to the class's own mean.
+        of its own; it is scaled such that they keep their node time together.
     n_gpus : float or None
         GPUs of a job on a part of a node, where the pool allocates those.
     """
@@ -145,15 +146,20 @@ def fit_classes(
     rows = np.flatnonzero(single)
     of_class = np.split(rows[np.argsort(class_of[rows], kind="stable")], np.cumsum(n_single)[:-1])
     tables: dict[tuple[int, ...], DurationFit] = {}
+    means: dict[int, float] = {}
     found, logged = [], []
-    for number, members in _tables(groups, n_single).items():
+    for number, (together_with, members) in _tables(groups, n_single).items():
         own_s, fit = duration_s[of_class[number]], None
         if kind != "profile":
             if members not in tables:
                 rows = np.concatenate([of_class[member] for member in members])
                 rng = stream(seed, "fit", "durations", members[0])
                 tables[members] = fit_durations(duration_s[rows], kind, rng)
-            fit = scaled_to(own_s, tables[members])
+            if number not in means:
+                own = [duration_s[of_class[member]] for member in together_with]
+                wide = np.array([groups.n_nodes[member] for member in together_with])
+                means |= dict(zip(together_with, drawn_together(own, wide), strict=True))
+            fit = scaled_to(own_s, tables[members], means[number])
         logged.append(own_s)
         rows = np.flatnonzero(together & (class_of == number))
         of_arrays = None
@@ -186,29 +192,58 @@ def fit_classes(
     return tuple(found), tuple(logged)
 
 
-def scaled_to(own_s: Float64Array, table: DurationFit) -> DurationFit:
-    """Return a table of durations scaled to the mean of a class, and held against its jobs."""
-    mean_s = float(own_s.mean())
-    scale = float(f"{mean_s / table.model_mean_s:.6g}")
+def drawn_together(duration_s: Sequence[Float64Array], n_nodes: Int64Array) -> list[float]:
+    """Return means of classes of few jobs, drawn towards each other as far as they are noise.
+
+    The best linear prediction (Bühlmann 1967): a class of n jobs keeps the part
+    t**2 / (t**2 + s**2 / n) of its distance from the common mean, with the variances s**2 within
+    classes and t**2 between them. Their node time is that of their jobs.
+
+    Parameters
+    ----------
+    duration_s : sequence of numpy.ndarray
+        Durations of the jobs of each class [s].
+    n_nodes : numpy.ndarray, shape (K,), int64
+        Nodes of a job of each.
+    """
+    n = np.array([x.size for x in duration_s])
+    mean = np.array([x.mean() for x in duration_s])
+    common, n_jobs = np.average(mean, weights=n), n.sum()
+    squares = n @ np.array([x.var() for x in duration_s])
+    within = squares / max(n_jobs - n.size, 1)
+    between = n @ (mean - common) ** 2 - (n.size - 1) * within
+    between = max(0.0, between / max(n_jobs - (n**2).sum() / n_jobs, 1e-9))
+    drawn = common + between / np.maximum(between + within / n, 1e-300) * (mean - common)
+    weight = n * n_nodes
+    means: list[float] = (drawn * (weight @ mean / (weight @ drawn))).tolist()
+    return means
+
+
+def scaled_to(own_s: Float64Array, table: DurationFit, mean_s: float | None = None) -> DurationFit:
+    """Return a table of durations scaled to a mean, by default that of the jobs it is held to."""
+    own_mean_s = float(own_s.mean())
+    scale = float(f"{(mean_s or own_mean_s) / table.model_mean_s:.6g}")
     model = table.model
     if abs(scale - 1) > LEAST_SCALE:
         model = model.model_copy(update={"scale": scale})
     return replace(
         table,
         model=model,
-        mean_s=mean_s,
+        mean_s=own_mean_s,
         model_mean_s=model.mean_s(),
         ks_distance=ks_distance(own_s, model),
     )
 
 
-def _tables(groups: JobGroups, n_jobs: Int64Array) -> dict[int, tuple[int, ...]]:
-    """Return for each class that occurs the classes whose jobs make its table of durations.
+def _tables(
+    groups: JobGroups, n_jobs: Int64Array
+) -> dict[int, tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Return for each class that occurs whose node time it keeps, and whose jobs make its table.
 
     A class of enough jobs has its own. Others join those of the next widths of their workload until
     they are enough; what is left over takes the table next to it.
     """
-    tables: dict[int, tuple[int, ...]] = {}
+    tables: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
     for workload in dict.fromkeys(groups.workload):
         runs: list[list[int]] = [[]]
         for number in np.flatnonzero(n_jobs > 0).tolist():
@@ -222,7 +257,7 @@ def _tables(groups: JobGroups, n_jobs: Int64Array) -> dict[int, tuple[int, ...]]
         enough = [n_jobs[run].sum() >= MIN_JOBS_FOR_DURATIONS for run in runs]
         for k, run in enumerate(runs):
             near = k if enough[k] or len(runs) == 1 else k - 1 if k else 1
-            tables |= dict.fromkeys(run, tuple(runs[near]))
+            tables |= dict.fromkeys(run, (tuple(run), tuple(runs[near])))
     return tables
 
 

@@ -4,7 +4,8 @@ The rate of an hour is taken as calendar x factor of the hour x factor of the da
 week), gamma distributed with mean 1 and variances d. Then n (n - 1) has the expectation
 (1 + d_hour) (1 + d_day) (1 + d_week) m**2, the product of two hours of one day (1 + d_day)
 (1 + d_week) m m', of two days of one week (1 + d_week) m m', and of two weeks m m'. Ratios of sums
-of such products give each variance by itself.
+of such products give each variance by itself. Of jobs that come several at a time, n (n - 1) is
+n**2 less the squares of their numbers: only products of jobs of different submissions count.
 """
 
 from __future__ import annotations
@@ -73,13 +74,14 @@ def fit_dispersion(
     confidence: float = 0.95,
     *,
     weeks_differ: bool = False,
+    own_squares: Float64Array | None = None,
 ) -> DispersionFit | None:
     """Estimate the dispersion of hours and of days, and test whether counts are Poisson.
 
     Parameters
     ----------
     counts : numpy.ndarray, shape (H,), int64
-        Submissions in each hour.
+        Submissions, or jobs, in each hour.
     expected : numpy.ndarray, shape (H,), float64
         Expectations fitted to them.
     day : numpy.ndarray, shape (H,), int64
@@ -90,6 +92,8 @@ def fit_dispersion(
         Level of the limits.
     weeks_differ : bool
         Weeks have a random factor of their own, which the days' is not to hold.
+    own_squares : numpy.ndarray, shape (H,), float64, optional
+        Of jobs: sum over the submissions of each hour of their squared numbers.
 
     Returns
     -------
@@ -105,6 +109,8 @@ def fit_dispersion(
     # Fitted expectations scatter themselves: their squares are too large by as much.
     off = n_parameters / freedom
     off_day = n_day_parameters / max(1, days.size - n_day_parameters)
+
+    alone = n if own_squares is None else own_squares
 
     def by_day(x: Float64Array) -> Float64Array:
         return np.asarray(np.bincount(of_day, x), dtype=np.float64)
@@ -123,7 +129,7 @@ def fit_dispersion(
 
     pairs: list[tuple[Float64Array, ...]] = []
     for x, square, day_square, own in (
-        (in_day, squares[0], of_square[0], squares[0] - in_day),
+        (in_day, squares[0], of_square[0], squares[0] - by_day(alone)),
         (of_m, squares[1], of_square[1], squares[1]),
     ):
         of_days = left_out(x**2)

@@ -7,12 +7,16 @@ from scipy import special, stats
 
 from diploee.importers.job_log import JobRecords
 from diploee.tables import BoolArray, Float64Array, Int16Array, Int64Array
-from diploee.units import MS_PER_MIN, MS_PER_S
+from diploee.units import MS_PER_H, MS_PER_MIN, MS_PER_S
 
 GAP_MS = MS_PER_S
-USER_GAP_MS = 10 * MS_PER_S
+USER_GAP_MS = MS_PER_MIN
 """Jobs alike, or those of one user where the log tells them, that follow each other no later were
-submitted together (ASSUMPTION [J]: a loop of a script submits a job in some seconds)."""
+submitted together (ASSUMPTION [J]: a loop of a script submits a job in some seconds, at times in
+more)."""
+
+MOST_SPAN_MS = MS_PER_H
+"""Jobs of longer loops come in several arrays: those of a scenario come at one instant."""
 
 LEAST_SHARE = 0.02
 OVER_CHANCE = 4
@@ -54,6 +58,8 @@ def find_arrays(jobs: JobRecords, class_of: Int16Array, span_ms: float) -> Int64
     other = np.any([np.diff(key[order]) != 0 for key in keys], axis=0)
     kind = np.append(0, np.cumsum(other))
     begins = np.append(True, other | (np.diff(jobs.submit_ms[order]) > gap_ms))
+    into_ms = jobs.submit_ms[order] - jobs.submit_ms[order][begins][np.cumsum(begins) - 1]
+    begins[1:] |= np.diff(into_ms // MOST_SPAN_MS) > 0
     together = np.empty_like(own)
     together[order] = order[np.flatnonzero(begins)][np.cumsum(begins) - 1]
     n_jobs = np.bincount(class_of)

@@ -242,12 +242,15 @@ def fit_job_log(
     day = local_ms[inside] // MS_PER_DAY
     day -= day.min()
     array = find_arrays(kept, class_of, hours.covered_hours * MS_PER_H)
-    submitted, first = np.unique(array), local_ms[inside]
-    in_hours = (first[submitted] - hours.start_ms[0]) // MS_PER_H
-    counts = np.bincount(in_hours, minlength=hours.n_hours)
+    submitted, size = np.unique(array, return_counts=True)
+    in_hours = (local_ms[inside][submitted] - hours.start_ms[0]) // MS_PER_H
+    counts, jobs_of, squares = (
+        np.bincount(in_hours, x, hours.n_hours) for x in (None, size, size.astype(float) ** 2)
+    )
     arrival_fit = fit_arrivals(
         replace(hours, counts=counts),
-        hours.counts,
+        jobs_of.astype(np.int64),
+        squares.astype(np.float64),
         options.arrivals,
         options.months,
         confidence,

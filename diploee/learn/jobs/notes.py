@@ -120,7 +120,7 @@ def class_notes(groups: JobGroups, classes: tuple[ClassFit, ...]) -> list[str]:
     if n := sum(c.shares_durations for c in classes):
         notes.append(
             f"{plural(n, 'class', 'classes')} of fewer than {MIN_JOBS_FOR_DURATIONS} jobs "
-            "share tables of durations with those of nearby width, scaled to their own means"
+            "share tables of durations with those of nearby width, scaled to keep their node time"
         )
     scales = {
         c.name: c.duration.model.scale or 1.0

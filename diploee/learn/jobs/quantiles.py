@@ -12,6 +12,9 @@ from diploee.tables import Float64Array
 LEVEL_TOLERANCE = 0.005
 """Largest error of the share of jobs that last at most any given time."""
 
+TAIL_TOLERANCE = 0.05
+"""Largest error of the share that lasts longer, relative to it: of 1 % of the jobs 0.05 %."""
+
 MEAN_TOLERANCE = 5e-4
 """Largest error of the mean duration that one line between two quantiles may add."""
 
@@ -37,7 +40,7 @@ def fit_quantiles(
     duration_s : numpy.ndarray, shape (n,), float64
         Durations [s], positive, at least one.
     level_tolerance : float
-        Largest error of a level.
+        Largest error of a level; of high ones `TAIL_TOLERANCE` of what lies above.
     mean_tolerance : float
         Largest relative error of the mean duration from one line.
     max_quantiles : int
@@ -52,6 +55,8 @@ def fit_quantiles(
     ordered = np.sort(duration_s)
     level, seconds = _points(ordered)
     log_s = np.log(seconds)
+    allowed = np.minimum(level_tolerance, TAIL_TOLERANCE * (1 - level))
+    allowed = np.maximum(allowed, 1 / ordered.size)  # a job more or less
     # Mean duration up to each point, from the durations themselves.
     rises = np.diff(level) * (seconds[:-1] + seconds[1:]) / 2
     filled = np.concatenate([[0.0], np.cumsum(rises)])
@@ -63,14 +68,14 @@ def fit_quantiles(
             return 0.0, i
         inner = slice(i + 1, j)
         on_line = np.interp(log_s[inner], [log_s[i], log_s[j]], [level[i], level[j]])
-        off = np.abs(on_line - level[inner])
+        off = np.abs(on_line - level[inner]) / allowed[inner]
         at = int(np.argmax(off))
         rise = log_s[j] - log_s[i]
         # Mean of exp(x) for x uniform from log a to log b: (b - a) / (log b - log a).
         line_mean = seconds[i] * np.expm1(rise) / rise * (level[j] - level[i])
         mean_off = abs(line_mean - (filled[j] - filled[i])) / total
-        if off[at] / level_tolerance >= mean_off / mean_tolerance:
-            return float(off[at] / level_tolerance), i + 1 + at
+        if off[at] >= mean_off / mean_tolerance:
+            return float(off[at]), i + 1 + at
         line_s = np.interp(level[inner], [level[i], level[j]], [log_s[i], log_s[j]])
         return mean_off / mean_tolerance, i + 1 + int(np.argmax(np.abs(line_s - log_s[inner])))
 

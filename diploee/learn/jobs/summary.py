@@ -37,6 +37,8 @@ def fit_lines(fit: JobLogFit) -> list[str]:
             "and width that follow each other within seconds are taken as submitted together."
         )
     lines.append(arrivals.calendar.shape.line())
+    if arrivals.calendar.months is not None:
+        lines.append(arrivals.calendar.months.line())
     lines += _scatter_lines(fit)
     if arrivals.weeks is not None:
         lines.append(arrivals.weeks.line())
@@ -121,6 +123,7 @@ def fit_as_dict(fit: JobLogFit) -> dict[str, Any]:
             "low": arrivals.month_low,
             "high": arrivals.month_high,
         },
+        "months": calendar.months and vars(calendar.months),
         "arrivals": "poisson" if arrivals.dispersion is None else "gamma",
         "dispersion": arrivals.dispersion,
         "day_dispersion": arrivals.day_dispersion,

@@ -15,6 +15,7 @@ from scipy.optimize import nnls
 from diploee.errors import WorkloadError
 from diploee.importers.request_trace import RequestTrace
 from diploee.learn.jobs.calendar_fit import allowed_details, covers_months
+from diploee.learn.seasons import MonthTest, months_differ
 from diploee.learn.week_shape import (
     IN_WORDS,
     CalendarChoice,
@@ -120,6 +121,8 @@ class WeightFit:
         Requests per step in each slot, and factor of each group; they multiply.
     has_months : bool
         Whether the groups are months.
+    months : MonthTest or None
+        Whether months differ; None where that was not asked.
     """
 
     shape: WeekShape
@@ -128,6 +131,7 @@ class WeightFit:
     slot_rate: Float64Array
     group_factor: Float64Array
     has_months: bool
+    months: MonthTest | None
 
     @property
     def expected(self) -> Float64Array:
@@ -161,7 +165,7 @@ def fit_weights(
         Their times.
     months : bool, optional
         Fit weights of the months that were seen for `MIN_DAYS_OF_MONTH`; by default where the span
-        covers all twelve.
+        covers all twelve and they differ more than the weeks within them.
     choice : str
         Which weights the week has; ``"auto"`` takes those that predict best, of a span below two
         weeks the finest that it allows.
@@ -186,15 +190,23 @@ def fit_weights(
     coverage = n_steps * times.step_ms / MS_PER_H
     has_months = covers_months(month, coverage) if months is None else months
     has_months &= times.has_dates
-    group = month if has_months else np.zeros_like(slot)
     allowed = allowed_details(slot, coverage)
     week = (hours - hours[0] + slot[0]) // HOURS_PER_WEEK
     if len(allowed) < len(IN_WORDS):  # no week can be held out: the finest that was seen
         allowed = _seen_details(slot, coverage)
         week = np.zeros_like(slot)
+    test, group = None, np.zeros_like(slot)
     shape = fit_week_shape(in_hour, n_steps, slot, group, week, allowed, choice)
-    every_step = times.month if has_months else np.zeros_like(times.hour)
-    return WeightFit(shape, times.hour_of_week, every_step, shape.rate, shape.of_group, has_months)
+    if has_months and months is None:
+        test = months_differ(in_hour, shape.rate[slot] * n_steps, month, hours)
+        has_months = test.differ
+    if has_months:
+        shape = fit_week_shape(in_hour, n_steps, slot, month, week, allowed, choice)
+        group = times.month
+    every_step = group if has_months else np.zeros_like(times.hour)
+    return WeightFit(
+        shape, times.hour_of_week, every_step, shape.rate, shape.of_group, has_months, test
+    )
 
 
 def well_seen_months(times: StepTimes) -> BoolArray:

@@ -21,7 +21,7 @@ from diploee.learn.requests.calendar import (
 from diploee.learn.requests.fluctuation import FluctuationFit, fit_fluctuation
 from diploee.learn.requests.scatter import Dispersion, dispersion_of
 from diploee.learn.requests.services import ServiceFit, fit_service
-from diploee.learn.seasons import laid_over_stepped
+from diploee.learn.seasons import MonthTest, laid_over_stepped
 from diploee.learn.week_shape import CalendarChoice, Detail
 from diploee.learn.weeks import MONDAY_MS, WeekFit, fit_weeks
 from diploee.tables import Float64Array, Int64Array
@@ -64,6 +64,8 @@ class RequestFit:
         Which weights the week has.
     deviance : dict of str to float
         Mean Poisson deviance of held-out hours by detail; empty where none were held out.
+    months : MonthTest or None
+        Whether months differ; None where that was not asked.
     week_weight, week_low, week_high : numpy.ndarray, shape (168,)
         Mean rate in each hour of the week over that of the week, Monday 00:00 local time first,
         with confidence limits that take hours as independent.
@@ -102,6 +104,7 @@ class RequestFit:
     week_rate_rps: float
     detail: Detail
     deviance: dict[Detail, float]
+    months: MonthTest | None
     week_weight: Float64Array
     week_low: Float64Array
     week_high: Float64Array
@@ -170,7 +173,7 @@ def fit_requests(
     fit = fit_weights(counts, times, months, calendar)
     expected = fit.expected * _season(fit, times)
     since_1970_ms = times.start_ms + (0 if times.has_dates else MONDAY_MS)
-    weeks = fit_weeks(since_1970_ms, times.step_ms, counts, expected, fit.group, confidence)
+    weeks = fit_weeks(since_1970_ms, times.step_ms, counts, expected, confidence)
     steps = dispersion_of(counts, expected, fit.n_weights, confidence)
     hours = _hourly_dispersion(counts, expected, fit, times, confidence)
     # Weights are totals of hours: where hours scatter more than their steps tell, they do too.
@@ -196,6 +199,7 @@ def fit_requests(
         week_rate_rps=of_week,
         detail=fit.detail,
         deviance=fit.shape.deviance,
+        months=fit.months,
         week_weight=week / week.mean(),
         week_low=low / week.mean(),
         week_high=high / week.mean(),

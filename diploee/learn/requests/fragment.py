@@ -121,6 +121,7 @@ def fit_remarks(fit: RequestFit) -> list[str]:
         f"{fit.span_ms / MS_PER_DAY:.3g} days, mean {fit.mean_rate_rps:.4g}/s, "
         f"peak {fit.peak_rate_rps:.4g}/s over {fit.step_ms / 1000:g} s.",
         f"Weights: {in_words(fit.detail, fit.deviance)}",
+        *([] if fit.months is None else [fit.months.line()]),
     ]
     if not fit.is_counted:
         lines.append("The trace gives rates, not requests: their scatter is that of its means.")

@@ -177,9 +177,15 @@ def test_a_month_seen_for_days_has_no_weight_of_its_own() -> None:
 def test_months_of_a_whole_year_are_fitted_unless_they_are_not_wanted() -> None:
     rng = stream(0, "test", "year")
     start = datetime(2024, 1, 1, tzinfo=UTC)
-    trace = trace_of(rng.poisson(minutes(53, 1)), start)
-    assert fit_requests(trace).month_weight is not None
+    flat = minutes(53, 1)
+    season = 1 + 0.5 * np.cos(np.arange(flat.size) / flat.size * 2 * np.pi)
+    trace = trace_of(rng.poisson(flat * season), start)
+    fit = fit_requests(trace)
+    assert fit.month_weight is not None
+    assert any("Months: kept, they differ more" in line for line in fit_remarks(fit))
     assert fit_requests(trace, months=False).month_weight is None
+    even = fit_requests(trace_of(rng.poisson(flat), start))
+    assert even.month_weight is None and even.months is not None and not even.months.differ
 
 
 def test_a_trace_is_trimmed_to_local_times() -> None:

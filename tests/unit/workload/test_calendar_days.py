@@ -105,6 +105,13 @@ def test_weekly_means_scatter_and_hang_together_as_asked(correlation_weeks: floa
     assert found == pytest.approx(expected, abs=0.03 + 3 * error)
 
 
+def test_weeks_have_a_mean_of_one_over_each_calendar_year() -> None:
+    for start in ("2018-01-01", "2024-01-01"):  # Mondays: 52 weeks whose middle lies in the year
+        weekly = rates_of(varied(0.5, 6), 52, start=start).relative_rate
+        # The outermost half weeks lead to levels of other years.
+        assert weekly.mean() == pytest.approx(1, abs=0.01)
+
+
 def test_weeks_are_the_same_in_a_longer_run_and_differ_by_seed_and_stream() -> None:
     calendar = varied(0.3, 3)
     whole = rates_of(calendar, 20).relative_rate
@@ -122,11 +129,10 @@ def test_weeks_go_over_into_each_other_without_a_step() -> None:
     assert rates.min() < 0.8 and rates.max() > 1.3
 
 
-def fitted(counts: np.ndarray, months: bool = False):
+def fitted(counts: np.ndarray):
     hours = HourCounts(np.datetime64("2018-01-01T00", "h"), counts)
-    calendar = fit_calendar(hours, months)
-    expected, group = calendar.expected, hours.month * months
-    return fit_weeks(hours.start_ms, MS_PER_H, counts.astype(float), expected, group, 0.95)
+    calendar = fit_calendar(hours, months=False)
+    return fit_weeks(hours.start_ms, MS_PER_H, counts.astype(float), calendar.expected, 0.95)
 
 
 @pytest.mark.parametrize("correlation_weeks", [0.0, 2.0])
@@ -135,7 +141,7 @@ def test_a_fit_returns_how_weeks_differ_within_its_limits(correlation_weeks: flo
     inside, stds = [], []
     for seed in range(8):
         rate = 20 * rates_of(calendar, 52, seed).relative_rate
-        found = fitted(np.random.default_rng(seed).poisson(rate), months=seed % 2 == 1)
+        found = fitted(np.random.default_rng(seed).poisson(rate))
         assert found is not None and found.is_told
         inside.append(
             found.low <= 0.2 <= found.high

@@ -143,7 +143,7 @@ def test_the_fit_matches_the_totals_of_hours_and_months(
 ) -> None:
     rng = np.random.default_rng(seed)
     span = hours(rng.poisson(jobs_per_hour, 8_760 + 800), MONDAY + np.timedelta64(late, "h"))
-    fit = fit_calendar(span, choice="day_and_hour")
+    fit = fit_calendar(span, months=True, choice="day_and_hour")
     assert fit.month_weight is not None
     for group in (span.hour_of_week % 24, span.hour_of_week // 24, span.month):
         np.testing.assert_allclose(
@@ -151,13 +151,38 @@ def test_the_fit_matches_the_totals_of_hours_and_months(
         )
 
 
-def test_months_need_all_twelve() -> None:
-    assert fit_calendar(hours(np.ones(8_760))).month_weight is not None
-    assert fit_calendar(hours(np.ones(8_760 - 24 * 6))).month_weight is None
+def test_months_need_all_twelve_and_to_differ_more_than_weeks_do() -> None:
+    season = 20 + 6 * np.cos(np.arange(8_760) / 8_760 * 2 * np.pi)
+    assert fit_calendar(hours(season)).month_weight is not None
+    assert fit_calendar(hours(season[: 8_760 - 24 * 6])).month_weight is None
+    assert fit_calendar(hours(np.ones(8_760))).month_weight is None
     asked = fit_calendar(hours(np.ones(8_760 - 24 * 6)), months=True)
     np.testing.assert_allclose(asked.month_weight, np.ones(12))
     with pytest.raises(WorkloadError, match=r"month 7 \(6 of 12 are missing\)"):
         fit_calendar(hours(np.ones(181 * 24)), months=True)
+
+
+def test_months_of_weeks_that_differ_by_themselves_are_left_out_and_told() -> None:
+    rng = np.random.default_rng(1)
+    kept = 0
+    for _ in range(40):
+        weekly = np.repeat(rng.lognormal(0, 0.3, 53), WEEK)[:8_760]
+        found = fit_calendar(hours(rng.poisson(5 * weekly)), choice="uniform")
+        assert found.months is not None
+        assert (found.month_weight is not None) == found.months.differ
+        kept += found.months.differ
+    assert kept <= 4  # 1 % of them by chance, weeks that are cut by months a few more
+    assert "left out, they differ no more than the weeks within them" in found.months.line()
+
+
+def test_where_years_repeat_months_are_held_against_those_of_other_years() -> None:
+    rng = np.random.default_rng(2)
+    slow = np.interp(np.arange(2 * 8_760), np.arange(0, 2 * 8_760 + 1, 1_460), rng.random(13) + 0.5)
+    wandering = fit_calendar(hours(50 * slow), choice="uniform")
+    assert wandering.months is not None and wandering.month_weight is None
+    assert (wandering.months.within, wandering.months.freedom) == ("years", (11, 12))
+    repeated = fit_calendar(hours(50 * np.tile(slow[:8_760], 2)), choice="uniform")
+    assert repeated.month_weight is not None
 
 
 @pytest.mark.parametrize("dispersion", [0.0, 2.0])

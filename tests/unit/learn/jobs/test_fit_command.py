@@ -132,7 +132,8 @@ def test_names_that_yaml_would_misread_are_quoted() -> None:
 def test_months_and_hours_of_the_day_are_written_where_fitted() -> None:
     rng = np.random.default_rng(1)
     rules, library = [ClassRule(workload="tune")], tiny_library()
-    year = fit_job_log(job_log(submissions(rng.poisson(1.0, 8_800), rng)), rules, library)
+    season = 1 + 0.5 * np.cos(np.arange(8_800) / 8_760 * 2 * np.pi)
+    year = fit_job_log(job_log(submissions(rng.poisson(season), rng)), rules, library)
     stream = yaml.safe_load(fragment_text(year, "jobs", "main"))["streams"]["jobs"]
     assert len(stream["calendar"]["month"]) == 12
     by_hour = 9.0 * BY_HOUR[np.arange(100)]
