@@ -10,7 +10,7 @@ from pydantic import Field
 
 from diploee.errors import InputError, counted
 from diploee.json_files import Record, read_json
-from diploee.outputs import MANIFEST
+from diploee.outputs import FACILITY_FILE, MANIFEST
 from diploee.parquet_files import MAX_SIZE, Kind, open_parquet
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def read_sweep(folder: Path) -> SweepData:
 def runs_to_draw(sweep: SweepData, most: int) -> list[tuple[Path, str]]:
     """Return folders and labels of runs that span the axes: one seed, evenly spread.
 
-    Runs whose folder is not there are left out.
+    Runs whose folder is not there, or that kept no power series, are left out.
     """
     table = sweep.finished
     if "seed" in table:
@@ -127,7 +127,8 @@ def runs_to_draw(sweep: SweepData, most: int) -> list[tuple[Path, str]]:
     axes = list(sweep.axes)
     table = table.drop_duplicates(axes).sort_index() if axes else table.iloc[:1]
     places = table["run"].map(lambda name: sweep.folder / RUNS_FOLDER / str(name))
-    there = places.map(lambda place: (place / MANIFEST).is_file())
+    kept = (MANIFEST, FACILITY_FILE)
+    there = places.map(lambda place: all((place / name).is_file() for name in kept))
     table, places = table[there], places[there]
     if len(table) > most:
         chosen = [round(i * (len(table) - 1) / (most - 1)) for i in range(most)]

@@ -123,3 +123,13 @@ def test_an_ensemble_shows_envelopes_seeds_needed_and_shares(
     assert first[0].startswith("Mean power")
     assert first[4] == f"{row.seeds_for_mean:,.0f}"
     assert "Spread over seeds and draws" in report_page(report)
+
+
+def test_a_sweep_that_kept_metrics_alone_has_its_figures_and_no_run_in_detail(
+    tmp_path: Path, library_folder: Path
+) -> None:
+    sweep = tiny_sweep(tmp_path, axes=[{"grid": {UTILIZATION: [0.2, 0.4]}}], keep="metrics")
+    diploee.sweep(sweep, tmp_path / "out", profiles=[str(library_folder)], engine="compiled")
+    report = build_report([tmp_path / "out"])
+    assert report.subtitle.endswith("no run in detail")
+    assert [chart.id for chart in report.charts] == ["axis-1"]
