@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from functools import cached_property
 from importlib import import_module
 from inspect import isabstract
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import (
+    AfterValidator,
+    Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     SerializerFunctionWrapHandler,
@@ -42,6 +44,35 @@ class Kind(Model):
         """Write a kind without keys of its own by its name, as users do."""
         dumped = handler(self)
         return self.kind if set(dumped) == {"kind"} else dumped
+
+
+def _imported(path: str) -> str:
+    """Return an import path of something that can be called; refuse all others."""
+    module, _, name = path.partition(":")
+    try:
+        found = getattr(import_module(module), name) if module and name else None
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"can't import '{path}' ({error}); set PYTHONPATH to its folder") from None
+    if not callable(found):
+        raise ValueError(
+            f"expected 'module:Class', found {shown(path)}; name a class that takes a setting and "
+            "the keys beside it"
+        )
+    return path
+
+
+class OwnKind(Model):
+    """Makes a kind of what the user names by import path; other keys are arguments of it."""
+
+    kind: Literal["path"] = Field(default="path", description="One of your own, by import path.")
+    path: Annotated[str, AfterValidator(_imported)] = Field(
+        description="Import path, module:Class, of what is made from a setting and the other keys."
+    )
+
+    def open(self, setting: Any) -> Any:
+        """Return a new one."""
+        module, _, name = self.path.partition(":")
+        return getattr(import_module(module), name)(setting, **(self.model_extra or {}))
 
 
 T = TypeVar("T", bound=Model)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 
 import numpy as np
 
@@ -182,7 +182,7 @@ class _Played:
         low, high = spec.amplitude_range
         self._amplitude = low + (high - low) * drawn[0]
         self._phase = drawn[1] * spec.staggered
-        self.sums = cache(self._sums)  # a few pairs of batch size and replicas occur at a time
+        self.sums = lru_cache(64)(self._sums)  # few sizes and counts occur at a time
 
     def _sums(self, batch_size: int, n_replicas: int) -> tuple[Float64Array, Float64Array]:
         """Return the sum of the first replicas' power over the template [W], and of its square."""

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from math import inf, sqrt
 from statistics import fmean
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
-from diploee.errors import shown
+from diploee.kinds import OwnKind
 from diploee.model import Model
 from diploee.scenario.recurring import BatchSizeSpec, PowerLimitSpec
 from diploee.zeus.cost import oracle_pair
@@ -549,48 +548,13 @@ class ThompsonBatchSizeSpec(_Prior, BatchSizeSpec):
         return PlainThompson(setting.batch_sizes, setting.rng, self.prior, self.explorations)
 
 
-def _imported(path: str) -> str:
-    """Return an import path of something that can be called; refuse all others."""
-    module, _, name = path.partition(":")
-    try:
-        found = getattr(import_module(module), name) if module and name else None
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"can't import '{path}' ({error}); set PYTHONPATH to its folder") from None
-    if not callable(found):
-        raise ValueError(
-            f"expected 'module:Class', found {shown(path)}; name a class that takes a Setting"
-        )
-    return path
-
-
-ImportPath = Annotated[
-    str,
-    AfterValidator(_imported),
-    Field(
-        description="Import path of an optimizer, module:Class, made from a Setting and the keys."
-    ),
-]
-
-
-class _Own(Model):
-    kind: Literal["path"] = Field(
-        default="path", description="An optimizer of your own, by import path."
-    )
-    path: ImportPath
-
-    def open(self, setting: Setting) -> Any:
-        """Return a new one."""
-        module, _, name = self.path.partition(":")
-        return getattr(import_module(module), name)(setting, **(self.model_extra or {}))
-
-
-class OwnBatchSizeSpec(_Own, BatchSizeSpec):
-    """An optimizer of the user's own; it gets the other keys as arguments."""
+class OwnBatchSizeSpec(OwnKind, BatchSizeSpec):
+    """An optimizer of the user's own, made from a Setting; it gets the other keys as arguments."""
 
     model_config = ConfigDict(extra="allow")
 
 
-class OwnPowerLimitSpec(_Own, PowerLimitSpec):
+class OwnPowerLimitSpec(OwnKind, PowerLimitSpec):
     """An optimizer of the user's own, likewise."""
 
     model_config = ConfigDict(extra="allow")
