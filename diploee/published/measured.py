@@ -13,7 +13,7 @@ from diploee.errors import plural
 from diploee.importers.power_logs.observed import read_observed_series
 from diploee.outputs import Run
 from diploee.profiles import ProfileLibrary
-from diploee.profiles.compare import Figures, compare
+from diploee.profiles.compare import Figures, compare, figures_of
 from diploee.profiles.library import EIGHT_GPUS, REFERENCE
 from diploee.profiles.reference.eight_gpus import EIGHT_GPU_CLASSES
 from diploee.profiles.reference.eight_gpus import SOURCE as EIGHT_GPU_SOURCE
@@ -40,10 +40,9 @@ def eight_gpu_runs() -> Section:
         mean_w = float(np.mean([profile.mean_power_w for profile in found])) / of_class.n_nodes
         metered_s = float(np.mean(of_class.durations_s))
         metered_w = float(np.mean(of_class.means_w))
-        energies_mj = [
-            of_class.n_nodes * w * s / 1e6
-            for s, w in ((metered_s, metered_w), (duration_s, mean_w))
-        ]
+        courses = ((metered_s, metered_w), (duration_s, mean_w))
+        energies_mj = [of_class.n_nodes * w * s / 1e6 for s, w in courses]
+        swings_w = [figures_of(profile).swing_rms_w for profile in found]
         checks += [
             Check.near(f"{where}: run time", "s", metered_s, duration_s, absolute=2.0),
             Check.near(f"{where}: node AC power", "W", metered_w, mean_w, relative=5e-3),
