@@ -14,6 +14,7 @@ import typer
 import yaml
 from readme_logs import write_logs
 
+import diploee
 from diploee.cli.app import application
 
 ROOT = Path(__file__).parents[2]
@@ -90,6 +91,13 @@ def test_navigation_names_every_page_once() -> None:
     pages = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
     assert len(named) == len(set(named))
     assert pages | generated == {place for place in named if not place.startswith("notebooks/")}
+
+
+def test_version_is_that_of_the_citation_and_of_the_newest_release_notes() -> None:
+    citation = yaml.load((ROOT / "CITATION.cff").read_text("utf-8"), yaml.BaseLoader)
+    assert citation["version"] == diploee.__version__
+    heads = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert heads[:2] == ["Unreleased", diploee.__version__]
 
 
 def test_readme_is_short() -> None:
