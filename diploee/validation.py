@@ -2,20 +2,83 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from diploee.inputs import load_inputs
 from diploee.metrics import RunMetrics
+from diploee.outputs import expected_mb
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
+from diploee.schedule import Engine
 from diploee.steps import at_size, open_stages, open_streams, plan_services
+from diploee.units import MS_PER_DAY, MS_PER_H
+
+START_S = 1.0
+S_PER_JOB: dict[Engine, float] = {"simpy": 4.3e-6, "compiled": 1.6e-6}
+S_PER_SERVICE_INTERVAL = 12e-6
+START_MB, MB_PER_NODE_HOUR = 400.0, 30e-6
+"""ASSUMPTION [J]: what quarters of the shipped scenarios took on one core, to a factor of three."""
 
 
-def check(scenario: Scenario, library: ProfileLibrary | None = None) -> int:
+@dataclass(frozen=True)
+class Forecast:
+    """What a run is expected to take, to about a factor of three.
+
+    Parameters
+    ----------
+    time_s : float
+        Time of one core [s].
+    memory_mb, disk_mb : float
+        Largest memory, and size of the run folder [MB].
+    """
+
+    time_s: float
+    memory_mb: float
+    disk_mb: float
+
+    def words(self) -> str:
+        """Return it as one line."""
+        time = f"{self.time_s:.0f} s" if self.time_s < 120 else f"{self.time_s / 60:.0f} min"
+        sizes = (f"{mb:,.0f} MB" if mb < 1000 else f"{mb / 1000:,.1f} GB" for mb in self._sizes)
+        return "about {}, {} of memory, {} on disk".format(time, *sizes)
+
+    @property
+    def _sizes(self) -> tuple[float, float]:
+        return self.memory_mb, self.disk_mb
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a check found: the number of job classes, and what the run is expected to take."""
+
+    n_classes: int
+    forecast: Forecast
+
+
+def check(
+    scenario: Scenario,
+    library: ProfileLibrary | None = None,
+    *,
+    engine: Engine = "simpy",
+    jobs_file: bool = True,
+) -> Checked:
     """Read and check all that a run of a scenario needs, without simulating.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        What to check.
+    library : ProfileLibrary, optional
+        Power profiles of the jobs; the shipped ones by default.
+    engine : {"simpy", "compiled"}
+        Scheduler that the time is forecast for.
+    jobs_file : bool
+        Whether the run keeps ``jobs.parquet``.
 
     Returns
     -------
-    int
-        Number of job classes.
+    Checked
+        Number of job classes, and the forecast.
 
     Raises
     ------
@@ -28,7 +91,17 @@ def check(scenario: Scenario, library: ProfileLibrary | None = None) -> int:
     streams = open_streams(scenario, inputs)
     for index in {index for c in streams.classes for index in c.profile_ids}:
         _ = streams.library[index]  # reads the file and checks its values
-    plan_services(scenario, inputs=inputs)
+    plans = plan_services(scenario, inputs=inputs)
     stages, _ = open_stages(scenario, weather=inputs.weather)
     RunMetrics(scenario.facility, scenario.clock, (), stages)
-    return len(streams.classes)
+    n_jobs = int(streams.jobs_per_day * scenario.clock.simulated_ms / MS_PER_DAY)
+    n_services = sum(len(plan.services) for plan in plans)
+    served_s = S_PER_SERVICE_INTERVAL * n_services * scenario.n_intervals
+    node_hours = scenario.facility.n_nodes * scenario.clock.simulated_ms / MS_PER_H
+    files = (scenario.n_intervals, scenario.resolution_ms, n_services, n_jobs if jobs_file else 0)
+    forecast = Forecast(
+        START_S + S_PER_JOB[engine] * n_jobs + served_s,
+        START_MB + MB_PER_NODE_HOUR * node_hours,
+        expected_mb(*files),
+    )
+    return Checked(len(streams.classes), forecast)

@@ -138,11 +138,12 @@ def validate(
     from diploee.validation import check
 
     resolved = _load(scenario, set_, target_utilization, seed)
-    n_classes = check(resolved, ProfileLibrary.open(*(profiles or ())))
+    found = check(resolved, ProfileLibrary.open(*(profiles or ())))
     typer.echo(
-        f"{resolved.name}: valid; {resolved.facility.n_nodes:,} nodes, {n_classes} job classes, "
+        f"{resolved.name}: valid; {resolved.facility.n_nodes:,} nodes, "
+        f"{found.n_classes} job classes, "
         f"{resolved.n_intervals:,} intervals of {resolved.resolution_ms / 1000:g} s, "
-        f"hash {resolved.sha256()[:8]}"
+        f"hash {resolved.sha256()[:8]}; a run takes {found.forecast.words()}"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from functools import partial
 from typing import Annotated
 
@@ -58,6 +59,10 @@ class Running(Model):
         default=(),
         description="Folder of power profiles instead of the shipped 'reference'; may be repeated.",
     )
+    dry_run: bool = Field(
+        default=False,
+        description="Check all runs, forecast their time, memory and disk, and run nothing.",
+    )
     quiet: bool = Field(default=False, description="Only errors.")
     as_json: bool = Field(default=False, description="Print the outcome as JSON.")
 
@@ -76,6 +81,9 @@ def sweep_command(
 ) -> None:
     """Run a scenario over axes and seeds; go on where an interrupted sweep stopped."""
     sweep = load_sweep(file)
+    if running.dry_run:
+        _forecast(sweep, running)
+        return
     result = _run(sweep, running)
     if not running.quiet and not running.as_json:
         show_sweep(sweep, result)
@@ -105,12 +113,28 @@ def ensemble_command(
     ] = None,
 ) -> None:
     """Run many seeds (and draws); show percentiles, the seeds needed and the causes of spread."""
-    result = _run(load_ensemble(scenario, seeds, accuracy), running)
+    sweep = load_ensemble(scenario, seeds, accuracy)
+    if running.dry_run:
+        _forecast(sweep, running)
+        return
+    result = _run(sweep, running)
     if not running.quiet and not running.as_json:
         if result.ensemble is not None:
             show_ensemble(result.ensemble)
         show_failures(result)
     _end(result, running)
+
+
+def _forecast(sweep: Sweep, running: Running) -> None:
+    from diploee.sweep.forecast import forecast
+
+    n_workers = 1 if running.workers == 0 else running.workers or usable_cores()
+    n_runs, found = forecast(sweep, n_workers, running.profiles, running.max_runs)
+    if running.as_json:
+        sys.stdout.write(json.dumps({"n_runs": n_runs, **asdict(found)}, indent=2) + "\n")
+    else:
+        told = f"{n_runs:,} runs on {n_workers} of {usable_cores()} cores"
+        typer.echo(f"{sweep.name}: {told} take {found.words()}; nothing was run")
 
 
 def _run(sweep: Sweep, running: Running) -> SweepResult:
