@@ -157,7 +157,7 @@ class _Writer:
             each = f"each instance of {self.owner('service', part)} drew {more}"
             return f"{each} ({power}; {before} to {after} requests/s)"
         if what == "replicas":
-            before, after = (f"{count:,.4g}" for count in part.get("replicas") or (0, 0))
+            before, after = (f"{count:,.1f}" for count in part.get("replicas") or (0, 0))
             numbers = f"{before} to {after} replicas"
             return f"the replicas of {self.owner('stream', part)} drew {more} ({power}; {numbers})"
         if what in BEHIND_DEVICES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,11 @@ from builders import tiny_library
 from diploee.benchmark import ITLMixtureModel
 from diploee.errors import InputError, ScenarioError
 from diploee.inputs import load_inputs
+from diploee.metrics.cause_words import cause_words, causes_of
 from diploee.replicas import plan_replicas
 from diploee.replicas.data import find_data
 from diploee.replicas.replay import replicas_at
+from diploee.report.tables import replica_tables
 from diploee.run import simulate
 from diploee.scenario import load_scenario, scenario_from_dict
 from diploee.scenario.replica_streams import ReplicaModel
@@ -184,6 +187,28 @@ def test_ramps_are_linear_and_hold_their_end(folder, tmp_path):
     assert not series["it_power_w"].iloc[21:50].any()
     assert series["utilization"].iloc[60] == pytest.approx(1 / 4)  # four of two GPUs, one node
     assert series["it_power_w"].iloc[60:95].mean() == pytest.approx(4 * 1080, rel=1e-5)
+
+
+def test_events_and_reports_say_what_replicas_did(folder, tmp_path):
+    ramps = [{"begin_s": 3000, "end_s": 3030, "replicas": 2}]
+    node = {"idle_power_w": 500}
+    coarse = {"duration": "2 h", "resolution": "10 s", "step_s": 0.5, "control_interval_s": 10}
+    scenario = scenario_of(folder, node=node, model={"ramps": ramps}, **coarse)
+    run = run_of(scenario, tmp_path)
+    n_ramps = 0
+    for key, _, cause in causes_of(run.metrics):
+        drops = cause["parts"][0]
+        if key[0] == "ramps" and key[1] >= 900 and key[2] == "down":
+            n_ramps += 1
+            # Four replicas leave one of two nodes, which idles from then on: all of the change.
+            assert drops["mw"] == pytest.approx(cause["change_mw"], rel=1e-4)
+            assert -4 * 1080 + 500 <= 1e6 * drops["mw"] < -3000
+            assert "the replicas of stream chat drew less" in cause_words(cause)
+            assert " to 2.0 replicas" in cause_words(cause)
+    assert n_ramps
+    of_models, of_streams = replica_tables([SimpleNamespace(label="r", metrics=run.metrics)])
+    assert (of_models.rows[0][0], of_streams.rows[0][0]) == ("tiny", "chat")
+    assert "Mean batch size [sequences]" in of_models.header
 
 
 # --- latency
