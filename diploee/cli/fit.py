@@ -93,7 +93,7 @@ def fit_command(
         library,
         choices,
         pool_n_nodes=None if base is None else base.facility.pools[pool_name].n_nodes,
-        gpus_per_node=n_gpus or 0,
+        gpus_per_node=n_gpus or int(told.get("gpus_per_node") or 0),
         allocates_gpus=base is not None and base.facility.pools[pool_name].allocate == "gpus",
     )
     fit = with_generated_year(fit, library)
