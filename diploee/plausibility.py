@@ -19,8 +19,8 @@ from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
 from diploee.profiles.smoothing import SMOOTHING
 from diploee.scenario import Facility
 from diploee.shipped import shipped_folder
-from diploee.units import MS_PER_H, MS_PER_S, W_PER_MW
-from diploee.workload import StreamClass, StreamMatch
+from diploee.units import HOURS_PER_DAY, MS_PER_DAY, MS_PER_H, MS_PER_S, W_PER_MW
+from diploee.workload import JobStreams, StreamClass, StreamMatch
 from diploee.workload.synchronous import FAST, SOURCE
 
 SHORTFALL = 0.01
@@ -312,6 +312,31 @@ def _left_out(matches: Sequence[StreamMatch]) -> Iterator[str]:
         ]
         if causes:
             yield f"streams.{match.stream}: left out or changed of the log: {', '.join(causes)}"
+
+
+def overfull_pools(facility: Facility, clock: RunClock, streams: JobStreams) -> Iterator[str]:
+    """Say before a run which pools are asked for more nodes than they have, and how long jobs wait.
+
+    Parameters
+    ----------
+    facility : Facility
+        Pools and node types.
+    clock : RunClock
+        Span of the run.
+    streams : JobStreams
+        Its settled job streams.
+    """
+    for name, pool in facility.pools.items():
+        first = pool.standing(clock).first
+        nodes = streams.asked_nodes(name) / facility.slots_per_node(name)
+        if first and nodes > first * (1 + SHORTFALL):
+            wait_h = (nodes / first - 1) * HOURS_PER_DAY
+            yield (
+                f"pool '{name}': the jobs ask for {nodes / first:.4g} times its {first:,} nodes; "
+                f"{ceil(nodes):,} are needed on average, with {first:,} the wait grows by about "
+                f"{wait_h:,.3g} h a day, to {wait_h * clock.horizon_ms / MS_PER_DAY:,.3g} h if "
+                "they come to the run's end"
+            )
 
 
 def _shortfalls(

@@ -44,6 +44,9 @@ class Progress:
         """Enclose a stage of the run; yields the function that reports its progress."""
         yield _ignore
 
+    def tell(self, text: str) -> None:
+        """Say what is to be known before the run ends."""
+
 
 NOTEBOOK_EVERY_S = 0.25
 """A bar in a notebook is drawn anew so often at most."""

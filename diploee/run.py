@@ -53,7 +53,7 @@ from diploee.outputs import (
     write_event_windows,
     write_json,
 )
-from diploee.plausibility import run_warnings
+from diploee.plausibility import overfull_pools, run_warnings
 from diploee.power import (
     EventWindowSearch,
     JobLoad,
@@ -198,6 +198,8 @@ def simulate(
             controller = controller or flexible_controller(scenario, inputs, stages)
             line = _Line(scenario, inputs, engine, policies, stages, clock, controller)
             new.needed_mb = line.expected_mb(jobs_file)
+        for text in overfull_pools(scenario.facility, scenario.clock, line.streams):
+            clock.progress.tell(text)
         with clock.stage("simulate") as update, ExitStack() as files:
             metrics = RunMetrics(
                 scenario.facility,

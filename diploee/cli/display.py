@@ -55,6 +55,10 @@ class ProgressBars(Progress):
             yield update
             progress.update(task, total=1.0, completed=1.0)
 
+    def tell(self, text: str) -> None:
+        """Say it on standard error."""
+        self._console.print(f"[yellow]Warning:[/yellow] {escape(text)}", highlight=False)
+
     @contextmanager
     def _line(self, name: str) -> Iterator[Update]:
         started, last = time.perf_counter(), ""

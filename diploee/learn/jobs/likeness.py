@@ -112,13 +112,13 @@ def with_generated_year(fit: JobLogFit, library: ProfileLibrary) -> JobLogFit:
     for c in fit.classes:
         share[_share(widths, int(np.searchsorted(widths, c.n_nodes)))] += c.probability
     z = float(stats.t.isf((1 - fit.confidence) / 2, N_PARTS - 1))
-    reach, figures = np.sqrt(1 + fit.arrivals.hours.n_hours / n_hours), []
+    figures = []
     for name, (value, *parts) in of_log.items():
         of_drawn = of_year.get(name, [np.nan])[0]
-        seen = np.array(parts)[np.isfinite(parts)]
-        error = np.inf
-        if seen.size == N_PARTS:
-            error = np.sqrt((N_PARTS - 1) / N_PARTS * ((seen - seen.mean()) ** 2).sum())
+        error = _jackknife(parts)
+        # Both have a sampling error; that of the generated days is not below the log's by length.
+        longer = fit.arrivals.hours.n_hours / n_hours
+        of_drawn_error = max(error * np.sqrt(longer), _jackknife(of_year.get(name, [np.nan])[1:]))
         figures.append(
             Figure(
                 name,
@@ -127,11 +127,20 @@ def with_generated_year(fit: JobLogFit, library: ProfileLibrary) -> JobLogFit:
                 value + z * error,
                 (asked | share).get(name),
                 of_drawn,
-                # Both have a sampling error, that of the generated days by their length.
-                bool(abs(of_drawn - value) > reach * z * error + ROUNDING * value),
+                bool(
+                    abs(of_drawn - value) > z * np.hypot(error, of_drawn_error) + ROUNDING * value
+                ),
             )
         )
     return replace(fit, figures=tuple(figures), generated_days=n_days)
+
+
+def _jackknife(parts: list[float]) -> float:
+    """Return the standard error of a figure from its values without each part of the span."""
+    seen = np.array(parts)[np.isfinite(parts)]
+    if seen.size < N_PARTS:
+        return float("inf")
+    return float(np.sqrt((N_PARTS - 1) / N_PARTS * ((seen - seen.mean()) ** 2).sum()))
 
 
 def _share(widths: list[int], group: int) -> str:

@@ -63,7 +63,7 @@ def figure_lines(fit: JobLogFit) -> list[str]:
     for f in fit.figures:
         fragment = "-" if f.fragment is None else f"{f.fragment:.4g}"
         limits = f" ({f.low:.3g} to {f.high:.3g})" if np.isfinite(f.high) else ""
-        outside = ", differs by more than chance" if f.differs else ""
+        outside = ", beyond the limits of both" if f.differs else ""
         lines.append(f"{f.name}: {f.log:.4g}{limits} | {fragment} | {f.generated:.4g}{outside}")
     return lines
 

@@ -15,6 +15,7 @@ from builders import TINY, tiny_data, tiny_library, write_library
 import diploee
 from diploee.errors import InputError
 from diploee.inputs import load_inputs
+from diploee.progress import Progress
 from diploee.scenario import Scenario, load_scenario
 from diploee.steps import Workload, generate_jobs
 from diploee.sweep.identity import run_hash
@@ -238,7 +239,22 @@ def test_a_log_that_asks_for_more_than_the_pool_is_told_the_nodes_and_the_wait(
     write_log(tmp_path, [(1_800 * k, 0, 3_600, 12) for k in range(96)])
     changes = {"duration": "2 d", "facility.pools.main.n_nodes": 12}
     scenario = scenario_of(tmp_path, changes, align="start", repeat=False)
-    run = diploee.simulate(scenario, tmp_path / "run", library=tiny_library())
+    told: list[str] = []
+
+    class Watch(Progress):
+        def stage(self, name: str):
+            assert told or name != "simulate"  # before it simulates
+            return super().stage(name)
+
+        def tell(self, text: str) -> None:
+            told.append(text)
+
+    library = tiny_library()
+    run = diploee.simulate(scenario, tmp_path / "run", library=library, progress=Watch())
+    assert (
+        len(told) == 1
+        and "25 are needed on average, with 12 the wait grows by about 24.5 h" in told[0]
+    )
     (warning,) = (w for w in run.manifest["warnings"] if w.startswith("pool 'main': the jobs ask"))
     assert "ask for 1.99 times its nodes, on average for 24; with 12 the wait grows" in warning
     assert "to about 47.5 h at the end of the run: 48 jobs never started" in warning

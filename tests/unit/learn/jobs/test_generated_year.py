@@ -84,7 +84,7 @@ def test_log_fragment_and_year_stand_side_by_side_and_differences_are_told() -> 
     # One job every other hour is more regular than Poisson submissions can be.
     hours = figures["variance over mean of hours"]
     assert hours.high < hours.generated == pytest.approx(1, abs=0.1)
-    told = [line for line in figure_lines(fit) if "differs by more than chance" in line]
+    told = [line for line in figure_lines(fit) if "beyond the limits of both" in line]
     assert any(line.startswith("variance over mean of hours: ") for line in told)
 
 
@@ -94,7 +94,7 @@ def test_a_generated_year_is_like_the_log_within_its_own_sampling_error(seed: in
     allowed = {"busy nodes, mean": 0.02, "busy nodes, P99 of hours": 0.1, "variance": 0.25}
     at_ms, n_nodes, duration_s = made(seed)
     fit = fit_job_log(job_log(at_ms, n_nodes, duration_s), RULES, tiny_library(), months=False)
-    assert fit.arrivals.dispersion == pytest.approx(0.5, rel=0.1)
+    assert fit.arrivals.dispersion == pytest.approx(0.5, rel=0.2)
     assert fit.arrivals.day_dispersion == pytest.approx(0.2, rel=0.25)
     figures = with_generated_year(fit, tiny_library()).figures
     assert len(figures) == 2 + 4 * 4 + 3
