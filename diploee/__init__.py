@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from diploee.profiles import PowerProfile as PowerProfile
     from diploee.profiles import ProfileLibrary as ProfileLibrary
     from diploee.report import report as report
+    from diploee.report.compare import compare as compare
     from diploee.run import run as run
     from diploee.run import simulate as simulate
     from diploee.scenario import Scenario as Scenario
@@ -57,6 +58,7 @@ _HOMES = {
     "ProfileLibrary": "profiles",
     "Run": "outputs",
     "Scenario": "scenario",
+    "compare": "report.compare",
     "datasheet": "top_level",
     "ensemble": "sweep.python",
     "export": "top_level",

@@ -107,6 +107,9 @@ class Comparison:
             table[f"{label}: change"] = [row.change(k) for row in self.rows]
         return pd.DataFrame(table, index=pd.Index([r.metric.key for r in self.rows], name="key"))
 
+    def _repr_html_(self) -> str:
+        return self.frame().to_html(float_format="{:.4g}".format)
+
     def furthest_weeks(self, n: int = 3) -> pd.DataFrame:
         """Return the weeks whose means lie furthest apart, the furthest first."""
         means = self.weeks[[f"{label} mean [MW]" for label in self.labels]]

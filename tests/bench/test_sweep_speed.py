@@ -16,10 +16,11 @@ LEAST_SPEED_UP = 1.1
 """Of two workers over one: 2, less the start of the processes and the shared memory bandwidth.
 
 The aim is 1.7; on two quiet cores that share their memory 1.45-1.8 was measured, beside others on
-the same machine 1.16-1.21. In time of cores, which others disturb less, beside a load of 6: a worker
-starts in 1.8 s (imports, compiled code); four years take 12.8 s with one and 16.3 s with two, whose
-runs cost 15 % more each than alone. By that two are 1.6 times one for four years and 1.7 for 32. The floor tells runs that wait for each other, which take as long as one
-after the other, from runs at once.
+the same machine 1.16-1.21. In time of cores, which others disturb less, beside a load of 6: a
+worker starts in 1.8 s (imports, compiled code); four years take 12.8 s with one and 16.3 s with
+two, whose runs cost 15 % more each than alone. By that two would be 1.6 times one for four years
+and 1.7 for 32. The floor tells runs that wait for each other, which take as long as one after the
+other, from runs at once.
 """
 
 N_RUNS = 4 * 8

@@ -167,3 +167,14 @@ def test_a_notebook_draws_a_bar_for_each_stage(
     content = {"base": str(write_scenario(tmp_path / "t.yaml")), "seeds": [1]}
     diploee.sweep(content, tmp_path / "sweep", profiles=[str(library_folder)])
     assert drawn[-1].startswith("1 runs <progress max=1 value=1>")
+
+
+def test_runs_are_compared_by_metric_from_the_top(
+    tiny_run: Run, tmp_path: Path, library_folder: Path
+) -> None:
+    busier = diploee.run(
+        tiny_run.scenario, tmp_path / "run", target_utilization=0.6, profiles=[library_folder]
+    )
+    found = diploee.compare(tiny_run, busier)
+    assert found[DEMAND].values == tuple(float(run.metric(DEMAND)) for run in (tiny_run, busier))
+    assert DEMAND in found._repr_html_()
