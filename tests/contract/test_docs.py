@@ -6,6 +6,8 @@ import re
 import shlex
 import subprocess
 import sys
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +29,15 @@ PAGES = {
     if path.name not in ELSEWHERE
 }
 RUN = {
-    name: [block for block in blocks if block[0] in ("bash", "python")]
+    name: [
+        (language, "\n".join(block for _, block in part))
+        for language, part in groupby(blocks, key=itemgetter(0))
+        if language in ("bash", "python")
+    ]
     for name, blocks in PAGES.items()
     if name != "README.md"  # `test_readme` runs its
 }
+"""Blocks of one language with none of another between them run together, as cells of a notebook."""
 
 
 @pytest.mark.slow
