@@ -24,6 +24,7 @@ RAMP_MS = (
     10 * MS_PER_S,
     MS_PER_MIN,
     5 * MS_PER_MIN,
+    10 * MS_PER_MIN,
     15 * MS_PER_MIN,
     MS_PER_H,
 )

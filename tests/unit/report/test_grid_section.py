@@ -35,7 +35,7 @@ TITLES = {
     "rise_60s": "Largest 1 min rise",
     "drop_60s": "Largest 1 min drop",
 }
-LENGTHS = ["2 s", "10 s", "1 min", "5 min", "15 min", "1 h"]
+LENGTHS = ["2 s", "10 s", "1 min", "5 min", "10 min", "15 min", "1 h"]
 
 
 def section_of(folder: Path) -> Section:
