@@ -73,8 +73,8 @@ class Metric:
 
     @property
     def title(self) -> str:
-        """Label and unit, as in ``mean power [MW]``."""
-        return f"{self.label} [{self.unit}]"
+        """Label and unit, as in ``mean power [MW]``; the label alone of a plain number."""
+        return f"{self.label} [{self.unit}]" if self.suffix else self.label
 
     @property
     def heading(self) -> str:

@@ -95,7 +95,7 @@ def _cells(row: MetricRow, n_runs: int) -> tuple[str, ...]:
     changes = [row.change(run) for run in range(1, n_runs)]
     shown = [row.metric.show(value) for value in row.values]
     return (
-        f"{row.metric.heading}".removesuffix(" [1]"),
+        row.metric.heading,
         *shown,
         *(NONE if change is None else f"{100 * change:+.1f} %" for change in changes),
     )

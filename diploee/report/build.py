@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from diploee.report.flexibility_section import flexibility_section
 from diploee.report.grid_section import grid_section
 from diploee.report.job_charts import queue_chart
 from diploee.report.limits_section import limit_levels, limits_section, sweep_limits_section
+from diploee.report.overview_chart import overview_chart
 from diploee.report.page import is_report, report_page
 from diploee.report.poi_section import poi_section
 from diploee.report.power_charts import (
@@ -191,13 +193,18 @@ def write_pictures(
 def _runs_report(runs: Sequence[RunData], limits: Sequence[str]) -> Report:
     single = len(runs) == 1
     names = list(dict.fromkeys(str(run.manifest.get("scenario_name")) for run in runs))
+    against = limits_section(runs, limits)
     return Report(
         title=names[0] if single else f"{plural(len(runs), 'run')} compared",
         subtitle=period(runs[0]) if single else listed(names),
         summary=_description(runs),
+        verdicts=tuple(re.sub("; power boundary: .*", ")", n) for n in against.notes[1:])
+        if against
+        else (),
         figures=key_figures(runs[0]) if single else (),
+        figures_note=f"Power is taken at: {runs[0].run.boundary()}." if single else "",
         sections=(
-            *filter(None, [limits_section(runs, limits)]),
+            *filter(None, [_overview_section(runs), against]),
             _metrics_section(runs),
             *_run_sections(runs, limits),
             _provenance_section(runs),
@@ -209,6 +216,13 @@ def _runs_report(runs: Sequence[RunData], limits: Sequence[str]) -> Report:
 def _description(runs: Sequence[RunData]) -> tuple[str, ...]:
     texts = [(run.manifest.get("scenario") or {}).get("description") for run in runs]
     return tuple(dict.fromkeys(str(text) for text in texts if text))
+
+
+def _overview_section(runs: Sequence[RunData]) -> Section | None:
+    if len(runs) > 1:
+        return None
+    chart = overview_chart(runs[0], power_unit(runs[0].max_w))
+    return Section("overview", "Overview", (chart,))
 
 
 def _metrics_section(runs: Sequence[RunData]) -> Section:

@@ -58,6 +58,8 @@ class Report:
     sections: tuple[Section, ...]
     warnings: tuple[str, ...] = ()
     summary: tuple[str, ...] = ()
+    verdicts: tuple[str, ...] = ()
+    figures_note: str = ""
 
     @property
     def charts(self) -> tuple[Chart, ...]:

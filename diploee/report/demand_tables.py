@@ -104,7 +104,7 @@ def months_table(view: GridView) -> PageTable | None:
     header = ["Month", f"Mean [{unit}]", f"Peak, {view.resolution} [{unit}]"]
     for minutes, largest_mw, factors in found.demands:
         columns += [view.cells(largest_mw), [number(factor, "{:.3f}") for factor in factors]]
-        header += [f"{minutes} min [{unit}]", f"{minutes} min load factor [1]"]
+        header += [f"{minutes} min [{unit}]", f"{minutes} min load factor"]
     partial = [name for name, whole in zip(names, found.months.complete, strict=True) if not whole]
     note = f" {listed(partial)}: only what the run covers." if partial else ""
     return PageTable(

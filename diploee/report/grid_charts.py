@@ -55,7 +55,7 @@ def months_chart(view: GridView) -> Chart | None:
         f"demand. All of {view.resolution} means; the axes do not start at zero.",
         (
             Panel(label, Axis(f"Demand [{unit}]"), tuple(lines), "Maximum demand"),
-            Panel(label, Axis("Load factor [1]"), tuple(factors), "Load factor"),
+            Panel(label, Axis("Load factor"), tuple(factors), "Load factor"),
         ),
     )
 
@@ -171,7 +171,7 @@ def _rainflow_panel(view: GridView) -> Panel:
     )  # fmt: skip
     return Panel(
         Axis(f"Size of the swing [{view.unit.power}]", "category"),
-        Axis("Closed swings in the run [1]", "log", (0.5, max(*counts, 1) * 4.0)),
+        Axis("Closed swings in the run", "log", (0.5, max(*counts, 1) * 4.0)),
         (bars,),
         "Rainflow-counted swings",
     )

@@ -142,7 +142,7 @@ def lines_table(view: GridView) -> PageTable | None:
     )
     return PageTable(
         "Strongest lines of the mean spectrum",
-        ("Line", "Period [s]", f"Rms [{view.unit.power}]", "Over the floor [1]", ""),
+        ("Line", "Period [s]", f"Rms [{view.unit.power}]", "Over the floor", ""),
         rows,
         f"Of {view.resolution} means. Where the mean over all windows stands out of its own "
         "floor, the median of the bins around, by more than noise would.",

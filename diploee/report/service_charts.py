@@ -118,5 +118,5 @@ def _instances_chart(runs: Sequence[RunData]) -> Chart | None:
         "instances",
         "Model instances by service",
         "Mean number of instances in use by time of week, in bins of a quarter-hour.",
-        (Panel(WEEK_AXIS, Axis("Instances in use [1]", from_zero=True), lines),),
+        (Panel(WEEK_AXIS, Axis("Instances in use", from_zero=True), lines),),
     )

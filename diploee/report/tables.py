@@ -14,19 +14,61 @@ from diploee.metrics.service import SERVICE_METRICS
 from diploee.metrics.synchronous import SYNCHRONOUS_METRICS
 from diploee.report.content import PageTable
 from diploee.report.data import RunData
-from diploee.report.words import interval
-from diploee.units import power_unit
+from diploee.report.words import interval, moment
+from diploee.units import W_PER_MW, power_unit
 
 
 def key_figures(run: RunData) -> tuple[tuple[str, str, str], ...]:
-    """Return the figures that head the page of one run: number, unit, meaning."""
+    """Return the figures that head the page of one run: number, unit, meaning.
+
+    Those that people ask for come first; the other main metrics follow.
+    """
     values, unit = dict(flatten(run.metrics)), power_unit(run.max_w)
     means = f", {interval(run.resolution_ms)} means"
-    return tuple(
+    return asked_figures(run) + tuple(
         (m.show(values[m.key]), m.suffix, m.label + (means if m.of_means else ""))
         for m in (m.sized(unit) for m in table_metrics("main", own=run.run.stage_metrics))
-        if values.get(m.key) is not None
+        if values.get(m.key) is not None and m.key not in _ASKED
     )
+
+
+_ASKED = ("power.max_mw", "power.energy_mwh", "power.peak_to_average_ratio", "power.load_factor")
+"""What `asked_figures` tells in its own words."""
+
+
+def asked_figures(run: RunData) -> tuple[tuple[str, str, str], ...]:
+    """Return peak, demand, load factor, worst ramps, headroom and energy: number, unit, meaning."""
+    grid, power = run.metrics.get("grid") or {}, run.metrics["power"]
+    unit = power_unit(run.max_w)
+    per = W_PER_MW / unit.watts
+    means, found = f"{interval(run.resolution_ms)} means", []
+
+    def add(value_mw: float | None, meaning: str, unit_of: str = unit.power) -> None:
+        if value_mw is not None:
+            value = value_mw * per
+            found.append((f"{value:,.3f}" if value < 1e3 else f"{value:,.0f}", unit_of, meaning))
+
+    at = moment((grid.get("peak") or {}).get("time"), run.resolution_ms)
+    add(power["max_mw"], f"peak, {means}, {at}")
+    curve = grid.get("load_duration_curve") or {}
+    shares, values_mw = curve.get("percent_of_time", ()), curve.get("exceeded_mw", ())
+    exceeded = dict(zip(shares, values_mw, strict=False))
+    add(exceeded.get(0.1), f"P99.9 of {means}: exceeded 0.1 % of the time")
+    demands = (grid.get("maximum_demand") or {}).get("intervals", ())
+    if demand := next((entry for entry in demands if entry["interval_min"] == 15), None):
+        add(demand["max_mw"], f"15-minute demand, {moment(demand['time'], run.resolution_ms)}")
+    if (load_factor := power.get("load_factor")) is not None:
+        found.append((f"{load_factor:.3f}", "", f"load factor, of the peak of {means}"))
+    ramps = {e["interval_s"]: e for e in (grid.get("ramps") or {}).get("intervals", ())}
+    for length_s, name in ((60, "1 min"), (600, "10 min")):
+        if ramp := ramps.get(length_s):
+            up, down = (f"{ramp[way]['max_mw'] * per:,.3f}" for way in ("up", "down"))
+            found.append((f"{up} / {down}", unit.power, f"worst rise / drop within {name}"))
+    if headroom := grid.get("headroom"):
+        words = f"headroom, {100 * headroom['fraction']:.0f} % of rated power"
+        add(headroom["mw"], words)
+    add(power["energy_mwh"], "energy", f"{unit.power}h")
+    return tuple(found)
 
 
 def metrics_table(runs: Sequence[RunData]) -> PageTable:

@@ -48,7 +48,7 @@ def test_a_metric_of_a_run_shows_in_its_table_and_its_report(
     assert value in line
     report = build_report([run.folder])
     assert (value, "kW", NIGHT.label) in report.figures
-    rows = {row[0]: row[1:] for row in report.sections[0].tables[0].rows}
+    rows = {row[0]: row[1:] for row in report.sections[1].tables[0].rows}
     assert rows[SHOWN.capitalize().replace("[kw]", "[kW]")] == (value,)
 
 

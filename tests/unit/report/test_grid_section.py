@@ -97,12 +97,12 @@ def test_demand_is_that_of_the_metrics(fine_folder: Path) -> None:
     assert rows["Peak [kW]"][2] == f"{peak_at:%Y-%m-%d %H:%M:%S.%f}"[:21]
     (demand,) = (d for d in block["maximum_demand"]["intervals"] if d["interval_min"] == 30)
     assert found["Maximum demand over 30 min [kW]"] == pytest.approx(demand["max_mw"] * 1e3, 1e-3)
-    assert found["Load factor, 30 min demand [1]"] == pytest.approx(demand["load_factor"], abs=6e-4)
-    assert rows["Load factor, 30 min demand [1]"][1] == "30 min of 0.1 s means"
+    assert found["Load factor, 30 min demand"] == pytest.approx(demand["load_factor"], abs=6e-4)
+    assert rows["Load factor, 30 min demand"][1] == "30 min of 0.1 s means"
     assert found["Headroom [kW]"] + found["Peak [kW]"] == pytest.approx(
         block["headroom"]["rated_mw"] * 1e3, rel=1e-3
     )
-    assert found["Coincidence factor of the pools [1]"] == 1
+    assert found["Coincidence factor of the pools"] == 1
 
 
 def test_load_factors_by_month_give_the_energy_back(run_folder: Path) -> None:
@@ -112,7 +112,7 @@ def test_load_factors_by_month_give_the_energy_back(run_folder: Path) -> None:
     energy_mwh = metrics_of(run_folder)["power"]["energy_mwh"]
     for demand in ("15 min", "30 min", "60 min"):
         largest = table.header.index(f"{demand} [kW]")
-        factor = table.header.index(f"{demand} load factor [1]")
+        factor = table.header.index(f"{demand} load factor")
         energy_kwh = [float(r[largest]) * float(r[factor]) * hours[r[0]] for r in table.rows]
         assert sum(energy_kwh) == pytest.approx(energy_mwh * 1e3, rel=2e-3)  # rounded cells
     assert "2018-01 and 2018-02: only what the run covers" in table.note
@@ -211,7 +211,7 @@ def test_coincidence_names_the_pools(copied: Path) -> None:
         metrics["grid"]["coincidence"] = {"factor": 0.9, "together": peak, "pools": pools}
 
     table = table_of(change(copied, edit), "Demand")
-    assert table.rows[-1][:2] == ("Coincidence factor of the pools [1]", "0.900")
+    assert table.rows[-1][:2] == ("Coincidence factor of the pools", "0.900")
     assert "over the sum of their own peaks (left and right)." in table.note
 
 

@@ -32,7 +32,16 @@ from diploee.run import simulate
 from diploee.scenario import load_scenario
 
 UNIT = re.compile(r"\[[^\]]+\]")
-UNITLESS = {"Day", "Time of week", "Duration", "Length of the ramp", "Length of the window"}
+UNITLESS = {
+    "Load factor",
+    "Closed swings in the run",
+    "Instances in use",
+    "Day",
+    "Time of week",
+    "Duration",
+    "Length of the ramp",
+    "Length of the window",
+}
 
 
 @pytest.fixture
@@ -98,6 +107,7 @@ def specs(page: str) -> dict[str, Any]:
 def test_charts_of_a_run_tell_the_whole_story(run_folder: Path) -> None:
     report = build_report([run_folder])
     assert [chart.id for chart in report.charts] == [
+        "overview",
         "carpet",
         "bands",
         "peak-week",

@@ -157,7 +157,7 @@ def test_the_report_has_a_row_for_the_stream(fine_run: Run) -> None:
     of = metrics_of(fine_run)["synchronous"]["pretraining"]
     cells = dict(zip(table.header, table.rows[0], strict=True))
     assert cells["Synchronous stream"] == "pretraining"
-    assert cells["Effective training time ratio [1]"] == f"{of['ettr']:.4f}"
+    assert cells["Effective training time ratio"] == f"{of['ettr']:.4f}"
     assert cells["Lost node-hours [h]"] == f"{of['lost_node_h']:,.0f}"
 
 
