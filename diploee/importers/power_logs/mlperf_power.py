@@ -179,6 +179,8 @@ def import_mlperf_power(
     check_argument("gpu_tdp_w", gpu_tdp_w, 1, MAX_POWER_W)
     check_argument("max_gap_s", max_gap_s, 0, S_PER_DAY)
     root = Path(folder).resolve()
+    if not root.is_dir():
+        raise LogFormatError(f"{folder}: no such folder; give that of a submission's results")
     runs = _runs(root)
     if not runs:
         raise LogFormatError(

@@ -165,8 +165,9 @@ def import_plain(
     for device in readings:
         device.check_gaps(max_gap_s)
     interval_s = max(device.interval_us for device in readings) / US_PER_S
-    even_ms = readings[0].even_ms() if len(readings) == 1 else None
-    if even_ms is not None and step_ms in (None, even_ms):
+    steps = {device.even_ms() for device in readings}
+    even_ms = steps.pop() if len(steps) == 1 else None
+    if len(readings) == 1 and even_ms is not None and step_ms in (None, even_ms):
         dt_ms, found_w = even_ms, readings[0].power_w + add_w * n_nodes
         power32_w = found_w.astype(np.float32)
     else:

@@ -256,3 +256,8 @@ def test_a_folder_without_logs_and_a_side_that_is_not_there_are_refused(tmp_path
     log.write_text(GOOD + LATER, "utf-8")
     with pytest.raises(LogFormatError, match=r"no run of side 'ac' \(found: dc\)"):
         import_mlperf_power(tmp_path, side="ac")
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LogFormatError, match=r"nowhere: no such folder"):
+        import_mlperf_power(tmp_path / "nowhere")

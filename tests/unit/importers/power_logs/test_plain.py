@@ -242,10 +242,16 @@ def test_rows_of_several_devices_are_summed_over_the_time_that_they_share(tmp_pa
     for header in ("time_s,gpu,power_w", "time_s,GPU index,power_w"):
         profile = load(csv(tmp_path, "\n".join([header, *rows])))
         np.testing.assert_allclose(profile.power_w, 1000.0)
-        assert (profile.dt_ms, profile.power_w.size) == (1000, 28)
+        assert (profile.dt_ms, profile.power_w.size) == (1000, 29)
     blind = csv(tmp_path, "\n".join(["t,label,power_w", *(r.replace("0.0", "0.") for r in rows)]))
     named = load(blind, device_column=["label"])
     np.testing.assert_allclose(named.power_w, 1000.0)
+
+
+def test_devices_at_even_steps_keep_the_mean_of_their_last_step(tmp_path):
+    rows = [f"{t},{g},{100 * (g + 1) + t}" for t in range(30) for g in range(2)]
+    profile = load(csv(tmp_path, "\n".join(["t_s,gpu,power_w", *rows])))
+    np.testing.assert_array_equal(profile.power_w, 300 + 2 * np.arange(30))
 
 
 def test_several_columns_of_power_are_summed_where_they_are_named(tmp_path):
