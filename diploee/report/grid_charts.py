@@ -54,8 +54,8 @@ def months_chart(view: GridView) -> Chart | None:
         f"and the highest {view.resolution} mean. Right: mean power of the month over its maximum "
         f"demand. All of {view.resolution} means; the axes do not start at zero.",
         (
-            Panel(label, Axis(f"Demand [{unit}]"), tuple(lines), "Maximum demand"),
-            Panel(label, Axis("Load factor"), tuple(factors), "Load factor"),
+            Panel(label, Axis(f"Demand [{unit}]", from_zero=True), tuple(lines), "Maximum demand"),
+            Panel(label, Axis("Load factor", range=(0, 1)), tuple(factors), "Load factor"),
         ),
     )
 

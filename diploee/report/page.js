@@ -4,8 +4,67 @@
     responsive: true,
     displaylogo: false,
     displayModeBar: true,
-    modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
+    modeBarButtons: [["toImage", csvButton(), "zoom2d", "pan2d", "resetScale2d"]],
   };
+  const linked = [];
+  let linking = false;
+
+  function csvButton() {
+    return { name: "csv", title: "Download the data as CSV", icon: Plotly.Icons.disk, click: save };
+  }
+
+  // The numbers of a figure as they are drawn, a row for each point.
+  function save(plot) {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([csvOf(plot)], { type: "text/csv" }));
+    link.download = plot.id + ".csv";
+    link.click();
+    setTimeout(function () { URL.revokeObjectURL(link.href); }, 1000);
+  }
+
+  function csvOf(plot) {
+    const cell = (value) => '"' + String(value === undefined ? "" : value).replace(/"/g, '""') + '"';
+    const title = (axis) => (axis && axis.title && axis.title.text) || "";
+    const layout = plot._fullLayout;
+    const rows = [["trace", title(layout.xaxis) || "x", title(layout.yaxis) || "y", "value"]];
+    for (const trace of plot._fullData) {
+      const xs = along(trace, "x"), ys = along(trace, "y");
+      if (trace.type === "heatmap") {
+        ys(trace.z.length).forEach((y, row) => {
+          xs(trace.z[row].length).forEach((x, k) => rows.push([trace.name || "", x, y, trace.z[row][k]]));
+        });
+      } else {
+        const n = (trace.y || trace.x || []).length, x = xs(n), y = ys(n);
+        for (let k = 0; k < n; k += 1) rows.push([trace.name || "", x[k], y[k], ""]);
+      }
+    }
+    return rows.map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n";
+  }
+
+  // Coordinates that a trace holds, or tells by a start and a step [ms of a date].
+  function along(trace, name) {
+    return function (n) {
+      if (trace[name]) return Array.from(trace[name]);
+      const start = trace[name + "0"], step = trace["d" + name];
+      if (typeof start !== "string") return Array.from({ length: n }, (_, k) => (start || 0) + k * (step || 1));
+      const first = Date.parse(start.replace(" ", "T") + (start.length > 10 ? "Z" : ""));
+      return Array.from({ length: n }, (_, k) => new Date(first + k * step).toISOString().slice(0, 23));
+    };
+  }
+
+  // Zooming the days, or the week, of one figure zooms those of all.
+  function link(plot, axis) {
+    if (axis.type !== "date" || !axis.title || !axis.title.text) return;
+    linked.push([plot, axis.title.text]);
+    plot.on("plotly_relayout", function (change) {
+      const update = {};
+      for (const key of Object.keys(change)) if (key.startsWith("xaxis.")) update[key] = change[key];
+      if (linking || !Object.keys(update).length) return;
+      linking = true;
+      const others = linked.filter(([other, name]) => other !== plot && name === axis.title.text);
+      Promise.all(others.map(([other]) => Plotly.relayout(other, update))).then(function () { linking = false; });
+    });
+  }
 
   function draw(spec) {
     const plot = document.getElementById(spec.dataset.plot);
@@ -14,6 +73,7 @@
     return Plotly.newPlot(plot, figure.data, suited(figure.layout), config).then(function () {
       plot.on("plotly_afterplot", function () { makeScalable(plot); });
       makeScalable(plot);
+      link(plot, figure.layout.xaxis);
       plot.dataset.drawn = "true";
     });
   }

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import base64
+import csv
+import io
 import json
 import time
 from collections.abc import Iterator
@@ -299,6 +301,45 @@ def test_dragging_zooms_in_and_a_double_click_resets(browser: Any, page: Path) -
     wait_for(browser, f"{axis}.range[0] > {before[0]} && {axis}.range[1] < {before[1]}")
     browser.execute_script(f"document.querySelector('#{plot} [data-title=\"Reset axes\"]').click()")
     wait_for(browser, f"Math.abs({axis}.range[1] - {before[1]}) < 1e-9")
+
+
+def test_zooming_the_days_of_one_figure_zooms_those_of_the_others(browser: Any, page: Path) -> None:
+    open_page(browser, page)
+    script = "Plotly.relayout('overview-1', {'xaxis.range[0]': '%s', 'xaxis.range[1]': '%s'})"
+    day, hours = x_range(browser, "carpet-1")[0][:10], ("06:00", "18:00")
+    browser.execute_script(script % tuple(f"{day} {hour}" for hour in hours))
+    wait_for(browser, f"String({AXIS % 'carpet-1'}.range[0]).includes('06:00')")
+    week = x_range(browser, "bands-1")
+    assert "06:00" not in str(week[0])  # another axis is left alone
+
+
+AXIS = "document.getElementById('%s')._fullLayout.xaxis"
+
+
+@pytest.mark.parametrize("plot", ["overview-1", "duration-1", "carpet-1"])
+def test_the_data_of_a_figure_are_downloaded_as_they_are_drawn(
+    plot: str, browser: Any, page: Path
+) -> None:
+    open_page(browser, page)
+    text = browser.execute_async_script(
+        "const done = arguments[1];"
+        "URL.createObjectURL = b => { b.text().then(done); return 'blob:none'; };"
+        "HTMLAnchorElement.prototype.click = () => {};"
+        "document.querySelector('#' + arguments[0] + ' [data-title=\"Download the data as CSV\"]')"
+        ".click();",
+        plot,
+    )
+    head, *rows = list(csv.reader(io.StringIO(text)))
+    assert len(head) == 4 and head[3] == "value"
+    drawn = "document.getElementById(arguments[0])._fullData"
+    if plot == "carpet-1":
+        shown = browser.execute_script(f"return Array.from({drawn}[0].z[3])", plot)
+        found = [float(row[3]) for row in rows[3 * len(shown) : 4 * len(shown)]]
+    else:
+        shown = browser.execute_script(f"return Array.from({drawn}.at(-1).y)", plot)
+        found = [float(row[2]) for row in rows[-len(shown) :]]
+    assert found == pytest.approx(shown) and len(found) > 1
+    assert all(row[1] for row in rows)
 
 
 def test_a_figure_can_be_saved_as_a_picture(browser: Any, page: Path) -> None:
