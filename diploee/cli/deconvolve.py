@@ -42,7 +42,7 @@ def deconvolve_command(
     ] = None,
     time_column: Annotated[str | None, typer.Option(help="Column of the time.")] = None,
     max_gap_s: Annotated[
-        float, typer.Option(min=0, help="Longest time without a value that is bridged [s].")
+        float, typer.Option(min=0, help="Longest time without a value that is bridged, in s.")
     ] = 21_600,
     start: Annotated[
         datetime | None, typer.Option(formats=MOMENTS, help="Moment of t_s = 0, local time.")

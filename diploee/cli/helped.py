@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import typer
@@ -89,16 +91,27 @@ class _Helped:
 
 
 def _say_plainly(parameter: Any, ctx: Any) -> None:
-    """Replace what typer shows of a type, as ``<str>``; not every version of it shows one."""
+    """Replace what typer shows of a type, as ``<str>``, and of a default, as ``(s)``."""
+    if hasattr(parameter, "_get_default_string"):
+        parameter._get_default_string = partial(_default_shown, parameter)
+    # Not every version of typer shows a type.
     if (show := getattr(parameter, "display_type_rich", None)) is None:
         return
     shown = show(ctx)
     if shown is None or not shown.startswith("<"):
         return
-    inner = shown.strip("<>").removeprefix("list[").removesuffix("]").lower()
+    inner = shown.strip("<>").removeprefix("list[").removesuffix("]").removesuffix(" range").lower()
     is_argument = parameter.param_type_name == "argument"  # its name says what it is
     words = "TIME" if inner.startswith("%") else _WORDS.get(inner, shown.strip("<>"))
     parameter.display_type_rich = lambda ctx: None if is_argument else words  # noqa: ARG005
+
+
+def _default_shown(parameter: Any, **asked: Any) -> str:
+    """Return a default as it is typed: typer puts those that it is told in brackets."""
+    shown: str = type(parameter)._get_default_string(parameter, **asked)
+    if asked["show_default_is_str"]:
+        shown = shown.removeprefix("(").removesuffix(")")
+    return re.sub(r"^(\d+)\.0$", r"\1", shown)
 
 
 class Command(_Helped, TyperCommand):
