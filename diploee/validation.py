@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from diploee.inputs import load_inputs
 from diploee.metrics import RunMetrics
 from diploee.outputs import expected_mb
+from diploee.plausibility import overfull_pools
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
 from diploee.schedule import Engine
@@ -49,10 +50,21 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Checked:
-    """What a check found: the number of job classes, and what the run is expected to take."""
+    """What a check found.
+
+    Parameters
+    ----------
+    n_classes : int
+        Number of job classes.
+    forecast : Forecast
+        What the run is expected to take.
+    warnings : tuple of str
+        Pools that are asked for more nodes than they have, as `simulate` tells them.
+    """
 
     n_classes: int
     forecast: Forecast
+    warnings: tuple[str, ...]
 
 
 def check(
@@ -78,7 +90,7 @@ def check(
     Returns
     -------
     Checked
-        Number of job classes, and the forecast.
+        Number of job classes, the forecast, and what is warned of.
 
     Raises
     ------
@@ -104,4 +116,5 @@ def check(
         START_MB + MB_PER_NODE_HOUR * node_hours,
         expected_mb(*files),
     )
-    return Checked(len(streams.classes), forecast)
+    overfull = overfull_pools(scenario.facility, scenario.clock, streams)
+    return Checked(len(streams.classes), forecast, tuple(overfull))

@@ -145,6 +145,8 @@ def validate(
         f"{resolved.n_intervals:,} intervals of {resolved.resolution_ms / 1000:g} s, "
         f"hash {resolved.sha256()[:8]}; a run takes {found.forecast.words()}"
     )
+    for text in found.warnings:
+        typer.echo(f"Warning: {text}", err=True)
 
 
 def _load(

@@ -106,7 +106,7 @@ class JobStreams:
         return sum(source.jobs_per_day for source in self._sources)
 
     def asked_nodes(self, pool: str) -> float:
-        """Return the nodes that the jobs of a pool ask for on average; after `settle`.
+        """Return the nodes that the jobs of a pool ask for on average.
 
         Where nodes are added in the run, those that they ask for at its start.
         """

@@ -258,6 +258,18 @@ def test_shipped_scenario_is_valid(name: str) -> None:
     assert len(ended.out.splitlines()) == 1
 
 
+def test_validate_warns_of_a_pool_that_is_asked_for_more_than_it_has(
+    tmp_path: Path, library_folder: Path
+) -> None:
+    asked = {"streams.training.target_utilization": None, "streams.training.jobs_per_day": 20_000}
+    path = write_scenario(tmp_path / "overfull.yaml", asked)
+    ended = call("validate", path, "--profiles", library_folder)
+    assert ended.code == 0
+    (line,) = ended.err.splitlines()
+    assert line.startswith("Warning: pool 'main': the jobs ask for ")
+    assert "are needed on average" in line
+
+
 @pytest.mark.slow
 def test_installed_command_finds_shipped_scenarios_from_any_folder(tmp_path: Path) -> None:
     options = ("--set", "duration=1 h", "--set", "facility.pools.h100.n_nodes=32", "--json")

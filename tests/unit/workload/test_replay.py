@@ -19,6 +19,7 @@ from diploee.progress import Progress
 from diploee.scenario import Scenario, load_scenario
 from diploee.steps import Workload, generate_jobs
 from diploee.sweep.identity import run_hash
+from diploee.validation import check
 
 MONDAY = datetime(2023, 3, 6)
 NODE = TINY["facility"]["node_types"]["node"]
@@ -255,6 +256,7 @@ def test_a_log_that_asks_for_more_than_the_pool_is_told_the_nodes_and_the_wait(
         len(told) == 1
         and "25 are needed on average, with 12 the wait grows by about 24.5 h" in told[0]
     )
+    assert check(scenario, library).warnings == tuple(told)
     (warning,) = (w for w in run.manifest["warnings"] if w.startswith("pool 'main': the jobs ask"))
     assert "ask for 1.99 times its nodes, on average for 24; with 12 the wait grows" in warning
     assert "to about 47.5 h at the end of the run: 48 jobs never started" in warning
