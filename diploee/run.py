@@ -13,7 +13,8 @@ from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
-from itertools import tee
+from itertools import pairwise, tee
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -97,7 +98,7 @@ from diploee.steps import (
     surroundings,
 )
 from diploee.tables import Float64Array, concat
-from diploee.units import MS_PER_DAY, MS_PER_MIN, MS_PER_WEEK
+from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_WEEK
 from diploee.workload import JobTable, StreamClass
 from diploee.workload.rates import hourly_rates
 from diploee.workload.source import DRAW_MS
@@ -489,35 +490,53 @@ class _Line:
         """Yield what runs in each window, in the run and its twin, and the window's end [ms]."""
         scenario, n_jobs, begin_ms = self._scenario, 0, self._scenario.clock.begin_ms
         n_draws, from_ms = self._draws_per_window(window_days), begin_ms
-        for jobs in self._timed_jobs(n_draws):
-            until_ms = (from_ms // DRAW_MS + n_draws) * DRAW_MS
-            until_ms = min(until_ms, scenario.horizon_ms)
-            with self._clock.lap("schedule"):
-                started = self.cluster.advance(jobs, until_ms)
-                undisturbed = None
-                if self.twin is not None:
-                    undisturbed = self.twin.cluster.advance(jobs, until_ms)
-            with self._clock.lap("segments and jobs"):
-                load, energy_j = self._lowered(started)
-                self._count(jobs, started, until_ms)
-                self.synchronous.add(started)
-                class_id = started.jobs.class_id[started.of_energy]
-                self.causes.keep(load.segments, class_id, energy_j)
-                if jobs_file is not None:
-                    jobs_file.add(jobs, started, energy_j)
-                baseline = None
-                serving = self._serving.between(from_ms, until_ms)
-                if self.twin is not None and undisturbed is not None:
-                    self.twin.count(jobs, started, undisturbed)
-                    twin_load, _ = self._lowered(undisturbed)
-                    beside = self._twin_serving.between(from_ms, until_ms)
-                    baseline = concat([twin_load.segments, beside])
-            yield concat([load.segments, serving]), baseline, until_ms
-            from_ms = until_ms
-            n_jobs += len(jobs)
-            date = scenario.clock.wall.at(until_ms)
-            done = (until_ms - begin_ms) / scenario.clock.simulated_ms
-            update(done, f"{date:%Y-%m-%d}  {n_jobs:,} jobs")
+        for drawn in self._timed_jobs(n_draws):
+            draws_end_ms = min((from_ms // DRAW_MS + n_draws) * DRAW_MS, scenario.horizon_ms)
+            for jobs, until_ms in self._held_at_once(drawn, from_ms, draws_end_ms):
+                n_jobs += len(jobs)
+                yield *self._window(jobs, from_ms, until_ms, jobs_file), until_ms
+                from_ms = until_ms
+                date = scenario.clock.wall.at(until_ms)
+                done = (until_ms - begin_ms) / scenario.clock.simulated_ms
+                update(done, f"{date:%Y-%m-%d}  {n_jobs:,} jobs")
+            del drawn, jobs  # before the next are drawn: a gigawatt's fill some 50 MB
+
+    def _held_at_once(
+        self, jobs: JobTable, from_ms: int, until_ms: int
+    ) -> Iterator[tuple[JobTable, int]]:
+        """Cut the jobs of a window where they are too many; yields them, and until when [ms]."""
+        n_parts = 1 if self.cluster.acts else max(1, -(-len(jobs) // JOBS_PER_WINDOW))
+        part_ms = -(-(until_ms - from_ms) // (n_parts * MS_PER_H)) * MS_PER_H
+        ends_ms = [*range(from_ms + part_ms, until_ms, part_ms), until_ms]
+        cuts = [0, *np.searchsorted(jobs.submit_ms, ends_ms[:-1]).tolist(), len(jobs)]
+        for (first, last), end_ms in zip(pairwise(cuts), ends_ms, strict=True):
+            yield jobs.take(slice(first, last)), end_ms
+
+    def _window(
+        self, jobs: JobTable, from_ms: int, until_ms: int, jobs_file: JobsFile | None
+    ) -> tuple[Segments, Segments | None]:
+        """Return what runs in a window, in the run and its twin."""
+        with self._clock.lap("schedule"):
+            started = self.cluster.advance(jobs, until_ms)
+            undisturbed = None
+            if self.twin is not None:
+                undisturbed = self.twin.cluster.advance(jobs, until_ms)
+        with self._clock.lap("segments and jobs"):
+            load, energy_j = self._lowered(started)
+            self._count(jobs, started, until_ms)
+            self.synchronous.add(started)
+            class_id = started.jobs.class_id[started.of_energy]
+            self.causes.keep(load.segments, class_id, energy_j)
+            if jobs_file is not None:
+                jobs_file.add(jobs, started, energy_j)
+            baseline = None
+            serving = self._serving.between(from_ms, until_ms)
+            if self.twin is not None and undisturbed is not None:
+                self.twin.count(jobs, started, undisturbed)
+                twin_load, _ = self._lowered(undisturbed)
+                beside = self._twin_serving.between(from_ms, until_ms)
+                baseline = concat([twin_load.segments, beside])
+            return concat([load.segments, serving]), baseline
 
     def own(
         self, windows: Iterator[tuple[Segments, Segments | None, int]]
@@ -525,7 +544,7 @@ class _Line:
         """Return the windows of the run; those of its twin wait for `beside_twin`."""
         if self.twin is not None:
             windows, self._of_twin = tee(windows)
-        return ((segments, until_ms) for segments, _, until_ms in windows)
+        return map(itemgetter(0, 2), windows)  # holds no window while the next one is made
 
     def beside_twin(
         self, blocks: Iterator[Block], n_threads: int | None, executor: Executor | None
@@ -611,6 +630,7 @@ class _Line:
             if jobs is None:
                 return
             yield jobs
+            del jobs
 
     def _count(self, jobs: JobTable, started: Schedule, until_ms: int) -> None:
         self.transient.see(started, until_ms)
@@ -625,7 +645,10 @@ class _Line:
         self.queue.add(in_run.size, started)
         for pool_id, queue in enumerate(self.queues.values()):
             n_submitted = int(np.count_nonzero(in_run == pool_id))
-            queue.add(n_submitted, started.take(started.jobs.pool_id == pool_id))
+            of_pool = started
+            if len(self.queues) > 1:
+                of_pool = started.take(started.jobs.pool_id == pool_id)
+            queue.add(n_submitted, of_pool)
 
 
 class _Twin:

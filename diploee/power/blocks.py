@@ -11,6 +11,8 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from functools import partial
+from itertools import chain
 
 from diploee.power.block_source import PowerBlock, PowerModel, joined
 from diploee.power.remote import RemoteRun, remote_block
@@ -68,7 +70,8 @@ def power_stream(
     """
     sums = PowerSums(model, span_ms, block_intervals)
     n_workers = n_threads or default_threads()
-    parts = (part for window in windows for part in sums.parts(window, n_workers))
+    # Holds no window while the next one is made.
+    parts = chain.from_iterable(map(partial(sums.parts, n_workers=n_workers), windows))
     if executor is not None:
         run = RemoteRun.of(model)
         share = getattr(executor, "share", None)  # sends it to every worker once

@@ -88,7 +88,8 @@ def course_of_jobs(
     """
     duration_ms = np.array([entry.duration_ms for entry in library.entries])
     profile_n_nodes = np.array([entry.n_nodes for entry in library.entries])
-    jobs = jobs.take(rows)
+    if not np.array_equal(rows, np.arange(len(jobs))):  # else nothing to copy
+        jobs = jobs.take(rows)
     if jobs.course_id.any() and courses is None:
         raise ValueError("jobs with a course of their own need `JobStreams.course`, which gives it")
     startup_ms = jobs.startup_ms.astype(np.int64)

@@ -53,7 +53,8 @@ class CompiledFifo:
         start_ms = _fifo_start_ms(
             submit_ms, n_nodes, duration_ms, heap_end_ms, heap_n_nodes, self._state, until_ms
         )
-        self._queue = tuple(values[start_ms.size :] for values in self._queue)
+        # Copies: a view would hold all jobs of the window until the next.
+        self._queue = tuple(values[start_ms.size :].copy() for values in self._queue)
         numbers = np.arange(self._n_started, self._n_started + start_ms.size)
         self._n_started += start_ms.size
         return numbers, start_ms

@@ -173,9 +173,13 @@ class PoolSchedule:
         new = np.arange(self._n_jobs, self._n_jobs + len(jobs))
         waiting_numbers = np.concatenate([self._numbers, new])
         self._n_jobs += len(jobs)
-        rows = np.searchsorted(waiting_numbers, numbers)
-        still = np.ones(len(waiting), dtype=np.bool_)
-        still[rows] = False
+        rows: slice | Int64Array
+        still: Int64Array | BoolArray
+        if np.array_equal(numbers, waiting_numbers[: numbers.size]):  # in turn: nothing to copy
+            rows, still = slice(numbers.size), np.arange(numbers.size, len(waiting))
+        else:
+            rows, still = np.searchsorted(waiting_numbers, numbers), np.ones(len(waiting), np.bool_)
+            still[rows] = False
         self._waiting, self._numbers = waiting.take(still), waiting_numbers[still]
         return Schedule(waiting.take(rows), start_ms, self._horizon_ms)
 

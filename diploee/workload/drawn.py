@@ -148,6 +148,7 @@ class DrawnJobs:
             jobs = self._jobs_of(span, self._n_layers, self._threshold)
             self._listed_ms += int(node_ms(jobs, self._frame.clock.horizon_ms).sum())
             yield jobs
+            del jobs  # before the next are drawn
 
     def match(self) -> StreamMatch:
         """Return how the daily job count was found, and what the list or the schedule reached."""

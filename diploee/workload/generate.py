@@ -150,8 +150,9 @@ class JobStreams:
             jobs = concat(lists) if lists else JobTable.empty()
             if (np.diff(jobs.submit_ms) < 0).any():
                 jobs = jobs.take(np.argsort(jobs.submit_ms, kind="stable"))
-            yield replace(jobs, job_id=np.arange(n_jobs, n_jobs + len(jobs)))
             n_jobs += len(jobs)
+            yield replace(jobs, job_id=np.arange(n_jobs - len(jobs), n_jobs))
+            del jobs, lists  # before the next are drawn
 
     def synchronous(self, class_id: int) -> SynchronousJobs:
         """Return the source of the jobs of a class, which have a course of their own."""
