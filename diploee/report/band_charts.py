@@ -13,6 +13,7 @@ from diploee.report.common import (
     DAY_AXIS,
     FEW_DAYS,
     WEEK_AXIS,
+    colour_of,
     days_axis,
     have_a_week,
     interval_of,
@@ -29,22 +30,25 @@ MAX_BANDS = 4
 
 def bands_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
     """Return the percentile bands by time of day and by time of week."""
-    y = power_axis(runs, unit)
+    periods = [(DAY_AXIS, MS_PER_DAY, "By time of day")]
+    if have_a_week(runs):
+        periods.append((WEEK_AXIS, MS_PER_WEEK, "By time of week"))
+    parts = runs[0].parts if len(runs) == 1 else ()
     panels = [
         Panel(
-            DAY_AXIS,
-            y,
-            band_layers(runs, "power_w", MS_PER_DAY, unit.watts, unit.power),
-            "By time of day",
+            x,
+            power_axis(drawn, unit),
+            band_layers(drawn, "power_w", period_ms, unit.watts, unit.power),
+            f"{title}{', by pool' if drawn is parts else ''}",
         )
+        for drawn in filter(None, (runs, parts))
+        for x, period_ms, title in periods
     ]
-    if have_a_week(runs):
-        layers = band_layers(runs, "power_w", MS_PER_WEEK, unit.watts, unit.power)
-        panels.append(Panel(WEEK_AXIS, y, layers, "By time of week"))
+    by_pool = f" By pool: {_band_words(parts)[0].lower()}{_band_words(parts)[1:]}" if parts else ""
     return Chart(
         "bands",
         "Typical day and typical week",
-        f"{_band_words(runs)} Percentiles are taken over all {interval_of(runs)} means "
+        f"{_band_words(runs)}{by_pool} Percentiles are taken over all {interval_of(runs)} means "
         "that fall in the same quarter-hour, over the whole period; nothing is averaged first. "
         "Half of them lie below the median line.",
         tuple(panels),
@@ -103,7 +107,7 @@ def band_layers(
         seen[-1] &= seen[-2]  # and no circle to close
         p5, p25, p50, p75, p95, top = (values[:, seen] / divisor).astype(np.float32)
         x = since_monday(np.flatnonzero(seen) * bin_ms)
-        main, median = colour(index), run.label if len(runs) > 1 else "median"
+        main, median = colour_of(index, run), run.label if len(runs) > 1 else "median"
         if len(runs) == 1:
             layers.append(Line(x, top, "maximum", PEAK, unit, width=1.2))
             layers.append(Band(x, p5, p95, "5 to 95 %", main, 0.16, unit, 2, "5 %", "95 %"))

@@ -78,7 +78,9 @@ def build_report(folders: Sequence[Path | str], limits: Sequence[str] = ()) -> R
             f"{len(places)} runs given, a page compares up to {MAX_RUNS}; make more of them a sweep"
         )
     labels = run_labels([open_run(place) for place in places])
-    runs = [read_run(place, label) for place, label in zip(places, labels, strict=True)]
+    # Of one run alone: pools of several would be too many lines to tell apart.
+    by_pool = len(places) == 1
+    runs = [read_run(p, label, by_pool) for p, label in zip(places, labels, strict=True)]
     return _runs_report(runs, limits)
 
 

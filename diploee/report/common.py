@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from diploee.drawing.charts import MONDAY, Array, Axis, Bars, Line, colour, dash, since_monday
+from diploee.drawing.charts import (
+    INK,
+    MONDAY,
+    Array,
+    Axis,
+    Bars,
+    Line,
+    colour,
+    dash,
+    since_monday,
+)
 from diploee.report.aggregate import Months, histogram
 from diploee.report.data import RunData
 from diploee.report.words import interval, listed
@@ -21,6 +32,18 @@ WEEK_AXIS = Axis("Time of week", "time of week", (MONDAY, since_monday(MS_PER_WE
 
 FEW_DAYS = 3
 """So many days or fewer have an axis of their own, with a tick for each."""
+
+
+def with_pools(runs: Sequence[RunData]) -> Sequence[RunData]:
+    """Return the facility and its parts where a single run has such, else the runs."""
+    if len(runs) == 1 and runs[0].parts:
+        return [replace(runs[0], label="facility", colour=INK, parts=()), *runs[0].parts]
+    return runs
+
+
+def colour_of(index: int, run: RunData) -> str:
+    """Return the colour of a run, or of a part of one."""
+    return run.colour or colour(index)
 
 
 def days_axis(first: int, last: int, spare_h: int) -> Axis:
@@ -40,23 +63,37 @@ def month_axis(of_runs: Sequence[Months]) -> tuple[Axis, list[Array]]:
 
 
 def power_axis(runs: Sequence[RunData], unit: PowerUnit, label: str = "Facility power") -> Axis:
-    """Return the power axis from zero to a little above the highest peak."""
+    """Return the power axis from zero to a little above the highest peak; of parts just "Power"."""
+    label = "Power" if any(run.is_part for run in runs) else label
     top = max(run.max_w for run in runs) / unit.watts
     return Axis(f"{label} [{unit.power}]", range=(0, top * 1.05 or 1))
 
 
+LEAST_SPAN = 0.1
+"""Least span of an axis that does not start at zero, as a part of its largest value: half a percent
+is then a twentieth of its height at most, and no cliff."""
+
+
+def near_range(low: float, high: float) -> tuple[float, float]:
+    """Return a range about two values that does not start at zero, of `LEAST_SPAN` at least."""
+    span = high - low
+    margin = max(0.05 * span, (LEAST_SPAN * max(abs(low), abs(high)) - span) / 2) or 1.0
+    return (max(low - margin, 0.0) if low >= 0 else low - margin), high + margin
+
+
 def histogram_layers(
-    samples: Sequence[tuple[int, str, Array]], edges: Array, unit: str
+    samples: Sequence[tuple[int, str, Array]], edges: Array, unit: str, main: str = ""
 ) -> tuple[Bars | Line, ...]:
     """Return bars for one sample, and step lines for several; heights in percent.
 
-    Each sample is the index of its colour, its name and its values.
+    Each sample is the index of its colour, its name and its values; `main` is the colour of one.
     """
     if len(samples) == 1:
         index, name, values = samples[0]
         middle = (edges[1:] + edges[:-1]) / 2
         height = histogram(values, edges) * 100
-        return (Bars(middle, height.astype(np.float32), name, colour(index), unit, touching=True),)
+        main = main or colour(index)
+        return (Bars(middle, height.astype(np.float32), name, main, unit, touching=True),)
     layers = []
     for index, name, values in samples:
         height = np.append(histogram(values, edges) * 100, 0).astype(np.float32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from diploee.drawing.charts import colour
 from diploee.errors import InputError
 from diploee.outputs import METRICS_FILE, Run, RunSeries, SeriesBlock, open_run
 from diploee.outputs.jobs_file import JOBS_FILE
@@ -24,7 +25,18 @@ from diploee.units import MS_PER_MIN
 MAX_INTERVALS = 3_000_000
 """A run of more intervals is read as means of a minute; its extremes stay those of the run."""
 
-NEEDED_COLUMNS = ("facility_power_w", "utilization")
+POWER = "facility_power_w"
+NEEDED_COLUMNS = (POWER, "utilization")
+
+MOST_POOLS = 6
+"""Of more pools the smallest are drawn as one."""
+
+REST = "cooling, losses and all else"
+"""What a facility takes beside its pools."""
+
+_ROUNDING = 1e-6
+"""The file keeps float32: what is left of sums within this part of the power is nothing."""
+
 _WAIT_COLUMNS: dict[str, Kind] = {"submit_time": "time", "queue_time_s": "number"}
 
 
@@ -63,6 +75,14 @@ class RunData:
         By service: its columns by name (`incoming_rps`, ...), each of shape (n,).
     waits : Waits or None
         Queue times, if the run has jobs.
+    parts : tuple of RunData
+        Of a facility of several pools, on its own page: the same of each pool, and of all else
+        that the facility takes; `power_w`, `max_w` and `min_w` are theirs; their `power_w` add up
+        to the run's.
+    is_part : bool
+        It is one of these.
+    colour : str
+        Colour in all figures; by default that of its place among the runs.
     """
 
     run: Run
@@ -76,6 +96,9 @@ class RunData:
     utilization: Float32Array
     services: dict[str, dict[str, Float32Array]] = field(default_factory=dict)
     waits: Waits | None = None
+    parts: tuple[RunData, ...] = ()
+    is_part: bool = False
+    colour: str = ""
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -88,8 +111,8 @@ class RunData:
         return self.run.manifest
 
 
-def read_run(folder: Path | str, label: str = "") -> RunData:
-    """Read a run folder.
+def read_run(folder: Path | str, label: str = "", by_pool: bool = False) -> RunData:
+    """Read a run folder; on request also the parts of a facility of several pools.
 
     Raises
     ------
@@ -98,17 +121,61 @@ def read_run(folder: Path | str, label: str = "") -> RunData:
     """
     run = open_run(folder)
     series = run.series()
-    return RunData(
+    found, parts = _read_series(
+        series, run.metrics["power"]["resolution_s"], pool_columns(run) if by_pool else {}
+    )
+    whole = RunData(
         run=run,
         label=label or run.folder.absolute().name,
         resolution_ms=series.step_ms,
         waits=_read_waits(run, series),
-        **_read_series(series, run.metrics["power"]["resolution_s"]),
+        **found,
     )
+    part = replace(whole, waits=None, is_part=True)
+    return replace(whole, parts=tuple(replace(part, **of_part) for of_part in parts))
 
 
-def _read_series(series: RunSeries, resolution_s: float) -> dict[str, Any]:
-    """Return the fields of `RunData` that come from the power series."""
+def pool_columns(run: Run) -> dict[str, tuple[str, ...]]:
+    """Return the power columns of each pool, the nodes' where there are such, else the devices'.
+
+    Nothing of a facility of one pool. Services share the devices of their pool; the series holds no
+    power of theirs.
+    """
+    pools = run.scenario.facility.pools
+    if len(pools) < 2:
+        return {}
+    column = pool_power(run)
+    found: dict[str, tuple[str, ...]] = {pool: (f"{column}.{pool}",) for pool in pools}
+    if len(pools) > MOST_POOLS:
+        largest = sorted(pools, key=run.scenario.facility.pool_rated_power_w, reverse=True)
+        others = largest[MOST_POOLS - 1 :]
+        joined = tuple(name for pool in others for name in found.pop(pool))
+        found[f"{len(others)} smaller pools"] = joined
+    return found
+
+
+def pool_power(run: Run) -> str:
+    """Return the column of power that each pool has."""
+    names = {column.name for column in run.columns if column.per == "pool"}
+    return next(name for name in ("it_ac_power_w", "it_power_w") if name in names)
+
+
+def parts_of(columns: Mapping[str, Any], pools: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Return the power of each pool, and the rest of the facility's, which may be next to none."""
+    parts = {pool: sum(columns[name] for name in names) for pool, names in pools.items()}
+    return parts | {REST: columns[POWER] - sum(parts.values())} if parts else {}
+
+
+def without_nothing(parts: Mapping[str, Any], highest_w: float) -> dict[str, Any]:
+    """Return the parts without a rest that is none."""
+    none = REST in parts and np.abs(parts[REST]).max() <= _ROUNDING * abs(highest_w)
+    return {name: values for name, values in parts.items() if name != REST or not none}
+
+
+def _read_series(
+    series: RunSeries, resolution_s: float, pools: Mapping[str, Sequence[str]]
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the fields of `RunData` that come from the power series, and those of its parts."""
     if resolution_s != series.step_s:
         raise InputError(
             f"{series.run.folder / METRICS_FILE}: power.resolution_s is {resolution_s:g}, the "
@@ -117,31 +184,40 @@ def _read_series(series: RunSeries, resolution_s: float) -> dict[str, Any]:
     names = series.check(NEEDED_COLUMNS)
     kinds = {column.name for column in series.run.columns if column.per == "service"}
     of_services = [name for name in names if "." in name and name.partition(".")[0] in kinds]
-    low, high = np.inf, -np.inf
+    of_pools = [name for names in pools.values() for name in names]
+    extremes: dict[str, tuple[float, float]] = {}
 
     def watched() -> Iterator[SeriesBlock]:
-        nonlocal low, high
-        for block in series.blocks([*NEEDED_COLUMNS, *of_services]):
-            power_w = block.columns["facility_power_w"]
-            low, high = min(low, float(power_w.min())), max(high, float(power_w.max()))
-            yield block
+        for block in series.blocks([*NEEDED_COLUMNS, *of_services, *of_pools]):
+            parts = parts_of(block.columns, pools)
+            for name, power_w in {POWER: block.columns[POWER], **parts}.items():
+                low, high = extremes.get(name, (np.inf, -np.inf))
+                extremes[name] = min(low, float(power_w.min())), max(high, float(power_w.max()))
+            kept = {name: block.columns[name] for name in (*NEEDED_COLUMNS, *of_services)}
+            yield SeriesBlock(block.starts_ms, kept | parts)
 
     few = series.n_rows <= MAX_INTERVALS
     n_rows = 1 if few else -(-MS_PER_MIN // series.step_ms)
-    starts_ms, parts = [], []
+    starts_ms, read = [], []
     for block in averaged(watched(), n_rows):
         starts_ms.append(block.starts_ms)
-        parts.append({name: values.astype(np.float32) for name, values in block.columns.items()})
-    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        read.append({name: values.astype(np.float32) for name, values in block.columns.items()})
+    columns = {name: np.concatenate([part[name] for part in read]) for name in read[0]}
+
+    def power_of(name: str) -> dict[str, Any]:
+        low, high = extremes[name]
+        return {"power_w": columns[name], "max_w": high, "min_w": low}
+
+    parts = without_nothing(
+        {name: columns[name] for name in extremes if name != POWER}, extremes[POWER][1]
+    )
     return {
         "local_ms": series.local_ms(np.concatenate(starts_ms)),
         "step_ms": n_rows * series.step_ms,
-        "power_w": columns["facility_power_w"],
         "utilization": columns["utilization"],
-        "max_w": high,
-        "min_w": low,
         "services": _by_service({name: columns[name] for name in of_services}),
-    }
+        **power_of(POWER),
+    }, [{"label": name, "colour": colour(k), **power_of(name)} for k, name in enumerate(parts)]
 
 
 def _by_service(columns: dict[str, Float32Array]) -> dict[str, dict[str, Float32Array]]:

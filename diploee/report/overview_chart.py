@@ -5,20 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from diploee.drawing.charts import INK, Axis, Band, Chart, Line, Panel, closed, colour
-from diploee.report.data import RunData
+from diploee.report.data import POWER, RunData, parts_of, pool_columns, without_nothing
 from diploee.report.words import interval
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, W_PER_MW, PowerUnit
-
-FACILITY, IT = "facility_power_w", "it_power_w"
 
 
 def overview_chart(run: RunData, unit: PowerUnit) -> Chart:
     """Return the stack of a run's power, and its peak, rated and contract power as lines.
 
-    The areas are the devices of each pool and, on them, all else that the facility takes: the top
-    of the stack is `facility_power_w`. Services share the devices of their pool and have no power
-    of their own in the series.
+    The areas are the nodes (or devices) of each pool and, on them, all else that the facility
+    takes: the top of the stack is `facility_power_w`. Services share the devices of their pool and
+    have no power of their own in the series.
     """
     x, total_w, parts_w, step_ms = _parts(run)
     layers: list[Band | Line] = []
@@ -39,7 +37,7 @@ def overview_chart(run: RunData, unit: PowerUnit) -> Chart:
     return Chart(
         "overview",
         "The whole period by pool",
-        f"Means of {interval(step_ms)}, stacked: the devices of each pool, then what else the "
+        f"Means of {interval(step_ms)}, stacked: the pools, then what else the "
         "facility takes; services are in their pool. The peak is the highest "
         f"{interval(run.resolution_ms)} mean, above the means drawn. "
         f"Power boundary: {run.run.boundary()}.",
@@ -49,24 +47,21 @@ def overview_chart(run: RunData, unit: PowerUnit) -> Chart:
 
 def _parts(run: RunData) -> tuple[np.ndarray, Float64Array, dict[str, Float64Array], int]:
     """Return edges of the steps, power [W], its parts by name [W] and the step [ms]."""
-    series, pools = run.run.series(), run.run.scenario.facility.pools
+    series = run.run.series()
     # A facility of one pool has that pool's columns without a name after a dot.
-    columns = {pool: f"{IT}.{pool}" for pool in pools} if len(pools) > 1 else {"devices": IT}
+    columns = pool_columns(run.run) or {"devices": ("it_power_w",)}
     span_ms = series.n_rows * series.step_ms
     day, week = MS_PER_DAY, 7 * MS_PER_DAY
     aim_ms = day if span_ms > 8 * week else MS_PER_H if span_ms > 2 * day else MS_PER_MIN
     step_ms = series.step_ms * max(1, aim_ms // series.step_ms)
-    blocks = list(run.run.blocks([FACILITY, *columns.values()], step_ms))
+    names = [name for of_pool in columns.values() for name in of_pool]
+    blocks = list(run.run.blocks([POWER, *names], step_ms))
     joined = {n: np.concatenate([b.columns[n] for b in blocks]) for n in blocks[0].columns}
     starts_ms = series.local_ms(np.concatenate([block.starts_ms for block in blocks]))
     end_ms = starts_ms[0] + span_ms
     x = np.append(starts_ms, end_ms).astype("datetime64[ms]")
-    parts = {name: joined[column] for name, column in columns.items()}
-    rest = joined[FACILITY] - sum(parts.values())
-    # The file keeps float32: what is left of sums within its rounding is nothing.
-    if np.abs(rest).max() > 1e-6 * np.abs(joined[FACILITY]).max():
-        parts["cooling, losses and all else"] = rest
-    return x, joined[FACILITY], parts, step_ms
+    parts = without_nothing(parts_of(joined, columns), joined[POWER].max())
+    return x, joined[POWER], parts, step_ms
 
 
 def _levels_w(run: RunData) -> dict[str, float]:

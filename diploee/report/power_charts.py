@@ -15,7 +15,6 @@ from diploee.drawing.charts import (
     Chart,
     Line,
     Panel,
-    colour,
     dash,
     since_monday,
 )
@@ -29,11 +28,14 @@ from diploee.report.aggregate import (
 )
 from diploee.report.common import (
     WEEK_AXIS,
+    colour_of,
     days_axis,
     histogram_layers,
     interval_of,
     month_axis,
+    near_range,
     power_axis,
+    with_pools,
 )
 from diploee.report.data import RunData
 from diploee.report.words import interval, listed
@@ -45,14 +47,19 @@ MAX_WEEK_POINTS = 24_000
 
 
 def carpet_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
-    """Return the carpet: days from left to right, time of day from bottom to top."""
+    """Return the carpet: days from left to right, time of day from bottom to top.
+
+    Pools differ in size by far more than runs of one facility: each has a colour scale of its own.
+    """
+    own, runs = len(runs) == 1, with_pools(runs)
     minutes = 15 if len(runs) <= 3 else 30 if len(runs) <= 6 else 60
     cell_ms = max(minutes * MS_PER_MIN, max(run.step_ms for run in runs))
     grids = [day_grid(run.local_ms, run.power_w, cell_ms) for run in runs]
-    low = min(float(np.nanmin(grid.means)) for grid in grids) / unit.watts
-    high = max(float(np.nanmax(grid.means)) for grid in grids) / unit.watts
+    scales = [(float(np.nanmin(grid.means)), float(np.nanmax(grid.means))) for grid in grids]
+    shared = min(low for low, _ in scales), max(high for _, high in scales)
     panels = []
-    for run, grid in zip(runs, grids, strict=True):
+    for run, grid, scale in zip(runs, grids, scales, strict=True):
+        low, high = (power_w / unit.watts for power_w in (scale if own else shared))
         days = grid.first_day + np.arange(grid.means.shape[1], dtype="timedelta64[D]")
         times = since_monday(np.arange(grid.means.shape[0]) * cell_ms)
         z = (grid.means / unit.watts).astype(np.float32)
@@ -63,13 +70,15 @@ def carpet_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
         panels.append(
             Panel(day_axis, Axis("Time of day [h]", "time of day"), (carpet,), title, True)
         )
-    scale = " All panels share one colour scale." if len(runs) > 1 else ""
+    words = ""
+    if len(runs) > 1:
+        words = f" {'Each panel has its own' if own else 'All panels share one'} colour scale."
     return Chart(
         "carpet",
         "The whole period at a glance",
         "Each column is a day, midnight at the bottom; colour is the facility's power. "
         f"Cells are means of {interval(cell_ms)}, so short peaks look lower here than in the "
-        f"figures below. Times are local, in the facility's fixed UTC offset.{scale}",
+        f"figures below. Times are local, in the facility's fixed UTC offset.{words}",
         tuple(panels),
     )
 
@@ -77,14 +86,16 @@ def carpet_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
 def peak_week_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
     """Return the calendar week of the highest peak, interval by interval.
 
-    It is one week for all runs where all cover it; else each run has its own.
+    It is one week for all runs where all cover it; else each run has its own. Pools are drawn in
+    the week of their facility's peak.
     """
     layers = []
     weeks = []
-    shared_ms = _shared_peak_week(runs) if len(runs) > 1 else None
+    single, runs = len(runs) == 1, with_pools(runs)
+    shared_ms = None if single else _shared_peak_week(runs)
     for index, run in enumerate(runs):
         if shared_ms is None:
-            rows = peak_week(run.local_ms, run.power_w)
+            rows = peak_week(run.local_ms, runs[0].power_w if single else run.power_w)
         else:
             rows = slice(*np.searchsorted(run.local_ms, [shared_ms, shared_ms + MS_PER_WEEK]))
         x, values = _not_more_than(
@@ -92,11 +103,20 @@ def peak_week_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
         )
         y = (values / unit.watts).astype(np.float32)
         layers.append(
-            Line(x, y, run.label, colour(index), unit.power, 3, width=1.1, legend=len(runs) > 1)
+            Line(
+                x,
+                y,
+                run.label,
+                colour_of(index, run),
+                unit.power,
+                3,
+                width=1.1,
+                legend=len(runs) > 1,
+            )
         )
         weeks.append((run.label, _monday(run.local_ms[rows.start])))
     means = f"highest {interval_of(runs)} mean"
-    if len(runs) == 1:
+    if single:
         words = f"The calendar week with the {means}, as simulated{_thinned_words(runs)}."
         words += f" It starts on Monday, {weeks[0][1]}."
     elif shared_ms is not None:
@@ -161,6 +181,7 @@ TIME_SHARE = Axis("Share of the time [%]", range=(0, 100))
 def duration_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
     """Return the load duration curves."""
     layers, steps_ms, top = [], set(), []
+    runs = with_pools(runs)
     for index, run in enumerate(runs):
         share, values, step_ms = _duration(run)
         y = (values / unit.watts).astype(np.float32)
@@ -169,25 +190,27 @@ def duration_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
         top += y[x <= TOP_PERCENT].tolist()
         layers.append(
             Line(
-                x, y, run.label, colour(index), unit.power, 3, dash=dash(index),
+                x, y, run.label, colour_of(index, run), unit.power, 3, dash=dash(index),
                 legend=len(runs) > 1,
             )
         )  # fmt: skip
-    margin = (max(top) - min(top)) * 0.05 or max(top) * 0.05 or 1.0
+    # Pools lie far below their facility: what is drawn of both starts at zero.
+    by_pool = any(run.is_part for run in runs)
+    whole = power_axis(runs, unit)
+    near = whole if by_pool else Axis(whole.label, range=near_range(min(top), max(top)))
+    cut = "" if by_pool else "; its power axis does not start at zero"
     means = listed([interval(step_ms) for step_ms in sorted(steps_ms)])
     return Chart(
         "duration",
         "Load duration curve",
         f"Power that is reached or exceeded for a share of the time, from {means} means. Right: "
-        f"the highest {TOP_PERCENT:g} % of the time; its power axis does not start at zero. Drawn "
+        f"the highest {TOP_PERCENT:g} % of the time{cut}. Drawn "
         "through quantiles, denser there; both ends are the exact maximum and minimum.",
         (
-            Panel(TIME_SHARE, power_axis(runs, unit), tuple(layers), "The whole time"),
+            Panel(TIME_SHARE, whole, tuple(layers), "The whole time"),
             Panel(
                 Axis("Share of the time [%]", range=(0, TOP_PERCENT)),
-                Axis(
-                    f"Facility power [{unit.power}]", range=(min(top) - margin, max(top) + margin)
-                ),
+                near,
                 tuple(layers),
                 f"The highest {TOP_PERCENT:g} %",
             ),
@@ -201,7 +224,8 @@ def _duration(run: RunData) -> tuple[Float64Array, Float64Array, int]:
     A run that was averaged on reading has its curve in the metrics, of its own intervals.
     """
     curve = (run.metrics.get("grid") or {}).get("load_duration_curve")
-    if run.step_ms != run.resolution_ms and curve:
+    # The metrics hold the facility's curve alone; that of a pool is of the means read.
+    if run.step_ms != run.resolution_ms and curve and not run.is_part:
         share = np.array(curve["percent_of_time"]) / 100
         return share, np.array(curve["exceeded_mw"]) * W_PER_MW, run.resolution_ms
     share, values = duration_curve(run.power_w)
@@ -210,31 +234,36 @@ def _duration(run: RunData) -> tuple[Float64Array, Float64Array, int]:
 
 
 def distribution_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
-    """Return the distribution of power."""
-    low, high = min(r.min_w for r in runs), max(r.max_w for r in runs)
-    edges = round_edges(low / unit.watts, high / unit.watts, N_BINS)
-    layers = histogram_layers(
-        [(i, r.label, r.power_w / unit.watts) for i, r in enumerate(runs)], edges, "% of time"
-    )
-    width = f"{edges[1] - edges[0]:.4g} {unit.power}"
+    """Return the distribution of power; of several pools a panel for each, with bins of its own."""
+    shown = with_pools(runs)
+    groups = [[run] for run in shown] if len(runs) == 1 else [shown]
+    panels, widths = [], dict[str, None]()
+    for group in groups:
+        low, high = min(r.min_w for r in group), max(r.max_w for r in group)
+        edges = round_edges(low / unit.watts, high / unit.watts, N_BINS)
+        samples = [(i, r.label, r.power_w / unit.watts) for i, r in enumerate(group)]
+        widths[f"{edges[1] - edges[0]:.4g}"] = None
+        panels.append(
+            Panel(
+                Axis(f"{power_axis(group, unit).label}", range=near_range(edges[0], edges[-1])),
+                Axis("Share of the time [%]", from_zero=True),
+                histogram_layers(samples, edges, "% of time", group[0].colour),
+                group[0].label if len(groups) > 1 else "",
+            )
+        )
     return Chart(
         "distribution",
         "Distribution of power",
-        f"Share of the time that the {interval_of(runs)} means spend in each bin of {width}.",
-        (
-            Panel(
-                Axis(f"Facility power [{unit.power}]", range=(edges[0], edges[-1])),
-                Axis("Share of the time [%]", from_zero=True),
-                layers,
-            ),
-        ),
+        f"Share of the time that the {interval_of(runs)} means spend in each bin of "
+        f"{listed(list(widths))} {unit.power}. The power axes do not start at zero.",
+        tuple(panels),
     )
 
 
 def months_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart | None:
     """Return energy and peak by month; None where no run reaches into a second one."""
     energy, peaks = [], []
-    partial = False
+    partial, runs = False, with_pools(runs)
     of_runs = [by_month(run.local_ms, run.power_w, run.step_ms) for run in runs]
     if all(months.month.size < 2 for months in of_runs):
         return None
@@ -244,7 +273,7 @@ def months_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart | None:
         joules = (months.energy_j / unit.joules).astype(np.float32)
         peak = (months.max_w / unit.watts).astype(np.float32)
         mean = (months.mean_w / unit.watts).astype(np.float32)
-        main = colour(index)
+        main = colour_of(index, run)
         energy.append(Bars(x, joules, run.label, main, unit.energy, 0))
         many = len(runs) > 1
         peak_name, mean_name = (run.label, f"{run.label}, mean") if many else ("peak", "mean")
