@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
-from diploee.errors import InputError, one_of
+from diploee.errors import InputError, did_you_mean, one_of
 from diploee.metrics.limits import LimitReport, Limits, shipped_limits
 from diploee.outputs import Run, open_run
-from diploee.profiles import PowerProfile, ProfileLibrary, add_profile
-from diploee.scenario import ClassRule, shipped_scenarios
+from diploee.profiles import PowerProfile, ProfileLibrary
+from diploee.scenario import ClassRule, Scenario, shipped_scenarios
 from diploee.scenario.yaml_lines import load_yaml_with_lines
 from diploee.sweep import shipped_sweeps
 
 if TYPE_CHECKING:
+    from diploee.importers.power_logs.nlr_genai import DatasetImport
     from diploee.learn.jobs.job_log_fit import JobLogFit
 
 ShippedKind = Literal["scenario", "sweep", "limits"]
@@ -78,12 +79,18 @@ def fit(
     *,
     rules: Path | str | Sequence[ClassRule] | None = None,
     log_format: str | None = None,
+    scenario: Scenario | Path | str | None = None,
+    pool: str | None = None,
+    stream: str = "jobs",
     profiles: Sequence[Path | str] = (),
-    pool_n_nodes: int | None = None,
-    gpus_per_node: int = 0,
+    out: Path | str | None = None,
+    plots: Path | str | None = None,
+    force: bool = False,
     **options: Any,
 ) -> JobLogFit:
     """Learn from a job log when jobs come, how wide they are and how long they run.
+
+    What ``diploee fit`` does, with its options as arguments.
 
     Parameters
     ----------
@@ -95,92 +102,148 @@ def fit(
         Which jobs take their power from which workload; the first that fits.
     log_format : str, optional
         Told by content by default.
+    scenario : Scenario, path or name, optional
+        What the stream is for: gives the pool, its nodes and GPUs, and how to read the log where
+        its only replay of a log says so.
+    pool : str, optional
+        Pool of the stream; the scenario's only one by default, ``"main"`` without a scenario.
+    stream : str
+        Name of the stream.
     profiles : sequence of path
         Folders of power profiles instead of the shipped ones.
-    pool_n_nodes, gpus_per_node : int
-        Nodes of the pool, wider jobs are left out, and GPUs of a node, 0 where they are not known.
+    out : path, optional
+        YAML file of the stream or, with `scenario`, of the scenario with it in place of the streams
+        of its pool.
+    plots : path, optional
+        Folder of pictures of the fit.
+    force : bool
+        Replace what stands at `out` and `plots`.
     **options : object
-        Fields of `JobFitOptions`, such as ``months=False``; the others are arguments of
-        `diploee.importers.read_job_log`, such as ``states=("COMPLETED",)``.
+        Fields of `JobFitOptions`, such as ``months=False``, and of `LogReading`, such as
+        ``columns={"submit": "came", ...}``, ``gpus_per_node=4`` or ``states=("completed",)``.
 
     Returns
     -------
     JobLogFit
-        `diploee.learn.jobs.fragment.fragment_text` makes a stream of a scenario of it.
+        Its `fragment` is what `out` holds or would hold; its `figures` compare the log, the
+        fragment and the jobs that it generates.
 
     Raises
     ------
     InputError
-        If the log can't be read, or neither or both of `workload` and `rules` are given.
+        If the log can't be read, neither or both of `workload` and `rules` are given, or an option
+        or a place is none.
+
+    Examples
+    --------
+    >>> found = diploee.fit("sacct.txt", "llama2_70b_lora", out="stream.yaml")  # doctest: +SKIP
     """
-    from diploee.importers.job_logs import read_job_log
-    from diploee.learn.jobs.job_log_fit import JobFitOptions, fit_job_log
-    from diploee.learn.jobs.rules_file import read_rules
+    from diploee.learn.fragment_files import check_places, write_fragment
+    from diploee.learn.jobs.from_log import fit_from_log
+    from diploee.learn.jobs.job_log_fit import JobFitOptions
 
-    library = ProfileLibrary.open(*map(str, profiles))
-    if (workload is None) == (rules is None):
-        workloads = sorted({profile.workload for profile in library.entries})
-        raise InputError(f"fit: give either workload or rules (workloads: {one_of(workloads)})")
-    if workload is not None:
-        chosen: Sequence[ClassRule] = (ClassRule(workload=workload),)
-    else:
-        chosen = read_rules(Path(rules)) if isinstance(rules, Path | str) else rules or ()
     of_fit = {key: options.pop(key) for key in [*options] if key in JobFitOptions.model_fields}
-    read = read_job_log(Path(log), log_format, pool_gpus_per_node=gpus_per_node or None, **options)
-    return fit_job_log(
-        read, chosen, library, JobFitOptions(**of_fit),
-        pool_n_nodes=pool_n_nodes, gpus_per_node=gpus_per_node,
-    )  # fmt: skip
+    places = [None if place is None else Path(place) for place in (out, plots)]
+    read = [item for item in (log, rules, scenario) if isinstance(item, Path | str)]
+    check_places(places[0], force, *read, plots=places[1])
+    found = fit_from_log(
+        Path(log),
+        ProfileLibrary.open(*map(str, profiles)),
+        options,
+        JobFitOptions(**of_fit),
+        log_format=log_format,
+        workload=workload,
+        rules=rules,
+        scenario=scenario,
+        pool=pool,
+        stream=stream,
+        out=places[0],
+    )
+    write_fragment(found.fragment, places[0], force, places[1], found.draw)
+    return found
 
 
-def _importers() -> Mapping[str, Any]:
-    from diploee.importers.power_logs.nvidia_smi import import_nvidia_smi
-    from diploee.importers.power_logs.plain import import_plain
-    from diploee.importers.power_logs.wattameter import import_wattameter
+@overload
+def import_profile(
+    files: Path | str | Sequence[Path | str],
+    source_format: Literal["nvidia-smi", "plain", "wattameter"],
+    *,
+    out: Path | str | None = None,
+    force: bool = False,
+    **told: Any,
+) -> PowerProfile: ...
 
-    return {
-        "nvidia-smi": import_nvidia_smi,
-        "plain": lambda files, **told: import_plain(files[0], **told),
-        "wattameter": import_wattameter,
-    }
+
+@overload
+def import_profile(
+    files: Path | str | Sequence[Path | str],
+    source_format: Literal["mlperf-power"],
+    *,
+    out: Path | str | None = None,
+    force: bool = False,
+    **told: Any,
+) -> list[PowerProfile]: ...
+
+
+@overload
+def import_profile(
+    files: Path | str | Sequence[Path | str],
+    source_format: Literal["nlr-genai"],
+    *,
+    out: Path | str | None = None,
+    force: bool = False,
+    **told: Any,
+) -> DatasetImport: ...
 
 
 def import_profile(
     files: Path | str | Sequence[Path | str],
     source_format: str,
     *,
-    workload: str,
     out: Path | str | None = None,
     force: bool = False,
     **told: Any,
-) -> PowerProfile:
-    """Read the measured power of one job as a profile.
+) -> PowerProfile | list[PowerProfile] | DatasetImport:
+    """Read measured power as profiles, as ``diploee profiles import`` does.
 
     Parameters
     ----------
     files : path or sequence of path
-        Its logs.
-    source_format : {"nvidia-smi", "plain", "wattameter"}
+        Logs of one job; of ``"mlperf-power"`` and ``"nlr-genai"`` the folder.
+    source_format : {"nvidia-smi", "plain", "wattameter", "mlperf-power", "nlr-genai"}
         Their format.
-    workload : str
-        Workload, as scenarios name it.
     out : path, optional
-        Folder of a library to add the profile to.
+        Folder of a library to add the profiles to; ``"nlr-genai"`` needs one.
     force : bool
-        Replace a profile of the same id there.
+        Replace profiles of the same ids there.
     **told : object
-        What the importer takes besides, such as ``profile_id``, ``n_nodes``, ``licence``.
+        What the importer takes besides, such as ``workload``, which logs of one job need,
+        ``profile_id``, ``n_nodes``, ``licence``, or ``side`` and ``what`` of the folders.
+
+    Returns
+    -------
+    PowerProfile, list of PowerProfile or DatasetImport
+        The profile of one job, those of ``"mlperf-power"``, or what was written of ``"nlr-genai"``.
 
     Raises
     ------
     InputError
         If there is no such format, or the files can't be read.
     """
-    importers = _importers()
-    if source_format not in importers:
-        raise InputError(f"import_profile: no format '{source_format}' (have: {one_of(importers)})")
+    from diploee.importers.power_logs.formats import DATA_SET, FORMATS, add_profiles, read_profiles
+    from diploee.importers.power_logs.nlr_genai import import_nlr_genai
+
+    if source_format not in FORMATS:
+        near = did_you_mean(source_format, FORMATS)
+        raise InputError(
+            f"import_profile: no format '{source_format}' (have: {one_of(FORMATS)}){near}"
+        )
     paths = [Path(files)] if isinstance(files, Path | str) else [Path(file) for file in files]
-    profile: PowerProfile = importers[source_format](paths, workload=workload, **told)
+    if source_format == DATA_SET:
+        if out is None or len(paths) != 1:
+            raise InputError(f"import_profile: '{DATA_SET}' takes one folder, and a library as out")
+        return import_nlr_genai(paths[0], Path(out), force=force, **told)
+    profiles = read_profiles(paths, source_format, **told)
     if out is not None:
-        add_profile(profile, Path(out), force, inputs=paths)
-    return profile
+        add_profiles(profiles, Path(out), force, paths)
+    return profiles if source_format == "mlperf-power" else profiles[0]

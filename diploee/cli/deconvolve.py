@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from diploee.cli.fragment import check_fragment, check_places, give_fragment
-from diploee.cli.options import MOMENTS, Force, Fragment, Json, Profiles, options
+from diploee.cli.fragment import give_fragment
+from diploee.cli.options import MOMENTS, Force, Fragment, Json, Profiles, as_option, options
 from diploee.errors import InputError
 from diploee.importers.power_logs.observed import read_observed_series
 from diploee.learn.deconvolution import recover_weights
@@ -20,6 +20,7 @@ from diploee.learn.deconvolution.fragment import (
     recovered_text,
 )
 from diploee.learn.deconvolution.kernel import Observed
+from diploee.learn.fragment_files import check_fragment, check_places
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import load_scenario
 
@@ -62,7 +63,7 @@ def deconvolve_command(
     covers them, and the daily count. The facility should not have been full: jobs that queue are
     seen late.
     """
-    check_places(out, force, series, scenario)
+    check_places(out, force, series, scenario, named=as_option)
     if not 0 < confidence < 1:
         raise InputError(
             f"--confidence: must be a number above 0 and below 1, found {confidence:g}"

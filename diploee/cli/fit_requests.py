@@ -15,14 +15,8 @@ from pydantic import Field
 from rich.markup import escape
 
 from diploee.cli.display import show_table
-from diploee.cli.fragment import (
-    check_places,
-    give_fragment,
-    into_scenario,
-    naming_the_other_command,
-    pool_of,
-)
-from diploee.cli.options import Force, Fragment, Json, Plots, options
+from diploee.cli.fragment import give_fragment
+from diploee.cli.options import Force, Fragment, Json, Plots, as_option, options
 from diploee.errors import InputError, one_of
 from diploee.files import Writing
 from diploee.importers import read_request_trace
@@ -31,6 +25,12 @@ from diploee.importers.request_traces import TRACE_FORMATS
 from diploee.importers.request_traces.plain_csv import Meaning
 from diploee.json_files import plain
 from diploee.learn.choices import FitChoices
+from diploee.learn.fragment_files import (
+    check_places,
+    into_scenario,
+    naming_the_other_command,
+    pool_of,
+)
 from diploee.learn.jobs.fragment import WEEKDAYS
 from diploee.learn.requests.fit import RequestFit, fit_requests, trimmed
 from diploee.learn.requests.fluctuation import Estimate, FluctuationFit
@@ -106,12 +106,12 @@ def fit_requests_command(
     where the span covers them, the scatter of minutes, and services with shares and output lengths.
     Model, latency cap and hardware, which no trace tells, are to be set in the result.
     """
-    check_places(out, force, trace, scenario, plots=plots)
+    check_places(out, force, trace, scenario, plots=plots, named=as_option)
     _check_step(reading.step_s)
     if reading.utc_offset is not None:
         zone_of(reading.utc_offset, "--utc-offset")
     confidence, zero_hour = choices.confidence, reading.zero_hour_of_week
-    base, pool_name = pool_of(scenario, pool, default="serving")
+    base, pool_name = pool_of(scenario, pool, default="serving", named=as_option)
     told = trace_format or ("csv" if reading.columns else None)
     with naming_the_other_command(trace, "fit-requests", told):
         read = read_request_trace(
@@ -134,7 +134,7 @@ def fit_requests_command(
     local = _local_time(read, zero_hour)
     rows = f"Rows: {'; '.join(read.counts.lines())}. Limits are those of {100 * confidence:g}%."
     text = f"{origin}\n# {local}\n# {rows}\n{rest}"
-    text = into_scenario(text, base, pool_name, out)
+    text = into_scenario(text, base, pool_name, out, as_option)
 
     def draw(folder: Path, files: Writing) -> list[Path]:
         from diploee.learn.requests.plots import plot_requests

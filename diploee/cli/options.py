@@ -37,6 +37,11 @@ def place_option(words: str, option: str = "--out", metavar: str = "PATH") -> An
     return typer.Option(option, parser=place, metavar=metavar, help=words)
 
 
+def as_option(name: str) -> str:
+    """Return how the command line calls an argument of Python."""
+    return f"--{name.replace('_', '-')}"
+
+
 def shipped_names(*kinds: Literal["scenario", "sweep", "limits"]) -> Callable[[str], list[str]]:
     """Return what completes the names of what ships; files are completed where none fits."""
 
@@ -137,7 +142,7 @@ def _is_shown(default: object) -> bool:
 
 
 def _words(name: str, spelt: Mapping[str, str]) -> list[str]:
-    return spelt.get(name, _SPELT.get(name, f"--{name.replace('_', '-')}")).split()
+    return spelt.get(name, _SPELT.get(name, as_option(name))).split()
 
 
 def _flags(name: str, spelt: Mapping[str, str]) -> list[str]:

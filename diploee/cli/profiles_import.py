@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from pydantic import Field
@@ -14,9 +14,7 @@ from diploee.errors import plural
 from diploee.model import Model
 
 if TYPE_CHECKING:
-    from diploee.files import Writing
     from diploee.importers.power_logs.nlr_genai import DatasetImport
-    from diploee.profiles import PowerProfile
 
 import_app = App(
     help="Import measured power as profiles, a command per format.", no_args_is_help=True
@@ -110,11 +108,7 @@ def import_wattameter_command(
     Reads pairs of NVML and RAPL logs of every WattAMeter generation, a pair
     per node, and sums them over the time that they share.
     """
-    from diploee.importers.power_logs.wattameter import import_wattameter
-
-    with naming_options(**_OPTIONS):
-        profile = import_wattameter(files, slurm_id=slurm_id, **new.model_dump())
-    _add(profile, out, force, files)
+    _import(files, "wattameter", out, force, slurm_id=slurm_id, **new.model_dump())
 
 
 @import_app.command("plain")
@@ -133,19 +127,7 @@ def import_plain_command(
     energy. What is not told, such as the averaging, is unknown, and no more
     bandwidth is claimed than GPU drivers leave, which average over 1 s.
     """
-    from diploee.errors import InputError
-    from diploee.importers.power_logs.plain import import_plain
-
-    if len(files) != 1 or new.n_nodes is None:
-        raise InputError(
-            f"profiles import plain: expected one file and --nodes, found "
-            f"{plural(len(files), 'file')} and {'no ' if new.n_nodes is None else ''}--nodes"
-        )
-    told = new.model_dump()
-    told["profile_id"] = new.profile_id or f"{new.workload}-{new.n_nodes}n"
-    with naming_options(**_OPTIONS):
-        profile = import_plain(files[0], **told)
-    _add(profile, out, force, files)
+    _import(files, "plain", out, force, **new.model_dump())
 
 
 @import_app.command("nvidia-smi")
@@ -167,11 +149,7 @@ def import_nvidia_smi_command(
     --format=csv -lms 100, with units or without. power.draw is an average
     over 1 s on most GPUs; power.draw.instant is not, and goes before it.
     """
-    from diploee.importers.power_logs.nvidia_smi import import_nvidia_smi
-
-    with naming_options(**_OPTIONS):
-        profile = import_nvidia_smi(files, n_gpus=n_gpus, **new.model_dump())
-    _add(profile, out, force, files)
+    _import(files, "nvidia-smi", out, force, n_gpus=n_gpus, **new.model_dump())
 
 
 @import_app.command("mlperf-power")
@@ -206,23 +184,19 @@ def import_mlperf_power_command(
     power supplies) with their events, and the power analyser's logs of
     Inference (spl.txt), a profile per run, at the readings' own interval.
     """
-    from diploee.files import writing
-    from diploee.importers.power_logs.mlperf_power import import_mlperf_power
-
-    with naming_options(**_OPTIONS, gpu_tdp_w="--gpu-tdp-w"):
-        profiles = import_mlperf_power(
-            folder,
-            side=side,
-            boundary=boundary,
-            n_nodes=n_nodes,
-            gpu_tdp_w=gpu_tdp_w,
-            source=source,
-            licence=licence,
-            max_gap_s=max_gap_s,
-        )
-    with writing(force, [folder]) as files:
-        for profile in profiles:
-            _add(profile, out, force, [folder], files)
+    _import(
+        [folder],
+        "mlperf-power",
+        out,
+        force,
+        side=side,
+        boundary=boundary,
+        n_nodes=n_nodes,
+        gpu_tdp_w=gpu_tdp_w,
+        source=source,
+        licence=licence,
+        max_gap_s=max_gap_s,
+    )
 
 
 @import_app.command("nlr-genai")
@@ -290,21 +264,17 @@ def _tell(done: DatasetImport, out: Path) -> None:
         typer.echo(f"{plural(done.n_left_out, 'run')} of another kind left out (--what all).")
 
 
-def _add(
-    profile: PowerProfile,
-    out: Path,
-    force: bool,
-    files: list[Path],
-    joins: Writing | None = None,
-) -> None:
-    """Write a profile and say what was imported and repaired."""
-    from diploee.profiles import add_profile
+def _import(files: list[Path], source_format: str, out: Path, force: bool, **told: Any) -> None:
+    """Add profiles to a library and say what was imported and repaired."""
+    from diploee.importers.power_logs.formats import add_profiles, read_profiles
 
-    place = add_profile(profile, out, force, joins, files)
-    typer.echo(
-        f"{place}: {plural(profile.n_nodes, 'node')}, {profile.duration_ms / 1000:,.1f} s, "
-        f"mean {profile.mean_power_w:,.1f} W"
-    )
-    for cause, n in profile.provenance.counts.items():
-        if n:
-            typer.echo(f"  {n:,} {cause.replace('_', ' ')}")
+    with naming_options(**_OPTIONS, gpu_tdp_w="--gpu-tdp-w"):
+        profiles = read_profiles(files, source_format, **told)
+    for profile, place in zip(profiles, add_profiles(profiles, out, force, files), strict=True):
+        typer.echo(
+            f"{place}: {plural(profile.n_nodes, 'node')}, {profile.duration_ms / 1000:,.1f} s, "
+            f"mean {profile.mean_power_w:,.1f} W"
+        )
+        for cause, n in profile.provenance.counts.items():
+            if n:
+                typer.echo(f"  {n:,} {cause.replace('_', ' ')}")

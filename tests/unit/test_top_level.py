@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from builders import tiny_scenario, write_scenario
+from command_line import call
 from sweep_builders import UTILIZATION, sweep_file
 
 import diploee
@@ -135,6 +136,48 @@ def test_a_fit_needs_one_of_workload_and_rules(tmp_path: Path) -> None:
         diploee.fit(tmp_path / "log.csv")
 
 
+def write_log(path: Path) -> Path:
+    rows = "".join(f"2024-01-{1 + k // 24:02d}T{k % 24:02d}:00:00Z,2,600\n" for k in range(480))
+    path.write_text(f"submit_time,nodes,duration\n{rows}", encoding="utf-8")
+    return path
+
+
+def test_a_fit_gives_and_writes_what_the_command_does(tmp_path: Path, library_folder: Path) -> None:
+    log, out = write_log(tmp_path / "log.csv"), tmp_path / "stream.yaml"
+    options = ("--workload", "tune", "--profiles", library_folder, "--no-months")
+    ended = call("fit", log, *options, "--stream", "own")
+    found = diploee.fit(log, "tune", profiles=[library_folder], months=False, stream="own", out=out)
+    assert found.fragment == out.read_text("utf-8") == ended.out
+    assert {figure.name for figure in found.figures} >= {"busy nodes, mean"}
+    assert f"{found.generated_days} generated days" in found._repr_html_()
+    with pytest.raises(InputError, match=r"stream\.yaml: exists"):
+        diploee.fit(log, "tune", profiles=[library_folder], out=out)
+    base = write_scenario(tmp_path / "base.yaml")
+    site = tmp_path / "site.yaml"
+    diploee.fit(log, "tune", profiles=[library_folder], scenario=base, out=site)
+    assert list(diploee.load_scenario(site).streams) == ["jobs"]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"scenario": tiny_scenario(), "pool": "mian"}, "pool: must be one of 'main'"),
+        ({"confidence": 2}, "confidence"),
+        ({"states": ("done",)}, "states"),
+        ({"stats": ("completed",)}, "stats"),
+        ({"out": "log.csv", "force": True}, "out: .* is an input"),
+    ],
+)
+def test_errors_of_fits_name_the_argument(
+    tmp_path: Path, library_folder: Path, options: dict[str, Any], problem: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=problem) as caught:
+        diploee.fit(write_log(Path("log.csv")), "tune", profiles=[library_folder], **options)
+    assert "--" not in str(caught.value)
+
+
 def test_a_measured_profile_is_imported_and_added(tmp_path: Path) -> None:
     rows = "".join(f"{t},{500 + t % 7}\n" for t in range(120))
     (tmp_path / "power.csv").write_text(f"t_s,power_w\n{rows}", encoding="utf-8")
@@ -144,8 +187,12 @@ def test_a_measured_profile_is_imported_and_added(tmp_path: Path) -> None:
     )  # fmt: skip
     assert profile.workload == "own"
     assert diploee.ProfileLibrary.open(str(tmp_path / "library")).entries[0].profile_id == "own-1n"
-    with pytest.raises(InputError, match="have: 'nvidia-smi'"):
+    with pytest.raises(InputError, match=r"have: .*'nvidia-smi'.*did you mean 'plain'"):
         diploee.import_profile(tmp_path / "power.csv", "plane", workload="own")
+    with pytest.raises(InputError, match="'nvidia-smi' needs a workload"):
+        diploee.import_profile(tmp_path / "power.csv", "nvidia-smi")
+    with pytest.raises(InputError, match="one folder, and a library as out"):
+        diploee.import_profile(tmp_path, "nlr-genai")
 
 
 def test_a_notebook_draws_a_bar_for_each_stage(

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from html import escape
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field, PositiveInt
 
+from diploee.files import Writing
 from diploee.importers.job_log import NO_GPU, JobLog, JobRecords
 from diploee.learn.choices import FitChoices
 from diploee.learn.jobs.arrivals import ArrivalFit, ArrivalKind, fit_arrivals
@@ -124,6 +127,8 @@ class JobLogFit:
         How many days were generated.
     gpus_per_node : int
         GPUs of a node where the classes have parts of those; 0 where they have whole nodes.
+    fragment : str
+        The stream in YAML, or the scenario with it; empty where none was made.
     """
 
     source: str
@@ -144,6 +149,7 @@ class JobLogFit:
     figures: tuple[Figure, ...] = ()
     generated_days: int = 0
     gpus_per_node: int = 0
+    fragment: str = ""
 
     @property
     def n_jobs(self) -> int:
@@ -154,6 +160,17 @@ class JobLogFit:
     def n_submissions(self) -> int:
         """Submissions that they came in: an array is one."""
         return int(self.arrivals.hours.counts.sum())
+
+    def draw(self, folder: Path, files: Writing) -> list[Path]:
+        """Draw the fit into a folder, together with other files; return the pictures."""
+        from diploee.learn.jobs.plots import plot_fit
+
+        return plot_fit(self, folder, joins=files)
+
+    def _repr_html_(self) -> str:
+        from diploee.learn.jobs.summary import fit_lines
+
+        return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in fit_lines(self))}</ul>"
 
 
 @documented

@@ -13,6 +13,7 @@ import pytest
 from command_line import call
 from samples import MLPERF, PUBLISHED
 
+import diploee
 from diploee.errors import LogFormatError, ProfileError
 from diploee.importers.power_logs.mlperf_power import import_mlperf_power
 from diploee.profiles import PowerProfile, ProfileLibrary, add_profile
@@ -189,7 +190,10 @@ def test_the_analyser_of_inference_is_read_with_its_test(tmp_path: Path) -> None
     assert profile.provenance.phases == {"test": [[5.0, 25.0]]}
     assert profile.provenance.power_boundary == UNKNOWN_BOUNDARY
     assert profile.provenance.bandwidth_hz == 0.44
-    (told,) = import_mlperf_power(tmp_path, boundary="ac")
+    (told,) = diploee.import_profile(tmp_path, "mlperf-power", boundary="ac", out=tmp_path / "lib")
+    assert [e.profile_id for e in ProfileLibrary.open(tmp_path / "lib").entries] == [
+        told.profile_id
+    ]
     assert told.provenance.power_boundary == NODE_AC_POWER
 
 

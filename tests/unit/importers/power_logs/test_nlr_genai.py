@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import WATTAMETER
 
+import diploee
 from diploee.errors import DiploeeError, LogFormatError, ProfileError
 from diploee.importers.power_logs import nlr_genai
 from diploee.importers.power_logs.nlr_genai import import_nlr_genai
@@ -139,6 +140,7 @@ def test_raw_logs_go_before_sums_and_broken_runs_fall_back(dataset, tmp_path):
     assert "no partner, expected a RAPL log (CPU packages) of the same node" in skipped.problem
     assert done.skipped_by_cause == [[skipped]]
     assert done.n_left_out == 2
+    assert ids(diploee.import_profile(dataset, "nlr-genai", out=tmp_path / "again")) == ids(done)
     library = ProfileLibrary.open(out)
     assert {(p.workload, p.n_nodes) for p in library.entries} <= {
         (p.workload, p.n_nodes) for p in ProfileLibrary.open("reference").entries

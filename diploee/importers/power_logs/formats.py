@@ -1,0 +1,78 @@
+"""Measured power of every format as profiles, for the commands and for Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from diploee.errors import ProfileError, plural
+from diploee.files import writing
+from diploee.importers.power_logs.mlperf_power import import_mlperf_power
+from diploee.importers.power_logs.nvidia_smi import import_nvidia_smi
+from diploee.importers.power_logs.plain import import_plain
+from diploee.importers.power_logs.wattameter import import_wattameter
+from diploee.profiles.profile import PowerProfile
+from diploee.profiles.store import add_profile
+
+
+def _plain(files: Sequence[Path], **told: Any) -> list[PowerProfile]:
+    n_nodes = told.get("n_nodes")
+    if len(files) != 1 or n_nodes is None:
+        raise ProfileError(
+            f"profiles import plain: expected one file and n_nodes, found "
+            f"{plural(len(files), 'file')} and {'no ' if n_nodes is None else ''}n_nodes"
+        )
+    told["profile_id"] = told.get("profile_id") or f"{told['workload']}-{n_nodes}n"
+    return [import_plain(files[0], **told)]
+
+
+def _mlperf_power(files: Sequence[Path], **told: Any) -> list[PowerProfile]:
+    if len(files) != 1:
+        raise ProfileError(
+            f"profiles import mlperf-power: expected one folder, found {plural(len(files), 'file')}"
+        )
+    return import_mlperf_power(files[0], **told)
+
+
+_READERS: Mapping[str, Callable[..., list[PowerProfile]]] = {
+    "wattameter": lambda files, **told: [import_wattameter(files, **told)],
+    "plain": _plain,
+    "nvidia-smi": lambda files, **told: [import_nvidia_smi(files, **told)],
+    "mlperf-power": _mlperf_power,
+}
+
+DATA_SET = "nlr-genai"
+"""The one format that is a whole library, see `import_nlr_genai`."""
+
+FORMATS = (*_READERS, DATA_SET)
+
+
+def read_profiles(files: Sequence[Path], source_format: str, **told: Any) -> list[PowerProfile]:
+    """Read measured power as profiles.
+
+    Parameters
+    ----------
+    files : sequence of pathlib.Path
+        Logs of one job; of ``"mlperf-power"`` a folder of runs.
+    source_format : str
+        One of `FORMATS`, but for the data set.
+    **told : object
+        Further arguments of the format's importer.
+
+    Returns
+    -------
+    list of PowerProfile
+        One, or one per run and side of ``"mlperf-power"``.
+    """
+    if source_format != "mlperf-power" and not told.get("workload"):
+        raise ProfileError(f"import_profile: '{source_format}' needs a workload, found none")
+    return _READERS[source_format](files, **told)
+
+
+def add_profiles(
+    profiles: Sequence[PowerProfile], out: Path, force: bool, inputs: Sequence[Path]
+) -> list[Path]:
+    """Add profiles to the library in a folder, all or none, and return their files."""
+    with writing(force, inputs) as files:
+        return [add_profile(profile, out, force, files, inputs) for profile in profiles]

@@ -1,0 +1,126 @@
+"""From a job log to the stream of a scenario, for the command and for Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from diploee.errors import InputError, one_of
+from diploee.importers.job_logs import read_job_log
+from diploee.learn.fragment_files import Named, into_scenario, naming_the_other_command, pool_of
+from diploee.learn.jobs.fragment import fragment_text
+from diploee.learn.jobs.job_log_fit import JobFitOptions, JobLogFit, fit_job_log
+from diploee.learn.jobs.likeness import with_generated_year
+from diploee.learn.jobs.rules_file import read_rules
+from diploee.profiles import ProfileLibrary
+from diploee.scenario import ClassRule, Scenario
+from diploee.scenario.log_reading import LogReading
+
+
+def fit_from_log(
+    log: Path,
+    library: ProfileLibrary,
+    reading: Mapping[str, Any],
+    choices: JobFitOptions,
+    *,
+    log_format: str | None = None,
+    workload: str | None = None,
+    rules: Path | str | Sequence[ClassRule] | None = None,
+    scenario: Scenario | Path | str | None = None,
+    pool: str | None = None,
+    stream: str = "jobs",
+    out: Path | None = None,
+    named: Named = str,
+) -> JobLogFit:
+    """Read and fit a job log, hold what was learned against it, and make a stream of it.
+
+    Parameters
+    ----------
+    log : pathlib.Path
+        The log.
+    library : ProfileLibrary
+        Profiles of the workloads.
+    reading : mapping of str to object
+        How the log is read, as far as that is told: fields of `LogReading`.
+    choices : JobFitOptions
+        What is fitted, and how.
+    log_format : str, optional
+        Format of the log; told by content where not given.
+    workload, rules : optional
+        Where jobs take their power from; one of both.
+    scenario : Scenario, path or name, optional
+        What the stream is for: gives the pool, its nodes and GPUs, and how to read the log where
+        its only replay of a log says so.
+    pool, stream : str, optional
+        Pool and name of the stream.
+    out : pathlib.Path, optional
+        Where the fragment goes: with a scenario it is that as a whole then.
+    named : callable
+        How errors call an argument.
+
+    Returns
+    -------
+    JobLogFit
+        With the figures of the log, the fragment and a generated year, and with the fragment.
+    """
+    chosen = _rules(workload, rules, library, named)
+    base, pool_name = pool_of(scenario, pool, named=named)
+    log_format, told = _as_replayed(base, log_format, reading)
+    of_pool = None if base is None else base.facility.pools[pool_name]
+    n_gpus = base and base.facility.node_type_of(pool_name).n_gpus
+    known = log_format or ("csv" if "columns" in told else None)
+    with naming_the_other_command(log, "fit", known):
+        read = read_job_log(log, log_format, pool_gpus_per_node=n_gpus or None, **told)
+    fit = fit_job_log(
+        read,
+        chosen,
+        library,
+        choices,
+        pool_n_nodes=None if of_pool is None else of_pool.n_nodes,
+        gpus_per_node=n_gpus or int(told.get("gpus_per_node") or 0),
+        allocates_gpus=of_pool is not None and of_pool.allocate == "gpus",
+    )
+    fit = with_generated_year(fit, library)
+    if of_replay := [key for key in told if key not in reading]:
+        note = f"the log was read with {', '.join(of_replay)} of the scenario's replay"
+        fit = replace(fit, notes=(*fit.notes, note))
+    text = fragment_text(fit, stream, pool_name)
+    return replace(fit, fragment=into_scenario(text, base, pool_name, out, named))
+
+
+def _as_replayed(
+    base: Scenario | None, log_format: str | None, given: Mapping[str, Any]
+) -> tuple[str | None, dict[str, Any]]:
+    """Return how to read the log: as given, else as the scenario's only replay of a log says."""
+    streams = () if base is None else base.streams.values()
+    replays = [stream.replay for stream in streams if stream.replay is not None]
+    if len(replays) != 1:
+        return log_format, dict(given)
+    (spec,) = replays
+    keys = set(LogReading.model_fields) & spec.model_fields_set
+    if log_format is None and "columns" not in given:
+        log_format = spec.format
+    elif log_format not in (None, "csv"):
+        keys -= {"columns", "time_format", "duration_unit"}
+    of_replay = {key: getattr(spec, key) for key in keys}
+    of_replay = {key: of_replay[key] for key in sorted(keys) if of_replay[key] is not None}
+    return log_format, of_replay | dict(given)
+
+
+def _rules(
+    workload: str | None,
+    rules: Path | str | Sequence[ClassRule] | None,
+    library: ProfileLibrary,
+    named: Named,
+) -> Sequence[ClassRule]:
+    if (workload is None) == (rules is None):
+        workloads = sorted({profile.workload for profile in library.entries})
+        raise InputError(
+            f"fit: give either {named('workload')} or {named('rules')}, which say where jobs take "
+            f"their power from (the profiles have {one_of(workloads)})"
+        )
+    if workload is not None:
+        return (ClassRule(workload=workload),)
+    return read_rules(rules) if isinstance(rules, Path | str) else rules or ()
