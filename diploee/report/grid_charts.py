@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -33,7 +34,10 @@ from diploee.units import MS_PER_S, W_PER_MW
 
 
 def months_chart(view: GridView) -> Chart | None:
-    """Return maximum demand and load factor by month; None for a run within one month."""
+    """Return maximum demand and load factor by month; None for a run within one month.
+
+    Both are the meter's, which bills the facility: pools have none, and are not drawn.
+    """
     found, unit = demand_months(view), view.unit.power
     if found is None or not found.demands:
         return None
@@ -91,18 +95,39 @@ def ramps_chart(view: GridView) -> Chart | None:
             )
             for k, (key, name) in enumerate(SIZES.items())
         ]  # fmt: skip
-        axis = Axis("Length of the ramp", "category")
         lines, told = levels[side]
         words[told] = None
-        panels.append(Panel(axis, y_axis, (*layers, *lines), f"Ramps {side}"))
+        panels.append(Panel(RAMP_AXIS, y_axis, (*layers, *lines), f"Ramps {side}"))
+    by_pool = [_pools_ramps(view, side, y_axis) for side in ("up", "down") if view.parts]
     return Chart(
         "ramps",
         "Ramps by their length",
         "Difference of the means of two adjacent intervals of the length given, at every start of "
         f"an interval of the run; of {view.resolution} means."
-        f"{_bound_note(entries)}{''.join(words)}",
-        tuple(panels),
+        f"{_bound_note(entries)}{''.join(words)}{POOLS_APART if by_pool else ''}",
+        (*panels, *by_pool),
     )
+
+
+RAMP_AXIS = Axis("Length of the ramp", "category")
+
+POOLS_APART = " By pool: each on its own, so that they do not add up."
+
+
+def _pools_ramps(view: GridView, side: str, y_axis: Axis) -> Panel:
+    """Return the largest ramps of the facility and of its parts."""
+    entries = [(part, part.block["ramps"]["intervals"]) for part in view.parts]
+    lines = tuple(
+        Line(
+            np.array([_bounded(entry, "interval_s") for entry in of_part]),
+            _floats(view.in_unit([entry[side]["max_mw"] for entry in of_part])),
+            part.run.label, part.run.colour, view.unit.power, significant=True, markers=True,
+        )
+        for part, of_part in entries
+    )  # fmt: skip
+    top = max(float(line.y.max()) for line in lines)
+    axis = Axis(y_axis.label, range=(0, max(top * 1.05, y_axis.range[1] if y_axis.range else 1)))
+    return Panel(RAMP_AXIS, axis, lines, f"Largest ramps {side}, by pool")
 
 
 def swings_chart(view: GridView) -> Chart | None:
@@ -123,8 +148,7 @@ def swings_chart(view: GridView) -> Chart | None:
         lines, words = _limits(view, ("swings",), x, lengths_s, top)
         panels.append(
             Panel(
-                Axis("Length of the window", "category"),
-                Axis(f"Rolling range [{view.unit.power}]", from_zero=True),
+                *_rolling_axes(view),
                 (*layers, *lines),
                 "Largest less smallest value within a window",
             )
@@ -134,7 +158,40 @@ def swings_chart(view: GridView) -> Chart | None:
     if not panels:
         return None
     words = f"{_swings_words(view, bool(windows))}{words}"
+    if view.parts:
+        panels += _pools_swings(view)
+        words += POOLS_APART
     return Chart("swings", "Swings", words, tuple(panels))
+
+
+def _pools_swings(view: GridView) -> list[Panel]:
+    """Return the largest rolling ranges and the counted swings of the facility and its parts."""
+    panels = []
+    if view.block["rolling_range"]["windows"]:
+        ranges = tuple(
+            Bars(
+                np.array([_bounded(entry, "window_s") for entry in windows]),
+                _floats(view.in_unit([entry["max_mw"] for entry in windows])),
+                part.run.label, part.run.colour, view.unit.power, 4,
+            )
+            for part in view.parts
+            for windows in [part.block["rolling_range"]["windows"]]
+        )  # fmt: skip
+        panels.append(Panel(*_rolling_axes(view), ranges, "Largest within a window, by pool"))
+    swings = tuple(
+        _swings_bars(part, part.run.label, part.run.colour)
+        for part in view.parts
+        if part.block["rainflow"]["swings"]
+    )
+    if swings:
+        most = max(float(np.nanmax(bars.y)) for bars in swings)
+        panels.append(Panel(*_rainflow_axes(view, most), swings, "Rainflow-counted, by pool"))
+    return panels
+
+
+def _rolling_axes(view: GridView) -> tuple[Axis, Axis]:
+    y = Axis(f"Rolling range [{view.unit.power}]", from_zero=True)
+    return Axis("Length of the window", "category"), y
 
 
 def _limits(
@@ -162,19 +219,23 @@ FAR = 3
 
 
 def _rainflow_panel(view: GridView) -> Panel:
+    bars = _swings_bars(view, "closed swings", PALETTE[2])
+    texts = tuple("" if np.isnan(n) else f"{n:,.0f}" for n in bars.y)
+    axes = _rainflow_axes(view, float(np.nanmax(bars.y)))
+    return Panel(*axes, (replace(bars, texts=texts),), "Rainflow-counted swings")
+
+
+def _swings_bars(view: GridView, name: str, main: str) -> Bars:
+    """Return the closed swings by size; NaN where there is none."""
     classes = view.block["rainflow"]["classes"]
     x = np.array([_class_name(view, entry) for entry in classes])
-    counts = [entry["swings"] for entry in classes]
-    bars = Bars(
-        x, np.array([n or np.nan for n in counts], dtype=np.float32), "closed swings",
-        PALETTE[2], "", 0, texts=tuple(f"{n:,}" if n else "" for n in counts),
-    )  # fmt: skip
-    return Panel(
-        Axis(f"Size of the swing [{view.unit.power}]", "category"),
-        Axis("Closed swings in the run", "log", (0.5, max(*counts, 1) * 4.0)),
-        (bars,),
-        "Rainflow-counted swings",
-    )
+    counts = np.array([entry["swings"] or np.nan for entry in classes], dtype=np.float32)
+    return Bars(x, counts, name, main, "", 0)
+
+
+def _rainflow_axes(view: GridView, most: float) -> tuple[Axis, Axis]:
+    y = Axis("Closed swings in the run", "log", (0.5, most * 4.0))
+    return Axis(f"Size of the swing [{view.unit.power}]", "category"), y
 
 
 def _class_name(view: GridView, entry: Entry) -> str:
@@ -228,7 +289,7 @@ CLOSE = 1.8
 def spectrum_chart(view: GridView) -> Chart | None:
     """Return the mean spectrum and each band in its worst window; None without a spectrum."""
     block = view.block["spectrum"]
-    density = np.array(block.get("mean_psd_mw2_per_hz") or (), dtype=np.float64) * view.per_mw**2
+    density = _density(view)
     if not block["bands"] or not (density > 0).any():
         return None
     frequency_hz = np.arange(1, density.size + 1) * block["frequency_resolution_hz"]
@@ -236,6 +297,15 @@ def spectrum_chart(view: GridView) -> Chart | None:
         layer for k, band in enumerate(block["bands"]) for layer in _worst_window(view, band, k)
     ]
     top = max(float(y.max()) for y in (density, *(layer.y for layer in worst)))
+    pools = tuple(
+        Line(
+            frequency_hz, _density(part).astype(np.float32), part.run.label, part.run.colour,
+            _unit(view), significant=True, width=1.5,
+        )
+        for part in view.parts
+        if (_density(part) > 0).any()
+    )  # fmt: skip
+    top = max([top, *(float(line.y.max()) for line in pools)])
     low = float(density[density > 0].min()) / 10
     mean = Line(
         frequency_hz, density.astype(np.float32), "mean of all windows", PEAK, _unit(view),
@@ -251,9 +321,18 @@ def spectrum_chart(view: GridView) -> Chart | None:
         f"all {plural(block['windows'], 'window')}{_pin_words(bool(lines))}. Coloured: each band "
         "in the window where that band was worst (the table says when); a ring marks its strongest "
         "bin. A single window scatters about its level by much more than the mean. Both scales are "
-        "logarithmic.",
-        (Panel(axis, y_axis, (*worst, mean, *lines), wide=True),),
+        f"logarithmic.{' By pool: means; phases differ, so they do not add up.' if pools else ''}",
+        (
+            Panel(axis, y_axis, (*worst, mean, *lines), wide=True),
+            *([Panel(axis, y_axis, pools, "Means, by pool")] if pools else []),
+        ),
     )
+
+
+def _density(view: GridView) -> Array:
+    """Return the mean density by frequency in the page's unit, squared, over Hz."""
+    psd = view.block["spectrum"].get("mean_psd_mw2_per_hz") or ()
+    return np.array(psd, dtype=np.float64) * view.per_mw**2
 
 
 def _unit(view: GridView) -> str:

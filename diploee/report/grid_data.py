@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from diploee.metric import number
+from diploee.metrics.grid import GridMetrics
+from diploee.metrics.grid.bandwidth import recorded_readings
 from diploee.outputs import METRICS_FILE
-from diploee.report.data import RunData
+from diploee.report.common import with_pools
+from diploee.report.data import POWER, RunData, parts_of, pool_columns
 from diploee.report.words import interval, moment, pattern_for
 from diploee.tables import Float64Array
-from diploee.units import MS_PER_S, W_PER_MW, PowerUnit
+from diploee.units import MS_PER_H, MS_PER_S, W_PER_MW, PowerUnit
 
 Entry = dict[str, Any]
 
@@ -41,12 +44,15 @@ class GridView:
         Unit of power that the page uses.
     levels : sequence of LimitLevel
         What limits allow, for lines in the figures of ramps and swings.
+    parts : tuple of GridView
+        Of a facility of several pools: itself, each pool and all else that it takes.
     """
 
     run: RunData
     block: Entry
     unit: PowerUnit
     levels: Sequence[LimitLevel] = ()
+    parts: tuple[GridView, ...] = ()
 
     @property
     def resolution(self) -> str:
@@ -82,7 +88,41 @@ def cells(values: Sequence[object]) -> list[str]:
 def grid_view(run: RunData, unit: PowerUnit, levels: Sequence[LimitLevel] = ()) -> GridView | None:
     """Return the grid metrics of a run; None for one of an older version, which has none."""
     block = run.metrics.get("grid")
-    return GridView(run, block, unit, levels) if isinstance(block, dict) else None
+    if not isinstance(block, dict):
+        return None
+    view = GridView(run, block, unit, levels)
+    return replace(view, parts=_by_pool(view)) if run.parts else view
+
+
+def _by_pool(view: GridView) -> tuple[GridView, ...]:
+    """Return the view of the facility, and of each of its parts as the run would have metered it.
+
+    Swings are counted from the size on that counts for the facility.
+    """
+    run, columns = view.run, pool_columns(view.run.run)
+    series, names = run.run.series(), [part.label for part in run.parts]
+    meters = {
+        name: GridMetrics(
+            series.step_ms,
+            series.start,
+            rated_power_w=0.0,
+            readings=recorded_readings(run.manifest),
+            swing_threshold_w=view.block["rainflow"]["threshold_mw"] * W_PER_MW,
+        )
+        for name in names
+    }
+    transient_ms = round(view.block.get("transient_h", 0.0) * MS_PER_H)
+    read = [name for of_pool in columns.values() for name in of_pool]
+    for block in series.blocks([POWER, *read]):
+        parts_w = parts_of(block.columns, columns)
+        for name, meter in meters.items():
+            t0_ms = int(block.starts_ms[0]) - series.start_ms
+            meter.add(t0_ms, parts_w[name], transient_ms=transient_ms)
+    blocks = [view.block, *(meter.block() for meter in meters.values())]
+    return tuple(
+        GridView(part, block, view.unit)
+        for part, block in zip(with_pools([run]), blocks, strict=True)
+    )
 
 
 def power_from(run: RunData, begin: str, n_values: int) -> Float64Array:

@@ -36,7 +36,9 @@ def overview_chart(run: RunData, unit: PowerUnit) -> Chart:
     axis = Axis(f"Facility power [{unit.power}]", range=(0, highest * 1.05 or 1))
     return Chart(
         "overview",
-        "The whole period by pool",
+        "The whole period by pool"
+        if run.run.scenario.facility.pools.keys() & parts_w.keys()
+        else "The whole period",
         f"Means of {interval(step_ms)}, stacked: the pools, then what else the "
         "facility takes; services are in their pool. The peak is the highest "
         f"{interval(run.resolution_ms)} mean, above the means drawn. "

@@ -1,7 +1,8 @@
 """The load in place: what the point of interconnection draws, of what it is made, and why.
 
 Parts are stacked from the devices up; ratio, power and reactive power are shown against the
-weather and the load, since these two are what they follow.
+weather and the load, since these two are what they follow. They are of the whole facility alone: a
+pool has neither a cooling plant nor a power factor of its own.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from diploee.report.data import RunData
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import MS_PER_DAY, MS_PER_H, PowerUnit
 
+DEVICES = "it_power_w"
 AC, POI, REACTIVE, WET_BULB = "it_ac_power_w", "poi_power_w", "poi_reactive_var", "t_wetbulb_c"
 
 PARTS = {
-    "it_power_w": "devices",
+    DEVICES: "devices",
     AC: "nodes: fans, supplies, all else",
     "pdu_loss_w": "PDU losses",
     "ups_loss_w": "UPS losses",
@@ -43,7 +45,8 @@ LOADS = ("low load", "medium load", "high load")
 def poi_charts(run: RunData, unit: PowerUnit) -> tuple[Chart, ...]:
     """Return the charts of a run with a point of interconnection."""
     have = {column.name for column in run.run.columns}
-    parts = [name for name in PARTS if name in have]
+    names = {name: words for name, words in PARTS.items() if name in have}
+    parts = _devices_by_pool(run) | names
     weather = [WET_BULB] if WET_BULB in have else []
     local_ms, hourly, step_ms = _means(run, [*parts, POI, REACTIVE, *weather])
     points = _thirds(hourly[AC])
@@ -52,6 +55,12 @@ def poi_charts(run: RunData, unit: PowerUnit) -> tuple[Chart, ...]:
         *([_against_weather(hourly, points, unit)] if weather else []),
         _plane(hourly, points, unit),
     )
+
+
+def _devices_by_pool(run: RunData) -> dict[str, str]:
+    """Return the columns of the devices of each pool, where there are several."""
+    pools = run.run.scenario.facility.pools
+    return {f"{DEVICES}.{pool}": f"devices: {pool}" for pool in pools} if len(pools) > 1 else {}
 
 
 def _means(run: RunData, names: list[str]) -> tuple[Int64Array, dict[str, Float64Array], int]:
@@ -70,7 +79,7 @@ def _means(run: RunData, names: list[str]) -> tuple[Int64Array, dict[str, Float6
 def _stack(
     local_ms: Int64Array,
     hourly: dict[str, Float64Array],
-    parts: list[str],
+    parts: dict[str, str],
     step_ms: int,
     unit: PowerUnit,
     is_held: bool,
@@ -85,12 +94,18 @@ def _stack(
     times[-1] = (local_ms[-1:] + step_ms).astype("datetime64[ms]")[0]
     low = np.zeros(edges.size)
     layers: list[Band | Line] = []
-    for index, name in enumerate(parts):
-        power_w = hourly[name] - (hourly["it_power_w"] if name == AC else 0.0)
+    n_pools = sum(name.startswith(f"{DEVICES}.") for name in parts)
+    stacked = {name: words for name, words in parts.items() if not n_pools or name != DEVICES}
+    for index, (name, words) in enumerate(stacked.items()):
+        # The pools' devices are shades of one colour: colours are fewer than all the parts.
+        place, opacity = max(index - n_pools + 1, 0) if n_pools else index, 0.75
+        if index < n_pools:
+            opacity = 0.9 - 0.65 * index / n_pools
+        power_w = hourly[name] - (hourly[DEVICES] if name == AC else 0.0)
         high = low + np.add.reduceat(power_w, edges) / counts / unit.watts
         layers.append(
             Band(times, closed(low).astype(np.float32), closed(high).astype(np.float32),
-                 PARTS[name], colour(index), 0.75, unit.power, 3, high_name=f"up to {PARTS[name]}",
+                 words, colour(place), opacity, unit.power, 3, high_name=f"up to {words}",
                  steps=True)
         )  # fmt: skip
         low = high

@@ -11,10 +11,15 @@ import pytest
 from diploee.drawing.charts import Bars, Carpet, Chart, Line
 from diploee.report import RunData, build_report, read_run
 from diploee.report.data import REST
+from diploee.report.grid_charts import ramps_chart, spectrum_chart, swings_chart
+from diploee.report.grid_data import grid_view
+from diploee.report.poi_charts import poi_charts
 from diploee.report.power_charts import carpet_chart, duration_chart, months_chart, peak_week_chart
 from diploee.run import simulate
 from diploee.scenario import load_scenario
 from diploee.units import MEGAWATT
+
+RANGES = "Largest within a window, by pool"
 
 SETTINGS = {
     "mixed_11mw": ["start=2018-01-22", "duration=11 d", "resolution=5 min"],
@@ -87,7 +92,7 @@ def test_each_figure_of_power_shows_every_pool_of_one_run_and_none_of_several(
     several = build_report([folder, folder]).charts
     single = {chart.id: chart for chart in build_report([folder]).charts}
     for name, part in product(
-        ("overview", "carpet", "bands", "peak-week", "distribution", "months", "duration"),
+        ("overview", "carpet", "bands", "peak-week", "distribution", "months", "duration", "ramps"),
         run.parts,
     ):
         panels = single[name].panels
@@ -99,6 +104,52 @@ def test_each_figure_of_power_shows_every_pool_of_one_run_and_none_of_several(
         for panel in chart.panels
         for layer in panel.layers
     )
+
+
+def _largest(chart: Chart, panel: int) -> dict[str, float]:
+    """Return the first value of each layer of one panel [W]."""
+    return {layer.name: float(layer.y[0]) * 1e6 for layer in chart.panels[panel].layers}
+
+
+def test_largest_ramps_of_each_pool_are_those_of_its_series(run: RunData) -> None:
+    view = grid_view(run, MEGAWATT)
+    assert view is not None
+    ramps = ramps_chart(view)
+    assert ramps is not None
+    up, down = _largest(ramps, 2), _largest(ramps, 3)
+    assert list(up) == ["facility", *(part.label for part in run.parts)]
+    for part in (run, *run.parts):
+        name, power_w = part.label if part.is_part else "facility", part.power_w.astype(float)
+        warm = power_w[round(run.metrics["grid"]["transient_h"] * 12) :]
+        assert up[name] == pytest.approx(np.diff(warm).max(), abs=20)  # float32 of 100 MW
+        assert down[name] == pytest.approx(-np.diff(warm).min(), abs=20)
+
+
+def test_swings_spectra_and_devices_are_split_by_pool(folder: Path, tmp_path: Path) -> None:
+    settings = ["duration=30 min", "resolution=1 s", "warm_up=1 h"]
+    if folder.name == "mixed_11mw":
+        simulate(load_scenario(folder.name, settings), tmp_path / "fine", engine="compiled")
+        fine = read_run(tmp_path / "fine", by_pool=True)
+        view = grid_view(fine, MEGAWATT)
+        chart = view and spectrum_chart(view)
+        assert chart is not None
+        of_pools = {layer.name: layer.y for layer in chart.panels[1].layers}
+        assert list(of_pools) == ["facility", *(part.label for part in fine.parts)]
+        mean = next(line for line in chart.panels[0].layers if line.name == "mean of all windows")
+        np.testing.assert_array_equal(of_pools["facility"], mean.y)
+        swings = view and swings_chart(view)
+        assert swings is not None
+        ranges = _largest(swings, [p.title for p in swings.panels].index(RANGES))
+        for part in fine.parts:
+            pairs = np.abs(np.diff(part.power_w.astype(float)))
+            assert ranges[part.label] == pytest.approx(pairs.max(), abs=2)
+    else:
+        stack = poi_charts(read_run(folder), MEGAWATT)[0].panels[0].layers
+        names = [layer.name for layer in stack]
+        pools = load_scenario(folder.name).facility.pools
+        assert names[: len(pools)] == [f"devices: {pool}" for pool in pools]
+        np.testing.assert_array_equal(stack[0].high, stack[1].low)
+        assert "devices" not in names
 
 
 def test_of_many_pools_the_smallest_are_one(tmp_path: Path) -> None:
