@@ -163,13 +163,17 @@ Layer = Line | Band | Bars | Marks | Carpet
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes with its layers; `title` stands above it where a chart has several."""
+    """One pair of axes with its layers.
+
+    `title` stands above it where a chart has several, `notes` below it on a page, such as causes.
+    """
 
     x: Axis
     y: Axis
     layers: tuple[Layer, ...]
     title: str = ""
     wide: bool = False
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

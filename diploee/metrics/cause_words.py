@@ -67,7 +67,7 @@ def span_words(length_s: float) -> str:
     return f"{length_s:g} s"
 
 
-def cause_words(cause: Words, unit: PowerUnit | None = None) -> str:
+def cause_words(cause: Words, unit: PowerUnit | None = None, most: int = MOST_PARTS) -> str:
     """Return a cause in words, the largest part first.
 
     Parameters
@@ -76,13 +76,15 @@ def cause_words(cause: Words, unit: PowerUnit | None = None) -> str:
         As it stands in the metrics.
     unit : PowerUnit, optional
         Unit of the powers; by default that of the largest part's size.
+    most : int
+        Parts of a change that are told one by one; the others are a rest.
     """
     parts: Sequence[Words] = sorted(cause["parts"], key=lambda part: -abs(part["mw"]))
     largest_mw = max((abs(part["mw"]) for part in parts), default=0.0)
     write = _Writer(largest_mw, unit, len({part["pool"] for part in parts if "pool" in part}) > 1)
     if any("mean_mw" in part for part in parts):
         return ", ".join(write.level(part) for part in parts if part["mw"] or part.get("mean_mw"))
-    told = [part for part in parts if abs(part["mw"]) > LEAST_SHARE * largest_mw][:MOST_PARTS]
+    told = [part for part in parts if abs(part["mw"]) > LEAST_SHARE * largest_mw][:most]
     words = [write.change(part) for part in told]
     rest_mw = sum(part["mw"] for part in parts) - sum(part["mw"] for part in told)
     if write.shows(rest_mw):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import numpy as np
 
-from diploee.drawing.charts import PALETTE, Array, Axis, Chart, Line, Marks, Panel
-from diploee.report.data import RunData
+from diploee.drawing.charts import INK, PALETTE, Array, Axis, Chart, Line, Marks, Panel, colour
+from diploee.metrics.cause_words import cause_words
+from diploee.report.common import near_range
+from diploee.report.data import POWER, RunData, parts_of, pool_columns
 from diploee.report.grid_data import Entry
 from diploee.report.words import interval
 from diploee.tables import Int64Array
@@ -38,6 +40,10 @@ class EventWindowData:
         Starts of the intervals, local time [ms].
     power_w : numpy.ndarray, shape (n,), float64
         Facility power [W].
+    parts_w : mapping of str to numpy.ndarray, shape (n,), float64
+        Of a facility of several pools: the power of each, and of all else [W].
+    cause : mapping
+        Why it came about, as in the metrics; empty in runs of older versions.
     """
 
     name: str
@@ -45,6 +51,8 @@ class EventWindowData:
     value_w: float
     local_ms: Int64Array
     power_w: Array
+    parts_w: Mapping[str, Array] = field(default_factory=dict)
+    cause: Entry = field(default_factory=dict)
 
     @property
     def step_ms(self) -> int:
@@ -57,10 +65,29 @@ class EventWindowData:
         tail = self.name.partition("_")[2].removesuffix("s")
         return int(tail) * MS_PER_S if tail.isdigit() else MS_PER_S
 
+    @property
+    def shown_ms(self) -> tuple[int, int]:
+        """The part that is shown at first: from, to [ms]."""
+        side_ms = SHOWN_MS.get(self.name.rpartition("_")[2], 10 * MS_PER_MIN)
+        return (
+            max(self.at_ms - side_ms, int(self.local_ms[0])),
+            min(self.at_ms + side_ms, int(self.local_ms[-1]) + self.step_ms),
+        )
+
+    @property
+    def before_ms(self) -> tuple[int, int]:
+        """The interval that changes are against: the first of the two; of a peak all shown."""
+        is_peak = self.name == "peak"
+        return self.shown_ms if is_peak else (self.at_ms - self.length_ms, self.at_ms)
+
+    def rows(self, span_ms: tuple[int, int]) -> slice:
+        """Return the rows between two times."""
+        return slice(*np.searchsorted(self.local_ms, span_ms))
+
     def mean_w(self, begin_ms: int, end_ms: int) -> float:
         """Return the mean power between two times [W]; NaN where the window holds none."""
-        low, high = np.searchsorted(self.local_ms, [begin_ms, end_ms])
-        return float(self.power_w[low:high].mean()) if high > low else float("nan")
+        part = self.power_w[self.rows((begin_ms, end_ms))]
+        return float(part.mean()) if part.size else float("nan")
 
 
 def read_event_window(run: RunData, entry: Entry) -> EventWindowData:
@@ -75,13 +102,18 @@ def read_event_window(run: RunData, entry: Entry) -> EventWindowData:
     at_ms = int(series.local_ms(np.array([_epoch_ms(entry["at"])]))[0])
     middle = (at_ms - int(series.local_ms(np.array([series.start_ms]))[0])) // series.step_ms
     first = min(max(middle - MAX_ROWS // 2, 0), series.n_rows - 1)
-    block = series.read(["facility_power_w"], (first, min(first + MAX_ROWS, series.n_rows)))
+    pools = pool_columns(run.run) if run.parts else {}
+    columns = [POWER, *(name for of_pool in pools.values() for name in of_pool)]
+    block = series.read(columns, (first, min(first + MAX_ROWS, series.n_rows)))
+    parts_w = parts_of(block.columns, pools)
     return EventWindowData(
         str(entry["name"]),
         at_ms,
         entry["value_mw"] * W_PER_MW,
         series.local_ms(block.starts_ms),
-        block.columns["facility_power_w"],
+        block.columns[POWER],
+        {part.label: parts_w[part.label] for part in run.parts},
+        entry.get("cause") or {},
     )
 
 
@@ -90,16 +122,27 @@ def _epoch_ms(time: str) -> int:
 
 
 def event_windows_chart(run: RunData, windows: Iterable[EventWindowData], unit: PowerUnit) -> Chart:
-    """Return one panel for each window."""
-    panels = tuple(_panel(window, unit) for window in windows)
+    """Return a panel for each window, and one of its pools where there are several."""
+    drawn = list(windows)
+    panels = [
+        panel(window, unit)
+        for window in drawn
+        for panel in (_panel, *([_pools_panel] if window.parts_w else []))
+    ]
+    by_pool = (
+        " By pool: change from the mean before the step, or from the mean of what is shown; that "
+        "of the pools and all else adds up to the facility's."
+        if any(window.parts_w for window in drawn)
+        else ""
+    )
     return Chart(
         "zooms",
         "The worst windows at 0.1 s",
         f"Found in the {_basis(run)}. Blue: facility power every 0.1 s. Orange: the means that "
         "were compared, before and after the step, or the highest second. Times are local; double-"
         "click a figure for the whole window that the run keeps. The power axes do not start at "
-        f"zero.{_bandwidth(run)}",
-        panels,
+        f"zero.{by_pool}{_bandwidth(run)}",
+        tuple(panels),
     )
 
 
@@ -120,19 +163,40 @@ def _bandwidth(run: RunData) -> str:
 
 
 def _panel(window: EventWindowData, unit: PowerUnit) -> Panel:
-    shown_ms = SHOWN_MS.get(window.name.rpartition("_")[2], 10 * MS_PER_MIN)
-    begin_ms = max(window.at_ms - shown_ms, int(window.local_ms[0]))
-    end_ms = min(window.at_ms + shown_ms, int(window.local_ms[-1]) + window.step_ms)
     power = Line(
         window.local_ms.astype("datetime64[ms]"), (window.power_w / unit.watts).astype(np.float32),
         "every 0.1 s", PALETTE[0], unit.power, 4, width=1.3, steps=True, legend=False,
     )  # fmt: skip
     return Panel(
-        Axis("Time of day [h:min:s]", "clock", (_time(begin_ms), _time(end_ms))),
-        Axis(f"Facility power [{unit.power}]", range=_y_range(window, begin_ms, end_ms, unit)),
+        _clock_axis(window),
+        Axis(f"Facility power [{unit.power}]", range=_y_range(window, unit)),
         (power, _found(window, unit)),
         _title(window, unit),
+        notes=(cause_words(window.cause, unit),) if window.cause else (),
     )
+
+
+def _clock_axis(window: EventWindowData) -> Axis:
+    begin_ms, end_ms = window.shown_ms
+    return Axis("Time of day [h:min:s]", "clock", (_time(begin_ms), _time(end_ms)))
+
+
+def _pools_panel(window: EventWindowData, unit: PowerUnit) -> Panel:
+    """Return the changes of the facility and its parts over what is shown at first."""
+    rows, before = window.rows(window.shown_ms), window.rows(window.before_ms)
+    x = window.local_ms[rows].astype("datetime64[ms]")
+    lines = []
+    for k, (name, power_w) in enumerate({"facility": window.power_w, **window.parts_w}.items()):
+        y = ((power_w[rows] - power_w[before].mean()) / unit.watts).astype(np.float32)
+        main = colour(k - 1) if k else INK
+        lines.append(Line(x, y, name, main, unit.power, 4, width=1.3, steps=True))
+    # As high as the panel of the facility, so that noise does not look like its step.
+    low, high = (edge - window.mean_w(*window.before_ms) / unit.watts
+                 for edge in _y_range(window, unit))  # fmt: skip
+    lowest, highest = (pick([pick(line.y) for line in lines]) for pick in (min, max))
+    range_ = min(low, 1.05 * float(lowest)), max(high, 1.05 * float(highest))
+    axis = Axis(f"Change of power [{unit.power}]", range=range_)
+    return Panel(_clock_axis(window), axis, tuple(lines), "The same by pool")
 
 
 def _found(window: EventWindowData, unit: PowerUnit) -> Line | Marks:
@@ -150,13 +214,9 @@ def _found(window: EventWindowData, unit: PowerUnit) -> Line | Marks:
     return Line(times, means, "means", PALETTE[1], unit.power, 4, width=2.6, legend=False)
 
 
-def _y_range(
-    window: EventWindowData, begin_ms: int, end_ms: int, unit: PowerUnit
-) -> tuple[float, float]:
-    low, high = np.searchsorted(window.local_ms, [begin_ms, end_ms])
-    power = window.power_w[low:high] / unit.watts
-    margin = float(np.ptp(power)) * 0.06 or abs(float(power[0])) * 0.05 or 1.0
-    return float(power.min()) - margin, float(power.max()) + margin
+def _y_range(window: EventWindowData, unit: PowerUnit) -> tuple[float, float]:
+    power = window.power_w[window.rows(window.shown_ms)] / unit.watts
+    return near_range(float(power.min()), float(power.max()))
 
 
 def _title(window: EventWindowData, unit: PowerUnit) -> str:

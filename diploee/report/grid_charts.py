@@ -23,6 +23,7 @@ from diploee.drawing.charts import (
 )
 from diploee.errors import plural
 from diploee.metric import number
+from diploee.metrics.cause_words import cause_words
 from diploee.metrics.grid.histogram import SIZES
 from diploee.metrics.grid.spectrum import window_spectra
 from diploee.report.common import month_axis
@@ -97,7 +98,13 @@ def ramps_chart(view: GridView) -> Chart | None:
         ]  # fmt: skip
         lines, told = levels[side]
         words[told] = None
-        panels.append(Panel(RAMP_AXIS, y_axis, (*layers, *lines), f"Ramps {side}"))
+        causes = tuple(
+            f"{seconds(entry['interval_s'])}: {cause_words(entry[side]['cause'], view.unit, 1)}."
+            for entry in entries
+            if entry[side].get("cause")
+        )
+        title = f"Ramps {side}{', and why the largest' if causes else ''}"
+        panels.append(Panel(RAMP_AXIS, y_axis, (*layers, *lines), title, notes=causes))
     by_pool = [_pools_ramps(view, side, y_axis) for side in ("up", "down") if view.parts]
     return Chart(
         "ramps",
@@ -305,7 +312,6 @@ def spectrum_chart(view: GridView) -> Chart | None:
         for part in view.parts
         if (_density(part) > 0).any()
     )  # fmt: skip
-    top = max([top, *(float(line.y.max()) for line in pools)])
     low = float(density[density > 0].min()) / 10
     mean = Line(
         frequency_hz, density.astype(np.float32), "mean of all windows", PEAK, _unit(view),
@@ -324,9 +330,21 @@ def spectrum_chart(view: GridView) -> Chart | None:
         f"logarithmic.{' By pool: means; phases differ, so they do not add up.' if pools else ''}",
         (
             Panel(axis, y_axis, (*worst, mean, *lines), wide=True),
-            *([Panel(axis, y_axis, pools, "Means, by pool")] if pools else []),
+            *([Panel(axis, _pools_density_axis(y_axis, pools), pools, BY_POOL)] if pools else []),
         ),
     )
+
+
+BY_POOL = "Means, by pool"
+
+DECADES = 8
+"""What of a pool's spectrum lies further below the largest is nothing."""
+
+
+def _pools_density_axis(y_axis: Axis, pools: Sequence[Line]) -> Axis:
+    seen = np.concatenate([line.y for line in pools])
+    low, high = float(seen[seen > 0].min()), float(seen.max())
+    return Axis(y_axis.label, "log", (max(low, high / 10**DECADES) / 2, high * 4))
 
 
 def _density(view: GridView) -> Array:

@@ -22,12 +22,12 @@ def ramps_table(view: GridView) -> PageTable:
     return _table(
         view,
         "Ramps",
-        ("Over", "", *_size_headers(unit), f"Largest [{unit}/min]", "When", ""),
+        ("Over", "", *_size_headers(unit), f"Largest [{unit}/min]", "When", "Why"),
         [{**e, **e[way], "way": way} for e in block["intervals"] for way in ("up", "down")],
         block["absent"],
         lambda e: (seconds(e["interval_s"]), e.get("way", "up, down")),
         tuple(f"{size}_mw" for size in SIZES),
-        lambda e: (_rate(view, e), view.when(e["time"]), _bound_words(view, e)),
+        lambda e: (_rate(view, e), view.when(e["time"]), _ramp_words(view, e)),
         f"Of {view.resolution} means. A ramp is the difference of the means of two adjacent "
         "intervals of the length given, at every start of an interval of the run; percentiles are "
         f"over all of them, {_error_words(block)}.{_event_window_words(view)}",
@@ -206,6 +206,13 @@ def _event_window_words(view: GridView) -> str:
     if not view.run.run.event_windows:
         return ""
     return " The largest steps over 1 s, 10 s and 1 min stand below, with the worst windows."
+
+
+def _ramp_words(view: GridView, entry: Entry) -> str:
+    """Return why the largest ramp came about, in short, and whether it is a lower bound."""
+    cause = entry.get("cause")
+    why = cause_words(cause, view.unit, 1) if cause else ""
+    return "; ".join(filter(None, (why, _bound_words(view, entry))))
 
 
 def _bound_words(view: GridView, entry: Entry) -> str:

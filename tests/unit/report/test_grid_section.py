@@ -16,11 +16,14 @@ import pytest
 
 from diploee.drawing.charts import Chart, Line, Marks, log_ticks
 from diploee.errors import InputError
+from diploee.metrics.cause_words import cause_words
 from diploee.report import build_report, read_run, report_page
+from diploee.report.common import near_range
 from diploee.report.content import PageTable, Section
 from diploee.report.grid_charts import worst_window_psd
 from diploee.report.grid_data import GridView, grid_view, power_from
 from diploee.report.grid_section import withheld
+from diploee.report.grid_tables import seconds
 from diploee.report.words import moment, pattern_for
 from diploee.units import KILOWATT
 
@@ -149,8 +152,8 @@ def test_lower_bounds_are_marked_in_table_chart_and_note(copied: Path) -> None:
     change(copied, edit)
     for title in ("Ramps", "Rapid load changes"):
         notes = [row[-1] for row in table_of(copied, title).rows]
-        assert notes[0] == "lower bound: the profiles average over 3 s"
-        assert not any(notes[2:])
+        assert notes[0].endswith("lower bound: the profiles average over 3 s")
+        assert not any("lower bound" in note for note in notes[2:])
     assert "2 s (at least)" in chart_of(copied, "ramps").panels[0].layers[0].x
     assert "lower bound" in chart_of(copied, "ramps").caption
     expected = "Lower bounds: ramps over 2 s and swings within 2 s (the profiles average over 3 s)."
@@ -282,6 +285,40 @@ def test_every_event_window_is_a_panel_with_its_title_and_its_power(fine_folder:
         low, high = panel.y.range or (0, 0)
         shown = (power.x >= panel.x.range[0]) & (power.x < panel.x.range[1])
         assert low < power.y[shown].min() <= power.y[shown].max() < high
+
+
+def test_worst_windows_and_ramps_say_below_them_and_in_their_table_why(fine_folder: Path) -> None:
+    metrics = metrics_of(fine_folder)
+    panels = chart_of(fine_folder, "zooms").panels
+    assert [panel.notes for panel in panels] == [
+        (cause_words(entry["cause"], KILOWATT),) for entry in metrics["zooms"]["windows"]
+    ]
+    assert all(" of stream training " in panel.notes[0] for panel in panels)
+    intervals = metrics["grid"]["ramps"]["intervals"]
+    rows = {(row[0], row[1]): row[-1] for row in table_of(fine_folder, "Ramps").rows}
+    for panel, way in zip(chart_of(fine_folder, "ramps").panels, ("up", "down"), strict=True):
+        assert panel.title == f"Ramps {way}, and why the largest"
+        explained = [entry for entry in intervals if entry[way].get("cause")]
+        assert len(explained) > 4
+        for note, entry in zip(panel.notes, explained, strict=True):
+            length = seconds(entry["interval_s"])
+            why = cause_words(entry[way]["cause"], KILOWATT, 1)
+            assert note == f"{length}: {why}."
+            assert why and rows[length, way].startswith(why)
+
+
+def test_no_axis_of_power_makes_a_cliff_of_half_a_percent(
+    run_folder: Path, fine_folder: Path
+) -> None:
+    report = [*build_report([run_folder]).charts, *build_report([fine_folder]).charts]
+    seen = 0
+    for axis in (panel.y for chart in report for panel in chart.panels if chart.id != "spectrum"):
+        if "ower [kW]" in axis.label and not axis.from_zero:
+            low, high = axis.range or (0, 0)
+            assert high - low >= 0.095 * high
+            seen += 1
+    assert seen > 10
+    assert near_range(99.6, 100.1)[0] < 95 and near_range(0.0, 5.0)[0] == 0
 
 
 def test_drawn_means_differ_by_the_step_that_the_event_window_was_kept_for(

@@ -11,6 +11,7 @@ import pytest
 from diploee.drawing.charts import Bars, Carpet, Chart, Line
 from diploee.report import RunData, build_report, read_run
 from diploee.report.data import REST
+from diploee.report.event_window_charts import event_windows_chart, read_event_window
 from diploee.report.grid_charts import ramps_chart, spectrum_chart, swings_chart
 from diploee.report.grid_data import grid_view
 from diploee.report.poi_charts import poi_charts
@@ -128,7 +129,8 @@ def test_largest_ramps_of_each_pool_are_those_of_its_series(run: RunData) -> Non
 def test_swings_spectra_and_devices_are_split_by_pool(folder: Path, tmp_path: Path) -> None:
     settings = ["duration=30 min", "resolution=1 s", "warm_up=1 h"]
     if folder.name == "mixed_11mw":
-        simulate(load_scenario(folder.name, settings), tmp_path / "fine", engine="compiled")
+        scenario = load_scenario(folder.name, settings)
+        simulate(scenario, tmp_path / "fine", engine="compiled", event_windows=True)
         fine = read_run(tmp_path / "fine", by_pool=True)
         view = grid_view(fine, MEGAWATT)
         chart = view and spectrum_chart(view)
@@ -143,6 +145,7 @@ def test_swings_spectra_and_devices_are_split_by_pool(folder: Path, tmp_path: Pa
         for part in fine.parts:
             pairs = np.abs(np.diff(part.power_w.astype(float)))
             assert ranges[part.label] == pytest.approx(pairs.max(), abs=2)
+        _changes_add_up(fine)
     else:
         stack = poi_charts(read_run(folder), MEGAWATT)[0].panels[0].layers
         names = [layer.name for layer in stack]
@@ -150,6 +153,20 @@ def test_swings_spectra_and_devices_are_split_by_pool(folder: Path, tmp_path: Pa
         assert names[: len(pools)] == [f"devices: {pool}" for pool in pools]
         np.testing.assert_array_equal(stack[0].high, stack[1].low)
         assert "devices" not in names
+
+
+def _changes_add_up(run: RunData) -> None:
+    """Check that beside each worst window of the facility stand its pools, which add up to it."""
+    windows = [read_event_window(run, entry) for entry in run.run.event_windows.values()]
+    panels = event_windows_chart(run, windows, MEGAWATT).panels
+    assert len(panels) == 2 * len(windows)
+    for window, panel in zip(windows, panels[1::2], strict=True):
+        lines = {layer.name: layer.y for layer in panel.layers}
+        assert list(lines) == ["facility", *(part.label for part in run.parts)]
+        whole = lines.pop("facility")
+        np.testing.assert_allclose(sum(lines.values()), whole, atol=1e-5)
+        drawn_w = window.power_w[window.rows(window.shown_ms)]
+        np.testing.assert_allclose(whole - whole[0], (drawn_w - drawn_w[0]) / 1e6, atol=1e-5)
 
 
 def test_of_many_pools_the_smallest_are_one(tmp_path: Path) -> None:
