@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -436,8 +437,8 @@ def _months(run: Run, quarters: _Quarters) -> Iterator[Figure]:
     names = np.array([month[:digits] for month in quarters.months()])
     partial = _in_part(run, digits)
 
-    fills_up = bool((run.metrics.get("grid") or {}).get("transient_h"))
-    without = "without the time of filling up" if fills_up else ""
+    start = run.series().start
+    filled = start + timedelta(hours=grid.get("transient_h") or 0)
 
     def largest(values: Mapping[str, float], name: str) -> float | None:
         return max((mw for month, mw in values.items() if month[:digits] == name), default=None)
@@ -447,6 +448,8 @@ def _months(run: Run, quarters: _Quarters) -> Iterator[Figure]:
         demand = largest({month: entry["max_mw"] for month, entry in of_quarters.items()}, name)
         found = quarters.mw[names == name]
         factor = float(found.mean()) / demand if demand and found.size else None
+        fills_up = f"{start:%Y-%m}"[:digits] <= name and filled.isoformat() > f"{name}-01"
+        without = "without the time of filling up" if filled > start and fills_up else ""
         why = quarters.absent or ("there is no load" if demand == 0 else without)
         peak = largest({month: entry["max_mw"] for month, entry in peaks.items()}, name)
         yield Figure(name, peak, "MW", note, "peak")

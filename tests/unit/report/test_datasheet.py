@@ -253,15 +253,16 @@ def test_drop_has_the_sign_of_a_ramp_down(tmp_path: Path) -> None:
 
 
 def test_load_factors_say_which_leaves_the_fill_up_out(tmp_path: Path) -> None:
-    scenario = tiny_scenario({"duration": "2 d"})
+    scenario = tiny_scenario({"start": "2018-01-31", "duration": "4 d"})
     run = simulate(scenario, tmp_path / "run", library=tiny_library(), engine="compiled")
-    assert run.metrics["grid"]["transient_h"] > 0
+    assert 0 < run.metrics["grid"]["transient_h"] < 24
     sheet = data_sheet(run)
     active = found(sheet, "Active")
     for item in ("Load factor, of own peak", "Load factor, of 15 min demand"):
         assert "mean of the whole run, peak without the first" in active[item, ""].note
     months = found(sheet, "Demand by month")
     assert months["2018-01", "load factor"].note == "without the time of filling up"
+    assert months["2018-02", "load factor"].note == ""
 
 
 @pytest.mark.parametrize("option", ["--csv", "--xlsx", "--pdf"])
