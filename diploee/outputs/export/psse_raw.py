@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 import numpy as np
 
@@ -81,7 +82,13 @@ def _snapshots(
         at_ms = moment.timestamp() * 1_000
         first = int(np.searchsorted(starts_ms, at_ms, side="right")) - 1
         if first < 0 or at_ms >= starts_ms[first] + step_ms:
-            raise InputError(f"--at: {request.options.at} lies outside of what is exported")
+            zone = request.run.scenario.facility.zone
+            ends_ms = (starts_ms[0], starts_ms[-1] + step_ms)
+            begin, end = (datetime.fromtimestamp(ms / 1_000, zone) for ms in ends_ms)
+            raise InputError(
+                f"--at: {request.options.at} lies outside of what is exported, "
+                f"{begin:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M}"
+            )
         found.append(at("AT", f"{request.options.at}, {length}", first))
     return found
 

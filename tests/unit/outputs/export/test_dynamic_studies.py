@@ -132,7 +132,7 @@ def test_raw_record_without_reactive_power_is_refused(run: Run, tmp_path: Path) 
 
 
 def test_moment_outside_of_the_run_is_refused(run: Run, q_table: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"--at: .* lies outside of what is exported"):
+    with pytest.raises(InputError, match=r"--at: .* is exported, 2018-01-01 00:00 to 2018-01-0"):
         options = Options(q_table=q_table, at="2018-01-02 01:00:00")
         export_run(run, "psse-raw", tmp_path / "load.raw", options)
 
