@@ -178,12 +178,16 @@ class Panel:
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure: a title, panels, and a caption that says what one sees and how it was made."""
+    """A figure: a title, panels, and a caption that says what one sees and how it was made.
+
+    `boundary` says where its power is taken.
+    """
 
     id: str
     title: str
     caption: str
     panels: tuple[Panel, ...]
+    boundary: str = ""
 
 
 def closed(values: Array) -> Array:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from diploee.drawing.charts import Chart
 from diploee.drawing.pictures import Kind, Picture
 from diploee.drawing.pictures import write_pictures as write_charts
 from diploee.errors import InputError, did_you_mean, one_of, plural
@@ -14,7 +16,7 @@ from diploee.files import Writing, check_file, writing
 from diploee.outputs import Run, open_run, run_files
 from diploee.report.band_charts import bands_chart, occupancy_chart
 from diploee.report.content import Report, Section
-from diploee.report.data import RunData, read_run, run_labels
+from diploee.report.data import RunData, boundary_of, read_run, run_labels
 from diploee.report.ensemble_section import ensemble_section
 from diploee.report.flexibility_section import flexibility_section
 from diploee.report.grid_section import grid_section
@@ -206,7 +208,7 @@ def _runs_report(runs: Sequence[RunData], limits: Sequence[str]) -> Report:
         figures=key_figures(runs[0]) if single else (),
         figures_note=f"Power is taken at: {runs[0].run.boundary()}." if single else "",
         sections=(
-            *filter(None, [_overview_section(runs), against]),
+            *_with_boundary([*filter(None, [_overview_section(runs, limits), against])], runs),
             _metrics_section(runs),
             *_run_sections(runs, limits),
             _provenance_section(runs),
@@ -220,10 +222,26 @@ def _description(runs: Sequence[RunData]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(text) for text in texts if text))
 
 
-def _overview_section(runs: Sequence[RunData]) -> Section | None:
+def _with_boundary(sections: Sequence[Section], runs: Sequence[RunData]) -> list[Section]:
+    """Return sections with where power is taken at each of their figures."""
+    text = boundary_of(runs)
+    return [
+        replace(
+            section,
+            content=tuple(
+                replace(part, boundary=text) if isinstance(part, Chart) else part
+                for part in section.content
+            ),
+        )
+        for section in sections
+    ]
+
+
+def _overview_section(runs: Sequence[RunData], limits: Sequence[str]) -> Section | None:
     if len(runs) > 1:
         return None
-    chart = overview_chart(runs[0], power_unit(runs[0].max_w))
+    levels = limit_levels(runs[0], limits)
+    chart = overview_chart(runs[0], power_unit(runs[0].max_w), levels)
     return Section("overview", "Overview", (chart,))
 
 
@@ -249,12 +267,15 @@ def _run_sections(runs: Sequence[RunData], limits: Sequence[str] = ()) -> list[S
         *([months] if months else []),
     )
     queue = queue_chart(runs)
-    sections = [
+    of_power = [
         Section("power", "Power over time", year, notes=_read_notes(runs)),
         Section("planning", "Peaks and energy", planning),
         *([flexibility] if flexibility else []),
         *([poi] if poi else []),
         *([grid] if grid else []),
+    ]
+    sections = [
+        *_with_boundary(of_power, runs),
         Section(
             "nodes",
             "Nodes and queue" if any(run.waits for run in runs) else "Nodes",

@@ -19,6 +19,7 @@ from diploee.outputs import METRICS_FILE, Run, RunSeries, SeriesBlock, open_run
 from diploee.outputs.jobs_file import JOBS_FILE
 from diploee.outputs.series import CHANGED, averaged
 from diploee.parquet_files import Kind, numbers, open_parquet
+from diploee.report.words import short_boundary
 from diploee.tables import Float32Array, Float64Array, Int64Array
 from diploee.units import MS_PER_MIN
 
@@ -158,6 +159,14 @@ def pool_power(run: Run) -> str:
     """Return the column of power that each pool has."""
     names = {column.name for column in run.columns if column.per == "pool"}
     return next(name for name in ("it_ac_power_w", "it_power_w") if name in names)
+
+
+def boundary_of(runs: Sequence[RunData]) -> str:
+    """Return in short where the power of runs is taken, and that of the pools that are drawn."""
+    of_runs = dict.fromkeys(short_boundary(run.run.boundary()) for run in runs)
+    pools = [short_boundary(run.run.boundary(pool_power(run.run))) for run in runs if run.parts]
+    of_pools = [f"of a pool: {text}" for text in dict.fromkeys(pools) if text not in of_runs]
+    return "; ".join([*of_runs, *of_pools])
 
 
 def parts_of(columns: Mapping[str, Any], pools: Mapping[str, Sequence[str]]) -> dict[str, Any]:

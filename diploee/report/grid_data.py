@@ -20,9 +20,13 @@ from diploee.units import MS_PER_H, MS_PER_S, W_PER_MW, PowerUnit
 Entry = dict[str, Any]
 
 
+POWER_LEVEL = "power"
+"""Kind of a limit on power itself."""
+
+
 @dataclass(frozen=True)
 class LimitLevel:
-    """A change of power that a limit allows: `kind` is ramps, of a way if it has one, or swings."""
+    """What a limit allows: `kind` is ramps, of a way if it has one, swings, or `POWER_LEVEL`."""
 
     kind: str
     name: str

@@ -28,7 +28,7 @@ from diploee.outputs import open_run
 from diploee.outputs.facility_file import FACILITY_FILE
 from diploee.report.content import PageTable, Section
 from diploee.report.data import RunData
-from diploee.report.grid_data import LimitLevel
+from diploee.report.grid_data import POWER_LEVEL, LimitLevel
 from diploee.report.sweep_data import RUNS_FOLDER, SweepData, short_name, value_text
 from diploee.report.words import interval, moment
 
@@ -105,7 +105,7 @@ def _named(report: LimitReport) -> dict[str, LimitResult]:
 
 
 def limit_levels(run: RunData, names: Sequence[str]) -> list[LimitLevel]:
-    """Return what limits on ramps and swings allow, for lines in the figures of both."""
+    """Return what limits allow, for lines in the figures of power, of ramps and of swings."""
     shown, found = seen_by(run.run), []
     for name in names:
         limits = load_limits(name)
@@ -118,11 +118,17 @@ def limit_levels(run: RunData, names: Sequence[str]) -> list[LimitLevel]:
                 for way, amount, _, per_ms in ramp.rates()
             ),
             *(("swings", s.max_mw, s.window, 1.0) for s in limits.swings if s.filter is None),
+            *(
+                (POWER_LEVEL, peak.max_mw, peak.interval or shown.clock.step_ms, 1.0)
+                for peak in limits.peaks
+            ),
+            *((POWER_LEVEL, take.min_mw, take.interval, 1.0) for take in limits.minimum_take),
         ]
         for kind, amount, length_ms, factor in specs:
             with suppress(NotAssessable):  # a part of what this run does not tell
                 size_mw = amount.of(shown)[0] * factor
-                name = f"{of}, {size_mw:.4g} MW within {interval(length_ms)}"
+                way = "over" if kind == POWER_LEVEL else "within"
+                name = f"{of}, {size_mw:.4g} MW {way} {interval(length_ms)}"
                 found.append(LimitLevel(kind, name, length_ms, size_mw))
     return found
 

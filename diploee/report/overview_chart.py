@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from diploee.drawing.charts import INK, Axis, Band, Chart, Line, Panel, closed, colour
+from diploee.drawing.charts import INK, MUTED, Axis, Band, Chart, Line, Panel, closed, colour
 from diploee.report.data import POWER, RunData, parts_of, pool_columns, without_nothing
-from diploee.report.words import interval
+from diploee.report.grid_data import POWER_LEVEL, LimitLevel
+from diploee.report.words import interval, listed
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, W_PER_MW, PowerUnit
 
+FAR = 2
+"""A line above so many times the peak and the rated power is told, as it would flatten the rest."""
 
-def overview_chart(run: RunData, unit: PowerUnit) -> Chart:
-    """Return the stack of a run's power, and its peak, rated and contract power as lines.
+LIMIT = "#A50026"
+"""Colour of contracts and limits, which no pool has."""
+
+
+def overview_chart(run: RunData, unit: PowerUnit, limits: Sequence[LimitLevel] = ()) -> Chart:
+    """Return the stack of a run's power, with lines at its peak, its ratings and its limits.
 
     The areas are the nodes (or devices) of each pool and, on them, all else that the facility
     takes: the top of the stack is `facility_power_w`. Services share the devices of their pool and
@@ -28,11 +37,23 @@ def overview_chart(run: RunData, unit: PowerUnit) -> Chart:
         low = high
     top = closed(total_w / unit.watts).astype(np.float32)
     layers.append(Line(x, top, "facility", INK, unit.power, 3, width=1.2, steps=True))
-    levels = {name: watts / unit.watts for name, watts in _levels_w(run).items()}
-    for (name, level), dashed in zip(levels.items(), ("dot", "dash", "dash"), strict=False):
-        ends = np.full(2, level, np.float32)
-        layers.append(Line(x[[0, -1]], ends, name, colour(len(layers)), unit.power, 3, dashed, 1.4))
-    highest = max([*levels.values(), float(top.max())])
+    rated_w = float(run.run.scenario.facility.rated_power_w)
+    far_w = FAR * max(run.max_w, rated_w)
+    levels = [("peak", run.max_w, MUTED), ("rated power of the devices", rated_w, INK)]
+    levels += [(name, watts, LIMIT) for name, watts in _contracts_w(run)]
+    levels += [
+        (f"limit: {level.name}", level.size_mw * W_PER_MW, LIMIT)
+        for level in limits
+        if level.kind == POWER_LEVEL
+    ]
+    drawn = [level for level in levels if level[1] <= far_w]
+    for k, (name, watts, main) in enumerate(drawn):
+        ends = np.full(2, watts / unit.watts, np.float32)
+        dashed = "dash" if k % 2 else "dot"
+        layers.append(Line(x[[0, -1]], ends, name, main, unit.power, 3, dashed, 1.4))
+    far = [f"{name} ({watts / unit.watts:,.4g} {unit.power})" for name, watts, _ in levels
+           if watts > far_w]  # fmt: skip
+    highest = max([*(watts / unit.watts for _, watts, _ in drawn), float(top.max())])
     axis = Axis(f"Facility power [{unit.power}]", range=(0, highest * 1.05 or 1))
     return Chart(
         "overview",
@@ -41,8 +62,8 @@ def overview_chart(run: RunData, unit: PowerUnit) -> Chart:
         else "The whole period",
         f"Means of {interval(step_ms)}, stacked: the pools, then what else the "
         "facility takes; services are in their pool. The peak is the highest "
-        f"{interval(run.resolution_ms)} mean, above the means drawn. "
-        f"Power boundary: {run.run.boundary()}.",
+        f"{interval(run.resolution_ms)} mean, above the means drawn."
+        f"{f' Above the figure: {listed(far)}.' if far else ''}",
         (Panel(Axis("Day", "date"), axis, tuple(layers), wide=True),),
     )
 
@@ -66,12 +87,17 @@ def _parts(run: RunData) -> tuple[np.ndarray, Float64Array, dict[str, Float64Arr
     return x, joined[POWER], parts, step_ms
 
 
-def _levels_w(run: RunData) -> dict[str, float]:
-    """Return peak, rated and contract power [W] by name."""
-    facility = run.run.scenario.facility
-    contracts = (getattr(stage, "contract_mva", None) for stage in facility.stages)
-    contract = next(filter(None, contracts), None)
-    levels = {"peak": run.max_w, "rated power of the devices": float(facility.rated_power_w)}
-    if contract:
-        levels["contract at unity power factor"] = float(contract) * W_PER_MW
-    return levels
+def _contracts_w(run: RunData) -> list[tuple[str, float]]:
+    """Return what each stage is contracted for, at unity power factor, and billed for [W]."""
+    found, stages = list[tuple[str, float]](), run.run.scenario.facility.stages
+    several = sum(bool(getattr(stage, "contract_mva", None)) for stage in stages) > 1
+    for stage in stages:
+        if contract_mva := getattr(stage, "contract_mva", None):
+            kind = str(getattr(stage, "kind", type(stage).__name__)).replace("_", " ")
+            of = f" of {kind}" if several else ""
+            name = f"contract{of}, {contract_mva:g} MVA at unity power factor"
+            found.append((name, float(contract_mva) * W_PER_MW))
+        least_mw = getattr(getattr(stage, "billing", None), "contract_minimum_mw", None)
+        if least_mw:
+            found.append(("least demand billed", float(least_mw) * W_PER_MW))
+    return found

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from diploee.drawing.charts import INK, Axis, Band, Chart, Line, Panel, closed, colour
+from diploee.report.common import LEAST_SPAN
 from diploee.report.data import RunData
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import MS_PER_DAY, MS_PER_H, PowerUnit
@@ -158,11 +159,12 @@ def _against_weather(
     return Chart(
         "poi-weather",
         "PUE and power against weather and load",
-        "Hourly means. Left: power at the point of interconnection over the nodes' AC power (PUE). "
+        "Hourly means. Left: power at the point of interconnection over the nodes' AC power (PUE), "
+        "from 1, where nothing is lost. "
         "Right: power at the point of interconnection. Colours: thirds of the hours by the nodes' "
         "power.",
         (
-            Panel(axis, Axis("PUE"), tuple(_points(wet_bulb_c, ratio, points, "", 3)), "PUE"),
+            Panel(axis, _pue_axis(ratio), tuple(_points(wet_bulb_c, ratio, points, "", 3)), "PUE"),
             Panel(
                 axis,
                 Axis(f"Power [{unit.power}]", from_zero=True),
@@ -171,6 +173,21 @@ def _against_weather(
             ),
         ),
     )
+
+
+def _pue_axis(ratio: Float64Array) -> Axis:
+    """Return the axis from 1, where nothing is lost, or from where a battery's gift makes it less.
+
+    It spans a tenth at least, so that half a percent is no cliff.
+    """
+    low, high = min(1.0, float(ratio.min())), float(ratio.max())
+    return Axis("PUE", range=(low, max(high + 0.05 * (high - low), low + LEAST_SPAN)))
+
+
+def _from_zero(label: str, values: Float64Array) -> Axis:
+    """Return an axis that holds zero and all values."""
+    low, high = min(0.0, float(values.min())), max(0.0, float(values.max()))
+    return Axis(label, range=(1.05 * low, 1.05 * high or 1.0))
 
 
 def _plane(hourly: dict[str, Float64Array], points: list[Int64Array], unit: PowerUnit) -> Chart:
@@ -184,8 +201,8 @@ def _plane(hourly: dict[str, Float64Array], points: list[Int64Array], unit: Powe
         "measured.",
         (
             Panel(
-                Axis(f"Active power [{unit.power}]"),
-                Axis(f"Reactive power [{var}]"),
+                _from_zero(f"Active power [{unit.power}]", active),
+                _from_zero(f"Reactive power [{var}]", reactive),
                 tuple(_points(active, reactive, points, var, 3)),
                 wide=True,
             ),

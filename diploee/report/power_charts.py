@@ -27,6 +27,7 @@ from diploee.report.aggregate import (
     week_ms,
 )
 from diploee.report.common import (
+    LEAST_SPAN,
     WEEK_AXIS,
     colour_of,
     days_axis,
@@ -60,6 +61,7 @@ def carpet_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
     panels = []
     for run, grid, scale in zip(runs, grids, scales, strict=True):
         low, high = (power_w / unit.watts for power_w in (scale if own else shared))
+        low = min(low, (1 - LEAST_SPAN) * high)  # even load is of one colour
         days = grid.first_day + np.arange(grid.means.shape[1], dtype="timedelta64[D]")
         times = since_monday(np.arange(grid.means.shape[0]) * cell_ms)
         z = (grid.means / unit.watts).astype(np.float32)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from diploee.metric import NONE
+from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
 from diploee.units import MS_PER_H, MS_PER_MIN, MS_PER_S
 
 
@@ -17,6 +18,17 @@ def interval(ms: int) -> str:
     if ms >= MS_PER_MIN and ms % MS_PER_MIN == 0:
         return f"{ms // MS_PER_MIN} min"
     return f"{ms / MS_PER_S:g} s"
+
+
+def short_boundary(text: str) -> str:
+    """Return where a power is taken, without what each profile leaves out and what lies between."""
+    for base in (DEVICE_POWER, NODE_AC_POWER):
+        if text.startswith(base):
+            stages = text.removeprefix(base)
+            at = stages.rpartition(", ")[2]
+            name = base.partition(":")[0].partition(",")[0]
+            return at if at.startswith("at ") else f"{name}{stages}"
+    return text
 
 
 def listed(words: Sequence[str]) -> str:

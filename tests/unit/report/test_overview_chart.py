@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,8 +11,10 @@ import pytest
 
 from diploee.drawing.charts import Band, Line
 from diploee.outputs import open_run
-from diploee.report import build_report, read_run
+from diploee.report import build_report, read_run, report_page
+from diploee.report.limits_section import limit_levels
 from diploee.report.overview_chart import overview_chart
+from diploee.report.words import short_boundary
 from diploee.run import simulate
 from diploee.scenario import load_scenario
 from diploee.units import power_unit
@@ -53,6 +56,65 @@ def test_lines_lie_at_the_peak_of_the_metrics_and_the_rated_power(run_folder: Pa
     np.testing.assert_allclose(lines["peak"], peak_w, rtol=1e-6)
     rated_w = run.run.scenario.facility.rated_power_w
     np.testing.assert_allclose(lines["rated power of the devices"], rated_w, rtol=1e-6)
+
+
+class _Stage:
+    """A stage of a user's own with a contract."""
+
+    kind = "second_feed"
+
+    def __init__(self, contract_mva: float) -> None:
+        self.contract_mva = contract_mva
+
+
+def test_contracts_of_all_stages_and_limits_are_lines_at_their_values(
+    run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = read_run(run_folder)
+    peak_mw = run.max_w / 1e6
+    scenario, stages = run.run.scenario, (_Stage(1.1 * peak_mw), _Stage(1.2 * peak_mw))
+    facility = scenario.facility.model_copy(update={"stages": stages})
+    changed = scenario.model_copy(update={"facility": facility})
+    monkeypatch.setattr(type(run.run), "scenario", property(lambda _: changed))
+    limits = tmp_path / "own.yaml"
+    limits.write_text(f"name: own\npeaks:\n  - max_mw: {0.9 * peak_mw}\n  - max_mw: 1000\n")
+    unit = power_unit(run.max_w)
+    chart = overview_chart(run, unit, limit_levels(run, [str(limits)]))
+    lines = [layer for layer in chart.panels[0].layers if isinstance(layer, Line)]
+    drawn = [(line.name, float(line.y[0]) * unit.watts / run.max_w) for line in lines[3:]]
+    contracts = [f"contract of second feed, {s.contract_mva:g} MVA at unity power factor"
+                 for s in stages]  # fmt: skip
+    assert [name for name, _ in drawn] == [*contracts, lines[-1].name]
+    assert [of_peak for _, of_peak in drawn] == pytest.approx([1.1, 1.2, 0.9], rel=1e-5)
+    assert lines[-1].name.startswith("limit: own, ")
+    assert "Above the figure: limit: own, 1000 MW" in chart.caption
+    assert chart.panels[0].y.range[1] * unit.watts > 1.2 * run.max_w
+
+
+def test_sections_stand_in_their_order_and_the_table_of_contents_links_each(
+    mixed_folder: Path,
+) -> None:
+    page = report_page(build_report([mixed_folder], ["example"]))
+    nav = re.search(r"<nav.*?</nav>", page, re.DOTALL)
+    assert nav is not None
+    links = re.findall(r"href='#([\w-]+)'", nav[0])
+    sections = re.findall(r"<section id='([\w-]+)'", page)
+    assert links == sections
+    assert sections == ["overview", "limits", "metrics", "power", "planning", "grid", "nodes",
+                        "services", "provenance"]  # fmt: skip
+
+
+def test_every_figure_of_power_says_where_it_is_taken(mixed_folder: Path) -> None:
+    sections = build_report([mixed_folder], ["example"]).sections
+    for section in sections:
+        is_power = section.id in {"overview", "limits", "power", "planning", "grid"}
+        for chart in section.charts:
+            assert chart.boundary == ("device power" if is_power else ""), chart.id
+    stages = "node AC power, power supplies and fans included, behind PDUs"
+    assert short_boundary(stages) == "node AC power, behind PDUs"
+    meter = f"{stages}, at the point of interconnection"
+    assert short_boundary(meter) == "at the point of interconnection"
+    assert short_boundary("not told") == "not told"
 
 
 def test_the_overview_comes_first_for_one_run_alone(run_folder: Path, busier_folder: Path) -> None:
