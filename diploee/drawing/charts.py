@@ -165,7 +165,8 @@ Layer = Line | Band | Bars | Marks | Carpet
 class Panel:
     """One pair of axes with its layers.
 
-    `title` stands above it where a chart has several, `notes` below it on a page, such as causes.
+    `title` stands above it where a chart has several, `notes` below it on a page, such as causes. A
+    wide one takes the whole width, a small one, of many alike, a third.
     """
 
     x: Axis
@@ -174,6 +175,7 @@ class Panel:
     title: str = ""
     wide: bool = False
     notes: tuple[str, ...] = ()
+    small: bool = False
 
 
 @dataclass(frozen=True)
@@ -188,6 +190,12 @@ class Chart:
     caption: str
     panels: tuple[Panel, ...]
     boundary: str = ""
+
+    @property
+    def n_columns(self) -> int:
+        """How many panels stand side by side, where there is room."""
+        first = self.panels[0]
+        return 1 if len(self.panels) == 1 or first.wide else 3 if first.small else 2
 
 
 def closed(values: Array) -> Array:

@@ -158,7 +158,7 @@ def draw_chart(chart: Chart) -> Any:
     """Return a chart as a matplotlib figure."""
     from matplotlib.figure import Figure
 
-    n_columns = 1 if len(chart.panels) == 1 or chart.panels[0].wide else 2
+    n_columns = chart.n_columns
     n_rows = -(-len(chart.panels) // n_columns)
     figure = Figure(figsize=(10, 0.5 + 3.3 * n_rows), layout="constrained")
     grid = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
@@ -209,7 +209,7 @@ def _draw_panel(axes: Any, panel: Panel) -> None:
     if not any(isinstance(layer, Carpet) for layer in panel.layers):
         axes.grid(color=GRID, linewidth=0.8)
     axes.spines[["top", "right"]].set_visible(False)
-    _style_axis(axes, "x", panel.x)
+    _style_axis(axes, "x", panel.x, every_h=6 if panel.small else 3)
     _style_axis(axes, "y", panel.y)
     if panel.x.kind == "category" and _n_characters(panel) > MAX_CHARACTERS:
         axes.tick_params(axis="x", rotation=40)
@@ -292,7 +292,7 @@ def _draw_carpet(axes: Any, carpet: Carpet) -> None:
     colour_bar.outline.set_visible(False)
 
 
-def _style_axis(axes: Any, name: Literal["x", "y"], axis: Axis) -> None:
+def _style_axis(axes: Any, name: Literal["x", "y"], axis: Axis, every_h: int = 3) -> None:
     part = axes.xaxis if name == "x" else axes.yaxis
     part.set_label_text(axis.label)
     axes.tick_params(axis=name, color=MUTED, labelcolor=INK)
@@ -306,17 +306,17 @@ def _style_axis(axes: Any, name: Literal["x", "y"], axis: Axis) -> None:
         limits(*axis.range)
     elif axis.from_zero:
         limits(0)
-    _set_times(part, axis)
+    _set_times(part, axis, every_h)
 
 
-def _set_times(part: Any, axis: Axis) -> None:
+def _set_times(part: Any, axis: Axis, every_h: int) -> None:
     """Set the ticks of an axis of times."""
     import matplotlib.dates
 
     dates: Any = matplotlib.dates
     clock, locator = "", None
     if axis.kind == "time of day":
-        clock, locator = "%H:%M", dates.HourLocator(byhour=range(0, 24, 3))
+        clock, locator = "%H:%M", dates.HourLocator(byhour=range(0, 24, every_h))
     elif axis.kind == "time of week":
         clock, locator = "%a", dates.DayLocator()
     elif axis.kind == "clock":

@@ -215,6 +215,7 @@ def _layout(panel: Panel) -> Json:
     carpet = any(isinstance(layer, Carpet) for layer in layers)
     touching = any(isinstance(layer, Bars) and layer.touching for layer in layers)
     points = any(isinstance(y, Marks) or getattr(y, "markers_only", False) for y in layers)
+    few = {"nticks": 5} if panel.small and panel.x.kind == "time of day" else {}
     n_named = sum(getattr(y, "legend", not isinstance(y, Carpet)) for y in layers)
     return {
         **_STYLE["layout"],
@@ -223,7 +224,7 @@ def _layout(panel: Panel) -> Json:
         "hoverdistance": -1 if panel.x.kind == "category" else 20,
         "bargap": 0.0 if touching else 0.25,
         "showlegend": n_named > 1,
-        "xaxis": _axis(panel.x, showgrid=not carpet, showline=True),
+        "xaxis": _axis(panel.x, showgrid=not carpet, showline=True) | few,
         "yaxis": _axis(panel.y, showgrid=not carpet, showline=False),
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +14,7 @@ from diploee.drawing.charts import (
     Axis,
     Bars,
     Line,
+    Panel,
     colour,
     dash,
     since_monday,
@@ -30,6 +31,9 @@ DAY_AXIS = Axis("Time of day [h]", "time of day", (MONDAY, since_monday(MS_PER_D
 WEEK_AXIS = Axis("Time of week", "time of week", (MONDAY, since_monday(MS_PER_WEEK)))
 
 
+MAX_TOGETHER = 3
+"""Runs whose lines share a panel; of more each has one of its own."""
+
 FEW_DAYS = 3
 """So many days or fewer have an axis of their own, with a tick for each."""
 
@@ -39,6 +43,49 @@ def with_pools(runs: Sequence[RunData]) -> Sequence[RunData]:
     if len(runs) == 1 and runs[0].parts:
         return [replace(runs[0], label="facility", colour=INK, parts=()), *runs[0].parts]
     return runs
+
+
+def by_run(
+    runs: Sequence[RunData], panels_of: Callable[[Sequence[RunData]], Sequence[Panel]]
+) -> tuple[Panel, ...]:
+    """Return the panels of runs together, or of many those of each run, all of one scale.
+
+    Parameters
+    ----------
+    runs : sequence of RunData
+        At least one.
+    panels_of : callable
+        Returns the panels of some of them.
+    """
+    if len(runs) <= MAX_TOGETHER:
+        return tuple(panels_of(runs))
+    of_kinds: dict[str, list[Panel]] = {}
+    for run in runs:
+        for panel in panels_of([run]):
+            title = ": ".join(filter(None, (run.label, panel.title)))
+            of_kinds.setdefault(panel.title, []).append(
+                replace(panel, title=title, wide=False, small=True)
+            )
+    return one_scale([panel for panels in of_kinds.values() for panel in panels])
+
+
+def by_run_words(runs: Sequence[RunData]) -> str:
+    """Return what a caption says of panels as `by_run` returns them."""
+    return " A panel for each run, all of one scale." if len(runs) > MAX_TOGETHER else ""
+
+
+def one_scale(panels: Sequence[Panel]) -> tuple[Panel, ...]:
+    """Give panels of one quantity the y range of the highest, where theirs is not fixed."""
+    tops: dict[str, float] = {}
+    for panel in panels:
+        highest = (float(np.nanmax(x.y)) for x in panel.layers if isinstance(x, Line | Bars))
+        tops[panel.y.label] = max(tops.get(panel.y.label, 0.0), *highest, 0.0)
+    return tuple(
+        panel
+        if panel.y.range is not None
+        else replace(panel, y=Axis(panel.y.label, range=(0, tops[panel.y.label] * 1.05 or 1)))
+        for panel in panels
+    )
 
 
 def colour_of(index: int, run: RunData) -> str:
@@ -52,6 +99,13 @@ def days_axis(first: int, last: int, spare_h: int) -> Axis:
         return Axis("Day", "date")
     days, spare = np.array([first, last], dtype="datetime64[D]"), np.timedelta64(spare_h, "h")
     return Axis("Day", "date", (days[0] - spare, days[1] + spare))
+
+
+def days_of(runs: Sequence[RunData]) -> tuple[int, int]:
+    """Return the first and the last calendar day of all runs, since 1970."""
+    first = min(int(run.local_ms[0]) for run in runs) // MS_PER_DAY
+    last = max(int(run.local_ms[-1]) for run in runs) // MS_PER_DAY
+    return first, last
 
 
 def month_axis(of_runs: Sequence[Months]) -> tuple[Axis, list[Array]]:

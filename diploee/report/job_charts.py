@@ -9,8 +9,15 @@ import numpy as np
 from diploee.drawing.charts import Axis, Chart, Line, Panel, colour, dash, since_monday
 from diploee.metric import number
 from diploee.report.aggregate import round_edges, waits_by_hour_of_week
-from diploee.report.common import WEEK_AXIS, histogram_layers
+from diploee.report.common import (
+    MAX_TOGETHER,
+    WEEK_AXIS,
+    by_run,
+    by_run_words,
+    histogram_layers,
+)
 from diploee.report.data import RunData, Waits
+from diploee.tables import Float64Array
 from diploee.units import MS_PER_H, S_PER_H
 
 N_BINS = 50
@@ -21,28 +28,41 @@ _Waiting = tuple[int, str, Waits]
 
 def queue_chart(runs: Sequence[RunData]) -> Chart | None:
     """Return the queue times; None where no job of any run waited."""
-    waiting = [
-        (index, run.label, run.waits)
-        for index, run in enumerate(runs)
-        if run.waits and run.waits.wait_s.any()
-    ]
+    waiting = [run for run in runs if run.waits and run.waits.wait_s.any()]
     if not waiting:
         return None
+    edges = round_edges(
+        0, max(float(waits.wait_s.max()) for *_, waits in _of(waiting, runs)) / S_PER_H, N_BINS
+    )
+
+    def panels(drawn: Sequence[RunData]) -> list[Panel]:
+        found = _of(drawn, runs if drawn is waiting else drawn)
+        return [_histogram_panel(found, edges), _week_panel(found)]
+
+    lines = "solid: mean, dotted: 95th percentile." if _is_alone(waiting) else "lines are means."
     return Chart(
         "queue",
         "Queue times",
-        "Left: share of the queued jobs by queue time. Right: queue time by the hour of the week "
-        "in which a job was submitted, over all started jobs, also those that did not wait; "
-        f"{_line_words(len(waiting))} {_queued_words(waiting)}",
-        (_histogram_panel(waiting), _week_panel(waiting)),
+        "How long: share of the queued jobs by queue time. When: queue time by the hour of the "
+        "week in which a job was submitted, over all started jobs, also those that did not wait; "
+        f"{lines} {_queued_words(_of(waiting, runs))}{by_run_words(waiting)}",
+        by_run(waiting, panels),
     )
 
 
-def _histogram_panel(waiting: Sequence[_Waiting]) -> Panel:
+def _of(drawn: Sequence[RunData], among: Sequence[RunData]) -> list[_Waiting]:
+    places = {id(run): place for place, run in enumerate(among)}
+    return [(places[id(run)], run.label, run.waits) for run in drawn if run.waits]
+
+
+def _is_alone(waiting: Sequence[RunData]) -> bool:
+    return len(waiting) == 1 or len(waiting) > MAX_TOGETHER
+
+
+def _histogram_panel(waiting: Sequence[_Waiting], edges: Float64Array) -> Panel:
     hours = [
         (index, label, waits.wait_s[waits.wait_s > 0] / S_PER_H) for index, label, waits in waiting
     ]
-    edges = round_edges(0, max(float(values.max()) for _, _, values in hours), N_BINS)
     return Panel(
         Axis("Queue time of queued jobs [h]", range=(0, edges[-1])),
         Axis("Share of queued jobs [%]", from_zero=True),
@@ -62,12 +82,6 @@ def _week_panel(waiting: Sequence[_Waiting]) -> Panel:
         name = "mean" if single else label
         layers.append(Line(x, mean.astype(np.float32), name, main, "h", dash=dash(index)))
     return Panel(WEEK_AXIS, Axis("Queue time [h]", from_zero=True), tuple(layers), "When jobs wait")
-
-
-def _line_words(n_runs: int) -> str:
-    if n_runs == 1:
-        return "solid: mean, dotted: 95th percentile."
-    return "lines are means."
 
 
 def _queued_words(waiting: Sequence[_Waiting]) -> str:

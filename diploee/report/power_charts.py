@@ -28,7 +28,10 @@ from diploee.report.aggregate import (
 )
 from diploee.report.common import (
     LEAST_SPAN,
+    MAX_TOGETHER,
     WEEK_AXIS,
+    by_run,
+    by_run_words,
     colour_of,
     days_axis,
     histogram_layers,
@@ -70,7 +73,13 @@ def carpet_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
         first = int(grid.first_day.astype(np.int64))
         day_axis = days_axis(first, first + days.size - 1, 12)  # half a column beside each end
         panels.append(
-            Panel(day_axis, Axis("Time of day [h]", "time of day"), (carpet,), title, True)
+            Panel(
+                day_axis,
+                Axis("Time of day [h]", "time of day"),
+                (carpet,),
+                title,
+                len(runs) <= MAX_TOGETHER,
+            )
         )
     words = ""
     if len(runs) > 1:
@@ -91,47 +100,44 @@ def peak_week_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
     It is one week for all runs where all cover it; else each run has its own. Pools are drawn in
     the week of their facility's peak.
     """
-    layers = []
-    weeks = []
-    single, runs = len(runs) == 1, with_pools(runs)
+    single, shown = len(runs) == 1, with_pools(runs)
     shared_ms = None if single else _shared_peak_week(runs)
-    for index, run in enumerate(runs):
+
+    def rows_of(run: RunData) -> slice:
         if shared_ms is None:
-            rows = peak_week(run.local_ms, runs[0].power_w if single else run.power_w)
-        else:
-            rows = slice(*np.searchsorted(run.local_ms, [shared_ms, shared_ms + MS_PER_WEEK]))
-        x, values = _not_more_than(
-            since_monday(week_ms(run.local_ms[rows])), run.power_w[rows], len(runs)
-        )
-        y = (values / unit.watts).astype(np.float32)
-        layers.append(
-            Line(
-                x,
-                y,
-                run.label,
-                colour_of(index, run),
-                unit.power,
-                3,
-                width=1.1,
-                legend=len(runs) > 1,
+            return peak_week(run.local_ms, runs[0].power_w if single else run.power_w)
+        return slice(*np.searchsorted(run.local_ms, [shared_ms, shared_ms + MS_PER_WEEK]))
+
+    def panels(drawn: Sequence[RunData]) -> list[Panel]:
+        layers = []
+        for index, run in enumerate(drawn):
+            rows = rows_of(run)
+            x, values = _not_more_than(
+                since_monday(week_ms(run.local_ms[rows])), run.power_w[rows], len(shown)
             )
-        )
-        weeks.append((run.label, _monday(run.local_ms[rows.start])))
+            y = (values / unit.watts).astype(np.float32)
+            layers.append(
+                Line(x, y, run.label, colour_of(index, run), unit.power, 3, width=1.1,
+                     legend=len(drawn) > 1)
+            )  # fmt: skip
+        return [Panel(WEEK_AXIS, power_axis(shown, unit), tuple(layers), wide=True)]
+
+    weeks = [(run.label, _monday(run.local_ms[rows_of(run).start])) for run in shown]
     means = f"highest {interval_of(runs)} mean"
     if single:
-        words = f"The calendar week with the {means}, as simulated{_thinned_words(runs)}."
+        words = f"The calendar week with the {means}, as simulated{_thinned_words(shown)}."
         words += f" It starts on Monday, {weeks[0][1]}."
     elif shared_ms is not None:
-        words = f"The calendar week with the {means} of all runs{_thinned_words(runs)}."
+        words = f"The calendar week with the {means} of all runs{_thinned_words(shown)}."
         words += f" It starts on Monday, {weeks[0][1]}, for each of them."
     else:
-        words = f"Each run's own calendar week with its {means}{_thinned_words(runs)}."
+        words = f"Each run's own calendar week with its {means}{_thinned_words(shown)}."
         words += f" Mondays: {'; '.join(f'{label}: {monday}' for label, monday in weeks)}."
     return Chart(
         "peak-week",
         "The week of the highest peak",
-        words,
-        (Panel(WEEK_AXIS, power_axis(runs, unit), tuple(layers), wide=True),),
+        words + by_run_words(runs),
+        tuple(panels(shown)) if single else by_run(runs, panels),
     )
 
 
@@ -237,28 +243,33 @@ def _duration(run: RunData) -> tuple[Float64Array, Float64Array, int]:
 
 def distribution_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
     """Return the distribution of power; of several pools a panel for each, with bins of its own."""
-    shown = with_pools(runs)
-    groups = [[run] for run in shown] if len(runs) == 1 else [shown]
-    panels, widths = [], dict[str, None]()
-    for group in groups:
-        low, high = min(r.min_w for r in group), max(r.max_w for r in group)
+    widths = dict[str, None]()
+
+    def panel(drawn: Sequence[RunData], scale: Sequence[RunData], title: str = "") -> Panel:
+        low, high = min(r.min_w for r in scale), max(r.max_w for r in scale)
         edges = round_edges(low / unit.watts, high / unit.watts, N_BINS)
-        samples = [(i, r.label, r.power_w / unit.watts) for i, r in enumerate(group)]
+        samples = [(i, r.label, r.power_w / unit.watts) for i, r in enumerate(drawn)]
         widths[f"{edges[1] - edges[0]:.4g}"] = None
-        panels.append(
-            Panel(
-                Axis(f"{power_axis(group, unit).label}", range=near_range(edges[0], edges[-1])),
-                Axis("Share of the time [%]", from_zero=True),
-                histogram_layers(samples, edges, "% of time", group[0].colour),
-                group[0].label if len(groups) > 1 else "",
-            )
+        return Panel(
+            Axis(f"{power_axis(drawn, unit).label}", range=near_range(edges[0], edges[-1])),
+            Axis("Share of the time [%]", from_zero=True),
+            histogram_layers(samples, edges, "% of time", drawn[0].colour),
+            title,
         )
+
+    shown = with_pools(runs)
+    panels = (
+        tuple(panel([run], [run], run.label if len(shown) > 1 else "") for run in shown)
+        if len(runs) == 1
+        else by_run(runs, lambda drawn: [panel(drawn, runs)])
+    )
     return Chart(
         "distribution",
         "Distribution of power",
         f"Share of the time that the {interval_of(runs)} means spend in each bin of "
-        f"{listed(list(widths))} {unit.power}. The power axes do not start at zero.",
-        tuple(panels),
+        f"{listed(list(widths))} {unit.power}. The power axes do not start at zero."
+        f"{by_run_words(runs)}",
+        panels,
     )
 
 

@@ -6,9 +6,18 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from diploee.drawing.charts import Array, Axis, Bars, Chart, Line, Panel, colour, dash, since_monday
+from diploee.drawing.charts import Array, Axis, Chart, Line, Panel, colour, dash, since_monday
 from diploee.report.aggregate import by_day, means_by_time
-from diploee.report.common import BIN_MS, FEW_DAYS, WEEK_AXIS, days_axis
+from diploee.report.common import (
+    BIN_MS,
+    FEW_DAYS,
+    WEEK_AXIS,
+    by_run,
+    by_run_words,
+    days_axis,
+    days_of,
+    one_scale,
+)
 from diploee.report.data import RunData
 from diploee.units import MS_PER_WEEK
 
@@ -36,26 +45,25 @@ def _named(runs: Sequence[RunData], kind: str) -> Iterator[tuple[int, str, RunDa
 
 
 def _rates_chart(runs: Sequence[RunData]) -> Chart | None:
-    panels = []
-    for kind, title in (("incoming_rps", "Incoming"), ("served_rps", "Served")):
-        lines = tuple(_weekly_lines(runs, kind, "1/s"))
-        if lines:
-            panels.append(Panel(WEEK_AXIS, Axis(RATE, from_zero=True), lines, title))
-    if not panels:
+    def panels(drawn: Sequence[RunData]) -> list[Panel]:
+        kinds = (("incoming_rps", "Incoming"), ("served_rps", "Served"))
+        of_kinds = ((title, tuple(_weekly_lines(drawn, kind, "1/s"))) for kind, title in kinds)
+        return [
+            Panel(WEEK_AXIS, Axis(RATE, from_zero=True), lines, title)
+            for title, lines in of_kinds
+            if lines
+        ]
+
+    found = by_run(runs, panels)
+    if not found:
         return None
     return Chart(
         "request-rates",
         "Request rates by service",
-        "Mean rate by time of week, in bins of a quarter-hour over all weeks of the period.",
-        _one_scale(panels),
+        "Mean rate by time of week, in bins of a quarter-hour over all weeks of the period."
+        f"{by_run_words(runs)}",
+        one_scale(found),
     )
-
-
-def _one_scale(panels: list[Panel]) -> tuple[Panel, ...]:
-    """Give all panels the y range of the highest, so that they can be compared."""
-    tops = [np.nanmax(lay.y) for p in panels for lay in p.layers if isinstance(lay, Line)]
-    y = Axis(panels[0].y.label, range=(0, float(max(tops)) * 1.05 or 1))
-    return tuple(Panel(p.x, y, p.layers, p.title, p.wide) for p in panels)
 
 
 def _weekly_lines(runs: Sequence[RunData], kind: str, unit: str) -> Iterator[Line]:
@@ -67,38 +75,35 @@ def _weekly_lines(runs: Sequence[RunData], kind: str, unit: str) -> Iterator[Lin
 
 
 def _unserved_chart(runs: Sequence[RunData]) -> Chart | None:
-    found = list(_named(runs, "unserved_rps"))
-    if not found:
+    found = [values for _, _, _, values in _named(runs, "unserved_rps")]
+    if not sum(float(values.sum(dtype=np.float64)) for values in found):
         return None
-    title = "Unserved requests"
-    total = sum(float(values.sum(dtype=np.float64)) for _, _, _, values in found)
-    if total == 0:
-        return None
-    weekly = tuple(_weekly_lines(runs, "unserved_rps", "1/s"))
-    daily: list[Bars | Line] = []
-    for index, name, run, values in found:
-        days = by_day(run.local_ms, values)
-        y = (days.mean * 86_400 / 1e6).astype(np.float32)
-        few = days.day.size <= FEW_DAYS
-        daily.append(
-            Line(days.day, y, name, colour(index), "million", 3, dash(index), 1.4, markers=few)
-        )
-    drawn = np.concatenate([line.x for line in daily]).astype(np.int64)
+    day_axis = days_axis(*days_of(runs), 24)
+
+    def panels(drawn: Sequence[RunData]) -> list[Panel]:
+        weekly = tuple(_weekly_lines(drawn, "unserved_rps", "1/s"))
+        daily = []
+        for index, name, run, values in _named(drawn, "unserved_rps"):
+            days = by_day(run.local_ms, values)
+            y = (days.mean * 86_400 / 1e6).astype(np.float32)
+            few = days.day.size <= FEW_DAYS
+            daily.append(
+                Line(days.day, y, name, colour(index), "million", 3, dash(index), 1.4, markers=few)
+            )
+        per_day = Axis("Unserved requests per day [million]", from_zero=True)
+        return [
+            Panel(WEEK_AXIS, Axis(RATE, from_zero=True), weekly, "By time of week"),
+            Panel(day_axis, per_day, tuple(daily), "By day"),
+        ]
+
     shares = "; ".join(_unserved_share(runs))
     return Chart(
         "unserved",
-        title,
-        "Requests above the capacity of the running instances. Left: mean rate by time of week, in "
-        f"bins of a quarter-hour. Right: sum of each day. Share of all requests: {shares}.",
-        (
-            Panel(WEEK_AXIS, Axis(RATE, from_zero=True), weekly, "By time of week"),
-            Panel(
-                days_axis(int(drawn.min()), int(drawn.max()), 24),
-                Axis("Unserved requests per day [million]", from_zero=True),
-                tuple(daily),
-                "By day",
-            ),
-        ),
+        "Unserved requests",
+        "Requests above the capacity of the running instances. By time of week: mean rate, in bins "
+        f"of a quarter-hour. By day: the sum of each. Share of all requests: {shares}."
+        f"{by_run_words(runs)}",
+        by_run(runs, panels),
     )
 
 
@@ -111,12 +116,18 @@ def _unserved_share(runs: Sequence[RunData]) -> Iterator[str]:
 
 
 def _instances_chart(runs: Sequence[RunData]) -> Chart | None:
-    lines = tuple(_weekly_lines(runs, "n_instances", "instances"))
-    if not lines:
+    def panels(drawn: Sequence[RunData]) -> list[Panel]:
+        lines = tuple(_weekly_lines(drawn, "n_instances", "instances"))
+        axis = Axis("Instances in use", from_zero=True)
+        return [Panel(WEEK_AXIS, axis, lines)] if lines else []
+
+    found = by_run(runs, panels)
+    if not found:
         return None
     return Chart(
         "instances",
         "Model instances by service",
-        "Mean number of instances in use by time of week, in bins of a quarter-hour.",
-        (Panel(WEEK_AXIS, Axis("Instances in use", from_zero=True), lines),),
+        "Mean number of instances in use by time of week, in bins of a quarter-hour."
+        f"{by_run_words(runs)}",
+        found,
     )

@@ -119,7 +119,7 @@ def _multiples(
                 f"A panel for each {short_name(group)}, all of one scale. "
                 + _caption(sweep, axis, None, pooled),
                 tuple(
-                    replace(panel, title=title, y=replace(panel.y, range=alike))
+                    replace(panel, title=title, y=replace(panel.y, range=alike), small=True)
                     for panel, title in zip(panels, titles, strict=True)
                 ),
             )

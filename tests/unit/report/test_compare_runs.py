@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from builders import tiny_library, tiny_scenario
 from command_line import call
 
 import diploee
+from diploee.drawing.charts import Line
 from diploee.errors import InputError
 from diploee.metric import find_metric, flatten
 from diploee.metrics.catalogue import declared_metrics
 from diploee.outputs import Run
+from diploee.report.band_charts import bands_chart
 from diploee.report.compare import compare
 from diploee.report.data import read_run
-from diploee.report.power_charts import peak_week_chart
+from diploee.report.power_charts import distribution_chart, peak_week_chart
 from diploee.report.tables import warnings_of
 from diploee.units import power_unit
 
@@ -39,6 +43,36 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
         name: diploee.simulate(tiny_scenario(of), folder / name, library=library, engine="compiled")
         for name, of in changes.items()
     }
+
+
+@pytest.mark.parametrize("chart_of", [bands_chart, peak_week_chart, distribution_chart])
+def test_of_many_runs_each_is_drawn_as_alone_and_all_of_one_scale(
+    runs: dict[str, Run], chart_of: Any
+) -> None:
+    """Four runs over the same weeks, two of them twice: no panel holds lines of two."""
+    names = ("base", "busier", "base", "busier")
+    read = [replace(read_run(runs[n].folder), label=f"{k} {n}") for k, n in enumerate(names)]
+    unit = power_unit(max(run.max_w for run in read))
+    panels = chart_of(read, unit).panels
+    titles = [panel.title for panel in chart_of(read[:1], unit).panels]
+    assert [p.title for p in panels] == [
+        ": ".join(filter(None, (run.label, title))) for title in titles for run in read
+    ]
+    for kind in range(len(titles)):
+        of_kind = panels[4 * kind : 4 * kind + 4]
+        assert len({(panel.x.range, panel.y.range) for panel in of_kind}) == 1
+        for run, panel in zip(read, of_kind, strict=True):
+            if chart_of is distribution_chart:  # bins are those of all runs
+                (bars,) = panel.layers
+                assert bars.y.sum() == pytest.approx(100)
+                continue
+            alone = chart_of([run], unit).panels[kind].layers
+            assert [layer.name for layer in panel.layers] == [layer.name for layer in alone]
+            for ours, own in zip(panel.layers, alone, strict=True):
+                if isinstance(own, Line) and chart_of is bands_chart:
+                    np.testing.assert_array_equal(ours.y, own.y)
+    together = chart_of(read[:3], unit).panels
+    assert len(together) == len(titles)
 
 
 def test_every_declared_number_stands_beside_that_of_the_other_run(runs: dict[str, Run]) -> None:
