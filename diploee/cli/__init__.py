@@ -37,8 +37,10 @@ def command_line() -> None:
             signal.signal(number, _interrupt)
     try:
         _check_text(sys.argv[1:])
-        words = _words_to_complete() or sys.argv[1:]
-        application(next((word for word in words if not word.startswith("-")), ""))()
+        completed = _words_to_complete()
+        words = completed or sys.argv[1:]
+        called = next((word for word in words if not word.startswith("-")), "")
+        application(called, alone=not completed)()  # `fit` is completed to `fit-requests`, too
     except InputError as error:
         _complain(*error.problems)
         sys.exit(EXIT_BAD_INPUT)

@@ -50,7 +50,7 @@ GROUPS = {
 """Where commands and groups of commands stand, in the order of the help."""
 
 
-def application(called: str | None = None) -> typer.Typer:
+def application(called: str | None = None, *, alone: bool = False) -> typer.Typer:
     """Return the command line.
 
     Parameters
@@ -58,7 +58,10 @@ def application(called: str | None = None) -> typer.Typer:
     called : str, optional
         The command or group that is called: of all others only the help is there. All work where
         none is given.
+    alone : bool
+        Whether others are left out where there is the one that is called.
     """
+    alone = alone and (called in COMMANDS or called in GROUPS)
     app = App(
         name="diploee",
         help="Year-long power load of AI data centers, synthesised from published measurements.",
@@ -68,10 +71,12 @@ def application(called: str | None = None) -> typer.Typer:
     )
     app.callback()(_root)
     for name, place in COMMANDS.items():
-        app.command(name)(_found(place) if called in (None, name) else _stand_in(place))
+        if not alone or name == called:
+            app.command(name)(_found(place) if called in (None, name) else _stand_in(place))
     for name, (place, words) in GROUPS.items():
-        group = _found(place) if called in (None, name) else App()
-        app.add_typer(group, name=name, help=words, no_args_is_help=True)
+        if not alone or name == called:
+            group = _found(place) if called in (None, name) else App()
+            app.add_typer(group, name=name, help=words, no_args_is_help=True)
     return app
 
 
