@@ -211,8 +211,8 @@ def serve_requests(
         n_pieces = _serve(
             edges_ms,
             rate_rps,
-            rules.max_rate_rps,
-            rules.completion_rate_rps,
+            float(rules.max_rate_rps),  # of whole numbers another kernel would be compiled
+            float(rules.completion_rate_rps),
             rules.n_max,
             n_max,
             speed,
@@ -221,7 +221,7 @@ def serve_requests(
             rules.cooldown_ms,
             rules.interval_ms,
             rules.phase_ms,
-            rules.drain_s,
+            float(rules.drain_s),
             found.edges_ms,
             found.rate_rps,
             found.served_rps,

@@ -15,6 +15,8 @@ from diploee.schedule.compiled_queue import (
     NEVER_MS,
     CompiledQueue,
     end_first,
+    first_from,
+    ranks,
     start_job,
 )
 from diploee.schedule.policies.easy import EasyBackfill
@@ -27,9 +29,8 @@ class CompiledShortestFirst(CompiledQueue):
     def _starts(
         self, rows: Int64Array, n_waiting: int, until_ms: int
     ) -> tuple[Int64Array, Int64Array]:
-        by_estimate = np.argsort(rows[2], kind="stable")
         return _shortest_first(
-            rows, by_estimate, n_waiting, until_ms,
+            rows, ranks(rows[2]), n_waiting, until_ms,
             self._heap, self._slots, self._free_slots, self._state,
         )  # fmt: skip
 
@@ -52,8 +53,9 @@ class CompiledEasy(CompiledQueue):
     def _starts(
         self, rows: Int64Array, n_waiting: int, until_ms: int
     ) -> tuple[Int64Array, Int64Array]:
+        rank = ranks(rows[2] if self._by_estimate else rows[2, :0])
         return _easy(
-            rows, n_waiting, until_ms, self._depth, self._by_estimate, self._expected,
+            rows, n_waiting, until_ms, self._depth, rank, self._expected,
             self._heap, self._slots, self._free_slots, self._state,
         )  # fmt: skip
 
@@ -61,7 +63,7 @@ class CompiledEasy(CompiledQueue):
 @njit()
 def _shortest_first(
     rows: Int64Array,
-    by_estimate: Int64Array,
+    rank: Int64Array,
     n_waiting: int,
     until_ms: int,
     heap: Int64Array,
@@ -71,8 +73,6 @@ def _shortest_first(
 ) -> tuple[Int64Array, Int64Array]:
     submit_ms, n_nodes, estimate_ms, duration_ms = rows[0], rows[1], rows[2], rows[3]
     n_jobs = submit_ms.size
-    rank = np.empty(n_jobs, dtype=np.int64)
-    rank[by_estimate] = np.arange(n_jobs)
     waiting = np.empty((2, n_jobs), dtype=np.int64)  # a heap of ranks and rows
     for row in range(n_waiting):
         _sift_up(waiting[0], waiting[1], row, rank[row], row)
@@ -111,7 +111,7 @@ def _easy(
     n_waiting: int,
     until_ms: int,
     depth: int,
-    by_estimate: bool,
+    rank: Int64Array,
     expected: Int64Array,
     heap: Int64Array,
     slots: Int64Array,
@@ -126,6 +126,7 @@ def _easy(
     behind = np.arange(1, n_jobs + 1)
     has_passed = np.zeros(n_jobs, dtype=np.bool_)
     eligible = np.empty(n_jobs, dtype=np.int64)
+    ranked = np.empty((2, rank.size), dtype=np.int64)  # a heap of ranks and rows
     head, arrived, n_started = 0, n_waiting, 0
     narrowest = 1  # no job of the queue has fewer nodes
     while True:
@@ -168,9 +169,13 @@ def _easy(
             place += 1
         if row < arrived:
             narrowest = 1  # those beyond the depth were not looked at
-        if by_estimate and n_eligible > 1:
-            order = np.argsort(estimate_ms[eligible[:n_eligible]], kind="mergesort")
-            eligible[:n_eligible] = eligible[:n_eligible][order]
+        if rank.size:
+            for n_ranked in range(n_eligible):
+                row = eligible[n_ranked]
+                _sift_up(ranked[0], ranked[1], n_ranked, rank[row], row)
+            for n_sorted in range(n_eligible):
+                eligible[n_sorted] = ranked[1, 0]
+                _sift_down(ranked[0], ranked[1], n_eligible - n_sorted - 1)
         n_to_pass = n_started
         for row in eligible[:n_eligible]:
             if n_nodes[row] > state[FREE_NODES]:
@@ -207,7 +212,7 @@ def _run(
     """Let a job run, its expected end among those of the others."""
     n_nodes, estimate_ms, duration_ms = rows[1, row], rows[2, row], rows[3, row]
     n_running = slots.shape[1] - state[N_FREE_SLOTS]
-    place = np.searchsorted(expected[0, :n_running], now_ms + estimate_ms)
+    place = first_from(expected[0], n_running, now_ms + estimate_ms)
     for later in range(n_running, place, -1):
         expected[0, later] = expected[0, later - 1]
         expected[1, later] = expected[1, later - 1]
@@ -218,7 +223,7 @@ def _run(
 @njit()
 def _forget(expected: Int64Array, n_running: int, expected_ms: int, n_nodes: int) -> None:
     """Take one such job from the expected ends."""
-    place = np.searchsorted(expected[0, :n_running], expected_ms)
+    place = first_from(expected[0], n_running, expected_ms)
     while expected[1, place] != n_nodes:  # of several that are expected to end then
         place += 1
     for later in range(place, n_running - 1):

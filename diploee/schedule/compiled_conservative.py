@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from diploee.jit import njit
+from diploee.schedule.compiled_engine import _sift_down, _sift_up
 from diploee.schedule.compiled_queue import (
     FREE_NODES,
     HEAP_SIZE,
@@ -14,6 +15,7 @@ from diploee.schedule.compiled_queue import (
     NEVER_MS,
     CompiledQueue,
     end_first,
+    first_from,
     start_job,
 )
 from diploee.schedule.policies.conservative import ConservativeBackfill
@@ -87,7 +89,8 @@ def _conservative(
                 known[HAS_HOLES] = 1
                 _begin(plan, known, now_ms)
                 if expected_ms == NEVER_MS:
-                    plan[1, : known[N_STEPS]] += nodes
+                    for step in range(known[N_STEPS]):
+                        plan[1, step] += nodes
                 else:
                     _take(plan, known, now_ms, expected_ms - now_ms, -nodes)
         first_new = arrived
@@ -96,7 +99,7 @@ def _conservative(
         if head == arrived:
             continue
 
-        outran = state[N_OUTRUNNERS] > 0 and slots[0].min() <= now_ms
+        outran = state[N_OUTRUNNERS] > 0 and _any_until(slots[0], now_ms)
         row = first_new
         if has_ended and known[HAS_HOLES]:
             row = head
@@ -138,27 +141,41 @@ def _conservative(
 
 
 @njit()
+def _any_until(times_ms: Int64Array, now_ms: int) -> bool:
+    for time_ms in times_ms:  # noqa: SIM110, which numba can't compile
+        if time_ms <= now_ms:
+            return True
+    return False
+
+
+@njit()
 def _plan_anew(
     plan: Int64Array, known: Int64Array, slots: Int64Array, state: Int64Array, now_ms: int
 ) -> None:
     """Plan with the running jobs alone; those that outran their estimates end the next ms."""
     plan[0, 0], plan[1, 0] = now_ms, state[FREE_NODES]
     known[N_STEPS] = 1
-    for slot in np.argsort(slots[0]):
-        if slots[0, slot] == NEVER_MS:
-            break
-        end_ms, last = max(slots[0, slot], now_ms + 1), known[N_STEPS] - 1
+    ends = np.empty((2, slots.shape[1]), dtype=np.int64)  # a heap of expected ends and nodes
+    n_running = 0
+    for slot in range(slots.shape[1]):
+        if slots[0, slot] != NEVER_MS:
+            _sift_up(ends[0], ends[1], n_running, slots[0, slot], slots[1, slot])
+            n_running += 1
+    while n_running:
+        end_ms, n_nodes, last = max(ends[0, 0], now_ms + 1), ends[1, 0], known[N_STEPS] - 1
+        n_running -= 1
+        _sift_down(ends[0], ends[1], n_running)
         if plan[0, last] < end_ms:
             last += 1
             plan[0, last], plan[1, last] = end_ms, plan[1, last - 1]
             known[N_STEPS] += 1
-        plan[1, last] += slots[1, slot]
+        plan[1, last] += n_nodes
 
 
 @njit()
 def _begin(plan: Int64Array, known: Int64Array, now_ms: int) -> None:
     """Forget what the plan had before a time."""
-    past = np.searchsorted(plan[0, : known[N_STEPS]], now_ms, side="right") - 1
+    past = first_from(plan[0], known[N_STEPS], now_ms + 1) - 1
     if past > 0:
         known[N_STEPS] -= past
         for step in range(known[N_STEPS]):
@@ -185,13 +202,13 @@ def _take(plan: Int64Array, known: Int64Array, start_ms: int, length_ms: int, n_
 def _cut(plan: Int64Array, known: Int64Array, time_ms: int) -> int:
     """Return the step that begins at a time."""
     n_steps = known[N_STEPS]
-    step = np.searchsorted(plan[0, :n_steps], time_ms)
+    step = first_from(plan[0], n_steps, time_ms)
     if step == n_steps or plan[0, step] != time_ms:
         for later in range(n_steps, step, -1):
             plan[0, later], plan[1, later] = plan[0, later - 1], plan[1, later - 1]
         plan[0, step], plan[1, step] = time_ms, plan[1, step - 1]
         known[N_STEPS] += 1
-    return int(step)
+    return step
 
 
 @njit()

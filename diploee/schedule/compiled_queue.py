@@ -83,6 +83,29 @@ class CompiledQueue(ABC):
         """Return the rows of the jobs that start before a time, in that order, and when [ms]."""
 
 
+def ranks(values: Int64Array) -> Int64Array:
+    """Return the place of each value when they are sorted; of equal ones the first comes first."""
+    rank = np.empty(values.size, dtype=np.int64)
+    rank[np.argsort(values, kind="stable")] = np.arange(values.size)
+    return rank
+
+
+# Below, loops stand for NumPy's functions where numba compiles those for longer than the rest.
+
+
+@njit()
+def first_from(rising: Int64Array, n_values: int, least: int) -> int:
+    """Return where, among the first so many values, the first stands that is no less."""
+    first, end = 0, n_values
+    while first < end:
+        middle = (first + end) >> 1
+        if rising[middle] < least:
+            first = middle + 1
+        else:
+            end = middle
+    return first
+
+
 @njit()
 def start_job(
     now_ms: int,
