@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 # Before NumPy comes in: its threads would only wait for each other, beside pytest's own workers.
@@ -18,6 +19,8 @@ from samples import PUBLISHED, synthetic_sample
 
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
+
+gc.disable()  # until all tests are collected: what they are made of stays to the end
 
 # The same examples on every machine, and time enough for a kernel that compiles at its first call.
 # A fixture is set up once for all examples of a test: each writes its files anew.
@@ -41,6 +44,30 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     if isinstance(name, str) and (len(name) > 100 or not name.isprintable() or name == "<lambda>"):
         return argname
     return argname if isinstance(val, bytes) else None
+
+
+class _Backwards(pytest.Dir):
+    """A folder whose tests are collected from the last to the first."""
+
+    def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
+        yield from reversed([*super().collect()])
+
+
+def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Dir | None:
+    """Let every other worker begin at the end: half of what it needs others have compiled then."""
+    backwards = os.environ.get("PYTEST_XDIST_WORKER", "gw0")[-1] in "13579"
+    return _Backwards.from_parent(parent, path=path) if backwards else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have one order of files, wherever collecting began."""
+    items.sort(key=lambda item: item.path)
+
+
+def pytest_collection_finish() -> None:
+    """Look no more for garbage among the tests themselves."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)  # without pytest-xdist there are no workers
