@@ -20,7 +20,9 @@ and the feasible size next to 2^x, on the scale of x, is set. The method and its
 OpenG2G [1]_; all excesses are relative here, so that one set of gains does for a cap and for
 voltages, and kappa, the term of an augmented Lagrangian, damps the oscillation of the plain method.
 Between two feasible sizes there is no standing still: sizes alternate so that the means
-meet the constraints. ASSUMPTION: the gains are our choice [J].
+meet the constraints. With `raise_after_s` a larger size waits so long after the last change, x at
+the middle between both meanwhile, while smaller ones are taken at once: the means lie below the
+constraints then. ASSUMPTION: the gains are our choice [J].
 
 References
 ----------
@@ -37,6 +39,7 @@ from pydantic import Field
 
 from diploee.replicas.base import ControlSetting, ControlView
 from diploee.scenario.replica_streams import BatchControllerSpec
+from diploee.units import S_PER_DAY
 
 Gain = Annotated[float, Field(gt=0, le=1e6)]
 Weight = Annotated[float, Field(ge=0, le=1e6)]
@@ -62,6 +65,12 @@ class FeedbackSpec(BatchControllerSpec):
         default=0.0, description="gamma, against going on in the direction of the last step."
     )
 
+    raise_after_s: Annotated[float, Field(ge=0, le=S_PER_DAY)] = Field(
+        default=0.0,
+        description="Least time at a batch size before a larger one is taken [s]; smaller ones are "
+        "taken at once. 0 lets sizes alternate with every control interval.",
+    )
+
     def open(self, setting: ControlSetting) -> Feedback:
         """Return a new one."""
         return Feedback(self, setting)
@@ -82,6 +91,8 @@ class Feedback:
         self._gains, self._models = gains, setting.models
         self.x = {name: float(np.log2(m.batch_size)) for name, m in setting.models.items()}
         self._before = dict(self.x)
+        self._size = {name: m.batch_size for name, m in setting.models.items()}
+        self._changed_s = dict.fromkeys(setting.models, -np.inf)
         self._price: dict[str, float] = {}
         self._late = dict.fromkeys(setting.models, 0.0)
         self._most_tps = {
@@ -112,9 +123,21 @@ class Feedback:
                 self._before[name] = x
                 low, high = np.log2(model.feasible[0]), np.log2(model.feasible[-1])
                 self.x[name] = x = float(np.clip(x - gains.primal_step * descent, low, high))
-            distance = np.abs(np.log2(model.feasible) - x)
-            chosen[name] = model.feasible[int(distance.argmin())]
+            chosen[name] = self._next_size(name, x, view.time_s)
         return chosen
+
+    def _next_size(self, name: str, x: float, time_s: float) -> int:
+        """Return the feasible size next to 2^x, or the present one where a larger one waits."""
+        feasible, size = self._models[name].feasible, self._size[name]
+        found = feasible[int(np.abs(np.log2(feasible) - x).argmin())]
+        if found > size and time_s - self._changed_s[name] < self._gains.raise_after_s:
+            # Went x on, it would pass over sizes once it may.
+            above = feasible[feasible.index(size) + 1]
+            self.x[name] = float(np.log2(size) + np.log2(above)) / 2
+            return size
+        if found != size:
+            self._size[name], self._changed_s[name] = found, time_s
+        return found
 
     def _latency_term(self, name: str, itl_s: float) -> float:
         deadline_s = self._models[name].itl_deadline_s

@@ -74,6 +74,34 @@ def test_two_models_share_a_cap_as_a_solver_of_the_whole_problem_shares_it():
     assert list(x.values()) == pytest.approx(solved.x.tolist(), abs=0.01)
 
 
+def sizes_under_a_cap(raise_after_s, n_steps=3_600):
+    """Batch size and power of a model whose cap lies between two sizes, second by second."""
+    optimizer = Feedback(
+        FeedbackSpec(raise_after_s=raise_after_s),
+        ControlSetting({"a": ModelSetting(SIZES, SIZES[0], None, tiny_fits())}, 1.0),
+    )
+    size, sizes, limit_w = SIZES[0], [], 40 * 1000.0
+    for k in range(n_steps):
+        power_w = 40 * float(POWER.eval(size))
+        view = ControlView(k + 1.0, {"a": Observed(40, size, 0.01)}, power_w, cap(limit_w)(power_w))
+        size = optimizer.decide(view)["a"]
+        sizes.append(size)
+    return np.array(sizes), 40 * POWER.eval(np.array(sizes)) / limit_w
+
+
+def test_a_larger_size_waits_and_a_smaller_one_does_not():
+    often, alternating = sizes_under_a_cap(0.0)
+    seldom, held = sizes_under_a_cap(60.0)
+    at = np.flatnonzero(np.diff(seldom))
+    raised = seldom[at + 1] > seldom[at]
+    assert np.diff(at)[raised[1:]].min() == 60
+    assert np.diff(at)[~raised[1:]].max() < 10
+    assert 5 * at.size < np.count_nonzero(np.diff(often))
+    assert set(seldom[100:]) == set(often[100:])  # the two about the cap
+    assert held[100:].mean() < 1
+    assert np.mean(held > 1) < np.mean(alternating > 1)
+
+
 def test_a_low_voltage_is_met_at_the_power_that_the_line_allows():
     spec = VoltageSpec(points=[{"at_s": 0, "pu": 0.99}], pu_per_mw=-1.0, v_min=0.95)
     x = converged(lambda power_w: spec.constraints(0.0, power_w))["a"]
