@@ -16,7 +16,7 @@ from diploee.sweep.draws import Choice
 from diploee.sweep.expand import PlannedRun
 from diploee.sweep.loading import Sweep
 from diploee.sweep.record import read_shape
-from diploee.sweep.sobol import SobolIndices, sobol_indices
+from diploee.sweep.sobol import SobolIndices, indices_of_metrics
 from diploee.sweep.sobol import __doc__ as SOBOL_METHOD  # noqa: N812  # a text
 from diploee.sweep.spec import SweepSpec
 from diploee.sweep.store import Store
@@ -156,7 +156,8 @@ def _point(
 ) -> PointEnsemble:
     inputs = _inputs(members, spec)
     metrics: dict[str, MetricSpread] = {}
-    shares: dict[str, SobolIndices] = {}
+    # Metrics that the same members have are resampled at once.
+    alike: dict[bytes, dict[str, Float64Array]] = {}
     for name in dict.fromkeys(name for run in members for name in results[run.run].metrics):
         found = [results[run.run].metrics.get(name) for run in members]
         known = np.array([isinstance(v, int | float) and not isinstance(v, bool) for v in found])
@@ -166,11 +167,14 @@ def _point(
         if values.size < 2:
             continue
         metrics[name] = spread(values, spec.accuracy)
-        if not inputs or of_curve(name):  # hundreds of points, each of a thousand resamples
-            continue
-        of_metric = sobol_indices({k: x[known] for k, x in inputs.items()}, values)
-        if of_metric is not None:
-            shares[name] = of_metric
+        if inputs and not of_curve(name):  # hundreds of points, each with an interval
+            alike.setdefault(known.tobytes(), {})[name] = values
+    indices: dict[str, SobolIndices | None] = {}
+    for mask, of_name in alike.items():
+        of_members = {key: x[np.frombuffer(mask, np.bool_)] for key, x in inputs.items()}
+        columns = np.stack(list(of_name.values()), axis=1)
+        indices |= dict(zip(of_name, indices_of_metrics(of_members, columns), strict=True))
+    shares = {name: of for name in metrics if (of := indices.get(name)) is not None}
     return PointEnsemble(members[0].point, members[0].settings, metrics, shares)
 
 

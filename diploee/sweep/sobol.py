@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from diploee.streams import stream
-from diploee.tables import Float64Array
+from diploee.tables import BoolArray, Float64Array
 
 MAX_DEGREE = 3
 MEMBERS_PER_COEFFICIENT = 10
@@ -65,34 +65,64 @@ def sobol_indices(inputs: Mapping[str, Float64Array], metric: Float64Array) -> S
     SobolIndices or None
         None where the metric is constant or the members are too few.
     """
+    return indices_of_metrics(inputs, metric[:, np.newaxis])[0]
+
+
+def indices_of_metrics(
+    inputs: Mapping[str, Float64Array], metrics: Float64Array
+) -> list[SobolIndices | None]:
+    """Estimate the shares of many metrics of the same members, which are resampled once.
+
+    Parameters
+    ----------
+    inputs : mapping of str to numpy.ndarray, shape (n,) or (n, k)
+        As for `sobol_indices`.
+    metrics : numpy.ndarray, shape (n, m)
+        The metrics of the members.
+
+    Returns
+    -------
+    list of SobolIndices or None
+        For each metric what `sobol_indices` returns.
+    """
+    n_members, n_metrics = metrics.shape
     columns = {name: _independent(np.asarray(values)) for name, values in inputs.items()}
     n_numbers = sum(values.shape[1] for values in columns.values())
-    if metric.size < n_numbers + SPARE_MEMBERS or _is_constant(metric):
-        return None
-    affordable = metric.size // (MEMBERS_PER_COEFFICIENT * max(n_numbers, 1))
+    varying = np.flatnonzero(_vary(metrics))
+    found: list[SobolIndices | None] = [None] * n_metrics
+    if n_members < n_numbers + SPARE_MEMBERS or not varying.size:
+        return found
+    metrics = metrics[:, varying]
+    affordable = n_members // (MEMBERS_PER_COEFFICIENT * max(n_numbers, 1))
     degree = min(MAX_DEGREE, max(1, affordable))
     design = [_powers(values, degree) for values in columns.values()]
-    share = _decompose(design, metric)
+    share = _decompose(design, metrics)
     rng = stream(0, "ensemble", "shares")
-    resampled = np.full((N_RESAMPLES, len(design)), np.nan)
+    resampled = np.full((N_RESAMPLES, len(design), varying.size), np.nan)
     for k in range(N_RESAMPLES):
-        rows = rng.integers(metric.size, size=metric.size)
-        if not _is_constant(metric[rows]):
-            resampled[k] = _decompose([part[rows] for part in design], metric[rows])
+        rows = rng.integers(n_members, size=n_members)
+        vary = _vary(metrics[rows])
+        resampled[k][:, vary] = _decompose([part[rows] for part in design], metrics[rows][:, vary])
     low, high = np.nanpercentile(resampled, [5, 95], axis=0)
-    return SobolIndices(
-        {name: float(max(s, 0.0)) for name, s in zip(columns, share, strict=True)},
-        {
-            name: (float(max(a, 0.0)), float(max(b, 0.0)))
-            for name, a, b in zip(columns, low, high, strict=True)
-        },
-        float(min(max(1.0 - sum(share), 0.0), 1.0)),
-        degree,
-    )
+    for of_metric, place in enumerate(varying):
+        found[place] = SobolIndices(
+            {
+                name: float(max(s, 0.0))
+                for name, s in zip(columns, share[:, of_metric], strict=True)
+            },
+            {
+                name: (float(max(a, 0.0)), float(max(b, 0.0)))
+                for name, a, b in zip(columns, low[:, of_metric], high[:, of_metric], strict=True)
+            },
+            float(min(max(1.0 - share[:, of_metric].sum(), 0.0), 1.0)),
+            degree,
+        )
+    return found
 
 
-def _is_constant(values: Float64Array) -> bool:
-    return bool(np.ptp(values) <= 1e-12 * np.abs(values).max(initial=0.0))
+def _vary(metrics: Float64Array) -> BoolArray:
+    largest = np.abs(metrics).max(axis=0, initial=0.0)
+    return np.asarray(np.ptp(metrics, axis=0) > 1e-12 * largest)
 
 
 def _independent(values: Float64Array) -> Float64Array:
@@ -112,17 +142,17 @@ def _powers(values: Float64Array, degree: int) -> Float64Array:
     return np.concatenate([scaled[:, n_values > k] ** k for k in range(1, degree + 1)], axis=1)
 
 
-def _decompose(design: Sequence[Float64Array], metric: Float64Array) -> Float64Array:
-    """Return the share of each part of the design, corrected for chance."""
+def _decompose(design: Sequence[Float64Array], metrics: Float64Array) -> Float64Array:
+    """Return the share of each part of the design in each metric, corrected for chance."""
     centred = [part - part.mean(axis=0) for part in design]
-    y = metric - metric.mean()
-    matrix = np.concatenate(centred, axis=1)
-    weights, _, rank, _ = np.linalg.lstsq(matrix, y, rcond=None)
+    y = metrics - metrics.mean(axis=0)
+    weights, _, rank, _ = np.linalg.lstsq(np.concatenate(centred, axis=1), y, rcond=None)
     widths = [part.shape[1] for part in centred]
     parts = np.split(weights, np.cumsum(widths)[:-1])
-    raw = np.array([(part @ w) @ y for part, w in zip(centred, parts, strict=True)]) / (y @ y)
-    spare = metric.size - 1 - int(rank)
+    explained = [((part @ w) * y).sum(axis=0) for part, w in zip(centred, parts, strict=True)]
+    raw = np.array(explained) / (y * y).sum(axis=0)
+    spare = metrics.shape[0] - 1 - int(rank)
     if spare <= 0:
-        return np.full(len(design), np.nan)
-    by_chance = (1.0 - raw.sum()) * np.array(widths) / spare
+        return np.full(raw.shape, np.nan)
+    by_chance = (1.0 - raw.sum(axis=0)) * np.array(widths)[:, np.newaxis] / spare
     return np.asarray(raw - by_chance)

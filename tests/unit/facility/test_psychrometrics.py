@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from unittest import mock
+
 import numpy as np
-import psychrolib
 import pytest
 
 from diploee.facility.psychrometrics import (
@@ -11,6 +13,9 @@ from diploee.facility.psychrometrics import (
     saturation_pressure_pa,
     wet_bulb_c,
 )
+
+with mock.patch.dict(sys.modules, {"numba": None}):  # which psychrolib would compile itself with
+    import psychrolib
 
 SHEET = [
     (30, 0.50, 101_325, 22.005),
