@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 
 # Before NumPy comes in: its threads would only wait for each other, beside pytest's own workers.
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
@@ -19,6 +20,11 @@ from samples import PUBLISHED, synthetic_sample
 
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
+
+# Tens of thousands of small files would wait for the disk: they are in memory where there is room.
+TEMPORARY, MEMORY = "PYTEST_DEBUG_TEMPROOT", Path("/dev/shm")
+if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4 << 30:
+    os.environ.setdefault(TEMPORARY, str(MEMORY))
 
 gc.disable()  # until all tests are collected: what they are made of stays to the end
 
@@ -80,11 +86,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _without_the_time_of_the_disk() -> Iterator[None]:
+def _without_the_time_of_the_disk(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
     """Sync nothing: no power is cut here, and one test sees that files are synced."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _handle: None)
         yield
+    if tmp_path_factory.getbasetemp().is_relative_to(MEMORY) and not request.session.testsfailed:
+        shutil.rmtree(tmp_path_factory.getbasetemp(), ignore_errors=True)
 
 
 @pytest.fixture(params=["synthetic", "published"])
