@@ -74,7 +74,7 @@ class Line:
     """A line through points, with markers instead where `markers_only`.
 
     Hovering shows `digits` decimals, or three significant digits where `significant`. Error bars
-    reach from the first of the `limits` to the second.
+    reach from the first of the `limits` to the second. A `level` through one point is a short dash.
     """
 
     x: Array
@@ -91,6 +91,12 @@ class Line:
     legend: bool = True
     significant: bool = False
     limits: tuple[Array, Array] | None = None
+    level: bool = False
+
+    @property
+    def is_dash(self) -> bool:
+        """Whether it is a level through one point."""
+        return self.level and int(np.isfinite(self.y).sum()) == 1
 
 
 @dataclass(frozen=True, eq=False)

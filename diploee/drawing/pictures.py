@@ -237,7 +237,8 @@ def _draw_line(axes: Any, line: Line, label: str | None) -> None:
     axes.plot(
         line.x, line.y, _DASHES[line.dash], linewidth=line.width * 0.75,
         drawstyle="steps-post" if line.steps else "default",
-        marker="o" if line.markers else "", markersize=3.5, **style,
+        marker="_" if line.is_dash else "o" if line.markers else "",
+        markersize=20 if line.is_dash else 3.5, **style,
     )  # fmt: skip
 
 

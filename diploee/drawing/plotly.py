@@ -108,11 +108,15 @@ def _line(line: Line) -> Json:
         "showlegend": line.legend,
         "line": {"color": line.colour, "width": line.width, "dash": line.dash,
                  "shape": "hv" if line.steps else "linear"},
-        "marker": {"color": line.colour, "size": 5 if line.markers_only else 6,
+        "marker": _LEVEL | {"line": {"width": 3, "color": line.colour}} if line.is_dash else
+                  {"color": line.colour, "size": 5 if line.markers_only else 6,
                    "opacity": 0.45 if line.markers_only else 1},
         "hovertemplate": _hover(name, line.unit, ".3~g" if line.significant else line.digits),
         **_error_bars(line),
     }  # fmt: skip
+
+
+_LEVEL: Json = {"symbol": "line-ew", "size": 30}
 
 
 def _error_bars(line: Line) -> Json:

@@ -12,7 +12,7 @@ class PageTable:
     """A table: header cells and rows of text.
 
     The first `n_names` cells of a row are names, the last `n_texts` words; what is between them
-    are numbers where `numeric`.
+    are numbers where `numeric`. With `halves`, two columns stand side by side where there is room.
     """
 
     title: str
@@ -22,6 +22,7 @@ class PageTable:
     n_names: int = 1
     n_texts: int = 0
     numeric: bool = True
+    halves: bool = False
 
     def is_number(self, column: int) -> bool:
         """Tell whether the n-th column holds numbers."""
@@ -60,6 +61,12 @@ class Report:
     summary: tuple[str, ...] = ()
     verdicts: tuple[str, ...] = ()
     figures_note: str = ""
+
+    @property
+    def n_columns(self) -> int:
+        """Columns of the figures that head the page: those that leave the last row fullest."""
+        n = len(self.figures)
+        return max((6, 5), key=lambda columns: (n % columns or columns) / columns)
 
     @property
     def charts(self) -> tuple[Chart, ...]:

@@ -57,7 +57,7 @@ def months_chart(view: GridView) -> Chart | None:
         "Maximum demand and load factor by month",
         f"Left: highest mean over a whole clock interval of {lengths} minutes, by local time, "
         f"and the highest {view.resolution} mean. Right: mean power of the month over its maximum "
-        f"demand. All of {view.resolution} means; the axes do not start at zero.",
+        f"demand. All of {view.resolution} means.",
         (
             Panel(label, Axis(f"Demand [{unit}]", from_zero=True), tuple(lines), "Maximum demand"),
             Panel(label, Axis("Load factor", range=(0, 1)), tuple(factors), "Load factor"),
@@ -215,7 +215,17 @@ def _limits(
         y = np.where(within, level.size_mw * view.per_mw, np.nan).astype(np.float32)
         pattern = dash(7 * len(lines))
         lines.append(
-            Line(x, y, f"limit: {level.name}", INK, view.unit.power, 3, dash=pattern, markers=True)
+            Line(
+                x,
+                y,
+                f"limit: {level.name}",
+                INK,
+                view.unit.power,
+                3,
+                dash=pattern,
+                markers=True,
+                level=True,
+            )
         )
     words = " Lines up to their own time: limits." if lines else ""
     return lines, words + (f" Limits beyond what is drawn: {listed(left)}." if left else "")

@@ -147,7 +147,15 @@ def _chart(
         y = np.array([used.get(name, np.nan) for name in names], dtype=np.float32)
         bars.append(Bars(np.array(names), y, run.label, colour(k), "%", 1))
     limit = Line(
-        np.array(names), np.full(len(names), 100.0), "limit", INK, "%", 0, "dash", markers=True
+        np.array(names),
+        np.full(len(names), 100.0),
+        "limit",
+        INK,
+        "%",
+        0,
+        "dash",
+        markers=True,
+        level=True,
     )
     y_axis = Axis("Worst, of the limit [%]", from_zero=True)
     return [

@@ -92,6 +92,7 @@ def metrics_table(runs: Sequence[RunData]) -> PageTable:
         "occupancy: busy nodes over all nodes."
         f"{queued}"
         f"{_boundary(runs)}",
+        halves=len(runs) == 1,
     )
 
 
@@ -134,7 +135,10 @@ def _owners_table(
     metrics: Sequence[Metric],
     note: str,
 ) -> PageTable | None:
-    """Return a row for each owner of metrics of each run; None where there is none."""
+    """Return the metrics of each owner of each run; None where there is none.
+
+    Whichever are more are the rows, so that the table is not cut.
+    """
     columns = [metric for metric in metrics if metric.view != "detail"]
     rows = []
     for run, of_run in found:
@@ -146,6 +150,8 @@ def _owners_table(
     if not rows:
         return None
     header = (owner, *(metric.heading.replace(", stream <stream>", "") for metric in columns))
+    if len(rows) < len(columns):
+        header, *rows = zip(header, *rows, strict=True)
     return PageTable(f"{owner}s", header, tuple(rows), note)
 
 

@@ -77,6 +77,16 @@ def compared(run_folders: list[Path]) -> Path:
     return out
 
 
+@pytest.fixture(scope="session")
+def pools_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eight days of a campus of three pools behind its point of interconnection, with limits."""
+    folder = tmp_path_factory.mktemp("pools")
+    scenario = load_scenario("campus_100mw_synchronous", ["duration=8 d"])
+    simulate(scenario, folder / "campus", engine="compiled", event_windows=True)
+    write_report([folder / "campus"], folder / "campus.html", limits=["ercot_nprr1191"])
+    return folder / "campus.html"
+
+
 def open_page(browser: Any, path: Path, size: tuple[int, int] = WIDE) -> None:
     """Open a page in a window of the given size and wait until all figures are drawn."""
     browser.get("about:blank")
@@ -159,15 +169,37 @@ def keep(browser: Any, folder: Path | None, name: str) -> None:
     (folder / f"{name}.png").write_bytes(base64.b64decode(picture))
 
 
-@pytest.mark.parametrize("name", ["page", "fine_page", "compared"])
+@pytest.mark.parametrize("name", ["page", "fine_page", "compared", "pools_page"])
 def test_page_opens_without_an_error_or_a_request(
     name: str, browser: Any, request: pytest.FixtureRequest
 ) -> None:
-    open_page(browser, request.getfixturevalue(name))
+    place = request.getfixturevalue(name)
+    open_page(browser, place)
+    assert place.stat().st_size < SIZE_LIMIT
     assert browser.get_log("browser") == []
     asked = requests(browser)
     assert any(address.startswith("file:") for address in asked)
     assert [address for address in asked if not address.startswith(LOCAL)] == []
+
+
+@pytest.mark.parametrize("name", ["fine_page", "pools_page"])
+def test_no_table_is_cut_in_a_wide_window_and_no_button_lies_on_a_title(
+    name: str, browser: Any, request: pytest.FixtureRequest
+) -> None:
+    open_page(browser, request.getfixturevalue(name), (1400, 900))
+    cut = "[...document.querySelectorAll('.table')].filter(t => t.scrollWidth > t.clientWidth + 1)"
+    assert browser.execute_script(f"return {cut}.map(t => t.innerText.slice(0, 40))") == []
+    set_size(browser, NARROW)
+    covered = browser.execute_script(
+        "const over = (a, b) => a.right > b.left && a.left < b.right && a.bottom > b.top"
+        " && a.top < b.bottom;"
+        "const words = e => { const r = document.createRange(); r.selectNodeContents(e);"
+        " return [...r.getClientRects()]; };"
+        "return [...document.querySelectorAll('figure')].filter(f => [...f.querySelectorAll("
+        "'.modebar-container')].some(m => [...f.querySelectorAll('h3, h4')].some(h => words(h)"
+        ".some(w => over(w, m.querySelector('.modebar').getBoundingClientRect()))))).map(f => f.id)"
+    )
+    assert covered == []
 
 
 def test_browser_refuses_every_request_of_the_page(browser: Any, page: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -102,6 +103,19 @@ def test_sections_stand_in_their_order_and_the_table_of_contents_links_each(
     assert links == sections
     assert sections == ["overview", "limits", "metrics", "power", "planning", "grid", "nodes",
                         "services", "provenance"]  # fmt: skip
+
+
+def test_metrics_of_services_are_rows_and_the_cards_fill_their_rows(mixed_folder: Path) -> None:
+    report = build_report([mixed_folder])
+    services = next(t for s in report.sections for t in s.tables if t.title == "Services")
+    names = ["coding", "conversation"]
+    assert services.header == ("Service", *names)
+    rates = next(row for row in services.rows if row[0].startswith("Requests per day"))
+    told = read_run(mixed_folder).metrics["requests"]["services"]
+    per_day = [told[name]["per_day"] / 1e6 for name in names]
+    assert [float(cell.replace(",", "")) for cell in rates[1:]] == pytest.approx(per_day, abs=0.01)
+    for n, columns in ((12, 6), (13, 5), (15, 5), (17, 6)):
+        assert replace(report, figures=(("1", "", ""),) * n).n_columns == columns
 
 
 def test_every_figure_of_power_says_where_it_is_taken(mixed_folder: Path) -> None:
