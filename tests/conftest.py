@@ -21,10 +21,7 @@ from samples import PUBLISHED, synthetic_sample
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
 
-# Tens of thousands of small files would wait for the disk: they are in memory where there is room.
-TEMPORARY, MEMORY = "PYTEST_DEBUG_TEMPROOT", Path("/dev/shm")
-if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4 << 30:
-    os.environ.setdefault(TEMPORARY, str(MEMORY))
+MEMORY = Path("/dev/shm")
 
 gc.disable()  # until all tests are collected: what they are made of stays to the end
 
@@ -39,6 +36,16 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("diploee")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the files of tests in memory: tens of thousands of small ones would wait for the disk.
+
+    The default suite alone, which writes some 100 MB.
+    """
+    default = "not slow" in config.getoption("markexpr")
+    if default and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4 << 30:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
