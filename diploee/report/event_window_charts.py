@@ -20,6 +20,9 @@ from diploee.units import MS_PER_MIN, MS_PER_S, W_PER_MW, PowerUnit
 SHOWN_MS = {"peak": MS_PER_MIN, "1s": 15 * MS_PER_S, "10s": MS_PER_MIN}
 """Time shown on either side of what was found [ms]; the whole window where it is not listed."""
 
+MAX_POOL_POINTS = 400
+"""Points of a pool beside a window: of more rows means are drawn."""
+
 MAX_ROWS = 6_000
 """Rows of a window that a page holds at most: those around what was found."""
 
@@ -131,7 +134,7 @@ def event_windows_chart(run: RunData, windows: Iterable[EventWindowData], unit: 
     ]
     by_pool = (
         " By pool: change from the mean before the step, or from the mean of what is shown; that "
-        "of the pools and all else adds up to the facility's."
+        f"of the pools and all else adds up to the facility's; up to {MAX_POOL_POINTS} means each."
         if any(window.parts_w for window in drawn)
         else ""
     )
@@ -184,10 +187,15 @@ def _clock_axis(window: EventWindowData) -> Axis:
 def _pools_panel(window: EventWindowData, unit: PowerUnit) -> Panel:
     """Return the changes of the facility and its parts over what is shown at first."""
     rows, before = window.rows(window.shown_ms), window.rows(window.before_ms)
-    x = window.local_ms[rows].astype("datetime64[ms]")
+    first = np.arange(
+        0, window.power_w[rows].size, -(-window.power_w[rows].size // MAX_POOL_POINTS)
+    )
+    counts = np.diff(np.append(first, window.power_w[rows].size))
+    x = window.local_ms[rows][first].astype("datetime64[ms]")
     lines = []
     for k, (name, power_w) in enumerate({"facility": window.power_w, **window.parts_w}.items()):
-        y = ((power_w[rows] - power_w[before].mean()) / unit.watts).astype(np.float32)
+        means_w = np.add.reduceat(power_w[rows], first) / counts
+        y = ((means_w - power_w[before].mean()) / unit.watts).astype(np.float32)
         main = colour(k - 1) if k else INK
         lines.append(Line(x, y, name, main, unit.power, 4, width=1.3, steps=True))
     # As high as the panel of the facility, so that noise does not look like its step.

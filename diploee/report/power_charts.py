@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
 
 import numpy as np
@@ -50,6 +51,10 @@ MAX_WEEK_POINTS = 24_000
 """Points of all peak weeks together: more are drawn as the highest of neighbours."""
 
 
+POOL_MINUTES = 60
+"""Cells of a pool's carpet [min]: a page of many pools stays small."""
+
+
 def carpet_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
     """Return the carpet: days from left to right, time of day from bottom to top.
 
@@ -57,12 +62,18 @@ def carpet_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
     """
     own, runs = len(runs) == 1, with_pools(runs)
     minutes = 15 if len(runs) <= 3 else 30 if len(runs) <= 6 else 60
-    cell_ms = max(minutes * MS_PER_MIN, max(run.step_ms for run in runs))
-    grids = [day_grid(run.local_ms, run.power_w, cell_ms) for run in runs]
+    cells_ms = [
+        max((POOL_MINUTES if run.is_part else minutes) * MS_PER_MIN, max(r.step_ms for r in runs))
+        for run in runs
+    ]
+    grids = [
+        day_grid(run.local_ms, run.power_w, cell_ms)
+        for run, cell_ms in zip(runs, cells_ms, strict=True)
+    ]
     scales = [(float(np.nanmin(grid.means)), float(np.nanmax(grid.means))) for grid in grids]
     shared = min(low for low, _ in scales), max(high for _, high in scales)
     panels = []
-    for run, grid, scale in zip(runs, grids, scales, strict=True):
+    for run, cell_ms, grid, scale in zip(runs, cells_ms, grids, scales, strict=True):
         low, high = (power_w / unit.watts for power_w in (scale if own else shared))
         low = min(low, (1 - LEAST_SPAN) * high)  # even load is of one colour
         days = grid.first_day + np.arange(grid.means.shape[1], dtype="timedelta64[D]")
@@ -84,12 +95,13 @@ def carpet_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
     words = ""
     if len(runs) > 1:
         words = f" {'Each panel has its own' if own else 'All panels share one'} colour scale."
+    cells = listed(list(dict.fromkeys(map(interval, cells_ms))))
     return Chart(
         "carpet",
         "The whole period at a glance",
         "Each column is a day, midnight at the bottom; colour is the facility's power. "
-        f"Cells are means of {interval(cell_ms)}, so short peaks look lower here than in the "
-        f"figures below. Times are local, in the facility's fixed UTC offset.{words}",
+        f"Cells are means of {cells}, so short peaks look lower here than in the figures below. "
+        f"Times are local, in the facility's fixed UTC offset.{words}",
         tuple(panels),
     )
 
@@ -219,11 +231,17 @@ def duration_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
             Panel(
                 Axis("Share of the time [%]", range=(0, TOP_PERCENT)),
                 near,
-                tuple(layers),
+                tuple(_top_of(line) for line in layers),
                 f"The highest {TOP_PERCENT:g} %",
             ),
         ),
     )
+
+
+def _top_of(line: Line) -> Line:
+    """Return the points of a duration curve that its right panel shows, and the next."""
+    n_shown = int(np.searchsorted(line.x, TOP_PERCENT, side="right")) + 1
+    return replace(line, x=line.x[:n_shown], y=line.y[:n_shown])
 
 
 def _duration(run: RunData) -> tuple[Float64Array, Float64Array, int]:

@@ -444,8 +444,12 @@ def test_screenshot_of_compared_runs(
 
 
 @pytest.mark.slow
-def test_page_of_a_one_minute_year_is_small_quick_and_opens(browser: Any, tmp_path: Path) -> None:
-    simulate(load_scenario("colocation_10mw"), tmp_path / "year", engine="compiled")
+@pytest.mark.parametrize("name", ["colocation_10mw", "campus_100mw_synchronous"])
+def test_page_of_a_one_minute_year_is_small_quick_and_opens(
+    name: str, browser: Any, tmp_path: Path
+) -> None:
+    by_pool = name.startswith("campus")
+    simulate(load_scenario(name), tmp_path / "year", engine="compiled", event_windows=by_pool)
     start = time.monotonic()
     write_report([tmp_path / "year"], tmp_path / "year.html")
     assert time.monotonic() - start < YEAR_LIMIT_S
