@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import date, timedelta
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 PRESSURE_PA = 83_500
 
 
+@cache
 def temperature_c(day: date, hour: float) -> float:
     """A temperature that tells month, day and hour: its instant is the hour's end."""
     return round(day.month * 2 + day.day / 10 + 5 * np.sin(hour * np.pi / 12), 1)

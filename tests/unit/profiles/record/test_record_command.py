@@ -36,17 +36,17 @@ def python(code):
 
 
 def record(out, *command, options=()):
-    return call("profiles", "record", "--out", out, "--workload", "w", "--interval-s", 0.02,
+    return call("profiles", "record", "--out", out, "--workload", "w", "--interval-s", 0.01,
                 *options, "--", *command)  # fmt: skip
 
 
 def test_command_is_recorded_into_a_profile(sensors, tmp_path):
-    ended = record(tmp_path / "lib", *python("import time; time.sleep(0.6)"))
+    ended = record(tmp_path / "lib", *python("import time; time.sleep(0.25)"))
     assert (ended.code, ended.out) == (0, "")
     assert ended.problems[:2] == ["recording gpu-0", "without CPUs: none"]
     profile = read_profile(tmp_path / "lib" / "w-1n.parquet")
-    assert (profile.workload, profile.n_nodes, profile.dt_ms) == ("w", 1, 20)
-    assert profile.duration_ms >= 600
+    assert (profile.workload, profile.n_nodes, profile.dt_ms) == ("w", 1, 10)
+    assert profile.duration_ms >= 250
     assert profile.mean_power_w == pytest.approx(120, rel=1e-4)
     origin = profile.provenance
     assert origin.kind == "measured"
@@ -59,12 +59,12 @@ def test_command_is_recorded_into_a_profile(sensors, tmp_path):
 
 
 def test_exit_code_is_passed_on_and_the_profile_kept(sensors, tmp_path):
-    ended = record(tmp_path, *python("import time; time.sleep(0.6); raise SystemExit(7)"))
+    ended = record(tmp_path, *python("import time; time.sleep(0.25); raise SystemExit(7)"))
     assert ended.code == 7
     assert "ended with 7" in read_profile(tmp_path / "w-1n.parquet").provenance.notes
     killed = record(
         tmp_path,
-        *python("import os, signal, time; time.sleep(0.6); os.kill(os.getpid(), 9)"),
+        *python("import os, signal, time; time.sleep(0.25); os.kill(os.getpid(), 9)"),
         options=("--id", "killed"),
     )
     assert killed.code == 128 + signal.SIGKILL
@@ -72,7 +72,7 @@ def test_exit_code_is_passed_on_and_the_profile_kept(sensors, tmp_path):
 
 def test_options_behind_the_dashes_belong_to_the_command(sensors, tmp_path):
     seen = str(tmp_path / "seen")
-    code = f"import sys, time; time.sleep(0.6); open({seen!r}, 'w').write(repr(sys.argv[1:]))"
+    code = f"import sys, time; time.sleep(0.25); open({seen!r}, 'w').write(repr(sys.argv[1:]))"
     assert record(tmp_path, *python(code), "--out", "x", "-h", "--", "y").code == 0
     assert (tmp_path / "seen").read_text() == "['--out', 'x', '-h', '--', 'y']"
 
@@ -108,7 +108,7 @@ def test_bad_options_are_refused_before_the_command_runs(sensors, tmp_path, opti
 
 
 def test_profile_that_is_there_is_kept_and_the_command_does_not_run(sensors, tmp_path):
-    assert record(tmp_path, *python("import time; time.sleep(0.6)")).code == 0
+    assert record(tmp_path, *python("import time; time.sleep(0.25)")).code == 0
     before = (tmp_path / "w-1n.parquet").read_bytes()
     ended = record(tmp_path, *python(f"open({str(tmp_path / 'ran')!r}, 'w')"))
     assert (ended.code, "exists already" in ended.problem) == (2, True)
@@ -137,7 +137,7 @@ def interrupt_once_it_runs(marker, monkeypatch):
     def interrupted(process, timeout=None):
         if timeout is None and not marker.exists():
             wait_until(marker.exists)
-            time.sleep(0.6)
+            time.sleep(0.25)
             signal.raise_signal(signal.SIGINT)
         return wait(process, timeout)
 
