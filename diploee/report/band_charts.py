@@ -48,7 +48,7 @@ def bands_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
             for x, period_ms, title in periods
         ]
 
-    by_pool = f" By pool: {_band_words(parts)[0].lower()}{_band_words(parts)[1:]}" if parts else ""
+    by_pool = " By pool: medians, and bands from the 25th to the 75th percentile." if parts else ""
     return Chart(
         "bands",
         "Typical day and typical week",

@@ -15,7 +15,7 @@ from diploee.errors import InputError, did_you_mean, one_of, plural
 from diploee.files import Writing, check_file, writing
 from diploee.outputs import Run, open_run, run_files
 from diploee.report.band_charts import bands_chart, occupancy_chart
-from diploee.report.content import Report, Section
+from diploee.report.content import PageTable, Report, Section
 from diploee.report.data import RunData, boundary_of, read_run, run_labels
 from diploee.report.ensemble_section import ensemble_section
 from diploee.report.flexibility_section import flexibility_section
@@ -224,17 +224,17 @@ def _description(runs: Sequence[RunData]) -> tuple[str, ...]:
 
 def _with_boundary(sections: Sequence[Section], runs: Sequence[RunData]) -> list[Section]:
     """Return sections with where power is taken at each of their figures."""
-    text = boundary_of(runs)
-    return [
-        replace(
-            section,
-            content=tuple(
-                replace(part, boundary=text) if isinstance(part, Chart) else part
-                for part in section.content
-            ),
-        )
-        for section in sections
-    ]
+    whole, by_pool = boundary_of(runs), boundary_of(runs, by_pool=True)
+    pools = {part.label for run in runs for part in run.parts}
+
+    def told(part: Chart | PageTable) -> Chart | PageTable:
+        if not isinstance(part, Chart):
+            return part
+        names = {panel.title for panel in part.panels}
+        names |= {getattr(layer, "name", "") for panel in part.panels for layer in panel.layers}
+        return replace(part, boundary=by_pool if pools & names else whole)
+
+    return [replace(section, content=tuple(map(told, section.content))) for section in sections]
 
 
 def _overview_section(runs: Sequence[RunData], limits: Sequence[str]) -> Section | None:

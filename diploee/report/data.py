@@ -161,10 +161,11 @@ def pool_power(run: Run) -> str:
     return next(name for name in ("it_ac_power_w", "it_power_w") if name in names)
 
 
-def boundary_of(runs: Sequence[RunData]) -> str:
-    """Return in short where the power of runs is taken, and that of the pools that are drawn."""
+def boundary_of(runs: Sequence[RunData], by_pool: bool = False) -> str:
+    """Return in short where the power of runs is taken, and that of their pools where drawn."""
     of_runs = dict.fromkeys(short_boundary(run.run.boundary()) for run in runs)
-    pools = [short_boundary(run.run.boundary(pool_power(run.run))) for run in runs if run.parts]
+    drawn = [run.run for run in runs if run.parts and by_pool]
+    pools = [short_boundary(run.boundary(pool_power(run))) for run in drawn]
     of_pools = [f"of a pool: {text}" for text in dict.fromkeys(pools) if text not in of_runs]
     return "; ".join([*of_runs, *of_pools])
 

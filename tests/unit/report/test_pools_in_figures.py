@@ -92,6 +92,11 @@ def test_each_figure_of_power_shows_every_pool_of_one_run_and_none_of_several(
 ) -> None:
     several = build_report([folder, folder]).charts
     single = {chart.id: chart for chart in build_report([folder]).charts}
+    assert " By pool: medians, and bands from the 25th to the 75th" in single["bands"].caption
+    if "poi-weather" in single:
+        meter = "at the point of interconnection"
+        assert single["poi-weather"].boundary == single["poi-parts"].boundary == meter
+        assert single["duration"].boundary == f"{meter}; of a pool: node AC power"
     for name, part in product(
         ("overview", "carpet", "bands", "peak-week", "distribution", "months", "duration", "ramps"),
         run.parts,
