@@ -5,9 +5,11 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow.csv import WriteOptions, write_csv
 
 from diploee.errors import DiploeeError, LogFormatError
 from diploee.importers.power_logs.observed import read_observed_series
@@ -27,15 +29,17 @@ def published(folder, start="2018-01-01", end="2019-01-01T00:01"):
     """A facility in the layout of the published simulated profiles: both ends of the span."""
     minutes = np.arange(start, end, dtype="datetime64[m]").astype("datetime64[s]")
     rng = np.random.default_rng(3)
-    columns = zip(
-        np.char.replace(minutes.astype(str), "T", " ").tolist(),
-        np.round(rng.uniform(2e6, 6e6, minutes.size), 1).tolist(),
-        np.round(rng.uniform(0, 1, minutes.size), 6).tolist(),
-        strict=True,
+    table = pa.table(
+        {
+            "timestamp": minutes,
+            "power_W": np.round(rng.uniform(2e6, 6e6, minutes.size), 1),
+            "utilization": np.round(rng.uniform(0, 1, minutes.size), 6),
+        }
     )
     path = folder / "colocation_60_power.csv"
-    rows = "\n".join(f"{stamp},{power},{use}" for stamp, power, use in columns)
-    path.write_text(f"timestamp,power_W,utilization\n{rows}\n")
+    with path.open("wb") as file:
+        file.write(b"timestamp,power_W,utilization\n")
+        write_csv(table, file, WriteOptions(include_header=False, quoting_style="none"))
     return path
 
 
