@@ -55,9 +55,9 @@ def months_chart(view: GridView) -> Chart | None:
     return Chart(
         "demand",
         "Maximum demand and load factor by month",
-        f"Left: highest mean over a whole clock interval of {lengths} minutes, by local time, "
-        f"and the highest {view.resolution} mean. Right: mean power of the month over its maximum "
-        f"demand. All of {view.resolution} means.",
+        f"Maximum demand: highest mean over a whole clock interval of {lengths} minutes, by local "
+        f"time, and the highest {view.resolution} mean. Load factor: mean power of the month over "
+        f"its maximum demand. All of {view.resolution} means.",
         (
             Panel(label, Axis(f"Demand [{unit}]", from_zero=True), tuple(lines), "Maximum demand"),
             Panel(label, Axis("Load factor", range=(0, 1)), tuple(factors), "Load factor"),
@@ -276,7 +276,11 @@ def _swings_words(view: GridView, rolling: bool) -> str:
         f"{largest} {unit} from {view.when(flow['max_from'])} to {view.when(flow['max_to'])}. "
         f"{means}"
     )
-    return f"Left: {left}. Right: {words}" if rolling else f"{words[0].upper()}{words[1:]}"
+    return (
+        f"Within a window: {left}. Rainflow-counted: {words}"
+        if rolling
+        else f"{words[0].upper()}{words[1:]}"
+    )
 
 
 def no_swings(view: GridView) -> str:

@@ -159,9 +159,9 @@ def _against_weather(
     return Chart(
         "poi-weather",
         "PUE and power against weather and load",
-        "Hourly means. Left: power at the point of interconnection over the nodes' AC power (PUE), "
+        "Hourly means. PUE: power at the point of interconnection over the nodes' AC power (PUE), "
         "from 1, where nothing is lost. "
-        "Right: power at the point of interconnection. Colours: thirds of the hours by the nodes' "
+        "Power: at the point of interconnection. Colours: thirds of the hours by the nodes' "
         "power.",
         (
             Panel(axis, _pue_axis(ratio), tuple(_points(wet_bulb_c, ratio, points, "", 3)), "PUE"),

@@ -223,8 +223,8 @@ def duration_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
     return Chart(
         "duration",
         "Load duration curve",
-        f"Power that is reached or exceeded for a share of the time, from {means} means. Right: "
-        f"the highest {TOP_PERCENT:g} % of the time{cut}. Drawn "
+        f"Power that is reached or exceeded for a share of the time, from {means} means; on its "
+        f"own the highest {TOP_PERCENT:g} % of the time{cut}. Drawn "
         "through quantiles, denser there; both ends are the exact maximum and minimum.",
         (
             Panel(TIME_SHARE, whole, tuple(layers), "The whole time"),
@@ -317,7 +317,7 @@ def months_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart | None:
     return Chart(
         "months",
         "Energy and peaks by month",
-        "Left: energy of each calendar month. Right: its highest "
+        "Energy of each calendar month; its highest "
         f"{interval_of(runs)} mean (solid) and its mean power (dotted).{cut}",
         (
             Panel(label, Axis(f"Energy [{unit.energy}]", from_zero=True), tuple(energy), "Energy"),
