@@ -2,8 +2,8 @@
 
 Columns are named, or found by their names, which tell their unit (``t_s``, ``time_ms``,
 ``power_kw``, ``Power [W]``); a unit that nothing tells is asked for, never guessed. Times are ISO
-stamps, or numbers: seconds unless the name or the size says otherwise (epoch ms, us, ns). Rows of
-several devices are summed, and so are several columns.
+stamps, or numbers: seconds unless the name or the size says otherwise (minutes; epoch ms, us, ns).
+Rows of several devices are summed, and so are several columns.
 
 A row of an even table is the mean power of the step that begins at its time, and is kept as it is.
 Other readings are joined by straight lines and averaged over even steps, exact in energy; missing
@@ -54,7 +54,7 @@ SHORTEST_S, LONGEST_S = 1e-6, MS_PER_DAY / MS_PER_S
 MAX_GAP_S = 60.0
 """Longest time without a reading that is bridged unless another one is given [s]."""
 UNITS_W = {"W": 1.0, "kW": 1e3, "MW": 1e6, "mW": 1e-3}
-UNITS_US = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
+UNITS_US = {"h": 3.6e9, "min": 6e7, "s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
 LARGEST_EPOCH = 1e19
 TIMES = ("t", "time", "timestamp", "datetime", "date", "epoch", "unix", "ts")
 DEVICES = ("device", "gpu", "index", "uuid", "node", "host", "hostname", "sensor", "meter")
@@ -64,7 +64,7 @@ _ROUNDING = 1e-9
 _TOLERANCE_US = 1.0
 _BEFORE, _AFTER = r"^(?P<stem>.*?)(?:^|[\s_.\-]+[\[(]?|[\[(])(?P<unit>", r")[\])]?$"
 _UNIT = re.compile(f"{_BEFORE}[kmM]?[wW]|[wW]atts?|[kK]ilowatts?{_AFTER}")
-_TIME_UNIT = re.compile(f"{_BEFORE}s|ms|us|ns|sec|seconds?{_AFTER}")
+_TIME_UNIT = re.compile(f"{_BEFORE}s|ms|us|ns|sec|seconds?|min|minutes?|h|hours?{_AFTER}")
 
 
 def import_plain(
@@ -150,7 +150,7 @@ def import_plain(
     time_name = time_column or _time_column(sheet)
     powers = list(power_column) or [_power_column(sheet)]
     units_w = [_unit_w(sheet, name, power_unit) for name in powers]
-    devices = list(device_column) or [n for n in sheet.names if _stem(n) in DEVICES]
+    devices = list(device_column) or [n for n in sheet.names if _plain_name(n) in DEVICES]
     names = {"time": time_name} | {f"power {k}": name for k, name in enumerate(powers)}
     names |= {f"device {k}": n for k, n in enumerate(devices) if n not in names.values()}
     table = sheet.read(names, "a table of power")
@@ -159,9 +159,9 @@ def import_plain(
     power_w = np.zeros(len(table))
     for k, unit_w in enumerate(units_w):
         power_w += unit_w * numbers(table, f"power {k}", Number(at_least=0, of="power"))
-    readings = [
-        _Readings(table, rows, t_us, power_w, counts) for rows in _by_device(table, len(devices))
-    ]
+    groups = list(_by_device(table, len(devices), bool(device_column)))
+    readings = [_Readings(table, rows, t_us, power_w, counts) for rows in groups]
+    counts["devices_summed"] = len(readings) if len(readings) > 1 else 0
     for device in readings:
         device.check_gaps(max_gap_s)
     interval_s = max(device.interval_us for device in readings) / US_PER_S
@@ -278,13 +278,15 @@ class _Readings:
         return EnergyCurve(ends_us, np.concatenate(([0.0], energy_j)))
 
 
-def _by_device(table: ReadTable, n_columns: int) -> Iterator[Int64Array]:
+def _by_device(table: ReadTable, n_columns: int, is_told: bool) -> Iterator[Int64Array]:
     """Yield the rows of each device; all where nothing tells devices apart."""
     keys = [f"device {k}" for k in range(n_columns) if f"device {k}" in table]
     device = np.zeros(len(table), dtype=np.int64)
     for key in keys:
         names = pc.fill_null(pc.cast(table.columns[key], "string"), "").to_pylist()
-        _, found = np.unique(np.asarray(names, dtype=np.str_), return_inverse=True)
+        values, found = np.unique(np.asarray(names, dtype=np.str_), return_inverse=True)
+        if not is_told and values.size == len(table):
+            continue  # such as an index of the rows
         device = device * (int(found.max(initial=0)) + 1) + found
     for number in np.unique(device) if len(table) else [0]:
         yield np.flatnonzero(device == number)
@@ -303,10 +305,17 @@ def _times_us(table: ReadTable) -> Float64Array:
     table = replace(table, columns={"time": column})
     values = numbers(table, "time", Number(LARGEST_EPOCH, of="seconds, or an ISO date"))
     unit = _TIME_UNIT.match(table.names["time"].lower())
-    scale = UNITS_US.get(unit["unit"], 1e6) if unit else _epoch_unit_us(values)
+    scale = _named_unit_us(unit["unit"]) if unit else _epoch_unit_us(values)
     believed = ~(np.abs(values * scale) >= YEARS_US[1])
     fail_values(table, "time", believed, "a time before the year 2200")
     return values * scale
+
+
+def _named_unit_us(unit: str) -> float:
+    """Return the unit that a column's name tells, short or as a word."""
+    return UNITS_US.get(unit) or next(
+        us for short, us in UNITS_US.items() if unit.startswith(short)
+    )
 
 
 def _epoch_unit_us(values: Float64Array) -> float:
@@ -322,6 +331,12 @@ def _stem(name: str) -> str:
     for pattern in (_UNIT, _TIME_UNIT):
         if (found := pattern.match(lower)) and found["stem"]:
             lower = found["stem"]
+    return _plain_name(lower)
+
+
+def _plain_name(name: str) -> str:
+    """Return a column's name without number, in small letters."""
+    lower = name.strip().lower()
     return re.sub(r"[\s_.\-]*(id|index|no|number)?$", "", lower) or lower
 
 

@@ -254,6 +254,26 @@ def test_devices_at_even_steps_keep_the_mean_of_their_last_step(tmp_path):
     np.testing.assert_array_equal(profile.power_w, 300 + 2 * np.arange(30))
 
 
+@pytest.mark.parametrize("other", ["gpu_w", "node_kw", "index", "gpu [W]"])
+def test_power_of_parts_and_numbers_of_rows_tell_no_devices_apart(tmp_path, other):
+    """A GPU's two levels of power are not two devices, whose sum would be twice the power."""
+    level = [k if other == "index" else 400 + 200 * (k % 10 < 5) for k in range(100)]
+    rows = "".join(f"{k},{300 + level[k]},{level[k]}\n" for k in range(100))
+    profile = load(csv(tmp_path, f"t_s,power_w,{other}\n{rows}"))
+    np.testing.assert_array_equal(profile.power_w, np.float32([300 + watts for watts in level]))
+    assert "devices_summed" not in profile.provenance.counts
+
+
+@pytest.mark.parametrize(
+    ("name", "scale"), [("time_min", 1 / 60), ("Time [minutes]", 1 / 60), ("t_h", 1 / 3600)]
+)
+def test_times_in_minutes_and_hours_are_read_as_such(tmp_path, name, scale):
+    rows = "".join(f"{k * scale!r},{1000 + k}\n" for k in range(300))
+    profile = load(csv(tmp_path, f"{name},power_w\n{rows}"))
+    assert profile.duration_ms == pytest.approx(300_000, abs=1000)
+    assert profile.power_w.mean(dtype=float) == pytest.approx(1149.5, abs=1)
+
+
 def test_several_columns_of_power_are_summed_where_they_are_named(tmp_path):
     path = csv(tmp_path, "t_s,cpu_power_w,gpu_power_kw\n0,100,1\n1,200,2\n")
     profile = load(path, power_column=["cpu_power_w", "gpu_power_kw"])
