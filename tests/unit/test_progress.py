@@ -36,7 +36,8 @@ def test_interruption_that_a_callback_swallowed_ends_the_run_at_its_next_part(pa
 
 def test_interrupted_command_stops_no_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "diploee.cli.app.application", lambda _word: lambda: signal.raise_signal(signal.SIGINT)
+        "diploee.cli.app.application",
+        lambda _word, alone: lambda: signal.raise_signal(signal.SIGINT),
     )
     assert call("run").code == 130
     with Stopwatch(Progress()).stage("of another command"):
