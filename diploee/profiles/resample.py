@@ -88,6 +88,20 @@ def joint_power_w(curves: Sequence[EnergyCurve], step_us: int) -> Float64Array:
     return np.asarray(power_w, dtype=np.float64)
 
 
+def unshared_s(curves: Sequence[EnergyCurve]) -> int:
+    """Return the whole seconds that some curves cover and others don't, before and after.
+
+    Parameters
+    ----------
+    curves : sequence of EnergyCurve
+        Those of `joint_power_w`, which leaves this time out.
+    """
+    starts_us = [int(curve.t_us[0]) for curve in curves]
+    ends_us = [int(curve.t_us[-1]) for curve in curves]
+    left_out_us = max(starts_us) - min(starts_us) + max(ends_us) - min(ends_us)
+    return int(left_out_us // US_PER_S)
+
+
 def round_keeping_energy(power_w: Float64Array) -> Float32Array:
     """Round power to float32 so that no running sum of it is off by more than one rounding.
 

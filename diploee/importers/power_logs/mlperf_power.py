@@ -47,6 +47,7 @@ from diploee.profiles.resample import (
     EnergyCurve,
     joint_power_w,
     round_keeping_energy,
+    unshared_s,
     usable_bandwidth_hz,
 )
 from diploee.scenario.limits import MAX_DEVICES, MAX_NODES, MAX_POWER_W
@@ -63,6 +64,8 @@ LONG_GAP = 1.5
 """A gap is counted if it is longer than this many usual intervals."""
 PHASES = {"init": "init", "block": "training", "eval": "evaluation", "power": "test"}
 """Phases by the events that begin and end them, ``init_start`` and ``init_stop``."""
+MEASURED = ("training", "test")
+"""Phases that the readings of a whole run cover."""
 STEP_GRID_MS = 100
 
 _MARK = ":::MLLOG"
@@ -289,13 +292,17 @@ def _profile(
             f"{step_ms} ms; give complete logs of one run"
         )
     start_us = max(int(log.curve.t_us[0]) for log in logs)
-    phases = _phases(run.events, start_us, power_w.size * step_ms * US_PER_MS, is_analyser)
+    phases, n_lost_s = _phases(
+        run.events, start_us, power_w.size * step_ms * US_PER_MS, is_analyser
+    )
     interval_s = round(interval_us / US_PER_S, 6)
     window_s = ANALYSER_WINDOW_S if is_analyser else max(1.0, interval_s)
     counts = Counter[str]()
     for log in logs:
         counts.update(log.counts)
     series = Counter((log.curve.t_us.tobytes(), log.curve.energy_j.tobytes()) for log in logs)
+    counts["seconds_that_not_all_nodes_cover"] = unshared_s([log.curve for log in logs])
+    counts["seconds_of_the_run_without_readings"] = n_lost_s
     counts["nodes_that_share_a_meter"] = sum(n for n in series.values() if n > 1)
     notes = [
         "Readings joined by straight lines."
@@ -431,20 +438,28 @@ def _log(
 
 def _phases(
     path: Path, start_us: int, length_us: int, is_analyser: bool
-) -> dict[str, list[list[float]]]:
-    """Return the spans of each phase [s from the profile's start], cut to the profile."""
+) -> tuple[dict[str, list[list[float]]], int]:
+    """Return the spans of each phase [s from the profile's start], cut to the profile.
+
+    Besides, the whole seconds of training or of the test that are cut off.
+    """
     if not path.is_file():
-        return {}
+        return {}, 0
     begun: dict[str, int] = {}
+    lost_us = 0
     found: dict[str, list[list[float]]] = {}
     for name, is_start, t_us in _events(read_text(path, "events of a run"), is_analyser):
         if is_start:
             begun[name] = t_us
         elif name in begun:
-            span_us = np.clip(np.array([begun.pop(name), t_us]) - start_us, 0, length_us)
+            whole_us = np.array([begun.pop(name), t_us]) - start_us
+            span_us = np.clip(whole_us, 0, length_us)
+            if name in MEASURED:
+                lost_us += max(int(np.diff(whole_us - span_us)[0]), 0)
             if span_us[1] > span_us[0]:
                 found.setdefault(name, []).append(_seconds(span_us))
-    return found
+    # Events of another clock overlap nowhere and tell nothing.
+    return found, lost_us // US_PER_S if found else 0
 
 
 def _events(text: Text, is_analyser: bool) -> Iterator[tuple[str, bool, int]]:

@@ -24,6 +24,7 @@ from diploee.profiles.resample import (
     US_PER_MS,
     joint_power_w,
     round_keeping_energy,
+    unshared_s,
     usable_bandwidth_hz,
 )
 from diploee.scenario.limits import MAX_NODES, MAX_POWER_W
@@ -117,6 +118,7 @@ def import_nvidia_smi(
     counts: Counter[str] = Counter()
     for machine in machines:
         counts.update(machine.counts)
+    counts["seconds_that_not_all_gpus_cover"] = unshared_s(curves)
     provenance = Provenance(
         kind="measured",
         source=source or ", ".join(machine.path.name for machine in machines),

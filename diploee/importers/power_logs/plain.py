@@ -38,6 +38,7 @@ from diploee.profiles.resample import (
     EnergyCurve,
     joint_power_w,
     round_keeping_energy,
+    unshared_s,
     usable_bandwidth_hz,
 )
 from diploee.scenario.limits import MAX_NODES, MAX_POWER_W
@@ -174,6 +175,7 @@ def import_plain(
         dt_ms = step_ms or max(1, round(interval_s * MS_PER_S))
         curves = [device.curve(even_ms) for device in readings]
         found_w = joint_power_w(curves, dt_ms * US_PER_MS)
+        counts["seconds_that_not_all_devices_cover"] = unshared_s(curves)
         if found_w.size == 0:
             raise LogFormatError(
                 f"{table.path}: its {plural(len(readings), 'device')} share less than a step of "

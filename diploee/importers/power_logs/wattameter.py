@@ -40,6 +40,7 @@ from diploee.profiles.resample import (
     US_PER_S,
     joint_power_w,
     round_keeping_energy,
+    unshared_s,
     usable_bandwidth_hz,
 )
 from diploee.tables import Float64Array
@@ -151,6 +152,7 @@ def import_wattameter(
     counts: Counter[str] = Counter()
     for power in powers:
         counts.update(power.counts)
+    counts["seconds_that_not_all_logs_cover"] = unshared_s([c for p in powers for c in p.curves])
     provenance = Provenance(
         kind="measured",
         source=source or ", ".join(path.name for path in sorted(log.path for log in logs.values())),

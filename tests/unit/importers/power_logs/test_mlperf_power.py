@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -120,6 +121,28 @@ def test_phases_are_those_of_the_events(sample: Sample) -> None:
     assert phases["evaluation"] == [
         [pytest.approx(s), pytest.approx(e)] for s, e in zip(begins, ends, strict=True)
     ]
+
+
+def test_readings_that_end_before_their_run_or_other_nodes_are_told(
+    sample: Sample, tmp_path: Path
+) -> None:
+    whole = part(sample(MLPERF), 8, "ac")
+    run = min((whole / "power").iterdir())
+    folder = tmp_path / "smc-ac-power" / "results" / "sys" / "llama2"
+    shutil.copytree(run, folder / "power" / run.name)
+    shutil.copyfile(whole / f"{run.name}.txt", folder / f"{run.name}.txt")
+    log = min((folder / "power" / run.name).glob("node_*.txt"))
+    log.chmod(0o644)
+    before = import_mlperf_power(folder)[0]
+    lines = log.read_text("utf-8").splitlines()
+    log.write_text("\n".join(lines[: len(lines) // 3]) + "\n")
+    cut = import_mlperf_power(folder)[0]
+    told = cut.provenance.counts["seconds_that_not_all_nodes_cover"]
+    assert told == pytest.approx((before.duration_ms - cut.duration_ms) / 1000, abs=15)
+    trained = {p: sum(e - s for s, e in p.provenance.phases["training"]) for p in (before, cut)}
+    assert before.provenance.counts["seconds_of_the_run_without_readings"] <= before.dt_ms / 1000
+    lost = cut.provenance.counts["seconds_of_the_run_without_readings"]
+    assert 10 < lost == pytest.approx(trained[before] - trained[cut], abs=2)
 
 
 def test_ac_is_taken_where_a_run_has_both_sides(sample: Sample, tmp_path: Path) -> None:

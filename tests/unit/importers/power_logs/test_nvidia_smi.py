@@ -190,6 +190,7 @@ def test_files_are_nodes_and_are_summed_over_the_time_they_share(tmp_path):
     assert profile.n_nodes == 2
     assert profile.duration_ms == 14_900
     np.testing.assert_allclose(profile.power_w, 800, rtol=1e-6)
+    assert repairs(profile) == {"seconds_that_not_all_gpus_cover": 10}  # 5 s at either end
     apart = put(tmp_path, smi(T_S + 500, 300), "c.csv")
     with pytest.raises(LogFormatError, match="share less than a step of 100 ms"):
         load(one, apart)

@@ -254,6 +254,14 @@ def test_devices_at_even_steps_keep_the_mean_of_their_last_step(tmp_path):
     np.testing.assert_array_equal(profile.power_w, 300 + 2 * np.arange(30))
 
 
+def test_time_that_not_all_devices_cover_is_left_out_and_told(tmp_path):
+    rows = "".join(f"{t},{g},500\n" for t in range(60) for g in range(2) if g == 0 or t < 40)
+    profile = load(csv(tmp_path, f"t_s,gpu,power_w\n{rows}"))
+    assert profile.duration_ms == 40_000
+    counts = profile.provenance.counts
+    assert counts == {"devices_summed": 2, "seconds_that_not_all_devices_cover": 20}
+
+
 @pytest.mark.parametrize("other", ["gpu_w", "node_kw", "index", "gpu [W]"])
 def test_power_of_parts_and_numbers_of_rows_tell_no_devices_apart(tmp_path, other):
     """A GPU's two levels of power are not two devices, whose sum would be twice the power."""
