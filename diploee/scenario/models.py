@@ -442,6 +442,12 @@ def cross_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
             )
         if pool.allocate == "gpus":
             yield from _allocation_problems(scenario, name)
+        if pool.scale_profiles is not None and not _plays_profiles(scenario, name):
+            yield (
+                ("facility", "pools", name, "scale_profiles"),
+                "scales the profiles of jobs, and no stream plays any in this pool: the curves of "
+                "services and replicas, zeus and synchronous are not scaled; leave it out",
+            )
         for index, phase in enumerate(pool.phases or ()):
             if not 0 <= scenario.clock.wall.time_ms(phase.since) < scenario.horizon_ms:
                 end = scenario.clock.wall.at(scenario.horizon_ms)
@@ -532,6 +538,16 @@ def _at_first(facility: Facility, pool: str) -> str:
     if facility.pools[pool].phases is None:
         return "; it could never start"
     return " in its first phase; it would hold up the queue until more stand"
+
+
+def _plays_profiles(scenario: Scenario, pool: str) -> bool:
+    """Return whether jobs in a pool take their power from profiles."""
+    return any(
+        stream.replay is not None
+        or any(job_class.batch_inference is None for job_class in stream.job_classes())
+        for stream in scenario.streams.values()
+        if stream.pool == pool and stream.zeus is None and stream.synchronous is None
+    )
 
 
 def _allocation_problems(scenario: Scenario, name: str) -> Iterator[tuple[KeyPath, str]]:

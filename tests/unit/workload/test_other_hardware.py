@@ -13,7 +13,7 @@ from builders import profile, tiny_data
 from command_line import call
 
 from diploee import simulate
-from diploee.errors import ProfileError
+from diploee.errors import ProfileError, ScenarioError
 from diploee.inputs import load_inputs
 from diploee.outputs import Run
 from diploee.profiles import PowerProfile, ProfileLibrary, add_profile, read_profile
@@ -53,6 +53,15 @@ def test_other_gpus_are_refused_in_one_line_with_both_remedies(tmp_path: Path) -
     with pytest.raises(ProfileError, match=f"^{words}$"):
         run(tmp_path / "run", EIGHT_OF_1000)
     assert not (tmp_path / "run").exists()
+
+
+def test_scaling_that_nothing_in_the_pool_takes_is_refused() -> None:
+    """Services have curves, of which by_tdp scales none: accepted, it would say what is not so."""
+    idle = {"other": {"node_type": "node", "n_nodes": 2, "scale_profiles": "by_tdp"}}
+    pools = tiny_data()["facility"]["pools"] | idle
+    with pytest.raises(ScenarioError, match=r"pools.other.scale_profiles: .*; leave it out"):
+        scenario({"facility.pools": pools})
+    assert scenario(BY_TDP).facility.pools["main"].scale_profiles == "by_tdp"
 
 
 def test_validate_refuses_them_too(tmp_path: Path) -> None:
