@@ -157,7 +157,8 @@ def simulate(
     jobs_file : bool
         Write ``jobs.parquet``, the largest file of a run.
     n_threads : int, optional
-        Threads of the power stage; as many as there are cores, at most four, by default.
+        Threads of the power stage; as many as there are cores, at most four, by default. 0 keeps
+        the run to one core.
     executor : concurrent.futures.Executor, optional
         Computes the power blocks instead of threads, as `power_stream` says.
     progress : Progress, optional

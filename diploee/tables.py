@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -54,13 +55,13 @@ class Table:
             object.__setattr__(self, name, values)
 
     @classmethod
-    def _dtypes(cls) -> Iterator[tuple[str, np.dtype[Any]]]:
-        for column_field in fields(cls):
-            if "dtype" in column_field.metadata:
-                yield column_field.name, column_field.metadata["dtype"]
+    @cache  # a run makes thousands of small tables
+    def _dtypes(cls) -> tuple[tuple[str, np.dtype[Any]], ...]:
+        kinds = ((found.name, found.metadata.get("dtype")) for found in fields(cls))
+        return tuple((name, dtype) for name, dtype in kinds if dtype is not None)
 
     def __len__(self) -> int:
-        first, _ = next(self._dtypes())
+        (first, _), *_ = self._dtypes()
         return int(getattr(self, first).size)
 
     def take(self, rows: npt.NDArray[Any] | slice) -> Self:

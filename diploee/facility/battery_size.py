@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linprog
-from scipy.sparse import coo_array, vstack
 
 from diploee.errors import InputError
 from diploee.facility.battery import Hold, Store, hold
@@ -30,6 +28,9 @@ ACCURACY = 1e-3
 COVERED = 1e-9
 """A size holds a load where it misses no more than this part of the load's range."""
 
+
+if TYPE_CHECKING:
+    from scipy.sparse import coo_array
 
 Array = npt.NDArray[Any]
 
@@ -153,6 +154,9 @@ def least_battery(
     InputError
         If there are too many intervals.
     """
+    from scipy.optimize import linprog  # slow to import, and every kind of stage is looked at
+    from scipy.sparse import vstack
+
     n = load_w.size
     if n > MOST_INTERVALS:
         raise InputError(
@@ -205,5 +209,7 @@ def least_battery(
 
 def _matrix(n_columns: int, *entries: tuple[Array, Array, Array]) -> coo_array:
     """Return a matrix from groups of rows, columns and values."""
+    from scipy.sparse import coo_array
+
     row, column, value = (np.concatenate(part) for part in zip(*entries, strict=True))
     return coo_array((value, (row, column)), shape=(int(row.max()) + 1, n_columns))

@@ -237,7 +237,9 @@ class RunSeries:
             for name in columns
         }
         stamps = batch.column(batch.schema.get_field_index("timestamp"))
-        found_ms = stamps.cast(pa.timestamp("ms", stamps.type.tz)).cast(pa.int64()).fill_null(-1)
+        found_ms = stamps.cast(pa.timestamp("ms", stamps.type.tz)).cast(pa.int64())
+        if found_ms.null_count:  # only then: filling makes a scalar, which imports pandas
+            found_ms = found_ms.fill_null(-1)
         stamps_ms = as_numpy(pa.chunked_array([found_ms]), np.int64)
         if not np.array_equal(stamps_ms, starts_ms):
             wrong = int(np.argmax(stamps_ms != starts_ms))

@@ -51,7 +51,8 @@ def power_stream(
     span_ms : tuple of int, optional
         Start and end [ms] other than the whole run, multiples of the interval.
     n_threads : int, optional
-        Parts computed at the same time; as many as there are cores, at most four, by default.
+        Parts computed at the same time; as many as there are cores, at most four, by default, while
+        the next window is made. With 0 all is done in turn, on one core.
     executor : concurrent.futures.Executor, optional
         Computes the parts instead of threads: a process pool, or a Dask client's ``get_executor``.
         Its workers must reach the files of the library's profiles.
@@ -69,7 +70,7 @@ def power_stream(
         If the span is not whole intervals.
     """
     sums = PowerSums(model, span_ms, block_intervals)
-    n_workers = n_threads or default_threads()
+    n_workers = default_threads() if n_threads is None else max(n_threads, 1)
     # Holds no window while the next one is made.
     parts = chain.from_iterable(map(partial(sums.parts, n_workers=n_workers), windows))
     if executor is not None:
@@ -78,6 +79,9 @@ def power_stream(
         shared = run if share is None else share(run)
         tasks = (executor.submit(remote_block, shared, *part) for part in parts)
         yield from filter(None, map(sums.put, _in_order(tasks, BLOCKS_AHEAD)))
+        return
+    if n_threads == 0:
+        yield from filter(None, map(sums.put, (model.block(*part) for part in parts)))
         return
     # Parts are independent, and their sums run outside the interpreter lock.
     with ThreadPoolExecutor(n_workers) as threads:

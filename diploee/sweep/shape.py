@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from diploee.arrow import arrow_numbers, arrow_texts
 from diploee.metrics import Distribution
 from diploee.outputs import Run
 from diploee.tables import Float64Array, Int64Array
@@ -61,8 +62,8 @@ def _hours_of_week(local_ms: Int64Array) -> Int64Array:
 def _rows(kind: str, at: np.ndarray, power_w: Float64Array) -> pa.Table:
     return pa.table(
         {
-            "kind": pa.array([kind] * len(at)),
-            "at": pa.array(at.astype(np.float64)),
-            "power_w": pa.array(power_w),
+            "kind": arrow_texts([kind] * len(at)),
+            "at": arrow_numbers(at.astype(np.float64)),
+            "power_w": arrow_numbers(power_w),
         }
     )

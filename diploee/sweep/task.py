@@ -89,9 +89,16 @@ Executor = Callable[[Sequence[RunTask]], Iterator[Outcome]]
 
 
 class SweepWorker:
-    """Does one run after another; profiles and files that runs share are read once."""
+    """Does one run after another; profiles and files that runs share are read once.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    n_threads : int
+        Threads of the power stage; 0 keeps to one core, for workers beside each other.
+    """
+
+    def __init__(self, n_threads: int = 0) -> None:
+        self._n_threads = n_threads
         self._reader = InputReader()
         self._library: tuple[tuple[str, ...], ProfileLibrary] | None = None
 
@@ -129,7 +136,7 @@ class SweepWorker:
                 engine=task.engine or fastest_engine(task.scenario, inputs),
                 force=True,  # an empty folder
                 jobs_file=JOBS_FILE in KEPT_FILES[task.keep],
-                n_threads=1,  # the other cores have runs of their own
+                n_threads=self._n_threads,
             )
             _finish(run, task, whole_hash)
 
@@ -141,7 +148,7 @@ def run_task(task: RunTask) -> Outcome:
 
 def in_process(tasks: Sequence[RunTask]) -> Iterator[Outcome]:
     """Do runs one by one in this process."""
-    return map(SweepWorker().run, tasks)
+    return map(SweepWorker(n_threads=1).run, tasks)
 
 
 def _finish(run: Run, task: RunTask, whole_hash: str) -> None:

@@ -99,7 +99,9 @@ def test_energy_behind_the_stages_is_the_same_at_every_resolution(tmp_path: Path
     np.testing.assert_allclose(energy_j, energy_j[0], rtol=1e-9)
 
 
-@pytest.mark.parametrize("how", [{"window_days": 1, "n_threads": 1}, {"n_threads": 3}])
+@pytest.mark.parametrize(
+    "how", [{"window_days": 1, "n_threads": 1}, {"n_threads": 3}, {"n_threads": 0}]
+)
 def test_a_stage_with_a_state_gives_the_same_bits_however_a_run_is_cut(
     tmp_path: Path, how: dict[str, Any]
 ) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from builders import tiny_data
+from sweep_builders import sweep_file
 
 from diploee.sweep import Outcome, RunTask, load_sweep, run_sweep
 from diploee.sweep.task import SweepWorker, in_process
@@ -93,3 +97,37 @@ def test_a_worker_drops_what_the_last_run_did_not_read(
         assert worker.run(RunTask(**{**vars(task), "target": str(tmp_path / str(len(opens)))}))
         opens.append(opened["jobs.csv"])
     assert opens[0] == opens[1] == opens[2] > 0
+
+
+ALONE = """
+import pickle, sys, threading
+from pathlib import Path
+from diploee.sweep.task import SweepWorker
+
+started, start = [], threading.Thread.start
+threading.Thread.start = lambda thread: (started.append(thread.name), start(thread))
+outcome = SweepWorker().run(pickle.loads(Path(sys.argv[1]).read_bytes()))
+print(outcome.status)
+print(*sys.modules)
+print(*started)
+"""
+
+
+def test_a_worker_keeps_to_one_thread_and_imports_nothing_slow(
+    tmp_path: Path, library_folder: Path
+) -> None:
+    """Workers beside each other have a core each, and each starts on its own."""
+    sent = tmp_path / "task"
+
+    def kept(tasks: Sequence[RunTask]) -> Iterator[Outcome]:
+        sent.write_bytes(pickle.dumps(tasks[0]))
+        return iter(())
+
+    path = sweep_file(tmp_path, {"seeds": 1})
+    run_sweep(path, tmp_path / "out", profiles=[str(library_folder)], executor=kept)
+    command = [sys.executable, "-c", ALONE, sent]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    status, modules, threads = done.stdout.split("\n")[:3]
+    assert (status, threads) == ("finished", "")
+    slow = {"matplotlib", "pandas", "scipy.optimize", "scipy.special", "scipy.stats", "simpy"}
+    assert not slow & set(modules.split())
