@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ from diploee.learn.jobs.job_log_fit import JobFitOptions, JobLogFit, fit_job_log
 from diploee.learn.jobs.likeness import with_generated_year
 from diploee.learn.jobs.rules_file import read_rules
 from diploee.profiles import ProfileLibrary
-from diploee.scenario import ClassRule, Scenario
+from diploee.profiles.hardware import gpus_of, gpus_shown, is_other_hardware
+from diploee.scenario import ClassRule, Facility, Scenario
 from diploee.scenario.log_reading import LogReading
 
 
@@ -86,8 +87,29 @@ def fit_from_log(
     if of_replay := [key for key in told if key not in reading]:
         note = f"the log was read with {', '.join(of_replay)} of the scenario's replay"
         fit = replace(fit, notes=(*fit.notes, note))
+    if base is not None:
+        notes = tuple(_of_other_gpus(fit, base.facility, pool_name, library, named))
+        fit = replace(fit, notes=(*fit.notes, *notes))
     text = fragment_text(fit, stream, pool_name)
     return replace(fit, fragment=into_scenario(text, base, pool_name, out, named))
+
+
+def _of_other_gpus(
+    fit: JobLogFit, facility: Facility, pool: str, library: ProfileLibrary, named: Named
+) -> Iterator[str]:
+    """Say that a run will refuse the profiles, as the pool has other GPUs and scales none."""
+    node = facility.node_type_of(pool)
+    if facility.pools[pool].scale_profiles is not None or node.busy_power_factor != 1:
+        return
+    for workload in sorted({one.workload for one in fit.classes}):
+        origins = [e.provenance for e in library.entries if e.workload == workload]
+        if origins and all(is_other_hardware(origin, node) for origin in origins):
+            yield (
+                f"profiles of '{workload}' are of nodes with {gpus_of(origins[0])}, pool '{pool}' "
+                f"has nodes with {gpus_shown(node.n_gpus, node.gpu_tdp_w)}: before it runs set "
+                f"facility.pools.{pool}.scale_profiles: by_tdp, or give profiles of these nodes "
+                f"({named('profiles')})"
+            )
 
 
 def _as_replayed(

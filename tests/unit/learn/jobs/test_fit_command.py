@@ -195,6 +195,21 @@ def test_scenario_gives_the_pool_and_its_size(
         run(log_file, *rest, "--pool", "mian")
 
 
+@pytest.mark.parametrize(
+    ("changes", "is_told"),
+    [({}, True), ({"facility.pools.main.scale_profiles": "by_tdp"}, False), (None, False)],
+)
+def test_a_pool_whose_gpus_the_profiles_are_not_of_is_told_with_what_to_set(
+    changes: dict[str, str] | None, is_told: bool, log_file: Path, tmp_path: Path
+) -> None:
+    """A scenario is written, and would be refused as it runs: the fit says so before."""
+    other = {} if changes is None else changes | {"facility.node_types.node.n_gpus": 8}
+    base = write_scenario(tmp_path / "base.yaml", other)
+    text = run(log_file, "--workload", "llama2_70b_lora", "--scenario", base)
+    words = "set facility.pools.main.scale_profiles: by_tdp, or give profiles of these nodes"
+    assert (words in " ".join(text.replace("#", " ").split())) == is_told
+
+
 @pytest.mark.slow
 def test_a_scenario_is_written_as_a_whole_that_runs(
     log_file: Path, library_folder: Path, tmp_path: Path
