@@ -7,6 +7,7 @@ import signal
 import sys
 import warnings
 from types import FrameType
+from typing import NoReturn
 
 DEBUG_VARIABLE = "DIPLOEE_DEBUG"
 EXIT_FAILED = 1
@@ -48,8 +49,7 @@ def command_line() -> None:
         _complain(*error.problems)
         sys.exit(EXIT_FAILED)
     except (Interrupted, KeyboardInterrupt):
-        _complain("interrupted; what was not finished is removed")
-        sys.exit(EXIT_INTERRUPTED)
+        _end_interrupted()
     except BrokenPipeError:
         # The reader went away, as in `| head`; nothing may complain about it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -61,6 +61,8 @@ def command_line() -> None:
         _complain("out of memory; simulate fewer nodes or a shorter duration; nothing was kept")
         sys.exit(EXIT_FAILED)
     except Exception as error:
+        if any(signal.getsignal(number) is _ignore for number in _interrupts()):
+            _end_interrupted()  # of which pydantic makes an error of its own where it calls back
         if os.environ.get(DEBUG_VARIABLE):
             raise
         _complain(
@@ -70,6 +72,11 @@ def command_line() -> None:
         sys.exit(EXIT_FAILED)
     finally:
         stop_with(None)  # the next command of this process is not the one interrupted
+
+
+def _end_interrupted() -> NoReturn:
+    _complain("interrupted; what was not finished is removed")
+    sys.exit(EXIT_INTERRUPTED)
 
 
 def _words_to_complete() -> list[str]:

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from pydantic import BaseModel, model_serializer
 
 from diploee.progress import Progress, Stopwatch, stop_with
 from tests.command_line import call
@@ -32,6 +33,21 @@ def test_interruption_that_a_callback_swallowed_ends_the_run_at_its_next_part(pa
     with getattr(watch, part)("later"):
         pass
     assert "later" in watch.stages
+
+
+def test_interrupt_that_a_library_makes_an_error_of_ends_as_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Block(BaseModel):
+        @model_serializer
+        def interrupted(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(
+        "diploee.cli.app.application", lambda _word, alone: lambda: Block().model_dump()
+    )
+    ended = call("run")
+    assert (ended.code, ended.problem) == (130, "interrupted; what was not finished is removed")
 
 
 def test_interrupted_command_stops_no_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
