@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
+from types import ModuleType
 
 from diploee.sweep.memory import MemoryBudget
 from diploee.sweep.store import remove_staging
@@ -147,7 +148,7 @@ class _Pool:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=_serve, args=(theirs,), daemon=True)
         worker = _Worker(process, ours)
-        with _interrupts_held():
+        with _interrupts_held(), _caller_left_out():
             process.start()
             self.workers.append(worker)
         theirs.close()
@@ -180,6 +181,19 @@ def _interrupts_held() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _caller_left_out() -> Iterator[None]:
+    """Start a process that does not run the calling script again: it needs nothing of it.
+
+    Otherwise a script that sweeps would have to ask whether it is ``__main__``.
+    """
+    caller, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = caller
 
 
 def _serve(connection: Connection) -> None:

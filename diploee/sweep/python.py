@@ -50,8 +50,7 @@ def sweep(
     out : path, optional
         Folder or fsspec URL; ``sweeps/<name>`` by default.
     workers : int
-        Processes on this machine; 0 for none but this one. A script that takes some needs
-        ``if __name__ == "__main__":``, as all that start processes do.
+        Processes on this machine; 0 for none but this one.
     **options : object
         Further arguments of `run_sweep`, such as ``engine="compiled"``.
 

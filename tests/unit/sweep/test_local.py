@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from multiprocessing import active_children
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
@@ -66,6 +68,21 @@ def test_run_whose_worker_dies_every_time_is_given_up_with_a_reason(
         f"its worker process ended {MAX_ATTEMPTS} times (signal 9); short of memory? "
         "try fewer --workers"
     )
+
+
+@pytest.mark.slow
+def test_script_that_sweeps_needs_no_guard_against_running_again(tmp_path: Path) -> None:
+    script, sweep = tmp_path / "script.py", {"base": "colocation_10mw", "seeds": 2}
+    sweep |= {"set": {"duration": "1 h"}, "keep": "metrics"}
+    script.write_text(
+        "import diploee\n"
+        "print('runs')\n"
+        f"diploee.sweep({sweep}, {str(tmp_path / 'out')!r}, workers=2)\n",
+        "utf-8",
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "runs\n"), done.stderr
+    assert len(list((tmp_path / "out" / "runs").iterdir())) == 2
 
 
 @pytest.mark.slow
