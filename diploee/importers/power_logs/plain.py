@@ -150,6 +150,10 @@ def import_plain(
     sheet = read_sheet(path, "columns of time and power, such as 't_s,power_w'")
     time_name = time_column or _time_column(sheet)
     powers = list(power_column) or [_power_column(sheet)]
+    if len(set(powers)) < len(powers):
+        raise ProfileError(
+            f"power_column (--power-column): each column is summed once, found {shown(powers)}"
+        )
     units_w = [_unit_w(sheet, name, power_unit) for name in powers]
     devices = list(device_column) or [n for n in sheet.names if _plain_name(n) in DEVICES]
     names = {"time": time_name} | {f"power {k}": name for k, name in enumerate(powers)}

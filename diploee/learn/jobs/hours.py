@@ -135,6 +135,11 @@ def count_hours(
     if local_ms.size == 0:
         raise WorkloadError("the log has no jobs to fit")
     shortest, longest = int(local_ms.min()), int(local_ms.max())
+    if start is not None and end is not None and _local_ms(start) >= _local_ms(end):
+        raise WorkloadError(
+            f"no job lies from {start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M}; "
+            "give a later end (--from, --to)"
+        )
     first_ms, last_ms = _span_ms(local_ms, start, end)
     inside: BoolArray = (local_ms >= first_ms) & (local_ms < last_ms)
     if used is not None:

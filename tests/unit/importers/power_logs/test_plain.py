@@ -185,6 +185,8 @@ def test_arguments_out_of_range_are_refused(tmp_path):
         load(path, averaging_window_s=-1.0)
     with pytest.raises(ProfileError, match="sampling_interval_s is 0"):
         load(path, sampling_interval_s=0.0)
+    with pytest.raises(ProfileError, match=r"power_column .*each column is summed once"):
+        load(path, power_column=["power_w", "power_w"])
     with pytest.raises(ProfileError, match=r"at most 0\.5 Hz, half the rate of readings every 1 s"):
         load(path, sampling_interval_s=0.1, bandwidth_hz=5.0)
 

@@ -254,6 +254,10 @@ def test_a_scenario_is_written_as_a_whole_that_runs(
         ),
         (("--workload", "tune", "--format", "swif"), "unknown job log format 'swif'.*'swf'"),
         (("--workload", "tune", "--from", "2030-01-01"), "no job to fit is submitted"),
+        (
+            ("--workload", "tune", "--from", "2030-01-02", "--to", "2030-01-01"),
+            "no job lies from 2030-01-02 00:00 to 2030-01-01 00:00; give a later end",
+        ),
         (("--workload", "tune", "--months"), "month 2"),
     ],
 )
