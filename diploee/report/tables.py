@@ -48,15 +48,18 @@ def asked_figures(run: RunData) -> tuple[tuple[str, str, str], ...]:
             value = value_mw * per
             found.append((f"{value:,.3f}" if value < 1e3 else f"{value:,.0f}", unit_of, meaning))
 
-    at = moment((grid.get("peak") or {}).get("time"), run.resolution_ms)
-    add(power["max_mw"], f"peak, {means}, {at}")
+    def at(event: Mapping[str, Any]) -> str:
+        """Return the time of an event; its date stays on one line."""
+        return moment(event.get("time"), run.resolution_ms).replace("-", "\N{NON-BREAKING HYPHEN}")
+
+    add(power["max_mw"], f"peak, {means}, {at(grid.get('peak') or {})}")
     curve = grid.get("load_duration_curve") or {}
     shares, values_mw = curve.get("percent_of_time", ()), curve.get("exceeded_mw", ())
     exceeded = dict(zip(shares, values_mw, strict=False))
     add(exceeded.get(0.1), f"P99.9 of {means}: exceeded 0.1 % of the time")
     demands = (grid.get("maximum_demand") or {}).get("intervals", ())
     if demand := next((entry for entry in demands if entry["interval_min"] == 15), None):
-        add(demand["max_mw"], f"15-minute demand, {moment(demand['time'], run.resolution_ms)}")
+        add(demand["max_mw"], f"15-minute demand, {at(demand)}")
     if (load_factor := power.get("load_factor")) is not None:
         found.append((f"{load_factor:.3f}", "", f"load factor, of the peak of {means}"))
     ramps = {e["interval_s"]: e for e in (grid.get("ramps") or {}).get("intervals", ())}
