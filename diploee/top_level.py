@@ -66,7 +66,7 @@ def datasheet(run: Run | Path | str, out: Path | str = "datasheet.html", **optio
         The page.
     **options : object
         Further arguments of `diploee.report.datasheet_files.write_datasheet`, such as
-        ``limits=["ercot-lel"]`` or ``csv_file=...``.
+        ``limits=["ercot_lcl_2026_06"]`` or ``csv_file=...``.
     """
     from diploee.report.datasheet_files import write_datasheet
 

@@ -145,7 +145,7 @@ def report(
     out : path
         The page; a report of diploee that stands there is replaced.
     **options : object
-        Further arguments of `write_report`, such as ``limits=["ercot-lel"]``.
+        Further arguments of `write_report`, such as ``limits=["ercot_lcl_2026_06"]``.
 
     Raises
     ------
