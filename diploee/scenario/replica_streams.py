@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,13 +25,13 @@ class BatchControllerSpec(Kind):
 class ReplicaSignalSpec(Kind):
     """What a scenario says of what the power of replicas is held to."""
 
+    @abstractmethod
     def value(self, time_s: float, power_w: float) -> float:
         """Return the signal at a time of the run [s] and a power of all replicas [W]."""
-        raise NotImplementedError
 
+    @abstractmethod
     def constraints(self, time_s: float, power_w: float) -> tuple[Constraint, ...]:
         """Return the limits on that power, the same ones at every time."""
-        raise NotImplementedError
 
 
 BATCH_CONTROLLERS: Kinds[BatchControllerSpec] = Kinds(
@@ -38,7 +39,9 @@ BATCH_CONTROLLERS: Kinds[BatchControllerSpec] = Kinds(
 )
 """What may choose batch sizes, by name: those of the package, and those registered from outside."""
 REPLICA_SIGNALS: Kinds[ReplicaSignalSpec] = Kinds(
-    "signal", ReplicaSignalSpec, "diploee.replicas.signals"
+    "signal",
+    ReplicaSignalSpec,  # type: ignore[type-abstract]
+    "diploee.replicas.signals",
 )
 """What the power of replicas may be held to, likewise."""
 
