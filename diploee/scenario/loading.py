@@ -9,9 +9,10 @@ from typing import Any
 
 from diploee.errors import ScenarioError, one_of
 from diploee.problems import KeyPath, checked
+from diploee.scenario.cross_checks import cross_problems
 from diploee.scenario.dotted_keys import with_value
 from diploee.scenario.limits import size_problems
-from diploee.scenario.models import Scenario, cross_problems
+from diploee.scenario.models import Scenario
 from diploee.scenario.yaml_lines import dotted, load_yaml_with_lines, located, read_value
 from diploee.shipped import find_shipped, shipped_folder
 
