@@ -27,14 +27,13 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from diploee.errors import DiploeeError as DiploeeError
+    from diploee.line import simulate as simulate
     from diploee.outputs import Run as Run
     from diploee.outputs import open_run as open_run
     from diploee.profiles import PowerProfile as PowerProfile
     from diploee.profiles import ProfileLibrary as ProfileLibrary
     from diploee.report import report as report
     from diploee.report.compare import compare as compare
-    from diploee.run import run as run
-    from diploee.run import simulate as simulate
     from diploee.scenario import Scenario as Scenario
     from diploee.scenario import load_scenario as load_scenario
     from diploee.steps import generate_jobs as generate_jobs
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from diploee.top_level import fit as fit
     from diploee.top_level import import_profile as import_profile
     from diploee.top_level import limits as limits
+    from diploee.top_level import run as run
     from diploee.top_level import scenarios as scenarios
 
 # Imported on first use: `diploee --help` must not wait for pandas and numba.
@@ -71,12 +71,13 @@ _HOMES = {
     "open_run": "outputs",
     "power_blocks": "steps",
     "power_series": "steps",
+    "run": "top_level",
     "scenarios": "top_level",
     "schedule_jobs": "steps",
-    "simulate": "run",
+    "simulate": "line",
 }
 
-_CALLED = ("report", "run", "sweep")
+_CALLED = ("report", "sweep")
 """Modules that answer calls as their function of the same name; see `callable_modules`."""
 
 __all__ = ["__version__", *sorted([*_CALLED, *_HOMES])]

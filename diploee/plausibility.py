@@ -10,6 +10,7 @@ from diploee.clock import RunClock
 from diploee.errors import plural
 from diploee.inference import Curves, ServicePlan
 from diploee.inference.samples import PROVENANCE
+from diploee.loads import JobsLoad
 from diploee.metrics import QueueMetrics
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import FLAT_WORKLOAD
@@ -17,7 +18,7 @@ from diploee.profiles.hardware import gpus_of, gpus_shown, is_other_hardware
 from diploee.profiles.library import Entry
 from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
 from diploee.profiles.smoothing import SMOOTHING
-from diploee.scenario import Facility
+from diploee.scenario import Facility, Scenario
 from diploee.shipped import shipped_folder
 from diploee.units import HOURS_PER_DAY, MS_PER_DAY, MS_PER_H, MS_PER_S, W_PER_MW
 from diploee.workload import JobStreams, StreamClass, StreamMatch
@@ -40,13 +41,8 @@ Pools = Mapping[str, str]
 
 
 def run_warnings(
-    facility: Facility,
-    clock: RunClock,
-    pools: Pools,
-    library: ProfileLibrary,
-    classes: Sequence[StreamClass],
-    matches: Sequence[StreamMatch],
-    queues: Mapping[str, QueueMetrics],
+    scenario: Scenario,
+    jobs: JobsLoad,
     plans: Sequence[ServicePlan],
     curves: Curves,
     metrics: dict[str, Any],
@@ -55,20 +51,10 @@ def run_warnings(
 
     Parameters
     ----------
-    facility : Facility
-        Pools and node types.
-    clock : RunClock
-        Span and resolution.
-    pools : mapping of str to str
-        Pool of each job stream.
-    library : ProfileLibrary
-        Profiles that the jobs drew from.
-    classes : sequence of StreamClass
-        The job classes.
-    matches : sequence of StreamMatch
-        How the number of jobs of each stream was found.
-    queues : mapping of str to QueueMetrics
-        What became of the jobs of each pool.
+    scenario : Scenario
+        The site.
+    jobs : JobsLoad
+        Its jobs, after the run.
     plans : sequence of ServicePlan
         Plans of the request streams.
     curves : Curves
@@ -76,6 +62,10 @@ def run_warnings(
     metrics : dict
         The run's metrics.
     """
+    facility, clock = scenario.facility, scenario.clock
+    library, classes = jobs.streams.library, jobs.streams.classes
+    matches = jobs.streams.matches()
+    pools = {name: spec.pool for name, spec in scenario.streams.items()}
     return [
         *_extrapolations(library, classes),
         *_implausible_profiles(facility, pools, library, classes),
@@ -89,7 +79,7 @@ def run_warnings(
         *_rated_beyond_nodes(facility),
         *_never_standing(facility),
         *_left_out(matches),
-        *_shortfalls(facility, clock, pools, matches, queues),
+        *_shortfalls(facility, clock, pools, matches, jobs.queues),
         *_overload(metrics),
         *_idle_weather(facility),
         *_typical_weather(facility, metrics),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -17,11 +17,11 @@ from diploee.columns import Columns, catalogue, with_boundary
 from diploee.errors import InputError
 from diploee.facility import Block, Site, Stage, Stages, Weather
 from diploee.facility.base import POWER, REACTIVE, check_order
-from diploee.importers.signals import Signal
 from diploee.inference import SERVICE_COLUMNS, Curves, RequestRates, ServicePlan
 from diploee.inference import plan_services as plan_streams
 from diploee.inference import request_rates as rates_of
 from diploee.inputs import Inputs, load_inputs
+from diploee.loads.jobs import open_streams, simulations
 from diploee.power import (
     AC_COLUMNS,
     PHASE_COLUMNS,
@@ -39,32 +39,24 @@ from diploee.power import serving_segments as lower_services
 from diploee.power.block_source import Method
 from diploee.power.course import Courses
 from diploee.profiles import ProfileLibrary
-from diploee.profiles.capped import CapLevels
 from diploee.profiles.profile import NODE_AC_POWER
 from diploee.replicas import REPLICA_COLUMNS, SIGNAL_COLUMNS
-from diploee.scenario import NodeType, Scenario
-from diploee.scenario import flexibility as scenario_flexibility
+from diploee.scenario import Scenario
 from diploee.scenario.size import scaled
-from diploee.scenario.spans import span_ms
 from diploee.schedule import (
     QUEUE_COLUMNS,
     ActedSchedule,
     Cluster,
     Engine,
-    JobFlexibility,
-    JobPower,
     Schedule,
-    Surroundings,
     in_order_of_submission,
 )
-from diploee.schedule import simulated_utilization as simulated_occupancy
 from diploee.schedule.controller import FairCaps
 from diploee.schedule.policy import Policy
 from diploee.schedule.twins import twin_of
 from diploee.tables import Float64Array, concat
 from diploee.units import MS_PER_H, MS_PER_MIN, W_PER_MW
-from diploee.workload import JobStreams, JobTable, StreamClass, StreamMatch, Utilization
-from diploee.workload.source import DRAW_MS
+from diploee.workload import JobTable, StreamClass, StreamMatch, Utilization
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,82 +85,6 @@ class Workload:
     matches: tuple[StreamMatch, ...]
     library: ProfileLibrary
     courses: Courses | None = None
-
-
-def open_streams(scenario: Scenario, inputs: Inputs) -> JobStreams:
-    """Open the job streams of a scenario; errors as of `JobStreams`."""
-    return JobStreams(
-        scenario.streams,
-        scenario.facility,
-        scenario.clock,
-        scenario.seed,
-        inputs.profiles,
-        inputs.logs,
-        inputs.zeus,
-        inputs.batches,
-    )
-
-
-def surroundings(
-    scenario: Scenario,
-    streams: JobStreams,
-    levels: CapLevels,
-    signals: Mapping[str, Signal] | None = None,
-) -> Surroundings:
-    """Return what policies that act know besides their queues; not services yet."""
-    facility, signals = scenario.facility, signals or {}
-    pools = [facility.node_type_of(name) for name in facility.pools]
-    around = Surroundings(
-        power=JobPower(
-            streams.library,
-            list(class_nodes(scenario, streams)),
-            [
-                of_class.job_class.duration is not None
-                or scenario.streams[of_class.stream].replay is not None
-                for of_class in streams.classes
-            ],
-        ),
-        flexibility=[
-            flexibility_of(of_class.job_class.flexibility, of_class.job_class.n_nodes, scenario)
-            for of_class in streams.classes
-        ],
-        levels=levels,
-        idle_power_w=[node.idle_power_w for node in pools],
-    )
-    if scenario.flexibility is None:
-        return around
-    changes = [signal.times_ms for signal in signals.values()]
-    begin_ms, horizon_ms = scenario.clock.begin_ms, scenario.horizon_ms
-    wakes_ms = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *changes]))
-    cap = signals.get("cap")
-    return replace(
-        around,
-        signals=signals,
-        events=scenario.flexibility.events_in(scenario.clock),
-        wakes_ms=wakes_ms[(wakes_ms > begin_ms) & (wakes_ms < horizon_ms)].tolist(),
-        cap_w=around.cap_w if cap is None else lambda time_ms: cap.at(time_ms) * W_PER_MW,
-    )
-
-
-def flexibility_of(
-    told: scenario_flexibility.JobFlexibility | None, n_nodes: int, scenario: Scenario
-) -> JobFlexibility:
-    """Return how the jobs of a class bend, as the engine knows it."""
-    if told is None:
-        return JobFlexibility()
-    return JobFlexibility(
-        tier=told.tier,
-        kind=told.work,
-        pausable=told.pausable,
-        least_share=(told.min_nodes or n_nodes) / n_nodes,
-        checkpoint_every_ms=span_ms(told.checkpoint_interval),
-        stop_ms=span_ms(told.stop),
-        restart_ms=span_ms(told.restart),
-        stop_share=told.restart_power,
-        restart_share=told.restart_power,
-        slack=told.slack,
-        deadline_ms=scenario.clock.wall.time_ms(told.deadline) if told.deadline else None,
-    )
 
 
 def fastest_engine(scenario: Scenario, inputs: Inputs) -> Engine:
@@ -231,37 +147,6 @@ def meter_power(scenario: Scenario, stages: Stages) -> Callable[[int, float], fl
         return at(time_ms // MS_PER_H, near_w) / near_w * devices_w
 
     return meter_w
-
-
-def class_nodes(scenario: Scenario, streams: JobStreams) -> Iterator[NodeType]:
-    """Yield the nodes that the jobs of each class run on."""
-    for of_class in streams.classes:
-        yield scenario.facility.node_type_of(scenario.streams[of_class.stream].pool)
-
-
-def simulations(
-    scenario: Scenario,
-    policies: Mapping[str, Policy] | None = None,
-    around: Surroundings | None = None,
-) -> dict[str, Utilization]:
-    """Return what each stream with ``match: simulated`` matches: its own pool's occupancy."""
-
-    def of_pool(pool: str) -> Utilization:
-        return lambda days: simulated_occupancy(
-            scenario.facility.pools[pool],
-            scenario.clock,
-            days,
-            DRAW_MS,
-            (policies or {}).get(pool),
-            around,
-            scenario.facility.slots_per_node(pool),
-        )
-
-    return {
-        name: of_pool(spec.pool)
-        for name, spec in scenario.streams.items()
-        if spec.match == "simulated"
-    }
 
 
 def generate_jobs(
@@ -395,6 +280,7 @@ def plan_services(
     Flexible services answer the scenario's events where they are `answering`.
     """
     inputs = inputs or load_inputs(scenario, ProfileLibrary.in_order([]))
+    flexibility = scenario.flexibility
     return plan_streams(
         scenario.request_streams,
         scenario.facility,
@@ -402,19 +288,8 @@ def plan_services(
         scenario.seed,
         curves if curves is not None else inputs.curves,
         inputs.traces,
-        event_windows_ms(scenario) if answering else (),
+        flexibility.spans_ms(scenario.clock) if answering and flexibility else (),
     )
-
-
-def event_windows_ms(scenario: Scenario) -> list[tuple[int, int]]:
-    """Return from the begin of which ramp to which end events go on [ms], in order and apart."""
-    found: list[tuple[int, int]] = []
-    if scenario.flexibility is not None:
-        for event in scenario.flexibility.events_in(scenario.clock):
-            begin_ms = max(event.ramp_ms, found[-1][1]) if found else event.ramp_ms
-            if begin_ms < event.end_ms:
-                found.append((begin_ms, event.end_ms))
-    return found
 
 
 def open_stages(

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from diploee.errors import InputError, did_you_mean, one_of
+from diploee.line import simulate
 from diploee.metrics.limits import LimitReport, Limits, shipped_limits
 from diploee.outputs import Run, open_run
 from diploee.profiles import PowerProfile, ProfileLibrary
-from diploee.scenario import ClassRule, Scenario, shipped_scenarios
+from diploee.progress import NotebookProgress, in_notebook
+from diploee.scenario import (
+    ClassRule,
+    Scenario,
+    load_scenario,
+    scenario_from_dict,
+    shipped_scenarios,
+    target_values,
+)
+from diploee.scenario.dotted_keys import with_value
 from diploee.scenario.yaml_lines import load_yaml_with_lines
 from diploee.sweep import shipped_sweeps
 
@@ -41,6 +52,71 @@ def _told(path: Path, kind: ShippedKind) -> str:
 
 def _opened(run: Run | Path | str) -> Run:
     return run if isinstance(run, Run) else open_run(run)
+
+
+def run(
+    scenario: Scenario | Path | str,
+    out: Path | str | None = None,
+    *,
+    target_utilization: float | None = None,
+    seed: int | None = None,
+    values: Mapping[str, Any] | None = None,
+    profiles: Sequence[Path | str] = (),
+    **options: Any,
+) -> Run:
+    """Simulate a scenario by name, file or object; a notebook shows how it goes.
+
+    Parameters
+    ----------
+    scenario : Scenario, path or str
+        A scenario, its file, or the name of a shipped one such as ``"colocation_10mw"``.
+    out : path, optional
+        The run folder; ``runs/<scenario>-<hash>`` by default.
+    target_utilization : float, optional
+        Mean node occupancy to reach, 0-1, of the scenario's only stream.
+    seed : int, optional
+        Seed of every random draw.
+    values : mapping, optional
+        Values by dotted key, such as ``{"duration": "8 weeks"}``.
+    profiles : sequence of path
+        Folders of power profiles instead of the shipped ones.
+    **options : object
+        Further arguments of `simulate`, such as ``engine="compiled"``.
+
+    Returns
+    -------
+    Run
+        The finished run.
+
+    Raises
+    ------
+    ScenarioError
+        If the scenario or a value is wrong; the text names the key as it was given here.
+    InputError
+        If the profiles or the output folder are not usable.
+    """
+    asked = {**(values or {}), **({} if seed is None else {"seed": seed})}
+    resolved, names = _with_values(scenario, asked, {}), {}
+    if target_utilization is not None:
+        target = target_values(resolved, target_utilization)
+        names = dict.fromkeys(target, "target_utilization")
+        resolved = _with_values(scenario, asked | target, names)
+    if profiles:
+        options["library"] = ProfileLibrary.open(*map(str, profiles))
+    if in_notebook():
+        options.setdefault("progress", NotebookProgress())
+    return simulate(resolved, out, **options)
+
+
+def _with_values(
+    scenario: Scenario | Path | str, values: Mapping[str, Any], names: Mapping[str, str]
+) -> Scenario:
+    if not isinstance(scenario, Scenario):
+        return load_scenario(scenario, values=values, names=names)
+    data = scenario.model_dump(mode="json")
+    for key, value in values.items():
+        data = with_value(data, key, value, partial(str, names.get(key, key)))
+    return scenario_from_dict(data).beside(scenario.folder) if values else scenario
 
 
 def limits(run: Run | Path | str, against: Limits | Path | str) -> LimitReport:

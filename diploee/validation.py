@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from diploee.inputs import load_inputs
+from diploee.loads import open_streams
 from diploee.metrics import RunMetrics
 from diploee.outputs import expected_mb
 from diploee.plausibility import overfull_pools
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
 from diploee.schedule import Engine
-from diploee.steps import at_size, open_stages, open_streams, plan_services
+from diploee.steps import at_size, open_stages, plan_services
 from diploee.units import MS_PER_DAY, MS_PER_H
 
 START_S = 1.0

@@ -157,8 +157,8 @@ class Attribution:
         What the services did.
     calendars : mapping of str to HourlyRates
         Calendar of the submissions of job streams that have one.
-    replicas : sequence of ReplicaPlan
-        What replicas did; their banks follow those of the services.
+    replicas : sequence of (ReplicaPlan, Bank)
+        What the replicas of each stream did, and the bank that plays their power.
     """
 
     def __init__(
@@ -169,10 +169,9 @@ class Attribution:
         serving: ServingLoad,
         plans: Sequence[ServicePlan],
         calendars: Mapping[str, HourlyRates],
-        replicas: Sequence[ReplicaPlan] = (),
+        replicas: Sequence[tuple[ReplicaPlan, Bank]] = (),
     ) -> None:
-        of_replicas = serving.banks[len(serving.banks) - len(replicas) :]
-        self._replicas = list(zip(replicas, of_replicas, strict=True))
+        self._replicas = replicas
         self._calendars = calendars
         facility, self._tables = model.facility, model.tables
         self._standing = model.standing_nodes

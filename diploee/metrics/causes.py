@@ -9,20 +9,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from diploee.facility import Block
+from diploee.facility import Block, Stage
 from diploee.facility.base import POWER
 from diploee.metric import Metric
 from diploee.metrics.attribution import Attribution, Part, What
 from diploee.metrics.event import Event, Key, Span
 from diploee.metrics.grid.ramps import RAMP_MS
 from diploee.metrics.poi import PARTS
-from diploee.power import Segments
+from diploee.power import PowerModel, Segments
+from diploee.scenario import Scenario
 from diploee.tables import Float64Array, Int16Array, Int64Array, concat
 from diploee.units import MS_PER_S, W_PER_MW
+from diploee.workload.rates import hourly_rates
+
+if TYPE_CHECKING:
+    from diploee.loads import JobsLoad, JobWindow, ReplicasLoad, ServicesLoad
 
 CAUSE_METRICS = (
     Metric(
@@ -115,6 +120,11 @@ class Causes:
         self._energy_j: Int64Array | None = None
         self._sums: Levels = {}
         self._end_ms = 0
+
+    def take(self, window: JobWindow) -> None:
+        """Take in the jobs of a window."""
+        started = window.started
+        self.keep(window.segments, started.jobs.class_id[started.of_energy], window.energy_j)
 
     def keep(self, segments: Segments, class_id: Int16Array, energy_j: Float64Array) -> None:
         """Take in what starts in a window: segments of jobs; class and energy [J] of each job."""
@@ -262,3 +272,30 @@ def grid_events(grid: Mapping[str, Any]) -> Iterator[tuple[Key, dict[str, Any], 
             yield ("ramps", entry["interval_s"], way), entry[way], entry[way]["time"]
     for entry in grid["rolling_range"]["windows"]:
         yield ("rolling_range", entry["window_s"], ""), entry, entry["time"]
+
+
+def causes_of(
+    scenario: Scenario,
+    model: PowerModel,
+    loads: tuple[JobsLoad, ServicesLoad, ReplicasLoad],
+    stages: Iterable[Stage],
+) -> Causes:
+    """Return what finds the causes of a run's worst events."""
+    jobs, services, replicas = loads
+    drawn = {
+        name: hourly_rates(spec.calendar, scenario.clock, scenario.seed, "workload", name)
+        for name, spec in scenario.streams.items()
+        if spec.replay is None
+        and spec.synchronous is None
+        and (spec.zeus is None or spec.zeus.groups is None)
+    }
+    attribution = Attribution(
+        model,
+        {name: spec.pool for name, spec in scenario.streams.items()},
+        [of_class.stream for of_class in jobs.streams.classes],
+        services.serving,
+        services.plans,
+        drawn,
+        list(zip(replicas.plans, replicas.serving.banks, strict=True)),
+    )
+    return Causes(attribution, [[column.name for column in stage.columns] for stage in stages])

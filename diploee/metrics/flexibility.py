@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import repeat
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,10 +18,15 @@ from diploee.facility.base import POWER
 from diploee.importers.signals import Signal
 from diploee.metric import Metric
 from diploee.metrics.baseline import HourlyMeans, ten_of_ten
+from diploee.metrics.flexible_jobs import FlexibleJobs
 from diploee.metrics.grid.clock import Clock
-from diploee.scenario import Event
+from diploee.scenario import Event, Scenario
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import J_PER_MWH, MS_PER_DAY, MS_PER_MIN, MS_PER_S, W_PER_MW
+from diploee.workload import StreamClass
+
+if TYPE_CHECKING:
+    from diploee.loads import JobWindow
 
 BASELINE = "baseline_power_w"
 BASELINE_COLUMNS = (
@@ -223,6 +228,17 @@ def _steps(power_w: Float64Array, dt_ms: int) -> tuple[Float64Array, float]:
     return np.diff(means_w), n * dt_ms / MS_PER_MIN
 
 
+def flexibility_metrics(
+    scenario: Scenario, signals: Mapping[str, Signal], classes: Sequence[StreamClass]
+) -> FlexibilityMetrics:
+    """Return what measures a run beside the same run without control."""
+    assert scenario.flexibility is not None
+    clock, events = scenario.clock, scenario.flexibility.events_in(scenario.clock)
+    tolerated = [of_class.job_class.flexibility for of_class in classes]
+    jobs = FlexibleJobs(tolerated, events, clock.wall, clock.horizon_ms)
+    return FlexibilityMetrics(events, Clock(clock.start_with_zone, clock.step_ms), signals, jobs)
+
+
 class FlexibilityMetrics:
     """The sink that gives the `flexibility` block.
 
@@ -234,12 +250,18 @@ class FlexibilityMetrics:
         Start and interval of the run.
     signals : mapping of str to Signal
         Price and carbon intensity, where they are known.
+    jobs : FlexibleJobs, optional
+        What became of the jobs.
     """
 
     def __init__(
-        self, events: Sequence[Event], clock: Clock, signals: Mapping[str, Signal]
+        self,
+        events: Sequence[Event],
+        clock: Clock,
+        signals: Mapping[str, Signal],
+        jobs: FlexibleJobs | None = None,
     ) -> None:
-        self._clock, self._signals = clock, signals
+        self._clock, self._signals, self._jobs = clock, signals, jobs
         self._meters = [EventMeter(event, clock.step_ms, signals) for event in events]
         self._hours = HourlyMeans(clock)
         self._energy_j = 0.0
@@ -258,6 +280,13 @@ class FlexibilityMetrics:
                 self._costs[key] += float(np.nansum(worth * changed_j)) / unit
         for meter in self._meters:
             meter.add(block)
+
+    def take(self, window: JobWindow, undisturbed: bool = False) -> None:
+        """Take in a window of the jobs, or of the jobs under no control."""
+        assert self._jobs is not None
+        if not undisturbed:
+            self._jobs.submit(window.submitted)
+        self._jobs.add(window.started, undisturbed)
 
     def block(self) -> dict[str, Any]:
         """Return the `flexibility` block of the metrics."""
@@ -285,6 +314,11 @@ class FlexibilityMetrics:
             found["events_held"] = sum(span * e["held_fraction"] for span, e in measured) / whole
             found["mean_reduction"] = 1 - own / twin if twin else None
             found["not_drawn_mwh"] = sum(e["not_drawn_mwh"] for _, e in measured)
+        if self._jobs is not None:
+            of_jobs = zip(entries, self._jobs.performance(), self._jobs.drawn(), strict=True)
+            for entry, performance, drawn in of_jobs:
+                entry |= {"weighted_performance": performance, "widest_jobs": drawn}
+            found["jobs"] = self._jobs.block()
         return {**found, "events": entries}
 
     def _utility(self, event: Event) -> dict[str, Any]:

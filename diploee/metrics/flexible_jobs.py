@@ -108,22 +108,21 @@ class FlexibleJobs:
         by_slack = jobs.submit_ms + after.astype(np.int64)
         return np.where(np.isnan(slack), self._due_ms[jobs.class_id], by_slack)
 
-    def add(self, own: Schedule, twin: Schedule) -> None:
-        """Take in what started, ran or ended in a window, in the run and in its twin."""
-        for nth, schedule in enumerate((own, twin)):
-            jobs = schedule.jobs
-            first = schedule.first & (jobs.submit_ms >= 0)
-            self._waits[nth].add(jobs.job_id[first], schedule.wait_ms[first])
-            due_ms = self._deadline_ms(jobs)
-            ended = _ended(schedule)
-            in_time = ended & (due_ms >= 0) & (due_ms <= self._horizon_ms)
-            in_time &= schedule.end_ms <= due_ms
-            self._in_time[nth] += int(np.count_nonzero(in_time))
-            runs = _stretches(schedule)
-            if nth == 0:
-                self._count(schedule, runs)
-                self._draw(schedule, runs)
-            self._see_events(schedule, runs, nth)
+    def add(self, schedule: Schedule, undisturbed: bool = False) -> None:
+        """Take in what started, ran or ended in a window, in the run or without control."""
+        nth, jobs = int(undisturbed), schedule.jobs
+        first = schedule.first & (jobs.submit_ms >= 0)
+        self._waits[nth].add(jobs.job_id[first], schedule.wait_ms[first])
+        due_ms = self._deadline_ms(jobs)
+        ended = _ended(schedule)
+        in_time = ended & (due_ms >= 0) & (due_ms <= self._horizon_ms)
+        in_time &= schedule.end_ms <= due_ms
+        self._in_time[nth] += int(np.count_nonzero(in_time))
+        runs = _stretches(schedule)
+        if not undisturbed:
+            self._count(schedule, runs)
+            self._draw(schedule, runs)
+        self._see_events(schedule, runs, nth)
         own_ms, twin_ms = _matched(*self._waits)
         if own_ms.size:
             self._change_h.add((own_ms - twin_ms) / MS_PER_H)

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from diploee.clock import RunClock
 from diploee.facility import Block, Stage, StageMeters
 from diploee.facility.base import POWER
-from diploee.inference import ServicePlan
 from diploee.metrics.catalogue import own_blocks
 from diploee.metrics.causes import Causes, add_causes
 from diploee.metrics.facility import FacilityMetrics
 from diploee.metrics.grid import GridMetrics
 from diploee.metrics.grid.clock import Clock
 from diploee.metrics.poi import poi_metrics
-from diploee.metrics.queue import QueueMetrics
-from diploee.metrics.replicas import replica_metrics
-from diploee.metrics.service import request_metrics
 from diploee.profiles import Provenance
-from diploee.replicas import ReplicaPlan
 from diploee.scenario import Facility
 from diploee.schedule import Transient
+
+if TYPE_CHECKING:
+    from diploee.loads import Load
 
 
 class RunMetrics:
@@ -92,35 +90,15 @@ class RunMetrics:
             self._causes.add(block)
             self._causes.see(self._grid.events())
 
-    def blocks(
-        self,
-        queues: Mapping[str, QueueMetrics],
-        queue: QueueMetrics,
-        plans: Sequence[ServicePlan],
-        replicas: Sequence[ReplicaPlan] = (),
-    ) -> dict[str, Any]:
-        """Return the metrics.
-
-        Parameters
-        ----------
-        queues : mapping of str to QueueMetrics
-            What became of the jobs of each pool.
-        queue : QueueMetrics
-            The same of all jobs.
-        plans : sequence of ServicePlan
-            Plans of the request streams.
-        replicas : sequence of ReplicaPlan
-            Plans of the replica streams.
-        """
-        found = self._whole.blocks() | _work(queue, plans) | replica_metrics(replicas)
+    def blocks(self, loads: Sequence[Load]) -> dict[str, Any]:
+        """Return the metrics, with those of the loads."""
+        found = self._whole.blocks() | _of_loads(loads)
         found["grid"] = self._grid.block(self._whole.power_w)
         if self._causes is not None:
             add_causes(found["grid"], self._causes.entries())
         if self._pools:
             found["pools"] = {
-                name: of_pool.blocks()
-                | _work(queues[name], [plan for plan in plans if plan.pool == name])
-                | replica_metrics([plan for plan in replicas if plan.pool == name])
+                name: of_pool.blocks() | _of_loads(loads, name)
                 for name, of_pool in self._pools.items()
             }
         if self._poi is not None:
@@ -128,7 +106,6 @@ class RunMetrics:
         return found | self._stages.blocks()
 
 
-def _work(queue: QueueMetrics, plans: Sequence[ServicePlan]) -> dict[str, Any]:
-    """Return the `jobs` and `requests` blocks, where there are any."""
-    jobs = {"jobs": queue.block()} if queue.has_streams else {}
-    return jobs | ({"requests": request_metrics(plans)} if plans else {})
+def _of_loads(loads: Sequence[Load], pool: str | None = None) -> dict[str, Any]:
+    """Return the blocks of all loads, of one pool or of all."""
+    return {key: block for load in loads for key, block in load.metrics(pool).items()}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from diploee.power.node_ac import node_ac_w
 from diploee.power.serving import Bank, ServingLoad
-from diploee.profiles import PowerProfile, Provenance
+from diploee.profiles import PowerProfile, ProfileLibrary, Provenance
 from diploee.profiles.resample import round_keeping_energy
 from diploee.replicas import ReplicaPlan
 from diploee.scenario import Facility
@@ -23,31 +23,30 @@ NOTES = (
 )
 
 
-def with_replicas(
-    serving: ServingLoad,
+def replica_segments(
     plans: Sequence[ReplicaPlan],
-    specs: dict[str, ReplicaStream],
+    specs: Mapping[str, ReplicaStream],
     facility: Facility,
+    library: ProfileLibrary,
 ) -> ServingLoad:
-    """Return the load of the services with that of replicas behind it.
+    """Lower the plans of all replica streams: a bank each, in their order.
 
-    A bank plays the planned power of its stream, and `other_node_power_w` of each busy node. The
-    banks count on from the services, in the order of the plans.
+    A bank plays the planned power of its stream, and `other_node_power_w` of each busy node.
 
     Parameters
     ----------
-    serving : ServingLoad
-        From `serving_segments`.
     plans : sequence of ReplicaPlan
         From `plan_replicas`.
-    specs : dict of str to ReplicaStream
+    specs : mapping of str to ReplicaStream
         The streams by name.
     facility : Facility
         Pools, whose node types scale and idle.
+    library : ProfileLibrary
+        Profiles of the loads before, which keep their indices.
     """
     profiles: list[PowerProfile] = []
-    twins, banks, first = dict(serving.twins), list(serving.banks), len(serving.library)
-    for number, plan in enumerate(plans, len(serving.standby_w)):
+    twins, banks, first = dict[int, PowerProfile](), list[Bank](), len(library)
+    for number, plan in enumerate(plans):
         node = facility.node_type_of(plan.pool)
         starts = np.flatnonzero(np.diff(plan.n_nodes, prepend=-1))
         edges_ms = np.append(plan.edges_ms[starts], plan.edges_ms[-1])
@@ -76,9 +75,7 @@ def with_replicas(
         none = np.zeros(size, dtype=np.int64)
         id_ = np.maximum(profile_id, 0).astype(np.int32)
         banks.append(Bank(plan.pool_id, edges_ms, n_nodes, weight, id_, none, number))
-    return replace(
-        serving, banks=tuple(banks), library=serving.library.extended(profiles), twins=twins
-    )
+    return ServingLoad(tuple(banks), library.extended(profiles), twins=twins)
 
 
 def _provenance(plan: ReplicaPlan) -> Provenance:

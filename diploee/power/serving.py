@@ -14,7 +14,7 @@ scaled so that its mean is exact (ASSUMPTION: the swings of 256 and 257 instance
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -32,7 +32,7 @@ from diploee.profiles.capped import capped_power_w, cpu_power_w
 from diploee.scenario import Facility, NodeType
 from diploee.streams import stream
 from diploee.tables import BoolArray, Float64Array, Int32Array, Int64Array, concat
-from diploee.units import MS_PER_S, PROFILE_STEP_MS
+from diploee.units import MS_PER_MIN, MS_PER_S, PROFILE_STEP_MS
 
 EXACT_INSTANCES = 256
 """Up to so many instances every number of them has its own sums of samples."""
@@ -158,6 +158,23 @@ class Bank:
             weight=self.weight[rows],
             owner=np.full(rows.size, OF_SERVICES),
         )
+
+
+def beyond_idle_w(
+    banks: Iterable[Bank],
+    tables: EnergyTables,
+    idle_w: Sequence[float],
+    time_ms: int,
+    horizon_ms: int,
+) -> float:
+    """Return the mean power of banks over a minute beyond their nodes' idle power [W]."""
+    begin_ms = min(max(0, time_ms), horizon_ms - 1) // MS_PER_MIN * MS_PER_MIN
+    end_ms = min(begin_ms + MS_PER_MIN, horizon_ms)
+    total_w = 0.0
+    for bank in banks:
+        power_w, n_nodes = bank.means(tables, begin_ms, end_ms)
+        total_w += power_w - n_nodes * idle_w[bank.pool_id]
+    return total_w
 
 
 def serving_segments(

@@ -403,6 +403,15 @@ class Flexibility(Model):
         found = (event.in_run(clock) for event in self.events)
         return tuple(sorted(found, key=lambda event: (event.ramp_ms, event.id)))
 
+    def spans_ms(self, clock: RunClock) -> list[tuple[int, int]]:
+        """Return start of the ramp and end of each event [ms], sorted, non-overlapping."""
+        spans: list[tuple[int, int]] = []
+        for event in self.events_in(clock):
+            begin_ms = max(event.ramp_ms, spans[-1][1]) if spans else event.ramp_ms
+            if begin_ms < event.end_ms:
+                spans.append((begin_ms, event.end_ms))
+        return spans
+
 
 class JobFlexibility(Model):
     """What the jobs of a class tolerate."""

@@ -7,9 +7,9 @@ import json
 
 from diploee import __version__
 from diploee.inputs import Inputs
+from diploee.loads import open_streams
 from diploee.outputs.manifest import SCHEMA_VERSION
 from diploee.scenario import Scenario
-from diploee.steps import open_streams
 
 NAME_DIGITS = 16
 """Hexadecimal digits of the hash that name a run's folder (64 bits)."""

@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 from diploee.clock import RunClock, WallClock, is_skipped, local_ms
 from diploee.errors import InputError, ScenarioError
 from diploee.importers.request_trace import RequestTrace
+from diploee.line import simulate
 from diploee.metrics.grid.clock import Clock
 from diploee.metrics.grid.demand import ClockSums
 from diploee.metrics.limits.file import Limits
 from diploee.metrics.limits.report import check_limits
 from diploee.outputs.export import Options, export_run
 from diploee.report.data import read_run
-from diploee.run import simulate
 from diploee.scenario import Calendar, load_scenario
 from diploee.steps import generate_jobs
 from diploee.workload.rates import continuous_rates, hourly_rates

@@ -14,11 +14,11 @@ from serving_builders import serving_scenario
 
 import diploee
 from diploee.errors import InputError
+from diploee.line import simulate
 from diploee.metrics.grid import GridMetrics
 from diploee.metrics.limits.file import Limits
 from diploee.metrics.limits.report import check_limits
 from diploee.outputs import FACILITY_FILE, JOBS_FILE, Run
-from diploee.run import simulate
 from diploee.scenario import Scenario
 from diploee.schedule import Engine
 from diploee.steps import generate_jobs

@@ -13,7 +13,7 @@ from diploee.benchmark import operating_points
 from diploee.errors import InputError
 from diploee.inference import ServicePlan
 from diploee.inference.logistic_curves import serving_fits
-from diploee.run import simulate
+from diploee.line import simulate
 from diploee.scenario import Scenario, load_scenario
 from diploee.steps import load_curves, plan_services
 

@@ -16,8 +16,8 @@ from diploee import simulate
 from diploee.errors import InputError
 from diploee.inputs import load_inputs
 from diploee.metrics.grid.bandwidth import recorded_readings
+from diploee.outputs import Run
 from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
-from diploee.run import Run
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict
 from diploee.steps import load_curves, plan_services, serving_segments
 from diploee.sweep.identity import run_hash

@@ -18,7 +18,7 @@ from diploee.importers.request_traces.totals import Rules
 from diploee.importers.request_traces.trace_format import csv_format
 from diploee.inference import ServicePlan, service_columns
 from diploee.inference.curves import nearest_length
-from diploee.run import simulate
+from diploee.line import simulate
 from diploee.scenario import Scenario, load_scenario
 from diploee.steps import load_curves, plan_services, request_rates
 

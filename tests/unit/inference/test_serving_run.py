@@ -10,8 +10,8 @@ import pytest
 from builders import TINY
 from serving_builders import SERVING, serving_scenario
 
+from diploee.line import simulate
 from diploee.profiles import ProfileLibrary
-from diploee.run import simulate
 from diploee.scenario import load_scenario, shipped_scenarios
 from diploee.steps import plan_services
 

@@ -21,9 +21,9 @@ from diploee.errors import InputError, OutputExistsError, WorkloadError
 from diploee.importers.power_logs.observed import ObservedSeries, read_observed_series
 from diploee.learn.deconvolution import RecoveredWeights, mix_kernel, recover_weights
 from diploee.learn.deconvolution.kernel import Observed
+from diploee.line import simulate
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.playing import played_mean_power_w
-from diploee.run import simulate
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict
 from diploee.steps import stream_classes
 

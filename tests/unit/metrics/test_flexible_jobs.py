@@ -24,6 +24,11 @@ def costs(flexibility: JobFlexibility | None = None, horizon_h: int = 24) -> Fle
     return FlexibleJobs([flexibility], [EVENT], WALL, horizon_h * H)
 
 
+def see(found: FlexibleJobs, own: Schedule, undisturbed: Schedule) -> None:
+    found.add(own)
+    found.add(undisturbed, undisturbed=True)
+
+
 def jobs_of(submit_h: list[int], hours: list[int], n_nodes: int = 2) -> JobTable:
     n = len(submit_h)
     return job_table(
@@ -64,8 +69,8 @@ def acted(jobs: JobTable, start_h: int, rows: list[tuple[int, ...]], end_h: int)
 def test_waits_are_of_each_job_against_itself_whenever_the_two_start_it() -> None:
     jobs = jobs_of([0, 1, 2], [1, 1, 1])
     found = costs()
-    found.add(plain(jobs.take(slice(0, 1)), [2]), plain(jobs, [0, 1, 2]))
-    found.add(plain(jobs.take(slice(1, 3)), [1, 6]), plain(jobs.take(slice(0, 0)), []))
+    see(found, plain(jobs.take(slice(0, 1)), [2]), plain(jobs, [0, 1, 2]))
+    see(found, plain(jobs.take(slice(1, 3)), [1, 6]), plain(jobs.take(slice(0, 0)), []))
     assert found.block()["mean_wait_change_h"] == pytest.approx((2 + 0 + 4) / 3)
 
 
@@ -73,7 +78,7 @@ def test_a_deadline_is_the_run_time_and_its_slack_after_the_submission() -> None
     jobs = jobs_of([0, 0, 20], [4, 4, 4])
     found = costs(JobFlexibility(slack=0.5))
     found.submit(jobs)
-    found.add(plain(jobs, [2, 3, 20]), plain(jobs, [0, 1, 20]))
+    see(found, plain(jobs, [2, 3, 20]), plain(jobs, [0, 1, 20]))
     told = found.block()
     # The third is due after the end of the run.
     assert (told["deadlines"], told["deadline_misses"], told["twin_deadline_misses"]) == (2, 1, 0)
@@ -83,7 +88,7 @@ def test_jobs_of_a_class_may_be_due_at_a_date() -> None:
     jobs = jobs_of([0, 0], [4, 4])
     found = costs(JobFlexibility(deadline=datetime(2018, 1, 1, 5)))
     found.submit(jobs)
-    found.add(plain(jobs, [1, 2]), plain(jobs, [0, 1]))
+    see(found, plain(jobs, [1, 2]), plain(jobs, [0, 1]))
     assert found.block()["deadline_misses"] == 1
 
 
@@ -96,7 +101,7 @@ def test_work_done_twice_and_time_to_stop_and_restart_are_told_in_node_hours() -
         13,
     )
     found = costs()
-    found.add(own, plain(jobs, [0]))
+    see(found, own, plain(jobs, [0]))
     told = found.block()
     assert told["lost_node_h"] == 2 * 1  # an hour of work on two nodes
     assert told["restart_node_h"] == 2 * 1
@@ -108,8 +113,8 @@ def test_performance_in_an_event_is_work_over_that_of_the_twin_weighted_by_tier(
     own = acted(jobs, 0, [(0, 10, 0, 10, 0, 0), (10, 12, 10, 11, 4, 0), (12, 24, 11, 23, 0, 0)], 25)
     other = replace(jobs, job_id=np.array([1]))
     found = costs(JobFlexibility(tier=3))
-    found.add(own, plain(jobs, [0]))
-    found.add(plain(other, [0]), plain(other, [0]))
+    see(found, own, plain(jobs, [0]))
+    see(found, plain(other, [0]), plain(other, [0]))
     assert found.performance() == [pytest.approx(0.75)]
 
 
@@ -117,6 +122,6 @@ def test_a_job_that_never_starts_in_an_event_has_done_nothing_in_it() -> None:
     jobs = jobs_of([9], [2])
     found = costs()
     late = plain(jobs, [13])
-    found.add(late, plain(jobs, [9]))
+    see(found, late, plain(jobs, [9]))
     assert found.performance() == [0.0]
     assert late.start_ms[0] != NEVER_MS

@@ -15,12 +15,12 @@ from builders import tiny_library
 from diploee.benchmark import ITLMixtureModel
 from diploee.errors import InputError, ScenarioError
 from diploee.inputs import load_inputs
+from diploee.line import simulate
 from diploee.metrics.cause_words import cause_words, causes_of
 from diploee.replicas import plan_replicas
 from diploee.replicas.data import find_data
 from diploee.replicas.replay import replicas_at
 from diploee.report.tables import replica_tables
-from diploee.run import simulate
 from diploee.scenario import load_scenario, scenario_from_dict
 from diploee.scenario.replica_streams import ReplicaModel
 

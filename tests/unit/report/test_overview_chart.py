@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from diploee.drawing.charts import Band, Line
+from diploee.line import simulate
 from diploee.outputs import open_run
 from diploee.report import build_report, read_run, report_page
 from diploee.report.limits_section import limit_levels
 from diploee.report.overview_chart import overview_chart
 from diploee.report.words import short_boundary
-from diploee.run import simulate
 from diploee.scenario import load_scenario
 from diploee.units import power_unit
 

@@ -20,6 +20,7 @@ from builders import tiny_library, tiny_scenario
 from diploee.drawing.charts import Band
 from diploee.drawing.plotly import plotly_figure
 from diploee.errors import InputError, OutputError, OutputExistsError
+from diploee.line import simulate
 from diploee.report import (
     Report,
     build_report,
@@ -28,7 +29,6 @@ from diploee.report import (
     write_pictures,
     write_report,
 )
-from diploee.run import simulate
 from diploee.scenario import load_scenario
 
 UNIT = re.compile(r"\[[^\]]+\]")

@@ -15,11 +15,11 @@ from command_line import call
 from diploee import simulate
 from diploee.errors import ProfileError, ScenarioError
 from diploee.inputs import load_inputs
+from diploee.loads import open_streams
 from diploee.outputs import Run
 from diploee.profiles import PowerProfile, ProfileLibrary, add_profile, read_profile
 from diploee.profiles.hardware import scaled_by_tdp, tdp_of
 from diploee.scenario import NodeType, Scenario, scenario_from_dict
-from diploee.steps import open_streams
 
 NODE, POOL = "facility.node_types.node", "facility.pools.main"
 EIGHT_OF_1000 = {f"{NODE}.n_gpus": 8, f"{NODE}.gpu_tdp_w": 1_000}

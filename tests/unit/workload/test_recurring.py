@@ -13,7 +13,7 @@ from builders import tiny_data, tiny_library
 
 from diploee.errors import InputError
 from diploee.inputs import load_inputs
-from diploee.run import simulate
+from diploee.line import simulate
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict
 from diploee.scenario.recurring import BATCH_SIZE_OPTIMIZERS, BatchSizeSpec
 from diploee.steps import Workload, generate_jobs, open_streams

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from diploee.cli.app import application
 from diploee.errors import InputError
-from diploee.run import simulate
+from diploee.line import simulate
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diploee.errors import InputError
+from diploee.line import simulate
 from diploee.model import LONGEST_NAME
 from diploee.outputs import Run
 from diploee.outputs.export import Options, export_run
-from diploee.run import simulate
 from diploee.scenario import scenario_from_dict
 
 ODD = ("a, \"b\"; 'c'", "=1+1", "! x", "größe [W]", "new load.x")

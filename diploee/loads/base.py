@@ -1,0 +1,51 @@
+"""`Load`: what draws power on a site's nodes, lowered to segments window after window."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from diploee.columns import Columns
+from diploee.facility.base import Block, Values
+from diploee.power import Segments
+from diploee.profiles import PowerProfile, ProfileLibrary
+
+
+class Load(Protocol):
+    """A part of a site's load.
+
+    Loads are opened one after the other, each with the library of the one before, behind whose
+    profiles it puts its own: indices stay what they are.
+    """
+
+    @property
+    def columns(self) -> Columns:
+        """Columns that it adds to the series."""
+        ...
+
+    @property
+    def library(self) -> ProfileLibrary:
+        """Profiles of the loads before it and its own."""
+        ...
+
+    @property
+    def profile_ids(self) -> set[int]:
+        """Indices of the profiles that its segments refer to."""
+        ...
+
+    @property
+    def ac_twins(self) -> Mapping[int, PowerProfile]:
+        """Those of them that are sums over nodes, at the nodes' AC input where that is modelled."""
+        ...
+
+    def between(self, begin_ms: int, end_ms: int) -> Segments:
+        """Return what starts in a window; windows follow each other from the begin of a run."""
+        ...
+
+    def values(self, block: Block) -> Values:
+        """Return its columns over a block."""
+        ...
+
+    def metrics(self, pool: str | None = None) -> dict[str, Any]:
+        """Return its blocks of ``metrics.json``, of one pool or of all; known after the run."""
+        ...

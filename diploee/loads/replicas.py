@@ -1,0 +1,55 @@
+"""`ReplicasLoad`: replicas of served models at chosen batch sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from diploee.columns import Columns
+from diploee.facility.base import Block, Values
+from diploee.inputs import Inputs
+from diploee.metrics.replicas import replica_metrics
+from diploee.power import Segments, ServingLoad
+from diploee.power.replicas import replica_segments
+from diploee.profiles import PowerProfile, ProfileLibrary
+from diploee.replicas import REPLICA_COLUMNS, SIGNAL_COLUMNS, plan_replicas, replica_columns
+from diploee.scenario import Scenario
+
+
+class ReplicasLoad:
+    """The replicas of all streams, replayed for the whole run when they are opened.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        The site, settled.
+    inputs : Inputs
+        Measurements of the models.
+    library : ProfileLibrary
+        Profiles of the loads before.
+    """
+
+    def __init__(self, scenario: Scenario, inputs: Inputs, library: ProfileLibrary) -> None:
+        specs, facility = scenario.replica_streams, scenario.facility
+        self.plans = plan_replicas(specs, facility, scenario.clock, scenario.seed, inputs.replicas)
+        self.serving: ServingLoad = replica_segments(self.plans, specs, facility, library)
+        self.columns: Columns = ()
+        if specs:
+            kinds = {spec.signal.kind for spec in specs.values() if spec.signal is not None}
+            of_signals = (column for kind in kinds for column in SIGNAL_COLUMNS.get(kind, ()))
+            self.columns = (*REPLICA_COLUMNS, *of_signals)
+        self.library = self.serving.library
+        self.profile_ids = self.serving.profile_ids
+        self.ac_twins: Mapping[int, PowerProfile] = self.serving.twins
+
+    def between(self, begin_ms: int, end_ms: int) -> Segments:
+        """Return what starts in a window."""
+        return self.serving.between(begin_ms, end_ms)
+
+    def values(self, block: Block) -> Values:
+        """Return replicas, batch sizes, latency and signals of each stream over a block."""
+        return replica_columns(self.plans, block.t0_ms, block.dt_ms, len(block))
+
+    def metrics(self, pool: str | None = None) -> dict[str, Any]:
+        """Return the `replicas` block of one pool or of all."""
+        return replica_metrics([plan for plan in self.plans if pool in (None, plan.pool)])
