@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from diploee.cli.options import Force, place_option
-from diploee.errors import InputError, ScenarioError
+from diploee.errors import InputError, OutputExistsError, ScenarioError
 from diploee.scenario.starter import Site, starter_text
 
 DRAFT_NODES = 1000
@@ -41,8 +42,16 @@ def init_command(
     from diploee.inputs import load_inputs
     from diploee.scenario import load_scenario
     from diploee.steps import at_size
+    from diploee.textio.source import open_file
 
     check_file(out, force)
+    if out.is_file():
+        with open_file(out) as file:
+            if not re.search(rb"(?m)^facility:|\A\s*\Z", file.read(1 << 20)):
+                raise OutputExistsError(
+                    f"{out}: exists and is no scenario (no key 'facility'); --force replaces "
+                    "scenarios only, choose another --out"
+                )
     given = {
         "poi_mw": poi_mw,
         "training_share": training_share,
