@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from diploee.clock import local_ms
+from diploee.errors import cell
 from diploee.outputs.export.base import ExportRequest, Format, Written
 from diploee.outputs.export.text import in_mw
 from diploee.scenario import Facility, Scenario
@@ -120,7 +121,7 @@ def _mw(power_w: float) -> float:
 def _write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerows([header, *rows])
+        writer.writerows(map(cell, row) for row in (header, *rows))
 
 
 PJM_LLA = Format(

@@ -18,7 +18,7 @@ from command_line import call
 from diploee import open_run, simulate
 from diploee.errors import InputError
 from diploee.report import datasheet_files
-from diploee.report.datasheet import DataSheet, Figure, data_sheet
+from diploee.report.datasheet import DataSheet, Figure, SheetSection, data_sheet
 
 
 @pytest.fixture(scope="session")
@@ -194,6 +194,14 @@ def test_names_that_look_like_formulas_stay_names(at_the_meter: Path, tmp_path: 
     datasheet_files.write_workbook(sheet, tmp_path / "a.xlsx")
     cells = openpyxl.load_workbook(tmp_path / "a.xlsx")["Data sheet"]
     assert [c.value for row in cells for c in row if c.data_type == "f"] == []
+    names = ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(1)", "\t=1", "plain", "b-1"]
+    figures = tuple(Figure(name, -1.5, "MW", name, name) for name in names)
+    sheet = DataSheet("sheet", "", (SheetSection("=0", figures),), ())
+    datasheet_files.write_csv(sheet, tmp_path / "a.csv")
+    with (tmp_path / "a.csv").open(encoding="utf-8", newline="") as file:
+        _, *rows = csv.reader(file)
+    quoted = [f"'{name}" for name in names[:5]] + names[5:]
+    assert rows == [["'=0", name, name, "-1.5", "MW", name] for name in quoted]
 
 
 def test_without_openpyxl_or_a_browser_one_line_says_so(
