@@ -441,7 +441,6 @@ class _Line:
                 },
                 self.replicas,
             ),
-            [[column.name for column in stage.columns] for stage in self.stages],
         )
         self.queue = QueueMetrics(horizon_ms, bool(scenario.streams))
         with_jobs = {spec.pool for spec in scenario.streams.values()}
@@ -560,7 +559,7 @@ class _Line:
         twin = self.twin.stages.through(self._power(windows, n_threads, executor))
         for block, other in zip(blocks, twin, strict=True):
             baseline = {BASELINE: other.columns[POWER]}
-            yield Block(block.t0_ms, block.dt_ms, {**block.columns, **baseline})
+            yield replace(block, columns={**block.columns, **baseline})
 
     def _lowered(self, started: Schedule) -> tuple[JobLoad, Float64Array]:
         """Return what jobs draw, and the energy [J] of each job or stretch."""
@@ -578,7 +577,7 @@ class _Line:
         end_ms = min(begin_ms + MS_PER_MIN, horizon_ms)
         total_w = 0.0
         for bank in self._serving.banks:
-            power_w, n_nodes = bank.means(self.model.tables, begin_ms, end_ms)
+            power_w, n_nodes, _ = bank.means(self.model.tables, begin_ms, end_ms)
             total_w += power_w - n_nodes * self._idle_w[bank.pool_id]
         return total_w
 

@@ -8,7 +8,7 @@ block to block, so that results do not depend on how a run is cut into blocks.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -47,11 +47,15 @@ class Block:
         Start of the first interval and length of each [ms].
     columns : mapping of str to numpy.ndarray, shape (B,)
         Values by name; `facility_power_w` is always there.
+    behind : mapping of str to numpy.ndarray, shape (B,)
+        `facility_power_w` before the stages, under an empty name, and behind each stage that
+        changed it, by the stage's name [W].
     """
 
     t0_ms: int
     dt_ms: int
     columns: Values
+    behind: Values = field(default_factory=dict)
 
     def __len__(self) -> int:
         return int(self.columns[POWER].size)
@@ -69,7 +73,10 @@ class Block:
     def part(self, begin_ms: int, end_ms: int) -> Block:
         """Return the intervals between two times, multiples of the interval."""
         rows = slice((begin_ms - self.t0_ms) // self.dt_ms, (end_ms - self.t0_ms) // self.dt_ms)
-        return Block(begin_ms, self.dt_ms, {k: v[rows] for k, v in self.columns.items()})
+        columns, behind = (
+            {k: v[rows] for k, v in values.items()} for values in (self.columns, self.behind)
+        )
+        return Block(begin_ms, self.dt_ms, columns, behind)
 
 
 @dataclass(frozen=True)
@@ -204,6 +211,12 @@ class Stages:
 
     def __init__(self, stages: Sequence[Stage]) -> None:
         self._stages = tuple(stages)
+        names = [getattr(stage, "kind", type(stage).__name__) for stage in self._stages]
+        repeated = (f" {names[:i].count(name) + 1}" for i, name in enumerate(names))
+        self._names = [
+            name + number * (names.count(name) > 1)
+            for name, number in zip(names, repeated, strict=True)
+        ]
 
     def __bool__(self) -> bool:
         return bool(self._stages)
@@ -251,13 +264,15 @@ class Stages:
         StageError
             If a stage gives a column that it did not declare, or one of a wrong shape.
         """
-        after = []
-        for stage, state in zip(self._stages, states, strict=True):
+        after, behind = [], {"": block.columns[POWER]}
+        for name, stage, state in zip(self._names, self._stages, states, strict=True):
             added, state_after = stage.apply(block, state)
             _check(stage, added, block)
-            block = Block(block.t0_ms, block.dt_ms, {**block.columns, **added})
+            block = replace(block, columns={**block.columns, **added})
+            if POWER in added:
+                behind[name] = added[POWER]
             after.append(state_after)
-        return block, tuple(after)
+        return replace(block, behind=behind), tuple(after)
 
     def through(self, blocks: Iterator[Block]) -> Iterator[Block]:
         """Take consecutive blocks from the start of a run through all stages."""

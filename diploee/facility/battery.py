@@ -399,6 +399,8 @@ class Battery:
         What the scenario says.
     """
 
+    kind = "battery"
+
     def __init__(self, spec: BatterySpec) -> None:
         self._spec, self._store, self._hold = spec, spec.store(), spec.hold()
         self.columns, self.metrics, self.boundary = spec.columns, spec.metrics, spec.boundary

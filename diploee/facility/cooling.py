@@ -271,6 +271,7 @@ class Cooling:
     metrics = METRICS
 
     def __init__(self, spec: CoolingSpec, site: Site) -> None:
+        self.kind = spec.kind
         assert site.weather is not None
         self.spec, self.boundary, self.plant = spec, spec.boundary, spec.plant(site)
         self._weather = weather = site.weather

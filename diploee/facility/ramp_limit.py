@@ -99,6 +99,8 @@ class RampLimit:
         What the scenario says.
     """
 
+    kind = "ramp_limit"
+
     def __init__(self, spec: RampLimitSpec) -> None:
         self._store, self._hold = spec.store(), spec.hold()
         self.columns, self.metrics, self.boundary = spec.columns, spec.metrics, spec.boundary

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from diploee.facility import Block
-from diploee.facility.base import POWER
+from diploee.facility.base import POWER, Values
 from diploee.metric import Metric
 from diploee.metrics.attribution import Attribution, Part, What
 from diploee.metrics.event import Event, Key, Span
@@ -31,10 +31,11 @@ CAUSE_METRICS = (
     ),
     Metric(
         "<event>.cause.parts.mw", "MW", "part of an event's change, or of a peak",
-        text="in a list: `of` which job stream or service in which `pool`, `what` it did, how many "
-        "jobs (`count`) or instances (`started`, `stopped`), the requests before and after "
-        "(`rate_rps`); of a peak its mean over the run (`mean_mw`); `node overhead` is the nodes' "
-        "AC power less that of their devices; they sum to the event",
+        text="in a list: `of` which job stream, service or stage in which `pool`, `what` it did, "
+        "how many jobs (`count`) or instances (`started`, `stopped`), the requests before and "
+        "after (`rate_rps`); of a peak its mean over the run (`mean_mw`); `noise of serving "
+        "samples` is the change at unchanged rates and instances; `node overhead` is the nodes' AC "
+        "power less that of their devices; they sum to the event",
     ),
     Metric(
         "<event>.cause.calendar.mw", "MW", "what the calendar gave to an event's change",
@@ -49,19 +50,10 @@ CAUSE_METRICS = (
 )  # fmt: skip
 
 
-IT = "it_power_w"
+IT, AC = PARTS["device"], PARTS["node_overhead"]
 
-_BEHIND: dict[What, tuple[str, ...]] = {
-    "node overhead": (PARTS["node_overhead"],),
-    "electrical losses": tuple(
-        PARTS[part] for part in ("pdu", "ups", "transformers", "constant_loss")
-    ),
-    "cooling": (PARTS["cooling"],),
-    "auxiliary load": (PARTS["auxiliary"],),
-}
-"""Columns of what stands between the devices and the meter; the nodes' AC power holds IT power."""
-
-_COLUMNS = (POWER, IT, *(name for names in _BEHIND.values() for name in names))
+_BEHIND = "behind "
+"""Before the name of a stage: the power behind it; before no name that of the nodes' AC input."""
 
 Levels = dict[str, float]
 """Mean power by column [W]."""
@@ -69,20 +61,10 @@ Levels = dict[str, float]
 
 @dataclass(frozen=True)
 class Cause:
-    """What made up an event.
+    """What made up an event: all its parts, and what the calendar gave, among them already.
 
-    Parameters
-    ----------
-    event : Event
-        When it was.
-    change_w : float
-        The change of the facility's power [W]; of a peak the power itself.
-    parts : sequence of Part
-        What it was of, all of it.
-    calendar : sequence of dict
-        What the calendar gave, among the parts already.
-    queued_jobs : tuple of int
-        Jobs that waited at its begin and in its last interval; empty where none did.
+    `change_w` is the change of the facility's power [W], of a peak the power itself; `queued_jobs`
+    waited at the event's start and in its last interval, empty where none did.
     """
 
     event: Event
@@ -99,16 +81,10 @@ class Causes:
     ----------
     attribution : Attribution
         Splits power over its owners.
-    stage_columns : sequence of sequences of str
-        Columns that each stage adds: what stages of none of the known columns do is a part as well.
     """
 
-    def __init__(
-        self, attribution: Attribution, stage_columns: Sequence[Iterable[str]] = ()
-    ) -> None:
+    def __init__(self, attribution: Attribution) -> None:
         self._attribution = attribution
-        known = set(PARTS.values())
-        self._others = any(known.isdisjoint(columns) for columns in stage_columns)
         self._segments: list[Segments] = []
         self._blocks: list[Block] = []
         self._found: dict[Key, Cause] = {}
@@ -125,11 +101,11 @@ class Causes:
 
     def add(self, block: Block) -> None:
         """Take in a block of power, the next one."""
-        names = (*_COLUMNS, "queued_jobs")
+        names = (POWER, IT, AC, "queued_jobs")
         columns = {name: block.columns[name] for name in names if name in block.columns}
-        self._blocks.append(Block(block.t0_ms, block.dt_ms, columns))
-        for name in _powers(block):
-            added = float(columns[name].sum()) * block.dt_ms
+        self._blocks.append(Block(block.t0_ms, block.dt_ms, columns, block.behind))
+        for name, values in _powers(block).items():
+            added = float(values.sum()) * block.dt_ms
             self._sums[name] = self._sums.get(name, 0.0) + added
         self._end_ms = block.end_ms
 
@@ -146,14 +122,8 @@ class Causes:
     def split(self, event: Event, segments: Sequence[Segments], blocks: Sequence[Block]) -> Cause:
         """Return the cause of an event.
 
-        Parameters
-        ----------
-        event : Event
-            When it was.
-        segments : sequence of Segments
-            All of jobs that overlap it; further ones do no harm.
-        blocks : sequence of Block
-            Power around it, in the order of time.
+        `segments` are at least all of jobs that overlap it; `blocks` hold the power around it, in
+        the order of time.
         """
         near = concat([Segments.empty(), *(_overlapping(part, event) for part in segments)])
         after = _levels(blocks, event.after)
@@ -196,32 +166,38 @@ class Causes:
         return [*parts_w, means[IT] - sum(parts_w), *stages_w]
 
     def _stages(self, levels: Levels) -> list[Part]:
-        """Return what stands between the devices and the meter, as far as the facility has it."""
+        """Return what the nodes' AC power and each stage add to the power before them."""
         parts: list[Part] = []
-        rest_w = levels[POWER] - levels[IT]
-        for what, names in _BEHIND.items():
-            found = [levels[name] for name in names if name in levels]
-            if found:
-                power_w = sum(found) - (levels[IT] if what == "node overhead" else 0.0)
-                parts.append(Part("", "", what, power_w))
-                rest_w -= power_w
-        return [*parts, Part("", "", "other stages", rest_w)] if self._others else parts
+        before_w = levels[IT]
+        for column, power_w in levels.items():
+            if column.startswith(_BEHIND):
+                name = column.removeprefix(_BEHIND)
+                what: What = "stage" if name else "node overhead"
+                parts.append(Part(name, "", what, power_w - before_w))
+                before_w = power_w
+        return parts
 
 
-def _powers(block: Block) -> list[str]:
-    return [name for name in _COLUMNS if name in block.columns]
+def _powers(block: Block) -> Values:
+    """Return the power of the facility, of its devices, and behind each stage [W]."""
+    behind = {
+        f"{_BEHIND}{name}": power_w
+        for name, power_w in block.behind.items()
+        if name or AC in block.columns
+    }
+    return {POWER: block.columns[POWER], IT: block.columns[IT], **behind}
 
 
 def _levels(blocks: Iterable[Block], span: Span) -> Levels:
     """Return the mean power of the facility, its devices and what is between, over a span."""
     inside = [
-        block.part(max(span[0], block.t0_ms), min(span[1], block.end_ms))
+        _powers(block.part(max(span[0], block.t0_ms), min(span[1], block.end_ms)))
         for block in blocks
         if block.t0_ms < span[1] and block.end_ms > span[0]
     ]
     return {
-        name: float(np.concatenate([block.columns[name] for block in inside]).mean())
-        for name in _powers(inside[0])
+        name: float(np.concatenate([powers[name] for powers in inside]).mean())
+        for name in inside[0]
     }
 
 
