@@ -21,7 +21,7 @@ MIN_OVER_FLOOR = 2.0
 """A line stands out of the floor at least by this factor, however long the run."""
 
 MOST_OVER_FLOOR = 1e12
-"""A line beyond is a strictly periodic load's: there is no floor but the rounding of a transform."""
+"""Beyond, the load is strictly periodic: the floor is nothing but the rounding of a transform."""
 
 NO_FLOOR = "a strictly periodic load: there is no floor beside the line"
 
@@ -48,8 +48,8 @@ def strongest_lines(
     """Return the strongest lines of a mean spectrum, by their rms.
 
     A line is a local maximum over the local floor (the median over 31 bins) by more than noise
-    would show, and no smaller than what power is rounded to. Its rms is that of the five bins of the Hann window's main lobe above the floor,
-    its frequency their centroid.
+    would show, and no smaller than what power is rounded to. Its rms is that of the five bins of
+    the Hann window's main lobe above the floor, its frequency their centroid.
 
     Parameters
     ----------
