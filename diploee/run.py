@@ -348,7 +348,9 @@ class _Line:
             "scenario_sha256": scenario.sha256(),
             "seed": scenario.seed,
         }
-        has_twin = controller is not None and scenario.flexibility is not None
+        flexibility = scenario.flexibility
+        has_twin = controller is not None and flexibility is not None
+        is_measured = has_twin or (flexibility is not None and flexibility.is_off)
         self.plans = plan_services(scenario, inputs=inputs, answering=has_twin)
         bends = has_twin and any(of.cap is not None for plan in self.plans for of in plan.services)
         undisturbed_plans = plan_services(scenario, inputs=inputs) if bends else []
@@ -368,18 +370,17 @@ class _Line:
             facility.slots,
         )
         self.twin: _Twin | None = None
+        self._other: tuple[Cluster, Stages] | None = None
         if has_twin:
-            twin_stages, _ = open_stages(scenario, stages, inputs.weather)
-            self.twin = _Twin(
-                scenario,
-                inputs,
+            self._other = (
                 Cluster(
                     facility.pools, horizon_ms, engine, undisturbed, run_clock.begin_ms,
                     scenario.standing_nodes(), replace(around, controller=None),
                 ),
-                twin_stages,
-                self.streams.classes,
+                open_stages(scenario, stages, inputs.weather)[0],
             )  # fmt: skip
+        if is_measured:
+            self.twin = _Twin(scenario, inputs, self.streams.classes)
             self.columns = catalogue(self.columns, BASELINE_COLUMNS)
         library, used = self.streams.library, set[int]()
         if self.cluster.acts:
@@ -518,9 +519,9 @@ class _Line:
         """Return what runs in a window, in the run and its twin."""
         with self._clock.lap("schedule"):
             started = self.cluster.advance(jobs, until_ms)
-            undisturbed = None
-            if self.twin is not None:
-                undisturbed = self.twin.cluster.advance(jobs, until_ms)
+            undisturbed = started
+            if self._other is not None:
+                undisturbed = self._other[0].advance(jobs, until_ms)
         with self._clock.lap("segments and jobs"):
             load, energy_j = self._lowered(started)
             self._count(jobs, started, until_ms)
@@ -531,8 +532,9 @@ class _Line:
                 jobs_file.add(jobs, started, energy_j)
             baseline = None
             serving = self._serving.between(from_ms, until_ms)
-            if self.twin is not None and undisturbed is not None:
+            if self.twin is not None:
                 self.twin.count(jobs, started, undisturbed)
+            if self._other is not None:
                 twin_load, _ = self._lowered(undisturbed)
                 beside = self._twin_serving.between(from_ms, until_ms)
                 baseline = concat([twin_load.segments, beside])
@@ -542,7 +544,7 @@ class _Line:
         self, windows: Iterator[tuple[Segments, Segments | None, int]]
     ) -> Iterator[tuple[Segments, int]]:
         """Return the windows of the run; those of its twin wait for `beside_twin`."""
-        if self.twin is not None:
+        if self._other is not None:
             windows, self._of_twin = tee(windows)
         return map(itemgetter(0, 2), windows)  # holds no window while the next one is made
 
@@ -550,13 +552,15 @@ class _Line:
         self, blocks: Iterator[Block], n_threads: int | None, executor: Executor | None
     ) -> Iterator[Block]:
         """Yield the blocks, each with the power of the twin beside its own."""
-        if self.twin is None:
-            yield from blocks
+        if self._other is None:
+            for block in blocks:
+                own = {} if self.twin is None else {BASELINE: block.columns[POWER]}
+                yield Block(block.t0_ms, block.dt_ms, {**block.columns, **own})
             return
         windows = (
             (segments, until_ms) for _, segments, until_ms in self._of_twin if segments is not None
         )
-        twin = self.twin.stages.through(self._power(windows, n_threads, executor))
+        twin = self._other[1].through(self._power(windows, n_threads, executor))
         for block, other in zip(blocks, twin, strict=True):
             baseline = {BASELINE: other.columns[POWER]}
             yield replace(block, columns={**block.columns, **baseline})
@@ -652,19 +656,11 @@ class _Line:
 
 
 class _Twin:
-    """The same run without its controller, in lockstep, and what is measured against it."""
+    """Measures a run against the same one without its controller: itself where that is off."""
 
-    def __init__(
-        self,
-        scenario: Scenario,
-        inputs: Inputs,
-        cluster: Cluster,
-        stages: Stages,
-        classes: Sequence[StreamClass],
-    ) -> None:
+    def __init__(self, scenario: Scenario, inputs: Inputs, classes: Sequence[StreamClass]) -> None:
         assert scenario.flexibility is not None
         clock, events = scenario.clock, scenario.flexibility.events_in(scenario.clock)
-        self.cluster, self.stages = cluster, stages
         self.power = FlexibilityMetrics(
             events, Clock(clock.start_with_zone, clock.step_ms), inputs.signals
         )

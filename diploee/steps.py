@@ -185,9 +185,7 @@ def flexible_controller(
     """Return the controller that a scenario asks for; None where it has nothing to answer."""
     signals = inputs.signals
     flexibility = scenario.flexibility
-    if flexibility is None or flexibility.controller == "off":
-        return None
-    if not flexibility.events and flexibility.follow is None and "cap" not in signals:
+    if flexibility is None or flexibility.is_off or not flexibility.has_something_to_answer:
         return None
     overhead = None
     if scenario.facility.has_ac_power or scenario.facility.stages or further:

@@ -349,7 +349,7 @@ def _lines(run: Run) -> Iterator[Figure]:
         note = "flagged: above what the profiles are trusted for" if line["flagged"] else ""
         yield Figure(name, line["period_s"], "s", note, "period")
         yield Figure(name, line["rms_mw"], "MW", note, "rms")
-        yield Figure(name, line["over_floor"], "", note, "over the floor")
+        yield Figure(name, line["over_floor"], "", line.get("reason", note), "over the floor")
     if not lines:
         bands = spectrum.get("bands")
         reasons = Counter(entry["reason"] for entry in spectrum.get("absent") or ())

@@ -136,7 +136,7 @@ def lines_table(view: GridView) -> PageTable | None:
             number(line["period_s"], "{:.2f}"),
             rms[k],
             over[k],
-            flag if line["flagged"] else "",
+            flag if line["flagged"] else line.get("reason", ""),
         )
         for k, line in enumerate(lines)
     )

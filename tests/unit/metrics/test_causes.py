@@ -463,7 +463,7 @@ def test_limits_and_report_tell_why(tmp_path: Path) -> None:
     assert told["results"][0]["cause"] == why
     tables = [t for s in build_report([run.folder]).sections for t in s.tables if t.title == "Why"]
     rows = {row[0]: row for row in tables[0].rows}
-    assert rows["Ramp down over 1 min"][1:] == ("-32.00", "2018-01-01 05:00:30", why)
+    assert rows["Ramp down over 1 min"][1:] == ("-32.00", "2018-01-01 04:59:30", why)
     assert rows["Event window: drop over 10 s"][3] == why
 
 

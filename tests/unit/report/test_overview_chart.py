@@ -145,7 +145,7 @@ def test_the_page_opens_with_the_figures_that_people_ask_for(run_folder: Path) -
     demand = next(
         e for e in metrics["grid"]["maximum_demand"]["intervals"] if e["interval_min"] == 15
     )
-    assert shown["15-minute demand"] == (f"{demand['max_mw'] * kw:,.3f}", "kW")
+    assert shown["15-minute demand (clock)"] == (f"{demand['max_mw'] * kw:,.3f}", "kW")
     ramps = {e["interval_s"]: e for e in metrics["grid"]["ramps"]["intervals"]}
     for seconds, name in ((60, "1 min"), (600, "10 min")):
         up, down = (ramps[seconds][way]["max_mw"] * kw for way in ("up", "down"))
