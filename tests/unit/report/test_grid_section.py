@@ -452,5 +452,5 @@ def test_times_and_numbers_are_as_fine_as_they_can_be_read() -> None:
 
 
 def test_section_says_what_its_times_are(fine_folder: Path) -> None:
-    words = "the start of an interval; of a ramp, the edge between its two intervals."
+    words = "the start of an interval; of a ramp, that of the earlier one."
     assert any(words in note for note in section_of(fine_folder).notes)
