@@ -435,7 +435,7 @@ def open_stages(
         facility.has_ac_power,
         weather,
         scenario.folder,
-        tuple(c.name for spec in facility.stages for c in spec.columns if c.role == "loss"),
+        tuple(column for spec in facility.stages for column in spec.columns),
     )
     stages = Stages([*(spec.open(site) for spec in facility.stages), *further])
     services = SERVICE_COLUMNS if scenario.request_streams else ()

@@ -22,6 +22,7 @@ from diploee.columns import (
     TAKEN_OFF,
     Column,
     Columns,
+    Role,
     catalogue,
     find_column,
     with_boundary,
@@ -106,8 +107,8 @@ class Site:
         Weather over the run.
     folder : pathlib.Path
         Where relative file names start from.
-    losses : tuple of str
-        Columns of the losses of all its stages.
+    columns : tuple of Column
+        What all its stages declare.
     """
 
     clock: RunClock
@@ -115,7 +116,11 @@ class Site:
     ac: bool = False
     weather: Weather | None = None
     folder: Path = Path()
-    losses: tuple[str, ...] = ()
+    columns: Columns = ()
+
+    def with_role(self, *roles: Role) -> tuple[str, ...]:
+        """Return the names of the stages' columns of some roles."""
+        return tuple(column.name for column in self.columns if column.role in roles)
 
     def require_ac(self, kind: str) -> None:
         """Refuse a kind of stage that takes AC power where there is none."""

@@ -47,7 +47,7 @@ class PointOfInterconnectionSpec(StageSpec):
     def open(self, site: Site) -> PointOfInterconnection:
         """Return the stage; it needs reactive power."""
         site.require_ac(self.kind)
-        return PointOfInterconnection(site.losses)
+        return PointOfInterconnection(site.with_role("loss"))
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,8 @@ TWO: Any = {
 
 def opened(stages: Sequence[Any], site: Site = SITE) -> Stages:
     specs = [STAGES.read(stage) for stage in stages]
-    losses = tuple(c.name for spec in specs for c in spec.columns if c.role == "loss")
-    return Stages([spec.open(replace(site, losses=losses)) for spec in specs])
+    columns = tuple(column for spec in specs for column in spec.columns)
+    return Stages([spec.open(replace(site, columns=columns)) for spec in specs])
 
 
 def through(
