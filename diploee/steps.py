@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from diploee.columns import Columns, catalogue, with_boundary
-from diploee.errors import InputError
-from diploee.facility import Block, Site, Stage, Stages, Weather
+from diploee.errors import LogFormatError, one_line
+from diploee.facility import Block, Stage, Stages, Weather
 from diploee.facility.base import POWER, REACTIVE, check_order
 from diploee.importers.signals import Signal
 from diploee.inference import SERVICE_COLUMNS, Curves, RequestRates, ServicePlan
@@ -44,7 +44,7 @@ from diploee.profiles.profile import NODE_AC_POWER
 from diploee.replicas import REPLICA_COLUMNS, SIGNAL_COLUMNS
 from diploee.scenario import NodeType, Scenario
 from diploee.scenario import flexibility as scenario_flexibility
-from diploee.scenario.size import scaled
+from diploee.scenario.size import site_of, sized
 from diploee.scenario.spans import span_ms
 from diploee.schedule import (
     QUEUE_COLUMNS,
@@ -429,13 +429,7 @@ def open_stages(
     """
     facility = scenario.facility
     check_order([*facility.stages, *further])
-    site = Site(
-        scenario.clock,
-        facility.supplied_power_w,
-        facility.has_ac_power,
-        weather,
-        scenario.folder,
-    )
+    site = site_of(scenario, scenario.clock, weather)
     stages = Stages([*(spec.open(site) for spec in facility.stages), *further])
     services = SERVICE_COLUMNS if scenario.request_streams else ()
     if scenario.replica_streams:
@@ -451,42 +445,34 @@ def open_stages(
     return stages, stages.extend(columns)
 
 
-def at_size(
-    scenario: Scenario, weather: Weather | None = None, further: Sequence[Stage] = ()
-) -> Scenario:
-    """Return a scenario in the size that it asks for.
+def settle(scenario: Scenario, inputs: Inputs, further: Sequence[Stage] = ()) -> Scenario:
+    """Return the site of a scenario as every run of it has it: in its size, whatever its span.
 
-    By `facility.size.poi_mw`, the nodes draw their ratings all through the run, and the highest
-    hour at the point of interconnection is what is asked for: the ratings of the stages grow with
-    the nodes, and with both the power.
+    Parameters
+    ----------
+    scenario : Scenario
+        As it is described; one that is settled stays as it is.
+    inputs : Inputs
+        What it reads.
+    further : sequence of Stage
+        Own stages behind those of the scenario.
 
     Raises
     ------
-    ScenarioError
-        If the site in its new size does not hold together.
-    InputError
-        If there is no stage behind which a size at the meter could be taken.
+    ScenarioError, InputError
+        As of `sized`; or if a signal's cap lies below what the nodes draw without a job.
     """
-    facility, size = scenario.facility, scenario.facility.size
-    if size is None:
-        return scenario
-    if size.nodes_factor is not None:
-        return scaled(scenario, size.nodes_factor)
-    assert size.poi_mw is not None
-    if not facility.stages:
-        raise InputError(
-            "facility.size.poi_mw: the site has no facility.stages between its nodes and the point "
-            "of interconnection; add them, or give nodes_factor"
-        )
-    stages, _ = open_stages(scenario, further, weather)
-    dt_ms = min(MS_PER_H, scenario.horizon_ms)
-    full = np.full(scenario.horizon_ms // dt_ms, facility.supplied_power_w)
-    columns = {"it_power_w": np.full(full.size, facility.nodes_power_w), POWER: full}
-    if facility.has_ac_power:
-        reactive_var = np.full(full.size, facility.reactive_power_var)
-        columns |= {"it_ac_power_w": full, REACTIVE: reactive_var}
-    passed, _ = stages.apply(Block(0, dt_ms, columns), stages.start())
-    return scaled(scenario, size.poi_mw * W_PER_MW / float(passed.columns[POWER].max()))
+    settled = sized(scenario, inputs.weather_year, further)
+    if scenario.flexibility is not None and "cap" in inputs.signals:
+        lowest_mw = float(inputs.signals["cap"].values.min())
+        idle_mw = settled.facility.idle_power_w / W_PER_MW
+        if lowest_mw < idle_mw:
+            given = scenario.flexibility.signals.given()["cap"]
+            raise LogFormatError(
+                f"{one_line(given.file)}: a cap of {lowest_mw:g} MW, expected at least the "
+                f"{idle_mw:.4g} MW that the nodes draw without a job"
+            )
+    return settled
 
 
 def request_rates(scenario: Scenario, name: str) -> RequestRates:
