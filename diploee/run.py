@@ -88,12 +88,12 @@ from diploee.schedule import (
 )
 from diploee.schedule.surroundings import Controller
 from diploee.steps import (
-    at_size,
     class_nodes,
     flexible_controller,
     open_stages,
     open_streams,
     plan_services,
+    settle,
     simulations,
     surroundings,
 )
@@ -195,7 +195,7 @@ def simulate(
     with new_run_folder(default() if out is None else out, force, numbered) as new:
         with clock.stage("read inputs"):
             inputs = inputs or load_inputs(scenario, library)
-            asked, scenario = scenario.facility.size, at_size(scenario, inputs.weather, stages)
+            asked, scenario = scenario.facility.size, settle(scenario, inputs, stages)
         with clock.stage("plan"):
             controller = controller or flexible_controller(scenario, inputs, stages)
             line = _Line(scenario, inputs, engine, policies, stages, clock, controller)

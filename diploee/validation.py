@@ -10,9 +10,10 @@ from diploee.outputs import expected_mb
 from diploee.plausibility import overfull_pools
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
+from diploee.scenario.size import rated_at_meter_w
 from diploee.schedule import Engine
-from diploee.steps import at_size, open_stages, open_streams, plan_services
-from diploee.units import MS_PER_DAY, MS_PER_H
+from diploee.steps import open_stages, open_streams, plan_services, settle
+from diploee.units import MS_PER_DAY, MS_PER_H, W_PER_MW
 
 START_S = 1.0
 S_PER_JOB: dict[Engine, float] = {"simpy": 4.3e-6, "compiled": 1.6e-6}
@@ -54,6 +55,11 @@ class Checked:
 
     Parameters
     ----------
+    scenario : Scenario
+        The site as a run has it, in its size.
+    rated_mw : float
+        What it draws with all nodes at their ratings, in the hour of the weather's year in which
+        that is most [MW]: at the meter where it has stages, else at the nodes.
     n_classes : int
         Number of job classes.
     forecast : Forecast
@@ -62,6 +68,8 @@ class Checked:
         Pools that are asked for more nodes than they have, as `simulate` tells them.
     """
 
+    scenario: Scenario
+    rated_mw: float
     n_classes: int
     forecast: Forecast
     warnings: tuple[str, ...]
@@ -99,7 +107,7 @@ def check(
         latency cap or a target of requests out of reach, a column or metric declared twice.
     """
     inputs = load_inputs(scenario, library)
-    scenario = at_size(scenario, inputs.weather)
+    scenario = settle(scenario, inputs)
     streams = open_streams(scenario, inputs)
     for index in {index for c in streams.classes for index in c.profile_ids}:
         _ = streams.library[index]  # reads the file and checks its values
@@ -117,4 +125,5 @@ def check(
         expected_mb(*files),
     )
     overfull = overfull_pools(scenario.facility, scenario.clock, streams)
-    return Checked(len(streams.classes), forecast, tuple(overfull))
+    rated_mw = rated_at_meter_w(scenario, inputs.weather_year) / W_PER_MW
+    return Checked(scenario, rated_mw, len(streams.classes), forecast, tuple(overfull))

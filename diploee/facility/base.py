@@ -269,19 +269,8 @@ class Stages:
         """Return the states at the start of a run."""
         return tuple(stage.start() for stage in self._stages)
 
-    def apply(
-        self, block: Block, states: Sequence[Any], gross: bool = False
-    ) -> tuple[Block, tuple[Any, ...]]:
+    def apply(self, block: Block, states: Sequence[Any]) -> tuple[Block, tuple[Any, ...]]:
         """Take a block through all stages; returns it with their columns, and their states.
-
-        Parameters
-        ----------
-        block : Block
-            Power at the devices or the nodes' AC input.
-        states : sequence of object
-            The stages' states at its start.
-        gross : bool
-            Pass on the power without what sources, stores and held back load take off it.
 
         Raises
         ------
@@ -294,8 +283,6 @@ class Stages:
             added, state_after = stage.apply(block, state)
             _check(stage, added, block)
             _check_balance(stage, added, block)
-            if gross:
-                added = {**added, POWER: _nothing_taken_off(stage, added, block)}
             block = Block(block.t0_ms, block.dt_ms, {**block.columns, **added})
             after.append(state_after)
         return block, tuple(after)
@@ -372,11 +359,6 @@ def _check_balance(stage: Stage, added: Values, block: Block) -> None:
             f"{one_of(ADDED)}, and what it takes off as {one_of(TAKEN_OFF)}, such as "
             "Column(..., role='source', part='generator')"
         )
-
-
-def _nothing_taken_off(stage: Stage, added: Values, block: Block) -> Any:
-    taken = (c.name for c in stage.columns if c.role in TAKEN_OFF and c.name in added)
-    return added.get(POWER, block.columns[POWER]) + sum(added[name] for name in taken)
 
 
 def _named(own: Sequence[Column]) -> str:

@@ -162,7 +162,8 @@ class Size(Model):
 
     poi_mw: Annotated[float, Field(gt=0, le=MAX_POI_MW)] | None = optional(
         "What the site draws at its point of interconnection with all nodes at their ratings, in "
-        "the hottest hour of its weather [MW]; needs facility.stages."
+        "the hour of its weather's year in which that is most, whatever span is run; steady, with "
+        "batteries, sources and ramp limits out [MW]; needs facility.stages."
     )
     nodes_factor: Annotated[float, Field(gt=0, le=MAX_NODES_FACTOR)] | None = optional(
         "Factor on the nodes, and on all that grows with them."

@@ -20,7 +20,7 @@ from diploee.steps import generate_jobs, job_segments, power_series, schedule_jo
 def load():
     scenario, library = tiny_scenario({"duration": "30 h", "resolution": "1 s"}), tiny_library()
     schedule = schedule_jobs(generate_jobs(scenario, library).jobs, scenario, "compiled")
-    return job_segments(schedule, library), scenario, library
+    return job_segments(schedule, library, scenario), scenario, library
 
 
 class Cumulated:
