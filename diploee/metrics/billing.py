@@ -16,6 +16,7 @@ import numpy as np
 from diploee.errors import InputError, one_of
 from diploee.facility.billing import Billing
 from diploee.metric import Metric
+from diploee.metrics.facility import load_factor
 from diploee.metrics.grid.clock import Clock
 from diploee.metrics.grid.demand import DEMAND_MIN, ClockSums
 from diploee.metrics.grid.quanta import QUANTA_PER_MW
@@ -81,7 +82,7 @@ def for_power_factor(demand: float, found: float | None, least: float) -> float:
 
 def beyond_free_share(reactive_demand: float, demand: float, share: float) -> float:
     """Return the reactive demand, drawn positive, above a free share of the demand."""
-    return max(0.0, reactive_demand - share * demand)
+    return max(0.0, reactive_demand - share * max(demand, 0.0))
 
 
 def ratchets(demands: Sequence[float], share: float) -> list[tuple[float, bool]]:
@@ -252,8 +253,9 @@ class Demands:
         for month, sums in months.items():
             entry = self._month(month, sums)
             of_month = (of[month] for of in found.values() if month in of)
+            mean_mw = entry["energy_mwh"] / entry["hours"]
             entry["demand"] = [
-                demand | {"load_factor": _ratio(entry["energy_mwh"] / entry["hours"], demand)}
+                demand | {"load_factor": load_factor(mean_mw, demand["max_mw"])}
                 for demand in of_month
             ]
             entries.append(entry)
@@ -280,10 +282,6 @@ class Demands:
         }
 
 
-def _ratio(mean_mw: float, demand: Mapping[str, Any]) -> float | None:
-    return mean_mw / demand["max_mw"] if demand["max_mw"] > 0 <= mean_mw else None
-
-
 def _add_billed(entries: list[dict[str, Any]], rules: Billing) -> None:
     """Put what the rules make of each month's demand into its entry, where it has that demand.
 
@@ -295,10 +293,11 @@ def _add_billed(entries: list[dict[str, Any]], rules: Billing) -> None:
         demand = next((d for d in entry["demand"] if d["interval_min"] == rules.interval_min), None)
         if demand is None:
             continue
-        found = {"interval_min": rules.interval_min, "max_mw": demand["max_mw"]}
+        # A month that only exports has no demand to bill.
+        found = {"interval_min": rules.interval_min, "max_mw": max(demand["max_mw"], 0.0)}
         if rules.power_factor_min is not None:
             found["max_mw"] = found["for_power_factor_mw"] = for_power_factor(
-                demand["max_mw"], entry["lagging_power_factor"], rules.power_factor_min
+                found["max_mw"], entry["lagging_power_factor"], rules.power_factor_min
             )
         if rules.kvar_free_share is not None:
             found["reactive_mvar"] = beyond_free_share(

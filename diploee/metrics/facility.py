@@ -46,6 +46,11 @@ UTILIZATION_METRICS = (
 )
 
 
+def load_factor(mean: float, peak: float) -> float | None:
+    """Return mean over peak power; None without a load, and where more is exported than drawn."""
+    return mean / peak if peak > 0 <= mean else None
+
+
 def power_metrics(power_w: Distribution, step_ms: int, rated_power_w: float) -> dict[str, Any]:
     """Return the `power` block.
 
@@ -66,8 +71,8 @@ def power_metrics(power_w: Distribution, step_ms: int, rated_power_w: float) -> 
         "p90_mw": p90_w / W_PER_MW,
         "min_mw": power_w.min / W_PER_MW,
         "max_mw": power_w.max / W_PER_MW,
-        "peak_to_average_ratio": power_w.max / power_w.mean if power_w.mean else None,
-        "load_factor": power_w.mean / power_w.max if power_w.max else None,
+        "peak_to_average_ratio": power_w.max / power_w.mean if power_w.mean > 0 else None,
+        "load_factor": load_factor(power_w.mean, power_w.max),
         "max_over_rated": power_w.max / rated_power_w if rated_power_w else None,
         "energy_mwh": power_w.mean * power_w.count * step_ms / MS_PER_S / J_PER_MWH,
         "resolution_s": step_ms / MS_PER_S,

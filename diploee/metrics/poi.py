@@ -54,8 +54,8 @@ def _of_months(metric: Metric) -> Metric:
 _SUMMED = (
     *_OWN,
     Metric("poi.energy.<part>_mwh", "MWh", "energy of the part <part>", "{:,.1f}",
-           "of pdu, ups, transformers, constant_loss, cooling, auxiliary and what your stages' columns "
-           "name, other without a name; below 0 what sources, stores and held back load give"),
+           "pdu, ups, transformers, constant_loss, cooling, auxiliary, and what your stages name; "
+           "other without a name; below 0 what sources, stores and held back load give"),
     Metric("poi.gross_mwh", "MWh", "gross energy", "{:,.1f}",
            "what nodes, losses, cooling and loads draw, from wherever: energy at the point of "
            "interconnection, the output of sources, the net discharge of stores, and what is held "

@@ -19,6 +19,7 @@ import numpy as np
 
 from diploee.metric import find_metric, flatten, number
 from diploee.metrics.catalogue import declared_metrics
+from diploee.metrics.facility import load_factor
 from diploee.metrics.grid.bandwidth import recorded_readings
 from diploee.metrics.grid.clock import Clock
 from diploee.metrics.grid.demand import ClockSums
@@ -199,8 +200,10 @@ def _declared(run: Run, key: str, name: str = "", note: str = "", absent: str = 
 
 
 def _no_load(run: Run) -> str:
-    """Return that there is no load where there is none, so that it has no load factor."""
+    """Return why a run has no load factor: it draws nothing, or exports more than it draws."""
     peak = (run.metrics.get("grid") or {}).get("peak") or {}
+    if run.metrics["power"]["mean_mw"] < 0:
+        return "the site exports more than it draws"
     return "there is no load" if peak.get("max_mw") == 0 else ""
 
 
@@ -446,10 +449,12 @@ def _months(run: Run, quarters: _Quarters) -> Iterator[Figure]:
         note = "in part" if name in partial else ""
         demand = largest({month: entry["max_mw"] for month, entry in of_quarters.items()}, name)
         found = quarters.mw[names == name]
-        factor = float(found.mean()) / demand if demand and found.size else None
+        factor = load_factor(float(found.mean()), demand) if demand and found.size else None
         fills_up = f"{start:%Y-%m}"[:digits] <= name and filled.isoformat() > f"{name}-01"
         without = "without the time of filling up" if filled > start and fills_up else ""
-        why = quarters.absent or ("there is no load" if demand == 0 else without)
+        exports = found.size and found.mean() < 0
+        no_load = "more is exported than drawn" if exports else "there is no load"
+        why = quarters.absent or (no_load if factor is None else without)
         peak = largest({month: entry["max_mw"] for month, entry in peaks.items()}, name)
         yield Figure(name, peak, "MW", note, "peak")
         yield Figure(name, demand, "MW", quarters.absent, "15 min demand")
