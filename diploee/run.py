@@ -76,6 +76,7 @@ from diploee.progress import NotebookProgress, Progress, Stopwatch, Update, in_n
 from diploee.replicas import plan_replicas, replica_columns
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict, target_values
 from diploee.scenario.dotted_keys import with_value
+from diploee.scenario.size import rated_w
 from diploee.schedule import (
     ActedSchedule,
     Cluster,
@@ -206,6 +207,7 @@ def simulate(
             metrics = RunMetrics(
                 scenario.facility,
                 scenario.clock,
+                rated_w(scenario, inputs.weather_year, stages),
                 line.provenances,
                 line.stages,
                 line.causes,

@@ -10,7 +10,7 @@ from diploee.outputs import expected_mb
 from diploee.plausibility import overfull_pools
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
-from diploee.scenario.size import rated_at_meter_w
+from diploee.scenario.size import rated_w
 from diploee.schedule import Engine
 from diploee.steps import open_stages, open_streams, plan_services, settle
 from diploee.units import MS_PER_DAY, MS_PER_H, W_PER_MW
@@ -58,8 +58,7 @@ class Checked:
     scenario : Scenario
         The site as a run has it, in its size.
     rated_mw : float
-        What it draws with all nodes at their ratings, in the hour of the weather's year in which
-        that is most [MW]: at the meter where it has stages, else at the nodes.
+        Its rated power [MW], as `diploee.scenario.size.rated_w` says.
     n_classes : int
         Number of job classes.
     forecast : Forecast
@@ -113,7 +112,8 @@ def check(
         _ = streams.library[index]  # reads the file and checks its values
     plans = plan_services(scenario, inputs=inputs)
     stages, _ = open_stages(scenario, weather=inputs.weather)
-    RunMetrics(scenario.facility, scenario.clock, (), stages)
+    of_site_w = rated_w(scenario, inputs.weather_year)
+    RunMetrics(scenario.facility, scenario.clock, of_site_w, (), stages)
     n_jobs = int(streams.jobs_per_day * scenario.clock.simulated_ms / MS_PER_DAY)
     n_services = sum(len(plan.services) for plan in plans)
     served_s = S_PER_SERVICE_INTERVAL * n_services * scenario.n_intervals
@@ -125,5 +125,4 @@ def check(
         expected_mb(*files),
     )
     overfull = overfull_pools(scenario.facility, scenario.clock, streams)
-    rated_mw = rated_at_meter_w(scenario, inputs.weather_year) / W_PER_MW
-    return Checked(scenario, rated_mw, len(streams.classes), forecast, tuple(overfull))
+    return Checked(scenario, of_site_w / W_PER_MW, len(streams.classes), forecast, tuple(overfull))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from diploee.drawing.charts import INK, MUTED, Axis, Band, Chart, Line, Panel, closed, colour
+from diploee.metrics.facility import rated_of
 from diploee.report.common import with_zero
 from diploee.report.data import POWER, REST, RunData, parts_of, pool_columns, without_nothing
 from diploee.report.grid_data import POWER_LEVEL, LimitLevel
@@ -38,9 +39,10 @@ def overview_chart(run: RunData, unit: PowerUnit, limits: Sequence[LimitLevel] =
         low = high
     top = closed(total_w / unit.watts).astype(np.float32)
     layers.append(Line(x, top, "facility", INK, unit.power, 3, width=1.2, steps=True))
-    rated_w = float(run.run.scenario.facility.rated_power_w)
+    rated_mw, rated = rated_of(run.metrics, run.run.scenario.facility)
+    rated_w = rated_mw * W_PER_MW
     far_w = FAR * max(run.max_w, rated_w)
-    levels = [("peak", run.max_w, MUTED), ("rated power of the devices", rated_w, INK)]
+    levels = [("peak", run.max_w, MUTED), *([(rated, rated_w, INK)] if rated_w else [])]
     levels += [(name, watts, LIMIT) for name, watts in _contracts_w(run)]
     levels += [
         (f"limit: {level.name}", level.size_mw * W_PER_MW, LIMIT)

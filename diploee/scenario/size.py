@@ -123,6 +123,20 @@ def rated_at_meter_w(
     return float(passed.columns[POWER].max())
 
 
+def rated_w(
+    scenario: Scenario, weather_year: Weather | None = None, further: Sequence[Stage] = ()
+) -> float:
+    """Return the rated power where the facility's power is taken [W].
+
+    That is `facility.rated_power_mw` or the devices' ratings where it is theirs, and else
+    `rated_at_meter_w`; arguments are its.
+    """
+    facility = scenario.facility
+    if not (facility.stages or further or facility.has_ac_power):
+        return facility.rated_power_w
+    return rated_at_meter_w(scenario, weather_year, further)
+
+
 def site_of(scenario: Scenario, clock: RunClock, weather: Weather | None) -> Site:
     """Return what the stages of a scenario know of where they stand, over a span of time."""
     facility = scenario.facility
