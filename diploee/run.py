@@ -76,6 +76,7 @@ from diploee.progress import NotebookProgress, Progress, Stopwatch, Update, in_n
 from diploee.replicas import plan_replicas, replica_columns
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict, target_values
 from diploee.scenario.dotted_keys import with_value
+from diploee.scenario.size import rated_w
 from diploee.schedule import (
     ActedSchedule,
     Cluster,
@@ -88,12 +89,12 @@ from diploee.schedule import (
 )
 from diploee.schedule.surroundings import Controller
 from diploee.steps import (
-    at_size,
     class_nodes,
     flexible_controller,
     open_stages,
     open_streams,
     plan_services,
+    settle,
     simulations,
     surroundings,
 )
@@ -195,7 +196,7 @@ def simulate(
     with new_run_folder(default() if out is None else out, force, numbered) as new:
         with clock.stage("read inputs"):
             inputs = inputs or load_inputs(scenario, library)
-            asked, scenario = scenario.facility.size, at_size(scenario, inputs.weather, stages)
+            asked, scenario = scenario.facility.size, settle(scenario, inputs, stages)
         with clock.stage("plan"):
             controller = controller or flexible_controller(scenario, inputs, stages)
             line = _Line(scenario, inputs, engine, policies, stages, clock, controller)
@@ -206,6 +207,7 @@ def simulate(
             metrics = RunMetrics(
                 scenario.facility,
                 scenario.clock,
+                rated_w(scenario, inputs.weather_year, stages),
                 line.provenances,
                 line.stages,
                 line.causes,
@@ -442,6 +444,7 @@ class _Line:
                 },
                 self.replicas,
             ),
+            self.stages,
         )
         self.queue = QueueMetrics(horizon_ms, bool(scenario.streams))
         with_jobs = {spec.pool for spec in scenario.streams.values()}

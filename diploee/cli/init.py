@@ -41,7 +41,7 @@ def init_command(
     from diploee.files import check_file, whole_file
     from diploee.inputs import load_inputs
     from diploee.scenario import load_scenario
-    from diploee.steps import at_size
+    from diploee.steps import settle
     from diploee.textio.source import open_file
 
     check_file(out, force)
@@ -69,7 +69,7 @@ def init_command(
         path.write_text(starter_text(site, out.stem, DRAFT_NODES), encoding="utf-8")
         size = {"facility.size": {"poi_mw": site.poi_mw}}
         draft = load_scenario(path, values=size)
-        n_nodes = at_size(draft, load_inputs(draft).weather).facility.n_nodes
+        n_nodes = settle(draft, load_inputs(draft)).facility.n_nodes
         path.write_text(starter_text(site, out.stem, n_nodes), encoding="utf-8")
         load_scenario(path)
     typer.echo(f"{out}: written; now: diploee run {out} --engine compiled")

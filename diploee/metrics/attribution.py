@@ -73,7 +73,7 @@ class Part:
 
     of: str
     pool: str
-    what: What
+    what: What | str
     power_w: float
     more: Mapping[str, Any] = field(default_factory=dict)
 

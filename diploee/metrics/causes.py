@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from diploee.facility import Block
-from diploee.facility.base import POWER, Values
+from diploee.facility import Block, Stages
+from diploee.facility.base import POWER
 from diploee.metric import Metric
-from diploee.metrics.attribution import Attribution, Part, What
+from diploee.metrics.attribution import Attribution, Part
 from diploee.metrics.event import Event, Key, Span
 from diploee.metrics.grid.ramps import RAMP_MS
-from diploee.metrics.poi import PARTS
 from diploee.power import Segments
 from diploee.tables import Float64Array, Int16Array, Int64Array, concat
 from diploee.units import MS_PER_S, W_PER_MW
@@ -50,10 +49,7 @@ CAUSE_METRICS = (
 )  # fmt: skip
 
 
-IT, AC = PARTS["device"], PARTS["node_overhead"]
-
-_BEHIND = "behind "
-"""Before the name of a stage: the power behind it; before no name that of the nodes' AC input."""
+IT, AC = "it_power_w", "it_ac_power_w"
 
 Levels = dict[str, float]
 """Mean power by column [W]."""
@@ -81,10 +77,17 @@ class Causes:
     ----------
     attribution : Attribution
         Splits power over its owners.
+    stages : Stages
+        The facility's: their columns with a role are what each adds to the power before it.
     """
 
-    def __init__(self, attribution: Attribution) -> None:
+    def __init__(self, attribution: Attribution, stages: Stages) -> None:
         self._attribution = attribution
+        self._behind = {
+            name: [column for column in stage.columns if column.role is not None]
+            for name, stage in stages.by_name().items()
+        }
+        self._names = (POWER, IT, AC, *(c.name for of in self._behind.values() for c in of))
         self._segments: list[Segments] = []
         self._blocks: list[Block] = []
         self._found: dict[Key, Cause] = {}
@@ -101,11 +104,11 @@ class Causes:
 
     def add(self, block: Block) -> None:
         """Take in a block of power, the next one."""
-        names = (POWER, IT, AC, "queued_jobs")
+        names = (*self._names, "queued_jobs")
         columns = {name: block.columns[name] for name in names if name in block.columns}
-        self._blocks.append(Block(block.t0_ms, block.dt_ms, columns, block.behind))
-        for name, values in _powers(block).items():
-            added = float(values.sum()) * block.dt_ms
+        self._blocks.append(Block(block.t0_ms, block.dt_ms, columns))
+        for name in self._powers(block):
+            added = float(columns[name].sum()) * block.dt_ms
             self._sums[name] = self._sums.get(name, 0.0) + added
         self._end_ms = block.end_ms
 
@@ -126,11 +129,11 @@ class Causes:
         the order of time.
         """
         near = concat([Segments.empty(), *(_overlapping(part, event) for part in segments)])
-        after = _levels(blocks, event.after)
+        after = self._levels(blocks, event.after)
         if event.before is None:
             parts = self._attribution.level(near, event.after, after[IT])
             return Cause(event, after[POWER], [*parts, *self._stages(after)])
-        before = _levels(blocks, event.before)
+        before = self._levels(blocks, event.before)
         change = {name: after[name] - before[name] for name in after}
         parts, calendar = self._attribution.change(near, event.before, event.after)
         parts += self._stages(change)
@@ -166,39 +169,30 @@ class Causes:
         return [*parts_w, means[IT] - sum(parts_w), *stages_w]
 
     def _stages(self, levels: Levels) -> list[Part]:
-        """Return what the nodes' AC power and each stage add to the power before them."""
+        """Return what the nodes' AC power adds to that of their devices, and each stage to it."""
         parts: list[Part] = []
-        before_w = levels[IT]
-        for column, power_w in levels.items():
-            if column.startswith(_BEHIND):
-                name = column.removeprefix(_BEHIND)
-                what: What = "stage" if name else "node overhead"
-                parts.append(Part(name, "", what, power_w - before_w))
-                before_w = power_w
+        if AC in levels:
+            parts.append(Part("", "", "node overhead", levels[AC] - levels[IT]))
+        for name, columns in self._behind.items():
+            if columns:
+                power_w = sum(c.sign * levels[c.name] for c in columns)
+                parts.append(Part(name, "", "stage", power_w))
         return parts
 
+    def _powers(self, block: Block) -> list[str]:
+        return [name for name in self._names if name in block.columns]
 
-def _powers(block: Block) -> Values:
-    """Return the power of the facility, of its devices, and behind each stage [W]."""
-    behind = {
-        f"{_BEHIND}{name}": power_w
-        for name, power_w in block.behind.items()
-        if name or AC in block.columns
-    }
-    return {POWER: block.columns[POWER], IT: block.columns[IT], **behind}
-
-
-def _levels(blocks: Iterable[Block], span: Span) -> Levels:
-    """Return the mean power of the facility, its devices and what is between, over a span."""
-    inside = [
-        _powers(block.part(max(span[0], block.t0_ms), min(span[1], block.end_ms)))
-        for block in blocks
-        if block.t0_ms < span[1] and block.end_ms > span[0]
-    ]
-    return {
-        name: float(np.concatenate([powers[name] for powers in inside]).mean())
-        for name in inside[0]
-    }
+    def _levels(self, blocks: Iterable[Block], span: Span) -> Levels:
+        """Return the mean power of facility, devices and what is between, over a span."""
+        inside = [
+            block.part(max(span[0], block.t0_ms), min(span[1], block.end_ms))
+            for block in blocks
+            if block.t0_ms < span[1] and block.end_ms > span[0]
+        ]
+        return {
+            name: float(np.concatenate([block.columns[name] for block in inside]).mean())
+            for name in self._powers(inside[0])
+        }
 
 
 def _queued(blocks: Iterable[Block], begin_ms: int, end_ms: int) -> tuple[int, ...]:

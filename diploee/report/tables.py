@@ -180,7 +180,7 @@ def _provenance(run: RunData) -> dict[str, str]:
         "Duration": scenario.get("duration"),
         "Resolution": interval(run.resolution_ms),
         "Nodes": _nodes(facility),
-        "Rated power [MW]": facility.get("rated_power_mw"),
+        "Device rating [MW]": facility.get("rated_power_mw"),
         "Scheduler engine": manifest.get("engine"),
         "diploee": manifest.get("diploee_version"),
         "Libraries": ", ".join(f"{name} {version}" for name, version in versions.items()),

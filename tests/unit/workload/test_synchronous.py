@@ -169,7 +169,7 @@ def test_the_jobs_energy_is_that_of_the_series(fine_run: Run) -> None:
     others_h = 6 * 300 - int(work.jobs.n_nodes[0]) * int(work.jobs.duration_ms[0]) / 3.6e6
     total_j = metrics_of(fine_run)["power"]["energy_mwh"] * 3.6e9
     assert job_j + others_h * IDLE_W * 3_600 == pytest.approx(total_j, rel=1e-6)
-    with pytest.raises(ValueError, match="course of their own"):
+    with pytest.raises(InputError, match="course of their own"):
         job_energy_j(schedule, work.library, scenario)
 
 
