@@ -441,7 +441,7 @@ class _Line:
                 },
                 self.replicas,
             ),
-            [[column.name for column in stage.columns] for stage in self.stages],
+            self.columns,
         )
         self.queue = QueueMetrics(horizon_ms, bool(scenario.streams))
         with_jobs = {spec.pool for spec in scenario.streams.values()}

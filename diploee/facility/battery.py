@@ -278,10 +278,12 @@ class BatterySpec(StageSpec):
     columns = (
         Column("battery_power_w", "W", "facility", "mean", "at the battery's terminals",
                "what the battery gives, negative where it takes"),
+        Column("battery_discharge_w", "W", "facility", "mean", "within the battery",
+               "what leaves its store, losses included; negative where it fills", "store"),
         Column("battery_state_of_charge", "1", "facility", "mean", None,
                "energy in the battery at the end of the interval, of its capacity"),
         Column("battery_loss_w", "W", "facility", "mean", "within the battery",
-               "conversion losses and auxiliary power of the battery"),
+               "conversion losses and auxiliary power of the battery", "loss"),
         Column("battery_uncovered_w", "W", "facility", "mean", None,
                "by how much the supply misses what the battery is asked to hold"),
     )  # fmt: skip
@@ -421,6 +423,7 @@ class Battery:
         )
         columns = {
             "battery_power_w": held.battery_w,
+            "battery_discharge_w": held.battery_w + loss_w,
             "battery_state_of_charge": held.stored_j / (self._spec.energy_mwh * J_PER_MWH),
             "battery_loss_w": loss_w + auxiliary_w,
             "battery_uncovered_w": held.uncovered_w,

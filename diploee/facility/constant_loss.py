@@ -17,7 +17,7 @@ class ConstantLossSpec(StageSpec):
 
     columns: ClassVar[Columns] = (
         Column("loss_power_w", "W", "facility", "mean", "between the load and the supply",
-               "loss, a constant part of the supply"),
+               "loss, a constant part of the supply", "loss", "constant_loss"),
     )  # fmt: skip
     metrics: ClassVar[tuple[Metric, ...]] = (
         Metric("constant_loss.energy_mwh", "MWh", "energy lost", "{:,.1f}", view="table"),

@@ -46,7 +46,7 @@ STEP_K = 0.125
 
 COLUMNS: Columns = (
     Column("cooling_w", "W", "facility", "mean", "at the cooling plant's supply",
-           "power of the cooling plant"),
+           "power of the cooling plant", "cooling", "cooling"),
     Column(HEAT, "W", "facility", "mean", "at the cooling plant, behind its lags",
            "what sets the cooling plant's load"),
     Column("t_wetbulb_c", "degC", "facility", "mean", None, "wet-bulb temperature outside"),

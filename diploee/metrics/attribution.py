@@ -46,14 +46,9 @@ What = Literal[
     "jobs",
     "idle nodes",
     "nodes added",
-    "node overhead",
-    "electrical losses",
-    "cooling",
-    "auxiliary load",
-    "other stages",
 ]
-"""What a part of an event is; `jobs`, `instances`, `replicas`, `idle nodes` and the last five,
-which stand between the devices and the meter, make up a level."""
+"""What a part of an event is of the devices; `jobs`, `instances`, `replicas` and `idle nodes` make
+up a level."""
 
 RECENT_MS = 15 * MS_PER_MIN
 """Jobs that run on are told apart by whether they began so shortly before."""
@@ -75,7 +70,7 @@ class Part:
     of, pool : str
         The job stream or service, and its pool; empty for the whole facility.
     what : str
-        What it did.
+        What it did; behind the devices what it is, such as `cooling`.
     power_w : float
         Its part of the change, or of the power of a peak [W].
     more : mapping
@@ -84,7 +79,7 @@ class Part:
 
     of: str
     pool: str
-    what: What
+    what: What | str
     power_w: float
     more: Mapping[str, Any] = field(default_factory=dict)
 

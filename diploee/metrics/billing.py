@@ -30,7 +30,9 @@ _DEMAND = f"{_MONTH}.demand.<interval>"
 
 BILLING_METRICS = (
     Metric(f"{_MONTH}.hours", "h", "hours of <month> that the run covers", "{:,.1f}"),
-    Metric(f"{_MONTH}.energy_mwh", "MWh", "energy in <month>", "{:,.1f}"),
+    Metric(f"{_MONTH}.energy_mwh", "MWh", "energy in <month>", "{:,.1f}",
+           "drawn less exported"),
+    Metric(f"{_MONTH}.exported_mwh", "MWh", "energy exported to the grid in <month>", "{:,.1f}"),
     Metric(f"{_MONTH}.drawn_mvarh", "Mvarh", "reactive energy drawn in <month>", "{:,.1f}",
            "sum over the intervals that draw it; what others supply is not taken off"),
     Metric(f"{_MONTH}.supplied_mvarh", "Mvarh", "reactive energy supplied in <month>", "{:,.1f}"),
@@ -113,7 +115,10 @@ class MonthSums:
     n : int
         Intervals of the run in it.
     quanta : dict of str to int
-        Sum of each part of the power.
+        Sum of each column that has a role.
+    total, gross, exported : int
+        Sum of the power at the meter, of that with what sources and stores give, and of what is
+        exported.
     drawn, supplied : int
         Sum of the reactive power of intervals that draw it, and of those that supply it.
     """
@@ -121,17 +126,30 @@ class MonthSums:
     begin_ms: int
     n: int = 0
     quanta: dict[str, int] = field(default_factory=dict)
+    total: int = 0
+    gross: int = 0
+    exported: int = 0
     drawn: int = 0
     supplied: int = 0
 
+    def add(self, other: MonthSums) -> None:
+        """Add what another month adds up to."""
+        for name in ("n", "total", "gross", "exported", "drawn", "supplied"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for name, quanta in other.quanta.items():
+            self.quanta[name] = self.quanta.get(name, 0) + quanta
+
     def reactive(self, step_ms: int) -> dict[str, float | None]:
-        """Return the reactive energy [Mvarh] by direction, and a power factor of each."""
-        total = self.quanta["total"]
+        """Return the reactive energy [Mvarh] by direction, and a power factor of each.
+
+        Power factors are of the energy that is drawn: what is exported is not netted either.
+        """
+        imported = self.total + self.exported
         return {
             "drawn_mvarh": mwh(self.drawn, step_ms),
             "supplied_mvarh": mwh(self.supplied, step_ms),
-            "lagging_power_factor": power_factor(total, self.drawn),
-            "leading_power_factor": power_factor(total, self.supplied),
+            "lagging_power_factor": power_factor(imported, self.drawn),
+            "leading_power_factor": power_factor(imported, self.supplied),
         }
 
 
@@ -256,13 +274,14 @@ class Demands:
             "month": month,
             "complete": sums.n * clock.step_ms == end_ms - clock.time_ms(first),
             "hours": hours,
-            "energy_mwh": mwh(sums.quanta["total"], clock.step_ms),
+            "energy_mwh": mwh(sums.total, clock.step_ms),
+            "exported_mwh": mwh(sums.exported, clock.step_ms),
             **sums.reactive(clock.step_ms),
         }
 
 
 def _ratio(mean_mw: float, demand: Mapping[str, Any]) -> float | None:
-    return mean_mw / demand["max_mw"] if demand["max_mw"] > 0 else None
+    return mean_mw / demand["max_mw"] if demand["max_mw"] > 0 <= mean_mw else None
 
 
 def _add_billed(entries: list[dict[str, Any]], rules: Billing) -> None:

@@ -28,7 +28,7 @@ BEHIND_DEVICES = {
     "other stages": "other stages",
     "stages": "the facility's stages",
 }
-"""Parts between the devices and the meter, in words; runs of older versions hold the last, all."""
+"""Words for parts between the devices and the meter; the last two are of runs of older versions."""
 
 Words = Mapping[str, Any]
 
@@ -135,7 +135,8 @@ class _Writer:
 
     def level(self, part: Words) -> str:
         """Return a part of a peak."""
-        what, power = part["what"], f"{self.size(part['mw'])} {self._unit.power}"
+        what, did, sign = part["what"], *(("drew", 1) if part["mw"] >= 0 else ("gave", -1))
+        power = f"{self.size(sign * part['mw'])} {self._unit.power}"
         who = BEHIND_DEVICES.get(what, what)
         if what == "jobs":
             who = f"{plural(part.get('count', 0), 'job')} of {self.owner('stream', part)}"
@@ -145,7 +146,7 @@ class _Writer:
             who = f"{plural(part.get('count', 0), 'replica')} of {self.owner('stream', part)}"
         elif what == "idle nodes":
             who = plural(part.get("count", 0), "idle node")
-        return f"{who} drew {power} (mean of the run {self.size(part.get('mean_mw') or 0.0)})"
+        return f"{who} {did} {power} (mean of the run {self.size(sign * part.get('mean_mw', 0.0))})"
 
     def change(self, part: Words) -> str:
         """Return a part of a change."""
@@ -162,10 +163,10 @@ class _Writer:
             before, after = (f"{count:,.1f}" for count in part.get("replicas") or (0, 0))
             numbers = f"{before} to {after} replicas"
             return f"the replicas of {self.owner('stream', part)} drew {more} ({power}; {numbers})"
-        if what in BEHIND_DEVICES:
-            return f"{BEHIND_DEVICES[what]} ({power})"
         if what == "nodes added":
             return f"{plural(part.get('count', 0), 'node')} came to stand ({power})"
+        if "of" not in part:
+            return f"{BEHIND_DEVICES.get(what, what)} ({power})"
         jobs = f"{plural(part.get('count', 0), 'job')} of {self.owner('stream', part)}"
         did = what.removeprefix("jobs ")
         if did == "ran on":

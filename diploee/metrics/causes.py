@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from diploee.columns import Column, Columns, Role
 from diploee.facility import Block
 from diploee.facility.base import POWER
 from diploee.metric import Metric
-from diploee.metrics.attribution import Attribution, Part, What
+from diploee.metrics.attribution import Attribution, Part
 from diploee.metrics.event import Event, Key, Span
 from diploee.metrics.grid.ramps import RAMP_MS
-from diploee.metrics.poi import PARTS
 from diploee.power import Segments
 from diploee.tables import Float64Array, Int16Array, Int64Array, concat
 from diploee.units import MS_PER_S, W_PER_MW
@@ -51,17 +51,16 @@ CAUSE_METRICS = (
 
 IT = "it_power_w"
 
-_BEHIND: dict[What, tuple[str, ...]] = {
-    "node overhead": (PARTS["node_overhead"],),
-    "electrical losses": tuple(
-        PARTS[part] for part in ("pdu", "ups", "transformers", "constant_loss")
-    ),
-    "cooling": (PARTS["cooling"],),
-    "auxiliary load": (PARTS["auxiliary"],),
+_WHAT: dict[Role, str] = {
+    "overhead": "node overhead",
+    "loss": "electrical losses",
+    "cooling": "cooling",
+    "load": "{} load",
+    "source": "{}",
+    "store": "{}",
+    "hold": "{}",
 }
-"""Columns of what stands between the devices and the meter; the nodes' AC power holds IT power."""
-
-_COLUMNS = (POWER, IT, *(name for names in _BEHIND.values() for name in names))
+"""What a column of each role is in a cause, in their order, by its part or name."""
 
 Levels = dict[str, float]
 """Mean power by column [W]."""
@@ -99,16 +98,18 @@ class Causes:
     ----------
     attribution : Attribution
         Splits power over its owners.
-    stage_columns : sequence of sequences of str
-        Columns that each stage adds: what stages of none of the known columns do is a part as well.
+    columns : tuple of Column
+        The run's: those with a role are what is between the devices and the meter.
     """
 
-    def __init__(
-        self, attribution: Attribution, stage_columns: Sequence[Iterable[str]] = ()
-    ) -> None:
+    def __init__(self, attribution: Attribution, columns: Columns = ()) -> None:
         self._attribution = attribution
-        known = set(PARTS.values())
-        self._others = any(known.isdisjoint(columns) for columns in stage_columns)
+        self._behind: dict[str, list[Column]] = {}
+        for role, what in _WHAT.items():
+            for column in (column for column in columns if column.role == role):
+                name = what.format((column.part or column.label).replace("_", " "))
+                self._behind.setdefault(name, []).append(column)
+        self._names = (POWER, IT, *(c.name for of in self._behind.values() for c in of))
         self._segments: list[Segments] = []
         self._blocks: list[Block] = []
         self._found: dict[Key, Cause] = {}
@@ -125,10 +126,10 @@ class Causes:
 
     def add(self, block: Block) -> None:
         """Take in a block of power, the next one."""
-        names = (*_COLUMNS, "queued_jobs")
+        names = (*self._names, "queued_jobs")
         columns = {name: block.columns[name] for name in names if name in block.columns}
         self._blocks.append(Block(block.t0_ms, block.dt_ms, columns))
-        for name in _powers(block):
+        for name in self._powers(block):
             added = float(columns[name].sum()) * block.dt_ms
             self._sums[name] = self._sums.get(name, 0.0) + added
         self._end_ms = block.end_ms
@@ -156,11 +157,11 @@ class Causes:
             Power around it, in the order of time.
         """
         near = concat([Segments.empty(), *(_overlapping(part, event) for part in segments)])
-        after = _levels(blocks, event.after)
+        after = self._levels(blocks, event.after)
         if event.before is None:
             parts = self._attribution.level(near, event.after, after[IT])
             return Cause(event, after[POWER], [*parts, *self._stages(after)])
-        before = _levels(blocks, event.before)
+        before = self._levels(blocks, event.before)
         change = {name: after[name] - before[name] for name in after}
         parts, calendar = self._attribution.change(near, event.before, event.after)
         parts += self._stages(change)
@@ -196,33 +197,29 @@ class Causes:
         return [*parts_w, means[IT] - sum(parts_w), *stages_w]
 
     def _stages(self, levels: Levels) -> list[Part]:
-        """Return what stands between the devices and the meter, as far as the facility has it."""
+        """Return what is between the devices and the meter, as far as the facility has it."""
         parts: list[Part] = []
-        rest_w = levels[POWER] - levels[IT]
-        for what, names in _BEHIND.items():
-            found = [levels[name] for name in names if name in levels]
+        for what, columns in self._behind.items():
+            found = [c.sign * levels[c.name] for c in columns if c.name in levels]
             if found:
-                power_w = sum(found) - (levels[IT] if what == "node overhead" else 0.0)
+                power_w = sum(found) - (levels[IT] if what == _WHAT["overhead"] else 0.0)
                 parts.append(Part("", "", what, power_w))
-                rest_w -= power_w
-        return [*parts, Part("", "", "other stages", rest_w)] if self._others else parts
+        return parts
 
+    def _powers(self, block: Block) -> list[str]:
+        return [name for name in self._names if name in block.columns]
 
-def _powers(block: Block) -> list[str]:
-    return [name for name in _COLUMNS if name in block.columns]
-
-
-def _levels(blocks: Iterable[Block], span: Span) -> Levels:
-    """Return the mean power of the facility, its devices and what is between, over a span."""
-    inside = [
-        block.part(max(span[0], block.t0_ms), min(span[1], block.end_ms))
-        for block in blocks
-        if block.t0_ms < span[1] and block.end_ms > span[0]
-    ]
-    return {
-        name: float(np.concatenate([block.columns[name] for block in inside]).mean())
-        for name in _powers(inside[0])
-    }
+    def _levels(self, blocks: Iterable[Block], span: Span) -> Levels:
+        """Return the mean power of facility, devices and what is between, over a span."""
+        inside = [
+            block.part(max(span[0], block.t0_ms), min(span[1], block.end_ms))
+            for block in blocks
+            if block.t0_ms < span[1] and block.end_ms > span[0]
+        ]
+        return {
+            name: float(np.concatenate([block.columns[name] for block in inside]).mean())
+            for name in self._powers(inside[0])
+        }
 
 
 def _queued(blocks: Iterable[Block], begin_ms: int, end_ms: int) -> tuple[int, ...]:

@@ -19,7 +19,6 @@ import numpy as np
 
 from diploee.metric import find_metric, flatten, number
 from diploee.metrics.catalogue import declared_metrics
-from diploee.metrics.cause_words import BEHIND_DEVICES
 from diploee.metrics.grid.bandwidth import recorded_readings
 from diploee.metrics.grid.clock import Clock
 from diploee.metrics.grid.demand import ClockSums
@@ -361,7 +360,7 @@ def _lines(run: Run) -> Iterator[Figure]:
 def _shares(run: Run) -> Iterator[Figure]:
     """Yield the parts of the devices' energy, which the cause of the peak holds as means."""
     cause = ((run.metrics.get("grid") or {}).get("peak") or {}).get("cause") or {}
-    parts = [part for part in cause.get("parts") or () if part["what"] not in BEHIND_DEVICES]
+    parts = [p for p in cause.get("parts") or () if "of" in p or p["what"] == "idle nodes"]
     if not parts or not sum(part["mean_mw"] for part in parts):
         yield Figure("AI training", None, "%", "the run's metrics do not split its energy")
         return

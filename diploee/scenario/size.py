@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from diploee.clock import RunClock, whole_year
+from diploee.columns import TAKEN_OFF
 from diploee.errors import InputError
 from diploee.facility import Block, Site, Stage, Stages, Weather
 from diploee.facility.base import POWER, REACTIVE
@@ -87,7 +88,8 @@ def rated_at_meter_w(
     """Return what a site draws at its meter with all nodes at their ratings [W].
 
     It is the mean of the hour of the weather's year in which that is most, whatever span is run:
-    all nodes of all phases there, in steady state, and batteries, sources and ramp limits out.
+    all nodes of all phases there, in steady state, and stages with a source, a store or held back
+    load out.
 
     Parameters
     ----------
@@ -125,11 +127,18 @@ def rated_at_meter_w(
 def site_of(scenario: Scenario, clock: RunClock, weather: Weather | None) -> Site:
     """Return what the stages of a scenario know of where they stand, over a span of time."""
     facility = scenario.facility
-    return Site(clock, facility.supplied_power_w, facility.has_ac_power, weather, scenario.folder)
+    return Site(
+        clock,
+        facility.supplied_power_w,
+        facility.has_ac_power,
+        weather,
+        scenario.folder,
+        tuple(c.name for spec in facility.stages for c in spec.columns if c.role == "loss"),
+    )
 
 
 def _is_out(stage: Stage) -> bool:
-    return type(stage).__name__ in ("Battery", "RampLimit")
+    return any(column.role in TAKEN_OFF for column in stage.columns)
 
 
 def _nodes(facility: Facility) -> list[int]:

@@ -35,7 +35,9 @@ TWO: Any = {
 
 
 def opened(stages: Sequence[Any], site: Site = SITE) -> Stages:
-    return Stages([STAGES.read(stage).open(site) for stage in stages])
+    specs = [STAGES.read(stage) for stage in stages]
+    losses = tuple(c.name for spec in specs for c in spec.columns if c.role == "loss")
+    return Stages([spec.open(replace(site, losses=losses)) for spec in specs])
 
 
 def through(

@@ -162,7 +162,7 @@ def test_the_nodes_supplies_and_the_cooling_are_parts_beside_other_stages(tmp_pa
     assert peak["", "cooling"]["mean_mw"] == pytest.approx(
         frame["cooling_w"].mean() / 1e6, rel=1e-5
     )
-    assert ("", "other stages") in peak
+    assert ("", "battery discharge") in peak
     assert parts(causes(run)["ramps", 60.0, "down"])["", "node overhead"]["mw"] < 0
     assert "supplies, fans and network drew" in cause_words(causes(run)["peak", 10.0, ""])
 

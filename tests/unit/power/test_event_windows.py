@@ -26,7 +26,9 @@ def load():
 class Cumulated:
     """A stage with a state: adds a watt for each hour of energy since the start of the run."""
 
-    columns = (Column("cumulated_w", "W", "facility", "mean", None, "a watt per kWh so far"),)
+    columns = (
+        Column("cumulated_w", "W", "facility", "mean", None, "a watt per kWh so far", role="load"),
+    )
     boundary = "with a watt per kWh"
 
     def start(self) -> float:
