@@ -88,7 +88,8 @@ def rated_at_meter_w(
     """Return what a site draws at its meter with all nodes at their ratings [W].
 
     It is the mean of the hour of the weather's year in which that is most, whatever span is run:
-    all nodes of all phases there, in steady state, and batteries, sources and ramp limits out.
+    all nodes of all phases there, in steady state, and stages with a source, a store or held back
+    load out.
 
     Parameters
     ----------
