@@ -142,22 +142,9 @@ class _Service:
 class Attribution:
     """Splits the power of a facility's devices over its job streams and services.
 
-    Parameters
-    ----------
-    model : PowerModel
-        Pools, the idle power of their nodes, and profiles.
-    streams : mapping of str to str
-        Pool of each job stream.
-    class_streams : sequence of str
-        Stream of each class of jobs.
-    serving : ServingLoad
-        Segments of the services.
-    plans : sequence of ServicePlan
-        What the services did.
-    calendars : mapping of str to HourlyRates
-        Calendar of the submissions of job streams that have one.
-    replicas : sequence of ReplicaPlan
-        What replicas did; their banks follow those of the services.
+    `streams` gives the pool of each job stream, `class_streams` the stream of each class of jobs,
+    `calendars` those of the submissions of job streams that have one; the banks of `replicas`
+    follow those of the services in `serving`.
     """
 
     def __init__(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,10 +87,10 @@ def cause_words(cause: Words, unit: PowerUnit | None = None, *, brief: bool = Fa
     change_mw = _change_mw(cause)
     pools = {part["pool"] for part in cause["parts"] if part.get("pool")}
     write = _Writer(max((abs(line.net_mw) for line in lines), default=0), unit, len(pools) > 1)
-    calendar = () if brief else cause.get("calendar", ())
+    full = [] if brief else lines[:MOST_LINES]
     shown = [line for line in lines if write.shows(line.net_mw)]
     agreeing, against = (
-        ", ".join(write.line(x, calendar, brief) for x in shown if x.opposes(change_mw) == opposes)
+        ", ".join(write.line(x, cause, x in full) for x in shown if x.opposes(change_mw) == opposes)
         for opposes in (False, True)
     )
     found = [agreeing, f"against it {against}" if against else ""]
@@ -176,26 +176,29 @@ class _Writer:
         """Return a change such as ``-3.10 MW``."""
         return f"{self._gross(mw)} {self._unit.power}"
 
-    def line(self, line: Line, calendar: Iterable[Words], brief: bool) -> str:
-        """Return a net change with the gross ones in brackets, the largest first."""
+    def line(self, line: Line, cause: Words, full: bool) -> str:
+        """Return a net change; in full with the gross ones in brackets, the largest first."""
         name = f"{line.kind} {line.of}".rstrip()
         if self._with_pool and line.pool and line.pool != line.of:
             name += f" in pool {line.pool}"
+        net = f"{name} {self.signed(line.net_mw)}"
+        if not full:
+            return net
         parts = [of for part in line.parts for of in _gross_parts(part)]
         parts.sort(key=lambda part: -abs(_net_mw(part)))
         least_mw = LEAST_SHARE * abs(_net_mw(parts[0]))
         parts = [p for p in parts if abs(_net_mw(p)) >= least_mw and self.shows(_net_mw(p))]
-        words = [] if brief else [self._gross_words(p, line, len(parts) > 1) for p in parts]
+        words = [self._gross_words(p, line, len(parts) > 1) for p in parts]
         words += [
             f"the calendar {_moved(entry['change'])}: {self._gross(entry['mw'])}"
-            for entry in calendar
+            for entry in cause.get("calendar", ())
             if line.kind in ("stream", "service")
             and (entry["of"], entry["pool"]) == (line.of, line.pool)
             and self.shows(entry["mw"])
             and entry["mw"] * line.net_mw > LEAST_SHARE * line.net_mw**2
         ]
         detail = ", ".join(filter(None, words))
-        return f"{name} {self.signed(line.net_mw)}{f' ({detail})' if detail else ''}"
+        return f"{net} ({detail})" if detail else net
 
     def _gross(self, mw: float) -> str:
         return f"{mw * self._factor:+,.{self._digits}f}"
@@ -240,7 +243,8 @@ def _did(part: Words, line: Line) -> str:
         each = (rate / (n or 1) for rate, n in zip(part["rate_rps"], counts, strict=True))
         return "{:,.4g} to {:,.4g} requests/s each".format(*each)
     if "replicas" in part:
-        return "{:,.1f} to {:,.1f} replicas".format(*part["replicas"])
+        before, after = (f"{number:,.1f}" for number in part["replicas"])
+        return f"{before} to {after} replicas" if before != after else f"each of {after} replicas"
     return str(part["of"]) if what == _NOISE and len(line.parts) > 1 else ""
 
 
