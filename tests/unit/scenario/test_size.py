@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
 from builders import tiny_library, tiny_scenario
 
 import diploee
+from diploee.columns import Column
 from diploee.errors import InputError, ScenarioError
 from diploee.facility import Block
 from diploee.facility.base import POWER, REACTIVE, Values
@@ -133,13 +134,11 @@ BATTERY = {"kind": "battery", "power_mw": 2.0, "energy_mwh": 2.0, "auxiliary_kw"
 BALLAST = {"kind": "ramp_limit", "down_mw_per_min": 0.1}
 
 
-def test_batteries_and_ramp_limits_are_no_part_of_the_rated_power() -> None:
+def test_batteries_sources_and_ramp_limits_are_no_part_of_the_rated_power() -> None:
     loss = {"kind": "constant_loss", "loss_fraction": 0.1}
-    bare, held = (
-        rated_at_meter_w(tiny_scenario({"facility.stages": stages}))
-        for stages in ([loss], [BATTERY, loss, BALLAST])
-    )
-    assert held == bare
+    bare = rated_at_meter_w(tiny_scenario({"facility.stages": [loss]}))
+    site = tiny_scenario({"facility.stages": [BATTERY, loss, BALLAST]})
+    assert rated_at_meter_w(site, further=[Generator()]) == bare
 
 
 def test_size_counts_the_nodes_of_all_phases() -> None:
@@ -155,7 +154,7 @@ def test_size_counts_the_nodes_of_all_phases() -> None:
 class Offices:
     """A load of a user that does not grow with the nodes, higher at noon."""
 
-    columns: ClassVar[tuple[Any, ...]] = ()
+    columns = (Column("offices_w", "W", "facility", "mean", None, "offices", "load"),)
     boundary = None
 
     def start(self) -> None:
@@ -164,7 +163,23 @@ class Offices:
     def apply(self, block: Block, state: None) -> tuple[Values, None]:
         """Add it."""
         noon = block.starts_ms // 3_600_000 % 24 == 12
-        return {POWER: block.columns[POWER] + np.where(noon, 300e3, 100e3)}, None
+        own_w = np.where(noon, 300e3, 100e3)
+        return {"offices_w": own_w, POWER: block.columns[POWER] + own_w}, None
+
+
+class Generator:
+    """A source of a user on the site."""
+
+    columns = (Column("generator_w", "W", "facility", "mean", None, "generator", "source"),)
+    boundary = None
+
+    def start(self) -> None:
+        """Return no state."""
+
+    def apply(self, block: Block, state: None) -> tuple[Values, None]:
+        """Take its output off."""
+        own_w = np.full(len(block), 5e3)
+        return {"generator_w": own_w, POWER: block.columns[POWER] - own_w}, None
 
 
 def test_size_at_the_meter_is_reached_with_a_stage_that_does_not_grow() -> None:
