@@ -130,12 +130,16 @@ def rated_w(
     """Return the rated power where the facility's power is taken [W].
 
     That is `facility.rated_power_mw` or the devices' ratings where it is theirs, and else
-    `rated_at_meter_w`; arguments are its.
+    `rated_at_meter_w`; arguments are its. It is 0, unknown, where a stage reads columns that only a
+    run has, such as its queue.
     """
     facility = scenario.facility
     if not (facility.stages or further or facility.has_ac_power):
         return facility.rated_power_w
-    return rated_at_meter_w(scenario, weather_year, further)
+    try:
+        return rated_at_meter_w(scenario, weather_year, further)
+    except KeyError:
+        return 0.0
 
 
 def site_of(scenario: Scenario, clock: RunClock, weather: Weather | None) -> Site:

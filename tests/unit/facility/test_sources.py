@@ -11,6 +11,7 @@ import pytest
 from builders import tiny_library, tiny_scenario
 
 from diploee import simulate
+from diploee.cli.display import show_run
 from diploee.columns import TAKEN_OFF, Column, energy_parts
 from diploee.errors import StageError
 from diploee.facility import STAGES, Block, StageSpec
@@ -145,15 +146,11 @@ def test_a_battery_counts_to_the_pue_by_its_losses_alone(tmp_path: Path) -> None
     assert lost > 1e-6 and change == pytest.approx(lost, abs=1e-9)
 
 
-def test_a_size_at_the_meter_is_that_without_the_source(tmp_path: Path) -> None:
-    del tmp_path
-    assert rated_at_meter_w(site(5, 9.0, **NO_WEATHER)) == rated_at_meter_w(site(**NO_WEATHER))
-
-
-NO_WEATHER: dict[str, Any] = {
-    "facility.weather": None,
-    "facility.stages": ["pdu", {"kind": "generator", "power_mw": 9}, "transformers", METER],
-}
+def test_a_size_at_the_meter_is_that_without_the_source() -> None:
+    stages = ["pdu", {"kind": "generator", "power_mw": 9}, "transformers", METER]
+    dry = {"facility.weather": None, "facility.stages": stages}
+    without = dry | {"facility.stages": [stages[0], *stages[2:]]}
+    assert rated_at_meter_w(site(**dry)) == rated_at_meter_w(site(**without))
 
 
 def test_a_cause_names_the_source_and_its_sign(tmp_path: Path) -> None:
@@ -244,3 +241,32 @@ def test_the_stack_of_parts_reaches_the_gross_power(tmp_path: Path) -> None:
     assert all((b.high >= b.low - 1e-6).all() for b in bands)
     assert all((a.high == b.low).all() for a, b in pairwise(bands))
     assert line.y.min() < -10 and bands[-1].high.min() > 2.7
+
+
+def test_a_stage_that_reads_what_only_a_run_has_leaves_the_rated_power_unknown(
+    tmp_path: Path,
+) -> None:
+    class Queue:
+        columns = (Column("desk_w", "W", "facility", "mean", None, "a watt a job", role="load"),)
+        boundary = None
+
+        def start(self) -> None:
+            return None
+
+        def apply(self, block: Block, state: None) -> tuple[dict[str, Any], None]:
+            desk_w = 1.0 * block.columns["queued_jobs"]
+            return {"desk_w": desk_w, POWER: block.columns[POWER] + desk_w}, state
+
+    run = simulate(tiny_scenario(), tmp_path / "run", library=tiny_library(), stages=[Queue()])
+    assert run.metrics["power"]["rated_mw"] is run.metrics["grid"]["headroom"] is None
+
+
+def test_the_table_of_a_run_says_where_power_of_its_pools_is_taken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pool = {"node_type": "node", "n_nodes": 5}
+    run, _ = simulated(tmp_path / "run", site(**{"facility.pools.side": pool}))
+    show_run(run)
+    words = " ".join(capsys.readouterr().out.split())
+    devices = run.boundary("it_power_w")
+    assert f"at the point of interconnection; of a pool: {devices}. Peaks" in words
