@@ -9,7 +9,7 @@ import numpy as np
 
 from diploee.clock import RunClock, whole_year
 from diploee.columns import TAKEN_OFF
-from diploee.errors import InputError
+from diploee.errors import InputError, StageError
 from diploee.facility import Block, Site, Stage, Stages, Weather
 from diploee.facility.base import POWER, REACTIVE
 from diploee.model import SCALES, Model
@@ -138,7 +138,9 @@ def rated_w(
         return facility.rated_power_w
     try:
         return rated_at_meter_w(scenario, weather_year, further)
-    except KeyError:
+    except StageError as error:
+        if not isinstance(error.__cause__, KeyError):
+            raise
         return 0.0
 
 
