@@ -57,9 +57,10 @@ from diploee.profiles import ProfileLibrary, Provenance
 from diploee.profiles.flat import FLAT_WORKLOAD
 from diploee.progress import Progress, Stopwatch, Update
 from diploee.scenario import Scenario
+from diploee.scenario.size import rated_w
 from diploee.schedule import Engine, Policy
 from diploee.schedule.surroundings import Controller
-from diploee.steps import at_size, flexible_controller, open_stages
+from diploee.steps import flexible_controller, open_stages, settle
 from diploee.tables import concat
 from diploee.units import MS_PER_DAY
 
@@ -88,8 +89,10 @@ class Line:
         What power passes on its way to the meter.
     columns : tuple of Column
         What its blocks may hold.
+    is_measured : bool
+        Whether its power without control is a column beside its own.
     undisturbed : Line, optional
-        The same site under no controller: its power is a column beside that of this one.
+        The same site under no controller; it is its own where none acts.
     """
 
     scenario: Scenario
@@ -97,6 +100,7 @@ class Line:
     model: PowerModel
     stages: Stages
     columns: Columns
+    is_measured: bool = False
     undisturbed: Line | None = None
 
     @classmethod
@@ -110,7 +114,9 @@ class Line:
         controller: Controller | None = None,
     ) -> Line:
         """Open the loads and stages of a settled site; arguments and errors as of `simulate`."""
-        answers = controller is not None and scenario.flexibility is not None
+        flexibility = scenario.flexibility
+        answers = controller is not None and flexibility is not None
+        is_measured = answers or (flexibility is not None and flexibility.is_off)
         untouched = deepcopy(policies)
         opened, columns = open_stages(scenario, stages, inputs.weather)
         jobs = JobsLoad(scenario, inputs, engine, policies, controller)
@@ -127,15 +133,18 @@ class Line:
         jobs.beside_w = lambda time_ms: beyond_idle_w(
             banks, model.tables, idle_w, time_ms, scenario.horizon_ms
         )
-        line = cls(scenario, (jobs, services, replicas), model, opened, columns)
+        if is_measured:
+            columns = catalogue(columns, BASELINE_COLUMNS)
+        line = cls(scenario, (jobs, services, replicas), model, opened, columns, is_measured)
         if not answers:
             return line
         twin = replace(
             line,
             loads=(jobs.undisturbed(untouched), plain, replicas),
             stages=open_stages(scenario, stages, inputs.weather)[0],
+            is_measured=False,
         )
-        return replace(line, columns=catalogue(columns, BASELINE_COLUMNS), undisturbed=twin)
+        return replace(line, undisturbed=twin)
 
     @property
     def readings(self) -> list[Provenance]:
@@ -162,7 +171,8 @@ class Line:
             others = self.undisturbed.windows(None, lambda *_: None)
             beside = self.undisturbed.blocks(others, n_threads, executor)
         for block in self.stages.through(self._device_blocks(windows, n_threads, executor)):
-            baseline = {BASELINE: next(beside).columns[POWER]} if self.undisturbed else {}
+            other = next(beside) if self.undisturbed else block
+            baseline = {BASELINE: other.columns[POWER]} if self.is_measured else {}
             yield Block(block.t0_ms, block.dt_ms, {**block.columns, **baseline})
 
     def _device_blocks(
@@ -282,7 +292,7 @@ def simulate(
     with new_run_folder(place, force, numbered) as new:
         with watch.stage("read inputs"):
             inputs = inputs or load_inputs(scenario, library)
-            size, scenario = scenario.facility.size, at_size(scenario, inputs.weather, stages)
+            size, scenario = scenario.facility.size, settle(scenario, inputs, stages)
         with watch.stage("plan"):
             controller = controller or flexible_controller(scenario, inputs, stages)
             line = Line.open(scenario, inputs, engine, policies, stages, controller)
@@ -304,7 +314,13 @@ def simulate(
             files.enter_context(series)
             causes = causes_of(scenario, line.model, line.loads, line.stages)
             metrics = RunMetrics(
-                scenario.facility, clock, line.readings, line.stages, causes, jobs.transient
+                scenario.facility,
+                clock,
+                rated_w(scenario, inputs.weather_year, stages),
+                line.readings,
+                line.stages,
+                causes,
+                jobs.transient,
             )
             jobs.sinks.append(causes.take)
             takers: list[Sink] = [series, metrics, *sinks]
@@ -321,10 +337,11 @@ def simulate(
                 files.callback(file.close)
                 jobs.sinks.append(lambda w: file.add(w.submitted, w.started, w.energy_j))
             flexibility = None
-            if line.undisturbed is not None:
+            if line.is_measured:
                 flexibility = flexibility_metrics(scenario, inputs.signals, jobs.streams.classes)
                 jobs.sinks.append(flexibility.take)
-                line.undisturbed.loads[0].sinks.append(partial(flexibility.take, undisturbed=True))
+                other_jobs = (line.undisturbed or line).loads[0]
+                other_jobs.sinks.append(partial(flexibility.take, undisturbed=True))
                 takers.append(flexibility)
             search, windows = None, line.windows(window_days, update)
             if event_windows:

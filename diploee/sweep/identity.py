@@ -10,6 +10,7 @@ from diploee.inputs import Inputs
 from diploee.loads import open_streams
 from diploee.outputs.manifest import SCHEMA_VERSION
 from diploee.scenario import Scenario
+from diploee.steps import settle
 
 NAME_DIGITS = 16
 """Hexadecimal digits of the hash that name a run's folder (64 bits)."""
@@ -37,7 +38,7 @@ def run_hash(scenario: Scenario, inputs: Inputs) -> str:
     InputError
         If the library lacks a profile of the scenario.
     """
-    streams = open_streams(scenario, inputs)
+    streams = open_streams(settle(scenario, inputs), inputs)
     library = streams.library
     used = sorted({index for c in streams.classes for index in c.profile_ids})
     curve_files = {file.name: file for curves in inputs.curves.values() for file in curves.files}
