@@ -12,12 +12,12 @@ from diploee.clock import RunClock, whole_year
 from diploee.errors import LogFormatError, WorkloadError, one_line
 from diploee.facility import Weather
 from diploee.files import reason
-from diploee.importers.job_log import JobLog
-from diploee.importers.request_trace import RequestTrace
-from diploee.importers.signals import Signal, fit_to_run, read_signal
+from diploee.importers.signals import read_signal
 from diploee.inference import Curves, load_curves
 from diploee.inference.offline import load_batches
 from diploee.inference.replay import LONGEST_STEP_MS, trace_step_ms
+from diploee.loads.job_log import JobLog
+from diploee.loads.request_trace import RequestTrace
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.replicas.data import Datasets, load_replica_data
 from diploee.scenario import (
@@ -29,6 +29,7 @@ from diploee.scenario import (
     content_hash,
     input_files,
 )
+from diploee.schedule.signals import Signal, fit_to_run
 from diploee.units import MS_PER_S
 from diploee.workload import ZeusInputs
 

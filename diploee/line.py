@@ -21,7 +21,10 @@ from diploee.columns import Columns, catalogue
 from diploee.facility import Block, Stage, Stages
 from diploee.facility.base import POWER
 from diploee.inputs import Inputs, load_inputs
-from diploee.loads import JobsLoad, Load, ReplicasLoad, ServicesLoad
+from diploee.loads.base import Load
+from diploee.loads.jobs import JobsLoad
+from diploee.loads.replicas import ReplicasLoad
+from diploee.loads.services import ServicesLoad
 from diploee.metrics import RunMetrics
 from diploee.metrics.causes import causes_of
 from diploee.metrics.flexibility import BASELINE, BASELINE_COLUMNS, flexibility_metrics

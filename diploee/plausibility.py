@@ -10,7 +10,7 @@ from diploee.clock import RunClock
 from diploee.errors import plural
 from diploee.inference import Curves, ServicePlan
 from diploee.inference.samples import PROVENANCE
-from diploee.loads import JobsLoad
+from diploee.loads.jobs import JobsLoad
 from diploee.metrics import QueueMetrics
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import FLAT_WORKLOAD

@@ -20,7 +20,6 @@ from diploee.cli.options import Force, Fragment, Json, Plots, as_option, options
 from diploee.errors import InputError, one_of
 from diploee.files import Writing
 from diploee.importers import read_request_trace
-from diploee.importers.request_trace import RequestTrace
 from diploee.importers.request_traces import TRACE_FORMATS
 from diploee.importers.request_traces.plain_csv import Meaning
 from diploee.json_files import plain
@@ -38,9 +37,10 @@ from diploee.learn.requests.fragment import fit_remarks, request_stream_yaml
 from diploee.learn.requests.scatter import Dispersion
 from diploee.learn.requests.services import ServiceFit
 from diploee.learn.week_shape import IN_WORDS
+from diploee.loads.request_trace import RequestTrace
 from diploee.model import Model
-from diploee.textio.clock import zone_of
 from diploee.units import HOURS_PER_WEEK, MS_PER_DAY, MS_PER_H, MS_PER_S
+from diploee.zone import zone_of
 
 _Row = tuple[str, str, str]
 

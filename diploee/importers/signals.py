@@ -1,4 +1,4 @@
-"""Signals from outside, such as a price: `read_signal` reads a file, `Signal` is a step function.
+"""Signals from outside, such as a price: read from files.
 
 Formats: Electricity Maps (carbon intensity, UTC), CAISO OASIS (prices, GMT), NYISO (prices, Eastern
 time), gridstatus (``Interval Start, LMP``, with offsets), and any CSV or Parquet file whose stamps
@@ -8,31 +8,29 @@ have an offset. Reference sheet ``flexibility.md``, B1.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from diploee.clock import RunClock, fixed_zone
+from diploee.clock import fixed_zone
 from diploee.errors import LogFormatError, did_you_mean, one_line, one_of
 from diploee.scenario.flexibility import SIGNAL_UNITS, SignalFile, SignalName
 from diploee.scenario.spans import span_ms
-from diploee.tables import Float64Array, Int64Array
-from diploee.textio.clock import Zone
+from diploee.schedule.signals import NO_END_MS, Signal
+from diploee.tables import Int64Array
 from diploee.textio.sheets import Sheet, read_sheet
 from diploee.textio.stamps import stamps, stamps_of_one_clock
 from diploee.textio.tables import ReadTable, listed
 from diploee.textio.values import Number, fail_values, numbers
 from diploee.units import MS_PER_MIN
+from diploee.zone import Zone
 
 TIMES = ("timestamp", "datetime", "time", "date")
 """First words of a column of times in a file of no known format."""
 
-NO_END_MS = int(np.iinfo(np.int64).max)
 LARGEST = {"price": 1e9, "carbon": 1e6, "cap": 1e6}
 _LEAST = {"price": -1e9, "carbon": 0.0, "cap": 0.0}
 
@@ -91,128 +89,6 @@ ENDING_STEP_MS = 5 * MS_PER_MIN
 """ASSUMPTION: NYISO stamps five-minute prices at their end [M], hourly ones at their begin [S]."""
 
 
-@dataclass(frozen=True, eq=False)
-class Signal:
-    """A step function of time: each value holds from its time until the next.
-
-    Parameters
-    ----------
-    times_ms : numpy.ndarray, shape (n,), int64
-        When each value begins, increasing [ms since 1970 in UTC, or since the start of a run].
-    values : numpy.ndarray, shape (n,), float64
-        The values, in the signal's own unit.
-    end_ms : int
-        End of the last value [ms].
-    known_ahead_ms : int
-        How far ahead of any time the values are known [ms].
-    """
-
-    times_ms: Int64Array
-    values: Float64Array
-    end_ms: int
-    known_ahead_ms: int = 0
-
-    @cached_property
-    def _lists(self) -> tuple[list[int], list[float]]:
-        return self.times_ms.tolist(), self.values.tolist()
-
-    def at(self, time_ms: int) -> float:
-        """Return the value at a time [ms]; NaN before the first and behind the end."""
-        row = int(np.searchsorted(self.times_ms, time_ms, side="right")) - 1
-        return float(self.values[row]) if row >= 0 and time_ms < self.end_ms else float("nan")
-
-    def next_change_ms(self, time_ms: int) -> int | None:
-        """Return the first time after another at which a new value begins [ms], if there is one."""
-        row = int(np.searchsorted(self.times_ms, time_ms, side="right"))
-        return int(self.times_ms[row]) if row < self.times_ms.size else None
-
-    def window(self, from_ms: int, until_ms: int) -> tuple[Int64Array, Float64Array]:
-        """Return the values that hold in a span, and for how long each does within it [ms].
-
-        Parameters
-        ----------
-        from_ms, until_ms : int
-            The span [ms].
-
-        Returns
-        -------
-        length_ms, values : numpy.ndarray, shape (m,)
-        """
-        ends_ms = np.append(self.times_ms[1:], self.end_ms)
-        first = int(np.searchsorted(ends_ms, from_ms, side="right"))
-        last = int(np.searchsorted(self.times_ms, until_ms))
-        within = slice(first, max(first, last))
-        begins_ms = np.maximum(self.times_ms[within], from_ms)
-        return np.minimum(ends_ms[within], until_ms) - begins_ms, self.values[within]
-
-    def means(self, edges_ms: Int64Array) -> Float64Array:
-        """Return the mean over each interval between edges [ms]; NaN where it is not covered."""
-        first_ms, last_ms = int(self.times_ms[0]), self.end_ms
-        begins_ms = self.times_ms.astype(np.float64)
-        cumulative = np.concatenate([[0.0], np.cumsum(self.values[:-1] * np.diff(begins_ms))])
-        row = np.clip(np.searchsorted(self.times_ms, edges_ms, side="right") - 1, 0, None)
-        at_edge = cumulative[row] + self.values[row] * (edges_ms - self.times_ms[row])
-        means = np.diff(at_edge) / np.diff(edges_ms)
-        covered = (edges_ms[:-1] >= first_ms) & (edges_ms[1:] <= last_ms)
-        return np.where(covered, means, np.nan)
-
-    def known_at(self, now: Callable[[], int]) -> KnownSignal:
-        """Return the signal as it is seen by who knows the time and no more."""
-        return KnownSignal(self, now)
-
-
-@dataclass(frozen=True)
-class KnownSignal:
-    """A signal up to what is known of it now, and not a step further.
-
-    Parameters
-    ----------
-    signal : Signal
-        The whole of it.
-    now : callable
-        Returns the time [ms].
-    """
-
-    signal: Signal
-    now: Callable[[], int]
-
-    @property
-    def known_ms(self) -> int:
-        """Up to when it is known, the value that holds now included [ms]."""
-        return self.now() + self.signal.known_ahead_ms
-
-    def at(self, time_ms: int) -> float:
-        """Return the value at a time [ms]; NaN where it is not known."""
-        return self.signal.at(time_ms) if time_ms <= self.known_ms else float("nan")
-
-    def next_change_ms(self, time_ms: int) -> int | None:
-        """Return when the next value begins [ms]: the time to ask again, not what it will be."""
-        return self.signal.next_change_ms(time_ms)
-
-    def window(self, from_ms: int, until_ms: int) -> tuple[Int64Array, Float64Array]:
-        """Return what `Signal.window` does, of the part of a span that is known."""
-        return self.signal.window(from_ms, min(until_ms, self.known_ms + 1))
-
-
-def quantile(length_ms: Int64Array, values: Float64Array, level: float) -> float:
-    """Return a quantile of values by the time for which each holds; NaN of none.
-
-    Parameters
-    ----------
-    length_ms : numpy.ndarray, shape (n,), int64
-        How long each value holds [ms].
-    values : numpy.ndarray, shape (n,), float64
-        The values.
-    level : float
-        Share of the time at or below the quantile, above 0 and below 1.
-    """
-    if not values.size:
-        return float("nan")
-    order = np.argsort(values, kind="stable")
-    share = np.cumsum(length_ms[order]) / length_ms.sum()
-    return float(values[order][min(int(np.searchsorted(share, level)), values.size - 1)])
-
-
 def read_signal(path: Path | str, name: SignalName, spec: SignalFile) -> Signal:
     """Read a signal from a file; its times are ms since 1970 in UTC.
 
@@ -265,37 +141,6 @@ def read_signal(path: Path | str, name: SignalName, spec: SignalFile) -> Signal:
                 f"{f' ({gaps.size:,} such gaps)' if gaps.size > 1 else ''}",
             )
     return Signal(times_ms, values[order], end_ms, span_ms(spec.known_ahead))
-
-
-def fit_to_run(signal: Signal, path: Path | str, clock: RunClock) -> Signal:
-    """Return a signal in the time of a run, all of which it must cover.
-
-    Parameters
-    ----------
-    signal : Signal
-        As `read_signal` gives it.
-    path : pathlib.Path or str
-        Its file, for errors.
-    clock : RunClock
-        Span of the run.
-
-    Raises
-    ------
-    LogFormatError
-        If it does not cover the run.
-    """
-    origin_ms = clock.wall.origin_ms
-    end_ms = NO_END_MS if signal.end_ms == NO_END_MS else signal.end_ms - origin_ms
-    shifted = Signal(signal.times_ms - origin_ms, signal.values, end_ms, signal.known_ahead_ms)
-    if shifted.times_ms[0] > 0 or shifted.end_ms < clock.horizon_ms:
-        iso = clock.wall.iso
-        until = "on" if end_ms == NO_END_MS else f"to {iso(end_ms)}"
-        raise LogFormatError(
-            f"{one_line(str(path))}: holds values from {iso(int(shifted.times_ms[0]))} {until}, "
-            f"expected all of the run, {iso(0)} to {iso(clock.horizon_ms)}; complete the file, or "
-            "move the run"
-        )
-    return shifted
 
 
 def _format(sheet: Sheet, spec: SignalFile) -> SignalFormat | None:

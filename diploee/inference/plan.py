@@ -10,7 +10,6 @@ import numpy as np
 
 from diploee.clock import RunClock
 from diploee.errors import WorkloadError
-from diploee.importers.request_trace import RequestTrace
 from diploee.inference.capacity import Capacity, service_capacity
 from diploee.inference.curves import Curves, LatencyCurve
 from diploee.inference.instances import ROUNDING
@@ -30,6 +29,7 @@ from diploee.inference.timeline import (
     fifo_wait_s,
     serve_requests,
 )
+from diploee.loads.request_trace import RequestTrace
 from diploee.profiles.capped import CapLevels
 from diploee.scenario import Facility, RequestStream, Service, StandingNodes
 from diploee.streams import stream

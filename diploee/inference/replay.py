@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from diploee.clock import RunClock
 from diploee.errors import WorkloadError
-from diploee.importers.request_trace import RequestTrace
+from diploee.loads.request_trace import RequestTrace
 from diploee.scenario import RequestReplay
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_MIN, MS_PER_S

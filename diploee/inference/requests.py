@@ -9,7 +9,6 @@ import numpy as np
 
 from diploee.clock import RunClock
 from diploee.errors import WorkloadError
-from diploee.importers.request_trace import RequestTrace
 from diploee.inference.fluctuation import (
     FluctuationDraws,
     draw_fluctuation,
@@ -18,6 +17,7 @@ from diploee.inference.fluctuation import (
     random_nodes_ms,
 )
 from diploee.inference.replay import trace_rates_rps, trace_step_ms
+from diploee.loads.request_trace import RequestTrace
 from diploee.scenario import Fluctuation, RequestStream, StandingNodes
 from diploee.tables import Float64Array, Int64Array
 from diploee.workload.rates import continuous_rates

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from diploee.errors import InputError
-from diploee.importers.request_trace import RequestTrace
 from diploee.inference.curve_files import CurveFile, curve_values, read_curve_file
 from diploee.inference.curves import (
     OUTPUT_TOKENS_COLUMN,
@@ -20,6 +19,7 @@ from diploee.inference.curves import (
 )
 from diploee.inference.replay import mean_output_tokens
 from diploee.inference.sample_files import curve_through, read_power_samples
+from diploee.loads.request_trace import RequestTrace
 from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
 from diploee.scenario import RequestStream, Service
 

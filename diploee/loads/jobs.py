@@ -12,7 +12,6 @@ import numpy as np
 
 from diploee.columns import Columns
 from diploee.facility.base import Block, Values
-from diploee.importers.signals import Signal
 from diploee.inputs import Inputs
 from diploee.metrics import QueueLength, QueueMetrics, SynchronousMetrics
 from diploee.power import JobLoad, Segments, lower_jobs, lower_runs, with_levels
@@ -37,6 +36,7 @@ from diploee.schedule import (
     levels_of,
 )
 from diploee.schedule import simulated_utilization as simulated_occupancy
+from diploee.schedule.signals import Signal
 from diploee.schedule.surroundings import Controller
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_WEEK, W_PER_MW

@@ -26,7 +26,9 @@ from diploee.units import MS_PER_S, W_PER_MW
 from diploee.workload.rates import hourly_rates
 
 if TYPE_CHECKING:
-    from diploee.loads import JobsLoad, JobWindow, ReplicasLoad, ServicesLoad
+    from diploee.loads.jobs import JobsLoad, JobWindow
+    from diploee.loads.replicas import ReplicasLoad
+    from diploee.loads.services import ServicesLoad
 
 CAUSE_METRICS = (
     Metric(

@@ -19,7 +19,7 @@ from diploee.scenario import Facility
 from diploee.schedule import Transient
 
 if TYPE_CHECKING:
-    from diploee.loads import Load
+    from diploee.loads.base import Load
 
 
 class RunMetrics:

@@ -38,7 +38,7 @@ GpusPerNode = Annotated[int, Field(ge=1, le=LARGEST_GPUS_PER_NODE)]
 
 
 def _known_zone(text: str) -> str:
-    from diploee.textio.clock import zone_of
+    from diploee.zone import zone_of
 
     try:
         zone_of(text, "")

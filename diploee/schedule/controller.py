@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from diploee.importers.signals import Signal, quantile
 from diploee.scenario import Event, EventTarget, FollowSignal
 from diploee.scenario.flexibility import TOLERATED_LOSS
 from diploee.scenario.spans import span_ms
 from diploee.schedule.actions import Action, Preempt, Resize, SetLevel
+from diploee.schedule.signals import Signal, quantile
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import MS_PER_H, MS_PER_MIN
 

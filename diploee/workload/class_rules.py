@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from diploee.errors import WorkloadError, did_you_mean, one_of
-from diploee.importers.job_log import JobRecords
+from diploee.loads.job_log import JobRecords
 from diploee.scenario.class_rules import ClassRule
 from diploee.tables import BoolArray, Int16Array, Int64Array
 from diploee.units import MS_PER_S

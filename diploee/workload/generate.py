@@ -10,7 +10,7 @@ import numpy as np
 
 from diploee.clock import RunClock
 from diploee.errors import LogFormatError, ProfileError, WorkloadError
-from diploee.importers.job_log import JobLog
+from diploee.loads.job_log import JobLog
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Facility, JobStream
 from diploee.tables import concat

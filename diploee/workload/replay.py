@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from diploee.errors import ProfileError, WorkloadError, did_you_mean
-from diploee.importers.job_log import MISSING_MS, NO_GPU, TOLD_RATIO, JobLog, JobRecords
+from diploee.loads.job_log import MISSING_MS, NO_GPU, TOLD_RATIO, JobLog, JobRecords
 from diploee.profiles.flat import FLAT_POWER_W
 from diploee.scenario import JobClass, JobStream
 from diploee.streams import stream

@@ -9,7 +9,7 @@ import numpy as np
 
 from diploee.clock import WallClock
 from diploee.errors import WorkloadError
-from diploee.importers.request_trace import RequestTrace
+from diploee.loads.request_trace import RequestTrace
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import HOURS_PER_WEEK, MS_PER_DAY, MS_PER_H, MS_PER_S, MS_PER_WEEK
 

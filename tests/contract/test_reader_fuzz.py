@@ -16,13 +16,13 @@ from command_line import LONGEST_S
 from text_readers import READERS, TextReader
 
 from diploee.errors import InputError
-from diploee.importers.job_log import JobLog
-from diploee.importers.request_trace import RequestTrace
 from diploee.learn.jobs import fit_job_log
 from diploee.learn.jobs.fragment import fragment_text
 from diploee.learn.jobs.summary import fit_lines
 from diploee.learn.requests.fit import fit_requests
 from diploee.learn.requests.fragment import request_stream_yaml
+from diploee.loads.job_log import JobLog
+from diploee.loads.request_trace import RequestTrace
 from diploee.scenario import ClassRule
 
 N_ALWAYS, N_SLOW = 20, 2_000

@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from samples import AZURE, MOONCAKE, SERVEGEN
 
 from diploee.errors import InputError, LogFormatError
-from diploee.importers.request_trace import RequestTrace
 from diploee.importers.request_traces import (
     TRACE_FORMATS,
     mooncake,
     read_request_trace,
     servegen,
 )
+from diploee.loads.request_trace import RequestTrace
 
 Sample = Callable[[str], Path]
 START = datetime(2024, 5, 10, tzinfo=UTC)

@@ -13,15 +13,15 @@ from job_log_writers import JOBS, WRITERS, LogWriter
 from diploee.benchmark import TrainingTrace
 from diploee.facility.cooling_table import read_points
 from diploee.importers import read_job_log, read_request_trace
-from diploee.importers.job_log import JobLog
 from diploee.importers.power_logs.mlperf_power import read_analyser_log, read_node_log
 from diploee.importers.power_logs.nvidia_smi import import_nvidia_smi
 from diploee.importers.power_logs.observed import read_observed_series
 from diploee.importers.power_logs.plain import import_plain
 from diploee.importers.power_logs.wattameter_log import WattAMeterLog, parse_log
-from diploee.importers.request_trace import RequestTrace
 from diploee.importers.signals import read_signal
 from diploee.inference import load_power_curve
+from diploee.loads.job_log import JobLog
+from diploee.loads.request_trace import RequestTrace
 from diploee.outputs.export.reactive import read_reactive_table
 from diploee.profiles import PowerProfile
 from diploee.scenario import SignalFile

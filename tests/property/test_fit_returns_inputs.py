@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from builders import tiny_library, tiny_scenario
 
-from diploee.importers.import_counts import ImportCounts
-from diploee.importers.job_log import MISSING_MS, STATES, JobLog, JobRecords
 from diploee.learn.jobs import JobLogFit, fit_job_log
+from diploee.loads.import_counts import ImportCounts
+from diploee.loads.job_log import MISSING_MS, STATES, JobLog, JobRecords
 from diploee.scenario import ClassRule, Scenario, load_scenario
 from diploee.steps import generate_jobs
 from diploee.workload import JobTable

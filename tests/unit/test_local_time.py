@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from diploee.clock import RunClock, WallClock, is_skipped, local_ms
 from diploee.errors import InputError, ScenarioError
-from diploee.importers.request_trace import RequestTrace
 from diploee.line import simulate
+from diploee.loads.request_trace import RequestTrace
 from diploee.metrics.grid.clock import Clock
 from diploee.metrics.grid.demand import ClockSums
 from diploee.metrics.limits.file import Limits
@@ -279,8 +279,8 @@ def test_a_trace_tiled_by_weeks_follows_the_wall_clock(trace_of_hours: Any, day:
 
 @pytest.fixture
 def trace_of_hours() -> Any:
-    from diploee.importers.import_counts import ImportCounts
-    from diploee.textio.clock import Zone
+    from diploee.loads.import_counts import ImportCounts
+    from diploee.zone import Zone
 
     def build(requests: np.ndarray, origin: datetime) -> RequestTrace:
         counts = ImportCounts(n_rows=1, n_kept=1)

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diploee.importers.job_log import MISSING_MS, STATES
 from diploee.importers.job_logs.options import JobLogOptions
 from diploee.importers.job_logs.raw_log import (
     COUNT,
@@ -35,6 +34,7 @@ from diploee.importers.job_logs.raw_log import (
     times_ms,
 )
 from diploee.importers.job_logs.repeats import REPEATED_ROW
+from diploee.loads.job_log import MISSING_MS, STATES
 from diploee.tables import (
     BoolArray,
     Float64Array,
@@ -44,7 +44,6 @@ from diploee.tables import (
     Table,
     column,
 )
-from diploee.textio.clock import Zone
 from diploee.textio.tables import (
     REPEATED_HEADER,
     TRUNCATED,
@@ -55,6 +54,7 @@ from diploee.textio.tables import (
 )
 from diploee.textio.text import Text
 from diploee.textio.values import ids, labels, numbers
+from diploee.zone import Zone
 
 NAMES = (
     *("job_name", "task_name", "inst_num", "status", "start_time", "end_time"),

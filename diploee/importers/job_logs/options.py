@@ -8,8 +8,8 @@ from typing import get_args
 from pydantic import Field
 
 from diploee.scenario.log_reading import GpusPerNode, JobColumn, LogReading
-from diploee.textio.clock import Zone, zone_of
 from diploee.units import MS_PER_H, MS_PER_MIN, MS_PER_S
+from diploee.zone import Zone, zone_of
 
 COLUMN_KEYS: tuple[str, ...] = get_args(JobColumn)
 """What a column of a plain CSV file can be."""

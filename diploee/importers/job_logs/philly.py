@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 
-from diploee.importers.job_log import MISSING_MS
 from diploee.importers.job_logs.options import JobLogOptions
 from diploee.importers.job_logs.raw_log import (
     JobLogFormat,
@@ -33,6 +32,7 @@ from diploee.importers.job_logs.raw_log import (
     state_ids,
 )
 from diploee.json_files import Record
+from diploee.loads.job_log import MISSING_MS
 from diploee.tables import Float64Array, Int16Array, Int64Array, Table, column
 from diploee.textio.json_list import json_objects, text_columns
 from diploee.textio.text import Text

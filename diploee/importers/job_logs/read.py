@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 
 from diploee.errors import InputError, one_of, shown
-from diploee.importers.job_log import JobLog
 from diploee.importers.job_logs import acme, alibaba_2020, openb, philly, plain_csv, slurm, swf
 from diploee.importers.job_logs.options import JobLogOptions
 from diploee.importers.job_logs.raw_log import JobLogFormat, RawLog
 from diploee.importers.job_logs.rules import apply_rules
 from diploee.importers.registry import Formats
+from diploee.loads.job_log import JobLog
 from diploee.problems import checked
 from diploee.textio.sheets import sheet_text
 from diploee.textio.text import Text

@@ -38,7 +38,10 @@ import numpy as np
 import pyarrow as pa
 
 from diploee.errors import LogFormatError
-from diploee.importers.import_counts import (
+from diploee.importers.job_logs.options import JobLogOptions
+from diploee.importers.job_logs.raw_log import RawJobs, RawLog
+from diploee.importers.job_logs.repeats import RENUMBERED, renumbered, repeated
+from diploee.loads.import_counts import (
     NOT_BELIEVED,
     STRAY,
     STRAY_GAP_MS,
@@ -46,10 +49,7 @@ from diploee.importers.import_counts import (
     ImportCounts,
     believed_span,
 )
-from diploee.importers.job_log import GPU_ROUNDING, MISSING_MS, STATES, JobLog, JobRecords
-from diploee.importers.job_logs.options import JobLogOptions
-from diploee.importers.job_logs.raw_log import RawJobs, RawLog
-from diploee.importers.job_logs.repeats import RENUMBERED, renumbered, repeated
+from diploee.loads.job_log import GPU_ROUNDING, MISSING_MS, STATES, JobLog, JobRecords
 from diploee.scenario.durations import MAX_DURATION_S
 from diploee.tables import BoolArray, Float64Array, Int64Array
 from diploee.units import MS_PER_S

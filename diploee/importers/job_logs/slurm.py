@@ -31,7 +31,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from diploee.errors import did_you_mean, one_of
-from diploee.importers.job_log import MISSING_MS
 from diploee.importers.job_logs.options import JobLogOptions
 from diploee.importers.job_logs.raw_log import (
     COUNT,
@@ -43,6 +42,7 @@ from diploee.importers.job_logs.raw_log import (
     stamps_ms,
     times_ms,
 )
+from diploee.loads.job_log import MISSING_MS
 from diploee.tables import Float64Array, Int64Array
 from diploee.textio.tables import Layout, ReadTable, header_words, listed, read_header
 from diploee.textio.text import Text

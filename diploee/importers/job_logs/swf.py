@@ -33,8 +33,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from diploee.errors import LogFormatError
-from diploee.importers.import_counts import YEARS_MS
-from diploee.importers.job_log import MISSING_MS, STATES
 from diploee.importers.job_logs.options import JobLogOptions
 from diploee.importers.job_logs.raw_log import (
     COUNT,
@@ -46,12 +44,14 @@ from diploee.importers.job_logs.raw_log import (
     read_job_columns,
     times_ms,
 )
+from diploee.loads.import_counts import YEARS_MS
+from diploee.loads.job_log import MISSING_MS, STATES
 from diploee.tables import Float64Array, Int16Array
-from diploee.textio.clock import Zone, zone_of
 from diploee.textio.tables import Layout, ReadTable
 from diploee.textio.text import Text
 from diploee.textio.values import numbers
 from diploee.units import MS_PER_S
+from diploee.zone import Zone, zone_of
 
 FIELDS = (
     *("job", "submit", "wait", "run", "processors", "cpu_time", "memory"),

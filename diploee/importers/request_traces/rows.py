@@ -11,11 +11,11 @@ import numpy as np
 
 from diploee.errors import LogFormatError
 from diploee.tables import Float64Array, Int64Array
-from diploee.textio.clock import Zone
 from diploee.textio.stamps import stamps
 from diploee.textio.tables import Layout, ReadTable, read_columns
 from diploee.textio.text import Text
 from diploee.textio.values import MISSING, Number, labels, numbers
+from diploee.zone import Zone
 
 TimeUnit = Literal["stamp", "s", "ms"]
 

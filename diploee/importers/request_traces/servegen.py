@@ -27,13 +27,6 @@ from pydantic import Field, RootModel
 
 from diploee.errors import InputError, LogFormatError, did_you_mean, one_of, shown
 from diploee.files import reason
-from diploee.importers.import_counts import (
-    STRAY,
-    STRAY_GAP_MS,
-    ImportCounts,
-    believed_span,
-)
-from diploee.importers.request_trace import RequestTrace, TokenLengths
 from diploee.importers.request_traces.services import ALL_SERVICES, MAX_SERVICES
 from diploee.importers.request_traces.step_counts import MAX_CELLS
 from diploee.importers.request_traces.token_bins import EDGES, bins_of
@@ -46,6 +39,13 @@ from diploee.importers.request_traces.totals import (
 )
 from diploee.importers.request_traces.trace_format import TraceFormat, TraceOptions
 from diploee.json_files import parse_json
+from diploee.loads.import_counts import (
+    STRAY,
+    STRAY_GAP_MS,
+    ImportCounts,
+    believed_span,
+)
+from diploee.loads.request_trace import RequestTrace, TokenLengths
 from diploee.tables import BoolArray, Float64Array, Int64Array
 from diploee.textio.source import read_bytes
 from diploee.textio.tables import TRUNCATED, Layout, read_columns

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from diploee.importers.request_trace import TokenLengths
 from diploee.importers.request_traces.rows import LARGEST_TOKENS
+from diploee.loads.request_trace import TokenLengths
 from diploee.tables import Int64Array
 
 N_SINGLE = 128

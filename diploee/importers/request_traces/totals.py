@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from diploee.errors import LogFormatError
-from diploee.importers.import_counts import (
+from diploee.importers.request_traces.rows import RequestRows
+from diploee.importers.request_traces.services import UNKNOWN_SERVICE, ServiceNames
+from diploee.importers.request_traces.step_counts import MAX_CELLS, StepCounts
+from diploee.importers.request_traces.token_bins import TokenCounts
+from diploee.loads.import_counts import (
     NOT_BELIEVED,
     STRAY,
     STRAY_GAP_MS,
@@ -19,16 +23,12 @@ from diploee.importers.import_counts import (
     ImportCounts,
     believed_span,
 )
-from diploee.importers.request_trace import RequestTrace
-from diploee.importers.request_traces.rows import RequestRows
-from diploee.importers.request_traces.services import UNKNOWN_SERVICE, ServiceNames
-from diploee.importers.request_traces.step_counts import MAX_CELLS, StepCounts
-from diploee.importers.request_traces.token_bins import TokenCounts
+from diploee.loads.request_trace import RequestTrace
 from diploee.tables import BoolArray, Int64Array
-from diploee.textio.clock import Zone
 from diploee.textio.tables import REPEATED_HEADER, TRUNCATED
 from diploee.textio.values import MISSING
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S
+from diploee.zone import Zone
 
 if TYPE_CHECKING:
     from diploee.importers.request_traces.trace_format import TraceOptions

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from diploee.errors import ProfileError, WorkloadError
-from diploee.importers.job_log import JobRecords
+from diploee.loads.job_log import JobRecords
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import ClassRule
 from diploee.tables import BoolArray, Float64Array, Int16Array, Int64Array

@@ -13,7 +13,6 @@ import numpy as np
 from pydantic import Field, PositiveInt
 
 from diploee.files import Writing
-from diploee.importers.job_log import NO_GPU, JobLog, JobRecords
 from diploee.learn.choices import FitChoices
 from diploee.learn.jobs.arrivals import ArrivalFit, ArrivalKind, fit_arrivals
 from diploee.learn.jobs.class_fits import (
@@ -33,12 +32,13 @@ from diploee.learn.jobs.notes import (
     state_notes,
 )
 from diploee.learn.weeks import MONDAY_MS
+from diploee.loads.job_log import NO_GPU, JobLog, JobRecords
 from diploee.model import documented
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import ClassRule
 from diploee.tables import Float64Array
-from diploee.textio.clock import Zone
 from diploee.units import MS_PER_DAY, MS_PER_H, SLOTS_PER_GPU
+from diploee.zone import Zone
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from diploee.errors import plural
-from diploee.importers.job_log import STATES, TOLD_RATIO, JobRecords
 from diploee.learn.jobs.arrivals import ArrivalFit
 from diploee.learn.jobs.calendar_fit import MIN_SIGHTINGS, covers_all_months
 from diploee.learn.jobs.class_fits import MIN_JOBS_FOR_DURATIONS, ClassFit
 from diploee.learn.jobs.classes import JobGroups
+from diploee.loads.job_log import STATES, TOLD_RATIO, JobRecords
 from diploee.units import HOURS_PER_DAY, HOURS_PER_WEEK
 
 NOTABLE_GAP_H = 30 * HOURS_PER_DAY

@@ -10,8 +10,8 @@ import numpy as np
 from diploee.errors import plural
 from diploee.json_files import plain
 from diploee.learn.jobs.job_log_fit import JobLogFit
-from diploee.textio.clock import Zone
 from diploee.units import HOURS_PER_WEEK
+from diploee.zone import Zone
 
 
 def fit_lines(fit: JobLogFit) -> list[str]:

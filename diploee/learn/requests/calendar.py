@@ -13,7 +13,6 @@ import numpy as np
 from scipy.optimize import nnls
 
 from diploee.errors import WorkloadError
-from diploee.importers.request_trace import RequestTrace
 from diploee.learn.jobs.calendar_fit import allowed_details, covers_months
 from diploee.learn.seasons import MonthTest, months_differ
 from diploee.learn.week_shape import (
@@ -23,6 +22,7 @@ from diploee.learn.week_shape import (
     WeekShape,
     fit_week_shape,
 )
+from diploee.loads.request_trace import RequestTrace
 from diploee.tables import BoolArray, Float64Array, Int64Array
 from diploee.units import (
     HOURS_PER_DAY,

@@ -8,7 +8,6 @@ from datetime import datetime
 import numpy as np
 
 from diploee.errors import WorkloadError
-from diploee.importers.request_trace import RequestTrace
 from diploee.inference.curves import OUTPUT_LENGTHS
 from diploee.learn.poisson import poisson_limits
 from diploee.learn.requests.calendar import (
@@ -24,6 +23,7 @@ from diploee.learn.requests.services import ServiceFit, fit_service
 from diploee.learn.seasons import MonthTest, laid_over_stepped
 from diploee.learn.week_shape import CalendarChoice, Detail
 from diploee.learn.weeks import MONDAY_MS, WeekFit, fit_weeks
+from diploee.loads.request_trace import RequestTrace
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import (
     HOURS_PER_DAY,

@@ -20,11 +20,11 @@ from diploee.drawing.charts import (
 )
 from diploee.drawing.pictures import write_pictures
 from diploee.files import Writing
-from diploee.importers.request_trace import RequestTrace, TokenLengths
 from diploee.learn.requests.calendar import StepTimes
 from diploee.learn.requests.fit import RequestFit
 from diploee.learn.week_panels import limits_name, week_panels
 from diploee.learn.week_shape import IN_WORDS
+from diploee.loads.request_trace import RequestTrace, TokenLengths
 from diploee.units import MONTHS_PER_YEAR, MS_PER_DAY
 
 MOST_SERVICES = 6

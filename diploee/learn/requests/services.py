@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from diploee.importers.request_trace import RequestTrace, TokenLengths
 from diploee.inference.curves import nearest_length
+from diploee.loads.request_trace import RequestTrace, TokenLengths
 
 
 @dataclass(frozen=True)

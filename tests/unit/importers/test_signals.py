@@ -11,8 +11,9 @@ import pytest
 
 from diploee.clock import RunClock, fixed_zone
 from diploee.errors import LogFormatError
-from diploee.importers.signals import NO_END_MS, Signal, fit_to_run, quantile, read_signal
+from diploee.importers.signals import read_signal
 from diploee.scenario import SignalFile
+from diploee.schedule.signals import NO_END_MS, Signal, fit_to_run, quantile
 
 H = 3_600_000
 

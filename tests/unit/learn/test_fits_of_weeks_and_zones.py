@@ -10,16 +10,16 @@ import pytest
 from builders import tiny_library, tiny_scenario
 
 from diploee.clock import RunClock
-from diploee.importers.import_counts import ImportCounts
-from diploee.importers.job_log import MISSING_MS, JobLog, JobRecords
-from diploee.importers.request_trace import RequestTrace
 from diploee.learn.jobs import fit_job_log
 from diploee.learn.jobs.fragment import fragment_text
 from diploee.learn.requests.fit import fit_requests
 from diploee.learn.requests.fragment import request_stream
+from diploee.loads.import_counts import ImportCounts
+from diploee.loads.job_log import MISSING_MS, JobLog, JobRecords
+from diploee.loads.request_trace import RequestTrace
 from diploee.scenario import Calendar, ClassRule
-from diploee.textio.clock import Zone
 from diploee.workload.rates import hourly_rates
+from diploee.zone import Zone
 
 HOUR_MS, WEEK_MS = 3_600_000, 7 * 86_400_000
 ZONE = "America/Chicago"

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from diploee.facility import Block
-from diploee.importers.signals import Signal
 from diploee.metrics.baseline import HourlyMeans, ten_of_ten
 from diploee.metrics.flexibility import FlexibilityMetrics
 from diploee.metrics.flexible_jobs import weighted_performance
 from diploee.metrics.grid.clock import Clock
 from diploee.scenario import Event, EventTarget, JobFlexibility
+from diploee.schedule.signals import Signal
 
 MIN, H, DAY = 60_000, 3_600_000, 86_400_000
 MONDAY = datetime(2018, 1, 1, tzinfo=UTC)

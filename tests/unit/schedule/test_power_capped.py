@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from diploee import simulate
 from diploee.errors import PolicyError, ScenarioError
-from diploee.importers.signals import Signal
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Pool
 from diploee.schedule import Cluster, JobPower, Schedule, Surroundings
@@ -22,6 +21,7 @@ from diploee.schedule.actions import Start
 from diploee.schedule.estimates import EstimateByFactor
 from diploee.schedule.policies.easy import EasyBackfill
 from diploee.schedule.policies.power_capped import PowerCapped
+from diploee.schedule.signals import Signal
 from diploee.workload import JobTable
 
 MIN, H, NEVER = 60_000, 3_600_000, 10**15

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diploee.errors import InputError
-from diploee.importers.job_log import MISSING_MS
-from diploee.textio.clock import Zone, zone_of
+from diploee.loads.job_log import MISSING_MS
+from diploee.zone import Zone, zone_of
 
 ZONES = ("Europe/Berlin", "America/Los_Angeles", "Australia/Sydney", "Asia/Kathmandu", "UTC")
 

@@ -14,13 +14,13 @@ from fit_logs import HOUR_MS, MONDAY_MS, job_log, submissions
 from scipy import stats
 
 from diploee.errors import ProfileError, WorkloadError
-from diploee.importers.import_counts import ImportCounts
-from diploee.importers.job_log import STATES
 from diploee.learn.jobs import fit_job_log
 from diploee.learn.jobs.classes import group_jobs
 from diploee.learn.jobs.fragment import fragment_text
 from diploee.learn.jobs.shares import share_limits, total_limits
 from diploee.learn.jobs.summary import fit_lines
+from diploee.loads.import_counts import ImportCounts
+from diploee.loads.job_log import STATES
 from diploee.scenario import ClassRule, DurationModel
 
 ANY_TUNE = (ClassRule(workload="tune"),)
