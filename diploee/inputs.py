@@ -8,22 +8,19 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
+from diploee.annexes import annex
 from diploee.clock import RunClock, whole_year
-from diploee.errors import LogFormatError, WorkloadError, one_line
+from diploee.errors import LogFormatError, one_line
 from diploee.facility import Weather
 from diploee.files import reason
-from diploee.importers.signals import read_signal
-from diploee.inference import Curves, load_curves
-from diploee.inference.offline import load_batches
+from diploee.inference import Curves
 from diploee.inference.replay import LONGEST_STEP_MS, trace_step_ms
 from diploee.loads.job_log import JobLog
 from diploee.loads.request_trace import RequestTrace
 from diploee.profiles import PowerProfile, ProfileLibrary
-from diploee.replicas.data import Datasets, load_replica_data
 from diploee.scenario import (
     JobReplay,
     LogReading,
-    RecurringTraining,
     RequestReplay,
     Scenario,
     content_hash,
@@ -31,7 +28,6 @@ from diploee.scenario import (
 )
 from diploee.schedule.signals import Signal, fit_to_run
 from diploee.units import MS_PER_S
-from diploee.workload import ZeusInputs
 
 T = TypeVar("T")
 _Marks = tuple[tuple[int, ...] | None, ...]
@@ -47,7 +43,7 @@ class Inputs:
         Power profiles of the jobs; a profile's samples are read when they are first needed.
     logs : mapping of str to JobLog
         The log of each job stream with a `replay`.
-    zeus : mapping of str to ZeusInputs
+    zeus : mapping
         The traces of each job stream with a `zeus` block.
     traces : mapping of str to RequestTrace
         The trace of each request stream with a `replay`.
@@ -67,7 +63,7 @@ class Inputs:
 
     profiles: ProfileLibrary
     logs: Mapping[str, JobLog]
-    zeus: Mapping[str, ZeusInputs]
+    zeus: Mapping[str, Any]
     traces: Mapping[str, RequestTrace]
     curves: Curves
     batches: Mapping[tuple[str, str], PowerProfile]
@@ -75,7 +71,7 @@ class Inputs:
     weather_year: Weather | None
     signals: Mapping[str, Signal]
     hashes: Mapping[str, str]
-    replicas: Datasets = field(default_factory=dict)
+    replicas: Mapping[tuple[str, str], Any] = field(default_factory=dict)
 
 
 def load_inputs(scenario: Scenario, library: ProfileLibrary | None = None) -> Inputs:
@@ -119,30 +115,35 @@ class InputReader:
     def _load(self, scenario: Scenario, library: ProfileLibrary) -> Inputs:
         folder, facility = scenario.folder, scenario.facility
         logs: dict[str, JobLog] = {}
-        zeus: dict[str, ZeusInputs] = {}
+        zeus: dict[str, Any] = {}
         traces: dict[str, RequestTrace] = {}
         for name, jobs in scenario.streams.items():
             if jobs.replay is not None:
                 n_gpus = facility.node_type_of(jobs.pool).n_gpus
                 logs[name] = self._log(name, jobs.replay, folder, n_gpus or None)
             if jobs.zeus is not None:
-                zeus[name] = self._zeus(name, jobs.zeus, folder)
+                zeus[name] = annex("read_zeus_inputs")(name, jobs.zeus, folder, self._once)
         for name, requests in scenario.request_streams.items():
             for key, replay in requests.replays(name).items():
                 traces[key] = self._trace(replay, folder, scenario.clock)
         hashes = {name: self._once(content_hash, folder / name) for name in input_files(scenario)}
+        batched = {
+            name: spec
+            for name, spec in scenario.streams.items()
+            if any(of.batch_inference is not None for of in spec.job_classes())
+        }
         return Inputs(
             profiles=library,
             logs=logs,
             zeus=zeus,
             traces=traces,
-            curves=load_curves(scenario.request_streams, traces, folder),
-            batches=load_batches(scenario.streams, folder),
+            curves=_of(scenario.request_streams, "load_curves", traces, folder),
+            batches=_of(batched, "load_batches", folder),
             weather=self._weather(scenario, scenario.clock),
             weather_year=self._weather(scenario, whole_year(facility.zone)),
             signals=self._signals(scenario),
             hashes={name: sha256 for name, sha256 in hashes.items() if sha256 is not None},
-            replicas=load_replica_data(scenario.replica_streams, folder),
+            replicas=_of(scenario.replica_streams, "load_replica_data", folder),
         )
 
     def _once(self, read: Callable[..., T], *paths: Path, **options: Any) -> T:
@@ -158,12 +159,10 @@ class InputReader:
     def _log(
         self, name: str, replay: JobReplay, folder: Path, pool_gpus_per_node: int | None
     ) -> JobLog:
-        from diploee.importers.job_logs import read_job_log
-
         try:
             return self._once(
-                read_job_log,
-                _readable(folder / replay.log, "replay.log"),
+                annex("read_job_log"),
+                readable(folder / replay.log, "replay.log"),
                 log_format=replay.format,
                 pool_gpus_per_node=pool_gpus_per_node,
                 **{key: getattr(replay, key) for key in LogReading.model_fields},
@@ -172,12 +171,10 @@ class InputReader:
             raise LogFormatError(f"streams.{name}: {error}") from error
 
     def _trace(self, replay: RequestReplay, folder: Path, clock: RunClock) -> RequestTrace:
-        from diploee.importers.request_traces import read_request_trace
-
         def read(step_ms: int) -> RequestTrace:
             return self._once(
-                read_request_trace,
-                _readable(folder / replay.trace, "replay.trace"),
+                annex("read_request_trace"),
+                readable(folder / replay.trace, "replay.trace"),
                 trace_format=replay.format,
                 step_s=step_ms / MS_PER_S,
                 columns=replay.columns or None,
@@ -195,7 +192,7 @@ class InputReader:
         if spec is None:
             return None
         for name in spec.files:
-            _readable(scenario.folder / name, "facility.weather.path")
+            readable(scenario.folder / name, "facility.weather.path")
         return spec.open(clock, scenario.folder, self._once)
 
     def _signals(self, scenario: Scenario) -> dict[str, Signal]:
@@ -203,29 +200,15 @@ class InputReader:
             return {}
         found: dict[str, Signal] = {}
         for name, spec in scenario.flexibility.signals.given().items():
-            path = _readable(scenario.folder / spec.file, f"flexibility.signals.{name}.file")
-            signal = self._once(read_signal, path, name=name, spec=spec)
+            path = readable(scenario.folder / spec.file, f"flexibility.signals.{name}.file")
+            signal = self._once(annex("read_signal"), path, name=name, spec=spec)
             found[name] = fit_to_run(signal, path, scenario.clock)
         return found
 
-    def _zeus(self, name: str, spec: RecurringTraining, folder: Path) -> ZeusInputs:
-        from diploee.zeus import read_groups, read_traces, synthetic_traces
 
-        try:
-            if spec.train is not None and spec.power is not None:
-                train = _readable(folder / spec.train, "zeus.train")
-                power = _readable(folder / spec.power, "zeus.power")
-                traces = self._once(read_traces, train, power)
-            else:
-                traces = self._once(synthetic_traces)
-            if spec.groups is None:
-                return ZeusInputs(traces)
-            groups = _readable(folder / spec.groups, "zeus.groups")
-            return ZeusInputs(traces, self._once(read_groups, groups))
-        except LogFormatError as error:
-            raise LogFormatError(f"streams.{name}: {error}") from error
-        except WorkloadError as error:
-            raise WorkloadError(f"streams.{name}.zeus: {error}") from error
+def _of(specs: Mapping[str, Any], reader: str, *more: Any) -> Any:
+    """Read what some streams name; a reader is opened only where there are any."""
+    return annex(reader)(specs, *more) if specs else {}
 
 
 def _marks(path: Path) -> Iterator[tuple[int, ...] | None]:
@@ -239,7 +222,7 @@ def _marks(path: Path) -> Iterator[tuple[int, ...] | None]:
             yield stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
 
 
-def _readable(path: Path, key: str) -> Path:
+def readable(path: Path, key: str) -> Path:
     """Return a path that stands there; raises `LogFormatError` with the key that names it."""
     try:
         path.stat()

@@ -17,13 +17,13 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Protocol
 
+from diploee.annexes import annex
 from diploee.columns import Columns, catalogue
 from diploee.facility import Block, Stage, Stages
 from diploee.facility.base import POWER
 from diploee.inputs import Inputs, load_inputs
 from diploee.loads.base import Load
 from diploee.loads.jobs import JobsLoad
-from diploee.loads.replicas import ReplicasLoad
 from diploee.loads.services import ServicesLoad
 from diploee.metrics import RunMetrics
 from diploee.metrics.causes import causes_of
@@ -84,8 +84,12 @@ class Line:
     ----------
     scenario : Scenario
         The site, settled.
-    loads : tuple of JobsLoad, ServicesLoad, ReplicasLoad
-        All that draws power; the jobs set the windows.
+    jobs : JobsLoad
+        The jobs, which set the windows.
+    services : ServicesLoad
+        The services.
+    further : tuple of Load
+        All else that draws power.
     model : PowerModel
         Sums the segments of the loads.
     stages : Stages
@@ -99,7 +103,9 @@ class Line:
     """
 
     scenario: Scenario
-    loads: tuple[JobsLoad, ServicesLoad, ReplicasLoad]
+    jobs: JobsLoad
+    services: ServicesLoad
+    further: tuple[Load, ...]
     model: PowerModel
     stages: Stages
     columns: Columns
@@ -124,30 +130,37 @@ class Line:
         opened, columns = open_stages(scenario, stages, inputs.weather)
         jobs = JobsLoad(scenario, inputs, engine, policies, controller)
         services = ServicesLoad(scenario, inputs, jobs.library, answering=answers)
-        replicas = ReplicasLoad(scenario, inputs, services.library)
-        loads: list[Load] = [jobs, services, replicas]
-        plain = services
+        loads: list[Load] = [jobs, services]
+        if scenario.replica_streams:
+            loads.append(annex("ReplicasLoad")(scenario, inputs, services.library))
+        further, plain = tuple(loads[2:]), services
         if answers and services.bend:
-            plain = ServicesLoad(scenario, inputs, replicas.library)
+            plain = ServicesLoad(scenario, inputs, loads[-1].library)
             loads.append(plain)
         model = open_model(scenario, loads)
         idle_w = [scenario.facility.node_type_of(p).idle_power_w for p in scenario.facility.pools]
-        banks = (*services.serving.banks, *replicas.serving.banks)
+        banks = [bank for load in (services, *further) for bank in load.banks]
         jobs.beside_w = lambda time_ms: beyond_idle_w(
             banks, model.tables, idle_w, time_ms, scenario.horizon_ms
         )
         if is_measured:
             columns = catalogue(columns, BASELINE_COLUMNS)
-        line = cls(scenario, (jobs, services, replicas), model, opened, columns, is_measured)
+        line = cls(scenario, jobs, services, further, model, opened, columns, is_measured)
         if not answers:
             return line
         twin = replace(
             line,
-            loads=(jobs.undisturbed(untouched), plain, replicas),
+            jobs=jobs.undisturbed(untouched),
+            services=plain,
             stages=open_stages(scenario, stages, inputs.weather)[0],
             is_measured=False,
         )
         return replace(line, undisturbed=twin)
+
+    @property
+    def loads(self) -> tuple[Load, ...]:
+        """All that draws power."""
+        return (self.jobs, self.services, *self.further)
 
     @property
     def readings(self) -> list[Provenance]:
@@ -158,7 +171,7 @@ class Line:
 
     def windows(self, window_days: float | None, update: Update) -> Iterator[Window]:
         """Yield the segments that start in each window, and its end [ms]."""
-        clock, jobs = self.scenario.clock, self.loads[0]
+        clock, jobs = self.scenario.clock, self.jobs
         ends_ms = jobs.edges(window_days)
         for begin_ms, end_ms in pairwise(chain([clock.begin_ms], ends_ms)):
             yield concat([load.between(begin_ms, end_ms) for load in self.loads]), end_ms
@@ -185,7 +198,7 @@ class Line:
         block_intervals = None  # a transform sets its blocks itself
         if self.model.fft_lengths is None:
             # What the causes of events need is kept for a block: a window's default length.
-            block_ms = max(self.loads[0].window_ms(), MS_PER_DAY)
+            block_ms = max(self.jobs.window_ms(), MS_PER_DAY)
             block_intervals = max(1, block_ms // self.model.dt_ms)
         for power in power_stream(
             self.model,
@@ -299,8 +312,8 @@ def simulate(
         with watch.stage("plan"):
             controller = controller or flexible_controller(scenario, inputs, stages)
             line = Line.open(scenario, inputs, engine, policies, stages, controller)
-            jobs, services, _ = line.loads
-            jobs.watch, clock = watch, scenario.clock
+            jobs, services, clock = line.jobs, line.services, scenario.clock
+            jobs.watch = watch
             n_days = scenario.horizon_ms / MS_PER_DAY
             n_jobs = int(jobs.streams.jobs_per_day * n_days) if jobs_file else 0
             n_services = sum(len(plan.services) for plan in services.plans)
@@ -315,7 +328,7 @@ def simulate(
             }
             series = FacilityFile(new.folder / FACILITY_FILE, clock, line.columns, head)
             files.enter_context(series)
-            causes = causes_of(scenario, line.model, line.loads, line.stages)
+            causes = causes_of(scenario, line.model, jobs, services, line.further, line.stages)
             metrics = RunMetrics(
                 scenario.facility,
                 clock,
@@ -343,7 +356,7 @@ def simulate(
             if line.is_measured:
                 flexibility = flexibility_metrics(scenario, inputs.signals, jobs.streams.classes)
                 jobs.sinks.append(flexibility.take)
-                other_jobs = (line.undisturbed or line).loads[0]
+                other_jobs = (line.undisturbed or line).jobs
                 other_jobs.sinks.append(partial(flexibility.take, undisturbed=True))
                 takers.append(flexibility)
             search, windows = None, line.windows(window_days, update)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from diploee.annexes import annex
 from diploee.columns import Columns, catalogue, with_boundary
 from diploee.errors import InputError, LogFormatError, one_line, one_of
 from diploee.facility import Block, Stage, Stages, Weather
@@ -41,7 +42,6 @@ from diploee.power.course import Courses
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import FLAT_ID
 from diploee.profiles.profile import NODE_AC_POWER
-from diploee.replicas import REPLICA_COLUMNS, SIGNAL_COLUMNS
 from diploee.scenario import Scenario
 from diploee.scenario.size import site_of, sized
 from diploee.schedule import (
@@ -369,9 +369,7 @@ def open_stages(
     stages = Stages([*(spec.open(site) for spec in facility.stages), *further])
     services = SERVICE_COLUMNS if scenario.request_streams else ()
     if scenario.replica_streams:
-        kinds = {s.signal.kind for s in scenario.replica_streams.values() if s.signal is not None}
-        of_signals = (column for kind in kinds for column in SIGNAL_COLUMNS.get(kind, ()))
-        services = (*services, *REPLICA_COLUMNS, *of_signals)
+        services = (*services, *annex("replica_columns_of")(scenario.replica_streams))
     power = (*POWER_COLUMNS, *AC_COLUMNS) if facility.has_ac_power else POWER_COLUMNS
     if facility.has_phases:
         power = (*power, *PHASE_COLUMNS)

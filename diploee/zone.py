@@ -14,8 +14,10 @@ import pyarrow.compute as pc
 from diploee.clock import local_ms, named_zone
 from diploee.errors import InputError, shown
 from diploee.tables import Int64Array
-from diploee.textio.values import MISSING
 from diploee.units import MS_PER_MIN
+
+MISSING = -(2**62)
+"""In place of a whole number, such as a time, that a file leaves empty."""
 
 _OFFSET = re.compile(r"([+-])(\d\d):(\d\d)")
 _YEARS_OF_ZONES = (1970, 2037)

@@ -8,7 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from diploee.benchmark import InferenceModelSpec, ITLMixtureModel, LogisticModel, ServingFits
+from diploee.neighbours.openg2g import (
+    InferenceModelSpec,
+    ITLMixtureModel,
+    LogisticModel,
+    ServingFits,
+)
 
 MODEL, TASK, GPU = "org/Tiny-8B", "gpqa", "H100"
 SIZES = (8, 16, 32, 64, 128, 256)

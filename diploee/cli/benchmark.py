@@ -8,15 +8,6 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from diploee.benchmark import (
-    BenchmarkSource,
-    LogisticModel,
-    LogisticModelStore,
-    ModelFits,
-    TrainingTrace,
-    TrainingTraceParams,
-    load_specs,
-)
 from diploee.cli.helped import App
 from diploee.cli.options import Force, Json, ToLibrary, naming_options, options, place_option
 from diploee.errors import InputError, ScenarioError, did_you_mean, one_of
@@ -25,6 +16,15 @@ from diploee.importers.benchmarks import (
     MlEnergySource,
     OpenG2GSource,
     ResultsSource,
+)
+from diploee.neighbours.openg2g import (
+    BenchmarkSource,
+    LogisticModel,
+    LogisticModelStore,
+    ModelFits,
+    TrainingTrace,
+    TrainingTraceParams,
+    load_specs,
 )
 from diploee.problems import checked
 from diploee.profiles import add_profile

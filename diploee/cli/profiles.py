@@ -67,8 +67,8 @@ def show_profile(
 ) -> None:
     """Draw a profile to a PNG and print where it comes from."""
     from diploee.profiles import ProfileLibrary
-    from diploee.profiles.plot import plot_profile
     from diploee.profiles.store import check_file_name
+    from diploee.report.profile_plot import plot_profile
 
     profile = ProfileLibrary.open(*(profiles or ())).get(profile_id)
     if out is None:

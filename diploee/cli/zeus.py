@@ -15,9 +15,7 @@ from diploee.cli.options import Force, Json, naming_options, options, place_opti
 from diploee.errors import InputError, WorkloadError, one_of, shown
 from diploee.files import check_file
 from diploee.model import Model
-from diploee.scenario.limits import MAX_SEED
-from diploee.scenario.recurring import BATCH_SIZE_OPTIMIZERS, POWER_LIMIT_OPTIMIZERS
-from diploee.zeus import (
+from diploee.neighbours.zeus import (
     Recurrences,
     Savings,
     TrainingTraces,
@@ -35,9 +33,11 @@ from diploee.zeus import (
     write_recurrences,
     write_synthetic_traces,
 )
-from diploee.zeus.cost import default_pair
-from diploee.zeus.simulator import MAX_RECURRENCES
-from diploee.zeus.summary import SETTLED_FROM
+from diploee.neighbours.zeus.cost import default_pair
+from diploee.neighbours.zeus.simulator import MAX_RECURRENCES
+from diploee.neighbours.zeus.summary import SETTLED_FROM
+from diploee.scenario.limits import MAX_SEED
+from diploee.scenario.recurring import BATCH_SIZE_OPTIMIZERS, POWER_LIMIT_OPTIMIZERS
 
 
 class RecurrenceOptions(Model):

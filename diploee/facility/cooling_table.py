@@ -4,28 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
+from diploee.annexes import annex
 from diploee.errors import StageError
 from diploee.facility.base import Site
 from diploee.facility.cooling import HEATS, IT_AC_POWER, CoolingSpec, Plant
 from diploee.model import optional
+from diploee.ranges import Range
 from diploee.tables import Float64Array
-from diploee.textio.tables import read_columns, read_header
-from diploee.textio.text import read_text
-from diploee.textio.values import Number, numbers
 
 Temperature = Literal["wet_bulb", "dry_bulb"]
 Point = tuple[float, float, float]
 
 LIMITS = {
-    "temperature_c": Number(largest=80, may_miss=False),
-    "load": Number(above=0, largest=1.5, may_miss=False),
-    "cooling_ratio": Number(at_least=0, largest=5, may_miss=False),
+    "temperature_c": Range(largest=80),
+    "load": Range(above=0, largest=1.5),
+    "cooling_ratio": Range(at_least=0, largest=5),
 }
 """Columns of a table and what they may hold."""
 
@@ -166,29 +164,8 @@ class CoolingTableSpec(CoolingSpec):
         """
         points = self.points
         if self.path is not None:
-            points = read_points(site.folder / self.path)
+            points = annex("read_cooling_points")(site.folder / self.path)
         try:
             return MeasuredPlant.of_points(self.temperature, points or ())
         except ValueError as error:
             raise StageError(f"stage 'cooling_table': {self.path} {error}") from None
-
-
-def read_points(path: Path) -> tuple[Point, ...]:
-    """Read points of temperature, load and cooling power over IT power.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        CSV, comments after `#`.
-
-    Raises
-    ------
-    LogFormatError
-        If it can't be read, or a value is missing or out of range; with the line.
-    """
-    text = read_text(path, "a table of measured cooling").without_comments("#")
-    layout = read_header(text)
-    layout.require(path, LIMITS, "a table of measured cooling")
-    table = read_columns(text, layout, {name: name for name in LIMITS})
-    columns = (numbers(table, name, limit).tolist() for name, limit in LIMITS.items())
-    return tuple(zip(*columns, strict=True))

@@ -17,6 +17,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import AfterValidator, Field
 
+from diploee.annexes import annex
 from diploee.clock import RunClock, fixed_zone, offsets_ms
 from diploee.errors import one_of
 from diploee.facility.psychrometrics import relative_humidity, wet_bulb_c
@@ -231,9 +232,7 @@ class WeatherFileSpec(WeatherSpec):
 
     def year(self, folder: Path, read: Read) -> WeatherYear:
         """Return the year of weather."""
-        from diploee.facility.weather_files import read_weather
-
-        return read(read_weather, folder / self.path)
+        return read(annex("read_weather"), folder / self.path)
 
 
 WEATHER: Kinds[WeatherSpec] = Kinds("weather", WeatherSpec, "diploee.facility.weather")  # type: ignore[type-abstract]

@@ -12,14 +12,11 @@ from diploee.inference.curves import (
     LatencyCurve,
     PowerCurve,
     ServiceCurves,
-    load_latency_curve,
-    load_power_curve,
 )
 from diploee.inference.instances import instances_needed
 from diploee.inference.plan import plan_services
 from diploee.inference.requests import RequestRates, request_rates
 from diploee.inference.reserve import reserve_nodes, reserved_node_shares
-from diploee.inference.service_curves import load_curves
 from diploee.inference.service_plan import (
     PlannedService,
     RequestMatch,
@@ -50,9 +47,6 @@ __all__ = [
     "cut_at_crossings",
     "fifo_wait_s",
     "instances_needed",
-    "load_curves",
-    "load_latency_curve",
-    "load_power_curve",
     "max_request_rate_rps",
     "plan_services",
     "request_rates",

@@ -9,14 +9,6 @@ from pathlib import Path
 import numpy as np
 import scipy
 
-from diploee.inference.curve_files import (
-    CurveFile,
-    ServingFile,
-    curve_columns,
-    curve_values,
-    read_curve_file,
-    rows_where,
-)
 from diploee.profiles import Provenance
 from diploee.scenario import LatencyMetric
 from diploee.tables import Float64Array
@@ -149,6 +141,25 @@ class PowerCurve:
     samples: tuple[PowerSample, ...] = ()
 
 
+@dataclass(frozen=True)
+class ServingFile:
+    """A file of a service that was read.
+
+    Parameters
+    ----------
+    name : str
+        Shipped name or relative path, as the scenario gives it.
+    path : pathlib.Path
+        Where it was read from.
+    sha256 : str
+        SHA-256 of its bytes, hexadecimal.
+    """
+
+    name: str
+    path: Path
+    sha256: str
+
+
 @dataclass(frozen=True, eq=False)
 class ServiceCurves:
     """The curves of one service and the files that they come from."""
@@ -160,40 +171,6 @@ class ServiceCurves:
 
 Curves = dict[tuple[str, str], ServiceCurves]
 """Curves by the names of the request stream and the service."""
-
-
-def load_power_curve(name: str, folder: Path) -> tuple[PowerCurve, CurveFile]:
-    """Read a power curve by shipped name or by path relative to `folder`.
-
-    Raises
-    ------
-    InputError
-        If it is missing or not usable; the text names the file and the line.
-    """
-    from diploee.textio.values import fail_values
-
-    file = read_curve_file(name, folder)
-    rate_rps, mean_w, peak_w = curve_columns(file, ("mean_power_w", "peak_power_w"))
-    fail_values(file.table, "peak_power_w", peak_w >= mean_w, "mean_power_w or more")
-    return PowerCurve(file.path.stem, rate_rps, mean_w, peak_w), file
-
-
-def load_latency_curve(
-    name: str, folder: Path, metric: LatencyMetric = "mean_e2e", output_tokens: int = 512
-) -> tuple[LatencyCurve, CurveFile]:
-    """Read a latency curve by shipped name or by path relative to `folder`.
-
-    Raises
-    ------
-    InputError
-        If it is missing or not usable; the text names the file and the line.
-    """
-    file = read_curve_file(name, folder)
-    of_length = rows_where(file, OUTPUT_TOKENS_COLUMN, output_tokens)
-    columns = curve_columns(of_length, (LATENCY_COLUMNS[metric], THROUGHPUT_COLUMN))
-    for other in set(LATENCY_COLUMNS.values()) & set(file.table.names):
-        curve_values(file, other)  # a slip in a latency that is not asked for is one, too
-    return LatencyCurve(metric, *columns), file
 
 
 def nearest_length(mean_tokens: float, lengths: tuple[int, ...] = OUTPUT_LENGTHS) -> int:

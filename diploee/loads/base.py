@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from diploee.columns import Columns
 from diploee.facility.base import Block, Values
 from diploee.power import Segments
+from diploee.power.serving import Bank
 from diploee.profiles import PowerProfile, ProfileLibrary
 
 
@@ -36,6 +37,16 @@ class Load(Protocol):
     @property
     def ac_twins(self) -> Mapping[int, PowerProfile]:
         """Those of them that are sums over nodes, at the nodes' AC input where that is modelled."""
+        ...
+
+    @property
+    def banks(self) -> Sequence[Bank]:
+        """Its nodes that play the same profiles piece by piece, planned for the whole run."""
+        ...
+
+    @property
+    def replicas(self) -> Sequence[Any]:
+        """What the bank of each stream of replicas does; empty for other loads."""
         ...
 
     def between(self, begin_ms: int, end_ms: int) -> Segments:

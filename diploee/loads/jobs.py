@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import pairwise, tee
@@ -15,6 +15,7 @@ from diploee.facility.base import Block, Values
 from diploee.inputs import Inputs
 from diploee.metrics import QueueLength, QueueMetrics, SynchronousMetrics
 from diploee.power import JobLoad, Segments, lower_jobs, lower_runs, with_levels
+from diploee.power.serving import Bank
 from diploee.profiles import PowerProfile
 from diploee.profiles.capped import CapLevels
 from diploee.progress import Progress, Stopwatch
@@ -121,6 +122,8 @@ class JobsLoad:
         self.streams.settle(simulations(scenario, policies, self._around))
         self.cluster = self._new_cluster(chosen, controller)
         self.columns: Columns = QUEUE_COLUMNS
+        self.banks: Sequence[Bank] = ()
+        self.replicas: Sequence[Any] = ()
         self.library = self.streams.library
         self.profile_ids = {i for c in self.streams.classes for i in c.profile_ids}
         self.ac_twins: Mapping[int, PowerProfile] = {}

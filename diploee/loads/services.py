@@ -47,7 +47,8 @@ class ServicesLoad:
             self.plans, inputs.curves, scenario.facility, scenario.seed, library
         )
         self.columns: Columns = SERVICE_COLUMNS if scenario.request_streams else ()
-        self.library = self.serving.library
+        self.library, self.banks = self.serving.library, self.serving.banks
+        self.replicas: Sequence[Any] = ()
         self.profile_ids = self.serving.profile_ids
         self.ac_twins: Mapping[int, PowerProfile] = self.serving.twins
 

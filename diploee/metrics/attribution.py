@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from diploee.power.direct import energies_within
 from diploee.power.occupancy import slots_of
 from diploee.power.segments import OF_SERVICES, class_of_owner, job_of_owner
 from diploee.power.serving import Bank
-from diploee.replicas import ReplicaPlan
 from diploee.tables import BoolArray, Float64Array, Int16Array, Int64Array
 from diploee.units import MS_PER_MIN, MS_PER_S, W_PER_MW
 from diploee.workload.rates import HourlyRates
@@ -139,6 +138,24 @@ class _Service:
         return float(earlier), float(later)
 
 
+class Replicas(Protocol):
+    """What the replicas of a stream do."""
+
+    @property
+    def stream(self) -> str:
+        """The stream."""
+        ...
+
+    @property
+    def pool(self) -> str:
+        """Its pool."""
+        ...
+
+    def mean_replicas(self, begin_ms: int, end_ms: int) -> float:
+        """Return the replicas that run, mean over a span [ms]."""
+        ...
+
+
 class Attribution:
     """Splits the power of a facility's devices over its job streams and services.
 
@@ -155,7 +172,7 @@ class Attribution:
         serving: ServingLoad,
         plans: Sequence[ServicePlan],
         calendars: Mapping[str, HourlyRates],
-        replicas: Sequence[tuple[ReplicaPlan, Bank]] = (),
+        replicas: Sequence[tuple[Replicas, Bank]] = (),
     ) -> None:
         self._replicas = replicas
         self._calendars = calendars

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from diploee.annexes import annex
 from diploee.facility import STAGES
 from diploee.metric import Metric, View, catalogue, find_metric
 from diploee.metrics.billing import BILLING_METRICS
@@ -21,7 +22,6 @@ from diploee.metrics.grid.spectrum import SPECTRUM_METRICS
 from diploee.metrics.grid.swings import SWING_METRICS
 from diploee.metrics.poi import POI_METRICS
 from diploee.metrics.queue import QUEUE_METRICS
-from diploee.metrics.replicas import REPLICA_METRICS
 from diploee.metrics.service import REQUEST_METRICS, SERVICE_METRICS
 from diploee.metrics.synchronous import SYNCHRONOUS_METRICS
 from diploee.power.event_windows import EVENT_WINDOW_METRICS
@@ -34,7 +34,6 @@ DECLARED = [
     SYNCHRONOUS_METRICS,
     REQUEST_METRICS,
     SERVICE_METRICS,
-    REPLICA_METRICS,
     TRANSIENT_METRICS,
     DEMAND_METRICS,
     PEAK_METRICS,
@@ -53,6 +52,12 @@ DECLARED = [
 """What each part of a run declares, in the order of the tables; stages follow."""
 
 
+def _declared() -> list[tuple[Metric, ...]]:
+    """Return what the parts of the core declare, and those of annexes behind the services."""
+    behind = DECLARED.index(SERVICE_METRICS) + 1
+    return [*DECLARED[:behind], annex("REPLICA_METRICS"), *DECLARED[behind:]]
+
+
 def declared_metrics() -> tuple[Metric, ...]:
     """Return the metrics of all parts and of the stages that a scenario may name.
 
@@ -61,7 +66,7 @@ def declared_metrics() -> tuple[Metric, ...]:
     InputError
         If a key is taken twice.
     """
-    return catalogue(*DECLARED, *(spec.metrics for spec in STAGES.by_name.values()))
+    return catalogue(*_declared(), *(spec.metrics for spec in STAGES.by_name.values()))
 
 
 ASKED = (
@@ -89,7 +94,7 @@ def metrics_of_runs(chosen: Iterable[str] = ()) -> list[Metric]:
 
 def own_blocks() -> set[str]:
     """Return the blocks of ``metrics.json`` that are no stage's."""
-    return {metric.key.partition(".")[0] for group in DECLARED for metric in group} | {"pools"}
+    return {metric.key.partition(".")[0] for group in _declared() for metric in group} | {"pools"}
 
 
 def table_metrics(*views: View, own: Iterable[Metric] = ()) -> list[Metric]:

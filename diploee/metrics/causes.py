@@ -26,8 +26,8 @@ from diploee.units import MS_PER_S, W_PER_MW
 from diploee.workload.rates import hourly_rates
 
 if TYPE_CHECKING:
+    from diploee.loads.base import Load
     from diploee.loads.jobs import JobsLoad, JobWindow
-    from diploee.loads.replicas import ReplicasLoad
     from diploee.loads.services import ServicesLoad
 
 CAUSE_METRICS = (
@@ -249,11 +249,12 @@ def grid_events(grid: Mapping[str, Any]) -> Iterator[tuple[Key, dict[str, Any], 
 def causes_of(
     scenario: Scenario,
     model: PowerModel,
-    loads: tuple[JobsLoad, ServicesLoad, ReplicasLoad],
+    jobs: JobsLoad,
+    services: ServicesLoad,
+    further: Sequence[Load],
     stages: Stages,
 ) -> Causes:
     """Return what finds the causes of a run's worst events."""
-    jobs, services, replicas = loads
     drawn = {
         name: hourly_rates(spec.calendar, scenario.clock, scenario.seed, "workload", name)
         for name, spec in scenario.streams.items()
@@ -268,6 +269,6 @@ def causes_of(
         services.serving,
         services.plans,
         drawn,
-        list(zip(replicas.plans, replicas.serving.banks, strict=True)),
+        [pair for load in further for pair in zip(load.replicas, load.banks, strict=True)],
     )
     return Causes(attribution, stages)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from diploee import __version__
+from diploee.annexes import annex
 from diploee.arrow import arrow_numbers
 from diploee.clock import RunClock, instant_ms, zone_name
 from diploee.columns import Column, Columns, as_entries, catalogue, find_column
@@ -24,7 +25,6 @@ from diploee.json_files import Record, parse_json
 from diploee.metrics.flexibility import BASELINE_COLUMNS
 from diploee.parquet_files import open_parquet
 from diploee.power import AC_COLUMNS, PHASE_COLUMNS, POWER_COLUMNS
-from diploee.replicas import REPLICA_COLUMNS, SIGNAL_COLUMNS
 from diploee.schedule import QUEUE_COLUMNS
 from diploee.tables import BoolArray, Int64Array
 from diploee.units import MS_PER_H, MS_PER_S
@@ -34,15 +34,17 @@ METADATA_KEY = b"diploee.facility"
 MIN_ROWS_PER_GROUP = 1 << 15
 """Row groups hold an hour, or so many rows where that is more."""
 
-DECLARED_COLUMNS = catalogue(
-    POWER_COLUMNS,
-    PHASE_COLUMNS,
-    QUEUE_COLUMNS,
-    SERVICE_COLUMNS,
-    BASELINE_COLUMNS,
-    REPLICA_COLUMNS,
-    *SIGNAL_COLUMNS.values(),
-)
+
+def declared_columns() -> Columns:
+    """Return the columns that loads and power may give, for files that do not hold theirs."""
+    return catalogue(
+        POWER_COLUMNS,
+        PHASE_COLUMNS,
+        QUEUE_COLUMNS,
+        SERVICE_COLUMNS,
+        BASELINE_COLUMNS,
+        annex("ALL_REPLICA_COLUMNS"),
+    )
 
 
 def stored_columns(path: Path) -> Columns:
@@ -57,7 +59,7 @@ def stored_columns(path: Path) -> Columns:
         content = (file.schema_arrow.metadata or {}).get(METADATA_KEY, b"{}")
     head = parse_json(content, f"{path}: metadata", _Head)
     if head.columns is None:
-        return DECLARED_COLUMNS
+        return declared_columns()
     if any(column.role for column in head.columns):
         return tuple(head.columns)
     # Older files hold no roles: those of today's columns of the same name.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from diploee.annexes import annex
 from diploee.columns import Columns, find_column
 from diploee.errors import InputError, ScenarioError, did_you_mean, one_line, one_of, shown
 from diploee.json_files import Record, checked_record, read_json
@@ -168,9 +169,8 @@ class Run:
 
     def report(self, out: Path | str = "report.html", **options: Any) -> Path:
         """Write the run's page and return its place; options as of `report.write_report`."""
-        from diploee.report.build import report
-
-        return report(self, out, **options)
+        place: Path = annex("report")(self, out, **options)
+        return place
 
     def plot(self, chart: str = "peak-week") -> Picture:
         """Draw a chart of the run's report by its id; a notebook shows what this returns.
@@ -180,9 +180,8 @@ class Run:
         InputError
             If the report has no such chart; the text lists those it has.
         """
-        from diploee.report.build import picture
-
-        return picture(self, chart)
+        drawn: Picture = annex("picture")(self, chart)
+        return drawn
 
     def _repr_html_(self) -> str:
         unit = power_unit(self.metrics["power"]["max_mw"] * W_PER_MW)

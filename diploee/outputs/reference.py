@@ -8,7 +8,7 @@ from diploee.columns import Columns
 from diploee.facility import STAGES
 from diploee.metric import Metric
 from diploee.metrics.catalogue import declared_metrics
-from diploee.outputs.facility_file import DECLARED_COLUMNS
+from diploee.outputs.facility_file import declared_columns
 
 _KINDS = {"mean": "mean over the interval", "instant": "at its start"}
 _PER = {"facility": "facility", "pool": "facility, pool", "service": "service"}
@@ -25,7 +25,7 @@ def outputs_reference(command: str) -> str:
     kinds: dict[Columns, list[str]] = {}
     for name, spec in STAGES.by_name.items():
         kinds.setdefault(spec.columns, []).append(f"`{name}`")
-    by_place = {"": DECLARED_COLUMNS}
+    by_place = {"": declared_columns()}
     by_place |= {f", with {' or '.join(names)}": columns for columns, names in kinds.items()}
     lines = [
         "# What a run writes",

@@ -16,9 +16,9 @@ from diploee.files import whole_file
 from diploee.metric import NONE
 from diploee.metrics.limits import LimitReport, Limits, check_limits
 from diploee.outputs import Run, open_run
-from diploee.outputs.coincident import CoincidentDemand, PeakInterval, coincident_demand
 from diploee.outputs.facility_file import FACILITY_FILE
 from diploee.report.data import run_labels
+from diploee.report.peak_intervals import CoincidentDemand, PeakInterval, coincident_demand
 from diploee.report.sweep_data import RUNS_FOLDER, is_sweep, read_sweep, short_name, value_text
 from diploee.report.words import moment
 from diploee.tables import Float64Array
@@ -115,7 +115,7 @@ def at_peaks(
     folders : sequence of path
         Run folders, or sweep folders, of which all finished runs are taken.
     intervals : sequence of PeakInterval
-        From `diploee.outputs.coincident.read_peak_intervals`.
+        From `diploee.report.peak_intervals.read_peak_intervals`.
     limits : Limits, optional
         Limits to hold each run against, such as of minimum take and load factor.
 

@@ -26,8 +26,8 @@ from diploee.metrics.grid.demand import ClockSums
 from diploee.metrics.grid.quanta import MAX_DAY_POWER_W, QUANTA_PER_MW, to_quanta
 from diploee.metrics.limits import Limits, check_limits, load_limits
 from diploee.outputs import Run
-from diploee.outputs.coincident import read_peak_intervals
 from diploee.report.coincident import at_peaks
+from diploee.report.peak_intervals import read_peak_intervals
 from diploee.report.words import interval, listed, moment, pattern_for
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S, W_PER_MW

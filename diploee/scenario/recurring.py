@@ -11,7 +11,7 @@ from diploee.model import Model
 
 
 class BatchSizeSpec(Kind):
-    """What a scenario says of what chooses batch sizes; opened for a `diploee.zeus` `Setting`."""
+    """What a scenario says of what chooses batch sizes; opened for a `Setting` of Zeus."""
 
     goes_with: ClassVar[str] = "jit"
     """The power limit optimizer beside it where none is named."""
@@ -21,7 +21,7 @@ class PowerLimitSpec(Kind):
     """What a scenario says of what chooses power limits, likewise."""
 
 
-_HOME = "diploee.zeus.optimizers"
+_HOME = "diploee.neighbours.zeus.optimizers"
 BATCH_SIZE_OPTIMIZERS = Kinds("batch size optimizer", BatchSizeSpec, _HOME)
 """What may choose batch sizes, by name: those of the package, and those registered from outside."""
 POWER_LIMIT_OPTIMIZERS = Kinds("power limit optimizer", PowerLimitSpec, _HOME)

@@ -13,13 +13,13 @@ from diploee.model import SCALES, Model, Name
 from diploee.units import whole_ms
 
 if TYPE_CHECKING:
-    from diploee.replicas.base import Constraint
+    from diploee.neighbours.openg2g.replicas.base import Constraint
 
 Seconds = Annotated[float, Field(ge=0, le=1e10)]
 
 
 class BatchControllerSpec(Kind):
-    """What a scenario says of what chooses batch sizes, a `diploee.replicas.BatchController`."""
+    """What a scenario says of what chooses batch sizes, a `BatchController`."""
 
 
 class ReplicaSignalSpec(Kind):
@@ -35,13 +35,13 @@ class ReplicaSignalSpec(Kind):
 
 
 BATCH_CONTROLLERS: Kinds[BatchControllerSpec] = Kinds(
-    "batch size controller", BatchControllerSpec, "diploee.replicas.controllers"
+    "batch size controller", BatchControllerSpec, "diploee.neighbours.openg2g.replicas.controllers"
 )
 """What may choose batch sizes, by name: those of the package, and those registered from outside."""
 REPLICA_SIGNALS: Kinds[ReplicaSignalSpec] = Kinds(
     "signal",
     ReplicaSignalSpec,  # type: ignore[type-abstract]
-    "diploee.replicas.signals",
+    "diploee.neighbours.openg2g.replicas.signals",
 )
 """What the power of replicas may be held to, likewise."""
 

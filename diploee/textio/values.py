@@ -17,12 +17,9 @@ import pyarrow.compute as pc
 
 from diploee.arrow import arrow_texts, as_numpy
 from diploee.errors import shown
+from diploee.ranges import Range
 from diploee.tables import BoolArray, Float64Array, Int32Array
 from diploee.textio.tables import ReadTable
-from diploee.units import LARGEST_NUMBER
-
-MISSING = -(2**62)
-"""In place of a whole number, such as a time, that a file leaves empty."""
 
 MISSING_WORDS = (
     *("", "-", "--", "nan", "-nan", "nat", "none", "null", "nil", "na", "n/a", "\\n"),
@@ -35,15 +32,13 @@ _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 
 
 @dataclass(frozen=True)
-class Number:
+class Number(Range):
     """What a column of numbers may hold.
 
     Parameters
     ----------
-    largest : float
-        Largest absolute value.
-    at_least, above : float
-        Smallest value; value that all are above.
+    largest, at_least, above : float
+        As of `Range`.
     whole : bool
         No fractions.
     may_miss : bool
@@ -54,9 +49,6 @@ class Number:
         What is counted, for errors, such as ``"tokens"``.
     """
 
-    largest: float = LARGEST_NUMBER
-    at_least: float = -np.inf
-    above: float = -np.inf
     whole: bool = False
     may_miss: bool = True
     none: float | None = None
@@ -64,21 +56,20 @@ class Number:
 
     def holds(self, values: Float64Array) -> BoolArray:
         """Return which values are allowed; NaN is not."""
-        allowed = (np.abs(values) <= self.largest) & (values >= self.at_least)
-        allowed &= values > self.above
-        if self.whole:
-            allowed &= values == np.rint(values)
-        return np.asarray(allowed, dtype=np.bool_)
+        allowed = super().holds(values)
+        return allowed & (values == np.rint(values)) if self.whole else allowed
 
-    def __str__(self) -> str:
-        words = f"a {'whole ' if self.whole else ''}number{self.of and f' of {self.of}'}"
-        if self.above > -np.inf:
-            words += f" above {self.above:g}"
-        if self.at_least > -np.inf:
-            words += f" of {self.at_least:g} or more"
-        if self.largest < LARGEST_NUMBER:
-            words += f" up to {self.largest:,.0f}" if self.whole else f" up to {self.largest:g}"
-        return words
+    @property
+    def noun(self) -> str:
+        """What is allowed, without its bounds."""
+        return f"a {'whole ' if self.whole else ''}number{self.of and f' of {self.of}'}"
+
+    @property
+    def largest_text(self) -> str:
+        """The largest value as it is written."""
+        return f"{self.largest:,.0f}" if self.whole else f"{self.largest:g}"
+
+    __str__ = Range.__str__
 
 
 ANY = Number()

@@ -4,7 +4,6 @@ from diploee.workload.generate import JobStreams
 from diploee.workload.jobs import JobTable, StreamClass
 from diploee.workload.match import StreamMatch, Utilization
 from diploee.workload.rates import HourlyRates, hourly_rates
-from diploee.workload.source import ZeusInputs
 from diploee.workload.synchronous import CourseRows, SynchronousJobs
 
 __all__ = [
@@ -16,6 +15,5 @@ __all__ = [
     "StreamMatch",
     "SynchronousJobs",
     "Utilization",
-    "ZeusInputs",
     "hourly_rates",
 ]

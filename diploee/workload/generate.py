@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
+from diploee.annexes import annex
 from diploee.clock import RunClock
 from diploee.errors import LogFormatError, ProfileError, WorkloadError
 from diploee.loads.job_log import JobLog
@@ -18,7 +20,7 @@ from diploee.workload.drawn import Batches, DrawnJobs
 from diploee.workload.jobs import JobTable, StreamClass
 from diploee.workload.library_builder import LibraryBuilder
 from diploee.workload.match import StreamMatch, Utilization
-from diploee.workload.source import JobSource, StreamFrame, ZeusInputs, draw_spans
+from diploee.workload.source import JobSource, StreamFrame, draw_spans
 from diploee.workload.synchronous import CourseRows, SynchronousJobs
 
 __all__ = ["JobStreams"]
@@ -41,7 +43,7 @@ class JobStreams:
         Profiles that the classes draw from; they give the durations.
     logs : mapping of str to JobLog
         The log of each stream with a `replay`.
-    zeus : mapping of str to ZeusInputs
+    zeus : mapping
         The traces of each stream with a `zeus` block.
     batches : mapping of tuple to PowerProfile
         One batch of each class with `batch_inference`, by the names of stream and class.
@@ -62,7 +64,7 @@ class JobStreams:
         seed: int,
         library: ProfileLibrary,
         logs: Mapping[str, JobLog],
-        zeus: Mapping[str, ZeusInputs],
+        zeus: Mapping[str, Any],
         batches: Batches,
     ) -> None:
         builder = LibraryBuilder(library)
@@ -174,7 +176,7 @@ def _source(
     frame: StreamFrame,
     builder: LibraryBuilder,
     logs: Mapping[str, JobLog],
-    zeus: Mapping[str, ZeusInputs],
+    zeus: Mapping[str, Any],
     batches: Batches,
 ) -> JobSource:
     if spec.replay is not None:
@@ -190,7 +192,6 @@ def _source(
     if spec.synchronous is not None:
         return SynchronousJobs(spec, frame, builder)
     if spec.zeus is not None:
-        from diploee.workload.recurring import RecurringJobs
-
-        return RecurringJobs(spec, frame, builder, zeus[frame.name])
+        recurring: JobSource = annex("RecurringJobs")(spec, frame, builder, zeus[frame.name])
+        return recurring
     return DrawnJobs(spec, frame, builder, batches)

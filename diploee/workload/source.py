@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from diploee.clock import RunClock
 from diploee.scenario import NodeType, StandingNodes
 from diploee.units import MS_PER_DAY
 from diploee.workload.jobs import JobTable, StreamClass
 from diploee.workload.match import StreamMatch, Utilization
-
-if TYPE_CHECKING:
-    from diploee.zeus import GroupTrace, TrainingTraces
 
 DRAW_MS = MS_PER_DAY // 4
 """Span that is drawn at once, counted from the start of the run: however long the windows of a run
@@ -92,14 +89,6 @@ class StreamFrame:
     def mean_nodes(self) -> float:
         """Nodes that stand, mean over the run."""
         return self.capacity_ms / self.clock.horizon_ms
-
-
-@dataclass(frozen=True)
-class ZeusInputs:
-    """What a `zeus` block reads: the training traces, and the submissions of recurring jobs."""
-
-    traces: TrainingTraces
-    groups: GroupTrace | None = None
 
 
 class JobSource(Protocol):

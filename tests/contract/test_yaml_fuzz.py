@@ -12,10 +12,10 @@ import pytest
 from builders import tiny_library
 from command_line import LONGEST_S
 
-from diploee.benchmark import load_specs
 from diploee.errors import InputError
 from diploee.learn.jobs.rules_file import read_rules
 from diploee.metrics.limits.file import load_limits
+from diploee.neighbours.openg2g import load_specs
 from diploee.scenario import Scenario, load_scenario, shipped_scenarios
 from diploee.sweep import Sweep, expand, load_ensemble, load_sweep, shipped_sweeps
 

@@ -10,24 +10,24 @@ from typing import Any
 import numpy as np
 from job_log_writers import JOBS, WRITERS, LogWriter
 
-from diploee.benchmark import TrainingTrace
-from diploee.facility.cooling_table import read_points
 from diploee.importers import read_job_log, read_request_trace
+from diploee.importers.cooling_points import read_cooling_points
 from diploee.importers.power_logs.mlperf_power import read_analyser_log, read_node_log
 from diploee.importers.power_logs.nvidia_smi import import_nvidia_smi
 from diploee.importers.power_logs.observed import read_observed_series
 from diploee.importers.power_logs.plain import import_plain
 from diploee.importers.power_logs.wattameter_log import WattAMeterLog, parse_log
+from diploee.importers.reactive_tables import read_reactive_table
+from diploee.importers.serving.service_curves import load_power_curve
 from diploee.importers.signals import read_signal
-from diploee.inference import load_power_curve
 from diploee.loads.job_log import JobLog
 from diploee.loads.request_trace import RequestTrace
-from diploee.outputs.export.reactive import read_reactive_table
+from diploee.neighbours.openg2g import TrainingTrace
+from diploee.neighbours.zeus.groups import read_groups
+from diploee.neighbours.zeus.trace_files import read_power_trace, read_train_trace
 from diploee.profiles import PowerProfile
 from diploee.scenario import SignalFile
 from diploee.textio.source import read_bytes
-from diploee.zeus.groups import read_groups
-from diploee.zeus.trace_files import read_power_trace, read_train_trace
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ OTHERS = (
         "cooling-table",
         "cooling.csv",
         "temperature_c,load,cooling_ratio\n0,0.5,0.05\n0,1,0.06\n25,0.5,0.2\n25,1,0.25\n",
-        read_points,
+        read_cooling_points,
     ),
     TextReader("reactive", "q.csv", "p_mw,q_mvar\n0,-0.1\n0.5,0\n1,0.25\n", read_reactive_table),
 )

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diploee.tables import concat
-from diploee.zeus import (
+from diploee.neighbours.zeus import (
     Simulation,
     Submissions,
     TrainingWorkload,
@@ -23,8 +22,9 @@ from diploee.zeus import (
     simulate,
     simulate_sequence,
 )
-from diploee.zeus.optimizers import PruningRounds
-from diploee.zeus.recurrence import Epoch, run_once
+from diploee.neighbours.zeus.optimizers import PruningRounds
+from diploee.neighbours.zeus.recurrence import Epoch, run_once
+from diploee.tables import concat
 
 OPTIMIZERS = st.sampled_from(["zeus", "default", "oracle", "grid"])
 LIMITS = st.sampled_from(["jit", "max", "oracle", "grid"])

@@ -22,7 +22,9 @@ from diploee.columns import (
 from diploee.errors import InputError
 from diploee.outputs import Run
 from diploee.outputs.export.series import check_power_column
-from diploee.outputs.facility_file import DECLARED_COLUMNS
+from diploee.outputs.facility_file import declared_columns
+
+DECLARED_COLUMNS = declared_columns()
 from diploee.profiles import ProfileLibrary
 
 AUXILIARY = Column("auxiliary_power_w", "W", "facility", "mean", "chillers", "constant load")

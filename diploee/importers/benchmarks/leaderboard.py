@@ -16,11 +16,11 @@ from typing import Annotated
 
 from pydantic import Field, PositiveInt
 
-from diploee.benchmark.runs import BenchmarkRun, BenchmarkRuns
-from diploee.benchmark.selection import Measured, select
-from diploee.benchmark.spec import InferenceModelSpec
 from diploee.errors import InputError, LogFormatError, did_you_mean, one_of
 from diploee.json_files import Record, parse_json
+from diploee.neighbours.openg2g.runs import BenchmarkRun, BenchmarkRuns
+from diploee.neighbours.openg2g.selection import Measured, select
+from diploee.neighbours.openg2g.spec import InferenceModelSpec
 from diploee.textio.source import read_bytes
 from diploee.units import LARGEST_NUMBER
 

@@ -22,13 +22,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from diploee.benchmark.runs import BenchmarkRun, BenchmarkRuns
-from diploee.benchmark.selection import Measured, select
-from diploee.benchmark.spec import InferenceModelSpec
 from diploee.errors import InputError, LogFormatError, one_line
 from diploee.importers.benchmarks.leaderboard import Summary
 from diploee.importers.benchmarks.results_json import Results, run_of
 from diploee.json_files import checked_record
+from diploee.neighbours.openg2g.runs import BenchmarkRun, BenchmarkRuns
+from diploee.neighbours.openg2g.selection import Measured, select
+from diploee.neighbours.openg2g.spec import InferenceModelSpec
 
 REPOSITORY = "ml-energy/benchmark-v3"
 LICENCE = "gated data set ml-energy/benchmark-v3; see its page"

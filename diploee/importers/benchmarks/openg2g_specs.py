@@ -20,13 +20,13 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from diploee.benchmark.itl_mixture import ITLMixtureModel
-from diploee.benchmark.logistic import LogisticModel
-from diploee.benchmark.runs import BenchmarkRun, BenchmarkRuns, PowerReadings
-from diploee.benchmark.selection import Measured, select
-from diploee.benchmark.spec import InferenceModelSpec
 from diploee.errors import InputError, LogFormatError
 from diploee.json_files import Record, parse_json
+from diploee.neighbours.openg2g.itl_mixture import ITLMixtureModel
+from diploee.neighbours.openg2g.logistic import LogisticModel
+from diploee.neighbours.openg2g.runs import BenchmarkRun, BenchmarkRuns, PowerReadings
+from diploee.neighbours.openg2g.selection import Measured, select
+from diploee.neighbours.openg2g.spec import InferenceModelSpec
 from diploee.problems import checked
 from diploee.textio.sheets import sheet_of
 from diploee.textio.source import read_bytes

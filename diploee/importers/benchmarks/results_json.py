@@ -18,12 +18,12 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from diploee.benchmark.runs import BenchmarkRun, BenchmarkRuns, PowerReadings
-from diploee.benchmark.selection import Measured, select
-from diploee.benchmark.spec import InferenceModelSpec
 from diploee.errors import InputError, LogFormatError
 from diploee.importers.benchmarks.leaderboard import Positive
 from diploee.json_files import Record, parse_json
+from diploee.neighbours.openg2g.runs import BenchmarkRun, BenchmarkRuns, PowerReadings
+from diploee.neighbours.openg2g.selection import Measured, select
+from diploee.neighbours.openg2g.spec import InferenceModelSpec
 from diploee.tables import Float64Array
 from diploee.textio.source import read_bytes
 from diploee.units import LARGEST_NUMBER

@@ -7,6 +7,7 @@ from glob import escape
 from pathlib import Path
 from typing import Any
 
+from diploee.annexes import annex
 from diploee.clock import named_zone
 from diploee.errors import InputError, one_of
 from diploee.files import FolderKind, Writing, check_file, check_folder, local_place, writing
@@ -22,7 +23,7 @@ from diploee.outputs.export.plain import CSV
 from diploee.outputs.export.playback import PLAYBACK
 from diploee.outputs.export.psse_raw import PSSE_RAW
 from diploee.outputs.export.pypsa import PYPSA
-from diploee.outputs.export.reactive import REACTIVE_OF, ReactiveTable, read_reactive_table
+from diploee.outputs.export.reactive import REACTIVE_OF, ReactiveTable
 from diploee.outputs.export.series import Series, check_power_column
 from diploee.outputs.export.sidecar import describe
 from diploee.outputs.export.window import check_step, parse_step_ms, rows_between, year_spans
@@ -202,6 +203,7 @@ def _series(source: RunSeries, fmt: Format, options: Options) -> tuple[Series, s
 def _reactive(source: RunSeries, fmt: Format, options: Options) -> ReactiveTable | str | None:
     """Return where reactive power comes from: the user's table before the run's own column."""
     if options.q_table is not None:
-        return read_reactive_table(options.q_table)
+        table: ReactiveTable = annex("read_reactive_table")(options.q_table)
+        return table
     column = REACTIVE_OF.get(options.column)
     return column if "q_table" in fmt.options and column in source.check() else None

@@ -20,7 +20,9 @@ from benchmark_builders import (
 from command_line import wait_until
 from killing import answer, kills
 
-from diploee.benchmark import (
+from diploee.errors import InputError, OutputError
+from diploee.importers.benchmarks import LeaderboardSource, ResultsSource
+from diploee.neighbours.openg2g import (
     InferenceData,
     InferenceDataParams,
     ITLMixtureModel,
@@ -31,10 +33,8 @@ from diploee.benchmark import (
     logistic_store,
     training_trace,
 )
-from diploee.benchmark.cache import MANIFEST, Artifact, Recipe, find_artifact
-from diploee.benchmark.cache_writing import save_artifact
-from diploee.errors import InputError, OutputError
-from diploee.importers.benchmarks import LeaderboardSource, ResultsSource
+from diploee.neighbours.openg2g.cache import MANIFEST, Artifact, Recipe, find_artifact
+from diploee.neighbours.openg2g.cache_writing import save_artifact
 
 SPEC = tiny_spec(batch_sizes=(8, 64))
 SHORT = TrainingTraceParams(duration_s=60.0)

@@ -30,12 +30,6 @@ from benchmark_builders import (
 )
 from samples import ML_ENERGY, PUBLISHED
 
-from diploee.benchmark import (
-    InferenceData,
-    InferenceModelSpec,
-    LogisticModelStore,
-    TrainingTrace,
-)
 from diploee.errors import InputError, LogFormatError
 from diploee.importers.benchmarks import (
     LeaderboardSource,
@@ -44,6 +38,12 @@ from diploee.importers.benchmarks import (
     ResultsSource,
 )
 from diploee.importers.benchmarks.results_json import spread_chunks
+from diploee.neighbours.openg2g import (
+    InferenceData,
+    InferenceModelSpec,
+    LogisticModelStore,
+    TrainingTrace,
+)
 
 SAMPLE = PUBLISHED / ML_ENERGY
 

@@ -9,8 +9,8 @@ import pytest
 from benchmark_builders import MIXTURE
 from scipy import stats
 
-from diploee.benchmark import ITLMixtureModel
 from diploee.errors import InputError
+from diploee.neighbours.openg2g import ITLMixtureModel
 
 FIELDS = (
     "location_s",

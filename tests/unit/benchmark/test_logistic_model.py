@@ -10,8 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from samples import ML_ENERGY, PUBLISHED
 
-from diploee.benchmark import LogisticModel
 from diploee.errors import InputError
+from diploee.neighbours.openg2g import LogisticModel
 
 SAMPLE = PUBLISHED / ML_ENERGY
 QUOTED = {  # least squares of others on the same twelve points, in W, ms and tokens/s

@@ -6,14 +6,14 @@ import pytest
 from benchmark_builders import tiny_spec
 from pydantic import ValidationError
 
-from diploee.benchmark import (
+from diploee.errors import InputError, ScenarioError
+from diploee.neighbours.openg2g import (
     InferenceData,
     InferenceModelSpec,
     LogisticModelStore,
     load_specs,
     specs_from_data,
 )
-from diploee.errors import InputError, ScenarioError
 
 SPECS = """\
 models:

@@ -8,14 +8,14 @@ from benchmark_builders import ITL, POWER, SIZES, THROUGHPUT, tiny_fits
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diploee.benchmark import (
+from diploee.errors import InputError, WorkloadError
+from diploee.inference import LatencyCurve, PowerCurve, max_request_rate_rps
+from diploee.neighbours.openg2g import (
     LogisticModel,
     ServingFits,
     operating_points,
     sampled_operating_points,
 )
-from diploee.errors import InputError, WorkloadError
-from diploee.inference import LatencyCurve, PowerCurve, max_request_rate_rps
 
 TOKENS = 200.0
 FITS = tiny_fits()

@@ -8,15 +8,15 @@ from benchmark_builders import MIXTURE, POWER, tiny_spec, write_openg2g, write_r
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diploee.benchmark import (
+from diploee.errors import InputError
+from diploee.importers.benchmarks import OpenG2GSource, ResultsSource
+from diploee.neighbours.openg2g import (
     BenchmarkRun,
     InferenceData,
     InferenceDataParams,
     PowerReadings,
 )
-from diploee.benchmark.steady_state import median_trace_w, run_power_w
-from diploee.errors import InputError
-from diploee.importers.benchmarks import OpenG2GSource, ResultsSource
+from diploee.neighbours.openg2g.steady_state import median_trace_w, run_power_w
 
 EPOCH_S = 1.7e9
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from diploee.benchmark import TrainingTrace, TrainingTraceParams
 from diploee.errors import InputError, LogFormatError, ProfileError
 from diploee.importers.power_logs.plain import import_plain
+from diploee.neighbours.openg2g import TrainingTrace, TrainingTraceParams
 
 PLAIN = {"high_noise_w": 0, "low_noise_w": 0, "smoothing_s": 0, "dips_per_s": 0, "ramp_s": 0}
 

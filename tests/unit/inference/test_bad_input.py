@@ -10,7 +10,7 @@ from serving_builders import CODING, CONVERSATION, serving_scenario, write_servi
 
 from diploee import simulate
 from diploee.errors import InputError, ScenarioError
-from diploee.inference import load_latency_curve, load_power_curve
+from diploee.importers.serving.service_curves import load_latency_curve, load_power_curve
 from diploee.scenario import load_scenario
 from diploee.steps import load_curves
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from serving_builders import one_service, serving_scenario
 
-from diploee.benchmark import operating_points
 from diploee.errors import InputError
 from diploee.inference import ServicePlan
-from diploee.inference.logistic_curves import serving_fits
 from diploee.line import simulate
+from diploee.neighbours.openg2g import operating_points
+from diploee.neighbours.openg2g.logistic_curves import serving_fits
 from diploee.scenario import Scenario, load_scenario
 from diploee.steps import load_curves, plan_services
 

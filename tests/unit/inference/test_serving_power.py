@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from serving_builders import CODING, one_service, serving_scenario
 
-from diploee.inference import PowerCurve, load_power_curve
+from diploee.importers.serving.service_curves import load_power_curve
+from diploee.inference import PowerCurve
 from diploee.inference.samples import N_SAMPLES, power_samples_w
 from diploee.power import PowerBlock
 from diploee.power.serving import ServingLoad, bank_sums_w, shared_counts

@@ -7,10 +7,16 @@ import pytest
 import scipy
 from benchmark_builders import ITL, POWER, SIZES, tiny_fits
 
-from diploee.benchmark import LogisticModel
-from diploee.replicas.base import Constraint, ControlSetting, ControlView, ModelSetting, Observed
-from diploee.replicas.controllers.feedback import Feedback, FeedbackSpec
-from diploee.replicas.signals import CapSpec, VoltageSpec
+from diploee.neighbours.openg2g import LogisticModel
+from diploee.neighbours.openg2g.replicas.base import (
+    Constraint,
+    ControlSetting,
+    ControlView,
+    ModelSetting,
+    Observed,
+)
+from diploee.neighbours.openg2g.replicas.controllers.feedback import Feedback, FeedbackSpec
+from diploee.neighbours.openg2g.replicas.signals import CapSpec, VoltageSpec
 
 LOW, HIGH = float(np.log2(SIZES[0])), float(np.log2(SIZES[-1]))
 OTHER = tiny_fits(

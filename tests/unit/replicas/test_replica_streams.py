@@ -12,14 +12,14 @@ import scipy
 from benchmark_builders import MIXTURE, THROUGHPUT, tiny_spec, write_openg2g
 from builders import tiny_library
 
-from diploee.benchmark import ITLMixtureModel
 from diploee.errors import InputError, ScenarioError
 from diploee.inputs import load_inputs
 from diploee.line import simulate
 from diploee.metrics.cause_words import cause_words, causes_of
-from diploee.replicas import plan_replicas
-from diploee.replicas.data import find_data
-from diploee.replicas.replay import replicas_at
+from diploee.neighbours.openg2g import ITLMixtureModel
+from diploee.neighbours.openg2g.replicas import plan_replicas
+from diploee.neighbours.openg2g.replicas.data import find_data
+from diploee.neighbours.openg2g.replicas.replay import replicas_at
 from diploee.report.tables import replica_tables
 from diploee.scenario import load_scenario, scenario_from_dict
 from diploee.scenario.replica_streams import ReplicaModel
@@ -352,8 +352,8 @@ PUBLISHED_ITL_MS = {
 
 
 def test_the_shipped_data_have_the_published_latencies_and_power(tmp_path):
-    from diploee.benchmark import InferenceData
     from diploee.importers.benchmarks import OpenG2GSource
+    from diploee.neighbours.openg2g import InferenceData
 
     source = OpenG2GSource(find_data("llama31_70b_4xh100", tmp_path))
     data = InferenceData.generate(source.specs(), source)["Llama-3.1-70B"]

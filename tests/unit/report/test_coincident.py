@@ -17,8 +17,8 @@ from sweep_builders import UTILIZATION, tiny_sweep
 
 from diploee import open_run, simulate
 from diploee.errors import InputError
-from diploee.outputs.coincident import coincident_demand, read_peak_intervals
 from diploee.report.coincident import at_peaks
+from diploee.report.peak_intervals import coincident_demand, read_peak_intervals
 from diploee.sweep import run_sweep
 
 NO_JOBS = {

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from command_line import LONGEST_S
 
-from diploee.benchmark import load_specs
 from diploee.errors import DiploeeError, ScenarioError, one_line
 from diploee.learn.jobs.rules_file import read_rules
 from diploee.metrics.limits.file import load_limits
+from diploee.neighbours.openg2g import load_specs
 from diploee.scenario import load_scenario
 from diploee.scenario.yaml_lines import load_yaml_with_lines, read_value
 from diploee.sweep import load_ensemble, load_sweep

@@ -14,14 +14,15 @@ from builders import tiny_data, tiny_library
 from diploee.errors import InputError
 from diploee.inputs import load_inputs
 from diploee.line import simulate
+from diploee.loads.jobs import open_streams
+from diploee.neighbours.zeus import synthetic_traces, write_synthetic_traces
+from diploee.neighbours.zeus.choice import chosen_workloads
+from diploee.neighbours.zeus.optimizers import Setting
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict
 from diploee.scenario.recurring import BATCH_SIZE_OPTIMIZERS, BatchSizeSpec
-from diploee.steps import Workload, generate_jobs, open_streams
+from diploee.steps import Workload, generate_jobs
 from diploee.tables import concat
 from diploee.workload import JobTable
-from diploee.zeus import synthetic_traces, write_synthetic_traces
-from diploee.zeus.choice import chosen_workloads
-from diploee.zeus.optimizers import Setting
 
 
 def scenario_of(stream: dict[str, Any] | None = None, **zeus: Any) -> Scenario:
@@ -244,7 +245,7 @@ def test_a_zeus_stream_that_can_not_be_is_one_line(
 
 
 def test_scenario_names_an_own_optimizer_by_its_import_path() -> None:
-    own = {"path": "diploee.zeus.optimizers:FixedBatchSize"}
+    own = {"path": "diploee.neighbours.zeus.optimizers:FixedBatchSize"}
     data = data_of({}, batch_size_optimizer=own, max_epochs=50)
     zeus = scenario_from_dict(data).streams["again"].zeus
     assert zeus is not None

@@ -22,7 +22,7 @@ from zeus_builders import (
 from diploee.cli.app import application
 from diploee.cli.zeus import zeus_command
 from diploee.errors import InputError
-from diploee.zeus import read_recurrences
+from diploee.neighbours.zeus import read_recurrences
 
 app = typer.Typer()
 app.command("zeus")(zeus_command)

@@ -13,7 +13,7 @@ from samples import PUBLISHED, ZEUS
 from zeus_builders import hand_workload, workload
 
 from diploee.errors import WorkloadError
-from diploee.zeus import (
+from diploee.neighbours.zeus import (
     ZEUS_WORKLOADS,
     WorkloadSpec,
     best_savings,

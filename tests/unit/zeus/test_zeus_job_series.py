@@ -7,7 +7,7 @@ import pytest
 from zeus_builders import GROUP_HEADER, hand_workload, write
 
 from diploee.errors import WorkloadError
-from diploee.zeus import (
+from diploee.neighbours.zeus import (
     ZeusSpec,
     chosen_workloads,
     read_groups,

@@ -8,10 +8,8 @@ import pytest
 from zeus_builders import hand_workload
 
 from diploee.errors import WorkloadError
-from diploee.scenario.recurring import BATCH_SIZE_OPTIMIZERS, POWER_LIMIT_OPTIMIZERS
-from diploee.streams import stream
-from diploee.zeus import ZeusSpec, simulate_sequence
-from diploee.zeus.optimizers import (
+from diploee.neighbours.zeus import ZeusSpec, simulate_sequence
+from diploee.neighbours.zeus.optimizers import (
     Belief,
     GaussianArm,
     GridBatchSize,
@@ -23,7 +21,9 @@ from diploee.zeus.optimizers import (
     Setting,
     cheapest_draw,
 )
-from diploee.zeus.recurrence import EpochTable
+from diploee.neighbours.zeus.recurrence import EpochTable
+from diploee.scenario.recurring import BATCH_SIZE_OPTIMIZERS, POWER_LIMIT_OPTIMIZERS
+from diploee.streams import stream
 
 SIZES = [8, 16, 32, 64, 128, 256]
 INF = float("inf")

@@ -5,7 +5,7 @@ from math import inf
 import pytest
 from zeus_builders import hand_workload, workload
 
-from diploee.zeus.recurrence import Epoch, EpochTable, run_once
+from diploee.neighbours.zeus.recurrence import Epoch, EpochTable, run_once
 
 EPOCH = Epoch(time_s=10.0, energy_j=1000.0, cost_j=1500.0)
 PROFILE = Epoch(time_s=16.0, energy_j=1200.0, cost_j=1800.0)

@@ -10,7 +10,7 @@ import pytest
 from damages import parquet_damages
 
 from diploee.errors import LogFormatError, OutputError
-from diploee.zeus import (
+from diploee.neighbours.zeus import (
     Recurrences,
     ZeusSpec,
     chosen_workloads,
@@ -52,7 +52,7 @@ def test_same_recurrences_give_the_same_bytes(tmp_path: Path, recurrences: Recur
 def test_full_disk_leaves_nothing(tmp_path: Path, recurrences: Recurrences) -> None:
     full = OSError(errno.ENOSPC, "No space left on device")
     with (
-        mock.patch("diploee.zeus.results.pq.write_table", side_effect=full),
+        mock.patch("diploee.neighbours.zeus.results.pq.write_table", side_effect=full),
         pytest.raises(OutputError, match="the disk is full"),
     ):
         write_recurrences(tmp_path / "r.parquet", recurrences)
@@ -77,7 +77,7 @@ def test_damaged_file_is_read_or_refused_in_one_line(
     path = tmp_path / "r.parquet"
     write_recurrences(path, recurrences)
     content = path.read_bytes()
-    for _, damage in parquet_damages(content, b"diploee.zeus"):
+    for _, damage in parquet_damages(content, b"diploee.neighbours.zeus"):
         path.write_bytes(damage(content))
         try:
             read_recurrences(path)
@@ -87,7 +87,7 @@ def test_damaged_file_is_read_or_refused_in_one_line(
 
 
 def test_file_of_a_newer_version_is_refused(tmp_path: Path, recurrences: Recurrences) -> None:
-    with mock.patch("diploee.zeus.results.SCHEMA_VERSION", 3):
+    with mock.patch("diploee.neighbours.zeus.results.SCHEMA_VERSION", 3):
         write_recurrences(tmp_path / "r.parquet", recurrences)
     with pytest.raises(
         LogFormatError, match=r"written by a newer version \(schema 3, expected 2\)"

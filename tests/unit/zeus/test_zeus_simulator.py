@@ -9,7 +9,7 @@ from samples import PUBLISHED, ZEUS
 from zeus_builders import hand_workload, workload
 
 from diploee.errors import WorkloadError
-from diploee.zeus import (
+from diploee.neighbours.zeus import (
     RecurrenceTable,
     Submissions,
     TrainingWorkload,
@@ -24,8 +24,8 @@ from diploee.zeus import (
     summarize,
     synthetic_traces,
 )
-from diploee.zeus.optimizers import FixedBatchSize, FixedPowerLimit
-from diploee.zeus.results import Recurrences
+from diploee.neighbours.zeus.optimizers import FixedBatchSize, FixedPowerLimit
+from diploee.neighbours.zeus.results import Recurrences
 
 NAN = float("nan")
 SEEDS = range(20)

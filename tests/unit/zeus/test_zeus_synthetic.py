@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from diploee.zeus import (
+from diploee.neighbours.zeus import (
     SYNTHETIC_WORKLOADS,
     best_savings,
     chosen_workloads,
@@ -13,7 +13,7 @@ from diploee.zeus import (
     synthetic_traces,
     write_synthetic_traces,
 )
-from diploee.zeus.synthetic import CLOCK_SHARE, IDLE_W, MODELS
+from diploee.neighbours.zeus.synthetic import CLOCK_SHARE, IDLE_W, MODELS
 
 
 def test_files_read_back_as_the_traces_in_memory(tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ from zeus_builders import (
 )
 
 from diploee.errors import LogFormatError, WorkloadError
-from diploee.zeus import WorkloadSpec, chosen_workloads, read_traces
-from diploee.zeus.trace_files import read_power_trace, read_train_trace
+from diploee.neighbours.zeus import WorkloadSpec, chosen_workloads, read_traces
+from diploee.neighbours.zeus.trace_files import read_power_trace, read_train_trace
 
 COLUMNS = ("batch_sizes", "power_limits_w", "time_per_epoch_s", "average_power_w")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from diploee.zeus import TrainingTraces, TrainingWorkload, WorkloadSpec, read_traces
+from diploee.neighbours.zeus import TrainingTraces, TrainingWorkload, WorkloadSpec, read_traces
 
 TRAIN_HEADER = "dataset,network,batch_size,optimizer,learning_rate,run,target_metric,target_epoch"
 POWER_HEADER = "dataset,network,batch_size,optimizer,power_limit,time_per_epoch,average_power"

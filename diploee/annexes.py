@@ -1,0 +1,32 @@
+"""What the core opens by name and never imports: one table, each line read on first use."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+PLACES = {
+    "ALL_REPLICA_COLUMNS": "diploee.neighbours.openg2g.replicas.load",
+    "REPLICA_METRICS": "diploee.neighbours.openg2g.replicas.metrics",
+    "RecurringJobs": "diploee.neighbours.zeus.recurring_jobs",
+    "ReplicasLoad": "diploee.neighbours.openg2g.replicas.load",
+    "load_batches": "diploee.importers.serving.batches",
+    "load_curves": "diploee.importers.serving.service_curves",
+    "load_replica_data": "diploee.neighbours.openg2g.replicas.data",
+    "picture": "diploee.report.build",
+    "read_cooling_points": "diploee.importers.cooling_points",
+    "read_job_log": "diploee.importers.job_logs",
+    "read_reactive_table": "diploee.importers.reactive_tables",
+    "read_request_trace": "diploee.importers.request_traces",
+    "read_signal": "diploee.importers.signals",
+    "read_weather": "diploee.importers.weather_files",
+    "read_zeus_inputs": "diploee.neighbours.zeus.recurring_jobs",
+    "replica_columns_of": "diploee.neighbours.openg2g.replicas.load",
+    "report": "diploee.report.build",
+}
+"""Module of each name."""
+
+
+def annex(name: str) -> Any:
+    """Return what an annex has under a name of `PLACES`."""
+    return getattr(import_module(PLACES[name]), name)

@@ -1,0 +1,1 @@
+"""Measured curves, samples and batches of served models."""

@@ -1,0 +1,136 @@
+"""Offline (batch) inference: the power of one batch on each node of a job (section 3.4)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from diploee.errors import InputError
+from diploee.importers.serving.curve_files import (
+    CurveFile,
+    curve_columns,
+    read_curve_file,
+    rows_where,
+)
+from diploee.inference.curves import OUTPUT_TOKENS_COLUMN
+from diploee.profiles import PowerProfile, Provenance
+from diploee.profiles.reference import facts
+from diploee.scenario import BatchInference, JobStream
+from diploee.shipped import shipped_folder
+from diploee.streams import stream
+from diploee.tables import Float64Array
+from diploee.textio.values import fail_values
+from diploee.units import MS_PER_S
+
+MOST_SAMPLES = 1 << 16
+"""Samples of a batch; the step is one millisecond up to 65 s."""
+
+NOTES = (
+    "Made by diploee from the mean and peak power of a batch, not measured. ASSUMPTION: the power "
+    "starts at the peak and falls by a power law; each node has a phase of its own."
+)
+
+
+def load_batches(
+    specs: Mapping[str, JobStream], folder: Path
+) -> dict[tuple[str, str], PowerProfile]:
+    """Read the curves of all classes of offline inference and make the power of their batches.
+
+    Parameters
+    ----------
+    specs : mapping of str to JobStream
+        The job streams by name.
+    folder : pathlib.Path
+        Folder that names of curve files are relative to.
+
+    Returns
+    -------
+    dict of tuple to PowerProfile
+        One batch on all nodes of a class, by the names of stream and class.
+
+    Raises
+    ------
+    InputError
+        If a curve is missing or not usable, or lacks the length or the size of a class's batches.
+    """
+    found = {}
+    for name, spec in specs.items():
+        for index, job_class in enumerate(spec.job_classes()):
+            if (batch := job_class.batch_inference) is not None:
+                try:
+                    profile = _batch_profile(batch, job_class.workload, job_class.n_nodes, folder)
+                except InputError as error:
+                    where = f"streams.{name}.classes.{index}.batch_inference"
+                    raise InputError(f"{where}: {error}") from error
+                found[name, job_class.name] = profile
+    return found
+
+
+def _batch_profile(spec: BatchInference, workload: str, n_nodes: int, folder: Path) -> PowerProfile:
+    file = read_curve_file(spec.curve, folder)
+    elapsed_s, mean_w, peak_w, least_w = _measured(spec, file)
+    # Whole milliseconds, so that a job of whole batches has their energy to the last joule.
+    dt_ms = math.ceil(elapsed_s * MS_PER_S / MOST_SAMPLES)
+    n_samples = max(round(elapsed_s * MS_PER_S / dt_ms), 1)
+    course_w = _course_w(n_samples, mean_w, peak_w, least_w)
+    profile_id = f"~{spec.curve}-{spec.output_tokens}t-{spec.batch_size}b-{n_nodes}n"
+    phase = stream(0, "batch_inference", profile_id).integers(0, n_samples, n_nodes)
+    phase[0] = 0
+    power_w = np.zeros(n_samples)
+    for shift, count in zip(*np.unique(phase, return_counts=True), strict=True):
+        power_w += count * np.roll(course_w, shift)
+    shipped = file.path.is_relative_to(shipped_folder("profiles"))
+    provenance = Provenance(
+        kind="reference",
+        source=facts.SOURCE if shipped else spec.curve,
+        licence=facts.LICENCE if shipped else "unknown",
+        source_sha256=file.sha256,
+        sampling_interval_s=elapsed_s,
+        averaging_window_s=elapsed_s,
+        bandwidth_hz=0.5 / elapsed_s,  # of the course within a batch nothing is known
+        notes=NOTES,
+        gpus_per_node=facts.GPUS_PER_NODE if shipped else None,
+        gpu_tdp_w=facts.GPU_TDP_W if shipped else None,
+        gpu_model=facts.GPU_MODEL if shipped else None,
+    )
+    return PowerProfile(
+        profile_id, workload, n_nodes, dt_ms, power_w.astype(np.float32), provenance, periodic=True
+    )
+
+
+def _measured(spec: BatchInference, file: CurveFile) -> tuple[float, float, float, float]:
+    """Return time [s], mean and peak power of a batch and the least mean of its length [W]."""
+    rows = rows_where(file, OUTPUT_TOKENS_COLUMN, spec.output_tokens)
+    columns = ("elapsed_s", "mean_power_w", "peak_power_w")
+    size, elapsed_s, mean_w, peak_w = curve_columns(rows, columns, against="batch_size")
+    fail_values(rows.table, "peak_power_w", peak_w >= mean_w, "mean_power_w or more")
+    if not size[0] <= spec.batch_size <= size[-1]:
+        raise InputError(
+            f"{file.path}: batch_size must be one of the measured {size[0]:g} to {size[-1]:g}, "
+            f"found {spec.batch_size:,}; choose one of these, or give a curve that reaches it"
+        )
+    at = spec.batch_size
+    return (
+        float(np.interp(at, size, elapsed_s)),
+        float(np.interp(at, size, mean_w)),
+        float(np.interp(at, size, peak_w)),
+        float(mean_w.min()),
+    )
+
+
+def _course_w(n_samples: int, mean_w: float, peak_w: float, least_w: float) -> Float64Array:
+    """Return the power of a batch [W]: at the peak while it is full, falling as answers end."""
+    if peak_w <= mean_w:
+        return np.full(n_samples, mean_w)
+    # p(u) = peak - (peak - floor) u^k for u from 0 to 1 has the mean peak - (peak - floor)/(k + 1).
+    # ASSUMPTION: the floor is the mean of the smallest batches, as their few answers draw at the
+    # end of a large one; lower where k would fall below 1.
+    floor_w = max(min(least_w, 2 * mean_w - peak_w), 0.0)
+    power = (peak_w - floor_w) / (peak_w - mean_w)  # k + 1
+    # The mean over each sample: u^(k + 1) / (k + 1) is the integral of u^k.
+    fallen = np.diff(np.linspace(0, 1, n_samples + 1) ** power) * n_samples
+    course_w: Float64Array = peak_w - (peak_w - mean_w) * fallen
+    return course_w

@@ -1,0 +1,97 @@
+"""What a batch size controller knows and answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from diploee.neighbours.openg2g import ServingFits
+
+
+@dataclass(frozen=True)
+class ModelSetting:
+    """What holds of a served model all through a run.
+
+    Parameters
+    ----------
+    feasible : tuple of int
+        Batch sizes to choose from, increasing.
+    batch_size : int
+        The first one.
+    itl_deadline_s : float or None
+        Highest mean inter-token latency [s].
+    fits : ServingFits
+        Power, latency and throughput of a replica against its batch size.
+    """
+
+    feasible: tuple[int, ...]
+    batch_size: int
+    itl_deadline_s: float | None
+    fits: ServingFits
+
+
+@dataclass(frozen=True)
+class ControlSetting:
+    """What a controller is made for: its models by name, and the time between decisions [s]."""
+
+    models: Mapping[str, ModelSetting]
+    interval_s: float
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """One limit on the power of all replicas.
+
+    Parameters
+    ----------
+    name : str
+        Which, such as ``cap`` or ``undervoltage``.
+    excess : float
+        By how much it is violated, over a scale of its own, positive where it is [1].
+    per_w : float
+        What a watt more adds to the excess [1/W].
+    """
+
+    name: str
+    excess: float
+    per_w: float
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A model over the last control interval: replicas, batch size, mean latency [s] (or NaN)."""
+
+    n_replicas: int
+    batch_size: int
+    itl_s: float
+
+
+@dataclass(frozen=True)
+class ControlView:
+    """What was seen over the last control interval.
+
+    Parameters
+    ----------
+    time_s : float
+        Its end, at which the decision takes hold, since the start of the run [s].
+    models : mapping of str to Observed
+        By name.
+    power_w : float
+        Mean power of all replicas [W].
+    constraints : tuple of Constraint
+        The limits of the signal at that power; the same ones at every decision.
+    """
+
+    time_s: float
+    models: Mapping[str, Observed]
+    power_w: float
+    constraints: tuple[Constraint, ...]
+
+
+class BatchController(Protocol):
+    """Chooses batch sizes, once per control interval; it may keep a state."""
+
+    def decide(self, view: ControlView) -> Mapping[str, int]:
+        """Return the next batch size of each model by name; those left out keep theirs."""
+        ...

@@ -1,0 +1,1 @@
+"""Batch size controllers, one file each; `replicas.base` has what they are given."""

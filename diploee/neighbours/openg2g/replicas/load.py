@@ -1,0 +1,71 @@
+"""`ReplicasLoad`: replicas of served models at chosen batch sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from diploee.columns import Columns
+from diploee.facility.base import Block, Values
+from diploee.inputs import Inputs
+from diploee.neighbours.openg2g.replicas import (
+    REPLICA_COLUMNS,
+    SIGNAL_COLUMNS,
+    plan_replicas,
+    replica_columns,
+)
+from diploee.neighbours.openg2g.replicas.metrics import replica_metrics
+from diploee.neighbours.openg2g.replicas.power import replica_segments
+from diploee.power import Segments, ServingLoad
+from diploee.profiles import PowerProfile, ProfileLibrary
+from diploee.scenario import Scenario
+from diploee.scenario.replica_streams import ReplicaStream
+
+
+def replica_columns_of(specs: Mapping[str, ReplicaStream]) -> Columns:
+    """Return the columns that streams of replicas add."""
+    kinds = {spec.signal.kind for spec in specs.values() if spec.signal is not None}
+    return (*REPLICA_COLUMNS, *(c for kind in kinds for c in SIGNAL_COLUMNS.get(kind, ())))
+
+
+ALL_REPLICA_COLUMNS: Columns = (
+    *REPLICA_COLUMNS,
+    *(column for of_signal in SIGNAL_COLUMNS.values() for column in of_signal),
+)
+"""What any stream of replicas may add."""
+
+
+class ReplicasLoad:
+    """The replicas of all streams, replayed for the whole run when they are opened.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        The site, settled.
+    inputs : Inputs
+        Measurements of the models.
+    library : ProfileLibrary
+        Profiles of the loads before.
+    """
+
+    def __init__(self, scenario: Scenario, inputs: Inputs, library: ProfileLibrary) -> None:
+        specs, facility = scenario.replica_streams, scenario.facility
+        self.plans = plan_replicas(specs, facility, scenario.clock, scenario.seed, inputs.replicas)
+        self.serving: ServingLoad = replica_segments(self.plans, specs, facility, library)
+        self.columns: Columns = replica_columns_of(specs)
+        self.library, self.banks = self.serving.library, self.serving.banks
+        self.replicas = self.plans
+        self.profile_ids = self.serving.profile_ids
+        self.ac_twins: Mapping[int, PowerProfile] = self.serving.twins
+
+    def between(self, begin_ms: int, end_ms: int) -> Segments:
+        """Return what starts in a window."""
+        return self.serving.between(begin_ms, end_ms)
+
+    def values(self, block: Block) -> Values:
+        """Return replicas, batch sizes, latency and signals of each stream over a block."""
+        return replica_columns(self.plans, block.t0_ms, block.dt_ms, len(block))
+
+    def metrics(self, pool: str | None = None) -> dict[str, Any]:
+        """Return the `replicas` block of one pool or of all."""
+        return replica_metrics([plan for plan in self.plans if pool in (None, plan.pool)])

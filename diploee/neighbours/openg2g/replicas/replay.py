@@ -1,0 +1,341 @@
+"""`ReplicaStream -> ReplicaPlan`: power, batch sizes and latency of replicas, step by step.
+
+Replica i of a model at batch size b draws ``a_i p_b(t + phi_i D_b)``: its template p_b, repeated
+with its length D_b, from a place phi_i of its own, times an amplitude a_i; both are drawn once per
+run, so that more replicas add to those that run. The noise of R replicas, independent and of the
+standard deviation ``f a_i p``, is one normal draw of ``f sqrt(sum (a_i p)^2)``. Batch sizes change
+between control intervals alone, in each of which the mean latency over replicas is drawn once from
+the mixture of its batch size. ASSUMPTION: a change of batch size is instantaneous, and the place in
+the template, as a part of its length, is that which it would have by then; replicas of all models
+fill nodes without gaps [J].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from diploee.clock import RunClock
+from diploee.errors import InputError, WorkloadError, one_of, shown
+from diploee.neighbours.openg2g.replicas.base import (
+    Constraint,
+    ControlSetting,
+    ControlView,
+    Observed,
+)
+from diploee.neighbours.openg2g.replicas.data import Datasets, ReplicaData
+from diploee.scenario import Facility
+from diploee.scenario.replica_streams import ReplicaModel, ReplicaStream
+from diploee.streams import stream
+from diploee.tables import Float64Array, Int64Array
+from diploee.units import MS_PER_S
+
+MOST_STEPS = 20_000_000
+"""Steps of the power of a stream; each takes some 50 bytes while it is planned."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReplayedModel:
+    """What one model does, control interval by control interval (C of them).
+
+    Parameters
+    ----------
+    name : str
+        Its name in the stream.
+    data : ReplicaData
+        What is known of it.
+    n_replicas, batch_size : numpy.ndarray, shape (C,), int64
+        Replicas that run, and their batch size.
+    itl_s : numpy.ndarray, shape (C,), float64
+        Mean inter-token latency over replicas, drawn [s]; NaN where none runs.
+    throughput_tps : numpy.ndarray, shape (C,), float64
+        Output tokens per second, by the fit.
+    """
+
+    name: str
+    data: ReplicaData
+    n_replicas: Int64Array
+    batch_size: Int64Array
+    itl_s: Float64Array
+    throughput_tps: Float64Array
+
+
+@dataclass(frozen=True, eq=False)
+class ReplicaPlan:
+    """What the replicas of one stream do.
+
+    Parameters
+    ----------
+    stream, pool : str
+        Names of the stream and its pool.
+    pool_id : int
+        Index of the pool.
+    edges_ms : numpy.ndarray, shape (C + 1,), int64
+        Edges of the control intervals [ms].
+    step_ms : int
+        Step of the power [ms].
+    power_w : numpy.ndarray, shape (n,), float64
+        Power of all replicas' GPUs [W].
+    n_nodes : numpy.ndarray, shape (C,), int64
+        Nodes that they take.
+    models : tuple of ReplayedModel
+        In the order of the scenario.
+    mean_power_w : numpy.ndarray, shape (C,), float64
+        Mean power of the control intervals [W].
+    excess : numpy.ndarray, shape (C,), float64
+        Largest excess of the signal's constraints [1]; NaN without a signal.
+    signal : numpy.ndarray, shape (C,), float64
+        Cap [W] or voltage [p.u.]; NaN without a signal.
+    signal_kind : str
+        ``cap``, ``voltage`` or empty.
+    """
+
+    stream: str
+    pool: str
+    pool_id: int
+    edges_ms: Int64Array
+    step_ms: int
+    power_w: Float64Array
+    n_nodes: Int64Array
+    models: tuple[ReplayedModel, ...]
+    mean_power_w: Float64Array
+    excess: Float64Array
+    signal: Float64Array
+    signal_kind: str
+
+    def mean_replicas(self, begin_ms: int, end_ms: int) -> float:
+        """Return the replicas of all models, mean over a span of time [ms]."""
+        count: Int64Array = np.sum([model.n_replicas for model in self.models], axis=0)
+        edges_ms: Int64Array = np.clip(self.edges_ms, begin_ms, end_ms)
+        inside_ms = np.diff(edges_ms)
+        return float(count @ inside_ms) / (end_ms - begin_ms)
+
+
+def replica_labels(plans: list[ReplicaPlan]) -> list[tuple[str, ...]]:
+    """Return the models' names in results: with their stream before a dot where two share one."""
+    names = [model.name for plan in plans for model in plan.models]
+    alone = len(set(names)) == len(names)
+    return [
+        tuple(model.name if alone else f"{plan.stream}.{model.name}" for model in plan.models)
+        for plan in plans
+    ]
+
+
+def plan_replicas(
+    specs: Mapping[str, ReplicaStream],
+    facility: Facility,
+    clock: RunClock,
+    seed: int,
+    datasets: Datasets,
+) -> list[ReplicaPlan]:
+    """Replay the replicas of all streams.
+
+    Parameters
+    ----------
+    specs : mapping of str to ReplicaStream
+        The streams by name.
+    facility : Facility
+        Its pools.
+    clock : RunClock
+        Span of the run; a warm-up is left out.
+    seed : int
+        Seed of the run.
+    datasets : mapping of tuple to ReplicaData
+        From `load_replica_data`.
+
+    Returns
+    -------
+    list of ReplicaPlan
+        One per stream, in their order.
+
+    Raises
+    ------
+    WorkloadError
+        If the replicas need more nodes than the pool has, or the run has too many steps.
+    InputError
+        If a controller can't be made, or answers what is not feasible.
+    """
+    return [
+        _Replay(name, spec, facility, clock, seed, datasets).plan() for name, spec in specs.items()
+    ]
+
+
+def replicas_at(model: ReplicaModel, times_s: Float64Array) -> Int64Array:
+    """Return how many replicas run at times [s], rounded to the nearest; half rounds to even."""
+    at_s, counts = [0.0], [model.replicas]
+    for ramp in model.ramps:
+        at_s += [ramp.begin_s, ramp.end_s]
+        counts += [counts[-1], ramp.replicas]
+    level = np.interp(times_s, at_s, counts)
+    for ramp in model.ramps:  # a ramp without length is a step, on from its time
+        if ramp.begin_s == ramp.end_s:
+            level = np.where(times_s == ramp.end_s, ramp.replicas, level)
+    return np.rint(level).astype(np.int64)
+
+
+class _Played:
+    """The sums of a model's templates over its replicas."""
+
+    def __init__(
+        self, data: ReplicaData, spec: ReplicaStream, most: int, rng: np.random.Generator
+    ) -> None:
+        self._data = data
+        drawn = rng.random((most, 2)).T  # of the first replicas the same, however many follow
+        low, high = spec.amplitude_range
+        self._amplitude = low + (high - low) * drawn[0]
+        self._phase = drawn[1] * spec.staggered
+        self.sums = lru_cache(64)(self._sums)  # few sizes and counts occur at a time
+
+    def _sums(self, batch_size: int, n_replicas: int) -> tuple[Float64Array, Float64Array]:
+        """Return the sum of the first replicas' power over the template [W], and of its square."""
+        template_w = self._data.measured.power_w[batch_size]
+        places = np.floor(self._phase[:n_replicas] * template_w.size).astype(np.int64)
+        amplitude = self._amplitude[:n_replicas]
+
+        # A sum over replicas is a circular correlation of the template with how many begin where.
+        def summed(weight: Float64Array, values_w: Float64Array) -> Float64Array:
+            begin = np.bincount(places, weight, values_w.size)
+            spectrum = np.fft.rfft(values_w) * np.fft.rfft(begin).conj()
+            return np.fft.irfft(spectrum, values_w.size)
+
+        total_w = summed(amplitude, template_w)
+        squares_w2 = summed(amplitude**2, template_w**2)
+        return total_w, np.maximum(squares_w2, 0.0)
+
+    def power_w(
+        self, batch_size: int, n_replicas: int, steps: Int64Array
+    ) -> tuple[Float64Array, Float64Array]:
+        """Return the sum of power [W] and of squares [W^2] at steps of the run."""
+        if not n_replicas:
+            return np.zeros(steps.size), np.zeros(steps.size)
+        total_w, squares_w2 = self.sums(batch_size, n_replicas)
+        place = steps % total_w.size
+        return total_w[place], squares_w2[place]
+
+
+class _Replay:
+    """One stream."""
+
+    def __init__(
+        self,
+        name: str,
+        spec: ReplicaStream,
+        facility: Facility,
+        clock: RunClock,
+        seed: int,
+        datasets: Datasets,
+    ) -> None:
+        self._name, self._spec, self._seed = name, spec, seed
+        self._pool_id = list(facility.pools).index(spec.pool)
+        self._data = {model: datasets[name, model] for model in spec.models}
+        horizon_ms = clock.horizon_ms
+        if horizon_ms // spec.step_ms > MOST_STEPS:
+            raise WorkloadError(
+                f"replica_streams.{name}: {horizon_ms / MS_PER_S:,.0f} s are more than "
+                f"{MOST_STEPS:,} steps of {spec.step_s:g} s; shorten the run, or raise step_s"
+            )
+        n_control = -(-horizon_ms // spec.control_ms)
+        edges_ms = np.arange(n_control + 1, dtype=np.int64) * spec.control_ms
+        self._edges_ms = np.minimum(edges_ms, horizon_ms)
+        starts_s = self._edges_ms[:-1] / MS_PER_S
+        self._replicas = {key: replicas_at(m, starts_s) for key, m in spec.models.items()}
+        n_gpus = sum(
+            count * self._data[key].gpus_per_replica for key, count in self._replicas.items()
+        )
+        node_gpus = facility.node_type_of(spec.pool).n_gpus
+        self._n_nodes = -(-np.asarray(n_gpus, dtype=np.int64) // node_gpus)
+        most, have = int(self._n_nodes.max()), facility.pools[spec.pool].n_nodes
+        if most > have:
+            raise WorkloadError(
+                f"replica_streams.{name}: the replicas take up to {most:,} nodes of {node_gpus} "
+                f"GPUs, pool '{spec.pool}' has {have:,}; give fewer replicas or more nodes"
+            )
+
+    def plan(self) -> ReplicaPlan:
+        """Go through the run, control interval by control interval."""
+        spec, seed, name, step_ms = self._spec, self._seed, self._name, self._spec.step_ms
+        setting = ControlSetting(
+            {key: data.setting for key, data in self._data.items()}, spec.control_interval_s
+        )
+        try:
+            controller = spec.controller.open(setting)
+        except InputError as error:
+            raise InputError(f"replica_streams.{name}.controller: {error}") from error
+        played = {
+            key: _Played(
+                data, spec, int(self._replicas[key].max()),
+                stream(seed, "replicas", name, key, "replicas"),
+            )
+            for key, data in self._data.items()
+        }  # fmt: skip
+        of_latency = {key: stream(seed, "replicas", name, key, "latency") for key in self._data}
+        noise = stream(seed, "replicas", name, "noise")
+        n_control = self._n_nodes.size
+        power_w = np.zeros(int(self._edges_ms[-1]) // step_ms)
+        sizes = {key: np.zeros(n_control, dtype=np.int64) for key in self._data}
+        itl_s = {key: np.full(n_control, np.nan) for key in self._data}
+        mean_w, excess, signal = (np.full(n_control, np.nan) for _ in range(3))
+        batch = {key: data.setting.batch_size for key, data in self._data.items()}
+        for k in range(n_control):
+            steps = np.arange(self._edges_ms[k] // step_ms, self._edges_ms[k + 1] // step_ms)
+            total_w, squares_w2 = np.zeros(steps.size), np.zeros(steps.size)
+            seen = {}
+            for key, size in batch.items():
+                n = int(self._replicas[key][k])
+                of_model_w, of_square_w2 = played[key].power_w(size, n, steps)
+                total_w += of_model_w
+                squares_w2 += of_square_w2
+                sizes[key][k] = size
+                if n:
+                    mixture = self._data[key].measured.itl[size]
+                    itl_s[key][k] = float(mixture.sample_avg(n, of_latency[key]))
+                seen[key] = Observed(n, size, float(itl_s[key][k]))
+            if spec.noise_fraction:
+                deviation_w = spec.noise_fraction * np.sqrt(squares_w2)
+                total_w += deviation_w * noise.standard_normal(steps.size)
+            power_w[steps] = np.maximum(total_w, 0.0)
+            mean_w[k] = power_w[steps].mean()
+            constraints: tuple[Constraint, ...] = ()
+            if spec.signal is not None:
+                at_s = float(self._edges_ms[k]) / MS_PER_S
+                constraints = spec.signal.constraints(at_s, mean_w[k])
+                signal[k] = spec.signal.value(at_s, mean_w[k])
+                excess[k] = max(constraint.excess for constraint in constraints)
+            end_s = float(self._edges_ms[k + 1]) / MS_PER_S
+            view = ControlView(end_s, seen, float(mean_w[k]), constraints)
+            batch = batch | self._checked(controller.decide(view))
+        models = tuple(
+            ReplayedModel(
+                key,
+                data,
+                self._replicas[key],
+                sizes[key],
+                itl_s[key],
+                _tokens_per_s(data, self._replicas[key], sizes[key]),
+            )
+            for key, data in self._data.items()
+        )
+        return ReplicaPlan(
+            name, spec.pool, self._pool_id, self._edges_ms, step_ms, power_w, self._n_nodes, models,
+            mean_w, excess, signal, "" if spec.signal is None else spec.signal.kind,
+        )  # fmt: skip
+
+    def _checked(self, chosen: Mapping[str, int]) -> dict[str, int]:
+        for key, size in chosen.items():
+            where = f"replica_streams.{self._name}.controller: it chose"
+            if key not in self._data:
+                raise InputError(f"{where} for '{key}' (have: {one_of(self._data)})")
+            if size not in (have := self._data[key].setting.feasible):
+                raise InputError(
+                    f"{where} {shown(size)} for '{key}', which is not feasible "
+                    f"(have: {one_of(have)})"
+                )
+        return dict(chosen)
+
+
+def _tokens_per_s(data: ReplicaData, n_replicas: Int64Array, sizes: Int64Array) -> Float64Array:
+    of_each = np.maximum(data.setting.fits.throughput.eval(sizes), 0.0)
+    return np.asarray(n_replicas * of_each, dtype=np.float64)

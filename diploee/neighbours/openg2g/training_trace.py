@@ -1,0 +1,259 @@
+"""`TrainingTrace`: synthetic power of a GPU in training, as a file, in the cache, as a profile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from diploee.errors import InputError, LogFormatError
+from diploee.files import whole_file
+from diploee.neighbours.openg2g.cache import Artifact, Recipe, find_artifact, load_artifact
+from diploee.neighbours.openg2g.cache_writing import save_artifact
+from diploee.neighbours.openg2g.compiled import artifact_folder
+from diploee.neighbours.openg2g.csv_columns import format_columns, parse_columns
+from diploee.neighbours.openg2g.training_power import TrainingTraceParams, training_power_w
+from diploee.profiles import PowerProfile, Provenance
+from diploee.profiles.profile import check_argument
+from diploee.profiles.resample import round_keeping_energy, usable_bandwidth_hz
+from diploee.scenario.limits import MAX_DEVICES, MAX_NODES
+from diploee.tables import Float64Array
+from diploee.textio.sheets import sheet_of
+from diploee.textio.source import read_bytes
+from diploee.textio.values import Number, fail_values, numbers
+from diploee.units import whole_ms
+
+KIND = "training_trace"
+SCHEMA_VERSION = 1
+FILE = "training_trace.csv"
+FILE_SUFFIX = ".csv"
+COLUMNS = ("t_s", "power_W")
+GPU_POWER = "GPUs; no CPU packages, memory, network, fans or power supply"
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingTrace:
+    """Power of one GPU in training.
+
+    Parameters
+    ----------
+    dt_s : float
+        Step [s], a whole number of milliseconds.
+    power_w : numpy.ndarray, shape (n,), float64
+        Power over each step [W].
+    params : TrainingTraceParams or None
+        What it was generated with; None for a trace read from elsewhere.
+    """
+
+    dt_s: float
+    power_w: Float64Array
+    params: TrainingTraceParams | None = None
+
+    @property
+    def t_s(self) -> Float64Array:
+        """Start of every step [s], shape (n,)."""
+        return np.asarray(np.arange(self.power_w.size) * self.dt_s, dtype=np.float64)
+
+    @classmethod
+    def generate(cls, params: TrainingTraceParams | None = None) -> Self:
+        """Synthesise the trace of parameters; the same parameters give the same trace."""
+        params = params or TrainingTraceParams()
+        return cls(params.dt_s, training_power_w(params), params)
+
+    def profile(
+        self,
+        n_nodes: int,
+        gpus_per_node: int,
+        *,
+        profile_id: str | None = None,
+        workload: str = "synthetic_training",
+    ) -> PowerProfile:
+        """Return the power of a training job on several nodes.
+
+        ASSUMPTION: all GPUs follow the one trace at the same time, as OpenG2G scales it; the noise
+        and the dips of a real job differ between GPUs, so swings are an upper bound.
+
+        Parameters
+        ----------
+        n_nodes, gpus_per_node : int
+            Nodes of the job, and GPUs of each, 1 or more.
+        profile_id : str, optional
+            ``<workload>-<n_nodes>n`` by default.
+        workload : str
+            Kind of work.
+
+        Raises
+        ------
+        ProfileError
+            If `n_nodes` or `gpus_per_node` is out of range.
+        """
+        check_argument("n_nodes", n_nodes, 1, MAX_NODES)
+        check_argument("gpus_per_node", gpus_per_node, 1, MAX_DEVICES)
+        window_s = self.dt_s if self.params is None else max(self.params.smoothing_s, self.dt_s)
+        synthesised = "Synthesised by diploee from the description of OpenG2G, not measured; "
+        provenance = Provenance(
+            kind="reference",
+            source="OpenG2G, synthetic training trace (https://github.com/gpu2grid/openg2g)",
+            licence="Apache-2.0 (description); this synthesis BSD-3-Clause",
+            sampling_interval_s=self.dt_s,
+            averaging_window_s=window_s,
+            bandwidth_hz=usable_bandwidth_hz(self.dt_s, window_s),
+            power_boundary=GPU_POWER,
+            notes=("" if self.params is None else synthesised)
+            + f"one GPU's trace times {n_nodes * gpus_per_node} GPUs in step.",
+            gpus_per_node=gpus_per_node,
+        )
+        total_w = self.power_w * (n_nodes * gpus_per_node)
+        return PowerProfile(
+            profile_id=profile_id or f"{workload}-{n_nodes}n",
+            workload=workload,
+            n_nodes=n_nodes,
+            dt_ms=whole_ms(self.dt_s),
+            power_w=round_keeping_energy(total_w),
+            provenance=provenance,
+        )
+
+    def write_csv(self, path: Path | str, force: bool = False) -> None:
+        """Write the trace as OpenG2G reads it, ``t_s,power_W`` of one GPU.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        force : bool
+            Replace a file that stands there.
+
+        Raises
+        ------
+        InputError
+            If the place is taken.
+        OutputError
+            If the file can't be written.
+        """
+        with whole_file(path, force) as partial:
+            partial.write_bytes(self._csv())
+
+    @classmethod
+    def read_csv(cls, path: Path | str) -> Self:
+        """Read a trace ``t_s,power_W`` of one GPU, of OpenG2G or another.
+
+        Raises
+        ------
+        LogFormatError
+            If it can't be read, lacks a column or two rows, a power is negative, or the step is
+            not an even, whole number of milliseconds.
+        """
+        path = Path(path)
+        return cls._parse(path, read_bytes(path))
+
+    def save(self, data_dir: Path | str) -> None:
+        """Write the trace to ``<data_dir>/<hash of its parameters>/training_trace/``.
+
+        Raises
+        ------
+        InputError
+            If the trace has no parameters, or one of a newer schema version stands there.
+        OutputError
+            If it can't be written.
+        """
+        if self.params is None:
+            raise InputError("a trace that was not generated has no place in a cache; write_csv it")
+        save_artifact(_place(data_dir, self.params), _recipe(self.params), {FILE: self._csv()})
+
+    @classmethod
+    def load(cls, data_dir: Path | str, params: TrainingTraceParams | None = None) -> Self:
+        """Read the trace of parameters, as `save` wrote it.
+
+        Raises
+        ------
+        InputError
+            If it is not there, not complete or made by a newer version.
+        """
+        params = params or TrainingTraceParams()
+        found = load_artifact(_place(data_dir, params), _recipe(params))
+        return cls(params.dt_s, found.content, params)
+
+    @classmethod
+    def ensure(cls, data_dir: Path | str, params: TrainingTraceParams | None = None) -> Self:
+        """Read the trace of parameters; generate and save it first where it is not there.
+
+        Parameters
+        ----------
+        data_dir : path
+            The cache, in which other parameters have another folder, and an older schema version
+            or a damaged file is replaced. Or a file ``.csv``, as OpenG2G keeps it: what stands
+            there is read, and held against the parameters where they are given.
+        params : TrainingTraceParams, optional
+            The defaults if absent.
+
+        Raises
+        ------
+        InputError
+            If it was made by a newer version, or a file is not that of the given parameters.
+        OutputError
+            If it can't be written.
+        """
+        if Path(data_dir).suffix == FILE_SUFFIX:
+            return cls._ensure_file(Path(data_dir), params)
+        params = params or TrainingTraceParams()
+        found = find_artifact(_place(data_dir, params), _recipe(params))
+        if isinstance(found, Artifact):
+            return cls(params.dt_s, found.content, params)
+        made = cls.generate(params)
+        made.save(data_dir)
+        return made
+
+    @classmethod
+    def _ensure_file(cls, path: Path, params: TrainingTraceParams | None) -> Self:
+        if not path.exists():
+            made = cls.generate(params)
+            with whole_file(path, False) as partial:
+                partial.write_bytes(made._csv())
+            return made
+        content = read_bytes(path)
+        if params is None:
+            return cls._parse(path, content)
+        made = cls.generate(params)
+        if content != made._csv():
+            raise InputError(
+                f"{path}: is not the trace of the given parameters; remove it to have it made, or "
+                "leave the parameters out to read it as it is"
+            )
+        return made
+
+    def _csv(self) -> bytes:
+        return format_columns(dict(zip(COLUMNS, (self.t_s, self.power_w), strict=True)))
+
+    @classmethod
+    def _parse(cls, path: Path, content: bytes) -> Self:
+        what = f"a table of '{','.join(COLUMNS)}'"
+        table = sheet_of(path, content, what).read(COLUMNS, what)
+        t_s = numbers(table, COLUMNS[0], Number(may_miss=False))
+        power_w = numbers(table, COLUMNS[1], Number(may_miss=False, at_least=0))
+        if t_s.size < 2:
+            raise LogFormatError(f"{path}: {t_s.size} rows, expected two or more to tell the step")
+        dt_s = round((t_s[-1] - t_s[0]) / (t_s.size - 1), 6)
+        even = np.abs(t_s - t_s[0] - dt_s * np.arange(t_s.size)) <= 1e-3 * abs(dt_s)
+        fail_values(table, COLUMNS[0], even, f"an even step of {dt_s:g} s")
+        try:
+            whole_ms(dt_s)
+        except ValueError as error:
+            raise LogFormatError(f"{path}: the step {error}; resample the trace") from error
+        return cls(float(dt_s), power_w)
+
+
+def _place(data_dir: Path | str, params: TrainingTraceParams) -> Path:
+    return artifact_folder(Path(data_dir), params.cache_hash(), KIND)
+
+
+def _recipe(params: TrainingTraceParams) -> Recipe:
+    return Recipe(KIND, SCHEMA_VERSION, params.model_dump(mode="json"), parse=_power_w)
+
+
+def _power_w(artifact: Artifact) -> Float64Array:
+    _, power_w = parse_columns(artifact.place / FILE, artifact.file(FILE), COLUMNS)
+    if not power_w.size or (power_w < 0).any():
+        raise InputError(f"{FILE} holds no power, or one below 0")
+    return power_w

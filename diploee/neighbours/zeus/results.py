@@ -1,0 +1,200 @@
+"""`Recurrences`: what each recurrence of a simulation took, and its Parquet file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from diploee.errors import LogFormatError
+from diploee.files import whole_file
+from diploee.json_files import Record, parse_json
+from diploee.parquet_files import Kind, open_parquet
+from diploee.tables import (
+    BoolArray,
+    Float64Array,
+    Int16Array,
+    Int32Array,
+    Int64Array,
+    Table,
+    column,
+)
+
+SCHEMA_VERSION = 2
+_METADATA = b"diploee.neighbours.zeus"
+
+
+@dataclass(frozen=True, eq=False)
+class RecurrenceTable(Table):
+    """One row per run of a recurrence; times, energies and costs are scaled by the runtime ratio.
+
+    Parameters
+    ----------
+    workload_id : numpy.ndarray, int16
+        Index into `Recurrences.workloads`.
+    group_id : numpy.ndarray, int32
+        The recurring job, an index into `Recurrences.groups`.
+    seed : numpy.ndarray, int64
+        Seed of its draws.
+    recurrence : numpy.ndarray, int32
+        Place in its recurring job's history, from 0, in the order of the starts.
+    attempt : numpy.ndarray, int32
+        Which run of the recurrence, from 0; one that fails is followed by another.
+    start_s : numpy.ndarray, float64
+        Start [s].
+    runtime_ratio : numpy.ndarray, float64
+        Run time over that of the traces.
+    batch_size : numpy.ndarray, int32
+        Batch size.
+    power_limit_w : numpy.ndarray, float64
+        Power limit [W] after the first epoch, if that was for profiling.
+    time_s, energy_j, cost_j : numpy.ndarray, float64
+        What it took [s, J, J]; energy and cost of one GPU.
+    regret_j : numpy.ndarray, float64
+        Its cost, less the expected cost of the oracle's pair in the first run of a recurrence [J].
+    average_power_w : numpy.ndarray, float64
+        Energy over time [W], of one GPU.
+    converged : numpy.ndarray, bool
+        It reached its target.
+    stopped : numpy.ndarray, bool
+        It was stopped early, at beta x the lowest cost so far.
+    profiled : numpy.ndarray, bool
+        Its first epoch profiled all power limits.
+    overlapping : numpy.ndarray, bool
+        An earlier recurrence of the job had not ended at its start.
+    """
+
+    workload_id: Int16Array = column("int16")
+    group_id: Int32Array = column("int32")
+    seed: Int64Array = column("int64")
+    recurrence: Int32Array = column("int32")
+    attempt: Int32Array = column("int32")
+    start_s: Float64Array = column("float64")
+    runtime_ratio: Float64Array = column("float64")
+    batch_size: Int32Array = column("int32")
+    power_limit_w: Float64Array = column("float64")
+    time_s: Float64Array = column("float64")
+    energy_j: Float64Array = column("float64")
+    cost_j: Float64Array = column("float64")
+    regret_j: Float64Array = column("float64")
+    average_power_w: Float64Array = column("float64")
+    converged: BoolArray = column("bool")
+    stopped: BoolArray = column("bool")
+    profiled: BoolArray = column("bool")
+    overlapping: BoolArray = column("bool")
+
+
+_NAMES = ("workload", "group")
+_COLUMNS: dict[str, Kind] = {
+    **dict.fromkeys(_NAMES, "text"),
+    **{
+        f.name: "truth" if f.metadata["dtype"] == np.bool_ else "number"
+        for f in fields(RecurrenceTable)
+        if f.name.removesuffix("_id") not in _NAMES
+    },
+}
+_REMEDY = "write it with 'diploee zeus --out'"
+
+
+class _Head(Record):
+    schema_version: int
+    settings: dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Recurrences:
+    """A simulation's recurrences and the names in them.
+
+    Parameters
+    ----------
+    workloads, groups : tuple of str
+        Names by `workload_id` and `group_id`.
+    table : RecurrenceTable
+        The recurrences.
+    settings : mapping
+        What they were simulated with, plain values.
+    """
+
+    workloads: tuple[str, ...]
+    groups: tuple[str, ...]
+    table: RecurrenceTable
+    settings: Mapping[str, object] = field(default_factory=dict)
+
+    def of_workload(self, name: str) -> RecurrenceTable:
+        """Return the recurrences of one workload."""
+        return self.table.take(self.table.workload_id == self.workloads.index(name))
+
+
+def write_recurrences(place: Path | str, recurrences: Recurrences, force: bool = False) -> None:
+    """Write recurrences as Parquet; names instead of ids, the settings in the metadata.
+
+    Parameters
+    ----------
+    place : pathlib.Path or str
+        The file.
+    recurrences : Recurrences
+        What to write.
+    force : bool
+        Replace a file that stands there.
+
+    Raises
+    ------
+    InputError
+        If the place is taken.
+    OutputError
+        If it can't be written; nothing is left then.
+    """
+    table = recurrences.table.to_arrow()
+    for name, names in (("workload", recurrences.workloads), ("group", recurrences.groups)):
+        at = table.schema.get_field_index(f"{name}_id")
+        labels = pa.DictionaryArray.from_arrays(
+            table[f"{name}_id"].combine_chunks().cast(pa.int32()), pa.array(names, pa.string())
+        )
+        table = table.set_column(at, name, labels)
+    content = {"schema_version": SCHEMA_VERSION, "settings": dict(recurrences.settings)}
+    table = table.replace_schema_metadata({_METADATA: json.dumps(content)})
+    with whole_file(place, force) as partial:
+        pq.write_table(table, partial, compression="zstd")
+
+
+def read_recurrences(path: Path | str) -> Recurrences:
+    """Read what `write_recurrences` wrote.
+
+    Raises
+    ------
+    LogFormatError
+        If it is not such a file.
+    """
+    path = Path(path)
+    with open_parquet(path, _COLUMNS, LogFormatError, _REMEDY) as file:
+        table = file.read(columns=list(_COLUMNS))
+        head = (file.schema_arrow.metadata or {}).get(_METADATA)
+        labels = {name: table[name].combine_chunks().dictionary_encode() for name in _NAMES}
+        ids = {f"{name}_id": of_rows.indices for name, of_rows in labels.items()}
+        # Arrow refuses numbers that a column's type does not hold; NumPy would change them.
+        columns = {
+            f.name: (ids[f.name] if f.name in ids else table[f.name]).cast(
+                pa.from_numpy_dtype(f.metadata["dtype"])
+            )
+            for f in fields(RecurrenceTable)
+        }
+    if head is None:
+        raise LogFormatError(f"{path}: not a file of recurrences; {_REMEDY}")
+    content = parse_json(head, f"{path}: metadata", _Head, LogFormatError)
+    if content.schema_version > SCHEMA_VERSION:
+        raise LogFormatError(
+            f"{path}: written by a newer version (schema {content.schema_version}, expected "
+            f"{SCHEMA_VERSION}); read it with that version"
+        )
+    holes = [name for name in _COLUMNS if table[name].null_count]
+    if holes:
+        raise LogFormatError(f"{path}: column '{holes[0]}' has no value in a row; {_REMEDY}")
+    names = {name: tuple(of_rows.dictionary.to_pylist()) for name, of_rows in labels.items()}
+    rows = RecurrenceTable.from_arrow(pa.table(columns))
+    return Recurrences(names["workload"], names["group"], rows, content.settings)

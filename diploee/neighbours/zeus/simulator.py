@@ -1,0 +1,417 @@
+"""The trace-driven simulator: recurring jobs, one recurrence after another or overlapping.
+
+One run: the batch size optimizer predicts, the power limit optimizer predicts, a recorded training
+path is drawn, the run is stopped before its cost crosses beta x the lowest cost so far, and both
+optimizers observe it when it has ended. What fails is run again until it converges, 20 times at
+most; the lowest cost counts all runs of a recurrence. What starts before an earlier run of its
+recurring job has ended takes the best batch size known (You et al., NSDI 2023, sections 4 and 6,
+and the trace-driven simulator of its authors).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from diploee.errors import WorkloadError
+from diploee.neighbours.zeus.cost import oracle_pair
+from diploee.neighbours.zeus.optimizers import Setting
+from diploee.neighbours.zeus.recurrence import EpochTable, TrainingRun, run_once
+from diploee.neighbours.zeus.results import Recurrences, RecurrenceTable
+from diploee.neighbours.zeus.spec import ZeusSpec
+from diploee.neighbours.zeus.workload import TrainingWorkload
+from diploee.streams import stream
+from diploee.tables import Float64Array, Int16Array, Int32Array, Table, column, concat
+
+MAX_RECURRENCES = 20_000_000
+"""Recurrences of one simulation, some gigabytes and minutes."""
+
+MAX_TRIES = 20
+"""Runs of a recurrence that does not converge, as in Zeus' own simulator."""
+NEVER_RAN = 100
+"""Cost that is observed of a run that may not begin, over what would have stopped it; as there."""
+
+
+@dataclass(frozen=True, eq=False)
+class Submissions(Table):
+    """When recurrences start, and of which recurring job.
+
+    Parameters
+    ----------
+    group_id : numpy.ndarray, int32
+        The recurring job.
+    workload_id : numpy.ndarray, int16
+        What it trains; the same for all rows of a recurring job.
+    start_s : numpy.ndarray, float64
+        Start [s]; NaN to start when all earlier ones have ended.
+    end_s : numpy.ndarray, float64
+        End [s], after which the next one may learn from it; NaN for start plus simulated run time.
+    runtime_ratio : numpy.ndarray, float64
+        Run time over that of the traces, positive.
+    """
+
+    group_id: Int32Array = column("int32")
+    workload_id: Int16Array = column("int16")
+    start_s: Float64Array = column("float64")
+    end_s: Float64Array = column("float64")
+    runtime_ratio: Float64Array = column("float64")
+
+
+def simulate(
+    workloads: Sequence[TrainingWorkload],
+    submissions: Submissions,
+    spec: ZeusSpec,
+    seed: int,
+    *name: str | int,
+    group_names: Sequence[str] | None = None,
+) -> RecurrenceTable:
+    """Simulate all recurrences at once.
+
+    Parameters
+    ----------
+    workloads, spec, seed, name, group_names
+        As of `Simulation`.
+    submissions : Submissions
+        In any order.
+
+    Returns
+    -------
+    RecurrenceTable
+        One row per run, by recurring job and start.
+
+    Raises
+    ------
+    WorkloadError
+        As `Simulation.advance` says.
+    """
+    return Simulation(workloads, spec, seed, *name, group_names=group_names).advance(submissions)
+
+
+def simulate_sequence(
+    workloads: Sequence[TrainingWorkload],
+    spec: ZeusSpec,
+    n_recurrences: int,
+    seeds: Sequence[int] = (0,),
+) -> Recurrences:
+    """Simulate one recurring job per workload and seed, one recurrence at a time.
+
+    Parameters
+    ----------
+    workloads : sequence of TrainingWorkload
+        What recurs.
+    spec : ZeusSpec
+        Optimizers and knobs.
+    n_recurrences : int
+        Recurrences of each, one or more.
+    seeds : sequence of int
+        Each gives another history.
+
+    Returns
+    -------
+    Recurrences
+        Ordered by seed, workload and recurrence.
+
+    Raises
+    ------
+    WorkloadError
+        As `simulate` says, or if there is nothing to simulate.
+    """
+    check_size(len(workloads) * max(n_recurrences, 0), seeds)
+    which = np.repeat(np.arange(len(workloads)), n_recurrences)
+    nan = np.full(which.size, np.nan)
+    submissions = Submissions(
+        which.astype(np.int32), which.astype(np.int16), nan, nan, np.ones(which.size)
+    )
+    names = tuple(workload.name for workload in workloads)
+    table = concat([simulate(workloads, submissions, spec, seed) for seed in seeds])
+    settings = spec.settings() | {"gpu": workloads[0].gpu}
+    return Recurrences(names, names, table, settings)
+
+
+def check_size(n_rows: int, seeds: Sequence[int]) -> None:
+    """Raise `WorkloadError` unless there is something to simulate, and not too much of it."""
+    if not 0 < n_rows * len(seeds) <= MAX_RECURRENCES:
+        raise WorkloadError(
+            f"{n_rows:,} recurrences for each of {len(seeds):,} seeds, expected 1 to "
+            f"{MAX_RECURRENCES:,} in all; choose other numbers of recurrences and seeds"
+        )
+
+
+OF_RUN = (
+    *("recurrence", "attempt", "start_s", "runtime_ratio", "batch_size", "power_limit_w"),
+    *("profiled", "overlapping"),
+)
+OF_RESULT = ("time_s", "energy_j", "cost_j", "converged", "stopped")
+"""Columns of a result that a run and the course of its epochs hold by the same names."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A run that was started; what comes of it is known to the simulator alone."""
+
+    recurrence: int
+    attempt: int
+    n_tries: int
+    start_s: float
+    given_s: float
+    runtime_ratio: float
+    batch_size: int
+    power_limit_w: float
+    cost_per_epoch_j: float
+    cost_before_j: float
+    of_epochs: TrainingRun
+    profiled: bool
+    overlapping: bool
+
+
+class _RecurringJob:
+    """One recurring job: its optimizers, what they have learnt, and its runs that have not ended.
+
+    ASSUMPTION: a profile of power limits is known at once, not after a part of the first epoch [J].
+    """
+
+    def __init__(
+        self,
+        workload_id: int,
+        workload: TrainingWorkload,
+        epochs: EpochTable,
+        spec: ZeusSpec,
+        draws: Sequence[np.random.Generator],
+    ) -> None:
+        self.workload_id = workload_id
+        self._workload, self._epochs, self._beta = workload, epochs, spec.beta
+        self._paths, optimizer_draws, self._retries = draws
+        setting = Setting(workload, spec.eta, epochs, optimizer_draws, spec.power_limit == "grid")
+        self._batch_sizes, self._power_limits = spec.optimizers(setting)
+        self._epochs_to_target = [path.tolist() for path in workload.target_epochs]
+        self._lowest_cost_j = inf
+        self._best_known: int | None = None
+        self._running: list[tuple[float, int, _Run]] = []
+        self._started: list[_Run] = []
+        self._n = self._n_started = 0
+        self._clock_s = 0.0
+
+    def advance(self, given: Submissions, until_s: float) -> list[_Run]:
+        """Run recurrences, and retries that start before a moment, in the order of their starts."""
+        self._started = []
+        for start_s, end_s, ratio, path in zip(
+            given.start_s.tolist(),
+            given.end_s.tolist(),
+            given.runtime_ratio.tolist(),
+            self._paths.random(len(given)).tolist(),
+            strict=True,
+        ):
+            waits = start_s != start_s  # NaN: one at a time
+            self._settle(inf if waits else start_s)
+            begin_s = self._clock_s if waits else start_s
+            self._start(self._n, begin_s, end_s - begin_s, ratio, path)
+            self._n += 1
+        self._settle(float(np.nextafter(until_s, -inf)))
+        return self._started
+
+    def _settle(self, until_s: float) -> None:
+        """Learn from what has ended until then, and run again what has failed."""
+        while self._running and self._running[0][0] <= until_s:
+            self._clock_s, _, ended = heappop(self._running)
+            result = ended.of_epochs
+            cost_j = ended.cost_before_j + result.cost_j
+            if result.converged and cost_j < self._lowest_cost_j:
+                self._lowest_cost_j, self._best_known = cost_j, ended.batch_size
+            self._batch_sizes.observe(ended.batch_size, result.cost_j, result.converged)
+            self._power_limits.observe(
+                ended.batch_size, ended.power_limit_w, ended.cost_per_epoch_j
+            )
+            if not result.converged:
+                self._start(
+                    ended.recurrence, self._clock_s, ended.given_s, ended.runtime_ratio, after=ended
+                )
+
+    def _start(
+        self,
+        recurrence: int,
+        start_s: float,
+        given_s: float,
+        ratio: float,
+        path: float | None = None,
+        after: _Run | None = None,
+    ) -> None:
+        """Start a run; one that may not run an epoch takes no time and is tried again at once."""
+        overlaps = bool(self._running)
+        for n_tries in range(after.n_tries + 1 if after else 1, MAX_TRIES + 1):
+            at = self._retries.random() if path is None else path
+            path = None
+            batch_size = self._best_known if overlaps and self._best_known else None
+            if batch_size is None:
+                batch_size = self._batch_sizes.predict()
+            row = self._workload.batch_index(batch_size)
+            if self._best_known is None:  # nothing has ended: all run what the first one runs
+                self._best_known = batch_size
+            limit_w, profiled = self._power_limit(row, batch_size)
+            self._workload.limit_index(row, limit_w)
+            epoch, paths = self._epochs.pairs[row][limit_w], self._epochs_to_target[row]
+            stop_at_j = self._beta * self._lowest_cost_j
+            result = run_once(
+                epoch,
+                paths[int(at * len(paths))],
+                stop_at_j,
+                self._epochs.profiles[row] if profiled else None,
+                self._workload.spec.max_epochs,
+            )
+            if not result.time_s:
+                self._batch_sizes.observe(batch_size, NEVER_RAN * stop_at_j, False)
+                continue
+            run = _Run(
+                recurrence,
+                after.attempt + 1 if after else 0,
+                n_tries,
+                start_s,
+                given_s,
+                ratio,
+                batch_size,
+                limit_w,
+                epoch.cost_j,
+                after.cost_before_j + after.of_epochs.cost_j if after else 0.0,
+                result,
+                profiled,
+                overlaps,
+            )
+            lasts_s = given_s if given_s == given_s else result.time_s * ratio
+            heappush(self._running, (start_s + lasts_s, self._n_started, run))
+            self._n_started += 1
+            self._started.append(run)
+            return
+
+    def _power_limit(self, row: int, batch_size: int) -> tuple[float, bool]:
+        """Return the limit [W], and whether all were profiled for it."""
+        limit_w = self._power_limits.predict(batch_size)
+        if limit_w is not None:
+            return limit_w, False
+        for each_w, epoch in self._epochs.pairs[row].items():
+            self._power_limits.observe(batch_size, each_w, epoch.cost_j)
+        limit_w = self._power_limits.predict(batch_size)
+        if limit_w is None:
+            raise TypeError("a power limit optimizer that was given a profile must choose")
+        return limit_w, True
+
+
+class Simulation:
+    """Recurring jobs, each with its own optimizers and history, some submissions at a time.
+
+    Each recurring job draws from streams of its own, so that adding one changes no other, and the
+    n-th recurrence of a job draws the same number for its training path whatever the optimizers do.
+    What is kept is what the optimizers have learnt, and the recurrences that run.
+
+    Parameters
+    ----------
+    workloads : sequence of TrainingWorkload
+        By `workload_id`.
+    spec : ZeusSpec
+        Optimizers and knobs.
+    seed : int
+        Seed of every draw.
+    *name : str or int
+        Further name of the random streams, such as that of a job stream.
+    group_names : sequence of str, optional
+        Names of the recurring jobs by `group_id`, which name their random streams; by default the
+        numbers do.
+    """
+
+    def __init__(
+        self,
+        workloads: Sequence[TrainingWorkload],
+        spec: ZeusSpec,
+        seed: int,
+        *name: str | int,
+        group_names: Sequence[str] | None = None,
+    ) -> None:
+        self._workloads, self._spec, self._seed, self._name = workloads, spec, seed, name
+        self._group_names = group_names
+        self._epochs = [EpochTable(workload, spec.eta) for workload in workloads]
+        self._oracle_j = np.array([oracle_pair(w, spec.eta).cost_j for w in workloads])
+        self._jobs: dict[int, _RecurringJob] = {}
+
+    def advance(self, submissions: Submissions, until_s: float = inf) -> RecurrenceTable:
+        """Run the next recurrences.
+
+        Parameters
+        ----------
+        submissions : Submissions
+            In any order; none starts before the `until_s` of an earlier call.
+        until_s : float
+            Runs that try again what failed are returned if they start before [s]; later ones by a
+            later call.
+
+        Returns
+        -------
+        RecurrenceTable
+            One row per run, by recurring job and start.
+
+        Raises
+        ------
+        WorkloadError
+            If an optimizer chooses what is not in the data, or a recurring job changes its
+            workload.
+        """
+        for workload in np.unique(submissions.workload_id).tolist():
+            self._spec.check(self._workloads[workload])
+        order = np.lexsort((submissions.start_s, submissions.group_id))
+        groups, first = np.unique(submissions.group_id[order], return_index=True)
+        parts = np.split(order, first[1:]) if groups.size else []
+        given = dict(zip(groups.tolist(), map(submissions.take, parts), strict=True))
+        for group, of_group in given.items():
+            self._open(group, of_group.workload_id)
+        none = submissions.take(slice(0))
+        rows = [
+            (job.workload_id, group, run)
+            for group, job in sorted(self._jobs.items())
+            for run in job.advance(given.get(group, none), until_s)
+        ]
+        return self._table(rows)
+
+    def _open(self, group: int, workload_id: Int16Array) -> None:
+        known = self._jobs.get(group)
+        which = int(workload_id[0]) if known is None else known.workload_id
+        if (workload_id != which).any():
+            raise WorkloadError(
+                f"recurring job {group} trains several workloads, expected the same in each "
+                "recurrence; give each workload recurring jobs of its own"
+            )
+        if known is None:
+            workload = self._workloads[which]
+            label = group if self._group_names is None else self._group_names[group]
+            draws = [
+                stream(self._seed, "zeus", *self._name, workload.name, label, what)
+                for what in ("paths", "optimizer", "retries")
+            ]
+            self._jobs[group] = _RecurringJob(
+                which, workload, self._epochs[which], self._spec, draws
+            )
+
+    def _table(self, rows: Sequence[tuple[int, int, _Run]]) -> RecurrenceTable:
+        """Return all rows; the runtime ratio scales time, energy and cost, and the oracle's."""
+        if not rows:
+            return RecurrenceTable.empty()
+        workload_id, group_id, runs = zip(*rows, strict=True)
+        values: dict[str, Any] = {
+            name: np.array([getattr(run, name) for run in runs]) for name in OF_RUN
+        }
+        for name in OF_RESULT:
+            values[name] = np.array([getattr(run.of_epochs, name) for run in runs])
+        ratio, cost_j = values["runtime_ratio"], values["cost_j"]
+        expected_j = np.where(values["attempt"] == 0, self._oracle_j[list(workload_id)], 0.0)
+        average_power_w = values["energy_j"] / values["time_s"]
+        for name in ("time_s", "energy_j", "cost_j"):
+            values[name] = values[name] * ratio
+        return RecurrenceTable(
+            workload_id=np.array(workload_id),
+            group_id=np.array(group_id),
+            seed=np.full(len(rows), self._seed),
+            regret_j=(cost_j - expected_j) * ratio,
+            average_power_w=average_power_w,
+            **values,
+        )

@@ -1,0 +1,194 @@
+"""`TrainingWorkload`: one recurring job's measured time, power and training paths, as arrays.
+
+Its two knobs are the batch size b and the GPU power limit p; a *pair* is one of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from diploee.errors import WorkloadError, shown
+from diploee.tables import BoolArray, Float64Array, Int64Array
+
+
+@dataclass(frozen=True)
+class WorkloadSpec:
+    """Which part of the traces is a workload, and where it starts from.
+
+    Parameters
+    ----------
+    dataset, network, optimizer : str
+        As the traces name them; compared without regard to case.
+    default_batch_size : int
+        Batch size b0 that its users would run.
+    target_metric : float
+        Validation metric at which training ends, one of those in the train trace.
+    max_epochs : int
+        Epochs after which a run ends that has not got there.
+    """
+
+    dataset: str
+    network: str
+    optimizer: str
+    default_batch_size: int
+    target_metric: float
+    max_epochs: int = 100
+
+    @property
+    def name(self) -> str:
+        """Its dataset, which is what tables and options call it."""
+        return self.dataset
+
+
+ZEUS_WORKLOADS: Mapping[str, WorkloadSpec] = {
+    spec.name: spec
+    for spec in (
+        WorkloadSpec("cifar100", "shufflenetv2", "adadelta", 1024, 0.60),
+        WorkloadSpec("imagenet", "resnet50", "adadelta", 256, 0.65),
+        WorkloadSpec("librispeech", "deepspeech2", "adamw", 192, 40.0, 16),
+        WorkloadSpec("movielens-1m", "ncf", "adam", 1024, 0.41),
+        WorkloadSpec("sentiment140", "bert_base_uncased", "adamw", 128, 0.84, 10),
+        WorkloadSpec("squad", "bert_base_uncased", "adamw", 32, 84.0, 6),
+    )
+}
+"""The workloads of the Zeus traces, their defaults and targets (You et al., NSDI 2023, Table 1).
+
+The highest numbers of epochs are those of the examples of Zeus' own simulator.
+"""
+
+SYNTHETIC_WORKLOADS: Mapping[str, WorkloadSpec] = {
+    spec.name: spec
+    for spec in (
+        WorkloadSpec("synthetic-vision", "synthetic-cnn", "sgd", 1024, 0.60),
+        WorkloadSpec("synthetic-language", "synthetic-transformer", "adamw", 32, 0.60),
+        WorkloadSpec("synthetic-recommendation", "synthetic-mlp", "adam", 512, 0.60),
+    )
+}
+"""The workloads of the synthetic traces, see `diploee.neighbours.zeus.synthetic`."""
+
+KNOWN_WORKLOADS: Mapping[str, WorkloadSpec] = {**ZEUS_WORKLOADS, **SYNTHETIC_WORKLOADS}
+"""All workloads that can be named by their dataset alone."""
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingWorkload:
+    """Joined traces of one workload on one GPU model.
+
+    Parameters
+    ----------
+    spec : WorkloadSpec
+        What was asked for.
+    gpu : str
+        GPU model that time and power were measured on.
+    max_power_w : float
+        Highest power limit of that GPU [W], MaxPower of the cost.
+    batch_sizes : numpy.ndarray, shape (B,), int64
+        Ascending; each has a training path and a measured power limit.
+    power_limits_w : numpy.ndarray, shape (L,), float64
+        Ascending [W]; each was measured for some batch size.
+    time_per_epoch_s : numpy.ndarray, shape (B, L), float64
+        Duration of one epoch [s]; NaN where the pair was not measured.
+    average_power_w : numpy.ndarray, shape (B, L), float64
+        Average power of the GPU [W]; NaN where the pair was not measured.
+    target_epochs : tuple of B numpy.ndarray, float64
+        Epochs that each recorded path took to the target; infinite where it never got there.
+    counts : mapping of str to int
+        What was left out or never converged, by cause.
+
+    Raises
+    ------
+    WorkloadError
+        If the default pair is not in the data, or no path reaches the target.
+    """
+
+    spec: WorkloadSpec
+    gpu: str
+    max_power_w: float
+    batch_sizes: Int64Array
+    power_limits_w: Float64Array
+    time_per_epoch_s: Float64Array
+    average_power_w: Float64Array
+    target_epochs: tuple[Float64Array, ...]
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not np.isfinite(np.concatenate(self.target_epochs)).any():
+            raise WorkloadError(
+                f"{self.name}: no training path reaches the target {self.spec.target_metric:g}; "
+                "choose a target that can be reached"
+            )
+        row = self.batch_index(self.spec.default_batch_size)
+        if np.isnan(self.time_per_epoch_s[row, -1]):
+            raise WorkloadError(
+                f"{self.name}: the default batch size {self.spec.default_batch_size} was not "
+                f"measured at the highest power limit, {self.power_limits_w[-1]:g} W (its limits: "
+                f"{listed(self.limits_of(row))} W); choose another default batch size"
+            )
+
+    @property
+    def name(self) -> str:
+        """The workload's name, its dataset."""
+        return self.spec.name
+
+    @property
+    def default_row(self) -> int:
+        """Index of the default batch size."""
+        return self.batch_index(self.spec.default_batch_size)
+
+    def batch_index(self, batch_size: int) -> int:
+        """Return the index of a batch size.
+
+        Raises
+        ------
+        WorkloadError
+            If it is not in the data.
+        """
+        row = int(np.searchsorted(self.batch_sizes, batch_size))
+        if row == self.batch_sizes.size or self.batch_sizes[row] != batch_size:
+            raise WorkloadError(
+                f"{self.name}: batch size {shown(batch_size)} is not in the data, expected one of "
+                f"{listed(self.batch_sizes)}"
+            )
+        return row
+
+    def limit_index(self, row: int, power_limit_w: float) -> int:
+        """Return the index of a power limit [W] that was measured for a batch size's row.
+
+        Raises
+        ------
+        WorkloadError
+            If it was not measured.
+        """
+        found = np.flatnonzero(self.power_limits_w == power_limit_w)
+        if found.size == 0 or np.isnan(self.time_per_epoch_s[row, found[0]]):
+            raise WorkloadError(
+                f"{self.name}: power limit {power_limit_w:g} W was never measured for batch size "
+                f"{self.batch_sizes[row]} on {self.gpu}, expected one of "
+                f"{listed(self.limits_of(row))}"
+            )
+        return int(found[0])
+
+    def limits_of(self, row: int) -> Float64Array:
+        """Return the power limits [W] that were measured for a batch size's row, ascending."""
+        limits_w: Float64Array = self.power_limits_w[~np.isnan(self.time_per_epoch_s[row])]
+        return limits_w
+
+    @cached_property
+    def mean_epochs(self) -> Float64Array:
+        """Mean epochs of the paths that reach the target, shape (B,); NaN where none does."""
+        reached = [epochs[np.isfinite(epochs)] for epochs in self.target_epochs]
+        return np.array([epochs.mean() if epochs.size else np.nan for epochs in reached])
+
+    @cached_property
+    def always_converges(self) -> BoolArray:
+        """Batch sizes of which every recorded path reaches the target, shape (B,)."""
+        return np.array([bool(np.isfinite(epochs).all()) for epochs in self.target_epochs])
+
+
+def listed(values: Int64Array | Float64Array) -> str:
+    """Return allowed numbers as text for an error message, ``8, 16, 32``."""
+    return ", ".join(f"{value:g}" if value % 1 else f"{value:.0f}" for value in values.tolist())
