@@ -162,18 +162,18 @@ def recover_weights(
     slot, month = hour_of_week(hours), month_of_year(hours)
     used = np.arange(values.size) >= burn_in
     months = wants_months(HourCounts(hours[burn_in], np.zeros(int(used.sum()), np.int64)), months)
-    of_week, of_month = alternate(kernel.hourly, slot, month, load, used, months)
+    of_week, of_month = alternate(kernel, slot, month, load, used, months)
     if not of_week.any():
         raise WorkloadError(
             f"{series.source}: the {observed} never rises above that of the idle facility; "
             "check the scenario's nodes, the column that was read and its unit (--power-unit)"
         )
-    of_weeks = spread(kernel.hourly, slot, of_month[month], HOURS_PER_WEEK, load, used)
+    rate = of_week[slot] * of_month[month]
+    of_weeks = spread(kernel, slot, of_month[month], HOURS_PER_WEEK, load, used, rate)
     of_months = None
     if months:
-        of_months = spread(kernel.hourly, month, of_week[slot], MONTHS_PER_YEAR, load, used)
-    rate = of_week[slot] * of_month[month]
-    fitted = (np.convolve(rate, kernel.hourly)[: values.size] + idle) / unit
+        of_months = spread(kernel, month, of_week[slot], MONTHS_PER_YEAR, load, used, rate)
+    fitted = (kernel.load_of(rate) + idle) / unit
     n_filled = sum(n for cause, n in series.counts.items() if cause.startswith("missing_"))
     occupancy = load[used] / per_busy_node / n_nodes
     return _recovered(
