@@ -112,7 +112,7 @@ _CAUSE = {
         }
     ],
     "queued_jobs?": _TWO,
-    "calendar?": [{"of": str, "pool": str, "change": Number, "mw": Number}],
+    "calendar?": [{"of": str, "pool": str, "change": (Number, None), "mw": Number}],
 }
 _WHY = {"cause?": (_CAUSE, None)}
 _PEAK = {"max_mw": Number, "time": Time, **_WHY}
