@@ -412,9 +412,8 @@ def _change_of(
 
 
 def _mean_rate(rates: HourlyRates, span: Span) -> float:
-    """Return the mean of hourly rates over a span."""
-    part = rates.between(*span)
-    return float(part.relative_rate @ np.diff(part.edges_ms)) / (span[1] - span[0])
+    """Return the mean of rates over a span."""
+    return float(rates.between(*span).of_pieces.sum()) / (span[1] - span[0])
 
 
 def _of_calendar(
