@@ -37,15 +37,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class BatterySize:
-    """A battery's size.
-
-    Parameters
-    ----------
-    power_w : float
-        Most that it takes and gives [W].
-    energy_j : float
-        Usable energy, between the least and the most state of charge [J].
-    """
+    """A battery's power [W] and usable energy, between least and most state of charge [J]."""
 
     power_w: float
     energy_j: float

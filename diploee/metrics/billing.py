@@ -107,21 +107,11 @@ def ratchets(demands: Sequence[float], share: float) -> list[tuple[float, bool]]
 
 @dataclass
 class MonthSums:
-    """What one local month adds up to; `quanta` are 1/64 W and var over `n` intervals.
+    """What one local month adds up to in quanta (1/64 W, var), over `n` intervals.
 
-    Parameters
-    ----------
-    begin_ms : int
-        A time in the month [ms since the run's start].
-    n : int
-        Intervals of the run in it.
-    quanta : dict of str to int
-        Sum of each column that has a role.
-    total, gross, exported : int
-        Sum of the power at the meter, of that with what sources and stores give, and of what is
-        exported.
-    drawn, supplied : int
-        Sum of the reactive power of intervals that draw it, and of those that supply it.
+    `begin_ms` is a time in the month; `quanta` are by column with a role; `total` is of the power
+    at the meter, `gross` with what sources and stores give, `exported` of what is below 0; `drawn`
+    and `supplied` are of the reactive power of intervals that draw it, and that supply it.
     """
 
     begin_ms: int
