@@ -6,6 +6,7 @@ Rules are functions with the user's parameters; there are no prices. Reference s
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import hypot
@@ -116,7 +117,7 @@ class MonthSums:
 
     begin_ms: int
     n: int = 0
-    quanta: dict[str, int] = field(default_factory=dict)
+    quanta: Counter[str] = field(default_factory=Counter)
     total: int = 0
     gross: int = 0
     exported: int = 0
@@ -127,8 +128,7 @@ class MonthSums:
         """Add what another month adds up to."""
         for name in ("n", "total", "gross", "exported", "drawn", "supplied"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        for name, quanta in other.quanta.items():
-            self.quanta[name] = self.quanta.get(name, 0) + quanta
+        self.quanta.update(other.quanta)
 
     def reactive(self, step_ms: int) -> dict[str, float | None]:
         """Return the reactive energy [Mvarh] by direction, and a power factor of each.

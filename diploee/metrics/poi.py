@@ -6,6 +6,7 @@ what depends on extremes leaves out the time in which the facility fills up, as 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import hypot
@@ -13,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from diploee.columns import TAKEN_OFF, Columns, energy_parts
+from diploee.columns import TAKEN_OFF, Columns, Role, energy_parts
 from diploee.facility.base import Block, StageSpec
 from diploee.facility.billing import Billing
 from diploee.facility.point_of_interconnection import PointOfInterconnectionSpec
@@ -181,8 +182,7 @@ class PoiMetrics:
             sums = self._months.setdefault(month, MonthSums(at_ms))
             sums.n += rows.stop - rows.start
             for name in names:
-                of_rows = sum_quanta(block.columns[name][rows])[0]
-                sums.quanta[name] = sums.quanta.get(name, 0) + of_rows
+                sums.quanta[name] += sum_quanta(block.columns[name][rows])[0]
             power_w = block.columns[ACTIVE][rows]
             net, imported = sum_quanta(power_w)
             sums.total += net
@@ -236,15 +236,13 @@ class PoiMetrics:
     def _energies(self, sums: MonthSums) -> dict[str, Any]:
         """Return the energy by part and the ratios of it; None where there is no ratio, and why."""
         quanta, step_ms = sums.quanta, self._clock.step_ms
-        of_role: dict[str, int] = {}
-        parts: dict[str, int] = {}
+        of_role, parts = Counter[Role | None](), Counter[str]()
         for part, columns in self._parts.items():
             for column in columns:
                 if column.name in quanta:
-                    signed = column.sign * quanta[column.name]
-                    parts[part] = parts.get(part, 0) + signed
-                    of_role[str(column.role)] = of_role.get(str(column.role), 0) + signed
-        device, ac = of_role["device"], of_role.get("overhead", 0)
+                    parts[part] += column.sign * quanta[column.name]
+                    of_role[column.role] += column.sign * quanta[column.name]
+        device, ac = of_role["device"], of_role["overhead"]
         if "overhead" in of_role:  # summed as stored, so that the difference is of whole quanta
             parts["node_overhead"] -= device
         gross, cooling = sums.gross, of_role.get("cooling")
