@@ -322,7 +322,7 @@ def schedule_jobs(
     engine: Engine = "simpy",
     policies: Mapping[str, Policy] | None = None,
 ) -> Schedule:
-    """Schedule jobs on the pools of a scenario; arguments and errors as of `Cluster`.
+    """Schedule jobs on the pools of a scenario; for arguments and errors see `Cluster`.
 
     Raises
     ------

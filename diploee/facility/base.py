@@ -91,7 +91,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Site:
-    """What a stage may know of the facility that it stands in.
+    """The facility, as far as a stage may know it.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from diploee.columns import TAKEN_OFF, Columns, Role, energy_parts
+from diploee.columns import TAKEN_OFF, Columns, Role
 from diploee.facility.base import Block, StageSpec
 from diploee.facility.billing import Billing
 from diploee.facility.point_of_interconnection import PointOfInterconnectionSpec
@@ -167,8 +167,7 @@ class PoiMetrics:
         billing: Billing | None = None,
     ) -> None:
         self._clock, self._contract_mva = clock, contract_mva
-        self._parts = energy_parts(columns)
-        self._with_role = tuple(column for of_part in self._parts.values() for column in of_part)
+        self._with_role = [column for column in columns if column.role is not None]
         self._taken_off = {column.name for column in self._with_role if column.role in TAKEN_OFF}
         self._months: dict[str, MonthSums] = {}
         self._demands = Demands(clock, billing)
@@ -237,11 +236,10 @@ class PoiMetrics:
         """Return the energy by part and the ratios of it; None where there is no ratio, and why."""
         quanta, step_ms = sums.quanta, self._clock.step_ms
         of_role, parts = Counter[Role | None](), Counter[str]()
-        for part, columns in self._parts.items():
-            for column in columns:
-                if column.name in quanta:
-                    parts[part] += column.sign * quanta[column.name]
-                    of_role[column.role] += column.sign * quanta[column.name]
+        for column in self._with_role:
+            if column.name in quanta:
+                parts[column.part or "other"] += column.sign * quanta[column.name]
+                of_role[column.role] += column.sign * quanta[column.name]
         device, ac = of_role["device"], of_role["overhead"]
         if "overhead" in of_role:  # summed as stored, so that the difference is of whole quanta
             parts["node_overhead"] -= device

@@ -158,7 +158,8 @@ class Mitigation:
             )
             lines.append(
                 f"rainflow cycles of its state of charge: {', '.join(cycles)}; the deepest "
-                f"{measured('deepest_cycle'):.1%}, all depths added up {measured('cycled_depth'):,.4g}"
+                f"{measured('deepest_cycle'):.1%}, all depths added up "
+                f"{measured('cycled_depth'):,.4g}"
             )
         if self.least is not None and self.least_report is not None:
             lines.append(
