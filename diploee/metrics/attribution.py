@@ -327,7 +327,7 @@ class Attribution:
     ) -> Int64Array:
         """Return what jobs that ran on did besides, as a number of `_OF_JOBS`, 0 = nothing.
 
-        A stop alone is told of a job whose power fell: it explains no rise.
+        A stop alone is reported of a job whose power fell: it explains no rise.
         """
         phase = self._phase_of[rows.profile_id]
         if (phase < 0).all():

@@ -21,7 +21,7 @@ from diploee.sweep.task import Outcome, RunTask, SweepWorker
 CONNECT_TIMEOUT_S = 5
 GATHER_TIMEOUT_S = 60
 LOOK_S, WORKERLESS_S = 5.0, 60.0
-"""How often is looked whether workers are left, and for how long a run waits for new ones."""
+"""Period of the check for workers, and how long a run waits for new ones."""
 RETRIES = 2
 _LOGGERS = (  # each has a level of its own, or gets one from distributed
     *("distributed", "distributed.client", "distributed.core"),
@@ -137,7 +137,7 @@ class ClusterExecutor(Executor):
             return result.result()
 
     def share(self, value: Any) -> Any:
-        """Send a value to workers that need it and return what stands for it in calls.
+        """Send a value to workers that need it and return its handle for calls.
 
         It is the result of a task: of one whose last copy went with its worker Dask does the task
         again. Scattered data can't be had again, and Dask's memory manager drops their copies.
