@@ -6,6 +6,7 @@ Rules are functions with the user's parameters; there are no prices. Reference s
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import hypot
@@ -107,26 +108,16 @@ def ratchets(demands: Sequence[float], share: float) -> list[tuple[float, bool]]
 
 @dataclass
 class MonthSums:
-    """What one local month adds up to; `quanta` are 1/64 W and var over `n` intervals.
+    """What one local month adds up to in quanta (1/64 W, var), over `n` intervals.
 
-    Parameters
-    ----------
-    begin_ms : int
-        A time in the month [ms since the run's start].
-    n : int
-        Intervals of the run in it.
-    quanta : dict of str to int
-        Sum of each column that has a role.
-    total, gross, exported : int
-        Sum of the power at the meter, of that with what sources and stores give, and of what is
-        exported.
-    drawn, supplied : int
-        Sum of the reactive power of intervals that draw it, and of those that supply it.
+    `begin_ms` is a time in the month; `quanta` are by column with a role; `total` is of the power
+    at the meter, `gross` with what sources and stores give, `exported` of what is below 0; `drawn`
+    and `supplied` are of the reactive power of intervals that draw it, and that supply it.
     """
 
     begin_ms: int
     n: int = 0
-    quanta: dict[str, int] = field(default_factory=dict)
+    quanta: Counter[str] = field(default_factory=Counter)
     total: int = 0
     gross: int = 0
     exported: int = 0
@@ -137,8 +128,7 @@ class MonthSums:
         """Add what another month adds up to."""
         for name in ("n", "total", "gross", "exported", "drawn", "supplied"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        for name, quanta in other.quanta.items():
-            self.quanta[name] = self.quanta.get(name, 0) + quanta
+        self.quanta.update(other.quanta)
 
     def reactive(self, step_ms: int) -> dict[str, float | None]:
         """Return the reactive energy [Mvarh] by direction, and a power factor of each.
