@@ -13,10 +13,10 @@ from diploee.clock import RunClock, whole_year
 from diploee.errors import LogFormatError, one_line
 from diploee.facility import Weather
 from diploee.files import reason
-from diploee.inference import Curves
-from diploee.inference.replay import LONGEST_STEP_MS, trace_step_ms
-from diploee.loads.job_log import JobLog
-from diploee.loads.request_trace import RequestTrace
+from diploee.loads.jobs.job_log import JobLog
+from diploee.loads.services import Curves
+from diploee.loads.services.request_trace import RequestTrace
+from diploee.loads.services.trace_counts import LONGEST_STEP_MS, trace_step_ms
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.scenario import (
     JobReplay,
@@ -160,19 +160,20 @@ class InputReader:
         self, name: str, replay: JobReplay, folder: Path, pool_gpus_per_node: int | None
     ) -> JobLog:
         try:
-            return self._once(
+            log: JobLog = self._once(
                 annex("read_job_log"),
                 readable(folder / replay.log, "replay.log"),
                 log_format=replay.format,
                 pool_gpus_per_node=pool_gpus_per_node,
                 **{key: getattr(replay, key) for key in LogReading.model_fields},
             )
+            return log
         except LogFormatError as error:
             raise LogFormatError(f"streams.{name}: {error}") from error
 
     def _trace(self, replay: RequestReplay, folder: Path, clock: RunClock) -> RequestTrace:
         def read(step_ms: int) -> RequestTrace:
-            return self._once(
+            trace: RequestTrace = self._once(
                 annex("read_request_trace"),
                 readable(folder / replay.trace, "replay.trace"),
                 trace_format=replay.format,
@@ -180,6 +181,7 @@ class InputReader:
                 columns=replay.columns or None,
                 utc_offset=replay.utc_offset,
             )
+            return trace
 
         # Finer than the run's steps, whose edges are not those of the trace's.
         try:

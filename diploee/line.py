@@ -23,8 +23,9 @@ from diploee.facility import Block, Stage, Stages
 from diploee.facility.base import POWER
 from diploee.inputs import Inputs, load_inputs
 from diploee.loads.base import Load
-from diploee.loads.jobs import JobsLoad
-from diploee.loads.services import ServicesLoad
+from diploee.loads.jobs.load import JobsLoad
+from diploee.loads.services.banks import beyond_idle_w
+from diploee.loads.services.load import ServicesLoad
 from diploee.metrics import RunMetrics
 from diploee.metrics.causes import causes_of
 from diploee.metrics.flexibility import BASELINE, BASELINE_COLUMNS, flexibility_metrics
@@ -46,16 +47,9 @@ from diploee.outputs import (
     write_json,
 )
 from diploee.plausibility import overfull_pools, run_warnings
-from diploee.power import (
-    EventWindowSearch,
-    PowerModel,
-    absent_nodes,
-    device_block,
-    power_stream,
-    with_twins,
-)
+from diploee.power import EventWindowSearch, PowerModel, device_block, power_stream, with_twins
 from diploee.power.blocks import Window
-from diploee.power.serving import beyond_idle_w
+from diploee.power.occupancy import absent_nodes
 from diploee.profiles import ProfileLibrary, Provenance
 from diploee.profiles.flat import FLAT_WORKLOAD
 from diploee.progress import Progress, Stopwatch, Update

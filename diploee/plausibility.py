@@ -8,10 +8,12 @@ from typing import Any
 
 from diploee.clock import RunClock
 from diploee.errors import plural
-from diploee.inference import Curves, ServicePlan
-from diploee.inference.samples import PROVENANCE
-from diploee.loads.jobs import JobsLoad
-from diploee.metrics import QueueMetrics
+from diploee.loads.jobs import JobStreams, StreamClass, StreamMatch
+from diploee.loads.jobs.load import JobsLoad
+from diploee.loads.jobs.queue import QueueMetrics
+from diploee.loads.jobs.synchronous import FAST, SOURCE
+from diploee.loads.services import Curves, ServicePlan
+from diploee.loads.services.samples import PROVENANCE
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import FLAT_WORKLOAD
 from diploee.profiles.hardware import gpus_of, gpus_shown, is_other_hardware
@@ -21,8 +23,6 @@ from diploee.profiles.smoothing import SMOOTHING
 from diploee.scenario import Facility, Scenario
 from diploee.shipped import shipped_folder
 from diploee.units import HOURS_PER_DAY, MS_PER_DAY, MS_PER_H, MS_PER_S, W_PER_MW
-from diploee.workload import JobStreams, StreamClass, StreamMatch
-from diploee.workload.synchronous import FAST, SOURCE
 
 SHORTFALL = 0.01
 """Simulated utilization may stay so far below its target (relative) before the run warns."""

@@ -18,27 +18,27 @@ from diploee.columns import Columns, catalogue, with_boundary
 from diploee.errors import InputError, LogFormatError, one_line, one_of
 from diploee.facility import Block, Stage, Stages, Weather
 from diploee.facility.base import POWER, REACTIVE, check_order
-from diploee.inference import SERVICE_COLUMNS, Curves, RequestRates, ServicePlan
-from diploee.inference import plan_services as plan_streams
-from diploee.inference import request_rates as rates_of
 from diploee.inputs import Inputs, load_inputs
-from diploee.loads.jobs import open_streams, simulations
+from diploee.loads.jobs import StreamClass, StreamMatch, Utilization
+from diploee.loads.jobs.course import Courses
+from diploee.loads.jobs.load import open_streams, simulations
+from diploee.loads.jobs.lowering import JobLoad, lower_jobs
+from diploee.loads.services import SERVICE_COLUMNS, Curves, RequestRates, ServicePlan
+from diploee.loads.services import plan_services as plan_streams
+from diploee.loads.services import request_rates as rates_of
+from diploee.loads.services.banks import ServingLoad
+from diploee.loads.services.banks import serving_segments as lower_services
 from diploee.power import (
     AC_COLUMNS,
     PHASE_COLUMNS,
     POWER_COLUMNS,
-    JobLoad,
     PowerBlock,
     PowerModel,
     Segments,
-    ServingLoad,
-    absent_nodes,
-    lower_jobs,
     power_stream,
 )
-from diploee.power import serving_segments as lower_services
 from diploee.power.block_source import Method
-from diploee.power.course import Courses
+from diploee.power.occupancy import absent_nodes
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import FLAT_ID
 from diploee.profiles.profile import NODE_AC_POWER
@@ -53,11 +53,11 @@ from diploee.schedule import (
     in_order_of_submission,
 )
 from diploee.schedule.controller import FairCaps
+from diploee.schedule.job_table import JobTable
 from diploee.schedule.policy import Policy
 from diploee.schedule.twins import twin_of
 from diploee.tables import Float64Array, concat
 from diploee.units import MS_PER_H, MS_PER_MIN, W_PER_MW
-from diploee.workload import JobTable, StreamClass, StreamMatch, Utilization
 
 if TYPE_CHECKING:
     import pandas as pd

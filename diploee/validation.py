@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from diploee.inputs import load_inputs
-from diploee.loads.jobs import open_streams
+from diploee.loads.jobs.load import open_streams
 from diploee.metrics import RunMetrics
 from diploee.outputs import expected_mb
 from diploee.plausibility import overfull_pools

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import yaml
 
-from diploee.metrics import QueueLength
+from diploee.loads.jobs.queue import QueueLength
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.profile import Provenance
 from diploee.profiles.store import add_profile
 from diploee.scenario import Pool, Scenario, scenario_from_dict
 from diploee.schedule import Cluster, Engine, Policy, Schedule, in_order_of_submission
-from diploee.workload import JobTable
+from diploee.schedule.job_table import JobTable
 
 PROVENANCE = Provenance(
     kind="reference",

@@ -11,12 +11,6 @@ import typer
 from diploee.cli.helped import App
 from diploee.cli.options import Force, Json, ToLibrary, naming_options, options, place_option
 from diploee.errors import InputError, ScenarioError, did_you_mean, one_of
-from diploee.importers.benchmarks import (
-    LeaderboardSource,
-    MlEnergySource,
-    OpenG2GSource,
-    ResultsSource,
-)
 from diploee.neighbours.openg2g import (
     BenchmarkSource,
     LogisticModel,
@@ -25,6 +19,12 @@ from diploee.neighbours.openg2g import (
     TrainingTrace,
     TrainingTraceParams,
     load_specs,
+)
+from diploee.neighbours.openg2g.sources import (
+    LeaderboardSource,
+    MlEnergySource,
+    OpenG2GSource,
+    ResultsSource,
 )
 from diploee.problems import checked
 from diploee.profiles import add_profile

@@ -37,7 +37,7 @@ from diploee.learn.requests.fragment import fit_remarks, request_stream_yaml
 from diploee.learn.requests.scatter import Dispersion
 from diploee.learn.requests.services import ServiceFit
 from diploee.learn.week_shape import IN_WORDS
-from diploee.loads.request_trace import RequestTrace
+from diploee.loads.services.request_trace import RequestTrace
 from diploee.model import Model
 from diploee.units import HOURS_PER_WEEK, MS_PER_DAY, MS_PER_H, MS_PER_S
 from diploee.zone import zone_of

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
+from diploee.loads.jobs.rates import EPOCH_HOUR_OF_WEEK, month_factors
 from diploee.scenario import Calendar
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import HOURS_PER_WEEK, MONTHS_PER_YEAR
-from diploee.workload.rates import EPOCH_HOUR_OF_WEEK, month_factors
 
 MONTHS_BELOW = 0.01
 """Probability that months differ so by chance below which they are kept."""

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from diploee.columns import Columns
 from diploee.facility.base import Block, Values
+from diploee.loads.services.banks import Bank
 from diploee.power import Segments
-from diploee.power.serving import Bank
 from diploee.profiles import PowerProfile, ProfileLibrary
 
 

@@ -15,19 +15,19 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from diploee.inference import PlannedService, ServicePlan
-from diploee.inference.service_plan import service_labels
+from diploee.loads.jobs.rates import HourlyRates
+from diploee.loads.jobs.synchronous import phase_of_profile
+from diploee.loads.jobs.training_phases import Phase
+from diploee.loads.services import PlannedService, ServicePlan
+from diploee.loads.services.banks import Bank, ServingLoad
+from diploee.loads.services.service_plan import service_labels
 from diploee.metrics.event import Span
-from diploee.power import PowerModel, Segments, ServingLoad
+from diploee.power import PowerModel, Segments
 from diploee.power.direct import energies_within
 from diploee.power.occupancy import slots_of
 from diploee.power.segments import OF_SERVICES, class_of_owner, job_of_owner
-from diploee.power.serving import Bank
 from diploee.tables import BoolArray, Float64Array, Int16Array, Int64Array
 from diploee.units import MS_PER_MIN, MS_PER_S, W_PER_MW
-from diploee.workload.rates import HourlyRates
-from diploee.workload.synchronous import phase_of_profile
-from diploee.workload.training_phases import Phase
 
 What = Literal[
     "jobs ran on",

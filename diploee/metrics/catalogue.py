@@ -6,6 +6,9 @@ from collections.abc import Iterable
 
 from diploee.annexes import annex
 from diploee.facility import STAGES
+from diploee.loads.jobs.queue import QUEUE_METRICS
+from diploee.loads.jobs.synchronous_metrics import SYNCHRONOUS_METRICS
+from diploee.loads.services.metrics import REQUEST_METRICS, SERVICE_METRICS
 from diploee.metric import Metric, View, catalogue, find_metric
 from diploee.metrics.billing import BILLING_METRICS
 from diploee.metrics.causes import CAUSE_METRICS
@@ -21,9 +24,6 @@ from diploee.metrics.grid.ramps import RAMP_METRICS
 from diploee.metrics.grid.spectrum import SPECTRUM_METRICS
 from diploee.metrics.grid.swings import SWING_METRICS
 from diploee.metrics.poi import POI_METRICS
-from diploee.metrics.queue import QUEUE_METRICS
-from diploee.metrics.service import REQUEST_METRICS, SERVICE_METRICS
-from diploee.metrics.synchronous import SYNCHRONOUS_METRICS
 from diploee.power.event_windows import EVENT_WINDOW_METRICS
 
 DECLARED = [

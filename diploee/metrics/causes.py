@@ -15,6 +15,7 @@ import numpy as np
 
 from diploee.facility import Block, Stages
 from diploee.facility.base import POWER
+from diploee.loads.jobs.rates import hourly_rates
 from diploee.metric import Metric
 from diploee.metrics.attribution import Attribution, Part
 from diploee.metrics.event import Event, Key, Span
@@ -23,12 +24,11 @@ from diploee.power import PowerModel, Segments
 from diploee.scenario import Scenario
 from diploee.tables import Float64Array, Int16Array, Int64Array, concat
 from diploee.units import MS_PER_S, W_PER_MW
-from diploee.workload.rates import hourly_rates
 
 if TYPE_CHECKING:
     from diploee.loads.base import Load
-    from diploee.loads.jobs import JobsLoad, JobWindow
-    from diploee.loads.services import ServicesLoad
+    from diploee.loads.jobs.load import JobsLoad, JobWindow
+    from diploee.loads.services.load import ServicesLoad
 
 CAUSE_METRICS = (
     Metric(

@@ -15,6 +15,7 @@ import numpy as np
 from diploee.columns import Column
 from diploee.facility import Block
 from diploee.facility.base import POWER
+from diploee.loads.jobs import StreamClass
 from diploee.metric import Metric
 from diploee.metrics.baseline import HourlyMeans, ten_of_ten
 from diploee.metrics.flexible_jobs import FlexibleJobs
@@ -23,10 +24,9 @@ from diploee.scenario import Event, Scenario
 from diploee.schedule.signals import Signal
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import J_PER_MWH, MS_PER_DAY, MS_PER_MIN, MS_PER_S, W_PER_MW
-from diploee.workload import StreamClass
 
 if TYPE_CHECKING:
-    from diploee.loads.jobs import JobWindow
+    from diploee.loads.jobs.load import JobWindow
 
 BASELINE = "baseline_power_w"
 BASELINE_COLUMNS = (

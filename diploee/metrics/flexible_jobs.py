@@ -15,10 +15,10 @@ from diploee.metric import Metric
 from diploee.metrics.distribution import Distribution
 from diploee.scenario import Event, JobFlexibility
 from diploee.schedule import NEVER_MS, ActedSchedule, Runs, Schedule
+from diploee.schedule.job_table import JobTable
 from diploee.schedule.runs import CHECKPOINT, KINDS, PAUSED, RESTART, RUN
 from diploee.tables import BoolArray, Float64Array, Int64Array
 from diploee.units import MS_PER_H, MS_PER_S
-from diploee.workload import JobTable
 
 MOST_DRAWN = 24
 BEFORE_MS, AFTER_MS = MS_PER_H, 2 * MS_PER_H

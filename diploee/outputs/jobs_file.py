@@ -12,13 +12,14 @@ import pyarrow.parquet as pq
 
 from diploee.arrow import arrow_numbers, arrow_texts
 from diploee.clock import RunClock
+from diploee.loads.jobs import StreamClass
 from diploee.outputs.facility_file import timestamp_type, timestamps
 from diploee.power.occupancy import slots_of
 from diploee.scenario import Facility
 from diploee.schedule import NEVER_MS, Schedule
+from diploee.schedule.job_table import JobTable
 from diploee.tables import Float64Array, Int16Array, concat
 from diploee.units import MS_PER_S
-from diploee.workload import JobTable, StreamClass
 
 JOBS_FILE = "jobs.parquet"
 ROWS_PER_GROUP = 1 << 18

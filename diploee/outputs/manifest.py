@@ -13,13 +13,13 @@ from typing import Any
 
 from diploee import __version__
 from diploee.columns import Columns, as_entries
-from diploee.inference import Curves, ServicePlan
-from diploee.inference.samples import PROVENANCE
+from diploee.loads.jobs import StreamClass, StreamMatch
+from diploee.loads.services import Curves, ServicePlan
+from diploee.loads.services.samples import PROVENANCE
 from diploee.metric import Metric
 from diploee.model import assumed_keys
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
-from diploee.workload import StreamClass, StreamMatch
 
 SCHEMA_VERSION = 1
 METRICS_FILE = "metrics.json"

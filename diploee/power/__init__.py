@@ -9,11 +9,9 @@ from diploee.power.block_source import (
 )
 from diploee.power.blocks import power_stream
 from diploee.power.event_windows import EventWindow, EventWindowSearch, device_block
-from diploee.power.lowering import JobLoad, absent_nodes, lower_jobs
 from diploee.power.node_ac import with_twins
+from diploee.power.occupancy import absent_nodes
 from diploee.power.segments import Segments
-from diploee.power.serving import ServingLoad, serving_segments
-from diploee.power.stretches import lower_runs, with_levels
 
 __all__ = [
     "AC_COLUMNS",
@@ -21,17 +19,11 @@ __all__ = [
     "POWER_COLUMNS",
     "EventWindow",
     "EventWindowSearch",
-    "JobLoad",
     "PowerBlock",
     "PowerModel",
     "Segments",
-    "ServingLoad",
     "absent_nodes",
     "device_block",
-    "lower_jobs",
-    "lower_runs",
     "power_stream",
-    "serving_segments",
-    "with_levels",
     "with_twins",
 ]

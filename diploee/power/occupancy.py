@@ -6,7 +6,7 @@ import numpy as np
 
 from diploee.jit import njit
 from diploee.power.segments import Segments
-from diploee.scenario import Facility
+from diploee.scenario import Facility, Scenario
 from diploee.tables import Float64Array, Int16Array, Int32Array, Int64Array
 
 
@@ -75,3 +75,24 @@ def _add_changes(
         at_start[pool, -(-into_ms // step_ms)] += change
         level[pool, interval] += change
         own_ms[pool, interval] += change * ((interval + 1) * step_ms - into_ms)
+
+
+def absent_nodes(scenario: Scenario) -> Segments | None:
+    """Return the nodes that do not stand yet, from when to when; None where there are no phases.
+
+    The rows are no load: they tell which nodes of a pool neither run jobs nor idle.
+    """
+    if not scenario.facility.has_phases:
+        return None
+    pools, horizon_ms = scenario.facility.pools.values(), scenario.horizon_ms
+    rows = [
+        (time_ms, pool_id, n_nodes)
+        for pool_id, (pool, stand) in enumerate(
+            zip(pools, scenario.standing_nodes().values(), strict=True)
+        )
+        for time_ms, n_nodes in (*stand.added, (horizon_ms, pool.n_nodes - stand.most))
+    ]
+    end_ms, pool_id, n_nodes = np.array(rows, dtype=np.int64).T
+    none = np.zeros(end_ms.size, dtype=np.int64)
+    begin_ms = none + scenario.clock.begin_ms
+    return Segments(begin_ms, end_ms, pool_id, n_nodes, none, none, none.astype(float))

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from diploee.errors import plural
+from diploee.loads.jobs.synchronous_metrics import SYNCHRONOUS_METRICS
+from diploee.loads.services.metrics import SERVICE_METRICS
 from diploee.metric import NONE, Metric, flatten
 from diploee.metrics.catalogue import table_metrics
-from diploee.metrics.service import SERVICE_METRICS
-from diploee.metrics.synchronous import SYNCHRONOUS_METRICS
 from diploee.neighbours.openg2g.replicas.metrics import REPLICA_METRICS
 from diploee.report.content import PageTable
 from diploee.report.data import RunData

@@ -35,5 +35,5 @@ class OverloadSpec(Kind):
         return 0.0
 
 
-OVERLOADS: Kinds[OverloadSpec] = Kinds("overload", OverloadSpec, "diploee.inference.overloads")
+OVERLOADS: Kinds[OverloadSpec] = Kinds("overload", OverloadSpec, "diploee.loads.services.overloads")
 """Ways by name: those of the package, and those registered from outside."""

@@ -10,11 +10,11 @@ import numpy as np
 from diploee.scenario import StandingNodes
 from diploee.schedule.acting_engine import ActingEngine, Happened
 from diploee.schedule.estimates import EXACT, estimated_ms
+from diploee.schedule.job_table import JobTable
 from diploee.schedule.runs import ActedSchedule, Runs
 from diploee.schedule.schedule import NEVER_MS, check_widths
 from diploee.schedule.surroundings import Surroundings
 from diploee.tables import Int64Array, concat
-from diploee.workload import JobTable
 
 
 class ActingPools:

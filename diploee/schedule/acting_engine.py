@@ -22,13 +22,12 @@ from diploee.errors import PolicyError, one_of, shown
 from diploee.schedule.acting_jobs import ActingJob
 from diploee.schedule.acting_views import ActingPool, FacilityScope, FacilityView
 from diploee.schedule.actions import Action, Preempt, Resize, Resume, SetLevel, Start
+from diploee.schedule.job_table import DRAW_MS, JobTable
 from diploee.schedule.policy import actions_read, asked, jobs_read, pairs_read, wake_ms
 from diploee.schedule.runs import CHECKPOINT, PAUSED, RESTART, RUN
 from diploee.schedule.surroundings import PowerBasis, Surroundings
 from diploee.tables import Int64Array
 from diploee.units import MS_PER_DAY, MS_PER_H
-from diploee.workload import JobTable
-from diploee.workload.source import DRAW_MS
 
 LONGEST_IDLE_MS = MS_PER_DAY
 """A pool may stand empty beside a queue for so long before its policy is refused."""

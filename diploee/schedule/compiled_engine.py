@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from diploee.jit import njit
+from diploee.schedule.job_table import JobTable
 from diploee.schedule.policy import Policy
 from diploee.tables import Int32Array, Int64Array
-from diploee.workload import JobTable
 
 
 class CompiledFifo:

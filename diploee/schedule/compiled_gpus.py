@@ -11,9 +11,9 @@ import numpy as np
 
 from diploee.jit import njit
 from diploee.schedule.compiled_engine import _sift_down, _sift_up
+from diploee.schedule.job_table import JobTable
 from diploee.tables import Int32Array, Int64Array
 from diploee.units import SLOTS_PER_GPU
-from diploee.workload import JobTable
 
 RUNNING, FREE_NODES, NOW_MS = range(3)
 """Places in the state: running jobs, wholly free nodes, and the time reached [ms]."""

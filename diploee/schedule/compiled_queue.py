@@ -16,8 +16,8 @@ import numpy as np
 from diploee.jit import njit
 from diploee.schedule.compiled_engine import _sift_down, _sift_up
 from diploee.schedule.estimates import estimated_ms
+from diploee.schedule.job_table import JobTable
 from diploee.tables import Int64Array
-from diploee.workload import JobTable
 
 NEVER_MS = 2**62
 

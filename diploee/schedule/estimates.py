@@ -14,8 +14,8 @@ from diploee.errors import shown
 from diploee.model import Model
 from diploee.scenario import SchedulerSpec
 from diploee.scenario.spans import SpanMs
+from diploee.schedule.job_table import JobTable
 from diploee.tables import Int64Array
-from diploee.workload import JobTable
 
 EXACT: Literal["exact"] = "exact"
 

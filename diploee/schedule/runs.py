@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from diploee.schedule.job_table import JobTable
 from diploee.schedule.schedule import NEVER_MS, Schedule
 from diploee.tables import (
     BoolArray,
@@ -19,7 +20,6 @@ from diploee.tables import (
     column,
     concat,
 )
-from diploee.workload import JobTable
 
 KINDS = ("run", "checkpoint", "restart", "paused")
 """What a job does in a stretch, by `Runs.kind`; it holds its nodes in all of them."""

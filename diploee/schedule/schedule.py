@@ -15,13 +15,13 @@ from diploee.columns import Column
 from diploee.errors import WorkloadError, did_you_mean, one_of, shown
 from diploee.profiles.capped import CapLevels
 from diploee.scenario import Pool, StandingNodes
+from diploee.schedule.job_table import JobTable
 from diploee.schedule.policies.fifo import StrictFifo
 from diploee.schedule.policy import Policy
 from diploee.schedule.surroundings import Surroundings
 from diploee.schedule.twins import twin_of
 from diploee.tables import BoolArray, Int64Array, concat
 from diploee.units import SLOTS_PER_GPU
-from diploee.workload import JobTable
 
 if TYPE_CHECKING:
     from diploee.schedule.acting import ActingPools

@@ -13,11 +13,11 @@ from simpy.events import NORMAL, EventPriority
 
 from diploee.errors import PolicyError
 from diploee.schedule.estimates import EXACT, estimated_ms
+from diploee.schedule.job_table import JobTable
 from diploee.schedule.policies.fifo import StrictFifo
 from diploee.schedule.policy import Policy, Viewed, asked, jobs_read, wake_ms
 from diploee.tables import Int64Array, concat
 from diploee.units import MS_PER_DAY, MS_PER_H
-from diploee.workload import JobTable
 
 Callbacks = list[Callable[[simpy.Event], None]]
 LONGEST_IDLE_MS = MS_PER_DAY

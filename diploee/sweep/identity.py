@@ -7,7 +7,7 @@ import json
 
 from diploee import __version__
 from diploee.inputs import Inputs
-from diploee.loads.jobs import open_streams
+from diploee.loads.jobs.load import open_streams
 from diploee.outputs.manifest import SCHEMA_VERSION
 from diploee.scenario import Scenario
 from diploee.steps import settle

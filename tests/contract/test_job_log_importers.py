@@ -20,7 +20,7 @@ from job_log_writers import JOBS, ORIGIN_S, WRITERS, Job, LogWriter, write_lines
 
 from diploee.errors import InputError, LogFormatError
 from diploee.importers import JOB_LOG_FORMATS, read_job_log
-from diploee.loads.job_log import MISSING_MS, STATES, JobLog
+from diploee.loads.jobs.job_log import MISSING_MS, STATES, JobLog
 
 every_format = pytest.mark.parametrize("writer", WRITERS, ids=lambda writer: writer.name)
 

@@ -21,8 +21,8 @@ from diploee.learn.jobs.fragment import fragment_text
 from diploee.learn.jobs.summary import fit_lines
 from diploee.learn.requests.fit import fit_requests
 from diploee.learn.requests.fragment import request_stream_yaml
-from diploee.loads.job_log import JobLog
-from diploee.loads.request_trace import RequestTrace
+from diploee.loads.jobs.job_log import JobLog
+from diploee.loads.services.request_trace import RequestTrace
 from diploee.scenario import ClassRule
 
 N_ALWAYS, N_SLOW = 20, 2_000

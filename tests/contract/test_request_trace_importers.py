@@ -24,7 +24,7 @@ from diploee.importers.request_traces import (
     read_request_trace,
     servegen,
 )
-from diploee.loads.request_trace import RequestTrace
+from diploee.loads.services.request_trace import RequestTrace
 
 Sample = Callable[[str], Path]
 START = datetime(2024, 5, 10, tzinfo=UTC)

@@ -20,8 +20,8 @@ from diploee.importers.power_logs.wattameter_log import WattAMeterLog, parse_log
 from diploee.importers.reactive_tables import read_reactive_table
 from diploee.importers.serving.service_curves import load_power_curve
 from diploee.importers.signals import read_signal
-from diploee.loads.job_log import JobLog
-from diploee.loads.request_trace import RequestTrace
+from diploee.loads.jobs.job_log import JobLog
+from diploee.loads.services.request_trace import RequestTrace
 from diploee.neighbours.openg2g import TrainingTrace
 from diploee.neighbours.zeus.groups import read_groups
 from diploee.neighbours.zeus.trace_files import read_power_trace, read_train_trace

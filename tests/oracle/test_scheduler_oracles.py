@@ -17,8 +17,8 @@ from builders import job_table, schedule_pool
 
 from diploee.scenario import SCHEDULERS, Pool
 from diploee.schedule import Engine
+from diploee.schedule.job_table import JobTable
 from diploee.units import MS_PER_S
-from diploee.workload import JobTable
 
 JOBS_FILE = Path(__file__).parent / "data" / "fifo_oracle_jobs.csv.gz"
 HORIZON_MS = 10 * 24 * 3_600_000

@@ -14,10 +14,10 @@ from builders import tiny_library, tiny_scenario
 
 from diploee.learn.jobs import JobLogFit, fit_job_log
 from diploee.loads.import_counts import ImportCounts
-from diploee.loads.job_log import MISSING_MS, STATES, JobLog, JobRecords
+from diploee.loads.jobs.job_log import MISSING_MS, STATES, JobLog, JobRecords
 from diploee.scenario import ClassRule, Scenario, load_scenario
+from diploee.schedule.job_table import JobTable
 from diploee.steps import generate_jobs
-from diploee.workload import JobTable
 
 N_WEEKS = 16
 JOBS_PER_DAY = 1_500.0

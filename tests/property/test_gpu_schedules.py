@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from diploee.scenario import Pool
 from diploee.schedule.compiled_gpus import CompiledGpus
+from diploee.schedule.job_table import JobTable
 from diploee.schedule.simpy_gpus import SimpyGpus
-from diploee.workload import JobTable
 
 GPU = 100
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from serving_builders import CODING, CONVERSATION, serving_scenario
 
-from diploee.inference import ScalingRules, instances_needed, reserve_nodes, serve_requests
+from diploee.loads.services import ScalingRules, instances_needed, reserve_nodes, serve_requests
 from diploee.steps import load_curves, plan_services, power_blocks, serving_segments
 from diploee.tables import Float64Array
 

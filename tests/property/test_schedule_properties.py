@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from diploee.scenario import Pool
 from diploee.schedule import NEVER_MS, Schedule
+from diploee.schedule.job_table import JobTable
 from diploee.steps import schedule_jobs
-from diploee.workload import JobTable
 
 
 @st.composite

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from diploee.scenario import SCHEDULERS, Pool, StandingNodes
 from diploee.schedule import Cluster, Engine
-from diploee.workload import JobTable
+from diploee.schedule.job_table import JobTable
 
 POLICIES: list[dict[str, Any]] = [
     {"kind": "sjf"},

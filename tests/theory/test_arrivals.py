@@ -10,9 +10,9 @@ import pytest
 from builders import tiny_library, tiny_scenario
 from scipy import integrate, stats
 
+from diploee.loads.jobs import hourly_rates
 from diploee.scenario import Scenario, load_scenario
 from diploee.steps import Workload, generate_jobs
-from diploee.workload import hourly_rates
 
 REJECT_BELOW = 0.001
 MS_PER_H = 3_600_000

@@ -23,18 +23,16 @@ from diploee.errors import InputError
 from diploee.outputs import Run
 from diploee.outputs.export.series import check_power_column
 from diploee.outputs.facility_file import declared_columns
-
-DECLARED_COLUMNS = declared_columns()
 from diploee.profiles import ProfileLibrary
 
 AUXILIARY = Column("auxiliary_power_w", "W", "facility", "mean", "chillers", "constant load")
 
 
 def test_a_written_name_gives_its_column_and_its_owner() -> None:
-    column, owner = find_column("it_power_w.h100", DECLARED_COLUMNS)
+    column, owner = find_column("it_power_w.h100", declared_columns())
     assert (column.name, column.unit, column.per, owner) == ("it_power_w", "W", "pool", "h100")
-    assert find_column("queued_jobs", DECLARED_COLUMNS)[1] == ""
-    assert find_column("served_rps.chat.large", DECLARED_COLUMNS)[1] == "chat.large"
+    assert find_column("queued_jobs", declared_columns())[1] == ""
+    assert find_column("served_rps.chat.large", declared_columns())[1] == "chat.large"
 
 
 @pytest.mark.parametrize(
@@ -48,25 +46,25 @@ def test_a_written_name_gives_its_column_and_its_owner() -> None:
 )
 def test_an_undeclared_name_is_refused_with_those_that_are(name: str, found: str) -> None:
     with pytest.raises(InputError, match=found) as error:
-        find_column(name, DECLARED_COLUMNS)
+        find_column(name, declared_columns())
     assert len(str(error.value)) < 500
 
 
 def test_a_name_taken_twice_is_refused_by_what_both_declare() -> None:
     other = replace(AUXILIARY, text="pumps")
     with pytest.raises(InputError, match=r"'auxiliary_power_w' is declared twice: .*load.*pumps"):
-        catalogue(DECLARED_COLUMNS, (AUXILIARY,), (other,))
-    assert catalogue(DECLARED_COLUMNS, (AUXILIARY,))[-1] is AUXILIARY
+        catalogue(declared_columns(), (AUXILIARY,), (other,))
+    assert catalogue(declared_columns(), (AUXILIARY,))[-1] is AUXILIARY
 
 
 def test_a_stage_can_move_the_boundary_of_one_column_alone() -> None:
-    moved = with_boundary(DECLARED_COLUMNS, "facility_power_w", "point of interconnection")
+    moved = with_boundary(declared_columns(), "facility_power_w", "point of interconnection")
     assert find_column("facility_power_w", moved)[0].boundary == "point of interconnection"
-    assert [a.name for a, b in zip(moved, DECLARED_COLUMNS, strict=True) if a != b] == [
+    assert [a.name for a, b in zip(moved, declared_columns(), strict=True) if a != b] == [
         "facility_power_w"
     ]
     with pytest.raises(InputError, match="'grid_power_w' is not declared"):
-        with_boundary(DECLARED_COLUMNS, "grid_power_w", "")
+        with_boundary(declared_columns(), "grid_power_w", "")
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +98,7 @@ def test_a_run_knows_its_columns_from_its_file(run: Run, tmp_path: Path) -> None
 
 
 def test_a_run_from_before_the_catalogue_has_the_declared_one(run: Run, tmp_path: Path) -> None:
-    assert rewrite(run, tmp_path / "older", None).columns == DECLARED_COLUMNS
+    assert rewrite(run, tmp_path / "older", None).columns == declared_columns()
     with pytest.raises(InputError, match=r"metadata: columns\.0\.unit: this key is missing"):
         _ = rewrite(run, tmp_path / "damaged", [{"name": "x"}]).columns
 

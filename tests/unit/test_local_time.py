@@ -20,7 +20,9 @@ from hypothesis import strategies as st
 from diploee.clock import RunClock, WallClock, is_skipped, local_ms
 from diploee.errors import InputError, ScenarioError
 from diploee.line import simulate
-from diploee.loads.request_trace import RequestTrace
+from diploee.loads.jobs.rates import hourly_rates
+from diploee.loads.services.replayed_rates import replayed_rates
+from diploee.loads.services.request_trace import RequestTrace
 from diploee.metrics.grid.clock import Clock
 from diploee.metrics.grid.demand import ClockSums
 from diploee.metrics.limits.file import Limits
@@ -29,8 +31,6 @@ from diploee.outputs.export import Options, export_run
 from diploee.report.data import read_run
 from diploee.scenario import Calendar, load_scenario
 from diploee.steps import generate_jobs
-from diploee.workload.rates import hourly_rates
-from diploee.workload.request_trace import replayed_rates
 
 MS_PER_MIN, MS_PER_H, MS_PER_DAY = 60_000, 3_600_000, 86_400_000
 

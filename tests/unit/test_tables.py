@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diploee.power import Segments
+from diploee.schedule.job_table import JobTable
 from diploee.tables import Table, concat
-from diploee.workload import JobTable
 
 INT16 = st.integers(-(2**15), 2**15 - 1)
 

@@ -34,7 +34,7 @@ from diploee.importers.job_logs.raw_log import (
     times_ms,
 )
 from diploee.importers.job_logs.repeats import REPEATED_ROW
-from diploee.loads.job_log import MISSING_MS, STATES
+from diploee.loads.jobs.job_log import MISSING_MS, STATES
 from diploee.tables import (
     BoolArray,
     Float64Array,

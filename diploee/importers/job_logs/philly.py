@@ -32,7 +32,7 @@ from diploee.importers.job_logs.raw_log import (
     state_ids,
 )
 from diploee.json_files import Record
-from diploee.loads.job_log import MISSING_MS
+from diploee.loads.jobs.job_log import MISSING_MS
 from diploee.tables import Float64Array, Int16Array, Int64Array, Table, column
 from diploee.textio.json_list import json_objects, text_columns
 from diploee.textio.text import Text

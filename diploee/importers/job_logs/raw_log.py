@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 
 from diploee.importers.job_logs.options import JobLogOptions
-from diploee.loads.job_log import MISSING_MS, STATES
+from diploee.loads.jobs.job_log import MISSING_MS, STATES
 from diploee.tables import Float64Array, Int16Array, Int32Array, Int64Array, Table, column
 from diploee.textio.stamps import stamps
 from diploee.textio.tables import REPEATED_HEADER, TRUNCATED, Layout, ReadTable, read_columns
 from diploee.textio.text import Text
-from diploee.textio.values import MISSING, Number, ids, labels, numbers
+from diploee.textio.values import Number, ids, labels, numbers
 from diploee.units import MS_PER_S
-from diploee.zone import Zone
+from diploee.zone import MISSING, Zone
 
 COUNT = Number(1e9, none=-1)
 ENERGY_J = Number(1e15, none=-1)

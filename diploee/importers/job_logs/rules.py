@@ -49,7 +49,7 @@ from diploee.loads.import_counts import (
     ImportCounts,
     believed_span,
 )
-from diploee.loads.job_log import GPU_ROUNDING, MISSING_MS, STATES, JobLog, JobRecords
+from diploee.loads.jobs.job_log import GPU_ROUNDING, MISSING_MS, STATES, JobLog, JobRecords
 from diploee.scenario.durations import MAX_DURATION_S
 from diploee.tables import BoolArray, Float64Array, Int64Array
 from diploee.units import MS_PER_S

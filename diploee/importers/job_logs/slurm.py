@@ -42,7 +42,7 @@ from diploee.importers.job_logs.raw_log import (
     stamps_ms,
     times_ms,
 )
-from diploee.loads.job_log import MISSING_MS
+from diploee.loads.jobs.job_log import MISSING_MS
 from diploee.tables import Float64Array, Int64Array
 from diploee.textio.tables import Layout, ReadTable, header_words, listed, read_header
 from diploee.textio.text import Text

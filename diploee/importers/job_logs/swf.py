@@ -45,7 +45,7 @@ from diploee.importers.job_logs.raw_log import (
     times_ms,
 )
 from diploee.loads.import_counts import YEARS_MS
-from diploee.loads.job_log import MISSING_MS, STATES
+from diploee.loads.jobs.job_log import MISSING_MS, STATES
 from diploee.tables import Float64Array, Int16Array
 from diploee.textio.tables import Layout, ReadTable
 from diploee.textio.text import Text

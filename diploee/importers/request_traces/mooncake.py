@@ -30,7 +30,8 @@ from diploee.importers.request_traces.totals import Rules
 from diploee.importers.request_traces.trace_format import TraceOptions, row_format
 from diploee.tables import Float64Array, Int64Array
 from diploee.textio.text import Text
-from diploee.textio.values import MISSING, Number
+from diploee.textio.values import Number
+from diploee.zone import MISSING
 
 KEYS: dict[str, Number] = {
     "timestamp": time_of("ms"),

@@ -9,7 +9,7 @@ from diploee.errors import InputError, LogFormatError, one_of, shown
 from diploee.importers.registry import Formats
 from diploee.importers.request_traces import azure_llm, burstgpt, mooncake, plain_csv, servegen
 from diploee.importers.request_traces.trace_format import TraceFormat, TraceOptions
-from diploee.loads.request_trace import RequestTrace
+from diploee.loads.services.request_trace import RequestTrace
 from diploee.textio.text import first_block
 from diploee.units import MS_PER_S
 from diploee.zone import zone_of

@@ -45,7 +45,7 @@ from diploee.loads.import_counts import (
     ImportCounts,
     believed_span,
 )
-from diploee.loads.request_trace import RequestTrace, TokenLengths
+from diploee.loads.services.request_trace import RequestTrace, TokenLengths
 from diploee.tables import BoolArray, Float64Array, Int64Array
 from diploee.textio.source import read_bytes
 from diploee.textio.tables import TRUNCATED, Layout, read_columns

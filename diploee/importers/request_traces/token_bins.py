@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from diploee.importers.request_traces.rows import LARGEST_TOKENS
-from diploee.loads.request_trace import TokenLengths
+from diploee.loads.services.request_trace import TokenLengths
 from diploee.tables import Int64Array
 
 N_SINGLE = 128

@@ -23,12 +23,11 @@ from diploee.loads.import_counts import (
     ImportCounts,
     believed_span,
 )
-from diploee.loads.request_trace import RequestTrace
+from diploee.loads.services.request_trace import RequestTrace
 from diploee.tables import BoolArray, Int64Array
 from diploee.textio.tables import REPEATED_HEADER, TRUNCATED
-from diploee.textio.values import MISSING
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S
-from diploee.zone import Zone
+from diploee.zone import MISSING, Zone
 
 if TYPE_CHECKING:
     from diploee.importers.request_traces.trace_format import TraceOptions

@@ -15,7 +15,7 @@ from diploee.importers.serving.curve_files import (
     read_curve_file,
     rows_where,
 )
-from diploee.inference.curves import OUTPUT_TOKENS_COLUMN
+from diploee.loads.services.curves import OUTPUT_TOKENS_COLUMN
 from diploee.profiles import PowerProfile, Provenance
 from diploee.profiles.reference import facts
 from diploee.scenario import BatchInference, JobStream

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from diploee.errors import InputError, did_you_mean, one_line, one_of, shown
-from diploee.inference.curves import ServingFile
+from diploee.loads.services.curves import ServingFile
 from diploee.shipped import shipped_folder
 from diploee.tables import Float64Array
 from diploee.textio.sheets import read_sheet

@@ -9,7 +9,7 @@ import numpy as np
 
 from diploee.errors import InputError, one_line
 from diploee.importers.power_logs.plain import import_plain
-from diploee.inference.curves import PowerCurve, PowerSample, ServingFile
+from diploee.loads.services.curves import PowerCurve, PowerSample, ServingFile
 from diploee.profiles import PowerProfile
 from diploee.profiles.profile import DEVICE_POWER
 from diploee.profiles.resample import EnergyCurve, joint_power_w

@@ -15,7 +15,7 @@ from diploee.importers.serving.curve_files import (
     rows_where,
 )
 from diploee.importers.serving.sample_files import curve_through, read_power_samples
-from diploee.inference.curves import (
+from diploee.loads.services.curves import (
     LATENCY_COLUMNS,
     OUTPUT_TOKENS_COLUMN,
     THROUGHPUT_COLUMN,
@@ -25,8 +25,8 @@ from diploee.inference.curves import (
     ServiceCurves,
     nearest_length,
 )
-from diploee.inference.replay import mean_output_tokens
-from diploee.loads.request_trace import RequestTrace
+from diploee.loads.services.request_trace import RequestTrace
+from diploee.loads.services.trace_counts import mean_output_tokens
 from diploee.neighbours.openg2g.logistic_curves import logistic_curves
 from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
 from diploee.scenario import LatencyMetric, RequestStream, Service

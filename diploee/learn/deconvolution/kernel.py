@@ -13,13 +13,13 @@ from typing import Literal
 
 import numpy as np
 
+from diploee.loads.jobs.classes import StreamClass
+from diploee.loads.jobs.rates import joint
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.playing import played_mean_power_w
 from diploee.scenario import DurationModel, NodeType
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_S, S_PER_H
-from diploee.workload.jobs import StreamClass
-from diploee.workload.rates import joint
 
 Observed = Literal["utilization", "power"]
 

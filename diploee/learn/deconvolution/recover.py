@@ -21,12 +21,12 @@ from diploee.learn.deconvolution.kernel import ACCEPTED_REST, Observed, mix_kern
 from diploee.learn.deconvolution.least_squares import alternate, spread
 from diploee.learn.jobs.calendar_fit import DAYS_OF_MONTH, wants_months
 from diploee.learn.jobs.hours import HourCounts
+from diploee.loads.jobs.rates import hour_of_week, month_of_year
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Facility, JobStream, Scenario, scenario_from_dict
 from diploee.steps import settle, stream_classes
 from diploee.tables import Float64Array
 from diploee.units import HOURS_PER_DAY, HOURS_PER_WEEK, MONTHS_PER_YEAR, MS_PER_H, W_PER_MW
-from diploee.workload.rates import hour_of_week, month_of_year
 
 FULL = 0.98
 """Occupancy from which on an hour counts as full: jobs queue, and the load is not linear."""

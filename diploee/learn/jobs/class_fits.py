@@ -12,7 +12,7 @@ from diploee.learn.jobs.classes import JobGroups
 from diploee.learn.jobs.durations import DurationFit, DurationKind, fit_durations, ks_distance
 from diploee.learn.jobs.job_arrays import in_arrays, run_time_correlation, size_shares
 from diploee.learn.jobs.shares import share_limits
-from diploee.loads.job_log import JobRecords
+from diploee.loads.jobs.job_log import JobRecords
 from diploee.scenario import JobArrays
 from diploee.scenario.durations import MAX_DURATION_S
 from diploee.streams import stream

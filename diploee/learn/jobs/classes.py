@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from diploee.errors import ProfileError, WorkloadError
-from diploee.loads.job_log import JobRecords
+from diploee.loads.jobs.class_rules import UNMATCHED, assign_classes, nearest_n_nodes
+from diploee.loads.jobs.job_log import JobRecords
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import ClassRule
 from diploee.tables import BoolArray, Float64Array, Int16Array, Int64Array
-from diploee.workload.class_rules import UNMATCHED, assign_classes, nearest_n_nodes
 
 MAX_CLASSES = 24
 """Classes of a fit; node counts that hold the least node time join their neighbours."""

@@ -8,9 +8,9 @@ from datetime import datetime
 import numpy as np
 
 from diploee.errors import WorkloadError
+from diploee.loads.jobs.rates import hour_of_week, month_of_year
 from diploee.tables import BoolArray, Float64Array, Int64Array
 from diploee.units import HOURS_PER_DAY, MS_PER_H
-from diploee.workload.rates import hour_of_week, month_of_year
 from diploee.zone import Zone
 
 MAX_SPAN_H = 40 * 366 * HOURS_PER_DAY

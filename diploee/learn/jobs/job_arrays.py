@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import special, stats
 
-from diploee.loads.job_log import JobRecords
+from diploee.loads.jobs.job_log import JobRecords
 from diploee.tables import BoolArray, Float64Array, Int16Array, Int64Array
 from diploee.units import MS_PER_H, MS_PER_MIN, MS_PER_S
 

@@ -32,7 +32,7 @@ from diploee.learn.jobs.notes import (
     state_notes,
 )
 from diploee.learn.weeks import MONDAY_MS
-from diploee.loads.job_log import NO_GPU, JobLog, JobRecords
+from diploee.loads.jobs.job_log import NO_GPU, JobLog, JobRecords
 from diploee.model import documented
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import ClassRule

@@ -15,12 +15,12 @@ from scipy import stats
 from diploee.learn.jobs.class_fits import ClassFit
 from diploee.learn.jobs.fragment import fragment_text
 from diploee.learn.jobs.job_log_fit import Figure, JobLogFit, LoggedJobs
+from diploee.loads.jobs.rates import hour_weights
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import scenario_from_dict
 from diploee.steps import generate_jobs
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_H, S_PER_H
-from diploee.workload.rates import hour_weights
 
 YEAR_D = 364
 MOST_JOBS = 200_000

@@ -9,7 +9,7 @@ from diploee.learn.jobs.arrivals import ArrivalFit
 from diploee.learn.jobs.calendar_fit import MIN_SIGHTINGS, covers_all_months
 from diploee.learn.jobs.class_fits import MIN_JOBS_FOR_DURATIONS, ClassFit
 from diploee.learn.jobs.classes import JobGroups
-from diploee.loads.job_log import STATES, TOLD_RATIO, JobRecords
+from diploee.loads.jobs.job_log import STATES, TOLD_RATIO, JobRecords
 from diploee.units import HOURS_PER_DAY, HOURS_PER_WEEK
 
 NOTABLE_GAP_H = 30 * HOURS_PER_DAY

@@ -21,7 +21,7 @@ from diploee.learn.week_shape import (
     WeekShape,
     fit_week_shape,
 )
-from diploee.loads.request_trace import RequestTrace
+from diploee.loads.services.request_trace import RequestTrace
 from diploee.tables import BoolArray, Float64Array, Int64Array
 from diploee.units import (
     HOURS_PER_DAY,

@@ -8,7 +8,6 @@ from datetime import datetime
 import numpy as np
 
 from diploee.errors import WorkloadError
-from diploee.inference.curves import OUTPUT_LENGTHS
 from diploee.learn.poisson import poisson_limits
 from diploee.learn.requests.calendar import (
     StepTimes,
@@ -22,7 +21,9 @@ from diploee.learn.requests.services import ServiceFit, fit_service
 from diploee.learn.seasons import MonthTest, laid_over_stepped
 from diploee.learn.week_shape import CalendarChoice, Detail
 from diploee.learn.weeks import MONDAY_MS, WeekFit, fit_weeks
-from diploee.loads.request_trace import RequestTrace
+from diploee.loads.jobs.rates import line_through_means
+from diploee.loads.services.curves import OUTPUT_LENGTHS
+from diploee.loads.services.request_trace import RequestTrace
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import (
     HOURS_PER_DAY,
@@ -32,7 +33,6 @@ from diploee.units import (
     MS_PER_MIN,
     MS_PER_S,
 )
-from diploee.workload.rates import line_through_means
 
 MIN_HOURS_OF_SCATTER = 24
 """Hours beyond the fitted weights from which the scatter of hours widens the limits."""

@@ -24,7 +24,7 @@ from diploee.learn.requests.calendar import StepTimes
 from diploee.learn.requests.fit import RequestFit
 from diploee.learn.week_panels import limits_name, week_panels
 from diploee.learn.week_shape import IN_WORDS
-from diploee.loads.request_trace import RequestTrace, TokenLengths
+from diploee.loads.services.request_trace import RequestTrace, TokenLengths
 from diploee.units import MONTHS_PER_YEAR, MS_PER_DAY
 
 MOST_SERVICES = 6

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from diploee.inference.curves import nearest_length
-from diploee.loads.request_trace import RequestTrace, TokenLengths
+from diploee.loads.services.curves import nearest_length
+from diploee.loads.services.request_trace import RequestTrace, TokenLengths
 
 
 @dataclass(frozen=True)

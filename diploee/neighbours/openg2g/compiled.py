@@ -195,7 +195,7 @@ class CompiledData(ABC, Generic[M]):
 
 def default_source(data_dir: Path | str, spec: InferenceModelSpec) -> BenchmarkSource:
     """Return where a spec is measured that no source is given for: OpenG2G's folder, or the hub."""
-    sources = import_module("diploee.importers.benchmarks")  # which stands to the right of this
+    sources = import_module("diploee.neighbours.openg2g.sources")
     folder = openg2g_folder(data_dir, spec)
     if (folder / MANIFEST).is_file():
         source: BenchmarkSource = sources.OpenG2GSource(folder)

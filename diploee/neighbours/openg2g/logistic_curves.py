@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from diploee.inference.curves import LatencyCurve, PowerCurve
+from diploee.loads.services.curves import LatencyCurve, PowerCurve
 from diploee.neighbours.openg2g import LogisticModel, ServingFits, sampled_operating_points
 from diploee.profiles import Provenance
 from diploee.scenario import LatencyMetric, LogisticService

@@ -11,6 +11,12 @@ import numpy as np
 
 from diploee.errors import LogFormatError, WorkloadError
 from diploee.inputs import readable
+from diploee.loads.jobs.arrivals import draw_submissions, stream_rates
+from diploee.loads.jobs.classes import StreamClass, check_n_jobs
+from diploee.loads.jobs.library_builder import LibraryBuilder
+from diploee.loads.jobs.match import StreamMatch, Utilization, node_ms
+from diploee.loads.jobs.source import StreamFrame
+from diploee.loads.jobs.startup import draw_startups_ms
 from diploee.neighbours.zeus import (
     GroupTrace,
     JobSeries,
@@ -26,15 +32,10 @@ from diploee.neighbours.zeus import (
 )
 from diploee.profiles.flat import FLAT_POWER_W, flat_profile
 from diploee.scenario import JobClass, JobStream, RecurringTraining
+from diploee.schedule.job_table import DRAW_MS, JobTable
 from diploee.streams import stream
 from diploee.tables import Float64Array, concat
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_S
-from diploee.workload.arrivals import draw_submissions, stream_rates
-from diploee.workload.jobs import JobTable, StreamClass, check_n_jobs
-from diploee.workload.library_builder import LibraryBuilder
-from diploee.workload.match import StreamMatch, Utilization, node_ms
-from diploee.workload.source import DRAW_MS, StreamFrame
-from diploee.workload.startup import draw_startups_ms
 
 PROFILE_ID = "zeus-mean-power"
 KNOWN_AS_MEAN_S = 3600.0

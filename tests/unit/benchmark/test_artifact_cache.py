@@ -21,7 +21,6 @@ from command_line import wait_until
 from killing import answer, kills
 
 from diploee.errors import InputError, OutputError
-from diploee.importers.benchmarks import LeaderboardSource, ResultsSource
 from diploee.neighbours.openg2g import (
     InferenceData,
     InferenceDataParams,
@@ -35,6 +34,7 @@ from diploee.neighbours.openg2g import (
 )
 from diploee.neighbours.openg2g.cache import MANIFEST, Artifact, Recipe, find_artifact
 from diploee.neighbours.openg2g.cache_writing import save_artifact
+from diploee.neighbours.openg2g.sources import LeaderboardSource, ResultsSource
 
 SPEC = tiny_spec(batch_sizes=(8, 64))
 SHORT = TrainingTraceParams(duration_s=60.0)

@@ -31,19 +31,19 @@ from benchmark_builders import (
 from samples import ML_ENERGY, PUBLISHED
 
 from diploee.errors import InputError, LogFormatError
-from diploee.importers.benchmarks import (
-    LeaderboardSource,
-    MlEnergySource,
-    OpenG2GSource,
-    ResultsSource,
-)
-from diploee.importers.benchmarks.results_json import spread_chunks
 from diploee.neighbours.openg2g import (
     InferenceData,
     InferenceModelSpec,
     LogisticModelStore,
     TrainingTrace,
 )
+from diploee.neighbours.openg2g.sources import (
+    LeaderboardSource,
+    MlEnergySource,
+    OpenG2GSource,
+    ResultsSource,
+)
+from diploee.neighbours.openg2g.sources.results_json import spread_chunks
 
 SAMPLE = PUBLISHED / ML_ENERGY
 

@@ -14,8 +14,8 @@ import pytest
 from benchmark_builders import leaderboard_data, results_data, results_path, tiny_spec, write_json
 
 from diploee.errors import InputError
-from diploee.importers.benchmarks import LeaderboardSource, OpenG2GSource, ResultsSource
 from diploee.neighbours.openg2g import LogisticModelStore
+from diploee.neighbours.openg2g.sources import LeaderboardSource, OpenG2GSource, ResultsSource
 
 SIZES = (8, 64)
 HUGE = {"400 digits": "9" * 400, "5,000 digits": "9" * 5_000, "deep": "[" * 999 + "]" * 999}

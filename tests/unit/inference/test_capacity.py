@@ -7,7 +7,7 @@ import pytest
 from serving_builders import CODING, serving_scenario
 
 from diploee.errors import WorkloadError
-from diploee.inference import (
+from diploee.loads.services import (
     LatencyCurve,
     load_latency_curve,
     max_request_rate_rps,

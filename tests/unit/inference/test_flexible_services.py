@@ -11,9 +11,9 @@ from serving_builders import one_service, serving_data, serving_scenario
 
 import diploee
 from diploee.errors import InputError
-from diploee.inference import PlannedService
+from diploee.loads.services import PlannedService
+from diploee.loads.services.banks import cpu_power_w
 from diploee.outputs import Run
-from diploee.power.serving import cpu_power_w
 from diploee.scenario import scenario_from_dict
 from diploee.steps import load_curves, plan_services
 from diploee.units import MS_PER_H, MS_PER_S

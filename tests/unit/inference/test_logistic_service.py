@@ -10,8 +10,8 @@ import pytest
 from serving_builders import one_service, serving_scenario
 
 from diploee.errors import InputError
-from diploee.inference import ServicePlan
 from diploee.line import simulate
+from diploee.loads.services import ServicePlan
 from diploee.neighbours.openg2g import operating_points
 from diploee.neighbours.openg2g.logistic_curves import serving_fits
 from diploee.scenario import Scenario, load_scenario

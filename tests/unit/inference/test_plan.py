@@ -7,7 +7,7 @@ import pytest
 from serving_builders import CODING, CONVERSATION, one_service, serving_scenario, write_serving
 
 from diploee.errors import WorkloadError
-from diploee.inference import (
+from diploee.loads.services import (
     Capacity,
     PlannedService,
     ScalingRules,
@@ -16,7 +16,7 @@ from diploee.inference import (
     serve_requests,
     service_columns,
 )
-from diploee.metrics.service import request_metrics, service_metrics, weighted_percentiles
+from diploee.loads.services.metrics import request_metrics, service_metrics, weighted_percentiles
 from diploee.scenario import Scenario, load_scenario
 from diploee.steps import load_curves, plan_services, request_rates
 

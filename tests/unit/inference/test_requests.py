@@ -5,9 +5,9 @@ import pytest
 from serving_builders import serving_scenario
 
 from diploee.errors import WorkloadError
+from diploee.loads.jobs.rates import month_factors
 from diploee.scenario import Calendar
 from diploee.steps import request_rates
-from diploee.workload.rates import month_factors
 
 CALENDAR = "request_streams.chat.calendar"
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from diploee.inference import instances_needed, reserve_nodes, reserved_node_shares
+from diploee.loads.services import instances_needed, reserve_nodes, reserved_node_shares
 
 
 def test_eq_7_reserves_67_and_218_of_the_papers_285_nodes() -> None:

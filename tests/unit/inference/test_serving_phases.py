@@ -14,7 +14,7 @@ from serving_builders import CODING, serving_scenario, write_serving
 
 from diploee import Run, simulate
 from diploee.errors import ScenarioError, WorkloadError
-from diploee.inference import ScalingRules, ServicePlan, reserve_nodes, serve_requests
+from diploee.loads.services import ScalingRules, ServicePlan, reserve_nodes, serve_requests
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario, load_scenario
 from diploee.steps import load_curves, plan_services, request_rates

@@ -9,10 +9,10 @@ import pytest
 from serving_builders import CODING, one_service, serving_scenario
 
 from diploee.importers.serving.service_curves import load_power_curve
-from diploee.inference import PowerCurve
-from diploee.inference.samples import N_SAMPLES, power_samples_w
+from diploee.loads.services import PowerCurve
+from diploee.loads.services.banks import ServingLoad, bank_sums_w, shared_counts
+from diploee.loads.services.samples import N_SAMPLES, power_samples_w
 from diploee.power import PowerBlock
-from diploee.power.serving import ServingLoad, bank_sums_w, shared_counts
 from diploee.scenario import Scenario
 from diploee.steps import load_curves, plan_services, power_blocks, serving_segments
 from diploee.tables import Float64Array

@@ -26,13 +26,13 @@ from diploee.learn.deconvolution import Kernel, RecoveredWeights, mix_kernel, re
 from diploee.learn.deconvolution.fragment import recovered_text
 from diploee.learn.deconvolution.kernel import Observed
 from diploee.line import simulate
+from diploee.loads.jobs import hourly_rates
+from diploee.loads.jobs.arrivals import draw_submissions
 from diploee.outputs import Run
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.playing import played_mean_power_w
 from diploee.scenario import Calendar, Scenario, load_scenario, scenario_from_dict
 from diploee.steps import settle, stream_classes
-from diploee.workload import hourly_rates
-from diploee.workload.arrivals import draw_submissions
 
 HOUR_S = 3_600
 BY_HOUR = 1.2 + np.sin(np.arange(168) / 24 * 2 * np.pi) + 0.5 * (np.arange(168) % 7 == 0)

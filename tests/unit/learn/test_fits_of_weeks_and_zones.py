@@ -15,10 +15,10 @@ from diploee.learn.jobs.fragment import fragment_text
 from diploee.learn.requests.fit import fit_requests
 from diploee.learn.requests.fragment import request_stream
 from diploee.loads.import_counts import ImportCounts
-from diploee.loads.job_log import MISSING_MS, JobLog, JobRecords
-from diploee.loads.request_trace import RequestTrace
+from diploee.loads.jobs.job_log import MISSING_MS, JobLog, JobRecords
+from diploee.loads.jobs.rates import hourly_rates
+from diploee.loads.services.request_trace import RequestTrace
 from diploee.scenario import Calendar, ClassRule
-from diploee.workload.rates import hourly_rates
 from diploee.zone import Zone
 
 HOUR_MS, WEEK_MS = 3_600_000, 7 * 86_400_000

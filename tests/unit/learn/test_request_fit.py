@@ -12,14 +12,14 @@ from scipy import stats
 from serving_builders import serving_data
 
 from diploee.errors import WorkloadError
-from diploee.inference.curves import nearest_length
 from diploee.learn.poisson import poisson_limits
 from diploee.learn.requests.calendar import StepTimes
 from diploee.learn.requests.fit import RequestFit, fit_requests, trimmed
 from diploee.learn.requests.fragment import fit_remarks, request_stream, request_stream_yaml
 from diploee.learn.requests.scatter import dispersion_of
 from diploee.loads.import_counts import ImportCounts
-from diploee.loads.request_trace import RequestTrace, TokenLengths
+from diploee.loads.services.curves import nearest_length
+from diploee.loads.services.request_trace import RequestTrace, TokenLengths
 from diploee.scenario import Scenario, scenario_from_dict
 from diploee.steps import load_curves, plan_services, request_rates
 from diploee.streams import stream

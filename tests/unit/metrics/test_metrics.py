@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from builders import job_table
 
-from diploee.metrics import Distribution, FacilityMetrics, QueueMetrics, distribution
+from diploee.loads.jobs.queue import QueueMetrics
+from diploee.metrics import Distribution, FacilityMetrics, distribution
 from diploee.schedule import NEVER_MS, Schedule
 
 MS_PER_H = 3_600_000

@@ -12,7 +12,8 @@ from builders import job_table, tiny_library, tiny_scenario
 
 import diploee
 from diploee.facility.node_power import AC_POWER, AcPowerSpec
-from diploee.power import PowerModel, Segments, lower_jobs, power_stream, with_twins
+from diploee.loads.jobs.lowering import lower_jobs
+from diploee.power import PowerModel, Segments, power_stream, with_twins
 from diploee.power.block_source import Method
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import flat_profile

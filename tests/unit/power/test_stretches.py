@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diploee import simulate
+from diploee.loads.jobs import StreamClass
+from diploee.loads.jobs.stretches import lower_runs, with_levels
 from diploee.outputs import Run
-from diploee.power import lower_runs, with_levels
 from diploee.profiles.capped import CapLevels, cpu_power_w
 from diploee.scenario import JobClass, Pool
 from diploee.schedule import (
@@ -28,7 +29,6 @@ from diploee.schedule import (
     Start,
     StrictFifo,
 )
-from diploee.workload import StreamClass
 
 MIN, H = 60_000, 3_600_000
 LONG = {"lognormal": [{"weight": 1, "median_s": 20_000, "sigma": 0.8}]}

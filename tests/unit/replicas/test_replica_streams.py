@@ -352,8 +352,8 @@ PUBLISHED_ITL_MS = {
 
 
 def test_the_shipped_data_have_the_published_latencies_and_power(tmp_path):
-    from diploee.importers.benchmarks import OpenG2GSource
     from diploee.neighbours.openg2g import InferenceData
+    from diploee.neighbours.openg2g.sources import OpenG2GSource
 
     source = OpenG2GSource(find_data("llama31_70b_4xh100", tmp_path))
     data = InferenceData.generate(source.specs(), source)["Llama-3.1-70B"]

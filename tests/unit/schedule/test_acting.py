@@ -30,10 +30,9 @@ from diploee.schedule import (
     Surroundings,
 )
 from diploee.schedule.estimates import EstimateByFactor
+from diploee.schedule.job_table import DRAW_MS, JobTable
 from diploee.schedule.policies.easy import EasyBackfill
 from diploee.schedule.runs import KINDS, RESTART, RUN, acted_in_order
-from diploee.workload import JobTable
-from diploee.workload.source import DRAW_MS
 
 MIN, H = 60_000, 3_600_000
 QUICK = JobFlexibility(checkpoint_every_ms=10 * MIN, stop_ms=MIN, restart_ms=5 * MIN)

@@ -18,11 +18,11 @@ from diploee import simulate
 from diploee.errors import ScenarioError, WorkloadError
 from diploee.scenario import SCHEDULERS, Pool
 from diploee.schedule import ClusterView, Policy
+from diploee.schedule.job_table import JobTable
 from diploee.schedule.policies.conservative import ConservativeBackfill
 from diploee.schedule.policies.easy import EasyBackfill
 from diploee.schedule.policies.sjf import ShortestJobFirst
 from diploee.schedule.twins import twin_of
-from diploee.workload import JobTable
 
 Row = tuple[int, int, int, int]  # submit, nodes, estimate, run time
 

@@ -16,9 +16,9 @@ from diploee.scenario import Pool, StandingNodes
 from diploee.schedule import NEVER_MS, ClusterView, Policy, StrictFifo
 from diploee.schedule.acting import ActingPools
 from diploee.schedule.actions import Start
+from diploee.schedule.job_table import JobTable
 from diploee.schedule.simpy_engine import SimpyCluster
 from diploee.schedule.surroundings import Surroundings
-from diploee.workload import JobTable
 
 
 class ShortestFirst:

@@ -11,8 +11,8 @@ from scipy import stats
 
 from diploee.errors import ScenarioError
 from diploee.scenario import JobArrays
+from diploee.schedule.job_table import JobTable
 from diploee.steps import generate_jobs
-from diploee.workload import JobTable
 
 SHORT = {"lognormal": [{"weight": 1.0, "median_s": 60, "sigma": 1.0}]}
 LONG = {"lognormal": [{"weight": 1.0, "median_s": 6_000, "sigma": 0.5}]}

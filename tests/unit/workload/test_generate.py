@@ -13,12 +13,12 @@ import pytest
 from builders import job_table, tiny_scenario
 
 from diploee.errors import ProfileError, WorkloadError
+from diploee.loads.jobs.match import node_ms
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
+from diploee.schedule.job_table import JobTable
 from diploee.steps import generate_jobs, schedule_jobs, stream_classes
 from diploee.tables import concat
-from diploee.workload import JobTable
-from diploee.workload.match import node_ms
 
 N_NODES = 12
 SIMULATED = {"streams.training.match": "simulated"}

@@ -15,7 +15,7 @@ from command_line import call
 from diploee import simulate
 from diploee.errors import ProfileError, ScenarioError
 from diploee.inputs import load_inputs
-from diploee.loads.jobs import open_streams
+from diploee.loads.jobs.load import open_streams
 from diploee.outputs import Run
 from diploee.profiles import PowerProfile, ProfileLibrary, add_profile, read_profile
 from diploee.profiles.hardware import scaled_by_tdp, tdp_of

@@ -9,9 +9,9 @@ import pytest
 
 from diploee.clock import RunClock
 from diploee.errors import WorkloadError
+from diploee.loads.jobs import HourlyRates, hourly_rates
+from diploee.loads.jobs.rates import gamma_factors
 from diploee.scenario import Calendar, StandingNodes
-from diploee.workload import HourlyRates, hourly_rates
-from diploee.workload.rates import gamma_factors
 
 MS_PER_H = 3_600_000
 MONDAY = datetime(2018, 1, 1)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from diploee.errors import WorkloadError
 from diploee.loads.import_counts import ImportCounts
-from diploee.loads.request_trace import RequestTrace, TokenLengths
+from diploee.loads.services.replayed_rates import Tile, replayed_rates
+from diploee.loads.services.request_trace import RequestTrace, TokenLengths
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_WEEK
-from diploee.workload.request_trace import Tile, replayed_rates
 from diploee.zone import UTC_ZONE, Zone
 
 MONDAY = datetime(2024, 1, 1, tzinfo=UTC)

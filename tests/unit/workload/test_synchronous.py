@@ -13,6 +13,7 @@ from scipy.signal import welch
 
 from diploee import Run, simulate
 from diploee.errors import InputError
+from diploee.loads.jobs.training_phases import Phase
 from diploee.metrics.cause_words import cause_words, causes_of
 from diploee.profiles.iterations import loop_of_iterations
 from diploee.profiles.smoothing import smoothed_course, smoothed_loop
@@ -23,7 +24,6 @@ from diploee.scenario.size import scaled
 from diploee.scenario.synchronous import SynchronousJob
 from diploee.schedule import Action, Preempt, Resume, Start, StrictFifo
 from diploee.steps import generate_jobs, job_energy_j, job_load, power_series, schedule_jobs
-from diploee.workload.training_phases import Phase
 
 N_NODES = 64
 JOB = {

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diploee.errors import WorkloadError
-from diploee.scenario.synchronous import SynchronousJob
-from diploee.workload.training_phases import (
+from diploee.loads.jobs.training_phases import (
     NEVER_MS,
     Phase,
     TrainingPhases,
@@ -20,6 +19,7 @@ from diploee.workload.training_phases import (
     poisson_gaps,
     training_phases,
 )
+from diploee.scenario.synchronous import SynchronousJob
 
 MIN, DAY = 60_000, 86_400_000
 
@@ -190,7 +190,7 @@ def test_an_iteration_lasts_its_operations_over_the_speed() -> None:
 
 
 def test_a_job_that_never_gets_on_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("diploee.workload.training_phases.MOST_STOPS", 300)
+    monkeypatch.setattr("diploee.loads.jobs.training_phases.MOST_STOPS", 300)
     plan = TrainingPlan(10 * DAY, reschedule_ms=10 * MIN)
     with pytest.raises(WorkloadError, match="interrupted 300 times"):
         training_phases(plan, itertools.repeat(11 * MIN), at(), lambda: 0)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diploee.errors import InputError, did_you_mean, one_line, one_of
-from diploee.importers.benchmarks import OpenG2GSource
 from diploee.neighbours.openg2g import (
     InferenceData,
     InferenceDataParams,
@@ -16,6 +15,7 @@ from diploee.neighbours.openg2g import (
     ServingFits,
 )
 from diploee.neighbours.openg2g.replicas.base import ModelSetting
+from diploee.neighbours.openg2g.sources import OpenG2GSource
 from diploee.scenario.replica_streams import ReplicaModel, ReplicaStream
 from diploee.shipped import shipped_folder
 

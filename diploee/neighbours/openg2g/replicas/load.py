@@ -8,6 +8,7 @@ from typing import Any
 from diploee.columns import Columns
 from diploee.facility.base import Block, Values
 from diploee.inputs import Inputs
+from diploee.loads.services.banks import ServingLoad
 from diploee.neighbours.openg2g.replicas import (
     REPLICA_COLUMNS,
     SIGNAL_COLUMNS,
@@ -16,7 +17,7 @@ from diploee.neighbours.openg2g.replicas import (
 )
 from diploee.neighbours.openg2g.replicas.metrics import replica_metrics
 from diploee.neighbours.openg2g.replicas.power import replica_segments
-from diploee.power import Segments, ServingLoad
+from diploee.power import Segments
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.scenario import Scenario
 from diploee.scenario.replica_streams import ReplicaStream

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from diploee.loads.services.banks import Bank, ServingLoad
 from diploee.neighbours.openg2g.replicas import ReplicaPlan
 from diploee.power.node_ac import node_ac_w
-from diploee.power.serving import Bank, ServingLoad
 from diploee.profiles import PowerProfile, ProfileLibrary, Provenance
 from diploee.profiles.resample import round_keeping_energy
 from diploee.scenario import Facility

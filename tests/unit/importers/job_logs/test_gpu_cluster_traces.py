@@ -11,7 +11,7 @@ import pytest
 
 from diploee.errors import InputError, LogFormatError
 from diploee.importers import read_job_log
-from diploee.loads.job_log import STATES, JobLog
+from diploee.loads.jobs.job_log import STATES, JobLog
 
 KALOS = (
     "job_id,user,node_num,gpu_num,cpu_num,mem_per_pod_GB,shared_mem_per_pod,type,state,"

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from diploee.errors import InputError, LogFormatError
 from diploee.importers import JOB_LOG_FORMATS, read_job_log
-from diploee.loads.job_log import MISSING_MS, STATES, JobLog
+from diploee.loads.jobs.job_log import MISSING_MS, STATES, JobLog
 from diploee.scenario import JobReplay
 
 ORACLE = Path(__file__).parents[3] / "oracle" / "data" / "fifo_oracle_jobs.csv.gz"

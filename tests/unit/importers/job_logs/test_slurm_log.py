@@ -10,7 +10,7 @@ import pytest
 
 from diploee.errors import LogFormatError
 from diploee.importers import read_job_log
-from diploee.loads.job_log import STATES, JobLog
+from diploee.loads.jobs.job_log import STATES, JobLog
 
 BASE = {
     "JobID": "7",

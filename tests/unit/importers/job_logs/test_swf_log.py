@@ -9,7 +9,7 @@ import pytest
 
 from diploee.errors import InputError, LogFormatError
 from diploee.importers import read_job_log
-from diploee.loads.job_log import MISSING_MS
+from diploee.loads.jobs.job_log import MISSING_MS
 
 ROW = "{job} {submit} {wait} {run} {procs} -1 -1 {requested} -1 -1 {status} 1 1 -1 1 -1 -1 -1"
 BASE = {"job": 1, "submit": 0, "wait": 10, "run": 100, "procs": 8, "requested": 8, "status": 1}

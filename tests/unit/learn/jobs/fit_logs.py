@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from diploee.loads.import_counts import ImportCounts
-from diploee.loads.job_log import MISSING_MS, STATES, JobLog, JobRecords
+from diploee.loads.jobs.job_log import MISSING_MS, STATES, JobLog, JobRecords
 
 HOUR_MS = 3_600_000
 MONDAY_MS = 1_514_764_800_000

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from diploee.errors import ScenarioError, WorkloadError
 from diploee.learn.jobs.rules_file import read_rules
+from diploee.loads.jobs.class_rules import assign_classes, nearest_n_nodes
 from diploee.scenario import ClassRule
-from diploee.workload.class_rules import assign_classes, nearest_n_nodes
 
 
 def test_the_first_rule_that_fits_wins_and_bounds_are_as_said() -> None:

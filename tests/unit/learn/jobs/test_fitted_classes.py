@@ -20,7 +20,7 @@ from diploee.learn.jobs.fragment import fragment_text
 from diploee.learn.jobs.shares import share_limits, total_limits
 from diploee.learn.jobs.summary import fit_lines
 from diploee.loads.import_counts import ImportCounts
-from diploee.loads.job_log import STATES
+from diploee.loads.jobs.job_log import STATES
 from diploee.scenario import ClassRule, DurationModel
 
 ANY_TUNE = (ClassRule(workload="tune"),)

@@ -1,0 +1,387 @@
+"""Jobs drawn from a calendar and classes, with the bisection of the daily count (section 2.3.1).
+
+One set of random numbers is drawn and thinned: every candidate job carries a mark, and belongs to
+the list if its mark lies below the daily job count. The list grows with the count, job by job, so
+that the estimated utilization is monotone and the bisection can't oscillate.
+
+Candidates are drawn span by span (`DRAW_MS`) and layer by layer, each span of a layer from random
+streams of its own: a span can be drawn again at any time, and no more than one must be held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from diploee.errors import ProfileError, WorkloadError
+from diploee.loads.jobs.arrays import draw_alike, draw_sizes
+from diploee.loads.jobs.arrivals import draw_submissions, stream_rates
+from diploee.loads.jobs.bisection import bisect
+from diploee.loads.jobs.classes import StreamClass, check_n_jobs, draw_profiles
+from diploee.loads.jobs.library_builder import LibraryBuilder
+from diploee.loads.jobs.match import StreamMatch, Utilization, node_ms
+from diploee.loads.jobs.source import StreamFrame
+from diploee.loads.jobs.startup import draw_startups_ms
+from diploee.profiles import PowerProfile
+from diploee.scenario import DurationModel, JobClass, JobStream
+from diploee.scenario.durations import MAX_DURATION_S
+from diploee.schedule.job_table import DRAW_MS, JobTable
+from diploee.streams import stream
+from diploee.tables import Int32Array, Int64Array, concat
+from diploee.units import MS_PER_DAY, MS_PER_S
+
+LAYER_MARGIN = 1.05
+"""Candidates drawn in one layer over the expected need; short spans may need a second layer."""
+
+MAX_LAYERS = 16
+PATIENCE = 3
+"""Layers in turn that may add next to nothing before a simulated target is out of reach."""
+
+SIMULATED_TOLERANCE = 1e-4
+"""Accepted distance of the simulated utilization from its target (absolute)."""
+
+MARKS = 1 << 32
+"""Marks of a layer are whole numbers below this; in proportion to the daily job count."""
+
+BINS = 1 << 20
+"""The bisection on the list resolves a layer's marks into so many bins."""
+
+MOST_KEPT = 1_000_000
+"""Up to so many candidates of a stream are kept rather than drawn again, some 60 bytes each."""
+
+Batches = Mapping[tuple[str, str], PowerProfile]
+"""One batch of each class of offline inference, by the names of stream and class."""
+
+Candidates = tuple[JobTable, Int64Array]
+"""Jobs and the mark of each."""
+
+
+class DrawnJobs:
+    """All jobs that a stream may submit, in layers, and those of them that it does submit.
+
+    Parameters
+    ----------
+    spec : JobStream
+        The stream, with classes or a mix.
+    frame : StreamFrame
+        Its run.
+    builder : LibraryBuilder
+        Profiles that the classes draw from; variants of them and batches are added.
+    batches : mapping of tuple to PowerProfile
+        One batch of each class with `batch_inference`, by the names of stream and class.
+
+    Raises
+    ------
+    ProfileError
+        If there is no profile for a class.
+    WorkloadError
+        If it asks for more jobs than can be simulated.
+    """
+
+    def __init__(
+        self, spec: JobStream, frame: StreamFrame, builder: LibraryBuilder, batches: Batches
+    ) -> None:
+        self._spec, self._frame, self.name = spec, frame, frame.name
+        self._rates = stream_rates(spec, frame)
+        self.classes = _stream_classes(spec, frame, builder, batches)
+        if spec.startup is not None:
+            builder.flat()
+        self._duration_ms = np.array([entry.duration_ms for entry in builder.library.entries])
+        per_node = frame.slots_per_node
+        self._class_n_nodes = np.array([c.job_class.slots(per_node) for c in self.classes])
+        self._class_priority = np.array([c.job_class.priority or 0 for c in self.classes])
+        shares = [c.job_class.probability * c.job_class.submissions_per_job for c in self.classes]
+        self._edges = np.cumsum(shares)
+        self._arrays = any(c.job_class.arrays is not None for c in self.classes)
+        self._layer_jobs_per_day = LAYER_MARGIN * self._expected_jobs_per_day()
+        expected = self._layer_jobs_per_day * frame.clock.horizon_ms / MS_PER_DAY
+        simulated = self._layer_jobs_per_day * frame.n_days
+        check_n_jobs(
+            simulated, f"streams.{frame.name}", "ask for fewer or longer jobs, or shorten the run"
+        )
+        if spec.target_utilization is not None and expected < LAYER_MARGIN:
+            of_a_job = spec.target_utilization / (expected / LAYER_MARGIN)
+            raise WorkloadError(
+                f"streams.{frame.name}: target utilization {spec.target_utilization:g} is less "
+                f"than one job, which takes {of_a_job:.3g} of the pool's node time on average; "
+                "raise the target to that or above, or lengthen the run"
+            )
+        self._kept: dict[tuple[int, int], Candidates] | None = {} if simulated < MOST_KEPT else None
+        self._n_layers, self._threshold = 1, MARKS
+        self._steps = 0
+        self._listed_ms, self._simulated = 0, 0.0
+
+    @property
+    def jobs_per_day(self) -> float:
+        """Mean jobs a day that the list asks for."""
+        return self._threshold / MARKS * self._layer_jobs_per_day
+
+    @property
+    def asked_nodes(self) -> float:
+        """Nodes of the target, or those that the jobs given ask for on average."""
+        if self._spec.target_utilization is not None:
+            return self._spec.target_utilization * self._frame.mean_nodes
+        return self.jobs_per_day * self._node_ms_per_job() / MS_PER_DAY
+
+    def settle(self, simulated: Utilization | None) -> None:
+        """Find the daily job count that is given or meets the target.
+
+        Raises
+        ------
+        WorkloadError
+            If the target can't be reached; the text says by how much.
+        """
+        target = self._spec.target_utilization
+        if target is None:
+            return  # one layer, whole
+        if self._spec.match == "list":
+            self._match_list(target)
+        elif simulated is None:
+            raise ValueError("match: simulated needs a function that simulates")
+        else:
+            self._match_simulated(target, simulated)
+
+    def draws(self) -> Iterator[JobTable]:
+        """Yield the jobs of each span whose mark lies below the threshold."""
+        self._listed_ms = 0
+        for span in self._frame.spans:
+            jobs = self._jobs_of(span, self._n_layers, self._threshold)
+            self._listed_ms += int(node_ms(jobs, self._frame.clock.horizon_ms).sum())
+            yield jobs
+            del jobs  # before the next are drawn
+
+    def match(self) -> StreamMatch:
+        """Return how the daily job count was found, and what the list or the schedule reached."""
+        name, spec, target = self._frame.name, self._spec, self._spec.target_utilization
+        listed = self._listed_ms / self._frame.capacity_ms
+        if target is None:
+            assert spec.jobs_per_day is not None
+            return StreamMatch(name, spec.jobs_per_day, "given", None, listed, None, 0)
+        reached = listed if spec.match == "list" else self._simulated
+        return StreamMatch(
+            name, self.jobs_per_day, spec.match, target, reached, reached - target, self._steps
+        )
+
+    def _match_list(self, target: float) -> None:
+        """Bisect on the node time that the list asks for, summed by mark in one pass a layer."""
+        of_bins = np.empty(0, dtype=np.int64)
+        n_candidates = 0
+
+        def add_layer(n_layers: int) -> float:
+            nonlocal of_bins, n_candidates
+            sums = np.zeros(BINS, dtype=np.int64)
+            for span in self._frame.spans:
+                jobs, mark = self._candidates(n_layers - 1, span)
+                asked_ms = node_ms(jobs, self._frame.clock.horizon_ms)
+                np.add.at(sums, mark % MARKS // (MARKS // BINS), asked_ms)
+                n_candidates += len(jobs)
+            of_bins = np.concatenate([of_bins, sums])
+            return float(of_bins.sum()) / self._frame.capacity_ms
+
+        self._add_layers(add_layer, target, patience=MAX_LAYERS)
+        # U(x) = sum of n_i d_i over the jobs with marks below x, over nodes times horizon (Eq. 1 as
+        # if each started at once): one cumulative sum by mark has the thinned lists of all x.
+        below_ms = np.concatenate([[0], np.cumsum(of_bins)])
+        half_a_job = float(below_ms[-1]) / max(n_candidates, 1) / self._frame.capacity_ms / 2
+        found, _, self._steps = bisect(
+            lambda edge: float(below_ms[int(edge)]) / self._frame.capacity_ms,
+            target,
+            0.0,
+            float(of_bins.size),
+            half_a_job,
+        )
+        self._threshold = int(found) * (MARKS // BINS)
+
+    def _match_simulated(self, target: float, simulated: Utilization) -> None:
+        """Bisect on the occupancy of the schedule; each step schedules the thinned list anew."""
+
+        def utilization(threshold: float) -> float:
+            kept = int(threshold)
+            return simulated(
+                self._jobs_of(span, self._n_layers, kept) for span in self._frame.spans
+            )
+
+        def add_layer(n_layers: int) -> float:
+            self._n_layers = n_layers
+            return utilization(n_layers * MARKS)
+
+        self._add_layers(add_layer, target - SIMULATED_TOLERANCE, patience=PATIENCE)
+        found, self._simulated, self._steps = bisect(
+            utilization, target, 0.0, float(self._n_layers * MARKS), SIMULATED_TOLERANCE
+        )
+        self._threshold = int(found)
+
+    def _add_layers(self, add_layer: Callable[[int], float], target: float, patience: int) -> None:
+        """Draw layers until all candidates together reach the target.
+
+        Raises `WorkloadError` where so many layers in turn added next to nothing to the best. One
+        alone tells little: while the queue never empties, more jobs pack better or worse by chance.
+        """
+        reached, n_layers, best, best_at = 0.0, 0, 0.0, 0
+        while reached < target:
+            if n_layers == MAX_LAYERS or n_layers - best_at >= patience:
+                raise WorkloadError(self._out_of_reach(best, best_at))
+            n_layers += 1
+            reached = add_layer(n_layers)
+            if reached >= best + SIMULATED_TOLERANCE:
+                best, best_at = reached, n_layers
+        self._n_layers = n_layers
+
+    def _out_of_reach(self, best: float, n_layers: int) -> str:
+        why = "the end of the run cuts jobs that begin late"
+        if self._spec.match == "simulated":
+            why = "a job that waits for nodes holds up those behind it"
+            if not self._frame.clock.warm_up_ms:
+                why = f"the pool begins empty, and {why}"
+        return (
+            f"streams.{self.name}: target utilization {self._spec.target_utilization:g} can't be "
+            f"reached: {best:.4f} is the most, of {n_layers * self._layer_jobs_per_day:,.0f} jobs "
+            f"a day ({why}); lower the target to that, lengthen the run, flatten the calendar, or "
+            "use narrower or shorter jobs"
+        )
+
+    def _jobs_of(self, span: int, n_layers: int, threshold: int) -> JobTable:
+        """Return the jobs of a span with marks below a threshold, in the order of submission."""
+        kept = []
+        for layer in range(n_layers):
+            jobs, mark = self._candidates(layer, span)
+            kept.append(jobs.take(mark < threshold) if threshold < (layer + 1) * MARKS else jobs)
+        joined = concat(kept)
+        return joined if n_layers == 1 else joined.take(np.argsort(joined.submit_ms, kind="stable"))
+
+    def _candidates(self, layer: int, span: int) -> Candidates:
+        if self._kept is None:
+            return self._draw(layer, span)
+        if (layer, span) not in self._kept:
+            self._kept[layer, span] = self._draw(layer, span)
+        return self._kept[layer, span]
+
+    def _draw(self, layer: int, span: int) -> Candidates:
+        """Draw a span's candidates of one layer, in the order of submission, and their marks."""
+        frame, spec = self._frame, self._spec
+        date_ms = frame.clock.date_ms(span * DRAW_MS)
+        rng = stream(frame.seed, "workload", frame.name, layer, date_ms)
+        rates = self._rates.between(span * DRAW_MS, (span + 1) * DRAW_MS)
+        per_day = self._layer_jobs_per_day
+        if self._arrays:  # an array is one submission
+            per_day *= self._edges[-1] / sum(c.job_class.probability for c in self.classes)
+        submit_ms = np.sort(draw_submissions(rng, rates, per_day))
+        n_jobs = submit_ms.size
+        # The jobs with marks below x are a Poisson process of x / MARKS times the rate of a layer
+        # (thinning, Lewis and Shedler 1979); more jobs a day keep all jobs of fewer.
+        mark = layer * MARKS + rng.integers(0, MARKS, n_jobs)
+
+        edges = self._edges
+        drawn = np.searchsorted(edges[:-1] / edges[-1], rng.random(n_jobs), side="right")
+        array = None
+        if self._arrays:
+            of_sizes = stream(frame.seed, "workload", frame.name, "arrays", layer, date_ms)
+            sizes = draw_sizes([c.job_class for c in self.classes], drawn, of_sizes)
+            array = np.repeat(np.arange(n_jobs), sizes)
+            submit_ms, mark, drawn, n_jobs = submit_ms[array], mark[array], drawn[array], array.size
+        profile_id = draw_profiles(self.classes, drawn, rng)
+        startup_ms = draw_startups_ms(spec.startup, n_jobs, frame.seed, frame.name, layer, date_ms)
+        jobs = JobTable(
+            job_id=np.zeros(n_jobs, dtype=np.int64),
+            submit_ms=submit_ms,
+            n_nodes=self._class_n_nodes[drawn],
+            duration_ms=self._durations_ms((layer, date_ms), drawn, profile_id, array) + startup_ms,
+            pool_id=np.full(n_jobs, frame.pool_id),
+            class_id=drawn.astype(np.int16),
+            profile_id=profile_id,
+            startup_ms=startup_ms,
+            power_factor=np.full(n_jobs, frame.node_type.busy_power_factor),
+            priority=self._class_priority[drawn],
+        )
+        return jobs, mark
+
+    def _durations_ms(
+        self,
+        of: tuple[int, int],
+        drawn: Int64Array,
+        profile_id: Int32Array,
+        array: Int64Array | None,
+    ) -> Int64Array:
+        """Return the run times: those of the profiles, or drawn where the class says how."""
+        duration_ms: Int64Array = self._duration_ms[profile_id]
+        size = None if array is None else np.bincount(array)[array]
+        for row, c in enumerate(self.classes):
+            if (model := c.job_class.duration) is not None:
+                rows = np.flatnonzero(drawn == row)
+                rng = stream(self._frame.seed, "duration", self._frame.name, c.job_class.name, *of)
+                if array is not None and size is not None and (alike := c.job_class.arrays):
+                    together = rows[size[rows] > 1]
+                    drawn_s = draw_alike(
+                        alike.duration or model, alike.run_time_correlation, array[together], rng
+                    )
+                    duration_ms[together] = np.maximum(np.rint(drawn_s * MS_PER_S), 1)
+                    rows = rows[size[rows] == 1]
+                drawn_ms = np.rint(model.draw(rng, rows.size) * MS_PER_S)
+                duration_ms[rows] = np.maximum(drawn_ms, 1)
+        return duration_ms
+
+    def _expected_jobs_per_day(self) -> float:
+        if self._spec.jobs_per_day is not None:
+            return self._spec.jobs_per_day / LAYER_MARGIN
+        assert self._spec.target_utilization is not None
+        node_ms_per_job = self._node_ms_per_job()
+        if not node_ms_per_job > 0:
+            return float("inf")
+        node_ms_per_day = self._spec.target_utilization * self._frame.mean_nodes * MS_PER_DAY
+        return float(node_ms_per_day / node_ms_per_job)
+
+    def _node_ms_per_job(self) -> float:
+        return sum(
+            c.job_class.probability * float(n_nodes) * self._mean_duration_ms(c)
+            for c, n_nodes in zip(self.classes, self._class_n_nodes.tolist(), strict=True)
+        )
+
+    def _mean_duration_ms(self, c: StreamClass) -> float:
+        horizon_ms = self._frame.clock.horizon_ms
+        if c.job_class.duration is not None:
+            mean_s = c.job_class.duration.mean_s(horizon_ms / MS_PER_S)
+            if (arrays := c.job_class.arrays) is not None and arrays.duration is not None:
+                of_arrays_s = arrays.duration.mean_s(horizon_ms / MS_PER_S)
+                mean_s += arrays.job_share * (of_arrays_s - mean_s)
+            return mean_s * MS_PER_S
+        own_ms = np.minimum(self._duration_ms[list(c.profile_ids)], horizon_ms)
+        return float(own_ms.mean())
+
+
+def _stream_classes(
+    spec: JobStream, frame: StreamFrame, builder: LibraryBuilder, batches: Batches
+) -> tuple[StreamClass, ...]:
+    found = []
+    for job_class in spec.job_classes():
+        if job_class.batch_inference is not None:
+            batch = batches[frame.name, job_class.name]
+            found.append(_batch_class(job_class, frame, batch, builder))
+            continue
+        try:
+            profile_ids = builder.select(job_class.workload, job_class.profile_n_nodes, frame)
+        except ProfileError as error:
+            raise ProfileError(f"class '{job_class.name}': {error}") from error
+        if spec.profile_variants is not None:
+            profile_ids = builder.variants(profile_ids, spec.profile_variants)
+        if spec.power_smoothing is not None:
+            profile_ids = builder.smoothed(profile_ids, spec.power_smoothing, frame.node_type)
+        found.append(StreamClass(frame.name, job_class, profile_ids))
+    return tuple(found)
+
+
+def _batch_class(
+    job_class: JobClass, frame: StreamFrame, batch: PowerProfile, builder: LibraryBuilder
+) -> StreamClass:
+    """Return a class whose jobs play one batch over and over until all tokens are there."""
+    assert job_class.batch_inference is not None
+    run_s = job_class.batch_inference.n_batches(job_class.n_nodes) * batch.duration_ms / MS_PER_S
+    if run_s > MAX_DURATION_S:
+        raise WorkloadError(
+            f"streams.{frame.name}: class '{job_class.name}': its batches take {run_s:,.4g} s, "
+            f"more than {MAX_DURATION_S:,} s; ask for fewer tokens a job, or use more nodes"
+        )
+    always = DurationModel(quantiles_s={0: run_s, 1: run_s})
+    timed = job_class.model_copy(update={"duration": always})
+    profile_ids = builder.on_nodes((builder.index_of(batch),), frame)
+    return StreamClass(frame.name, timed, profile_ids)

@@ -1,0 +1,378 @@
+"""`JobsLoad`: all job streams of a site, drawn or replayed, scheduled, and lowered to segments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from itertools import pairwise, tee
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from diploee.columns import Columns
+from diploee.facility.base import Block, Values
+from diploee.loads.jobs import JobStreams, Utilization
+from diploee.loads.jobs.lowering import JobLoad, lower_jobs
+from diploee.loads.jobs.queue import QueueLength, QueueMetrics
+from diploee.loads.jobs.stretches import lower_runs, with_levels
+from diploee.loads.jobs.synchronous_metrics import SynchronousMetrics
+from diploee.loads.services.banks import Bank
+from diploee.power import Segments
+from diploee.profiles import PowerProfile
+from diploee.profiles.capped import CapLevels
+from diploee.progress import Progress, Stopwatch
+from diploee.scenario import NodeType, Scenario
+from diploee.scenario import flexibility as scenario_flexibility
+from diploee.scenario.spans import span_ms
+from diploee.schedule import (
+    QUEUE_COLUMNS,
+    ActedSchedule,
+    Cluster,
+    Engine,
+    JobFlexibility,
+    JobPower,
+    Policy,
+    Schedule,
+    Surroundings,
+    Transient,
+    chosen_policies,
+    levels_of,
+)
+from diploee.schedule import simulated_utilization as simulated_occupancy
+from diploee.schedule.job_table import DRAW_MS, JobTable
+from diploee.schedule.signals import Signal
+from diploee.schedule.surroundings import Controller
+from diploee.tables import Float64Array
+from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_WEEK, W_PER_MW
+
+if TYPE_CHECKING:
+    from diploee.inputs import Inputs
+
+JOBS_PER_WINDOW = 200_000
+"""Jobs that a window is to hold; it is at least one draw and at most four weeks."""
+
+MOST_DRAWS = 4 * MS_PER_WEEK // DRAW_MS
+
+_Submitted = tuple[JobTable, int]
+"""The jobs submitted in a window, and its end [ms]."""
+
+
+@dataclass(frozen=True, eq=False)
+class JobWindow:
+    """What became of the jobs in a window.
+
+    Parameters
+    ----------
+    submitted : JobTable
+        Jobs submitted in it.
+    started : Schedule
+        Jobs that started or ran in it.
+    segments : Segments
+        What they play.
+    energy_j : numpy.ndarray, float64
+        Their energy [J], of each job, or of each of its stretches where it has `runs`.
+    end_ms : int
+        Its end [ms].
+    """
+
+    submitted: JobTable
+    started: Schedule
+    segments: Segments
+    energy_j: Float64Array
+    end_ms: int
+
+
+class JobsLoad:
+    """All job streams of a site.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        The site, settled.
+    inputs : Inputs
+        Profiles, logs and traces.
+    engine : {"simpy", "compiled"}
+        Scheduler; both give the same start times.
+    policies : mapping of str to Policy, optional
+        Queue disciplines of pools by name, instead of those that the scenario names.
+    controller : Controller, optional
+        Acts on the jobs of all pools, before their policies.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        inputs: Inputs,
+        engine: Engine = "simpy",
+        policies: Mapping[str, Policy] | None = None,
+        controller: Controller | None = None,
+    ) -> None:
+        self._scenario, self._engine = scenario, engine
+        self.sinks: list[Callable[[JobWindow], None]] = []
+        """Takers of each window, such as a file or a metric."""
+        self.watch = Stopwatch(Progress())
+        self.beside_w: Callable[[int], float] = lambda _: 0.0
+        """Gives the power of other loads at a time [ms] beyond that of their idle nodes [W]."""
+        self.n_drawn = 0
+        self._submitted = JobTable.empty()
+        self._windows: Iterator[_Submitted] | None = None
+        self.streams = open_streams(scenario, inputs)
+        chosen = chosen_policies(scenario.facility.pools, policies)
+        levels = levels_of(chosen.values(), controller)
+        self._around = replace(
+            surroundings(scenario, self.streams, levels, inputs.signals),
+            service_power_w=lambda time_ms: self.beside_w(time_ms),
+        )
+        self.streams.settle(simulations(scenario, policies, self._around))
+        self.cluster = self._new_cluster(chosen, controller)
+        self.columns: Columns = QUEUE_COLUMNS
+        self.banks: Sequence[Bank] = ()
+        self.replicas: Sequence[Any] = ()
+        self.library = self.streams.library
+        self.profile_ids = {i for c in self.streams.classes for i in c.profile_ids}
+        self.ac_twins: Mapping[int, PowerProfile] = {}
+        if self.cluster.acts:
+            kinds = [self._around.flexibility_of(k).kind for k in range(len(self.streams.classes))]
+            nodes = list(class_nodes(scenario, self.streams))
+            self.library, self._levels = with_levels(
+                self.library, self.streams.classes, nodes, kinds, levels
+            )
+            self.profile_ids |= self._levels.profile_ids
+        self._count_anew()
+
+    def _new_cluster(self, chosen: Mapping[str, Policy], controller: Controller | None) -> Cluster:
+        scenario, facility = self._scenario, self._scenario.facility
+        return Cluster(
+            facility.pools,
+            scenario.horizon_ms,
+            self._engine,
+            chosen,
+            scenario.clock.begin_ms,
+            scenario.standing_nodes(),
+            replace(self._around, controller=controller),
+            facility.slots,
+        )
+
+    def _count_anew(self) -> None:
+        scenario, streams = self._scenario, self._scenario.streams
+        self.queue = QueueMetrics(scenario.horizon_ms, bool(streams))
+        with_jobs = {spec.pool for spec in streams.values()}
+        self.queues = {
+            pool: QueueMetrics(scenario.horizon_ms, pool in with_jobs)
+            for pool in scenario.facility.pools
+        }
+        names = [name for name, spec in streams.items() if spec.synchronous is not None]
+        self._synchronous = SynchronousMetrics(self.streams, names)
+        self._length = QueueLength()
+        asked = {p: self.streams.asked_nodes(n) for p, n in enumerate(scenario.facility.pools)}
+        self.transient = Transient(scenario.clock, {p: n for p, n in asked.items() if n > 0})
+
+    def undisturbed(self, policies: Mapping[str, Policy] | None) -> JobsLoad:
+        """Return the same jobs under no controller, to be taken window for window beside these."""
+        other = copy(self)
+        self._windows, other._windows = tee(self._submitted_windows(None))
+        other.sinks = []
+        other.watch = Stopwatch(Progress())
+        chosen = chosen_policies(self._scenario.facility.pools, policies)
+        other.cluster = other._new_cluster(chosen, None)
+        other._count_anew()
+        return other
+
+    # Windows
+
+    def window_ms(self, window_days: float | None = None) -> int:
+        """Return the length of windows [ms], a multiple of what is drawn at once."""
+        if window_days is not None:
+            return max(1, round(window_days * MS_PER_DAY / DRAW_MS)) * DRAW_MS
+        per_draw = max(self.streams.jobs_per_day * DRAW_MS / MS_PER_DAY, 1.0)
+        return max(1, min(MOST_DRAWS, int(JOBS_PER_WINDOW / per_draw))) * DRAW_MS
+
+    def edges(self, window_days: float | None = None) -> Iterator[int]:
+        """Yield the end of each window [ms], whose jobs `between` then has."""
+        windows = self._windows or self._submitted_windows(window_days)
+        for self._submitted, end_ms in windows:
+            yield end_ms
+
+    def _submitted_windows(self, window_days: float | None) -> Iterator[_Submitted]:
+        """Draw the jobs window by window, and cut windows where they are too many."""
+        n_draws = self.window_ms(window_days) // DRAW_MS
+        from_ms, horizon_ms = self._scenario.clock.begin_ms, self._scenario.horizon_ms
+        for drawn in self._timed(self.streams.windows(n_draws)):
+            until_ms = min((from_ms // DRAW_MS + n_draws) * DRAW_MS, horizon_ms)
+            n_parts = 1 if self.cluster.acts else max(1, -(-len(drawn) // JOBS_PER_WINDOW))
+            part_ms = -(-(until_ms - from_ms) // (n_parts * MS_PER_H)) * MS_PER_H
+            ends_ms = [*range(from_ms + part_ms, until_ms, part_ms), until_ms]
+            cuts = [0, *np.searchsorted(drawn.submit_ms, ends_ms[:-1]).tolist(), len(drawn)]
+            for (first, last), end_ms in zip(pairwise(cuts), ends_ms, strict=True):
+                yield drawn.take(slice(first, last)), end_ms
+            from_ms = until_ms
+            del drawn  # before the next are drawn: a gigawatt's fill some 50 MB
+
+    def _timed(self, windows: Iterator[JobTable]) -> Iterator[JobTable]:
+        while True:
+            with self.watch.lap("generate jobs"):
+                jobs = next(windows, None)
+            if jobs is None:
+                return
+            yield jobs
+            del jobs
+
+    def between(self, begin_ms: int, end_ms: int) -> Segments:  # noqa: ARG002
+        """Schedule the jobs of the window that `edges` gave, and return what they play."""
+        submitted, self._submitted = self._submitted, JobTable.empty()
+        self.n_drawn += len(submitted)
+        with self.watch.lap("schedule"):
+            started = self.cluster.advance(submitted, end_ms)
+        with self.watch.lap("segments and jobs"):
+            load = self._lowered(started)
+            energy_j = load.energy_j(self.library)
+            window = JobWindow(submitted, started, load.segments, energy_j, end_ms)
+            self._count(window)
+            for sink in self.sinks:
+                sink(window)
+        return load.segments
+
+    def _lowered(self, started: Schedule) -> JobLoad:
+        facility, course = self._scenario.facility, self.streams.course
+        if isinstance(started, ActedSchedule):
+            return lower_runs(started, self.library, self._levels, facility, course)
+        return lower_jobs(started, self.library, facility, course)
+
+    # What is counted
+
+    def _count(self, window: JobWindow) -> None:
+        jobs, started = window.submitted, window.started
+        self.transient.see(started, window.end_ms)
+        self._synchronous.add(started)
+        submit_ms, start_ms = jobs.submit_ms, started.start_ms[started.first]
+        if isinstance(started, ActedSchedule):
+            submit_ms = np.concatenate([submit_ms, started.requeued_ms])
+            start_ms = np.concatenate([start_ms, started.restarted_ms])
+        self._length.add(submit_ms, start_ms)
+        if window.end_ms <= 0:  # what came and went before the run is not held
+            self._length.at(np.array([window.end_ms - 1]))
+        in_run = jobs.pool_id[jobs.submit_ms >= 0]
+        self.queue.add(in_run.size, started)
+        for pool_id, queue in enumerate(self.queues.values()):
+            of_pool = started
+            if len(self.queues) > 1:
+                of_pool = started.take(started.jobs.pool_id == pool_id)
+            queue.add(int(np.count_nonzero(in_run == pool_id)), of_pool)
+
+    def values(self, block: Block) -> Values:
+        """Return the jobs that wait at the start of each interval of a block."""
+        return {"queued_jobs": self._length.at(block.starts_ms)}
+
+    def metrics(self, pool: str | None = None) -> dict[str, Any]:
+        """Return the `jobs` block of one pool or of all, and of all the `synchronous` one."""
+        queue = self.queue if pool is None else self.queues[pool]
+        jobs = {"jobs": queue.block()} if queue.has_streams else {}
+        return jobs | (self._synchronous.block() if pool is None else {})
+
+
+def open_streams(scenario: Scenario, inputs: Inputs) -> JobStreams:
+    """Open the job streams of a scenario; errors as of `JobStreams`."""
+    return JobStreams(
+        scenario.streams,
+        scenario.facility,
+        scenario.clock,
+        scenario.seed,
+        inputs.profiles,
+        inputs.logs,
+        inputs.zeus,
+        inputs.batches,
+    )
+
+
+def surroundings(
+    scenario: Scenario,
+    streams: JobStreams,
+    levels: CapLevels,
+    signals: Mapping[str, Signal] | None = None,
+) -> Surroundings:
+    """Return what policies that act know besides their queues; not services yet."""
+    facility, signals = scenario.facility, signals or {}
+    pools = [facility.node_type_of(name) for name in facility.pools]
+    around = Surroundings(
+        power=JobPower(
+            streams.library,
+            list(class_nodes(scenario, streams)),
+            [
+                of_class.job_class.duration is not None
+                or scenario.streams[of_class.stream].replay is not None
+                for of_class in streams.classes
+            ],
+        ),
+        flexibility=[
+            flexibility_of(of_class.job_class.flexibility, of_class.job_class.n_nodes, scenario)
+            for of_class in streams.classes
+        ],
+        levels=levels,
+        idle_power_w=[node.idle_power_w for node in pools],
+    )
+    if scenario.flexibility is None:
+        return around
+    changes = [signal.times_ms for signal in signals.values()]
+    begin_ms, horizon_ms = scenario.clock.begin_ms, scenario.horizon_ms
+    wakes_ms = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *changes]))
+    cap = signals.get("cap")
+    return replace(
+        around,
+        signals=signals,
+        events=scenario.flexibility.events_in(scenario.clock),
+        wakes_ms=wakes_ms[(wakes_ms > begin_ms) & (wakes_ms < horizon_ms)].tolist(),
+        cap_w=around.cap_w if cap is None else lambda time_ms: cap.at(time_ms) * W_PER_MW,
+    )
+
+
+def flexibility_of(
+    told: scenario_flexibility.JobFlexibility | None, n_nodes: int, scenario: Scenario
+) -> JobFlexibility:
+    """Return how the jobs of a class bend, as the engine knows it."""
+    if told is None:
+        return JobFlexibility()
+    return JobFlexibility(
+        tier=told.tier,
+        kind=told.work,
+        pausable=told.pausable,
+        least_share=(told.min_nodes or n_nodes) / n_nodes,
+        checkpoint_every_ms=span_ms(told.checkpoint_interval),
+        stop_ms=span_ms(told.stop),
+        restart_ms=span_ms(told.restart),
+        stop_share=told.restart_power,
+        restart_share=told.restart_power,
+        slack=told.slack,
+        deadline_ms=scenario.clock.wall.time_ms(told.deadline) if told.deadline else None,
+    )
+
+
+def class_nodes(scenario: Scenario, streams: JobStreams) -> Iterator[NodeType]:
+    """Yield the nodes that the jobs of each class run on."""
+    for of_class in streams.classes:
+        yield scenario.facility.node_type_of(scenario.streams[of_class.stream].pool)
+
+
+def simulations(
+    scenario: Scenario,
+    policies: Mapping[str, Policy] | None = None,
+    around: Surroundings | None = None,
+) -> dict[str, Utilization]:
+    """Return what each stream with ``match: simulated`` matches: its own pool's occupancy."""
+
+    def of_pool(pool: str) -> Utilization:
+        return lambda days: simulated_occupancy(
+            scenario.facility.pools[pool],
+            scenario.clock,
+            days,
+            DRAW_MS,
+            (policies or {}).get(pool),
+            around,
+            scenario.facility.slots_per_node(pool),
+        )
+
+    return {
+        name: of_pool(spec.pool)
+        for name, spec in scenario.streams.items()
+        if spec.match == "simulated"
+    }

@@ -1,0 +1,481 @@
+"""Jobs of a log, submitted again: mapped to profiles, scaled, placed in the run and repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import numpy as np
+
+from diploee.errors import ProfileError, WorkloadError, did_you_mean
+from diploee.loads.jobs.class_rules import UNMATCHED, assign_classes, nearest_n_nodes
+from diploee.loads.jobs.classes import StreamClass, check_n_jobs, draw_profiles
+from diploee.loads.jobs.job_log import MISSING_MS, NO_GPU, TOLD_RATIO, JobLog, JobRecords
+from diploee.loads.jobs.library_builder import LibraryBuilder
+from diploee.loads.jobs.match import StreamMatch, Utilization, node_ms
+from diploee.loads.jobs.source import StreamFrame
+from diploee.loads.jobs.startup import draw_startups_ms
+from diploee.profiles.flat import FLAT_POWER_W
+from diploee.scenario import JobClass, JobStream
+from diploee.schedule.job_table import DRAW_MS, JobTable
+from diploee.streams import stream
+from diploee.tables import Int16Array, Int32Array, Int64Array, concat
+from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_WEEK, SLOTS_PER_GPU
+
+COPY_SPREAD_MS = MS_PER_H
+"""A copy of a job (`rate_factor` above 1) is submitted up to so long after the original."""
+
+MAX_SHIFT_MS = MS_PER_DAY
+"""By no more than so much does the wall clock run ahead of where it stood at the start."""
+
+IDLE = "idle"
+"""Workload of replayed jobs without GPUs, whose nodes stay at idle power."""
+
+_MONDAY = datetime(1970, 1, 5)
+_EPOCH = datetime(1970, 1, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class _LoggedJobs:
+    """The log's jobs as the run will submit them, times since the first [ms]."""
+
+    into_ms: Int64Array
+    duration_ms: Int64Array
+    n_nodes: Int32Array  # in slots of the pool
+    rule: Int16Array
+    requested_ms: Int64Array
+    user_id: Int32Array
+
+
+class ReplayedJobs:
+    """The jobs of a stream with a `replay`.
+
+    Parameters
+    ----------
+    spec : JobStream
+        The stream.
+    frame : StreamFrame
+        Its run.
+    builder : LibraryBuilder
+        Profiles that the classes draw from; variants of them are added.
+    log : JobLog
+        The log, as it was read.
+
+    Raises
+    ------
+    ProfileError
+        If there is no profile for a rule.
+    WorkloadError
+        If the log's jobs do not fit the rules or the pool, or do not overlap the run.
+    """
+
+    def __init__(
+        self, spec: JobStream, frame: StreamFrame, builder: LibraryBuilder, log: JobLog
+    ) -> None:
+        assert spec.replay is not None
+        self._stream, self.spec, self._frame, self._log = spec, spec.replay, frame, log
+        self.name = frame.name
+        self.counts: dict[str, int] = {}
+        for what, causes in (
+            ("dropped", log.counts.dropped),
+            ("repaired", log.counts.repaired),
+            ("noted", log.counts.noted),
+        ):
+            self.counts |= {f"{what} on import: {cause}": n for cause, n in causes.items() if n}
+        is_known = not (log.is_naive or log.is_relative or log.dates_are_shifted)
+        self._by_instant = self.spec.align == "date" and is_known
+        self._by_wall = self.spec.align != "start" and not self._by_instant
+        self._profile_ids = tuple(sorted(set(self.spec.profiles.values())))
+        self._logged, self._origin_ms = self._prepared(log)
+        self.classes, self._class_of = self._classes(builder)
+        if spec.startup is not None:
+            builder.flat()
+        self._n_jobs, self._listed_ms = 0, 0
+        self._n_days = max((int(self._logged.into_ms.max()) + 1) / MS_PER_DAY, 1)
+
+    @property
+    def jobs_per_day(self) -> float:
+        """Jobs a day while the log plays."""
+        return self._logged.into_ms.size * self.spec.rate_factor / self._n_days
+
+    @property
+    def asked_nodes(self) -> float:
+        """Nodes that its jobs ask for on average while the log plays."""
+        node_ms = float((self._logged.n_nodes * self._logged.duration_ms.astype(np.float64)).sum())
+        return node_ms * self.spec.rate_factor / (self._n_days * MS_PER_DAY)
+
+    def settle(self, simulated: Utilization | None) -> None:  # noqa: ARG002
+        """Place the log in the run.
+
+        Raises
+        ------
+        WorkloadError
+            If its jobs are too many, none falls into the run, or the log, played once, begins after
+            the run's warm-up.
+        """
+        clock = self._frame.clock
+        self._first_ms, self._period_ms = self._placing()
+        self._tiles = range(1)
+        if self.spec.repeats:  # also before the first one placed, so that the run begins full
+            before_ms = self._first_ms - clock.begin_ms
+            after_ms = clock.horizon_ms + MAX_SHIFT_MS - self._first_ms
+            self._tiles = range(
+                -_ceil(before_ms, self._period_ms), _ceil(after_ms, self._period_ms)
+            )
+        elif clock.warm_up_ms and self._first_ms > clock.begin_ms:
+            before_h = max(-self._first_ms, 0) / MS_PER_H
+            raise WorkloadError(
+                f"streams.{self._frame.name}.replay: warm_up is {clock.warm_up_ms / MS_PER_H:g} h, "
+                f"{self.spec.log} has {before_h:g} h before the start of the run; shorten warm_up "
+                "or leave it out, or play the log repeatedly (repeat: true)"
+            )
+        check_n_jobs(
+            self._logged.into_ms.size * len(self._tiles) * self.spec.rate_factor,
+            f"streams.{self._frame.name}.replay",
+            "lower rate_factor or shorten the run",
+        )
+        if not any(len(self._tile(tile)) for tile in self._tiles):
+            raise WorkloadError(
+                f"streams.{self._frame.name}.replay: no job of {self.spec.log} falls into the run "
+                f"({self._span_text()}); change start, or set align: start"
+            )
+
+    def draws(self) -> Iterator[JobTable]:
+        """Yield the jobs of all repetitions within the run, span by span."""
+        self._n_jobs, self._listed_ms = 0, 0
+        ahead, tiles = JobTable.empty(), list(self._tiles)
+        for span in self._frame.spans:
+            end_ms = (span + 1) * DRAW_MS
+            while tiles and self._first_ms + tiles[0] * self._period_ms < end_ms + MAX_SHIFT_MS:
+                ahead = concat([ahead, self._tile(tiles.pop(0))])
+            if (np.diff(ahead.submit_ms) < 0).any():
+                ahead = ahead.take(np.argsort(ahead.submit_ms, kind="stable"))
+            n_jobs = int(np.searchsorted(ahead.submit_ms, end_ms))
+            jobs, ahead = ahead.take(slice(n_jobs)), ahead.take(slice(n_jobs, None))
+            self._n_jobs += int(np.count_nonzero(jobs.submit_ms >= 0))
+            self._listed_ms += int(node_ms(jobs, self._frame.clock.horizon_ms).sum())
+            yield jobs
+
+    def match(self) -> StreamMatch:
+        """Return how many jobs the log gave the run, and what was left out of it."""
+        per_day = self._n_jobs / (self._frame.clock.horizon_ms / MS_PER_DAY)
+        listed = self._listed_ms / self._frame.capacity_ms
+        name = self._frame.name
+        return StreamMatch(name, per_day, "replayed", None, listed, None, 0, dict(self.counts))
+
+    def _tile(self, tile: int) -> JobTable:
+        """Return the jobs of one repetition that fall into the run, in the order of submission."""
+        rows, submit_ms = self._on_wall(*self._repetition(tile))
+        n_jobs, frame = rows.size, self._frame
+        class_id = self._class_of[rows]
+        rng = stream(frame.seed, "replay", frame.name, "profile", tile)
+        duration_ms = self._logged.duration_ms[rows]
+        drawn_ms = draw_startups_ms(self._stream.startup, n_jobs, frame.seed, frame.name, tile)
+        jobs = JobTable(
+            job_id=np.zeros(n_jobs, dtype=np.int64),
+            submit_ms=submit_ms,
+            n_nodes=self._logged.n_nodes[rows],
+            duration_ms=duration_ms,
+            pool_id=np.full(n_jobs, frame.pool_id),
+            class_id=class_id,
+            profile_id=draw_profiles(self.classes, class_id, rng),
+            # A logged run time reaches from allocation to end: the start-up is a part of it, of
+            # short jobs half at most.  ASSUMPTION [J]: they have started.
+            startup_ms=np.minimum(drawn_ms, duration_ms // 2).astype(np.int32),
+            power_factor=np.where(
+                self._logged.rule[rows] == len(self.spec.rules) + len(self._profile_ids),
+                frame.node_type.idle_power_w / FLAT_POWER_W,
+                frame.node_type.busy_power_factor,
+            ),
+            requested_ms=self._logged.requested_ms[rows],
+            user_id=self._logged.user_id[rows],
+        )
+        inside = (submit_ms >= frame.clock.begin_ms) & (submit_ms < frame.clock.horizon_ms)
+        if not self.spec.repeats:
+            self._count("outside the run", int((~inside).sum()))
+        kept = jobs.take(inside)
+        return kept.take(np.argsort(kept.submit_ms, kind="stable"))
+
+    def _repetition(self, tile: int) -> tuple[Int64Array, Int64Array]:
+        """Return the log's row and the submission of each job of a repetition.
+
+        Repetition 0 is the log itself, whole; the others play its whole weeks before and after it.
+        """
+        into_ms, factor = self._logged.into_ms, self.spec.rate_factor
+        shift_ms = tile * self._period_ms
+        rows = np.arange(into_ms.size)
+        if tile:
+            at_ms = shift_ms + into_ms  # since the log's first job
+            beyond = (at_ms < 0) | (at_ms > into_ms.max())
+            rows = np.flatnonzero((into_ms < self._period_ms) & beyond)
+        late_ms = np.zeros(rows.size, dtype=np.int64)
+        if factor != 1:
+            rng = stream(self._frame.seed, "replay", self._frame.name, "rate", tile)
+            rows = np.repeat(rows, np.floor(factor + rng.random(rows.size)).astype(np.int64))
+            is_copy = np.diff(rows, prepend=-1) == 0
+            late_ms = np.where(is_copy, rng.integers(0, COPY_SPREAD_MS, rows.size), 0)
+        return rows, self._first_ms + shift_ms + into_ms[rows] + late_ms
+
+    def _on_wall(self, rows: Int64Array, submit_ms: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Return jobs when the run's wall clock shows their time.
+
+        Those of an hour that it leaves out are left out, those of one that comes twice come twice.
+        """
+        clock = self._frame.clock
+        parts = clock.wall.stretches(clock.begin_ms, clock.horizon_ms)
+        if not self._by_wall or len(parts) == 1:
+            return rows, submit_ms
+        at_start = int(clock.wall.local_ms(np.zeros(1, dtype=np.int64))[0])
+        kept = []
+        for part in parts:
+            at_ms = submit_ms + at_start - part.shift_ms
+            shown = (at_ms >= part.begin_ms) | (part is parts[0])
+            shown &= (at_ms < part.end_ms) | (part is parts[-1])
+            kept.append((rows[shown], at_ms[shown]))
+        return np.concatenate([r for r, _ in kept]), np.concatenate([ms for _, ms in kept])
+
+    def _prepared(self, log: JobLog) -> tuple[_LoggedJobs, int]:
+        """Scale the log's jobs; drop those that can't be replayed, counted by cause.
+
+        Returns them with the time of the first: local where the wall clock places them.
+        """
+        spec, records = self.spec, log.jobs
+        rule = self._given_power(log, assign_classes(records, log.types, spec.rules, log.labels))
+        time_ms = records.submit_ms if spec.starts == "queued" else records.start_ms
+        n_nodes = records.slots(self._frame.slots_per_node, spec.node_factor)
+        missing = "a submission" if spec.starts == "queued" else "a start"
+        keep = time_ms != MISSING_MS
+        self._count(f"without {missing}", int((~keep).sum()))
+        unmatched = rule == UNMATCHED
+        if spec.unmatched == "error" and (unmatched & keep).any():
+            row = int(np.argmax(unmatched & keep))
+            raise WorkloadError(
+                f"streams.{self._frame.name}.replay.rules: "
+                f"{int((unmatched & keep).sum()):,} jobs of {spec.log} fit no rule, "
+                f"such as '{log.job_ids[row]}' on {records.n_nodes[row]} nodes for "
+                f"{records.duration_ms[row] / 1000:,.0f} s; add a rule, or set unmatched: drop"
+            )
+        self._count("without a rule", int((unmatched & keep).sum()))
+        keep &= ~unmatched
+        self._count(NO_GPU, int((keep & (n_nodes == 0)).sum()))
+        keep &= n_nodes > 0
+        wide, per_node = n_nodes > self._frame.n_nodes, self._frame.slots_per_node
+        if (wide & keep).any():
+            if spec.too_wide == "error":
+                raise WorkloadError(
+                    f"streams.{self._frame.name}.replay: {int((wide & keep).sum()):,} "
+                    f"jobs of {spec.log} need up to {n_nodes[keep].max() / per_node:,.0f} nodes, "
+                    f"pool '{self._frame.pool}' has {self._frame.n_nodes // per_node:,}; "
+                    "set too_wide: drop or clip, or lower node_factor"
+                )
+            if spec.too_wide == "drop":
+                self._count("wider than the pool", int((wide & keep).sum()))
+                keep &= ~wide
+            else:
+                self._count("clipped to the pool", int((wide & keep).sum()))
+                n_nodes = np.minimum(n_nodes, self._frame.n_nodes)
+        if not keep.any():
+            raise WorkloadError(f"streams.{self._frame.name}.replay: no job of {spec.log} is left")
+        if per_node == 1:
+            self._tell_small(records.take(keep))
+        else:
+            unknown = int(np.isnan(records.n_gpus[keep]).sum())
+            self._count("on whole nodes, as the log does not tell their GPUs", unknown)
+        time_ms = time_ms[keep]
+        if self._by_wall and not log.is_relative:
+            time_ms = log.zone.local_ms(time_ms)
+        origin_ms = int(time_ms.min())
+        into_ms = np.rint((time_ms - origin_ms) * spec.time_factor).astype(np.int64)
+        duration_ms = np.rint(records.duration_ms[keep] * spec.duration_factor).astype(np.int64)
+        nodes = n_nodes[keep].astype(np.int32)
+        requested_ms = records.requested_ms[keep]
+        asked = requested_ms > 0
+        if self._frame.asks_log:
+            if not asked.any():
+                raise WorkloadError(
+                    f"streams.{self._frame.name}.replay: the scheduler of pool "
+                    f"'{self._frame.pool}' has estimate: logged, but {spec.log} has no requested "
+                    "times; give estimate: exact, {factor: ...} or {classes: [...]}"
+                )
+            self._count("without a requested time, run time as estimate", int((~asked).sum()))
+        requested_ms = np.rint(requested_ms * spec.duration_factor).astype(np.int64)
+        requested_ms = np.where(asked, np.maximum(requested_ms, 1), 0)
+        scaled = _LoggedJobs(
+            into_ms,
+            np.maximum(duration_ms, 1),
+            nodes,
+            rule[keep],
+            requested_ms,
+            records.user_id[keep],
+        )
+        return scaled, origin_ms
+
+    def _given_power(self, log: JobLog, rule: Int16Array) -> Int16Array:
+        """Return the rules of jobs, beyond them `_profile_ids` by job and then idle power."""
+        spec, n_rules = self.spec, len(self.spec.rules)
+        if self._frame.node_type.n_gpus and spec.cpu_jobs != "rules":
+            on_cpus = log.jobs.n_gpus == 0
+            if spec.cpu_jobs == "error" and on_cpus.any():
+                row = int(np.argmax(on_cpus))
+                raise WorkloadError(
+                    f"streams.{self._frame.name}.replay.cpu_jobs: {int(on_cpus.sum()):,} jobs of "
+                    f"{spec.log} have no GPUs, such as '{log.job_ids[row]}'; set cpu_jobs: idle or "
+                    "rules, or cpu_only: drop"
+                )
+            if self._frame.slots_per_node > 1:  # such a pool has no place for them
+                on_cpus = np.zeros_like(on_cpus)
+            self._count("without GPUs, at idle power (cpu_jobs)", int(on_cpus.sum()))
+            rule = np.where(on_cpus, n_rules + len(self._profile_ids), rule).astype(np.int16)
+        if spec.profiles:
+            rows = np.flatnonzero(np.isin(np.array(log.job_ids), list(spec.profiles)))
+            named = [log.job_ids[row] for row in rows]
+            if unknown := set(spec.profiles) - set(named):
+                first = min(unknown)
+                raise WorkloadError(
+                    f"streams.{self._frame.name}.replay.profiles: no job '{first}' among the "
+                    f"{len(log):,} of {spec.log}{did_you_mean(first, log.job_ids)}; correct its id"
+                )
+            numbers = [self._profile_ids.index(spec.profiles[name]) for name in named]
+            rule[rows] = n_rules + np.array(numbers)
+            self._count("with the profile given for them", rows.size)
+        return rule
+
+    def _tell_small(self, records: JobRecords) -> None:
+        """Tell of jobs on less than a node's GPUs, as each takes a whole node here."""
+        per_node = self._frame.node_type.n_gpus
+        n_small, ratio = records.small_jobs(per_node, self.spec.node_factor)
+        if ratio >= TOLD_RATIO:
+            self._count(
+                f"on a whole node each with fewer GPUs than its {per_node}: the GPU jobs take "
+                f"{ratio:.3g} times the nodes of their GPU time; set allocate: gpus of the pool",
+                n_small,
+            )
+
+    def _count(self, cause: str, n: int) -> None:
+        if n:
+            self.counts[cause] = n
+
+    def _classes(self, builder: LibraryBuilder) -> tuple[tuple[StreamClass, ...], Int16Array]:
+        """Return one class per rule and node count that occurs, and the class of each job."""
+        logged = self._logged
+        pairs, class_of, n_jobs = np.unique(
+            np.stack([logged.rule.astype(np.int64), logged.n_nodes]),
+            axis=1, return_inverse=True, return_counts=True,
+        )  # fmt: skip
+        found = []
+        per_node = self._frame.slots_per_node
+        for rule_id, n_slots, n in zip(*pairs.tolist(), n_jobs.tolist(), strict=True):
+            n_nodes = _ceil(n_slots, per_node)
+            gpus = n_slots / SLOTS_PER_GPU if n_slots < per_node else None
+            share = n / logged.rule.size
+            if rule_id >= len(self.spec.rules):
+                found.append(self._class_beyond_rules(builder, rule_id, n_nodes, gpus, share))
+                continue
+            rule = self.spec.rules[rule_id]
+            measured = builder.node_counts(rule.workload)
+            source = rule.scale_from_n_nodes or (
+                int(nearest_n_nodes(np.array([n_nodes]), measured)[0]) if measured else n_nodes
+            )
+            try:
+                profile_ids = builder.select(rule.workload, source, self._frame)
+            except ProfileError as error:
+                raise ProfileError(f"replay.rules, rule {rule_id + 1}: {error}") from error
+            if self._stream.profile_variants is not None:
+                profile_ids = builder.variants(profile_ids, self._stream.profile_variants)
+            profile_ids = self._smoothed(builder, profile_ids)
+            job_class = JobClass(
+                workload=rule.workload,
+                n_nodes=n_nodes,
+                n_gpus=gpus,
+                probability=share,
+                scale_from_n_nodes=None if source == n_nodes else source,
+                flexibility=self._stream.flexibility,
+            )
+            found.append(StreamClass(self._frame.name, job_class, profile_ids))
+        return tuple(found), class_of.ravel().astype(np.int16)
+
+    def _class_beyond_rules(
+        self, builder: LibraryBuilder, rule_id: int, n_nodes: int, gpus: float | None, share: float
+    ) -> StreamClass:
+        """Return the class of jobs at idle power, or with a profile that is given by job."""
+        number = rule_id - len(self.spec.rules)
+        workload, source = IDLE, 1
+        profile_ids: tuple[int, ...] = (builder.flat(),)
+        if number < len(self._profile_ids):
+            try:
+                profile_ids = builder.named(self._profile_ids[number], self._frame)
+            except ProfileError as error:
+                raise ProfileError(f"replay.profiles: {error}") from error
+            entry = builder.library.entries[profile_ids[0]]
+            workload, source = entry.workload, entry.n_nodes
+            profile_ids = self._smoothed(builder, profile_ids)
+        job_class = JobClass(
+            workload=workload,
+            n_nodes=n_nodes,
+            n_gpus=gpus,
+            probability=share,
+            scale_from_n_nodes=None if source == n_nodes else source,
+            flexibility=None if workload == IDLE else self._stream.flexibility,
+        )
+        return StreamClass(self._frame.name, job_class, profile_ids)
+
+    def _smoothed(self, builder: LibraryBuilder, profile_ids: tuple[int, ...]) -> tuple[int, ...]:
+        if self._stream.power_smoothing is None:
+            return profile_ids
+        return builder.smoothed(profile_ids, self._stream.power_smoothing, self._frame.node_type)
+
+    def _placing(self) -> tuple[int, int]:
+        """Return where the log's first job goes in the run, and the period of repetition [ms]."""
+        span_ms = int(self._logged.into_ms.max()) + 1
+        start = self._frame.clock.start
+        match self.spec.align:
+            case "start":
+                return 0, _ceil(span_ms, MS_PER_H) * MS_PER_H
+            case "date":
+                if self._log.is_relative:
+                    raise WorkloadError(
+                        f"streams.{self._frame.name}.replay.align: {self.spec.log} has no dates, "
+                        "only times since its start; set align: weekday or start"
+                    )
+                if self._by_instant:
+                    return self._origin_ms - self._frame.clock.wall.origin_ms, span_ms
+                return self._local_ms() - _ms_since(_EPOCH, start), span_ms
+        weeks = (span_ms + MS_PER_DAY) // MS_PER_WEEK  # a week may lack less than a day
+        if self.spec.repeats and not weeks:
+            raise WorkloadError(
+                f"streams.{self._frame.name}.replay.align: {self.spec.log} spans "
+                f"{span_ms / MS_PER_DAY:.2f} days; repeating it by weekday needs a whole week; "
+                "set align: start"
+            )
+        into_week_ms = (self._local_ms() - _ms_since(_EPOCH, _MONDAY)) % MS_PER_WEEK
+        run_into_week_ms = _ms_since(_MONDAY, start) % MS_PER_WEEK
+        first_ms = (into_week_ms - run_into_week_ms) % MS_PER_WEEK
+        return first_ms, max(weeks, 1) * MS_PER_WEEK if self.spec.repeats else span_ms
+
+    def _local_ms(self) -> int:
+        """Return the first job's time on the log's own clock [ms since 1970].
+
+        ASSUMPTION: a log without dates begins its clock on a Monday at 00:00.
+        """
+        if self._log.is_relative:
+            return self._origin_ms + _ms_since(_EPOCH, _MONDAY)
+        if self._by_wall:
+            return self._origin_ms
+        return int(self._log.zone.local_ms(np.array([self._origin_ms]))[0])
+
+    def _span_text(self) -> str:
+        if self._log.is_relative:
+            return "its times count from its start"
+        first = _EPOCH + timedelta(milliseconds=self._local_ms())
+        last = first + timedelta(milliseconds=int(self._logged.into_ms.max()))
+        start = self._frame.clock.start
+        return f"it spans {first:%Y-%m-%d} to {last:%Y-%m-%d}, the run starts {start}"
+
+
+def _ceil(number: int, divisor: int) -> int:
+    return -(-number // divisor)
+
+
+def _ms_since(origin: datetime, time: datetime) -> int:
+    return (time - origin) // timedelta(milliseconds=1)

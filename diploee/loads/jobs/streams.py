@@ -1,0 +1,198 @@
+"""The jobs of a run, window after window: each stream draws or replays its own, here they join."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from diploee.annexes import annex
+from diploee.clock import RunClock
+from diploee.errors import LogFormatError, ProfileError, WorkloadError
+from diploee.loads.jobs.classes import StreamClass
+from diploee.loads.jobs.drawn import Batches, DrawnJobs
+from diploee.loads.jobs.job_log import JobLog
+from diploee.loads.jobs.library_builder import LibraryBuilder
+from diploee.loads.jobs.match import StreamMatch, Utilization
+from diploee.loads.jobs.source import JobSource, StreamFrame, draw_spans
+from diploee.loads.jobs.synchronous import CourseRows, SynchronousJobs
+from diploee.profiles import ProfileLibrary
+from diploee.scenario import Facility, JobStream
+from diploee.schedule.job_table import JobTable
+from diploee.tables import concat
+
+__all__ = ["JobStreams"]
+
+
+class JobStreams:
+    """All job streams of a run.
+
+    Parameters
+    ----------
+    specs : mapping of str to JobStream
+        The streams by name.
+    facility : Facility
+        Its pools.
+    clock : RunClock
+        Span of the run.
+    seed : int
+        Seed of every draw.
+    library : ProfileLibrary
+        Profiles that the classes draw from; they give the durations.
+    logs : mapping of str to JobLog
+        The log of each stream with a `replay`.
+    zeus : mapping
+        The traces of each stream with a `zeus` block.
+    batches : mapping of tuple to PowerProfile
+        One batch of each class with `batch_inference`, by the names of stream and class.
+
+    Raises
+    ------
+    ProfileError
+        If a class has no profile.
+    LogFormatError, WorkloadError
+        If a log or trace does not fit its stream.
+    """
+
+    def __init__(
+        self,
+        specs: Mapping[str, JobStream],
+        facility: Facility,
+        clock: RunClock,
+        seed: int,
+        library: ProfileLibrary,
+        logs: Mapping[str, JobLog],
+        zeus: Mapping[str, Any],
+        batches: Batches,
+    ) -> None:
+        builder = LibraryBuilder(library)
+        pools = list(facility.pools)
+        self._sources: list[JobSource] = []
+        self._first_share: dict[str, float] = {}
+        for name, of_pool in facility.pools.items():
+            standing = of_pool.standing(clock)
+            mean = standing.node_ms(clock.horizon_ms) / clock.horizon_ms
+            self._first_share[name] = standing.first / mean
+        self._pools = [spec.pool for spec in specs.values()]
+        for name, spec in specs.items():
+            frame = StreamFrame(
+                name,
+                seed,
+                clock,
+                spec.pool,
+                pools.index(spec.pool),
+                facility.pools[spec.pool].standing(clock).times(facility.slots_per_node(spec.pool)),
+                facility.node_type_of(spec.pool),
+                getattr(facility.pools[spec.pool].scheduler, "estimate", None) == "logged",
+                facility.slots_per_node(spec.pool),
+                facility.pools[spec.pool].scale_profiles == "by_tdp",
+            )
+            try:
+                self._sources.append(_source(spec, frame, builder, logs, zeus, batches))
+            except (ProfileError, LogFormatError) as error:
+                raise type(error)(f"streams.{name}: {error}") from error
+        self.library = builder.library
+        """Profiles by `profile_id`: those given, then those that the streams made."""
+        self.classes: tuple[StreamClass, ...] = tuple(
+            c for source in self._sources for c in source.classes
+        )
+        """Classes by `class_id`."""
+        self._n_draws = len(draw_spans(clock))
+        self._source_of = [source for source in self._sources for _ in source.classes]
+
+    @property
+    def jobs_per_day(self) -> float:
+        """Jobs a day to be expected."""
+        return sum(source.jobs_per_day for source in self._sources)
+
+    def asked_nodes(self, pool: str) -> float:
+        """Return the nodes that the jobs of a pool ask for on average.
+
+        Where nodes are added in the run, those that they ask for at its start.
+        """
+        of_streams = zip(self._sources, self._pools, strict=True)
+        asked = sum(source.asked_nodes for source, of_pool in of_streams if of_pool == pool)
+        return asked * self._first_share[pool]
+
+    def settle(self, simulated: Mapping[str, Utilization]) -> None:
+        """Find how many jobs each stream submits.
+
+        Parameters
+        ----------
+        simulated : mapping of str to callable
+            For each stream with ``match: simulated`` by name: schedules its jobs and returns the
+            mean node occupancy (0-1) of its pool.
+
+        Raises
+        ------
+        WorkloadError
+            If a target can't be reached, the text says by how much.
+        """
+        for source in self._sources:
+            source.settle(simulated.get(source.name))
+
+    def windows(self, n_draws: int) -> Iterator[JobTable]:
+        """Yield the jobs of each window of so many draws.
+
+        In the order of submission, simultaneous ones in the order of their streams, numbered
+        throughout.
+        """
+        first_class = np.cumsum([0, *(len(source.classes) for source in self._sources)])
+        of_streams = [source.draws() for source in self._sources]
+        n_jobs = 0
+        for first in range(0, self._n_draws, n_draws):
+            count = min(n_draws, self._n_draws - first)
+            lists = [
+                replace(jobs, class_id=jobs.class_id + first_id)
+                for of_stream, first_id in zip(of_streams, first_class, strict=False)
+                for jobs in [concat(list(islice(of_stream, count)))]
+            ]
+            jobs = concat(lists) if lists else JobTable.empty()
+            if (np.diff(jobs.submit_ms) < 0).any():
+                jobs = jobs.take(np.argsort(jobs.submit_ms, kind="stable"))
+            n_jobs += len(jobs)
+            yield replace(jobs, job_id=np.arange(n_jobs - len(jobs), n_jobs))
+            del jobs, lists  # before the next are drawn
+
+    def synchronous(self, class_id: int) -> SynchronousJobs:
+        """Return the source of the jobs of a class, which have a course of their own."""
+        source = self._source_of[class_id]
+        assert isinstance(source, SynchronousJobs)
+        return source
+
+    def course(self, class_id: int, number: int) -> CourseRows:
+        """Return what a job with a course of its own plays, by its class and its number."""
+        return self.synchronous(class_id).course(number)
+
+    def matches(self) -> tuple[StreamMatch, ...]:
+        """Return how the number of jobs of each stream was found; after all `windows`."""
+        return tuple(source.match() for source in self._sources)
+
+
+def _source(
+    spec: JobStream,
+    frame: StreamFrame,
+    builder: LibraryBuilder,
+    logs: Mapping[str, JobLog],
+    zeus: Mapping[str, Any],
+    batches: Batches,
+) -> JobSource:
+    if spec.replay is not None:
+        from diploee.loads.jobs.replayed import ReplayedJobs
+
+        return ReplayedJobs(spec, frame, builder, logs[frame.name])
+    if frame.asks_log:
+        raise WorkloadError(
+            f"streams.{frame.name}: the scheduler of pool '{frame.pool}' has estimate: logged, but "
+            "only jobs of a replay have a log; give estimate: exact, {factor: ...} or "
+            "{classes: [...]}"
+        )
+    if spec.synchronous is not None:
+        return SynchronousJobs(spec, frame, builder)
+    if spec.zeus is not None:
+        recurring: JobSource = annex("RecurringJobs")(spec, frame, builder, zeus[frame.name])
+        return recurring
+    return DrawnJobs(spec, frame, builder, batches)

@@ -1,0 +1,211 @@
+"""Stretches of jobs to segments: the course of a job, cut, slowed and scaled as it was run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from diploee.loads.jobs import StreamClass
+from diploee.loads.jobs.course import Course, Courses, course_of_jobs
+from diploee.loads.jobs.lowering import JobLoad
+from diploee.power.segments import Segments, owner_of_jobs
+from diploee.profiles import ProfileLibrary
+from diploee.profiles.capped import CapLevels, CappedProfile, WorkKind
+from diploee.profiles.flat import FLAT_DURATION_MS, FLAT_ID, FLAT_POWER_W, flat_profile
+from diploee.profiles.library import Entry
+from diploee.scenario import Facility, NodeType
+from diploee.schedule.runs import RUN, ActedSchedule, Runs
+from diploee.tables import Int32Array, Int64Array, concat
+from diploee.units import MS_PER_MIN
+
+PIECE_MS = MS_PER_MIN
+"""A job on fewer nodes than it asks for plays its profile so long a piece at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class LevelProfiles:
+    """Which profile stands for which at each cap level.
+
+    Parameters
+    ----------
+    variant : numpy.ndarray, shape (groups, levels, n), int32
+        Index of the profile that stands for each one; itself where nothing is capped.
+    group : numpy.ndarray, shape (classes,), int64
+        Group of each class of jobs: its kind of work on its kind of nodes.
+    """
+
+    variant: Int32Array
+    group: Int64Array
+
+    @property
+    def profile_ids(self) -> set[int]:
+        """Indices of the capped profiles."""
+        own = np.arange(self.variant.shape[2], dtype=np.int32)
+        return set(np.unique(self.variant[self.variant != own]).tolist())
+
+
+def with_levels(
+    library: ProfileLibrary,
+    classes: Sequence[StreamClass],
+    nodes: Sequence[NodeType],
+    kinds: Sequence[WorkKind],
+    levels: CapLevels,
+) -> tuple[ProfileLibrary, LevelProfiles]:
+    """Give the profiles of classes their capped variants, and the library a flat profile.
+
+    Parameters
+    ----------
+    library : ProfileLibrary
+        Profiles of the classes.
+    classes : sequence of StreamClass
+        Classes by `class_id`.
+    nodes : sequence of NodeType
+        Nodes that the jobs of each class run on.
+    kinds : sequence of str
+        Kind of work of each class.
+    levels : CapLevels
+        The caps.
+    """
+    added: list[Entry] = [] if FLAT_ID in library.ids else [flat_profile()]
+    groups: dict[tuple[int, WorkKind], int] = {}
+    group = np.zeros(len(classes), dtype=np.int64)
+    n_own = len(library)
+    for k, kind in enumerate(kinds):
+        group[k] = groups.setdefault((id(nodes[k]), kind), len(groups))
+    size = n_own + len(added)
+    variant = np.tile(np.arange(size, dtype=np.int32), (max(1, len(groups)), len(levels), 1))
+    for k, (of_class, kind) in enumerate(zip(classes, kinds, strict=True)):
+        for profile_id in of_class.profile_ids:
+            for level in range(1, len(levels)):
+                if variant[group[k], level, profile_id] == profile_id:
+                    variant[group[k], level, profile_id] = n_own + len(added)
+                    added.append(
+                        CappedProfile(
+                            library.entries[profile_id],
+                            nodes[k],
+                            levels.speed(kind, level),
+                            levels.power(kind, level),
+                        )
+                    )
+    return library.extended(added), LevelProfiles(variant, group)
+
+
+def lower_runs(
+    schedule: ActedSchedule,
+    library: ProfileLibrary,
+    levels: LevelProfiles,
+    facility: Facility,
+    courses: Courses | None = None,
+) -> JobLoad:
+    """Lower stretches of jobs to segments, cut at the horizon, and keep which each belongs to.
+
+    A stretch plays what the course of its job has between its work before and after. At a cap
+    level that is the profile's capped variant, which goes as much slower as the job does.
+    ASSUMPTION: a job on fewer nodes than it asks for draws in proportion to them and plays its
+    profile in pieces of a minute, each in the time that it takes there [J]; so does a profile that
+    has no capped variant. A job that is paused, saved or starts again draws a constant power.
+    `library` and `levels` are from `with_levels`; the other arguments are those of `lower_jobs`.
+    `JobLoad.job` is the row of `schedule.runs`.
+    """
+    runs, jobs = schedule.runs, schedule.jobs
+    works = np.flatnonzero(runs.kind == RUN)
+    needed_ms = np.zeros(len(jobs), dtype=np.int64)
+    np.maximum.at(needed_ms, runs.job[works], runs.work_to_ms[works])
+    rows = np.unique(runs.job[works])
+    course = course_of_jobs(jobs, rows, needed_ms[rows], library, facility, courses)
+    found = [
+        _played(schedule, runs, works, course, library, levels),
+        _standing(schedule, runs, np.flatnonzero(runs.kind != RUN), library),
+    ]
+    segments = concat([part.segments for part in found])
+    of_run = np.concatenate([part.job for part in found])
+    inside = segments.end_ms > np.maximum(segments.start_ms, 0)
+    return JobLoad(segments.take(inside), of_run[inside], len(runs))
+
+
+def _played(
+    schedule: ActedSchedule,
+    runs: Runs,
+    works: Int64Array,
+    course: Course,
+    library: ProfileLibrary,
+    levels: LevelProfiles,
+) -> JobLoad:
+    jobs = schedule.jobs
+    course = course.take(np.lexsort((course.into_ms, course.job)))
+    end_of_row_ms = course.into_ms + course.length_ms
+    # The rows of all jobs on one axis: those of a job adjoin, so that both edges rise.
+    span_ms = int(end_of_row_ms.max(initial=0)) + 1
+    at_ms = runs.job[works] * span_ms
+    # A stretch too short for one ms of work at its rate plays that one all the same.
+    from_ms = np.minimum(runs.work_from_ms, np.maximum(runs.work_to_ms - 1, 0))[works]
+    work_ms = runs.work_to_ms[works] - from_ms
+    low = np.searchsorted(course.job * span_ms + end_of_row_ms, at_ms + from_ms, side="right")
+    high = np.searchsorted(course.job * span_ms + course.into_ms, at_ms + from_ms + work_ms)
+    count = np.maximum(high - low, 0)
+    nth = np.repeat(np.arange(works.size), count)
+    row = np.arange(nth.size) + np.repeat(low - (np.cumsum(count) - count), count)
+    begin_ms = np.maximum(course.into_ms[row], from_ms[nth])
+    end_ms = np.minimum(end_of_row_ms[row], (from_ms + work_ms)[nth])
+
+    job = runs.job[works][nth]
+    level, own = runs.level[works][nth], course.profile_id[row]
+    played = levels.variant[levels.group[jobs.class_id[job]], level, own]
+    share = runs.n_nodes[works][nth] / jobs.n_nodes[job]
+    # What does not go as fast as its profile is played piece by piece.
+    uneven = (share != 1) | ((level > 0) & (played == own))
+    n_pieces = np.where(uneven, -(-(end_ms - begin_ms) // PIECE_MS), 1)
+    piece = np.repeat(np.arange(nth.size), n_pieces)
+    into = np.arange(piece.size) - np.repeat(np.cumsum(n_pieces) - n_pieces, n_pieces)
+    from_own_ms = begin_ms[piece] + into * PIECE_MS
+    upto_own_ms = np.where(into == n_pieces[piece] - 1, end_ms[piece], from_own_ms + PIECE_MS)
+    nth, row, job, played, share = nth[piece], row[piece], job[piece], played[piece], share[piece]
+
+    of_run = works[nth]
+    length_ms = runs.end_ms[of_run] - runs.start_ms[of_run]
+    own_work_ms = np.maximum(work_ms[nth], 1)
+    edges_ms = [
+        runs.start_ms[of_run] + (own_ms - from_ms[nth]) * length_ms // own_work_ms
+        for own_ms in (from_own_ms, upto_own_ms)
+    ]
+    duration_ms = np.array([entry.duration_ms for entry in library.entries])
+    offset_ms = course.offset_ms[row] + from_own_ms - course.into_ms[row]
+    slower = duration_ms[played] / duration_ms[course.profile_id[row]]
+    offset_ms = np.rint(offset_ms * slower).astype(np.int64)
+    latest_ms = duration_ms[played] - (edges_ms[1] - edges_ms[0])
+    segments = Segments(
+        start_ms=edges_ms[0],
+        end_ms=np.minimum(edges_ms[1], schedule.horizon_ms),
+        pool_id=jobs.pool_id[job],
+        n_nodes=runs.n_nodes[of_run],
+        profile_id=played,
+        offset_ms=np.maximum(np.minimum(offset_ms, latest_ms), 0),
+        weight=course.weight[row] * share,
+        owner=owner_of_jobs(jobs.job_id, jobs.class_id)[job],
+    )
+    return JobLoad(segments, of_run, len(runs))
+
+
+def _standing(
+    schedule: ActedSchedule, runs: Runs, rows: Int64Array, library: ProfileLibrary
+) -> JobLoad:
+    """Lower what holds nodes without work: constant power, in pieces of the flat profile."""
+    jobs = schedule.jobs
+    n_pieces = -(-(runs.end_ms[rows] - runs.start_ms[rows]) // FLAT_DURATION_MS)
+    of_run = np.repeat(rows, n_pieces)
+    into = np.arange(of_run.size) - np.repeat(np.cumsum(n_pieces) - n_pieces, n_pieces)
+    start_ms = runs.start_ms[of_run] + into * FLAT_DURATION_MS
+    job = runs.job[of_run]
+    segments = Segments(
+        start_ms=start_ms,
+        end_ms=np.minimum(start_ms + FLAT_DURATION_MS, runs.end_ms[of_run]),
+        pool_id=jobs.pool_id[job],
+        n_nodes=runs.n_nodes[of_run],
+        profile_id=np.full(of_run.size, library.ids.index(FLAT_ID)),
+        offset_ms=np.zeros(of_run.size, dtype=np.int64),
+        weight=runs.power_w[of_run] / FLAT_POWER_W,
+        owner=owner_of_jobs(jobs.job_id, jobs.class_id)[job],
+    )
+    return JobLoad(segments, of_run, len(runs))

@@ -1,0 +1,614 @@
+"""Large synchronous training jobs: when they are submitted, how long they take, what they play.
+
+What a job goes through is drawn from a stream named by seed, stream and the job's number, whenever
+it is asked for, and never held. Its iterations are loops of some ten minutes, drawn once for each
+entry of the list and played one after the other in a drawn order; all else is of constant power.
+With power smoothing a stretch of training repeats one loop, so that power has no step between.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from diploee.errors import WorkloadError
+from diploee.loads.jobs.classes import StreamClass
+from diploee.loads.jobs.library_builder import LibraryBuilder
+from diploee.loads.jobs.match import StreamMatch, Utilization, node_ms
+from diploee.loads.jobs.smoothed_phases import FALL, RISE, SLOWEST_PER_S, SmoothedPhases
+from diploee.loads.jobs.source import StreamFrame
+from diploee.loads.jobs.training_phases import (
+    NEVER_MS,
+    Phase,
+    TrainingPhases,
+    TrainingPlan,
+    expected_ettr,
+    poisson_gaps,
+    training_phases,
+)
+from diploee.profiles import PowerProfile, Provenance
+from diploee.profiles.capped import cpu_power_w
+from diploee.profiles.flat import FLAT_DURATION_MS, FLAT_POWER_W, flat_profile
+from diploee.profiles.iterations import loop_of_iterations
+from diploee.profiles.profile import DEVICE_POWER
+from diploee.profiles.smoothing import LONGEST, smoothed_loop, smoothing_note
+from diploee.scenario import JobClass, JobStream
+from diploee.scenario.power_smoothing import PowerSmoothing
+from diploee.scenario.spans import end_of
+from diploee.scenario.synchronous import SynchronousJob
+from diploee.schedule.job_table import DRAW_MS, JobTable
+from diploee.streams import stream
+from diploee.tables import (
+    Float64Array,
+    Int16Array,
+    Int32Array,
+    Int64Array,
+    Table,
+    column,
+    concat,
+)
+from diploee.units import MS_PER_DAY, MS_PER_S, PROFILE_STEP_MS
+
+N_LOOPS = 3
+MEASURED_HZ = 0.25
+"""Up to here the profiles of measured jobs are trusted; iterations above are told."""
+
+MOST_JOBS = 100_000
+LEAST_ETTR = 0.01
+"""A job that is expected to spend less of its time on progress never gets anywhere."""
+
+KEPT = 4
+"""Courses that are kept, some 10 MB each."""
+
+_PREFIX = "~synchronous-"
+
+SOURCE = "synthetic iterations of synchronous training by the scenario's keys, not measured"
+
+
+@dataclass(frozen=True, eq=False)
+class CourseRows(Table):
+    """What one job plays in its own time; rows adjoin.
+
+    Parameters
+    ----------
+    into_ms, length_ms : numpy.ndarray, int64
+        Start of the row since the start of the job, and its length [ms].
+    profile_id : numpy.ndarray, int32
+        Profile that is played.
+    weight : numpy.ndarray, float64
+        Factor on the profile's power.
+    offset_ms : numpy.ndarray, int64
+        Place in the profile at which the row starts [ms].
+    """
+
+    into_ms: Int64Array = column("int64")
+    length_ms: Int64Array = column("int64")
+    profile_id: Int32Array = column("int32")
+    weight: Float64Array = column("float64")
+    offset_ms: Int64Array = column("int64", default=0)
+
+
+def phase_profile_id(phase: Phase, of: str = "") -> str:
+    """Return the id of what jobs play in a phase; that of training is each job's own."""
+    return f"{_PREFIX}{phase.name.lower()}{of}"
+
+
+def phase_of_profile(profile_id: str) -> int:
+    """Return the phase in which synchronous jobs play a profile; -1 if none does."""
+    if not profile_id.startswith(_PREFIX):
+        return -1
+    return Phase[profile_id.removeprefix(_PREFIX).partition(":")[0].upper()]
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """An entry of the list on the pool's nodes.
+
+    Parameters
+    ----------
+    spec : SynchronousJob
+        Its keys.
+    frame : StreamFrame
+        Its stream in the run.
+    label : str
+        Its name.
+    smoothing : PowerSmoothing or None
+        That of its GPUs.
+    loops : tuple of int
+        Profiles of its iterations.
+    loop_ms : tuple of int
+        Their lengths [ms]; one for all without smoothing.
+    edges : mapping of (Phase, int) to int
+        Profiles of rises and falls into each phase, with smoothing.
+    """
+
+    spec: SynchronousJob
+    frame: StreamFrame
+    label: str
+    smoothing: PowerSmoothing | None = None
+    loops: tuple[int, ...] = ()
+    loop_ms: tuple[int, ...] = ()
+    edges: Mapping[tuple[Phase, int], int] = field(default_factory=dict)
+
+    @cached_property
+    def n_nodes(self) -> int:
+        return self.spec.nodes(self.frame.node_type.n_gpus)
+
+    @cached_property
+    def n_gpus(self) -> int:
+        return self.n_nodes * self.frame.node_type.n_gpus
+
+    @cached_property
+    def spares(self) -> int:
+        return self.spec.spares(self.n_nodes)
+
+    @cached_property
+    def period_s(self) -> float:
+        return self.spec.iteration_s(self.n_gpus)
+
+    @cached_property
+    def own_loops(self) -> tuple[Float64Array, ...]:
+        """Power of a GPU in each loop without smoothing, in parts of its TDP."""
+        names = ("synchronous", self.frame.name, self.label, "loop")
+        return tuple(
+            loop_of_iterations(self.spec, self.period_s, stream(self.frame.seed, *names, loop))
+            for loop in range(N_LOOPS)
+        )
+
+    @cached_property
+    def smoothed(self) -> SmoothedPhases | None:
+        """What smoothing makes of them; None without it."""
+        if self.smoothing is None:
+            return None
+        node = self.frame.node_type
+        idle = max(node.idle_power_w - cpu_power_w(node), 0) / (node.n_gpus * node.gpu_tdp_w)
+        step_s = PROFILE_STEP_MS / MS_PER_S
+        loops = tuple(smoothed_loop(own, step_s, self.smoothing)[0] for own in self.own_loops)
+        rate = min(self.smoothing.up_per_s, self.smoothing.down_per_s)
+        if rate < SLOWEST_PER_S or any(
+            drawn.size >= LONGEST * own.size
+            for drawn, own in zip(loops, self.own_loops, strict=True)
+        ):
+            raise WorkloadError(
+                f"streams.{self.frame.name}.power_smoothing: '{self.label}' with iterations of "
+                f"{self.period_s:.4g} s can't be shown with up_per_s {self.smoothing.up_per_s:g} "
+                f"and down_per_s {self.smoothing.down_per_s:g}; expected {SLOWEST_PER_S:g} at "
+                f"least, and a job that takes less than {LONGEST} times as long; raise them"
+            )
+        return SmoothedPhases(self.smoothing, loops, self.spec.high, idle)
+
+    @property
+    def slowdown(self) -> float:
+        """Time of its iterations over that without smoothing."""
+        if self.smoothed is None:
+            return 1.0
+        n_own, n_drawn = (sum(map(len, of)) for of in (self.own_loops, self.smoothed.loops))
+        return n_drawn / n_own
+
+    @cached_property
+    def waits_ms(self) -> tuple[int, int, int]:
+        """Time that GPUs lose as they rise behind a checkpoint, the first start, a load [ms]."""
+        spec, smoothed = self.spec, self.smoothed
+        if smoothed is None:
+            return 0, 0, 0
+        load, write = self.smoothed_level(Phase.LOAD), self.smoothed_level(Phase.CHECKPOINT)
+        return (
+            _ms(smoothed.lost_s(smoothed.begin, write, spec.checkpoint_write_s)),
+            _ms(smoothed.lost_s(smoothed.idle, load, spec.warm_up_s)),
+            _ms(smoothed.lost_s(smoothed.idle, load, spec.load_s)),
+        )
+
+    @cached_property
+    def plan(self) -> TrainingPlan:
+        spec = self.spec
+        interval_s = spec.interval_s(self.n_nodes)
+        write_ms, warm_up_ms, load_ms = map(
+            sum,
+            zip(
+                (_ms(spec.checkpoint_write_s), _ms(spec.warm_up_s), _ms(spec.load_s)),
+                self.waits_ms,
+                strict=True,
+            ),
+        )
+        return TrainingPlan(
+            work_ms=max(_ms(spec.work_s(self.n_gpus) * self.slowdown), 1),
+            interval_ms=max(_ms(interval_s), 1) if math.isfinite(interval_s) else NEVER_MS,
+            write_ms=write_ms,
+            warm_up_ms=warm_up_ms,
+            reschedule_ms=max(_ms(spec.reschedule_s), 1),  # a phase of some length, to be counted
+            load_ms=load_ms,
+            spare_nodes=self.spares,
+            repair_ms=_ms(spec.repair_s),
+        )
+
+    @cached_property
+    def ettr(self) -> float:
+        """Share of its time that is to be expected to be progress."""
+        spec, plan = self.spec, self.plan
+        detection_s = spec.detection_median_s * math.exp(spec.detection_sigma**2 / 2)
+        recovery_ms = _ms(detection_s) + plan.reschedule_ms + plan.load_ms
+        rate = 1 / (spec.mttf_s(self.n_nodes) * MS_PER_S)
+        interval_ms = min(plan.interval_ms, plan.work_ms)
+        return expected_ettr(rate, recovery_ms, interval_ms, plan.write_ms)
+
+    def phases(self, number: int) -> TrainingPhases:
+        """Go through the job of a number."""
+        spec, names = self.spec, ("synchronous", self.frame.name, number)
+
+        def rng(purpose: str) -> np.random.Generator:
+            return stream(self.frame.seed, *names, purpose)
+
+        failures, planned = (
+            poisson_gaps(rng(purpose), MS_PER_DAY * 1000 / max(rate * self.n_nodes, 1e-300))
+            for purpose, rate in (
+                ("failures", spec.failures_per_1000_node_days),
+                ("planned", spec.planned_per_1000_node_days),
+            )
+        )
+        detections = rng("detection")
+
+        def detection_ms() -> int:
+            factor = math.exp(spec.detection_sigma * detections.standard_normal())
+            return max(_ms(min(spec.detection_median_s * factor, MS_PER_DAY / MS_PER_S)), 1)
+
+        phases = training_phases(self.plan, failures, planned, detection_ms)
+        if self.smoothed is None:
+            return phases
+        end = TrainingPhases(
+            phase=np.array([Phase.END]),
+            into_ms=np.array([phases.duration_ms]),
+            length_ms=np.array([max(_ms(self.smoothed.fall_s), 1)]),
+        )
+        return concat([phases, end])
+
+    def power_w(self, share: float) -> float:
+        """Return the power of all nodes where each GPU that trains draws a part of its TDP [W].
+
+        The CPUs draw their part of the node's idle power, as in `diploee.profiles.smoothing`.
+        """
+        node = self.frame.node_type
+        cpus_w = cpu_power_w(node)
+        of_node_w = node.n_gpus * node.gpu_tdp_w * share + cpus_w
+        return self.n_nodes * of_node_w + self.spares * node.idle_power_w
+
+    @property
+    def levels(self) -> dict[Phase, float]:
+        """Power of a GPU in each stall with a process on it, in parts of its TDP."""
+        return {
+            Phase.CHECKPOINT: self.spec.checkpoint_level,
+            Phase.HUNG: self.spec.hung_level,
+            Phase.LOAD: self.spec.load_level,
+        }
+
+    def smoothed_level(self, phase: Phase) -> float:
+        """Return the power of a GPU in a phase that is no training, with smoothing."""
+        assert self.smoothed is not None
+        levels, spec = self.levels, self.smoothed.spec
+        return max(levels[phase], spec.floor) if phase in levels else self.smoothed.idle
+
+    def phase_power_w(self, phase: Phase) -> float:
+        """Return the power of all nodes in a phase that is no training [W]."""
+        if phase in self.levels:
+            return self.power_w(self.levels[phase])
+        return (self.n_nodes + self.spares) * self.frame.node_type.idle_power_w
+
+    def loop_profile(self, loop: int) -> PowerProfile:
+        """Return one of its loops, for all its nodes."""
+        notes = f"iterations of {self.period_s:.4g} s on {self.n_gpus:,} GPUs in phase"
+        if self.period_s < 1 / MEASURED_HZ:
+            notes += f"; {FAST} {MEASURED_HZ:g} Hz that measured profiles support"
+        own = shares = self.own_loops[loop]
+        if self.smoothed is not None:
+            assert self.smoothing is not None
+            shares = self.smoothed.loops[loop]
+            _, burnt = smoothed_loop(own, PROFILE_STEP_MS / MS_PER_S, self.smoothing)
+            notes += (
+                f"; {smoothing_note(self.smoothing, burnt / own.sum(), shares.size / own.size - 1)}"
+            )
+            waits = [f"{wait_ms / MS_PER_S:g} s" for wait_ms in self.waits_ms]
+            notes += (
+                f", and {waits[0]} at each checkpoint, {waits[1]} at the start and {waits[2]} "
+                "after each failure; the floor holds while the job writes, loads and hangs"
+            )
+        name = f":{self.frame.name}:{self.label}:{loop + 1}"
+        return self._profile(phase_profile_id(Phase.TRAIN, name), shares, notes)
+
+    def edge_profile(self, phase: Phase, what: int) -> PowerProfile:
+        """Return a rise or a fall into a phase, for all its nodes."""
+        assert self.smoothed is not None
+        name = f":{self.frame.name}:{self.label}:{'rise' if what == RISE else 'fall'}"
+        notes = "ramp of GPU power smoothing"
+        profile_id = phase_profile_id(phase, name)
+        return self._profile(profile_id, self.smoothed.edge(what), notes, periodic=False)
+
+    def _profile(
+        self, profile_id: str, shares: Float64Array, notes: str, periodic: bool = True
+    ) -> PowerProfile:
+        frame = self.frame
+        # The levels are of the TDP: `busy_power_factor`, which weights hold, does not apply.
+        idle_w = self.power_w(0.0)
+        power_w = idle_w + shares * (self.power_w(1.0) - idle_w)
+        dt_s = PROFILE_STEP_MS / MS_PER_S
+        return PowerProfile(
+            profile_id=profile_id,
+            workload=self.label,
+            n_nodes=self.n_nodes + self.spares,
+            dt_ms=PROFILE_STEP_MS,
+            power_w=(power_w / frame.node_type.busy_power_factor).astype(np.float32),
+            provenance=Provenance(
+                kind="reference",
+                source=SOURCE,
+                licence="none",
+                sampling_interval_s=dt_s,
+                averaging_window_s=dt_s,
+                bandwidth_hz=0.44 / dt_s,
+                power_boundary=DEVICE_POWER,
+                notes=notes,
+                gpus_per_node=frame.node_type.n_gpus,
+                gpu_tdp_w=frame.node_type.gpu_tdp_w,
+            ),
+            periodic=periodic,
+        )
+
+
+FAST = "their line lies above the"
+"""In the notes of loops whose iterations are faster than what was ever measured here."""
+
+
+class SynchronousJobs:
+    """The jobs of a stream with a `synchronous` block.
+
+    Parameters
+    ----------
+    spec : JobStream
+        The stream.
+    frame : StreamFrame
+        Its run.
+    builder : LibraryBuilder
+        Loops of iterations and flat profiles are added.
+
+    Raises
+    ------
+    WorkloadError
+        If a job would hardly get on, or there are too many.
+    """
+
+    def __init__(self, spec: JobStream, frame: StreamFrame, builder: LibraryBuilder) -> None:
+        assert spec.synchronous is not None
+        self.spec, self._frame, self.name = spec.synchronous, frame, frame.name
+        self._kinds = [
+            _with_profiles(_Kind(job, frame, job.label(number), spec.power_smoothing), builder)
+            for number, job in enumerate(self.spec.jobs, 1)
+        ]
+        for number, kind in enumerate(self._kinds):
+            if kind.ettr < LEAST_ETTR:
+                raise WorkloadError(
+                    f"streams.{frame.name}.synchronous.jobs[{number}]: with a failure every "
+                    f"{kind.spec.mttf_s(kind.n_nodes):,.3g} s the job would spend "
+                    f"{kind.ettr:.2g} of its time on progress; lower the failure rate, or the "
+                    "times of detection, reschedule_s, load_s and checkpoint_interval"
+                )
+        self._phase_ids = {
+            phase: builder.index_of(flat_profile(phase_profile_id(phase), SOURCE))
+            for phase in Phase
+            if phase not in (Phase.TRAIN, Phase.REDO)
+            and (phase != Phase.END or spec.power_smoothing is not None)
+        }
+        n_jobs = len(self._kinds)
+        self.classes = tuple(
+            StreamClass(
+                frame.name,
+                JobClass(
+                    workload=kind.label,
+                    n_nodes=kind.n_nodes + kind.spares,
+                    probability=1 / n_jobs,
+                    flexibility=spec.flexibility,
+                ),
+                (*kind.loops, *kind.edges.values()),
+            )
+            for kind in self._kinds
+        )
+        self.phases = lru_cache(maxsize=KEPT)(self._phases)
+        rows = sorted(self._submissions(), key=lambda row: (row[1], row[0]))
+        if not rows:
+            raise WorkloadError(
+                f"streams.{frame.name}.synchronous: no job is submitted within the run; change "
+                "submit or submit_after, or lengthen the run"
+            )
+        self._submitted = np.array(rows, dtype=np.int64).reshape(-1, 3)
+        self._listed_ms = 0
+
+    @property
+    def jobs_per_day(self) -> float:
+        """Jobs a day."""
+        return len(self._submitted) / self._frame.n_days
+
+    @property
+    def asked_nodes(self) -> float:
+        """Nodes that its jobs ask for on average."""
+        end_ms = self._frame.clock.horizon_ms
+        asked = sum(
+            self._nodes(number) * max(min(submit_ms + run_ms, end_ms) - max(submit_ms, 0), 0)
+            for number, submit_ms, run_ms in self._submitted.tolist()
+        )
+        return asked / end_ms
+
+    def settle(self, simulated: Utilization | None) -> None:
+        """There is nothing to find."""
+
+    def draws(self) -> Iterator[JobTable]:
+        """Yield the jobs of each span."""
+        self._listed_ms = 0
+        for span in self._frame.spans:
+            edges_ms = [span * DRAW_MS, (span + 1) * DRAW_MS]
+            rows = slice(*np.searchsorted(self._submitted[:, 1], edges_ms).tolist())
+            number, submit_ms, duration_ms = self._submitted[rows].T
+            entry = (number - 1) % len(self._kinds)
+            of_class = [c.job_class.n_nodes for c in self.classes]
+            loops = [kind.loops[0] for kind in self._kinds]
+            factor = self._frame.node_type.busy_power_factor
+            jobs = JobTable(
+                job_id=np.zeros(number.size, dtype=np.int64),
+                submit_ms=submit_ms,
+                n_nodes=np.array(of_class)[entry],
+                duration_ms=duration_ms,
+                pool_id=np.full(number.size, self._frame.pool_id),
+                class_id=entry,
+                profile_id=np.array(loops)[entry],
+                power_factor=np.full(number.size, factor),
+                course_id=number,
+            )
+            self._listed_ms += int(node_ms(jobs, self._frame.clock.horizon_ms).sum())
+            yield jobs
+
+    def match(self) -> StreamMatch:
+        """Return how many jobs there were."""
+        listed = self._listed_ms / self._frame.capacity_ms
+        return StreamMatch(self.name, self.jobs_per_day, "synchronous", None, listed, None, 0)
+
+    def course(self, number: int) -> CourseRows:
+        """Return what the job of a number, from 1, plays in its own time."""
+        kind, phases = self._kind(number), self.phases(number)
+        trains = phases.phase <= Phase.REDO
+        # Work that is done again and work anew adjoin: one stretch of iterations.
+        first = np.flatnonzero(~trains | np.diff(trains, prepend=False))
+        begin_ms = phases.into_ms[first]
+        length_ms = np.diff(begin_ms, append=phases.duration_ms)
+        phase, trains = phases.phase[first], trains[first]
+        rng = stream(self._frame.seed, "synchronous", self.name, number, "loops")
+        if kind.smoothed is not None:
+            return self._smoothed_course(kind, phase, begin_ms, length_ms, rng)
+        row, into_piece_ms, piece_ms = _pieces(
+            length_ms, np.where(trains, kind.loop_ms[0], FLAT_DURATION_MS)
+        )
+        profile_id = np.array(kind.loops)[rng.integers(len(kind.loops), size=row.size)]
+        weight = np.full(row.size, self._frame.node_type.busy_power_factor)
+        for of_phase, flat_id in self._phase_ids.items():
+            rows = phase[row] == of_phase
+            profile_id[rows] = flat_id
+            weight[rows] = kind.phase_power_w(of_phase) / FLAT_POWER_W
+        return CourseRows(begin_ms[row] + into_piece_ms, piece_ms, profile_id, weight)
+
+    def _smoothed_course(
+        self,
+        kind: _Kind,
+        phase: Int16Array,
+        begin_ms: Int64Array,
+        length_ms: Int64Array,
+        rng: np.random.Generator,
+    ) -> CourseRows:
+        """Return a course of phases, of which all that train are `Phase.TRAIN` or `Phase.REDO`."""
+        smoothed, trains = kind.smoothed, phase <= Phase.REDO
+        assert smoothed is not None
+        # Work that waits for the rise is a part of the stall before: it begins so much sooner.
+        write_ms, warm_up_ms, load_ms = kind.waits_ms
+        wait_ms = np.where(phase == Phase.CHECKPOINT, write_ms, load_ms)
+        wait_ms[0] = warm_up_ms
+        wait_ms = np.where(trains[1:], np.minimum(wait_ms, length_ms)[:-1], 0)
+        begin_ms = begin_ms - np.append(0, wait_ms)
+        length_ms = length_ms + np.append(0, wait_ms) - np.append(wait_ms, 0)
+        level = np.array([kind.smoothed_level(of) for of in Phase])[phase]
+        loop = np.where(trains, rng.integers(len(kind.loops), size=phase.size), -1)
+        spans = smoothed.spans(begin_ms, length_ms, level, loop)
+        edges = (spans.what == RISE) | (spans.what == FALL)
+        of_phase, loop = phase[spans.phase], loop[spans.phase]
+        plays_loop = (loop >= 0) & ~edges
+        whole_ms = np.where(edges, spans.length_ms, FLAT_DURATION_MS)
+        whole_ms[plays_loop] = np.array(kind.loop_ms)[loop[plays_loop]]
+        profile_id = np.array(kind.loops)[loop]
+        weight = np.full(len(spans), self._frame.node_type.busy_power_factor)
+        for each, flat_id in self._phase_ids.items():
+            rows = (of_phase == each) & ~edges
+            profile_id[rows] = flat_id
+            weight[rows] = [kind.power_w(share) / FLAT_POWER_W for share in spans.level[rows]]
+        of_phase = np.where(loop < 0, of_phase, Phase.TRAIN)
+        for (into, what), edge_id in kind.edges.items():
+            profile_id[(of_phase == into) & (spans.what == what)] = edge_id
+        row, into_piece_ms, piece_ms = _pieces(spans.length_ms, whole_ms)
+        return CourseRows(
+            into_ms=spans.into_ms[row] + into_piece_ms,
+            length_ms=piece_ms,
+            profile_id=profile_id[row],
+            weight=weight[row],
+            offset_ms=smoothed.edge_offset_ms(spans)[row],
+        )
+
+    def _kind(self, number: int) -> _Kind:
+        return self._kinds[(number - 1) % len(self._kinds)]
+
+    def _nodes(self, number: int) -> int:
+        kind = self._kind(number)
+        return kind.n_nodes + kind.spares
+
+    def _phases(self, number: int) -> TrainingPhases:
+        try:
+            return self._kind(number).phases(number)
+        except WorkloadError as error:
+            entry = (number - 1) % len(self._kinds)
+            raise WorkloadError(
+                f"streams.{self.name}.synchronous.jobs[{entry}]: {error}"
+            ) from error
+
+    def _submissions(self) -> Iterator[tuple[int, int, int]]:
+        """Yield number, submission and run time [ms] of each job, those within the run."""
+        clock = self._frame.clock
+        number, next_ms = 0, clock.begin_ms
+        while number < len(self._kinds) or (self.spec.repeat and next_ms < clock.horizon_ms):
+            number += 1
+            spec = self._kind(number).spec
+            if spec.submit is not None:
+                next_ms = clock.wall.time_ms(spec.submit)
+            elif spec.submit_after is not None:
+                next_ms = (end_of(clock.start, spec.submit_after) - clock.start) // timedelta(
+                    milliseconds=1
+                )
+            if next_ms >= clock.horizon_ms:
+                continue
+            if next_ms < clock.begin_ms:
+                raise WorkloadError(
+                    f"streams.{self.name}.synchronous.jobs[{number - 1}]: submit {spec.submit} "
+                    "lies before the simulation begins; submit it later, or lengthen warm_up"
+                )
+            if number > MOST_JOBS:
+                raise WorkloadError(
+                    f"streams.{self.name}.synchronous: more than {MOST_JOBS:,} jobs; give them "
+                    "more work, or shorten the run"
+                )
+            run_ms = self.phases(number).duration_ms
+            yield number, next_ms, run_ms
+            next_ms += run_ms
+
+
+def _with_profiles(kind: _Kind, builder: LibraryBuilder) -> _Kind:
+    profiles = [kind.loop_profile(loop) for loop in range(N_LOOPS)]
+    loops = tuple(builder.index_of(profile) for profile in profiles)
+    edges: dict[tuple[Phase, int], int] = {}
+    if kind.smoothed is not None:
+        edges = {
+            (phase, what): builder.index_of(kind.edge_profile(phase, what))
+            for phase in Phase
+            if phase != Phase.REDO  # as TRAIN
+            for what in (RISE, FALL)
+        }
+    loop_ms = tuple(profile.duration_ms for profile in profiles)
+    return replace(kind, loops=loops, loop_ms=loop_ms, edges=edges)
+
+
+def _pieces(
+    length_ms: Int64Array, whole_ms: Int64Array
+) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """Cut lengths into pieces of at most so much each; return row, begin and length of each."""
+    count = -(-length_ms // whole_ms)
+    row = np.repeat(np.arange(length_ms.size), count)
+    nth = np.arange(row.size) - np.repeat(np.cumsum(count) - count, count)
+    into_ms = nth * whole_ms[row]
+    return row, into_ms, np.minimum(length_ms[row] - into_ms, whole_ms[row])
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * MS_PER_S)

@@ -1,0 +1,147 @@
+"""The `synchronous` block of the metrics: what large training jobs did with their nodes' time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from diploee.loads.jobs import JobStreams
+from diploee.loads.jobs.training_phases import Phase
+from diploee.metric import Metric
+from diploee.schedule import Schedule
+from diploee.schedule.job_table import JobTable
+from diploee.schedule.runs import RUN, ActedSchedule, Runs
+from diploee.units import MS_PER_H
+
+_HOURS: tuple[tuple[str, str, tuple[Phase, ...]], ...] = (
+    ("redone", "work done again", (Phase.REDO,)),
+    ("checkpoint", "writing checkpoints", (Phase.CHECKPOINT,)),
+    ("hung", "hanging, until a failure is detected", (Phase.HUNG,)),
+    (
+        "restart",
+        "rescheduling, loading, and falling at the end",
+        (Phase.RESCHEDULE, Phase.PLANNED, Phase.LOAD, Phase.END),
+    ),
+    ("waiting", "waiting for repaired nodes", (Phase.WAIT,)),
+)
+STOPPED = len(Phase)
+"""Beside the phases: nodes held while the pool's policy pauses, saves or restarts a job."""
+
+OF_STREAM = (
+    Metric(
+        "ettr", "1", "effective training time ratio", "{:.4f}",
+        "progress over the time that its jobs hold their nodes, weighted by nodes", "table",
+    ),
+    Metric("failures", "1", "failures", "{:,.0f}", "that interrupted a job", "table"),
+    Metric("planned_interruptions", "1", "planned interruptions", "{:,.0f}", view="table"),
+    Metric("checkpoints", "1", "checkpoints", "{:,.0f}", "begun", "table"),
+    Metric("node_h", "h", "node-hours of its jobs", "{:,.0f}", "spare nodes included", "table"),
+    Metric("lost_node_h", "h", "lost node-hours", "{:,.0f}", "without progress", "table"),
+    *(
+        Metric(f"{key}_node_h", "h", f"node-hours: {label}", "{:,.0f}", view="table")
+        for key, label, _ in _HOURS
+    ),
+    Metric("stopped_node_h", "h", "node-hours: stopped by the pool's policy", "{:,.0f}"),
+)  # fmt: skip
+
+SYNCHRONOUS_METRICS = tuple(
+    Metric(
+        f"synchronous.<stream>.{m.key}", m.unit, f"{m.label}, stream <stream>", m.format, m.text,
+        m.view,
+    )
+    for m in OF_STREAM
+)  # fmt: skip
+
+
+class SynchronousMetrics:
+    """Sums what synchronous jobs do within the run, window by window.
+
+    Parameters
+    ----------
+    streams : JobStreams
+        Gives the phases of the jobs.
+    names : iterable of str
+        Streams of synchronous jobs.
+    """
+
+    def __init__(self, streams: JobStreams, names: Iterable[str]) -> None:
+        self._streams = streams
+        none = np.zeros(len(Phase) + 1, dtype=np.int64)
+        self._reached_ms: dict[int, int] = {}
+        self._node_ms = {name: none.copy() for name in names}
+        self._begun = {name: none.copy() for name in names}
+
+    def add(self, started: Schedule) -> None:
+        """Add the jobs that started in a window, or their stretches in it."""
+        jobs = started.jobs
+        if isinstance(started, ActedSchedule):
+            runs = started.runs.take(jobs.course_id[started.runs.job] > 0)
+        else:
+            rows = np.flatnonzero((jobs.course_id > 0) & started.started)
+            none = np.zeros(rows.size, dtype=np.int64)
+            runs = Runs(
+                job=rows, start_ms=started.start_ms[rows], end_ms=started.end_ms[rows],
+                n_nodes=jobs.n_nodes[rows], work_from_ms=none, work_to_ms=jobs.duration_ms[rows],
+                level=none.astype(np.int32), kind=np.full(rows.size, RUN, np.int8),
+                power_w=none.astype(np.float64),
+            )  # fmt: skip
+        for nth in range(len(runs)):
+            self._add(jobs, runs.take(slice(nth, nth + 1)), started.horizon_ms)
+
+    def _add(self, jobs: JobTable, run: Runs, horizon_ms: int) -> None:
+        """Add one stretch: what its job does between its work before and after."""
+        row, start_ms, end_ms = int(run.job[0]), int(run.start_ms[0]), int(run.end_ms[0])
+        from_ms, upto_ms = int(run.work_from_ms[0]), int(run.work_to_ms[0])
+        source = self._streams.synchronous(int(jobs.class_id[row]))
+        node_ms, n_nodes = self._node_ms[source.name], int(run.n_nodes[0])
+        if run.kind[0] != RUN:
+            inside_ms = min(end_ms, horizon_ms) - max(start_ms, 0)
+            node_ms[STOPPED] += n_nodes * max(inside_ms, 0)
+            return
+        phases = source.phases(int(jobs.course_id[row]))
+        # What a job that was killed does once more is no progress, whatever it was before.
+        job_id = int(jobs.job_id[row])
+        reached_ms = self._reached_ms.get(job_id, 0)
+        self._reached_ms[job_id] = max(reached_ms, upto_ms)
+        for low_ms, high_ms, again in (
+            (from_ms, min(upto_ms, max(reached_ms, from_ms)), True),
+            (min(upto_ms, max(reached_ms, from_ms)), upto_ms, False),
+        ):
+            if low_ms >= high_ms:
+                continue
+            high = int(np.searchsorted(phases.into_ms, high_ms))
+            low = max(int(np.searchsorted(phases.into_ms, low_ms, side="right")) - 1, 0)
+            phase = phases.phase[low:high]
+            if again:
+                phase = np.where(phase == Phase.TRAIN, Phase.REDO, phase)
+            edges_ms = np.append(np.maximum(phases.into_ms[low:high], low_ms), high_ms)
+            edges_ms -= from_ms
+            if end_ms - start_ms != upto_ms - from_ms:  # a slowed job takes longer for it
+                edges_ms = edges_ms * (end_ms - start_ms) // (upto_ms - from_ms)
+            edges_ms += start_ms
+            inside_ms = np.diff(np.clip(edges_ms, 0, horizon_ms))
+            begins = (phases.into_ms[low:high] >= low_ms) & (edges_ms[:-1] >= 0) & (inside_ms > 0)
+            self._begun[source.name] += np.bincount(phase[begins], minlength=len(Phase) + 1)
+            np.add.at(node_ms, phase, n_nodes * inside_ms)
+
+    def block(self) -> dict[str, Any]:
+        """Return the `synchronous` block; nothing without such streams."""
+        if not self._node_ms:
+            return {}
+        return {"synchronous": {name: self._of(name) for name in self._node_ms}}
+
+    def _of(self, name: str) -> dict[str, Any]:
+        node_ms, begun = self._node_ms[name], self._begun[name]
+        total, progress = int(node_ms.sum()), int(node_ms[Phase.TRAIN])
+        return {
+            "ettr": progress / total if total else None,
+            "failures": int(begun[Phase.HUNG]),
+            "planned_interruptions": int(begun[Phase.PLANNED]),
+            "checkpoints": int(begun[Phase.CHECKPOINT]),
+            "node_h": total / MS_PER_H,
+            "stopped_node_h": int(node_ms[STOPPED]) / MS_PER_H,
+            "lost_node_h": (total - progress) / MS_PER_H,
+            **{f"{key}_node_h": int(node_ms[list(of)].sum()) / MS_PER_H for key, _, of in _HOURS},
+        }

@@ -1,0 +1,482 @@
+"""Lowering service plans to segments: one row per service and piece of time.
+
+An instance at rate r draws a sample, measured or synthesised, of one of the rates next to r, which
+of the two at random in proportion to their distance, scaled to the mean power that the curve has at
+r: between two rates the swings are as large as at the rates themselves. A bank of K instances plays
+the sum of the sample over K instances, each with its own fixed phase. The bank's place in the
+sample jumps at random, every two minutes on average, so that the sample's length does not show in
+the load; the rate is drawn anew then. Neither a jump nor another sample shows itself: the sum goes
+on at a place of like level, by rank among all its places, so that each is played equally often and
+mean and swings are those of the sample. Only the pairs of rate and K that occur are built. They
+grow with the logarithm of the instances: beyond 256 instances neighbouring K share a profile,
+scaled so that its mean is exact (ASSUMPTION: the swings of 256 and 257 instances are alike).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from diploee.jit import njit
+from diploee.loads.services import Curves, PlannedService, PowerCurve, ServicePlan
+from diploee.loads.services.curves import PowerSample
+from diploee.loads.services.samples import PROVENANCE, repeating_samples
+from diploee.power.direct import EnergyTables, mean_of_pieces
+from diploee.power.node_ac import node_ac_w
+from diploee.power.segments import OF_SERVICES, Segments, sorted_by_start
+from diploee.profiles import PowerProfile, ProfileLibrary
+from diploee.profiles.capped import capped_power_w, cpu_power_w
+from diploee.scenario import Facility, NodeType
+from diploee.streams import stream
+from diploee.tables import BoolArray, Float64Array, Int32Array, Int64Array, concat
+from diploee.units import MS_PER_MIN, MS_PER_S, PROFILE_STEP_MS
+
+EXACT_INSTANCES = 256
+"""Up to so many instances every number of them has its own sums of samples."""
+
+JUMP_EVERY_S = 120.0
+"""Mean time between two jumps of a bank's place in its sample [s]."""
+
+LIKE_LEVELS = 0.005
+"""Places are of like level up to this share of all between them, in the order of their levels."""
+
+VALUES_AT_ONCE = 2**24
+"""Values of samples that are summed in one step, which bounds the memory that it takes."""
+
+FLAT_MS = 1_000
+"""Length of the profile of idle nodes [ms]."""
+
+
+@dataclass(frozen=True, eq=False)
+class ServingLoad:
+    """The power of all request streams.
+
+    Parameters
+    ----------
+    banks : tuple of Bank
+        The nodes of each service that share a curve.
+    library : ProfileLibrary
+        The profiles that they refer to, behind those of the jobs.
+    standby_w : tuple of float
+        What a node of each service draws while it waits [W], stream after stream.
+    twins : mapping of int to PowerProfile
+        The same profiles at the nodes' AC input, where that is modelled.
+    """
+
+    banks: tuple[Bank, ...]
+    library: ProfileLibrary
+    standby_w: tuple[float, ...] = ()
+    twins: Mapping[int, PowerProfile] = field(default_factory=dict)
+
+    @property
+    def profile_ids(self) -> set[int]:
+        """Indices of the profiles that are played."""
+        return {index for bank in self.banks for index in np.unique(bank.profile_id).tolist()}
+
+    @cached_property
+    def segments(self) -> Segments:
+        """All segments that reach into the run, in the order of their starts."""
+        return self.between(None, None)
+
+    def between(self, begin_ms: int | None, end_ms: int | None) -> Segments:
+        """Return the segments that start in a span of time, in the order of their starts.
+
+        Those that end before the run are left out.
+        """
+        parts = [bank.segments(begin_ms, end_ms) for bank in self.banks]
+        return sorted_by_start(concat(parts)) if parts else Segments.empty()
+
+
+@dataclass(frozen=True, eq=False)
+class Bank:
+    """Nodes of one service that play the same profiles, piece by piece of time.
+
+    Parameters
+    ----------
+    pool_id : int
+        Index of their pool.
+    edges_ms : numpy.ndarray, shape (P + 1,), int64
+        Edges of the pieces [ms].
+    n_nodes : numpy.ndarray, shape (P,), int64
+        Nodes that count as busy.
+    weight : numpy.ndarray, shape (P,), float64
+        Factor on the profile's power; 0 where nothing is played.
+    profile_id : numpy.ndarray, shape (P,), int32
+        Index of the profile.
+    offset_ms : numpy.ndarray, shape (P,), int64
+        Place in the profile at which the piece starts [ms].
+    service : int
+        Number of the service, counted over the plans.
+    """
+
+    pool_id: int
+    edges_ms: Int64Array
+    n_nodes: Int64Array
+    weight: Float64Array
+    profile_id: Int32Array
+    offset_ms: Int64Array
+    service: int = 0
+
+    def segments(self, begin_ms: int | None, end_ms: int | None) -> Segments:
+        """Return the segments that start in a span of time, as `ServingLoad.between` says."""
+        starts_ms = self.edges_ms[:-1]
+        first = int(np.searchsorted(self.edges_ms[1:], 0, side="right"))
+        if begin_ms is not None:
+            first = max(first, int(np.searchsorted(starts_ms, begin_ms)))
+        stop = starts_ms.size if end_ms is None else int(np.searchsorted(starts_ms, end_ms))
+        return self._segments(first, stop)
+
+    def means(self, tables: EnergyTables, begin_ms: int, end_ms: int) -> tuple[float, float, float]:
+        """Return mean power [W], mean busy nodes and the power without noise [W] over a span.
+
+        The last is the power of instances that each draw the mean of their sample.
+        """
+        found: tuple[float, float, float] = mean_of_pieces(
+            self.edges_ms,
+            self.n_nodes,
+            self.profile_id,
+            self.offset_ms,
+            self.weight,
+            begin_ms,
+            end_ms,
+            tables.grid_ms,
+            tables.cumulative_j,
+            tables.cumulative_at,
+        )
+        return found
+
+    def _segments(self, first: int, stop: int) -> Segments:
+        """Return the segments of the pieces from one to before another."""
+        rows = first + np.flatnonzero(self.weight[first : max(first, stop)])
+        return Segments(
+            start_ms=self.edges_ms[rows],
+            end_ms=self.edges_ms[rows + 1],
+            pool_id=np.full(rows.size, self.pool_id),
+            n_nodes=self.n_nodes[rows].astype(np.int32),
+            profile_id=self.profile_id[rows],
+            offset_ms=self.offset_ms[rows],
+            weight=self.weight[rows],
+            owner=np.full(rows.size, OF_SERVICES),
+        )
+
+
+def beyond_idle_w(
+    banks: Iterable[Bank],
+    tables: EnergyTables,
+    idle_w: Sequence[float],
+    time_ms: int,
+    horizon_ms: int,
+) -> float:
+    """Return the mean power of banks over a minute beyond their nodes' idle power [W]."""
+    begin_ms = min(max(0, time_ms), horizon_ms - 1) // MS_PER_MIN * MS_PER_MIN
+    end_ms = min(begin_ms + MS_PER_MIN, horizon_ms)
+    total_w = 0.0
+    for bank in banks:
+        power_w, n_nodes, _ = bank.means(tables, begin_ms, end_ms)
+        total_w += power_w - n_nodes * idle_w[bank.pool_id]
+    return total_w
+
+
+def serving_segments(
+    plans: Sequence[ServicePlan],
+    curves: Curves,
+    facility: Facility,
+    seed: int,
+    library: ProfileLibrary,
+) -> ServingLoad:
+    """Lower the plans of all request streams.
+
+    Instances that serve draw the measured power at the rate that each completes. ASSUMPTION: below
+    the lowest measured rate an instance draws that rate's power, and so do instances that start
+    up and nodes in warm standby; above the highest, the highest rate's.
+
+    Parameters
+    ----------
+    plans : sequence of ServicePlan
+        From `plan_services`.
+    curves : Curves
+        Curves of the services, from `load_curves`.
+    facility : Facility
+        Pools, whose node types scale and idle.
+    seed : int
+        Seed of the run; it sets the phases of the instances.
+    library : ProfileLibrary
+        Profiles of the jobs, which keep their indices.
+
+    Returns
+    -------
+    ServingLoad
+        What gives the segments of each part of the run, and the library for them and the jobs.
+    """
+    profiles: list[PowerProfile] = []
+    twins: dict[int, PowerProfile] = {}
+    banks: list[Bank] = []
+    standby_w: list[float] = []
+    for plan in plans:
+        node = facility.node_type_of(plan.pool)
+        for service in plan.services:
+            curve = curves[plan.stream, service.name].power
+            for bank, own, of_ac in _banks(plan, service, curve, node, seed):
+                first = len(library) + len(profiles)
+                profile_id = (bank.profile_id + first).astype(np.int32)
+                twins.update(enumerate(of_ac, first))
+                banks.append(replace(bank, profile_id=profile_id, service=len(standby_w)))
+                profiles += own
+            standby_w.append(node.busy_power_factor * float(curve.mean_power_w[0]))
+    return ServingLoad(tuple(banks), library.extended(profiles), tuple(standby_w), twins)
+
+
+def _banks(
+    plan: ServicePlan, service: PlannedService, curve: PowerCurve, node: NodeType, seed: int
+) -> Iterator[Played]:
+    """Yield a service's banks: serving, then starting up or in standby."""
+    served, nodes = service.served, service.nodes_per_instance
+    serving = served.n_serving
+    make = _BankMaker(plan, service, curve, node, seed)
+    yield make.bank("serving", nodes, serving, service.uncapped_rate_rps, serving * nodes)
+    starting = (served.n_instances - serving) * nodes
+    standby = service.n_standby_nodes
+    waiting = starting + standby
+    if waiting.any():
+        yield make.bank("waiting", 1, waiting, np.zeros(waiting.size), starting)
+    if standby.any():
+        # Nodes in standby are not busy, so that their idle power is counted, but draw their own.
+        yield make.idle(node.idle_power_w, -standby.astype(np.float64))
+
+
+def shared_counts(n_instances: Int64Array) -> Int64Array:
+    """Return the number of instances whose sums of samples stand for each number.
+
+    Every number up to `EXACT_INSTANCES` stands for itself; above, one in `EXACT_INSTANCES` per
+    doubling.
+    """
+    step = np.ones_like(n_instances)
+    while (large := n_instances // step > EXACT_INSTANCES).any():
+        step[large] *= 2
+    nearest: Int64Array = (n_instances + step // 2) // step * step
+    return nearest
+
+
+def bank_sums_w(
+    sample_w: Float64Array, phases: Int64Array, counts: Sequence[int]
+) -> list[Float64Array]:
+    """Sum a repeating sample over the first K instances of a bank, for several K.
+
+    Parameters
+    ----------
+    sample_w : numpy.ndarray, shape (m,), float64
+        Power of one node [W].
+    phases : numpy.ndarray, shape (n,), int64
+        Place in the sample at which each instance begins.
+    counts : sequence of int
+        Increasing numbers of instances K, at most `n`.
+
+    Returns
+    -------
+    list of numpy.ndarray, shape (m,), float64
+        The sum over the first K instances [W], for each K.
+    """
+    total_w, done, found = np.zeros(sample_w.size), 0, []
+    places = np.arange(sample_w.size)
+    at_once = max(1, VALUES_AT_ONCE // sample_w.size)
+    for count in counts:
+        for begin in range(done, count, at_once):
+            added = phases[begin : min(begin + at_once, count)]
+            total_w = total_w + sample_w[(places + added[:, None]) % sample_w.size].sum(axis=0)
+        done = count
+        found.append(total_w)
+    return found
+
+
+Played = tuple[Bank, list[PowerProfile], list[PowerProfile]]
+"""A bank, the profiles that it plays, and these at the nodes' AC input where that is modelled."""
+
+_Levels = tuple[Int64Array, Int64Array, Int32Array, Int32Array]
+"""Of repeating samples laid end to end: step of each [ms], where each begins, its places in the
+order of their levels, and the number of each place in that order."""
+
+
+@dataclass(frozen=True, eq=False)
+class _BankMaker:
+    """What the banks of one service have in common."""
+
+    plan: ServicePlan
+    service: PlannedService
+    curve: PowerCurve
+    node: NodeType
+    seed: int
+
+    @cached_property
+    def samples(self) -> tuple[PowerSample, ...]:
+        """The samples that instances draw, by rising rate."""
+        return repeating_samples(self.curve)
+
+    def bank(
+        self,
+        kind: str,
+        nodes: int,
+        count: Int64Array,
+        rate_rps: Float64Array,
+        busy_nodes: Int64Array,
+    ) -> Played:
+        """Return `count` units of `nodes` nodes that each run at `rate_rps`, piece by piece."""
+        names = ("power", "serving", self.plan.stream, self.service.name, kind)
+        rng = stream(self.seed, *names, "pieces")
+        edges_ms, curve = self.service.served.edges_ms, self.curve
+        sample_rps = np.array([sample.rate_rps for sample in self.samples])
+        near_rps = np.clip(rate_rps, sample_rps[0], sample_rps[-1])
+        low = np.searchsorted(sample_rps, near_rps, side="right") - 1
+        high = np.minimum(low + 1, sample_rps.size - 1)
+        gap_rps = np.where(high > low, sample_rps[high] - sample_rps[low], 1.0)
+        jumps = rng.random(rate_rps.size) < -np.expm1(
+            -np.diff(edges_ms) / (JUMP_EVERY_S * MS_PER_S)
+        )
+        held = np.cumsum(jumps)
+        drawn = rng.random((2, int(held[-1]) + 1))
+        if self.service.cap is not None:  # what an event cuts anew must change no earlier draw
+            of_place = stream(self.seed, *names, "places").random((int(held[-1]) + 1, 2))
+            drawn = np.ascontiguousarray(of_place.T)
+        nearer = drawn[0, held] < (near_rps - sample_rps[low]) / gap_rps
+        rate = np.where(nearer, high, low)
+        shared = shared_counts(count)
+        of_rate_w, of_sample_w = (
+            np.interp(rates_rps, curve.rate_rps, curve.mean_power_w)
+            for rates_rps in (rate_rps, sample_rps)
+        )
+        weight = self.node.busy_power_factor * nodes * count / np.maximum(shared, 1)
+        if (cap := self.service.cap) is not None:
+            # ASSUMPTION: all of a sample is scaled to the mean of capped GPUs, its course kept [J].
+            capped_w = capped_power_w(of_rate_w, cpu_power_w(self.node), cap.power)
+            of_rate_w = np.where(self.service.capped, capped_w, of_rate_w)
+        weight = weight * of_rate_w / of_sample_w[rate]
+        profile_id, profiles, twins, levels = self._profiles(kind, rate, shared, count > 0)
+        offset_ms = np.zeros(rate.size, dtype=np.int64)
+        if profiles:
+            _places_ms(edges_ms, rate, profile_id, jumps, drawn[1], *levels, offset_ms)
+        bank = Bank(self.plan.pool_id, edges_ms, busy_nodes, weight, profile_id, offset_ms)
+        return bank, profiles, twins
+
+    def idle(self, idle_w: float, weight: Float64Array) -> Played:
+        """Return nodes at idle power."""
+        name = f"serving-{self.plan.pool}-idle"
+        edges_ms = self.service.served.edges_ms
+        longest_ms = max(FLAT_MS, int(np.diff(edges_ms).max()) + PROFILE_STEP_MS)
+        flat_w = np.full(-(-longest_ms // PROFILE_STEP_MS), idle_w, dtype=np.float32)
+        profile = PowerProfile(name, name, 1, PROFILE_STEP_MS, flat_w, PROVENANCE)
+        none = np.zeros(weight.size, dtype=np.int64)
+        bank = Bank(self.plan.pool_id, edges_ms, none, weight, none.astype(np.int32), none)
+        if self.node.ac_power is None:
+            return bank, [profile], []
+        ac_w = self.node.ac_power_w(flat_w.astype(np.float64)).astype(np.float32)
+        return bank, [profile], [replace(profile, power_w=ac_w)]
+
+    def _profiles(
+        self, kind: str, rate: Int64Array, count: Int64Array, played: BoolArray
+    ) -> tuple[Int32Array, list[PowerProfile], list[PowerProfile], _Levels]:
+        """Build the pairs of rate and count that occur; return the profile of each piece.
+
+        And the profiles, the same at the nodes' AC input where that is modelled, and the levels.
+        """
+        profile_id = np.zeros(rate.size, dtype=np.int32)
+        if not played.any():
+            return profile_id, [], [], _levels([], [])
+        width = int(count.max()) + 1
+        pair = rate[played] * width + count[played]
+        occurs = np.zeros(len(self.samples) * width, dtype=bool)
+        occurs[pair] = True
+        pairs = np.flatnonzero(occurs)
+        profile_id[played] = (np.cumsum(occurs) - 1)[pair]
+        stream_name, name = self.plan.stream, self.service.name
+        # The phases of the first instances do not depend on how many follow.
+        longest = max(sample.power_w.size for sample in self.samples)
+        phases = stream(self.seed, "power", "serving", stream_name, name, kind).integers(
+            0, longest, int(count.max())
+        )
+        longest_ms = int(np.diff(self.service.served.edges_ms).max())
+        profiles, twins = list[PowerProfile](), list[PowerProfile]()
+        played_w, step_ms = list[Float64Array](), list[int]()
+        pair_rate, pair_count = np.divmod(pairs, width)
+        for index in np.unique(pair_rate).tolist():
+            counts, sample = pair_count[pair_rate == index].tolist(), self.samples[index]
+            repeated = 2 + longest_ms // sample.length_ms
+            places = phases * sample.power_w.size // longest
+            sums_w = bank_sums_w(sample.power_w, places, counts)
+            played_w += sums_w
+            step_ms += [sample.dt_ms] * len(counts)
+            for n, sum_w in zip(counts, sums_w, strict=True):
+                label = f"{stream_name}.{name}-{kind}-{sample.rate_rps:g}rps-{n}"
+                profiles.append(
+                    PowerProfile(
+                        profile_id=f"serving-{label}",
+                        workload=f"serving-{self.curve.name}",
+                        n_nodes=max(1, n),
+                        dt_ms=sample.dt_ms,
+                        power_w=np.tile(sum_w.astype(np.float32), repeated),
+                        provenance=sample.provenance,
+                    )
+                )
+            if self.node.ac_power is not None:
+                factor = self.node.busy_power_factor  # which the weight holds already
+                boundary = sample.provenance.power_boundary
+                ac_w = node_ac_w(factor * sample.power_w, self.node, boundary) / factor
+                sums_w = bank_sums_w(ac_w, places, counts)
+                twins += [
+                    replace(profile, power_w=np.tile(sum_w.astype(np.float32), repeated))
+                    for profile, sum_w in zip(profiles[-len(counts) :], sums_w, strict=True)
+                ]
+        return profile_id, profiles, twins, _levels(played_w, step_ms)
+
+
+def _levels(sums_w: Sequence[Float64Array], step_ms: Sequence[int]) -> _Levels:
+    """Return the order of repeating samples by their level, laid end to end."""
+    first = np.cumsum([0, *(sum_w.size for sum_w in sums_w)])
+    place, rank = np.empty((2, int(first[-1])), dtype=np.int32)
+    for begin, sum_w in zip(first.tolist(), sums_w, strict=False):
+        order = np.argsort(sum_w)
+        place[begin : begin + sum_w.size] = order
+        rank[begin + order] = np.arange(sum_w.size)
+    return np.array(step_ms, dtype=np.int64), first, place, rank
+
+
+@njit()
+def _places_ms(
+    edges_ms: Int64Array,
+    rate: Int64Array,
+    profile_id: Int32Array,
+    jumps: BoolArray,
+    drawn: Float64Array,
+    step_ms: Int64Array,
+    first: Int64Array,
+    place: Int32Array,
+    rank: Int32Array,
+    offset_ms: Int64Array,
+) -> None:
+    """Find the place in the sample for each piece [ms]: it goes on, or to one of like level."""
+    n_jumps = 0
+    # The first place is any, the first of the draws.
+    size = first[profile_id[0] + 1] - first[profile_id[0]]
+    at_ms = int(drawn[0] * size) * step_ms[profile_id[0]]
+    for piece in range(offset_ms.size):
+        now = profile_id[piece]
+        before = profile_id[max(piece - 1, 0)]
+        if piece > 0:
+            at_ms += edges_ms[piece] - edges_ms[piece - 1]
+        length_ms = (first[before + 1] - first[before]) * step_ms[before]
+        if at_ms >= length_ms:  # seldom; a division takes longer than all else here
+            at_ms %= length_ms
+        moves = jumps[piece]
+        n_jumps += moves
+        if moves or rate[piece] != rate[max(piece - 1, 0)]:
+            old, new = first[before + 1] - first[before], first[now + 1] - first[now]
+            level = (rank[first[before] + at_ms // step_ms[before]] + 0.5) / old
+            if moves:
+                level += LIKE_LEVELS * (2 * drawn[n_jumps] - 1)
+            # Reflected at the lowest and the highest, so that no level is played more often.
+            number = int(abs(level) * new)
+            number = max(0, min(number, 2 * new - 1 - number))
+            within_ms = at_ms % step_ms[before] % step_ms[now]
+            at_ms = place[first[now] + number] * step_ms[now] + within_ms
+        offset_ms[piece] = at_ms

@@ -1,0 +1,152 @@
+"""Capacity of one model instance: the highest request rate under a latency cap (Eq. 5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import scipy
+
+from diploee.errors import WorkloadError
+from diploee.loads.services.curves import LatencyCurve
+from diploee.scenario import RequestStream, Service
+
+Interpolation = Literal["pchip", "linear"]
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What one instance of a service takes and completes.
+
+    Parameters
+    ----------
+    max_request_rate_rps : float
+        Rate that an instance is given at most [1/s], R_max of Eqs. 4-5.
+    completion_rate_rps : float
+        Rate that an instance completes at most [1/s].
+    latency_limit_s : float or None
+        The service's latency cap [s]; None where the rate is given.
+    warnings : tuple of str
+        What the user should know, such as a cap that the curve never reaches.
+    """
+
+    max_request_rate_rps: float
+    completion_rate_rps: float
+    latency_limit_s: float | None
+    warnings: tuple[str, ...] = ()
+
+
+def max_request_rate_rps(
+    curve: LatencyCurve, limit_s: float, interpolation: Interpolation = "pchip"
+) -> float:
+    """Invert a latency curve: the highest request rate that keeps a latency (Eq. 5).
+
+    Parameters
+    ----------
+    curve : LatencyCurve
+        Latency against offered rate; its running maximum is inverted.
+    limit_s : float
+        Highest latency allowed, lambda_max [s].
+    interpolation : {"pchip", "linear"}
+        Between measured rates: shape-preserving cubic, or straight lines.
+
+    Returns
+    -------
+    float
+        R_max [1/s]; the highest measured rate where the curve stays below the limit.
+
+    Raises
+    ------
+    WorkloadError
+        If the limit lies below the lowest latency of the running maximum; the text says which can
+        be met.
+    """
+    rate_rps, latency_s = curve.rate_rps, curve.latency_s
+    if limit_s < latency_s[0]:
+        raise WorkloadError(_out_of_reach(curve, limit_s))
+    if limit_s >= latency_s[-1]:
+        return float(rate_rps[-1])
+    low = int(np.searchsorted(latency_s, limit_s, side="right")) - 1
+    low_rps, high_rps = float(rate_rps[low]), float(rate_rps[low + 1])
+    low_s, high_s = float(latency_s[low]), float(latency_s[low + 1])
+    if limit_s == low_s:
+        return low_rps
+    if interpolation == "linear":
+        return low_rps + (high_rps - low_rps) * (limit_s - low_s) / (high_s - low_s)
+    return float(
+        scipy.optimize.brentq(lambda r: float(curve.at(np.array(r))) - limit_s, low_rps, high_rps)
+    )
+
+
+def _out_of_reach(curve: LatencyCurve, limit_s: float) -> str:
+    lowest_s, measured_s = float(curve.latency_s[0]), float(curve.measured_latency_s.min())
+    raised = (
+        f" (measured were down to {measured_s:g} s at higher rates, but latency may not fall with "
+        "the rate: a running maximum raised them)"
+        if measured_s < lowest_s
+        else ""
+    )
+    return (
+        f"a {curve.metric} latency of {limit_s:g} s can't be kept: the lowest that can be met is "
+        f"{lowest_s:g} s, at {max_request_rate_rps(curve, lowest_s):g} requests/s{raised}; raise "
+        "the cap to that or above"
+    )
+
+
+def sustained_throughput_rps(curve: LatencyCurve) -> float:
+    """Return the highest rate that one instance completes [1/s], whatever is offered."""
+    return curve.sustained_throughput_rps
+
+
+def service_capacity(
+    service: Service, curve: LatencyCurve | None, stream: RequestStream
+) -> Capacity:
+    """Return the capacity of an instance under the stream's reading of it.
+
+    Under `offered` (the paper) R_max is what an instance is given and, with `reject`, what it
+    completes. Under `sustained` R_max is at most the measured throughput. What an instance
+    completes beyond R_max is for the stream's way of overload to say.
+
+    Raises
+    ------
+    WorkloadError
+        If the latency cap can't be kept.
+    """
+    warnings: list[str] = []
+    limit_s = None
+    if service.latency_cap is not None:
+        assert curve is not None
+        limit_s = service.latency_cap.limit_s
+        max_rps = max_request_rate_rps(curve, limit_s)
+        if limit_s > curve.latency_s[-1]:
+            warnings.append(
+                f"the latency cap of {limit_s:g} s lies above all measured latencies (highest "
+                f"{curve.latency_s[-1]:g} s); the highest measured rate of {max_rps:g} requests/s "
+                "is taken"
+            )
+    elif service.max_request_rate_rps is None:  # a logistic model without a cap: all it can do
+        assert curve is not None
+        max_rps = curve.sustained_throughput_rps
+    else:
+        max_rps = service.max_request_rate_rps
+        if curve is not None and max_rps > curve.rate_rps[-1]:
+            beyond = f"max_request_rate_rps {max_rps:g} lies above the highest "
+            if service.logistic is not None:
+                raise WorkloadError(
+                    f"{beyond}rate of the logistic throughput, {curve.rate_rps[-1]:.6g} "
+                    "requests/s; lower it"
+                )
+            warnings.append(f"{beyond}measured rate of {curve.rate_rps[-1]:g} requests/s")
+    if curve is not None and (
+        curve.falls_far or (service.latency_cap is not None and curve.largest_correction_s > 0)
+    ):
+        warnings.append(
+            f"the {curve.metric} latency falls with the rate in places; a running maximum "
+            f"raised it by up to {curve.largest_correction_s:.3g} s"
+        )
+    sustained_rps = max_rps if curve is None else sustained_throughput_rps(curve)
+    if stream.capacity == "sustained":
+        max_rps = min(max_rps, sustained_rps)
+    completion_rps = stream.overload.completion_rate_rps(max_rps, sustained_rps)
+    return Capacity(max_rps, completion_rps, limit_s, tuple(warnings))

@@ -1,0 +1,123 @@
+"""Per-service columns of the facility's series, at any resolution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from diploee.columns import Column
+from diploee.jit import njit
+from diploee.loads.services.service_plan import ServicePlan, service_labels
+from diploee.tables import BoolArray, Float32Array, Float64Array, Int32Array, Int64Array
+from diploee.units import MS_PER_S
+
+SERVICE_COLUMNS = (
+    Column("incoming_rps", "requests/s", "service", "mean", None, "requests offered"),
+    Column("served_rps", "requests/s", "service", "mean", None, "requests completed"),
+    Column("unserved_rps", "requests/s", "service", "mean", None, "requests rejected"),
+    Column("n_instances", "model instances", "service", "instant", None, "instances that are up"),
+    Column("backlog_requests", "requests", "service", "instant", None, "requests that wait"),
+)
+"""What each service adds to the series; the backlog only where requests can wait."""
+
+
+def service_columns(
+    plans: Sequence[ServicePlan], t0_ms: int, dt_ms: int, n_steps: int
+) -> dict[str, Float32Array | Int32Array]:
+    """Return request rates and instances of every service over a run of intervals.
+
+    Rates are means over each interval, so that requests are conserved at every resolution;
+    instances and backlog hold at the interval's start.
+
+    Parameters
+    ----------
+    plans : sequence of ServicePlan
+        Plans of all request streams.
+    t0_ms, dt_ms : int
+        Start of the first interval and length of each [ms].
+    n_steps : int
+        Number of intervals, B.
+
+    Returns
+    -------
+    dict of str to numpy.ndarray, shape (B,)
+        ``incoming_rps.<service>``, ``served_rps.``, ``unserved_rps.`` (float32), ``n_instances.``
+        (int32); ``backlog_requests.`` (float32) where requests can wait.
+    """
+    edges_ms = t0_ms + np.arange(n_steps + 1, dtype=np.int64) * dt_ms
+    columns: dict[str, Float32Array | Int32Array] = {}
+    for plan, labels in zip(plans, service_labels(plans), strict=True):
+        for service, label in zip(plan.services, labels, strict=True):
+            served = service.served
+            piece = np.searchsorted(served.edges_ms, edges_ms, side="right") - 1
+            names = [f"{name}.{label}" for name in ("incoming_rps", "served_rps", "unserved_rps")]
+            means = np.empty((len(names), n_steps), dtype=np.float32)
+            waiting = served.backlog_requests > 0
+            waits = waiting[:-1] | waiting[1:]
+            rise_rps = service.rise_rps
+            if rise_rps is None:
+                rise_rps = np.zeros(waits.size)
+            _mean_rates(
+                served.edges_ms,
+                served.rate_rps,
+                served.served_rps,
+                served.unserved_rps,
+                rise_rps,
+                waits,
+                edges_ms,
+                piece,
+                means,
+            )
+            columns |= zip(names, means, strict=True)
+            piece = piece[:-1]
+            columns[f"n_instances.{label}"] = served.n_instances[piece].astype(np.int32)
+            if waiting.any():
+                at_start = np.interp(edges_ms[:-1], served.edges_ms, served.backlog_requests)
+                # What came by then beyond an even rate, where it waits.
+                since_ms, until_ms = (
+                    edges_ms[:-1] - served.edges_ms[piece + end] for end in (0, 1)
+                )
+                bend = rise_rps[piece] * since_ms * until_ms / (since_ms - until_ms)
+                at_start += np.where(waits[piece], bend / (2 * MS_PER_S), 0.0)
+                at_start = np.maximum(at_start, 0.0)
+                columns[f"backlog_requests.{label}"] = at_start.astype(np.float32)
+    return columns
+
+
+@njit()
+def _mean_rates(
+    piece_edges_ms: Int64Array,
+    rate_rps: Float64Array,
+    served_rps: Float64Array,
+    unserved_rps: Float64Array,
+    rise_rps: Float64Array,
+    waits: BoolArray,
+    edges_ms: Int64Array,
+    piece: Int64Array,
+    means: Float32Array,
+) -> None:
+    """Find the means over intervals of rates: offered, served and unserved ones.
+
+    What is offered is a line in each piece of time. What it lies off its mean is served, unless it
+    waits or the piece has unserved requests throughout. Each mean is a sum of its own, so that it
+    has the same bits in whatever run of intervals it is.
+    """
+    for k in range(means.shape[1]):
+        incoming = served = unserved = 0.0
+        for p in range(piece[k], min(piece[k + 1] + 1, rate_rps.size)):
+            begin_ms, end_ms = piece_edges_ms[p], piece_edges_ms[p + 1]
+            from_ms = max(begin_ms, edges_ms[k])
+            until_ms = min(end_ms, edges_ms[k + 1])
+            middle = (from_ms + until_ms - begin_ms - end_ms) / 2 / (end_ms - begin_ms)
+            off, length_ms = rise_rps[p] * middle, until_ms - from_ms
+            incoming += (rate_rps[p] + off) * length_ms
+            beyond = unserved_rps[p] > abs(rise_rps[p]) / 2
+            served += (served_rps[p] + (0.0 if waits[p] or beyond else off)) * length_ms
+            unserved += (unserved_rps[p] + (off if beyond and not waits[p] else 0.0)) * length_ms
+        length_ms = edges_ms[k + 1] - edges_ms[k]
+        means[0, k], means[1, k], means[2, k] = (
+            incoming / length_ms,
+            served / length_ms,
+            unserved / length_ms,
+        )

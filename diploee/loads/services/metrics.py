@@ -1,0 +1,218 @@
+"""The `requests` block of the metrics: what came, what was served, and how long it took."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from diploee.loads.services import (
+    Capacity,
+    PlannedService,
+    ServedRequests,
+    ServicePlan,
+    service_labels,
+)
+from diploee.metric import Metric
+from diploee.tables import BoolArray, Float64Array
+from diploee.units import S_PER_H
+
+S_PER_DAY = 24 * S_PER_H
+LATENCY_PERCENTS = (50, 90, 99)
+
+CLASSES = 4_096
+"""Classes of equal width that values are sorted into before they are ranked."""
+LIMIT_TOLERANCE = 1e-9
+"""Relative rounding by which a latency may pass its cap without violating it."""
+
+_VOLUMES = (
+    Metric("per_day", "million/d", "requests per day", "{:,.2f}", view="table", factor=1e-6),
+    Metric("incoming_rps", "1/s", "incoming requests", "{:,.2f}", view="main"),
+    Metric("effective_rps", "1/s", "served requests", "{:,.2f}", view="table"),
+    Metric(
+        "incomplete_rps", "1/s", "unserved requests", "{:,.2f}",
+        "rejected, or still waiting at the end", "main",
+    ),
+    Metric("rejected_rps", "1/s", "rejected requests", "{:,.2f}"),
+    Metric("backlog_end_requests", "requests", "requests that wait at the end", "{:,.0f}"),
+)  # fmt: skip
+_OF_SERVICE = (
+    Metric("reserved_nodes", "nodes", "reserved nodes", "{:,.0f}", view="table"),
+    Metric("max_request_rate_rps", "1/s", "highest rate per instance", "{:g}", view="table"),
+    Metric("mean_instances", "instances", "mean instances in use", "{:,.1f}", view="table"),
+    Metric("max_instances", "instances", "most instances in use", "{:,.0f}"),
+    Metric("instance_changes_per_hour", "1/h", "instances started or stopped", "{:,.1f}"),
+    *_VOLUMES,
+    Metric(
+        "hours_with_unserved_requests", "h", "time with unserved requests", "{:,.1f}", view="table"
+    ),
+    Metric("hours_over_latency_limit", "h", "time over the latency limit", "{:,.1f}"),
+    Metric(
+        "hours_beyond_measured_rate",
+        "h",
+        "time beyond the measured rates",
+        "{:,.1f}",
+        "an instance gets more requests than the latency curve has; its last latency is taken",
+    ),
+    Metric("latency_limit_s", "s", "latency limit", "{:.2f}"),
+    Metric("latency_s.mean", "s", "mean latency", "{:.2f}", "weighted by requests", "table"),
+    Metric("latency_s.p50", "s", "median latency", "{:.2f}"),
+    Metric("latency_s.p90", "s", "90th percentile of latency", "{:.2f}"),
+    Metric("latency_s.p99", "s", "99th percentile of latency", "{:.2f}", view="table"),
+    Metric("latency_s.max", "s", "largest latency", "{:.2f}"),
+)
+_VOLUME_KEYS = tuple(volume.key for volume in _VOLUMES)
+REQUEST_METRICS = tuple(replace(volume, key=f"requests.{volume.key}") for volume in _VOLUMES)
+SERVICE_METRICS = tuple(
+    replace(metric, key=f"requests.services.<service>.{metric.key}") for metric in _OF_SERVICE
+)
+
+
+def request_metrics(plans: Sequence[ServicePlan]) -> dict[str, Any]:
+    """Return the `requests` block.
+
+    Parameters
+    ----------
+    plans : sequence of ServicePlan
+        Plans of all request streams of the facility or of one pool; at least one.
+
+    Returns
+    -------
+    dict
+        ``per_day``, ``incoming_rps``, ``effective_rps`` (served), ``incomplete_rps`` (rejected or
+        still waiting at the end), ``rejected_rps``, ``backlog_end_requests``, and ``services``
+        with the same per service, beside its capacity, nodes and latency.
+    """
+    services = {
+        label: service_metrics(service)
+        for plan, labels in zip(plans, service_labels(plans), strict=True)
+        for service, label in zip(plan.services, labels, strict=True)
+    }
+    return {
+        **{key: sum(of[key] for of in services.values()) for key in _VOLUME_KEYS},
+        "services": services,
+    }
+
+
+def service_metrics(service: PlannedService) -> dict[str, Any]:
+    """Return the metrics of one service of a plan; values without a latency curve are None."""
+    service = service.in_run()
+    served, latency_s = service.served, service.latency_s
+    step_s, weight = served.step_s, taken_requests(served)
+    violated = cap_violated(latency_s, weight, service.capacity)
+    measured = not np.isnan(latency_s).any()
+    return {
+        **_volumes(served),
+        "reserved_nodes": service.reserved_nodes,
+        "max_request_rate_rps": service.capacity.max_request_rate_rps,
+        "mean_instances": float(np.average(served.n_instances, weights=step_s)),
+        "max_instances": int(served.n_instances.max()),
+        "instance_changes_per_hour": _changes_per_hour(served),
+        "latency_s": latency_distribution(latency_s, weight),
+        "latency_limit_s": service.capacity.latency_limit_s,
+        "hours_over_latency_limit": None if violated is None else _hours(step_s, violated),
+        "hours_beyond_measured_rate": _hours(step_s, service.beyond_measured) if measured else None,
+        "hours_with_unserved_requests": _hours(step_s, served.unserved_rps > 0),
+    }
+
+
+def taken_requests(served: ServedRequests) -> Float64Array:
+    """Return the requests that arrive in each piece of time and are not rejected, shape (P,).
+
+    A piece's latency is theirs, even where they are served in a later one.
+    """
+    taken: Float64Array = (served.rate_rps - served.unserved_rps) * served.step_s
+    return np.maximum(taken, 0.0)
+
+
+def _hours(step_s: Float64Array, where: BoolArray) -> float:
+    return float(step_s[where].sum() / S_PER_H)
+
+
+def _changes_per_hour(served: ServedRequests) -> float:
+    changed = float(np.abs(np.diff(served.n_instances)).sum())
+    return changed / (float(served.step_s.sum()) / S_PER_H)
+
+
+def _volumes(served: ServedRequests) -> dict[str, float]:
+    step_s = served.step_s
+    span_s = float(step_s.sum())
+    incoming = float(served.rate_rps @ step_s)
+    rejected = float(served.unserved_rps @ step_s)
+    backlog = float(served.backlog_requests[-1])
+    return {
+        "per_day": incoming / (span_s / S_PER_DAY),
+        "incoming_rps": incoming / span_s,
+        "effective_rps": float(served.served_rps @ step_s) / span_s,
+        "incomplete_rps": (rejected + backlog) / span_s,
+        "rejected_rps": rejected / span_s,
+        "backlog_end_requests": backlog,
+    }
+
+
+def latency_distribution(latency_s: Float64Array, weight: Float64Array) -> dict[str, float] | None:
+    """Return mean, percentiles and maximum of the latency, weighted by requests.
+
+    Parameters
+    ----------
+    latency_s : numpy.ndarray, shape (P,), float64
+        Latency of the requests that arrive in each piece of time [s].
+    weight : numpy.ndarray, shape (P,), float64
+        Requests that arrive in each piece, less the rejected ones.
+
+    Returns
+    -------
+    dict or None
+        ``mean``, ``p50``, ``p90``, ``p99``, ``max`` [s]; None without latency or requests.
+    """
+    asked = weight > 0
+    if not asked.any() or np.isnan(latency_s).any():
+        return None
+    latency_s, weight = latency_s[asked], weight[asked]
+    values = weighted_percentiles(latency_s, weight, LATENCY_PERCENTS)
+    return {
+        "mean": float(np.average(latency_s, weights=weight)),
+        **{f"p{percent}": value for percent, value in zip(LATENCY_PERCENTS, values, strict=True)},
+        "max": float(latency_s.max()),
+    }
+
+
+def weighted_percentiles(
+    values: Float64Array, weight: Float64Array, percents: Sequence[float]
+) -> list[float]:
+    """Return weighted percentiles: the lowest value that the share of the weight does not pass.
+
+    Parameters
+    ----------
+    values, weight : numpy.ndarray, shape (P,), float64
+        Values and their weights, positive.
+    percents : sequence of float
+        Percentages, 0-100.
+    """
+    # Only the classes that hold a percentile are sorted: a tenth of the time of sorting them all.
+    low, range_ = float(values.min()), float(np.ptp(values))
+    scale = (CLASSES - 1) / range_ if range_ > 0 else 0.0
+    number = ((values - low) * scale).astype(np.int64)
+    reached = np.cumsum(np.bincount(number, weight))
+    found = []
+    for wanted in np.array(percents) / 100 * reached[-1]:
+        of = int(np.searchsorted(reached, wanted))
+        members = np.flatnonzero(number == min(of, number.max()))
+        order = members[np.argsort(values[members])]
+        before = reached[of - 1] if of else 0.0
+        at = int(np.searchsorted(before + np.cumsum(weight[order]), wanted))
+        found.append(float(values[order[min(at, order.size - 1)]]))
+    return found
+
+
+def cap_violated(
+    latency_s: Float64Array, weight: Float64Array, capacity: Capacity
+) -> BoolArray | None:
+    """Return the pieces whose arrivals' latency passes the cap; None without cap or curve."""
+    limit_s = capacity.latency_limit_s
+    if limit_s is None or np.isnan(latency_s).any():
+        return None
+    over: BoolArray = (latency_s > limit_s * (1 + LIMIT_TOLERANCE)) & (weight > 0)
+    return over

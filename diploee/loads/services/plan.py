@@ -1,0 +1,512 @@
+"""`Scenario -> ServicePlan`: instances, served and unserved requests and latency (Eqs. 1-7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+
+from diploee.clock import RunClock
+from diploee.errors import WorkloadError
+from diploee.loads.jobs.bisection import bisect
+from diploee.loads.services.capacity import Capacity, service_capacity
+from diploee.loads.services.curves import Curves, LatencyCurve
+from diploee.loads.services.instances import ROUNDING
+from diploee.loads.services.request_trace import RequestTrace
+from diploee.loads.services.requests import RequestRates, request_rates
+from diploee.loads.services.reserve import reserve_nodes
+from diploee.loads.services.service_plan import (
+    PlannedService,
+    RequestMatch,
+    ServiceCap,
+    ServicePlan,
+)
+from diploee.loads.services.timeline import (
+    ScalingRules,
+    ServedRequests,
+    cut_at_crossings,
+    fifo_wait_s,
+    serve_requests,
+)
+from diploee.loads.services.trace_counts import trace_counts
+from diploee.profiles.capped import CapLevels
+from diploee.scenario import Facility, RequestStream, Service, StandingNodes
+from diploee.streams import stream
+from diploee.tables import Float64Array, Int64Array
+from diploee.units import MS_PER_DAY, MS_PER_S
+
+MAX_DOUBLINGS = 60
+TOLERANCE = 1e-6
+"""Accepted distance of the plan's occupancy from its target (absolute)."""
+
+_S_PER_DAY = MS_PER_DAY / MS_PER_S
+
+
+def plan_services(
+    specs: Mapping[str, RequestStream],
+    facility: Facility,
+    clock: RunClock,
+    seed: int,
+    curves: Curves,
+    traces: Mapping[str, RequestTrace],
+    events_ms: Sequence[tuple[int, int]] = (),
+) -> list[ServicePlan]:
+    """Plan instances and served requests of all request streams.
+
+    Instances start and stop where the rate passes a multiple of what one takes, to the ms, whatever
+    the resolution of the output.
+
+    Parameters
+    ----------
+    specs : mapping of str to RequestStream
+        The request streams by name.
+    facility : Facility
+        Its pools.
+    clock : RunClock
+        Span of the run.
+    seed : int
+        Seed of the run.
+    curves : Curves
+        Curves of the services, from `load_curves`.
+    traces : mapping of str to RequestTrace
+        What is replayed, by the keys of `RequestStream.replays`.
+    events_ms : sequence of (int, int)
+        From when to when flexible services are capped [ms], in order and apart. Their mean rate is
+        that without events.
+
+    Returns
+    -------
+    list of ServicePlan
+        One per request stream, in their order.
+
+    Raises
+    ------
+    WorkloadError
+        If a latency cap can't be kept, a service with requests has no nodes, or a target
+        utilization is out of reach.
+    """
+    return [
+        _plan_stream(spec, name, facility, clock, seed, curves, traces, events_ms)
+        for name, spec in specs.items()
+    ]
+
+
+def _plan_stream(
+    spec: RequestStream,
+    name: str,
+    facility: Facility,
+    clock: RunClock,
+    seed: int,
+    curves: Curves,
+    traces: Mapping[str, RequestTrace],
+    events_ms: Sequence[tuple[int, int]],
+) -> ServicePlan:
+    standing = facility.pools[spec.pool].standing(clock)
+    rates = request_rates(spec, name, clock, seed, traces, standing)
+    if rates.shares:
+        of_shares = zip(spec.services.items(), rates.shares, strict=True)
+        services = {key: s.model_copy(update={"probability": p}) for (key, s), p in of_shares}
+        spec = spec.model_copy(update={"services": services})
+    latency = [curves[name, service].latency for service in spec.services]
+    counts: dict[str, int] = {}
+    for key in spec.replays(name):
+        of_service = f"{key.removeprefix(name)[1:]}: " if key != name else ""
+        counts |= {f"{of_service}{cause}": n for cause, n in trace_counts(traces[key]).items()}
+    caps = [_cap(service, events_ms) for service in spec.services.values()]
+    return _Planner(spec, name, facility, rates, latency, counts, clock, seed, caps).plan()
+
+
+class _Planner:
+    """Everything about one stream that does not depend on its mean rate."""
+
+    def __init__(
+        self,
+        spec: RequestStream,
+        name: str,
+        facility: Facility,
+        rates: RequestRates,
+        latency: list[LatencyCurve | None],
+        counts: dict[str, int],
+        clock: RunClock,
+        seed: int,
+        caps: list[ServiceCap | None],
+    ) -> None:
+        self.spec, self.name, self.rates, self.latency, self.counts = (
+            spec, name, rates, latency, counts
+        )  # fmt: skip
+        self.caps = caps
+        self.pool_id = list(facility.pools).index(spec.pool)
+        self.standing, self.horizon_ms = facility.pools[spec.pool].standing(clock), clock.horizon_ms
+        self.capacities = _capacities(spec, name, latency)
+        # From when on, and the nodes of each service then, shape (S,).
+        self.phases_ms = [clock.begin_ms, *(time_ms for time_ms, _ in self.standing.added)]
+        self.nodes = _nodes_of_phases(spec, self.standing, self.phases_ms, self.capacities)
+        first = next(nodes for nodes in self.nodes if nodes.any() or nodes is self.nodes[-1])
+        _scaling_rules(spec, name, self.capacities, first, seed)  # refuses too few
+        self.rules = _scaling_rules(spec, name, self.capacities, self.nodes[-1], seed)
+
+    def serve(self, mean_rate_rps: float, capped: bool = False) -> list[ServedRequests]:
+        """Serve all services at a mean rate of the whole stream [1/s], from the run's begin on.
+
+        Caps of events hold where `capped`.
+        """
+        found = []
+        for row, (service, rules) in enumerate(
+            zip(self.spec.services.values(), self.rules, strict=True)
+        ):
+            rate_rps = self.rates.of_service(row, service.probability or 0.0, mean_rate_rps)
+            cap = self.caps[row] if capped else None
+            if not self.standing.added:
+                cut = cut_at_crossings(
+                    self.rates.nodes_ms, rate_rps, rules.max_rate_rps, rules.n_max
+                )
+                if cap is None or not cap.windows_ms:
+                    found.append(serve_requests(*cut, rules))
+                    continue
+                n_max = np.full(cut[1].size, rules.n_max)
+                found.append(self._serve_capped(*cut, n_max, rate_rps, rules, cap))
+                continue
+            edges_ms, rates_rps, most_of = [], [], []
+            ends_ms = [*self.phases_ms[1:], self.horizon_ms]
+            for begin_ms, end_ms, nodes in zip(self.phases_ms, ends_ms, self.nodes, strict=True):
+                most = int(nodes[row]) // service.nodes_per_instance
+                over = self.rates.over(rate_rps, begin_ms, end_ms)
+                of_phase = cut_at_crossings(*over, rules.max_rate_rps, most)
+                edges_ms.append(of_phase[0][:-1])
+                rates_rps.append(of_phase[1])
+                most_of.append(np.full(of_phase[1].size, most))
+            pieces = (
+                np.concatenate([*edges_ms, [self.horizon_ms]]),
+                np.concatenate(rates_rps),
+            )
+            n_max = np.concatenate(most_of)
+            if cap is None or not cap.windows_ms:
+                found.append(serve_requests(*pieces, rules, n_max))
+            else:
+                found.append(self._serve_capped(*pieces, n_max, rate_rps, rules, cap))
+        return found
+
+    def _serve_capped(
+        self,
+        edges_ms: Int64Array,
+        piece_rps: Float64Array,
+        n_max: Int64Array,
+        rate_rps: Float64Array,
+        rules: ScalingRules,
+        cap: ServiceCap,
+    ) -> ServedRequests:
+        """Serve pieces of time with a cap in some windows, which are cut anew by its crossings.
+
+        Pieces outside keep their edges and rates to the last bit, one across an edge is split.
+        """
+        parts_ms, parts_rps, parts_max = [], [], []
+
+        def keep(begin_ms: int, end_ms: int) -> None:
+            low = int(np.searchsorted(edges_ms, begin_ms, side="right")) - 1
+            stop = int(np.searchsorted(edges_ms, end_ms))
+            parts_ms.append(np.maximum(edges_ms[low:stop], begin_ms))
+            parts_rps.append(piece_rps[low:stop])
+            parts_max.append(n_max[low:stop])
+
+        from_ms, end_ms = int(edges_ms[0]), int(edges_ms[-1])
+        for window_ms in cap.windows_ms:
+            begin_ms, until_ms = max(window_ms[0], from_ms), min(window_ms[1], end_ms)
+            if begin_ms >= until_ms:
+                continue
+            if begin_ms > from_ms:
+                keep(from_ms, begin_ms)
+            inner = [t for t in self.phases_ms if begin_ms < t < until_ms]
+            for span_ms in pairwise([begin_ms, *inner, until_ms]):
+                most = int(n_max[np.searchsorted(edges_ms, span_ms[0], side="right") - 1])
+                over = self.rates.over(rate_rps, *span_ms)
+                cut_ms, cut_rps = cut_at_crossings(*over, rules.max_rate_rps * cap.speed, most)
+                parts_ms.append(cut_ms[:-1])
+                parts_rps.append(cut_rps)
+                parts_max.append(np.full(cut_rps.size, most))
+            from_ms = until_ms
+        if from_ms < end_ms:
+            keep(from_ms, end_ms)
+        starts_ms = np.concatenate(parts_ms)
+        return serve_requests(
+            np.append(starts_ms, end_ms),
+            np.concatenate(parts_rps),
+            rules,
+            np.concatenate(parts_max),
+            np.where(cap.holds(starts_ms), cap.speed, 1.0),
+        )
+
+    def utilization(self, mean_rate_rps: float) -> float:
+        """Return the mean node occupancy of the pool over the run at a mean rate, 0-1 (Eq. 1)."""
+        return self._occupancy(self.serve(mean_rate_rps))
+
+    def _occupancy(self, served: list[ServedRequests]) -> float:
+        served = [of_service.since(0) for of_service in served]
+        node_s = sum(
+            service.nodes_per_instance * float(of_service.n_instances @ of_service.step_s)
+            for service, of_service in zip(self.spec.services.values(), served, strict=True)
+        )
+        stand_s = self.standing.most * float(served[0].step_s.sum())
+        if self.standing.added:
+            stand_s = self.standing.node_ms(self.horizon_ms) / MS_PER_S
+        return node_s / stand_s
+
+    def match(self) -> tuple[float, int]:
+        """Return the mean rate [1/s] that is given or meets the target, and the evaluations."""
+        spec = self.spec
+        if spec.request_rate_rps is not None:
+            return spec.request_rate_rps, 0
+        if spec.requests_per_day is not None:
+            return spec.requests_per_day / _S_PER_DAY, 0
+        if self.rates.trace_rate_rps is not None and spec.target_utilization is None:
+            return self.rates.trace_rate_rps, 0
+        target = spec.target_utilization
+        assert target is not None
+        if self.utilization(0.0) > target:
+            raise WorkloadError(
+                f"request_streams.{self.name}: target utilization {target:g} can't be reached: "
+                f"min_instances alone occupy {self.utilization(0.0):.4f}; lower them"
+            )
+        high = sum(rules.n_max * rules.max_rate_rps for rules in self.rules)
+        steps = 1
+        while (reached := self.utilization(high)) < target:
+            if steps == MAX_DOUBLINGS:
+                raise WorkloadError(
+                    f"request_streams.{self.name}: target utilization {target:g} can't be "
+                    f"reached: with every request rate it stays at {reached:.4f}; lower the target "
+                    "or give the calendar's hours of weight zero some requests"
+                )
+            high, steps = 2 * high, steps + 1
+        rate_rps, _, more = bisect(self.utilization, target, 0.0, high, TOLERANCE)
+        return rate_rps, steps + more
+
+    def _match_kind(self) -> str:
+        if self.spec.target_utilization is not None:
+            return "plan"
+        scaled = self.spec.request_rate_rps or self.spec.requests_per_day
+        return "replayed" if self.spec.replay is not None and not scaled else "given"
+
+    def plan(self) -> ServicePlan:
+        """Find the mean rate and lay out the plan."""
+        spec = self.spec
+        mean_rps, steps = self.match()
+        undisturbed = self.serve(mean_rps)
+        capped = any(cap is not None and cap.windows_ms for cap in self.caps)
+        served = self.serve(mean_rps, capped=True) if capped else undisturbed
+        reached, target = self._occupancy(undisturbed), spec.target_utilization
+        match = RequestMatch(
+            stream=self.name,
+            requests_per_day=mean_rps * _S_PER_DAY,
+            match=self._match_kind(),
+            target_utilization=target,
+            matched_utilization=reached,
+            residual=None if target is None else reached - target,
+            steps=steps,
+            counts=self.counts,
+        )
+        services = [
+            _planned(
+                name,
+                service,
+                capacity,
+                self._reserved(row, of_service),
+                of_service,
+                curve,
+                rules,
+                cap,
+                self._rise_rps(row, service.probability or 0.0, mean_rps, of_service.edges_ms),
+            )
+            for row, (name, service), capacity, of_service, curve, rules, cap in zip(
+                range(len(served)),
+                spec.services.items(),
+                self.capacities,
+                served,
+                self.latency,
+                self.rules,
+                self.caps,
+                strict=True,
+            )
+        ]
+        notes = _former_keys(spec)
+        calendar = None if spec.replays(self.name) else replace(self.rates, draws=None)
+        return ServicePlan(
+            self.name, spec.pool, self.pool_id, tuple(services), match, notes, calendar
+        )
+
+    def _rise_rps(
+        self, row: int, probability: float, mean_rps: float, edges_ms: Int64Array
+    ) -> Float64Array:
+        """Return what the offered rate rises by over each piece of time [1/s]."""
+        rate_rps = self.rates.of_service(row, probability, mean_rps)
+        rises = []
+        for begin_ms, end_ms in pairwise([*self.phases_ms, self.horizon_ms]):
+            of_phase = edges_ms[(edges_ms >= begin_ms) & (edges_ms <= end_ms)]
+            over = self.rates.over(rate_rps, begin_ms, end_ms)
+            rises.append(np.diff(np.interp(of_phase, *over)))
+        return np.concatenate(rises)
+
+    def _reserved(self, row: int, served: ServedRequests) -> Int64Array:
+        """Return the nodes reserved for a service in each piece of time."""
+        phase = np.searchsorted(self.phases_ms, served.edges_ms[:-1], side="right") - 1
+        return np.array([int(nodes[row]) for nodes in self.nodes])[phase]
+
+
+def _former_keys(spec: RequestStream) -> tuple[str, ...]:
+    if not spec.minute_jitter_relative_std > 0:
+        return ()
+    return (
+        ".minute_jitter_relative_std froze one factor per minute of the week; it is read as "
+        f"fluctuation: {{relative_std: {spec.minute_jitter_relative_std:g}}}, which is new in "
+        "every week; write that",
+    )
+
+
+def _nodes_of_phases(
+    spec: RequestStream,
+    standing: StandingNodes,
+    phases_ms: Sequence[int],
+    capacities: list[Capacity],
+) -> list[Int64Array]:
+    """Return the reserved nodes of a stream's services in each phase; no service loses any.
+
+    ASSUMPTION: nodes that are given are reserved from the first node on [J].
+    """
+    found: list[Int64Array] = []
+    per_instance = np.array([s.nodes_per_instance for s in spec.services.values()])
+    for n_nodes in standing.at(np.array(phases_ms)).astype(int).tolist():
+        least = found[-1] // per_instance * per_instance if found else None
+        found.append(
+            reserved_nodes(spec, n_nodes, capacities, least)
+            if n_nodes
+            else np.zeros(per_instance.size, dtype=np.int64)
+        )
+    return found
+
+
+def reserved_nodes(
+    spec: RequestStream,
+    pool_n_nodes: int,
+    capacities: list[Capacity],
+    least: Int64Array | None = None,
+) -> Int64Array:
+    """Return the reserved nodes of a stream's services: as given, the others by Eq. 7.
+
+    Services without `reserved_nodes` share what the others leave of the pool.
+    """
+    services = list(spec.services.values())
+    nodes = np.array([s.reserved_nodes or 0 for s in services], dtype=np.int64)
+    open_ = [k for k, service in enumerate(services) if service.reserved_nodes is None]
+    if open_:
+        nodes[open_] = reserve_nodes(
+            pool_n_nodes - int(nodes.sum()),
+            [services[k].probability or 0.0 for k in open_],
+            [services[k].nodes_per_instance for k in open_],
+            [capacities[k].max_request_rate_rps for k in open_],
+            None if least is None else least[open_],
+        )
+    return nodes
+
+
+def _capacities(
+    spec: RequestStream, name: str, latency: list[LatencyCurve | None]
+) -> list[Capacity]:
+    found = []
+    for (service_name, service), curve in zip(spec.services.items(), latency, strict=True):
+        try:
+            found.append(service_capacity(service, curve, spec))
+        except WorkloadError as error:
+            key = "latency_cap" if service.latency_cap else "max_request_rate_rps"
+            where = f"request_streams.{name}.services.{service_name}.{key}"
+            raise WorkloadError(f"{where}: {error}") from error
+    return found
+
+
+def _scaling_rules(
+    spec: RequestStream, name: str, capacities: list[Capacity], nodes: Int64Array, seed: int
+) -> list[ScalingRules]:
+    rules = []
+    for (service_name, service), capacity, n_nodes in zip(
+        spec.services.items(), capacities, nodes.tolist(), strict=True
+    ):
+        n_max = n_nodes // service.nodes_per_instance
+        fewest = max(service.min_instances, 1 if (service.probability or 0) > 0 else 0)
+        if n_max < fewest:
+            raise WorkloadError(
+                f"request_streams.{name}.services.{service_name}: {n_nodes} reserved nodes hold "
+                f"{n_max} instances of {service.nodes_per_instance} node(s), needed is at least "
+                f"{fewest}; reserve more nodes or enlarge the pool, its first phase where "
+                "it has any"
+            )
+        rules.append(
+            ScalingRules(
+                # What an instance gets beyond what it completes would wait beside idle nodes.
+                max_rate_rps=min(capacity.max_request_rate_rps, capacity.completion_rate_rps),
+                completion_rate_rps=capacity.completion_rate_rps,
+                n_max=n_max,
+                n_min=service.min_instances,
+                startup_ms=round(service.startup_s * MS_PER_S),
+                cooldown_ms=round(service.cooldown_s * MS_PER_S),
+                interval_ms=round(service.scaling_interval_s * MS_PER_S),
+                phase_ms=_phase_ms(service, seed, name, service_name),
+                drain_s=spec.overload.drain_time_s,
+            )
+        )
+    return rules
+
+
+def _phase_ms(service: Service, seed: int, name: str, service_name: str) -> int:
+    """Return a time of day at which a service decides to scale, so that not all do so at once."""
+    interval_ms = round(service.scaling_interval_s * MS_PER_S)
+    rng = stream(seed, "requests", name, "scaling", service_name)
+    return int(rng.integers(0, interval_ms)) if interval_ms > 0 else 0
+
+
+def _planned(
+    name: str,
+    service: Service,
+    capacity: Capacity,
+    reserved: Int64Array,
+    served: ServedRequests,
+    curve: LatencyCurve | None,
+    rules: ScalingRules,
+    cap: ServiceCap | None,
+    rise_rps: Float64Array,
+) -> PlannedService:
+    each_rps = served.served_rps / np.maximum(served.n_serving, 1)
+    speed = np.ones(each_rps.size)
+    if cap is not None:
+        speed[cap.holds(served.edges_ms[:-1])] = cap.speed
+    each_rps = each_rps / speed
+    latency_s = np.full(each_rps.size, np.nan)
+    beyond = np.zeros(each_rps.size, dtype=bool)
+    if curve is not None:
+        latency_s = curve.at(each_rps) / speed
+        beyond = each_rps > curve.rate_rps[-1] * (1 + ROUNDING)
+        if rules.drain_s > 0 and not curve.metric.endswith("itl"):
+            # A queue delays the first token only.
+            full_rps = rules.n_max * rules.completion_rate_rps
+            edges_s = served.edges_ms / MS_PER_S
+            latency_s = latency_s + fifo_wait_s(
+                edges_s, served.rate_rps, served.served_rps, full_rps
+            )
+    return PlannedService(
+        name,
+        service.nodes_per_instance,
+        int(reserved[-1]),
+        capacity,
+        service.standby == "warm",
+        served,
+        latency_s,
+        beyond,
+        reserved,
+        cap,
+        rise_rps,
+    )
+
+
+def _cap(service: Service, events_ms: Sequence[tuple[int, int]]) -> ServiceCap | None:
+    if service.flexibility is None:
+        return None
+    levels = CapLevels((1.0, service.flexibility.power_limit))
+    return ServiceCap(tuple(events_ms), levels.speed("inference", 1), levels.power("inference", 1))

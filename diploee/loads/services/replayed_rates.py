@@ -1,0 +1,132 @@
+"""A request trace laid over a run: the rate in each of its steps."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+import numpy as np
+
+from diploee.clock import WallClock
+from diploee.errors import WorkloadError
+from diploee.loads.services.request_trace import RequestTrace
+from diploee.tables import Float64Array, Int64Array
+from diploee.units import HOURS_PER_WEEK, MS_PER_DAY, MS_PER_H, MS_PER_S, MS_PER_WEEK
+
+Tile = Literal["repeat", "week", "none"]
+
+LACKING_MS = MS_PER_H
+"""By so much a trace may be shorter than whole weeks.  ASSUMPTION [J]."""
+
+_MONDAY_MS = 4 * MS_PER_DAY
+"""1970-01-05, a Monday."""
+
+
+def replayed_rates(
+    trace: RequestTrace,
+    *,
+    start: datetime,
+    step_ms: int,
+    horizon_ms: int,
+    begin_ms: int = 0,
+    rate_factor: float = 1.0,
+    time_factor: float = 1.0,
+    tile: Tile = "repeat",
+    service: str | None = None,
+    zero_hour_of_week: float = 0.0,
+) -> Float64Array:
+    """Lay a trace over a run: the request rate in each of the run's steps.
+
+    The cumulative requests are differenced at the edges of the run's steps, so that no request is
+    lost or made up whatever the two steps are. Within a step of the trace requests are spread
+    evenly.
+
+    Parameters
+    ----------
+    trace : RequestTrace
+        What was logged.
+    start : datetime.datetime
+        Start of the run, with its zone (as `Scenario.start_with_zone`); UTC where it has none. It
+        matters for ``tile="week"`` alone, which follows the wall clock: requests of an hour that
+        it leaves out are left out, those of one that comes twice come twice. The trace's own clock
+        is that of `RequestTrace.zone` at its begin.
+    step_ms, horizon_ms : int
+        Step and length of the run [ms]; the last step may be shorter.
+    begin_ms : int
+        Time from which rates are wanted [ms], at or before the start of the run.
+    rate_factor : float
+        Factor on the number of requests.
+    time_factor : float
+        Length of the trace as replayed over its length as logged: 2 plays it at half the rate for
+        twice as long.
+    tile : {"repeat", "week", "none"}
+        ``"repeat"``: the trace's begin at the start of the run, then the whole trace again and
+        again. ``"week"``: its whole weeks, repeated, and placed so that every request keeps its
+        weekday and time of day; the rest is left out. A week may lack an hour. ``"none"``: once,
+        from the start of the run; no requests after its end.
+    service : str, optional
+        One service of the trace; the sum of all where absent.
+    zero_hour_of_week : float
+        For ``"week"``, where the trace is relative: hour of the week of its origin in the run's
+        local time, 0 for Monday 00:00 (the assumption).
+
+    Returns
+    -------
+    numpy.ndarray, float64, shape (n_steps,)
+        Mean rate in each of the steps of `step_edges_ms` [requests/s].
+
+    Raises
+    ------
+    WorkloadError
+        If a factor is not positive, the service is unknown, a trace shorter than a week is to be
+        tiled by weeks, or one that is played once is to begin before the run.
+    """
+    for name, factor in (("rate_factor", rate_factor), ("time_factor", time_factor)):
+        if not 0 < factor < np.inf:
+            raise WorkloadError(f"{name} is {factor}, expected a positive number")
+    if tile == "none" and begin_ms < 0:
+        raise WorkloadError(
+            f"warm_up is {-begin_ms / MS_PER_H:g} h, but {trace.source}, played once, has nothing "
+            "before the start of the run; leave warm_up out, or set tile: repeat or week"
+        )
+    requests = trace.requests_of(service) * rate_factor
+    until = np.concatenate(([0.0], np.cumsum(requests)))
+    edge_ms = (trace.edges_ms - trace.edges_ms[0]) * time_factor
+    ends_ms = step_edges_ms(begin_ms, horizon_ms, step_ms)
+    period_ms, at_ms = edge_ms[-1], np.stack([ends_ms[:-1], ends_ms[1:]]).astype(np.float64)
+    if tile == "week":
+        n_weeks = int((period_ms + LACKING_MS) / MS_PER_WEEK * (1 + 1e-12))
+        if not n_weeks:
+            raise WorkloadError(
+                f"{trace.source}: spans {period_ms / MS_PER_DAY:.2f} days, tiling by weeks needs "
+                "seven; tile it with 'repeat' or 'none'"
+            )
+        period_ms = float(n_weeks * MS_PER_WEEK)
+        clock = WallClock(start)
+        # A step has the offset of its start: what the clock leaves out falls between two steps.
+        into_week_ms = clock.local_ms(ends_ms[:-1]) - ends_ms[:-1] - _MONDAY_MS
+        at_ms += into_week_ms - _trace_into_week_ms(trace, zero_hour_of_week)
+    if tile == "none":
+        cumulative = np.interp(at_ms, edge_ms, until)
+    else:
+        round_, into_ms = np.divmod(at_ms, period_ms)
+        of_period = float(np.interp(period_ms, edge_ms, until))
+        cumulative = round_ * of_period + np.interp(into_ms, edge_ms, until)
+    # Rounding where repetitions meet must not give a rate just below zero.
+    in_step: Float64Array = np.maximum(cumulative[1] - cumulative[0], 0.0)
+    return in_step / (np.diff(ends_ms) / MS_PER_S)
+
+
+def step_edges_ms(begin_ms: int, horizon_ms: int, step_ms: int) -> Int64Array:
+    """Return the edges of steps counted from the start of a run; the outer ones may be cut."""
+    first_ms = -(-begin_ms // step_ms) * step_ms
+    edges_ms = np.append(np.arange(first_ms, horizon_ms, step_ms, dtype=np.int64), horizon_ms)
+    return edges_ms if first_ms == begin_ms else np.insert(edges_ms, 0, begin_ms)
+
+
+def _trace_into_week_ms(trace: RequestTrace, zero_hour_of_week: float) -> float:
+    """Return the local time of a trace's begin since a Monday [ms]."""
+    begin_ms = trace.edges_ms[:1]
+    if trace.is_relative:
+        return float(begin_ms[0] + zero_hour_of_week % HOURS_PER_WEEK * MS_PER_H) % MS_PER_WEEK
+    return float(trace.zone.local_ms(begin_ms)[0] - _MONDAY_MS)

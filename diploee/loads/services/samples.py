@@ -1,0 +1,130 @@
+"""Power of one serving node in time, from files or synthesised from a power curve.
+
+The published three-minute samples can't be shipped; their mean and peak are in the power curve, and
+their structure is described: noise, one to three drops of about a second, and towards the highest
+rates a regular dip every 8 s that grows over the run (arXiv:2604.07345, Figure 13, and its data
+set). Each sample has exactly the mean power of the curve, and repeats.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from diploee.loads.services.curves import PowerCurve, PowerSample
+from diploee.profiles import Provenance
+from diploee.profiles.reference import facts
+from diploee.streams import stream
+from diploee.tables import Float64Array
+from diploee.units import MS_PER_S, PROFILE_STEP_MS
+
+N_SAMPLES = 180 * MS_PER_S // PROFILE_STEP_MS
+"""Samples of three minutes, as measured."""
+_PER_S = MS_PER_S // PROFILE_STEP_MS
+
+NOISE_W = (20.0, 60.0)
+"""Range of the noise's standard deviation [W]; within it, it is set by the measured peak."""
+MAX_DROPS = 3
+DROP_TO_W = (800.0, 1900.0)
+DIP_EVERY_S = 8
+DIP_W = (200.0, 300.0)
+"""Depth of the regular dip at the highest rate, at the start and the end of a run [W]."""
+
+PROVENANCE = Provenance(
+    kind="reference",
+    source=facts.SOURCE,
+    licence=facts.LICENCE,
+    sampling_interval_s=0.1,
+    averaging_window_s=1.0,
+    bandwidth_hz=0.44,
+    notes="Synthesised by diploee from the mean and peak power at a request rate and a description "
+    "of the samples, not measured; summed over instances, each with its own phase.",
+    gpus_per_node=facts.GPUS_PER_NODE,
+    gpu_tdp_w=facts.GPU_TDP_W,
+    gpu_model=facts.GPU_MODEL,
+)
+
+
+def repeating_samples(curve: PowerCurve) -> tuple[PowerSample, ...]:
+    """Return the samples of a curve, by rising rate, each with the mean power that it has there."""
+    if not curve.samples:
+        provenance = curve.provenance or PROVENANCE
+        return tuple(
+            PowerSample(rate, PROFILE_STEP_MS, power_w, provenance)
+            for rate, power_w in zip(curve.rate_rps.tolist(), power_samples_w(curve), strict=True)
+        )
+    rates_rps = [sample.rate_rps for sample in curve.samples]
+    means_w = np.interp(rates_rps, curve.rate_rps, curve.mean_power_w)
+    return tuple(
+        replace(sample, power_w=sample.power_w * (mean_w / sample.power_w.mean()))
+        for sample, mean_w in zip(curve.samples, means_w, strict=True)
+    )
+
+
+def power_samples_w(curve: PowerCurve) -> Float64Array:
+    """Synthesise one repeating power sample for every rate of a curve.
+
+    Parameters
+    ----------
+    curve : PowerCurve
+        Mean and peak power against request rate.
+
+    Returns
+    -------
+    numpy.ndarray, shape (n, 1800), float64
+        Power of one node [W] at 0.1 s, one row per rate, with exactly the curve's mean.
+    """
+    relative = curve.rate_rps / curve.rate_rps[-1]
+    rows = [
+        _sample_w(curve.name, rate, share, mean_w, peak_w)
+        for rate, share, mean_w, peak_w in zip(
+            curve.rate_rps.tolist(),
+            relative.tolist(),
+            curve.mean_power_w.tolist(),
+            curve.peak_power_w.tolist(),
+            strict=True,
+        )
+    ]
+    return np.stack(rows)
+
+
+def _sample_w(
+    name: str, rate_rps: float, relative_rate: float, mean_w: float, peak_w: float
+) -> Float64Array:
+    rng = stream(0, "profiles", "serving", name, f"{rate_rps:g}")
+    noise = _average_1s(rng.standard_normal(N_SAMPLES))
+    noise /= noise.std()
+    lowered_w = np.maximum(_drops_w(rng, mean_w), _dips_w(relative_rate))
+    # The highest reading is about the mean, plus what the drops take off it, plus the noise.
+    above_w = peak_w - mean_w - lowered_w.mean()
+    noise_w = float(np.clip(above_w / noise.max(), *NOISE_W))
+    shape_w: Float64Array = noise_w * noise - lowered_w
+    sample_w: Float64Array = np.maximum(mean_w + shape_w - shape_w.mean(), 0.0)
+    sample_w *= mean_w / sample_w.mean()
+    return sample_w
+
+
+def _drops_w(rng: np.random.Generator, mean_w: float) -> Float64Array:
+    """Return one to three drops of 1 s to 0.8-1.9 kW, as depth below the mean [W]."""
+    n_drops = int(rng.integers(1, MAX_DROPS + 1))
+    starts = rng.permutation(N_SAMPLES // (4 * _PER_S))[:n_drops] * (4 * _PER_S)
+    depth_w = np.zeros(N_SAMPLES)
+    for start in starts:
+        level_w = rng.uniform(*DROP_TO_W)
+        depth_w[start : start + _PER_S] = max(0.0, mean_w - level_w)
+    return _average_1s(depth_w)
+
+
+def _dips_w(relative_rate: float) -> Float64Array:
+    """Return the regular dip, as depth [W]; ASSUMPTION: it sets in at half the highest rate."""
+    time_s = np.arange(N_SAMPLES) / _PER_S
+    grown_w = DIP_W[0] + (DIP_W[1] - DIP_W[0]) * time_s / time_s[-1]
+    inside = (time_s % DIP_EVERY_S) < 1
+    return _average_1s(np.where(inside, max(0.0, 2 * relative_rate - 1) * grown_w, 0.0))
+
+
+def _average_1s(values: Float64Array) -> Float64Array:
+    """Return the moving average over 1 s, as the driver reports it; the sample repeats."""
+    wrapped = np.concatenate([values[-_PER_S + 1 :], values])
+    return np.convolve(wrapped, np.full(_PER_S, 1 / _PER_S), mode="valid")

@@ -1,0 +1,203 @@
+"""`ServicePlan`: what the services of a request stream do in time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from diploee.loads.services.capacity import Capacity
+from diploee.loads.services.requests import RequestRates
+from diploee.loads.services.timeline import ServedRequests
+from diploee.tables import BoolArray, Float64Array, Int64Array
+
+
+@dataclass(frozen=True)
+class RequestMatch:
+    """How the mean request rate of a stream came about.
+
+    Parameters
+    ----------
+    stream : str
+        Name of the stream.
+    requests_per_day : float
+        Daily requests, mean over the span.
+    match : {"given", "plan", "replayed"}
+        ``plan``: bisected until the instance plan meets the target.
+    target_utilization : float or None
+        Node occupancy asked for, 0-1.
+    matched_utilization : float
+        Node occupancy of the plan, 0-1 (Eq. 1).
+    residual : float or None
+        Matched less target.
+    steps : int
+        Evaluations of the bisection.
+    counts : mapping of str to int
+        Rows of a replayed trace left out or changed on import, by cause.
+    """
+
+    stream: str
+    requests_per_day: float
+    match: str
+    target_utilization: float | None
+    matched_utilization: float
+    residual: float | None
+    steps: int
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ServiceCap:
+    """A cap on a service's GPUs during events.
+
+    Parameters
+    ----------
+    windows_ms : tuple of (int, int)
+        From when to when it holds [ms], in order and apart.
+    speed, power : float
+        What an instance does, and what its GPUs draw, over those without a cap.
+    """
+
+    windows_ms: tuple[tuple[int, int], ...]
+    speed: float
+    power: float
+
+    def holds(self, times_ms: Int64Array) -> BoolArray:
+        """Return whether it holds at times [ms]."""
+        found = np.zeros(times_ms.shape, dtype=np.bool_)
+        for begin_ms, end_ms in self.windows_ms:
+            found |= (begin_ms <= times_ms) & (times_ms < end_ms)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedService:
+    """What one service does in time.
+
+    Parameters
+    ----------
+    name : str
+        Its name in the stream.
+    nodes_per_instance, reserved_nodes : int
+        Nodes of one instance, and nodes reserved for the service, with the last phase of its pool.
+    capacity : Capacity
+        Capacity of one instance.
+    warm : bool
+        Whether reserved nodes without an instance stand by warm rather than idle.
+    served : ServedRequests
+        Instances and requests, piece by piece of time, with edges of its own, from the run's begin
+        on.
+    latency_s : numpy.ndarray, shape (P,), float64
+        Latency at the rate that an instance gets, in the service's metric, with the wait in the
+        queue [s]; NaN without a latency curve.
+    beyond_measured : numpy.ndarray, shape (P,), bool
+        Whether an instance gets more than the highest measured rate; the latency is that one's.
+    reserved : numpy.ndarray, shape (P,), int64
+        Nodes reserved for the service in each piece.
+    cap : ServiceCap, optional
+        Cap of its GPUs during events; one without windows where it could be capped and is not.
+    rise_rps : numpy.ndarray, shape (P,), float64, optional
+        What the offered rate rises by over each piece, of which `served` has the mean [1/s].
+    """
+
+    name: str
+    nodes_per_instance: int
+    reserved_nodes: int
+    capacity: Capacity
+    warm: bool
+    served: ServedRequests
+    latency_s: Float64Array
+    beyond_measured: BoolArray
+    reserved: Int64Array
+    cap: ServiceCap | None = None
+    rise_rps: Float64Array | None = None
+
+    @property
+    def capped(self) -> BoolArray:
+        """Whether its GPUs are capped in each piece, shape (P,)."""
+        starts_ms = self.served.edges_ms[:-1]
+        if self.cap is None:
+            return np.zeros(starts_ms.size, dtype=np.bool_)
+        return self.cap.holds(starts_ms)
+
+    @property
+    def uncapped_rate_rps(self) -> Float64Array:
+        """Rate at which an uncapped instance is as busy as each serving one [1/s], shape (P,)."""
+        if self.cap is None:
+            return self.instance_rate_rps
+        return self.instance_rate_rps / np.where(self.capped, self.cap.speed, 1.0)
+
+    def in_run(self) -> PlannedService:
+        """Return what it does from the start of the run on, without the warm-up."""
+        served = self.served.since(0)
+        rows = slice(self.latency_s.size - served.rate_rps.size, None)
+        return replace(
+            self,
+            served=served,
+            latency_s=self.latency_s[rows],
+            beyond_measured=self.beyond_measured[rows],
+            reserved=self.reserved[rows],
+        )
+
+    @property
+    def instance_rate_rps(self) -> Float64Array:
+        """Rate that each serving instance completes [1/s] (Eq. 6), shape (P,); 0 for none."""
+        rate: Float64Array = self.served.served_rps / np.maximum(self.served.n_serving, 1)
+        return rate
+
+    @property
+    def n_standby_nodes(self) -> Int64Array:
+        """Reserved nodes in warm standby, which are not busy, shape (P,)."""
+        free: Int64Array = self.reserved - self.nodes_per_instance * self.served.n_instances
+        return free if self.warm else np.zeros_like(free)
+
+
+@dataclass(frozen=True, eq=False)
+class ServicePlan:
+    """What the services of one request stream do in time.
+
+    Parameters
+    ----------
+    stream, pool : str
+        Names of the request stream and its pool.
+    pool_id : int
+        Index of the pool in `Scenario.pool_names`.
+    services : tuple of PlannedService
+        The services, in the order of the scenario.
+    match : RequestMatch
+        How the mean rate was found.
+    notes : tuple of str
+        What the user should know of the stream, each after its place in it.
+    calendar : RequestRates, optional
+        The rate without its fluctuation; None where a trace gives it.
+    """
+
+    stream: str
+    pool: str
+    pool_id: int
+    services: tuple[PlannedService, ...]
+    match: RequestMatch
+    notes: tuple[str, ...] = ()
+    calendar: RequestRates | None = None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the user should know, each with its place."""
+        place = f"request_streams.{self.stream}"
+        return (
+            *(f"{place}{note}" for note in self.notes),
+            *(
+                f"{place}.services.{service.name}: {text}"
+                for service in self.services
+                for text in service.capacity.warnings
+            ),
+        )
+
+
+def service_labels(plans: Sequence[ServicePlan]) -> list[tuple[str, ...]]:
+    """Return the services' names in results: with their stream before a dot where two share one."""
+    names = [service.name for plan in plans for service in plan.services]
+    if len(set(names)) == len(names):
+        return [tuple(service.name for service in plan.services) for plan in plans]
+    return [tuple(f"{plan.stream}.{service.name}" for service in plan.services) for plan in plans]

@@ -1,0 +1,429 @@
+"""One service in time: when its instances start and stop, and what becomes of its requests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from diploee.jit import njit
+from diploee.loads.services.instances import ROUNDING, suffice, whole_instances
+from diploee.tables import BoolArray, Float64Array, Int64Array
+from diploee.units import MS_PER_S
+
+MOST_GROUPS = 256
+"""A service of more instances starts and stops them in so many groups."""
+
+NEVER_MS = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True)
+class ScalingRules:
+    """How one service scales, and what happens to requests above its capacity.
+
+    Parameters
+    ----------
+    max_rate_rps : float
+        Rate per instance that Eq. 4 scales by [1/s].
+    completion_rate_rps : float
+        Rate that an instance completes at most [1/s]; infinite where it serves all it gets.
+    n_max, n_min : int
+        Most instances, by the reserved nodes, and fewest.
+    startup_ms, cooldown_ms : int
+        Time from the start of an instance to its first request, and from its last need to its end.
+    interval_ms : int
+        Time between decisions to scale; 0: at once.
+    phase_ms : int
+        Time of one of these decisions.
+    drain_s : float
+        What is not served at once waits; Eq. 4 counts what waits in, over this time [s]. 0:
+        nothing waits, what is not served is rejected.
+    """
+
+    max_rate_rps: float
+    completion_rate_rps: float
+    n_max: int
+    n_min: int = 0
+    startup_ms: int = 0
+    cooldown_ms: int = 0
+    interval_ms: int = 0
+    phase_ms: int = 0
+    drain_s: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class ServedRequests:
+    """Instances and served requests of one service, piece by piece of time.
+
+    Requests are conserved: over the span, backlog at its start + offered = served + unserved +
+    backlog at its end.
+
+    Parameters
+    ----------
+    edges_ms : numpy.ndarray, shape (P + 1,), int64
+        Edges of the pieces [ms].
+    rate_rps, served_rps, unserved_rps : numpy.ndarray, shape (P,), float64
+        Offered, served and rejected requests, means over each piece [1/s].
+    backlog_requests : numpy.ndarray, shape (P + 1,), float64
+        Requests that wait at the edges.
+    n_instances, n_serving : numpy.ndarray, shape (P,), int64
+        Instances that are up, starting ones included, and those of them that serve.
+    """
+
+    edges_ms: Int64Array
+    rate_rps: Float64Array
+    served_rps: Float64Array
+    unserved_rps: Float64Array
+    backlog_requests: Float64Array
+    n_instances: Int64Array
+    n_serving: Int64Array
+
+    @property
+    def step_s(self) -> Float64Array:
+        """Length of each piece [s], shape (P,)."""
+        length: Float64Array = np.diff(self.edges_ms) / MS_PER_S
+        return length
+
+    def since(self, time_ms: int) -> ServedRequests:
+        """Return what happens from a time within the span on [ms], cutting a piece there."""
+        if self.edges_ms[0] >= time_ms:
+            return self
+        first = int(np.searchsorted(self.edges_ms, time_ms, side="right")) - 1
+        edges_ms, backlog = self.edges_ms[first:].copy(), self.backlog_requests[first:].copy()
+        backlog[0] = np.interp(time_ms, edges_ms[:2], backlog[:2])
+        edges_ms[0] = time_ms
+        return ServedRequests(
+            edges_ms,
+            self.rate_rps[first:],
+            self.served_rps[first:],
+            self.unserved_rps[first:],
+            backlog,
+            self.n_instances[first:],
+            self.n_serving[first:],
+        )
+
+
+def cut_at_crossings(
+    nodes_ms: Int64Array, rate_rps: Float64Array, max_rate_rps: float, n_max: int
+) -> tuple[Int64Array, Float64Array]:
+    """Cut time where a rate passes a multiple of what one instance takes (Eq. 4), to the ms.
+
+    Parameters
+    ----------
+    nodes_ms : numpy.ndarray, shape (n,), int64
+        Times [ms], increasing.
+    rate_rps : numpy.ndarray, shape (n,), float64
+        Rate there [1/s], linear in between.
+    max_rate_rps : float
+        Rate of one instance, R_max [1/s].
+    n_max : int
+        Multiples above this one are no matter.
+
+    Returns
+    -------
+    edges_ms : numpy.ndarray, shape (P + 1,), int64
+        The nodes and the crossings; beyond `MOST_GROUPS` instances those of even groups of them
+        (ASSUMPTION: a large service scales in groups).
+    mean_rate_rps : numpy.ndarray, shape (P,), float64
+        Mean rate of each piece [1/s].
+    """
+    n_groups = max(1, min(n_max, MOST_GROUPS))
+    group_rps = max_rate_rps * max(1, n_max) / n_groups
+    level = np.minimum(rate_rps / group_rps, n_groups + 2.0)  # beyond it nothing changes
+    low, high = np.minimum(level[:-1], level[1:]), np.maximum(level[:-1], level[1:])
+    # A level that is whole but for rounding is passed by none.
+    first = np.floor(low * (1 + ROUNDING)).astype(np.int64) + 1
+    last = np.minimum(np.ceil(high * (1 - ROUNDING)) - 1, n_groups)
+    n_cuts = np.maximum(last.astype(np.int64) - first + 1, 0)
+    before = np.cumsum(n_cuts) - n_cuts
+    step = np.repeat(np.arange(n_cuts.size), n_cuts)
+    number = np.arange(step.size) - before[step]
+    rising = level[1:] >= level[:-1]
+    number = np.where(rising[step], number, n_cuts[step] - 1 - number)
+    rise_rps = np.diff(rate_rps)
+    share = ((first[step] + number) * group_rps - rate_rps[:-1][step]) / rise_rps[step]
+    length_ms = np.diff(nodes_ms)
+    at_ms = nodes_ms[:-1][step] + np.rint(share * length_ms[step]).astype(np.int64)
+
+    edges_ms = np.empty(nodes_ms.size + step.size, dtype=np.int64)
+    of_step = np.empty(edges_ms.size, dtype=np.int64)
+    place = np.arange(nodes_ms.size) + np.append(before, step.size)
+    edges_ms[place], of_step[place] = nodes_ms, np.arange(nodes_ms.size)
+    crossing = np.ones(edges_ms.size, dtype=bool)
+    crossing[place] = False
+    edges_ms[crossing], of_step[crossing] = at_ms, step
+    kept = np.append(np.diff(edges_ms) > 0, True)  # of equal times the last, of the later step
+    edges_ms, of_step = edges_ms[kept], of_step[kept][:-1]
+    middle_ms = (edges_ms[:-1] + edges_ms[1:]) / 2 - nodes_ms[of_step]
+    slope = rise_rps / length_ms
+    return edges_ms, rate_rps[of_step] + slope[of_step] * middle_ms
+
+
+def serve_requests(
+    edges_ms: Int64Array,
+    rate_rps: Float64Array,
+    rules: ScalingRules,
+    n_max: Int64Array | None = None,
+    speed: Float64Array | None = None,
+) -> ServedRequests:
+    """Scale and serve one service through time (Eqs. 4 and 6).
+
+    An instance is up while it is needed and for its cool-down time; it serves once it has been up
+    for its start-up time (ASSUMPTION: what is needed at the beginning is up then). Requests above
+    what the serving instances complete are rejected (R_incomplete of Eq. 6), or wait as a fluid,
+    first in first out. What instances lack by rounding alone they serve.
+
+    Parameters
+    ----------
+    edges_ms : numpy.ndarray, shape (P + 1,), int64
+        Edges of pieces of time [ms].
+    rate_rps : numpy.ndarray, shape (P,), float64
+        Offered request rate in each [1/s].
+    rules : ScalingRules
+        Capacity and limits.
+    n_max : numpy.ndarray, shape (P,), int64, optional
+        Most instances in each piece, nowhere falling and up to those of the rules, which hold all
+        the time if absent.
+    speed : numpy.ndarray, shape (P,), float64, optional
+        What an instance does in each piece over what it does by the rules; 1 if absent.
+
+    Returns
+    -------
+    ServedRequests
+        In the pieces given, cut further where instances start or stop or the last request leaves
+        the queue.
+    """
+    if n_max is None:
+        n_max = np.full(rate_rps.size, rules.n_max)
+    if speed is None:
+        speed = np.ones(rate_rps.size)
+    size = 2 * rate_rps.size + 16
+    while True:
+        found = ServedRequests(
+            np.empty(size + 1, dtype=np.int64),
+            np.empty(size),
+            np.empty(size),
+            np.empty(size),
+            np.empty(size + 1),
+            np.empty(size, dtype=np.int64),
+            np.empty(size, dtype=np.int64),
+        )
+        n_pieces = _serve(
+            edges_ms,
+            rate_rps,
+            float(rules.max_rate_rps),  # of whole numbers another kernel would be compiled
+            float(rules.completion_rate_rps),
+            rules.n_max,
+            n_max,
+            speed,
+            rules.n_min,
+            rules.startup_ms,
+            rules.cooldown_ms,
+            rules.interval_ms,
+            rules.phase_ms,
+            float(rules.drain_s),
+            found.edges_ms,
+            found.rate_rps,
+            found.served_rps,
+            found.unserved_rps,
+            found.backlog_requests,
+            found.n_instances,
+            found.n_serving,
+        )
+        if n_pieces >= 0:
+            return ServedRequests(
+                found.edges_ms[: n_pieces + 1].copy(),
+                found.rate_rps[:n_pieces].copy(),
+                found.served_rps[:n_pieces].copy(),
+                found.unserved_rps[:n_pieces].copy(),
+                found.backlog_requests[: n_pieces + 1].copy(),
+                found.n_instances[:n_pieces].copy(),
+                found.n_serving[:n_pieces].copy(),
+            )
+        size *= 2
+
+
+@njit(inline="always")
+def _keep(
+    value: int,
+    hold_ms: int,
+    now_ms: int,
+    values: Int64Array,
+    until_ms: Int64Array,
+    first: int,
+    last: int,
+) -> tuple[int, int]:
+    """Take a value into a stack of those that still count; return where it begins and ends.
+
+    Each value counts for `hold_ms` after a smaller one took its place. Values fall along the stack
+    and the times rise, so that the largest of the last `hold_ms` always stands first.
+    """
+    if value < values[last]:
+        until_ms[last] = now_ms + hold_ms
+        last += 1
+        values[last], until_ms[last] = value, NEVER_MS
+    elif value > values[last]:
+        while last > first and values[last] <= value:
+            last -= 1
+        if values[last] > value:
+            last += 1
+        values[last], until_ms[last] = value, NEVER_MS
+    while first < last and until_ms[first] <= now_ms:
+        first += 1
+    return first, last
+
+
+@njit()
+def _serve(
+    edges_ms: Int64Array,
+    rate_rps: Float64Array,
+    max_rate_rps: float,
+    completion_rps: float,
+    n_most: int,
+    n_max: Int64Array,
+    speed: Float64Array,
+    n_min: int,
+    startup_ms: int,
+    cooldown_ms: int,
+    interval_ms: int,
+    phase_ms: int,
+    drain_s: float,
+    out_edges_ms: Int64Array,
+    out_rate_rps: Float64Array,
+    served_rps: Float64Array,
+    unserved_rps: Float64Array,
+    backlog: Float64Array,
+    n_instances: Int64Array,
+    n_serving: Int64Array,
+) -> int:
+    """Go from event to event; return the number of pieces, or -1 where they do not fit."""
+    size = out_rate_rps.size
+    # What is needed, and when it ceases to count: a stack whose values fall, the largest first.
+    needed = np.empty(size + 2, dtype=np.int64)
+    needed_until = np.empty(size + 2, dtype=np.int64)
+    # What is missing of n_most, likewise: an instance serves once none of the last start-up time
+    # was without it.
+    absent = np.empty(size + 2, dtype=np.int64)
+    absent_until = np.empty(size + 2, dtype=np.int64)
+    needed_first = needed_last = absent_first = absent_last = 0
+    needed_until[0] = absent_until[0] = NEVER_MS
+    now_ms, step, n_pieces, waiting = edges_ms[0], 0, 0, 0.0
+    decision_ms, since_ms, arrived = NEVER_MS, now_ms, 0.0
+    if interval_ms > 0:
+        decision_ms = now_ms + (phase_ms - now_ms) % interval_ms
+        if decision_ms == now_ms:
+            decision_ms += interval_ms
+    wanted = 0
+    end_ms = edges_ms[-1]
+    while now_ms < end_ms:
+        if n_pieces == size:
+            return -1
+        rate = rate_rps[step]
+        # Eq. 4, at once or as the mean of the last interval between decisions asks.
+        asked = rate
+        decides = interval_ms == 0 or n_pieces == 0
+        if interval_ms > 0 and now_ms == decision_ms:
+            asked = arrived / ((now_ms - since_ms) / 1000.0)
+            arrived, since_ms = 0.0, now_ms
+            decision_ms += interval_ms
+            decides = True
+        if decides:
+            if drain_s > 0:
+                asked += waiting / drain_s
+            most = n_max[step]
+            wanted = max(min(n_min, most), whole_instances(asked, max_rate_rps * speed[step], most))
+        if n_pieces == 0:
+            needed[0], absent[0] = wanted, n_most - wanted
+        needed_first, needed_last = _keep(
+            wanted, cooldown_ms, now_ms, needed, needed_until, needed_first, needed_last
+        )
+        up = needed[needed_first]
+        absent_first, absent_last = _keep(
+            n_most - up, startup_ms, now_ms, absent, absent_until, absent_first, absent_last
+        )
+        serving = n_most - absent[absent_first]
+
+        next_ms = min(edges_ms[step + 1], decision_ms)
+        next_ms = min(next_ms, needed_until[needed_first], absent_until[absent_first])
+        each_rps = completion_rps * speed[step]
+        enough = rate <= 0 or (serving > 0 and suffice(serving, rate, each_rps))
+        capacity = serving * each_rps if serving > 0 else 0.0
+        left = 0.0
+        if drain_s > 0 and (waiting > 0 or not enough):
+            if waiting > 0 and rate < capacity:
+                empty_ms = now_ms + int(np.ceil(waiting / (capacity - rate) * 1000.0))
+                next_ms = min(next_ms, max(empty_ms, now_ms + 1))
+            length_s = (next_ms - now_ms) / 1000.0
+            left = max(0.0, waiting + (rate - capacity) * length_s)
+            out = rate + (waiting - left) / length_s
+            lost = 0.0
+        else:
+            length_s = (next_ms - now_ms) / 1000.0
+            out = rate if enough else capacity
+            lost = rate - out
+        out_edges_ms[n_pieces] = now_ms
+        out_rate_rps[n_pieces] = rate
+        served_rps[n_pieces] = out
+        unserved_rps[n_pieces] = lost
+        backlog[n_pieces] = waiting
+        n_instances[n_pieces] = up
+        n_serving[n_pieces] = serving
+        n_pieces += 1
+        arrived += rate * length_s
+        waiting, now_ms = left, next_ms
+        if now_ms == edges_ms[step + 1]:
+            step += 1
+    out_edges_ms[n_pieces] = end_ms
+    backlog[n_pieces] = waiting
+    return n_pieces
+
+
+def fifo_wait_s(
+    edges_s: Float64Array,
+    rate_rps: Float64Array,
+    served_rps: Float64Array,
+    final_rate_rps: float,
+) -> Float64Array:
+    """Return how long the requests of each step wait in the backlog.
+
+    First in, first out, as a fluid: the wait of a step is that of its middle request, from its
+    arrival until as many requests are served as had arrived.
+
+    Parameters
+    ----------
+    edges_s : numpy.ndarray, shape (T + 1,), float64
+        Edges of the steps [s].
+    rate_rps, served_rps : numpy.ndarray, shape (T,), float64
+        Arriving and served requests [1/s].
+    final_rate_rps : float
+        Rate at which what still waits at the end is served [1/s] (ASSUMPTION: all instances).
+
+    Returns
+    -------
+    numpy.ndarray, shape (T,), float64
+        Wait [s].
+    """
+    step_s = np.diff(edges_s)
+    arrived = np.concatenate([[0.0], np.cumsum(rate_rps * step_s)])
+    served = np.concatenate([[0.0], np.cumsum(served_rps * step_s)])
+    if arrived[-1] == 0:
+        return np.zeros(rate_rps.size)
+    left = max(0.0, arrived[-1] - served[-1])
+    leaving_s = np.append(edges_s, edges_s[-1] + left / final_rate_rps)
+    served = np.append(served, served[-1] + left)
+    middle_s = (edges_s[:-1] + edges_s[1:]) / 2
+    middle = (arrived[:-1] + arrived[1:]) / 2
+    # Where nothing is served for a while, its later edge is the one at which serving resumes.
+    rising = np.append(np.diff(served) > 0, True)
+    served_at_s = np.interp(middle, served[rising], leaving_s[rising])
+    # Without a backlog a request is served as it comes, but for rounding.
+    wait_s: Float64Array = np.where(_waits(arrived, served), served_at_s - middle_s, 0.0)
+    return np.maximum(wait_s, 0.0)
+
+
+def _waits(arrived: Float64Array, served: Float64Array) -> BoolArray:
+    """Return the steps at whose start or end requests wait, beyond rounding."""
+    n_edges = arrived.size
+    waiting = arrived - served[:n_edges] > 1e-9 * max(1.0, float(arrived[-1]))
+    either: BoolArray = waiting[:-1] | waiting[1:]
+    return either
