@@ -26,6 +26,7 @@ from diploee.facility import Block, Stage, Stages
 from diploee.facility.base import POWER
 from diploee.inference import service_columns
 from diploee.inputs import Inputs, load_inputs
+from diploee.measures.clock import Clock
 from diploee.metrics import (
     Attribution,
     Causes,
@@ -36,7 +37,6 @@ from diploee.metrics import (
 )
 from diploee.metrics.flexibility import BASELINE, BASELINE_COLUMNS, FlexibilityMetrics
 from diploee.metrics.flexible_jobs import FlexibleJobs
-from diploee.metrics.grid.clock import Clock
 from diploee.outputs import (
     FACILITY_FILE,
     JOBS_FILE,

@@ -29,9 +29,9 @@ from pydantic import Field, model_validator
 from diploee.columns import Column
 from diploee.facility.base import POWER, Block, Site, StageSpec, Values
 from diploee.jit import njit
+from diploee.measures.rainflow import TurningPoints
 from diploee.metric import Metric
 from diploee.model import SCALES, Model
-from diploee.rainflow import TurningPoints
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import J_PER_MWH, MS_PER_H, MS_PER_S, S_PER_MIN, W_PER_KW, W_PER_MW
 

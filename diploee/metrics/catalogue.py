@@ -13,12 +13,14 @@ from diploee.metrics.flexibility import FLEXIBILITY_METRICS
 from diploee.metrics.flexible_jobs import FLEXIBLE_JOB_METRICS
 from diploee.metrics.grid.accumulator import TRANSIENT_METRICS
 from diploee.metrics.grid.bandwidth import BANDWIDTH_METRICS
+from diploee.metrics.grid.changes import (
+    HISTOGRAM_METRICS,
+    RAINFLOW_METRICS,
+    RAMP_METRICS,
+    SWING_METRICS,
+)
 from diploee.metrics.grid.demand import DEMAND_METRICS, PEAK_METRICS
-from diploee.metrics.grid.histogram import HISTOGRAM_METRICS
-from diploee.metrics.grid.rainflow import RAINFLOW_METRICS
-from diploee.metrics.grid.ramps import RAMP_METRICS
 from diploee.metrics.grid.spectrum import SPECTRUM_METRICS
-from diploee.metrics.grid.swings import SWING_METRICS
 from diploee.metrics.poi import POI_METRICS
 from diploee.metrics.queue import QUEUE_METRICS
 from diploee.metrics.replicas import REPLICA_METRICS

@@ -18,7 +18,7 @@ from diploee.facility.base import POWER
 from diploee.metric import Metric
 from diploee.metrics.attribution import Attribution, Part, What
 from diploee.metrics.event import Event, Key, Span
-from diploee.metrics.grid.ramps import RAMP_MS
+from diploee.metrics.grid.changes import RAMP_MS
 from diploee.metrics.poi import PARTS
 from diploee.power import Segments
 from diploee.tables import Float64Array, Int16Array, Int64Array, concat

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from diploee.measures.distribution import Distribution
 from diploee.metric import Metric, View
-from diploee.metrics.distribution import Distribution
 from diploee.tables import Float64Array
 from diploee.units import J_PER_MWH, MS_PER_S, W_PER_MW
 

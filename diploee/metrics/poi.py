@@ -17,10 +17,10 @@ from diploee.facility.base import Block, StageSpec
 from diploee.facility.billing import Billing
 from diploee.facility.point_of_interconnection import PointOfInterconnectionSpec
 from diploee.jit import njit
+from diploee.measures.clock import Clock
+from diploee.measures.series import Series, sum_quanta, to_quanta
 from diploee.metric import Metric
 from diploee.metrics.billing import Demands, MonthSums, mwh, power_factor
-from diploee.metrics.grid.clock import Clock
-from diploee.metrics.grid.quanta import sum_quanta, to_quanta
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_H, W_PER_MW
 
@@ -190,6 +190,7 @@ class PoiMetrics:
         self._clock, self._contract_mva, self._others = clock, contract_mva, others
         self._months: dict[str, MonthSums] = {}
         self._demands = Demands(clock, billing)
+        self._series = Series(clock.step_ms, self._demands.measures)
         self._found: list[_Extreme] = []
         self._counts = np.zeros(3, dtype=np.int64)
 
@@ -212,13 +213,10 @@ class PoiMetrics:
             netted, drawn = sum_quanta(block.columns[REACTIVE][rows])
             sums.drawn += drawn
             sums.supplied += drawn - netted
-        steady = block.part(
-            min(max(_up(transient_ms, block), block.t0_ms), block.end_ms), block.end_ms
-        )
-        if len(steady):
-            active, reactive = (to_quanta(steady.columns[name]) for name in (ACTIVE, REACTIVE))
-            self._demands.add(active, reactive, steady.t0_ms)
-            self._see(steady)
+        active, reactive = (to_quanta(block.columns[name]) for name in (ACTIVE, REACTIVE))
+        n_steady = self._series.add(block.t0_ms, active, transient_ms, reactive)
+        if n_steady:
+            self._see(block.part(block.end_ms - n_steady * block.dt_ms, block.end_ms))
 
     def _see(self, block: Block) -> None:
         active_w, reactive_var = block.columns[ACTIVE], block.columns[REACTIVE]
@@ -327,8 +325,3 @@ def poi_metrics(stages: Iterable[StageSpec], clock: Clock) -> PoiMetrics | None:
         if isinstance(spec, PointOfInterconnectionSpec):
             return PoiMetrics(clock, spec.contract_mva, spec.billing, bool(others))
     return None
-
-
-def _up(time_ms: int, block: Block) -> int:
-    """Return a time rounded up to the start of an interval [ms]."""
-    return block.t0_ms - (block.t0_ms - time_ms) // block.dt_ms * block.dt_ms

@@ -8,20 +8,18 @@ not assessable. Where a series is coarser than a limit needs, the run's event wi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-import numpy as np
-
 from diploee.columns import Columns
 from diploee.errors import InputError, plural, shown
+from diploee.measures.clock import Clock
+from diploee.measures.series import MAX_DAY_POWER_W, Series, to_quanta
 from diploee.metrics.cause_words import cause_words, causes_of
 from diploee.metrics.event import Key
 from diploee.metrics.grid.bandwidth import profile_support, recorded_readings
-from diploee.metrics.grid.clock import Clock
-from diploee.metrics.grid.quanta import MAX_DAY_POWER_W, Stretch, to_quanta
 from diploee.metrics.limits.check import MARKS, Check, LimitSpec, NotAssessable, Shown
 from diploee.metrics.limits.file import Limits
 from diploee.scenario import Facility, Scenario
@@ -444,22 +442,14 @@ def _event_windows(run: RunFolder, run_step_ms: int) -> _Windows:
 def _stream(
     checks: Sequence[Check], pieces: Iterable[Piece], step_ms: int, transient_ms: int
 ) -> None:
-    """Pass a series to the checks; a piece that does not follow on the last one begins anew."""
-    n_kept = max((check.n_window for check in checks), default=1) - 1
-    values, end_ms = np.empty(0, dtype=np.int64), 0
+    """Pass a series to the checks."""
+    whole = Series(step_ms, [check for check in checks if check.whole])
+    filled = Series(step_ms, [check for check in checks if not check.whole])
     for begin_ms, power, reactive in pieces:
-        old = values[max(values.size - n_kept, 0) :] if begin_ms == end_ms else values[:0]
-        values, end_ms = np.concatenate([old, power]), begin_ms + power.size * step_ms
-        whole = Stretch(values, power.size, end_ms, step_ms)
-        n_filled = min(max(end_ms - transient_ms, 0) // step_ms, values.size)
-        filled = replace(
-            whole, values=values[values.size - n_filled :], n_new=min(power.size, n_filled)
-        )
-        for check in checks:
-            if (stretch := whole if check.whole else filled).n_new:
-                check.see(stretch, reactive)
+        whole.add(begin_ms, power, reactive=reactive)
+        filled.add(begin_ms, power, transient_ms, reactive)
     for check in checks:
-        check.finish()
+        check.result()
 
 
 def _transient_ms(run: RunFolder) -> int:

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from builders import job_table
 
-from diploee.metrics import Distribution, FacilityMetrics, QueueMetrics, distribution
+from diploee.measures import distribution
+from diploee.measures.distribution import Distribution
+from diploee.metrics import FacilityMetrics, QueueMetrics
 from diploee.schedule import NEVER_MS, Schedule
 
 MS_PER_H = 3_600_000

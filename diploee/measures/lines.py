@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import scipy
 
-from diploee.metrics.grid.bandwidth import Support
 from diploee.tables import Float64Array
 
 N_LINES = 5
@@ -32,14 +31,22 @@ def welch_degrees_of_freedom(n_windows: int) -> float:
     return 36 * n_windows**2 / (19 * n_windows - 1)
 
 
+class Line(NamedTuple):
+    """A spectral line; `over_floor` is None where there is no floor."""
+
+    frequency_hz: float
+    rms_mw: float
+    over_floor: float | None
+
+
 def strongest_lines(
     frequency_hz: Float64Array,
     psd: Float64Array,
     n_windows: int,
-    support: Support,
+    high_hz: float,
     low_hz: float = 0.0,
-) -> list[dict[str, Any]]:
-    """Return the strongest lines of a mean spectrum, by their rms.
+) -> list[Line]:
+    """Return the strongest lines of a mean spectrum between two frequencies, by their rms.
 
     A line is a local maximum over the local floor (the median over 31 bins) by more than noise
     would show. Its rms is that of the five bins of the Hann window's main lobe above the floor,
@@ -51,13 +58,11 @@ def strongest_lines(
         Bins [Hz] and one-sided density [MW^2/Hz].
     n_windows : int
         Windows in the mean.
-    support : Support
-        Lines above its flagged frequency are left out, those above the trusted one flagged.
-    low_hz : float
-        Lines below are left out [Hz].
+    high_hz, low_hz : float
+        Lines above and below are left out [Hz].
     """
     width_hz = frequency_hz[1] - frequency_hz[0]
-    end = int(np.searchsorted(frequency_hz, support.flagged_hz, side="right"))
+    end = int(np.searchsorted(frequency_hz, high_hz, side="right"))
     floor = scipy.ndimage.median_filter(psd, 2 * _HALF_FLOOR_BINS + 1, mode="nearest")
     freedom = welch_degrees_of_freedom(n_windows)
     # A Welch estimate of noise is chi-square over its degrees of freedom; the floor is a median.
@@ -74,14 +79,7 @@ def strongest_lines(
         centre_hz = float((frequency_hz[bins] * above).sum() / above.sum())
         if centre_hz < low_hz:
             continue
-        found.append(
-            {
-                "frequency_hz": centre_hz,
-                "period_s": 1 / centre_hz,
-                "rms_mw": float(np.sqrt(above.sum() * width_hz)),
-                "over_floor": float(psd[top] / floor[top]) if floor[top] > 0 else None,
-                "flagged": centre_hz > support.trusted_hz,
-            }
-        )
-    found.sort(key=lambda line: -float(line["rms_mw"] or 0.0))
-    return found[:N_LINES]
+        rms_mw = float(np.sqrt(above.sum() * width_hz))
+        over = float(psd[top] / floor[top]) if floor[top] > 0 else None
+        found.append(Line(centre_hz, rms_mw, over))
+    return sorted(found, key=lambda line: -line.rms_mw)[:N_LINES]
