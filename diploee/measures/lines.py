@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
+from diploee.measures.series import QUANTA_PER_MW
 from diploee.tables import Float64Array
 
 N_LINES = 5
@@ -17,6 +18,9 @@ FALSE_ALARM = 1e-3
 
 MIN_OVER_FLOOR = 2.0
 """A line stands out of the floor at least by this factor, however long the run."""
+
+MOST_OVER_FLOOR = 1e12
+"""Beyond, the load is strictly periodic: the floor is nothing but the rounding of a transform."""
 
 _HALF_FLOOR_BINS = 15
 _HALF_LINE_BINS = 2  # half the main lobe of the Hann window
@@ -49,8 +53,8 @@ def strongest_lines(
     """Return the strongest lines of a mean spectrum between two frequencies, by their rms.
 
     A line is a local maximum over the local floor (the median over 31 bins) by more than noise
-    would show. Its rms is that of the five bins of the Hann window's main lobe above the floor,
-    its frequency their centroid.
+    would show, and no smaller than what power is rounded to. Its rms is that of the five bins of
+    the Hann window's main lobe above the floor, its frequency their centroid.
 
     Parameters
     ----------
@@ -77,9 +81,9 @@ def strongest_lines(
         bins = slice(top - _HALF_LINE_BINS, top + _HALF_LINE_BINS + 1)
         above = np.maximum(psd[bins] - floor[bins], 0.0)
         centre_hz = float((frequency_hz[bins] * above).sum() / above.sum())
-        if centre_hz < low_hz:
-            continue
         rms_mw = float(np.sqrt(above.sum() * width_hz))
-        over = float(psd[top] / floor[top]) if floor[top] > 0 else None
-        found.append(Line(centre_hz, rms_mw, over))
+        if centre_hz < low_hz or rms_mw < 1 / QUANTA_PER_MW:
+            continue
+        has_floor = floor[top] * MOST_OVER_FLOOR > psd[top]
+        found.append(Line(centre_hz, rms_mw, float(psd[top] / floor[top]) if has_floor else None))
     return sorted(found, key=lambda line: -line.rms_mw)[:N_LINES]

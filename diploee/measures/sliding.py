@@ -32,11 +32,11 @@ def ramp_sums(values: Array, n: int) -> Array:
 
 
 def ramps(n: int) -> Signal:
-    """Return the signal of `ramp_sums`; the time is the edge between the two intervals."""
+    """Return the signal of `ramp_sums`; the time is the start of the earlier interval."""
 
     def of(stretch: Stretch) -> Values:
         part = stretch.windows_of(2 * n)
-        return Values(ramp_sums(part.values, n), part.begin_ms + n * stretch.step_ms)
+        return Values(ramp_sums(part.values, n), part.begin_ms)
 
     return of
 

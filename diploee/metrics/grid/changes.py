@@ -101,7 +101,7 @@ class Changes:
             seen = sizes.result()
             for way, size, at in (("up", seen.max, seen.max_at), ("down", -seen.min, seen.min_at)):
                 if seen.count and size > 0:
-                    event = Event((at - n_ms, at), (at, at + n_ms))
+                    event = Event((at, at + n_ms), (at + n_ms, at + 2 * n_ms))
                     found["ramps", n_ms / MS_PER_S, way] = event
         for window_ms, (seen, (first, last)) in self._each_range():
             if seen.max > 0:
@@ -127,7 +127,7 @@ class Changes:
         return {
             "ramps": {
                 "definition": "difference of the means of two adjacent intervals, sliding by the "
-                "run's resolution; time is the edge between them; percentiles over all edges of "
+                "run's resolution; time is the start of the earlier; percentiles over all edges of "
                 "the signed ramp, down as its negative",
                 **head,
                 "intervals": [

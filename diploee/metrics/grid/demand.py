@@ -14,6 +14,7 @@ import numpy as np
 from diploee.measures.clock import Clock, ClockSums, Intervals
 from diploee.measures.extremes import Largest
 from diploee.metric import Metric
+from diploee.metrics.facility import load_factor
 from diploee.metrics.grid.changes import absent
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_MIN, W_PER_MW
@@ -83,7 +84,7 @@ class Peaks:
         headroom_mw = {"rated_mw": rated_mw, "mw": rated_mw - peak_mw}
         return {
             "mean_mw": mean_mw,
-            "load_factor": mean_mw / peak_mw if peak_mw > 0 else None,
+            "load_factor": load_factor(mean_mw, peak_mw),
             "peak": self._entry(peak),
             "minimum": {
                 "min_mw": -self._negated.value / W_PER_MW,
@@ -133,7 +134,7 @@ def demand_block(sums: Mapping[int, ClockSums], mean_mw: float, clock: Clock) ->
             continue
         largest = _largest(of, clock, slice(None))
         entry = {"interval_min": minutes, **largest}
-        entry["load_factor"] = mean_mw / largest["max_mw"] if largest["max_mw"] > 0 else None
+        entry["load_factor"] = load_factor(mean_mw, largest["max_mw"])
         months = clock.months_in(of.starts_ms)
         entry["monthly"] = {month: _largest(of, clock, rows) for month, rows in months}
         entries.append(entry)

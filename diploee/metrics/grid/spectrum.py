@@ -22,6 +22,7 @@ SLOW_BAND_NOTE = (
     "a 10-minute window resolves 1/600 Hz and loses its trend: of 0.001-0.01 Hz the five bins from "
     "0.0017 to 0.0083 Hz are counted, slower content is left out"
 )
+NO_FLOOR = "a strictly periodic load: there is no floor beside the line"
 BAND = "rms in {}"
 _BAND = "grid.spectrum.bands.<band>"
 _LINE = "grid.spectrum.lines.<rank>"
@@ -38,9 +39,10 @@ SPECTRUM_METRICS = (
     Metric(f"{_LINE}.frequency_hz", "Hz", "frequency of line <rank>", "{:.4f}"),
     Metric(f"{_LINE}.period_s", "s", "period of line <rank>", "{:.3g}"),
     Metric(f"{_LINE}.rms_mw", "MW", "rms of line <rank>"),
-    Metric(f"{_LINE}.over_floor", "1", "line <rank> over the floor beside it", "{:.1f}"),
+    Metric(f"{_LINE}.over_floor", "1", "line <rank> over the floor beside it", "{:.1f}",
+           "null where a strictly periodic load has no floor"),
     Metric(f"{_BAND}.gain_at_high", "1", "gain at the upper edge of <band>", "{:.2f}"),
-)
+)  # fmt: skip
 
 
 def spectrum_block(
@@ -73,6 +75,7 @@ def spectrum_block(
                 "rms_mw": line.rms_mw,
                 "over_floor": line.over_floor,
                 "flagged": line.frequency_hz > support.trusted_hz,
+                **({"reason": NO_FLOOR} if line.over_floor is None else {}),
             }
             for line in strongest_lines(found.frequency_hz, found.mean_psd, n, support.flagged_hz)
         ],

@@ -15,6 +15,7 @@ from diploee.cli.display import show_run
 from diploee.columns import Column
 from diploee.errors import InputError, StageError
 from diploee.facility import STAGES, Block, EnergyMeter, Stages, StageSpec
+from diploee.facility.base import POWER
 from diploee.metric import Metric
 from diploee.report.build import build_report
 
@@ -27,7 +28,10 @@ CHAIN = [
 class Lag:
     """A stage with a state: half of the power of an interval arrives in the next one."""
 
-    columns = (Column("late_power_w", "W", "facility", "mean", None, "power still under way"),)
+    columns = (
+        Column("late_power_w", "W", "facility", "mean", None, "power still under way"),
+        Column("lag_w", "W", "facility", "mean", None, "net power into the lag", "store"),
+    )
     boundary = "behind a lag"
 
     def start(self) -> float:
@@ -37,7 +41,8 @@ class Lag:
         power_w = block.columns["facility_power_w"]
         late = power_w / 2
         before = np.concatenate([[late_w], late[:-1]])
-        return {"late_power_w": late, "facility_power_w": power_w - late + before}, float(late[-1])
+        lag_w = late - before
+        return {"late_power_w": late, "lag_w": lag_w, POWER: power_w - lag_w}, float(late[-1])
 
 
 class Misbehaves:
@@ -221,7 +226,9 @@ def test_a_stage_from_outside_is_one_class_with_a_name_in_scenarios(
     class Chiller(StageSpec):
         """Draws a part of the IT power."""
 
-        columns: ClassVar = (Column("chiller_power_w", "W", "facility", "mean", None, "chiller"),)
+        columns: ClassVar = (
+            Column("chiller_power_w", "W", "facility", "mean", None, "chiller", role="cooling"),
+        )
         metrics: ClassVar = (Metric("chiller.energy_mwh", "MWh", "chilling", view="table"),)
         boundary: ClassVar[str | None] = "with a chiller"
         kind: Literal["chiller"] = "chiller"

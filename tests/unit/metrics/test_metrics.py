@@ -33,6 +33,7 @@ def test_power_block_in_the_units_of_its_names() -> None:
         "max_mw": 6.0,
         "peak_to_average_ratio": 2.0,
         "load_factor": 0.5,
+        "rated_mw": 10.0,
         "max_over_rated": 0.6,
         "energy_mwh": pytest.approx(3 * 4 / 60),
         "resolution_s": 60.0,
