@@ -27,7 +27,7 @@ from diploee.columns import (
     find_column,
     with_boundary,
 )
-from diploee.errors import InputError, StageError, one_of
+from diploee.errors import DiploeeError, InputError, StageError, one_line, one_of, shown
 from diploee.facility.weather import Weather
 from diploee.kinds import Kind
 from diploee.metric import Metric
@@ -275,7 +275,7 @@ class Stages:
 
     def start(self) -> tuple[Any, ...]:
         """Return the states at the start of a run."""
-        return tuple(stage.start() for stage in self._stages)
+        return tuple(_called(stage, "start") for stage in self._stages)
 
     def apply(self, block: Block, states: Sequence[Any]) -> tuple[Block, tuple[Any, ...]]:
         """Take a block through all stages; returns it with their columns, and their states.
@@ -283,12 +283,19 @@ class Stages:
         Raises
         ------
         StageError
-            If a stage gives a column that it did not declare, or one of a wrong shape, or changes
-            the power by other than what its columns with a role say.
+            If a stage gives a column that it did not declare, lacks one that it did, or gives one
+            of a wrong shape or kind, or changes the power by other than what its columns with a
+            role say; or if one from outside raises an error.
         """
         after = []
         for stage, state in zip(self._stages, states, strict=True):
-            added, state_after = stage.apply(block, state)
+            found = _called(stage, "apply", block, state)
+            if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], Mapping)):
+                raise StageError(
+                    f"stage {type(stage).__name__}: apply must return its columns by name and its "
+                    f"state, found {one_line(shown(found))}"
+                )
+            added, state_after = found
             _check(stage, added, block)
             _check_balance(stage, added, block)
             block = Block(block.t0_ms, block.dt_ms, {**block.columns, **added})
@@ -375,11 +382,24 @@ def _named(own: Sequence[Column]) -> str:
     return "its columns say: " + ", ".join(f"'{c.name}' ({c.role})" for c in own)
 
 
+def _called(stage: Stage, method: str, *arguments: Any) -> Any:
+    """Call a stage; an error of one from outside names it."""
+    try:
+        return getattr(stage, method)(*arguments)
+    except Exception as error:
+        name = type(stage).__name__
+        if isinstance(error, DiploeeError) or type(stage).__module__.startswith("diploee."):
+            raise
+        why = one_line(f"{type(error).__name__}: {error}")
+        raise StageError(f"stage {name}: {method} raised {why}") from error
+
+
 def _check(stage: Stage, added: Values, block: Block) -> None:
-    declared = {column.name for column in stage.columns} | {POWER, REACTIVE}
+    own = {column.name for column in stage.columns}
+    declared = own | {POWER, REACTIVE}
     name = type(stage).__name__
     for written, values in added.items():
-        if written.partition(".")[0] not in declared:
+        if str(written).partition(".")[0] not in declared:
             raise StageError(
                 f"stage {name} gives column '{written}', which it does not declare (declared: "
                 f"{one_of(sorted(declared))}); add it to its columns"
@@ -390,5 +410,12 @@ def _check(stage: Stage, added: Values, block: Block) -> None:
                 f"stage {name} gives column '{written}' of shape {shape}, expected "
                 f"({len(block)},): one value per interval of the block"
             )
+        if np.asarray(values).dtype.kind not in "bfiu":
+            kind = np.asarray(values).dtype
+            raise StageError(f"stage {name} gives column '{written}' of {kind}, expected numbers")
         if not np.isfinite(values).all():
             raise StageError(f"stage {name} gives values of '{written}' that are not finite")
+    if missing := own - {str(written).partition(".")[0] for written in added}:
+        raise StageError(
+            f"stage {name} lacks column '{min(missing)}', which it declares; give it in every block"
+        )

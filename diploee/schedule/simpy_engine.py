@@ -14,7 +14,7 @@ from simpy.events import NORMAL, EventPriority
 from diploee.errors import PolicyError
 from diploee.schedule.estimates import EXACT, estimated_ms
 from diploee.schedule.policies.fifo import StrictFifo
-from diploee.schedule.policy import Policy
+from diploee.schedule.policy import Policy, Viewed, asked, jobs_read, wake_ms
 from diploee.tables import Int64Array, concat
 from diploee.units import MS_PER_DAY, MS_PER_H
 from diploee.workload import JobTable
@@ -26,7 +26,7 @@ AFTER_ALL = EventPriority(NORMAL + 1)
 """Of the events of one instant, those that come last."""
 
 
-class SimpyCluster:
+class SimpyCluster(Viewed):
     """One pool of nodes with its queue, simulated by SimPy; the `ClusterView` of its policy.
 
     Parameters
@@ -64,6 +64,7 @@ class SimpyCluster:
         self._jobs, self._numbers = JobTable.empty(), list[int]()
         self._asked_for: dict[str, dict[int, Any]] = {}
         self._policy = policy
+        self._select = asked(policy, "select", jobs_read, "numbers of jobs of view.queue")
         self._estimate = getattr(policy, "estimate", EXACT)
         self._wants_idle = getattr(policy, "wants_idle", False)
         # Strict FIFO starts the same jobs whether or not it has seen all of an instant; an event
@@ -125,7 +126,8 @@ class SimpyCluster:
         return max(self.running[job], self.now_ms + 1)
 
     def wake_at(self, time_ms: int) -> None:
-        """Ask for another decision at a time [ms]."""
+        """Ask for another decision at a time [ms], after now."""
+        time_ms = wake_ms(self._policy, time_ms, self.now_ms)
         self._env.timeout(time_ms - self.now_ms).callbacks.append(self._wake)
         self._wakes_ms.append(time_ms)
 
@@ -223,7 +225,7 @@ class SimpyCluster:
 
     def _decide(self) -> None:
         """Ask the policy and start what it chose."""
-        chosen = self._policy.select(self)
+        chosen = self._select(self)
         if not chosen:
             return
         queue, n_nodes_of, duration_of = self.queue, self.job_n_nodes, self._duration_ms

@@ -158,9 +158,9 @@ def test_a_cause_names_the_source_and_its_sign(tmp_path: Path) -> None:
     ramps = {e["interval_s"]: e for e in run.metrics["grid"]["ramps"]["intervals"]}
     for way, sign in (("up", 1), ("down", -1)):
         cause = ramps[300.0][way]["cause"]
-        (part,) = (part for part in cause["parts"] if part["what"] == "generator")
+        (part,) = (part for part in cause["parts"] if part.get("of") == "generator")
         assert part["mw"] == pytest.approx(sign, abs=1e-9)
-        assert cause_words(cause).startswith(f"generator ({sign:+.2f} MW)")
+        assert cause_words(cause).startswith(f"stage generator {sign:+.2f} MW")
 
 
 def test_power_that_is_exported_is_counted_and_survives_everything(tmp_path: Path) -> None:

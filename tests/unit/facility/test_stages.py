@@ -155,6 +155,8 @@ def test_a_facility_without_stages_is_as_before(tmp_path: Path) -> None:
         ({"late_power_w": lambda _: 5.0}, r"of shape \(\), expected"),
         ({"other_w": lambda b: np.zeros(len(b))}, "'other_w', which it does not declare"),
         ({"facility_power_w": lambda b: np.full(len(b), np.nan)}, "that are not finite"),
+        ({"late_power_w": lambda b: np.full(len(b), 1j)}, "of complex128, expected numbers"),
+        ({"late_power_w": lambda b: ["x"] * len(b)}, "of <U1, expected numbers"),
     ],
 )
 def test_a_stage_that_gives_what_it_may_not_is_refused_and_nothing_is_kept(
@@ -162,6 +164,36 @@ def test_a_stage_that_gives_what_it_may_not_is_refused_and_nothing_is_kept(
 ) -> None:
     with pytest.raises(StageError, match=f"stage Misbehaves gives .*{text}"):
         run_chain(tmp_path, "1 min", [Misbehaves(**given)])
+    assert list(tmp_path.iterdir()) == []
+
+
+class Fails:
+    """A stage from outside whose `apply` does as it is given."""
+
+    columns = Lag.columns
+    boundary = None
+
+    def __init__(self, apply: Any) -> None:
+        self.apply = lambda block, _state: apply(block)
+
+    def start(self) -> None:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("apply", "text"),
+    [
+        (lambda _: None, "apply must return its columns by name and its state, found null"),
+        (lambda _: ({}, None), "lacks column 'late_power_w', which it declares"),
+        (lambda _: open("/none"), r"apply raised FileNotFoundError: .*No such file"),  # noqa: PTH123, SIM115
+        (lambda block: block.power, "apply raised AttributeError: 'Block' object has no"),
+    ],
+)
+def test_what_goes_wrong_in_a_stage_names_it_and_no_option(
+    tmp_path: Path, apply: Any, text: str
+) -> None:
+    with pytest.raises(StageError, match=f"^stage Fails:? {text}"):
+        run_chain(tmp_path, "1 min", [Fails(apply)])
     assert list(tmp_path.iterdir()) == []
 
 

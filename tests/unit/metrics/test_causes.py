@@ -201,7 +201,7 @@ class Ballast:
     boundary = None
 
     def __init__(self, name: str) -> None:
-        self.columns = (Column(name, "W", "facility", "mean", None, "of a ballast"),)
+        self.columns = (Column(name, "W", "facility", "mean", None, "of a ballast", "load"),)
 
     def start(self) -> None:
         return None
