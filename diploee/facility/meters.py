@@ -48,15 +48,7 @@ class ColumnMeter:
 
 
 class EnergyMeter(ColumnMeter):
-    """Sums the energy of a column of power.
-
-    Parameters
-    ----------
-    column : str
-        The column [W].
-    key : str
-        Key of its metric, in MWh.
-    """
+    """The energy of a column of power [W], by the key of its metric, in MWh."""
 
     def __init__(self, column: str, key: str) -> None:
         super().__init__({key: (Energy(), column)})
@@ -87,14 +79,7 @@ def load_metrics(part: str, name: str) -> tuple[Metric, ...]:
 
 
 class StageMeters:
-    """The meters of all stages that have one, as one sink.
-
-    Parameters
-    ----------
-    stages : iterable of Stage
-        The stages of a run.
-    taken : collection of str
-        Blocks of ``metrics.json`` that are not a stage's own.
+    """The meters of all stages that have one, as one sink; `taken` blocks are not a stage's own.
 
     Raises
     ------
@@ -121,13 +106,7 @@ class StageMeters:
             meter.add(block)
 
     def blocks(self) -> dict[str, dict[str, float | None]]:
-        """Return the metrics, a block for each first part of their keys.
-
-        Raises
-        ------
-        StageError
-            If a meter gives a metric that its stage did not declare, or no finite number.
-        """
+        """Return the metrics, a block for each first part of their keys; refuse undeclared ones."""
         found: dict[str, dict[str, float | None]] = {}
         for stage, meter in self._meters:
             declared = [metric.key for metric in stage.metrics]

@@ -18,15 +18,7 @@ from diploee.units import MS_PER_S
 
 @dataclass(frozen=True)
 class Clock(WallClock):
-    """Start and interval of a power series.
-
-    Parameters
-    ----------
-    start : datetime.datetime
-        Start of the run with its zone; clock intervals and months follow its local time.
-    step_ms : int
-        Interval of the series [ms].
-    """
+    """Start and interval of a power series; clock intervals and months follow its local time."""
 
     start: datetime
     step_ms: int
@@ -94,19 +86,11 @@ class Intervals(NamedTuple):
 
 
 class ClockSums:
-    """Sums of a series over clock intervals, 35,040 a year at 15 minutes.
+    """Sums of a series, or of the `reactive` power, over clock intervals.
 
     Where the clock is changed, an interval that holds the change is as long as it takes: a day has
-    23 or 25 hours. One that is no longer than the hour put back is counted both times.
-
-    Parameters
-    ----------
-    clock : Clock
-        Start and resolution.
-    interval_ms : int
-        Length of the clock intervals [ms]; `Clock.why_not_aligned` must be empty for whole ones.
-    reactive : bool
-        Of the reactive power.
+    23 or 25 hours. One that is no longer than the hour put back is counted both times. Whole ones
+    need `Clock.why_not_aligned` to be empty.
     """
 
     n_window = 1

@@ -32,16 +32,8 @@ _AT_ONCE = 4096
 class Rainflow:
     """Counts the closed swings of at least a threshold [W], the hysteresis.
 
-    Attributes
-    ----------
-    threshold : int
-        The threshold [quanta].
-    points : TurningPoints
-        Those that no closed swing has taken out; half-cycles of the residue are no events.
-    classes : numpy.ndarray, shape (7,), int64
-        Closed swings by `CLASS_FACTORS`.
-    largest_ms : tuple of int
-        The two turning points of the largest, of equal ones the earliest [ms].
+    `classes` counts them by `CLASS_FACTORS`, `largest_ms` are the two turning points of the
+    largest, of equal ones the earliest; half-cycles of the residue of `points` are no events.
     """
 
     n_window = 1
@@ -80,10 +72,7 @@ class Rainflow:
 class TurningPoints:
     """The turning points of a series that no closed swing has taken out yet.
 
-    Parameters
-    ----------
-    threshold : int
-        Smaller swings are taken out, but not given.
+    Swings below the threshold are taken out, but not given.
     """
 
     def __init__(self, threshold: int) -> None:

@@ -100,16 +100,10 @@ def _spectra_of(stretch: Stretch) -> Iterator[tuple[Int64Array, Float64Array]]:
 
 
 class BandLevels(NamedTuple):
-    """The spectra of all windows together.
+    """The spectra of all windows: bins [Hz], and the mean of their densities [MW^2/Hz].
 
-    Parameters
-    ----------
-    frequency_hz, mean_psd : numpy.ndarray, shape (n,)
-        Bins [Hz], and the mean of the windows' densities [MW^2/Hz].
-    starts_ms : numpy.ndarray, shape (m,)
-        Starts of the windows.
-    rms_mw, strongest_hz : numpy.ndarray, shape (m, bands)
-        Level of each band in each window, and its strongest bin.
+    Of each window there is its start, and for each band its level and its strongest bin, of shape
+    (m, bands).
     """
 
     frequency_hz: Float64Array

@@ -31,16 +31,9 @@ EPOCH_WEEKDAY = 3
 
 @dataclass(frozen=True)
 class Baseline:
-    """What a utility takes a load to have been without an event.
+    """What a utility takes a load to have been: mean over the event [W], of so many days.
 
-    Parameters
-    ----------
-    power_w : float
-        Mean over the event [W].
-    adjustment : float
-        Factor of the same-day adjustment, from 0.8 to 1.2.
-    n_days : int
-        Days that it is the mean of.
+    `adjustment` is the factor of the same-day adjustment, from 0.8 to 1.2.
     """
 
     power_w: float

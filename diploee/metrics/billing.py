@@ -85,20 +85,10 @@ def beyond_free_share(reactive_demand: float, demand: float, share: float) -> fl
 
 
 def ratchets(demands: Sequence[float], share: float) -> list[tuple[float, bool]]:
-    """Return what a ratchet asks for in each of consecutive months, and whether more is possible.
+    """Return what a ratchet asks for in each of consecutive months, and if more is possible.
 
-    Parameters
-    ----------
-    demands : sequence of float, shape (n,)
-        Demand of each month.
-    share : float
-        Part of the highest of the 11 months before that counts, 0-1.
-
-    Returns
-    -------
-    list of (float, bool), shape (n,)
-        ``share`` times the highest known, 0 in the first month; True where fewer than 11 months
-        before are known, so that it is a lower bound.
+    That is `share`, 0-1, times the highest of up to 11 months before, 0 in the first month; more is
+    possible where fewer than 11 months before are known.
     """
     before = (demands[max(k - RATCHET_MONTHS, 0) : k] for k in range(len(demands)))
     return [(share * max(past, default=0.0), len(past) < RATCHET_MONTHS) for past in before]
@@ -106,21 +96,11 @@ def ratchets(demands: Sequence[float], share: float) -> list[tuple[float, bool]]
 
 @dataclass
 class MonthSums:
-    """What one local month adds up to; `quanta` are 1/64 W and var over `n` intervals.
+    """What one local month adds up to over `n` intervals, in quanta; `begin_ms` is a time in it.
 
-    Parameters
-    ----------
-    begin_ms : int
-        A time in the month [ms since the run's start].
-    n : int
-        Intervals of the run in it.
-    quanta : dict of str to int
-        Sum of each column that has a role.
-    total, gross, exported : int
-        Sum of the power at the meter, of that with what sources and stores give, and of what is
-        exported.
-    drawn, supplied : int
-        Sum of the reactive power of intervals that draw it, and of those that supply it.
+    `quanta` sums each column that has a role; `total` is the power at the meter, `gross` that with
+    what sources and stores give, `exported` what is exported; `drawn` and `supplied` are of the
+    reactive power of intervals that draw it and supply it.
     """
 
     begin_ms: int
@@ -154,19 +134,9 @@ class MonthSums:
 
 
 class Demands:
-    """Demand at 15, 30 and 60 minutes, and the `billing` block of the metrics.
+    """Demand at 15, 30 and 60 minutes, and the `billing` block with a tariff's rules.
 
-    Parameters
-    ----------
-    clock : Clock
-        Start and resolution.
-    rules : Billing, optional
-        What a tariff says of the demand.
-
-    Raises
-    ------
-    InputError
-        If the rules take the demand of an interval that the run can't hold.
+    Raises `InputError` if the rules take the demand of an interval that the run can't hold.
     """
 
     def __init__(self, clock: Clock, rules: Billing | None = None) -> None:

@@ -97,12 +97,7 @@ def own_blocks() -> set[str]:
 def table_metrics(*views: View, own: Iterable[Metric] = ()) -> list[Metric]:
     """Return the metrics of a whole run that stand in its tables, or those of some views.
 
-    Parameters
-    ----------
-    *views : {"main", "table", "detail"}
-        Which.
-    own : iterable of Metric
-        What the stages of runs declared, which this process may not know.
+    `own` are what the stages of runs declared, which this process may not know.
     """
     chosen, by_key = views or ("main", "table"), {m.key: m for m in declared_metrics()}
     known = by_key | {m.key: m for m in own if m.key not in by_key}

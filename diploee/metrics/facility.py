@@ -73,16 +73,9 @@ def load_factor(mean: float, peak: float) -> float | None:
 
 
 def power_metrics(power_w: Distribution, step_ms: int, rated_power_w: float) -> dict[str, Any]:
-    """Return the `power` block.
+    """Return the `power` block of the mean power over intervals [W] and the rated power [W].
 
-    Parameters
-    ----------
-    power_w : Distribution
-        Mean power over each interval [W].
-    step_ms : int
-        Interval [ms]; peak, peak-to-average ratio and load factor hold for it.
-    rated_power_w : float
-        Rated power of the facility or pool [W].
+    Peak, peak-to-average ratio and load factor hold for the interval, `step_ms`.
     """
     median_w, p90_w = power_w.percentiles(50, 90)
     block = {
@@ -117,15 +110,7 @@ def utilization_metrics(utilization: Distribution) -> dict[str, Any]:
 
 
 class FacilityMetrics:
-    """Accumulates power and node occupancy of the whole or of one pool.
-
-    Parameters
-    ----------
-    rated_power_w : float
-        Rated power of the whole or of the pool [W].
-    step_ms : int
-        Interval [ms].
-    """
+    """Accumulates power and node occupancy of the whole or of a pool; its rated power is in W."""
 
     def __init__(self, rated_power_w: float, step_ms: int) -> None:
         self._rated_power_w = rated_power_w

@@ -105,16 +105,7 @@ POI_METRICS = (
 class PoiMetrics:
     """Accumulates what passes the point of interconnection; block cuts change no value.
 
-    Parameters
-    ----------
-    clock : Clock
-        Start and resolution.
-    columns : tuple of Column
-        The run's; those with a role add up to the power.
-    contract_mva : float, optional
-        Contracted apparent power [MVA].
-    billing : Billing, optional
-        What a tariff says of the demand.
+    Those of the run's columns that have a role add up to its power.
     """
 
     def __init__(
@@ -136,15 +127,7 @@ class PoiMetrics:
         self._leading, self._lagging, self._exporting = (HoursAbove(0.0) for _ in range(3))
 
     def add(self, block: Block, transient_ms: int = 0) -> None:
-        """Add the next block behind all stages.
-
-        Parameters
-        ----------
-        block : Block
-            Columns of the parts that the facility has, and those of the point of interconnection.
-        transient_ms : int
-            Time at which the run has filled up [ms]; what lies before is in sums alone.
-        """
+        """Add the next block behind all stages; what is before `transient_ms` is in sums alone."""
         names = [column.name for column in self._with_role if column.name in block.columns]
         for month, at_ms, rows in self._clock.months_of(block.t0_ms, len(block)):
             sums = self._months.setdefault(month, MonthSums(at_ms))
@@ -276,17 +259,7 @@ class PoiMetrics:
 def poi_metrics(stages: Iterable[StageSpec], clock: Clock) -> PoiMetrics | None:
     """Return the meter of the point of interconnection; None for a facility without one.
 
-    Parameters
-    ----------
-    stages : iterable of StageSpec
-        The facility's.
-    clock : Clock
-        Start and resolution.
-
-    Raises
-    ------
-    InputError
-        If its billing rules take the demand of an interval that the run can't hold.
+    Raises `InputError` if its billing rules take the demand of an interval that the run can't hold.
     """
     stages = list(stages)
     of_stages = (column for spec in stages for column in spec.columns)

@@ -100,19 +100,7 @@ class RunMetrics:
         plans: Sequence[ServicePlan],
         replicas: Sequence[ReplicaPlan] = (),
     ) -> dict[str, Any]:
-        """Return the metrics.
-
-        Parameters
-        ----------
-        queues : mapping of str to QueueMetrics
-            What became of the jobs of each pool.
-        queue : QueueMetrics
-            The same of all jobs.
-        plans : sequence of ServicePlan
-            Plans of the request streams.
-        replicas : sequence of ReplicaPlan
-            Plans of the replica streams.
-        """
+        """Return the metrics; jobs are those of all and of each pool."""
         found = self._whole.blocks() | _work(queue, plans) | replica_metrics(replicas)
         found["grid"] = self._grid.block(self._whole.power_w)
         if self._causes is not None:

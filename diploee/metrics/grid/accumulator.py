@@ -99,23 +99,10 @@ class GridMetrics:
         pools_w: Mapping[str, Float64Array] | None = None,
         transient_ms: int = 0,
     ) -> None:
-        """Add the next block.
+        """Add the next block of mean power [W], from `t0_ms` on, and that of each pool.
 
-        Parameters
-        ----------
-        t0_ms : int
-            Start of the first interval [ms since the run's start]; it must follow on the last.
-        power_w : numpy.ndarray, shape (B,)
-            Mean power of the facility over each interval [W].
-        pools_w : mapping of str to numpy.ndarray, shape (B,), optional
-            The same of each pool, for the coincidence factor.
-        transient_ms : int
-            Time at which the run has filled up [ms]; what lies before counts in the mean alone.
-
-        Raises
-        ------
-        ValueError
-            If the block does not follow on the last one, or power is not finite.
+        What lies before `transient_ms`, when the run has filled up, counts in the mean alone.
+        Raises `ValueError` if the block does not follow on the last one, or power is not finite.
         """
         if not power_w.size:
             return
@@ -131,17 +118,9 @@ class GridMetrics:
             self._peaks.add(power_w[steady], t0_ms + n_left_out * self._clock.step_ms, pools_w)
 
     def block(self, power_w: Distribution | None = None) -> dict[str, Any]:
-        """Return the `grid` block of the metrics.
+        """Return the `grid` block, with the duration curve of the series' distribution [W].
 
-        Parameters
-        ----------
-        power_w : Distribution, optional
-            Distribution of the same series [W], for the load duration curve.
-
-        Raises
-        ------
-        ValueError
-            If nothing was added.
+        Raises `ValueError` if nothing was added.
         """
         if self._begin_ms is None:
             raise ValueError("no power was added")

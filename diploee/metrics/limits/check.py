@@ -62,26 +62,10 @@ class Band(Model):
 
 @dataclass(frozen=True)
 class Shown:
-    """What a series shows, for limits to be held against.
+    """What a series shows, for limits to be held against: its clock, support and length [ms].
 
-    Parameters
-    ----------
-    clock : Clock
-        Start and resolution.
-    support : Support
-        What the profiles and the resolution support.
-    horizon_ms : int
-        Length of the run [ms].
-    peak_mw : float or None
-        Peak of the run [MW], where its metrics tell.
-    nominal_mw : float
-        Nominal power of the facility [MW]; 0 where there is none.
-    nominal : str
-        What that is.
-    has_reactive : bool
-        Whether the run has reactive power.
-    rated_mw : float
-        Rated power of the facility [MW]; 0 where there is none.
+    `peak_mw` is None where the metrics do not tell it; `nominal_mw` and `rated_mw` are 0 where
+    there is none, `nominal` says what the former is.
     """
 
     clock: Clock
@@ -200,44 +184,15 @@ class Amount(Model):
 
 @dataclass(eq=False)
 class Check:
-    """One limit on a series: values of a signal against a largest or least one.
+    """One limit on a series: values of a signal against a largest or `least` one.
 
-    Parameters
-    ----------
-    text : str
-        What is limited, in words.
-    limit : float
-        The limit.
-    unit : str
-        Its unit.
-    span_ms, stride_ms : int
-        What a value stands for, and the time from value to value [ms].
-    signal : callable
-        Gives the values that end in the new part of a stretch.
-    n_window : int
-        Values of power that one of the signal's takes.
-    per_unit : float
-        What the signal gives of one unit of the limit.
-    measure : Measure, optional
-        Takes in the series as well, for what only the whole run has.
-    at_end : callable, optional
-        Gives the values that only the whole run has.
-    least : bool
-        The limit is the least that is allowed.
-    note : str
-        What of the limit is not seen: if no violation is, it can't be called kept.
-    event : tuple, optional
-        The event of the metrics that the largest value is.
-    whole : bool
-        Whether the time in which a run fills up counts.
-    aside : callable, optional
-        Tells something beside, at the end.
-    in_windows : bool
-        Whether windows of some minutes at 0.1 s can show a violation.
-    of_run : bool
-        Whether there is one value, of the whole run.
-    why_none : str
-        Why there is no value, where there is none.
+    A value stands for `span_ms`, and one comes every `stride_ms`; it takes `n_window` values of
+    power, and `per_unit` of the signal's make one of the limit's `unit`. What only the whole run
+    has is taken in by `measure` and given by `at_end`; `of_run` says that this is one value. `note`
+    is what of the limit is not seen: if no violation is, it can't be called kept. `event` is the
+    event of the metrics that the largest value is, `whole` that the time counts in which a run
+    fills up, `aside` tells something beside, and `in_windows` that windows of some minutes at 0.1 s
+    can show a violation.
     """
 
     text: str

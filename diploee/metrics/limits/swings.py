@@ -151,12 +151,7 @@ class ChangeLimit(LimitSpec):
 class RunningFilter:
     """A filter whose state goes on from stretch to stretch, started at rest at the first value.
 
-    Parameters
-    ----------
-    sections : numpy.ndarray, shape (s, 6)
-        The filter.
-    n_kept : int
-        Filtered values that windows reach back, the new one included.
+    It gives filtered values as far as windows of `n_kept` reach back; `sections` has shape (s, 6).
     """
 
     def __init__(self, sections: Float64Array, n_kept: int) -> None:
