@@ -143,16 +143,6 @@ def find_column(written: str, columns: Columns) -> tuple[Column, str]:
     return have[name], owner
 
 
-def energy_parts(columns: Columns) -> dict[str, Columns]:
-    """Return the columns that add up to the power at the meter, by the part that they count to."""
-    found: dict[str, Columns] = {}
-    for column in columns:
-        if column.role is not None:
-            part = column.part or "other"
-            found[part] = (*found.get(part, ()), column)
-    return found
-
-
 def as_entries(columns: Columns) -> list[dict[str, Any]]:
     """Return a catalogue in plain types, for metadata and manifest."""
     return [asdict(column) for column in columns]

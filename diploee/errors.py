@@ -24,7 +24,7 @@ LONGEST_LINE = 490
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 MOST_PROBLEMS = 50
-"""Problems that one error tells; a file of aliases may hold thousands of the same."""
+"""Problems that one error lists; a file of aliases may hold thousands of the same."""
 
 
 class DiploeeError(Exception):
@@ -96,7 +96,7 @@ def printable(text: str) -> str:
 
 
 def cell(value: Any) -> Any:
-    """Return a value for a table that a spreadsheet opens: text that begins a formula is quoted."""
+    """Return a value for a table that a spreadsheet opens: text like a formula is quoted."""
     return f"'{value}" if isinstance(value, str) and value[:1] in _FORMULA else value
 
 

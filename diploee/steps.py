@@ -322,7 +322,7 @@ def schedule_jobs(
     engine: Engine = "simpy",
     policies: Mapping[str, Policy] | None = None,
 ) -> Schedule:
-    """Schedule jobs on the pools of a scenario; arguments and errors as of `Cluster`.
+    """Schedule jobs on the pools of a scenario; for arguments and errors see `Cluster`.
 
     Raises
     ------
@@ -350,15 +350,7 @@ def job_load(
     scenario: Scenario,
     courses: Courses | None = None,
 ) -> JobLoad:
-    """Lower started jobs to segments and keep whose they are, as `lower_jobs` says.
-
-    Raises
-    ------
-    InputError
-        If jobs play a profile that the library does not have, have a course of their own and there
-        is no `Workload.courses` to give it, or were stopped, slowed or resized, which
-        `diploee.run` alone lowers.
-    """
+    """Lower started jobs to segments and keep whose they are; errors as in `job_segments`."""
     _refuse("job_segments", scenario)
     if isinstance(schedule, ActedSchedule):
         raise InputError(
@@ -403,8 +395,9 @@ def job_segments(
     Raises
     ------
     InputError
-        If jobs play a profile that the library does not have, or the scenario has services or
-        replicas, which `diploee.run` alone takes in.
+        If jobs play a profile that the library does not have, lack the courses of their own, or
+        were stopped, slowed or resized; or if the scenario has services or replicas. All of that
+        `diploee.run` alone takes in.
     """
     _refuse("job_segments", scenario, "request_streams", "replica_streams")
     return job_load(schedule, library, scenario, courses).segments
@@ -509,19 +502,8 @@ def open_stages(
 def settle(scenario: Scenario, inputs: Inputs, further: Sequence[Stage] = ()) -> Scenario:
     """Return the site of a scenario as every run of it has it: in its size, whatever its span.
 
-    Parameters
-    ----------
-    scenario : Scenario
-        As it is described; one that is settled stays as it is.
-    inputs : Inputs
-        What it reads.
-    further : sequence of Stage
-        Own stages behind those of the scenario.
-
-    Raises
-    ------
-    ScenarioError, InputError
-        As of `sized`; or if a signal's cap lies below what the nodes draw without a job.
+    A site that is settled stays as it is. Errors are those of `sized`, and a `LogFormatError` where
+    a signal's cap is below what the nodes draw without a job.
     """
     settled = sized(scenario, inputs.weather_year, further)
     if scenario.flexibility is not None and "cap" in inputs.signals:

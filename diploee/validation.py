@@ -53,18 +53,8 @@ class Forecast:
 class Checked:
     """What a check found.
 
-    Parameters
-    ----------
-    scenario : Scenario
-        The site as a run has it, in its size.
-    rated_mw : float
-        Its rated power [MW], as `diploee.scenario.size.rated_w` says.
-    n_classes : int
-        Number of job classes.
-    forecast : Forecast
-        What the run is expected to take.
-    warnings : tuple of str
-        Pools that are asked for more nodes than they have, as `simulate` tells them.
+    `scenario` is the site as a run has it, in its size, and `rated_mw` its `rated_w` [MW];
+    `warnings` name pools that are asked for more nodes than they have.
     """
 
     scenario: Scenario

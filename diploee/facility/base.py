@@ -20,7 +20,6 @@ from diploee.clock import RunClock
 from diploee.columns import (
     ADDED,
     TAKEN_OFF,
-    Column,
     Columns,
     Role,
     catalogue,
@@ -92,7 +91,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Site:
-    """What a stage may know of the facility that it stands in.
+    """The facility, as far as a stage may know it.
 
     Parameters
     ----------
@@ -334,9 +333,7 @@ def check_order(stages: Sequence[object]) -> None:
 
 def _check_roles(stage: Stage) -> None:
     """Refuse roles and parts that a stage's columns can't have."""
-    for column in stage.columns:
-        if column.role is None:
-            continue
+    for column in (column for column in stage.columns if column.role is not None):
         found = f"stage {type(stage).__name__}: column '{column.name}'"
         if column.role not in (roles := (*ADDED, *TAKEN_OFF)):
             raise StageError(
@@ -360,26 +357,17 @@ def _check_balance(stage: Stage, added: Values, block: Block) -> None:
     """Refuse a change of power that the stage's columns with a role do not add up to."""
     own = [c for c in stage.columns if c.role is not None and c.name in added]
     before_w = block.columns[POWER]
-    if not len(block) or (not own and POWER not in added):
-        return
     after_w = added.get(POWER, before_w)
-    gap_w = after_w - before_w
-    for column in own:
-        gap_w = gap_w - column.sign * added[column.name]
-    worst_w = float(np.abs(gap_w).max())
-    if worst_w > BALANCED * max(float(np.abs(before_w).max()), float(np.abs(after_w).max())):
+    gap_w = after_w - before_w - sum(c.sign * added[c.name] for c in own)
+    worst_w, most_w = (float(np.abs(w).max(initial=0)) for w in (gap_w, [before_w, after_w]))
+    if worst_w > BALANCED * most_w:
+        named = ": " + ", ".join(f"'{c.name}' ({c.role})" for c in own)
         raise StageError(
             f"stage {type(stage).__name__} changes {POWER} by up to {worst_w:.4g} W more or less "
-            f"than {_named(own)}; declare what it adds as columns with role "
-            f"{one_of(ADDED)}, and what it takes off as {one_of(TAKEN_OFF)}, such as "
-            "Column(..., role='source', part='generator')"
+            f"than its columns say{named if own else ', of which none has a role'}; declare what "
+            f"it adds as columns with role {one_of(ADDED)}, and what it takes off as "
+            f"{one_of(TAKEN_OFF)}, such as Column(..., role='source', part='generator')"
         )
-
-
-def _named(own: Sequence[Column]) -> str:
-    if not own:
-        return "its columns say, of which none has a role"
-    return "its columns say: " + ", ".join(f"'{c.name}' ({c.role})" for c in own)
 
 
 def _called(stage: Stage, method: str, *arguments: Any) -> Any:
@@ -387,11 +375,10 @@ def _called(stage: Stage, method: str, *arguments: Any) -> Any:
     try:
         return getattr(stage, method)(*arguments)
     except Exception as error:
-        name = type(stage).__name__
         if isinstance(error, DiploeeError) or type(stage).__module__.startswith("diploee."):
             raise
         why = one_line(f"{type(error).__name__}: {error}")
-        raise StageError(f"stage {name}: {method} raised {why}") from error
+        raise StageError(f"stage {type(stage).__name__}: {method} raised {why}") from error
 
 
 def _check(stage: Stage, added: Values, block: Block) -> None:
@@ -410,8 +397,7 @@ def _check(stage: Stage, added: Values, block: Block) -> None:
                 f"stage {name} gives column '{written}' of shape {shape}, expected "
                 f"({len(block)},): one value per interval of the block"
             )
-        if np.asarray(values).dtype.kind not in "bfiu":
-            kind = np.asarray(values).dtype
+        if (kind := np.asarray(values).dtype).kind not in "bfiu":
             raise StageError(f"stage {name} gives column '{written}' of {kind}, expected numbers")
         if not np.isfinite(values).all():
             raise StageError(f"stage {name} gives values of '{written}' that are not finite")

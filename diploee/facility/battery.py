@@ -366,7 +366,7 @@ class BatterySpec(StageSpec):
     @model_validator(mode="before")
     @classmethod
     def _one_mode(cls, value: Any) -> Any:
-        # Before the other keys are looked at: an entry that has the kind alone is told the modes.
+        # Before the other keys are looked at: an entry of the kind alone is shown the modes.
         modes = [key for key in MODES if isinstance(value, dict) and value.get(key) is not None]
         if isinstance(value, dict) and len(modes) != 1:
             examples = "; ".join(f"{what}: {example}" for what, example in MODES.values())

@@ -36,15 +36,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class BatterySize:
-    """A battery's size.
-
-    Parameters
-    ----------
-    power_w : float
-        Most that it takes and gives [W].
-    energy_j : float
-        Usable energy, between the least and the most state of charge [J].
-    """
+    """A battery's power [W] and usable energy, between least and most state of charge [J]."""
 
     power_w: float
     energy_j: float
@@ -85,7 +77,7 @@ def least_battery(
 
     Minimise ``price_per_w P + price_per_j E`` over supply g, charge c, discharge d and stored e:
     ``g = load + c - d``, ``e' = e + eta_c c dt - d dt / eta_d``, ``0 <= e <= E``, ``c, d <= P``,
-    ``-down dt <= g' - g <= up dt``, and as much stored at the end as at the begin.
+    ``-down dt <= g' - g <= up dt``, and as much stored at the end as at the start.
 
     Parameters
     ----------

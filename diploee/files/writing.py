@@ -22,22 +22,11 @@ Paths = Iterable[Path | str | None]
 
 @dataclass
 class Item:
-    """A file or folder being written.
+    """A file or folder being written at `path`; `place` is where it appears, as the user calls it.
 
-    Parameters
-    ----------
-    path : pathlib.Path
-        Where to write it.
-    place : pathlib.Path
-        Where it appears at the end, as the user calls it.
-    check : callable
-        Raises an error if what stands at a place may not be replaced.
-    other_place : callable, optional
-        Returns another place if this one was taken in the meantime.
-    unless : callable, optional
-        Returns whether what stands at the place by now makes this one needless.
-    option : str
-        The option that names the place, for errors.
+    `check` raises an error if a place may not be replaced. `other_place` returns another if this
+    one was taken in the meantime, `unless` whether what is there by now makes this one needless.
+    `option` names the place in errors.
     """
 
     path: Path

@@ -268,22 +268,7 @@ def read_signal(path: Path | str, name: SignalName, spec: SignalFile) -> Signal:
 
 
 def fit_to_run(signal: Signal, path: Path | str, clock: RunClock) -> Signal:
-    """Return a signal in the time of a run, all of which it must cover.
-
-    Parameters
-    ----------
-    signal : Signal
-        As `read_signal` gives it.
-    path : pathlib.Path or str
-        Its file, for errors.
-    clock : RunClock
-        Span of the run.
-
-    Raises
-    ------
-    LogFormatError
-        If it does not cover the run.
-    """
+    """Return a signal in the time of a run, all of which it must cover; errors name its file."""
     origin_ms = clock.wall.origin_ms
     end_ms = NO_END_MS if signal.end_ms == NO_END_MS else signal.end_ms - origin_ms
     shifted = Signal(signal.times_ms - origin_ms, signal.values, end_ms, signal.known_ahead_ms)

@@ -9,7 +9,8 @@ import numpy as np
 from diploee.columns import Column
 from diploee.inference.service_plan import ServicePlan, service_labels
 from diploee.jit import njit
-from diploee.tables import Float32Array, Float64Array, Int32Array, Int64Array
+from diploee.tables import BoolArray, Float32Array, Float64Array, Int32Array, Int64Array
+from diploee.units import MS_PER_S
 
 SERVICE_COLUMNS = (
     Column("incoming_rps", "requests/s", "service", "mean", None, "requests offered"),
@@ -50,17 +51,36 @@ def service_columns(
         for service, label in zip(plan.services, labels, strict=True):
             served = service.served
             piece = np.searchsorted(served.edges_ms, edges_ms, side="right") - 1
-            for name, rate_rps in (
-                ("incoming_rps", served.rate_rps),
-                ("served_rps", served.served_rps),
-                ("unserved_rps", served.unserved_rps),
-            ):
-                columns[f"{name}.{label}"] = means = np.empty(n_steps, dtype=np.float32)
-                _mean_rates(served.edges_ms, rate_rps, edges_ms, piece, means)
+            names = [f"{name}.{label}" for name in ("incoming_rps", "served_rps", "unserved_rps")]
+            means = np.empty((len(names), n_steps), dtype=np.float32)
+            waiting = served.backlog_requests > 0
+            waits = waiting[:-1] | waiting[1:]
+            rise_rps = service.rise_rps
+            if rise_rps is None:
+                rise_rps = np.zeros(waits.size)
+            _mean_rates(
+                served.edges_ms,
+                served.rate_rps,
+                served.served_rps,
+                served.unserved_rps,
+                rise_rps,
+                waits,
+                edges_ms,
+                piece,
+                means,
+            )
+            columns |= zip(names, means, strict=True)
             piece = piece[:-1]
             columns[f"n_instances.{label}"] = served.n_instances[piece].astype(np.int32)
-            if served.backlog_requests.any():
+            if waiting.any():
                 at_start = np.interp(edges_ms[:-1], served.edges_ms, served.backlog_requests)
+                # What came by then beyond an even rate, where it waits.
+                since_ms, until_ms = (
+                    edges_ms[:-1] - served.edges_ms[piece + end] for end in (0, 1)
+                )
+                bend = rise_rps[piece] * since_ms * until_ms / (since_ms - until_ms)
+                at_start += np.where(waits[piece], bend / (2 * MS_PER_S), 0.0)
+                at_start = np.maximum(at_start, 0.0)
                 columns[f"backlog_requests.{label}"] = at_start.astype(np.float32)
     return columns
 
@@ -69,18 +89,35 @@ def service_columns(
 def _mean_rates(
     piece_edges_ms: Int64Array,
     rate_rps: Float64Array,
+    served_rps: Float64Array,
+    unserved_rps: Float64Array,
+    rise_rps: Float64Array,
+    waits: BoolArray,
     edges_ms: Int64Array,
     piece: Int64Array,
     means: Float32Array,
 ) -> None:
-    """Find the means over intervals of a rate that is constant in each piece of time.
+    """Find the means over intervals of rates: offered, served and unserved ones.
 
-    Each is a sum of its own, so that it has the same bits in whatever run of intervals it is.
+    What is offered is a line in each piece of time. What it lies off its mean is served, unless it
+    waits or the piece has unserved requests throughout. Each mean is a sum of its own, so that it
+    has the same bits in whatever run of intervals it is.
     """
-    for k in range(means.size):
-        requests = 0.0
+    for k in range(means.shape[1]):
+        incoming = served = unserved = 0.0
         for p in range(piece[k], min(piece[k + 1] + 1, rate_rps.size)):
-            from_ms = max(piece_edges_ms[p], edges_ms[k])
-            until_ms = min(piece_edges_ms[p + 1], edges_ms[k + 1])
-            requests += rate_rps[p] * (until_ms - from_ms)
-        means[k] = requests / (edges_ms[k + 1] - edges_ms[k])
+            begin_ms, end_ms = piece_edges_ms[p], piece_edges_ms[p + 1]
+            from_ms = max(begin_ms, edges_ms[k])
+            until_ms = min(end_ms, edges_ms[k + 1])
+            middle = (from_ms + until_ms - begin_ms - end_ms) / 2 / (end_ms - begin_ms)
+            off, length_ms = rise_rps[p] * middle, until_ms - from_ms
+            incoming += (rate_rps[p] + off) * length_ms
+            beyond = unserved_rps[p] > abs(rise_rps[p]) / 2
+            served += (served_rps[p] + (0.0 if waits[p] or beyond else off)) * length_ms
+            unserved += (unserved_rps[p] + (off if beyond and not waits[p] else 0.0)) * length_ms
+        length_ms = edges_ms[k + 1] - edges_ms[k]
+        means[0, k], means[1, k], means[2, k] = (
+            incoming / length_ms,
+            served / length_ms,
+            unserved / length_ms,
+        )

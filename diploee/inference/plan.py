@@ -315,6 +315,7 @@ class _Planner:
                 curve,
                 rules,
                 cap,
+                self._rise_rps(row, service.probability or 0.0, mean_rps, of_service.edges_ms),
             )
             for row, (name, service), capacity, of_service, curve, rules, cap in zip(
                 range(len(served)),
@@ -332,6 +333,18 @@ class _Planner:
         return ServicePlan(
             self.name, spec.pool, self.pool_id, tuple(services), match, notes, calendar
         )
+
+    def _rise_rps(
+        self, row: int, probability: float, mean_rps: float, edges_ms: Int64Array
+    ) -> Float64Array:
+        """Return what the offered rate rises by over each piece of time [1/s]."""
+        rate_rps = self.rates.of_service(row, probability, mean_rps)
+        rises = []
+        for begin_ms, end_ms in pairwise([*self.phases_ms, self.horizon_ms]):
+            of_phase = edges_ms[(edges_ms >= begin_ms) & (edges_ms <= end_ms)]
+            over = self.rates.over(rate_rps, begin_ms, end_ms)
+            rises.append(np.diff(np.interp(of_phase, *over)))
+        return np.concatenate(rises)
 
     def _reserved(self, row: int, served: ServedRequests) -> Int64Array:
         """Return the nodes reserved for a service in each piece of time."""
@@ -458,6 +471,7 @@ def _planned(
     curve: LatencyCurve | None,
     rules: ScalingRules,
     cap: ServiceCap | None,
+    rise_rps: Float64Array,
 ) -> PlannedService:
     each_rps = served.served_rps / np.maximum(served.n_serving, 1)
     speed = np.ones(each_rps.size)
@@ -487,6 +501,7 @@ def _planned(
         beyond,
         reserved,
         cap,
+        rise_rps,
     )
 
 

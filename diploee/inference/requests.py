@@ -20,7 +20,7 @@ from diploee.inference.fluctuation import (
 from diploee.inference.replay import trace_rates_rps, trace_step_ms
 from diploee.scenario import Fluctuation, RequestStream, StandingNodes
 from diploee.tables import Float64Array, Int64Array
-from diploee.workload.rates import continuous_rates
+from diploee.workload.rates import hourly_rates, line_through_means
 from diploee.workload.request_trace import step_edges_ms
 
 
@@ -140,7 +140,7 @@ def request_rates(
         in_run_ms = np.diff(np.maximum(edges_ms, 0))
         means_rps = np.average(rates_rps, axis=1, weights=in_run_ms)
         mean_rps = float(means_rps.sum())
-        lines = [_through_means(edges_ms, of_trace / mean_rps) for of_trace in rates_rps]
+        lines = [line_through_means(edges_ms, of_trace / mean_rps) for of_trace in rates_rps]
         nodes_ms, relative = lines[0][0], np.stack([values for _, values in lines])
         shares = tuple((means_rps / mean_rps).tolist())
         rates = RequestRates(nodes_ms, relative.sum(axis=0), mean_rps)
@@ -149,36 +149,12 @@ def request_rates(
     spacing_s = node_spacing_s(fluctuation.correlation_time_s if fluctuation else None)
     nodes_ms = random_nodes_ms(clock, seed, name, spacing_s)
     try:
-        relative = continuous_rates(
-            spec.calendar, clock, nodes_ms, seed, "requests", name, standing=standing
-        )
+        calendar = hourly_rates(spec.calendar, clock, seed, "requests", name, standing=standing)
     except WorkloadError as error:
         raise WorkloadError(f"request_streams.{name}.{error}") from error
-    draws = None
+    relative, draws = calendar.at(nodes_ms), None
     if fluctuation is not None:
         correlation_s = fluctuation.correlation_time_s
         draws = draw_fluctuation(nodes_ms, clock, seed, name, tuple(spec.services), correlation_s)
     grows_with = standing if standing is not None and standing.added else None
     return RequestRates(nodes_ms, relative, None, draws, fluctuation, grows_with)
-
-
-def _through_means(edges_ms: Int64Array, means: Float64Array) -> tuple[Int64Array, Float64Array]:
-    """Return nodes of a continuous line that has given means in each step, and is nowhere negative.
-
-    At an edge it passes the mean of its neighbours, at most twice the smaller; the middle of a step
-    makes up for the rest.
-    """
-    within = np.minimum((means[1:] + means[:-1]) / 2, 2 * np.minimum(means[1:], means[:-1]))
-    at_edges = np.concatenate([means[:1], within, means[-1:]])
-    middle_ms = (edges_ms[:-1] + edges_ms[1:]) // 2
-    length_ms = np.diff(edges_ms)
-    first_ms = middle_ms - edges_ms[:-1]
-    # Trapezoids on both sides of the middle, which need not be the exact half in whole ms.
-    total = 2 * means * length_ms
-    in_middle = (
-        total - at_edges[:-1] * first_ms - at_edges[1:] * (length_ms - first_ms)
-    ) / length_ms
-    nodes_ms = np.append(np.column_stack([edges_ms[:-1], middle_ms]).ravel(), edges_ms[-1])
-    values = np.append(np.column_stack([at_edges[:-1], in_middle]).ravel(), at_edges[-1])
-    kept = np.append(True, np.diff(nodes_ms) > 0)  # a step of 1 ms has no middle
-    return nodes_ms[kept], np.maximum(values, 0.0)[kept]

@@ -97,6 +97,8 @@ class PlannedService:
         Nodes reserved for the service in each piece.
     cap : ServiceCap, optional
         Cap of its GPUs during events; one without windows where it could be capped and is not.
+    rise_rps : numpy.ndarray, shape (P,), float64, optional
+        What the offered rate rises by over each piece, of which `served` has the mean [1/s].
     """
 
     name: str
@@ -109,6 +111,7 @@ class PlannedService:
     beyond_measured: BoolArray
     reserved: Int64Array
     cap: ServiceCap | None = None
+    rise_rps: Float64Array | None = None
 
     @property
     def capped(self) -> BoolArray:

@@ -327,7 +327,7 @@ class Attribution:
     ) -> Int64Array:
         """Return what jobs that ran on did besides, as a number of `_OF_JOBS`, 0 = nothing.
 
-        A stop alone is told of a job whose power fell: it explains no rise.
+        A stop alone is reported of a job whose power fell: it explains no rise.
         """
         phase = self._phase_of[rows.profile_id]
         if (phase < 0).all():
@@ -412,9 +412,8 @@ def _change_of(
 
 
 def _mean_rate(rates: HourlyRates, span: Span) -> float:
-    """Return the mean of hourly rates over a span."""
-    part = rates.between(*span)
-    return float(part.relative_rate @ np.diff(part.edges_ms)) / (span[1] - span[0])
+    """Return the mean of rates over a span."""
+    return float(rates.between(*span).of_pieces.sum()) / (span[1] - span[0])
 
 
 def _of_calendar(

@@ -6,6 +6,7 @@ Rules are functions with the user's parameters; there are no prices. Reference s
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import hypot
@@ -96,16 +97,16 @@ def ratchets(demands: Sequence[float], share: float) -> list[tuple[float, bool]]
 
 @dataclass
 class MonthSums:
-    """What one local month adds up to over `n` intervals, in quanta; `begin_ms` is a time in it.
+    """What one local month adds up to in quanta (1/64 W, var), over `n` intervals.
 
-    `quanta` sums each column that has a role; `total` is the power at the meter, `gross` that with
-    what sources and stores give, `exported` what is exported; `drawn` and `supplied` are of the
-    reactive power of intervals that draw it and supply it.
+    `begin_ms` is a time in the month; `quanta` are by column with a role; `total` is of the power
+    at the meter, `gross` with what sources and stores give, `exported` of what is below 0; `drawn`
+    and `supplied` are of the reactive power of intervals that draw it, and that supply it.
     """
 
     begin_ms: int
     n: int = 0
-    quanta: dict[str, int] = field(default_factory=dict)
+    quanta: Counter[str] = field(default_factory=Counter)
     total: int = 0
     gross: int = 0
     exported: int = 0
@@ -116,8 +117,7 @@ class MonthSums:
         """Add what another month adds up to."""
         for name in ("n", "total", "gross", "exported", "drawn", "supplied"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        for name, quanta in other.quanta.items():
-            self.quanta[name] = self.quanta.get(name, 0) + quanta
+        self.quanta.update(other.quanta)
 
     def reactive(self, step_ms: int) -> dict[str, float | None]:
         """Return the reactive energy [Mvarh] by direction, and a power factor of each.

@@ -73,10 +73,7 @@ def load_factor(mean: float, peak: float) -> float | None:
 
 
 def power_metrics(power_w: Distribution, step_ms: int, rated_power_w: float) -> dict[str, Any]:
-    """Return the `power` block of the mean power over intervals [W] and the rated power [W].
-
-    Peak, peak-to-average ratio and load factor hold for the interval, `step_ms`.
-    """
+    """Return the `power` block of means over intervals of `step_ms` [W]."""
     median_w, p90_w = power_w.percentiles(50, 90)
     block = {
         "mean_mw": power_w.mean / W_PER_MW,

@@ -6,13 +6,14 @@ what depends on extremes leaves out the time in which the facility fills up, as 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from math import hypot
 from typing import Any
 
 import numpy as np
 
-from diploee.columns import TAKEN_OFF, Columns, energy_parts
+from diploee.columns import TAKEN_OFF, Columns, Role
 from diploee.facility.base import Block, StageSpec
 from diploee.facility.billing import Billing
 from diploee.facility.point_of_interconnection import PointOfInterconnectionSpec
@@ -105,7 +106,7 @@ POI_METRICS = (
 class PoiMetrics:
     """Accumulates what passes the point of interconnection; block cuts change no value.
 
-    Those of the run's columns that have a role add up to its power.
+    `columns` are the run's: those with a role add up to the power.
     """
 
     def __init__(
@@ -116,8 +117,7 @@ class PoiMetrics:
         billing: Billing | None = None,
     ) -> None:
         self._clock, self._contract_mva = clock, contract_mva
-        self._parts = energy_parts(columns)
-        self._with_role = tuple(column for of_part in self._parts.values() for column in of_part)
+        self._with_role = [column for column in columns if column.role is not None]
         self._taken_off = {column.name for column in self._with_role if column.role in TAKEN_OFF}
         self._months: dict[str, MonthSums] = {}
         self._demands = Demands(clock, billing)
@@ -127,14 +127,13 @@ class PoiMetrics:
         self._leading, self._lagging, self._exporting = (HoursAbove(0.0) for _ in range(3))
 
     def add(self, block: Block, transient_ms: int = 0) -> None:
-        """Add the next block behind all stages; what is before `transient_ms` is in sums alone."""
+        """Add the next block behind all stages; until `transient_ms` it counts in sums alone."""
         names = [column.name for column in self._with_role if column.name in block.columns]
         for month, at_ms, rows in self._clock.months_of(block.t0_ms, len(block)):
             sums = self._months.setdefault(month, MonthSums(at_ms))
             sums.n += rows.stop - rows.start
             for name in names:
-                of_rows = sum_quanta(block.columns[name][rows])[0]
-                sums.quanta[name] = sums.quanta.get(name, 0) + of_rows
+                sums.quanta[name] += sum_quanta(block.columns[name][rows])[0]
             power_w = block.columns[ACTIVE][rows]
             net, imported = sum_quanta(power_w)
             sums.total += net
@@ -188,15 +187,12 @@ class PoiMetrics:
     def _energies(self, sums: MonthSums) -> dict[str, Any]:
         """Return the energy by part and the ratios of it; None where there is no ratio, and why."""
         quanta, step_ms = sums.quanta, self._clock.step_ms
-        of_role: dict[str, int] = {}
-        parts: dict[str, int] = {}
-        for part, columns in self._parts.items():
-            for column in columns:
-                if column.name in quanta:
-                    signed = column.sign * quanta[column.name]
-                    parts[part] = parts.get(part, 0) + signed
-                    of_role[str(column.role)] = of_role.get(str(column.role), 0) + signed
-        device, ac = of_role["device"], of_role.get("overhead", 0)
+        of_role, parts = Counter[Role | None](), Counter[str]()
+        for column in self._with_role:
+            if column.name in quanta:
+                parts[column.part or "other"] += column.sign * quanta[column.name]
+                of_role[column.role] += column.sign * quanta[column.name]
+        device, ac = of_role["device"], of_role["overhead"]
         if "overhead" in of_role:  # summed as stored, so that the difference is of whole quanta
             parts["node_overhead"] -= device
         gross, cooling = sums.gross, of_role.get("cooling")
@@ -257,10 +253,7 @@ class PoiMetrics:
 
 
 def poi_metrics(stages: Iterable[StageSpec], clock: Clock) -> PoiMetrics | None:
-    """Return the meter of the point of interconnection; None for a facility without one.
-
-    Raises `InputError` if its billing rules take the demand of an interval that the run can't hold.
-    """
+    """Return the meter of the point of interconnection; None for a facility without one."""
     stages = list(stages)
     of_stages = (column for spec in stages for column in spec.columns)
     for spec in stages:

@@ -27,24 +27,9 @@ from diploee.schedule import Transient
 class RunMetrics:
     """Accumulates the metrics of a run over its blocks.
 
-    The facility's power is `facility_power_w`, behind its stages; that of a pool is its devices'.
-
-    Parameters
-    ----------
-    facility : Facility
-        Pools and ratings.
-    clock : RunClock
-        Start and interval of the run.
-    rated_w : float
-        Rated power where the facility's power is taken [W].
-    readings : iterable of Provenance
-        Provenance of the profiles that the run may use; it decides what is reported.
-    stages : iterable of Stage
-        What the facility's power passed.
-    causes : Causes, optional
-        Finds why the worst events came about.
-    transient : Transient, optional
-        The time in which the facility fills up: the grid's extremes are those of what follows.
+    The facility's power is `facility_power_w`, behind its stages, and `rated_w` the rated power
+    there [W]; the power of a pool is its devices'. `readings` are the provenances of the profiles
+    that the run may use, which decide what is reported; the grid's extremes leave out `transient`.
     """
 
     def __init__(

@@ -59,26 +59,12 @@ def course_of_jobs(
     facility: Facility,
     courses: Courses | None = None,
 ) -> Course:
-    """Return what some jobs play in their own time.
+    """Return what some jobs, `rows` of the table, play in their own time.
 
     A job that runs as long as its profile is one row; another plays the profile as `played_parts`
     says. A start-up is a row of its own at idle power. The weight is the job's nodes over its
-    profile's, times the job's power factor.
-
-    Parameters
-    ----------
-    jobs : JobTable
-        The jobs.
-    rows : numpy.ndarray, shape (n,), int64
-        Those of them whose course is asked for.
-    needed_ms : numpy.ndarray, shape (n,), int64
-        Own time of each up to which the rows are needed [ms]; beyond it some may lack.
-    library : ProfileLibrary
-        Profiles that the jobs refer to, such as `JobStreams.library`.
-    facility : Facility
-        Gives the nodes' idle power, where jobs have a start-up, and the slots of a node.
-    courses : callable, optional
-        Gives the rows of jobs with a course of their own.
+    profile's, times the job's power factor. Rows beyond the own time `needed_ms` of each job [ms]
+    may lack; `courses` gives those of jobs with a course of their own.
 
     Raises
     ------

@@ -48,18 +48,8 @@ def lower_jobs(
 
     The course of each job, as `course_of_jobs` says, is placed at its start. Segments that ended
     before the run are left out; one that runs at its start keeps its own start, so that its power
-    is added as in a run that begins earlier, to the last bit.
-
-    Parameters
-    ----------
-    schedule : Schedule
-        Jobs and their start times.
-    library : ProfileLibrary
-        Profiles that the jobs refer to, such as `JobStreams.library`.
-    facility : Facility
-        Gives the nodes' idle power, where jobs have a start-up, and the slots of a node.
-    courses : callable, optional
-        Gives the rows of jobs with a course of their own, such as `JobStreams.course`.
+    is added as in a run that begins earlier, to the last bit. `courses` gives the rows of jobs
+    with a course of their own, such as `JobStreams.course`.
     """
     jobs, rows = schedule.jobs, np.flatnonzero(schedule.started)
     left_ms = schedule.horizon_ms - schedule.start_ms[rows]

@@ -106,24 +106,8 @@ def lower_runs(
     ASSUMPTION: a job on fewer nodes than it asks for draws in proportion to them and plays its
     profile in pieces of a minute, each in the time that it takes there [J]; so does a profile that
     has no capped variant. A job that is paused, saved or starts again draws a constant power.
-
-    Parameters
-    ----------
-    schedule : ActedSchedule
-        Jobs and their stretches.
-    library : ProfileLibrary
-        From `with_levels`.
-    levels : LevelProfiles
-        From `with_levels`.
-    facility : Facility
-        Gives the nodes' idle power, where jobs have a start-up.
-    courses : callable, optional
-        Gives the rows of jobs with a course of their own, such as `JobStreams.course`.
-
-    Returns
-    -------
-    JobLoad
-        Its `job` is the row of `schedule.runs`.
+    `library` and `levels` are from `with_levels`; the other arguments are those of `lower_jobs`.
+    `JobLoad.job` is the row of `schedule.runs`.
     """
     runs, jobs = schedule.runs, schedule.jobs
     works = np.flatnonzero(runs.kind == RUN)

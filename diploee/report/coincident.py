@@ -34,13 +34,13 @@ class SeedGroup:
     Parameters
     ----------
     label : str
-        What tells them from others.
+        Name by which they differ from others.
     runs : tuple of Run
         The runs.
     demands : tuple of tuple of CoincidentDemand
         Of each run, of each interval.
     reports : tuple of LimitReport
-        Of each run, where it is held against limits.
+        Of each run, where it is checked against limits.
     """
 
     label: str
@@ -117,7 +117,7 @@ def at_peaks(
     intervals : sequence of PeakInterval
         From `diploee.outputs.coincident.read_peak_intervals`.
     limits : Limits, optional
-        Limits to hold each run against, such as of minimum take and load factor.
+        Limits to check each run against, such as of minimum take and load factor.
 
     Raises
     ------

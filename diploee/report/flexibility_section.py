@@ -82,7 +82,7 @@ def flexibility_section(run: RunData, unit: PowerUnit) -> Section | None:
 def event_chart(run: RunData, event: Entry, unit: PowerUnit) -> Chart:
     """Return load, twin and target around an event, and what the widest jobs did.
 
-    The target and the twin are of the facility: no pool has one to be held against.
+    The target and the twin are of the facility: no pool has one to compare with.
     """
     at = {name: _ms(text) for name, text in event["times"].items()}
     series = run.run.series()

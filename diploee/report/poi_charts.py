@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from diploee.columns import Column, Columns, energy_parts
+from diploee.columns import Column
 from diploee.drawing.charts import INK, Axis, Band, Chart, Line, Panel, closed, colour
 from diploee.report.common import LEAST_SPAN
 from diploee.report.data import RunData
@@ -34,27 +34,19 @@ LOADS = ("low load", "medium load", "high load")
 
 def poi_charts(run: RunData, unit: PowerUnit) -> tuple[Chart, ...]:
     """Return the charts of a run with a point of interconnection."""
-    drawn, taken_off = _by_direction(run)
-    parts = _devices_by_pool(run) | {c.name: _words(c) for c in drawn}
+    stored = run.run.series().check()
+    with_role = [c for c in run.run.columns if c.role is not None and c.name in stored]
+    taken_off = [column.name for column in with_role if column.sign < 0]
+    parts = _devices_by_pool(run) | {c.name: _words(c) for c in with_role if c.sign > 0}
     weather = [WET_BULB] if any(c.name == WET_BULB for c in run.run.columns) else []
-    local_ms, hourly, step_ms = _means(
-        run, [*parts, POI, REACTIVE, *weather, *(c.name for c in taken_off)]
-    )
+    local_ms, hourly, step_ms = _means(run, [*parts, POI, REACTIVE, *weather, *taken_off])
     points = _thirds(hourly[AC])
-    gross_w = hourly[POI] + sum(hourly[column.name] for column in taken_off)
+    gross_w = hourly[POI] + sum(hourly[name] for name in taken_off)
     return (
         _stack(local_ms, hourly, parts, step_ms, unit),
         *([_against_weather(hourly, gross_w, points, unit)] if weather else []),
         _plane(hourly, points, unit),
     )
-
-
-def _by_direction(run: RunData) -> tuple[Columns, Columns]:
-    """Return the columns that add up to the gross power, and those that are taken off it."""
-    with_role = [column for of in energy_parts(run.run.columns).values() for column in of]
-    stored = run.run.series().check()
-    with_role = [column for column in with_role if column.name in stored]
-    return tuple(c for c in with_role if c.sign > 0), tuple(c for c in with_role if c.sign < 0)
 
 
 def _words(column: Column) -> str:

@@ -225,7 +225,7 @@ class RequestStream(Model):
     )
     calendar: Calendar = Field(
         default=Calendar(),
-        description="When requests come; rates are linear between the centres of the hours.",
+        description="When requests come; rates are continuous, with the mean of each hour.",
     )
     fluctuation: Fluctuation | None = optional(
         "Scatter of the rate about its calendar; none where absent."

@@ -9,7 +9,7 @@ import numpy as np
 
 from diploee.clock import RunClock, whole_year
 from diploee.columns import TAKEN_OFF
-from diploee.errors import InputError
+from diploee.errors import InputError, StageError
 from diploee.facility import Block, Site, Stage, Stages, Weather
 from diploee.facility.base import POWER, REACTIVE
 from diploee.model import SCALES, Model
@@ -26,25 +26,15 @@ def sized(
 ) -> Scenario:
     """Return a scenario in the size that it asks for; itself where it asks for none.
 
-    By `facility.size.poi_mw`, the site has as many nodes as make `rated_at_meter_w` that power, to
-    a node of each pool; the ratings of its stages grow with them.
-
-    Parameters
-    ----------
-    scenario : Scenario
-        The site as it is described.
-    weather_year : Weather, optional
-        Its weather over `whole_year`.
-    further : sequence of Stage
-        Own stages behind those of the scenario; they have the size that they have.
+    By `facility.size.poi_mw`, the site has the number of nodes that makes `rated_at_meter_w` that
+    power, to a node of each pool; the ratings of its stages grow with them. Stages of your own,
+    `further`, keep their size.
 
     Raises
     ------
-    ScenarioError
-        If the site in its new size does not hold together.
-    InputError
-        If there is no stage behind which a size at the meter could be taken, or no number of nodes
-        makes it.
+    ScenarioError, InputError
+        If the site in its new size does not hold together, there is no stage behind which a size at
+        the meter could be taken, or no number of nodes makes it.
     """
     facility, size = scenario.facility, scenario.facility.size
     if size is None:
@@ -85,20 +75,11 @@ def sized(
 def rated_at_meter_w(
     scenario: Scenario, weather_year: Weather | None = None, further: Sequence[Stage] = ()
 ) -> float:
-    """Return what a site draws at its meter with all nodes at their ratings [W].
+    """Return the power of a site at its meter with all nodes at their ratings [W].
 
-    It is the mean of the hour of the weather's year in which that is most, whatever span is run:
-    all nodes of all phases there, in steady state, and stages with a source, a store or held back
-    load out.
-
-    Parameters
-    ----------
-    scenario : Scenario
-        The site in its size.
-    weather_year : Weather, optional
-        Its weather over `whole_year`.
-    further : sequence of Stage
-        Own stages behind those of the scenario.
+    It is the mean of the hour of `weather_year` in which that is most, whatever span is run: all
+    nodes of all phases there, in steady state, and stages with a source, a store or held back load
+    out. `further` are stages of your own behind those of the scenario.
     """
     facility = scenario.facility
     clock = whole_year(facility.zone)
@@ -130,15 +111,17 @@ def rated_w(
     """Return the rated power where the facility's power is taken [W].
 
     That is `facility.rated_power_mw` or the devices' ratings where it is theirs, and else
-    `rated_at_meter_w`; arguments are its. It is 0, unknown, where a stage reads columns that only a
-    run has, such as its queue.
+    `rated_at_meter_w`. It is 0, unknown, where a stage reads columns that only a run has, such as
+    its queue.
     """
     facility = scenario.facility
     if not (facility.stages or further or facility.has_ac_power):
         return facility.rated_power_w
     try:
         return rated_at_meter_w(scenario, weather_year, further)
-    except KeyError:
+    except StageError as error:
+        if not isinstance(error.__cause__, KeyError):
+            raise
         return 0.0
 
 
@@ -164,23 +147,12 @@ def _nodes(facility: Facility) -> list[int]:
 
 
 def scaled(scenario: Scenario, factor: float) -> Scenario:
-    """Return a scenario with all that grows with a site multiplied.
+    """Return a scenario with all that grows with a site multiplied by a positive factor.
 
     What grows is marked in the models: nodes, rates of jobs and requests, ratings of the facility's
     parts. Whole numbers are rounded, to one at least where there was one; what jobs are like,
-    how much of the nodes they use and the calendar stay.
-
-    Parameters
-    ----------
-    scenario : Scenario
-        The site as it is described.
-    factor : float
-        What to multiply by, positive.
-
-    Raises
-    ------
-    ScenarioError
-        If the site in its new size does not hold together, such as a job wider than its pool.
+    how much of the nodes they use and the calendar stay. A `ScenarioError` says what does not fit,
+    such as a job wider than its pool.
     """
     data = _multiplied(scenario, scenario.model_dump(mode="json"), factor)
     data["facility"].pop("size", None)

@@ -160,7 +160,7 @@ request_streams:
     target_utilization: {occupancy}
     overload: reject
     fluctuation:         # ASSUMPTION: as in inference_1mw
-      relative_std: 0.06
+      relative_std: 0.05
       correlation_time_s: 600
       common_share: 0.5
       reference_rate_rps: 3434.91

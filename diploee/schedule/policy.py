@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from operator import index
 from types import MappingProxyType
 from typing import Any, Protocol, get_args
+
+import numpy as np
 
 from diploee.errors import DiploeeError, PolicyError, one_line, shown
 from diploee.schedule.actions import Action
@@ -103,23 +104,7 @@ def asked(of: Any, method: str, read: Callable[[Any], Any], expected: str) -> Ca
     """Return a method of a policy or controller; one from outside is not trusted.
 
     It sees views that it can't change, and its answer is read; what goes wrong in it is a
-    `PolicyError` that names it.
-
-    Parameters
-    ----------
-    of : object
-        Policy or controller.
-    method : str
-        Name of the method.
-    read : callable
-        Returns the answer as the engine takes it; `jobs_read`, `actions_read`, `pairs_read`.
-    expected : str
-        What the answer must be, for errors.
-
-    Raises
-    ------
-    PolicyError
-        If there is no such method.
+    `PolicyError` that names it and the `expected` answer.
     """
     where = f"policy {type(of).__name__}"
     call: Callable[..., Any] | None = getattr(of, method, None)
@@ -155,32 +140,21 @@ def actions_read(found: Any) -> list[Any]:
 
 def pairs_read(found: Any) -> list[tuple[str, Any]]:
     """Return actions with the names of their pools."""
-    pairs = [tuple(pair) if isinstance(pair, tuple | list) else (pair,) for pair in _items(found)]
+    pairs = _items(found)
     for pair in pairs:
-        if len(pair) != 2 or not isinstance(pair[0], str):
+        if not (isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[0], str)):
             raise _UnexpectedError(pair)
     return [(pool, _action(action)) for pool, action in pairs]
 
 
 def wake_ms(who: object, time_ms: Any, now_ms: int) -> int:
-    """Return the time at which a policy asks to be woken [ms].
-
-    Raises
-    ------
-    PolicyError
-        If it is no whole number, or not after now: it would be asked for ever.
-    """
-    where = f"policy {type(who).__name__} asks to be woken at {shown(time_ms)}"
-    try:
-        found = _whole(time_ms)
-    except _UnexpectedError:
-        raise PolicyError(f"{where}, expected a whole number of ms") from None
-    if found <= now_ms:
-        raise PolicyError(
-            f"{where} ms, which is not after now ({now_ms} ms); it is asked again at each event "
-            "anyway"
-        )
-    return found
+    """Return the time at which a policy asks to be woken [ms]; it must be after now."""
+    if isinstance(time_ms, int | np.integer) and time_ms > now_ms:
+        return int(time_ms)
+    raise PolicyError(
+        f"policy {type(who).__name__} asks to be woken at {shown(time_ms)} ms, expected a whole "
+        f"number after now ({now_ms} ms); it is asked again at each event anyway"
+    )
 
 
 class _UnexpectedError(Exception):
@@ -195,11 +169,8 @@ def _items(found: Any) -> list[Any]:
 
 
 def _whole(value: Any) -> int:
-    try:
-        if not isinstance(value, bool):
-            return index(value)
-    except TypeError:
-        pass
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return int(value)
     raise _UnexpectedError(value)
 
 
@@ -260,6 +231,3 @@ class _Queue(Sequence[int]):
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._jobs)
-
-    def __contains__(self, job: object) -> bool:
-        return job in self._jobs

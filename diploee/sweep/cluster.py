@@ -20,8 +20,8 @@ from diploee.sweep.task import Outcome, RunTask, SweepWorker
 
 CONNECT_TIMEOUT_S = 5
 GATHER_TIMEOUT_S = 60
-LOOK_S, WORKERLESS_S = 2.0, 60.0
-"""How often is looked whether workers are left, and for how long a run waits for new ones."""
+LOOK_S, WORKERLESS_S = 5.0, 60.0
+"""Period of the check for workers, and how long a run waits for new ones."""
 RETRIES = 2
 _LOGGERS = (  # each has a level of its own, or gets one from distributed
     *("distributed", "distributed.client", "distributed.core"),
@@ -130,14 +130,14 @@ class ClusterExecutor(Executor):
             result = asyncio.ensure_future(self._client.gather(on_worker, asynchronous=True))
             n_without = 0
             while not (await asyncio.wait([result], timeout=LOOK_S))[0]:
-                n_without = 0 if self._client.scheduler_info()["workers"] else n_without + 1
+                n_without = 0 if await self._client.scheduler.ncores() else n_without + 1
                 if n_without * LOOK_S > WORKERLESS_S:
                     result.cancel()
                     raise ConnectionError("no worker is left")
             return result.result()
 
     def share(self, value: Any) -> Any:
-        """Send a value to workers that need it and return what stands for it in calls.
+        """Send a value to workers that need it and return its handle for calls.
 
         It is the result of a task: of one whose last copy went with its worker Dask does the task
         again. Scattered data can't be had again, and Dask's memory manager drops their copies.

@@ -16,26 +16,9 @@ NAME_DIGITS = 16
 
 
 def run_hash(scenario: Scenario, inputs: Inputs) -> str:
-    """Return the hash of a run: its scenario, the content of its profiles, and the version.
+    """Return the SHA-256 of a run: its scenario, the content of its profiles, and the version.
 
     The engine is no part of it, as both give the same start times.
-
-    Parameters
-    ----------
-    scenario : Scenario
-        As resolved for the run.
-    inputs : Inputs
-        What it reads.
-
-    Returns
-    -------
-    str
-        SHA-256, hexadecimal.
-
-    Raises
-    ------
-    InputError
-        If the library lacks a profile of the scenario.
     """
     streams = open_streams(settle(scenario, inputs), inputs)
     library = streams.library

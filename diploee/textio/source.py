@@ -86,14 +86,7 @@ def is_packed(data: bytes) -> bool:
 
 
 def unpacked(path: Path, data: bytes) -> bytes:
-    """Return the content of a file, unpacked where it is packed.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        Named in errors.
-    data : bytes
-        The content as it is stored.
+    """Return stored content, unpacked where it is packed; errors name the path.
 
     Raises
     ------
@@ -112,14 +105,7 @@ def unpacked(path: Path, data: bytes) -> bytes:
 
 
 def unpacked_pieces(path: Path, file: BinaryIO) -> Iterator[bytes]:
-    """Yield the content of a file, unpacked where it is packed, a piece at a time.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        Named in errors.
-    file : file object
-        The file, open at its beginning.
+    """Yield the content of an open file, unpacked where it is packed; errors name the path.
 
     Raises
     ------

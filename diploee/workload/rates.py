@@ -1,8 +1,8 @@
-"""Calendar weights over a run, by its local time: rates with a mean of 1, in steps or lines."""
+"""Calendar weights over a run, by its local time: continuous rates with a mean of 1."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -32,28 +32,102 @@ LEAST_DISPERSION = 1e-300
 
 @dataclass(frozen=True, eq=False)
 class HourlyRates:
-    """Relative rate in every clock hour of a span.
+    """Relative rate in time: a line whose mean over every clock hour is that of the calendar.
 
     Parameters
     ----------
     edges_ms : numpy.ndarray, shape (H + 1,), int64
         Edges of the clock hours from the start of the run [ms]; the first and last may be partial.
-    relative_rate : numpy.ndarray, shape (H,), float64
-        Rate in each hour relative to the mean over the run (time-weighted mean 1).
+    nodes_ms : numpy.ndarray, shape (N,), int64
+        Times between which the rate is linear [ms], the edges among them; one that comes twice is a
+        step, where nodes are added.
+    at_nodes : numpy.ndarray, shape (N,), float64
+        Rate there relative to the mean over the run (time-weighted mean 1).
     """
 
     edges_ms: Int64Array
-    relative_rate: Float64Array
+    nodes_ms: Int64Array
+    at_nodes: Float64Array
+
+    @property
+    def of_pieces(self) -> Float64Array:
+        """Integral between successive nodes [ms], shape (N - 1,)."""
+        of_pieces: Float64Array = np.diff(self.nodes_ms) * (self.at_nodes[1:] + self.at_nodes[:-1])
+        return of_pieces / 2
+
+    @property
+    def of_hours(self) -> Float64Array:
+        """Integral over each hour [ms], shape (H,)."""
+        first = np.searchsorted(self.nodes_ms, self.edges_ms[:-1])
+        of_hours: Float64Array = np.add.reduceat(self.of_pieces, first)
+        return of_hours
+
+    @property
+    def relative_rate(self) -> Float64Array:
+        """Mean in each hour relative to that over the run, shape (H,)."""
+        rate: Float64Array = self.of_hours / np.diff(self.edges_ms)
+        return rate
+
+    def at(self, times_ms: Int64Array) -> Float64Array:
+        """Return the relative rate at times within the span, behind a step there."""
+        rate: Float64Array = np.interp(times_ms, self.nodes_ms, self.at_nodes)
+        return rate
 
     def between(self, begin_ms: int, end_ms: int) -> HourlyRates:
         """Return the part of the span between two times; hours that they cut are partial."""
         begin_ms = max(begin_ms, int(self.edges_ms[0]))
         end_ms = min(end_ms, int(self.edges_ms[-1]))
-        first = int(np.searchsorted(self.edges_ms, begin_ms, side="right")) - 1
-        stop = int(np.searchsorted(self.edges_ms, end_ms, side="left"))
-        edges_ms = self.edges_ms[first : stop + 1].copy()
-        edges_ms[0], edges_ms[-1] = begin_ms, end_ms
-        return HourlyRates(edges_ms, self.relative_rate[first:stop])
+        span = _over(self.nodes_ms, begin_ms, end_ms)
+        nodes_ms, at_nodes = self.nodes_ms[span], self.at_nodes[span].copy()
+        at_nodes[[0, -1]] = np.interp([begin_ms, end_ms], nodes_ms, at_nodes)
+        edges_ms = self.edges_ms[_over(self.edges_ms, begin_ms, end_ms)]
+        nodes_ms, edges_ms = (np.clip(x, begin_ms, end_ms) for x in (nodes_ms, edges_ms))
+        return HourlyRates(edges_ms, nodes_ms, at_nodes)
+
+
+def _over(times_ms: Int64Array, begin_ms: int, end_ms: int) -> slice:
+    """Return which times are needed over a span: the last at its begin to the first at its end."""
+    first = int(np.searchsorted(times_ms, begin_ms, side="right")) - 1
+    return slice(first, int(np.searchsorted(times_ms, end_ms)) + 1)
+
+
+def line_through_means(
+    edges_ms: Int64Array, means: Float64Array
+) -> tuple[Int64Array, Float64Array]:
+    """Return nodes of a continuous line that has given means in each step, and is nowhere negative.
+
+    At an edge it passes the mean of its neighbours, at most twice the smaller, so that a step of 0
+    has none at all; the middle of a step makes up for the rest. All rates of calendars and of
+    replayed traces are such lines.
+
+    Parameters
+    ----------
+    edges_ms : numpy.ndarray, shape (n + 1,), int64
+        Edges of the steps [ms].
+    means : numpy.ndarray, shape (n,), float64
+        Mean of each, 0 or more.
+
+    Returns
+    -------
+    nodes_ms : numpy.ndarray, shape (N,), int64
+        Times of the corners: edges and middles [ms].
+    values : numpy.ndarray, shape (N,), float64
+        The line there.
+    """
+    within = joint(means[1:], means[:-1])
+    at_edges = np.concatenate([means[:1], within, means[-1:]])
+    middle_ms = (edges_ms[:-1] + edges_ms[1:]) // 2
+    length_ms = np.diff(edges_ms)
+    first_ms = middle_ms - edges_ms[:-1]
+    # Trapezoids on both sides of the middle, which need not be the exact half in whole ms.
+    total = 2 * means * length_ms
+    in_middle = (
+        total - at_edges[:-1] * first_ms - at_edges[1:] * (length_ms - first_ms)
+    ) / length_ms
+    nodes_ms = np.append(np.column_stack([edges_ms[:-1], middle_ms]).ravel(), edges_ms[-1])
+    values = np.append(np.column_stack([at_edges[:-1], in_middle]).ravel(), at_edges[-1])
+    kept = np.append(True, np.diff(nodes_ms) > 0)  # a step of 1 ms has no middle
+    return nodes_ms[kept], np.maximum(values, 0.0)[kept]
 
 
 def local_hours(clock: RunClock, begin_ms: int, end_ms: int) -> tuple[Int64Array, Int64Array]:
@@ -174,14 +248,20 @@ def _week_levels(
     return first, level / level.mean()
 
 
+Scatter = tuple[float, int, Callable[[int], np.random.Generator]]
+"""Random factors on a rate: their variance, how many a day (24 or 1), and where those of a local
+day come from, by its number since 1970."""
+
+
 def hourly_rates(
     calendar: Calendar,
     clock: RunClock,
     seed: int = 0,
     *name: str,
     standing: StandingNodes | None = None,
+    scatters: Sequence[Scatter] = (),
 ) -> HourlyRates:
-    """Lay calendar weights over a run.
+    """Lay calendar weights over a run, without a step but where nodes are added.
 
     Parameters
     ----------
@@ -195,86 +275,56 @@ def hourly_rates(
         Stream whose weeks differ.
     standing : StandingNodes, optional
         Nodes that the rates are in proportion to; constant where absent.
+    scatters : sequence of Scatter
+        Random factors of hours and of days.
 
     Returns
     -------
     HourlyRates
-        One relative rate per clock hour; the weeks' factor is not in the mean of 1.
+        Each clock hour has the mean of its weight and factors; these, as those of the weeks, are
+        not in the mean of 1 over the run.
 
     Raises
     ------
     WorkloadError
         If every hour of the run has weight zero.
     """
-    edges_ms, hours = local_hours(clock, clock.begin_ms, clock.horizon_ms)
+    # A run that begins earlier has the same line: it goes by the hours around the run as well.
+    edges_ms, hours = local_hours(
+        clock, clock.begin_ms - 2 * MS_PER_H, clock.horizon_ms + 2 * MS_PER_H
+    )
     weight = hour_weights(calendar, hours)
-    if standing is not None and standing.added:
-        weight = weight * standing.at(edges_ms[:-1])
-    in_run_ms = np.diff(np.maximum(edges_ms, 0))
-    _check_any(weight[in_run_ms > 0], clock)
-    mean = np.average(weight, weights=in_run_ms)
-    factor = week_factors(calendar.week_to_week, hours, seed, *name)
-    return HourlyRates(edges_ms, weight / mean * factor)
 
+    def laid(of_hours: Float64Array) -> HourlyRates:
+        line = HourlyRates(edges_ms, *line_through_means(edges_ms, of_hours))
+        if standing is not None and standing.added:
+            line = _per_node(line, standing)
+        return line.between(clock.begin_ms, clock.horizon_ms)
 
-def continuous_rates(
-    calendar: Calendar,
-    clock: RunClock,
-    times_ms: Int64Array,
-    seed: int = 0,
-    *name: str,
-    standing: StandingNodes | None = None,
-) -> Float64Array:
-    """Return the relative rate at times of a run, without a step but where nodes are added.
-
-    The weights of the hours hold at their centres and are linear between them.
-
-    Parameters
-    ----------
-    calendar, clock, seed, *name, standing
-        As of `hourly_rates`.
-    times_ms : numpy.ndarray, shape (n,), int64
-        Times [ms since the run's start], increasing.
-
-    Returns
-    -------
-    numpy.ndarray, shape (n,), float64
-        Rate over its mean over the run, the weeks' factor not in it.
-
-    Raises
-    ------
-    WorkloadError
-        If every hour of the run has weight zero.
-    """
-    begin_ms, end_ms = min(int(times_ms[0]), 0), max(int(times_ms[-1]), clock.horizon_ms)
-    edges_ms, hours = local_hours(clock, begin_ms - 2 * MS_PER_H, end_ms + 2 * MS_PER_H)
-    centres_ms = (edges_ms[1:] + edges_ms[:-1]) / 2
-    weight = hour_weights(calendar, hours)
-    inside = (edges_ms[1:] > 0) & (edges_ms[:-1] < clock.horizon_ms)
-    _check_any(weight[inside], clock)
-    within = centres_ms[(centres_ms > 0) & (centres_ms < clock.horizon_ms)]
-    corners_ms = np.concatenate([[0], within, [clock.horizon_ms]])
-    grows = standing if standing is not None and standing.added else None
-    if grows is not None:
-        corners_ms = np.union1d(corners_ms, [time_ms for time_ms, _ in grows.added])
-    over_run = np.interp(corners_ms, centres_ms, weight)
-    total = float(np.trapezoid(over_run, corners_ms))
-    if grows is not None:
-        of_pieces = np.diff(corners_ms) * (over_run[1:] + over_run[:-1]) / 2
-        total = float(of_pieces @ grows.at(corners_ms[:-1]))
-        _check_any(np.array([total]), clock)
-    mean = total / clock.horizon_ms
-    weight *= week_factors(calendar.week_to_week, hours, seed, *name)
-    rates: Float64Array = np.interp(times_ms, centres_ms, weight / mean)
-    return rates if grows is None else rates * grows.at(times_ms)
-
-
-def _check_any(weight: Float64Array, clock: RunClock) -> None:
-    if not weight.any():
+    mean = laid(weight).between(0, clock.horizon_ms).of_pieces.sum() / clock.horizon_ms
+    if not mean > 0:
         raise WorkloadError(
             f"calendar: every hour from {clock.start} on has weight zero; "
             "give the simulated hours and months positive weights"
         )
+    weight = weight / mean * week_factors(calendar.week_to_week, hours, seed, *name)
+    for dispersion, per_day, random in scatters:
+        since_1970 = (clock.date_ms(0) + edges_ms[:-1]) // MS_PER_H
+        weight = weight * gamma_factors(dispersion, since_1970, random, per_day)
+    return laid(weight)
+
+
+def _per_node(line: HourlyRates, standing: StandingNodes) -> HourlyRates:
+    """Multiply a line by the nodes that stand: a step where some are added."""
+    added_ms = np.array([time_ms for time_ms, _ in standing.added])
+    added_ms = added_ms[(added_ms > line.nodes_ms[0]) & (added_ms < line.nodes_ms[-1])]
+    nodes_ms = np.union1d(line.nodes_ms, added_ms)
+    twice = np.isin(nodes_ms, added_ms)
+    begins = np.append(0, np.cumsum(1 + twice)[:-1])  # of two at one time, the one before the step
+    at_nodes = np.repeat(line.at(nodes_ms), 1 + twice)
+    standing_at = np.repeat(standing.at(nodes_ms), 1 + twice)
+    standing_at[begins] = standing.at(nodes_ms - 1)
+    return HourlyRates(line.edges_ms, np.repeat(nodes_ms, 1 + twice), at_nodes * standing_at)
 
 
 def _of_week(calendar: Calendar, hours: Int64Array) -> Float64Array:
@@ -322,7 +372,7 @@ def month_factors(calendar: Calendar, hours: Int64Array) -> Float64Array:
     edges_h = months.astype("datetime64[h]").astype(np.int64)
     own = weights[months[:-1].astype(np.int64) % MONTHS_PER_YEAR]
     ends = [
-        _joint(own, weights[(months[:-1].astype(np.int64) + step) % MONTHS_PER_YEAR])
+        joint(own, weights[(months[:-1].astype(np.int64) + step) % MONTHS_PER_YEAR])
         for step in (-1, 1)
     ]
     level = np.array(
@@ -343,10 +393,10 @@ def month_factors(calendar: Calendar, hours: Int64Array) -> Float64Array:
     return factors
 
 
-def _joint(own: Float64Array, neighbour: Float64Array) -> Float64Array:
-    """Return the factor where two months meet."""
-    joint: Float64Array = np.minimum((own + neighbour) / 2, 2 * np.minimum(own, neighbour))
-    return joint
+def joint(own: Float64Array, neighbour: Float64Array) -> Float64Array:
+    """Return the value where two steps meet: their mean, at most twice the smaller."""
+    at_edge: Float64Array = np.minimum((own + neighbour) / 2, 2 * np.minimum(own, neighbour))
+    return at_edge
 
 
 def _month_level(
@@ -377,26 +427,24 @@ def month_of_year(hours: npt.NDArray[np.datetime64]) -> Int64Array:
     return months
 
 
-def dispersed(
-    rates: HourlyRates,
+def gamma_factors(
     dispersion: float,
-    start_ms: int,
+    hours: Int64Array,
     random: Callable[[int], np.random.Generator],
     per_day: int = HOURS_PER_DAY,
-) -> HourlyRates:
-    """Multiply the rate of every hour, or day, by a random factor, gamma distributed with mean 1.
+) -> Float64Array:
+    """Draw a random factor of every hour, or day, gamma distributed with mean 1.
 
-    Poisson counts of such rates are negative binomial, with variance mean + dispersion * mean**2.
-    Thinning the submissions by any share leaves the dispersion as it is.
+    Poisson counts of rates with such factors are negative binomial, with variance
+    mean + dispersion * mean**2. Thinning the submissions by any share leaves the dispersion as it
+    is.
 
     Parameters
     ----------
-    rates : HourlyRates
-        Rates of the calendar.
     dispersion : float
         Variance of the factor, above 0.
-    start_ms : int
-        Local time at the start of the run [ms since 1970].
+    hours : numpy.ndarray, shape (H,), int64
+        Hours since 1970, rising.
     random : callable
         Where the factors of a local day come from, by its number since 1970.
     per_day : int
@@ -404,14 +452,13 @@ def dispersed(
 
     Returns
     -------
-    HourlyRates
-        Rates whose expectation over the draw has mean 1; their own mean scatters about it.
+    numpy.ndarray, shape (H,), float64
+        Factors, whose own mean scatters about 1.
     """
     least = max(dispersion, LEAST_DISPERSION)
-    hours = (start_ms + rates.edges_ms[:-1]) // MS_PER_H
     first, last = hours[0] // HOURS_PER_DAY, hours[-1] // HOURS_PER_DAY
     factors = np.concatenate(
         [random(day).gamma(1 / least, least, per_day) for day in range(int(first), int(last) + 1)]
     )
-    at = (hours - first * HOURS_PER_DAY) * per_day // HOURS_PER_DAY
-    return HourlyRates(rates.edges_ms, rates.relative_rate * factors[at])
+    of_hours: Float64Array = factors[(hours - first * HOURS_PER_DAY) * per_day // HOURS_PER_DAY]
+    return of_hours

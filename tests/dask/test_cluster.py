@@ -134,6 +134,7 @@ def test_run_without_any_worker_left_ends_with_one_line(
     monkeypatch.setattr("diploee.sweep.cluster.WORKERLESS_S", 1.0)
     cluster.add_worker()
     with cluster_executor(cluster.address) as executor:
+        executor.submit(time.sleep, 4).result(timeout=PATIENCE_S)  # none is missed while one works
         call_there = executor.submit(time.sleep, PATIENCE_S)
         cluster.workers[0].kill()
         with pytest.raises(DiploeeError, match="the cluster failed"):

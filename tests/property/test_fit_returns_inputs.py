@@ -7,7 +7,6 @@ Limits are of 95 %, so that of many true values about 95 % must lie within them:
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pytest
@@ -56,7 +55,12 @@ def week() -> np.ndarray:
 
 
 @cache
-def fitted(seed: int, dispersion: float | None, **_: Any) -> JobLogFit:
+def fitted(
+    seed: int,
+    dispersion: float | None,
+    weights: tuple[float, ...] = tuple(week().tolist()),
+    jobs_per_day: float = JOBS_PER_DAY,
+) -> JobLogFit:
     scenario = tiny_scenario(
         {
             "start": "2018-01-01",
@@ -64,8 +68,8 @@ def fitted(seed: int, dispersion: float | None, **_: Any) -> JobLogFit:
             "seed": seed,
             "facility.utc_offset": "-07:00",
             "streams.training.target_utilization": None,
-            "streams.training.jobs_per_day": JOBS_PER_DAY,
-            "streams.training.calendar": {"hour_of_week": week().tolist()},
+            "streams.training.jobs_per_day": jobs_per_day,
+            "streams.training.calendar": {"hour_of_week": list(weights)},
         }
         | ({"streams.training.dispersion": dispersion} if dispersion else {})
     )
@@ -93,6 +97,19 @@ def test_weights_of_the_week_lie_within_their_limits(dispersion: float | None) -
     n = len(SEEDS) * int(positive.sum())
     # A coarser calendar, taken where it predicts as well, is a little off: limits do not tell that.
     assert 0.85 < inside / n < 1
+
+
+@both
+def test_fitted_calendar_generated_and_fitted_again_lies_within_its_limits(
+    dispersion: float | None,
+) -> None:
+    once = fitted(0, dispersion).arrivals
+    weights = once.calendar.week_weight
+    again = fitted(7, dispersion, tuple(weights.tolist()), once.jobs_per_day).arrivals
+    found, busy = again.calendar.week_weight, weights > 0.02
+    inside = (once.week_low <= found) & (found <= once.week_high)
+    assert inside[busy].mean() > 0.9
+    assert once.jobs_per_day_low <= again.jobs_per_day <= once.jobs_per_day_high
 
 
 @both

@@ -8,10 +8,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from builders import tiny_library, tiny_scenario
-from scipy import stats
+from scipy import integrate, stats
 
 from diploee.scenario import Scenario, load_scenario
 from diploee.steps import Workload, generate_jobs
+from diploee.workload import hourly_rates
 
 REJECT_BELOW = 0.001
 MS_PER_H = 3_600_000
@@ -80,10 +81,23 @@ def test_counts_of_single_hours_scatter_as_poisson(generated: tuple[Scenario, Wo
     assert p_value > REJECT_BELOW
 
 
-def test_submissions_are_uniform_within_the_hour(generated: tuple[Scenario, Workload]) -> None:
-    _, workload = generated
-    into_hour = (workload.jobs.submit_ms % MS_PER_H + 0.5) / MS_PER_H
-    assert stats.kstest(into_hour, "uniform").pvalue > REJECT_BELOW
+def test_submissions_go_as_the_rate_within_the_hour(generated: tuple[Scenario, Workload]) -> None:
+    """In time that runs as fast as the rate, submissions are uniform; before that they are not."""
+    scenario, workload = generated
+    rates = hourly_rates(scenario.streams["training"].calendar, scenario.clock)
+    every_ms = np.arange(0, scenario.horizon_ms + 1, 10_000)
+    until = integrate.cumulative_trapezoid(rates.at(every_ms), every_ms, initial=0)
+    submit_ms = workload.jobs.submit_ms + 0.5
+    first_ms = submit_ms // MS_PER_H * MS_PER_H
+    at, begin, end = (
+        np.interp(ms, every_ms, until) for ms in (submit_ms, first_ms, first_ms + MS_PER_H)
+    )
+    assert stats.kstest((at - begin) / (end - begin), "uniform").pvalue > REJECT_BELOW
+    rises = (end - begin > 0) & (
+        np.roll(rates.relative_rate, -1)[(first_ms // MS_PER_H).astype(int)]
+        > 1.5 * rates.relative_rate[(first_ms // MS_PER_H).astype(int)]
+    )
+    assert stats.kstest((submit_ms - first_ms)[rises] / MS_PER_H, "uniform").pvalue < REJECT_BELOW
     # Accurate to the millisecond, not to the second.
     digits = np.bincount(workload.jobs.submit_ms % 10, minlength=10)
     assert stats.chisquare(digits).pvalue > REJECT_BELOW

@@ -25,21 +25,8 @@ def recovered_text(
 ) -> str:
     """Return the scenario's stream with the recovered calendar and daily count, as YAML.
 
-    Parameters
-    ----------
-    found : RecoveredWeights
-        What was recovered.
-    scenario : Scenario
-        The scenario that gave the mix; its only stream is written.
-    source : str
-        File that the load was read from.
-    observed : {"utilization", "power"}
-        What was read.
-
-    Returns
-    -------
-    str
-        A file that holds the key ``streams``, as a scenario has it; ends with a line end.
+    `source` is the file that the load was read from. The text has the key ``streams``, as a
+    scenario has it, and ends with a line end.
     """
     ((name, spec),) = scenario.streams.items()
     said = [f"Deconvolved by diploee {__version__} with the mix of {scenario.name}."]

@@ -19,11 +19,15 @@ from diploee.scenario import DurationModel, NodeType
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_S, S_PER_H
 from diploee.workload.jobs import StreamClass
+from diploee.workload.rates import joint
 
 Observed = Literal["utilization", "power"]
 
 STEP_S = 10.0
 """Step of the numerical integration; an hour holds 360."""
+
+N_PARTS = 12
+"""Parts of an hour by whose means a line of rates is taken; an even number, as it bends midway."""
 
 N_QUANTILES = 64
 """Quantiles that stand for a distribution of start-up times, or of durations and their power."""
@@ -42,12 +46,40 @@ class Kernel:
     ----------
     hourly : numpy.ndarray, shape (K,), float64
         Busy nodes, or power above idle [W], averaged over the hour of submission and those after.
+    middle : numpy.ndarray, shape (K,), float64
+        The same of an hour whose rate goes from 0 to twice its mean and back.
+    edge : numpy.ndarray, shape (K + 1,), float64
+        What a rate of 1 at an hour's edge adds to the hour before it and those after, as the
+        middles of both hours make up for it.
     rest : float
         Share of the job's node time, or energy above idle, that lies beyond.
     """
 
     hourly: Float64Array
+    middle: Float64Array
+    edge: Float64Array
     rest: float
+
+    def load_of(self, rate: Float64Array) -> Float64Array:
+        """Return the expected load of every hour where rates go as a scenario lays them.
+
+        Parameters
+        ----------
+        rate : numpy.ndarray, shape (H,), float64
+            Mean rate of submissions of each hour [1/h], which the line has (`line_through_means`).
+        """
+        before, after = edge_shares(rate)
+        at_edges = before * np.append(rate[0], rate) + after * np.append(rate, rate[-1])
+        load = np.convolve(rate, self.middle)[: rate.size]
+        return np.asarray(load + np.convolve(at_edges, self.edge)[1 : rate.size + 1])
+
+
+def edge_shares(rate: Float64Array) -> tuple[Float64Array, Float64Array]:
+    """Return what the rates at the edges of hours have of the hours before and after them."""
+    rises = rate[1:] > rate[:-1]
+    is_twice = joint(rate[1:], rate[:-1]) < (rate[1:] + rate[:-1]) / 2  # the smaller
+    before, after = (np.where(is_twice, 2.0 * low, 0.5) for low in (rises, ~rises))
+    return np.concatenate([[0], before, [1]]), np.concatenate([[1], after, [0]])
 
 
 def mix_kernel(
@@ -102,9 +134,20 @@ def mix_kernel(
     # I2 by the trapezoid rule; its second difference over hours is the mean over the hour of
     # submission and over the hour that is observed.
     twice = np.concatenate([[0.0], np.cumsum((used[1:-1] + used[:-2]) / 2) * STEP_S])
-    at_hours = twice[:: int(S_PER_H / STEP_S)]
-    hourly = np.diff(np.concatenate([[0.0], at_hours]), 2) / S_PER_H**2
-    return Kernel(hourly, rest)
+
+    def of_each(length_s: float) -> Float64Array:
+        at_edges = twice[:: round(length_s / STEP_S)]
+        return np.asarray(np.diff(np.concatenate([[0.0], at_edges]), 2) / length_s**2)
+
+    parts = of_each(S_PER_H / N_PARTS)
+
+    def of_line(begin: float, middle: float, end: float) -> Float64Array:
+        line = np.interp(np.linspace(0, 1, N_PARTS + 1), [0, 0.5, 1], [begin, middle, end])
+        load = np.convolve((line[1:] + line[:-1]) / 2 / N_PARTS, parts)[: parts.size]
+        return np.asarray(load.reshape(-1, N_PARTS).mean(axis=1))
+
+    edge = np.append(of_line(0, -0.5, 1), 0.0) + np.append(0.0, of_line(1, -0.5, 0))
+    return Kernel(of_each(S_PER_H), of_line(0, 2, 0), edge, rest)
 
 
 def _used(

@@ -6,6 +6,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.optimize import nnls
 
+from diploee.learn.deconvolution.kernel import Kernel, edge_shares
 from diploee.tables import BoolArray, Float64Array, Int64Array
 from diploee.units import HOURS_PER_WEEK, MONTHS_PER_YEAR
 
@@ -18,7 +19,7 @@ TOLERANCE = 1e-6
 
 
 def alternate(
-    kernel: Float64Array,
+    kernel: Kernel,
     slot: Int64Array,
     month: Int64Array,
     load: Float64Array,
@@ -28,9 +29,12 @@ def alternate(
 ) -> tuple[Float64Array, Float64Array]:
     """Fit the hours of the week and the months in turn, each with the other fixed.
 
+    The load is linear in the rates but for which of two hours sets the rate at their edge; that is
+    taken from the rates of the turn before.
+
     Parameters
     ----------
-    kernel : numpy.ndarray, shape (K,), float64
+    kernel : Kernel
         Load of one job in the hour of its submission and those after.
     slot, month : numpy.ndarray, shape (H,), int64
         Hour of the week, 0-167, and month, 0-11, of every hour.
@@ -50,24 +54,28 @@ def alternate(
     of_month : numpy.ndarray, shape (12,), float64
         Weights of the months, on no fixed scale.
     """
-    of_month = np.ones(MONTHS_PER_YEAR)
-    of_week = _fit_rates(kernel, slot, of_month[month] * share, HOURS_PER_WEEK, load, used)
-    for _ in range(MAX_ROUNDS if months else 0):
-        before = of_week
-        of_month = _fit_rates(kernel, month, of_week[slot] * share, MONTHS_PER_YEAR, load, used)
-        of_week = _fit_rates(kernel, slot, of_month[month] * share, HOURS_PER_WEEK, load, used)
+    of_month, even = np.ones(MONTHS_PER_YEAR), np.ones(slot.size)
+    of_week = _fit_rates(kernel, slot, share, HOURS_PER_WEEK, load, used, even)
+    for _ in range(MAX_ROUNDS):
+        before, rate = of_week, of_week[slot] * of_month[month]
+        if months:
+            of_week_h = of_week[slot] * share
+            of_month = _fit_rates(kernel, month, of_week_h, MONTHS_PER_YEAR, load, used, rate)
+        of_month_h = of_month[month] * share
+        of_week = _fit_rates(kernel, slot, of_month_h, HOURS_PER_WEEK, load, used, rate)
         if np.abs(of_week - before).max() <= TOLERANCE * of_week.max():
             break
     return of_week, of_month
 
 
 def spread(
-    kernel: Float64Array,
+    kernel: Kernel,
     group: Int64Array,
     factor: Float64Array,
     n_groups: int,
     load: Float64Array,
     used: BoolArray,
+    rate: Float64Array,
 ) -> Float64Array:
     """Return the rates of each group of hours without one block of weeks after the other.
 
@@ -81,55 +89,70 @@ def spread(
         What the rate of its group is multiplied by in each hour; held.
     n_groups : int
         Number of groups.
+    rate : numpy.ndarray, shape (H,), float64
+        Rate of every hour as found from all weeks.
 
     Returns
     -------
     numpy.ndarray, shape (B, n_groups), float64
         For a jackknife; blocks are whole weeks, `MOST_BLOCKS` at most.
     """
-    design = _design(kernel, group, factor, n_groups, used)
+    design = _design(kernel, group, factor, n_groups, used, rate)
     seen = load[used]
     n_weeks = -(-seen.size // HOURS_PER_WEEK)
     block = np.arange(seen.size) // (HOURS_PER_WEEK * -(-n_weeks // MOST_BLOCKS))
-    ridge = RIDGE * float(np.sum(kernel)) ** 2
     squares, products = design.T @ design, design.T @ seen
     without = []
     for k in range(int(block[-1]) + 1):
         own = block == k
         left = squares - design[own].T @ design[own], products - design[own].T @ seen[own]
-        without.append(_solved(*left, ridge))
+        without.append(_solved(*left, _ridge(kernel)))
     return np.stack(without)
 
 
 def _fit_rates(
-    kernel: Float64Array,
+    kernel: Kernel,
     group: Int64Array,
     factor: Float64Array,
     n_groups: int,
     load: Float64Array,
     used: BoolArray,
+    rate: Float64Array,
 ) -> Float64Array:
     """Return the rate of each group of hours, all 0 or more, that explains the load best."""
-    design = _design(kernel, group, factor, n_groups, used)
-    ridge = RIDGE * float(np.sum(kernel)) ** 2
-    return _solved(design.T @ design, design.T @ load[used], ridge)
+    design = _design(kernel, group, factor, n_groups, used, rate)
+    return _solved(design.T @ design, design.T @ load[used], _ridge(kernel))
+
+
+def _ridge(kernel: Kernel) -> float:
+    return RIDGE * float(np.sum(kernel.hourly)) ** 2
 
 
 def _design(
-    kernel: Float64Array,
+    kernel: Kernel,
     group: Int64Array,
     factor: Float64Array,
     n_groups: int,
     used: BoolArray,
+    rate: Float64Array,
 ) -> Float64Array:
-    """Return the load of each group's rate in the hours that are used, shape (n, n_groups)."""
+    """Return the load of each group's rate in the hours that are used, shape (n, n_groups).
+
+    Of lines whose edges go by the hours that they go by at a rate of every hour.
+    """
     n_hours = group.size
     design = np.zeros((n_hours, n_groups))
-    rows = np.arange(n_hours)
-    # load[h] = sum over lags k of kernel[k] factor[h - k] rate[group[h - k]], a convolution.
-    for lag, value in enumerate(kernel[:n_hours]):
-        submitted = rows[: n_hours - lag]
-        design[submitted + lag, group[submitted]] += value * factor[submitted]
+    before, after = edge_shares(rate)
+    # load[h] = sum over lags k of kernel[k] factor[h - k] rate[group[h - k]], a convolution; so of
+    # the edges, of which each hour has shares in that before it and that after it.
+    for of_lags, first, share in (
+        (kernel.middle, 0, factor),
+        (kernel.edge, -1, factor * after[:-1]),
+        (kernel.edge, 0, factor * before[1:]),
+    ):
+        for lag, value in enumerate(of_lags[:n_hours], first):
+            submitted = np.arange(max(0, -lag), n_hours - max(0, lag))
+            design[submitted + lag, group[submitted]] += value * share[submitted]
     return design[used]
 
 
@@ -138,5 +161,8 @@ def _solved(squares: Float64Array, products: Float64Array, ridge: float) -> Floa
     # The normal equations, 168 by 168, have the same solution and are quicker.
     # With A^T A = L L^T, |A x - b|^2 = |L^T x - L^-1 A^T b|^2 + what x does not change.
     lower = np.linalg.cholesky(squares + ridge * np.eye(products.size))
-    found: Float64Array = nnls(lower.T, solve_triangular(lower, products, lower=True))[0]
+    right = solve_triangular(lower, products, lower=True)
+    found: Float64Array = solve_triangular(lower.T, right)
+    if (found < 0).any():
+        found = nnls(lower.T, right)[0]
     return found

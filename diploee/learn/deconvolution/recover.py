@@ -181,7 +181,7 @@ def recover_weights(
     slot, month = hour_of_week(hours), month_of_year(hours)
     used = np.arange(values.size) >= burn_in
     months = wants_months(HourCounts(hours[burn_in], np.zeros(int(used.sum()), np.int64)), months)
-    of_week, of_month = alternate(kernel.hourly, slot, month, load, used, months, share)
+    of_week, of_month = alternate(kernel, slot, month, load, used, months, share)
     if not of_week.any():
         raise WorkloadError(
             f"{series.source}: the {observed} never rises above that of the idle facility; "
@@ -190,14 +190,13 @@ def recover_weights(
     # The count is the mean over the series; nodes are not added at the same hour of every week.
     rate = of_week[slot] * of_month[month]
     grown = float((rate * share).mean() / rate.mean())
-    of_week, share = of_week * grown, share / grown
-    rate = share * of_month[month]
-    of_weeks = spread(kernel.hourly, slot, rate, HOURS_PER_WEEK, load, used)
+    of_week, rate, share = of_week * grown, rate * grown, share / grown
+    of_weeks = spread(kernel, slot, share * of_month[month], HOURS_PER_WEEK, load, used, rate)
     of_months = None
     if months:
         of_week_h = share * of_week[slot]
-        of_months = spread(kernel.hourly, month, of_week_h, MONTHS_PER_YEAR, load, used)
-    fitted = np.convolve(rate * of_week[slot], kernel.hourly)[: values.size] + idle
+        of_months = spread(kernel, month, of_week_h, MONTHS_PER_YEAR, load, used, rate)
+    fitted = kernel.load_of(rate * share) + idle
     fitted = np.divide(fitted, unit, out=np.zeros_like(fitted), where=unit > 0)
     n_filled = sum(n for cause, n in series.counts.items() if cause.startswith("missing_"))
     full = load[used] >= FULL * per_busy_node * n_nodes[used]

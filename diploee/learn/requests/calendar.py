@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import nnls
 
 from diploee.errors import WorkloadError
 from diploee.importers.request_trace import RequestTrace
@@ -222,26 +221,3 @@ def _seen_details(slot: Int64Array, coverage: Float64Array) -> tuple[Detail, ...
         return details
     of_day = np.bincount(slot % HOURS_PER_DAY, coverage, HOURS_PER_DAY)
     return details[: 2 if of_day.min() >= MIN_SEEN_H else 1]
-
-
-def interpolation_weights(hourly: Float64Array) -> Float64Array:
-    """Return weights at the centres of the hours whose straight lines have given hourly means.
-
-    A scenario's request rates are straight lines between the centres of the hours, so that an hour
-    has the mean (before + 6 x own + after) / 8 of the weights. This is undone, by non-negative
-    least squares where a weight would fall below zero.
-
-    Parameters
-    ----------
-    hourly : numpy.ndarray, shape (n,)
-        Mean of each hour of a cycle, a week or a day.
-    """
-    n = hourly.size
-    if n == 1:
-        return hourly.copy()
-    means = np.eye(n) * 0.75 + (np.roll(np.eye(n), 1, axis=0) + np.roll(np.eye(n), -1, axis=0)) / 8
-    weights = np.linalg.solve(means, hourly)
-    if (weights < 0).any():
-        weights = nnls(means, hourly)[0]
-        weights *= hourly.sum() / weights.sum()
-    return np.asarray(weights, dtype=np.float64)

@@ -15,7 +15,6 @@ from diploee.learn.requests.calendar import (
     StepTimes,
     WeightFit,
     fit_weights,
-    interpolation_weights,
     well_seen_months,
 )
 from diploee.learn.requests.fluctuation import FluctuationFit, fit_fluctuation
@@ -33,6 +32,7 @@ from diploee.units import (
     MS_PER_MIN,
     MS_PER_S,
 )
+from diploee.workload.rates import line_through_means
 
 MIN_HOURS_OF_SCATTER = 24
 """Hours beyond the fitted weights from which the scatter of hours widens the limits."""
@@ -80,7 +80,7 @@ class RequestFit:
     hourly_dispersion : Dispersion
         Scatter of whole hours, from one week to the next.
     fluctuation : FluctuationFit or None
-        Of the minutes around the straight lines that a scenario draws between its hours; None
+        Of the minutes around the line that a scenario draws through its hours; None
         unless steps are minutes, and enough of them.
     weeks : WeekFit or None
         How weeks differ; None where too few were seen.
@@ -347,9 +347,10 @@ def _fluctuation(
 ) -> FluctuationFit | None:
     if times.step_ms != MS_PER_MIN:
         return None
-    corner = interpolation_weights(fit.slot_rate)
-    middle_h = (times.start_ms % MS_PER_H + times.step_ms / 2) / MS_PER_H + fit.slot
-    lines = np.interp(middle_h, np.arange(corner.size) + 0.5, corner, period=corner.size)
+    around = np.concatenate([fit.slot_rate[-1:], fit.slot_rate, fit.slot_rate[:1]])
+    nodes_ms, at_nodes = line_through_means((np.arange(around.size + 1) - 1) * MS_PER_H, around)
+    middle_ms = fit.slot * MS_PER_H + times.start_ms % MS_PER_H + times.step_ms / 2
+    lines = np.interp(middle_ms, nodes_ms, at_nodes)
     expected = lines * fit.group_factor[fit.group] * _season(fit, times)
     if weeks is not None and weeks.is_told:  # not to be found again in their minutes
         expected *= weeks.factor

@@ -9,7 +9,6 @@ import numpy as np
 import yaml
 
 from diploee.errors import one_line
-from diploee.learn.requests.calendar import interpolation_weights
 from diploee.learn.requests.fit import RequestFit
 from diploee.learn.requests.fluctuation import FluctuationFit
 from diploee.learn.requests.services import ServiceFit
@@ -32,9 +31,6 @@ def request_stream(
     fit: RequestFit, *, pool: str, service_keys: Mapping[str, Any] = DEFAULT_SERVICE
 ) -> dict[str, Any]:
     """Return an entry of `request_streams` as plain data.
-
-    The weights stand at the centres of the hours, between which a scenario's rates are straight
-    lines; they are such that every hour has the mean that was fitted.
 
     Parameters
     ----------
@@ -64,9 +60,9 @@ def request_stream(
     }
     calendar: dict[str, Any] = {}
     if fit.detail in ("hour_of_week", "day_and_hour"):
-        calendar["hour_of_week"] = _rounded(interpolation_weights(fit.week_weight))
+        calendar["hour_of_week"] = _rounded(fit.week_weight)
     elif fit.detail == "hour_of_day":
-        calendar["hour_of_day"] = _rounded(interpolation_weights(fit.week_weight[:HOURS_PER_DAY]))
+        calendar["hour_of_day"] = _rounded(fit.week_weight[:HOURS_PER_DAY])
     if fit.month_weight is not None:
         calendar["month"] = _rounded(fit.month_weight)
     if fit.weeks is not None and fit.weeks.is_told:

@@ -56,11 +56,6 @@ class GridMetrics:
         Hysteresis of the rainflow count [W]; 1 % of the rated power by default, 1 kW without one.
     headroom_to_w : float, optional
         Rated power where the power is taken [W]; that of the devices if absent, 0 if unknown.
-
-    Raises
-    ------
-    ValueError
-        If the threshold is not positive.
     """
 
     def __init__(

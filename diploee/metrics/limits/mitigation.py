@@ -4,11 +4,11 @@ The battery holds ramps, as its stage does; a ramp that is held at every instant
 ramps over any interval, on swings within a window and on changes. Where a limit speaks of
 frequencies, a lag is tried as well, and what takes less of power and an hour's energy is taken. Of
 each control the loosest one is searched with which the load keeps its limits, then the smallest
-power and at that power the smallest energy: at every step the held load is held against all limits
-on ramps, swings, changes, bands and lines, the filtered ones too. The run's event windows are held
-as well where they are finer than its series, each from the state that the battery then has in it;
-they are the worst of the run without it. Limits on power, demand and reactive power are not sized
-for; the report on the held load says whether they are kept with it.
+power and at that power the smallest energy: at every step the held load is checked against all
+limits on ramps, swings, changes, bands and lines, the filtered ones too. The run's event windows
+are held as well where they are finer than its series, each from the state that the battery then has
+in it; they are the worst of the run without it. Limits on power, demand and reactive power are not
+sized for; the report on the held load says whether they are kept with it.
 
 What is found is an entry of `facility.stages`, rounded to the safe side. The stage itself is then
 applied to the run's power, and enlarged until the limits are kept behind it.
@@ -102,11 +102,11 @@ class Mitigation:
         What any control needs at least to hold these ramps over the day of the battery's largest
         power; None of a lag, or where there are too many intervals.
     least_report : LimitReport or None
-        The supply of that control over the day held against the limits that are sized for.
+        The supply of that control over the day, checked against the limits that are sized for.
     metrics : mapping of str to float or None
         What the stage measures of itself over the run, such as `battery.discharged_mwh`.
     before, after : LimitReport
-        The run held against the limits, and with the battery.
+        The run checked against the limits, and with the battery.
     window_step_s : float
         Resolution of the event windows that it is sized on as well [s]; 0 without such.
     is_resized : bool
@@ -130,7 +130,7 @@ class Mitigation:
         return self.stage.model_dump(mode="json", exclude_none=True, exclude={"auxiliary_kw"})
 
     def lines(self) -> list[str]:
-        """Return what to tell of it, one line each."""
+        """Return the report, line by line."""
         windows = f" and event windows at {self.window_step_s:g} s" if self.window_step_s else ""
         seen_on = f"on means over {self.before.resolution_s:g} s{windows}"
         if self.stage is None:
@@ -154,9 +154,13 @@ class Mitigation:
             "asked for per hour)",
         ]
         if measured("deepest_cycle"):
+            cycles = (
+                f"{measured(f'cycles_{low}_to_{high}_percent'):,.4g} of {low}-{high} %"
+                for low, high in pairwise(DEPTHS_PERCENT)
+            )
             lines.append(
-                f"rainflow cycles of its state of charge: {', '.join(self._cycles_told())}; the "
-                f"deepest {measured('deepest_cycle'):.1%}, all depths added up "
+                f"rainflow cycles of its state of charge: {', '.join(cycles)}; the deepest "
+                f"{measured('deepest_cycle'):.1%}, all depths added up "
                 f"{measured('cycled_depth'):,.4g}"
             )
         if self.least is not None and self.least_report is not None:
@@ -198,11 +202,6 @@ class Mitigation:
         keys = dict.fromkeys(result.key for result in self.after.violated)
         if left := [key for key in keys if key.split(".")[0] not in SIZED_FOR]:
             yield f"violated still, as no battery is sized for it: {', '.join(left)}"
-
-    def _cycles_told(self) -> Iterator[str]:
-        for low, high in pairwise(DEPTHS_PERCENT):
-            n = self._measured(f"cycles_{low}_to_{high}_percent")
-            yield f"{n:,.4g} of {low}-{high} %"
 
     def as_dict(self) -> dict[str, Any]:
         """Return it in plain types, for JSON."""
@@ -347,7 +346,7 @@ class _Sizing:
     def _keeps(self, supply_w: Float64Array, asked: Hold, store: Store) -> bool:
         return not self.judged(supply_w, asked, store, self.limits).violated
 
-    def controls(self) -> list[Hold]:
+    def controls(self) -> list[BatterySpec]:
         """Return the loosest ramps, and the shortest lag, with which the load keeps its limits.
 
         Raises
@@ -395,10 +394,10 @@ class _Sizing:
         """
         if self._is_kept:
             return None
-        sizes = [(asked, self._smallest(asked)) for asked in self.controls()]
-        asked, size = min(sizes, key=lambda found: found[1].power_mw + found[1].energy_mwh)
+        sizes = [(control, self._smallest(control.hold())) for control in self.controls()]
+        control, size = min(sizes, key=lambda found: found[1].power_mw + found[1].energy_mwh)
         for n in range(MOST_ENLARGED):
-            stage = _stage(asked, size, (1 + SPARE) * ENLARGED**n)
+            stage = _stage(control, size, (1 + SPARE) * ENLARGED**n)
             if self._keeps(self.through(stage)[0], stage.hold(), stage.store()):
                 return stage
         raise InputError(
@@ -429,17 +428,12 @@ class _Sizing:
         return BatterySize(power_w, _least_kept(lambda e: keeps(BatterySize(power_w, e)), most_j))
 
 
-def _stage(asked: Hold, size: BatterySize, factor: float) -> BatterySpec:
+def _stage(control: BatterySpec, size: BatterySize, factor: float) -> BatterySpec:
     """Return the stage of a control and a size, enlarged and rounded up."""
-    values: dict[str, Any] = {"smoothing_s": asked.lag_s}
-    if not asked.lag_s:
-        rates = map(_mw_per_min, (asked.up_w_per_s, asked.down_w_per_s))
-        up, down = (None if rate is None else float(f"{rate:.{DIGITS}g}") for rate in rates)
-        values = {"ramp_limit": RampRates(up_mw_per_min=up, down_mw_per_min=down)}
-    return BatterySpec(
-        power_mw=_rounded(size.power_mw * factor, np.ceil),
-        energy_mwh=_rounded(size.energy_mwh * factor / _size_of(_PLAIN).energy_mwh, np.ceil),
-        **values,
+    nominal_mwh = size.energy_mwh / _size_of(_PLAIN).energy_mwh
+    sizes = {"power_mw": size.power_mw, "energy_mwh": nominal_mwh}
+    return control.model_copy(
+        update={name: _rounded(value * factor, np.ceil) for name, value in sizes.items()}
     )
 
 
@@ -456,17 +450,16 @@ def _store(size: BatterySize) -> Store:
     )  # fmt: skip
 
 
-def _mw_per_min(rate_w_per_s: float) -> float | None:
-    return rate_w_per_s * S_PER_MIN / W_PER_MW if np.isfinite(rate_w_per_s) else None
-
-
-def _entered(asked: Hold) -> Hold:
-    """Return a control with the digits of its entry, on the strict side."""
+def _entered(asked: Hold) -> BatterySpec:
+    """Return a control as the entry of a stage of no size yet, its digits on the strict side."""
+    if asked.lag_s:
+        return _PLAIN.model_copy(update={"smoothing_s": _rounded(asked.lag_s, np.ceil)})
     up, down = (
-        np.inf if rate is None else _rounded(rate, np.floor) * W_PER_MW / S_PER_MIN
-        for rate in map(_mw_per_min, (asked.up_w_per_s, asked.down_w_per_s))
+        _rounded(rate * S_PER_MIN / W_PER_MW, np.floor) if np.isfinite(rate) else None
+        for rate in (asked.up_w_per_s, asked.down_w_per_s)
     )
-    return Hold(up, down, _rounded(asked.lag_s, np.ceil) if asked.lag_s else 0.0)
+    ramps = RampRates(up_mw_per_min=up, down_mw_per_min=down)
+    return _PLAIN.model_copy(update={"smoothing_s": None, "ramp_limit": ramps})
 
 
 def _rounded(value: float, way: Callable[[float], float]) -> float:

@@ -129,7 +129,7 @@ class LimitResult:
         The value is one of the whole run, at no time of its own.
     what : str
         The text without what was found beside: equal where the series and the event windows of a
-        run are held against one limit.
+        run are checked against one limit.
     """
 
     key: str
@@ -179,7 +179,7 @@ def _with_unit(number: str, unit: str) -> str:
 
 @dataclass(frozen=True)
 class LimitReport:
-    """A run held against limits.
+    """A run checked against limits.
 
     Parameters
     ----------

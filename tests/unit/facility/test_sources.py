@@ -12,7 +12,7 @@ from builders import tiny_library, tiny_scenario
 
 from diploee import simulate
 from diploee.cli.display import show_run
-from diploee.columns import TAKEN_OFF, Column, energy_parts
+from diploee.columns import TAKEN_OFF, Column
 from diploee.errors import StageError
 from diploee.facility import STAGES, Block, StageSpec
 from diploee.facility.base import POWER
@@ -130,8 +130,7 @@ def test_parts_of_the_energy_add_up_to_the_total(tmp_path: Path, first: str) -> 
         energy = dict(of["energy"])
         total = energy.pop("total_mwh")
         assert sum(energy.values()) == pytest.approx(total, rel=1e-7)
-    parts = energy_parts(run.columns)
-    taken_off = sum(sums[c.name] for of in parts.values() for c in of if c.role in TAKEN_OFF)
+    taken_off = sum(sums[c.name] for c in run.columns if c.role in TAKEN_OFF)
     gross = (sums["poi_power_w"] + taken_off) / 60e6
     assert run.metrics["poi"]["gross_mwh"] == pytest.approx(gross, rel=1e-8)
 

@@ -184,7 +184,7 @@ class Fails:
     ("apply", "text"),
     [
         (lambda _: None, "apply must return its columns by name and its state, found null"),
-        (lambda _: ({}, None), "lacks column 'late_power_w', which it declares"),
+        (lambda _: ({}, None), "lacks column 'lag_w', which it declares"),
         (lambda _: open("/none"), r"apply raised FileNotFoundError: .*No such file"),  # noqa: PTH123, SIM115
         (lambda block: block.power, "apply raised AttributeError: 'Block' object has no"),
     ],

@@ -18,7 +18,7 @@ from diploee.inference import (
 )
 from diploee.metrics.service import request_metrics, service_metrics, weighted_percentiles
 from diploee.scenario import Scenario, load_scenario
-from diploee.steps import load_curves, plan_services
+from diploee.steps import load_curves, plan_services, request_rates
 
 CHAT = "request_streams.chat"
 
@@ -179,6 +179,21 @@ def test_columns_conserve_requests_at_every_resolution() -> None:
     np.testing.assert_allclose(
         later["served_rps.coding"], whole["served_rps.coding"][48:], rtol=1e-6
     )
+
+
+def test_offered_rate_is_the_mean_of_its_line_at_any_resolution() -> None:
+    scenario = serving_scenario({f"{CHAT}.request_rate_rps": 300, "duration": "1 h"})
+    plan, rates = plan_of(scenario), request_rates(scenario, "chat")
+    (row,) = [k for k, service in enumerate(plan.services) if service.name == "coding"]
+    probability = list(scenario.request_streams["chat"].services.values())[row].probability
+    assert probability is not None
+    line = rates.of_service(row, probability, 300)
+    for dt_ms in (100, 5_000):
+        found = service_columns([plan], 0, dt_ms, 3_600_000 // dt_ms)["incoming_rps.coding"]
+        at = np.interp(np.arange(0, 3_600_001, 100), rates.nodes_ms, line)
+        means = ((at[1:] + at[:-1]) / 2).reshape(-1, dt_ms // 100).mean(axis=1)
+        np.testing.assert_allclose(found, means, rtol=1e-3)
+    assert np.count_nonzero(np.diff(found) == 0) < 0.01 * found.size
 
 
 def test_metrics_count_every_request_once() -> None:

@@ -51,7 +51,7 @@ def test_requests_are_made_in_proportion_to_the_nodes_that_stand() -> None:
 def test_mean_rate_is_what_was_given_under_any_calendar() -> None:
     plan = plan_of(phased({f"{CHAT}.request_rate_rps": 300}))
     asked = sum(float(s.served.rate_rps @ s.served.step_s) for s in plan.services)
-    assert asked / (2 * DAY_MS / 1000) == pytest.approx(300, rel=1e-5)
+    assert asked / (2 * DAY_MS / 1000) == pytest.approx(300, rel=1e-4)  # of nodes at random
 
 
 def test_instances_follow_the_rate_and_the_nodes_of_their_phase() -> None:

@@ -18,18 +18,21 @@ from command_line import call
 from typer.testing import CliRunner
 
 from diploee.cli.deconvolve import deconvolve_command
+from diploee.clock import RunClock
 from diploee.errors import InputError, OutputExistsError, WorkloadError
 from diploee.importers.power_logs.observed import ObservedSeries, read_observed_series
 from diploee.inputs import load_inputs
-from diploee.learn.deconvolution import RecoveredWeights, mix_kernel, recover_weights
+from diploee.learn.deconvolution import Kernel, RecoveredWeights, mix_kernel, recover_weights
 from diploee.learn.deconvolution.fragment import recovered_text
 from diploee.learn.deconvolution.kernel import Observed
 from diploee.outputs import Run
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.playing import played_mean_power_w
 from diploee.run import simulate
-from diploee.scenario import Scenario, load_scenario, scenario_from_dict
+from diploee.scenario import Calendar, Scenario, load_scenario, scenario_from_dict
 from diploee.steps import settle, stream_classes
+from diploee.workload import hourly_rates
+from diploee.workload.arrivals import draw_submissions
 
 HOUR_S = 3_600
 BY_HOUR = 1.2 + np.sin(np.arange(168) / 24 * 2 * np.pi) + 0.5 * (np.arange(168) % 7 == 0)
@@ -56,17 +59,16 @@ def series(values: np.ndarray, **fields: Any) -> ObservedSeries:
     return ObservedSeries(**given | fields)
 
 
-def kernel_of(scenario: Scenario, observed: Observed = "utilization") -> np.ndarray:
+def kernel_of(scenario: Scenario, observed: Observed = "utilization") -> Kernel:
     classes, library = stream_classes(scenario, tiny_library())
     stream = scenario.streams["training"]
     node_type = scenario.facility.node_type_of("main")
-    return mix_kernel(classes, library, node_type, stream.startup, observed).hourly
+    return mix_kernel(classes, library, node_type, stream.startup, observed)
 
 
 def load_of(rate: np.ndarray, scenario: Scenario) -> np.ndarray:
     """Expected occupancy in every hour of submissions at a rate [jobs/h]."""
-    busy = np.convolve(rate, kernel_of(scenario))[: rate.size]
-    return busy / scenario.facility.n_nodes
+    return kernel_of(scenario).load_of(rate) / scenario.facility.n_nodes
 
 
 KINDS: dict[str, Mapping[str, Any]] = {
@@ -102,8 +104,8 @@ def test_kernel_sums_to_the_mean_node_time_and_energy(kind: str) -> None:
         node_s += one.probability * one.n_nodes * (run_s + late_s)
         above = played_j * c.extrapolation_ratio * node_type.busy_power_factor
         energy_j += one.probability * (above - node_type.idle_power_w * one.n_nodes * run_s)
-    assert kernel_of(scenario).sum() * HOUR_S == pytest.approx(node_s, rel=1.1e-3)
-    assert kernel_of(scenario, "power").sum() * HOUR_S == pytest.approx(energy_j, rel=1.1e-3)
+    assert kernel_of(scenario).hourly.sum() * HOUR_S == pytest.approx(node_s, rel=1.1e-3)
+    assert kernel_of(scenario, "power").hourly.sum() * HOUR_S == pytest.approx(energy_j, rel=1.1e-3)
 
 
 @pytest.mark.parametrize("observed", ["utilization", "power"])
@@ -112,7 +114,7 @@ def test_a_job_on_half_of_a_nodes_gpus_has_half_its_kernel(observed: Observed) -
     one: dict[str, Any] = {"workload": "draw", "n_nodes": 1, "probability": 1}
     starting = KINDS["start-up"] | pool
     whole, half = (
-        kernel_of(tiny_scenario(starting | {classes: [of]}), observed)
+        kernel_of(tiny_scenario(starting | {classes: [of]}), observed).hourly
         for of in (one, one | {"n_gpus": 2})
     )
     np.testing.assert_allclose(2 * half, whole)
@@ -122,7 +124,7 @@ def test_a_job_on_half_of_a_nodes_gpus_has_half_its_kernel(observed: Observed) -
 def test_kernel_is_the_mean_of_many_jobs_of_one_hour(kind: str) -> None:
     scenario, n = tiny_scenario(KINDS[kind]), 60_000
     stream, rng = scenario.streams["training"], np.random.default_rng(0)
-    kernel = kernel_of(scenario)
+    kernel = kernel_of(scenario).hourly
     found, squares = np.zeros(kernel.size), np.zeros(kernel.size)
     edges = np.arange(kernel.size + 1) * HOUR_S
     for c in stream_classes(scenario, tiny_library())[0]:
@@ -137,6 +139,26 @@ def test_kernel_is_the_mean_of_many_jobs_of_one_hour(kind: str) -> None:
         found += c.job_class.probability * share.mean(axis=1)
         squares += (c.job_class.probability * share.std(axis=1)) ** 2 / n
     assert np.all(np.abs(found - kernel) < 5 * np.sqrt(squares) + 1e-5)
+
+
+def test_expected_load_is_that_of_jobs_drawn_at_the_rates() -> None:
+    scenario, rate = tiny_scenario(), np.array([0.0, 1, 6, 3, 0, 0, 2, 2, 5, 0, 0, 0])
+    clock = RunClock(datetime(2018, 1, 1), UTC, rate.size * HOUR_S * 1000, HOUR_S * 1000)
+    rates = hourly_rates(Calendar(hour_of_day=(*rate, *[0.0] * 12)), clock)
+    rng, found = np.random.default_rng(0), np.zeros(rate.size)
+    per_day = 24e5 * rate.mean()
+    for c in stream_classes(scenario, tiny_library())[0]:
+        begin_s = draw_submissions(rng, rates, per_day) / 1000
+        run_s = rng.choice(
+            [tiny_library()[k].duration_ms / 1000 for k in c.profile_ids], begin_s.size
+        )
+        upto = np.clip(np.arange(rate.size + 1)[:, None] * HOUR_S, begin_s, begin_s + run_s)
+        ran = np.diff(upto.sum(axis=1)) / HOUR_S
+        found += c.job_class.probability * c.job_class.n_nodes * ran
+    expected = kernel_of(scenario).load_of(rate)
+    np.testing.assert_allclose(found / 1e5, expected, atol=0.005 * expected.max())
+    steps = np.convolve(rate, kernel_of(scenario).hourly)[: rate.size]
+    assert np.abs(steps - expected).max() > 0.01 * expected.max()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -303,7 +325,7 @@ def test_a_run_in_its_size_and_phases_gives_its_submissions_back(
     submitted = len(own.jobs()) / 56
     assert found.jobs_per_day_low <= submitted <= found.jobs_per_day_high
     assert found.jobs_per_day_high < 1.1 * submitted
-    check(found, week(), own.manifest["workload"][0]["jobs_per_day"])
+    check(found, week(), submitted)
     if scenario.facility.size is None:
         return
     # What is written, scaled by the size, is the count again.
@@ -454,7 +476,7 @@ def test_command_gives_a_stream_that_loads(tmp_path: Path, library_folder: Path)
 def power_file(tmp_path: Path) -> Path:
     """Eight weeks of a facility of 50,000 nodes, in kilowatts, two rows missing."""
     scenario = tiny_scenario({"facility.pools.main.n_nodes": 50_000})
-    above_w = np.convolve(np.tile(100 * BY_HOUR, 8), kernel_of(scenario, "power"))[: 8 * 168]
+    above_w = kernel_of(scenario, "power").load_of(np.tile(100 * BY_HOUR, 8))
     idle_w = 50_000 * scenario.facility.node_type_of("main").idle_power_w
     stamps = np.datetime64("2018-01-01T00:00") + np.arange(8 * 168) * np.timedelta64(1, "h")
     rows = [f"{stamp},{(w + idle_w) / 1000:.6f}" for stamp, w in zip(stamps, above_w, strict=True)]

@@ -16,7 +16,7 @@ from diploee.importers.import_counts import ImportCounts
 from diploee.importers.request_trace import RequestTrace, TokenLengths
 from diploee.inference.curves import nearest_length
 from diploee.learn.poisson import poisson_limits
-from diploee.learn.requests.calendar import StepTimes, interpolation_weights
+from diploee.learn.requests.calendar import StepTimes
 from diploee.learn.requests.fit import RequestFit, fit_requests, trimmed
 from diploee.learn.requests.fragment import fit_remarks, request_stream, request_stream_yaml
 from diploee.learn.requests.scatter import dispersion_of
@@ -263,18 +263,6 @@ def test_limits_of_totals_are_those_of_poisson() -> None:
     assert low[0] == 0
 
 
-def test_straight_lines_between_the_weights_have_the_hourly_means() -> None:
-    hourly = WEIGHTS
-    corners = interpolation_weights(hourly)
-    fine = (np.arange(HOURS_PER_WEEK * 600) + 0.5) / 600
-    lines = np.interp(fine, np.arange(HOURS_PER_WEEK) + 0.5, corners, period=HOURS_PER_WEEK)
-    assert lines.reshape(HOURS_PER_WEEK, -1).mean(axis=1) == pytest.approx(hourly, rel=1e-4)
-    assert interpolation_weights(np.array([2.0])).tolist() == [2.0]
-    spike = interpolation_weights(np.eye(24)[5])
-    assert (spike >= 0).all()
-    assert spike.sum() == pytest.approx(1)
-
-
 def test_the_highest_step_is_the_peak() -> None:
     n_requests = np.full(600, 6.0)
     n_requests[77] = 120
@@ -355,9 +343,8 @@ def test_requests_drawn_from_a_scenario_give_its_weights_back() -> None:
     rng = stream(0, "test", "round trip")
     fit = fit_requests(trace_of(rng.poisson(rates * 50), datetime(2018, 1, 1, tzinfo=UTC)))
     found = np.array(request_stream(fit, pool="main")["calendar"]["hour_of_week"])
-    # Undoing the straight lines at most doubles an error (the factor at the finest ripple).
     half = (fit.week_high - fit.week_low) / 2
-    assert (np.abs(found - WEIGHTS) <= 2 * 4 / 1.96 * half + 1e-4).all()
+    assert (np.abs(found - WEIGHTS) <= 4 / 1.96 * half + 1e-4).all()
     assert np.corrcoef(found, WEIGHTS)[0, 1] > 0.99
 
 

@@ -274,7 +274,7 @@ def test_a_wake_must_lie_after_now() -> None:
             view.wake_at(view.now_ms)
             return []
 
-    with pytest.raises(PolicyError, match="Hasty asks to be woken at 0 ms, which is not after now"):
+    with pytest.raises(PolicyError, match=r"Hasty asks to be woken at 0 ms, .* after now"):
         acted(ONE, Hasty())
 
 

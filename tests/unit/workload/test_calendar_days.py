@@ -16,7 +16,7 @@ from diploee.learn.jobs.hours import HourCounts
 from diploee.learn.weeks import fit_weeks
 from diploee.scenario import Calendar
 from diploee.workload import HourlyRates
-from diploee.workload.rates import continuous_rates, hourly_rates
+from diploee.workload.rates import hourly_rates
 
 MS_PER_H, HOURS_PER_WEEK = 3_600_000, 168
 WEEK = tuple(float(hour) for hour in range(1, HOURS_PER_WEEK + 1))
@@ -124,7 +124,7 @@ def test_weeks_are_the_same_in_a_longer_run_and_differ_by_seed_and_stream() -> N
 def test_weeks_go_over_into_each_other_without_a_step() -> None:
     clock = RunClock(datetime(2018, 1, 1), UTC, 30 * HOURS_PER_WEEK * MS_PER_H, MS_PER_H)
     every_ms = np.arange(0, clock.horizon_ms, 60_000)
-    rates = continuous_rates(varied(0.5, 0), clock, every_ms, 0, "stream")
+    rates = hourly_rates(varied(0.5, 0), clock, 0, "stream").at(every_ms)
     assert np.abs(np.diff(rates)).max() < 2 * np.ptp(rates) / HOURS_PER_WEEK / 60
     assert rates.min() < 0.8 and rates.max() > 1.3
 

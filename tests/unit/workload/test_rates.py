@@ -9,9 +9,9 @@ import pytest
 
 from diploee.clock import RunClock
 from diploee.errors import WorkloadError
-from diploee.scenario import Calendar
+from diploee.scenario import Calendar, StandingNodes
 from diploee.workload import HourlyRates, hourly_rates
-from diploee.workload.rates import dispersed
+from diploee.workload.rates import gamma_factors
 
 MS_PER_H = 3_600_000
 MONDAY = datetime(2018, 1, 1)
@@ -46,8 +46,12 @@ def test_a_span_that_starts_within_an_hour_has_partial_first_and_last_hours() ->
     start = datetime(2018, 1, 1, 0, 40)
     rates = rates_of(Calendar(hour_of_day=(3, 1, 2, *[0] * 21)), start, 2 * MS_PER_H)
     assert rates.edges_ms.tolist() == [0, 1_200_000, 4_800_000, 7_200_000]
-    # Weights 3, 1, 2 hold for 20, 60 and 40 minutes: mean 200 / 120.
-    assert rates.relative_rate == pytest.approx(np.array([3, 1, 2]) / (200 / 120))
+    # The hour of weight 1 is whole, the others are parts of the line through 3, 1, 2, 0.
+    earlier = rates_of(Calendar(hour_of_day=(3, 1, 2, *[0] * 21)), MONDAY, 3 * MS_PER_H)
+    part = earlier.between(2_400_000, 9_600_000)
+    scale = part.of_pieces.sum() / (2 * MS_PER_H)
+    assert rates.at_nodes == pytest.approx(part.at_nodes / scale)
+    assert rates.relative_rate[1] * scale == pytest.approx(1 / 2)
 
 
 def test_a_span_within_one_hour_has_one_partial_hour() -> None:
@@ -103,7 +107,56 @@ def test_a_span_of_zero_weight_is_refused() -> None:
 
 @pytest.mark.parametrize("dispersion", [5e-324, 1e-300, 1e-20, 1e-6, 0.5, 10.0])
 def test_factors_of_any_dispersion_are_finite_with_mean_1(dispersion: float) -> None:
-    rates = rates_of(UNIFORM, MONDAY, 1_000 * MS_PER_H)
-    drawn = dispersed(rates, dispersion, 0, np.random.default_rng)
-    assert np.isfinite(drawn.relative_rate).all()
-    assert time_weighted_mean(drawn) == pytest.approx(1, abs=6 * (dispersion / 1_000) ** 0.5 + 1e-9)
+    factors = gamma_factors(dispersion, np.arange(1_000), np.random.default_rng)
+    assert np.isfinite(factors).all()
+    assert factors.mean() == pytest.approx(1, abs=6 * (dispersion / 1_000) ** 0.5 + 1e-9)
+
+
+def spiky(seed: int = 0) -> Calendar:
+    week = np.random.default_rng(seed).gamma(0.5, size=168)
+    week[[20, 21, 90]] = 0.0
+    return Calendar(hour_of_week=tuple(week.tolist()))
+
+
+def test_every_hour_keeps_the_mean_of_its_weight_and_its_random_factor() -> None:
+    clock = RunClock(MONDAY, UTC, 168 * MS_PER_H, MS_PER_H)
+    weights = np.array(spiky().week_weights())
+    scatter = (0.7, 24, np.random.default_rng)
+    for scatters, factors in (
+        ((), np.ones(168)),
+        ((scatter,), gamma_factors(0.7, 17_532 * 24 + np.arange(168), np.random.default_rng)),
+    ):
+        rates = hourly_rates(spiky(), clock, scatters=scatters)
+        expected = weights / weights.mean() * factors
+        np.testing.assert_allclose(rates.relative_rate, expected, rtol=1e-12)
+        assert rates.at_nodes.min() == 0
+
+
+def test_rates_do_not_jump_at_the_edge_of_an_hour() -> None:
+    for calendar in (spiky(), Calendar(day_of_week=(1, 0, 0, 1, 1, 0.6, 0.5))):
+        rates = rates_of(calendar, MONDAY, 14 * 24 * MS_PER_H)
+        step = np.abs(np.diff(rates.at(np.arange(0, 14 * 24 * MS_PER_H, 1_000))))
+        assert step.max() < rates.at_nodes.max() / 1_800 * 1.001, "0 to the largest in 30 min"
+
+
+def test_a_run_that_begins_earlier_has_the_same_rates() -> None:
+    def line(hours_before: float) -> HourlyRates:
+        begin_ms = round(hours_before * MS_PER_H)
+        clock = RunClock(datetime(2018, 1, 1, 5, 20), UTC, 50 * MS_PER_H, MS_PER_H, begin_ms)
+        return hourly_rates(spiky(), clock, scatters=((0.7, 24, np.random.default_rng),))
+
+    alone, earlier = line(0), line(100).between(0, 50 * MS_PER_H)
+    assert alone.edges_ms.tolist() == earlier.edges_ms.tolist()
+    np.testing.assert_allclose(alone.at_nodes, earlier.at_nodes, rtol=1e-12)
+
+
+def test_rates_step_where_nodes_are_added_and_nowhere_else() -> None:
+    clock = RunClock(MONDAY, UTC, 10 * MS_PER_H, MS_PER_H)
+    added_ms = 4 * MS_PER_H + 700_000
+    rates = hourly_rates(UNIFORM, clock, standing=StandingNodes(10, ((added_ms, 30),)))
+    at = rates.at(np.array([0, added_ms - 1, added_ms, 10 * MS_PER_H]))
+    assert at / at[0] == pytest.approx([1, 1, 4, 4])
+    assert rates.of_pieces.sum() == pytest.approx(clock.horizon_ms)
+    before, after = rates.between(0, added_ms), rates.between(added_ms, clock.horizon_ms)
+    assert before.relative_rate == pytest.approx(at[0])
+    assert after.relative_rate == pytest.approx(at[3])
