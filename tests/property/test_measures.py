@@ -17,7 +17,7 @@ from hypothesis.extra.numpy import arrays
 from diploee.measures.clock import Clock, ClockSums
 from diploee.measures.distribution import Distribution
 from diploee.measures.exceedance import Exceedance
-from diploee.measures.extremes import Largest
+from diploee.measures.extremes import CountAbove, Energy, HoursAbove, Largest, Most
 from diploee.measures.histogram import RELATIVE_ERROR, SignedHistogram
 from diploee.measures.rainflow import Rainflow, TurningPoints
 from diploee.measures.series import Series, Signal, Stretch, power, to_quanta
@@ -31,9 +31,11 @@ from diploee.measures.sliding import (
 )
 from diploee.measures.spectrum import Spectrum, band_rms, line_amplitude
 from diploee.metrics.grid import GridMetrics
+from diploee.metrics.limits.swings import BandFilter, RunningFilter
 from diploee.profiles.profile import Provenance
 
 GOOD = Provenance("measured", "", "", 0.1, 0.1, 4.4)
+BAND = BandFilter(low_hz=0.01, high_hz=0.2)
 STEP_MS = 1_000
 CLOCK = Clock(datetime(2018, 11, 4, 0, 30, tzinfo=ZoneInfo("America/Chicago")), STEP_MS)
 
@@ -84,6 +86,10 @@ class Fed:
         return self.into.result()
 
 
+def filtered(running):
+    return Fed(Exceedance(1e6, STEP_MS), lambda stretch: ranges(20)(running.see(stretch)))
+
+
 MEASURES = {
     "ramps": lambda: Sizes(ramps(60), 120),
     "differences": lambda: Sizes(differences(10), 11),
@@ -96,6 +102,7 @@ MEASURES = {
     "energy above a level": lambda: Fed(Exceedance(2.6e6 * 64, STEP_MS)),
     "duration of ramps": lambda: Fed(Exceedance(1e9, STEP_MS), ramps(10), 20),
     "a band's worst windows": lambda: Fed(Exceedance(0.01, 300_000), band_rms((0.05, 0.2)), 600),
+    "swings of a band": lambda: filtered(RunningFilter(BAND.sections(STEP_MS), 20)),
     "lines": lambda: Fed(Exceedance(0.01, 300_000), line_amplitude((0.05, 0.2)), 600),
     "largest": lambda: Fed(Largest()),
     "distribution": lambda: Fed(Distribution()),
@@ -129,6 +136,18 @@ def measured(name, values, places, since_ms=0):
 def test_a_measure_gives_the_same_wherever_its_series_is_cut(name, seed, places, since_ms):
     values = to_quanta(rough_power_w(seed, 6_000))
     assert measured(name, values, places, since_ms) == measured(name, values, [], since_ms)
+
+
+@given(seed=st.integers(0, 99), places=cuts)
+def test_totals_of_a_column_are_those_of_its_blocks(seed, places):
+    power_w = rough_power_w(seed, 1_000)
+    totals = (Energy(), Most(), CountAbove(2.5e6), HoursAbove(2.5e6))
+    for _, piece in pieces(power_w, places):
+        for total in totals:
+            total.add(piece, STEP_MS)
+    above = int((power_w > 2.5e6).sum())
+    expected = [power_w.sum() / 3.6e9, power_w.max(), above, above / 3_600]
+    assert [total.result() for total in totals] == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("name", MEASURES)
