@@ -18,7 +18,6 @@ Sheet "Flexibility and mitigation", section 5 (C3, C6); parameters are assumed w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Any, Literal
@@ -28,10 +27,12 @@ from pydantic import Field, model_validator
 
 from diploee.columns import Column
 from diploee.facility.base import POWER, Block, Site, StageSpec, Values
+from diploee.facility.meters import ColumnMeter
 from diploee.jit import njit
+from diploee.measures.extremes import Energy, HoursAbove, Most
+from diploee.measures.rainflow import TurningPoints
 from diploee.metric import Metric
 from diploee.model import SCALES, Model
-from diploee.rainflow import TurningPoints
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import J_PER_MWH, MS_PER_H, MS_PER_S, S_PER_MIN, W_PER_KW, W_PER_MW
 
@@ -463,54 +464,46 @@ class Battery:
         return BatteryMeter(self._spec)
 
 
-class BatteryMeter:
-    """Measures what a battery does over a run.
-
-    Parameters
-    ----------
-    spec : BatterySpec
-        The battery.
-    """
+class BatteryMeter(ColumnMeter):
+    """Measures what a battery does over a run."""
 
     def __init__(self, spec: BatterySpec) -> None:
-        self._capacity_mwh = spec.energy_mwh
-        self._given_j = self._taken_j = self._lost_j = self._uncovered_j = self._uncovered_s = 0.0
-        self._least, self._most = np.inf, -np.inf
+        power, uncovered, charge = (
+            f"battery_{name}" for name in ("power_w", "uncovered_w", "state_of_charge")
+        )
+        super().__init__({
+            "battery.discharged_mwh": (Energy(), lambda columns: np.maximum(columns[power], 0)),
+            "battery.loss_mwh": (Energy(), "battery_loss_w"),
+            "battery.uncovered_h": (HoursAbove(ROUNDING_W), uncovered),
+            "battery.uncovered_mwh": (Energy(), uncovered),
+            "battery.least_state_of_charge": (
+                Most(-np.inf, per=-1), lambda columns: -columns[charge]
+            ),
+            "battery.most_state_of_charge": (Most(-np.inf), charge),
+        })  # fmt: skip
+        self._capacity_mwh, self._taken = spec.energy_mwh, Energy()
         self._cycles = ChargeCycles()
         self._cycles.add(np.array([spec.reference_state_of_charge]))
 
     def add(self, block: Block) -> None:
         """Take in a block."""
-        dt_s = block.dt_ms / MS_PER_S
-        power_w, uncovered_w = (
-            block.columns[name] for name in ("battery_power_w", "battery_uncovered_w")
-        )
-        self._given_j += float(np.maximum(power_w, 0).sum()) * dt_s
-        self._taken_j -= float(np.minimum(power_w, 0).sum()) * dt_s
-        self._lost_j += float(block.columns["battery_loss_w"].sum()) * dt_s
-        self._uncovered_j += float(uncovered_w.sum()) * dt_s
-        self._uncovered_s += float(np.count_nonzero(uncovered_w > ROUNDING_W)) * dt_s
-        charge = block.columns["battery_state_of_charge"]
-        self._least = min(self._least, float(charge.min()))
-        self._most = max(self._most, float(charge.max()))
-        self._cycles.add(charge)
+        super().add(block)
+        self._taken.add(-np.minimum(block.columns["battery_power_w"], 0), block.dt_ms)
+        self._cycles.add(block.columns["battery_state_of_charge"])
 
-    def values(self) -> Mapping[str, float | None]:
+    def values(self) -> dict[str, float | None]:
         """Return the metrics."""
-        given, taken = self._given_j / J_PER_MWH, self._taken_j / J_PER_MWH
-        cycles = self._cycles.count()
+        found, cycles = super().values(), self._cycles.count()
+        moved_mwh = (found["battery.discharged_mwh"] or 0.0) + self._taken.result()
         return {
-            "battery.discharged_mwh": given,
-            "battery.loss_mwh": self._lost_j / J_PER_MWH,
-            "battery.equivalent_full_cycles": (given + taken) / (2 * self._capacity_mwh),
+            "battery.discharged_mwh": found.pop("battery.discharged_mwh"),
+            "battery.loss_mwh": found.pop("battery.loss_mwh"),
+            "battery.equivalent_full_cycles": moved_mwh / (2 * self._capacity_mwh),
             "battery.cycled_depth": cycles.depths,
             "battery.deepest_cycle": cycles.deepest,
             **{
                 f"battery.cycles_{low}_to_{high}_percent": n
                 for (low, high), n in zip(pairwise(DEPTHS_PERCENT), cycles.classes, strict=True)
             },
-            "battery.uncovered_h": self._uncovered_s * MS_PER_S / MS_PER_H,
-            "battery.uncovered_mwh": self._uncovered_j / J_PER_MWH,
-            "battery.least_state_of_charge": self._least,
-            "battery.most_state_of_charge": self._most,
+            **found,
         }

@@ -1,6 +1,5 @@
-"""How large a battery must be to hold ramps: for the way that `battery` holds them, and at least.
+"""How large a battery must be to hold ramps: the smallest by bisection, and at least.
 
-`holding_battery` finds the smallest one that holds a load's ramps as the stage does, by bisection.
 `least_battery` lets the battery know the load beforehand, a linear programme: no control can do
 with less, at the prices of power and energy that it is given.
 """
@@ -8,14 +7,14 @@ with less, at the prices of power and energy that it is given.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from diploee.errors import InputError
-from diploee.facility.battery import Hold, Store, hold
+from diploee.facility.battery import Hold
 from diploee.tables import Float64Array
 from diploee.units import J_PER_MWH, W_PER_MW
 
@@ -53,60 +52,6 @@ class BatterySize:
         return self.energy_j / J_PER_MWH
 
 
-def holding_battery(
-    load_w: Float64Array,
-    dt_s: float,
-    asked: Hold,
-    charge: float = 1.0,
-    discharge: float = 1.0,
-    feedback_per_s: float = 0.0,
-) -> BatterySize:
-    """Return the smallest battery that holds a load as the stage does; it begins half full.
-
-    Parameters
-    ----------
-    load_w : numpy.ndarray, shape (n,)
-        Mean power over each interval [W].
-    dt_s : float
-        Interval [s].
-    asked : Hold
-        What is held.
-    charge, discharge : float
-        Efficiencies, 0-1.
-    feedback_per_s : float
-        As of `Store`.
-
-    Raises
-    ------
-    InputError
-        If no battery of a hundred times the load's energy range holds it.
-    """
-    range_w = float(np.ptp(load_w))
-    if range_w == 0:
-        return BatterySize(0.0, 0.0)
-
-    def missed_w(size: BatterySize) -> float:
-        store = Store(
-            size.power_w, 0.0, size.energy_j, size.energy_j / 2, charge, discharge, feedback_per_s
-        )
-        held = hold(load_w, dt_s, store, asked, (float(load_w[0]), store.reference_j))
-        return float(held.uncovered_w.max())
-
-    if missed_w(BatterySize(0.0, 0.0)) <= COVERED * range_w:
-        return BatterySize(0.0, 0.0)
-    most = BatterySize(10 * range_w, 100 * range_w * dt_s * load_w.size)
-    if missed_w(most) > COVERED * range_w:
-        raise InputError(
-            "no battery holds these ramps on this load; give a larger ramp, or a feedback"
-        )
-    power_w = smallest(lambda p: missed_w(replace(most, power_w=p)) <= COVERED * range_w,
-                        most.power_w)  # fmt: skip
-    energy_j = smallest(
-        lambda e: missed_w(BatterySize(power_w, e)) <= COVERED * range_w, most.energy_j
-    )
-    return BatterySize(power_w, energy_j)
-
-
 def smallest(enough: Callable[[float], bool], most: float, accuracy: float = ACCURACY) -> float:
     """Return the smallest value that is enough, within an accuracy; the largest one is."""
     low, high = 0.0, most
@@ -136,8 +81,12 @@ def least_battery(
 
     Parameters
     ----------
-    load_w, dt_s, asked, charge, discharge
-        As of `holding_battery`; of `asked` the ramps alone.
+    load_w : numpy.ndarray, shape (n,)
+        Mean power over each interval [W], which is `dt_s` long.
+    asked : Hold
+        What is held, of it the ramps alone.
+    charge, discharge : float
+        Efficiencies, 0-1.
     price_per_w, price_per_j : float
         What power and energy cost, in any unit; an hour's power as much as its energy by default.
 

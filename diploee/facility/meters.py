@@ -2,77 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from math import isfinite
-from typing import Any, NoReturn
-
-import numpy as np
+from typing import Any, NoReturn, Protocol
 
 from diploee.errors import StageError, one_of
 from diploee.facility.base import Block, Meter, Stage, Values
+from diploee.measures.extremes import Energy, HoursAbove, Most
 from diploee.metric import Metric
 from diploee.tables import Float64Array
-from diploee.units import J_PER_MWH, MS_PER_H, MS_PER_S
 
 ABOVE_RATING = 1 + 1e-9
 """A load above it, in parts of the rating, is more than rounding."""
 
 
-class EnergyMeter:
-    """Sums the energy of a column of power.
+class Total(Protocol):
+    """A measure of a column."""
 
-    Parameters
-    ----------
-    column : str
-        The column [W].
-    key : str
-        Key of its metric, in MWh.
-    """
+    def add(self, values: Float64Array, dt_ms: int, /) -> None:
+        """Add values of intervals of a length."""
+
+    def result(self) -> float:
+        """Return what they add up to."""
+
+
+Of = str | Callable[[Values], Float64Array]
+"""A column, or what is made of the columns of a block."""
+
+
+class ColumnMeter:
+    """Measures of columns, by the keys of their metrics."""
+
+    def __init__(self, measures: Mapping[str, tuple[Total, Of]]) -> None:
+        self._measures = measures
+
+    def add(self, block: Block) -> None:
+        """Take in a block."""
+        for measure, of in self._measures.values():
+            values = block.columns[of] if isinstance(of, str) else of(block.columns)
+            measure.add(values, block.dt_ms)
+
+    def values(self) -> dict[str, float | None]:
+        """Return the metrics."""
+        return {key: measure.result() for key, (measure, _) in self._measures.items()}
+
+
+class EnergyMeter(ColumnMeter):
+    """The energy of a column of power [W], by the key of its metric, in MWh."""
 
     def __init__(self, column: str, key: str) -> None:
-        self._column, self._key, self._energy_j = column, key, 0.0
-
-    def add(self, block: Block) -> None:
-        """Add a block's energy."""
-        power_w = block.columns[self._column].sum(dtype="float64")
-        self._energy_j += float(power_w) * block.dt_ms / MS_PER_S
-
-    def values(self) -> dict[str, float | None]:
-        """Return the energy [MWh]."""
-        return {self._key: self._energy_j / J_PER_MWH}
+        super().__init__({key: (Energy(), column)})
 
 
-class LoadMeter(EnergyMeter):
-    """Sums the energy lost in a part of the facility, and tells how it is loaded.
+class LoadMeter(ColumnMeter):
+    """The energy lost in a part of the facility [W], its highest load, and hours above the rating.
 
-    Parameters
-    ----------
-    part : str
-        The part, whose name its metrics carry.
-    column : str
-        Its loss [W].
-    load : callable
-        Gives its load in parts of its rating from the columns of a block.
+    `load` is a column, or gives the load in parts of the rating.
     """
 
-    def __init__(self, part: str, column: str, load: Callable[[Values], Float64Array]) -> None:
-        super().__init__(column, f"{part}.energy_mwh")
-        self._part, self._load, self._max, self._above_ms = part, load, 0.0, 0
-
-    def add(self, block: Block) -> None:
-        """Add a block's energy, and what lies above the rating."""
-        super().add(block)
-        load = self._load(block.columns)
-        self._max = max(self._max, float(load.max(initial=0.0)))
-        self._above_ms += int(np.count_nonzero(load > ABOVE_RATING)) * block.dt_ms
-
-    def values(self) -> dict[str, float | None]:
-        """Return the energy [MWh], the highest load and the hours above the rating."""
-        return {
-            **super().values(),
-            f"{self._part}.max_load": self._max,
-            f"{self._part}.hours_above_rating": self._above_ms / MS_PER_H,
-        }
+    def __init__(self, part: str, column: str, load: Of) -> None:
+        super().__init__({
+            f"{part}.energy_mwh": (Energy(), column),
+            f"{part}.max_load": (Most(), load),
+            f"{part}.hours_above_rating": (HoursAbove(ABOVE_RATING), load),
+        })  # fmt: skip
 
 
 def load_metrics(part: str, name: str) -> tuple[Metric, ...]:
@@ -86,14 +79,7 @@ def load_metrics(part: str, name: str) -> tuple[Metric, ...]:
 
 
 class StageMeters:
-    """The meters of all stages that have one, as one sink.
-
-    Parameters
-    ----------
-    stages : iterable of Stage
-        The stages of a run.
-    taken : collection of str
-        Blocks of ``metrics.json`` that are not a stage's own.
+    """The meters of all stages that have one, as one sink; `taken` blocks are not a stage's own.
 
     Raises
     ------
@@ -120,13 +106,7 @@ class StageMeters:
             meter.add(block)
 
     def blocks(self) -> dict[str, dict[str, float | None]]:
-        """Return the metrics, a block for each first part of their keys.
-
-        Raises
-        ------
-        StageError
-            If a meter gives a metric that its stage did not declare, or no finite number.
-        """
+        """Return the metrics, a block for each first part of their keys; refuse undeclared ones."""
         found: dict[str, dict[str, float | None]] = {}
         for stage, meter in self._meters:
             declared = [metric.key for metric in stage.metrics]

@@ -14,7 +14,6 @@ Sheet "Flexibility and mitigation", section 5 (C3 without a battery).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import numpy as np
@@ -23,9 +22,11 @@ from pydantic import Field, model_validator
 from diploee.columns import Column
 from diploee.facility.base import POWER, Block, Site, StageSpec, Values
 from diploee.facility.battery import ROUNDING_W, RampRates, Store, hold
+from diploee.facility.meters import ColumnMeter
+from diploee.measures.extremes import CountAbove, Energy, Most
 from diploee.metric import Metric
 from diploee.model import SCALES, optional
-from diploee.units import J_PER_MWH, MS_PER_S, W_PER_MW
+from diploee.units import MS_PER_S, W_PER_MW
 
 
 class RampLimitSpec(StageSpec, RampRates):
@@ -123,42 +124,15 @@ class RampLimit:
         }
         return columns, held.state
 
-    def meter(self) -> RampLimitMeter:
-        """Return what measures it."""
-        return RampLimitMeter()
-
-
-_OF = {
-    "burnt": "ballast_power_w",
-    "curtailed": "curtailed_power_w",
-    "uncovered": "ramp_uncovered_w",
-}
-"""Column of each energy."""
-
-
-class RampLimitMeter:
-    """Measures what a ramp limit burns, curtails and leaves over a run."""
-
-    def __init__(self) -> None:
-        self._energy_j = dict.fromkeys(_OF, 0.0)
-        self._most_w = dict.fromkeys(_OF, 0.0)
-        self._steps = 0
-
-    def add(self, block: Block) -> None:
-        """Take in a block."""
-        for key, name in _OF.items():
-            power_w = block.columns[name]
-            self._energy_j[key] += float(power_w.sum()) * block.dt_ms / MS_PER_S
-            self._most_w[key] = max(self._most_w[key], float(power_w.max()))
-        self._steps += int(np.count_nonzero(block.columns["ramp_uncovered_w"] > ROUNDING_W))
-
-    def values(self) -> Mapping[str, float | None]:
-        """Return the metrics."""
-        most_mw = {key: value / W_PER_MW for key, value in self._most_w.items()}
-        return {
-            **{f"ramp_limit.{key}_mwh": j / J_PER_MWH for key, j in self._energy_j.items()},
-            "ramp_limit.max_ballast_mw": most_mw["burnt"],
-            "ramp_limit.max_curtailed_mw": most_mw["curtailed"],
-            "ramp_limit.max_uncovered_mw": most_mw["uncovered"],
-            "ramp_limit.uncovered_steps": self._steps,
-        }
+    def meter(self) -> ColumnMeter:
+        """Return what measures what it burns, curtails and leaves."""
+        burnt, curtailed, uncovered = "ballast_power_w", "curtailed_power_w", "ramp_uncovered_w"
+        return ColumnMeter({
+            "ramp_limit.burnt_mwh": (Energy(), burnt),
+            "ramp_limit.curtailed_mwh": (Energy(), curtailed),
+            "ramp_limit.uncovered_mwh": (Energy(), uncovered),
+            "ramp_limit.max_ballast_mw": (Most(per=W_PER_MW), burnt),
+            "ramp_limit.max_curtailed_mw": (Most(per=W_PER_MW), curtailed),
+            "ramp_limit.max_uncovered_mw": (Most(per=W_PER_MW), uncovered),
+            "ramp_limit.uncovered_steps": (CountAbove(ROUNDING_W), uncovered),
+        })  # fmt: skip

@@ -1,8 +1,8 @@
 """Metrics: pure functions and accumulators over power blocks and schedules."""
 
+from diploee.measures.distribution import Distribution
 from diploee.metrics.attribution import Attribution
 from diploee.metrics.causes import Causes
-from diploee.metrics.distribution import Distribution
 from diploee.metrics.facility import FacilityMetrics, power_metrics, utilization_metrics
 from diploee.metrics.run_metrics import RunMetrics
 

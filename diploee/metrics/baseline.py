@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from diploee.clock import WallClock
-from diploee.tables import Float64Array, Int64Array
+from diploee.measures.clock import Intervals
+from diploee.tables import Float64Array
 from diploee.units import HOURS_PER_DAY, MS_PER_DAY, MS_PER_H
 
 N_DAYS = {False: 10, True: 4}
@@ -30,16 +31,9 @@ EPOCH_WEEKDAY = 3
 
 @dataclass(frozen=True)
 class Baseline:
-    """What a utility takes a load to have been without an event.
+    """What a utility takes a load to have been: mean over the event [W], of so many days.
 
-    Parameters
-    ----------
-    power_w : float
-        Mean over the event [W].
-    adjustment : float
-        Factor of the same-day adjustment, from 0.8 to 1.2.
-    n_days : int
-        Days that it is the mean of.
+    `adjustment` is the factor of the same-day adjustment, from 0.8 to 1.2.
     """
 
     power_w: float
@@ -47,38 +41,15 @@ class Baseline:
     n_days: int
 
 
-class HourlyMeans:
-    """Means of the facility's power over local hours, as a meter keeps them.
-
-    Parameters
-    ----------
-    wall : WallClock
-        Local time of the run.
-    """
-
-    def __init__(self, wall: WallClock) -> None:
-        self._wall = wall
-        self._first = int(wall.local_ms(np.zeros(1, dtype=np.int64))[0]) // MS_PER_H
-        self._sum_w, self._n = np.zeros(0), np.zeros(0, dtype=np.int64)
-
-    def add(self, starts_ms: Int64Array, power_w: Float64Array) -> None:
-        """Add intervals by their starts [ms] with their mean power [W], both of shape (n,)."""
-        hour = self._wall.local_ms(starts_ms) // MS_PER_H - self._first
-        low, size = int(hour.min()), int(hour.max()) + 1
-        if size > self._n.size:
-            more = max(size, 2 * self._n.size) - self._n.size
-            self._sum_w, self._n = np.pad(self._sum_w, (0, more)), np.pad(self._n, (0, more))
-        self._sum_w[low:size] += np.bincount(hour - low, power_w)
-        self._n[low:size] += np.bincount(hour - low)
-
-    def days(self) -> tuple[int, Float64Array]:
-        """Return the first local day [days since 1970], and means by day and hour, NaN = none."""
-        first_day, into = divmod(self._first, HOURS_PER_DAY)
-        n_days = -(-(into + self._n.size) // HOURS_PER_DAY)
-        table = np.full(n_days * HOURS_PER_DAY, np.nan)
-        known = self._n > 0
-        table[into : into + self._n.size][known] = self._sum_w[known] / self._n[known]
-        return first_day, table.reshape(n_days, HOURS_PER_DAY)
+def hourly_means(hours: Intervals, wall: WallClock) -> tuple[int, Float64Array]:
+    """Return the first local day [days since 1970], and means by day and hour, NaN = none."""
+    hour = wall.local_ms(hours.starts_ms) // MS_PER_H
+    first_day = int(hour[0]) // HOURS_PER_DAY
+    at = hour - first_day * HOURS_PER_DAY
+    size = (int(at.max()) // HOURS_PER_DAY + 1) * HOURS_PER_DAY
+    n = np.bincount(at, hours.counts, size)  # an hour that is put back comes twice
+    means = np.divide(np.bincount(at, hours.sums, size), n, np.full(size, np.nan), where=n > 0)
+    return first_day, means.reshape(-1, HOURS_PER_DAY)
 
 
 def ten_of_ten(

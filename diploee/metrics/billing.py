@@ -7,7 +7,7 @@ Rules are functions with the user's parameters; there are no prices. Reference s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import hypot
 from typing import Any
@@ -16,12 +16,11 @@ import numpy as np
 
 from diploee.errors import InputError, one_of
 from diploee.facility.billing import Billing
+from diploee.measures.clock import Clock, ClockSums, Intervals
+from diploee.measures.series import QUANTA_PER_MW
 from diploee.metric import Metric
 from diploee.metrics.facility import load_factor
-from diploee.metrics.grid.clock import Clock
-from diploee.metrics.grid.demand import DEMAND_MIN, ClockSums
-from diploee.metrics.grid.quanta import QUANTA_PER_MW
-from diploee.tables import Int64Array
+from diploee.metrics.grid.demand import absent_demand, demand_sums
 from diploee.units import MS_PER_H, MS_PER_MIN
 
 RATCHET_MONTHS = 11
@@ -87,20 +86,10 @@ def beyond_free_share(reactive_demand: float, demand: float, share: float) -> fl
 
 
 def ratchets(demands: Sequence[float], share: float) -> list[tuple[float, bool]]:
-    """Return what a ratchet asks for in each of consecutive months, and whether more is possible.
+    """Return what a ratchet asks for in each of consecutive months, and if more is possible.
 
-    Parameters
-    ----------
-    demands : sequence of float, shape (n,)
-        Demand of each month.
-    share : float
-        Part of the highest of the 11 months before that counts, 0-1.
-
-    Returns
-    -------
-    list of (float, bool), shape (n,)
-        ``share`` times the highest known, 0 in the first month; True where fewer than 11 months
-        before are known, so that it is a lower bound.
+    That is `share`, 0-1, times the highest of up to 11 months before, 0 in the first month; more is
+    possible where fewer than 11 months before are known.
     """
     before = (demands[max(k - RATCHET_MONTHS, 0) : k] for k in range(len(demands)))
     return [(share * max(past, default=0.0), len(past) < RATCHET_MONTHS) for past in before]
@@ -144,100 +133,32 @@ class MonthSums:
         }
 
 
-class Demand:
-    """Active and reactive power over the clock intervals of one length.
-
-    Parameters
-    ----------
-    clock : Clock
-        Start and resolution.
-    interval_ms : int
-        Length of the clock intervals [ms].
-    """
-
-    def __init__(self, clock: Clock, interval_ms: int) -> None:
-        self._clock = clock
-        self.minutes = interval_ms // MS_PER_MIN
-        self._active, self._reactive = ClockSums(clock, interval_ms), ClockSums(clock, interval_ms)
-
-    def add(self, active: Int64Array, reactive: Int64Array, t0_ms: int) -> None:
-        """Add consecutive values [quanta] from `t0_ms` on."""
-        self._active.add(active, t0_ms)
-        self._reactive.add(reactive, t0_ms)
-
-    def by_month(self) -> dict[str, dict[str, Any]]:
-        """Return the largest demands of every local month that holds a whole interval.
-
-        Apparent power is that of an interval's mean active and reactive power, as meters form it;
-        it is no more than the mean of the apparent power.
-        """
-        sums, starts_ms, counts = self._active.complete()
-        p_mw = sums / (QUANTA_PER_MW * counts)
-        q_mvar = self._reactive.complete()[0] / (QUANTA_PER_MW * counts)
-        s_mva = np.hypot(p_mw, q_mvar)
-        found: dict[str, dict[str, Any]] = {}
-        begin = 0
-        while begin < starts_ms.size:
-            month = self._clock.month(int(starts_ms[begin]))
-            end = int(np.searchsorted(starts_ms, self._clock.next_month_ms(int(starts_ms[begin]))))
-            at = [begin + int(np.argmax(v[begin:end])) for v in (p_mw, s_mva, q_mvar, -q_mvar)]
-            times = [self._clock.iso(int(starts_ms[k])) for k in at]
-            found[month] = {
-                "interval_min": self.minutes,
-                "max_mw": float(p_mw[at[0]]),
-                "time": times[0],
-                "power_factor": power_factor(float(p_mw[at[0]]), float(q_mvar[at[0]])),
-                "max_mva": float(s_mva[at[1]]),
-                "max_mva_time": times[1],
-                "max_mvar": float(q_mvar[at[2]]),
-                "max_mvar_time": times[2],
-                "min_mvar": float(q_mvar[at[3]]),
-                "min_mvar_time": times[3],
-            }
-            begin = end
-        return found
-
-
 class Demands:
-    """Demand at 15, 30 and 60 minutes, and the `billing` block of the metrics.
+    """Demand at 15, 30 and 60 minutes, and the `billing` block with a tariff's rules.
 
-    Parameters
-    ----------
-    clock : Clock
-        Start and resolution.
-    rules : Billing, optional
-        What a tariff says of the demand.
-
-    Raises
-    ------
-    InputError
-        If the rules take the demand of an interval that the run can't hold.
+    Raises `InputError` if the rules take the demand of an interval that the run can't hold.
     """
 
     def __init__(self, clock: Clock, rules: Billing | None = None) -> None:
-        self._clock = clock
-        self._absent = {m: clock.why_not_aligned(m * MS_PER_MIN) for m in DEMAND_MIN}
-        self._rules = rules
-        if self._rules and (why := self._absent[self._rules.interval_min]):
-            held = [m for m, why_not in self._absent.items() if not why_not]
+        self._clock, self._rules = clock, rules
+        self._active, self._reactive = demand_sums(clock), demand_sums(clock, reactive=True)
+        if rules and (why := clock.why_not_aligned(rules.interval_min * MS_PER_MIN)):
             raise InputError(
                 "facility.stages, point_of_interconnection: billing.interval_min: "
-                f"{self._rules.interval_min} min is {why}; have: {one_of(held)}"
+                f"{rules.interval_min} min is {why}; have: {one_of(list(self._active))}"
             )
-        self._demands = [
-            Demand(clock, m * MS_PER_MIN) for m, why in self._absent.items() if not why
-        ]
 
-    def add(self, active: Int64Array, reactive: Int64Array, t0_ms: int) -> None:
-        """Add consecutive values [quanta] from `t0_ms` on."""
-        for demand in self._demands:
-            demand.add(active, reactive, t0_ms)
+    @property
+    def measures(self) -> Iterable[ClockSums]:
+        """What takes in active and reactive power."""
+        return *self._active.values(), *self._reactive.values()
 
     def block(self, months: Mapping[str, MonthSums]) -> dict[str, Any]:
         """Return the block: an entry for every local month of the run."""
-        found = {demand.minutes: demand.by_month() for demand in self._demands}
-        absent = dict(self._absent) | {
-            minutes: "the run holds no whole interval" for minutes, of in found.items() if not of
+        active = {minutes: sums.result() for minutes, sums in self._active.items()}
+        found = {
+            minutes: self._by_month(minutes, of, self._reactive[minutes].result())
+            for minutes, of in active.items()
         }
         entries = []
         for month, sums in months.items():
@@ -254,8 +175,36 @@ class Demands:
         return {
             "resolution_s": self._clock.step_s,
             "months": entries,
-            "absent": [{"interval_min": m, "reason": why} for m, why in absent.items() if why],
+            "absent": absent_demand(self._clock, active),
         }
+
+    def _by_month(
+        self, minutes: int, active: Intervals, reactive: Intervals
+    ) -> dict[str, dict[str, Any]]:
+        """Return the largest demands of every local month that holds a whole interval.
+
+        Apparent power is that of an interval's mean active and reactive power, as meters form it;
+        it is no more than the mean of the apparent power.
+        """
+        p_mw, q_mvar = active.mean_mw, reactive.mean_mw
+        s_mva = np.hypot(p_mw, q_mvar)
+        found: dict[str, dict[str, Any]] = {}
+        for month, rows in self._clock.months_in(active.starts_ms):
+            at = [rows.start + int(np.argmax(v[rows])) for v in (p_mw, s_mva, q_mvar, -q_mvar)]
+            times = [self._clock.iso(int(active.starts_ms[k])) for k in at]
+            found[month] = {
+                "interval_min": minutes,
+                "max_mw": float(p_mw[at[0]]),
+                "time": times[0],
+                "power_factor": power_factor(float(p_mw[at[0]]), float(q_mvar[at[0]])),
+                "max_mva": float(s_mva[at[1]]),
+                "max_mva_time": times[1],
+                "max_mvar": float(q_mvar[at[2]]),
+                "max_mvar_time": times[2],
+                "min_mvar": float(q_mvar[at[3]]),
+                "min_mvar_time": times[3],
+            }
+        return found
 
     def _month(self, month: str, sums: MonthSums) -> dict[str, Any]:
         clock = self._clock

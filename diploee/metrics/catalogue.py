@@ -17,12 +17,14 @@ from diploee.metrics.flexibility import FLEXIBILITY_METRICS
 from diploee.metrics.flexible_jobs import FLEXIBLE_JOB_METRICS
 from diploee.metrics.grid.accumulator import TRANSIENT_METRICS
 from diploee.metrics.grid.bandwidth import BANDWIDTH_METRICS
+from diploee.metrics.grid.changes import (
+    HISTOGRAM_METRICS,
+    RAINFLOW_METRICS,
+    RAMP_METRICS,
+    SWING_METRICS,
+)
 from diploee.metrics.grid.demand import DEMAND_METRICS, PEAK_METRICS
-from diploee.metrics.grid.histogram import HISTOGRAM_METRICS
-from diploee.metrics.grid.rainflow import RAINFLOW_METRICS
-from diploee.metrics.grid.ramps import RAMP_METRICS
 from diploee.metrics.grid.spectrum import SPECTRUM_METRICS
-from diploee.metrics.grid.swings import SWING_METRICS
 from diploee.metrics.poi import POI_METRICS
 from diploee.power.event_windows import EVENT_WINDOW_METRICS
 
@@ -100,12 +102,7 @@ def own_blocks() -> set[str]:
 def table_metrics(*views: View, own: Iterable[Metric] = ()) -> list[Metric]:
     """Return the metrics of a whole run that stand in its tables, or those of some views.
 
-    Parameters
-    ----------
-    *views : {"main", "table", "detail"}
-        Which.
-    own : iterable of Metric
-        What the stages of runs declared, which this process may not know.
+    `own` are what the stages of runs declared, which this process may not know.
     """
     chosen, by_key = views or ("main", "table"), {m.key: m for m in declared_metrics()}
     known = by_key | {m.key: m for m in own if m.key not in by_key}

@@ -19,7 +19,7 @@ from diploee.loads.jobs.rates import hourly_rates
 from diploee.metric import Metric
 from diploee.metrics.attribution import Attribution, Part
 from diploee.metrics.event import Event, Key, Span
-from diploee.metrics.grid.ramps import RAMP_MS
+from diploee.metrics.grid.changes import RAMP_MS
 from diploee.power import PowerModel, Segments
 from diploee.scenario import Scenario
 from diploee.tables import Float64Array, Int16Array, Int64Array, concat

@@ -13,14 +13,9 @@ Key = tuple[str, float, str]
 
 @dataclass(frozen=True)
 class Event:
-    """A change of the mean power from one span to a later one, or the power of one span.
+    """A change of the mean power from one span [ms] to a later one.
 
-    Parameters
-    ----------
-    before : tuple of int or None
-        The earlier span [ms]; None for a peak, which is held against the whole run.
-    after : tuple of int
-        The later span [ms].
+    `before` is None for a peak, which is held against the whole run.
     """
 
     before: Span | None

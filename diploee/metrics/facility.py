@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from diploee.measures.distribution import Distribution
 from diploee.metric import Metric, View
-from diploee.metrics.distribution import Distribution
 from diploee.scenario import Facility
 from diploee.tables import Float64Array
 from diploee.units import J_PER_MWH, MS_PER_S, W_PER_MW
@@ -107,15 +107,7 @@ def utilization_metrics(utilization: Distribution) -> dict[str, Any]:
 
 
 class FacilityMetrics:
-    """Accumulates power and node occupancy of the whole or of one pool.
-
-    Parameters
-    ----------
-    rated_power_w : float
-        Rated power of the whole or of the pool [W].
-    step_ms : int
-        Interval [ms].
-    """
+    """Accumulates power and node occupancy of the whole or of a pool; its rated power is in W."""
 
     def __init__(self, rated_power_w: float, step_ms: int) -> None:
         self._rated_power_w = rated_power_w

@@ -16,14 +16,15 @@ from diploee.columns import Column
 from diploee.facility import Block
 from diploee.facility.base import POWER
 from diploee.loads.jobs import StreamClass
+from diploee.measures.clock import Clock, ClockSums
+from diploee.measures.series import Stretch
 from diploee.metric import Metric
-from diploee.metrics.baseline import HourlyMeans, ten_of_ten
+from diploee.metrics.baseline import hourly_means, ten_of_ten
 from diploee.metrics.flexible_jobs import FlexibleJobs
-from diploee.metrics.grid.clock import Clock
 from diploee.scenario import Event, Scenario
 from diploee.schedule.signals import Signal
 from diploee.tables import Float64Array, Int64Array
-from diploee.units import J_PER_MWH, MS_PER_DAY, MS_PER_MIN, MS_PER_S, W_PER_MW
+from diploee.units import J_PER_MWH, MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S, W_PER_MW
 
 if TYPE_CHECKING:
     from diploee.loads.jobs.load import JobWindow
@@ -263,14 +264,14 @@ class FlexibilityMetrics:
     ) -> None:
         self._clock, self._signals, self._jobs = clock, signals, jobs
         self._meters = [EventMeter(event, clock.step_ms, signals) for event in events]
-        self._hours = HourlyMeans(clock)
+        self._hours = ClockSums(clock, MS_PER_H)
         self._energy_j = 0.0
         self._costs = {key: 0.0 for key, signal, _ in _COSTS if signal in signals}
 
     def add(self, block: Block) -> None:
         """Take in a block with the power of the run and of its twin."""
         power_w = block.columns[POWER]
-        self._hours.add(block.starts_ms, power_w)
+        self._hours.add(Stretch(power_w, power_w.size, block.end_ms, block.dt_ms))
         changed_j = (power_w - block.columns[BASELINE]) * block.dt_ms / MS_PER_S
         self._energy_j += float(changed_j.sum())
         edges_ms = np.append(block.starts_ms, block.end_ms)
@@ -327,7 +328,7 @@ class FlexibilityMetrics:
         days = self._clock.local_ms(spans.ravel()).reshape(-1, 2) // MS_PER_DAY
         event_days = frozenset(k for a, b in days.tolist() for k in range(a, b + 1))
         start_ms, end_ms = self._clock.local_ms(np.array([event.held_ms, event.end_ms])).tolist()
-        first_day, days_w = self._hours.days()
+        first_day, days_w = hourly_means(self._hours.seen(), self._clock)
         last_ms = (first_day + len(days_w)) * MS_PER_DAY
         if start_ms >= last_ms or end_ms <= start_ms:
             return {}

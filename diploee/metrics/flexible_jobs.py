@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from diploee.clock import WallClock
+from diploee.measures.distribution import Distribution
 from diploee.metric import Metric
-from diploee.metrics.distribution import Distribution
 from diploee.scenario import Event, JobFlexibility
 from diploee.schedule import NEVER_MS, ActedSchedule, Runs, Schedule
 from diploee.schedule.job_table import JobTable

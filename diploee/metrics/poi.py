@@ -7,8 +7,7 @@ what depends on extremes leaves out the time in which the facility fills up, as 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from math import hypot
 from typing import Any
 
@@ -18,14 +17,13 @@ from diploee.columns import TAKEN_OFF, Columns, Role
 from diploee.facility.base import Block, StageSpec
 from diploee.facility.billing import Billing
 from diploee.facility.point_of_interconnection import PointOfInterconnectionSpec
-from diploee.jit import njit
+from diploee.measures.clock import Clock
+from diploee.measures.extremes import HoursAbove, Largest
+from diploee.measures.series import Series, sum_quanta, to_quanta
 from diploee.metric import Metric
 from diploee.metrics.billing import Demands, MonthSums, mwh, power_factor
-from diploee.metrics.grid.clock import Clock
-from diploee.metrics.grid.quanta import sum_quanta, to_quanta
 from diploee.power import AC_COLUMNS, POWER_COLUMNS
-from diploee.tables import Float64Array
-from diploee.units import MS_PER_H, W_PER_MW
+from diploee.units import W_PER_MW
 
 ACTIVE, REACTIVE = "poi_power_w", "poi_reactive_var"
 
@@ -105,54 +103,6 @@ POI_METRICS = (
 )  # fmt: skip
 
 
-_RANKS: tuple[Callable[[float, float], float], ...] = (
-    lambda p, _: p,
-    lambda p, q: p * p + q * q,
-    lambda _, q: q,
-    lambda _, q: -q,
-)
-"""What is largest at each of the extremes: the peak, apparent power, and reactive power drawn and
-supplied; of active and reactive power."""
-
-
-@dataclass
-class _Extreme:
-    """An interval: its active and reactive power [W, var], and its start [ms]."""
-
-    active_w: float
-    reactive_var: float
-    at_ms: int
-
-
-@njit()
-def _scan(
-    active_w: Float64Array, reactive_var: Float64Array, contract_va: float
-) -> tuple[tuple[int, int, int, int], tuple[int, int, int, int]]:
-    """Return where the extremes are, and how often Q < 0, Q > 0, S > limit and P < 0.
-
-    Of equals it is the first.
-    """
-    peak = apparent = drawn = supplied = 0
-    n_leading = n_lagging = n_over = n_exporting = 0
-    largest = -1.0
-    for k in range(active_w.size):
-        p, q = active_w[k], reactive_var[k]
-        square = p * p + q * q
-        if p > active_w[peak]:
-            peak = k
-        if square > largest:
-            apparent, largest = k, square
-        if q > reactive_var[drawn]:
-            drawn = k
-        if q < reactive_var[supplied]:
-            supplied = k
-        n_leading += q < 0
-        n_lagging += q > 0
-        n_over += square > contract_va * contract_va
-        n_exporting += p < 0
-    return (peak, apparent, drawn, supplied), (n_leading, n_lagging, n_over, n_exporting)
-
-
 class PoiMetrics:
     """Accumulates what passes the point of interconnection; block cuts change no value.
 
@@ -171,8 +121,10 @@ class PoiMetrics:
         self._taken_off = {column.name for column in self._with_role if column.role in TAKEN_OFF}
         self._months: dict[str, MonthSums] = {}
         self._demands = Demands(clock, billing)
-        self._found: list[_Extreme] = []
-        self._counts = np.zeros(4, dtype=np.int64)
+        self._series = Series(clock.step_ms, self._demands.measures)
+        self._peak, self._apparent, self._drawn, self._supplied = (Largest() for _ in range(4))
+        self._over = HoursAbove(((contract_mva or np.inf) * W_PER_MW) ** 2)
+        self._leading, self._lagging, self._exporting = (HoursAbove(0.0) for _ in range(3))
 
     def add(self, block: Block, transient_ms: int = 0) -> None:
         """Add the next block behind all stages; until `transient_ms` it counts in sums alone."""
@@ -192,27 +144,27 @@ class PoiMetrics:
             netted, drawn = sum_quanta(block.columns[REACTIVE][rows])
             sums.drawn += drawn
             sums.supplied += drawn - netted
-        steady = block.part(
-            min(max(_up(transient_ms, block), block.t0_ms), block.end_ms), block.end_ms
-        )
-        if len(steady):
-            active, reactive = (to_quanta(steady.columns[name]) for name in (ACTIVE, REACTIVE))
-            self._demands.add(active, reactive, steady.t0_ms)
-            self._see(steady)
+        active, reactive = (to_quanta(block.columns[name]) for name in (ACTIVE, REACTIVE))
+        n_steady = self._series.add(block.t0_ms, active, transient_ms, reactive)
+        if n_steady:
+            self._see(block.part(block.end_ms - n_steady * block.dt_ms, block.end_ms))
 
     def _see(self, block: Block) -> None:
-        active_w, reactive_var = block.columns[ACTIVE], block.columns[REACTIVE]
-        contract_va = (self._contract_mva or np.inf) * W_PER_MW
-        at, counts = _scan(active_w, reactive_var, contract_va)
-        own = [
-            _Extreme(float(active_w[k]), float(reactive_var[k]), block.t0_ms + k * block.dt_ms)
-            for k in at
-        ]
-        self._found = [
-            max(pair, key=lambda e: rank(e.active_w, e.reactive_var))
-            for rank, *pair in zip(_RANKS, self._found or own, own, strict=True)
-        ]
-        self._counts += np.array(counts)
+        p, q, t0_ms, dt_ms = (
+            block.columns[ACTIVE],
+            block.columns[REACTIVE],
+            block.t0_ms,
+            block.dt_ms,
+        )
+        square = p * p + q * q
+        self._peak.add(p, t0_ms, dt_ms, q)
+        self._apparent.add(square, t0_ms, dt_ms, p, q)
+        self._drawn.add(q, t0_ms, dt_ms)
+        self._supplied.add(-q, t0_ms, dt_ms)
+        self._over.add(square, dt_ms)
+        self._lagging.add(q, dt_ms)
+        self._leading.add(-q, dt_ms)
+        self._exporting.add(-p, dt_ms)
 
     def blocks(self) -> dict[str, Any]:
         """Return the `poi` and `billing` blocks of the metrics."""
@@ -267,30 +219,27 @@ class PoiMetrics:
         }
 
     def _extremes(self) -> dict[str, Any]:
-        if not self._found:  # the run never filled up
+        if not self._peak.beside:  # the run never filled up
             return {}
-        peak, apparent, drawn, supplied = self._found
-        leading_h, lagging_h, over_h, exported_h = (
-            n * self._clock.step_ms / MS_PER_H for n in self._counts.tolist()
-        )
-        max_mva, iso = hypot(apparent.active_w, apparent.reactive_var) / W_PER_MW, self._clock.iso
+        iso, peak, (peak_var,) = self._clock.iso, self._peak, self._peak.beside
+        max_mva = hypot(*self._apparent.beside) / W_PER_MW
         found: dict[str, Any] = {
             "peak": {
-                "max_mw": peak.active_w / W_PER_MW,
+                "max_mw": peak.value / W_PER_MW,
                 "time": iso(peak.at_ms),
-                "reactive_mvar": peak.reactive_var / W_PER_MW,
-                "power_factor": power_factor(peak.active_w, peak.reactive_var),
+                "reactive_mvar": peak_var / W_PER_MW,
+                "power_factor": power_factor(peak.value, peak_var),
             },
             "reactive": {
-                "max_mvar": drawn.reactive_var / W_PER_MW,
-                "max_mvar_time": iso(drawn.at_ms),
-                "min_mvar": supplied.reactive_var / W_PER_MW,
-                "min_mvar_time": iso(supplied.at_ms),
-                "leading_h": leading_h,
-                "lagging_h": lagging_h,
+                "max_mvar": self._drawn.value / W_PER_MW,
+                "max_mvar_time": iso(self._drawn.at_ms),
+                "min_mvar": -self._supplied.value / W_PER_MW,
+                "min_mvar_time": iso(self._supplied.at_ms),
+                "leading_h": self._leading.result(),
+                "lagging_h": self._lagging.result(),
             },
-            "exported_h": exported_h,
-            "apparent": {"max_mva": max_mva, "time": iso(apparent.at_ms)},
+            "exported_h": self._exporting.result(),
+            "apparent": {"max_mva": max_mva, "time": iso(self._apparent.at_ms)},
         }
         if self._contract_mva is not None:
             left_mva = self._contract_mva - max_mva
@@ -298,7 +247,7 @@ class PoiMetrics:
                 "contract_mva": self._contract_mva,
                 "mva": left_mva,
                 "fraction": left_mva / self._contract_mva,
-                "over_h": over_h,
+                "over_h": self._over.result(),
             }
         return found
 
@@ -312,8 +261,3 @@ def poi_metrics(stages: Iterable[StageSpec], clock: Clock) -> PoiMetrics | None:
             columns = (*POWER_COLUMNS, *AC_COLUMNS, *of_stages)
             return PoiMetrics(clock, columns, spec.contract_mva, spec.billing)
     return None
-
-
-def _up(time_ms: int, block: Block) -> int:
-    """Return a time rounded up to the start of an interval [ms]."""
-    return block.t0_ms - (block.t0_ms - time_ms) // block.dt_ms * block.dt_ms

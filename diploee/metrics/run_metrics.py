@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from diploee.clock import RunClock
 from diploee.facility import Block, Stage, StageMeters
 from diploee.facility.base import POWER
+from diploee.measures.clock import Clock
 from diploee.metrics.catalogue import own_blocks
 from diploee.metrics.causes import Causes, add_causes
 from diploee.metrics.facility import FacilityMetrics
 from diploee.metrics.grid import GridMetrics
-from diploee.metrics.grid.clock import Clock
 from diploee.metrics.poi import poi_metrics
 from diploee.profiles import Provenance
 from diploee.scenario import Facility

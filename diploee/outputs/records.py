@@ -5,15 +5,18 @@ Keys that nobody reads may be missing or others; those of a newer version may fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from datetime import datetime
 from types import GenericAlias
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, Field, create_model
 
 from diploee.errors import shown
 from diploee.json_files import SHA256, Record
+from diploee.metrics.catalogue import declared_metrics
 from diploee.parquet_files import MAX_SIZE
 from diploee.profiles.store import Origin
 
@@ -33,8 +36,6 @@ Positive = Annotated[float, Field(gt=0, le=MAX_SIZE)]
 Count = Annotated[int, Field(ge=0, le=int(MAX_SIZE))]
 Seconds = Annotated[float, Field(gt=0, le=1e9)]
 Time = Annotated[str, AfterValidator(_check_time)]
-Optional = Number | None
-Numbers = dict[str, Any]
 
 
 class _Profile(Record):
@@ -73,207 +74,145 @@ class Manifest(Record):
     warnings: list[str]
 
 
-def _shaped(name: str, shape: Mapping[str, Any]) -> Any:
-    """Return a record as it stands in the file: groups, lists of one entry, and types of values.
+_NEEDED = """
+power: mean_mw max_mw energy_mwh resolution_s
+utilization:
+jobs?~:
+synchronous?.*:
+requests?~.services?.*:
+grid?~: mean_mw load_factor~
+grid.bandwidth: averaging_window_s~ lower_bound_below_s? note
+grid.peak: max_mw time cause?~
+grid.monthly_peaks.*: max_mw time cause?~
+grid.headroom?~: rated_mw mw fraction
+grid.coincidence?~: factor~
+grid.coincidence.pools.*: max_mw time cause?~
+grid.maximum_demand.intervals[]: interval_min max_mw time cause?~ load_factor~
+grid.maximum_demand.intervals[].monthly.*: max_mw time cause?~
+grid.maximum_demand.absent[]: interval_min reason
+grid.load_duration_curve: percent_of_time exceeded_mw
+grid.ramps.intervals[]: interval_s lower_bound
+grid.ramps.intervals[].up: max_mw p99_mw p999_mw max_mw_per_min time~ cause?~
+grid.ramps.intervals[].down: max_mw p99_mw p999_mw max_mw_per_min time~ cause?~
+grid.ramps.absent[]: interval_s reason
+grid.rolling_range.windows[]: window_s max_mw p99_mw p999_mw time lower_bound cause?~
+grid.rolling_range.absent[]: window_s reason
+grid.rainflow: threshold_mw swings swings_per_day~ max_from?~ max_to?~
+grid.rainflow.classes[]: from_mw to_mw~ swings
+grid.spectrum: windows? window_s? frequency_resolution_hz? mean_psd_mw2_per_hz?
+grid.spectrum.bands[]: low_hz high_hz rms_p50_mw rms_p99_mw rms_max_mw worst_window
+grid.spectrum.bands[]: worst_window_strongest_hz flagged flag_reason?
+grid.spectrum.absent[]: low_hz high_hz reason
+grid.spectrum.lines[]: frequency_hz period_s rms_mw over_floor~ flagged
+poi?~: pue~ ppue_cooling~
+poi.energy.*:
+poi.monthly.*: pue~ ppue_cooling~
+poi.monthly.*.energy.*:
+billing?~.months[]: month complete hours energy_mwh drawn_mvarh supplied_mvarh
+billing.months[]: lagging_power_factor~ leading_power_factor~
+billing.months[].demand[]: interval_min max_mw max_mva max_mvar min_mvar time max_mva_time
+billing.months[].demand[]: load_factor~ power_factor~
+billing.months[].billed?: interval_min max_mw for_power_factor_mw? ratchet_mw? reactive_mvar?
+billing.months[].billed: lower_bound?
+billing.absent[]: interval_min reason
+flexibility?~.jobs.*~:
+flexibility.events[]: name twin_mw~ mean_mw~ mean_reduction~
+flexibility.events[].times: issued start ramp held end over
+flexibility.events[].utility?: baseline_mw adjustment
+flexibility.events[].widest_jobs[]: job_id n_nodes from_s to_s state
+zooms?~: resolution_s basis?
+zooms.windows[]: name at value_mw window_s cause?~
+"""
+"""What readers need: a group and its values; one with ? may be missing, one with ~ may be null."""
 
-    A key with a question mark may be missing, ``"*"`` stands for any key, and a pair with None may
-    be null.
-    """
-    if "*" in shape:
-        return GenericAlias(dict, (str, _part(name, shape["*"])))
-    keys: dict[str, Any] = {
-        key.removesuffix("?"): (_part(key, part), None if key.endswith("?") else ...)
-        for key, part in shape.items()
-    }
-    return create_model(name, __base__=Record, **keys)
-
-
-def _part(name: str, part: Any) -> Any:
-    if isinstance(part, tuple):
-        return _part(name, part[0]) | None
-    if isinstance(part, list):
-        return GenericAlias(list, (_part(name, part[0]),))
-    return _shaped(name, part) if isinstance(part, dict) else part
-
+_CAUSE = """
+cause: change_mw queued_jobs?
+cause.parts[]: what mw of? pool? count? started? stopped? started_mw? stopped_mw?
+cause.parts[]: instances? replicas? rate_rps? mean_mw?
+cause.parts[].largest?: job_id n_nodes mw
+cause.parts[].recent?: count mw
+cause.calendar[]?: of pool change~ mw
+"""
 
 _TWO = Annotated[list[Number], Field(min_length=2, max_length=2)]
-_CAUSE = {
-    "change_mw": Number,
-    "parts": [
-        {
-            "what": str,
-            "mw": Number,
-            **dict.fromkeys(("of?", "pool?"), str),
-            **dict.fromkeys(("count?", "started?", "stopped?"), Count),
-            **dict.fromkeys(("started_mw?", "stopped_mw?"), Number),
-            **dict.fromkeys(("instances?", "replicas?", "rate_rps?"), _TWO),
-            "largest?": {"job_id": Count, "n_nodes": Count, "mw": Number},
-            "recent?": {"count": Count, "mw": Number},
-            "mean_mw?": Number,
-        }
-    ],
-    "queued_jobs?": _TWO,
-    "calendar?": [{"of": str, "pool": str, "change": Optional, "mw": Number}],
+_TYPES: dict[str, Any] = {
+    **dict.fromkeys(("time", "max_mva_time", "max_from", "max_to", "worst_window", "at"), Time),
+    **dict.fromkeys(("issued", "start", "ramp", "held", "end", "over"), Time),
+    **dict.fromkeys(("note", "reason", "flag_reason", "basis", "month", "what", "of", "pool"), str),
+    **dict.fromkeys(("lower_bound", "flagged", "complete"), bool),
+    **dict.fromkeys(("low_hz", "high_hz", "frequency_hz", "frequency_resolution_hz"), Positive),
+    **dict.fromkeys(("period_s", "threshold_mw"), Positive),
+    **dict.fromkeys(("interval_s", "window_s", "resolution_s"), Seconds),
+    **dict.fromkeys(("swings", "windows", "count", "job_id", "n_nodes"), Count),
+    **dict.fromkeys(("started", "stopped"), Count),
+    **dict.fromkeys(("percent_of_time", "exceeded_mw", "mean_psd_mw2_per_hz"), list[Number]),
+    **dict.fromkeys(("from_s", "to_s"), list[Number]),
+    **dict.fromkeys(("instances", "replicas", "rate_rps", "queued_jobs"), _TWO),
+    "state": list[str],
+    "interval_min": Annotated[int, Field(ge=1, le=10**9)],
+    "averaging_window_s": Annotated[float, Field(ge=0, le=MAX_SIZE)],
+    "name": str,
+    "zooms.windows[].name": Annotated[str, Field(pattern="^[a-z0-9_]+$")],
+    "power.resolution_s": Annotated[float, Field(gt=0, le=3600)],
 }
-_WHY = {"cause?": (_CAUSE, None)}
-_PEAK = {"max_mw": Number, "time": Time, **_WHY}
-_TAIL = {"max_mw": Number, "p99_mw": Number, "p999_mw": Number}
-_SIDE = {**_TAIL, "max_mw_per_min": Number, "time": Time | None, **_WHY}
-_MINUTES = {"interval_min": Annotated[int, Field(ge=1, le=10**9)]}
-_INTERVAL, _WINDOW = {"interval_s": Seconds}, {"window_s": Seconds}
-_BAND, _REASON = {"low_hz": Positive, "high_hz": Positive}, {"reason": str}
+"""Type of a value by its name; the others are numbers."""
 
-_GRID = {
-    "bandwidth": {
-        "averaging_window_s": Annotated[float, Field(ge=0, le=MAX_SIZE)] | None,
-        "lower_bound_below_s?": Number,
-        "note": str,
-    },
-    "mean_mw": Number,
-    "load_factor": Optional,
-    "peak": _PEAK,
-    "monthly_peaks": {"*": _PEAK},
-    "headroom?": ({"rated_mw": Number, "mw": Number, "fraction": Number}, None),
-    "coincidence?": ({"factor": Optional, "pools": {"*": _PEAK}}, None),
-    "maximum_demand": {
-        "intervals": [{**_MINUTES, **_PEAK, "load_factor": Optional, "monthly": {"*": _PEAK}}],
-        "absent": [{**_MINUTES, **_REASON}],
-    },
-    "load_duration_curve": {"percent_of_time": [Number], "exceeded_mw": [Number]},
-    "ramps": {
-        "intervals": [{**_INTERVAL, "up": _SIDE, "down": _SIDE, "lower_bound": bool}],
-        "absent": [{**_INTERVAL, **_REASON}],
-    },
-    "rolling_range": {
-        "windows": [{**_WINDOW, **_TAIL, "time": Time, "lower_bound": bool, **_WHY}],
-        "absent": [{**_WINDOW, **_REASON}],
-    },
-    "rainflow": {
-        "threshold_mw": Positive,
-        "swings": Count,
-        "swings_per_day": Optional,
-        "classes": [{"from_mw": Number, "to_mw": Optional, "swings": Count}],
-        "max_mw?": Optional,
-        "p99_mw?": Optional,
-        "max_from?": Time | None,
-        "max_to?": Time | None,
-    },
-    "spectrum": {
-        "bands": [
-            {
-                **_BAND,
-                **dict.fromkeys(("rms_p50_mw", "rms_p99_mw", "rms_max_mw"), Number),
-                "worst_window": Time,
-                "worst_window_strongest_hz": Number,
-                "flagged": bool,
-                "flag_reason?": str,
-            }
-        ],
-        "absent": [{**_BAND, **_REASON}],
-        "lines": [
-            {
-                "frequency_hz": Positive,
-                "period_s": Positive,
-                "rms_mw": Number,
-                "over_floor": Optional,
-                "flagged": bool,
-            }
-        ],
-        "windows?": Count,
-        "window_s?": Seconds,
-        "frequency_resolution_hz?": Positive,
-        "mean_psd_mw2_per_hz?": [Number],
-    },
-}
-_ENERGIES = {"energy": {"*": Number}, **dict.fromkeys(("pue", "ppue_cooling"), Optional)}
-_POI = {**_ENERGIES, "monthly": {"*": _ENERGIES}}
-_BILLING = {
-    "months": [
-        {
-            "month": str,
-            "complete": bool,
-            **dict.fromkeys(("hours", "energy_mwh", "drawn_mvarh", "supplied_mvarh"), Number),
-            **dict.fromkeys(("lagging_power_factor", "leading_power_factor"), Optional),
-            "demand": [
-                {
-                    **_MINUTES,
-                    **dict.fromkeys(("max_mw", "max_mva", "max_mvar", "min_mvar"), Number),
-                    **dict.fromkeys(("time", "max_mva_time"), Time),
-                    **dict.fromkeys(("load_factor", "power_factor"), Optional),
-                }
-            ],
-            "billed?": {
-                **_MINUTES,
-                "max_mw": Number,
-                **dict.fromkeys(("for_power_factor_mw?", "ratchet_mw?", "reactive_mvar?"), Number),
-                "lower_bound?": bool,
-            },
-        }
-    ],
-    "absent": [{**_MINUTES, **_REASON}],
-}
-_FLEXIBILITY = {
-    "jobs": {"*": Optional},
-    "events": [
-        {
-            "name": str,
-            "times": dict.fromkeys(("issued", "start", "ramp", "held", "end", "over"), Time),
-            **dict.fromkeys(("twin_mw", "mean_mw", "mean_reduction"), Optional),
-            **dict.fromkeys(
-                (
-                    *("target_mw?", "before_mw?", "held_fraction?", "issue_to_target_s?"),
-                    *("overshoot_mw?", "not_drawn_mwh?", "rebound_mw?", "rebound_mwh?"),
-                    *("min_reduction?", "weighted_performance?", "money?", "t_co2?"),
-                ),
-                Optional,
-            ),
-            "utility?": {
-                "baseline_mw": Number,
-                "adjustment": Number,
-                **dict.fromkeys(("error?", "mean_reduction?"), Optional),
-            },
-            "widest_jobs": [
-                {
-                    **dict.fromkeys(("job_id", "n_nodes"), Count),
-                    **{key: [Number] for key in ("from_s", "to_s")},
-                    "state": [str],
-                }
-            ],
-        }
-    ],
-}
-_WINDOWS = {
-    "resolution_s": Seconds,
-    "basis?": str,
-    "windows": [
-        {
-            "name": Annotated[str, Field(pattern="^[a-z0-9_]+$")],
-            "at": Time,
-            "value_mw": Number,
-            "window_s": Seconds,
-            **_WHY,
-        }
-    ],
-}
 
-Metrics: type[Record] = _shaped(
-    "Metrics",
-    {
-        "power": {
-            "mean_mw": Number,
-            "max_mw": Number,
-            "energy_mwh": Number,
-            "resolution_s": Annotated[float, Field(gt=0, le=3600)],
-        },
-        "utilization": Numbers,
-        "jobs?": Numbers | None,
-        "synchronous?": {"*": Numbers},
-        "requests?": ({"services?": {"*": Numbers}}, None),
-        "grid?": (_GRID, None),
-        "poi?": (_POI, None),
-        "billing?": (_BILLING, None),
-        "flexibility?": (_FLEXIBILITY, None),
-        "zooms?": (_WINDOWS, None),
-    },
-)
-"""``metrics.json``: what its readers need; the catalogue says what every value is."""
+@dataclass
+class _Group:
+    """A group of values, of any keys where its part is "*", or a list where that is "[]"."""
+
+    marks: str = ""
+    parts: dict[str, _Group] = field(default_factory=dict)
+    values: dict[str, tuple[Any, str]] = field(default_factory=dict)
+
+    def part(self, step: str) -> _Group:
+        """Return a part, made with its marks where it is new."""
+        name = step.rstrip("?~")
+        return self.parts.setdefault(name, _Group(step[len(name) :]))
+
+    def needs(self, lines: str) -> _Group:
+        """Add what lines such as `_NEEDED` name."""
+        for line in lines.strip().splitlines():
+            path, _, names = line.partition(":")
+            group, at = self, re.sub(r"[?~]", "", path)
+            for step in re.sub(r"\[\](\??)", r"\1.[]", path).split("."):
+                group = group.part(step)
+            for name in names.split():
+                key = name.rstrip("?~")
+                of = _TYPES.get(f"{at}.{key}", _TYPES.get(key, Number))
+                group.values[key] = of, name[len(key) :]
+        return self
+
+    def declares(self, keys: Iterable[str]) -> _Group:
+        """Add the metrics of a catalogue: numbers, which may be missing and null."""
+        for *path, last in (key.split(".") for key in keys):
+            group = self
+            for step in path:
+                of_any = "[]" if "[]" in group.parts else "*"
+                group = group.part(of_any if step.startswith("<") else f"{step}?~")
+            if "<" not in last and last not in group.parts:
+                group.values.setdefault(last, (Number, "?~"))
+        return self
+
+    def record(self, name: str) -> Any:
+        """Return what pydantic checks it by."""
+        if "[]" in self.parts:
+            return GenericAlias(list, (self.parts["[]"].record(name),))
+        if "*" in self.parts:
+            of = self.parts["*"]
+            kind = of.record(name) if of.parts or of.values else Number
+            return GenericAlias(dict, (str, kind | None if "~" in of.marks else kind))
+        keys = {key: _field(*of) for key, of in self.values.items()}
+        keys |= {key: _field(of.record(key), of.marks) for key, of in self.parts.items()}
+        return create_model(name, __base__=Record, **cast(dict[str, Any], keys))
+
+
+def _field(of: Any, marks: str) -> tuple[Any, Any]:
+    return of | None if "~" in marks else of, None if "?" in marks else ...
+
+
+_TYPES["cause"] = _Group().needs(_CAUSE).parts["cause"].record("Cause")
+_DECLARED = (metric.key for metric in declared_metrics() if not re.search("^<|<share>", metric.key))
+Metrics: type[Record] = _Group().needs(_NEEDED).declares(_DECLARED).record("Metrics")
+"""``metrics.json``: what its readers need, and numbers wherever the catalogue declares one."""

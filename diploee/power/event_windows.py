@@ -17,6 +17,7 @@ import numpy as np
 
 from diploee.facility import Block, Stages
 from diploee.facility.base import POWER, REACTIVE
+from diploee.measures.sliding import ramp_sums
 from diploee.metric import Metric
 from diploee.power.block_source import PowerBlock, PowerModel
 from diploee.power.blocks import PowerSums, Window, default_threads, power_stream
@@ -223,10 +224,8 @@ def _extremes(power_w: Float64Array) -> Iterator[tuple[str, int, float]]:
     if power_w.size:
         peak = int(power_w.argmax())
         yield "peak", peak, float(power_w[peak])
-    energy = np.concatenate([[0.0], np.cumsum(power_w)])
     for length in STEPS_S:
-        means = (energy[length:] - energy[:-length]) / length
-        steps = means[length:] - means[:-length]
+        steps = ramp_sums(power_w, length) / length
         if steps.size:
             rise, drop = int(steps.argmax()), int(steps.argmin())
             if steps[rise] > 0:

@@ -17,13 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from diploee.measures.clock import Clock, ClockSums
+from diploee.measures.series import MAX_DAY_POWER_W, Series, to_quanta
 from diploee.metric import find_metric, flatten, number
 from diploee.metrics.catalogue import declared_metrics
 from diploee.metrics.facility import load_factor, rated_of
 from diploee.metrics.grid.bandwidth import recorded_readings
-from diploee.metrics.grid.clock import Clock
-from diploee.metrics.grid.demand import ClockSums
-from diploee.metrics.grid.quanta import MAX_DAY_POWER_W, QUANTA_PER_MW, to_quanta
 from diploee.metrics.limits import Limits, check_limits, load_limits
 from diploee.outputs import Run
 from diploee.report.coincident import at_peaks
@@ -417,17 +416,15 @@ class _Quarters:
         if reason := clock.why_not_aligned(QUARTER_MS):
             return cls(np.empty(0), np.empty(0, np.int64), clock, f"15 min: {reason}")
         sums, at_ms = ClockSums(clock, QUARTER_MS), 0
+        series = Series(clock.step_ms, [sums])
         filled_ms = round((run.metrics.get("grid") or {}).get("transient_h", 0) * MS_PER_H)
         for block in run.blocks(["facility_power_w"]):
-            power_w = block.columns["facility_power_w"]
-            first = min(max(filled_ms - at_ms, 0) // clock.step_ms, power_w.size)
-            if first < power_w.size:
-                quanta = to_quanta(power_w[first:], MAX_DAY_POWER_W)
-                sums.add(quanta, at_ms + first * clock.step_ms)
-            at_ms += power_w.size * clock.step_ms
-        quanta, starts_ms, counts = sums.complete()
-        why = "" if quanta.size else "15 min: the run holds no whole interval"
-        return cls(quanta / counts / QUANTA_PER_MW, starts_ms, clock, why)
+            quanta = to_quanta(block.columns["facility_power_w"], MAX_DAY_POWER_W)
+            series.add(at_ms, quanta, filled_ms)
+            at_ms += quanta.size * clock.step_ms
+        found = sums.result()
+        why = "" if found.counts.size else "15 min: the run holds no whole interval"
+        return cls(found.mean_mw, found.starts_ms, clock, why)
 
 
 def _demands(run: Run) -> list[Entry]:

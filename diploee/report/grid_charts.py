@@ -22,10 +22,10 @@ from diploee.drawing.charts import (
     dash,
 )
 from diploee.errors import plural
+from diploee.measures.spectrum import window_spectra
 from diploee.metric import number
 from diploee.metrics.cause_words import cause_words
-from diploee.metrics.grid.histogram import SIZES
-from diploee.metrics.grid.spectrum import window_spectra
+from diploee.metrics.grid.changes import SIZES
 from diploee.report.common import month_axis
 from diploee.report.demand_tables import demand_months
 from diploee.report.grid_data import Entry, GridView, power_from, values_in

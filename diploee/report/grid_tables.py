@@ -8,7 +8,7 @@ from typing import Any
 from diploee.errors import plural
 from diploee.metric import NONE, number
 from diploee.metrics.cause_words import cause_words, causes_of, event_words
-from diploee.metrics.grid.histogram import SIZES
+from diploee.metrics.grid.changes import SIZES
 from diploee.report.content import PageTable
 from diploee.report.data import RunData
 from diploee.report.grid_data import Entry, GridView, cells

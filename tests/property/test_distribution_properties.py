@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diploee.metrics import Distribution, distribution
+from diploee.measures import distribution
+from diploee.measures.distribution import Distribution
 
 PERCENTS = (0, 10, 50, 90, 99.9, 100)
 

@@ -23,8 +23,8 @@ from diploee.line import simulate
 from diploee.loads.jobs.rates import hourly_rates
 from diploee.loads.services.replayed_rates import replayed_rates
 from diploee.loads.services.request_trace import RequestTrace
-from diploee.metrics.grid.clock import Clock
-from diploee.metrics.grid.demand import ClockSums
+from diploee.measures.clock import Clock, ClockSums
+from diploee.measures.series import Series
 from diploee.metrics.limits.file import Limits
 from diploee.metrics.limits.report import check_limits
 from diploee.outputs.export import Options, export_run
@@ -109,9 +109,10 @@ def test_sums_over_clock_intervals_follow_the_wall_clock(
     clock = Clock(start.replace(tzinfo=ZoneInfo(zone)), 15 * MS_PER_MIN)
     values = np.arange(1, 1 + 4 * 24 * 40, dtype=np.int64)
     sums = ClockSums(clock, minutes * MS_PER_MIN)
-    sums.add(values[:n_first], 0)
-    sums.add(values[n_first:], n_first * clock.step_ms)
-    found = {int(t): (int(s), int(n)) for s, t, n in zip(*sums.complete(), strict=True)}
+    series = Series(clock.step_ms, [sums])
+    series.add(0, values[:n_first])
+    series.add(n_first * clock.step_ms, values[n_first:])
+    found = {int(t): (int(s), int(n)) for t, s, n in zip(*sums.result(), strict=True)}
 
     at_ms = np.arange(values.size) * clock.step_ms
     wall_ms = clock.local_ms(at_ms)

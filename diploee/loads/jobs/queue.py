@@ -33,12 +33,7 @@ QUEUE_METRICS = (
 class QueueMetrics:
     """What becomes of the jobs of the whole facility or of one pool, window by window.
 
-    Parameters
-    ----------
-    horizon_ms : int
-        Length of the run [ms].
-    has_streams : bool
-        Whether any stream submits jobs here; where none does, there is nothing to report.
+    Where no stream submits jobs (`has_streams`), there is nothing to report.
     """
 
     def __init__(self, horizon_ms: int, has_streams: bool = True) -> None:

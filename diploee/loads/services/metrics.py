@@ -71,20 +71,7 @@ SERVICE_METRICS = tuple(
 
 
 def request_metrics(plans: Sequence[ServicePlan]) -> dict[str, Any]:
-    """Return the `requests` block.
-
-    Parameters
-    ----------
-    plans : sequence of ServicePlan
-        Plans of all request streams of the facility or of one pool; at least one.
-
-    Returns
-    -------
-    dict
-        ``per_day``, ``incoming_rps``, ``effective_rps`` (served), ``incomplete_rps`` (rejected or
-        still waiting at the end), ``rejected_rps``, ``backlog_end_requests``, and ``services``
-        with the same per service, beside its capacity, nodes and latency.
-    """
+    """Return the `requests` block of at least one plan: all requests together, and each service."""
     services = {
         label: service_metrics(service)
         for plan, labels in zip(plans, service_labels(plans), strict=True)
@@ -153,19 +140,10 @@ def _volumes(served: ServedRequests) -> dict[str, float]:
 
 
 def latency_distribution(latency_s: Float64Array, weight: Float64Array) -> dict[str, float] | None:
-    """Return mean, percentiles and maximum of the latency, weighted by requests.
+    """Return mean, percentiles and maximum of the latency [s], weighted by requests.
 
-    Parameters
-    ----------
-    latency_s : numpy.ndarray, shape (P,), float64
-        Latency of the requests that arrive in each piece of time [s].
-    weight : numpy.ndarray, shape (P,), float64
-        Requests that arrive in each piece, less the rejected ones.
-
-    Returns
-    -------
-    dict or None
-        ``mean``, ``p50``, ``p90``, ``p99``, ``max`` [s]; None without latency or requests.
+    Both are of shape (P,), by the piece of time in which requests arrive, less the rejected ones.
+    None without latency or requests.
     """
     asked = weight > 0
     if not asked.any() or np.isnan(latency_s).any():
@@ -184,12 +162,7 @@ def weighted_percentiles(
 ) -> list[float]:
     """Return weighted percentiles: the lowest value that the share of the weight does not pass.
 
-    Parameters
-    ----------
-    values, weight : numpy.ndarray, shape (P,), float64
-        Values and their weights, positive.
-    percents : sequence of float
-        Percentages, 0-100.
+    Values and positive weights are of shape (P,), percentages 0-100.
     """
     # Only the classes that hold a percentile are sorted: a tenth of the time of sorting them all.
     low, range_ = float(values.min()), float(np.ptp(values))

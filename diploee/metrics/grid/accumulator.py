@@ -6,21 +6,19 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-import numpy as np
-
+from diploee.measures.clock import Clock
+from diploee.measures.distribution import Distribution
+from diploee.measures.rainflow import Rainflow
+from diploee.measures.series import Series, to_mw, to_quanta
+from diploee.measures.spectrum import BandLevels, Spectrum, why_no_spectrum
 from diploee.metric import Metric
-from diploee.metrics.distribution import Distribution
 from diploee.metrics.event import Event, Key
 from diploee.metrics.grid.bandwidth import Readings, profile_support
-from diploee.metrics.grid.clock import Clock
-from diploee.metrics.grid.demand import DEMAND_MIN, ClockSums, Peaks, demand_block
-from diploee.metrics.grid.quanta import Stretch, to_mw, to_quanta
-from diploee.metrics.grid.rainflow import Rainflow
-from diploee.metrics.grid.ramps import RAMP_MS, Ramps, ramps_block
-from diploee.metrics.grid.spectrum import Spectrum, absent_bands, reported_bands, why_no_spectrum
-from diploee.metrics.grid.swings import SWING_MS, RollingSwings
+from diploee.metrics.grid.changes import Changes, rainflow_block
+from diploee.metrics.grid.demand import Peaks, demand_block, demand_sums
+from diploee.metrics.grid.spectrum import reported_bands, spectrum_block
 from diploee.tables import Float64Array
-from diploee.units import MS_PER_H, MS_PER_MIN, W_PER_MW
+from diploee.units import MS_PER_H, W_PER_MW
 
 DEFAULT_THRESHOLD = 0.01
 """Hysteresis of the swing count where none is given, as a part of the rated power."""
@@ -76,26 +74,18 @@ class GridMetrics:
         if swing_threshold_w is None:
             swing_threshold_w = DEFAULT_THRESHOLD * rated_power_w or UNRATED_THRESHOLD_W
 
-        clock = self._clock
-        self._ramps = [Ramps(n_ms, step_ms) for n_ms in RAMP_MS if not clock.why_not_held(n_ms)]
-        windows_ms = [window_ms for window_ms in SWING_MS if not clock.why_not_held(window_ms, 2)]
-        self._rolling = RollingSwings(windows_ms, step_ms)
         bands_hz = reported_bands(self._support)
-        self._no_spectrum = why_no_spectrum(clock)
+        self._no_spectrum = why_no_spectrum(step_ms)
         wanted = bands_hz and not self._no_spectrum
         self._spectrum = Spectrum(step_ms, bands_hz) if wanted else None
         self._rainflow = Rainflow(swing_threshold_w)
-        self._demand = [
-            ClockSums(clock, minutes * MS_PER_MIN)
-            for minutes in DEMAND_MIN
-            if not clock.why_not_aligned(minutes * MS_PER_MIN)
-        ]
-        self._peaks = Peaks(self._clock)
-        self._sum = 0
-        self._count = 0
-        self._n_left_out = 0
+        self._demand = demand_sums(self._clock)
+        self._changes, self._peaks = Changes(self._clock), Peaks(self._clock)
+        spectrum = [] if self._spectrum is None else [self._spectrum]
+        measures = (self._rainflow, *self._demand.values(), *self._changes.measures, *spectrum)
+        self._series = Series(step_ms, measures)
+        self._sum = self._count = self._n_left_out = 0
         self._begin_ms: int | None = None
-        self._tail = np.empty(0, dtype=np.int64)
 
     def add(
         self,
@@ -104,23 +94,10 @@ class GridMetrics:
         pools_w: Mapping[str, Float64Array] | None = None,
         transient_ms: int = 0,
     ) -> None:
-        """Add the next block.
+        """Add the next block of mean power [W], from `t0_ms` on, and that of each pool.
 
-        Parameters
-        ----------
-        t0_ms : int
-            Start of the first interval [ms since the run's start]; it must follow on the last.
-        power_w : numpy.ndarray, shape (B,)
-            Mean power of the facility over each interval [W].
-        pools_w : mapping of str to numpy.ndarray, shape (B,), optional
-            The same of each pool, for the coincidence factor.
-        transient_ms : int
-            Time at which the run has filled up [ms]; what lies before counts in the mean alone.
-
-        Raises
-        ------
-        ValueError
-            If the block does not follow on the last one, or power is not finite.
+        What lies before `transient_ms`, when the run has filled up, counts in the mean alone.
+        Raises `ValueError` if the block does not follow on the last one, or power is not finite.
         """
         if not power_w.size:
             return
@@ -128,37 +105,17 @@ class GridMetrics:
         quanta = to_quanta(power_w)
         self._sum += int(quanta.sum())
         self._count += quanta.size
-        n_left_out = min(max(-((t0_ms - transient_ms) // self._clock.step_ms), 0), quanta.size)
-        if n_left_out:
-            self._n_left_out += n_left_out
-            quanta, power_w = quanta[n_left_out:], power_w[n_left_out:]
-            pools_w = {name: of[n_left_out:] for name, of in (pools_w or {}).items()}
-            t0_ms += n_left_out * self._clock.step_ms
-            if not quanta.size:
-                return
-        self._peaks.add(power_w, t0_ms)
-        if pools_w:
-            self._peaks.add_pools(dict(pools_w), t0_ms)
-        self._rainflow.add(quanta, t0_ms, self._clock.step_ms)
-        for sums in self._demand:
-            sums.add(quanta, t0_ms)
-        joined = np.concatenate([self._tail, quanta])
-        for metric in self._sliding:
-            metric.see(Stretch(joined, quanta.size, self.end_ms, self._clock.step_ms))
-        self._tail = joined[max(joined.size - self._n_kept, 0) :].copy()
+        n_left_out = quanta.size - self._series.add(t0_ms, quanta, transient_ms)
+        self._n_left_out += n_left_out
+        if n_left_out < quanta.size:
+            steady = slice(n_left_out, None)
+            pools_w = {name: of[steady] for name, of in (pools_w or {}).items()}
+            self._peaks.add(power_w[steady], t0_ms + n_left_out * self._clock.step_ms, pools_w)
 
     def block(self, power_w: Distribution | None = None) -> dict[str, Any]:
-        """Return the `grid` block of the metrics.
+        """Return the `grid` block, with the duration curve of the series' distribution [W].
 
-        Parameters
-        ----------
-        power_w : Distribution, optional
-            Distribution of the same series [W], for the load duration curve.
-
-        Raises
-        ------
-        ValueError
-            If nothing was added.
+        Raises `ValueError` if nothing was added.
         """
         if self._begin_ms is None:
             raise ValueError("no power was added")
@@ -171,25 +128,20 @@ class GridMetrics:
             **self._peaks.blocks(mean_mw, self._headroom_to_w),
             "maximum_demand": demand_block(self._demand, mean_mw, clock),
             "load_duration_curve": self._duration_curve(power_w),
-            "ramps": ramps_block(self._ramps, clock, support),
-            "rolling_range": self._rolling.block(clock, support),
-            "rainflow": self._rainflow.block(
-                clock, (self._count - self._n_left_out) * clock.step_ms
+            **self._changes.blocks(support),
+            "rainflow": rainflow_block(
+                self._rainflow, clock, (self._count - self._n_left_out) * clock.step_ms
             ),
-            "spectrum": self._spectrum_block(),
+            "spectrum": spectrum_block(self.spectrum, clock, support, self._no_spectrum),
         }
 
     def events(self) -> dict[Key, Event]:
         """Return the worst events so far: the peak, ramps and swings."""
-        found: dict[Key, Event] = {}
-        if self._peaks.of_month:
-            at_ms = self._peaks.annual.at_ms
-            found["peak", self._clock.step_s, ""] = Event(
-                None, (at_ms, at_ms + self._clock.step_ms)
-            )
-        for ramps in self._ramps:
-            found |= ramps.events()
-        return found | self._rolling.events()
+        peak = self._peaks.peak
+        if peak is None:
+            return {}
+        of_peak = Event(None, (peak.at_ms, peak.at_ms + self._clock.step_ms))
+        return {("peak", self._clock.step_s, ""): of_peak} | self._changes.events()
 
     @property
     def end_ms(self) -> int:
@@ -197,18 +149,9 @@ class GridMetrics:
         return (self._begin_ms or 0) + self._count * self._clock.step_ms
 
     @property
-    def spectrum(self) -> Spectrum | None:
+    def spectrum(self) -> BandLevels | None:
         """The spectra of the 10-minute windows; None where the resolution holds none."""
-        return self._spectrum
-
-    @property
-    def _sliding(self) -> list[Ramps | RollingSwings | Spectrum]:
-        spectrum = [] if self._spectrum is None else [self._spectrum]
-        return [*self._ramps, self._rolling, *spectrum]
-
-    @property
-    def _n_kept(self) -> int:
-        return max(metric.n_window for metric in self._sliding) - 1
+        return None if self._spectrum is None else self._spectrum.result()
 
     def _check_begin(self, t0_ms: int) -> None:
         if self._begin_ms is None:
@@ -229,14 +172,4 @@ class GridMetrics:
             "resolution_s": self._clock.step_s,
             "percent_of_time": list(DURATION_PERCENTS),
             "exceeded_mw": [value / W_PER_MW for value in falling_w],
-        }
-
-    def _spectrum_block(self) -> dict[str, Any]:
-        if self._spectrum is not None:
-            return self._spectrum.block(self._clock, self._support)
-        return {
-            "resolution_s": self._clock.step_s,
-            "bands": [],
-            "absent": absent_bands(self._support, self._no_spectrum),
-            "lines": [],
         }

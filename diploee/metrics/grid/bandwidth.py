@@ -70,22 +70,12 @@ class Readings(Protocol):
 
 @dataclass(frozen=True)
 class Support:
-    """What a series can support.
+    """What a series can support: band levels up to `trusted_hz`, with a flag up to `flagged_hz`.
 
-    Parameters
-    ----------
-    trusted_hz : float
-        Up to here band levels are trusted [Hz].
-    flagged_hz : float
-        Up to here they are given with a flag; nothing is claimed above [Hz].
-    min_step_s : float
-        A step over less than this is a lower bound [s].
-    averaging_window_s : float
-        Longest averaging window of the readings [s]; 0 where they are not averaged.
-    readings_hz : float
-        What the readings support at most, whatever the resolution of the series [Hz].
-    step_s : float
-        Interval of the series itself [s]; 0 for the profiles alone.
+    Nothing is claimed above. A step over less than `min_step_s` is a lower bound.
+    `averaging_window_s` is the longest of the readings, 0 where they are not averaged;
+    `readings_hz` what they support at most, and `step_s` the interval of the series, 0 for the
+    profiles alone.
     """
 
     trusted_hz: float
@@ -154,17 +144,8 @@ def recorded_readings(manifest: dict[str, Any]) -> list[Readings]:
 def profile_support(readings: Iterable[Readings]) -> Support:
     """Return what a set of profiles supports together: the weakest of them decides.
 
-    Parameters
-    ----------
-    readings : iterable of Provenance
-        Provenance of every profile that the run used. If there is none, the published ones'
-        limits hold.
-
-    Returns
-    -------
-    Support
-        For a 1 s averaging window: trusted up to 0.25 Hz, flagged up to 0.44 Hz, steps under 2 s
-        are lower bounds.
+    The published ones' limits hold if there is none: for a 1 s averaging window trusted up to 0.25
+    Hz, flagged up to 0.44 Hz, steps under 2 s are lower bounds.
     """
     # An unknown window counts as the one that leaves the bandwidth that is claimed.
     limits = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import (
@@ -15,13 +15,12 @@ from pydantic import (
     model_validator,
 )
 
+from diploee.measures.clock import Clock
+from diploee.measures.exceedance import Exceedance
+from diploee.measures.series import QUANTA_PER_MW, Measure, Signal, Stretch, Values, power
 from diploee.metrics.event import Key
 from diploee.metrics.grid.bandwidth import Support
-from diploee.metrics.grid.clock import Clock
-from diploee.metrics.grid.quanta import QUANTA_PER_MW, Stretch
-from diploee.metrics.limits.exceedance import Exceedance
 from diploee.model import Model
-from diploee.tables import Float64Array, Int64Array
 from diploee.units import MS_PER_S
 
 Positive = Annotated[float, Field(gt=0)]
@@ -63,26 +62,10 @@ class Band(Model):
 
 @dataclass(frozen=True)
 class Shown:
-    """What a series shows, for limits to be held against.
+    """What a series shows, for limits to be held against: its clock, support and length [ms].
 
-    Parameters
-    ----------
-    clock : Clock
-        Start and resolution.
-    support : Support
-        What the profiles and the resolution support.
-    horizon_ms : int
-        Length of the run [ms].
-    peak_mw : float or None
-        Peak of the run [MW], where its metrics tell.
-    nominal_mw : float
-        Nominal power of the facility [MW]; 0 where there is none.
-    nominal : str
-        What that is.
-    has_reactive : bool
-        Whether the run has reactive power.
-    rated_mw : float
-        Rated power of the facility [MW]; 0 where there is none.
+    `peak_mw` is None where the metrics do not tell it; `nominal_mw` and `rated_mw` are 0 where
+    there is none, `nominal` says what the former is.
     """
 
     clock: Clock
@@ -199,54 +182,17 @@ class Amount(Model):
         return min(sizes), f", {self} ({'; '.join(of)})" if of else ""
 
 
-class Values(NamedTuple):
-    """Comparable values, the first at `first_ms`; from edge to edge where these are given."""
-
-    values: Float64Array
-    first_ms: int
-    edges_ms: Int64Array | None = None
-
-
-Measure = Callable[[Stretch, Int64Array | None], Values | None]
-
-
 @dataclass(eq=False)
 class Check:
-    """One limit on a stream: values of consecutive stretches against a largest or least one.
+    """One limit on a series: values of a signal against a largest or `least` one.
 
-    Parameters
-    ----------
-    text : str
-        What is limited, in words.
-    limit : float
-        The limit.
-    unit : str
-        Its unit.
-    span_ms, stride_ms : int
-        What a value stands for, and the time from value to value [ms].
-    measure : callable
-        Gives the values that end in the new part of a stretch, from it and, of the new part, the
-        reactive power [quanta].
-    n_window : int
-        Values of power that one comparable value takes.
-    at_end : callable, optional
-        Gives the values that only the whole run has.
-    least : bool
-        The limit is the least that is allowed.
-    note : str
-        What of the limit is not seen: if no violation is, it can't be called kept.
-    event : tuple, optional
-        The event of the metrics that the largest value is.
-    whole : bool
-        Whether the time in which a run fills up counts.
-    aside : callable, optional
-        Tells something beside, at the end.
-    in_windows : bool
-        Whether windows of some minutes at 0.1 s can show a violation.
-    of_run : bool
-        Whether there is one value, of the whole run.
-    why_none : str
-        Why there is no value, where there is none.
+    A value stands for `span_ms`, and one comes every `stride_ms`; it takes `n_window` values of
+    power, and `per_unit` of the signal's make one of the limit's `unit`. What only the whole run
+    has is taken in by `measure` and given by `at_end`; `of_run` says that this is one value. `note`
+    is what of the limit is not seen: if no violation is, it can't be called kept. `event` is the
+    event of the metrics that the largest value is, `whole` that the time counts in which a run
+    fills up, `aside` tells something beside, and `in_windows` that windows of some minutes at 0.1 s
+    can show a violation.
     """
 
     text: str
@@ -254,9 +200,11 @@ class Check:
     unit: str
     span_ms: int
     stride_ms: int
-    measure: Measure
+    signal: Signal = lambda _: None
     n_window: int = 1
-    at_end: Callable[[], Values | None] | None = None
+    per_unit: float = 1.0
+    measure: Measure | None = None
+    at_end: Callable[[], Values | None] = lambda: None
     least: bool = False
     note: str = ""
     event: Key | None = None
@@ -266,20 +214,23 @@ class Check:
     in_windows: bool = False
     of_run: bool = False
     why_none: str = "the run is too short"
-    exceedance: Exceedance = field(init=False)
 
     def __post_init__(self) -> None:
         self.sign = -1 if self.least else 1
         self.exceedance = Exceedance(self.sign * self.limit, self.stride_ms)
 
-    def see(self, stretch: Stretch, reactive: Int64Array | None = None) -> None:
+    def add(self, stretch: Stretch) -> None:
         """Evaluate what ends in the new part of a stretch."""
-        self._add(self.measure(stretch, reactive))
+        if self.measure is not None:
+            self.measure.add(stretch)
+        found = self.signal(stretch)
+        self._add(found and found._replace(values=found.values / self.per_unit))
 
-    def finish(self) -> None:
-        """Evaluate what is left at the end."""
-        if self.at_end is not None:
-            self._add(self.at_end())
+    def result(self) -> Exceedance:
+        """Return where the values are beyond the limit, with what is left at the end."""
+        self._add(self.at_end())
+        self.at_end = lambda: None
+        return self.exceedance
 
     def _add(self, found: Values | None) -> None:
         if found is not None and found.values.size:
@@ -322,12 +273,8 @@ class LimitSpec(Model):
         if not sizes or min(sizes) < most_mw:
             return None
 
-        def power(stretch: Stretch, _: Int64Array | None) -> Values:
-            return Values(stretch.new / QUANTA_PER_MW, stretch.end_ms - stretch.new.size * step_ms)
-
-        step_ms = shown.clock.step_ms
         text = f"{self.what}: the whole load, at most {most_mw:.4g} MW, is below it"
-        return Check(text, min(sizes), "MW", step_ms, step_ms, power, whole=True)
+        return power_check(text, min(sizes), shown)
 
     @abstractmethod
     def checks(self, shown: Shown) -> Iterator[Check]:
@@ -338,6 +285,15 @@ class LimitSpec(Model):
         NotAssessable
             If it allows none.
         """
+
+
+def power_check(text: str, limit_mw: float, shown: Shown, event: Key | None = None) -> Check:
+    """Return a check of the power itself, the run's own interval means."""
+    step_ms = shown.clock.step_ms
+    return Check(
+        text, limit_mw, "MW", step_ms, step_ms, power, per_unit=QUANTA_PER_MW, event=event,
+        whole=True,
+    )  # fmt: skip
 
 
 def single(value: float, first_ms: int, end_ms: int) -> Values:

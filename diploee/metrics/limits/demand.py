@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Literal
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
 
-from diploee.metrics.grid.demand import ClockSums
-from diploee.metrics.grid.quanta import QUANTA_PER_MW, Stretch
+from diploee.measures.clock import ClockSums
+from diploee.measures.series import Values
 from diploee.metrics.limits.check import (
     Amount,
     Check,
     LimitSpec,
     NotAssessable,
     Shown,
-    Values,
+    power_check,
     single,
 )
 from diploee.scenario.spans import ResolutionMs
-from diploee.tables import Int64Array
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S
 
 QUARTER_MS = 15 * MS_PER_MIN
@@ -31,50 +31,65 @@ def _length(interval_ms: int) -> str:
     return f"{interval_ms / MS_PER_S:g} s" if rest_ms or not minutes else f"{minutes} min"
 
 
-class _Clocked:
-    """Sums over clock intervals; those seen in part are left out."""
+def _means_mw(sums: ClockSums) -> Values | None:
+    """Return the means of the whole clock intervals [MW]."""
+    found = sums.result()
+    if not found.counts.size:
+        return None
+    starts_ms = found.starts_ms
+    end_ms = starts_ms[-1] + found.counts[-1] * sums.clock.step_ms
+    return Values(found.mean_mw, int(starts_ms[0]), np.append(starts_ms, end_ms))
 
-    def __init__(self, shown: Shown, interval_ms: int) -> None:
+
+def _energies_mwh(sums: ClockSums) -> Values | None:
+    means = _means_mw(sums)
+    if means is None or means.edges_ms is None:
+        return None
+    return means._replace(values=means.values * (np.diff(means.edges_ms) / MS_PER_H))
+
+
+def _monthly_mw(sums: ClockSums) -> Values | None:
+    """Return the largest mean of each local month that lies wholly in the run [MW]."""
+    means, clock = _means_mw(sums), sums.clock
+    if means is None or means.edges_ms is None:
+        return None
+    starts_ms = means.edges_ms[:-1]
+    months = [
+        (int(starts_ms[rows.start]), float(means.values[rows].max()))
+        for month, rows in clock.months_in(starts_ms)
+        if clock.month(int(starts_ms[rows.start]) - 1) != month
+        and clock.next_month_ms(int(starts_ms[rows.start])) <= means.edges_ms[-1]
+    ]
+    if not months:
+        return None
+    begins_ms, largest = zip(*months, strict=True)
+    edges_ms = np.array([*begins_ms, clock.next_month_ms(begins_ms[-1])])
+    return Values(np.array(largest), begins_ms[0], edges_ms)
+
+
+class _ClockLimit(LimitSpec):
+    """A limit on sums over clock intervals, those seen in part left out."""
+
+    def _clocked(
+        self,
+        shown: Shown,
+        interval_ms: int,
+        limit: tuple[float, str],
+        of: Callable[[ClockSums], Values | None],
+        unit: str = "MW",
+        stride_ms: int | None = None,
+        **options: Any,
+    ) -> Check:
+        """Return a check of what `of` makes of the sums; `limit` with how it came about."""
         shown.aligned(interval_ms)
-        self._sums, self._clock = ClockSums(shown.clock, interval_ms), shown.clock
-
-    def collect(self, stretch: Stretch, _: Int64Array | None) -> None:
-        self._sums.add(stretch.new, stretch.end_ms - stretch.n_new * stretch.step_ms)
-
-    def means_mw(self) -> Values | None:
-        """Return the means of the intervals [MW]."""
-        sums, starts_ms, counts = self._sums.complete()
-        if not starts_ms.size:
-            return None
-        edges_ms = np.append(starts_ms, starts_ms[-1] + counts[-1] * self._clock.step_ms)
-        return Values(sums / counts / QUANTA_PER_MW, int(starts_ms[0]), edges_ms)
-
-    def energies_mwh(self) -> Values | None:
-        """Return the energies of the intervals [MWh]."""
-        means = self.means_mw()
-        if means is None or means.edges_ms is None:
-            return None
-        hours = np.diff(means.edges_ms) / MS_PER_H
-        return means._replace(values=means.values * hours)
-
-    def monthly_mw(self) -> Values | None:
-        """Return the largest mean of each local month that lies wholly in the run [MW]."""
-        means = self.means_mw()
-        if means is None or means.edges_ms is None:
-            return None
-        begin_ms, end_ms, edges_ms = means.first_ms, int(means.edges_ms[-1]), [means.first_ms]
-        if self._clock.month(begin_ms - 1) == self._clock.month(begin_ms):
-            edges_ms = [self._clock.next_month_ms(begin_ms)]
-        while (next_ms := self._clock.next_month_ms(edges_ms[-1])) <= end_ms:
-            edges_ms.append(next_ms)
-        if len(edges_ms) < 2:
-            return None
-        rows = np.searchsorted(means.edges_ms, edges_ms)
-        largest = np.maximum.reduceat(means.values[: rows[-1]], rows[:-1])
-        return Values(largest, edges_ms[0], np.array(edges_ms))
+        sums, (size, how) = ClockSums(shown.clock, interval_ms), limit
+        return Check(
+            f"{self.what}{how}", size, unit, interval_ms, stride_ms or interval_ms, measure=sums,
+            at_end=partial(of, sums), **options,
+        )  # fmt: skip
 
 
-class PeakLimit(LimitSpec):
+class PeakLimit(_ClockLimit):
     """Largest power: of a mean over clock intervals, or of the run's own interval means."""
 
     max_mw: Amount = Field(description="Largest power [MW].")
@@ -91,25 +106,13 @@ class PeakLimit(LimitSpec):
         """Yield the check."""
         limit, of = self.max_mw.of(shown)
         if self.interval is not None:
-            clocked, span_ms = _Clocked(shown, self.interval), self.interval
-            yield Check(
-                f"{self.what}{of}", limit, "MW", span_ms, span_ms, clocked.collect,
-                at_end=clocked.means_mw, whole=True,
-            )  # fmt: skip
+            yield self._clocked(shown, self.interval, (limit, of), _means_mw, whole=True)
             return
-        step_ms, step_s = shown.clock.step_ms, shown.clock.step_s
-
-        def power(stretch: Stretch, _: Int64Array | None) -> Values:
-            begin_ms = stretch.end_ms - stretch.n_new * stretch.step_ms
-            return Values(stretch.new / QUANTA_PER_MW, begin_ms)
-
-        yield Check(
-            f"power, {step_s:g} s means{of}", limit, "MW", step_ms, step_ms, power,
-            event=("peak", step_s, ""), whole=True,
-        )  # fmt: skip
+        step_s = shown.clock.step_s
+        yield power_check(f"power, {step_s:g} s means{of}", limit, shown, ("peak", step_s, ""))
 
 
-class DailyEnergyLimit(LimitSpec):
+class DailyEnergyLimit(_ClockLimit):
     """Largest energy of a local calendar day."""
 
     max_mwh: float
@@ -121,14 +124,11 @@ class DailyEnergyLimit(LimitSpec):
 
     def checks(self, shown: Shown) -> Iterator[Check]:
         """Yield the check."""
-        clocked = _Clocked(shown, MS_PER_DAY)
-        yield Check(
-            self.what, self.max_mwh, "MWh", MS_PER_DAY, MS_PER_DAY, clocked.collect,
-            at_end=clocked.energies_mwh, whole=True,
-        )  # fmt: skip
+        limit = self.max_mwh, ""
+        yield self._clocked(shown, MS_PER_DAY, limit, _energies_mwh, unit="MWh", whole=True)
 
 
-class LoadFactorLimit(LimitSpec):
+class LoadFactorLimit(_ClockLimit):
     """Least load factor of the run: mean power over its maximum demand, or over nominal power."""
 
     min: Annotated[float, Field(gt=0, le=1)] = Field(description="Least load factor [1].")
@@ -147,12 +147,12 @@ class LoadFactorLimit(LimitSpec):
 
     def checks(self, shown: Shown) -> Iterator[Check]:
         """Yield the check."""
-        clocked = _Clocked(shown, self.interval)
+        shown.aligned(self.interval)
         if self.of == "nominal" and not shown.nominal_mw:
             raise NotAssessable("the run tells no nominal power")
 
-        def factor() -> Values | None:
-            means = clocked.means_mw()
+        def factor(sums: ClockSums) -> Values | None:
+            means = _means_mw(sums)
             if means is None:
                 return None
             if not means.values.max() > 0:
@@ -161,14 +161,14 @@ class LoadFactorLimit(LimitSpec):
             whole_mw = means.values.max() if self.of == "peak" else shown.nominal_mw
             return single(float(means.values.mean()) / whole_mw, 0, shown.horizon_ms)
 
-        check = Check(
-            self.what, self.min, "", self.interval, shown.horizon_ms, clocked.collect,
-            at_end=factor, least=True, of_run=True,
+        check = self._clocked(
+            shown, self.interval, (self.min, ""), factor, unit="", stride_ms=shown.horizon_ms,
+            least=True, of_run=True,
         )  # fmt: skip
         yield check
 
 
-class MinimumTakeLimit(LimitSpec):
+class MinimumTakeLimit(_ClockLimit):
     """Least maximum demand of each whole local month, as of tariffs with a minimum take."""
 
     min_mw: Amount = Field(description="Least demand [MW], such as {percent_of_nominal: 85}.")
@@ -183,9 +183,4 @@ class MinimumTakeLimit(LimitSpec):
 
     def checks(self, shown: Shown) -> Iterator[Check]:
         """Yield the check."""
-        limit, of = self.min_mw.of(shown)
-        clocked = _Clocked(shown, self.interval)
-        yield Check(
-            f"{self.what}{of}", limit, "MW", self.interval, self.interval, clocked.collect,
-            at_end=clocked.monthly_mw, least=True,
-        )  # fmt: skip
+        yield self._clocked(shown, self.interval, self.min_mw.of(shown), _monthly_mw, least=True)

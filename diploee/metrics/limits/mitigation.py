@@ -16,10 +16,9 @@ applied to the run's power, and enlarged until the limits are kept behind it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,7 +45,10 @@ from diploee.metrics.limits.report import (
     POWER_COLUMN,
     LimitReport,
     RunFolder,
+    Supply,
     check_limits,
+    finer_windows,
+    judged,
     seen_by,
 )
 from diploee.tables import Float64Array
@@ -253,7 +255,7 @@ def mitigate(run: RunFolder, limits: Limits) -> Mitigation:
         return Mitigation(None, size, None, None, {}, before, before, sizing.window_step_s)
     supply_w, meter = sizing.through(stage)
     least, least_report = sizing.least(stage)
-    after = check_limits(sizing.with_supply(supply_w, stage.hold(), stage.store()), limits)
+    after = sizing.judged(supply_w, stage.hold(), stage.store(), limits)
     return Mitigation(
         stage, _size_of(stage), least, least_report, meter.values(), before, after,
         sizing.window_step_s, is_resized,
@@ -272,14 +274,16 @@ class _Sizing:
         sized_for = {kind: limit for kind in SIZED_FOR if (limit := getattr(limits, kind))}
         self._run, self.power_w, self.dt_s = run, power_w, dt_s
         self._start_ms = instant_ms(run.scenario.start_with_zone)
-        self._windows = _windows(run)
+        self._windows = finer_windows(run)
+        self._windows_w = {
+            name: series.read([POWER_COLUMN]).columns[POWER_COLUMN].astype(np.float64)
+            for name, series in self._windows.items()
+        }
         self.window_step_s = min((w.step_ms for w in self._windows.values()), default=0) / MS_PER_S
-        self._range_w = float(
-            max(np.ptp(p) for p in (power_w, *(w.power_w for w in self._windows.values())))
-        )
+        self._range_w = float(max(np.ptp(p) for p in (power_w, *self._windows_w.values())))
         if sized_for:
             self.limits = Limits(**sized_for)
-            without = check_limits(_Held(run, power_w, self._windows), self.limits)
+            without = judged(run, self.limits, Supply(power_w, self._windows_w))
         if not sized_for or not without.results:
             raise InputError(
                 f"{limits.name or 'these limits'}: no limit on ramps, swings, changes, bands or "
@@ -306,7 +310,7 @@ class _Sizing:
         size, supply_w = least_for(
             self.power_w[day], self.dt_s, asked, store.charge, store.discharge
         )
-        return size, check_limits(_Held(self._run, supply_w, is_part=True), self.limits)
+        return size, judged(self._run, self.limits, Supply(supply_w, is_part=True))
 
     def held(self, asked: Hold, store: Store) -> Held:
         """Return the load held by a battery that begins at its reference, as its stage does."""
@@ -326,20 +330,21 @@ class _Sizing:
             start = self._start(store)
             if before >= 0:
                 start = float(held.supply_w[before]), float(held.stored_j[before])
-            found[name] = hold(window.power_w, window.step_ms / MS_PER_S, store, asked, start)
+            found[name] = hold(
+                self._windows_w[name], window.step_ms / MS_PER_S, store, asked, start
+            )
         return found
 
-    def with_supply(self, supply_w: Float64Array, asked: Hold, store: Store) -> _Held:
-        """Return the run with a supply in place of its load, in its event windows too."""
-        windows = {}
-        if self._windows:
-            held = self.held_windows(self.held(asked, store), asked, store)
-            for name, window in self._windows.items():
-                windows[name] = replace(window, power_w=held[name].supply_w)
-        return _Held(self._run, supply_w, windows)
+    def judged(
+        self, supply_w: Float64Array, asked: Hold, store: Store, limits: Limits
+    ) -> LimitReport:
+        """Hold the run against limits with a supply in place of its load, in its windows too."""
+        held = self.held_windows(self.held(asked, store), asked, store) if self._windows else {}
+        windows_w = {name: window.supply_w for name, window in held.items()}
+        return judged(self._run, limits, Supply(supply_w, windows_w))
 
     def _keeps(self, supply_w: Float64Array, asked: Hold, store: Store) -> bool:
-        return not check_limits(self.with_supply(supply_w, asked, store), self.limits).violated
+        return not self.judged(supply_w, asked, store, self.limits).violated
 
     def controls(self) -> list[BatterySpec]:
         """Return the loosest ramps, and the shortest lag, with which the load keeps its limits.
@@ -505,84 +510,3 @@ def _worst_day(battery_w: Float64Array, n: int) -> slice | None:
         return None
     first = int(np.clip(int(np.abs(battery_w).argmax()) - n // 2, 0, battery_w.size - n))
     return slice(first, first + n)
-
-
-@dataclass(frozen=True, eq=False)
-class _Window:
-    """An event window in memory, as a check reads it; `power_w` has shape (n,)."""
-
-    path: Path
-    start_ms: int
-    step_ms: int
-    power_w: Float64Array
-
-    def read(self, _: Sequence[str]) -> _Window:
-        return self
-
-    @property
-    def columns(self) -> dict[str, Float64Array]:
-        return {POWER_COLUMN: _as_stored(self.power_w)}
-
-
-def _windows(run: RunFolder) -> dict[str, _Window]:
-    """Return the event windows that are finer than the run's series, by name."""
-    found = {}
-    for name in run.event_windows:
-        series = run.series(name)
-        if series.step_ms < run.scenario.resolution_ms:
-            power_w = series.read([POWER_COLUMN]).columns[POWER_COLUMN].astype(np.float64)
-            found[name] = _Window(series.path, series.start_ms, series.step_ms, power_w)
-    return found
-
-
-def _as_stored(power_w: Float64Array) -> Float64Array:
-    """Return power as runs are stored, so that one with the battery in it has the same verdict."""
-    return power_w.astype(np.float32).astype(np.float64)
-
-
-class _Held:
-    """A run with another power, for a check.
-
-    Parameters
-    ----------
-    run : RunFolder
-        The run.
-    power_w : numpy.ndarray, shape (n,)
-        Its power [W].
-    windows : mapping of str to _Window
-        Its event windows with the other power.
-    is_part : bool
-        They are n intervals of it, looked at as if they were its first, all of them.
-    """
-
-    def __init__(
-        self,
-        run: RunFolder,
-        power_w: Float64Array,
-        windows: Mapping[str, _Window] | None = None,
-        is_part: bool = False,
-    ) -> None:
-        self._run, self._power_w, self._windows = run, _as_stored(power_w), windows or {}
-        self.event_windows: dict[str, dict[str, Any]] = {k: {} for k in self._windows}
-        if is_part:
-            grid = (run.metrics.get("grid") or {}) | {"transient_h": 0.0}
-            self.metrics = run.metrics | {"grid": grid}
-
-    def series(self, name: str) -> Any:
-        """Return an event window."""
-        return self._windows[name]
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._run, name)
-
-    def blocks(self, columns: Sequence[str]) -> Iterator[Any]:
-        """Stream the run's series with the other power."""
-        first = 0
-        for block in self._run.blocks(columns):
-            last = min(first + block.starts_ms.size, self._power_w.size)
-            part = {name: values[: last - first] for name, values in block.columns.items()}
-            part[POWER_COLUMN] = self._power_w[first:last]
-            yield type(block)(block.starts_ms[: last - first], part)
-            first = last
-            if first == self._power_w.size:
-                break

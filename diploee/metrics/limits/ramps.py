@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Literal
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from diploee.metrics.grid.histogram import SignedHistogram
-from diploee.metrics.grid.quanta import QUANTA_PER_MW, Stretch
-from diploee.metrics.grid.ramps import RAMP, ramp_sums
-from diploee.metrics.limits.check import (
-    Amount,
-    Check,
-    LimitSpec,
-    Percent,
-    Shown,
-    Values,
-    single,
-)
+from diploee.measures.series import QUANTA_PER_MW, Signal, Stretch, Values
+from diploee.measures.sliding import Sizes, differences, ramps
+from diploee.metrics.grid.changes import RAMP
+from diploee.metrics.limits.check import Amount, Check, LimitSpec, Percent, Shown, single
 from diploee.scenario.spans import ResolutionMs
-from diploee.tables import Int64Array
 from diploee.units import MS_PER_MIN, MS_PER_S
 
 _WAYS = ("up", "down", "")
@@ -88,57 +80,41 @@ class RampLimit(LimitSpec):
         shown.held(self.interval)
         n, step_ms = self.interval // shown.clock.step_ms, shown.clock.step_ms
         means = self.between == "adjacent_means"
+        n_window, per_mean = (2 * n, n) if means else (n + 1, 1)
+        signal = ramps(n) if means else differences(n)
         for way, amount, unit, per_ms in self.rates():
             limit, of = amount.of(shown)
-            ramps = _Ramps(self, n, way, per_ms)
             text = RAMP.format(way or "either way", f"{self.interval / MS_PER_S:g} s")
-            text += "" if means else ", end points"
-            check = Check(
-                f"{text}{of}", limit, unit, self.interval, step_ms, ramps.measure,
-                n_window=2 * n if means else n + 1,
-                note=shown.step_note(self.interval, between_points=not means),
-                event=("ramps", self.interval / MS_PER_S, way) if means and way else None,
-                in_windows=self.percentile is None,
+            text += f"{'' if means else ', end points'}{of}"
+            note = shown.step_note(self.interval, between_points=not means)
+            scale = 1 / QUANTA_PER_MW / per_mean / (self.interval / per_ms)
+            if self.percentile is None:
+                yield Check(
+                    text, limit, unit, self.interval, step_ms, _sizes(signal, way, scale), n_window,
+                    note=note, event=("ramps", self.interval / MS_PER_S, way)
+                    if means and way else None, in_windows=True,
+                )  # fmt: skip
+                continue
+            sizes = Sizes(_sizes(signal, way), n_window)
+            yield Check(
+                f"P{self.percentile:g} of {text}", limit, unit, self.interval, shown.horizon_ms,
+                n_window=n_window, measure=sizes, note=note, of_run=True,
+                at_end=partial(_percentile, sizes, self.percentile, scale, shown.horizon_ms),
             )  # fmt: skip
-            if self.percentile is not None:
-                ramps.horizon_ms = check.exceedance.stride_ms = shown.horizon_ms
-                check.text = f"P{self.percentile:g} of {text}{of}"
-                check.measure, check.at_end = ramps.collect, ramps.percentile
-                check.of_run = True
-            yield check
 
 
-class _Ramps:
-    """Ramps of one length and direction."""
+def _sizes(signal: Signal, way: str, scale: float = 1) -> Signal:
+    """Return the sizes of changes up, down, or either way, scaled."""
 
-    def __init__(self, limit: RampLimit, n: int, way: str, per_ms: int) -> None:
-        self._n, self._way, self._percent = n, way, limit.percentile
-        self._means = limit.between == "adjacent_means"
-        self._per_quantum = (
-            1 / QUANTA_PER_MW / (n if self._means else 1) / (limit.interval / per_ms)
-        )
-        self._sizes = SignedHistogram()
-        self.horizon_ms = 0
-
-    def _quanta(self, stretch: Stretch) -> tuple[Int64Array, int]:
-        n = self._n
-        if self._means:
-            found, first_ms = ramp_sums(stretch, n)
-            first_ms -= n * stretch.step_ms  # a ramp's time is the start of its window
-        else:
-            part = stretch.windows_of(n + 1)
-            found, first_ms = part.values[n:] - part.values[:-n], part.begin_ms
-        return (found if self._way == "up" else -found if self._way else np.abs(found)), first_ms
-
-    def measure(self, stretch: Stretch, _: Int64Array | None) -> Values:
-        quanta, first_ms = self._quanta(stretch)
-        return Values(quanta.astype(np.float64) * self._per_quantum, first_ms)
-
-    def collect(self, stretch: Stretch, _: Int64Array | None) -> None:
-        self._sizes.add(*self._quanta(stretch), stretch.step_ms)
-
-    def percentile(self) -> Values | None:
-        if not self._sizes.count or self._percent is None:
+    def of(stretch: Stretch) -> Values | None:
+        if (found := signal(stretch)) is None:
             return None
-        value = self._sizes.percentile(self._percent) * self._per_quantum
-        return single(value, 0, self.horizon_ms)
+        values = found.values if way == "up" else -found.values if way else np.abs(found.values)
+        return found._replace(values=values if scale == 1 else values * scale)
+
+    return of
+
+
+def _percentile(sizes: Sizes, percent: float, scale: float, horizon_ms: int) -> Values | None:
+    seen = sizes.result()
+    return single(seen.percentile(percent) * scale, 0, horizon_ms) if seen.count else None

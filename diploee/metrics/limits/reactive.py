@@ -8,9 +8,9 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field, model_validator
 
-from diploee.metrics.grid.quanta import QUANTA_PER_MW, Stretch
-from diploee.metrics.limits.check import Check, LimitSpec, Measure, NotAssessable, Shown, Values
-from diploee.tables import Float64Array, Int64Array
+from diploee.measures.series import QUANTA_PER_MW, Signal, Stretch, Values
+from diploee.metrics.limits.check import Check, LimitSpec, NotAssessable, Shown
+from diploee.tables import Float64Array
 
 Factor = Annotated[float | None, Field(gt=0, le=1)]
 
@@ -19,14 +19,14 @@ class _Reactive(LimitSpec):
     """A limit on active and reactive power of an interval."""
 
     def _check(
-        self, shown: Shown, text: str, limit: float, unit: str, measure: Measure, least: bool
+        self, shown: Shown, text: str, limit: float, unit: str, signal: Signal, least: bool
     ) -> Check:
         if not shown.has_reactive:
             raise NotAssessable(
                 "the run has no reactive power; give its node types 'ac_power' and run it again"
             )
         step_ms = shown.clock.step_ms
-        return Check(text, limit, unit, step_ms, step_ms, measure, least=least, whole=True)
+        return Check(text, limit, unit, step_ms, step_ms, signal, least=least, whole=True)
 
 
 class PowerFactorLimit(_Reactive):
@@ -55,16 +55,16 @@ class PowerFactorLimit(_Reactive):
                 yield self._check(shown, text, limit, "", _power_factor(sign), least=True)
 
 
-def _power_factor(sign: int) -> Measure:
-    def measure(stretch: Stretch, reactive: Int64Array | None) -> Values | None:
-        if reactive is None:
+def _power_factor(sign: int) -> Signal:
+    def of(stretch: Stretch) -> Values | None:
+        if stretch.reactive is None:
             return None
-        p, q = np.abs(stretch.new).astype(np.float64), np.maximum(sign * reactive, 0.0)
+        p, q = np.abs(stretch.new).astype(np.float64), np.maximum(sign * stretch.reactive, 0.0)
         apparent = np.hypot(p, q)
         factor: Float64Array = np.divide(p, apparent, out=np.ones_like(p), where=apparent > 0)
-        return Values(factor, stretch.end_ms - stretch.n_new * stretch.step_ms)
+        return Values(factor, stretch.new_ms)
 
-    return measure
+    return of
 
 
 class ReactivePowerLimit(_Reactive):
@@ -96,7 +96,7 @@ class ReactivePowerLimit(_Reactive):
                 yield self._check(shown, text, limit, "Mvar", _reactive_power, least)
 
 
-def _reactive_power(stretch: Stretch, reactive: Int64Array | None) -> Values | None:
-    if reactive is None:
+def _reactive_power(stretch: Stretch) -> Values | None:
+    if stretch.reactive is None:
         return None
-    return Values(reactive / QUANTA_PER_MW, stretch.end_ms - stretch.n_new * stretch.step_ms)
+    return Values(stretch.reactive / QUANTA_PER_MW, stretch.new_ms)

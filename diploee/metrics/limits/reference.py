@@ -45,13 +45,7 @@ Most figures were seen in secondary sources: {check}.
 
 
 def limits_reference(command: str) -> str:
-    """Return the page as Markdown.
-
-    Parameters
-    ----------
-    command : str
-        The command that prints this text, named in it.
-    """
+    """Return the page as Markdown; it names the command that prints it."""
     keys = markdown_reference(Limits, "Keys", command).partition("\n## Limits\n")[2]
     presets = [line for name in shipped_limits() for line in _preset(name, load_limits(name))]
     head = _HEAD.format(command=command, check=CHECK_PRIMARY)

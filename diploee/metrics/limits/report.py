@@ -8,21 +8,21 @@ not assessable. Where a series is coarser than a limit needs, the run's event wi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
 from diploee.columns import Columns
 from diploee.errors import InputError, plural, shown
+from diploee.measures.clock import Clock
+from diploee.measures.series import MAX_DAY_POWER_W, Series, to_quanta
 from diploee.metrics.cause_words import cause_words, causes_of
 from diploee.metrics.event import Key
 from diploee.metrics.facility import rated_of
 from diploee.metrics.grid.bandwidth import profile_support, recorded_readings
-from diploee.metrics.grid.clock import Clock
-from diploee.metrics.grid.quanta import MAX_DAY_POWER_W, Stretch, to_quanta
 from diploee.metrics.limits.check import MARKS, Check, LimitSpec, NotAssessable, Shown
 from diploee.metrics.limits.file import Limits
 from diploee.scenario import Scenario
@@ -293,18 +293,63 @@ def check_limits(run: RunFolder, limits: Limits) -> LimitReport:
     InputError
         If the run's power can't be read.
     """
+    return judged(run, limits)
+
+
+class Supply(NamedTuple):
+    """Another power of a run and its finer event windows by name [W], such as behind a battery.
+
+    One that `is_part` has its first intervals, looked at as if they were all of them.
+    """
+
+    power_w: Float64Array
+    windows_w: Mapping[str, Float64Array] = {}
+    is_part: bool = False
+
+
+def judged(run: RunFolder, limits: Limits, supply: Supply | None = None) -> LimitReport:
+    """Hold a run against limits, or what it draws with another power in place of its own."""
     needs_reactive = bool(limits.power_factor or limits.reactive_power)
     names = {column.name for column in run.columns} if needs_reactive else set[str]()
     reactive = [name for name in REACTIVE_COLUMNS if name in names][:1]
     whole = _shown_by(run, run.scenario.resolution_ms, bool(reactive))
+    windows = _event_windows(run, whole.clock.step_ms, supply)
+    sources = {
+        key: "; ".join(filter(None, (MARKS[spec.mark] if spec.mark else "", spec.note)))
+        for key, spec in limits.each()
+    }
+    checks, in_windows, unchecked = _all_checks(run, limits, whole, windows, sources)
+    transient_ms = 0 if supply and supply.is_part else _transient_ms(run)
+    if transient_ms:
+        for check in checks:
+            if check.of_run and not check.whole:
+                check.text += f", without the first {transient_ms / MS_PER_H:.3g} h of filling up"
+    _stream(checks, _blocks(run, reactive, supply), whole.clock.step_ms, transient_ms)
+    _stream(in_windows, windows.pieces, windows.step_ms, 0)
+    seen = [check for check in (*checks, *in_windows) if check.exceedance.n_values]
+    nothing = [c for c in (*checks, *in_windows) if not c.exceedance.n_values]
+    unchecked += [(c.key, c.text, c.why_none) for c in nothing]
+    unchecked += [
+        (f"not_stated.{k}", text, "no figure was seen in the source")
+        for k, text in enumerate(limits.not_stated)
+    ]
+    causes = {(key, time): cause_words(cause) for key, time, cause in causes_of(run.metrics)}
+    results = tuple(_result(check, whole.clock, causes, sources[check.key]) for check in seen)
+    return LimitReport(
+        whole.clock.step_s, results, tuple(unchecked), run.boundary(), limits.name, limits.origin,
+        limits.notes,
+    )  # fmt: skip
+
+
+def _all_checks(
+    run: RunFolder, limits: Limits, whole: Shown, windows: _Windows, sources: Mapping[str, str]
+) -> tuple[list[Check], list[Check], list[tuple[str, str, str]]]:
+    """Return the checks of the series, those of event windows, and what neither allows."""
+    fine = _shown_by(run, windows.step_ms, False)
     checks: list[Check] = []
     in_windows: list[Check] = []
     unchecked: list[tuple[str, str, str]] = []
-    windows = _event_windows(run, whole.clock.step_ms)
-    fine = _shown_by(run, windows.step_ms, False)
-    sources = {}
     for key, spec in limits.each():
-        sources[key] = "; ".join(filter(None, (MARKS[spec.mark] if spec.mark else "", spec.note)))
         found, reason = _checks(spec, whole)
         of_windows, why_none = _checks(spec, fine) if windows.pieces else ([], "")
         is_seen = bool(found) and not any(check.note for check in found)
@@ -322,31 +367,7 @@ def check_limits(run: RunFolder, limits: Limits) -> LimitReport:
             check.note = "; ".join(filter(None, (windows.note, check.note)))
         checks += found
         in_windows += finer
-    transient_ms = _transient_ms(run)
-    if transient_ms:
-        for check in checks:
-            if check.of_run and not check.whole:
-                check.text += f", without the first {transient_ms / MS_PER_H:.3g} h of filling up"
-    _stream(checks, _blocks(run, reactive), whole.clock.step_ms, transient_ms)
-    _stream(in_windows, windows.pieces, windows.step_ms, 0)
-    seen = [check for check in (*checks, *in_windows) if check.exceedance.n_values]
-    nothing = [c for c in (*checks, *in_windows) if not c.exceedance.n_values]
-    unchecked += [(c.key, c.text, c.why_none) for c in nothing]
-    unchecked += [
-        (f"not_stated.{k}", text, "no figure was seen in the source")
-        for k, text in enumerate(limits.not_stated)
-    ]
-    causes = {(key, time): cause_words(cause) for key, time, cause in causes_of(run.metrics)}
-    results = tuple(_result(check, whole.clock, causes, sources[check.key]) for check in seen)
-    return LimitReport(
-        whole.clock.step_s,
-        results,
-        tuple(unchecked),
-        run.boundary(),
-        limits.name,
-        limits.origin,
-        limits.notes,
-    )
+    return checks, in_windows, unchecked
 
 
 def _checks(spec: LimitSpec, shown_: Shown) -> tuple[list[Check], str]:
@@ -391,15 +412,26 @@ Piece = tuple[int, Int64Array, Int64Array | None]
 """Start [ms since the run's start], power and reactive power [quanta] of consecutive values."""
 
 
-def _blocks(run: RunFolder, reactive: Sequence[str]) -> Iterator[Piece]:
-    begin_ms = 0
+def _blocks(run: RunFolder, reactive: Sequence[str], supply: Supply | None) -> Iterator[Piece]:
+    if supply is not None and not reactive:
+        yield 0, _quanta(_as_stored(supply.power_w), "supply"), None
+        return
+    begin_ms = first = 0
     for block in run.blocks([POWER_COLUMN, *reactive]):
+        columns, last = block.columns, first + block.starts_ms.size
+        if supply is not None:
+            columns = {**columns, POWER_COLUMN: _as_stored(supply.power_w[first:last])}
         power, *others = (
-            _quanta(block.columns[name], f"{run.folder}: column '{name}'")
+            _quanta(columns[name], f"{run.folder}: column '{name}'")
             for name in (POWER_COLUMN, *reactive)
         )
         yield begin_ms, power, others[0] if others else None
-        begin_ms += power.size * run.scenario.resolution_ms
+        begin_ms, first = begin_ms + power.size * run.scenario.resolution_ms, last
+
+
+def _as_stored(power_w: Float64Array) -> Float64Array:
+    """Return power as runs are stored, so that one with the battery in it has the same verdict."""
+    return power_w.astype(np.float32).astype(np.float64)
 
 
 def _quanta(values: Float64Array, where: str) -> Int64Array:
@@ -425,15 +457,26 @@ class _Windows:
         )
 
 
-def _event_windows(run: RunFolder, run_step_ms: int) -> _Windows:
+def finer_windows(run: RunFolder) -> dict[str, RunSeries]:
+    """Return the event windows that are finer than the run's series by name, in order of time."""
+    named = ((name, run.series(name)) for name in run.event_windows)
+    finer = (item for item in named if item[1].step_ms < run.scenario.resolution_ms)
+    return dict(sorted(finer, key=lambda item: item[1].start_ms))
+
+
+def _event_windows(run: RunFolder, run_step_ms: int, supply: Supply | None) -> _Windows:
     start_ms = round(run.scenario.start_with_zone.timestamp() * MS_PER_S)
     pieces: list[Piece] = []
     end_ms, step_ms = 0, run_step_ms
-    for series in sorted(map(run.series, run.event_windows), key=lambda s: s.start_ms):
-        if series.step_ms >= run_step_ms:
-            break
+    for name, series in finer_windows(run).items():
+        if supply is not None and name not in supply.windows_w:
+            continue
         step_ms, begin_ms = series.step_ms, series.start_ms - start_ms
-        power_w = series.read([POWER_COLUMN]).columns[POWER_COLUMN]
+        power_w = (
+            series.read([POWER_COLUMN]).columns[POWER_COLUMN]
+            if supply is None
+            else _as_stored(supply.windows_w[name])
+        )
         power = _quanta(power_w, f"{series.path}: column '{POWER_COLUMN}'")
         left_out = min(max(end_ms - begin_ms, 0) // step_ms, power.size)
         if left_out < power.size:
@@ -445,22 +488,14 @@ def _event_windows(run: RunFolder, run_step_ms: int) -> _Windows:
 def _stream(
     checks: Sequence[Check], pieces: Iterable[Piece], step_ms: int, transient_ms: int
 ) -> None:
-    """Pass a series to the checks; a piece that does not follow on the last one begins anew."""
-    n_kept = max((check.n_window for check in checks), default=1) - 1
-    values, end_ms = np.empty(0, dtype=np.int64), 0
+    """Pass a series to the checks."""
+    whole = Series(step_ms, [check for check in checks if check.whole])
+    filled = Series(step_ms, [check for check in checks if not check.whole])
     for begin_ms, power, reactive in pieces:
-        old = values[max(values.size - n_kept, 0) :] if begin_ms == end_ms else values[:0]
-        values, end_ms = np.concatenate([old, power]), begin_ms + power.size * step_ms
-        whole = Stretch(values, power.size, end_ms, step_ms)
-        n_filled = min(max(end_ms - transient_ms, 0) // step_ms, values.size)
-        filled = replace(
-            whole, values=values[values.size - n_filled :], n_new=min(power.size, n_filled)
-        )
-        for check in checks:
-            if (stretch := whole if check.whole else filled).n_new:
-                check.see(stretch, reactive)
+        whole.add(begin_ms, power, reactive=reactive)
+        filled.add(begin_ms, power, transient_ms, reactive)
     for check in checks:
-        check.finish()
+        check.result()
 
 
 def _transient_ms(run: RunFolder) -> int:

@@ -9,8 +9,9 @@ import numpy as np
 import scipy
 from pydantic import Field, model_validator
 
-from diploee.metrics.grid.quanta import QUANTA_PER_MW, Stretch
-from diploee.metrics.grid.swings import SWING, rolling_ranges
+from diploee.measures.series import QUANTA_PER_MW, Stretch, to_mw
+from diploee.measures.sliding import Sizes, ranges
+from diploee.metrics.grid.changes import SWING
 from diploee.metrics.limits.check import (
     Amount,
     Band,
@@ -19,10 +20,9 @@ from diploee.metrics.limits.check import (
     NotAssessable,
     Positive,
     Shown,
-    Values,
 )
 from diploee.scenario.spans import ResolutionMs
-from diploee.tables import Float64Array, Int64Array
+from diploee.tables import Float64Array
 from diploee.units import MS_PER_S, PROFILE_STEP_MS, S_PER_H
 
 SETTLED = 1e-3
@@ -77,22 +77,22 @@ class SwingLimit(LimitSpec):
         """Yield the check."""
         shown.held(self.window, 2)
         limit, of = self.max_mw.of(shown)
-        step_ms = shown.clock.step_ms
-        swings = _Swings(self.window // step_ms)
-        note = shown.step_note(self.window)
+        step_ms, n = shown.clock.step_ms, self.window // shown.clock.step_ms
+        signal, note = ranges(n), shown.step_note(self.window)
         check = Check(
-            f"{self.what}{of}", limit, "MW", self.window, step_ms, swings.measure,
-            n_window=swings.n, note=note, event=("rolling_range", self.window / MS_PER_S, ""),
-            in_windows=True,
+            f"{self.what}{of}", limit, "MW", self.window, step_ms, signal, n, QUANTA_PER_MW,
+            note=note, event=("rolling_range", self.window / MS_PER_S, ""), in_windows=True,
         )  # fmt: skip
         if self.filter is not None:
             _, unseen = shown.seen(self.filter)
             if self.filter.low_hz >= 0.5 * MS_PER_S / step_ms:
                 raise NotAssessable(f"the run's resolution of {shown.clock.step_s:g} s holds none")
-            running = RunningFilter(self.filter.sections(step_ms), swings.n)
-            filtered = _Swings(swings.n, swings)
-            check.measure = lambda stretch, _: filtered.behind(running, stretch)
-            check.aside = lambda: f"without the filter {swings.largest_mw:.4g} MW"
+            running = RunningFilter(self.filter.sections(step_ms), n)
+            check.signal = lambda stretch: signal(running.see(stretch))
+            check.measure = unfiltered = Sizes(signal, n)
+            check.aside = lambda: (
+                f"without the filter {to_mw(max(unfiltered.result().max, 0)):.4g} MW"
+            )
             check.note = "; ".join(filter(None, (unseen, note)))
             check.event = None
             check.text += (
@@ -141,40 +141,17 @@ class ChangeLimit(LimitSpec):
         # The last value of a window of n values starts n - 1 intervals after the first.
         n = int(self.above_mw / self.max_mw_per_s * MS_PER_S + 1e-6) // step_ms + 1
         shown.held((n - 1) * step_ms)
-        swings, span_ms = _Swings(n), (n - 1) * step_ms
+        span_ms = (n - 1) * step_ms
         yield Check(
-            self.what, self.above_mw, "MW", span_ms, step_ms, swings.measure,
-            n_window=n, note=shown.step_note(span_ms, between_points=True), in_windows=True,
+            self.what, self.above_mw, "MW", span_ms, step_ms, ranges(n), n, QUANTA_PER_MW,
+            note=shown.step_note(span_ms, between_points=True), in_windows=True,
         )  # fmt: skip
-
-
-class _Swings:
-    """Ranges within a window of n values; of those behind a filter, `before` sees all."""
-
-    def __init__(self, n: int, before: _Swings | None = None) -> None:
-        self.n, self._before, self.largest_mw = n, before, 0.0
-
-    def measure(self, stretch: Stretch, _: Int64Array | None = None) -> Values:
-        part = stretch.windows_of(self.n)
-        ranges = rolling_ranges(part, [self.n])[0] / QUANTA_PER_MW
-        self.largest_mw = max(self.largest_mw, float(ranges.max(initial=0.0)))
-        return Values(ranges, part.begin_ms)
-
-    def behind(self, running: RunningFilter, stretch: Stretch) -> Values:
-        if self._before is not None:
-            self._before.measure(stretch)
-        return self.measure(running.see(stretch))
 
 
 class RunningFilter:
     """A filter whose state goes on from stretch to stretch, started at rest at the first value.
 
-    Parameters
-    ----------
-    sections : numpy.ndarray, shape (s, 6)
-        The filter.
-    n_kept : int
-        Filtered values that windows reach back, the new one included.
+    It gives filtered values as far as windows of `n_kept` reach back; `sections` has shape (s, 6).
     """
 
     def __init__(self, sections: Float64Array, n_kept: int) -> None:

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from diploee.facility import Block
-from diploee.metrics.baseline import HourlyMeans, ten_of_ten
+from diploee.measures.clock import Clock, ClockSums
+from diploee.measures.series import Stretch
+from diploee.metrics.baseline import hourly_means, ten_of_ten
 from diploee.metrics.flexibility import FlexibilityMetrics
 from diploee.metrics.flexible_jobs import weighted_performance
-from diploee.metrics.grid.clock import Clock
 from diploee.scenario import Event, EventTarget, JobFlexibility
 from diploee.schedule.signals import Signal
 
@@ -163,11 +164,12 @@ def test_days_with_events_are_no_example_and_too_few_days_give_no_baseline() -> 
 
 
 def test_a_meter_keeps_the_means_of_local_hours() -> None:
-    means = HourlyMeans(Clock(MONDAY.replace(hour=22), MIN))
-    starts_ms = np.arange(0, 5 * H, MIN, dtype=np.int64)
-    for part in np.array_split(np.arange(starts_ms.size), 4):
-        means.add(starts_ms[part], (starts_ms[part] // H).astype(float))
-    first_day, days_w = means.days()
+    clock = Clock(MONDAY.replace(hour=22), MIN)
+    hours = ClockSums(clock, H)
+    for part_ms in np.array_split(np.arange(0, 5 * H, MIN), 4):
+        power_w, end_ms = (part_ms // H).astype(float), int(part_ms[-1]) + MIN
+        hours.add(Stretch(power_w, power_w.size, end_ms, MIN))
+    first_day, days_w = hourly_means(hours.seen(), clock)
     assert first_day == 17_532
     np.testing.assert_array_equal(days_w[0, 21:], [np.nan, 0, 1])
     np.testing.assert_array_equal(days_w[1, :3], [2, 3, 4])

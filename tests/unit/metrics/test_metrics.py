@@ -9,7 +9,9 @@ import pytest
 from builders import job_table
 
 from diploee.loads.jobs.queue import QueueMetrics
-from diploee.metrics import Distribution, FacilityMetrics, distribution
+from diploee.measures import distribution
+from diploee.measures.distribution import Distribution
+from diploee.metrics import FacilityMetrics
 from diploee.schedule import NEVER_MS, Schedule
 
 MS_PER_H = 3_600_000

@@ -22,11 +22,11 @@ from diploee.errors import InputError, ScenarioError
 from diploee.facility import STAGES, Block
 from diploee.facility.billing import Billing
 from diploee.facility.point_of_interconnection import PointOfInterconnectionSpec
+from diploee.measures.clock import Clock
+from diploee.measures.series import sum_quanta, to_quanta
 from diploee.metric import find_metric, flatten
 from diploee.metrics.billing import beyond_free_share, for_power_factor, power_factor, ratchets
 from diploee.metrics.catalogue import declared_metrics, table_metrics
-from diploee.metrics.grid.clock import Clock
-from diploee.metrics.grid.quanta import sum_quanta, to_quanta
 from diploee.metrics.poi import PoiMetrics
 from diploee.outputs import Run
 from diploee.outputs.export import export_run

@@ -16,13 +16,18 @@ from builders import TINY, job_table, tiny_library, tiny_scenario
 
 import diploee
 from diploee.errors import InputError
+from diploee.json_files import checked_record
+from diploee.metric import find_metric
+from diploee.metrics.catalogue import declared_metrics
 from diploee.outputs import JobsFile, Run
+from diploee.outputs.records import Metrics
 from diploee.profiles import ProfileLibrary
 from diploee.schedule import Engine, Schedule
 from diploee.steps import generate_jobs
 
 FILES = {"facility.parquet", "jobs.parquet", "metrics.json", "manifest.json"}
 SHORT = {"streams.training.target_utilization": 0.95, "duration": "1 d"}
+KNOWN = [metric for metric in declared_metrics() if not metric.key.startswith("<")]
 
 
 def run_tiny(
@@ -120,6 +125,20 @@ def test_metrics_are_those_of_the_stored_series(run: Run) -> None:
     assert metrics["utilization"]["mean"] == pytest.approx(facility["utilization"].mean(), rel=1e-6)
     assert "requests" not in metrics
     assert "pools" not in metrics
+
+
+def test_a_declared_number_that_is_none_is_refused_wherever_it_stands(run: Run) -> None:
+    text = (run.folder / "metrics.json").read_text("utf-8")
+    checked = 0
+    for block, of_block in json.loads(text).items():
+        for name, value in of_block.items():
+            if isinstance(value, int | float) and find_metric(f"{block}.{name}", KNOWN):
+                metrics = json.loads(text)
+                metrics[block][name] = "much"
+                with pytest.raises(InputError, match=f"{block}.{name}: .*number"):
+                    checked_record(metrics, Metrics, "metrics.json")
+                checked += 1
+    assert checked > 20
 
 
 def test_job_energies_and_idle_power_add_up_to_the_facilitys_energy(run: Run) -> None:

@@ -55,13 +55,7 @@ REPLICA_METRICS = tuple(
 
 
 def replica_metrics(plans: Sequence[ReplicaPlan]) -> dict[str, Any]:
-    """Return the `replicas` block; nothing without replica streams.
-
-    Parameters
-    ----------
-    plans : sequence of ReplicaPlan
-        Plans of all replica streams of the facility or of one pool.
-    """
+    """Return the `replicas` block; nothing without replica streams."""
     if not plans:
         return {}
     models = {

@@ -5,8 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from diploee.metrics.grid.quanta import QUANTA_PER_W
-from diploee.metrics.grid.rainflow import Rainflow
+from diploee.measures.rainflow import Rainflow, TurningPoints
+from diploee.measures.series import QUANTA_PER_W, Stretch
 
 ASTM_SERIES = [-2, 1, -3, 5, -1, 3, -4, 4, -2]
 """Points A to I of the example in ASTM E1049-85 (2017), Figure 6."""
@@ -16,16 +16,19 @@ ASTM_COUNTS = {3: 0.5, 4: 1.5, 6: 0.5, 8: 1.0, 9: 0.5}
 
 def count(series, threshold_w=0.5):
     """Return closed swings of each range and the residue's half-cycles of each range [W]."""
-    closed = Counter()
-    rainflow = Rainflow(threshold_w)
-    rainflow._count = lambda found, count=rainflow._count: (  # keep the swings one by one
-        closed.update(found[0].tolist()),
-        count(found),
-    )
-    rainflow.add(np.round(np.array(series) * QUANTA_PER_W).astype(np.int64), 0, 1)
-    halves = Counter(np.abs(np.diff(rainflow.residue)).tolist())
-    scale = QUANTA_PER_W
+    closed, scale = Counter(), QUANTA_PER_W
+    points = TurningPoints(int(np.ceil(threshold_w * scale)))
+    for swings in points.add(np.round(np.array(series) * scale).astype(np.int64), 0, 1):
+        closed.update(swings[0].tolist())
+    halves = Counter(np.abs(np.diff(points.residue)).tolist())
     return {k / scale: n for k, n in closed.items()}, {k / scale: n for k, n in halves.items()}
+
+
+def rainflow_of(values, threshold_w=1.0, end_ms=None, step_ms=1):
+    rainflow = Rainflow(threshold_w)
+    values = np.asarray(values, dtype=np.int64) * 64
+    rainflow.add(Stretch(values, values.size, end_ms or values.size, step_ms))
+    return rainflow
 
 
 def cycles(series):
@@ -66,25 +69,20 @@ def test_noise_below_the_threshold_is_no_event():
 
 
 def test_largest_swing_is_given_with_its_times():
-    rainflow = Rainflow(1.0)
-    rainflow.add(np.array([0, 9, 2, 8, 0, 9], dtype=np.int64) * 64, 1_000, 100)
-    assert rainflow.n_swings == 2
-    assert rainflow.largest == 9 * 64
-    assert rainflow._largest_ms == (1_100, 1_400)
+    rainflow = rainflow_of([0, 9, 2, 8, 0, 9], end_ms=1_600, step_ms=100)
+    assert rainflow.result().count == 2
+    assert rainflow.result().max == 9 * 64
+    assert rainflow.largest_ms == (1_100, 1_400)
 
 
 def test_more_swings_than_a_batch_holds_are_all_counted():
-    zigzag = np.tile([0, 5], 20_000).astype(np.int64) * 64
-    rainflow = Rainflow(1.0)
-    rainflow.add(np.concatenate([[9 * 64], zigzag, [9 * 64]]), 0, 1)
-    assert rainflow.n_swings == 19_999
+    zigzag = np.tile([0, 5], 20_000)
+    assert rainflow_of([9, *zigzag, 9]).result().count == 19_999
 
 
 def test_many_swings_closed_by_one_value_are_all_counted():
-    spiral = np.array([k if k % 2 else -k for k in range(20_000, 0, -1)], dtype=np.int64) * 64
-    rainflow = Rainflow(1.0)
-    rainflow.add(np.concatenate([spiral, [30_000 * 64]]), 0, 1)
-    assert rainflow.n_swings == 9_999
+    spiral = [k if k % 2 else -k for k in range(20_000, 0, -1)]
+    assert rainflow_of([*spiral, 30_000]).result().count == 9_999
 
 
 def test_threshold_must_be_positive():

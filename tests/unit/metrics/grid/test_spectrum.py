@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import signal
 
+from diploee.measures.spectrum import window_spectra
 from diploee.metrics.grid import GridMetrics
-from diploee.metrics.grid.spectrum import window_spectra
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.profile import Provenance
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import numpy as np
 
 from diploee.jit import njit
-from diploee.metric import Metric
 from diploee.tables import Int64Array
 
 _MANTISSA_BITS = 9
@@ -22,33 +21,14 @@ N_BINS = (63 << _MANTISSA_BITS) + 2
 RELATIVE_ERROR = 2.0 ** -(_MANTISSA_BITS + 1)
 """Largest error of a quantile, relative to it."""
 
-SIZES = {"max": "largest", "p999": "P99.9", "p99": "P99"}
-"""What ramps and swings tell of a histogram."""
-
-HISTOGRAM_METRICS = (
-    Metric(
-        "<block>.percentile_relative_error", "%", "largest error of a percentile", "{:.1f}",
-        "relative to it", factor=100,
-    ),
-)  # fmt: skip
-
 
 class SignedHistogram:
-    """Counts signed integers; keeps the extremes exactly, with the place of each.
-
-    Attributes
-    ----------
-    count : int
-        Values seen.
-    min, max : int
-        Smallest and largest value.
-    min_at, max_at : int
-        Position of the first of them, as `add` numbers the values.
-    """
+    """Counts signed integers; keeps the extremes exactly, with the place of the first of each."""
 
     def __init__(self) -> None:
         self._counts = np.zeros((2, N_BINS), dtype=np.int64)
         self._extremes = np.array([np.iinfo(np.int64).max, -1, np.iinfo(np.int64).min, -1])
+        self.min, self.min_at, self.max, self.max_at = self._extremes.tolist()
         self.count = 0
 
     def add(self, values: Int64Array, first: int, stride: int = 1) -> None:
@@ -56,26 +36,7 @@ class SignedHistogram:
         if values.size:
             _count(values, first, stride, self._counts, self._extremes)
             self.count += values.size
-
-    @property
-    def min(self) -> int:
-        """Smallest value."""
-        return int(self._extremes[0])
-
-    @property
-    def max(self) -> int:
-        """Largest value."""
-        return int(self._extremes[2])
-
-    @property
-    def min_at(self) -> int:
-        """Position of the first smallest value."""
-        return int(self._extremes[1])
-
-    @property
-    def max_at(self) -> int:
-        """Position of the first largest value."""
-        return int(self._extremes[3])
+            self.min, self.min_at, self.max, self.max_at = self._extremes.tolist()
 
     def percentile(self, percent: float) -> float:
         """Return a percentile: the value of rank ``ceil(percent/100 * n)``, within its bin."""

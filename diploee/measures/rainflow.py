@@ -18,19 +18,61 @@ from collections.abc import Iterator
 import numpy as np
 
 from diploee.jit import njit
+from diploee.measures.histogram import SignedHistogram
+from diploee.measures.series import QUANTA_PER_W, Stretch
 from diploee.tables import Int64Array
+
+CLASS_FACTORS = (1, 2, 5, 10, 20, 50, 100)
+"""Lower edges of the classes of swings, as multiples of the threshold; the last is open."""
 
 _AT_ONCE = 4096
 """Closed swings that are given at a time."""
 
 
+class Rainflow:
+    """Counts the closed swings of at least a threshold [W], the hysteresis.
+
+    `classes` counts them by `CLASS_FACTORS`, `largest_ms` are the two turning points of the
+    largest, of equal ones the earliest; half-cycles of the residue of `points` are no events.
+    """
+
+    n_window = 1
+
+    def __init__(self, threshold_w: float) -> None:
+        if not threshold_w > 0:
+            raise ValueError(f"the hysteresis threshold must be more than 0 W, found {threshold_w}")
+        self.threshold = max(int(np.ceil(threshold_w * QUANTA_PER_W)), 1)
+        self.points, self._swings = TurningPoints(self.threshold), SignedHistogram()
+        self.classes = np.zeros(len(CLASS_FACTORS), dtype=np.int64)
+        self.largest_ms = (0, 0)
+
+    def add(self, stretch: Stretch) -> None:
+        """Add the new values of a stretch."""
+        for closed in self.points.add(stretch.new, stretch.new_ms, stretch.step_ms):
+            if closed.shape[1]:
+                self._count(closed)
+
+    def _count(self, closed: Int64Array) -> None:
+        ranges = closed[0]
+        at = np.lexsort((closed[1], -ranges))[0]
+        from_to_ms = (int(closed[1, at]), int(closed[2, at]))
+        largest = self._swings.max if self._swings.count else 0
+        if (-int(ranges[at]), from_to_ms) < (-largest, self.largest_ms):
+            self.largest_ms = from_to_ms
+        self._swings.add(np.ascontiguousarray(ranges), 0, 0)
+        edges = self.threshold * np.array(CLASS_FACTORS)
+        in_class = np.searchsorted(edges, ranges, side="right") - 1
+        self.classes += np.bincount(in_class, minlength=edges.size)
+
+    def result(self) -> SignedHistogram:
+        """Return the histogram of the closed swings."""
+        return self._swings
+
+
 class TurningPoints:
     """The turning points of a series that no closed swing has taken out yet.
 
-    Parameters
-    ----------
-    threshold : int
-        Smaller swings are taken out, but not given.
+    Swings below the threshold are taken out, but not given.
     """
 
     def __init__(self, threshold: int) -> None:

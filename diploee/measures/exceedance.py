@@ -17,17 +17,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Event:
-    """One unbroken stretch of values beyond the limit.
-
-    Parameters
-    ----------
-    begin_ms, end_ms : int
-        First value, and the end of the last [ms since the run's start].
-    worst : float
-        Its largest value.
-    worst_ms : int
-        Time of the first such value.
-    """
+    """One unbroken stretch of values beyond the limit, its largest value and when that is first."""
 
     begin_ms: int
     end_ms: int
@@ -41,14 +31,9 @@ class Event:
 
 
 class Exceedance:
-    """Counts events in values that come in consecutive blocks.
+    """Counts events in values that come in consecutive blocks, one every `stride_ms`.
 
-    Parameters
-    ----------
-    limit : float
-        A value above it, by more than rounding, is a violation.
-    stride_ms : int
-        Time from value to value [ms]; also what each value counts for in the duration.
+    A value above the limit by more than rounding is a violation, and counts for one stride.
     """
 
     def __init__(self, limit: float, stride_ms: int) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import scipy
 
-from diploee.metrics.grid.bandwidth import Support
-from diploee.metrics.grid.quanta import QUANTA_PER_MW
+from diploee.measures.series import QUANTA_PER_MW
 from diploee.tables import Float64Array
 
 N_LINES = 5
@@ -23,8 +22,6 @@ MIN_OVER_FLOOR = 2.0
 MOST_OVER_FLOOR = 1e12
 """Beyond, the load is strictly periodic: the floor is nothing but the rounding of a transform."""
 
-NO_FLOOR = "a strictly periodic load: there is no floor beside the line"
-
 _HALF_FLOOR_BINS = 15
 _HALF_LINE_BINS = 2  # half the main lobe of the Hann window
 _FIRST_BIN = 3  # below, detrending and the window shape the spectrum
@@ -38,14 +35,22 @@ def welch_degrees_of_freedom(n_windows: int) -> float:
     return 36 * n_windows**2 / (19 * n_windows - 1)
 
 
+class Line(NamedTuple):
+    """A spectral line; `over_floor` is None where there is no floor."""
+
+    frequency_hz: float
+    rms_mw: float
+    over_floor: float | None
+
+
 def strongest_lines(
     frequency_hz: Float64Array,
     psd: Float64Array,
     n_windows: int,
-    support: Support,
+    high_hz: float,
     low_hz: float = 0.0,
-) -> list[dict[str, Any]]:
-    """Return the strongest lines of a mean spectrum, by their rms.
+) -> list[Line]:
+    """Return the strongest lines of a mean spectrum between two frequencies, by their rms.
 
     A line is a local maximum over the local floor (the median over 31 bins) by more than noise
     would show, and no smaller than what power is rounded to. Its rms is that of the five bins of
@@ -57,13 +62,11 @@ def strongest_lines(
         Bins [Hz] and one-sided density [MW^2/Hz].
     n_windows : int
         Windows in the mean.
-    support : Support
-        Lines above its flagged frequency are left out, those above the trusted one flagged.
-    low_hz : float
-        Lines below are left out [Hz].
+    high_hz, low_hz : float
+        Lines above and below are left out [Hz].
     """
     width_hz = frequency_hz[1] - frequency_hz[0]
-    end = int(np.searchsorted(frequency_hz, support.flagged_hz, side="right"))
+    end = int(np.searchsorted(frequency_hz, high_hz, side="right"))
     floor = scipy.ndimage.median_filter(psd, 2 * _HALF_FLOOR_BINS + 1, mode="nearest")
     freedom = welch_degrees_of_freedom(n_windows)
     # A Welch estimate of noise is chi-square over its degrees of freedom; the floor is a median.
@@ -81,17 +84,6 @@ def strongest_lines(
         rms_mw = float(np.sqrt(above.sum() * width_hz))
         if centre_hz < low_hz or rms_mw < 1 / QUANTA_PER_MW:
             continue
-        line: dict[str, Any] = {
-            "frequency_hz": centre_hz,
-            "period_s": 1 / centre_hz,
-            "rms_mw": rms_mw,
-            "over_floor": None,
-            "flagged": centre_hz > support.trusted_hz,
-        }
-        if floor[top] * MOST_OVER_FLOOR > psd[top]:
-            line["over_floor"] = float(psd[top] / floor[top])
-        else:
-            line["reason"] = NO_FLOOR
-        found.append(line)
-    found.sort(key=lambda line: -float(line["rms_mw"] or 0.0))
-    return found[:N_LINES]
+        has_floor = floor[top] * MOST_OVER_FLOOR > psd[top]
+        found.append(Line(centre_hz, rms_mw, float(psd[top] / floor[top]) if has_floor else None))
+    return sorted(found, key=lambda line: -line.rms_mw)[:N_LINES]

@@ -1,0 +1,1 @@
+"""Measures: what is summed, ranked and counted of a series, whatever its blocks."""

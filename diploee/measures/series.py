@@ -1,0 +1,186 @@
+"""The contract of a measure, and power as whole quanta of 1/64 W, whose sums are exact.
+
+Sums of float64 depend on where a block begins; sums of integers do not. Differences of running sums
+stay right even where the running sum itself has wrapped around (two's complement).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from diploee.jit import njit
+from diploee.tables import Float64Array, Int64Array
+from diploee.units import W_PER_MW
+
+QUANTA_PER_W = 64.0
+QUANTA_PER_MW = QUANTA_PER_W * W_PER_MW
+
+MAX_POWER_W = 1e12
+"""Largest power that an hour of 0.1 s values can sum without overflow, with a margin [W]."""
+
+MAX_DAY_POWER_W = 1e11
+"""The same for a day of 0.1 s values [W]."""
+
+_SUMMED = 1 << 20
+"""Values that are summed at a time: as many of the largest power fit an integer."""
+
+
+def to_quanta(power_w: Float64Array, largest_w: float = MAX_POWER_W) -> Int64Array:
+    """Return power [W] in quanta, rounded; `ValueError` for no number or one beyond the largest."""
+    if power_w.size and not np.abs(power_w).max() <= largest_w:
+        raise ValueError(f"power must be finite and within {largest_w:g} W")
+    quanta = power_w * QUANTA_PER_W
+    np.rint(quanta, out=quanta)
+    return quanta.astype(np.int64)
+
+
+def to_mw(quanta: float, n_summed: int = 1) -> float:
+    """Return a sum of `n_summed` values in quanta as their mean [MW]."""
+    return float(quanta) / (QUANTA_PER_MW * n_summed)
+
+
+def sum_quanta(power_w: Float64Array) -> tuple[int, int]:
+    """Return the sum of power in quanta, and that of what is above 0; each value as `to_quanta`.
+
+    Raises
+    ------
+    ValueError
+        If a value is not finite or beyond `MAX_DAY_POWER_W`.
+    """
+    total = positive = 0
+    for begin in range(0, power_w.size, _SUMMED):
+        of, above, bounded = _sums(power_w[begin : begin + _SUMMED])
+        if not bounded:
+            raise ValueError(f"power must be finite and within {MAX_DAY_POWER_W:g} W")
+        total, positive = total + int(of), positive + int(above)
+    return total, positive
+
+
+@njit()
+def _sums(power_w: Float64Array) -> tuple[np.int64, np.int64, bool]:
+    total, positive, bounded = np.int64(0), np.int64(0), True
+    for value_w in power_w:
+        quanta = np.int64(np.rint(value_w * QUANTA_PER_W))
+        total += quanta
+        if quanta > 0:
+            positive += quanta
+        bounded &= abs(value_w) <= MAX_DAY_POWER_W  # which is false of what is no number
+    return total, positive, bounded
+
+
+@dataclass(frozen=True, eq=False)
+class Stretch:
+    """Consecutive values of a series, of which the last `n_new` were not seen before.
+
+    Parameters
+    ----------
+    values : numpy.ndarray, shape (h + n_new,)
+        Power in quanta, int64 (or in W, float64): `h` earlier values, then the new ones.
+    n_new : int
+        Number of new values.
+    end_ms : int
+        End of the last value [ms since the start].
+    step_ms : int
+        Interval of the values [ms].
+    reactive : numpy.ndarray, shape (n_new,), int64, optional
+        Reactive power of the new values [quanta].
+    """
+
+    values: Any
+    n_new: int
+    end_ms: int
+    step_ms: int
+    reactive: Int64Array | None = None
+
+    def windows_of(self, n_window: int) -> Stretch:
+        """Return the part that the windows of `n_window` values which end in the new part need."""
+        n_needed = min(self.values.size, self.n_new + n_window - 1)
+        needed = self.values[self.values.size - n_needed :]
+        return Stretch(needed, self.n_new, self.end_ms, self.step_ms)
+
+    @property
+    def begin_ms(self) -> int:
+        """Start of the first value [ms since the start]."""
+        return self.end_ms - int(self.values.size) * self.step_ms
+
+    @property
+    def new(self) -> Any:
+        """The new values."""
+        return self.values[self.values.size - self.n_new :]
+
+    @property
+    def new_ms(self) -> int:
+        """Start of the new values [ms since the start]."""
+        return self.end_ms - self.n_new * self.step_ms
+
+
+class Values(NamedTuple):
+    """What a signal makes of a stretch, the first at `first_ms`; from edge to edge if given."""
+
+    values: Any
+    first_ms: int
+    edges_ms: Int64Array | None = None
+
+
+Signal = Callable[[Stretch], Values | None]
+"""Gives the values that end in the new part of a stretch, such as its ramps."""
+
+
+def power(stretch: Stretch) -> Values:
+    """Return the signal of the power itself [quanta]."""
+    return Values(stretch.new, stretch.new_ms)
+
+
+class Measure(Protocol):
+    """Takes a series stretch by stretch; where it is cut changes nothing of the result."""
+
+    @property
+    def n_window(self) -> int:
+        """Values that one of its own reaches back over, the last one included."""
+
+    def add(self, stretch: Stretch) -> None:
+        """Take in what ends in the new part of the next stretch."""
+
+    def result(self) -> Any:
+        """Return what was measured of all that was added."""
+
+
+class Series:
+    """Passes a series that comes in pieces to measures.
+
+    Parameters
+    ----------
+    step_ms : int
+        Interval of the series [ms].
+    measures : iterable of Measure
+        What takes it in.
+    """
+
+    def __init__(self, step_ms: int, measures: Iterable[Measure]) -> None:
+        self._step_ms, self._measures = step_ms, list(measures)
+        self._n_kept = max((measure.n_window for measure in self._measures), default=1) - 1
+        self._kept, self._end_ms = np.empty(0, dtype=np.int64), 0
+
+    def add(
+        self, begin_ms: int, quanta: Int64Array, since_ms: int = 0, reactive: Any = None
+    ) -> int:
+        """Add a piece from `begin_ms` on, less what is before `since_ms`; return how many are left.
+
+        One that does not follow on the last is measured as a series of its own.
+        """
+        n_out = min(max(-((begin_ms - since_ms) // self._step_ms), 0), quanta.size)
+        new, end_ms = quanta[n_out:], begin_ms + quanta.size * self._step_ms
+        if not new.size:
+            return 0
+        if self._end_ms != begin_ms + n_out * self._step_ms:
+            self._kept = new[:0]
+        values, self._end_ms = np.concatenate([self._kept, new]), end_ms
+        reactive = None if reactive is None else reactive[n_out:]
+        for measure in self._measures:
+            measure.add(Stretch(values, new.size, end_ms, self._step_ms, reactive))
+        self._kept = values[max(values.size - self._n_kept, 0) :].copy()
+        return int(new.size)

@@ -1,0 +1,197 @@
+"""How the load changes: the `ramps`, `rolling_range` and `rainflow` blocks, and the worst events.
+
+For a length L of n intervals of the run, the ramp at time t is
+``mean(P over [t, t + L)) - mean(P over [t - L, t))``; t slides over all interval edges of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from diploee.measures.clock import Clock
+from diploee.measures.histogram import RELATIVE_ERROR, SignedHistogram
+from diploee.measures.rainflow import CLASS_FACTORS, Rainflow
+from diploee.measures.series import to_mw
+from diploee.measures.sliding import RollingRanges, Sizes, ramps
+from diploee.metric import Metric
+from diploee.metrics.event import Event, Key
+from diploee.metrics.grid.bandwidth import Support
+from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S
+
+RAMP_MS = (
+    *(n * MS_PER_S for n in (2, 10)),
+    *(n * MS_PER_MIN for n in (1, 5, 10, 15)),
+    MS_PER_H,
+)
+"""Lengths of the ramps that are reported [ms]."""
+
+SWING_MS = (2 * MS_PER_S, 10 * MS_PER_S, MS_PER_MIN)
+"""Windows of the rolling range [ms]."""
+
+SIZES = {"max": "largest", "p999": "P99.9", "p99": "P99"}
+"""What ramps and swings tell of a histogram."""
+
+RAMP, SWING = "ramp {} over {}", "swing within {}"
+RAMP_METRICS = tuple(
+    Metric(
+        f"grid.ramps.intervals.<interval>.{way}.{key}_{rate}", unit,
+        f"{size} {RAMP.format(way, '<interval>')}", text="of two adjacent means of that length",
+    )
+    for way in ("up", "down")
+    for key, size in SIZES.items()
+    for rate, unit in (("mw", "MW"), ("mw_per_min", "MW/min"))
+)  # fmt: skip
+SWING_METRICS = tuple(
+    Metric(
+        f"grid.rolling_range.windows.<window>.{key}_mw", "MW", f"{size} {SWING.format('<window>')}"
+    )
+    for key, size in SIZES.items()
+)
+RAINFLOW_METRICS = (
+    Metric("grid.rainflow.threshold_mw", "MW", "hysteresis of the swing count"),
+    Metric("grid.rainflow.swings", "swings", "closed swings", "{:,.0f}"),
+    Metric("grid.rainflow.swings_per_day", "1/d", "closed swings per day", "{:,.1f}"),
+    Metric("grid.rainflow.max_mw", "MW", "largest closed swing"),
+    Metric("grid.rainflow.p50_mw", "MW", "median closed swing"),
+    Metric("grid.rainflow.p99_mw", "MW", "P99 closed swing"),
+    Metric("grid.rainflow.classes.<sizes>.swings", "swings", "closed swings of <sizes>", "{:,.0f}"),
+)
+HISTOGRAM_METRICS = (
+    Metric(
+        "<block>.percentile_relative_error", "%", "largest error of a percentile", "{:.1f}",
+        "relative to it", factor=100,
+    ),
+)  # fmt: skip
+
+
+def absent(key: str, reasons: Mapping[Any, str], scale: int = 1) -> list[dict[str, Any]]:
+    """Return what is not reported, by its length over `scale`, each with the reason."""
+    return [
+        {key: length / scale if scale > 1 else length, "reason": reason}
+        for length, reason in reasons.items()
+        if reason
+    ]
+
+
+class Changes:
+    """The ramps and the rolling ranges of the lengths that a resolution holds."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock, step_ms = clock, clock.step_ms
+        self._no_ramps = {length_ms: clock.why_not_held(length_ms) for length_ms in RAMP_MS}
+        self._no_ranges = {length_ms: clock.why_not_held(length_ms, 2) for length_ms in SWING_MS}
+        self._ramps = {
+            length_ms: Sizes(ramps(n := length_ms // step_ms), 2 * n)
+            for length_ms, reason in self._no_ramps.items()
+            if not reason
+        }
+        self._windows_ms = [w for w, reason in self._no_ranges.items() if not reason]
+        self._ranges = RollingRanges([window_ms // step_ms for window_ms in self._windows_ms])
+
+    @property
+    def measures(self) -> Iterable[Sizes | RollingRanges]:
+        """What takes in the series."""
+        return *self._ramps.values(), self._ranges
+
+    def events(self) -> dict[Key, Event]:
+        """Return the largest ramps so far, and the largest ranges from one extreme to the other."""
+        found, step_ms = {}, self._clock.step_ms
+        for n_ms, sizes in self._ramps.items():
+            seen = sizes.result()
+            for way, size, at in (("up", seen.max, seen.max_at), ("down", -seen.min, seen.min_at)):
+                if seen.count and size > 0:
+                    event = Event((at, at + n_ms), (at + n_ms, at + 2 * n_ms))
+                    found["ramps", n_ms / MS_PER_S, way] = event
+        for window_ms, (seen, (first, last)) in self._each_range():
+            if seen.max > 0:
+                event = Event((first, first + step_ms), (last, last + step_ms))
+                found["rolling_range", window_ms / MS_PER_S, ""] = event
+        return found
+
+    def _each_range(self) -> Iterable[tuple[int, tuple[SignedHistogram, tuple[int, int]]]]:
+        return zip(self._windows_ms, self._ranges.result(), strict=True)
+
+    def blocks(self, support: Support) -> dict[str, Any]:
+        """Return the `ramps` and `rolling_range` blocks: an entry for every length, or why not."""
+        found = {n_ms: sizes.result() for n_ms, sizes in self._ramps.items()}
+        ranges = {window_ms: seen for window_ms, (seen, _) in self._each_range()}
+        short = "the run is shorter than two intervals"
+        no_ramps = self._no_ramps | {n: short for n, seen in found.items() if not seen.count}
+        short = "the run is shorter"
+        no_ranges = self._no_ranges | {n: short for n, seen in ranges.items() if not seen.count}
+        head = {
+            "resolution_s": self._clock.step_s,
+            "percentile_relative_error": RELATIVE_ERROR,
+        }
+        return {
+            "ramps": {
+                "definition": "difference of the means of two adjacent intervals, sliding by the "
+                "run's resolution; time is the start of the earlier; percentiles over all edges of "
+                "the signed ramp, down as its negative",
+                **head,
+                "intervals": [
+                    self._ramp(n, seen, support) for n, seen in found.items() if seen.count
+                ],
+                "absent": absent("interval_s", no_ramps, MS_PER_S),
+            },
+            "rolling_range": {
+                "definition": "largest less smallest interval mean within a window, sliding by the "
+                "run's resolution; time is the window's start",
+                **head,
+                "windows": [
+                    self._range(n, seen, support) for n, seen in ranges.items() if seen.count
+                ],
+                "absent": absent("window_s", no_ranges, MS_PER_S),
+            },
+        }
+
+    def _ramp(self, length_ms: int, seen: SignedHistogram, support: Support) -> dict[str, Any]:
+        n, length_s = length_ms // self._clock.step_ms, length_ms / MS_PER_S
+        up = (seen.max, seen.percentile(99), seen.percentile(99.9), seen.max_at)
+        down = (-seen.min, -seen.percentile(1), -seen.percentile(0.1), seen.min_at)
+        entry: dict[str, Any] = {"interval_s": length_s}
+        for way, (largest, p99, p999, at_ms) in (("up", up), ("down", down)):
+            side = entry[way] = {}
+            for key, size in (("max", largest), ("p99", p99), ("p999", p999)):
+                side[f"{key}_mw"] = delta_mw = max(to_mw(size, n), 0.0)
+                side[f"{key}_mw_per_min"] = delta_mw / (length_ms / MS_PER_MIN)
+            side["time"] = self._clock.iso(at_ms) if largest > 0 else None
+        return entry | {"lower_bound": support.is_lower_bound(length_s)}
+
+    def _range(self, window_ms: int, seen: SignedHistogram, support: Support) -> dict[str, Any]:
+        return {
+            "window_s": window_ms / MS_PER_S,
+            "max_mw": to_mw(seen.max),
+            "p99_mw": to_mw(seen.percentile(99)),
+            "p999_mw": to_mw(seen.percentile(99.9)),
+            "time": self._clock.iso(seen.max_at),
+            "lower_bound": support.is_lower_bound(window_ms / MS_PER_S),
+        }
+
+
+def rainflow_block(rainflow: Rainflow, clock: Clock, span_ms: int) -> dict[str, Any]:
+    """Return the `rainflow` block of a span [ms]."""
+    seen, threshold = rainflow.result(), rainflow.threshold
+    edges_mw = [*(to_mw(threshold * factor) for factor in CLASS_FACTORS), None]
+    classes = zip(edges_mw[:-1], edges_mw[1:], rainflow.classes.tolist(), strict=True)
+    block: dict[str, Any] = {
+        "definition": "closed swings (full cycles) by the four-point rule, ASTM E1049-85 without "
+        "its half-cycles, of at least the hysteresis threshold; from and to are the times of its "
+        "two turning points",
+        "resolution_s": clock.step_s,
+        "threshold_mw": to_mw(threshold),
+        "swings": seen.count,
+        "swings_per_day": seen.count / (span_ms / MS_PER_DAY) if span_ms else None,
+        "classes": [{"from_mw": low, "to_mw": high, "swings": n} for low, high, n in classes],
+    }
+    if seen.count:
+        block |= {
+            "max_mw": to_mw(seen.max),
+            "max_from": clock.iso(rainflow.largest_ms[0]),
+            "max_to": clock.iso(rainflow.largest_ms[1]),
+            "p50_mw": to_mw(seen.percentile(50)),
+            "p99_mw": to_mw(seen.percentile(99)),
+            "percentile_relative_error": RELATIVE_ERROR,
+        }
+    return block
