@@ -355,9 +355,11 @@ def _engine(
 ) -> PoolEngine:
     if slots_per_node > 1:
         if engine == "compiled":
-            from diploee.schedule.compiled_gpus import CompiledGpus
+            from diploee.schedule.compiled import CompiledQueue
+            from diploee.schedule.compiled_gpus import open_gpus
 
-            return CompiledGpus(standing.first, slots_per_node // SLOTS_PER_GPU, begin_ms)
+            gpus = open_gpus(standing.first, slots_per_node // SLOTS_PER_GPU)
+            return CompiledQueue(policy, standing.first, begin_ms, gpus=gpus)
         from diploee.schedule.simpy_gpus import SimpyGpus
 
         return SimpyGpus(standing.first, slots_per_node // SLOTS_PER_GPU, begin_ms)

@@ -23,7 +23,7 @@ NEVER_MS = 2**62
 """Reservation of a job that is wider than the nodes that stand."""
 
 
-@has_twin("diploee.schedule.compiled_conservative:CompiledConservative")
+@has_twin("diploee.schedule.compiled:CompiledQueue")
 class ConservativeBackfill:
     """A job is reserved the earliest hole when it is submitted, and starts no later than that.
 
@@ -37,6 +37,8 @@ class ConservativeBackfill:
     estimate : Estimate
         How long jobs are thought to run.
     """
+
+    order, depth = "reservation", None
 
     def __init__(self, estimate: Estimate = EXACT) -> None:
         self.estimate = estimate

@@ -12,7 +12,7 @@ from diploee.schedule.policy import ClusterView, Policy
 from diploee.schedule.twins import has_twin
 
 
-@has_twin("diploee.schedule.compiled_backfill:CompiledShortestFirst")
+@has_twin("diploee.schedule.compiled:CompiledQueue")
 class ShortestJobFirst:
     """The shortest estimate first, ties in the order of submission; the head blocks the queue.
 
@@ -21,6 +21,8 @@ class ShortestJobFirst:
     estimate : Estimate
         How long jobs are thought to run.
     """
+
+    order, depth = "sjf", 1
 
     def __init__(self, estimate: Estimate = EXACT) -> None:
         self.estimate = estimate
