@@ -172,7 +172,8 @@ def _starts(
     plan: Plan | None,
 ) -> int:
     """Fill in the jobs that start before a time, in that order, and return their number."""
-    n_jobs = queue.submit_ms.size
+    submit_ms, n_nodes, state, running = queue.submit_ms, queue.n_nodes, pool.state, pool.running
+    n_jobs = submit_ms.size
     # The queue is a list of jobs, each with the next; behind the last is the next to arrive.
     head, arrived, n_started = 0, n_waiting, 0
     narrowest = 1  # no job of the queue has fewer nodes
@@ -180,39 +181,39 @@ def _starts(
         for row in range(n_waiting):
             sift_up(of_all.heap, row, of_all.rank[row], row, 0)
     while True:
-        now_ms = NEVER_MS if arrived == n_jobs else queue.submit_ms[arrived]
-        if pool.state[N_RUNNING]:
-            now_ms = min(now_ms, pool.running[0, 0])
+        now_ms = NEVER_MS if arrived == n_jobs else submit_ms[arrived]
+        if state[N_RUNNING]:
+            now_ms = min(now_ms, running[0, 0])
         if now_ms >= until_ms:
             return n_started
         has_ended = False
-        while pool.state[N_RUNNING] and pool.running[0, 0] == now_ms:
+        while state[N_RUNNING] and running[0, 0] == now_ms:
             has_ended = True
             _end_first(pool, now_ms, gpus, expected, plan)
         first_new = arrived
-        while arrived < n_jobs and queue.submit_ms[arrived] == now_ms:
+        while arrived < n_jobs and submit_ms[arrived] == now_ms:
             if of_all is not None:
                 sift_up(of_all.heap, arrived - n_started, of_all.rank[arrived], arrived, 0)
-            narrowest = min(narrowest, queue.n_nodes[arrived])
+            narrowest = min(narrowest, n_nodes[arrived])
             arrived += 1
         if n_started == arrived:
             continue
         if plan is not None:
-            outran = pool.state[N_EXPECTED] > 0 and expected[0, 0] <= now_ms
+            outran = state[N_EXPECTED] > 0 and expected[0, 0] <= now_ms
             reserve(
-                plan, queue.n_nodes, queue.estimate_ms, reserved_ms, behind, expected,
-                pool.state[N_EXPECTED], pool.state[FREE_NODES], head, first_new, arrived, now_ms,
+                plan, n_nodes, queue.estimate_ms, reserved_ms, behind, expected,
+                state[N_EXPECTED], state[FREE_NODES], head, first_new, arrived, now_ms,
                 has_ended, outran,
             )  # fmt: skip
             head, n_started = _start_reserved(
                 queue, pool, head, arrived, n_started, now_ms, expected, reserved_ms, behind, plan
             )
             continue
-        if expected is not None and pool.state[FREE_NODES] < narrowest:
+        if expected is not None and state[FREE_NODES] < narrowest:
             continue
         while n_started < arrived:
             row = head if of_all is None else of_all.heap[1, 0]
-            if not _fits(pool, queue.n_nodes[row], gpus):
+            if not _fits(pool, n_nodes[row], gpus):
                 break
             n_started = _start(queue, pool, row, n_started, now_ms, gpus, expected)
             head = head + 1 if behind is None else behind[head]
@@ -352,8 +353,8 @@ def _backfill(
 @njit()
 def _shadow(expected: Int64Array, pool: _Pool, now_ms: int, wanted: int) -> tuple[int, int]:
     """Return when so many nodes are expected to be free [ms], and how many more are free then."""
-    free_nodes, shadow_ms = pool.state[FREE_NODES], NEVER_MS
-    for job in range(pool.state[N_EXPECTED]):
+    free_nodes, n_expected, shadow_ms = pool.state[FREE_NODES], pool.state[N_EXPECTED], NEVER_MS
+    for job in range(n_expected):
         end_ms = max(expected[0, job], now_ms + 1)
         if end_ms > shadow_ms:
             break

@@ -134,11 +134,9 @@ def _cut(plan: Plan, time_ms: int) -> int:
 @njit()
 def _earliest_ms(plan: Plan, length_ms: int, n_nodes: int) -> int:
     """Return the earliest time from which on so many nodes are free for so long."""
-    start_ms = NEVER_MS
+    steps, start_ms = plan.steps, NEVER_MS
     for step in range(plan.known[N_STEPS]):
-        if plan.steps[0, step] - start_ms >= length_ms:
+        if steps[0, step] - start_ms >= length_ms:
             break
-        start_ms = (
-            min(start_ms, plan.steps[0, step]) if plan.steps[1, step] >= n_nodes else NEVER_MS
-        )
+        start_ms = min(start_ms, steps[0, step]) if steps[1, step] >= n_nodes else NEVER_MS
     return start_ms
