@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import simpy
-from simpy.events import NORMAL
 
 from diploee.schedule.policies.fifo import StrictFifo
-from diploee.schedule.simpy_engine import SimpyCluster, _event
+from diploee.schedule.simpy_engine import SimpyCluster
 from diploee.tables import Int64Array
 from diploee.units import SLOTS_PER_GPU
 
@@ -48,17 +47,11 @@ class SimpyGpus(SimpyCluster):
 
     def _decide(self) -> None:
         """Start the jobs at the head of the queue that fit."""
-        env, now_ms = self._env, self.now_ms
         while self.queue and (gpus := self._first_fit(self.job_n_nodes[self.queue[0]])):
             job = self.queue.popleft()
             self._gpus_of[job] = gpus
             self._change(job, -1)
-            self.free_nodes -= self.job_n_nodes[job]
-            self._starts_ms[job] = now_ms
-            self.running[job] = now_ms + self.job_estimate_ms[job]
-            event = self._idle_events.pop() if self._idle_events else _event(env)
-            event._value, event.callbacks = job, self._at_end
-            env.schedule(event, NORMAL, self._duration_ms[job])
+            self._start(job, self.job_n_nodes[job])
 
     def _end(self, event: simpy.Event) -> None:
         job = event._value
