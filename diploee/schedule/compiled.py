@@ -54,6 +54,13 @@ class _Ranks(NamedTuple):
     heap: Int64Array
 
 
+class _Ahead(NamedTuple):
+    """Expected ends [ms] of running jobs in their order, their nodes; the next of each job."""
+
+    expected: Int64Array
+    behind: Int64Array
+
+
 class CompiledQueue:
     """One pool of nodes under the twin of a policy with an order and a depth.
 
@@ -119,10 +126,12 @@ class CompiledQueue:
         *of_jobs, numbers, reserved_ms = columns
         n_jobs = numbers.size
         started = np.empty((2, n_jobs), dtype=np.int64)
+        ahead = None
+        if self._expected is not None:
+            ahead = _Ahead(self._expected, np.arange(1, n_jobs + 1))
         n_started = _starts(
             _Queue(*of_jobs, *started), self._room_for(n_jobs), n_waiting, until_ms, self._depth,
-            self._gpus, *self._ranks(of_jobs[2]), self._expected, reserved_ms,
-            None if self._expected is None else np.arange(1, n_jobs + 1), self._plan,
+            self._gpus, *self._ranks(of_jobs[2]), ahead, self._plan, reserved_ms,
         )  # fmt: skip
         rows, start_ms = started[0, :n_started], started[1, :n_started]
         still = np.ones(n_jobs, dtype=np.bool_)
@@ -166,14 +175,12 @@ def _starts(
     gpus: Gpus | None,
     of_all: _Ranks | None,
     of_behind: _Ranks | None,
-    expected: Int64Array | None,
-    reserved_ms: Int64Array,
-    behind: Int64Array | None,
+    ahead: _Ahead | None,
     plan: Plan | None,
+    reserved_ms: Int64Array,
 ) -> int:
     """Fill in the jobs that start before a time, in that order, and return their number."""
     submit_ms, n_nodes, state, running = queue.submit_ms, queue.n_nodes, pool.state, pool.running
-    n_jobs = submit_ms.size
     # The queue is a list of jobs, each with the next; behind the last is the next to arrive.
     head, arrived, n_started = 0, n_waiting, 0
     narrowest = 1  # no job of the queue has fewer nodes
@@ -181,7 +188,7 @@ def _starts(
         for row in range(n_waiting):
             sift_up(of_all.heap, row, of_all.rank[row], row, 0)
     while True:
-        now_ms = NEVER_MS if arrived == n_jobs else submit_ms[arrived]
+        now_ms = NEVER_MS if arrived == submit_ms.size else submit_ms[arrived]
         if state[N_RUNNING]:
             now_ms = min(now_ms, running[0, 0])
         if now_ms >= until_ms:
@@ -189,43 +196,40 @@ def _starts(
         has_ended = False
         while state[N_RUNNING] and running[0, 0] == now_ms:
             has_ended = True
-            _end_first(pool, now_ms, gpus, expected, plan)
+            _end_first(pool, now_ms, gpus, ahead, plan)
         first_new = arrived
-        while arrived < n_jobs and submit_ms[arrived] == now_ms:
+        while arrived < submit_ms.size and submit_ms[arrived] == now_ms:
             if of_all is not None:
                 sift_up(of_all.heap, arrived - n_started, of_all.rank[arrived], arrived, 0)
             narrowest = min(narrowest, n_nodes[arrived])
             arrived += 1
         if n_started == arrived:
             continue
-        if plan is not None:
-            outran = state[N_EXPECTED] > 0 and expected[0, 0] <= now_ms
+        if plan is not None and ahead is not None:
             reserve(
-                plan, n_nodes, queue.estimate_ms, reserved_ms, behind, expected,
-                state[N_EXPECTED], state[FREE_NODES], head, first_new, arrived, now_ms,
-                has_ended, outran,
+                plan, n_nodes, queue.estimate_ms, reserved_ms, ahead.behind, ahead.expected,
+                state[N_EXPECTED], state[FREE_NODES], head, first_new, arrived, now_ms, has_ended,
             )  # fmt: skip
             head, n_started = _start_reserved(
-                queue, pool, head, arrived, n_started, now_ms, expected, reserved_ms, behind, plan
+                queue, pool, head, arrived, n_started, now_ms, ahead, plan, reserved_ms
             )
             continue
-        if expected is not None and state[FREE_NODES] < narrowest:
+        if ahead is not None and state[FREE_NODES] < narrowest:
             continue
         while n_started < arrived:
             row = head if of_all is None else of_all.heap[1, 0]
             if not _fits(pool, n_nodes[row], gpus):
                 break
-            n_started = _start(queue, pool, row, n_started, now_ms, gpus, expected)
-            head = head + 1 if behind is None else behind[head]
+            n_started = _start(queue, pool, row, n_started, now_ms, gpus, ahead)
+            head = head + 1 if ahead is None else ahead.behind[head]
             if of_all is not None:
                 sift_down(of_all.heap, arrived - n_started)
-        if expected is not None:
+        if ahead is not None:
             narrowest = NEVER_MS
             if n_started < arrived:
                 n_started, narrowest = _backfill(
-                    queue, pool, head, arrived, n_started, now_ms, depth, expected, behind,
-                    of_behind,
-                )  # fmt: skip
+                    queue, pool, head, arrived, n_started, now_ms, depth, ahead, of_behind
+                )
 
 
 @njit()
@@ -244,10 +248,10 @@ def _start(
     n_started: int,
     now_ms: int,
     gpus: Gpus | None,
-    expected: Int64Array | None,
+    ahead: _Ahead | None,
 ) -> int:
     """Let a job run, and return how many have started then."""
-    held, expected_ms = np.int64(queue.n_nodes[row]), now_ms + queue.estimate_ms[row]
+    held, expected_ms = int(queue.n_nodes[row]), now_ms + queue.estimate_ms[row]
     if gpus is not None:
         held = take_gpus(gpus, held)
     else:
@@ -255,8 +259,8 @@ def _start(
     end_ms = now_ms + queue.duration_ms[row]
     sift_up(pool.running, pool.state[N_RUNNING], end_ms, held, expected_ms)
     pool.state[N_RUNNING] += 1
-    if expected is not None:
-        n_expected = pool.state[N_EXPECTED]
+    if ahead is not None:
+        expected, n_expected = ahead.expected, pool.state[N_EXPECTED]
         place = first_from(expected[0], n_expected, expected_ms)
         for later in range(n_expected, place, -1):
             expected[0, later], expected[1, later] = expected[0, later - 1], expected[1, later - 1]
@@ -271,7 +275,7 @@ def _end_first(
     pool: _Pool,
     now_ms: int,
     gpus: Gpus | None,
-    expected: Int64Array | None,
+    ahead: _Ahead | None,
     plan: Plan | None,
 ) -> None:
     """End the job that ends first, or add nodes."""
@@ -282,8 +286,8 @@ def _end_first(
         free_gpus(gpus, held)
     else:
         pool.state[FREE_NODES] += held
-    if expected is not None and expected_ms != NEVER_MS:
-        n_expected = pool.state[N_EXPECTED]
+    if ahead is not None and expected_ms != NEVER_MS:
+        expected, n_expected = ahead.expected, pool.state[N_EXPECTED]
         place = first_from(expected[0], n_expected, expected_ms)
         while expected[1, place] != held:  # of several that are expected to end then
             place += 1
@@ -303,17 +307,16 @@ def _backfill(
     n_started: int,
     now_ms: int,
     depth: int,
-    expected: Int64Array,
-    behind: Int64Array,
+    ahead: _Ahead,
     ranks: _Ranks | None,
 ) -> tuple[int, int]:
     """Start what does not delay the head; return how many have started, and the fewest nodes."""
-    n_nodes, estimate_ms = queue.n_nodes, queue.estimate_ms
+    n_nodes, estimate_ms, behind = queue.n_nodes, queue.estimate_ms, ahead.behind
     free_nodes, before = pool.state[FREE_NODES], n_started
-    shadow_ms, extra_nodes = _shadow(expected, pool, now_ms, n_nodes[head])
+    shadow_ms, extra_nodes = _shadow(ahead.expected, pool, now_ms, n_nodes[head])
     # Jobs that don't fit now can't once others before them have started.
     eligible = np.empty(min(depth, arrived - n_started), dtype=np.int64)
-    row, place, n_eligible, narrowest = behind[head], 1, 0, np.int64(n_nodes[head])
+    row, place, n_eligible, narrowest = behind[head], 1, 0, int(n_nodes[head])
     while row < arrived and place < depth:
         narrowest = min(narrowest, n_nodes[row])
         in_time = now_ms + estimate_ms[row] <= shadow_ms
@@ -337,7 +340,7 @@ def _backfill(
             if n_nodes[row] > extra_nodes:
                 continue
             extra_nodes -= n_nodes[row]
-        n_started = _start(queue, pool, row, n_started, now_ms, None, expected)
+        n_started = _start(queue, pool, row, n_started, now_ms, None, ahead)
         behind[row] = -behind[row]  # it leaves the list
     n_gone, row = n_started - before, head
     while n_gone:
@@ -372,16 +375,15 @@ def _start_reserved(
     arrived: int,
     n_started: int,
     now_ms: int,
-    expected: Int64Array,
-    reserved_ms: Int64Array,
-    behind: Int64Array,
+    ahead: _Ahead,
     plan: Plan,
+    reserved_ms: Int64Array,
 ) -> tuple[int, int]:
     """Start the jobs whose reservation is now; return the head, and how many have started."""
-    earliest_ms, row, before = NEVER_MS, head, -1
+    behind, earliest_ms, row, before = ahead.behind, NEVER_MS, head, -1
     while row < arrived:
         if reserved_ms[row] == now_ms:
-            n_started = _start(queue, pool, row, n_started, now_ms, None, expected)
+            n_started = _start(queue, pool, row, n_started, now_ms, None, ahead)
             if before < 0:
                 head = behind[row]
             else:

@@ -39,13 +39,13 @@ def reserve(
     arrived: int,
     now_ms: int,
     has_ended: bool,
-    outran: bool,
 ) -> None:
     """Reserve nodes for new jobs, and for others where they may start earlier."""
     known, row = plan.known, first_new
     if has_ended and known[HAS_HOLES]:
         row = head
         known[HAS_HOLES] = 0
+    outran = n_expected > 0 and expected[0, 0] <= now_ms
     if outran or known[EARLIEST_MS] < now_ms:
         _plan_anew(plan, expected, n_expected, free_nodes, now_ms)
         first_new = row = head
