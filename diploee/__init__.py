@@ -6,8 +6,8 @@ The steps of the model, each a function over tables::
     library = diploee.ProfileLibrary.open()
     workload = diploee.generate_jobs(scenario, library)
     schedule = diploee.schedule_jobs(workload.jobs, scenario)
-    segments = diploee.job_segments(schedule, library)
-    power = diploee.power_series(segments, scenario, library)
+    segments = diploee.job_segments(schedule, workload.library, scenario)
+    power = diploee.power_series(segments, scenario, workload.library)
 
 or all at once, into a run folder, which `diploee.open_run` reads again::
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from diploee.errors import did_you_mean, shown
 from diploee.tables import Int64Array
-from diploee.units import MS_PER_DAY, MS_PER_S
+from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_S
 
 _UTC_OFFSET = re.compile(r"([+-])(\d\d):(\d\d)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -221,6 +221,11 @@ class WallClock:
         first = int(np.searchsorted(begins_ms, origin_ms + begin_ms, side="right"))
         shifts = (origin_ms + offsets[first:]).tolist()
         return [Stretch(*part) for part in zip(edges, edges[1:], shifts, strict=False)]
+
+
+def whole_year(zone: tzinfo) -> RunClock:
+    """Return the clock of a leap year by hours, which holds every hour of a year of weather."""
+    return RunClock(datetime(2024, 1, 1), zone, 366 * MS_PER_DAY, MS_PER_H)
 
 
 def offset_text(offset_min: int) -> str:

@@ -12,6 +12,15 @@ from typing import Any, Literal
 
 from diploee.errors import InputError, did_you_mean, one_of, shown
 
+Role = Literal["device", "overhead", "loss", "cooling", "load", "source", "store", "hold"]
+"""What a power is, between the devices and the meter."""
+
+ADDED: tuple[Role, ...] = ("loss", "cooling", "load")
+"""Roles that a stage adds to the power which passes it."""
+
+TAKEN_OFF: tuple[Role, ...] = ("source", "store", "hold")
+"""Roles that a stage takes off it."""
+
 _KINDS = {"mean": "mean over the interval", "instant": "at the interval's start"}
 
 
@@ -33,6 +42,14 @@ class Column:
         Of a power: where it is taken and so what it includes.
     text : str
         What it is, in a few words.
+    role : str, optional
+        Of a power, what it does to the power that passes its stage. Added to it: a `loss`,
+        `cooling`, a `load`. Taken off it: the output of a `source`; the net discharge of a `store`,
+        before its losses, which are a `loss`; what is held back of the load (`hold`). `device` and
+        `overhead` are the nodes', the second with the first in it. None for any other column.
+    part : str, optional
+        Name of the part of the energy that it counts to, as in ``poi.energy.<part>_mwh``; `other`
+        if absent.
     """
 
     name: str
@@ -41,11 +58,28 @@ class Column:
     kind: Literal["mean", "instant"]
     boundary: str | None
     text: str
+    role: Role | None = None
+    part: str | None = None
+
+    @property
+    def sign(self) -> int:
+        """Sign with which its power counts to that at the meter."""
+        return -1 if self.role in TAKEN_OFF else 1
+
+    @property
+    def label(self) -> str:
+        """Its name in words, without the unit, such as ``UPS loss``."""
+        return in_words(self.name.removesuffix("_w").removesuffix("_power"))
 
     def line(self) -> str:
         """Return the column in one line, unit first."""
         boundary = f" ({self.boundary})" if self.boundary else ""
         return f"{self.unit}, {self.text}{boundary}, {_KINDS[self.kind]}"
+
+
+def in_words(name: str) -> str:
+    """Return a name of words joined by _ as words."""
+    return " ".join(w.upper() if w in ("pdu", "ups") else w for w in name.split("_"))
 
 
 Columns = tuple[Column, ...]
@@ -107,6 +141,16 @@ def find_column(written: str, columns: Columns) -> tuple[Column, str]:
             f"{did_you_mean(name, have)}"
         )
     return have[name], owner
+
+
+def energy_parts(columns: Columns) -> dict[str, Columns]:
+    """Return the columns that add up to the power at the meter, by the part that they count to."""
+    found: dict[str, Columns] = {}
+    for column in columns:
+        if column.role is not None:
+            part = column.part or "other"
+            found[part] = (*found.get(part, ()), column)
+    return found
 
 
 def as_entries(columns: Columns) -> list[dict[str, Any]]:

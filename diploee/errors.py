@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from itertools import accumulate, islice
+from typing import Any
 
 LONGEST_VALUE = 60
 """Characters of a value that an error message shows."""
@@ -19,6 +20,8 @@ LONGEST_LIST = 300
 
 LONGEST_LINE = 490
 """Characters of one line of an error message."""
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 MOST_PROBLEMS = 50
 """Problems that one error tells; a file of aliases may hold thousands of the same."""
@@ -90,6 +93,11 @@ class OutputExistsError(InputError):
 def printable(text: str) -> str:
     """Return the text with line ends and other control characters escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def cell(value: Any) -> Any:
+    """Return a value for a table that a spreadsheet opens: text that begins a formula is quoted."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in _FORMULA else value
 
 
 def one_line(text: str) -> str:

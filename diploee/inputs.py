@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
-from diploee.clock import RunClock
+from diploee.clock import RunClock, whole_year
 from diploee.errors import LogFormatError, WorkloadError, one_line
 from diploee.facility import Weather
 from diploee.files import reason
@@ -54,8 +54,8 @@ class Inputs:
         Latency and power curves by request stream and service.
     batches : mapping of tuple to PowerProfile
         One batch of each class with `batch_inference`, by the names of stream and class.
-    weather : Weather or None
-        Weather over the run, where the facility names it.
+    weather, weather_year : Weather or None
+        Weather over the run, and over `whole_year`, where the facility names it.
     signals : mapping of str to Signal
         Signals from outside in the time of the run, by name.
     hashes : mapping of str to str
@@ -71,6 +71,7 @@ class Inputs:
     curves: Curves
     batches: Mapping[tuple[str, str], PowerProfile]
     weather: Weather | None
+    weather_year: Weather | None
     signals: Mapping[str, Signal]
     hashes: Mapping[str, str]
     replicas: Datasets = field(default_factory=dict)
@@ -136,7 +137,8 @@ class InputReader:
             traces=traces,
             curves=load_curves(scenario.request_streams, traces, folder),
             batches=load_batches(scenario.streams, folder),
-            weather=self._weather(scenario),
+            weather=self._weather(scenario, scenario.clock),
+            weather_year=self._weather(scenario, whole_year(facility.zone)),
             signals=self._signals(scenario),
             hashes={name: sha256 for name, sha256 in hashes.items() if sha256 is not None},
             replicas=load_replica_data(scenario.replica_streams, folder),
@@ -187,13 +189,13 @@ class InputReader:
         except LogFormatError:  # may have too many such steps, or is wrong in any step
             return read(LONGEST_STEP_MS)
 
-    def _weather(self, scenario: Scenario) -> Weather | None:
+    def _weather(self, scenario: Scenario, clock: RunClock) -> Weather | None:
         spec = scenario.facility.weather
         if spec is None:
             return None
         for name in spec.files:
             _readable(scenario.folder / name, "facility.weather.path")
-        return spec.open(scenario.clock, scenario.folder, self._once)
+        return spec.open(clock, scenario.folder, self._once)
 
     def _signals(self, scenario: Scenario) -> dict[str, Signal]:
         if scenario.flexibility is None:
@@ -202,8 +204,7 @@ class InputReader:
         for name, spec in scenario.flexibility.signals.given().items():
             path = _readable(scenario.folder / spec.file, f"flexibility.signals.{name}.file")
             signal = self._once(read_signal, path, name=name, spec=spec)
-            idle_w = scenario.facility.idle_power_w
-            found[name] = fit_to_run(signal, path, name, scenario.clock, idle_w)
+            found[name] = fit_to_run(signal, path, scenario.clock)
         return found
 
     def _zeus(self, name: str, spec: RecurringTraining, folder: Path) -> ZeusInputs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from math import ceil
+from math import ceil, isclose
 from typing import Any
 
 from diploee.clock import RunClock
@@ -31,6 +31,9 @@ UNSTARTED = 0.01
 
 RATED_OVER = 2.0
 """The facility's rated power may be so many times that of its nodes before the run warns."""
+
+RATED_NEAR = 0.05
+"""The rated power of a site with a meter may be so far off its nodes' before the run warns."""
 
 LEAST_OVER_IDLE = 0.9
 """A job's mean node power may lie so far below idle power before the run warns."""
@@ -290,6 +293,19 @@ def _rated_beyond_nodes(facility: Facility) -> Iterator[str]:
             f"{facility.rated_power_w / of_nodes_w:.3g} times what the devices of all nodes can "
             f"draw ({of_nodes_w / W_PER_MW:.4g} MW): is it in MW?"
         )
+        return
+    is_metered = bool(facility.stages) or facility.has_ac_power
+    if (
+        facility.rated_power_mw is not None
+        and is_metered
+        and not isclose(facility.rated_power_w, of_nodes_w, rel_tol=RATED_NEAR)
+    ):
+        yield (
+            f"facility.rated_power_mw is {facility.rated_power_mw:g}, the ratings of all devices "
+            f"are {of_nodes_w / W_PER_MW:.4g} MW: it is of the devices, and on a site with AC "
+            "power or stages sets the least swing that is counted alone; the meter is rated by "
+            "the nodes' ratings, its connection by contract_mva of point_of_interconnection"
+        )
 
 
 def _never_standing(facility: Facility) -> Iterator[str]:
@@ -377,8 +393,9 @@ def _overload(metrics: dict[str, Any]) -> Iterator[str]:
     ratio = metrics["power"]["max_over_rated"]
     if ratio is not None and ratio > 1:
         yield (
-            f"maximum power is {ratio:.2f} times the rated power; check the profiles' unit and "
-            "facility.rated_power_mw"
+            f"maximum power is {ratio:.2f} times the rated power, "
+            f"{metrics['power']['rated_mw']:.4g} MW where it is taken; check the profiles' unit "
+            "and facility.rated_power_mw"
         )
 
 

@@ -76,6 +76,7 @@ from diploee.progress import NotebookProgress, Progress, Stopwatch, Update, in_n
 from diploee.replicas import plan_replicas, replica_columns
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict, target_values
 from diploee.scenario.dotted_keys import with_value
+from diploee.scenario.size import rated_w
 from diploee.schedule import (
     ActedSchedule,
     Cluster,
@@ -88,12 +89,12 @@ from diploee.schedule import (
 )
 from diploee.schedule.surroundings import Controller
 from diploee.steps import (
-    at_size,
     class_nodes,
     flexible_controller,
     open_stages,
     open_streams,
     plan_services,
+    settle,
     simulations,
     surroundings,
 )
@@ -195,7 +196,7 @@ def simulate(
     with new_run_folder(default() if out is None else out, force, numbered) as new:
         with clock.stage("read inputs"):
             inputs = inputs or load_inputs(scenario, library)
-            asked, scenario = scenario.facility.size, at_size(scenario, inputs.weather, stages)
+            asked, scenario = scenario.facility.size, settle(scenario, inputs, stages)
         with clock.stage("plan"):
             controller = controller or flexible_controller(scenario, inputs, stages)
             line = _Line(scenario, inputs, engine, policies, stages, clock, controller)
@@ -206,6 +207,7 @@ def simulate(
             metrics = RunMetrics(
                 scenario.facility,
                 scenario.clock,
+                rated_w(scenario, inputs.weather_year, stages),
                 line.provenances,
                 line.stages,
                 line.causes,
@@ -348,7 +350,9 @@ class _Line:
             "scenario_sha256": scenario.sha256(),
             "seed": scenario.seed,
         }
-        has_twin = controller is not None and scenario.flexibility is not None
+        flexibility = scenario.flexibility
+        has_twin = controller is not None and flexibility is not None
+        is_measured = has_twin or (flexibility is not None and flexibility.is_off)
         self.plans = plan_services(scenario, inputs=inputs, answering=has_twin)
         bends = has_twin and any(of.cap is not None for plan in self.plans for of in plan.services)
         undisturbed_plans = plan_services(scenario, inputs=inputs) if bends else []
@@ -368,18 +372,17 @@ class _Line:
             facility.slots,
         )
         self.twin: _Twin | None = None
+        self._other: tuple[Cluster, Stages] | None = None
         if has_twin:
-            twin_stages, _ = open_stages(scenario, stages, inputs.weather)
-            self.twin = _Twin(
-                scenario,
-                inputs,
+            self._other = (
                 Cluster(
                     facility.pools, horizon_ms, engine, undisturbed, run_clock.begin_ms,
                     scenario.standing_nodes(), replace(around, controller=None),
                 ),
-                twin_stages,
-                self.streams.classes,
+                open_stages(scenario, stages, inputs.weather)[0],
             )  # fmt: skip
+        if is_measured:
+            self.twin = _Twin(scenario, inputs, self.streams.classes)
             self.columns = catalogue(self.columns, BASELINE_COLUMNS)
         library, used = self.streams.library, set[int]()
         if self.cluster.acts:
@@ -441,7 +444,7 @@ class _Line:
                 },
                 self.replicas,
             ),
-            [[column.name for column in stage.columns] for stage in self.stages],
+            self.stages,
         )
         self.queue = QueueMetrics(horizon_ms, bool(scenario.streams))
         with_jobs = {spec.pool for spec in scenario.streams.values()}
@@ -519,9 +522,9 @@ class _Line:
         """Return what runs in a window, in the run and its twin."""
         with self._clock.lap("schedule"):
             started = self.cluster.advance(jobs, until_ms)
-            undisturbed = None
-            if self.twin is not None:
-                undisturbed = self.twin.cluster.advance(jobs, until_ms)
+            undisturbed = started
+            if self._other is not None:
+                undisturbed = self._other[0].advance(jobs, until_ms)
         with self._clock.lap("segments and jobs"):
             load, energy_j = self._lowered(started)
             self._count(jobs, started, until_ms)
@@ -532,8 +535,9 @@ class _Line:
                 jobs_file.add(jobs, started, energy_j)
             baseline = None
             serving = self._serving.between(from_ms, until_ms)
-            if self.twin is not None and undisturbed is not None:
+            if self.twin is not None:
                 self.twin.count(jobs, started, undisturbed)
+            if self._other is not None:
                 twin_load, _ = self._lowered(undisturbed)
                 beside = self._twin_serving.between(from_ms, until_ms)
                 baseline = concat([twin_load.segments, beside])
@@ -543,7 +547,7 @@ class _Line:
         self, windows: Iterator[tuple[Segments, Segments | None, int]]
     ) -> Iterator[tuple[Segments, int]]:
         """Return the windows of the run; those of its twin wait for `beside_twin`."""
-        if self.twin is not None:
+        if self._other is not None:
             windows, self._of_twin = tee(windows)
         return map(itemgetter(0, 2), windows)  # holds no window while the next one is made
 
@@ -551,16 +555,18 @@ class _Line:
         self, blocks: Iterator[Block], n_threads: int | None, executor: Executor | None
     ) -> Iterator[Block]:
         """Yield the blocks, each with the power of the twin beside its own."""
-        if self.twin is None:
-            yield from blocks
+        if self._other is None:
+            for block in blocks:
+                own = {} if self.twin is None else {BASELINE: block.columns[POWER]}
+                yield Block(block.t0_ms, block.dt_ms, {**block.columns, **own})
             return
         windows = (
             (segments, until_ms) for _, segments, until_ms in self._of_twin if segments is not None
         )
-        twin = self.twin.stages.through(self._power(windows, n_threads, executor))
+        twin = self._other[1].through(self._power(windows, n_threads, executor))
         for block, other in zip(blocks, twin, strict=True):
             baseline = {BASELINE: other.columns[POWER]}
-            yield Block(block.t0_ms, block.dt_ms, {**block.columns, **baseline})
+            yield replace(block, columns={**block.columns, **baseline})
 
     def _lowered(self, started: Schedule) -> tuple[JobLoad, Float64Array]:
         """Return what jobs draw, and the energy [J] of each job or stretch."""
@@ -578,7 +584,7 @@ class _Line:
         end_ms = min(begin_ms + MS_PER_MIN, horizon_ms)
         total_w = 0.0
         for bank in self._serving.banks:
-            power_w, n_nodes = bank.means(self.model.tables, begin_ms, end_ms)
+            power_w, n_nodes, _ = bank.means(self.model.tables, begin_ms, end_ms)
             total_w += power_w - n_nodes * self._idle_w[bank.pool_id]
         return total_w
 
@@ -653,19 +659,11 @@ class _Line:
 
 
 class _Twin:
-    """The same run without its controller, in lockstep, and what is measured against it."""
+    """Measures a run against the same one without its controller: itself where that is off."""
 
-    def __init__(
-        self,
-        scenario: Scenario,
-        inputs: Inputs,
-        cluster: Cluster,
-        stages: Stages,
-        classes: Sequence[StreamClass],
-    ) -> None:
+    def __init__(self, scenario: Scenario, inputs: Inputs, classes: Sequence[StreamClass]) -> None:
         assert scenario.flexibility is not None
         clock, events = scenario.clock, scenario.flexibility.events_in(scenario.clock)
-        self.cluster, self.stages = cluster, stages
         self.power = FlexibilityMetrics(
             events, Clock(clock.start_with_zone, clock.step_ms), inputs.signals
         )

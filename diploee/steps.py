@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from diploee.columns import Columns, catalogue, with_boundary
-from diploee.errors import InputError
-from diploee.facility import Block, Site, Stage, Stages, Weather
+from diploee.errors import InputError, LogFormatError, one_line, one_of
+from diploee.facility import Block, Stage, Stages, Weather
 from diploee.facility.base import POWER, REACTIVE, check_order
 from diploee.importers.signals import Signal
 from diploee.inference import SERVICE_COLUMNS, Curves, RequestRates, ServicePlan
@@ -40,11 +40,12 @@ from diploee.power.block_source import Method
 from diploee.power.course import Courses
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.capped import CapLevels
+from diploee.profiles.flat import FLAT_ID
 from diploee.profiles.profile import NODE_AC_POWER
 from diploee.replicas import REPLICA_COLUMNS, SIGNAL_COLUMNS
 from diploee.scenario import NodeType, Scenario
 from diploee.scenario import flexibility as scenario_flexibility
-from diploee.scenario.size import scaled
+from diploee.scenario.size import site_of, sized
 from diploee.scenario.spans import span_ms
 from diploee.schedule import (
     QUEUE_COLUMNS,
@@ -185,9 +186,7 @@ def flexible_controller(
     """Return the controller that a scenario asks for; None where it has nothing to answer."""
     signals = inputs.signals
     flexibility = scenario.flexibility
-    if flexibility is None or flexibility.controller == "off":
-        return None
-    if not flexibility.events and flexibility.follow is None and "cap" not in signals:
+    if flexibility is None or flexibility.is_off or not flexibility.has_something_to_answer:
         return None
     overhead = None
     if scenario.facility.has_ac_power or scenario.facility.stages or further:
@@ -290,8 +289,10 @@ def generate_jobs(
     ------
     InputError
         If a class has no profile, a log can't be read or does not fit its rules, or a target can't
-        be reached; the text says by how much.
+        be reached; the text says by how much. Or if the scenario has a `facility.size`, which
+        `diploee.run` alone settles; so with all steps.
     """
+    _refuse("generate_jobs", scenario)
     streams = open_streams(scenario, load_inputs(scenario, library))
     found = simulations(scenario)
     if simulated_utilization is not None:
@@ -321,7 +322,14 @@ def schedule_jobs(
     engine: Engine = "simpy",
     policies: Mapping[str, Policy] | None = None,
 ) -> Schedule:
-    """Schedule jobs on the pools of a scenario; arguments and errors as of `Cluster`."""
+    """Schedule jobs on the pools of a scenario; arguments and errors as of `Cluster`.
+
+    Raises
+    ------
+    InputError
+        If the scenario has flexibility, which `diploee.run` alone follows.
+    """
+    _refuse("schedule_jobs", scenario, "flexibility")
     begin_ms = scenario.clock.begin_ms
     cluster = Cluster(
         scenario.facility.pools,
@@ -339,43 +347,95 @@ def schedule_jobs(
 def job_load(
     schedule: Schedule,
     library: ProfileLibrary,
-    scenario: Scenario | None = None,
+    scenario: Scenario,
     courses: Courses | None = None,
 ) -> JobLoad:
     """Lower started jobs to segments and keep whose they are, as `lower_jobs` says.
 
     Raises
     ------
-    ValueError
-        If a job has a start-up and there is no scenario to give the nodes' idle power, or a course
-        of its own and there is no `Workload.courses` to give it, or jobs were stopped, slowed or
-        resized, which `simulate` alone lowers.
+    InputError
+        If jobs play a profile that the library does not have, have a course of their own and there
+        is no `Workload.courses` to give it, or were stopped, slowed or resized, which
+        `diploee.run` alone lowers.
     """
+    _refuse("job_segments", scenario)
     if isinstance(schedule, ActedSchedule):
-        raise ValueError("jobs of policies that act are lowered by simulate")
-    if scenario is None and schedule.jobs.startup_ms.any():
-        raise ValueError("jobs with a start-up need the scenario, for their nodes' idle power")
-    return lower_jobs(schedule, library, scenario.facility if scenario else None, courses)
+        raise InputError(
+            "job_segments: the jobs were stopped, slowed or resized by a policy that acts; use "
+            "diploee.run(...), which lowers them"
+        )
+    jobs = schedule.jobs
+    lacks_flat = jobs.startup_ms.any() and FLAT_ID not in library.ids
+    if lacks_flat or jobs.profile_id.max(initial=-1) >= len(library.ids):
+        raise InputError(
+            f"job_segments: jobs play profiles that the library of {len(library.ids)} does not "
+            "have, such as variants, smoothed ones and start-ups; give the library of "
+            "generate_jobs(...), workload.library"
+        )
+    if jobs.course_id.any() and courses is None:
+        raise InputError(
+            "job_segments: jobs have a course of their own; give that of generate_jobs(...), "
+            "courses=workload.courses"
+        )
+    return lower_jobs(schedule, library, scenario.facility, courses)
 
 
 def job_segments(
     schedule: Schedule,
     library: ProfileLibrary,
-    scenario: Scenario | None = None,
+    scenario: Scenario,
     courses: Courses | None = None,
 ) -> Segments:
-    """Return the segments of `job_load`."""
+    """Return what the jobs of a schedule draw, as segments of power profiles.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Jobs and their start times, such as `schedule_jobs` gives.
+    library : ProfileLibrary
+        Profiles that the jobs refer to: `Workload.library`.
+    scenario : Scenario
+        What nodes the jobs are on, and how they share them.
+    courses : callable, optional
+        What jobs with a course of their own play: `Workload.courses`.
+
+    Raises
+    ------
+    InputError
+        If jobs play a profile that the library does not have, or the scenario has services or
+        replicas, which `diploee.run` alone takes in.
+    """
+    _refuse("job_segments", scenario, "request_streams", "replica_streams")
     return job_load(schedule, library, scenario, courses).segments
 
 
 def job_energy_j(
     schedule: Schedule,
     library: ProfileLibrary,
-    scenario: Scenario | None = None,
+    scenario: Scenario,
     courses: Courses | None = None,
 ) -> Float64Array:
     """Return the energy of each job up to the horizon [J], shape (n,); 0 = never started."""
     return job_load(schedule, library, scenario, courses).energy_j(library)
+
+
+def _refuse(step: str, scenario: Scenario, *left_out: str) -> None:
+    """Refuse a scenario with a size, which a run settles, or with parts that a step leaves out."""
+    facility = scenario.facility
+    has = {
+        "facility.size": facility.size,
+        "facility.stages": facility.stages,
+        "facility.node_types.<name>.ac_power": facility.has_ac_power,
+        "request_streams": scenario.request_streams,
+        "replica_streams": scenario.replica_streams,
+        "flexibility": scenario.flexibility,
+    }
+    if found := [key for key in ("facility.size", *left_out) if has[key]]:
+        raise InputError(
+            f"{step}: leaves {one_of(found)} of scenario '{scenario.name}' out, and its numbers "
+            "would be those of another site; use diploee.run(...), which takes all of it"
+        )
 
 
 def load_curves(scenario: Scenario) -> Curves:
@@ -394,6 +454,7 @@ def plan_services(
 
     Flexible services answer the scenario's events where they are `answering`.
     """
+    _refuse("plan_services", scenario)
     inputs = inputs or load_inputs(scenario, ProfileLibrary.in_order([]))
     return plan_streams(
         scenario.request_streams,
@@ -429,13 +490,7 @@ def open_stages(
     """
     facility = scenario.facility
     check_order([*facility.stages, *further])
-    site = Site(
-        scenario.clock,
-        facility.supplied_power_w,
-        facility.has_ac_power,
-        weather,
-        scenario.folder,
-    )
+    site = site_of(scenario, scenario.clock, weather)
     stages = Stages([*(spec.open(site) for spec in facility.stages), *further])
     services = SERVICE_COLUMNS if scenario.request_streams else ()
     if scenario.replica_streams:
@@ -451,46 +506,39 @@ def open_stages(
     return stages, stages.extend(columns)
 
 
-def at_size(
-    scenario: Scenario, weather: Weather | None = None, further: Sequence[Stage] = ()
-) -> Scenario:
-    """Return a scenario in the size that it asks for.
+def settle(scenario: Scenario, inputs: Inputs, further: Sequence[Stage] = ()) -> Scenario:
+    """Return the site of a scenario as every run of it has it: in its size, whatever its span.
 
-    By `facility.size.poi_mw`, the nodes draw their ratings all through the run, and the highest
-    hour at the point of interconnection is what is asked for: the ratings of the stages grow with
-    the nodes, and with both the power.
+    Parameters
+    ----------
+    scenario : Scenario
+        As it is described; one that is settled stays as it is.
+    inputs : Inputs
+        What it reads.
+    further : sequence of Stage
+        Own stages behind those of the scenario.
 
     Raises
     ------
-    ScenarioError
-        If the site in its new size does not hold together.
-    InputError
-        If there is no stage behind which a size at the meter could be taken.
+    ScenarioError, InputError
+        As of `sized`; or if a signal's cap lies below what the nodes draw without a job.
     """
-    facility, size = scenario.facility, scenario.facility.size
-    if size is None:
-        return scenario
-    if size.nodes_factor is not None:
-        return scaled(scenario, size.nodes_factor)
-    assert size.poi_mw is not None
-    if not facility.stages:
-        raise InputError(
-            "facility.size.poi_mw: the site has no facility.stages between its nodes and the point "
-            "of interconnection; add them, or give nodes_factor"
-        )
-    stages, _ = open_stages(scenario, further, weather)
-    dt_ms = min(MS_PER_H, scenario.horizon_ms)
-    full = np.full(scenario.horizon_ms // dt_ms, facility.supplied_power_w)
-    columns = {"it_power_w": np.full(full.size, facility.nodes_power_w), POWER: full}
-    if facility.has_ac_power:
-        reactive_var = np.full(full.size, facility.reactive_power_var)
-        columns |= {"it_ac_power_w": full, REACTIVE: reactive_var}
-    passed, _ = stages.apply(Block(0, dt_ms, columns), stages.start())
-    return scaled(scenario, size.poi_mw * W_PER_MW / float(passed.columns[POWER].max()))
+    settled = sized(scenario, inputs.weather_year, further)
+    if scenario.flexibility is not None and "cap" in inputs.signals:
+        lowest_mw = float(inputs.signals["cap"].values.min())
+        idle_mw = settled.facility.idle_power_w / W_PER_MW
+        if lowest_mw < idle_mw:
+            given = scenario.flexibility.signals.given()["cap"]
+            raise LogFormatError(
+                f"{one_line(given.file)}: a cap of {lowest_mw:g} MW, expected at least the "
+                f"{idle_mw:.4g} MW that the nodes draw without a job"
+            )
+    return settled
 
 
 def request_rates(scenario: Scenario, name: str) -> RequestRates:
     """Return the request rate of a stream in time, for any mean rate."""
+    _refuse("request_rates", scenario)
     inputs = load_inputs(scenario, ProfileLibrary.in_order([]))
     spec = scenario.request_streams[name]
     standing = scenario.facility.pools[spec.pool].standing(scenario.clock)
@@ -504,6 +552,7 @@ def serving_segments(
     library: ProfileLibrary | None = None,
 ) -> ServingLoad:
     """Lower the plans of all request streams to segments, behind the profiles of a library."""
+    _refuse("serving_segments", scenario)
     library = library or ProfileLibrary.in_order([])
     return lower_services(plans, curves, scenario.facility, scenario.seed, library)
 
@@ -536,6 +585,7 @@ def power_blocks(
     block_intervals, span_ms, n_threads, executor
         As of `power_stream`.
     """
+    _refuse("power_blocks", scenario)
     used = tuple(np.unique(segments.profile_id).tolist())
     model = PowerModel(
         scenario.facility,
@@ -574,9 +624,23 @@ def power_series(segments: Segments, scenario: Scenario, library: ProfileLibrary
         Indexed by `timestamp` (zone-aware, start of the interval): `it_power_w` (mean over the
         interval [W]), `busy_nodes` (at the interval's start) and `utilization` (mean over the
         interval, 0-1); `facility_power_w` is the same as `it_power_w`, as no stage is passed.
+
+    Raises
+    ------
+    InputError
+        If the scenario has services, replicas, stages or AC power, which `diploee.run` alone takes
+        in.
     """
     import pandas as pd
 
+    _refuse(
+        "power_series",
+        scenario,
+        "facility.stages",
+        "facility.node_types.<name>.ac_power",
+        "request_streams",
+        "replica_streams",
+    )
     blocks = list(power_blocks(segments, scenario, library))
     index = pd.date_range(
         scenario.start_with_zone,

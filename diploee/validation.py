@@ -10,9 +10,10 @@ from diploee.outputs import expected_mb
 from diploee.plausibility import overfull_pools
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
+from diploee.scenario.size import rated_w
 from diploee.schedule import Engine
-from diploee.steps import at_size, open_stages, open_streams, plan_services
-from diploee.units import MS_PER_DAY, MS_PER_H
+from diploee.steps import open_stages, open_streams, plan_services, settle
+from diploee.units import MS_PER_DAY, MS_PER_H, W_PER_MW
 
 START_S = 1.0
 S_PER_JOB: dict[Engine, float] = {"simpy": 4.3e-6, "compiled": 1.6e-6}
@@ -54,6 +55,10 @@ class Checked:
 
     Parameters
     ----------
+    scenario : Scenario
+        The site as a run has it, in its size.
+    rated_mw : float
+        Its rated power [MW], as `diploee.scenario.size.rated_w` says.
     n_classes : int
         Number of job classes.
     forecast : Forecast
@@ -62,6 +67,8 @@ class Checked:
         Pools that are asked for more nodes than they have, as `simulate` tells them.
     """
 
+    scenario: Scenario
+    rated_mw: float
     n_classes: int
     forecast: Forecast
     warnings: tuple[str, ...]
@@ -99,13 +106,14 @@ def check(
         latency cap or a target of requests out of reach, a column or metric declared twice.
     """
     inputs = load_inputs(scenario, library)
-    scenario = at_size(scenario, inputs.weather)
+    scenario = settle(scenario, inputs)
     streams = open_streams(scenario, inputs)
     for index in {index for c in streams.classes for index in c.profile_ids}:
         _ = streams.library[index]  # reads the file and checks its values
     plans = plan_services(scenario, inputs=inputs)
     stages, _ = open_stages(scenario, weather=inputs.weather)
-    RunMetrics(scenario.facility, scenario.clock, (), stages)
+    of_site_w = rated_w(scenario, inputs.weather_year)
+    RunMetrics(scenario.facility, scenario.clock, of_site_w, (), stages)
     n_jobs = int(streams.jobs_per_day * scenario.clock.simulated_ms / MS_PER_DAY)
     n_services = sum(len(plan.services) for plan in plans)
     served_s = S_PER_SERVICE_INTERVAL * n_services * scenario.n_intervals
@@ -117,4 +125,4 @@ def check(
         expected_mb(*files),
     )
     overfull = overfull_pools(scenario.facility, scenario.clock, streams)
-    return Checked(len(streams.classes), forecast, tuple(overfull))
+    return Checked(scenario, of_site_w / W_PER_MW, len(streams.classes), forecast, tuple(overfull))

@@ -37,6 +37,7 @@ def compare_command(
     as_json: Json = False,
 ) -> None:
     """Compare runs: every metric, the grid section included, shared calendar weeks, warnings."""
+    from diploee.errors import cell
     from diploee.files import check_file, whole_file
     from diploee.report.compare import compare
 
@@ -45,7 +46,7 @@ def compare_command(
     found = compare(*folders)
     if out is not None:
         with whole_file(out, force, inputs=folders) as path:
-            found.frame().to_csv(path)
+            found.frame().rename(columns=cell).to_csv(path)
     if as_json:
         typer.echo(json.dumps(_as_dict(found), indent=2))
         return

@@ -112,8 +112,10 @@ def show_run(run: Run) -> None:
         names = escape(", ".join(pools))
         console.print(f"The pools {names} have theirs in metrics.json and in a report.")
     resolution = metrics["power"]["resolution_s"]
+    of_pools = f"; of a pool: {run.boundary('it_power_w')}" if pools else ""
     console.print(
-        f"Boundary: {escape(run.boundary())}. Peaks and ratios are of {resolution:g} s means."
+        f"Boundary: {escape(run.boundary() + of_pools)}. Peaks and ratios are of {resolution:g} s "
+        "means."
     )
     for warning in run.manifest["warnings"]:
         console.print(f"[yellow]warning:[/] {escape(warning)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from diploee.cli.options import Force, place_option
-from diploee.errors import InputError, ScenarioError
+from diploee.errors import InputError, OutputExistsError, ScenarioError
 from diploee.scenario.starter import Site, starter_text
 
 DRAFT_NODES = 1000
@@ -40,9 +41,17 @@ def init_command(
     from diploee.files import check_file, whole_file
     from diploee.inputs import load_inputs
     from diploee.scenario import load_scenario
-    from diploee.steps import at_size
+    from diploee.steps import settle
+    from diploee.textio.source import open_file
 
     check_file(out, force)
+    if out.is_file():
+        with open_file(out) as file:
+            if not re.search(rb"(?m)^facility:|\A\s*\Z", file.read(1 << 20)):
+                raise OutputExistsError(
+                    f"{out}: exists and is no scenario (no key 'facility'); --force replaces "
+                    "scenarios only, choose another --out"
+                )
     given = {
         "poi_mw": poi_mw,
         "training_share": training_share,
@@ -60,7 +69,7 @@ def init_command(
         path.write_text(starter_text(site, out.stem, DRAFT_NODES), encoding="utf-8")
         size = {"facility.size": {"poi_mw": site.poi_mw}}
         draft = load_scenario(path, values=size)
-        n_nodes = at_size(draft, load_inputs(draft).weather).facility.n_nodes
+        n_nodes = settle(draft, load_inputs(draft)).facility.n_nodes
         path.write_text(starter_text(site, out.stem, n_nodes), encoding="utf-8")
         load_scenario(path)
     typer.echo(f"{out}: written; now: diploee run {out} --engine compiled")

@@ -139,8 +139,10 @@ def validate(
 
     resolved = _load(scenario, set_, target_utilization, seed)
     found = check(resolved, ProfileLibrary.open(*(profiles or ())))
+    facility = found.scenario.facility
+    rated = f", rated {found.rated_mw:,.4g} MW at the meter" if facility.stages else ""
     typer.echo(
-        f"{resolved.name}: valid; {resolved.facility.n_nodes:,} nodes, "
+        f"{resolved.name}: valid; {facility.n_nodes:,} nodes{rated}, "
         f"{found.n_classes} job classes, "
         f"{resolved.n_intervals:,} intervals of {resolved.resolution_ms / 1000:g} s, "
         f"hash {resolved.sha256()[:8]}; a run takes {found.forecast.words()}"

@@ -306,7 +306,7 @@ def _style_axis(axes: Any, name: Literal["x", "y"], axis: Axis, every_h: int = 3
     if axis.range is not None:
         limits(*axis.range)
     elif axis.from_zero:
-        limits(0)
+        limits(min(0.0, (part.get_data_interval())[0]))
     _set_times(part, axis, every_h)
 
 

@@ -24,7 +24,7 @@ class AuxiliaryLoadSpec(StageSpec):
 
     columns: ClassVar[Columns] = (
         Column("auxiliary_power_w", "W", "facility", "mean", "at the loads themselves",
-               "constant load beside the IT equipment"),
+               "constant load beside the IT equipment", "load", "auxiliary"),
     )  # fmt: skip
     metrics: ClassVar[tuple[Metric, ...]] = (
         Metric("auxiliary_load.energy_mwh", "MWh", "energy of the auxiliary load", "{:,.1f}",

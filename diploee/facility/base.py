@@ -7,6 +7,7 @@ block to block, so that results do not depend on how a run is cut into blocks.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +17,17 @@ import numpy as np
 import numpy.typing as npt
 
 from diploee.clock import RunClock
-from diploee.columns import Columns, catalogue, find_column, with_boundary
-from diploee.errors import InputError, StageError, one_of
+from diploee.columns import (
+    ADDED,
+    TAKEN_OFF,
+    Column,
+    Columns,
+    Role,
+    catalogue,
+    find_column,
+    with_boundary,
+)
+from diploee.errors import DiploeeError, InputError, StageError, one_line, one_of, shown
 from diploee.facility.weather import Weather
 from diploee.kinds import Kind
 from diploee.metric import Metric
@@ -30,8 +40,16 @@ POWER = "facility_power_w"
 REACTIVE = "facility_reactive_var"
 """Reactive power there, drawn positive; a block has it where the nodes' AC power is modelled."""
 
+BALANCED = 1e-6
+"""Part of the power that a stage may change it by beyond what its columns say: rounding."""
+
 PLACES = ("pdu", "ups", "cooling", "auxiliary_load", "transformers", "point_of_interconnection")
 """Places in a facility, from the nodes to the meter, which is the last."""
+
+RESERVED_PARTS = ("device", "node_overhead", "total")
+"""Parts of the energy that no stage adds to."""
+
+PART_NAME = re.compile("[a-z][a-z0-9_]*")
 
 Values = Mapping[str, npt.NDArray[Any]]
 """Columns by name; those of a pool or service carry its name after a dot."""
@@ -89,6 +107,8 @@ class Site:
         Weather over the run.
     folder : pathlib.Path
         Where relative file names start from.
+    columns : tuple of Column
+        What all its stages declare.
     """
 
     clock: RunClock
@@ -96,6 +116,11 @@ class Site:
     ac: bool = False
     weather: Weather | None = None
     folder: Path = Path()
+    columns: Columns = ()
+
+    def with_role(self, *roles: Role) -> tuple[str, ...]:
+        """Return the names of the stages' columns of some roles."""
+        return tuple(column.name for column in self.columns if column.role in roles)
 
     def require_ac(self, kind: str) -> None:
         """Refuse a kind of stage that takes AC power where there is none."""
@@ -217,15 +242,24 @@ class Stages:
         measured = (stage for stage in self._stages if hasattr(stage, "meter"))
         return tuple(metric for stage in measured for metric in getattr(stage, "metrics", ()))
 
+    def by_name(self) -> dict[str, Stage]:
+        """Return the stages by their kinds, numbered where one comes again."""
+        names = [getattr(stage, "kind", type(stage).__name__) for stage in self._stages]
+        repeated = (
+            f" {names[:i].count(n) + 1}" * (names.count(n) > 1) for i, n in enumerate(names)
+        )
+        return dict(zip(map(str.__add__, names, repeated), self._stages, strict=True))
+
     def extend(self, columns: Columns) -> Columns:
         """Return a catalogue with the stages' columns, and the place at which the power is taken.
 
         Raises
         ------
         StageError
-            If a column's name is taken twice.
+            If a column's name is taken twice, or it has a role that no stage's column can have.
         """
         for stage in self._stages:
+            _check_roles(stage)
             have = {column.name for column in columns}
             if twice := [column.name for column in stage.columns if column.name in have]:
                 raise StageError(
@@ -241,7 +275,7 @@ class Stages:
 
     def start(self) -> tuple[Any, ...]:
         """Return the states at the start of a run."""
-        return tuple(stage.start() for stage in self._stages)
+        return tuple(_called(stage, "start") for stage in self._stages)
 
     def apply(self, block: Block, states: Sequence[Any]) -> tuple[Block, tuple[Any, ...]]:
         """Take a block through all stages; returns it with their columns, and their states.
@@ -249,12 +283,21 @@ class Stages:
         Raises
         ------
         StageError
-            If a stage gives a column that it did not declare, or one of a wrong shape.
+            If a stage gives a column that it did not declare, lacks one that it did, or gives one
+            of a wrong shape or kind, or changes the power by other than what its columns with a
+            role say; or if one from outside raises an error.
         """
         after = []
         for stage, state in zip(self._stages, states, strict=True):
-            added, state_after = stage.apply(block, state)
+            found = _called(stage, "apply", block, state)
+            if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], Mapping)):
+                raise StageError(
+                    f"stage {type(stage).__name__}: apply must return its columns by name and its "
+                    f"state, found {one_line(shown(found))}"
+                )
+            added, state_after = found
             _check(stage, added, block)
+            _check_balance(stage, added, block)
             block = Block(block.t0_ms, block.dt_ms, {**block.columns, **added})
             after.append(state_after)
         return block, tuple(after)
@@ -289,11 +332,74 @@ def check_order(stages: Sequence[object]) -> None:
             farthest, at = name, rank
 
 
+def _check_roles(stage: Stage) -> None:
+    """Refuse roles and parts that a stage's columns can't have."""
+    for column in stage.columns:
+        if column.role is None:
+            continue
+        found = f"stage {type(stage).__name__}: column '{column.name}'"
+        if column.role not in (roles := (*ADDED, *TAKEN_OFF)):
+            raise StageError(
+                f"{found} has the role '{column.role}', which is the nodes' own; give it one of "
+                f"{one_of(roles)}"
+            )
+        if column.unit != "W" or column.per != "facility":
+            raise StageError(
+                f"{found} has a role and is of {column.unit} per {column.per}; roles are of powers "
+                "of the whole facility [W]: leave it out"
+            )
+        part = column.part
+        if part is not None and (part in RESERVED_PARTS or not PART_NAME.fullmatch(part)):
+            raise StageError(
+                f"{found} counts to the part '{part}' of the energy; name it by lower-case "
+                f"letters, digits and _, and not {one_of(RESERVED_PARTS)}"
+            )
+
+
+def _check_balance(stage: Stage, added: Values, block: Block) -> None:
+    """Refuse a change of power that the stage's columns with a role do not add up to."""
+    own = [c for c in stage.columns if c.role is not None and c.name in added]
+    before_w = block.columns[POWER]
+    if not len(block) or (not own and POWER not in added):
+        return
+    after_w = added.get(POWER, before_w)
+    gap_w = after_w - before_w
+    for column in own:
+        gap_w = gap_w - column.sign * added[column.name]
+    worst_w = float(np.abs(gap_w).max())
+    if worst_w > BALANCED * max(float(np.abs(before_w).max()), float(np.abs(after_w).max())):
+        raise StageError(
+            f"stage {type(stage).__name__} changes {POWER} by up to {worst_w:.4g} W more or less "
+            f"than {_named(own)}; declare what it adds as columns with role "
+            f"{one_of(ADDED)}, and what it takes off as {one_of(TAKEN_OFF)}, such as "
+            "Column(..., role='source', part='generator')"
+        )
+
+
+def _named(own: Sequence[Column]) -> str:
+    if not own:
+        return "its columns say, of which none has a role"
+    return "its columns say: " + ", ".join(f"'{c.name}' ({c.role})" for c in own)
+
+
+def _called(stage: Stage, method: str, *arguments: Any) -> Any:
+    """Call a stage; an error of one from outside names it."""
+    try:
+        return getattr(stage, method)(*arguments)
+    except Exception as error:
+        name = type(stage).__name__
+        if isinstance(error, DiploeeError) or type(stage).__module__.startswith("diploee."):
+            raise
+        why = one_line(f"{type(error).__name__}: {error}")
+        raise StageError(f"stage {name}: {method} raised {why}") from error
+
+
 def _check(stage: Stage, added: Values, block: Block) -> None:
-    declared = {column.name for column in stage.columns} | {POWER, REACTIVE}
+    own = {column.name for column in stage.columns}
+    declared = own | {POWER, REACTIVE}
     name = type(stage).__name__
     for written, values in added.items():
-        if written.partition(".")[0] not in declared:
+        if str(written).partition(".")[0] not in declared:
             raise StageError(
                 f"stage {name} gives column '{written}', which it does not declare (declared: "
                 f"{one_of(sorted(declared))}); add it to its columns"
@@ -304,5 +410,12 @@ def _check(stage: Stage, added: Values, block: Block) -> None:
                 f"stage {name} gives column '{written}' of shape {shape}, expected "
                 f"({len(block)},): one value per interval of the block"
             )
+        if np.asarray(values).dtype.kind not in "bfiu":
+            kind = np.asarray(values).dtype
+            raise StageError(f"stage {name} gives column '{written}' of {kind}, expected numbers")
         if not np.isfinite(values).all():
             raise StageError(f"stage {name} gives values of '{written}' that are not finite")
+    if missing := own - {str(written).partition(".")[0] for written in added}:
+        raise StageError(
+            f"stage {name} lacks column '{min(missing)}', which it declares; give it in every block"
+        )

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -39,10 +39,10 @@ ROUNDING_W = 1e-3
 """What is missed by less is rounding [W]."""
 
 DEPTHS_PERCENT = (1, 10, 20, 50, 100)
-"""Edges of the classes of a cycle's depth [% of the capacity]; all depths are added up."""
+"""Edges of the classes of a cycle's depth [% of the nominal energy]; all depths are added up."""
 
 _PARTS = 10**9
-"""The state of charge is counted in such parts of the capacity."""
+"""The state of charge is counted in such parts of the nominal energy."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ class CycleCount:
 class ChargeCycles:
     """Counts the rainflow cycles of a state of charge given in consecutive blocks.
 
-    Depths are whole billionths of the capacity: counts do not depend on blocks.
+    Depths are whole billionths of the nominal energy: counts do not depend on blocks.
     """
 
     def __init__(self) -> None:
@@ -243,6 +243,15 @@ def _by_depth(depths: Int64Array) -> Int64Array:
     found = np.searchsorted(edges, depths, side="right")
     return np.bincount(found, minlength=edges.size + 1)
 
+
+_EXAMPLE = "{{kind: battery, power_mw: 2, energy_mwh: 1, {}}}"
+MODES = {
+    "ramp_limit": (
+        "holds ramps", _EXAMPLE.format("ramp_limit: {up_mw_per_min: 5, down_mw_per_min: 5}")
+    ),
+    "smoothing_s": ("smooths the power by a lag", _EXAMPLE.format("smoothing_s: 600")),
+}  # fmt: skip
+"""What a battery can be asked for: in words, and an entry as an example, by its key."""
 
 Rate = Annotated[float, Field(gt=0)]
 
@@ -278,10 +287,12 @@ class BatterySpec(StageSpec):
     columns = (
         Column("battery_power_w", "W", "facility", "mean", "at the battery's terminals",
                "what the battery gives, negative where it takes"),
+        Column("battery_discharge_w", "W", "facility", "mean", "within the battery",
+               "what leaves its store, losses included; negative where it fills", "store"),
         Column("battery_state_of_charge", "1", "facility", "mean", None,
-               "energy in the battery at the end of the interval, of its capacity"),
+               "energy in the battery at the end of the interval, of its nominal energy"),
         Column("battery_loss_w", "W", "facility", "mean", "within the battery",
-               "conversion losses and auxiliary power of the battery"),
+               "conversion losses and auxiliary power of the battery", "loss"),
         Column("battery_uncovered_w", "W", "facility", "mean", None,
                "by how much the supply misses what the battery is asked to hold"),
     )  # fmt: skip
@@ -290,14 +301,15 @@ class BatterySpec(StageSpec):
                view="table"),
         Metric("battery.loss_mwh", "MWh", "energy that the battery lost", "{:,.2f}", view="table"),
         Metric("battery.equivalent_full_cycles", "1", "equivalent full cycles", "{:,.1f}",
-               view="table", text="energy given and taken over twice the capacity"),
+               view="table", text="energy given and taken over twice the nominal energy"),
         Metric("battery.cycled_depth", "1", "depths of all rainflow cycles added up", "{:,.1f}",
                "of the state of charge, by ASTM E1049-85, half-cycles as halves", "table"),
         Metric("battery.deepest_cycle", "%", "depth of the deepest rainflow cycle", "{:.1f}",
-               "of the capacity", "table", 100),
+               "of the nominal energy", "table", 100),
         *(
             Metric(f"battery.cycles_{low}_to_{high}_percent", "1",
-                   f"rainflow cycles of {low} to {high} % of the capacity", "{:,.1f}", view="table")
+                   f"rainflow cycles of {low} to {high} % of the nominal energy", "{:,.1f}",
+                   view="table")
             for low, high in pairwise(DEPTHS_PERCENT)
         ),
         Metric("battery.uncovered_h", "h", "time beyond what the battery covers", "{:,.2f}",
@@ -315,7 +327,10 @@ class BatterySpec(StageSpec):
     power_mw: Annotated[float, Field(gt=0), SCALES] = Field(
         description="Most that it takes and gives [MW]."
     )
-    energy_mwh: Annotated[float, Field(gt=0), SCALES] = Field(description="Its capacity [MWh].")
+    energy_mwh: Annotated[float, Field(gt=0), SCALES] = Field(
+        description="Nominal energy [MWh]; usable of it: what is between least_ and "
+        "most_state_of_charge, 80 % by default."
+    )
     ramp_limit: RampRates | None = Field(
         default=None, description="Ramps of the supply that it holds; or smoothing_s."
     )
@@ -332,10 +347,11 @@ class BatterySpec(StageSpec):
         default=0.0, description="What it draws for itself, constant [kW]."
     )
     least_state_of_charge: Annotated[float, Field(ge=0, le=1)] = Field(
-        default=0.1, description="It is not emptied below this part of its capacity (assumed)."
+        default=0.1,
+        description="It is not emptied below this part of its nominal energy (assumed).",
     )
     most_state_of_charge: Annotated[float, Field(ge=0, le=1)] = Field(
-        default=0.9, description="It is not filled above this part of its capacity (assumed)."
+        default=0.9, description="It is not filled above this part of its nominal energy (assumed)."
     )
     reference_state_of_charge: Annotated[float, Field(ge=0, le=1)] = Field(
         default=0.5, description="What it begins with, and is brought back to (assumed)."
@@ -346,10 +362,21 @@ class BatterySpec(StageSpec):
         "(assumed).",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _one_mode(cls, value: Any) -> Any:
+        # Before the other keys are looked at: an entry that has the kind alone is told the modes.
+        modes = [key for key in MODES if isinstance(value, dict) and value.get(key) is not None]
+        if isinstance(value, dict) and len(modes) != 1:
+            examples = "; ".join(f"{what}: {example}" for what, example in MODES.values())
+            raise ValueError(
+                f"a battery has one mode, {' or '.join(MODES)}, found "
+                f"{' and '.join(modes) or 'none'} ({examples})"
+            )
+        return value
+
     @model_validator(mode="after")
     def _parts_fit(self) -> BatterySpec:
-        if (self.ramp_limit is None) == (self.smoothing_s is None):
-            raise ValueError("give what it holds: either ramp_limit or smoothing_s")
         low, middle, high = (
             self.least_state_of_charge,
             self.reference_state_of_charge,
@@ -399,6 +426,8 @@ class Battery:
         What the scenario says.
     """
 
+    kind = "battery"
+
     def __init__(self, spec: BatterySpec) -> None:
         self._spec, self._store, self._hold = spec, spec.store(), spec.hold()
         self.columns, self.metrics, self.boundary = spec.columns, spec.metrics, spec.boundary
@@ -421,6 +450,7 @@ class Battery:
         )
         columns = {
             "battery_power_w": held.battery_w,
+            "battery_discharge_w": held.battery_w + loss_w,
             "battery_state_of_charge": held.stored_j / (self._spec.energy_mwh * J_PER_MWH),
             "battery_loss_w": loss_w + auxiliary_w,
             "battery_uncovered_w": held.uncovered_w,

@@ -44,7 +44,7 @@ class BatterySize:
     power_w : float
         Most that it takes and gives [W].
     energy_j : float
-        Energy between empty and full [J].
+        Usable energy, between the least and the most state of charge [J].
     """
 
     power_w: float
@@ -57,7 +57,7 @@ class BatterySize:
 
     @property
     def energy_mwh(self) -> float:
-        """Energy between empty and full [MWh]."""
+        """Usable energy [MWh]."""
         return self.energy_j / J_PER_MWH
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
+import numpy as np
 from pydantic import Field
 
 from diploee.columns import Column, Columns
@@ -17,7 +18,7 @@ class ConstantLossSpec(StageSpec):
 
     columns: ClassVar[Columns] = (
         Column("loss_power_w", "W", "facility", "mean", "between the load and the supply",
-               "loss, a constant part of the supply"),
+               "loss, a constant part of the supply", "loss", "constant_loss"),
     )  # fmt: skip
     metrics: ClassVar[tuple[Metric, ...]] = (
         Metric("constant_loss.energy_mwh", "MWh", "energy lost", "{:,.1f}", view="table"),
@@ -38,5 +39,9 @@ class ConstantLossSpec(StageSpec):
     def apply(self, block: Block, state: None) -> tuple[Values, None]:  # noqa: ARG002
         """Add the loss to the facility's power."""
         load_w = block.columns[POWER]
-        loss_w = load_w * (self.loss_fraction / (1 - self.loss_fraction))
+        # Below 0 the load sends power on, and the same part of it is lost.
+        lost = np.where(
+            load_w < 0, -self.loss_fraction, self.loss_fraction / (1 - self.loss_fraction)
+        )
+        loss_w = load_w * lost
         return {"loss_power_w": loss_w, POWER: load_w + loss_w}, None

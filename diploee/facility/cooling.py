@@ -46,7 +46,7 @@ STEP_K = 0.125
 
 COLUMNS: Columns = (
     Column("cooling_w", "W", "facility", "mean", "at the cooling plant's supply",
-           "power of the cooling plant"),
+           "power of the cooling plant", "cooling", "cooling"),
     Column(HEAT, "W", "facility", "mean", "at the cooling plant, behind its lags",
            "what sets the cooling plant's load"),
     Column("t_wetbulb_c", "degC", "facility", "mean", None, "wet-bulb temperature outside"),
@@ -271,8 +271,11 @@ class Cooling:
     metrics = METRICS
 
     def __init__(self, spec: CoolingSpec, site: Site) -> None:
+        self.kind = spec.kind
         assert site.weather is not None
         self.spec, self.boundary, self.plant = spec, spec.boundary, spec.plant(site)
+        # What sources and stores give becomes heat as what the grid gives does.
+        self._given = site.with_role("source", "store") if spec.source == POWER else ()
         self._weather = weather = site.weather
         self.design_w = spec.design_w(site)
         self._time_ms = weather.time_ms.astype(np.float64)
@@ -294,6 +297,8 @@ class Cooling:
         """Add the plant's power; the state is the heat in each lag [W], shape (k,)."""
         power_w = np.ascontiguousarray(block.columns[POWER], dtype=np.float64)
         heat_w = np.ascontiguousarray(block.columns[self.spec.source], dtype=np.float64)
+        for name in self._given:
+            heat_w = heat_w + block.columns.get(name, 0.0)  # of the stages before it
         other_w = self.spec.other_heat_w
         share, decay = _lags(self.spec.lags_s, block.dt_ms / MS_PER_S)
         if state is None:

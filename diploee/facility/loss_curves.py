@@ -61,7 +61,7 @@ def _losses_w(
 ) -> Float64Array:
     losses_w = np.empty(power_w.size)
     for i in range(power_w.size):
-        load = power_w[i] / rating_w
+        load = abs(power_w[i]) / rating_w  # what flows back is lost in part as well
         part = 0
         while part < edges.size and load >= edges[part]:
             part += 1

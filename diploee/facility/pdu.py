@@ -26,7 +26,7 @@ class PduSpec(StageSpec):
 
     columns: ClassVar[Columns] = (
         Column("pdu_loss_w", "W", "facility", "mean", "between the PDUs' input and the nodes",
-               "loss of PDUs and busways"),
+               "loss of PDUs and busways", "loss", "pdu"),
     )  # fmt: skip
     metrics: ClassVar[tuple[Metric, ...]] = load_metrics("pdu", "PDUs")
     boundary: ClassVar[str | None] = "behind PDUs"

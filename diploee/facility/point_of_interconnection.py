@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -43,16 +44,34 @@ class PointOfInterconnectionSpec(StageSpec):
         "Rules of a tariff that demand is billed by; none if absent."
     )
 
-    def open(self, site: Site) -> PointOfInterconnectionSpec:
+    def open(self, site: Site) -> PointOfInterconnection:
         """Return the stage; it needs reactive power."""
         site.require_ac(self.kind)
-        return self
+        return PointOfInterconnection(site.with_role("loss"))
+
+
+@dataclass(frozen=True)
+class PointOfInterconnection:
+    """The stage of the meter.
+
+    Parameters
+    ----------
+    losses : tuple of str
+        Columns of the losses on the way to it.
+    """
+
+    losses: tuple[str, ...]
+    columns: ClassVar[Columns] = PointOfInterconnectionSpec.columns
+    boundary: ClassVar[str | None] = _AT
+
+    def start(self) -> None:
+        """Return its state at the start of a run; none."""
+        return None
 
     def apply(self, block: Block, state: None) -> tuple[Values, None]:  # noqa: ARG002
-        """Tell what arrives, and sum up the losses on the way."""
+        """Return what arrives, and the sum of the losses on the way."""
         loss_w = np.zeros(len(block))
-        for name, values in block.columns.items():
-            if name.endswith("_loss_w") or name == "loss_power_w":
-                loss_w = loss_w + values
+        for name in self.losses:
+            loss_w = loss_w + block.columns.get(name, 0.0)
         arrives = {"poi_power_w": POWER, "poi_reactive_var": REACTIVE}
         return {**{name: block.columns[of] for name, of in arrives.items()}, "loss_w": loss_w}, None

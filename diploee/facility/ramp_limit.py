@@ -33,9 +33,10 @@ class RampLimitSpec(StageSpec, RampRates):
 
     columns = (
         Column("ballast_power_w", "W", "facility", "mean", "at the ballast's terminals",
-               "what the ballast draws so that the supply falls no faster than its ramp"),
+               "what the ballast draws so that the supply falls no faster than its ramp", "load"),
         Column("curtailed_power_w", "W", "facility", "mean", None,
-               "what is held back of the load so that the supply rises no faster than its ramp"),
+               "what is held back of the load so that the supply rises no faster than its ramp",
+               "hold"),
         Column("ramp_uncovered_w", "W", "facility", "mean", None,
                "by how much the supply misses the ramp from the interval before"),
     )  # fmt: skip
@@ -98,6 +99,8 @@ class RampLimit:
     spec : RampLimitSpec
         What the scenario says.
     """
+
+    kind = "ramp_limit"
 
     def __init__(self, spec: RampLimitSpec) -> None:
         self._store, self._hold = spec.store(), spec.hold()

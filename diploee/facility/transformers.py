@@ -92,7 +92,7 @@ class TransformersSpec(StageSpec):
 
     columns: ClassVar[Columns] = (
         Column("transformer_loss_w", "W", "facility", "mean", "between primary and secondary sides",
-               "loss of all transformers"),
+               "loss of all transformers", "loss", "transformers"),
         Column("transformer_load", "1", "facility", "mean", None,
                "apparent power at the secondary of the fullest transformers, over their rating"),
     )  # fmt: skip

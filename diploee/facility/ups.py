@@ -48,7 +48,7 @@ class UpsSpec(StageSpec):
         Column("ups_input_w", "W", "facility", "mean", "at the UPS' input",
                "power that the UPS draws"),
         Column("ups_loss_w", "W", "facility", "mean", "between the UPS' input and output",
-               "loss of the UPS"),
+               "loss of the UPS", "loss", "ups"),
     )  # fmt: skip
     metrics: ClassVar[tuple[Metric, ...]] = load_metrics("ups", "UPS")
     boundary: ClassVar[str | None] = "behind the UPS"

@@ -92,6 +92,9 @@ class Staging:
     def put(self, moves: Sequence[Move]) -> None:
         """Move all to their places, or none; the caller has the turns of all their folders.
 
+        The first is there with all the others or not at all, also where a process is killed in
+        between: they say what it is, as the sidecar of an export does.
+
         Raises
         ------
         OSError
@@ -109,8 +112,11 @@ class Staging:
         journal.write_text(json.dumps(entries), "ascii")
         sync_one(journal)
         sync_one(self.folder)
+        first, *others = moves
         try:
-            for move in moves:
+            if others and os.path.lexists(first.place):
+                _set_aside(first)
+            for move in (*others, first):
                 _move_in(move)
         except BaseException:
             _undo(self.folder)
@@ -348,9 +354,13 @@ def _move_in(move: Move) -> None:
     if not os.path.lexists(move.place):
         rename_to_free(move.staged, move.place)
     elif not exchange(move.staged, move.place):
-        move.aside.parent.mkdir(exist_ok=True)
-        move.place.rename(move.aside)
+        _set_aside(move)
         move.staged.rename(move.place)
+
+
+def _set_aside(move: Move) -> None:
+    move.aside.parent.mkdir(exist_ok=True)
+    move.place.rename(move.aside)
 
 
 def _remove(staging: Path) -> None:

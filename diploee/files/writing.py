@@ -36,6 +36,8 @@ class Item:
         Returns another place if this one was taken in the meantime.
     unless : callable, optional
         Returns whether what stands at the place by now makes this one needless.
+    option : str
+        The option that names the place, for errors.
     """
 
     path: Path
@@ -43,6 +45,7 @@ class Item:
     check: Callable[..., None]
     other_place: Callable[[], Path] | None = None
     unless: Callable[[], bool] | None = None
+    option: str = "--out"
 
     @property
     def target(self) -> Path:
@@ -96,7 +99,7 @@ class Writing:
         check(place, clean=os.path.realpath(named_place(place).parent) not in self._stagings)
         path = self._staging(named_place(place), option).path_for(named_place(place))
         if path not in (item.path for item in self._items):  # the last of several of a place wins
-            self._items.append(Item(path, place, check))
+            self._items.append(Item(path, place, check, option=option))
         return path
 
     def folder(
@@ -119,7 +122,7 @@ class Writing:
         target = place.resolve() if place.is_symlink() else named_place(place)
         path = self._staging(target, option).path_for(target)
         path.mkdir()
-        self._items.append(Item(path, place, check))
+        self._items.append(Item(path, place, check, option=option))
         return self._items[-1]
 
     def finish(self) -> None:
@@ -163,9 +166,14 @@ class Writing:
     def error(self, error: OSError) -> OutputError:
         """Return why nothing could be written, as one line for the user."""
         place, option = self._at
+        if self._items and place == str(self._items[0].target):  # else a folder can't be made
+            for item in self._items:  # the one being written is the last that is there
+                if item.path.exists():
+                    place, option = str(item.target), item.option
         if not is_disk_full(error):
             return OutputError(
-                f"{place}: can't be written ({reason(error)}); nothing was kept, check {option}"
+                f"{place}: can't be written ({reason(error)}); nothing of it was kept, "
+                f"check {option}"
             )
         written_mb = sum(_size_mb(item.path) for item in self._items)
         needed_mb = self.needed_mb(written_mb)
@@ -173,7 +181,7 @@ class Writing:
         return OutputError(
             f"{place}: the disk is full or a limit on file size is reached ({needed}"
             f"{written_mb:,.3g} MB written so far, {self._free_mb():,.0f} MB free); nothing "
-            f"was kept, free some space or choose another {option}"
+            "of it was kept, free some space or write elsewhere"
         )
 
     def _free_mb(self) -> float:

@@ -27,7 +27,7 @@ from diploee.textio.sheets import Sheet, read_sheet
 from diploee.textio.stamps import stamps, stamps_of_one_clock
 from diploee.textio.tables import ReadTable, listed
 from diploee.textio.values import Number, fail_values, numbers
-from diploee.units import MS_PER_MIN, W_PER_MW
+from diploee.units import MS_PER_MIN
 
 TIMES = ("timestamp", "datetime", "time", "date")
 """First words of a column of times in a file of no known format."""
@@ -267,9 +267,7 @@ def read_signal(path: Path | str, name: SignalName, spec: SignalFile) -> Signal:
     return Signal(times_ms, values[order], end_ms, span_ms(spec.known_ahead))
 
 
-def fit_to_run(
-    signal: Signal, path: Path | str, name: SignalName, clock: RunClock, idle_w: float
-) -> Signal:
+def fit_to_run(signal: Signal, path: Path | str, clock: RunClock) -> Signal:
     """Return a signal in the time of a run, all of which it must cover.
 
     Parameters
@@ -278,17 +276,13 @@ def fit_to_run(
         As `read_signal` gives it.
     path : pathlib.Path or str
         Its file, for errors.
-    name : {"price", "carbon", "cap"}
-        What it tells.
     clock : RunClock
         Span of the run.
-    idle_w : float
-        What the facility draws without a job [W]; no cap may lie below.
 
     Raises
     ------
     LogFormatError
-        If it does not cover the run, or a cap lies below what can be.
+        If it does not cover the run.
     """
     origin_ms = clock.wall.origin_ms
     end_ms = NO_END_MS if signal.end_ms == NO_END_MS else signal.end_ms - origin_ms
@@ -300,12 +294,6 @@ def fit_to_run(
             f"{one_line(str(path))}: holds values from {iso(int(shifted.times_ms[0]))} {until}, "
             f"expected all of the run, {iso(0)} to {iso(clock.horizon_ms)}; complete the file, or "
             "move the run"
-        )
-    lowest = float(shifted.values.min())
-    if name == "cap" and lowest * W_PER_MW < idle_w:
-        raise LogFormatError(
-            f"{one_line(str(path))}: a cap of {lowest:g} MW, expected at least the "
-            f"{idle_w / W_PER_MW:.4g} MW that the nodes draw without a job"
         )
     return shifted
 

@@ -42,18 +42,16 @@ What = Literal[
     "jobs failed and took up training",
     "instances",
     "rate per instance",
+    "noise of serving samples",
     "replicas",
     "jobs",
     "idle nodes",
     "nodes added",
     "node overhead",
-    "electrical losses",
-    "cooling",
-    "auxiliary load",
-    "other stages",
+    "stage",
 ]
-"""What a part of an event is; `jobs`, `instances`, `replicas`, `idle nodes` and the last five,
-which stand between the devices and the meter, make up a level."""
+"""What a part of an event is; `jobs`, `instances`, `replicas`, `idle nodes` and the last two,
+which are between the devices and the meter, make up a level."""
 
 RECENT_MS = 15 * MS_PER_MIN
 """Jobs that run on are told apart by whether they began so shortly before."""
@@ -68,30 +66,26 @@ _OF_JOBS: tuple[What, ...] = (
 
 @dataclass(frozen=True)
 class Part:
-    """What one owner gave to an event.
+    """What one stream, service or stage gave to the change of an event, or to a peak [W].
 
-    Parameters
-    ----------
-    of, pool : str
-        The job stream or service, and its pool; empty for the whole facility.
-    what : str
-        What it did.
-    power_w : float
-        Its part of the change, or of the power of a peak [W].
-    more : mapping
-        Further entries, such as how many jobs.
+    `of` and `pool` are empty for the whole facility; `more` are further entries, such as `count`.
     """
 
     of: str
     pool: str
-    what: What
+    what: What | str
     power_w: float
     more: Mapping[str, Any] = field(default_factory=dict)
 
     def entry(self) -> dict[str, Any]:
         """Return the part as it is reported."""
-        named = {"of": self.of, "pool": self.pool} if self.of else {}
-        return {**named, "what": self.what, **self.more, "mw": self.power_w / W_PER_MW}
+        named = {"of": self.of, "pool": self.pool}
+        return {
+            **{key: name for key, name in named.items() if name},
+            "what": self.what,
+            **self.more,
+            "mw": self.power_w / W_PER_MW,
+        }
 
 
 @dataclass(frozen=True)
@@ -118,17 +112,22 @@ class _Service:
         constant = reserved[0] == reserved[-1]
         return self.least_w * (reserved[0] if constant else self.mean(reserved, span))
 
-    def scaled(self, begin_ms: int, end_ms: int) -> dict[str, int]:
-        """Return how many instances started and stopped within a span."""
+    def scaled(self, before: Span, after: Span, each_w: float) -> dict[str, float]:
+        """Return how many instances started and stopped, and what both gave to a change."""
         edges_ms = self.planned.served.edges_ms
-        low = int(np.searchsorted(edges_ms[1:], begin_ms, side="right"))
-        steps = np.diff(
-            self.planned.served.n_instances[low : int(np.searchsorted(edges_ms[:-1], end_ms))]
+        low = int(np.searchsorted(edges_ms[1:], before[0], side="right"))
+        stop = int(np.searchsorted(edges_ms[:-1], after[1]))
+        steps = np.diff(self.planned.served.n_instances[low:stop])
+        # A step counts in the mean of a span by what is left of the span.
+        in_after, in_before = (
+            np.clip((end - edges_ms[low + 1 : stop]) / (end - begin), 0, 1)
+            for begin, end in (after, before)
         )
-        return {
-            "started": int(steps[steps > 0].sum()),
-            "stopped": -int(steps[steps < 0].sum()),
-        }
+        found: dict[str, float] = {}
+        for did, n in (("started", steps.clip(min=0)), ("stopped", steps.clip(max=0))):
+            found[did] = abs(int(n.sum()))
+            found[f"{did}_mw"] = float(n @ (in_after - in_before)) * each_w / W_PER_MW
+        return found
 
     def calendar_means(self, before: Span, after: Span) -> tuple[float, float]:
         """Return the calendar mean, relative to its own, in the middles of two spans."""
@@ -143,22 +142,9 @@ class _Service:
 class Attribution:
     """Splits the power of a facility's devices over its job streams and services.
 
-    Parameters
-    ----------
-    model : PowerModel
-        Pools, the idle power of their nodes, and profiles.
-    streams : mapping of str to str
-        Pool of each job stream.
-    class_streams : sequence of str
-        Stream of each class of jobs.
-    serving : ServingLoad
-        Segments of the services.
-    plans : sequence of ServicePlan
-        What the services did.
-    calendars : mapping of str to HourlyRates
-        Calendar of the submissions of job streams that have one.
-    replicas : sequence of ReplicaPlan
-        What replicas did; their banks follow those of the services.
+    `streams` gives the pool of each job stream, `class_streams` the stream of each class of jobs,
+    `calendars` those of the submissions of job streams that have one; the banks of `replicas`
+    follow those of the services in `serving`.
     """
 
     def __init__(
@@ -205,21 +191,10 @@ class Attribution:
     ) -> tuple[list[Part], list[dict[str, Any]]]:
         """Split the change of the devices' mean power from one span to a later one.
 
-        Parameters
-        ----------
-        segments : Segments
-            All of jobs that overlap the time from the begin of the first span to the end of the
-            other; further ones do no harm.
-        before, after : tuple of int
-            The spans [ms].
-
-        Returns
-        -------
-        parts : list of Part
-            What the change is made of.
-        calendar : list of dict
-            How the calendar mean of each stream's submissions and each service's requests changed,
-            relatively, and what would be missing without: among the parts already.
+        `segments` are at least all of jobs that overlap the time from the start of the first span
+        to the end of the other. Returns the parts, and how the calendar mean of each stream's
+        submissions and each service's requests changed, relatively, and what would be missing
+        without: among the parts already.
         """
         parts = list(self._change_of_jobs(segments, before, after))
         added = self._nodes_over(after) - self._nodes_over(before)
@@ -231,15 +206,18 @@ class Attribution:
             parts.append(Part("", "", "nodes added", power_w, count))
         calendar = list(self._calendar_of_jobs(segments, before, after))
         for service in self._services:
-            net_w = [self._net_of(service, span) for span in (before, after)]
-            parts += _change_of(service, net_w, before, after)
+            (earlier_w, noise_w), (later_w, later_noise_w) = (
+                self._net_of(service, span) for span in (before, after)
+            )
+            net_w = [earlier_w, later_w]
+            parts += _change_of(service, net_w, later_noise_w - noise_w, before, after)
             # Power follows the requests: that of both spans is in proportion to both means.
             means = service.calendar_means(before, after)
             calendar += _of_calendar(service.name, service.plan.pool, means, sum(net_w))
         for plan, bank in self._replicas:
             found = [bank.means(self._tables, *span) for span in (before, after)]
             idle_w = float(self._idle_w[bank.pool_id])
-            earlier_w, later_w = (power_w - n_nodes * idle_w for power_w, n_nodes in found)
+            earlier_w, later_w = (power_w - n_nodes * idle_w for power_w, n_nodes, _ in found)
             numbers = {"replicas": [plan.mean_replicas(*span) for span in (before, after)]}
             parts.append(Part(plan.stream, plan.pool, "replicas", later_w - earlier_w, numbers))
         return parts, calendar
@@ -270,16 +248,9 @@ class Attribution:
                 yield from _of_calendar(name, pool, (earlier, later), power_w)
 
     def level(self, segments: Segments, span: Span, it_w: float) -> list[Part]:
-        """Split the devices' mean power over a span: job streams, services, idle nodes.
+        """Split the devices' mean power over a span, `it_w`: job streams, services, idle nodes.
 
-        Parameters
-        ----------
-        segments : Segments
-            All of jobs that overlap the span; further ones do no harm.
-        span : tuple of int
-            The span [ms].
-        it_w : float
-            Mean power of all devices over the span [W].
+        `segments` are at least all of jobs that overlap the span.
         """
         jobs = _of_jobs(segments, span)
         of_job_w, nodes = self._mean_w(jobs, span)
@@ -292,14 +263,14 @@ class Attribution:
             for k, (name, pool) in enumerate(self._streams)
         ]
         for service in self._services:
-            power_w, n_busy = self._gross_of(service, span)
+            power_w, n_busy, _ = self._gross_of(service, span)
             n_idle -= n_busy
             count = round(service.mean(service.planned.served.n_instances, span))
             parts.append(
                 Part(service.name, service.plan.pool, "instances", power_w, {"count": count})
             )
         for plan, bank in self._replicas:
-            power_w, n_busy = bank.means(self._tables, *span)
+            power_w, n_busy, _ = bank.means(self._tables, *span)
             n_idle -= n_busy
             number = {"count": round(plan.mean_replicas(*span))}
             parts.append(Part(plan.stream, plan.pool, "replicas", power_w, number))
@@ -378,18 +349,18 @@ class Attribution:
         )
         return did
 
-    def _net_of(self, service: _Service, span: Span) -> float:
-        """Return a service's mean power beyond what its nodes draw without an instance [W]."""
-        gross_w, n_nodes = self._gross_of(service, span)
+    def _net_of(self, service: _Service, span: Span) -> tuple[float, float]:
+        """Return a service's power beyond its nodes without an instance, and its noise [W]."""
+        gross_w, n_nodes, steady_w = self._gross_of(service, span)
         idle_w = float(self._idle_w[service.plan.pool_id])
-        return gross_w - n_nodes * idle_w - service.least_over(span)
+        return steady_w - n_nodes * idle_w - service.least_over(span), gross_w - steady_w
 
-    def _gross_of(self, service: _Service, span: Span) -> tuple[float, float]:
-        """Return a service's mean power [W] and its mean busy nodes over a span."""
-        power_w, nodes = zip(
-            *(bank.means(self._tables, *span) for bank in service.banks), strict=True
-        )
-        return sum(power_w), sum(nodes)
+    def _gross_of(self, service: _Service, span: Span) -> tuple[float, float, float]:
+        """Return a service's `Bank.means` over a span."""
+        power_w, nodes, steady_w = np.sum(
+            [bank.means(self._tables, *span) for bank in service.banks], axis=0
+        ).tolist()
+        return power_w, nodes, steady_w
 
     def _net_w(self, rows: Segments, span: Span) -> Float64Array:
         """Return the mean power of segments over a span beyond that of their idle nodes [W]."""
@@ -420,9 +391,9 @@ def _first(rows: Segments) -> Int64Array:
 
 
 def _change_of(
-    service: _Service, net_w: Sequence[float], before: Span, after: Span
+    service: _Service, net_w: Sequence[float], noise_w: float, before: Span, after: Span
 ) -> Iterator[Part]:
-    """Split a service's change: of K instances at p each, by the means of both spans.
+    """Split a service's change: of K instances at p each without noise, by the means of both spans.
 
     ``K2 p2 - K1 p1 = (K2 - K1) (p1 + p2) / 2 + (p2 - p1) (K1 + K2) / 2``
     """
@@ -430,12 +401,14 @@ def _change_of(
     counts = [service.mean(served.n_instances, span) for span in spans]
     # Without instances there is no power of each: all is due to their number.
     each_w = [power_w / count for power_w, count in zip(net_w, counts, strict=True) if count > 0]
-    by_number_w = (counts[1] - counts[0]) * sum(each_w) / max(len(each_w), 1)
+    mean_w = sum(each_w) / max(len(each_w), 1)
+    by_number_w = (counts[1] - counts[0]) * mean_w
     rates = {"rate_rps": [service.mean(served.rate_rps, span) for span in spans]}
-    numbers = {"instances": counts, **service.scaled(before[0], after[1])}
+    numbers = {"instances": counts, **service.scaled(before, after, mean_w)}
     name, pool = service.name, service.plan.pool
     yield Part(name, pool, "instances", by_number_w, numbers)
     yield Part(name, pool, "rate per instance", net_w[1] - net_w[0] - by_number_w, rates)
+    yield Part(name, pool, "noise of serving samples", noise_w)
 
 
 def _mean_rate(rates: HourlyRates, span: Span) -> float:

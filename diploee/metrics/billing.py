@@ -16,6 +16,7 @@ import numpy as np
 from diploee.errors import InputError, one_of
 from diploee.facility.billing import Billing
 from diploee.metric import Metric
+from diploee.metrics.facility import load_factor
 from diploee.metrics.grid.clock import Clock
 from diploee.metrics.grid.demand import DEMAND_MIN, ClockSums
 from diploee.metrics.grid.quanta import QUANTA_PER_MW
@@ -30,7 +31,9 @@ _DEMAND = f"{_MONTH}.demand.<interval>"
 
 BILLING_METRICS = (
     Metric(f"{_MONTH}.hours", "h", "hours of <month> that the run covers", "{:,.1f}"),
-    Metric(f"{_MONTH}.energy_mwh", "MWh", "energy in <month>", "{:,.1f}"),
+    Metric(f"{_MONTH}.energy_mwh", "MWh", "energy in <month>", "{:,.1f}",
+           "drawn less exported"),
+    Metric(f"{_MONTH}.exported_mwh", "MWh", "energy exported to the grid in <month>", "{:,.1f}"),
     Metric(f"{_MONTH}.drawn_mvarh", "Mvarh", "reactive energy drawn in <month>", "{:,.1f}",
            "sum over the intervals that draw it; what others supply is not taken off"),
     Metric(f"{_MONTH}.supplied_mvarh", "Mvarh", "reactive energy supplied in <month>", "{:,.1f}"),
@@ -79,7 +82,7 @@ def for_power_factor(demand: float, found: float | None, least: float) -> float:
 
 def beyond_free_share(reactive_demand: float, demand: float, share: float) -> float:
     """Return the reactive demand, drawn positive, above a free share of the demand."""
-    return max(0.0, reactive_demand - share * demand)
+    return max(0.0, reactive_demand - share * max(demand, 0.0))
 
 
 def ratchets(demands: Sequence[float], share: float) -> list[tuple[float, bool]]:
@@ -113,7 +116,10 @@ class MonthSums:
     n : int
         Intervals of the run in it.
     quanta : dict of str to int
-        Sum of each part of the power.
+        Sum of each column that has a role.
+    total, gross, exported : int
+        Sum of the power at the meter, of that with what sources and stores give, and of what is
+        exported.
     drawn, supplied : int
         Sum of the reactive power of intervals that draw it, and of those that supply it.
     """
@@ -121,17 +127,30 @@ class MonthSums:
     begin_ms: int
     n: int = 0
     quanta: dict[str, int] = field(default_factory=dict)
+    total: int = 0
+    gross: int = 0
+    exported: int = 0
     drawn: int = 0
     supplied: int = 0
 
+    def add(self, other: MonthSums) -> None:
+        """Add what another month adds up to."""
+        for name in ("n", "total", "gross", "exported", "drawn", "supplied"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for name, quanta in other.quanta.items():
+            self.quanta[name] = self.quanta.get(name, 0) + quanta
+
     def reactive(self, step_ms: int) -> dict[str, float | None]:
-        """Return the reactive energy [Mvarh] by direction, and a power factor of each."""
-        total = self.quanta["total"]
+        """Return the reactive energy [Mvarh] by direction, and a power factor of each.
+
+        Power factors are of the energy that is drawn: what is exported is not netted either.
+        """
+        imported = self.total + self.exported
         return {
             "drawn_mvarh": mwh(self.drawn, step_ms),
             "supplied_mvarh": mwh(self.supplied, step_ms),
-            "lagging_power_factor": power_factor(total, self.drawn),
-            "leading_power_factor": power_factor(total, self.supplied),
+            "lagging_power_factor": power_factor(imported, self.drawn),
+            "leading_power_factor": power_factor(imported, self.supplied),
         }
 
 
@@ -234,8 +253,9 @@ class Demands:
         for month, sums in months.items():
             entry = self._month(month, sums)
             of_month = (of[month] for of in found.values() if month in of)
+            mean_mw = entry["energy_mwh"] / entry["hours"]
             entry["demand"] = [
-                demand | {"load_factor": _ratio(entry["energy_mwh"] / entry["hours"], demand)}
+                demand | {"load_factor": load_factor(mean_mw, demand["max_mw"])}
                 for demand in of_month
             ]
             entries.append(entry)
@@ -256,13 +276,10 @@ class Demands:
             "month": month,
             "complete": sums.n * clock.step_ms == end_ms - clock.time_ms(first),
             "hours": hours,
-            "energy_mwh": mwh(sums.quanta["total"], clock.step_ms),
+            "energy_mwh": mwh(sums.total, clock.step_ms),
+            "exported_mwh": mwh(sums.exported, clock.step_ms),
             **sums.reactive(clock.step_ms),
         }
-
-
-def _ratio(mean_mw: float, demand: Mapping[str, Any]) -> float | None:
-    return mean_mw / demand["max_mw"] if demand["max_mw"] > 0 else None
 
 
 def _add_billed(entries: list[dict[str, Any]], rules: Billing) -> None:
@@ -276,10 +293,11 @@ def _add_billed(entries: list[dict[str, Any]], rules: Billing) -> None:
         demand = next((d for d in entry["demand"] if d["interval_min"] == rules.interval_min), None)
         if demand is None:
             continue
-        found = {"interval_min": rules.interval_min, "max_mw": demand["max_mw"]}
+        # A month that only exports has no demand to bill.
+        found = {"interval_min": rules.interval_min, "max_mw": max(demand["max_mw"], 0.0)}
         if rules.power_factor_min is not None:
             found["max_mw"] = found["for_power_factor_mw"] = for_power_factor(
-                demand["max_mw"], entry["lagging_power_factor"], rules.power_factor_min
+                found["max_mw"], entry["lagging_power_factor"], rules.power_factor_min
             )
         if rules.kvar_free_share is not None:
             found["reactive_mvar"] = beyond_free_share(

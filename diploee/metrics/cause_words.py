@@ -1,9 +1,10 @@
-"""Causes of events in words that a planner understands."""
+"""Causes of events in words that a planner understands: net changes, gross ones in brackets."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from diploee.errors import plural
@@ -14,21 +15,24 @@ from diploee.metrics.grid.ramps import RAMP
 from diploee.metrics.grid.swings import SWING
 from diploee.units import MS_PER_MIN, S_PER_H, S_PER_MIN, W_PER_MW, PowerUnit, power_unit
 
-MOST_PARTS = 4
-"""Parts that are told one by one; the others are a rest."""
+MOST_LINES = 4
+"""Net changes that are listed; more of them only where they would leave a larger rest."""
 
 LEAST_SHARE = 0.05
-"""A part under this share of the largest is among the rest."""
+"""A part under this share of the largest is not listed."""
 
-BEHIND_DEVICES = {
+MOST_REST = 0.1
+"""An event is unexplained where more than this share of its change is in no line."""
+
+_NOISE = "noise of serving samples"
+_KINDS = {
+    "jobs ran on": "swings within running jobs of stream",
+    "instances": "service",
+    "rate per instance": "service",
+    "replicas": "replicas of stream",
     "node overhead": "the nodes' supplies, fans and network",
-    "electrical losses": "electrical losses",
-    "cooling": "the cooling",
-    "auxiliary load": "the auxiliary load",
-    "other stages": "other stages",
-    "stages": "the facility's stages",
 }
-"""Parts between the devices and the meter, in words; runs of older versions hold the last, all."""
+"""Kind of the line of a part; other parts of jobs belong to their stream, others to themselves."""
 
 Words = Mapping[str, Any]
 
@@ -67,43 +71,95 @@ def span_words(length_s: float) -> str:
     return f"{length_s:g} s"
 
 
-def cause_words(cause: Words, unit: PowerUnit | None = None, most: int = MOST_PARTS) -> str:
-    """Return a cause in words, the largest part first.
+def cause_words(cause: Words, unit: PowerUnit | None = None, *, brief: bool = False) -> str:
+    """Return a cause in words: net changes, those in the event's direction first.
 
     Parameters
     ----------
     cause : mapping
-        As it stands in the metrics.
+        As it is in the metrics.
     unit : PowerUnit, optional
-        Unit of the powers; by default that of the largest part's size.
-    most : int
-        Parts of a change that are told one by one; the others are a rest.
+        Unit of the powers; by default that of the largest line's size.
+    brief : bool
+        Without gross changes, calendars and the queue.
     """
-    parts: Sequence[Words] = sorted(cause["parts"], key=lambda part: -abs(part["mw"]))
-    largest_mw = max((abs(part["mw"]) for part in parts), default=0.0)
-    write = _Writer(largest_mw, unit, len({part["pool"] for part in parts if "pool" in part}) > 1)
-    if any("mean_mw" in part for part in parts):
-        return ", ".join(write.level(part) for part in parts if part["mw"] or part.get("mean_mw"))
-    told = [part for part in parts if abs(part["mw"]) > LEAST_SHARE * largest_mw][:most]
-    words = [write.change(part) for part in told]
-    rest_mw = sum(part["mw"] for part in parts) - sum(part["mw"] for part in told)
+    lines, rest_mw = cause_lines(cause)
+    change_mw = _change_mw(cause)
+    pools = {part["pool"] for part in cause["parts"] if part.get("pool")}
+    write = _Writer(max((abs(line.net_mw) for line in lines), default=0), unit, len(pools) > 1)
+    full = [] if brief else lines[:MOST_LINES]
+    shown = [line for line in lines if write.shows(line.net_mw)]
+    agreeing, against = (
+        ", ".join(write.line(x, cause, x in full) for x in shown if x.opposes(change_mw) == opposes)
+        for opposes in (False, True)
+    )
+    found = [agreeing, f"against it {against}" if against else ""]
+    if abs(rest_mw) > MOST_REST * abs(change_mw):
+        found.insert(0, f"{abs(rest_mw / (change_mw or rest_mw)):.0%} unexplained")
     if write.shows(rest_mw):
-        words.append(f"the rest {write.signed(rest_mw)}")
-    streams = {part.get("of") for part in parts if part["what"].startswith("jobs")}
-    for entry in cause.get("calendar", ()):
-        if write.shows(entry["mw"]) and abs(entry["mw"]) > LEAST_SHARE * largest_mw:
-            owner = write.owner("stream" if entry["of"] in streams else "service", entry)
-            words[-1] += (
-                f"; the calendar of {owner} {_moved(entry['change'])} "
-                f"({write.signed(entry['mw'])} of this)"
-            )
-    if words and (queued := cause.get("queued_jobs")):
-        words[-1] += f"; {_queue(*queued)}"
-    return ", ".join(words)
+        found.append(f"the rest {write.signed(rest_mw)}")
+    if not brief and (queued := cause.get("queued_jobs")):
+        found.append(_queue(*queued))
+    return "; ".join(filter(None, found))
+
+
+@dataclass(frozen=True)
+class Line:
+    """The net change of one stream, service, stage or kind of noise: the sum of its parts."""
+
+    kind: str
+    of: str
+    pool: str
+    parts: list[Words] = field(default_factory=list)
+
+    @property
+    def net_mw(self) -> float:
+        """Of a peak beyond the mean of the run [MW]."""
+        return sum(map(_net_mw, self.parts))
+
+    def opposes(self, change_mw: float) -> bool:
+        """Whether it goes against a change."""
+        return self.net_mw * change_mw < 0
+
+
+def cause_lines(cause: Words) -> tuple[list[Line], float]:
+    """Return the net changes of a cause that are listed, and what is left of its change [MW].
+
+    The largest in the event's direction is first; those that follow are the largest of all.
+    """
+    lines: dict[tuple[str, ...], Line] = {}
+    for part in cause["parts"]:
+        what, named = part["what"], (part.get("of", ""), part.get("pool", ""))
+        kind = _KINDS.get(what, "stream" if what.startswith("jobs") else what)
+        key = (kind, *named) if kind != _NOISE else (kind, "", "")
+        lines.setdefault(key, Line(*key)).parts.append(part)
+    rest_mw = change_mw = _change_mw(cause)
+    by_size = sorted(lines.values(), key=lambda line: -abs(line.net_mw))
+    leading = next((line for line in by_size if not line.opposes(change_mw)), None)
+    by_size.sort(key=lambda line: line is not leading)
+    least_mw = LEAST_SHARE * max((abs(line.net_mw) for line in by_size), default=0.0)
+    listed: list[Line] = []
+    for line in by_size:
+        more = len(listed) < MOST_LINES and abs(line.net_mw) > least_mw
+        if more or abs(rest_mw) > MOST_REST * abs(change_mw):
+            listed.append(line)
+            rest_mw -= line.net_mw
+    return listed, rest_mw
+
+
+def _net_mw(part: Words) -> float:
+    mw: float = part["mw"] - part.get("mean_mw", 0.0)
+    return mw
+
+
+def _change_mw(cause: Words) -> float:
+    """Return the change of an event [MW]; the sum of its parts where it is not given."""
+    change_mw: float = cause.get("change_mw", sum(map(_net_mw, cause["parts"])))
+    return change_mw
 
 
 class _Writer:
-    """Writes parts in one unit with like decimals; names pools where there are several."""
+    """Writes lines in one unit with like decimals; names pools where there are several."""
 
     def __init__(self, largest_mw: float, unit: PowerUnit | None, with_pool: bool) -> None:
         self._unit = unit or power_unit(largest_mw * W_PER_MW)
@@ -118,85 +174,78 @@ class _Writer:
 
     def signed(self, mw: float) -> str:
         """Return a change such as ``-3.10 MW``."""
-        return f"{mw * self._factor:+,.{self._digits}f} {self._unit.power}"
+        return f"{self._gross(mw)} {self._unit.power}"
 
-    def size(self, mw: float) -> str:
-        """Return a power without its unit."""
-        return f"{mw * self._factor:,.{self._digits}f}"
+    def line(self, line: Line, cause: Words, full: bool) -> str:
+        """Return a net change; in full with the gross ones in brackets, the largest first."""
+        name = f"{line.kind} {line.of}".rstrip()
+        if self._with_pool and line.pool and line.pool != line.of:
+            name += f" in pool {line.pool}"
+        net = f"{name} {self.signed(line.net_mw)}"
+        if not full:
+            return net
+        parts = [of for part in line.parts for of in _gross_parts(part)]
+        parts.sort(key=lambda part: -abs(_net_mw(part)))
+        least_mw = LEAST_SHARE * abs(_net_mw(parts[0]))
+        parts = [p for p in parts if abs(_net_mw(p)) >= least_mw and self.shows(_net_mw(p))]
+        words = [self._gross_words(p, line, len(parts) > 1) for p in parts]
+        words += [
+            f"the calendar {_moved(entry['change'])}: {self._gross(entry['mw'])}"
+            for entry in cause.get("calendar", ())
+            if line.kind in ("stream", "service")
+            and (entry["of"], entry["pool"]) == (line.of, line.pool)
+            and self.shows(entry["mw"])
+            and entry["mw"] * line.net_mw > LEAST_SHARE * line.net_mw**2
+        ]
+        detail = ", ".join(filter(None, words))
+        return f"{net} ({detail})" if detail else net
 
-    def owner(self, kind: str, part: Words) -> str:
-        """Return whose a part is, such as ``stream training``."""
-        name, pool = part.get("of", ""), part.get("pool", "")
-        return (
-            f"{kind} {name} in pool {pool}"
-            if self._with_pool and pool != name
-            else f"{kind} {name}"
-        )
+    def _gross(self, mw: float) -> str:
+        return f"{mw * self._factor:+,.{self._digits}f}"
 
-    def level(self, part: Words) -> str:
-        """Return a part of a peak."""
-        what, power = part["what"], f"{self.size(part['mw'])} {self._unit.power}"
-        who = BEHIND_DEVICES.get(what, what)
-        if what == "jobs":
-            who = f"{plural(part.get('count', 0), 'job')} of {self.owner('stream', part)}"
-        elif what == "instances":
-            who = f"{plural(part.get('count', 0), 'instance')} of {self.owner('service', part)}"
-        elif what == "replicas":
-            who = f"{plural(part.get('count', 0), 'replica')} of {self.owner('stream', part)}"
-        elif what == "idle nodes":
-            who = plural(part.get("count", 0), "idle node")
-        return f"{who} drew {power} (mean of the run {self.size(part.get('mean_mw') or 0.0)})"
-
-    def change(self, part: Words) -> str:
-        """Return a part of a change."""
-        what, power = part["what"], self.signed(part["mw"])
-        more = "more" if part["mw"] > 0 else "less"
-        if what == "instances":
-            did, more = _scaled(part)
-            return f"{self.owner('service', part)} {did} ({power}{more})"
-        if what == "rate per instance":
-            before, after = (f"{rate:,.4g}" for rate in part.get("rate_rps") or (0, 0))
-            each = f"each instance of {self.owner('service', part)} drew {more}"
-            return f"{each} ({power}; {before} to {after} requests/s)"
-        if what == "replicas":
-            before, after = (f"{count:,.1f}" for count in part.get("replicas") or (0, 0))
-            numbers = f"{before} to {after} replicas"
-            return f"the replicas of {self.owner('stream', part)} drew {more} ({power}; {numbers})"
-        if what in BEHIND_DEVICES:
-            return f"{BEHIND_DEVICES[what]} ({power})"
-        if what == "nodes added":
-            return f"{plural(part.get('count', 0), 'node')} came to stand ({power})"
-        jobs = f"{plural(part.get('count', 0), 'job')} of {self.owner('stream', part)}"
-        did = what.removeprefix("jobs ")
-        if did == "ran on":
-            did = f"ran on and drew {more}"
-        if did == "wrote checkpoints" and part["mw"] > 0:
-            did = "trained on after writing checkpoints"
-        return f"{jobs} {did} ({power}{self._largest(part)})"
-
-    def _largest(self, part: Words) -> str:
-        """Tell of the jobs that are most of a part: those that began recently, or one."""
+    def _gross_words(self, part: Words, line: Line, beside_others: bool) -> str:
+        """Return what a part did; with its power where it is not the whole line."""
+        words = _did(part, line)
+        if "mean_mw" in part:
+            drew, mean = (f"{part[k] * self._factor:,.{self._digits}f}" for k in ("mw", "mean_mw"))
+            return f"{words} drew {drew}, in the mean of the run {mean}".lstrip()
+        if words and beside_others:
+            words += f" {self._gross(part['mw'])}"
         recent, largest = part.get("recent"), part.get("largest")
-        if recent and part.get("count", 0) > 1 and 2 * abs(recent["mw"]) > abs(part["mw"]):
+        if recent and part["count"] > 1 and 2 * recent["mw"] * part["mw"] > part["mw"] ** 2:
             since = f"that had started in the {RECENT_MS // MS_PER_MIN} min before"
-            return f"; {self.signed(recent['mw'])} of it {recent['count']:,} {since}"
+            return f"{words}: {self._gross(recent['mw'])} of it {recent['count']:,} {since}"
         if not largest or 2 * abs(largest["mw"]) < abs(part["mw"]):
-            return ""
-        nodes = plural(largest["n_nodes"], "node")
-        if part.get("count", 0) == 1:
-            return f"; job {largest['job_id']} on {nodes}"
-        return f"; {self.signed(largest['mw'])} of it job {largest['job_id']} on {nodes}"
+            return words
+        of_it = f"{self._gross(largest['mw'])} of it " if part["count"] > 1 else ""
+        return f"{words}: {of_it}job {largest['job_id']} on {plural(largest['n_nodes'], 'node')}"
 
 
-def _scaled(part: Words) -> tuple[str, str]:
-    """Return what a service did with its instances, and more of it."""
-    started, stopped = (part.get(did, 0) for did in ("started", "stopped"))
-    if started and stopped:
-        before, after = (f"{count:,.1f}" for count in part.get("instances") or (0, 0))
-        changes = f"; {started:,} started, {stopped:,} stopped"
-        return f"went from {before} to {after} instances", changes
-    did = "started" if started else "stopped"
-    return f"{did} {plural(started + stopped, 'instance')}", ""
+def _gross_parts(part: Words) -> list[Words]:
+    """Return the started and the stopped instances of a service apart; another part as it is."""
+    return [
+        {"what": f"instances {did}", "count": part[did], "mw": part[f"{did}_mw"]}
+        for did in ("started", "stopped")
+        if f"{did}_mw" in part
+    ] or [part]
+
+
+def _did(part: Words, line: Line) -> str:
+    """Return what a part did, by what is known of it."""
+    what = part["what"]
+    if "count" in part:
+        noun, _, did = ("nodes " if "nodes" in what else f"{what} ").partition("s ")
+        if did == "wrote checkpoints " and part["mw"] > 0:
+            did = "trained on after writing checkpoints"
+        return f"{plural(part['count'], noun)} {did.removeprefix('ran on')}".rstrip()
+    if "rate_rps" in part:
+        counts = next((p["instances"] for p in line.parts if "instances" in p), (1, 1))
+        each = (rate / (n or 1) for rate, n in zip(part["rate_rps"], counts, strict=True))
+        return "{:,.4g} to {:,.4g} requests/s each".format(*each)
+    if "replicas" in part:
+        before, after = (f"{number:,.1f}" for number in part["replicas"])
+        return f"{before} to {after} replicas" if before != after else f"each of {after} replicas"
+    return str(part["of"]) if what == _NOISE and len(line.parts) > 1 else ""
 
 
 def _moved(change: float | None) -> str:

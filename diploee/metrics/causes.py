@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from diploee.facility import Block
+from diploee.facility import Block, Stages
 from diploee.facility.base import POWER
 from diploee.metric import Metric
-from diploee.metrics.attribution import Attribution, Part, What
+from diploee.metrics.attribution import Attribution, Part
 from diploee.metrics.event import Event, Key, Span
 from diploee.metrics.grid.ramps import RAMP_MS
-from diploee.metrics.poi import PARTS
 from diploee.power import Segments
 from diploee.tables import Float64Array, Int16Array, Int64Array, concat
 from diploee.units import MS_PER_S, W_PER_MW
@@ -31,10 +30,11 @@ CAUSE_METRICS = (
     ),
     Metric(
         "<event>.cause.parts.mw", "MW", "part of an event's change, or of a peak",
-        text="in a list: `of` which job stream or service in which `pool`, `what` it did, how many "
-        "jobs (`count`) or instances (`started`, `stopped`), the requests before and after "
-        "(`rate_rps`); of a peak its mean over the run (`mean_mw`); `node overhead` is the nodes' "
-        "AC power less that of their devices; they sum to the event",
+        text="in a list: `of` which job stream, service or stage in which `pool`, `what` it did, "
+        "how many jobs (`count`) or instances (`started`, `stopped`), the requests before and "
+        "after (`rate_rps`); of a peak its mean over the run (`mean_mw`); `noise of serving "
+        "samples` is the change at unchanged rates and instances; `node overhead` is the nodes' AC "
+        "power less that of their devices; they sum to the event",
     ),
     Metric(
         "<event>.cause.calendar.mw", "MW", "what the calendar gave to an event's change",
@@ -49,19 +49,7 @@ CAUSE_METRICS = (
 )  # fmt: skip
 
 
-IT = "it_power_w"
-
-_BEHIND: dict[What, tuple[str, ...]] = {
-    "node overhead": (PARTS["node_overhead"],),
-    "electrical losses": tuple(
-        PARTS[part] for part in ("pdu", "ups", "transformers", "constant_loss")
-    ),
-    "cooling": (PARTS["cooling"],),
-    "auxiliary load": (PARTS["auxiliary"],),
-}
-"""Columns of what stands between the devices and the meter; the nodes' AC power holds IT power."""
-
-_COLUMNS = (POWER, IT, *(name for names in _BEHIND.values() for name in names))
+IT, AC = "it_power_w", "it_ac_power_w"
 
 Levels = dict[str, float]
 """Mean power by column [W]."""
@@ -69,20 +57,10 @@ Levels = dict[str, float]
 
 @dataclass(frozen=True)
 class Cause:
-    """What made up an event.
+    """What made up an event: all its parts, and what the calendar gave, among them already.
 
-    Parameters
-    ----------
-    event : Event
-        When it was.
-    change_w : float
-        The change of the facility's power [W]; of a peak the power itself.
-    parts : sequence of Part
-        What it was of, all of it.
-    calendar : sequence of dict
-        What the calendar gave, among the parts already.
-    queued_jobs : tuple of int
-        Jobs that waited at its begin and in its last interval; empty where none did.
+    `change_w` is the change of the facility's power [W], of a peak the power itself; `queued_jobs`
+    waited at the event's start and in its last interval, empty where none did.
     """
 
     event: Event
@@ -99,16 +77,17 @@ class Causes:
     ----------
     attribution : Attribution
         Splits power over its owners.
-    stage_columns : sequence of sequences of str
-        Columns that each stage adds: what stages of none of the known columns do is a part as well.
+    stages : Stages
+        The facility's: their columns with a role are what each adds to the power before it.
     """
 
-    def __init__(
-        self, attribution: Attribution, stage_columns: Sequence[Iterable[str]] = ()
-    ) -> None:
+    def __init__(self, attribution: Attribution, stages: Stages) -> None:
         self._attribution = attribution
-        known = set(PARTS.values())
-        self._others = any(known.isdisjoint(columns) for columns in stage_columns)
+        self._behind = {
+            name: [column for column in stage.columns if column.role is not None]
+            for name, stage in stages.by_name().items()
+        }
+        self._names = (POWER, IT, AC, *(c.name for of in self._behind.values() for c in of))
         self._segments: list[Segments] = []
         self._blocks: list[Block] = []
         self._found: dict[Key, Cause] = {}
@@ -125,10 +104,10 @@ class Causes:
 
     def add(self, block: Block) -> None:
         """Take in a block of power, the next one."""
-        names = (*_COLUMNS, "queued_jobs")
+        names = (*self._names, "queued_jobs")
         columns = {name: block.columns[name] for name in names if name in block.columns}
         self._blocks.append(Block(block.t0_ms, block.dt_ms, columns))
-        for name in _powers(block):
+        for name in self._powers(block):
             added = float(columns[name].sum()) * block.dt_ms
             self._sums[name] = self._sums.get(name, 0.0) + added
         self._end_ms = block.end_ms
@@ -146,21 +125,15 @@ class Causes:
     def split(self, event: Event, segments: Sequence[Segments], blocks: Sequence[Block]) -> Cause:
         """Return the cause of an event.
 
-        Parameters
-        ----------
-        event : Event
-            When it was.
-        segments : sequence of Segments
-            All of jobs that overlap it; further ones do no harm.
-        blocks : sequence of Block
-            Power around it, in the order of time.
+        `segments` are at least all of jobs that overlap it; `blocks` hold the power around it, in
+        the order of time.
         """
         near = concat([Segments.empty(), *(_overlapping(part, event) for part in segments)])
-        after = _levels(blocks, event.after)
+        after = self._levels(blocks, event.after)
         if event.before is None:
             parts = self._attribution.level(near, event.after, after[IT])
             return Cause(event, after[POWER], [*parts, *self._stages(after)])
-        before = _levels(blocks, event.before)
+        before = self._levels(blocks, event.before)
         change = {name: after[name] - before[name] for name in after}
         parts, calendar = self._attribution.change(near, event.before, event.after)
         parts += self._stages(change)
@@ -196,33 +169,30 @@ class Causes:
         return [*parts_w, means[IT] - sum(parts_w), *stages_w]
 
     def _stages(self, levels: Levels) -> list[Part]:
-        """Return what stands between the devices and the meter, as far as the facility has it."""
+        """Return what the nodes' AC power adds to that of their devices, and each stage to it."""
         parts: list[Part] = []
-        rest_w = levels[POWER] - levels[IT]
-        for what, names in _BEHIND.items():
-            found = [levels[name] for name in names if name in levels]
-            if found:
-                power_w = sum(found) - (levels[IT] if what == "node overhead" else 0.0)
-                parts.append(Part("", "", what, power_w))
-                rest_w -= power_w
-        return [*parts, Part("", "", "other stages", rest_w)] if self._others else parts
+        if AC in levels:
+            parts.append(Part("", "", "node overhead", levels[AC] - levels[IT]))
+        for name, columns in self._behind.items():
+            if columns:
+                power_w = sum(c.sign * levels[c.name] for c in columns)
+                parts.append(Part(name, "", "stage", power_w))
+        return parts
 
+    def _powers(self, block: Block) -> list[str]:
+        return [name for name in self._names if name in block.columns]
 
-def _powers(block: Block) -> list[str]:
-    return [name for name in _COLUMNS if name in block.columns]
-
-
-def _levels(blocks: Iterable[Block], span: Span) -> Levels:
-    """Return the mean power of the facility, its devices and what is between, over a span."""
-    inside = [
-        block.part(max(span[0], block.t0_ms), min(span[1], block.end_ms))
-        for block in blocks
-        if block.t0_ms < span[1] and block.end_ms > span[0]
-    ]
-    return {
-        name: float(np.concatenate([block.columns[name] for block in inside]).mean())
-        for name in _powers(inside[0])
-    }
+    def _levels(self, blocks: Iterable[Block], span: Span) -> Levels:
+        """Return the mean power of facility, devices and what is between, over a span."""
+        inside = [
+            block.part(max(span[0], block.t0_ms), min(span[1], block.end_ms))
+            for block in blocks
+            if block.t0_ms < span[1] and block.end_ms > span[0]
+        ]
+        return {
+            name: float(np.concatenate([block.columns[name] for block in inside]).mean())
+            for name in self._powers(inside[0])
+        }
 
 
 def _queued(blocks: Iterable[Block], begin_ms: int, end_ms: int) -> tuple[int, ...]:

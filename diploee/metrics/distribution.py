@@ -15,7 +15,7 @@ N_BINS = 1 << 20
 
 
 class Distribution:
-    """Accumulates values of 0 or more in blocks.
+    """Accumulates values in blocks.
 
     Beyond `EXACT_VALUES` the values go to a histogram of at least 2**19 used bins; its percentiles
     are off by no more than `percentile_error`. Mean, standard deviation and extremes stay exact.
@@ -30,6 +30,7 @@ class Distribution:
         self._exact: list[Float64Array] = []
         self._bins: Int64Array | None = None
         self._bin_width = 0.0
+        self._zero = 0  # bins below 0, none until such a value comes
 
     def add(self, values: Float64Array) -> None:
         """Add a block of values."""
@@ -64,7 +65,7 @@ class Distribution:
         reached = np.cumsum(self._bins)
         ranks = np.array(percents) / 100 * (self.count - 1)
         below, above = (
-            (np.searchsorted(reached, rank, side="right") + 0.5) * self._bin_width
+            (np.searchsorted(reached, rank, side="right") - self._zero + 0.5) * self._bin_width
             for rank in (np.floor(ranks), np.ceil(ranks))
         )
         values = below + (ranks - np.floor(ranks)) * (above - below)
@@ -80,7 +81,8 @@ class Distribution:
 
     def _start_histogram(self) -> None:
         # A power of two: a wider bin holds whole ones.
-        self._bin_width = 2.0 ** math.ceil(math.log2(max(self.max, 1e-6) / N_BINS))
+        largest = max(self.max, -self.min, 1e-6)
+        self._bin_width = 2.0 ** math.ceil(math.log2(largest / N_BINS))
         self._bins = np.zeros(N_BINS, dtype=np.int64)
         kept, self._exact = self._exact, []
         for values in kept:
@@ -88,10 +90,12 @@ class Distribution:
 
     def _add_to_histogram(self, values: Float64Array) -> None:
         assert self._bins is not None
-        while self.max / N_BINS > self._bin_width:
-            self._bins = np.concatenate(
-                [self._bins.reshape(-1, 2).sum(axis=1), np.zeros(N_BINS // 2, dtype=np.int64)]
-            )
+        if self.min < 0 and not self._zero:
+            self._bins = np.concatenate([np.zeros(N_BINS, dtype=np.int64), self._bins])
+            self._zero = N_BINS
+        while max(self.max, -self.min) / N_BINS > self._bin_width:
+            spare = (self._zero // 2, N_BINS // 2)
+            self._bins = np.pad(self._bins.reshape(-1, 2).sum(axis=1), spare)
             self._bin_width *= 2
-        at = np.minimum((values / self._bin_width).astype(np.int64), N_BINS - 1)
-        self._bins += np.bincount(at, minlength=N_BINS)
+        at = np.floor(values / self._bin_width).astype(np.int64) + self._zero
+        self._bins += np.bincount(np.minimum(at, self._bins.size - 1), minlength=self._bins.size)

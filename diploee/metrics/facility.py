@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from diploee.metric import Metric, View
 from diploee.metrics.distribution import Distribution
+from diploee.scenario import Facility
 from diploee.tables import Float64Array
 from diploee.units import J_PER_MWH, MS_PER_S, W_PER_MW
 
@@ -23,6 +25,12 @@ POWER_METRICS = (
         of_means=True,
     ),
     Metric("power.load_factor", "1", "load factor", text="mean over maximum power", view="table"),
+    Metric(
+        "power.rated_mw", "MW", "rated power",
+        text="where the power is taken: of the devices rated_power_mw or their ratings; behind AC "
+        "supplies and stages what they draw with all nodes at their ratings, in the hour of the "
+        "weather's year in which that is most, without sources, stores and held back load",
+    ),
     Metric(
         "power.max_over_rated", "%", "maximum over rated power", "{:.1f}", view="table", factor=100
     ),
@@ -46,6 +54,24 @@ UTILIZATION_METRICS = (
 )
 
 
+def rated_of(metrics: Mapping[str, Any], facility: Facility) -> tuple[float, str]:
+    """Return the rated power where a run's power is taken [MW], and what it is.
+
+    It is 0 where a run of an older version does not say it.
+    """
+    found = (metrics.get("power") or {}).get("rated_mw")
+    if facility.stages or facility.has_ac_power:
+        return found or 0.0, "rated power at the meter"
+    rated_mw = found or facility.rated_power_w / W_PER_MW
+    of = "the nodes'" if facility.rated_power_mw is None else "rated_power_mw"
+    return rated_mw, f"device rating ({of})"
+
+
+def load_factor(mean: float, peak: float) -> float | None:
+    """Return mean over peak power; None without a load, and where more is exported than drawn."""
+    return mean / peak if peak > 0 <= mean else None
+
+
 def power_metrics(power_w: Distribution, step_ms: int, rated_power_w: float) -> dict[str, Any]:
     """Return the `power` block.
 
@@ -66,8 +92,9 @@ def power_metrics(power_w: Distribution, step_ms: int, rated_power_w: float) -> 
         "p90_mw": p90_w / W_PER_MW,
         "min_mw": power_w.min / W_PER_MW,
         "max_mw": power_w.max / W_PER_MW,
-        "peak_to_average_ratio": power_w.max / power_w.mean if power_w.mean else None,
-        "load_factor": power_w.mean / power_w.max if power_w.max else None,
+        "peak_to_average_ratio": power_w.max / power_w.mean if power_w.mean > 0 else None,
+        "load_factor": load_factor(power_w.mean, power_w.max),
+        "rated_mw": rated_power_w / W_PER_MW if rated_power_w else None,
         "max_over_rated": power_w.max / rated_power_w if rated_power_w else None,
         "energy_mwh": power_w.mean * power_w.count * step_ms / MS_PER_S / J_PER_MWH,
         "resolution_s": step_ms / MS_PER_S,

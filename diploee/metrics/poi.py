@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from diploee.columns import TAKEN_OFF, Columns, energy_parts
 from diploee.facility.base import Block, StageSpec
 from diploee.facility.billing import Billing
 from diploee.facility.point_of_interconnection import PointOfInterconnectionSpec
@@ -21,47 +22,27 @@ from diploee.metric import Metric
 from diploee.metrics.billing import Demands, MonthSums, mwh, power_factor
 from diploee.metrics.grid.clock import Clock
 from diploee.metrics.grid.quanta import sum_quanta, to_quanta
+from diploee.power import AC_COLUMNS, POWER_COLUMNS
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_H, W_PER_MW
 
 ACTIVE, REACTIVE = "poi_power_w", "poi_reactive_var"
 
-PARTS = {
-    "device": "it_power_w",
-    "node_overhead": "it_ac_power_w",
-    "pdu": "pdu_loss_w",
-    "ups": "ups_loss_w",
-    "transformers": "transformer_loss_w",
-    "constant_loss": "loss_power_w",
-    "cooling": "cooling_w",
-    "auxiliary": "auxiliary_power_w",
-    "total": ACTIVE,
-}
-"""Column of each part of the energy; the nodes' overhead is their AC power less that of devices."""
-
-_WORDS = {
-    "device": "energy of the devices",
-    "node_overhead": "energy of the nodes beside their devices",
-    "pdu": "energy lost in PDUs",
-    "ups": "energy lost in the UPS",
-    "transformers": "energy lost in transformers",
-    "constant_loss": "energy of the constant loss",
-    "cooling": "energy of the cooling",
-    "auxiliary": "energy of the auxiliary load",
-    "other": "energy of other stages, such as a battery, less what they give",
-    "total": "energy at the point of interconnection",
-}
-
-_IN_TABLE = ("device", "node_overhead", "total")
-"""Parts that no stage measures itself."""
+_OWN = (
+    Metric("poi.energy.device_mwh", "MWh", "energy of the devices", "{:,.1f}", view="table"),
+    Metric("poi.energy.node_overhead_mwh", "MWh", "energy of the nodes beside their devices",
+           "{:,.1f}", view="table"),
+    Metric("poi.energy.total_mwh", "MWh", "energy at the point of interconnection", "{:,.1f}",
+           "the sum of all parts", "table"),
+)  # fmt: skip
+"""Energies that no stage measures itself."""
 
 _RATIOS = {
-    "pue": ("PUE", "energy at the point of interconnection over the nodes' AC energy, which holds "
-            "their fans and power supplies"),
+    "pue": ("PUE", "gross energy over the nodes' AC energy, which holds their fans and power "
+            "supplies"),
     "ppue_cooling": ("cooling-only PUE", "1 plus the energy of the cooling over the nodes' AC "
                      "energy"),
-    "tue_device": ("energy at the point of interconnection over that of the devices",
-                   "GPUs and CPU packages"),
+    "tue_device": ("gross energy over that of the devices", "GPUs and CPU packages"),
 }  # fmt: skip
 
 
@@ -71,21 +52,21 @@ def _of_months(metric: Metric) -> Metric:
 
 
 _SUMMED = (
-    *(
-        Metric(
-            f"poi.energy.{part}_mwh",
-            "MWh",
-            words,
-            "{:,.1f}",
-            view="table" if part in _IN_TABLE else "detail",
-        )
-        for part, words in _WORDS.items()
-    ),
+    *_OWN,
+    Metric("poi.energy.<part>_mwh", "MWh", "energy of the part <part>", "{:,.1f}",
+           "pdu, ups, transformers, constant_loss, cooling, auxiliary, and what your stages name; "
+           "other without a name; below 0 what sources, stores and held back load give"),
+    Metric("poi.gross_mwh", "MWh", "gross energy", "{:,.1f}",
+           "what nodes, losses, cooling and loads draw, from wherever: energy at the point of "
+           "interconnection, the output of sources, the net discharge of stores, and what is held "
+           "back of the load"),
+    Metric("poi.exported_mwh", "MWh", "energy exported to the grid", "{:,.1f}",
+           "of intervals with power below 0 at the point of interconnection"),
     *(
         Metric(f"poi.{key}", "1", label, "{:.4f}", text, "main" if key == "pue" else "table")
         for key, (label, text) in _RATIOS.items()
     ),
-)
+)  # fmt: skip
 
 _FILLED = (
     "a run that begins empty fills up at first: that time (grid.transient_h) is in energies alone"
@@ -111,6 +92,8 @@ POI_METRICS = (
            "once filled up", "{:,.1f}", _FILLED, "table"),
     Metric("poi.reactive.lagging_h", "h", "hours in which reactive power is drawn (lagging), "
            "once filled up", "{:,.1f}", _FILLED, "table"),
+    Metric("poi.exported_h", "h", "hours in which power is exported, once filled up", "{:,.1f}",
+           _FILLED),
     Metric("poi.apparent.max_mva", "MVA", "maximum apparent power", view="table", of_means=True),
     Metric("poi.headroom.contract_mva", "MVA", "contracted power"),
     Metric("poi.headroom.mva", "MVA", "headroom", text="contracted power less the maximum apparent "
@@ -143,10 +126,13 @@ class _Extreme:
 @njit()
 def _scan(
     active_w: Float64Array, reactive_var: Float64Array, contract_va: float
-) -> tuple[tuple[int, int, int, int], tuple[int, int, int]]:
-    """Return where the extremes are, the first of equals, and how often Q < 0, Q > 0, S > limit."""
+) -> tuple[tuple[int, int, int, int], tuple[int, int, int, int]]:
+    """Return where the extremes are, and how often Q < 0, Q > 0, S > limit and P < 0.
+
+    Of equals it is the first.
+    """
     peak = apparent = drawn = supplied = 0
-    n_leading = n_lagging = n_over = 0
+    n_leading = n_lagging = n_over = n_exporting = 0
     largest = -1.0
     for k in range(active_w.size):
         p, q = active_w[k], reactive_var[k]
@@ -162,7 +148,8 @@ def _scan(
         n_leading += q < 0
         n_lagging += q > 0
         n_over += square > contract_va * contract_va
-    return (peak, apparent, drawn, supplied), (n_leading, n_lagging, n_over)
+        n_exporting += p < 0
+    return (peak, apparent, drawn, supplied), (n_leading, n_lagging, n_over, n_exporting)
 
 
 class PoiMetrics:
@@ -172,26 +159,29 @@ class PoiMetrics:
     ----------
     clock : Clock
         Start and resolution.
+    columns : tuple of Column
+        The run's; those with a role add up to the power.
     contract_mva : float, optional
         Contracted apparent power [MVA].
     billing : Billing, optional
         What a tariff says of the demand.
-    others : bool
-        Whether there are stages that are none of the parts: what is left of the total is theirs.
     """
 
     def __init__(
         self,
         clock: Clock,
+        columns: Columns,
         contract_mva: float | None = None,
         billing: Billing | None = None,
-        others: bool = False,
     ) -> None:
-        self._clock, self._contract_mva, self._others = clock, contract_mva, others
+        self._clock, self._contract_mva = clock, contract_mva
+        self._parts = energy_parts(columns)
+        self._with_role = tuple(column for of_part in self._parts.values() for column in of_part)
+        self._taken_off = {column.name for column in self._with_role if column.role in TAKEN_OFF}
         self._months: dict[str, MonthSums] = {}
         self._demands = Demands(clock, billing)
         self._found: list[_Extreme] = []
-        self._counts = np.zeros(3, dtype=np.int64)
+        self._counts = np.zeros(4, dtype=np.int64)
 
     def add(self, block: Block, transient_ms: int = 0) -> None:
         """Add the next block behind all stages.
@@ -203,12 +193,20 @@ class PoiMetrics:
         transient_ms : int
             Time at which the run has filled up [ms]; what lies before is in sums alone.
         """
-        found = {part: block.columns[c] for part, c in PARTS.items() if c in block.columns}
+        names = [column.name for column in self._with_role if column.name in block.columns]
         for month, at_ms, rows in self._clock.months_of(block.t0_ms, len(block)):
             sums = self._months.setdefault(month, MonthSums(at_ms))
             sums.n += rows.stop - rows.start
-            for part, power_w in found.items():
-                sums.quanta[part] = sums.quanta.get(part, 0) + sum_quanta(power_w[rows])[0]
+            for name in names:
+                of_rows = sum_quanta(block.columns[name][rows])[0]
+                sums.quanta[name] = sums.quanta.get(name, 0) + of_rows
+            power_w = block.columns[ACTIVE][rows]
+            net, imported = sum_quanta(power_w)
+            sums.total += net
+            sums.exported += imported - net
+            taken_off = [block.columns[name][rows] for name in names if name in self._taken_off]
+            # Summed as it is, interval by interval: what is given changes it by no rounding.
+            sums.gross += sum_quanta(sum(taken_off, power_w))[0] if taken_off else net
             netted, drawn = sum_quanta(block.columns[REACTIVE][rows])
             sums.drawn += drawn
             sums.supplied += drawn - netted
@@ -237,17 +235,14 @@ class PoiMetrics:
     def blocks(self) -> dict[str, Any]:
         """Return the `poi` and `billing` blocks of the metrics."""
         billing = self._demands.block(self._months)
-        months = {month: self._energies(sums.quanta) for month, sums in self._months.items()}
+        months = {month: self._energies(sums) for month, sums in self._months.items()}
         whole = MonthSums(0)
         for sums in self._months.values():
-            whole.drawn += sums.drawn
-            whole.supplied += sums.supplied
-            for part, quanta in sums.quanta.items():
-                whole.quanta[part] = whole.quanta.get(part, 0) + quanta
+            whole.add(sums)
         return {
             "poi": {
                 "resolution_s": self._clock.step_s,
-                **self._energies(whole.quanta),
+                **self._energies(whole),
                 **whole.reactive(self._clock.step_ms),
                 **self._extremes(),
                 "monthly": months,
@@ -255,26 +250,48 @@ class PoiMetrics:
             "billing": billing,
         }
 
-    def _energies(self, quanta: dict[str, int]) -> dict[str, Any]:
-        """Return the energy by part and the ratios of it; None where a part is missing."""
-        device, ac = quanta["device"], quanta.get("node_overhead", 0)
-        # Both are summed as they are stored, so that the difference is of whole quanta.
-        parts = quanta | ({"node_overhead": ac - device} if ac else {})
-        if self._others:
-            total = parts.pop("total")
-            parts |= {"other": total - sum(parts.values()), "total": total}
+    def _energies(self, sums: MonthSums) -> dict[str, Any]:
+        """Return the energy by part and the ratios of it; None where there is no ratio, and why."""
+        quanta, step_ms = sums.quanta, self._clock.step_ms
+        of_role: dict[str, int] = {}
+        parts: dict[str, int] = {}
+        for part, columns in self._parts.items():
+            for column in columns:
+                if column.name in quanta:
+                    signed = column.sign * quanta[column.name]
+                    parts[part] = parts.get(part, 0) + signed
+                    of_role[str(column.role)] = of_role.get(str(column.role), 0) + signed
+        device, ac = of_role["device"], of_role.get("overhead", 0)
+        if "overhead" in of_role:  # summed as stored, so that the difference is of whole quanta
+            parts["node_overhead"] -= device
+        gross, cooling = sums.gross, of_role.get("cooling")
+        ratios = {
+            "pue": gross / ac if ac else None,
+            "ppue_cooling": 1 + cooling / ac if ac and cooling is not None else None,
+            "tue_device": gross / device if device else None,
+        }
+        why_not = {
+            "pue": "the nodes draw no energy",
+            "ppue_cooling": "the nodes draw no energy" if not ac else "there is no cooling stage",
+            "tue_device": "the devices draw no energy",
+        }
+        absent = [{"name": key, "reason": why_not[key]} for key, of in ratios.items() if of is None]
         return {
-            "energy": {f"{p}_mwh": mwh(of, self._clock.step_ms) for p, of in parts.items()},
-            "pue": quanta["total"] / ac if ac else None,
-            "ppue_cooling": 1 + quanta["cooling"] / ac if ac and "cooling" in quanta else None,
-            "tue_device": quanta["total"] / device if device else None,
+            "energy": {
+                **{f"{part}_mwh": mwh(of, step_ms) for part, of in parts.items()},
+                "total_mwh": mwh(sums.total, step_ms),
+            },
+            "gross_mwh": mwh(gross, step_ms),
+            "exported_mwh": mwh(sums.exported, step_ms),
+            **ratios,
+            **({"absent": absent} if absent else {}),
         }
 
     def _extremes(self) -> dict[str, Any]:
         if not self._found:  # the run never filled up
             return {}
         peak, apparent, drawn, supplied = self._found
-        leading_h, lagging_h, over_h = (
+        leading_h, lagging_h, over_h, exported_h = (
             n * self._clock.step_ms / MS_PER_H for n in self._counts.tolist()
         )
         max_mva, iso = hypot(apparent.active_w, apparent.reactive_var) / W_PER_MW, self._clock.iso
@@ -293,6 +310,7 @@ class PoiMetrics:
                 "leading_h": leading_h,
                 "lagging_h": lagging_h,
             },
+            "exported_h": exported_h,
             "apparent": {"max_mva": max_mva, "time": iso(apparent.at_ms)},
         }
         if self._contract_mva is not None:
@@ -321,11 +339,12 @@ def poi_metrics(stages: Iterable[StageSpec], clock: Clock) -> PoiMetrics | None:
     InputError
         If its billing rules take the demand of an interval that the run can't hold.
     """
-    stages, known = list(stages), set(PARTS.values())
-    others = [s for s in stages if s.place is None and known.isdisjoint(c.name for c in s.columns)]
+    stages = list(stages)
+    of_stages = (column for spec in stages for column in spec.columns)
     for spec in stages:
         if isinstance(spec, PointOfInterconnectionSpec):
-            return PoiMetrics(clock, spec.contract_mva, spec.billing, bool(others))
+            columns = (*POWER_COLUMNS, *AC_COLUMNS, *of_stages)
+            return PoiMetrics(clock, columns, spec.contract_mva, spec.billing)
     return None
 
 

@@ -35,6 +35,8 @@ class RunMetrics:
         Pools and ratings.
     clock : RunClock
         Start and interval of the run.
+    rated_w : float
+        Rated power where the facility's power is taken [W].
     readings : iterable of Provenance
         Provenance of the profiles that the run may use; it decides what is reported.
     stages : iterable of Stage
@@ -49,6 +51,7 @@ class RunMetrics:
         self,
         facility: Facility,
         clock: RunClock,
+        rated_w: float,
         readings: Iterable[Provenance],
         stages: Iterable[Stage] = (),
         causes: Causes | None = None,
@@ -56,8 +59,6 @@ class RunMetrics:
     ) -> None:
         self._causes, self._transient = causes, transient
         self._stages = StageMeters(stages, own_blocks())
-        # The ratings are the devices': what stands behind them is no part of it.
-        rated_w = 0.0 if facility.has_ac_power else facility.rated_power_w
         self._whole = FacilityMetrics(rated_w, clock.step_ms)
         self._pools: dict[str, FacilityMetrics] = {}
         if len(facility.pools) > 1:
@@ -71,7 +72,7 @@ class RunMetrics:
             clock.start_with_zone,
             rated_power_w=facility.rated_power_w,
             readings=readings,
-            headroom=not facility.has_ac_power,
+            headroom_to_w=rated_w,
         )
         self._poi = poi_metrics(facility.stages, Clock(clock.start_with_zone, clock.step_ms))
 

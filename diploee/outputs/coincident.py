@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -41,12 +41,15 @@ class PeakInterval:
         Its name in the file; empty where there is none.
     where : str
         File and line, for errors.
+    duration : datetime.timedelta, optional
+        How long it lasts, where the file says that: it ends then, whatever the clock shows.
     """
 
     start: datetime
     end: datetime
     name: str
     where: str
+    duration: timedelta | None = None
 
 
 @dataclass(frozen=True)
@@ -136,9 +139,12 @@ def read_peak_intervals(path: Path | str) -> list[PeakInterval]:
             )
     zone = start.zone()
     return [
-        PeakInterval(moment(int(begin), zone), moment(int(end), zone), title, table.where(row))
+        PeakInterval(
+            moment(int(begin), zone), moment(int(end), zone), title, table.where(row),
+            None if "end" in names else timedelta(microseconds=int(end - begin)),
+        )
         for row, (begin, end, title) in enumerate(zip(start.us, end_us, titles, strict=True))
-    ]
+    ]  # fmt: skip
 
 
 def _stamps(table: ReadTable, key: str) -> Stamps:
@@ -171,12 +177,14 @@ def coincident_demand(run: Run, intervals: Sequence[PeakInterval]) -> list[Coinc
     peaks_mw = {demand["interval_min"] * MS_PER_MIN: demand["max_mw"] for demand in demands}
     found = []
     for interval in intervals:
-        rows = (
-            series.row_at(interval.start, f"{interval.where}: start"),
-            series.row_at(interval.end, f"{interval.where}: end"),
-        )
+        first = series.row_at(interval.start, f"{interval.where}: start")
+        end = interval.end
+        if interval.duration is not None:
+            end = series.at(first).astimezone(UTC) + interval.duration
+        rows = first, series.row_at(end, f"{interval.where}: end", is_end=True)
         length_ms = (rows[1] - rows[0]) * series.step_ms
-        if timedelta(milliseconds=length_ms) != interval.end - interval.start:
+        length = timedelta(milliseconds=length_ms)
+        if length != (interval.duration or interval.end - interval.start):
             raise InputError(
                 f"{interval.where}: the clock is changed within the interval; give both times with "
                 "their offset from UTC"

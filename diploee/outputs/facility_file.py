@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
 from types import TracebackType
@@ -17,12 +18,12 @@ from diploee import __version__
 from diploee.arrow import arrow_numbers
 from diploee.clock import RunClock, instant_ms, zone_name
 from diploee.columns import Column, Columns, as_entries, catalogue, find_column
-from diploee.facility import Block
+from diploee.facility import STAGES, Block
 from diploee.inference import SERVICE_COLUMNS
 from diploee.json_files import Record, parse_json
 from diploee.metrics.flexibility import BASELINE_COLUMNS
 from diploee.parquet_files import open_parquet
-from diploee.power import PHASE_COLUMNS, POWER_COLUMNS
+from diploee.power import AC_COLUMNS, PHASE_COLUMNS, POWER_COLUMNS
 from diploee.replicas import REPLICA_COLUMNS, SIGNAL_COLUMNS
 from diploee.schedule import QUEUE_COLUMNS
 from diploee.tables import BoolArray, Int64Array
@@ -55,7 +56,17 @@ def stored_columns(path: Path) -> Columns:
     with open_parquet(path, {}) as file:
         content = (file.schema_arrow.metadata or {}).get(METADATA_KEY, b"{}")
     head = parse_json(content, f"{path}: metadata", _Head)
-    return DECLARED_COLUMNS if head.columns is None else tuple(head.columns)
+    if head.columns is None:
+        return DECLARED_COLUMNS
+    if any(column.role for column in head.columns):
+        return tuple(head.columns)
+    # Older files hold no roles: those of today's columns of the same name.
+    of_stages = (column for spec in STAGES.by_name.values() for column in spec.columns)
+    today = {c.name: c for c in (*POWER_COLUMNS, *AC_COLUMNS, *of_stages)}
+    return tuple(
+        replace(c, role=today[c.name].role, part=today[c.name].part) if c.name in today else c
+        for c in head.columns
+    )
 
 
 class _Head(Record, strict=False):

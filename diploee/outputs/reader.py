@@ -254,7 +254,7 @@ class Run:
         first, end = span
         rows = (
             0 if first is None else series.row_at(first, "span"),
-            series.n_rows if end is None else series.row_at(end, "span"),
+            series.n_rows if end is None else series.row_at(end, "span", is_end=True),
         )
         if rows[0] >= rows[1]:
             raise InputError(f"{self.folder}: the span must begin before it ends, found {span}")

@@ -105,14 +105,15 @@ _CAUSE = {
             "mw": Number,
             **dict.fromkeys(("of?", "pool?"), str),
             **dict.fromkeys(("count?", "started?", "stopped?"), Count),
-            **dict.fromkeys(("instances?", "rate_rps?"), _TWO),
+            **dict.fromkeys(("started_mw?", "stopped_mw?"), Number),
+            **dict.fromkeys(("instances?", "replicas?", "rate_rps?"), _TWO),
             "largest?": {"job_id": Count, "n_nodes": Count, "mw": Number},
             "recent?": {"count": Count, "mw": Number},
             "mean_mw?": Number,
         }
     ],
     "queued_jobs?": _TWO,
-    "calendar?": [{"of": str, "pool": str, "change": Number, "mw": Number}],
+    "calendar?": [{"of": str, "pool": str, "change": Optional, "mw": Number}],
 }
 _WHY = {"cause?": (_CAUSE, None)}
 _PEAK = {"max_mw": Number, "time": Time, **_WHY}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -115,7 +115,7 @@ class RunSeries:
         """Return times since 1970 in UTC [ms] as local times since 1970 [ms]."""
         return local_ms(starts_ms, self.start.tzinfo or UTC)
 
-    def row_at(self, moment: datetime, where: str) -> int:
+    def row_at(self, moment: datetime, where: str, *, is_end: bool = False) -> int:
         """Return the row that starts at a moment, or the end of the series.
 
         Parameters
@@ -124,6 +124,8 @@ class RunSeries:
             Local time of the facility unless it has a zone; of an hour that comes twice the first.
         where : str
             What gave the moment, for the error.
+        is_end : bool
+            Something ends there: the time at which the clock is put forward exists as its end.
 
         Raises
         ------
@@ -131,7 +133,8 @@ class RunSeries:
             If the moment lies outside the series or within an interval.
         """
         clock = WallClock(self.start)
-        if moment.tzinfo is None and is_skipped(moment, clock.zone):
+        before = moment - timedelta(milliseconds=1 if is_end else 0)
+        if moment.tzinfo is None and all(is_skipped(at, clock.zone) for at in (moment, before)):
             raise InputError(
                 f"{where}: {moment.isoformat()} does not exist in {zone_name(clock.zone)}, where "
                 "the clock is put forward over it"

@@ -32,16 +32,17 @@ from diploee.units import MS_PER_S
 Method = Literal["auto", "direct", "spectral"]
 
 POWER_COLUMNS = (
-    Column("it_power_w", "W", "pool", "mean", DEVICE_POWER, "power of all nodes, idle ones too"),
+    Column("it_power_w", "W", "pool", "mean", DEVICE_POWER, "power of all nodes, idle ones too",
+           "device", "device"),
     Column("facility_power_w", "W", "facility", "mean", DEVICE_POWER, "power of the facility"),
     Column("busy_nodes", "nodes", "pool", "instant", None, "nodes that run a job or serve"),
     Column("utilization", "1", "pool", "mean", None, "busy nodes over all nodes (Eq. 1)"),
-)
+)  # fmt: skip
 """What a run holds of power; without a stage the facility's power is that of its devices."""
 
 AC_COLUMNS = (
     Column("it_ac_power_w", "W", "pool", "mean", NODE_AC_POWER,
-           "power of all nodes, idle ones too"),
+           "power of all nodes, idle ones too", "overhead", "node_overhead"),
     Column("facility_reactive_var", "var", "facility", "mean", NODE_AC_POWER,
            "reactive power of the facility, drawn positive"),
 )  # fmt: skip

@@ -56,7 +56,7 @@ def course_of_jobs(
     rows: Int64Array,
     needed_ms: Int64Array,
     library: ProfileLibrary,
-    facility: Facility | None,
+    facility: Facility,
     courses: Courses | None = None,
 ) -> Course:
     """Return what some jobs play in their own time.
@@ -75,9 +75,8 @@ def course_of_jobs(
         Own time of each up to which the rows are needed [ms]; beyond it some may lack.
     library : ProfileLibrary
         Profiles that the jobs refer to, such as `JobStreams.library`.
-    facility : Facility or None
-        Gives the nodes' idle power, where jobs have a start-up, and the slots of a node; jobs are
-        on whole nodes without.
+    facility : Facility
+        Gives the nodes' idle power, where jobs have a start-up, and the slots of a node.
     courses : callable, optional
         Gives the rows of jobs with a course of their own.
 
@@ -90,11 +89,9 @@ def course_of_jobs(
     profile_n_nodes = np.array([entry.n_nodes for entry in library.entries])
     if not np.array_equal(rows, np.arange(len(jobs))):  # else nothing to copy
         jobs = jobs.take(rows)
-    if jobs.course_id.any() and courses is None:
-        raise ValueError("jobs with a course of their own need `JobStreams.course`, which gives it")
     startup_ms = jobs.startup_ms.astype(np.int64)
     play_ms = jobs.duration_ms - startup_ms
-    n_nodes = jobs.n_nodes / (1 if facility is None else slots_of(facility)[jobs.pool_id])
+    n_nodes = jobs.n_nodes / slots_of(facility)[jobs.pool_id]
     weight = n_nodes / profile_n_nodes[jobs.profile_id] * jobs.power_factor
     own = jobs.course_id > 0
     as_it_is = ~own & (play_ms == duration_ms[jobs.profile_id])
@@ -119,7 +116,7 @@ def course_of_jobs(
         filling = _filled(play_ms[of], played_ms, profile_id, library)
         parts.append(_placed(filling, rows[of], startup_ms[of], weight[of]))
     starting = np.flatnonzero(startup_ms > 0)
-    if starting.size and facility is not None:
+    if starting.size:
         # From allocation to the profile's start: busy nodes at idle power.
         idle_w = np.array([facility.node_type_of(pool).idle_power_w for pool in facility.pools])
         idle = n_nodes[starting] * idle_w[jobs.pool_id[starting]] / FLAT_POWER_W

@@ -285,9 +285,12 @@ def mean_of_pieces(
     grid_ms: Int64Array,
     cumulative_j: Float64Array,
     cumulative_at: Int64Array,
-) -> tuple[float, float]:
-    """Return mean power [W] and nodes between two times of pieces of time that adjoin."""
-    energy_j, node_ms = 0.0, 0.0
+) -> tuple[float, float, float]:
+    """Return the mean power [W], the nodes and the power at the profiles' means [W] over a span.
+
+    Of pieces of time that adjoin; the last counts each piece at the mean of its whole profile.
+    """
+    energy_j, node_ms, steady_j = 0.0, 0.0, 0.0
     first = np.searchsorted(edges_ms[1:], begin_ms, side="right")
     for piece in range(first, weight.size):
         start_ms = edges_ms[piece]
@@ -304,9 +307,11 @@ def mean_of_pieces(
             _energy_until(high - origin_ms, cumulative_j, at, last, grid)
             - _energy_until(low - origin_ms, cumulative_j, at, last, grid)
         )
+        whole_j = cumulative_j[last] - cumulative_j[at]
+        steady_j += weight[piece] * whole_j * (high - low) / ((last - at) * grid)
         node_ms += float(n_nodes[piece] * (high - low))
-    length_ms = finish_ms - begin_ms
-    return energy_j * 1000.0 / length_ms, node_ms / length_ms
+    per_s = 1000.0 / (finish_ms - begin_ms)
+    return energy_j * per_s, node_ms / (finish_ms - begin_ms), steady_j * per_s
 
 
 NS_PER_ADDITION = 1.4

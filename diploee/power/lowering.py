@@ -41,7 +41,7 @@ class JobLoad:
 def lower_jobs(
     schedule: Schedule,
     library: ProfileLibrary,
-    facility: Facility | None,
+    facility: Facility,
     courses: Courses | None = None,
 ) -> JobLoad:
     """Lower started jobs to segments, cut at the horizon, and keep whose they are.
@@ -56,8 +56,8 @@ def lower_jobs(
         Jobs and their start times.
     library : ProfileLibrary
         Profiles that the jobs refer to, such as `JobStreams.library`.
-    facility : Facility or None
-        Gives the nodes' idle power, where jobs have a start-up.
+    facility : Facility
+        Gives the nodes' idle power, where jobs have a start-up, and the slots of a node.
     courses : callable, optional
         Gives the rows of jobs with a course of their own, such as `JobStreams.course`.
     """

@@ -129,9 +129,12 @@ class Bank:
         stop = starts_ms.size if end_ms is None else int(np.searchsorted(starts_ms, end_ms))
         return self._segments(first, stop)
 
-    def means(self, tables: EnergyTables, begin_ms: int, end_ms: int) -> tuple[float, float]:
-        """Return the mean power [W] and the mean busy nodes over a span of the run."""
-        power_w, n_nodes = mean_of_pieces(
+    def means(self, tables: EnergyTables, begin_ms: int, end_ms: int) -> tuple[float, float, float]:
+        """Return mean power [W], mean busy nodes and the power without noise [W] over a span.
+
+        The last is the power of instances that each draw the mean of their sample.
+        """
+        found: tuple[float, float, float] = mean_of_pieces(
             self.edges_ms,
             self.n_nodes,
             self.profile_id,
@@ -143,7 +146,7 @@ class Bank:
             tables.cumulative_j,
             tables.cumulative_at,
         )
-        return power_w, n_nodes
+        return found
 
     def _segments(self, first: int, stop: int) -> Segments:
         """Return the segments of the pieces from one to before another."""

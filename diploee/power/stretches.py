@@ -96,7 +96,7 @@ def lower_runs(
     schedule: ActedSchedule,
     library: ProfileLibrary,
     levels: LevelProfiles,
-    facility: Facility | None,
+    facility: Facility,
     courses: Courses | None = None,
 ) -> JobLoad:
     """Lower stretches of jobs to segments, cut at the horizon, and keep which each belongs to.
@@ -115,7 +115,7 @@ def lower_runs(
         From `with_levels`.
     levels : LevelProfiles
         From `with_levels`.
-    facility : Facility or None
+    facility : Facility
         Gives the nodes' idle power, where jobs have a start-up.
     courses : callable, optional
         Gives the rows of jobs with a course of their own, such as `JobStreams.course`.

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from diploee.errors import InputError, plural
+from diploee.errors import InputError, cell, plural
 from diploee.files import whole_file
 from diploee.metric import NONE
 from diploee.metrics.limits import LimitReport, Limits, check_limits
@@ -157,7 +157,7 @@ def write_demands(
     ):
         writer = csv.DictWriter(file, names, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows({name: cell(value) for name, value in row.items()} for row in rows)
 
 
 def _alike(runs: Sequence[Run]) -> list[tuple[str, list[Run]]]:

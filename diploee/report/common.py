@@ -74,16 +74,23 @@ def by_run_words(runs: Sequence[RunData]) -> str:
     return " A panel for each run, all of one scale." if len(runs) > MAX_TOGETHER else ""
 
 
+def with_zero(low: float, high: float) -> tuple[float, float]:
+    """Return the range of an axis with zero and a little more than all values in it."""
+    return min(low, 0.0) * 1.05, max(high, 0.0) * 1.05 or 1
+
+
 def one_scale(panels: Sequence[Panel]) -> tuple[Panel, ...]:
-    """Give panels of one quantity the y range of the highest, where theirs is not fixed."""
-    tops: dict[str, float] = {}
+    """Give panels of one quantity one y range, where theirs is not fixed."""
+    ranges: dict[str, tuple[float, float]] = {}
     for panel in panels:
-        highest = (float(np.nanmax(x.y)) for x in panel.layers if isinstance(x, Line | Bars))
-        tops[panel.y.label] = max(tops.get(panel.y.label, 0.0), *highest, 0.0)
+        drawn = [x.y for x in panel.layers if isinstance(x, Line | Bars)]
+        ends = (float(most(y)) for y in drawn for most in (np.nanmin, np.nanmax))
+        found = (*ranges.get(panel.y.label, (0.0, 0.0)), *ends)
+        ranges[panel.y.label] = min(found), max(found)
     return tuple(
         panel
         if panel.y.range is not None
-        else replace(panel, y=Axis(panel.y.label, range=(0, tops[panel.y.label] * 1.05 or 1)))
+        else replace(panel, y=Axis(panel.y.label, range=with_zero(*ranges[panel.y.label])))
         for panel in panels
     )
 
@@ -117,10 +124,10 @@ def month_axis(of_runs: Sequence[Months]) -> tuple[Axis, list[Array]]:
 
 
 def power_axis(runs: Sequence[RunData], unit: PowerUnit, label: str = "Facility power") -> Axis:
-    """Return the power axis from zero to a little above the highest peak; of parts just "Power"."""
+    """Return the power axis, with zero and the highest peak; of parts just "Power"."""
     label = "Power" if any(run.is_part for run in runs) else label
-    top = max(run.max_w for run in runs) / unit.watts
-    return Axis(f"{label} [{unit.power}]", range=(0, top * 1.05 or 1))
+    low, high = min(run.min_w for run in runs), max(run.max_w for run in runs)
+    return Axis(f"{label} [{unit.power}]", range=with_zero(low / unit.watts, high / unit.watts))
 
 
 LEAST_SPAN = 0.1

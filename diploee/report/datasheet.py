@@ -19,7 +19,7 @@ import numpy as np
 
 from diploee.metric import find_metric, flatten, number
 from diploee.metrics.catalogue import declared_metrics
-from diploee.metrics.cause_words import BEHIND_DEVICES
+from diploee.metrics.facility import load_factor, rated_of
 from diploee.metrics.grid.bandwidth import recorded_readings
 from diploee.metrics.grid.clock import Clock
 from diploee.metrics.grid.demand import ClockSums
@@ -37,8 +37,9 @@ QUANTILES = (50.0, 90.0, 99.0, 99.9)
 MOST_LINES = 5
 MOST_MONTHS = 24
 BUILD_OUT = (
-    "Demand: the largest until the next step. ASSUMPTION [J]: the rated power of a step is the "
-    "site's in the ratio of the nodes' ratings."
+    "Demand: the largest until the next step; it and the rated power are taken where the sheet's "
+    "power is. ASSUMPTION [J]: the rated power of a step is the site's in the ratio of the nodes' "
+    "ratings."
 )
 NO_METER = (
     "The run ends before the grid's meter: give ac_power of the nodes and facility.stages up to a "
@@ -200,8 +201,10 @@ def _declared(run: Run, key: str, name: str = "", note: str = "", absent: str = 
 
 
 def _no_load(run: Run) -> str:
-    """Return that there is no load where there is none, so that it has no load factor."""
+    """Return why a run has no load factor: it draws nothing, or exports more than it draws."""
     peak = (run.metrics.get("grid") or {}).get("peak") or {}
+    if run.metrics["power"]["mean_mw"] < 0:
+        return "the site exports more than it draws"
     return "there is no load" if peak.get("max_mw") == 0 else ""
 
 
@@ -209,9 +212,12 @@ def _connection(run: Run) -> Iterator[Figure]:
     facility = run.scenario.facility
     contract = next((c for s in facility.stages if (c := getattr(s, "contract_mva", None))), None)
     yield Figure("Contract", contract, "MVA", "" if contract else "no contract_mva given")
-    given = facility.rated_power_mw is not None
-    what = "rated_power_mw" if given else "the nodes' ratings, devices"
-    yield Figure("Rated power", facility.rated_power_w / W_PER_MW, "MW", what)
+    rated_mw, what = rated_of(run.metrics, facility)
+    yield Figure("Rated power", rated_mw or None, "MW", what if rated_mw else _NOT_THERE)
+    if facility.stages or facility.has_ac_power:
+        given = "rated_power_mw" if facility.rated_power_mw is not None else "the nodes' ratings"
+        devices = f"{given}, before supplies, losses and cooling"
+        yield Figure("Device rating", facility.rated_power_w / W_PER_MW, "MW", devices)
     yield Figure("Time zone", facility.time_zone or f"UTC{facility.utc_offset}")
     pools = (f"{pool.n_nodes:,} in {name}" for name, pool in facility.pools.items())
     yield Figure("Nodes", "; ".join(pools))
@@ -239,8 +245,7 @@ def _active(run: Run, quarters: _Quarters) -> Iterator[Figure]:
         run, "grid.minimum.min_mw", "Minimum", moment(least.get("time"), scenario.resolution_ms)
     )
     yield _declared(run, "power.median_mw", "Typical (median)", means)
-    mean = _declared(run, "power.mean_mw", "Mean")
-    yield mean
+    yield _declared(run, "power.mean_mw", "Mean")
     fills_h = grid.get("transient_h") or 0
     mean_of = f"mean of the whole run, peak without the first {fills_h:.3g} h of filling up"
     filled = mean_of if fills_h else ""
@@ -253,12 +258,12 @@ def _active(run: Run, quarters: _Quarters) -> Iterator[Figure]:
         filled,
         quarters.absent or _no_load(run),
     )
-    rated_mw, phased = scenario.facility.rated_power_w / W_PER_MW, scenario.facility.has_phases
-    yield Figure(
-        "Load factor, of rated power",
-        mean.value / rated_mw if isinstance(mean.value, float) and rated_mw else None,
-        note="no rated power" if not rated_mw else "of all phases" if phased else "",
-    )
+    (rated_mw, what), phased = rated_of(run.metrics, scenario.facility), " of all phases"
+    note = f"{what}{phased if scenario.facility.has_phases else ''}"
+    yield _load_factor_of("rated power", run, rated_mw, note)
+    contract = ((run.metrics.get("poi") or {}).get("headroom") or {}).get("contract_mva")
+    if contract:
+        yield _load_factor_of("contract", run, contract, f"{contract:g} MVA at unity power factor")
     for level in QUANTILES:
         yield Figure(
             f"15 min demand, P{level:g}",
@@ -266,6 +271,13 @@ def _active(run: Run, quarters: _Quarters) -> Iterator[Figure]:
             "MW",
             quarters.absent,
         )
+
+
+def _load_factor_of(name: str, run: Run, most_mw: float, note: str) -> Figure:
+    """Return the mean power over a power of the same boundary."""
+    factor = load_factor(run.metrics["power"]["mean_mw"], most_mw)
+    why = _no_load(run) or f"no {name}"
+    return Figure(f"Load factor, of {name}", factor, note=why if factor is None else note)
 
 
 def _reactive(run: Run) -> Iterator[Figure]:
@@ -350,7 +362,7 @@ def _lines(run: Run) -> Iterator[Figure]:
         note = "flagged: above what the profiles are trusted for" if line["flagged"] else ""
         yield Figure(name, line["period_s"], "s", note, "period")
         yield Figure(name, line["rms_mw"], "MW", note, "rms")
-        yield Figure(name, line["over_floor"], "", note, "over the floor")
+        yield Figure(name, line["over_floor"], "", line.get("reason", note), "over the floor")
     if not lines:
         bands = spectrum.get("bands")
         reasons = Counter(entry["reason"] for entry in spectrum.get("absent") or ())
@@ -361,7 +373,8 @@ def _lines(run: Run) -> Iterator[Figure]:
 def _shares(run: Run) -> Iterator[Figure]:
     """Yield the parts of the devices' energy, which the cause of the peak holds as means."""
     cause = ((run.metrics.get("grid") or {}).get("peak") or {}).get("cause") or {}
-    parts = [part for part in cause.get("parts") or () if part["what"] not in BEHIND_DEVICES]
+    of_devices = ("jobs", "instances", "replicas", "idle nodes")
+    parts = [part for part in cause.get("parts") or () if part["what"] in of_devices]
     if not parts or not sum(part["mean_mw"] for part in parts):
         yield Figure("AI training", None, "%", "the run's metrics do not split its energy")
         return
@@ -447,10 +460,12 @@ def _months(run: Run, quarters: _Quarters) -> Iterator[Figure]:
         note = "in part" if name in partial else ""
         demand = largest({month: entry["max_mw"] for month, entry in of_quarters.items()}, name)
         found = quarters.mw[names == name]
-        factor = float(found.mean()) / demand if demand and found.size else None
+        factor = load_factor(float(found.mean()), demand) if demand and found.size else None
         fills_up = f"{start:%Y-%m}"[:digits] <= name and filled.isoformat() > f"{name}-01"
         without = "without the time of filling up" if filled > start and fills_up else ""
-        why = quarters.absent or ("there is no load" if demand == 0 else without)
+        exports = found.size and found.mean() < 0
+        no_load = "more is exported than drawn" if exports else "there is no load"
+        why = quarters.absent or (no_load if factor is None else without)
         peak = largest({month: entry["max_mw"] for month, entry in peaks.items()}, name)
         yield Figure(name, peak, "MW", note, "peak")
         yield Figure(name, demand, "MW", quarters.absent, "15 min demand")
@@ -497,7 +512,7 @@ def _build_out(run: Run, quarters: _Quarters) -> Iterator[Figure]:
         yield Figure("Phases", text)
         return
     whole_w = sum(facility.pool_rated_power_w(name) for name in facility.pools)
-    scale = facility.rated_power_w / whole_w if whole_w else 0.0
+    scale = rated_of(run.metrics, facility)[0] * W_PER_MW / whole_w if whole_w else 0.0
     before_mw, before_ms = 0.0, 0
     for begin_ms, end_ms in pairwise([*steps_ms, run.scenario.horizon_ms]):
         item = f"{clock.wall.at(begin_ms):%Y-%m-%d}"

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from diploee.errors import InputError, OutputError, one_line, printable
+from diploee.errors import InputError, OutputError, cell, one_line, printable
 from diploee.files import check_file, writing
 from diploee.outputs import open_run, run_files
 from diploee.outputs.folder import refuse_in_run
@@ -113,7 +113,7 @@ def write_csv(sheet: DataSheet, path: Path) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
-        writer.writerows(_long(sheet))
+        writer.writerows(map(cell, row) for row in _long(sheet))
 
 
 def _long(sheet: DataSheet) -> list[tuple[float | str | None, ...]]:

@@ -55,7 +55,7 @@ _COSTS = {
     "restart_node_h": ("Stops and restarts [node h]", "{:,.1f}"),
     "paused_node_h": ("Suspended [node h]", "{:,.1f}"),
     "deadlines": ("Jobs with a deadline", "{:,.0f}"),
-    "deadline_misses": ("Missed", "{:,.0f}"),
+    "deadline_misses": ("Missed under control", "{:,.0f}"),
     "twin_deadline_misses": ("Missed without control", "{:,.0f}"),
 }
 

@@ -99,9 +99,9 @@ def ramps_chart(view: GridView) -> Chart | None:
         lines, told = levels[side]
         words[told] = None
         causes = tuple(
-            f"{seconds(entry['interval_s'])}: {cause_words(entry[side]['cause'], view.unit, 1)}."
+            f"{seconds(entry['interval_s'])}: {cause_words(cause, view.unit, brief=True)}."
             for entry in entries
-            if entry[side].get("cause")
+            if (cause := entry[side].get("cause"))
         )
         title = f"Ramps {side}{', and why the largest' if causes else ''}"
         panels.append(Panel(RAMP_AXIS, y_axis, (*layers, *lines), title, notes=causes))

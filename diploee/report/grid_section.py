@@ -86,7 +86,7 @@ def _means_note(view: GridView) -> str:
     return (
         f"Every value here is of the run's own {view.resolution} means of facility power, or of "
         "longer means made of them where a length is given. Times are local: the start of an "
-        f"interval; of a ramp, the edge between its two intervals.{left_out if transient_h else ''}"
+        f"interval; of a ramp, that of the earlier one.{left_out if transient_h else ''}"
     )
 
 

@@ -136,7 +136,7 @@ def lines_table(view: GridView) -> PageTable | None:
             number(line["period_s"], "{:.2f}"),
             rms[k],
             over[k],
-            flag if line["flagged"] else "",
+            flag if line["flagged"] else line.get("reason", ""),
         )
         for k, line in enumerate(lines)
     )
@@ -165,8 +165,8 @@ def causes_table(run: RunData, unit: PowerUnit) -> PageTable | None:
         ),
         f"Of {interval(run.resolution_ms)} means, event windows of their own. The change between "
         "the means that were compared (of a swing the two extremes, of the peak against the mean "
-        "of the run), split over jobs and services: a job counts from what its nodes draw idle. "
-        "Parts under a twentieth of the largest are the rest; the metrics hold them all.",
+        "of the run), by stream, service and stage: net, gross in brackets; a job counts from what "
+        "its nodes draw idle. The metrics hold all parts.",
         n_texts=2,
     )
 
@@ -211,7 +211,7 @@ def _event_window_words(view: GridView) -> str:
 def _ramp_words(view: GridView, entry: Entry) -> str:
     """Return why the largest ramp came about, in short, and whether it is a lower bound."""
     cause = entry.get("cause")
-    why = cause_words(cause, view.unit, 1) if cause else ""
+    why = cause_words(cause, view.unit, brief=True) if cause else ""
     return "; ".join(filter(None, (why, _bound_words(view, entry))))
 
 

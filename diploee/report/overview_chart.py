@@ -7,7 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from diploee.drawing.charts import INK, MUTED, Axis, Band, Chart, Line, Panel, closed, colour
-from diploee.report.data import POWER, RunData, parts_of, pool_columns, without_nothing
+from diploee.metrics.facility import rated_of
+from diploee.report.common import with_zero
+from diploee.report.data import POWER, REST, RunData, parts_of, pool_columns, without_nothing
 from diploee.report.grid_data import POWER_LEVEL, LimitLevel
 from diploee.report.words import interval, listed
 from diploee.tables import Float64Array
@@ -31,15 +33,16 @@ def overview_chart(run: RunData, unit: PowerUnit, limits: Sequence[LimitLevel] =
     layers: list[Band | Line] = []
     low = np.zeros(total_w.size)
     for index, (name, part_w) in enumerate(parts_w.items()):
-        high = low + part_w / unit.watts
+        high = low + (np.maximum(part_w, 0.0) if name == REST else part_w) / unit.watts
         below, above = (closed(edge).astype(np.float32) for edge in (low, high))
         layers.append(Band(x, below, above, name, colour(index), 0.55, steps=True))
         low = high
     top = closed(total_w / unit.watts).astype(np.float32)
     layers.append(Line(x, top, "facility", INK, unit.power, 3, width=1.2, steps=True))
-    rated_w = float(run.run.scenario.facility.rated_power_w)
+    rated_mw, rated = rated_of(run.metrics, run.run.scenario.facility)
+    rated_w = rated_mw * W_PER_MW
     far_w = FAR * max(run.max_w, rated_w)
-    levels = [("peak", run.max_w, MUTED), ("rated power of the devices", rated_w, INK)]
+    levels = [("peak", run.max_w, MUTED), *([(rated, rated_w, INK)] if rated_w else [])]
     levels += [(name, watts, LIMIT) for name, watts in _contracts_w(run)]
     levels += [
         (f"limit: {level.name}", level.size_mw * W_PER_MW, LIMIT)
@@ -54,7 +57,8 @@ def overview_chart(run: RunData, unit: PowerUnit, limits: Sequence[LimitLevel] =
     far = [f"{name} ({watts / unit.watts:,.4g} {unit.power})" for name, watts, _ in levels
            if watts > far_w]  # fmt: skip
     highest = max([*(watts / unit.watts for _, watts, _ in drawn), float(top.max())])
-    axis = Axis(f"Facility power [{unit.power}]", range=(0, highest * 1.05 or 1))
+    is_given = bool((total_w / unit.watts < low * (1 - 1e-5)).any())
+    axis = Axis(f"Facility power [{unit.power}]", range=with_zero(float(top.min()), highest))
     return Chart(
         "overview",
         "The whole period by pool"
@@ -63,6 +67,7 @@ def overview_chart(run: RunData, unit: PowerUnit, limits: Sequence[LimitLevel] =
         f"Means of {interval(step_ms)}, stacked: the pools, then what else the "
         "facility takes; services are in their pool. The peak is the highest "
         f"{interval(run.resolution_ms)} mean, above the means drawn."
+        f"{' The line is below the stack by what sources and stores give.' if is_given else ''}"
         f"{f' Above the figure: {listed(far)}.' if far else ''}",
         (Panel(Axis("Day", "date"), axis, tuple(layers), wide=True),),
     )

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from diploee.columns import Column, Columns, energy_parts
 from diploee.drawing.charts import INK, Axis, Band, Chart, Line, Panel, closed, colour
 from diploee.report.common import LEAST_SPAN
 from diploee.report.data import RunData
@@ -20,22 +21,10 @@ from diploee.units import MS_PER_DAY, MS_PER_H, PowerUnit
 DEVICES = "it_power_w"
 AC, POI, REACTIVE, WET_BULB = "it_ac_power_w", "poi_power_w", "poi_reactive_var", "t_wetbulb_c"
 
-PARTS = {
-    DEVICES: "devices",
-    AC: "nodes: fans, supplies, all else",
-    "pdu_loss_w": "PDU losses",
-    "ups_loss_w": "UPS losses",
-    "cooling_w": "cooling",
-    "auxiliary_power_w": "auxiliary load",
-    "transformer_loss_w": "transformer losses",
-    "battery_loss_w": "battery losses",
-    "ballast_power_w": "ballast",
-    "loss_power_w": "other losses",
-}
-"""Columns that add up to the point of interconnection; the nodes' is less their devices'."""
+WORDS = {DEVICES: "devices", AC: "nodes: fans, supplies, all else"}
 
-HOLDERS = ("battery_power_w", "curtailed_power_w")
-"""Columns of stages that hold the supply off the load."""
+ROUNDING = 1e-5
+"""Of the power: what is added up is stored in single precision."""
 
 MAX_STACKED = 400
 MAX_POINTS = 3_000
@@ -45,17 +34,31 @@ LOADS = ("low load", "medium load", "high load")
 
 def poi_charts(run: RunData, unit: PowerUnit) -> tuple[Chart, ...]:
     """Return the charts of a run with a point of interconnection."""
-    have = {column.name for column in run.run.columns}
-    names = {name: words for name, words in PARTS.items() if name in have}
-    parts = _devices_by_pool(run) | names
-    weather = [WET_BULB] if WET_BULB in have else []
-    local_ms, hourly, step_ms = _means(run, [*parts, POI, REACTIVE, *weather])
+    drawn, taken_off = _by_direction(run)
+    parts = _devices_by_pool(run) | {c.name: _words(c) for c in drawn}
+    weather = [WET_BULB] if any(c.name == WET_BULB for c in run.run.columns) else []
+    local_ms, hourly, step_ms = _means(
+        run, [*parts, POI, REACTIVE, *weather, *(c.name for c in taken_off)]
+    )
     points = _thirds(hourly[AC])
+    gross_w = hourly[POI] + sum(hourly[column.name] for column in taken_off)
     return (
-        _stack(local_ms, hourly, parts, step_ms, unit, not have.isdisjoint(HOLDERS)),
-        *([_against_weather(hourly, points, unit)] if weather else []),
+        _stack(local_ms, hourly, parts, step_ms, unit),
+        *([_against_weather(hourly, gross_w, points, unit)] if weather else []),
         _plane(hourly, points, unit),
     )
+
+
+def _by_direction(run: RunData) -> tuple[Columns, Columns]:
+    """Return the columns that add up to the gross power, and those that are taken off it."""
+    with_role = [column for of in energy_parts(run.run.columns).values() for column in of]
+    stored = run.run.series().check()
+    with_role = [column for column in with_role if column.name in stored]
+    return tuple(c for c in with_role if c.sign > 0), tuple(c for c in with_role if c.sign < 0)
+
+
+def _words(column: Column) -> str:
+    return WORDS.get(column.name, f"{column.label} load" if column.role == "load" else column.label)
 
 
 def _devices_by_pool(run: RunData) -> dict[str, str]:
@@ -83,7 +86,6 @@ def _stack(
     parts: dict[str, str],
     step_ms: int,
     unit: PowerUnit,
-    is_held: bool,
 ) -> Chart:
     size = -(-local_ms.size // MAX_STACKED)
     days = max(1, MS_PER_DAY // step_ms)
@@ -111,15 +113,15 @@ def _stack(
         )  # fmt: skip
         low = high
     top = "the top is the power at the point of interconnection."
-    if is_held:
+    drawn = np.add.reduceat(hourly[POI], edges) / counts / unit.watts
+    if np.abs(drawn - low).max() > ROUNDING * np.abs(low).max():
         name = "point of interconnection"
-        drawn = np.add.reduceat(hourly[POI], edges) / counts / unit.watts
         layers.append(
             Line(times, closed(drawn).astype(np.float32), name, INK, unit.power, 3, steps=True)
         )
         top = (
-            "the line is the power at the point of interconnection: below the top by what the "
-            "battery gives or the ramp limit holds back, above it by what the battery takes."
+            "the line is the power at the point of interconnection: below the top by what sources "
+            "and stores give and what is held back of the load, above it by what stores take."
         )
     length = "day" if size * step_ms == MS_PER_DAY else f"{size * step_ms / MS_PER_H:g} h"
     return Chart(
@@ -152,15 +154,18 @@ def _points(
 
 
 def _against_weather(
-    hourly: dict[str, Float64Array], points: list[Int64Array], unit: PowerUnit
+    hourly: dict[str, Float64Array],
+    gross_w: Float64Array,
+    points: list[Int64Array],
+    unit: PowerUnit,
 ) -> Chart:
-    wet_bulb_c, ratio = hourly[WET_BULB], hourly[POI] / hourly[AC]
+    wet_bulb_c, ratio = hourly[WET_BULB], gross_w / np.where(hourly[AC] > 0, hourly[AC], np.nan)
     axis = Axis("Wet-bulb temperature [°C]")
     return Chart(
         "poi-weather",
         "PUE and power against weather and load",
-        "Hourly means. PUE: power at the point of interconnection over the nodes' AC power (PUE), "
-        "from 1, where nothing is lost. "
+        "Hourly means. PUE: gross power, with that of sources and stores, over the nodes' AC "
+        "power, from 1, where nothing is lost. "
         "Power: at the point of interconnection. Colours: thirds of the hours by the nodes' "
         "power.",
         (
@@ -176,11 +181,11 @@ def _against_weather(
 
 
 def _pue_axis(ratio: Float64Array) -> Axis:
-    """Return the axis from 1, where nothing is lost, or from where a battery's gift makes it less.
+    """Return the axis from 1, where nothing is lost.
 
     It spans a tenth at least, so that half a percent is no cliff.
     """
-    low, high = min(1.0, float(ratio.min())), float(ratio.max())
+    low, high = (float(most(np.append(ratio, 1.0))) for most in (np.nanmin, np.nanmax))
     return Axis("PUE", range=(low, max(high + 0.05 * (high - low), low + LEAST_SPAN)))
 
 

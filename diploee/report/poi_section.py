@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from diploee.columns import in_words
 from diploee.drawing.charts import Chart
 from diploee.metric import Metric, number
 from diploee.report.content import PageTable, Section
@@ -14,12 +15,6 @@ from diploee.report.poi_charts import poi_charts
 from diploee.report.words import interval, listed, moment
 from diploee.units import PowerUnit
 
-_NAMES = {
-    "node_overhead": "node overhead",
-    "pdu": "PDU",
-    "ups": "UPS",
-    "constant_loss": "constant loss",
-}
 _RATIOS = {"pue": "PUE", "ppue_cooling": "Cooling-only PUE", "tue_device": "Over device energy"}
 
 
@@ -52,18 +47,24 @@ def energy_table(poi: Entry, unit: PowerUnit) -> PageTable:
     rows = {**poi["monthly"], "Whole run": poi}
     parts = [key.removesuffix("_mwh") for key in poi["energy"]]
     columns = [
-        _sized(_NAMES.get(part, part), "MWh", unit,
+        _sized(in_words(part), "MWh", unit,
                (of["energy"].get(f"{part}_mwh") for of in rows.values()))
         for part in parts
     ]  # fmt: skip
+    for key, others in (("gross", poi["energy"]["total_mwh"]), ("exported", 0.0)):
+        if poi.get(f"{key}_mwh", others) != others:
+            of_rows = (of[f"{key}_mwh"] for of in rows.values())
+            columns.append(_sized(f"{key} energy", "MWh", unit, of_rows))
     columns += [
         (name, [number(of.get(key), "{:.4f}") for of in rows.values()])
         for key, name in _RATIOS.items()
     ]
     note = (
-        "PUE: energy at the point of interconnection over the nodes' AC energy, which holds their "
-        "fans and power supplies. Cooling-only PUE: 1 plus the cooling's energy over the same. "
-        "Over device energy: the first over the energy of GPUs and CPU packages."
+        "Gross energy: that at the point of interconnection, the output of sources, the net "
+        "discharge of stores and what is held back of the load. PUE: gross energy over the nodes' "
+        "AC energy, which holds their fans and power supplies. Cooling-only PUE: 1 plus the "
+        "cooling's energy over the same. Over device energy: gross energy over that of GPUs and "
+        "CPU packages."
     )
     return _table("Energy by part", list(rows), columns, note)
 

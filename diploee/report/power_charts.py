@@ -101,7 +101,7 @@ def carpet_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
         "The whole period at a glance",
         "Each column is a day, midnight at the bottom; colour is the facility's power. "
         f"Cells are means of {cells}, so short peaks look lower here than in the figures below. "
-        f"Times are local, in the facility's fixed UTC offset.{words}",
+        f"Times are local, of the site's wall clock.{words}",
         tuple(panels),
     )
 

@@ -92,6 +92,10 @@ def read_sweep(folder: Path) -> SweepData:
     spec = read_json(folder / SWEEP_FILE, _SweepFile)
     axes = tuple(name for name in dict.fromkeys(spec.axes) if name != "seed")
     needed: dict[str, Kind] = {"run": "text", MEAN_POWER: "number", **dict.fromkeys(axes, "any")}
+    with open_parquet(path, {"run": "text"}) as file:
+        names = file.schema_arrow.names
+    if "status" in names and MEAN_POWER not in names:  # no run that it could have metrics of
+        raise InputError(f"{path}: no run of this sweep has finished; see its column 'status'")
     with open_parquet(path, needed, remedy="run the sweep again") as file:
         table: pd.DataFrame = file.read().to_pandas()
     for name, values in table.select_dtypes("number").items():

@@ -59,7 +59,7 @@ def asked_figures(run: RunData) -> tuple[tuple[str, str, str], ...]:
     add(exceeded.get(0.1), f"P99.9 of {means}: exceeded 0.1 % of the time")
     demands = (grid.get("maximum_demand") or {}).get("intervals", ())
     if demand := next((entry for entry in demands if entry["interval_min"] == 15), None):
-        add(demand["max_mw"], f"15-minute demand, {at(demand)}")
+        add(demand["max_mw"], f"15-minute demand (clock), {at(demand)}")
     if (load_factor := power.get("load_factor")) is not None:
         found.append((f"{load_factor:.3f}", "", f"load factor, of the peak of {means}"))
     ramps = {e["interval_s"]: e for e in (grid.get("ramps") or {}).get("intervals", ())}
@@ -180,7 +180,7 @@ def _provenance(run: RunData) -> dict[str, str]:
         "Duration": scenario.get("duration"),
         "Resolution": interval(run.resolution_ms),
         "Nodes": _nodes(facility),
-        "Rated power [MW]": facility.get("rated_power_mw"),
+        "Device rating [MW]": facility.get("rated_power_mw"),
         "Scheduler engine": manifest.get("engine"),
         "diploee": manifest.get("diploee_version"),
         "Libraries": ", ".join(f"{name} {version}" for name, version in versions.items()),

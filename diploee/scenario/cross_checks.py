@@ -90,15 +90,16 @@ def cross_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
             )
     yield from _request_problems(scenario)
     yield from _replica_problems(scenario)
-    if _types_known(facility):
+    # A site that is to have another size is checked in that.
+    if _types_known(facility) and facility.size is None:
         for name, pool in facility.pools.items():
             at = ("facility", "pools", name, "scheduler")
             found = pool.scheduler.problems(facility.idle_power_w, scenario.flexibility)
             yield from (((*at, *inner), text) for inner, text in found)
-    if scenario.flexibility is not None and facility.pools.keys() and _types_known(facility):
-        yield from flexibility_problems(
-            scenario.flexibility, scenario.clock, facility.idle_power_w, facility.rated_power_w
-        )
+        if scenario.flexibility is not None and facility.pools:
+            yield from flexibility_problems(
+                scenario.flexibility, scenario.clock, facility.idle_power_w, facility.rated_power_w
+            )
     if scenario.horizon_ms % scenario.resolution_ms:
         yield (
             ("resolution",),

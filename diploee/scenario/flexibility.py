@@ -398,6 +398,16 @@ class Flexibility(Model):
         "their jobs tolerate, pauses and resizes; off measures events against the plain run.",
     )
 
+    @property
+    def has_something_to_answer(self) -> bool:
+        """Whether there are events, a signal to follow or a cap."""
+        return bool(self.events) or self.follow is not None or self.signals.cap is not None
+
+    @property
+    def is_off(self) -> bool:
+        """Whether what could be answered is measured alone."""
+        return self.controller == "off" and self.has_something_to_answer
+
     def events_in(self, clock: RunClock) -> tuple[Event, ...]:
         """Return the events in the time of a run, in the order of their ramps."""
         found = (event.in_run(clock) for event in self.events)

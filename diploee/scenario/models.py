@@ -162,7 +162,8 @@ class Size(Model):
 
     poi_mw: Annotated[float, Field(gt=0, le=MAX_POI_MW)] | None = optional(
         "What the site draws at its point of interconnection with all nodes at their ratings, in "
-        "the hottest hour of its weather [MW]; needs facility.stages."
+        "the hour of its weather's year in which that is most, whatever span is run; steady, with "
+        "batteries, sources and ramp limits out [MW]; needs facility.stages."
     )
     nodes_factor: Annotated[float, Field(gt=0, le=MAX_NODES_FACTOR)] | None = optional(
         "Factor on the nodes, and on all that grows with them."
@@ -181,7 +182,10 @@ class Facility(Model):
     node_types: dict[Name, NodeType] = Field(min_length=1, description="Node types by name.")
     pools: dict[Name, Pool] = Field(min_length=1, description="Pools of nodes by name.")
     rated_power_mw: Annotated[PositivePower | None, SCALES] = Field(
-        default=None, description="Rated power of the facility [MW]; nodes' ratings if absent."
+        default=None,
+        description="Rated power of all devices [MW]; nodes' ratings if absent. With AC power or "
+        "stages it is no rating of the meter, which follows from the nodes' ratings: it is the "
+        "device rating of the data sheet, and sets the least swing that is counted, 1 % of it.",
     )
     utc_offset: Annotated[str, AfterValidator(_check_utc_offset)] | None = Field(
         default="+00:00",

@@ -16,10 +16,11 @@ from typing import Any
 
 import simpy
 
-from diploee.errors import PolicyError, one_of, shown
+from diploee.errors import one_of, shown
 from diploee.schedule.acting_jobs import ActingJob
 from diploee.schedule.acting_views import ActingPool, FacilityScope, FacilityView
 from diploee.schedule.actions import Action, Preempt, Resize, Resume, SetLevel, Start
+from diploee.schedule.policy import actions_read, asked, jobs_read, pairs_read, wake_ms
 from diploee.schedule.runs import CHECKPOINT, PAUSED, RESTART, RUN
 from diploee.schedule.simpy_loop import SimpyLoop
 from diploee.schedule.surroundings import PowerBasis, Surroundings
@@ -30,6 +31,9 @@ from diploee.workload.source import DRAW_MS
 SIZE_EXPONENT = 0.9
 """A job on a share x of its nodes works at the rate x^0.9.
 ASSUMPTION: sheet "Flexibility", A7 [A]."""
+
+ACTIONS = "actions of diploee.schedule.actions with whole numbers"
+PAIRS = "pairs of a pool's name and an action of diploee.schedule.actions"
 
 Stretch = tuple[int, int, int, int, int, int, int, int, float]
 """Job, start and end [ms], nodes, work before and after [ms], level, kind, power [W]."""
@@ -148,12 +152,8 @@ class ActingEngine(SimpyLoop):
 
     def wake_at(self, time_ms: int, pool: ActingPool | None) -> None:
         """Ask a pool's policy, or the controller, at a time [ms]."""
-        if time_ms <= self.now_ms:
-            who = self.around.controller if pool is None else pool.policy
-            raise PolicyError(
-                f"policy {type(who).__name__} asks to be woken at {time_ms} ms, which is not after "
-                f"now ({self.now_ms} ms); it is asked again at each event anyway"
-            )
+        who = self.around.controller if pool is None else pool.policy
+        time_ms = wake_ms(who, time_ms, self.now_ms)
         self._later(time_ms - self.now_ms, self._wake, pool)
         if pool is not None:
             pool.wakes_ms.append(time_ms)
@@ -311,7 +311,7 @@ class ActingEngine(SimpyLoop):
     def _expect(self, job: ActingJob, pool: ActingPool, before_ms: int) -> None:
         left_ms = max(job.estimate_ms - job.work_ms, 1)
         end_ms = self.now_ms + before_ms + ceil(left_ms / self.rate(job, job.level))
-        pool.expect(job.number, end_ms)
+        pool._expect(job.number, end_ms)
 
     def _stop_work(self, job: ActingJob) -> None:
         """Tell what a job did up to now and hold its work."""
@@ -343,7 +343,7 @@ class ActingEngine(SimpyLoop):
         self._happened.requeued_ms.append(self.now_ms)
 
     def _release(self, job: ActingJob, pool: ActingPool) -> None:
-        pool.expect(job.number, None)
+        pool._expect(job.number, None)
         pool.job_level.pop(job.number, None)
         pool.free_nodes += job.held
         pool.last_busy_ms = self.now_ms
@@ -363,24 +363,26 @@ class ActingEngine(SimpyLoop):
     def _decide(self) -> None:
         controller = self.around.controller
         if controller is not None:
-            self._control(controller, controller.decide(self._view))
+            self._control(controller, asked(controller, "decide", pairs_read, PAIRS)(self._view))
         for pool in self._by_id:
             # What another pool frees may serve a policy that acts; one that only starts jobs waits
             # for its own pool.
-            asked = pool.due or pool.decides
+            is_due = pool.due or pool.decides
             pool.due = False
             self._hold(pool)
-            if not asked or not (pool.queue or pool.wants_idle):
+            if not is_due or not (pool.queue or pool.wants_idle):
                 continue
             if pool.decides:
-                actions = pool.policy.decide(pool)
+                actions = asked(pool.policy, "decide", actions_read, ACTIONS)(pool)
             else:
-                actions = [Start(job) for job in pool.policy.select(pool)]
+                select = asked(pool.policy, "select", jobs_read, "numbers of jobs of view.queue")
+                actions = [Start(job) for job in select(pool)]
             for action in actions:
                 self._act(pool, action, pool.policy)
-        settled = getattr(controller, "settled", None)
-        while settled is not None and (actions := settled(self._view)):
-            self._control(controller, actions)
+        if hasattr(controller, "settled"):
+            settled = asked(controller, "settled", pairs_read, PAIRS)
+            while actions := settled(self._view):
+                self._control(controller, actions)
 
     def _control(self, controller: object, actions: Sequence[tuple[str, Action]]) -> None:
         for name, action in actions:
@@ -394,7 +396,8 @@ class ActingEngine(SimpyLoop):
         if controller is None or not getattr(controller, "holds", True):
             pool.queue = pool.waiting
             return
-        may = [n for n in pool.waiting if controller.may_start(self._view, pool.name, n)]
+        may_start = asked(controller, "may_start", bool, "true or false")
+        may = [n for n in pool.waiting if may_start(self._view, pool.name, n)]
         pool.due |= len(may) < len(pool.waiting)
         pool.queue = deque(may) if pool.due else pool.waiting
 

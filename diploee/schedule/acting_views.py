@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from diploee.schedule.policy import Viewed
 from diploee.schedule.runs import RUN
 from diploee.schedule.surroundings import Event, JobFlexibility, PowerBasis
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from diploee.schedule.acting_engine import ActingEngine
 
 
-class _Sight:
+class _Sight(Viewed):
     """What everybody sees: time, services, the facility's cap, signals and events."""
 
     def __init__(self, engine: ActingEngine) -> None:
@@ -144,7 +145,7 @@ class ActingPool(_Sight):
             self._ends = sorted((end_ms, number) for number, end_ms in self.running.items())
         return self._ends
 
-    def expect(self, number: int, end_ms: int | None) -> None:
+    def _expect(self, number: int, end_ms: int | None) -> None:
         """Set when a job that holds nodes is expected to end [ms]; None once it holds none."""
         before_ms = self.running.get(number)
         if self._ends is not None and before_ms is not None:

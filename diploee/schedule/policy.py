@@ -8,8 +8,14 @@ again at a time at which neither a submission nor an end would.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from operator import index
+from types import MappingProxyType
+from typing import Any, Protocol, get_args
+
+from diploee.errors import DiploeeError, PolicyError, one_line, shown
+from diploee.schedule.actions import Action
 
 
 class ClusterView(Protocol):
@@ -70,7 +76,7 @@ class ClusterView(Protocol):
     """Outside signals by name, such as a price, each a function of the time [ms]."""
 
     def wake_at(self, time_ms: int) -> None:
-        """Ask for another decision at a time [ms]."""
+        """Ask for another decision at a time [ms], after now."""
         ...
 
 
@@ -87,3 +93,173 @@ class Policy(Protocol):
         added or `ClusterView.wake_at` asked for it: after all that happens at that instant.
         """
         ...
+
+
+class Viewed:
+    """What an engine shows of itself to policies and controllers."""
+
+
+def asked(of: Any, method: str, read: Callable[[Any], Any], expected: str) -> Callable[..., Any]:
+    """Return a method of a policy or controller; one from outside is not trusted.
+
+    It sees views that it can't change, and its answer is read; what goes wrong in it is a
+    `PolicyError` that names it.
+
+    Parameters
+    ----------
+    of : object
+        Policy or controller.
+    method : str
+        Name of the method.
+    read : callable
+        Returns the answer as the engine takes it; `jobs_read`, `actions_read`, `pairs_read`.
+    expected : str
+        What the answer must be, for errors.
+
+    Raises
+    ------
+    PolicyError
+        If there is no such method.
+    """
+    where = f"policy {type(of).__name__}"
+    call: Callable[..., Any] | None = getattr(of, method, None)
+    if not callable(call):
+        raise PolicyError(f"{where} has no method {method}")
+    if type(of).__module__.startswith("diploee."):
+        return call
+
+    def ask(*arguments: Any) -> Any:
+        try:
+            return read(call(*map(_read_only, arguments)))
+        except DiploeeError:
+            raise
+        except _UnexpectedError as wrong:
+            found = one_line(shown(wrong.args[0]))
+            raise PolicyError(f"{where}: {method} must return {expected}, found {found}") from None
+        except Exception as error:
+            why = one_line(f"{type(error).__name__}: {error}")
+            raise PolicyError(f"{where}: {method} raised {why}") from error
+
+    return ask
+
+
+def jobs_read(found: Any) -> list[int]:
+    """Return numbers of jobs, of any sequence or array of whole numbers."""
+    return [_whole(job) for job in _items(found)]
+
+
+def actions_read(found: Any) -> list[Any]:
+    """Return actions with whole numbers; the engine refuses what is no action."""
+    return [_action(action) for action in _items(found)]
+
+
+def pairs_read(found: Any) -> list[tuple[str, Any]]:
+    """Return actions with the names of their pools."""
+    pairs = [tuple(pair) if isinstance(pair, tuple | list) else (pair,) for pair in _items(found)]
+    for pair in pairs:
+        if len(pair) != 2 or not isinstance(pair[0], str):
+            raise _UnexpectedError(pair)
+    return [(pool, _action(action)) for pool, action in pairs]
+
+
+def wake_ms(who: object, time_ms: Any, now_ms: int) -> int:
+    """Return the time at which a policy asks to be woken [ms].
+
+    Raises
+    ------
+    PolicyError
+        If it is no whole number, or not after now: it would be asked for ever.
+    """
+    where = f"policy {type(who).__name__} asks to be woken at {shown(time_ms)}"
+    try:
+        found = _whole(time_ms)
+    except _UnexpectedError:
+        raise PolicyError(f"{where}, expected a whole number of ms") from None
+    if found <= now_ms:
+        raise PolicyError(
+            f"{where} ms, which is not after now ({now_ms} ms); it is asked again at each event "
+            "anyway"
+        )
+    return found
+
+
+class _UnexpectedError(Exception):
+    """An answer is not of the kind that was expected."""
+
+
+def _items(found: Any) -> list[Any]:
+    is_flat = isinstance(found, Iterable) and getattr(found, "ndim", 1) == 1
+    if isinstance(found, str | bytes) or not is_flat:
+        raise _UnexpectedError(found)
+    return list(found)
+
+
+def _whole(value: Any) -> int:
+    try:
+        if not isinstance(value, bool):
+            return index(value)
+    except TypeError:
+        pass
+    raise _UnexpectedError(value)
+
+
+def _action(action: Any) -> Any:
+    if not isinstance(action, get_args(Action)):
+        return action
+    values = {field.name: getattr(action, field.name) for field in fields(action)}
+    numbers = {k: v for k, v in values.items() if k != "how" and (k, v) != ("n_nodes", None)}
+    return replace(action, **{name: _whole(value) for name, value in numbers.items()})
+
+
+def _read_only(value: Any) -> Any:
+    """Return what a policy from outside gets in place of an engine's own object."""
+    match value:
+        case Viewed():
+            return _ReadOnly(value)
+        case deque():
+            return _Queue(value)
+        case dict():
+            if isinstance(next(iter(value.values()), None), Viewed):
+                value = {name: _ReadOnly(view) for name, view in value.items()}
+            return MappingProxyType(value)
+        case list():
+            return value.copy()
+    return value
+
+
+class _ReadOnly:
+    """The public side of a view, which can't be written."""
+
+    __slots__ = ("_of",)
+
+    def __init__(self, of: Viewed) -> None:
+        object.__setattr__(self, "_of", of)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"a view has no '{name}'")
+        return _read_only(getattr(self._of, name))
+
+    def __setattr__(self, name: str, _: object) -> None:
+        raise AttributeError(f"view.{name} is read only")
+
+
+class _Queue(Sequence[int]):
+    """A queue that can't be changed."""
+
+    __slots__ = ("_jobs",)
+
+    def __init__(self, jobs: deque[int]) -> None:
+        self._jobs = jobs
+
+    def __getitem__(self, place: Any) -> Any:
+        return tuple(self._jobs)[place] if isinstance(place, slice) else self._jobs[place]
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._jobs)
+
+    def __contains__(self, job: object) -> bool:
+        return job in self._jobs

@@ -12,13 +12,13 @@ from simpy.events import NORMAL
 
 from diploee.schedule.estimates import EXACT, estimated_ms
 from diploee.schedule.policies.fifo import StrictFifo
-from diploee.schedule.policy import Policy
+from diploee.schedule.policy import Policy, Viewed, asked, jobs_read, wake_ms
 from diploee.schedule.simpy_loop import Callbacks, SimpyLoop
 from diploee.tables import Int64Array, concat
 from diploee.workload import JobTable
 
 
-class SimpyCluster(SimpyLoop):
+class SimpyCluster(SimpyLoop, Viewed):
     """One pool of nodes with its queue, simulated by SimPy; the `ClusterView` of its policy.
 
     Parameters
@@ -57,6 +57,7 @@ class SimpyCluster(SimpyLoop):
         self._jobs, self._numbers = JobTable.empty(), list[int]()
         self._asked_for: dict[str, dict[int, Any]] = {}
         self.policy = policy
+        self._select = asked(policy, "select", jobs_read, "numbers of jobs of view.queue")
         self._estimate = getattr(policy, "estimate", EXACT)
         self._wants_idle = getattr(policy, "wants_idle", False)
         # Strict FIFO starts the same jobs whether or not it has seen all of an instant; an event
@@ -107,7 +108,8 @@ class SimpyCluster(SimpyLoop):
         return max(self.running[job], self.now_ms + 1)
 
     def wake_at(self, time_ms: int) -> None:
-        """Ask for another decision at a time [ms]."""
+        """Ask for another decision at a time [ms], after now."""
+        time_ms = wake_ms(self.policy, time_ms, self.now_ms)
         self._later(time_ms - self.now_ms, self._wake)
         self.wakes_ms.append(time_ms)
 
@@ -164,7 +166,7 @@ class SimpyCluster(SimpyLoop):
 
     def _decide(self) -> None:
         """Ask the policy and start what it chose."""
-        chosen = self.policy.select(self)
+        chosen = self._select(self)
         if not chosen:
             return
         queue, n_nodes_of = self.queue, self.job_n_nodes

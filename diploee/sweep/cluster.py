@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
+import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
@@ -19,6 +20,8 @@ from diploee.sweep.task import Outcome, RunTask, SweepWorker
 
 CONNECT_TIMEOUT_S = 5
 GATHER_TIMEOUT_S = 60
+LOOK_S, WORKERLESS_S = 5.0, 60.0
+"""How often is looked whether workers are left, and for how long a run waits for new ones."""
 RETRIES = 2
 _LOGGERS = (  # each has a level of its own, or gets one from distributed
     *("distributed", "distributed.client", "distributed.core"),
@@ -124,12 +127,28 @@ class ClusterExecutor(Executor):
 
     async def _result(self, on_worker: Any) -> Any:
         with _cluster_errors(self.address, on_worker):
-            return await self._client.gather(on_worker, asynchronous=True)
+            result = asyncio.ensure_future(self._client.gather(on_worker, asynchronous=True))
+            n_without = 0
+            while not (await asyncio.wait([result], timeout=LOOK_S))[0]:
+                n_without = 0 if await self._client.scheduler.ncores() else n_without + 1
+                if n_without * LOOK_S > WORKERLESS_S:
+                    result.cancel()
+                    raise ConnectionError("no worker is left")
+            return result.result()
 
     def share(self, value: Any) -> Any:
-        """Send a value to every worker once and return what stands for it in calls."""
-        with _cluster_errors(self.address):
-            return self._client.scatter(value, broadcast=True, hash=False)
+        """Send a value to workers that need it and return what stands for it in calls.
+
+        It is the result of a task: of one whose last copy went with its worker Dask does the task
+        again. Scattered data can't be had again, and Dask's memory manager drops their copies.
+        """
+        with _cluster_errors(self.address), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that it is large
+            return self._client.submit(_same, value, pure=False)
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 @contextmanager

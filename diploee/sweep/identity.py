@@ -9,7 +9,7 @@ from diploee import __version__
 from diploee.inputs import Inputs
 from diploee.outputs.manifest import SCHEMA_VERSION
 from diploee.scenario import Scenario
-from diploee.steps import open_streams
+from diploee.steps import open_streams, settle
 
 NAME_DIGITS = 16
 """Hexadecimal digits of the hash that name a run's folder (64 bits)."""
@@ -37,7 +37,7 @@ def run_hash(scenario: Scenario, inputs: Inputs) -> str:
     InputError
         If the library lacks a profile of the scenario.
     """
-    streams = open_streams(scenario, inputs)
+    streams = open_streams(settle(scenario, inputs), inputs)
     library = streams.library
     used = sorted({index for c in streams.classes for index in c.profile_ids})
     curve_files = {file.name: file for curves in inputs.curves.values() for file in curves.files}

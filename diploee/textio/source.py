@@ -25,7 +25,8 @@ MAX_UNPACKED_BYTES = 1 << 32
 
 LEAST_BOMB_BYTES = 1 << 26
 MAX_RATIO = 100
-"""Text packs to a tenth or so: what grows by more, and beyond `LEAST_BOMB_BYTES`, is no log."""
+"""Logs pack to a tenth, at best to a fiftieth: what grows by more, and beyond `LEAST_BOMB_BYTES`,
+is no log. It is refused where that shows, not at its end."""
 
 _PACKINGS: Mapping[bytes, tuple[str, Callable[[Any], Any]]] = {
     b"\x1f\x8b": ("gzip", lambda file: gzip.GzipFile(fileobj=file)),
@@ -102,7 +103,7 @@ def unpacked(path: Path, data: bytes) -> bytes:
     if not is_packed(data):
         return data
     parts, size = [], 0
-    for part in unpacked_pieces(path, io.BytesIO(data), len(data)):
+    for part in unpacked_pieces(path, io.BytesIO(data)):
         parts.append(part)
         size += len(part)
         if size > MAX_UNPACKED_BYTES:
@@ -110,7 +111,7 @@ def unpacked(path: Path, data: bytes) -> bytes:
     return b"".join(parts)
 
 
-def unpacked_pieces(path: Path, file: BinaryIO, size: int) -> Iterator[bytes]:
+def unpacked_pieces(path: Path, file: BinaryIO) -> Iterator[bytes]:
     """Yield the content of a file, unpacked where it is packed, a piece at a time.
 
     Parameters
@@ -119,26 +120,25 @@ def unpacked_pieces(path: Path, file: BinaryIO, size: int) -> Iterator[bytes]:
         Named in errors.
     file : file object
         The file, open at its beginning.
-    size : int
-        Its size as it is stored [bytes].
 
     Raises
     ------
     LogFormatError
-        If it can't be read, is damaged, or unpacks to more than `MAX_RATIO` times its size.
+        If it can't be read, is damaged, or anywhere has unpacked to more than `MAX_RATIO` times
+        what was read of it by then.
     """
     magic = file.read(8)
     file.seek(0)
     name, unpack = next(
         (packing for head, packing in _PACKINGS.items() if magic.startswith(head)), ("", None)
     )
-    limit = max(LEAST_BOMB_BYTES, MAX_RATIO * size) if unpack else float("inf")
     try:
         stream = cast(BinaryIO, unpack(file) if unpack else file)
         done = 0
         while piece := stream.read(PIECE_BYTES):
             done += len(piece)
-            if done > limit:
+            limit = max(LEAST_BOMB_BYTES, MAX_RATIO * file.tell())
+            if unpack and done > limit:
                 fail_size(path, limit, f", {MAX_RATIO} times its size or more")
             yield piece
     except EOFError as error:

@@ -184,7 +184,7 @@ def read_blocks(path: Path) -> Iterator[Text]:
     """
     line, rest = 1, b""
     with open_file(path) as file:
-        pieces = unpacked_pieces(path, file, path.stat().st_size)
+        pieces = unpacked_pieces(path, file)
         first = next(pieces, b"")
         _check_kind(path, first)
         for piece in _plain(chain([first], pieces)):

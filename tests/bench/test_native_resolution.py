@@ -35,7 +35,7 @@ def load_of(n_nodes: int, resolution: str = "0.1 s") -> Load:
     changes = ["duration=8 d", f"resolution={resolution}", f"facility.pools.h100.n_nodes={n_nodes}"]
     scenario, library = load_scenario("colocation_10mw", changes), ProfileLibrary.open()
     schedule = schedule_jobs(generate_jobs(scenario, library).jobs, scenario, "compiled")
-    return job_segments(schedule, library), scenario, library
+    return job_segments(schedule, library, scenario), scenario, library
 
 
 @pytest.fixture(scope="module")

@@ -149,7 +149,7 @@ def test_compiled_twin_is_ten_times_faster_and_minute_power_takes_half_of_simpy(
         schedules[engine] = schedule_jobs(jobs, scenario, engine)  # type: ignore[arg-type]
 
     def power() -> None:
-        segments = diploee.job_segments(schedules["compiled"], library)
+        segments = diploee.job_segments(schedules["compiled"], library, scenario)
         blocks = diploee.power_blocks(segments, scenario, library)
         n_minutes.append(sum(block.device_power_w.size for block in blocks))
 

@@ -352,7 +352,7 @@ def test_failed_drawing_keeps_the_old_picture(
     assert ended.problem.startswith(
         f"{picture}: the disk is full or a limit on file size is reached"
     )
-    assert "nothing was kept" in ended.problem
+    assert "nothing of it was kept" in ended.problem
     assert [path.name for path in tmp_path.iterdir()] == ["old.png"]
     assert picture.read_text("utf-8") == "old"
 

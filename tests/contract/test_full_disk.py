@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 from builders import write_library, write_scenario
 from command_line import Ended, call, contents
-from killing import command
+from killing import answer, command
 from sweep_builders import sweep_file
+
+from diploee.errors import OutputError
+from diploee.files import writing
 
 resource = pytest.importorskip("resource", reason="limits on file size need POSIX")
 
@@ -48,7 +51,7 @@ def assert_full(ended: Ended, place: Path) -> None:
     assert ended.problem.startswith(
         f"{place}: the disk is full or a limit on file size is reached ("
     )
-    assert "nothing was kept, free some space" in ended.problem
+    assert "nothing of it was kept, free some space" in ended.problem
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -97,6 +100,23 @@ def test_drawing_on_a_full_disk_keeps_the_old_picture(site: Path, tmp_path: Path
     assert (ended.code, ended.out) == (1, "")
     assert_full(ended, picture)
     assert {path.name: path.read_text("utf-8") for path in tmp_path.iterdir()} == {"x.png": "old"}
+
+
+def test_the_file_that_a_full_disk_cuts_short_is_named_with_its_option(tmp_path: Path) -> None:
+    def act() -> str:
+        try:
+            with writing() as files:
+                files.file(tmp_path / "page").write_text("short")
+                files.file(tmp_path / "book", option="--xlsx").write_text("x" * 5_000)
+                files.file(tmp_path / "later")
+        except OutputError as error:
+            return str(error)
+        return ""
+
+    limit = (resource.RLIMIT_FSIZE, (4_096, 4_096))
+    problem = answer(act, lambda: resource.setrlimit(*limit))
+    assert problem.startswith(f"{tmp_path / 'book'}: the disk is full")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("limit", [64, 6_000])

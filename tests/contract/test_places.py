@@ -436,7 +436,7 @@ def test_full_disk_is_told_in_one_line_and_keeps_what_stood(
     fill = partial(resource.setrlimit, resource.RLIMIT_FSIZE, limit)
     ((code, text),) = at_once([line], tmp_path, fill)
     assert code == 1
-    assert "the disk is full" in problem_of(text) and "nothing was kept" in text
+    assert "the disk is full" in problem_of(text) and "nothing of it was kept" in text
     assert results(contents(root)) == before
     assert not [name for name in contents(root) if "/." in f"/{name}"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
 import os
 import re
@@ -16,7 +17,8 @@ import pytest
 from command_line import LONGEST_S
 from text_readers import READERS, TextReader, plain
 
-from diploee.errors import InputError
+from diploee.errors import InputError, LogFormatError
+from diploee.textio import source
 
 every_reader = pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
 
@@ -92,6 +94,33 @@ def test_a_file_that_unpacks_to_far_more_than_text_does_is_refused(
     path = tmp_path / reader.file
     path.write_bytes(pack(reader.text.encode() + b"\n" * (5 << 18)))
     assert "unpacks to more than 1 MiB, 100 times its size or more" in refused(reader, path)
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress, zstd])
+def test_a_file_of_any_size_that_grows_too_much_is_refused_where_that_shows(
+    tmp_path: Path, pack: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "LEAST_BOMB_BYTES", 1 << 20)
+    monkeypatch.setattr(source, "PIECE_BYTES", 1 << 18)
+    n_bytes = 1 << 24
+    tail = b"" if pack is zstd else pack(os.urandom(1 << 19))  # it hides the growth of the whole
+    packed = pack(b"\n" * n_bytes) + tail
+    unpacked = 0
+    with pytest.raises(LogFormatError, match="100 times its size or more"):
+        for piece in source.unpacked_pieces(tmp_path / "log", io.BytesIO(packed)):
+            unpacked += len(piece)
+    assert unpacked < n_bytes / 4
+
+
+def test_a_log_that_packs_to_a_fiftieth_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "LEAST_BOMB_BYTES", 1 << 16)
+    monkeypatch.setattr(source, "PIECE_BYTES", 1 << 15)
+    log = b"".join(b"%d,%s,idle,0,0,0,0,0\n" % (i, b"200.5," * 20) for i in range(20_000))
+    packed = gzip.compress(log)
+    assert 40 < len(log) / len(packed) < 60
+    assert b"".join(source.unpacked_pieces(tmp_path / "log", io.BytesIO(packed))) == log
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from builders import write_scenario
 from command_line import PATIENCE_S, call, start, wait_until
 from sweep_builders import UTILIZATION, sweep_content, sweep_file
 
+from diploee.errors import DiploeeError
 from diploee.sweep.cluster import cluster_executor
 
 pytest.importorskip("distributed")
@@ -113,6 +115,30 @@ def test_power_blocks_on_a_cluster_equal_those_of_threads(
     assert here.equals(there)
     metrics = [(tmp_path / name / "metrics.json").read_text() for name in ("here", "there")]
     assert metrics[0] == metrics[1]
+
+
+def test_what_only_a_killed_worker_has_of_a_run_is_sent_to_another_one(cluster: Cluster) -> None:
+    cluster.add_worker()
+    with cluster_executor(cluster.address) as executor:
+        shared = executor.share(b"a run")
+        assert executor.submit(len, shared).result(timeout=PATIENCE_S) == 5
+        cluster.add_worker()
+        cluster.workers[0].kill()
+        assert executor.submit(len, shared).result(timeout=PATIENCE_S) == 5
+
+
+def test_run_without_any_worker_left_ends_with_one_line(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("diploee.sweep.cluster.LOOK_S", 0.5)
+    monkeypatch.setattr("diploee.sweep.cluster.WORKERLESS_S", 1.0)
+    cluster.add_worker()
+    with cluster_executor(cluster.address) as executor:
+        executor.submit(time.sleep, 4).result(timeout=PATIENCE_S)  # none is missed while one works
+        call_there = executor.submit(time.sleep, PATIENCE_S)
+        cluster.workers[0].kill()
+        with pytest.raises(DiploeeError, match="the cluster failed"):
+            call_there.result(timeout=PATIENCE_S)
 
 
 def test_cluster_that_goes_away_in_a_run_ends_with_one_line_and_keeps_nothing(

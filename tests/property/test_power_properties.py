@@ -49,7 +49,10 @@ class Site:
         end_ms = np.minimum(self.schedule.end_ms, self.schedule.horizon_ms)
         busy_ms = ((end_ms - self.schedule.start_ms) * self.schedule.jobs.n_nodes)[started].sum()
         idle_ms = self.n_nodes * self.schedule.horizon_ms - int(busy_ms)
-        return float(job_energy_j(self.schedule, self.library).sum()) + IDLE_W * idle_ms / 1_000
+        return (
+            float(job_energy_j(self.schedule, self.library, self.scenario("1 s")).sum())
+            + IDLE_W * idle_ms / 1_000
+        )
 
 
 def random_site(
@@ -84,7 +87,7 @@ def random_site(
 
 
 def it_power_w(site: Site, resolution: str, block_intervals: int = 1 << 18) -> np.ndarray:
-    segments = job_segments(site.schedule, site.library)
+    segments = job_segments(site.schedule, site.library, site.scenario("1 s"))
     scenario = site.scenario(resolution)
     blocks = power_blocks(segments, scenario, site.library, block_intervals)
     return np.concatenate([block.it_power_w[0] for block in blocks])
@@ -124,7 +127,7 @@ def test_facility_energy_equals_job_energies_plus_idle_at_every_resolution(seed:
 def test_power_equals_a_dense_sum_over_milliseconds(seed: int, resolution: str) -> None:
     site = random_site(seed, duration_s=420, n_jobs=25, longest_s=120)
     scenario = site.scenario(resolution)
-    segments = job_segments(site.schedule, site.library)
+    segments = job_segments(site.schedule, site.library, site.scenario("1 s"))
     expected_w = dense_power_w(segments, site, scenario.resolution_ms, scenario.n_intervals)
     assert it_power_w(site, resolution) == pytest.approx(expected_w, rel=EXACT, abs=1e-6)
 
@@ -168,7 +171,7 @@ def test_block_size_changes_no_power(seed: int, resolution: str, block_intervals
 def test_adding_in_the_frequency_domain_equals_a_dense_sum(seed: int, order: int) -> None:
     """Short transforms make several blocks, which jobs span; the horizon cuts the last ones."""
     site = random_site(seed, duration_s=420, n_jobs=40, longest_s=120, steps_ms=(100,))
-    segments = job_segments(site.schedule, site.library)
+    segments = job_segments(site.schedule, site.library, site.scenario("1 s"))
     scenario = site.scenario("0.1 s")
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(spectral, "FFT_LENGTH", 1 << order)
@@ -192,7 +195,7 @@ def test_coarse_power_is_the_mean_of_fine_power(seed: int, resolution: str) -> N
 def test_two_half_spans_equal_the_whole(seed: int) -> None:
     """One schedule, its power computed in two runs of half the length, cut in the middle."""
     site = random_site(seed, duration_s=7_200, n_jobs=50, longest_s=2_400)
-    whole = job_segments(site.schedule, site.library)
+    whole = job_segments(site.schedule, site.library, site.scenario("1 s"))
     middle_ms = 3_600_000
     first = whole.take(whole.start_ms < middle_ms)
     second = whole.take(whole.end_ms > middle_ms)
@@ -228,7 +231,7 @@ def test_two_half_spans_equal_the_whole(seed: int) -> None:
 @settings(max_examples=25)
 def test_loads_side_by_side_are_a_concatenation_of_segments(seed: int) -> None:
     site = random_site(seed, duration_s=3_600, n_jobs=30, longest_s=900)
-    segments = job_segments(site.schedule, site.library)
+    segments = job_segments(site.schedule, site.library, site.scenario("1 s"))
     shuffled = np.random.default_rng(seed).permutation(len(segments))
     apart = concat([segments.take(shuffled[::2]), segments.take(shuffled[1::2])])
     scenario = site.scenario("60 s")
@@ -243,7 +246,7 @@ def test_busy_nodes_equal_a_dense_count(seed: int, resolution: str, block_interv
     site = random_site(seed, duration_s=210, n_jobs=25, longest_s=60)
     scenario = site.scenario(resolution)
     busy = np.zeros(scenario.horizon_ms, dtype=np.int64)
-    segments = job_segments(site.schedule, site.library)
+    segments = job_segments(site.schedule, site.library, site.scenario("1 s"))
     for row in range(len(segments)):
         busy[segments.start_ms[row] : segments.end_ms[row]] += segments.n_nodes[row]
     steps = busy.reshape(scenario.n_intervals, scenario.resolution_ms)
@@ -262,7 +265,7 @@ def test_busy_nodes_equal_a_dense_count(seed: int, resolution: str, block_interv
 @settings(max_examples=30)
 def test_job_energy_equals_a_dense_sum_of_its_profile(seed: int) -> None:
     site = random_site(seed, duration_s=210, n_jobs=25, longest_s=120)
-    found_j = job_energy_j(site.schedule, site.library)
+    found_j = job_energy_j(site.schedule, site.library, site.scenario("1 s"))
     for job in range(len(site.schedule.jobs)):
         part = site.library[int(site.schedule.jobs.profile_id[job])]
         run_ms = 0

@@ -183,6 +183,28 @@ def test_a_controller_that_is_off_or_has_nothing_to_answer_changes_no_byte(run_o
     )
 
 
+def test_events_are_measured_against_the_run_itself_where_the_controller_is_off(
+    run_of: Runs,
+) -> None:
+    off = {"events": [QUARTER], "controller": "off"}
+    run = run_of("off", tiny_data({**FLEXIBLE, "flexibility": off}), tiny_library())
+    found = run.metrics["flexibility"]
+    (event,) = found["events"]
+    frame = run.facility()
+    assert frame["baseline_power_w"].equals(frame["facility_power_w"])
+    power_mw = series(run)[12 * MIN_PER_H : 15 * MIN_PER_H].mean() / 1e6
+    assert event["mean_mw"] == event["twin_mw"] == pytest.approx(power_mw, rel=1e-6)
+    unchanged = ("mean_reduction", "min_reduction", "not_drawn_mwh", "rebound_mw", "rebound_mwh")
+    assert [event[key] for key in unchanged] == [0] * len(unchanged)
+    # The target is what the event asks for, so that what is not reached is seen.
+    assert event["target_mw"] == pytest.approx(0.75 * event["before_mw"])
+    assert event["held_fraction"] < 1 and event["overshoot_mw"] > 0
+    jobs = found["jobs"]
+    assert jobs["mean_wait_change_h"] in (0, None)
+    assert jobs["deadline_misses"] == jobs["twin_deadline_misses"]
+    assert found["energy_mwh"] == 0
+
+
 def test_an_event_that_asks_for_nothing_changes_no_power_and_no_job(run_of: Runs) -> None:
     plain = run_of("plain", tiny_data(FLEXIBLE), tiny_library())
     easy = {"flexibility": {"events": [{**EVENT, "target": {"mw": 1.0}}]}}

@@ -118,6 +118,20 @@ def test_services_on_other_gpus_than_the_shipped_curves_are_warned_of(
     assert min(len(told), 1) == warned
 
 
+@pytest.mark.parametrize(("rated_mw", "warned"), [(0.042, False), (0.06, True)])
+def test_rated_power_at_a_meter_is_warned_to_be_of_the_devices(
+    tmp_path: Path, rated_mw: float, warned: bool
+) -> None:
+    keys = {
+        "facility.rated_power_mw": rated_mw,
+        "facility.node_types.node.ac_power": "air_hgx",
+        "facility.stages": ["point_of_interconnection"],
+        "streams.training.target_utilization": 0.3,
+    }
+    found = warnings_of(tmp_path, tiny_library(), keys)
+    assert any("it is of the devices" in line for line in found) == warned
+
+
 @pytest.mark.parametrize(("rated_mw", "warned"), [(0.04, False), (0.08, False), (42, True)])
 def test_rated_power_far_above_what_the_nodes_draw_is_warned_of(
     tmp_path: Path, rated_mw: float, warned: bool

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from diploee.errors import LogFormatError, ProfileError
-from diploee.files import Writing, writing
+from diploee.files import Writing, remove_leftovers, writing
 from diploee.importers.power_logs.nlr_aggregated import import_aggregated
 from diploee.importers.power_logs.nlr_layout import DatasetRun, Origin, SkippedRun, find_runs
 from diploee.importers.power_logs.wattameter import import_wattameter
@@ -198,6 +198,7 @@ def _profile(run: DatasetRun, step_ms: int) -> PowerProfile:
 
 
 def _check_free(runs: list[DatasetRun], out: Path) -> None:
+    remove_leftovers(out)  # of an import that was killed: what it put there is no profile of `out`
     ids = dict.fromkeys(run.profile_id for run in runs)
     taken = [name for name in ids if (out / f"{name}.parquet").exists()]
     if taken:

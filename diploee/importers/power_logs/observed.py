@@ -67,6 +67,8 @@ class ObservedSeries:
         Rows read, and rows and values dropped or repaired, by cause.
     sha256 : str
         Hash of the file.
+    power_column : str
+        Name of the column of power; empty where there is none, or it is not known.
     """
 
     start: datetime
@@ -76,6 +78,7 @@ class ObservedSeries:
     source: str
     counts: dict[str, int] = field(default_factory=dict)
     sha256: str = ""
+    power_column: str = ""
 
     def __len__(self) -> int:
         return int(self.power_w.size)
@@ -163,6 +166,7 @@ def read_observed_series(
         source=str(path),
         counts=grid.counts,
         sha256=sheet.sha256,
+        power_column=power or "",
     )
 
 

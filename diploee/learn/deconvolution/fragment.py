@@ -55,9 +55,14 @@ def recovered_text(
         allow_unicode=True,
     )
     lines += ["streams:", *(f"  {line}" for line in kept.splitlines())]
-    low, high = (number_text(v, 6) for v in (found.jobs_per_day_low, found.jobs_per_day_high))
-    count = number_text(found.jobs_per_day, 6)
-    lines.append(f"    jobs_per_day: {count}  # {100 * found.confidence:g}% limits {low} to {high}")
+    # The scenario's size multiplies the count that it is given.
+    count, low, high = (
+        number_text(value / found.size_factor, 6)
+        for value in (found.jobs_per_day, found.jobs_per_day_low, found.jobs_per_day_high)
+    )
+    size = ", times facility.size" if found.size_factor != 1 else ""
+    limits = f"{100 * found.confidence:g}% limits {low} to {high}{size}"
+    lines.append(f"    jobs_per_day: {count}  # {limits}")
     lines += calendar_lines(found.week_weight, found.month_weight)
     return "\n".join(lines) + "\n"
 

@@ -24,6 +24,7 @@ def alternate(
     load: Float64Array,
     used: BoolArray,
     months: bool,
+    share: Float64Array,
 ) -> tuple[Float64Array, Float64Array]:
     """Fit the hours of the week and the months in turn, each with the other fixed.
 
@@ -39,20 +40,22 @@ def alternate(
         Hours whose load is to be explained.
     months : bool
         Fit the months; else their weights are 1.
+    share : numpy.ndarray, shape (H,), float64
+        What the rates are multiplied by in each hour: the nodes that stand, of their mean.
 
     Returns
     -------
     of_week : numpy.ndarray, shape (168,), float64
-        Jobs per hour, in a month of weight 1.
+        Jobs per hour, in a month of weight 1 and at a share of 1.
     of_month : numpy.ndarray, shape (12,), float64
         Weights of the months, on no fixed scale.
     """
     of_month = np.ones(MONTHS_PER_YEAR)
-    of_week = _fit_rates(kernel, slot, of_month[month], HOURS_PER_WEEK, load, used)
+    of_week = _fit_rates(kernel, slot, of_month[month] * share, HOURS_PER_WEEK, load, used)
     for _ in range(MAX_ROUNDS if months else 0):
         before = of_week
-        of_month = _fit_rates(kernel, month, of_week[slot], MONTHS_PER_YEAR, load, used)
-        of_week = _fit_rates(kernel, slot, of_month[month], HOURS_PER_WEEK, load, used)
+        of_month = _fit_rates(kernel, month, of_week[slot] * share, MONTHS_PER_YEAR, load, used)
+        of_week = _fit_rates(kernel, slot, of_month[month] * share, HOURS_PER_WEEK, load, used)
         if np.abs(of_week - before).max() <= TOLERANCE * of_week.max():
             break
     return of_week, of_month

@@ -13,22 +13,28 @@ from datetime import datetime, tzinfo
 import numpy as np
 from scipy import special
 
-from diploee.clock import WallClock
+from diploee.clock import RunClock
 from diploee.errors import WorkloadError, one_of
 from diploee.importers.power_logs.observed import ObservedSeries
+from diploee.inputs import load_inputs
 from diploee.learn.deconvolution.kernel import ACCEPTED_REST, Observed, mix_kernel
 from diploee.learn.deconvolution.least_squares import alternate, spread
 from diploee.learn.jobs.calendar_fit import DAYS_OF_MONTH, wants_months
 from diploee.learn.jobs.hours import HourCounts
 from diploee.profiles import ProfileLibrary
-from diploee.scenario import Facility, JobStream, Scenario
-from diploee.steps import stream_classes
+from diploee.scenario import Facility, JobStream, Scenario, scenario_from_dict
+from diploee.steps import settle, stream_classes
 from diploee.tables import Float64Array
 from diploee.units import HOURS_PER_DAY, HOURS_PER_WEEK, MONTHS_PER_YEAR, MS_PER_H, W_PER_MW
 from diploee.workload.rates import hour_of_week, month_of_year
 
 FULL = 0.98
 """Occupancy from which on an hour counts as full: jobs queue, and the load is not linear."""
+
+DEVICES = "it_power_w"
+"""Column of the power of the devices in a run's own series."""
+
+BEHIND_DEVICES = ("it_ac_power_w", "poi_power_w")
 
 NOTABLE_FULL = 0.01
 MIN_WEEKS = 2
@@ -64,6 +70,8 @@ class RecoveredWeights:
         Standard deviation of observed less fitted, in their unit.
     full_share : float
         Share of the hours in which the facility was full.
+    size_factor : float
+        What the scenario's `facility.size` multiplies rates by; counts are of the site in its size.
     notes : tuple of str
         What to know before using the weights.
     """
@@ -84,6 +92,7 @@ class RecoveredWeights:
     r2: float
     residual_std: float
     full_share: float
+    size_factor: float
     notes: tuple[str, ...]
 
 
@@ -104,16 +113,16 @@ def recover_weights(
     Parameters
     ----------
     series : ObservedSeries
-        Utilization (busy over all nodes), or power, of the whole facility at steps up to an hour.
-        Stamps without a zone are taken as the facility's local time.
+        Utilization (busy nodes over those that stand), or power, of the whole facility at steps up
+        to an hour. Stamps without a zone are taken as the facility's local time.
     scenario : Scenario
-        The facility and, in its only stream, the mix of jobs; its calendar and number of jobs are
-        not used.
+        The facility, in its size and phases, and, in its only stream, the mix of jobs; its calendar
+        and number of jobs are not used.
     library : ProfileLibrary
         Power profiles of the jobs.
     observed : {"utilization", "power"}
-        Which of the two to use. Power is that of the scenario's nodes alone: without cooling,
-        losses and whatever else the meter saw.
+        Which of the two to use. Power is that of the devices of the scenario's nodes: where the
+        scenario has stages or AC power, the column must be named ``it_power_w``.
     months : bool, optional
         Recover weights of the months; by default where the series covers all twelve.
     confidence : float
@@ -130,9 +139,12 @@ def recover_weights(
         If the library has no profile for a class.
     WorkloadError
         If the scenario has other streams, or the series is too short, too coarse or lacks what is
-        to be used.
+        to be used, or is power behind the nodes' AC input or stages.
     """
     spec = _only_stream(scenario)
+    if observed == "power":
+        _check_devices(series, scenario.facility)
+    scenario, size_factor = _settled(scenario, library)
     classes, builder = stream_classes(scenario, library)
     facility = scenario.facility
     node_type = facility.node_type_of(spec.pool)
@@ -148,43 +160,63 @@ def recover_weights(
         )
     busy = mix_kernel(classes, builder, node_type, spec.startup, "utilization", longest_h).hourly
     per_busy_node = float(kernel.hourly.sum() / busy.sum())
-    if observed == "power":
-        _check_power(series.source, float(values.mean()), per_busy_node, facility)
-    # Load above that of an idle facility, in busy nodes or watts.
-    n_nodes = facility.n_nodes
-    unit, idle = (n_nodes, 0.0) if observed == "utilization" else (1, facility.idle_power_w)
-    load = values * unit - idle
     # The kernel runs on; what it meets are hours of the wall clock.
     start: datetime = first_hour.astype("datetime64[ms]").item()
-    wall = WallClock(start.replace(tzinfo=facility.zone))
-    local_ms = wall.local_ms(np.arange(values.size, dtype=np.int64) * MS_PER_H)
+    clock = RunClock(start, facility.zone, values.size * MS_PER_H, MS_PER_H)
+    starts_ms = np.arange(values.size, dtype=np.int64) * MS_PER_H
+    standing = {name: pool.standing(clock).at(starts_ms) for name, pool in facility.pools.items()}
+    n_nodes = np.sum(list(standing.values()), axis=0)
+    share = standing[spec.pool] / max(float(standing[spec.pool].mean()), 1.0)
+    # Load above that of an idle facility, in busy nodes or watts.
+    unit, idle = n_nodes, np.zeros(values.size)
+    if observed == "power":
+        unit = np.ones(values.size)
+        for name, of_pool in standing.items():
+            idle += of_pool * facility.node_type_of(name).idle_power_w
+        full_w = float((idle + n_nodes * per_busy_node).mean())
+        _check_power(series.source, float(values.mean()), full_w, facility.rated_power_w)
+    load = values * unit - idle
+    local_ms = clock.wall.local_ms(starts_ms)
     hours = local_ms.astype("datetime64[ms]").astype("datetime64[h]")
     slot, month = hour_of_week(hours), month_of_year(hours)
     used = np.arange(values.size) >= burn_in
     months = wants_months(HourCounts(hours[burn_in], np.zeros(int(used.sum()), np.int64)), months)
-    of_week, of_month = alternate(kernel.hourly, slot, month, load, used, months)
+    of_week, of_month = alternate(kernel.hourly, slot, month, load, used, months, share)
     if not of_week.any():
         raise WorkloadError(
             f"{series.source}: the {observed} never rises above that of the idle facility; "
             "check the scenario's nodes, the column that was read and its unit (--power-unit)"
         )
-    of_weeks = spread(kernel.hourly, slot, of_month[month], HOURS_PER_WEEK, load, used)
+    # The count is the mean over the series; nodes are not added at the same hour of every week.
+    rate = of_week[slot] * of_month[month]
+    grown = float((rate * share).mean() / rate.mean())
+    of_week, share = of_week * grown, share / grown
+    rate = share * of_month[month]
+    of_weeks = spread(kernel.hourly, slot, rate, HOURS_PER_WEEK, load, used)
     of_months = None
     if months:
-        of_months = spread(kernel.hourly, month, of_week[slot], MONTHS_PER_YEAR, load, used)
-    rate = of_week[slot] * of_month[month]
-    fitted = (np.convolve(rate, kernel.hourly)[: values.size] + idle) / unit
+        of_week_h = share * of_week[slot]
+        of_months = spread(kernel.hourly, month, of_week_h, MONTHS_PER_YEAR, load, used)
+    fitted = np.convolve(rate * of_week[slot], kernel.hourly)[: values.size] + idle
+    fitted = np.divide(fitted, unit, out=np.zeros_like(fitted), where=unit > 0)
     n_filled = sum(n for cause, n in series.counts.items() if cause.startswith("missing_"))
-    occupancy = load[used] / per_busy_node / n_nodes
+    full = load[used] >= FULL * per_busy_node * n_nodes[used]
+    full_share = float((full & (n_nodes[used] > 0)).mean())
+    notes = []
+    if facility.has_phases:
+        notes.append(
+            "jobs are submitted in proportion to the nodes that stand; the daily count is of the "
+            f"{standing[spec.pool].mean():,.5g} that do over the series on average"
+        )
     return _recovered(
         of_week, of_month if months else None, of_weeks, of_months, confidence,
         hours[burn_in], values[used], fitted[used],
-        float((occupancy >= FULL).mean()), kernel.rest, n_filled,
+        full_share, kernel.rest, n_filled, size_factor, notes,
     )  # fmt: skip
 
 
 def _only_stream(scenario: Scenario) -> JobStream:
-    names = [*scenario.streams, *scenario.request_streams]
+    names = [*scenario.streams, *scenario.request_streams, *scenario.replica_streams]
     if len(names) != 1 or not scenario.streams:
         raise WorkloadError(
             f"scenario '{scenario.name}': expected one stream of jobs and no other, as the load "
@@ -198,10 +230,36 @@ def _only_stream(scenario: Scenario) -> JobStream:
     return spec
 
 
-def _check_power(source: str, mean_w: float, per_busy_node_w: float, facility: Facility) -> None:
+def _settled(scenario: Scenario, library: ProfileLibrary) -> tuple[Scenario, float]:
+    """Return the scenario in its size, and what that multiplies the rates of streams by."""
+    if scenario.facility.size is None:
+        return scenario, 1.0
+    data = scenario.model_dump(mode="json")
+    ((name, stream),) = data["streams"].items()
+    for key in ("target_utilization", "match"):
+        stream.pop(key, None)
+    stream["jobs_per_day"] = 1.0
+    one = scenario_from_dict(data).beside(scenario.folder)
+    settled = settle(one, load_inputs(one, library))
+    return settled, settled.streams[name].jobs_per_day or 1.0
+
+
+def _check_devices(series: ObservedSeries, facility: Facility) -> None:
+    """Refuse power that was metered behind the devices."""
+    behind = facility.has_ac_power or facility.stages
+    if series.power_column == DEVICES or not (behind or series.power_column in BEHIND_DEVICES):
+        return
+    named = f"column '{series.power_column}'" if series.power_column else "its power"
+    raise WorkloadError(
+        f"{series.source}: {named} is power behind the nodes' AC input or "
+        f"stages, which hold losses and cooling that jobs do not draw; give the devices' power, "
+        f"column '{DEVICES}' (--column {DEVICES}), or utilization (--observed utilization)"
+    )
+
+
+def _check_power(source: str, mean_w: float, full_w: float, rated_w: float) -> None:
     """Refuse a mean power that the facility can't draw: above its rating, or when always full."""
-    full_w = facility.idle_power_w + facility.n_nodes * per_busy_node_w
-    limit_w = min(full_w, facility.rated_power_w)
+    limit_w = min(full_w, rated_w)
     if mean_w > limit_w:
         why = "full of this mix it draws" if limit_w == full_w else "it is rated at"
         raise WorkloadError(
@@ -223,11 +281,12 @@ def _recovered(
     full_share: float,
     rest: float,
     n_filled: int,
+    size_factor: float,
+    notes: list[str],
 ) -> RecoveredWeights:
     scale = 1.0 if of_month is None else float(of_month @ DAYS_OF_MONTH / DAYS_OF_MONTH.sum())
     residual = observed_mean - fitted_mean
     variance = float(observed_mean.var())
-    notes = []
     if full_share > NOTABLE_FULL:
         notes.append(
             f"the facility was full in {full_share:.1%} of the hours: jobs queued, so that their "
@@ -269,6 +328,7 @@ def _recovered(
         r2=1 - float((residual**2).mean()) / variance if variance > 0 else 0.0,
         residual_std=float(residual.std()),
         full_share=full_share,
+        size_factor=size_factor,
         notes=tuple(notes),
     )
 

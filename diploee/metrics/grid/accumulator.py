@@ -51,13 +51,13 @@ class GridMetrics:
     start : datetime.datetime
         Start of the run with its fixed UTC offset.
     rated_power_w : float
-        Rated power of the facility [W], for headroom and the default hysteresis; 0 if unknown.
+        Rated power of the devices [W], for the default hysteresis; 0 if unknown.
     readings : iterable of Provenance
         Provenance of the profiles that the run used; it decides what is reported.
     swing_threshold_w : float, optional
         Hysteresis of the rainflow count [W]; 1 % of the rated power by default, 1 kW without one.
-    headroom : bool
-        The power is taken where the rated power is, so that what is left of it means something.
+    headroom_to_w : float, optional
+        Rated power where the power is taken [W]; that of the devices if absent, 0 if unknown.
 
     Raises
     ------
@@ -73,10 +73,10 @@ class GridMetrics:
         rated_power_w: float,
         readings: Iterable[Readings] = (),
         swing_threshold_w: float | None = None,
-        headroom: bool = True,
+        headroom_to_w: float | None = None,
     ) -> None:
         self._clock = Clock(start, step_ms)
-        self._headroom_to_w = rated_power_w if headroom else 0.0
+        self._headroom_to_w = rated_power_w if headroom_to_w is None else headroom_to_w
         self._support = profile_support(readings).at_resolution(step_ms)
         if swing_threshold_w is None:
             swing_threshold_w = DEFAULT_THRESHOLD * rated_power_w or UNRATED_THRESHOLD_W

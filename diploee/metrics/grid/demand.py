@@ -13,6 +13,7 @@ import numpy as np
 
 from diploee.clock import Stretch
 from diploee.metric import Metric
+from diploee.metrics.facility import load_factor
 from diploee.metrics.grid.clock import Clock
 from diploee.metrics.grid.quanta import to_mw
 from diploee.tables import Float64Array, Int64Array
@@ -180,7 +181,7 @@ class Peaks:
         peak_mw, rated_mw = annual.power_w / W_PER_MW, rated_power_w / W_PER_MW
         return {
             "mean_mw": mean_mw,
-            "load_factor": mean_mw / peak_mw if peak_mw > 0 else None,
+            "load_factor": load_factor(mean_mw, peak_mw),
             "peak": self.entry(annual),
             "minimum": {
                 "min_mw": -self.negated_least.power_w / W_PER_MW,
@@ -227,7 +228,7 @@ def demand_block(sums: list[ClockSums], mean_mw: float, clock: Clock) -> dict[st
                 "interval_min": minutes,
                 "max_mw": largest_mw,
                 "time": clock.iso(int(starts_ms[k])),
-                "load_factor": mean_mw / largest_mw if largest_mw > 0 else None,
+                "load_factor": load_factor(mean_mw, largest_mw),
                 "monthly": _monthly(quanta, starts_ms, counts, clock),
             }
         )

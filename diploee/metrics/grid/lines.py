@@ -8,6 +8,7 @@ import numpy as np
 import scipy
 
 from diploee.metrics.grid.bandwidth import Support
+from diploee.metrics.grid.quanta import QUANTA_PER_MW
 from diploee.tables import Float64Array
 
 N_LINES = 5
@@ -18,6 +19,11 @@ FALSE_ALARM = 1e-3
 
 MIN_OVER_FLOOR = 2.0
 """A line stands out of the floor at least by this factor, however long the run."""
+
+MOST_OVER_FLOOR = 1e12
+"""Beyond, the load is strictly periodic: the floor is nothing but the rounding of a transform."""
+
+NO_FLOOR = "a strictly periodic load: there is no floor beside the line"
 
 _HALF_FLOOR_BINS = 15
 _HALF_LINE_BINS = 2  # half the main lobe of the Hann window
@@ -42,8 +48,8 @@ def strongest_lines(
     """Return the strongest lines of a mean spectrum, by their rms.
 
     A line is a local maximum over the local floor (the median over 31 bins) by more than noise
-    would show. Its rms is that of the five bins of the Hann window's main lobe above the floor,
-    its frequency their centroid.
+    would show, and no smaller than what power is rounded to. Its rms is that of the five bins of
+    the Hann window's main lobe above the floor, its frequency their centroid.
 
     Parameters
     ----------
@@ -72,16 +78,20 @@ def strongest_lines(
         bins = slice(top - _HALF_LINE_BINS, top + _HALF_LINE_BINS + 1)
         above = np.maximum(psd[bins] - floor[bins], 0.0)
         centre_hz = float((frequency_hz[bins] * above).sum() / above.sum())
-        if centre_hz < low_hz:
+        rms_mw = float(np.sqrt(above.sum() * width_hz))
+        if centre_hz < low_hz or rms_mw < 1 / QUANTA_PER_MW:
             continue
-        found.append(
-            {
-                "frequency_hz": centre_hz,
-                "period_s": 1 / centre_hz,
-                "rms_mw": float(np.sqrt(above.sum() * width_hz)),
-                "over_floor": float(psd[top] / floor[top]) if floor[top] > 0 else None,
-                "flagged": centre_hz > support.trusted_hz,
-            }
-        )
+        line: dict[str, Any] = {
+            "frequency_hz": centre_hz,
+            "period_s": 1 / centre_hz,
+            "rms_mw": rms_mw,
+            "over_floor": None,
+            "flagged": centre_hz > support.trusted_hz,
+        }
+        if floor[top] * MOST_OVER_FLOOR > psd[top]:
+            line["over_floor"] = float(psd[top] / floor[top])
+        else:
+            line["reason"] = NO_FLOOR
+        found.append(line)
     found.sort(key=lambda line: -float(line["rms_mw"] or 0.0))
     return found[:N_LINES]

@@ -32,7 +32,7 @@ RAMP_MS = (
 
 DEFINITION = (
     "difference of the means of two adjacent intervals, sliding by the run's resolution; time is "
-    "the edge between them; percentiles over all edges of the signed ramp, down as its negative"
+    "the start of the earlier; percentiles over all edges of the signed ramp, down as its negative"
 )
 
 RAMP = "ramp {} over {}"
@@ -129,7 +129,7 @@ class Ramps:
                 delta_mw = max(to_mw(size, self._n), 0.0)
                 side[f"{key}_mw"] = delta_mw
                 side[f"{key}_mw_per_min"] = delta_mw / (self.length_ms / MS_PER_MIN)
-            side["time"] = clock.iso(at_ms) if largest > 0 else None
+            side["time"] = clock.iso(at_ms - self.length_ms) if largest > 0 else None
             entry[name] = side
         entry["lower_bound"] = support.is_lower_bound(length_s)
         return entry

@@ -54,9 +54,10 @@ SPECTRUM_METRICS = (
     Metric(f"{_LINE}.frequency_hz", "Hz", "frequency of line <rank>", "{:.4f}"),
     Metric(f"{_LINE}.period_s", "s", "period of line <rank>", "{:.3g}"),
     Metric(f"{_LINE}.rms_mw", "MW", "rms of line <rank>"),
-    Metric(f"{_LINE}.over_floor", "1", "line <rank> over the floor beside it", "{:.1f}"),
+    Metric(f"{_LINE}.over_floor", "1", "line <rank> over the floor beside it", "{:.1f}",
+           "null where a strictly periodic load has no floor"),
     Metric(f"{_BAND}.gain_at_high", "1", "gain at the upper edge of <band>", "{:.2f}"),
-)
+)  # fmt: skip
 _ROWS = 16  # windows per transform, so that they stay in cache
 
 

@@ -9,6 +9,9 @@ on ramps, swings, changes, bands and lines, the filtered ones too. The run's eve
 as well where they are finer than its series, each from the state that the battery then has in it;
 they are the worst of the run without it. Limits on power, demand and reactive power are not sized
 for; the report on the held load says whether they are kept with it.
+
+What is found is an entry of `facility.stages`, rounded to the safe side. The stage itself is then
+applied to the run's power, and enlarged until the limits are kept behind it.
 """
 
 from __future__ import annotations
@@ -20,15 +23,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
 from diploee.clock import instant_ms
 from diploee.errors import InputError
+from diploee.facility.base import POWER, Block, Meter
 from diploee.facility.battery import (
     DEPTHS_PERCENT,
-    ChargeCycles,
-    CycleCount,
+    Battery,
+    BatterySpec,
     Held,
     Hold,
+    RampRates,
     Store,
     hold,
 )
@@ -44,7 +50,7 @@ from diploee.metrics.limits.report import (
     seen_by,
 )
 from diploee.tables import Float64Array
-from diploee.units import J_PER_MWH, MS_PER_S, S_PER_DAY, S_PER_H, S_PER_MIN, W_PER_MW
+from diploee.units import MS_PER_S, S_PER_DAY, S_PER_MIN, W_PER_MW
 
 MOST_VALUES = 10_000_000
 """Intervals of a run that is sized for: its power is in memory, and looked at some 50 times."""
@@ -64,11 +70,19 @@ TENTH_LESS = 0.9
 STRICTEST = 4**10
 """Ramps so many times slower than asked for, and lags of so many intervals, are tried."""
 
-ONE_WAY = 0.95
-"""ASSUMPTION: efficiency of charging, and of discharging, as of the stage."""
+DIGITS = 4
+"""Significant digits of the stage's entry."""
 
-FEEDBACK_PER_S = 1 / S_PER_H
-"""ASSUMPTION: the store is brought back within about an hour."""
+SPARE = 1e-4
+"""A stage is so much larger than what was searched, as runs round their power."""
+
+ENLARGED = 1.02
+"""Power and energy of a stage that does not keep the limits yet are multiplied by this."""
+
+MOST_ENLARGED = 100
+
+_PLAIN = BatterySpec(power_mw=1.0, energy_mwh=1.0, smoothing_s=1.0)
+"""The stage as it is where a scenario says no more: window of charge, efficiencies, feedback."""
 
 
 @dataclass(frozen=True)
@@ -77,75 +91,78 @@ class Mitigation:
 
     Parameters
     ----------
-    asked : Hold
-        The ramps or the lag that the stage `battery` is asked to hold.
+    stage : BatterySpec or None
+        The entry of `facility.stages` behind which the run keeps its limits; None where it keeps
+        them without.
     size : BatterySize
-        The smallest battery with which the held run keeps its limits.
+        Its power and its usable energy.
     least : BatterySize or None
         What any control needs at least to hold these ramps over the day of the battery's largest
         power; None of a lag, or where there are too many intervals.
     least_report : LimitReport or None
         The supply of that control over the day held against the limits that are sized for.
-    discharged_mwh, lost_mwh : float
-        Energy that it gives, and that it loses, over the run.
-    full_cycles : float
-        Energy given and taken over twice its energy.
-    cycles : CycleCount
-        Rainflow cycles of its state of charge, between empty and full.
+    metrics : mapping of str to float or None
+        What the stage measures of itself over the run, such as `battery.discharged_mwh`.
     before, after : LimitReport
         The run held against the limits, and with the battery.
     window_step_s : float
         Resolution of the event windows that it is sized on as well [s]; 0 without such.
+    is_resized : bool
+        The run's site has its size by `facility.size`.
     """
 
-    asked: Hold
+    stage: BatterySpec | None
     size: BatterySize
     least: BatterySize | None
     least_report: LimitReport | None
-    discharged_mwh: float
-    lost_mwh: float
-    full_cycles: float
-    cycles: CycleCount
+    metrics: Mapping[str, float | None]
     before: LimitReport
     after: LimitReport
     window_step_s: float = 0.0
+    is_resized: bool = False
+
+    def entry(self) -> dict[str, Any] | None:
+        """Return the stage as an entry of `facility.stages`."""
+        if self.stage is None:
+            return None
+        return self.stage.model_dump(mode="json", exclude_none=True, exclude={"auxiliary_kw"})
 
     def lines(self) -> list[str]:
         """Return what to tell of it, one line each."""
-        up, down = (
-            "none" if rate is None else f"{rate:.4g} MW/min"
-            for rate in map(_mw_per_min, (self.asked.up_w_per_s, self.asked.down_w_per_s))
-        )
         windows = f" and event windows at {self.window_step_s:g} s" if self.window_step_s else ""
         seen_on = f"on means over {self.before.resolution_s:g} s{windows}"
-        if not self.size.power_w:
+        if self.stage is None:
             return [
                 f"before: {self.before.verdict_line()}",
                 f"battery: none, {seen_on} nothing is violated that it is sized for",
                 *self._left_over(),
                 *self.before.lines(),
             ]
+        stage, measured = self.stage, self._measured
+        window = f"{stage.least_state_of_charge:.0%} and {stage.most_state_of_charge:.0%}"
         lines = [
             f"before: {self.before.verdict_line()}",
-            f"smoothed: a lag of {self.asked.lag_s:.4g} s"
-            if self.asked.lag_s
-            else f"ramps held: up {up}, down {down}",
-            f"battery, {seen_on}: {self.size.power_mw:.4g} MW, "
-            f"{self.size.energy_mwh:.4g} MWh between empty and full; {self.full_cycles:,.4g} "
-            f"equivalent full cycles, gives {self.discharged_mwh:,.4g} MWh, loses "
-            f"{self.lost_mwh:,.4g} MWh "
-            "(ASSUMPTION: 95 % in, 95 % out, brought back within an hour)",
+            self._control(stage),
+            f"battery, {seen_on}: {stage.power_mw:.4g} MW, {self.size.energy_mwh:.4g} MWh usable "
+            f"(between {window} of {stage.energy_mwh:.4g} MWh nominal); "
+            f"{measured('equivalent_full_cycles'):,.4g} equivalent full cycles of the nominal "
+            f"energy, gives {measured('discharged_mwh'):,.4g} MWh, loses "
+            f"{measured('loss_mwh'):,.4g} MWh (ASSUMPTION: {stage.charge_efficiency:.0%} in, "
+            f"{stage.discharge_efficiency:.0%} out, {stage.feedback_per_h:g} of the lacking energy "
+            "asked for per hour)",
         ]
-        if self.cycles.deepest:
+        if measured("deepest_cycle"):
             lines.append(
                 f"rainflow cycles of its state of charge: {', '.join(self._cycles_told())}; the "
-                f"deepest {self.cycles.deepest:.1%}, all depths added up {self.cycles.depths:,.4g}"
+                f"deepest {measured('deepest_cycle'):.1%}, all depths added up "
+                f"{measured('cycled_depth'):,.4g}"
             )
         if self.least is not None and self.least_report is not None:
             lines.append(
                 "to hold these ramps any control needs at least, knowing the day of its largest "
                 f"power beforehand: {self.least.power_mw:.4g} MW, {self.least.energy_mwh:.4g} MWh "
-                f"(a linear programme; its own supply is {self.least_report.verdict} that day)"
+                f"usable (a linear programme; its own supply is {self.least_report.verdict} that "
+                "day)"
             )
         if self.window_step_s:
             lines.append(
@@ -153,7 +170,26 @@ class Mitigation:
                 "are of the series"
             )
         after = f"after: {self.after.verdict_line()}"
-        return [*lines, after, *self._left_over(), *self.after.lines()]
+        lines += [after, *self._left_over(), *self.after.lines()]
+        lines.append("entry for facility.stages, the last one before the point of interconnection:")
+        if self.is_resized:
+            lines[-1] += (
+                " (for the site in its size, as in manifest.json; in a scenario with facility.size "
+                "it would be multiplied as the nodes are)"
+            )
+        return [*lines, *yaml.safe_dump([self.entry()], sort_keys=False).splitlines()]
+
+    def _control(self, stage: BatterySpec) -> str:
+        if stage.ramp_limit is None:
+            return f"smoothed: a lag of {stage.smoothing_s:.4g} s"
+        up, down = (
+            "none" if rate is None else f"{rate:.4g} MW/min"
+            for rate in (stage.ramp_limit.up_mw_per_min, stage.ramp_limit.down_mw_per_min)
+        )
+        return f"ramps held: up {up}, down {down}"
+
+    def _measured(self, name: str) -> float:
+        return self.metrics.get(f"battery.{name}") or 0.0
 
     def _left_over(self) -> Iterator[str]:
         """Yield which limits are violated that no battery is sized for."""
@@ -162,41 +198,26 @@ class Mitigation:
             yield f"violated still, as no battery is sized for it: {', '.join(left)}"
 
     def _cycles_told(self) -> Iterator[str]:
-        for (low, high), n in zip(pairwise(DEPTHS_PERCENT), self.cycles.classes, strict=True):
+        for low, high in pairwise(DEPTHS_PERCENT):
+            n = self._measured(f"cycles_{low}_to_{high}_percent")
             yield f"{n:,.4g} of {low}-{high} %"
 
     def as_dict(self) -> dict[str, Any]:
         """Return it in plain types, for JSON."""
         return {
             "power_mw": self.size.power_mw,
-            "energy_mwh": self.size.energy_mwh,
-            "held": {
-                "up_mw_per_min": _mw_per_min(self.asked.up_w_per_s),
-                "down_mw_per_min": _mw_per_min(self.asked.down_w_per_s),
-                "smoothing_s": self.asked.lag_s or None,
-            },
+            "usable_energy_mwh": self.size.energy_mwh,
+            "nominal_energy_mwh": 0.0 if self.stage is None else self.stage.energy_mwh,
+            "stage": self.entry(),
+            "stage_is_of_resized_site": self.is_resized,
             "sized_on_windows_s": self.window_step_s or None,
             "least_power_mw": None if self.least is None else self.least.power_mw,
-            "least_energy_mwh": None if self.least is None else self.least.energy_mwh,
+            "least_usable_energy_mwh": None if self.least is None else self.least.energy_mwh,
             "least_verdict": None if self.least_report is None else self.least_report.verdict,
-            "full_cycles": self.full_cycles,
-            "cycled_depth": self.cycles.depths,
-            "deepest_cycle": self.cycles.deepest,
-            "cycles": [
-                {"from_percent": low, "to_percent": high, "cycles": n}
-                for (low, high), n in zip(
-                    pairwise(DEPTHS_PERCENT), self.cycles.classes, strict=True
-                )
-            ],
-            "discharged_mwh": self.discharged_mwh,
-            "lost_mwh": self.lost_mwh,
+            "metrics": dict(self.metrics),
             "before": self.before.as_dict(),
             "after": self.after.as_dict(),
         }
-
-
-def _mw_per_min(rate_w_per_s: float) -> float | None:
-    return rate_w_per_s * S_PER_MIN / W_PER_MW if np.isfinite(rate_w_per_s) else None
 
 
 def mitigate(run: RunFolder, limits: Limits) -> Mitigation:
@@ -217,37 +238,32 @@ def mitigate(run: RunFolder, limits: Limits) -> Mitigation:
             f"{run.folder}: {n:,} intervals, a battery is sized on up to {MOST_VALUES:,}; simulate "
             "at a coarser resolution, or a shorter time"
         )
+    taken = {column.name for column in BatterySpec.columns} & {c.name for c in run.columns}
+    if taken:
+        raise InputError(
+            f"{run.folder}: the site has a battery already, and a run takes one; size it on a run "
+            "without that stage"
+        )
     before = check_limits(run, limits)
     power_w = np.concatenate([b.columns[POWER_COLUMN] for b in run.blocks([POWER_COLUMN])])
     sizing = _Sizing(run, limits, power_w.astype(np.float64), step_ms / MS_PER_S)
-    asked, size = sizing.smallest_of(sizing.controls())
-    power_w, dt_s = sizing.power_w, sizing.dt_s
-    held = sizing.held(asked, size)
-    given_j = float(np.maximum(held.battery_w, 0).sum()) * dt_s
-    taken_j = -float(np.minimum(held.battery_w, 0).sum()) * dt_s
-    cycles = (given_j + taken_j) / (2 * size.energy_j) if size.energy_j else 0.0
-    lost_j = given_j * (1 / ONE_WAY - 1) + taken_j * (1 - ONE_WAY)
-    counted = ChargeCycles()
-    if size.energy_j:
-        counted.add(np.append(0.5, held.stored_j / size.energy_j))
-    day = None if asked.lag_s else _worst_day(held.battery_w, int(S_PER_DAY / dt_s))
-    least = least_report = None
-    if day is not None:
-        least, supply_w = least_for(power_w[day], dt_s, asked, ONE_WAY, ONE_WAY)
-        least_report = check_limits(_Held(run, supply_w, is_part=True), sizing.limits)
+    is_resized = "size" in run.manifest
+    stage = sizing.smallest_stage()
+    if stage is None:
+        size = BatterySize(0.0, 0.0)
+        return Mitigation(None, size, None, None, {}, before, before, sizing.window_step_s)
+    supply_w, meter = sizing.through(stage)
+    least, least_report = sizing.least(stage)
+    after = check_limits(sizing.with_supply(supply_w, stage.hold(), stage.store()), limits)
     return Mitigation(
-        asked,
-        size,
-        least,
-        least_report,
-        given_j / J_PER_MWH,
-        lost_j / J_PER_MWH,
-        cycles,
-        counted.count(),
-        before,
-        check_limits(sizing.with_supply(held, asked, size), limits),
-        sizing.window_step_s,
-    )
+        stage, _size_of(stage), least, least_report, meter.values(), before, after,
+        sizing.window_step_s, is_resized,
+    )  # fmt: skip
+
+
+def _size_of(stage: BatterySpec) -> BatterySize:
+    store = stage.store()
+    return BatterySize(store.power_w, store.most_j - store.least_j)
 
 
 class _Sizing:
@@ -272,46 +288,59 @@ class _Sizing:
             )
         self._is_kept = not without.violated
 
-    def _store(self, size: BatterySize) -> Store:
-        endless = not np.isfinite(size.energy_j)
-        middle_j = 0.0 if endless else size.energy_j / 2
-        least_j = -np.inf if endless else 0.0
-        return Store(
-            size.power_w, least_j, size.energy_j, middle_j, ONE_WAY, ONE_WAY, FEEDBACK_PER_S
+    def through(self, stage: BatterySpec) -> tuple[Float64Array, Meter]:
+        """Return the supply behind the stage, as a run applies it, and what measured it."""
+        battery = Battery(stage)
+        block = Block(0, round(self.dt_s * MS_PER_S), {POWER: self.power_w})
+        values, _ = battery.apply(block, battery.start())
+        meter = battery.meter()
+        meter.add(Block(0, block.dt_ms, values))
+        return values[POWER], meter
+
+    def least(self, stage: BatterySpec) -> tuple[BatterySize | None, LimitReport | None]:
+        """Return what any control needs over the worst day, and the verdict on its supply."""
+        asked, store = stage.hold(), stage.store()
+        held = self.held(asked, store)
+        day = None if asked.lag_s else _worst_day(held.battery_w, int(S_PER_DAY / self.dt_s))
+        if day is None:
+            return None, None
+        size, supply_w = least_for(
+            self.power_w[day], self.dt_s, asked, store.charge, store.discharge
         )
+        return size, check_limits(_Held(self._run, supply_w, is_part=True), self.limits)
 
-    def held(self, asked: Hold, size: BatterySize) -> Held:
-        """Return the load held by a battery that begins half full; an endless one if infinite."""
-        store = self._store(size)
-        start = float(self.power_w[0]), store.reference_j
-        return hold(self.power_w, self.dt_s, store, asked, start)
+    def held(self, asked: Hold, store: Store) -> Held:
+        """Return the load held by a battery that begins at its reference, as its stage does."""
+        return hold(self.power_w, self.dt_s, store, asked, self._start(store))
 
-    def held_windows(self, held: Held, asked: Hold, size: BatterySize) -> dict[str, Held]:
+    def _start(self, store: Store) -> tuple[float, float]:
+        return float(self.power_w[0]), store.reference_j
+
+    def held_windows(self, held: Held, asked: Hold, store: Store) -> dict[str, Held]:
         """Return the event windows held, each from the state that the series has before it.
 
         ASSUMPTION [J]: the supply there is the mean of the interval before.
         """
-        store, found = self._store(size), {}
+        found = {}
         for name, window in self._windows.items():
             before = int((window.start_ms - self._start_ms) / MS_PER_S / self.dt_s) - 1
-            start = (
-                (float(held.supply_w[before]), float(held.stored_j[before]))
-                if before >= 0
-                else (float(self.power_w[0]), store.reference_j)
-            )
+            start = self._start(store)
+            if before >= 0:
+                start = float(held.supply_w[before]), float(held.stored_j[before])
             found[name] = hold(window.power_w, window.step_ms / MS_PER_S, store, asked, start)
         return found
 
-    def with_supply(self, held: Held, asked: Hold, size: BatterySize) -> _Held:
-        """Return the run with the supply in place of its load, in its event windows too."""
-        windows = {
-            name: replace(self._windows[name], power_w=window.supply_w)
-            for name, window in self.held_windows(held, asked, size).items()
-        }
-        return _Held(self._run, held.supply_w, windows)
+    def with_supply(self, supply_w: Float64Array, asked: Hold, store: Store) -> _Held:
+        """Return the run with a supply in place of its load, in its event windows too."""
+        windows = {}
+        if self._windows:
+            held = self.held_windows(self.held(asked, store), asked, store)
+            for name, window in self._windows.items():
+                windows[name] = replace(window, power_w=held[name].supply_w)
+        return _Held(self._run, supply_w, windows)
 
-    def _keeps(self, held: Held, asked: Hold, size: BatterySize) -> bool:
-        return not check_limits(self.with_supply(held, asked, size), self.limits).violated
+    def _keeps(self, supply_w: Float64Array, asked: Hold, store: Store) -> bool:
+        return not check_limits(self.with_supply(supply_w, asked, store), self.limits).violated
 
     def controls(self) -> list[Hold]:
         """Return the loosest ramps, and the shortest lag, with which the load keeps its limits.
@@ -321,8 +350,6 @@ class _Sizing:
         InputError
             If there is neither.
         """
-        if self._is_kept:
-            return [Hold()]
         strict = ramps_asked_for(self.limits, seen_by(self._run))
         if not np.isfinite(min(strict.up_w_per_s, strict.down_w_per_s)):
             fastest = float(np.abs(np.diff(self.power_w)).max()) / self.dt_s
@@ -333,19 +360,19 @@ class _Sizing:
         by_frequency = any(swing.filter is not None for swing in self.limits.swings)
         if by_frequency or self.limits.band_rms or self.limits.lines:
             families.append(lambda intervals: Hold(lag_s=intervals * self.dt_s))
-        endless = BatterySize(np.inf, np.inf)
+        endless = _store(BatterySize(np.inf, np.inf))
         found = []
         for family in families:
 
             def keeps(strength: float, family: Callable[[float], Hold] = family) -> bool:
                 asked = family(strength)
-                return self._keeps(self.held(asked, endless), asked, endless)
+                return self._keeps(self.held(asked, endless).supply_w, asked, endless)
 
             strength = 1.0
             while strength <= STRICTEST and not keeps(strength):
                 strength *= 4
             if strength <= STRICTEST:
-                found.append(family(smallest(keeps, strength, ACCURACY)))
+                found.append(_entered(family(smallest(keeps, strength, ACCURACY))))
         if not found:
             raise InputError(
                 f"{self._run.folder}: no battery that holds ramps or smooths the power keeps these "
@@ -353,33 +380,94 @@ class _Sizing:
             )
         return found
 
-    def smallest_of(self, controls: Sequence[Hold]) -> tuple[Hold, BatterySize]:
-        """Return the control whose battery is the smallest, power and an hour's energy, with it."""
-        sizes = [(asked, self._smallest(asked)) for asked in controls]
-        return min(sizes, key=lambda found: found[1].power_mw + found[1].energy_mwh)
+    def smallest_stage(self) -> BatterySpec | None:
+        """Return the stage of the smallest power and an hour's energy; None where none is needed.
+
+        Raises
+        ------
+        InputError
+            If no stage keeps the limits.
+        """
+        if self._is_kept:
+            return None
+        sizes = [(asked, self._smallest(asked)) for asked in self.controls()]
+        asked, size = min(sizes, key=lambda found: found[1].power_mw + found[1].energy_mwh)
+        for n in range(MOST_ENLARGED):
+            stage = _stage(asked, size, (1 + SPARE) * ENLARGED**n)
+            if self._keeps(self.through(stage)[0], stage.hold(), stage.store()):
+                return stage
+        raise InputError(
+            f"{self._run.folder}: no battery that holds what was found keeps these limits; look at "
+            "the limits one by one with diploee limits"
+        )
 
     def _smallest(self, asked: Hold) -> BatterySize:
-        """Return the smallest power that keeps the limits, and at it the smallest energy."""
-        if self._is_kept:
-            return BatterySize(0.0, 0.0)
+        """Return the smallest power that keeps the limits, and at it the smallest usable energy."""
 
         def keeps(size: BatterySize) -> bool:
-            all_held = [held := self.held(asked, size)]
-            all_held += self.held_windows(held, asked, size).values()
+            store = _store(size)
+            all_held = [held := self.held(asked, store)]
+            all_held += self.held_windows(held, asked, store).values()
             # One that holds all that is asked gives the supply that was found to keep the limits.
             missed_w = max(float(part.uncovered_w.max()) for part in all_held)
-            return missed_w <= COVERED * self._range_w or self._keeps(held, asked, size)
+            return missed_w <= COVERED * self._range_w or self._keeps(held.supply_w, asked, store)
 
         def most(power_w: float, values: str) -> float:
-            size = BatterySize(power_w, np.inf)
-            held = self.held(asked, size)
-            all_held = (held, *self.held_windows(held, asked, size).values())
+            store = _store(BatterySize(power_w, np.inf))
+            held = self.held(asked, store)
+            all_held = (held, *self.held_windows(held, asked, store).values())
             return max(float(np.abs(getattr(part, values)).max()) for part in all_held)
 
         power_w = _least_kept(lambda p: keeps(BatterySize(p, np.inf)), most(np.inf, "battery_w"))
         # Half of it each way, a hair more as its middle rounds otherwise than nothing does.
         most_j = 2 * most(power_w, "stored_j") * (1 + MARGIN)
         return BatterySize(power_w, _least_kept(lambda e: keeps(BatterySize(power_w, e)), most_j))
+
+
+def _stage(asked: Hold, size: BatterySize, factor: float) -> BatterySpec:
+    """Return the stage of a control and a size, enlarged and rounded up."""
+    values: dict[str, Any] = {"smoothing_s": asked.lag_s}
+    if not asked.lag_s:
+        rates = map(_mw_per_min, (asked.up_w_per_s, asked.down_w_per_s))
+        up, down = (None if rate is None else float(f"{rate:.{DIGITS}g}") for rate in rates)
+        values = {"ramp_limit": RampRates(up_mw_per_min=up, down_mw_per_min=down)}
+    return BatterySpec(
+        power_mw=_rounded(size.power_mw * factor, np.ceil),
+        energy_mwh=_rounded(size.energy_mwh * factor / _size_of(_PLAIN).energy_mwh, np.ceil),
+        **values,
+    )
+
+
+def _store(size: BatterySize) -> Store:
+    """Return the store of a stage by its usable energy; one without end is filled from 0."""
+    plain, power_w = _PLAIN.store(), size.power_w
+    if not np.isfinite(size.energy_j):
+        return replace(plain, power_w=power_w, least_j=-np.inf, most_j=np.inf, reference_j=0.0)
+    scale = size.energy_j / _size_of(_PLAIN).energy_j
+    least_j, most_j, middle_j = plain.least_j, plain.most_j, plain.reference_j
+    return replace(
+        plain, power_w=power_w, least_j=least_j * scale, most_j=most_j * scale,
+        reference_j=middle_j * scale,
+    )  # fmt: skip
+
+
+def _mw_per_min(rate_w_per_s: float) -> float | None:
+    return rate_w_per_s * S_PER_MIN / W_PER_MW if np.isfinite(rate_w_per_s) else None
+
+
+def _entered(asked: Hold) -> Hold:
+    """Return a control with the digits of its entry, on the strict side."""
+    up, down = (
+        np.inf if rate is None else _rounded(rate, np.floor) * W_PER_MW / S_PER_MIN
+        for rate in map(_mw_per_min, (asked.up_w_per_s, asked.down_w_per_s))
+    )
+    return Hold(up, down, _rounded(asked.lag_s, np.ceil) if asked.lag_s else 0.0)
+
+
+def _rounded(value: float, way: Callable[[float], float]) -> float:
+    """Return a positive value to the digits of an entry, up or down."""
+    unit = 10.0 ** (np.floor(np.log10(value)) - DIGITS + 1)
+    return float(f"{way(value / unit) * unit:.{DIGITS}g}")
 
 
 def _least_kept(keeps: Callable[[float], bool], most: float) -> float:

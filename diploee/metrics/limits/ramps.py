@@ -124,6 +124,7 @@ class _Ramps:
         n = self._n
         if self._means:
             found, first_ms = ramp_sums(stretch, n)
+            first_ms -= n * stretch.step_ms  # a ramp's time is the start of its window
         else:
             part = stretch.windows_of(n + 1)
             found, first_ms = part.values[n:] - part.values[:-n], part.begin_ms

@@ -35,7 +35,8 @@ nothing.
 
 Power is `facility_power_w`, and the first line says where that is taken: at the point of
 interconnection where the facility has one. Nominal power is the `contract_mva` of that point, else
-`rated_power_mw`, else the nodes' ratings; the result names which.
+the rated power there (`power.rated_mw`), what the site draws with all nodes at their ratings; where
+power is the devices', `rated_power_mw`, else their ratings. The result names which.
 
 ## Presets
 

@@ -19,14 +19,15 @@ from diploee.columns import Columns
 from diploee.errors import InputError, plural, shown
 from diploee.metrics.cause_words import cause_words, causes_of
 from diploee.metrics.event import Key
+from diploee.metrics.facility import rated_of
 from diploee.metrics.grid.bandwidth import profile_support, recorded_readings
 from diploee.metrics.grid.clock import Clock
 from diploee.metrics.grid.quanta import MAX_DAY_POWER_W, Stretch, to_quanta
 from diploee.metrics.limits.check import MARKS, Check, LimitSpec, NotAssessable, Shown
 from diploee.metrics.limits.file import Limits
-from diploee.scenario import Facility, Scenario
+from diploee.scenario import Scenario
 from diploee.tables import Float64Array, Int64Array
-from diploee.units import MS_PER_H, MS_PER_S, S_PER_DAY, S_PER_H, S_PER_MIN, W_PER_MW
+from diploee.units import MS_PER_H, MS_PER_S, S_PER_DAY, S_PER_H, S_PER_MIN
 
 if TYPE_CHECKING:
     from diploee.outputs import RunSeries, SeriesBlock
@@ -363,27 +364,27 @@ def seen_by(run: RunFolder) -> Shown:
 
 def _shown_by(run: RunFolder, step_ms: int, has_reactive: bool) -> Shown:
     scenario = run.scenario
+    rated = rated_of(run.metrics, scenario.facility)
     peak = ((run.metrics.get("grid") or {}).get("peak") or {}).get("max_mw")
     return Shown(
         Clock(scenario.start_with_zone, step_ms),
         profile_support(recorded_readings(run.manifest)).at_resolution(step_ms),
         scenario.horizon_ms,
         peak if isinstance(peak, int | float) else None,
-        *_nominal(scenario.facility),
+        *_nominal(run, rated),
         has_reactive,
-        scenario.facility.rated_power_w / W_PER_MW,
+        rated[0],
     )
 
 
-def _nominal(facility: Facility) -> tuple[float, str]:
+def _nominal(run: RunFolder, rated: tuple[float, str]) -> tuple[float, str]:
     """Return the nominal power [MW] and what it is: the contract's, else the rated power."""
-    for stage in facility.stages:
+    for stage in run.scenario.facility.stages:
         if contract_mva := getattr(stage, "contract_mva", None):
             return float(contract_mva), (
                 "contract_mva of the point of interconnection at unity power factor"
             )
-    given = facility.rated_power_mw is not None
-    return facility.rated_power_w / W_PER_MW, "rated_power_mw" if given else "the nodes' ratings"
+    return rated
 
 
 Piece = tuple[int, Int64Array, Int64Array | None]

@@ -13,10 +13,14 @@ from typing import Any
 import numpy as np
 
 from diploee.clock import local_ms
+from diploee.errors import cell
+from diploee.facility.base import POWER
+from diploee.metrics.facility import rated_of
 from diploee.outputs.export.base import ExportRequest, Format, Written
 from diploee.outputs.export.text import in_mw
-from diploee.scenario import Facility, Scenario
+from diploee.scenario import Scenario
 from diploee.tables import Float64Array, Int64Array
+from diploee.units import W_PER_MW
 
 PLACE = ("ZONENAME", "AREANAME")
 
@@ -25,6 +29,13 @@ def _write(request: ExportRequest) -> Written:
     scenario, options = request.run.scenario, request.options
     origin_ms = scenario.clock.wall.origin_ms
     steps_ms, added_w = _steps(scenario)
+    facility, ratings = scenario.facility, "ratings of the devices that stand, MW"
+    is_at_meter = request.series.column == POWER and (facility.stages or facility.has_ac_power)
+    if is_at_meter and facility.nodes_power_w:
+        # ASSUMPTION [J]: the rated power of a step is the site's in the ratio of the ratings.
+        rated_mw, _ = rated_of(request.run.metrics, facility)
+        added_w = added_w * (rated_mw * W_PER_MW / facility.nodes_power_w)
+        ratings = "rated power where the demand is taken, of the nodes that stand, MW"
     years: dict[int, float] = {}
     phase_w = np.zeros(steps_ms.size)
     for block in request.series.blocks():
@@ -57,7 +68,6 @@ def _write(request: ExportRequest) -> Written:
     for name, (header, rows) in tables.items():
         _write_csv(request.path / name, header, rows)
     step = f"largest mean over {request.series.step_s:g} s in the calendar year (local time), MW"
-    ratings = "ratings of the nodes that stand, at their AC input where that is modelled, MW"
     return Written(
         {
             "demand.csv": f"sheet DEMAND Requests, a column a year: {step}",
@@ -74,17 +84,12 @@ def _write(request: ExportRequest) -> Written:
     )
 
 
-def _node_w(facility: Facility, pool: str) -> float:
-    node = facility.node_type_of(pool)
-    return node.ac_power_w(node.rated_power_w) if facility.has_ac_power else node.rated_power_w
-
-
 def _steps(scenario: Scenario) -> tuple[Int64Array, Float64Array]:
     """Return when nodes come to stand [ms], the first at 0, and their ratings [W]."""
     added_w: dict[int, float] = {}
     for name, standing in scenario.standing_nodes().items():
         for time_ms, n_nodes in ((0, standing.first), *standing.added):
-            more_w = n_nodes * _node_w(scenario.facility, name)
+            more_w = n_nodes * scenario.facility.node_type_of(name).rated_power_w
             added_w[time_ms] = added_w.get(time_ms, 0.0) + more_w
     times_ms = sorted(added_w)
     return np.array(times_ms), np.array([added_w[time_ms] for time_ms in times_ms])
@@ -108,8 +113,8 @@ def _schedule(
 def _note(demand_w: float, capacity_w: float) -> str:
     share = demand_w / capacity_w if capacity_w else 0.0
     return (
-        f"simulated: highest demand is {share:.1%} of the capacity, which is the nodes' ratings "
-        "without cooling and losses behind them"
+        f"simulated: highest demand is {share:.1%} of the capacity, which is what the nodes' "
+        "ratings make where the demand is taken"
     )
 
 
@@ -120,7 +125,7 @@ def _mw(power_w: float) -> float:
 def _write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerows([header, *rows])
+        writer.writerows(map(cell, row) for row in (header, *rows))
 
 
 PJM_LLA = Format(

@@ -7,6 +7,7 @@ from datetime import datetime
 
 import numpy as np
 
+from diploee.clock import moment_at
 from diploee.errors import InputError
 from diploee.outputs.export.base import ExportRequest, Format, Written
 from diploee.tables import Float64Array
@@ -57,10 +58,11 @@ def _snapshots(
     step_ms = request.series.step_ms
 
     def at(load_id: str, what: str, first: int, n_steps: int = 1) -> _Snapshot:
-        moment = np.datetime_as_string(np.datetime64(int(starts_ms[first]), "ms"), unit="s")
+        begin = moment_at(int(starts_ms[first]), request.run.scenario.facility.zone)
+        text = f"{what}, from {begin.isoformat(timespec='seconds')}"
         rows = slice(first, first + n_steps)
         mean_p, mean_q = float(p_mw[rows].mean()), float(q_mvar[rows].mean())
-        return _Snapshot(load_id, f"{what}, from {moment} UTC", mean_p, mean_q)
+        return _Snapshot(load_id, text, mean_p, mean_q)
 
     length = f"mean of {request.series.step_s:g} s"
     # A run that begins empty has its least power before it has filled up, which no site draws.
@@ -73,7 +75,7 @@ def _snapshots(
     n_worst = WORST_MS // step_ms
     if n_worst >= 1 and WORST_MS % step_ms == 0 and p_mw.size >= n_worst:
         energy = np.concatenate([[0.0], np.cumsum(p_mw)])
-        found.append(at("15", "highest mean of 15 min",
+        found.append(at("15", "highest rolling mean of 15 min",
                         int((energy[n_worst:] - energy[:-n_worst]).argmax()), n_worst))  # fmt: skip
     if request.options.at is not None:
         moment = request.options.at
@@ -101,7 +103,7 @@ def _filled_up_ms(request: ExportRequest) -> float:
 
 PSSE_RAW = Format(
     name="psse-raw",
-    summary="PSS/E RAW load records: peak, minimum, highest 15 min, and --at a time; needs Q",
+    summary="PSS/E RAW load records: peak, minimum, highest rolling 15 min, --at a time; needs Q",
     write=_write,
     suffixes=(".raw",),
     options=frozenset({"q_table", "at", "bus_number"}),

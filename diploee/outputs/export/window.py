@@ -71,7 +71,7 @@ def rows_between(
         If the part does not lie in the source, or is no whole number of steps.
     """
     a = 0 if first is None else source.row_at(first, "--from")
-    b = source.n_rows if until is None else source.row_at(until, "--to")
+    b = source.n_rows if until is None else source.row_at(until, "--to", is_end=True)
     if a >= b:
         raise InputError(f"--from must be before --to, found {first} and {until or 'the end'}")
     rows_per_step = step_ms // source.step_ms

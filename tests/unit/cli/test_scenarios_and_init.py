@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from builders import write_scenario
-from command_line import call
+from command_line import call, contents
 
 from diploee import load_scenario, open_run
 from diploee.metrics.limits import load_limits, shipped_limits
@@ -76,6 +76,27 @@ def test_init_that_nobody_answers_names_the_option(
     assert ended.code == 2
     assert ended.err.splitlines()[-1].endswith("there is nobody to ask; give it, or --defaults")
     assert not list(tmp_path.iterdir())
+
+
+def test_init_replaces_a_scenario_only_and_nothing_in_a_run_folder(
+    tmp_path: Path, library_folder: Path
+) -> None:
+    run, place = tmp_path / "run", tmp_path / "site.yaml"
+    tiny = write_scenario(tmp_path / "tiny.yaml", {"duration": "6 h"})
+    options = ("--profiles", library_folder, "--engine", "compiled", "-q", "--out", run)
+    assert call("run", tiny, *options).code == 0
+    before = contents(run)
+    for name in ("manifest.json", "facility.parquet"):
+        ended = call("init", "--defaults", "--force", "--out", run / name)
+        assert ended.code == 2 and "is no scenario (no key 'facility')" in ended.problem
+    assert contents(run) == before
+    place.write_text("- my notes\n", "utf-8")
+    ended = call("init", "--defaults", "--force", "--out", place)
+    assert ended.code == 2 and "is no scenario (no key 'facility')" in ended.problem
+    assert place.read_text("utf-8") == "- my notes\n"
+    place.write_text("facility: {}\n", "utf-8")
+    assert call("init", "--defaults", "--force", "--out", place).code == 0
+    assert load_scenario(place).facility.n_nodes
 
 
 def test_site_of_init_runs_and_never_draws_more_than_it_is_made_for(tmp_path: Path) -> None:

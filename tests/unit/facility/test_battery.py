@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from builders import tiny_library, tiny_scenario
 
 import diploee
 from diploee.errors import ScenarioError
 from diploee.facility import Block, Stages
-from diploee.facility.battery import Battery, BatterySpec, ChargeCycles, Hold, Store, hold
+from diploee.facility.battery import MODES, Battery, BatterySpec, ChargeCycles, Hold, Store, hold
 from diploee.facility.battery_size import holding_battery, least_battery
 
 MW = 1e6
@@ -209,7 +210,7 @@ def test_what_it_can_not_cover_is_counted(tmp_path: Path) -> None:
     [
         ({"charge_efficiency": -0.9}, "must be a number above 0, found -0.9"),
         ({"discharge_efficiency": 1.1}, "must be a number at most 1, found 1.1"),
-        ({"smoothing_s": 10.0}, "either ramp_limit or smoothing_s"),
+        ({"smoothing_s": 10.0}, "one mode, .* found ramp_limit and smoothing_s"),
         ({"ramp_limit": {}}, "give up_mw_per_min, down_mw_per_min or both"),
         ({"least_state_of_charge": 0.6}, "must rise, found 0.6, 0.5, 0.9"),
     ],
@@ -219,3 +220,11 @@ def test_battery_that_can_not_be_is_refused(changes: dict[str, object], text: st
                "ramp_limit": {"up_mw_per_min": 1.0}} | changes  # fmt: skip
     with pytest.raises(ScenarioError, match=text):
         tiny_scenario({"facility.stages": [battery]})
+
+
+def test_battery_without_a_mode_is_shown_the_modes_with_an_entry_of_each_that_runs() -> None:
+    with pytest.raises(ScenarioError) as refused:
+        tiny_scenario({"facility.stages": [{"kind": "battery"}]})
+    for _, entry in MODES.values():
+        assert entry in str(refused.value)
+        tiny_scenario({"facility.stages": [yaml.safe_load(entry)]})

@@ -35,7 +35,9 @@ TWO: Any = {
 
 
 def opened(stages: Sequence[Any], site: Site = SITE) -> Stages:
-    return Stages([STAGES.read(stage).open(site) for stage in stages])
+    specs = [STAGES.read(stage) for stage in stages]
+    columns = tuple(column for spec in specs for column in spec.columns)
+    return Stages([spec.open(replace(site, columns=columns)) for spec in specs])
 
 
 def through(

@@ -15,6 +15,7 @@ from diploee.cli.display import show_run
 from diploee.columns import Column
 from diploee.errors import InputError, StageError
 from diploee.facility import STAGES, Block, EnergyMeter, Stages, StageSpec
+from diploee.facility.base import POWER
 from diploee.metric import Metric
 from diploee.report.build import build_report
 
@@ -27,7 +28,10 @@ CHAIN = [
 class Lag:
     """A stage with a state: half of the power of an interval arrives in the next one."""
 
-    columns = (Column("late_power_w", "W", "facility", "mean", None, "power still under way"),)
+    columns = (
+        Column("late_power_w", "W", "facility", "mean", None, "power still under way"),
+        Column("lag_w", "W", "facility", "mean", None, "net power into the lag", "store"),
+    )
     boundary = "behind a lag"
 
     def start(self) -> float:
@@ -37,7 +41,8 @@ class Lag:
         power_w = block.columns["facility_power_w"]
         late = power_w / 2
         before = np.concatenate([[late_w], late[:-1]])
-        return {"late_power_w": late, "facility_power_w": power_w - late + before}, float(late[-1])
+        lag_w = late - before
+        return {"late_power_w": late, "lag_w": lag_w, POWER: power_w - lag_w}, float(late[-1])
 
 
 class Misbehaves:
@@ -150,6 +155,8 @@ def test_a_facility_without_stages_is_as_before(tmp_path: Path) -> None:
         ({"late_power_w": lambda _: 5.0}, r"of shape \(\), expected"),
         ({"other_w": lambda b: np.zeros(len(b))}, "'other_w', which it does not declare"),
         ({"facility_power_w": lambda b: np.full(len(b), np.nan)}, "that are not finite"),
+        ({"late_power_w": lambda b: np.full(len(b), 1j)}, "of complex128, expected numbers"),
+        ({"late_power_w": lambda b: ["x"] * len(b)}, "of <U1, expected numbers"),
     ],
 )
 def test_a_stage_that_gives_what_it_may_not_is_refused_and_nothing_is_kept(
@@ -157,6 +164,36 @@ def test_a_stage_that_gives_what_it_may_not_is_refused_and_nothing_is_kept(
 ) -> None:
     with pytest.raises(StageError, match=f"stage Misbehaves gives .*{text}"):
         run_chain(tmp_path, "1 min", [Misbehaves(**given)])
+    assert list(tmp_path.iterdir()) == []
+
+
+class Fails:
+    """A stage from outside whose `apply` does as it is given."""
+
+    columns = Lag.columns
+    boundary = None
+
+    def __init__(self, apply: Any) -> None:
+        self.apply = lambda block, _state: apply(block)
+
+    def start(self) -> None:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("apply", "text"),
+    [
+        (lambda _: None, "apply must return its columns by name and its state, found null"),
+        (lambda _: ({}, None), "lacks column 'lag_w', which it declares"),
+        (lambda _: open("/none"), r"apply raised FileNotFoundError: .*No such file"),  # noqa: PTH123, SIM115
+        (lambda block: block.power, "apply raised AttributeError: 'Block' object has no"),
+    ],
+)
+def test_what_goes_wrong_in_a_stage_names_it_and_no_option(
+    tmp_path: Path, apply: Any, text: str
+) -> None:
+    with pytest.raises(StageError, match=f"^stage Fails:? {text}"):
+        run_chain(tmp_path, "1 min", [Fails(apply)])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -221,7 +258,9 @@ def test_a_stage_from_outside_is_one_class_with_a_name_in_scenarios(
     class Chiller(StageSpec):
         """Draws a part of the IT power."""
 
-        columns: ClassVar = (Column("chiller_power_w", "W", "facility", "mean", None, "chiller"),)
+        columns: ClassVar = (
+            Column("chiller_power_w", "W", "facility", "mean", None, "chiller", role="cooling"),
+        )
         metrics: ClassVar = (Metric("chiller.energy_mwh", "MWh", "chilling", view="table"),)
         boundary: ClassVar[str | None] = "with a chiller"
         kind: Literal["chiller"] = "chiller"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Callable
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -243,6 +243,22 @@ def test_a_weather_file_is_an_input_of_the_run(tmp_path: Path) -> None:
     (tmp_path / "w.epw").unlink()
     with pytest.raises(LogFormatError, match=r"w\.epw: can't be read .*facility\.weather\.path"):
         reader.load(scenario)
+
+
+def test_the_year_of_a_weather_file_holds_all_of_its_hours_whatever_is_run(tmp_path: Path) -> None:
+    write_epw(tmp_path / "w.epw")
+    weather = {"facility.weather": {"kind": "file", "path": "w.epw"}}
+    years = []
+    for span in ({"start": "2018-12-31", "duration": "1 h"}, {"start": "2020-02-28"}):
+        for zone in ({"facility.utc_offset": "-07:00"}, {"facility.time_zone": "America/Denver"}):
+            inputs = load_inputs(tiny_scenario(weather | span | zone).beside(tmp_path))
+            assert inputs.weather_year is not None
+            years.append(inputs.weather_year)
+    in_file = {temperature_c(date(1995, 1, 1) + timedelta(d), h) for d in range(365)
+               for h in range(1, 25)}  # fmt: skip
+    for year in years:
+        assert set(year.dry_bulb_c.tolist()) == in_file
+        np.testing.assert_array_equal(year.wet_bulb_c, years[0].wet_bulb_c)
 
 
 @pytest.mark.skipif(not REAL_EPW.is_file(), reason="the real EPW lies beside the repository")

@@ -101,6 +101,29 @@ def test_kill_at_any_step_leaves_the_old_or_the_new_and_the_next_one_works(
     assert contents(root) == new
 
 
+@pytest.mark.parametrize("can", CAN)
+@pytest.mark.parametrize("old_text", ["old", pytest.param("", marks=SLOW)], ids=["replaced", "new"])
+def test_kill_at_any_step_leaves_no_first_of_a_set_beside_others_than_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old_text: str, can: bool
+) -> None:
+    def put(root: Path, text: str, force: bool) -> None:
+        with writing(force) as new:
+            for name in ("data", "data.meta"):
+                new.file(root / name).write_text(text)
+
+    root, n_seen = tmp_path / "root", 0
+    if not can:
+        monkeypatch.setattr(staging, "exchange", lambda *_: False)
+    fresh(put, root, old_text)
+    for _ in kills(root, lambda: put(root, "new", True)):
+        found = seen(root)
+        if "data" in found:
+            assert found["data"] == found["data.meta"]
+            n_seen += 1
+        fresh(put, root, old_text)
+    assert n_seen
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("can", CAN)
 @pytest.mark.parametrize("name", PUTS)

@@ -152,14 +152,11 @@ def test_several_places_are_refused_until_one_is_named(tmp_path: Path) -> None:
     assert read(tmp_path, text, place="NODE").values.tolist() == [0, 1, 2]
 
 
-def test_a_signal_must_cover_the_run_and_no_cap_may_lie_below_idle_power(tmp_path: Path) -> None:
+def test_a_signal_must_cover_the_run(tmp_path: Path) -> None:
     clock = RunClock(datetime(2023, 1, 1), fixed_zone("+00:00"), 3 * H, 60_000)
     signal = read(tmp_path, hours(*GOOD))
-    shifted = fit_to_run(signal, "signal.csv", "price", clock, 0.0)
+    shifted = fit_to_run(signal, "signal.csv", clock)
     assert shifted.times_ms.tolist() == [0, H, 2 * H]
     longer = RunClock(datetime(2023, 1, 1), fixed_zone("+00:00"), 4 * H, 60_000)
     with pytest.raises(LogFormatError, match=r"to 2023-01-01T03:00:00\+00:00, expected all of the"):
-        fit_to_run(signal, "signal.csv", "price", longer, 0.0)
-    cap = Signal(signal.times_ms, np.array([5.0, 0.5, 5.0]), NO_END_MS)
-    with pytest.raises(LogFormatError, match=r"a cap of 0\.5 MW, expected at least the 2 MW"):
-        fit_to_run(cap, "cap.csv", "cap", clock, 2e6)
+        fit_to_run(signal, "signal.csv", longer)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,16 @@ from typer.testing import CliRunner
 from diploee.cli.deconvolve import deconvolve_command
 from diploee.errors import InputError, OutputExistsError, WorkloadError
 from diploee.importers.power_logs.observed import ObservedSeries, read_observed_series
+from diploee.inputs import load_inputs
 from diploee.learn.deconvolution import RecoveredWeights, mix_kernel, recover_weights
+from diploee.learn.deconvolution.fragment import recovered_text
 from diploee.learn.deconvolution.kernel import Observed
+from diploee.outputs import Run
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.playing import played_mean_power_w
 from diploee.run import simulate
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict
-from diploee.steps import stream_classes
+from diploee.steps import settle, stream_classes
 
 HOUR_S = 3_600
 BY_HOUR = 1.2 + np.sin(np.arange(168) / 24 * 2 * np.pi) + 0.5 * (np.arange(168) % 7 == 0)
@@ -248,6 +252,79 @@ def test_an_own_run_gives_its_weights_back(
     # What the fit does not explain is chance: it has no course of its own over the week.
     residual = (found.observed_mean - found.fitted_mean)[: 7 * 168].reshape(-1, 168).mean(axis=0)
     assert residual.std() < 0.2 * found.observed_mean.std()
+
+
+SITES: dict[str, dict[str, Any]] = {
+    "another size": {"facility.size": {"nodes_factor": 3.5}},
+    "a size at the meter": {"facility.size": {"poi_mw": 4.0}},
+    "phases": {
+        "facility.pools.main.phases": [
+            {"since": "2018-01-01", "n_nodes": 200},
+            {"since": "2018-01-17", "n_nodes": 400},
+            {"since": "2018-02-04", "n_nodes": 1_000},
+        ]
+    },
+    "another size with phases": {
+        "facility.size": {"nodes_factor": 0.6},
+        "facility.pools.main.phases": [
+            {"since": "2018-01-01", "n_nodes": 300},
+            {"since": "2018-01-20", "n_nodes": 1_000},
+        ],
+    },
+}
+
+
+@pytest.fixture(scope="module", params=SITES)
+def settled_run(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Scenario, Run]:
+    scenario = tiny_scenario(
+        SITES[request.param]
+        | {
+            "duration": "8 weeks",
+            "resolution": "1 h",
+            "facility.pools.main.n_nodes": 1_000,
+            "facility.stages": [{"kind": "auxiliary_load", "design_share": 0.1}],
+            "streams.training.target_utilization": 0.1,
+            "streams.training.calendar": {"hour_of_week": week().tolist()},
+        }
+    )
+    folder = tmp_path_factory.mktemp("run") / "own"
+    return scenario, simulate(scenario, folder, library=tiny_library(), engine="compiled")
+
+
+@both
+def test_a_run_in_its_size_and_phases_gives_its_submissions_back(
+    settled_run: tuple[Scenario, Run], observed: Observed
+) -> None:
+    scenario, own = settled_run
+    load = read_observed_series(own.folder / "facility.parquet", power_column="it_power_w")
+    found = recover_weights(load, scenario, tiny_library(), observed=observed)
+    submitted = len(own.jobs()) / 56
+    assert found.jobs_per_day_low <= submitted <= found.jobs_per_day_high
+    assert found.jobs_per_day_high < 1.1 * submitted
+    check(found, week(), own.manifest["workload"][0]["jobs_per_day"])
+    if scenario.facility.size is None:
+        return
+    # What is written, scaled by the size, is the count again.
+    pasted = tiny_scenario(
+        yaml.safe_load(recovered_text(found, scenario, "facility.parquet", observed))
+        | {"facility": scenario.model_dump(mode="json")["facility"], "duration": "8 weeks"}
+    )
+    settled = settle(pasted, load_inputs(pasted, tiny_library()))
+    per_day = settled.streams["training"].jobs_per_day
+    assert per_day == pytest.approx(found.jobs_per_day, rel=1e-4)
+
+
+def test_power_behind_stages_is_refused_and_that_of_the_devices_named() -> None:
+    stages = {"facility.stages": [{"kind": "auxiliary_load", "power_kw": 50}]}
+    metered = series(np.full(8 * 168, 0.2), power_w=np.full(8 * 168, 6e3), power_column="meter")
+    for changes, column in ((stages, "meter"), (stages, "facility_power_w"), ({}, "poi_power_w")):
+        given = replace(metered, power_column=column)
+        with pytest.raises(WorkloadError, match=rf"'{column}' .*'it_power_w' .--column it_power_w"):
+            recover_weights(given, tiny_scenario(changes), tiny_library(), observed="power")
+    # Busy nodes are the same on both sides of them.
+    recover_weights(metered, tiny_scenario(stages), tiny_library())
 
 
 def test_power_of_drawn_durations_counts_start_and_end_once(tmp_path: Path) -> None:

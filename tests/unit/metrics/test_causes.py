@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,16 @@ import pyarrow.parquet as pq
 import pytest
 from builders import profile, tiny_data, tiny_library, tiny_scenario
 from command_line import call
+from hypothesis import given
+from hypothesis import strategies as st
 from serving_builders import one_service, serving_scenario, write_serving
 
 from diploee import Run, simulate
+from diploee.columns import Column
+from diploee.facility import Block
 from diploee.metrics.attribution import _of_calendar
-from diploee.metrics.cause_words import cause_words, causes_of, event_words
+from diploee.metrics.cause_words import cause_lines, cause_words, causes_of, event_words
+from diploee.outputs.records import Metrics
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario, load_scenario
 
@@ -33,7 +40,12 @@ def flat_library() -> ProfileLibrary:
     return ProfileLibrary([profile("tune-1n-1", np.full(10_800, BUSY_W))])
 
 
-def jobs_together(folder: Path, changes: dict[str, Any] | None = None) -> Run:
+def jobs_together(
+    folder: Path,
+    changes: dict[str, Any] | None = None,
+    more: Sequence[tuple[str, int]] = (),
+    stages: Sequence[Any] = (),
+) -> Run:
     """Run twenty jobs that start at 02:00:30 and end at 05:00:30 together, beside one all day.
 
     With three of a minute at the start as many nodes are busy as on average: the run begins filled.
@@ -41,6 +53,7 @@ def jobs_together(folder: Path, changes: dict[str, Any] | None = None) -> Run:
     import yaml
 
     jobs = [("00:00:00", 86_400)] + 3 * [("00:00:00", 60)] + 20 * [("02:00:30", 10_800)]
+    jobs += more
     rows = [f"2018-01-01T{submit},{run_s},1" for submit, run_s in jobs]
     folder.mkdir(exist_ok=True)
     (folder / "jobs.csv").write_text("\n".join([*LOG, *rows]) + "\n", "utf-8")
@@ -64,7 +77,7 @@ def jobs_together(folder: Path, changes: dict[str, Any] | None = None) -> Run:
     (folder / "run.yaml").write_text(yaml.safe_dump(data), "utf-8")
     return simulate(
         load_scenario(folder / "run.yaml"), folder / "run", library=flat_library(),
-        event_windows=True,
+        event_windows=True, stages=stages,
     )  # fmt: skip
 
 
@@ -76,10 +89,25 @@ def parts(cause: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
     return {(part.get("of", ""), part["what"]): part for part in cause["parts"]}
 
 
+def assert_lines_explain(cause: dict[str, Any]) -> None:
+    """Check that the lines net to the event, lead in its direction and leave a tenth at most."""
+    lines, rest_mw = cause_lines(cause)
+    change_mw = cause["change_mw"]
+    net_mw = [line.net_mw for line in lines]
+    assert sum(net_mw) + rest_mw == pytest.approx(change_mw, rel=1e-6, abs=1e-12)
+    assert abs(rest_mw) <= 0.1 * abs(change_mw) + 1e-12
+    assert all(mw * change_mw >= 0 for mw in net_mw[:1])
+    words = cause_words(cause)
+    assert "unexplained" not in words
+    if change_mw and (first := re.search(r" ([+-])\d", words)):
+        assert float(f"{first[1]}1") * change_mw > 0, words
+
+
 def assert_parts_sum(run: Run) -> None:
     """Hold the parts of all events to their changes, and these to the metrics."""
     assert len(causes(run)) > 5
     for key, cause in causes(run).items():
+        assert_lines_explain(cause)
         total_mw = sum(part["mw"] for part in cause["parts"])
         if "mean_mw" in cause["parts"][0]:
             total_mw -= sum(part["mean_mw"] for part in cause["parts"])
@@ -113,7 +141,85 @@ def test_jobs_that_end_together_are_the_cause_of_the_drop(tmp_path: Path) -> Non
     ran_on = parts(found["ramps", 60.0, "up"])["training", "jobs ran on"]
     assert (ran_on["count"], ran_on["mw"]) == (1, pytest.approx(0))
     words = cause_words(found["ramps", 60.0, "down"])
-    assert words == "20 jobs of stream training ended (-32.0 kW)"
+    assert words == "stream training -32.0 kW (20 jobs ended)"
+
+
+def test_jobs_that_start_and_end_together_are_one_net_change(tmp_path: Path) -> None:
+    cause = causes(jobs_together(tmp_path, more=12 * [("05:00:30", 72_000)]))["ramps", 60.0, "down"]
+    assert_lines_explain(cause)
+    (line,), rest_mw = cause_lines(cause)
+    assert (line.kind, line.of, len(line.parts)) == ("stream", "training", 2)
+    assert line.net_mw == pytest.approx(-8 * (BUSY_W - IDLE_W) / 1e6) == cause["change_mw"]
+    assert rest_mw == pytest.approx(0, abs=1e-12)
+    words = "stream training -12.8 kW (20 jobs ended -32.0, 12 jobs started +19.2)"
+    assert cause_words(cause) == words
+    assert cause_words(cause, brief=True) == "stream training -12.8 kW"
+
+
+def test_what_opposes_an_event_follows_it_with_its_own_calendar_alone() -> None:
+    parts = [
+        {"of": "a", "pool": "main", "what": "jobs started", "mw": 5.0, "count": 9},
+        {"of": "b", "pool": "main", "what": "jobs ended", "mw": -4.0, "count": 8},
+        {"of": "c", "pool": "main", "what": "jobs ended", "mw": -3.0, "count": 7},
+    ]
+    calendar = [
+        {"of": "a", "pool": "main", "change": 1.5, "mw": 4.0},
+        {"of": "b", "pool": "main", "change": 0.3, "mw": 1.0},
+    ]
+    assert cause_words({"change_mw": -2.0, "parts": parts, "calendar": calendar}) == (
+        "stream b -4.00 MW (8 jobs ended), stream c -3.00 MW (7 jobs ended); "
+        "against it stream a +5.00 MW (9 jobs started, the calendar rose by 150%: +4.00)"
+    )
+
+
+def test_an_event_that_its_parts_leave_open_is_unexplained() -> None:
+    part = {"of": "a", "pool": "main", "what": "jobs started", "mw": 6.0, "count": 9}
+    words = cause_words({"change_mw": 10.0, "parts": [part]})
+    assert words == "40% unexplained; stream a +6.00 MW (9 jobs started); the rest +4.00 MW"
+
+
+_PART = st.fixed_dictionaries(
+    {
+        "what": st.sampled_from(["jobs started", "jobs ended", "instances", "stage", "cooling"]),
+        "of": st.sampled_from("abcdefgh"),
+        "mw": st.floats(-9, 9),
+        "count": st.integers(1, 99),
+    }
+)
+
+
+@given(st.lists(_PART, min_size=1, max_size=20))
+def test_lines_of_any_parts_net_to_the_change_and_lead_in_its_direction(
+    parts: list[dict[str, Any]],
+) -> None:
+    assert_lines_explain({"change_mw": sum(part["mw"] for part in parts), "parts": parts})
+
+
+class Ballast:
+    """A load of a user's: a tenth of the power before it, in a column of its own."""
+
+    boundary = None
+
+    def __init__(self, name: str) -> None:
+        self.columns = (Column(name, "W", "facility", "mean", None, "of a ballast", "load"),)
+
+    def start(self) -> None:
+        return None
+
+    def apply(self, block: Block, state: None) -> tuple[dict[str, Any], None]:
+        power_w = block.columns["facility_power_w"]
+        name = self.columns[0].name
+        return {name: 0.1 * power_w, "facility_power_w": 1.1 * power_w}, state
+
+
+def test_stages_of_a_user_are_parts_by_their_names(tmp_path: Path) -> None:
+    run = jobs_together(tmp_path, stages=[Ballast("first_w"), Ballast("second_w")])
+    assert_parts_sum(run)
+    cause = causes(run)["ramps", 60.0, "down"]
+    of = parts(cause)
+    assert of["Ballast 1", "stage"]["mw"] == pytest.approx(-0.0032)
+    assert of["Ballast 2", "stage"]["mw"] == pytest.approx(-0.00352)
+    assert "stage Ballast 2 -3.5 kW" in cause_words(cause)
 
 
 def test_the_peak_is_split_over_streams_and_idle_nodes_beside_their_means(tmp_path: Path) -> None:
@@ -130,18 +236,18 @@ def test_what_the_stages_add_to_an_event_is_a_part_of_its_own(tmp_path: Path) ->
     found = causes(run)
     drop = parts(found["ramps", 60.0, "down"])
     assert drop["training", "jobs ended"]["mw"] == pytest.approx(-0.032)
-    assert drop["", "electrical losses"]["mw"] == pytest.approx(-0.032 / 4)
-    assert drop["", "auxiliary load"]["mw"] == 0
-    assert "electrical losses (-8.0 kW)" in cause_words(found["ramps", 60.0, "down"])
+    assert drop["constant_loss", "stage"]["mw"] == pytest.approx(-0.032 / 4)
+    assert drop["auxiliary_load", "stage"]["mw"] == 0
+    assert "stage constant_loss -8.0 kW" in cause_words(found["ramps", 60.0, "down"])
     peak = parts(found["peak", 10.0, ""])
     losses_mw = (21 * BUSY_W + 9 * IDLE_W) / 4e6 + 0.25e-3
-    assert peak["", "electrical losses"]["mw"] == pytest.approx(losses_mw)
-    assert peak["", "auxiliary load"]["mw"] == pytest.approx(1e-3)
-    assert "auxiliary load drew" in cause_words(found["peak", 10.0, ""])
-    assert not {("", "cooling"), ("", "node overhead"), ("", "other stages")} & peak.keys()
+    assert peak["constant_loss", "stage"]["mw"] == pytest.approx(losses_mw)
+    assert peak["auxiliary_load", "stage"]["mw"] == pytest.approx(1e-3)
+    assert "stage constant_loss" in cause_words(found["peak", 10.0, ""])
+    assert ("", "node overhead") not in peak
 
 
-def test_the_nodes_supplies_and_the_cooling_are_parts_beside_other_stages(tmp_path: Path) -> None:
+def test_every_stage_is_a_part_by_its_name_beside_the_nodes_supplies(tmp_path: Path) -> None:
     stages = [
         "pdu",
         {"kind": "dlc_tower"},
@@ -159,19 +265,18 @@ def test_the_nodes_supplies_and_the_cooling_are_parts_beside_other_stages(tmp_pa
     peak = parts(causes(run)["peak", 10.0, ""])
     overhead_w = (frame["it_ac_power_w"] - frame["it_power_w"]).mean()
     assert peak["", "node overhead"]["mean_mw"] == pytest.approx(overhead_w / 1e6, rel=1e-5)
-    assert peak["", "cooling"]["mean_mw"] == pytest.approx(
-        frame["cooling_w"].mean() / 1e6, rel=1e-5
-    )
-    assert ("", "other stages") in peak
+    for stage, column in (("dlc_tower", "cooling_w"), ("pdu", "pdu_loss_w")):
+        mean_mw = frame[column].mean() / 1e6
+        assert peak[stage, "stage"]["mean_mw"] == pytest.approx(mean_mw, rel=1e-5)
+    assert abs(parts(causes(run)["ramps", 60.0, "down"])["battery", "stage"]["mw"]) > 1e-4
     assert parts(causes(run)["ramps", 60.0, "down"])["", "node overhead"]["mw"] < 0
-    assert "supplies, fans and network drew" in cause_words(causes(run)["peak", 10.0, ""])
 
 
 def test_what_the_queue_did_is_told_beside_the_jobs(tmp_path: Path) -> None:
     run = jobs_together(tmp_path, {"pools.main.n_nodes": 11})
     cause = causes(run)["ramps", 60.0, "up"]
     assert cause["queued_jobs"] == [0, 10]
-    assert cause_words(cause).endswith("started (+16.0 kW); a queue of 10 jobs built up")
+    assert cause_words(cause).endswith("+16.0 kW (10 jobs started); a queue of 10 jobs built up")
     emptied = cause_words({**cause, "queued_jobs": [10, 0]})
     assert emptied.endswith("; the queue of 10 jobs emptied")
     assert "queued_jobs" not in causes(jobs_together(tmp_path / "wide"))["ramps", 60.0, "up"]
@@ -207,7 +312,24 @@ def test_a_trace_that_doubles_starts_instances(tmp_path: Path, standby: str) -> 
     assert rate["rate_rps"] == pytest.approx([60, 120], rel=0.02)
     assert instances["mw"] > 0.8 * cause["change_mw"] > 0
     assert "calendar" not in cause
-    assert "to 11.0 instances (+" in cause_words(cause)
+    assert instances["instances"][1] == pytest.approx(11, rel=0.01)
+    gross_mw = instances["started_mw"] + instances["stopped_mw"]
+    assert gross_mw == pytest.approx(instances["mw"], rel=1e-9)
+    assert " instances started" in cause_words(cause)
+
+
+def test_at_unchanged_rates_and_instances_all_of_a_service_is_noise(tmp_path: Path) -> None:
+    changes = {f"{CHAT}.calendar": None, "duration": "6 h", "resolution": "1 s"}
+    run = simulate(serving_scenario(changes), tmp_path / "run")
+    assert_parts_sum(run)
+    ramps = [cause for key, cause in causes(run).items() if key[0] == "ramps"]
+    assert len(ramps) > 8
+    for cause in ramps:
+        noise = [p for p in cause["parts"] if p["what"] == "noise of serving samples"]
+        assert sum(part["mw"] for part in noise) == pytest.approx(cause["change_mw"], rel=1e-6)
+        assert all(part["mw"] == pytest.approx(0, abs=1e-10) for part in cause["parts"]
+                   if part not in noise)  # fmt: skip
+        assert cause_words(cause).startswith("noise of serving samples ")
 
 
 def test_the_calendar_is_told_where_it_moves_the_requests(tmp_path: Path) -> None:
@@ -219,10 +341,10 @@ def test_the_calendar_is_told_where_it_moves_the_requests(tmp_path: Path) -> Non
     change_mw = sum(entry["mw"] for entry in cause["calendar"])
     assert {entry["of"] for entry in cause["calendar"]} == {"coding", "conversation"}
     assert 0.4 < change_mw / cause["change_mw"] < 1.6
-    assert "the calendar of service" in cause_words(cause)
+    assert "the calendar rose by" in cause_words(cause)
 
 
-def mixed(resolution: str = "10 s") -> Scenario:
+def mixed(resolution: str = "10 s", changes: dict[str, Any] | None = None) -> Scenario:
     """Return jobs and requests, each on twelve nodes of their own, behind two stages."""
     tiny = tiny_data()
     pool = tiny["facility"]["pools"]["main"]
@@ -234,6 +356,7 @@ def mixed(resolution: str = "10 s") -> Scenario:
             "facility.stages": STAGES,
             "duration": "14 h",
             "resolution": resolution,
+            **(changes or {}),
         }
     )
 
@@ -248,7 +371,14 @@ def test_the_calendar_of_jobs_is_told_by_what_those_that_started_gave(tmp_path: 
     started = sum(of[owner, what]["mw"] for owner, what in of if "started" in what)
     assert told["change"] > 0.5
     assert 0 < told["mw"] <= started
-    assert "the calendar of stream training rose by" in cause_words(cause)
+    assert "the calendar rose by" in cause_words(cause)
+
+
+def test_a_calendar_that_rises_from_nothing_is_read_back(tmp_path: Path) -> None:
+    metrics = jobs_together(tmp_path).metrics
+    cause = metrics["grid"]["ramps"]["intervals"][0]["up"]["cause"]
+    cause["calendar"] = list(_of_calendar("training", "main", (0.0, 2.0), 1e6))
+    Metrics.model_validate(metrics)
 
 
 def test_a_calendar_that_falls_gives_less_power_and_falls_by_at_most_all(tmp_path: Path) -> None:
@@ -274,10 +404,13 @@ def test_a_calendar_that_moves_from_nothing_or_to_it_is_told_so() -> None:
     assert (double["change"], double["mw"]) == (1.0, 1.0)
     assert not list(_of_calendar("training", "main", (1.0, 1.0), 1e6))
     part = {"of": "training", "pool": "main", "what": "jobs started", "mw": 1.0, "count": 3}
-    words = [cause_words({"parts": [part], "calendar": [c]}) for c in (rise, fall, double)]
-    assert "rose from nothing (+1.00 MW of this)" in words[0]
-    assert "fell by 100% (-1.00 MW of this)" in words[1]
-    assert "rose by 100% (+1.00 MW of this)" in words[2]
+    words = [
+        cause_words({"parts": [part | {"mw": c["mw"]}], "calendar": [c]})
+        for c in (rise, fall, double)
+    ]
+    assert "the calendar rose from nothing: +1.00" in words[0]
+    assert "the calendar fell by 100%: -1.00" in words[1]
+    assert "the calendar rose by 100%: +1.00" in words[2]
 
 
 @pytest.mark.parametrize("resolution", ["1 s", "10 s", "60 s"])
@@ -287,7 +420,21 @@ def test_parts_sum_to_every_event_of_a_mixed_facility(tmp_path: Path, resolution
     assert_parts_sum(run)
     kinds = {what for cause in causes(run).values() for _, what in parts(cause)}
     assert {"jobs started", "jobs ended", "instances", "rate per instance"} <= kinds
-    assert {"auxiliary load", "electrical losses"} <= kinds
+    assert {"noise of serving samples", "stage"} <= kinds
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_lines_explain_every_event_of_random_small_facilities(tmp_path: Path, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    changes = {
+        "seed": seed,
+        "streams.training.target_utilization": float(rng.uniform(0.1, 0.9)),
+        f"{CHAT}.request_rate_rps": float(rng.uniform(20, 500)),
+        f"{CHAT}.fluctuation": {"relative_std": float(rng.uniform(0, 0.3))},
+    }
+    scenario = mixed(str(rng.choice(["10 s", "60 s"])), changes)
+    run = simulate(scenario, tmp_path / "run", library=tiny_library())
+    assert_parts_sum(run)
 
 
 @pytest.mark.slow
@@ -318,13 +465,13 @@ def test_limits_and_report_tell_why(tmp_path: Path) -> None:
     run = jobs_together(tmp_path)
     limits = tmp_path / "limits.yaml"
     limits.write_text("ramps: [{interval: 1 min, down_mw_per_min: 0.01}]\n", "utf-8")
-    why = "20 jobs of stream training ended (-32.0 kW)"
+    why = "stream training -32.0 kW (20 jobs ended)"
     assert call("limits", str(limits), str(run.folder)).out.splitlines()[1].endswith(f": {why}")
     told = json.loads(call("limits", str(limits), str(run.folder), "--json").out)
     assert told["results"][0]["cause"] == why
     tables = [t for s in build_report([run.folder]).sections for t in s.tables if t.title == "Why"]
     rows = {row[0]: row for row in tables[0].rows}
-    assert rows["Ramp down over 1 min"][1:] == ("-32.00", "2018-01-01 05:00:30", why)
+    assert rows["Ramp down over 1 min"][1:] == ("-32.00", "2018-01-01 04:59:30", why)
     assert rows["Event window: drop over 10 s"][3] == why
 
 

@@ -31,6 +31,7 @@ def test_power_block_in_the_units_of_its_names() -> None:
         "max_mw": 6.0,
         "peak_to_average_ratio": 2.0,
         "load_factor": 0.5,
+        "rated_mw": 10.0,
         "max_over_rated": 0.6,
         "energy_mwh": pytest.approx(3 * 4 / 60),
         "resolution_s": 60.0,
@@ -115,3 +116,18 @@ def test_many_zeros_before_the_first_value_are_kept(monkeypatch: pytest.MonkeyPa
     found.add(np.array([5.0]))
     assert found.percentiles(0, 50, 100) == pytest.approx([0, 0, 5], abs=found.percentile_error)
     assert found.percentile_error <= 5 / 32
+
+
+def test_percentiles_of_power_that_is_exported_hold_in_a_histogram(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(distribution, "EXACT_VALUES", 3)
+    monkeypatch.setattr(distribution, "N_BINS", 256)
+    found, rng = Distribution(), np.random.default_rng(1)
+    blocks = [rng.uniform(0, 3, 50), rng.uniform(-9, 5, 900), rng.uniform(-40, 20, 70)]
+    for block in blocks:
+        found.add(block)
+    expected = np.percentile(np.concatenate(blocks), [0, 5, 50, 95, 100])
+    error = found.percentile_error
+    assert found.percentiles(0, 5, 50, 95, 100) == pytest.approx(list(expected), abs=error)
+    assert error <= 40 / 128

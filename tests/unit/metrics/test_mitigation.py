@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from builders import tiny_library, tiny_scenario
 from command_line import call
 
 import diploee
 from diploee.errors import InputError
 from diploee.metrics.limits import Limits, check_limits
-from diploee.metrics.limits.mitigation import MARGIN, mitigate
+from diploee.metrics.limits.mitigation import mitigate
 from diploee.outputs import Run
 
 SPAN = {"duration": "12 h", "resolution": "10 s"}
@@ -47,25 +48,27 @@ CASES = {
         for name, limits in CASES.items()
     ],
 )
-def test_a_run_with_the_battery_keeps_its_limits_and_not_with_a_tenth_less(
+def test_a_run_with_the_printed_stage_keeps_its_limits_and_not_with_a_tenth_less(
     run: Run, limits: dict[str, Any], tmp_path: Path
 ) -> None:
     read = Limits.model_validate(limits)
     found = mitigate(run, read)
     assert found.before.verdict == "violated"
     assert not found.after.violated
-    asked = found.as_dict()["held"]
-    ramps = {key: asked[key] for key in ("up_mw_per_min", "down_mw_per_min")}
-    holds = {"smoothing_s": asked["smoothing_s"]} if asked["smoothing_s"] else {"ramp_limit": ramps}
+    printed = "\n".join(found.lines()).partition("entry for facility.stages")[2]
+    (entry,) = yaml.safe_load(printed.partition("\n")[2])
+    assert entry == found.as_dict()["stage"]
     for name, power, energy in (("all", 1, 1), ("power", 0.9, 1), ("energy", 1, 0.9)):
-        # The stage keeps from a tenth to nine tenths of its capacity, and begins half full.
-        battery = {"kind": "battery", "power_mw": power * found.size.power_mw,
-                   "energy_mwh": energy * found.size.energy_mwh / 0.8} | holds  # fmt: skip
+        battery = entry | {"power_mw": power * entry["power_mw"],
+                           "energy_mwh": energy * entry["energy_mwh"]}  # fmt: skip
         held = diploee.simulate(
             tiny_scenario(SPAN | {"facility.stages": [battery]}),
             tmp_path / name, library=tiny_library(), engine="compiled",
         )  # fmt: skip
         assert bool(check_limits(held, read).violated) == (name != "all"), name
+        if name == "all":  # what the command says of the stage is what the run measures of it
+            measured = {f"battery.{key}": value for key, value in held.metrics["battery"].items()}
+            assert measured == pytest.approx(found.metrics, rel=1e-3, abs=1e-4)
 
 
 def test_supply_of_the_linear_programme_is_held_against_the_limits(run: Run) -> None:
@@ -76,7 +79,8 @@ def test_supply_of_the_linear_programme_is_held_against_the_limits(run: Run) -> 
     # Ramps say nothing of frequencies: a supply within them may break a band, and that is told.
     band = {"low_hz": 0.002, "high_hz": 0.02, "max_rms_mw": 0.0001}
     sized = mitigate(run, Limits.model_validate({"ramps": [RAMP], "band_rms": [band]}))
-    assert (sized.least is None) == bool(sized.asked.lag_s)
+    assert sized.stage is not None
+    assert (sized.least is None) == (sized.stage.smoothing_s is not None)
 
 
 def test_limits_that_no_battery_keeps_are_refused(
@@ -96,7 +100,8 @@ def test_no_control_does_with_more_than_the_stage(run: Run) -> None:
 
 def test_swing_within_a_window_asks_for_its_ramp(run: Run) -> None:
     found = mitigate(run, Limits.model_validate({"swings": [{"window": "30 s", "max_mw": 0.001}]}))
-    assert found.asked.up_w_per_s >= 1_000 / 30 * (1 - 2 * MARGIN)
+    assert found.stage is not None and found.stage.ramp_limit is not None
+    assert (found.stage.ramp_limit.up_mw_per_min or 0) >= 0.001999  # 1 kW in 30 s
     assert not found.after.violated
     (swing,) = found.after.results
     assert swing.value >= 0.9 * 0.001  # no smaller ramp than it takes
@@ -105,7 +110,8 @@ def test_swing_within_a_window_asks_for_its_ramp(run: Run) -> None:
 def test_run_within_its_limits_needs_none(run: Run) -> None:
     wide = {"interval": "1 min", "mw_per_min": 50}
     found = mitigate(run, Limits.model_validate({"ramps": [wide]}))
-    assert (found.size.power_w, found.size.energy_j, found.full_cycles) == (0, 0, 0)
+    assert (found.size.power_w, found.size.energy_j, found.stage) == (0, 0, None)
+    assert found.as_dict()["stage"] is None
 
 
 def test_limits_that_no_battery_is_sized_for_are_refused(run: Run) -> None:
@@ -121,11 +127,33 @@ def test_command_tells_before_and_after(run: Run, tmp_path: Path) -> None:
     assert told.code == 0
     assert told.out.startswith("before: VIOLATED")
     found = json.loads(call("battery", limits, run.folder, "--json").out)
-    assert found["energy_mwh"] > found["least_energy_mwh"] > 0
+    assert found["usable_energy_mwh"] > found["least_usable_energy_mwh"] > 0
+    assert found["nominal_energy_mwh"] == pytest.approx(found["usable_energy_mwh"] / 0.8)
+    assert found["stage"]["energy_mwh"] == found["nominal_energy_mwh"]
     assert found["after"]["verdict"] != "violated"
     assert "rainflow cycles of its state of charge: " in told.out
     # One way loses 5 %, so that the store goes through about as much as is given and taken.
-    assert found["cycled_depth"] == pytest.approx(found["full_cycles"], rel=0.06)
+    measured = found["metrics"]
+    assert measured["battery.cycled_depth"] == pytest.approx(
+        measured["battery.equivalent_full_cycles"], rel=0.06
+    )
+
+
+def test_run_with_a_battery_is_not_given_another(run: Run, tmp_path: Path) -> None:
+    battery = {"kind": "battery", "power_mw": 1e-5, "energy_mwh": 1, "smoothing_s": 60}
+    held = diploee.simulate(
+        tiny_scenario(SPAN | {"facility.stages": [battery]}),
+        tmp_path / "held", library=tiny_library(), engine="compiled",
+    )  # fmt: skip
+    with pytest.raises(InputError, match="the site has a battery already"):
+        mitigate(held, Limits.model_validate({"ramps": [RAMP]}))
+
+
+def test_entry_for_a_site_in_another_size_says_so(tmp_path: Path) -> None:
+    scenario = tiny_scenario(SPAN | {"facility.size": {"nodes_factor": 2}})
+    run = diploee.simulate(scenario, tmp_path / "run", library=tiny_library(), engine="compiled")
+    found = mitigate(run, Limits.model_validate({"ramps": [RAMP]}))
+    assert "in a scenario with facility.size it would be multiplied" in "\n".join(found.lines())
 
 
 @pytest.fixture(scope="module")

@@ -20,13 +20,15 @@ from diploee.steps import generate_jobs, job_segments, power_series, schedule_jo
 def load():
     scenario, library = tiny_scenario({"duration": "30 h", "resolution": "1 s"}), tiny_library()
     schedule = schedule_jobs(generate_jobs(scenario, library).jobs, scenario, "compiled")
-    return job_segments(schedule, library), scenario, library
+    return job_segments(schedule, library, scenario), scenario, library
 
 
 class Cumulated:
     """A stage with a state: adds a watt for each hour of energy since the start of the run."""
 
-    columns = (Column("cumulated_w", "W", "facility", "mean", None, "a watt per kWh so far"),)
+    columns = (
+        Column("cumulated_w", "W", "facility", "mean", None, "a watt per kWh so far", role="load"),
+    )
     boundary = "with a watt per kWh"
 
     def start(self) -> float:

@@ -105,10 +105,10 @@ def test_the_energy_of_a_looped_job_is_that_of_its_stretches() -> None:
     phased = profile("p", np.concatenate([np.full(300, 100.0), swing, np.full(120, 50.0)]))
     of, library = phases(phased), ProfileLibrary([phased])
     schedule = Schedule(job_table([0], [1], [9_000_000]), np.array([0]), 10_800_000)
-    segments = job_segments(schedule, library)
     scenario = tiny_scenario({"duration": "3 h", "resolution": "1 s"})
+    segments = job_segments(schedule, library, scenario)
     own_w = power_series(segments, scenario, library)["it_power_w"].to_numpy()[:9_000] - 11 * 400
-    assert job_energy_j(schedule, library) == pytest.approx([own_w.sum()])
+    assert job_energy_j(schedule, library, scenario) == pytest.approx([own_w.sum()])
     first, loop = of.steady_ms // 1_000, (of.ending_ms - of.steady_ms) // 1_000
     np.testing.assert_allclose(own_w[:first], phased.power_w[:first])
     np.testing.assert_allclose(own_w[first + loop :][:loop], own_w[first:][:loop])
@@ -131,29 +131,21 @@ def test_a_start_up_holds_its_nodes_at_idle_power() -> None:
     assert energy_j == pytest.approx([10 * 800 + 2 * STEPPED.energy_j])
 
 
-def test_a_start_up_without_a_scenario_is_refused() -> None:
-    jobs = job_table([0], [2], [18_000])
-    jobs = type(jobs)(**{**jobs.__dict__, "startup_ms": np.array([10_000])})
-    library = ProfileLibrary([STEPPED]).extended([flat_profile()])
-    with pytest.raises(ValueError, match="need the scenario"):
-        job_segments(Schedule(jobs, np.array([0]), 20_000), library)
-
-
 def test_a_power_factor_scales_a_job() -> None:
     jobs = job_table([0], [1], [8_000])
     jobs = type(jobs)(**{**jobs.__dict__, "power_factor": np.array([0.5])})
     schedule = Schedule(jobs, np.array([0]), 20_000)
     library = ProfileLibrary([STEPPED])
-    assert job_energy_j(schedule, library) == pytest.approx([STEPPED.energy_j / 2])
+    assert job_energy_j(schedule, library, tiny_scenario()) == pytest.approx([STEPPED.energy_j / 2])
 
 
 def test_a_job_far_longer_than_the_run_costs_no_more_than_the_run() -> None:
     library = ProfileLibrary([STEPPED])
     long_ms = [10**13, 8_000 * 40 + 5_000]
     schedule = Schedule(job_table([0, 0], [1, 1], long_ms), np.array([1_000, 1_000]), 60_000)
-    segments = job_segments(schedule, library)
+    segments = job_segments(schedule, library, tiny_scenario())
     assert len(segments) < 40
     ends = {int(end) for end in segments.end_ms}
     assert max(ends) == 60_000
-    first, second = job_energy_j(schedule, library)
+    first, second = job_energy_j(schedule, library, tiny_scenario())
     assert first == pytest.approx(second)

@@ -89,26 +89,26 @@ def test_the_horizon_cuts_a_job() -> None:
     jobs = job_table([8_000], [1], [4_000])
     schedule = Schedule(jobs, np.array([8_000]), 10_000)
     library = ProfileLibrary([RAMP])
-    segments = job_segments(schedule, library)
+    segments = job_segments(schedule, library, site())
     assert segments.end_ms.tolist() == [10_000]
-    assert job_energy_j(schedule, library).tolist() == [300.0]
+    assert job_energy_j(schedule, library, site()).tolist() == [300.0]
     assert it_power_w(segments, site(), RAMP)[-2:] == [500, 600]
 
 
 def test_a_job_that_never_started_has_no_energy() -> None:
     schedule = Schedule(job_table([0, 0], [1, 1], [4_000, 4_000]), np.array([0, NEVER_MS]), 10_000)
     library = ProfileLibrary([RAMP])
-    assert job_energy_j(schedule, library).tolist() == [1_000.0, 0.0]
-    assert len(job_segments(schedule, library)) == 1
+    assert job_energy_j(schedule, library, site()).tolist() == [1_000.0, 0.0]
+    assert len(job_segments(schedule, library, site())) == 1
 
 
 def test_a_scaled_job_weighs_its_nodes_over_those_of_its_profile() -> None:
     wide = profile("w", [1_000, 2_000], n_nodes=4)
     schedule = Schedule(job_table([0], [10], [2_000]), np.array([0]), 10_000)
     library = ProfileLibrary([wide])
-    segments = job_segments(schedule, library)
+    segments = job_segments(schedule, library, site())
     assert segments.weight.tolist() == [2.5]
-    assert job_energy_j(schedule, library).tolist() == [7_500.0]
+    assert job_energy_j(schedule, library, site()).tolist() == [7_500.0]
     assert it_power_w(segments, site("2 s", n_nodes=10), wide) == [2_500, 5_000]
 
 
@@ -183,11 +183,11 @@ def test_busy_power_factor_scales_busy_nodes_and_leaves_idle_ones() -> None:
     assert (jobs.power_factor == 1.5).all()
     job = replace(job_table([0], [1], [1_000]), power_factor=np.array([1.5]))
     schedule = Schedule(job, np.array([0]), scenario.horizon_ms)
-    segments = job_segments(schedule, library)
+    segments = job_segments(schedule, library, scenario)
     (block,) = power_blocks(segments, scenario, library)
     found_w = block.it_power_w[0].tolist()
     assert found_w == [1_500.0 + n_idle * IDLE_W, (n_idle + 1) * IDLE_W]
-    assert job_energy_j(schedule, library).tolist() == [1_500.0]
+    assert job_energy_j(schedule, library, scenario).tolist() == [1_500.0]
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +204,7 @@ def test_blocks_of_a_process_pool_equal_those_of_threads(
     scenario = tiny_scenario({"duration": "12 h", "resolution": "1 s"})
     library = tiny_library()
     jobs = generate_jobs(scenario, library).jobs
-    segments = job_segments(schedule_jobs(jobs, scenario, "compiled"), library)
+    segments = job_segments(schedule_jobs(jobs, scenario, "compiled"), library, scenario)
     args = (segments, scenario, library, 10_000, method)
     remote = list(power_blocks(*args, executor=processes))
     local = list(power_blocks(*args))

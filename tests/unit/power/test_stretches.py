@@ -158,7 +158,7 @@ def test_segments_cover_each_stretch_once_with_its_nodes(seed: int) -> None:
     )
     node = tiny_scenario().facility.node_types["node"]
     extended, levels = with_levels(library, classes, [node], ["pre_training"], CapLevels())
-    load = lower_runs(found, extended, levels, None)
+    load = lower_runs(found, extended, levels, tiny_scenario().facility)
     segments, runs = load.segments, found.runs
     order = np.lexsort((segments.start_ms, load.job))
     segments, of_run = segments.take(order), load.job[order]

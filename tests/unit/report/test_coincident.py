@@ -16,6 +16,7 @@ from command_line import call
 from sweep_builders import UTILIZATION, tiny_sweep
 
 from diploee import open_run, simulate
+from diploee.errors import InputError
 from diploee.outputs.coincident import coincident_demand, read_peak_intervals
 from diploee.report.coincident import at_peaks
 from diploee.sweep import run_sweep
@@ -70,17 +71,42 @@ def test_times_with_an_offset_and_durations_say_the_same(rising: Path, tmp_path:
     assert by_offset == by_local
 
 
-def test_hour_that_comes_twice_needs_an_offset(tmp_path: Path) -> None:
+def test_hour_that_comes_twice_needs_an_offset_or_a_duration(tmp_path: Path) -> None:
     changes = {"start": "2018-11-04", "duration": "1 d", "facility.time_zone": "America/Denver"}
     scenario = tiny_scenario(changes)
     simulate(scenario, tmp_path / "run", library=tiny_library(), engine="compiled")
-    path = peaks(tmp_path, "2018-11-04 01:00,60", header="start,duration_min")
+    path = peaks(tmp_path, "2018-11-04 01:00,2018-11-04 02:00", header="start,end")
     ended = call("coincident", tmp_path / "run", path)
     assert ended.code == 2 and "peaks.csv:2: the clock is changed within" in ended.problem
-    path = peaks(tmp_path, "2018-11-04 01:00-07:00,60", header="start,duration_min")
-    (second,) = coincident_demand(open_run(tmp_path / "run"), read_peak_intervals(path))
     frame = open_run(tmp_path / "run").facility(["facility_power_w"])["facility_power_w"]
-    assert second.mw == pytest.approx(frame.iloc[120:180].astype(float).mean() / 1e6)
+    for start, first in (("2018-11-04 01:00-07:00", 120), ("2018-11-04 01:00", 60)):
+        path = peaks(tmp_path, f"{start},60", header="start,duration_min")
+        (found,) = coincident_demand(open_run(tmp_path / "run"), read_peak_intervals(path))
+        of_hour = frame.iloc[first : first + 60].astype(float)
+        assert found.mw == pytest.approx(of_hour.mean() / 1e6)
+
+
+def test_interval_may_end_when_the_clock_is_put_forward(tmp_path: Path) -> None:
+    changes = {"start": "2018-03-11", "duration": "1 d", "facility.time_zone": "America/Denver"}
+    simulate(tiny_scenario(changes), tmp_path / "run", library=tiny_library(), engine="compiled")
+    run = open_run(tmp_path / "run")
+    frame = run.facility(["facility_power_w"])["facility_power_w"].astype(float)
+    end, duration = ("start,end", "start,duration_min")
+    for header, row, last in (
+        (end, "2018-03-11 01:00,2018-03-11 02:00", 120),
+        (duration, "2018-03-11 01:00,60", 120),
+        (duration, "2018-03-11 01:00,120", 180),
+    ):
+        path = peaks(tmp_path, row, header=header)
+        (found,) = coincident_demand(run, read_peak_intervals(path))
+        assert found.mw == pytest.approx(frame.iloc[60:last].mean() / 1e6)
+    for row, why in (
+        ("2018-03-11 02:00,2018-03-11 04:00", "does not exist"),
+        ("2018-03-11 01:00,2018-03-11 02:30", "does not exist"),
+        ("2018-03-11 01:00,2018-03-11 03:00", "the clock is changed within"),
+    ):
+        with pytest.raises(InputError, match=why):
+            coincident_demand(run, read_peak_intervals(peaks(tmp_path, row, header=end)))
 
 
 def test_constant_load_meets_every_test_up_to_its_own_size(tmp_path: Path) -> None:

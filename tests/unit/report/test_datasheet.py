@@ -18,7 +18,8 @@ from command_line import call
 from diploee import open_run, simulate
 from diploee.errors import InputError
 from diploee.report import datasheet_files
-from diploee.report.datasheet import DataSheet, Figure, data_sheet
+from diploee.report.datasheet import DataSheet, Figure, SheetSection, data_sheet
+from diploee.scenario.size import rated_at_meter_w
 
 
 @pytest.fixture(scope="session")
@@ -77,9 +78,15 @@ def test_figures_are_those_of_the_metrics(at_the_meter: Path) -> None:
     assert reactive["Power factor, mean lagging", ""].shown == f"{poi['lagging_power_factor']:.5f}"
     assert active["Typical (median)", ""].value == power["median_mw"]
     assert active["Load factor, of own peak", ""].value == grid["load_factor"]
-    rated_mw = run.scenario.facility.rated_power_w / 1e6
-    nameplate = active["Load factor, of rated power", ""].value
-    assert nameplate == pytest.approx(power["mean_mw"] / rated_mw)
+    connection, rated_w = found(sheet, "Connection"), rated_at_meter_w(run.scenario)
+    assert connection["Rated power", ""].value == pytest.approx(rated_w / 1e6)
+    assert "meter" in connection["Rated power", ""].note
+    devices_mw = run.scenario.facility.rated_power_w / 1e6
+    assert connection["Device rating", ""].value == devices_mw < rated_w / 1e6
+    of_rated = active["Load factor, of rated power", ""].value
+    assert of_rated == pytest.approx(power["mean_mw"] * 1e6 / rated_w)
+    of_contract = active["Load factor, of contract", ""].value
+    assert of_contract == pytest.approx(power["mean_mw"] / 0.1)
     assert reactive["At the peak", ""].value == poi["peak"]["reactive_mvar"]
     frame = run.facility(["poi_reactive_var"])
     mean_mvar = frame["poi_reactive_var"].astype("float64").mean() / 1e6
@@ -106,6 +113,21 @@ def test_share_of_training_is_the_energy_of_the_jobs(run_folder: Path) -> None:
         assert sum(parts) == pytest.approx(100)
 
 
+def test_build_out_steps_are_rated_where_their_demand_is_taken(tmp_path: Path) -> None:
+    phases = [{"since": "2018-01-01", "n_nodes": 8}, {"since": "2018-01-02", "n_nodes": 12}]
+    changes = {
+        "facility.pools.main.phases": phases,
+        "facility.node_types.node.ac_power": "air_hgx",
+        "facility.stages": ["ups", "transformers", "point_of_interconnection"],
+    }
+    run = simulate(tiny_scenario(changes), tmp_path / "run", library=tiny_library())
+    steps = found(data_sheet(run), "Build-out")
+    rated_mw = [steps[f"2018-01-0{day}", "rated"].value for day in (1, 2)]
+    assert rated_mw[1] == pytest.approx(rated_at_meter_w(run.scenario) / 1e6)
+    assert rated_mw[0] == pytest.approx(rated_mw[1] * 8 / 12)
+    assert rated_mw[1] > 1.1 * run.scenario.facility.nodes_power_w / 1e6
+
+
 @pytest.mark.slow
 def test_build_out_steps_add_up_and_many_months_become_years(tmp_path: Path) -> None:
     phases = [
@@ -129,7 +151,8 @@ def test_build_out_steps_add_up_and_many_months_become_years(tmp_path: Path) -> 
     assert [steps[date, "after"].value for date in dates] == [None, 181, 365]
     demands = [steps[date, "15 min demand"].value for date in dates]
     assert max(demands) == found(sheet, "Active")["Maximum demand, 15 min", ""].value
-    assert found(sheet, "Active")["Load factor, of rated power", ""].note == "of all phases"
+    note = found(sheet, "Active")["Load factor, of rated power", ""].note
+    assert note == "device rating (rated_power_mw) of all phases"
     ramp = found(sheet, "Ramps")["Largest ramp up and down, 10 min", ""]
     assert ramp.value is None and "shorter than the run's resolution" in ramp.note
     assert min(demands) > 0.9 * 4 * 400e-6
@@ -194,6 +217,14 @@ def test_names_that_look_like_formulas_stay_names(at_the_meter: Path, tmp_path: 
     datasheet_files.write_workbook(sheet, tmp_path / "a.xlsx")
     cells = openpyxl.load_workbook(tmp_path / "a.xlsx")["Data sheet"]
     assert [c.value for row in cells for c in row if c.data_type == "f"] == []
+    names = ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(1)", "\t=1", "plain", "b-1"]
+    figures = tuple(Figure(name, -1.5, "MW", name, name) for name in names)
+    sheet = DataSheet("sheet", "", (SheetSection("=0", figures),), ())
+    datasheet_files.write_csv(sheet, tmp_path / "a.csv")
+    with (tmp_path / "a.csv").open(encoding="utf-8", newline="") as file:
+        _, *rows = csv.reader(file)
+    quoted = [f"'{name}" for name in names[:5]] + names[5:]
+    assert rows == [["'=0", name, name, "-1.5", "MW", name] for name in quoted]
 
 
 def test_without_openpyxl_or_a_browser_one_line_says_so(

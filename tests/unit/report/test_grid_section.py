@@ -293,7 +293,7 @@ def test_worst_windows_and_ramps_say_below_them_and_in_their_table_why(fine_fold
     assert [panel.notes for panel in panels] == [
         (cause_words(entry["cause"], KILOWATT),) for entry in metrics["zooms"]["windows"]
     ]
-    assert all(" of stream training " in panel.notes[0] for panel in panels)
+    assert all("stream training " in panel.notes[0] for panel in panels)
     intervals = metrics["grid"]["ramps"]["intervals"]
     rows = {(row[0], row[1]): row[-1] for row in table_of(fine_folder, "Ramps").rows}
     for panel, way in zip(chart_of(fine_folder, "ramps").panels, ("up", "down"), strict=True):
@@ -302,7 +302,7 @@ def test_worst_windows_and_ramps_say_below_them_and_in_their_table_why(fine_fold
         assert len(explained) > 4
         for note, entry in zip(panel.notes, explained, strict=True):
             length = seconds(entry["interval_s"])
-            why = cause_words(entry[way]["cause"], KILOWATT, 1)
+            why = cause_words(entry[way]["cause"], KILOWATT, brief=True)
             assert note == f"{length}: {why}."
             assert why and rows[length, way].startswith(why)
 
@@ -452,5 +452,5 @@ def test_times_and_numbers_are_as_fine_as_they_can_be_read() -> None:
 
 
 def test_section_says_what_its_times_are(fine_folder: Path) -> None:
-    words = "the start of an interval; of a ramp, the edge between its two intervals."
+    words = "the start of an interval; of a ramp, that of the earlier one."
     assert any(words in note for note in section_of(fine_folder).notes)

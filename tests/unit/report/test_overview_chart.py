@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from builders import tiny_library, tiny_scenario
 
 from diploee.drawing.charts import Band, Line
 from diploee.outputs import open_run
@@ -18,6 +19,7 @@ from diploee.report.overview_chart import overview_chart
 from diploee.report.words import short_boundary
 from diploee.run import simulate
 from diploee.scenario import load_scenario
+from diploee.scenario.size import rated_at_meter_w
 from diploee.units import power_unit
 
 
@@ -56,7 +58,24 @@ def test_lines_lie_at_the_peak_of_the_metrics_and_the_rated_power(run_folder: Pa
     peak_w = run.metrics["power"]["max_mw"] * 1e6
     np.testing.assert_allclose(lines["peak"], peak_w, rtol=1e-6)
     rated_w = run.run.scenario.facility.rated_power_w
-    np.testing.assert_allclose(lines["rated power of the devices"], rated_w, rtol=1e-6)
+    np.testing.assert_allclose(lines["device rating (the nodes')"], rated_w, rtol=1e-6)
+
+
+def test_power_at_the_meter_is_drawn_beside_a_rating_at_the_meter(tmp_path: Path) -> None:
+    changes = {
+        "duration": "6 h",
+        "facility.node_types.node.ac_power": "air_hgx",
+        "facility.stages": ["ups", "transformers", "point_of_interconnection"],
+    }
+    run = read_run(
+        simulate(tiny_scenario(changes), tmp_path / "run", library=tiny_library()).folder
+    )
+    layers = overview_chart(run, power_unit(run.max_w)).panels[0].layers
+    lines = {layer.name: layer.y[0] for layer in layers if isinstance(layer, Line)}
+    assert not [name for name in lines if "device" in name]
+    rated_w = lines["rated power at the meter"] * power_unit(run.max_w).watts
+    assert rated_w == pytest.approx(rated_at_meter_w(run.run.scenario), rel=1e-6)
+    assert rated_w > run.run.scenario.facility.rated_power_w
 
 
 class _Stage:
@@ -145,7 +164,7 @@ def test_the_page_opens_with_the_figures_that_people_ask_for(run_folder: Path) -
     demand = next(
         e for e in metrics["grid"]["maximum_demand"]["intervals"] if e["interval_min"] == 15
     )
-    assert shown["15-minute demand"] == (f"{demand['max_mw'] * kw:,.3f}", "kW")
+    assert shown["15-minute demand (clock)"] == (f"{demand['max_mw'] * kw:,.3f}", "kW")
     ramps = {e["interval_s"]: e for e in metrics["grid"]["ramps"]["intervals"]}
     for seconds, name in ((60, "1 min"), (600, "10 min")):
         up, down = (ramps[seconds][way]["max_mw"] * kw for way in ("up", "down"))

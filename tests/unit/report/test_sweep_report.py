@@ -10,16 +10,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from sweep_builders import UTILIZATION, tiny_sweep
+from sweep_builders import UTILIZATION, sweep_file, tiny_sweep
 
 import diploee
 from diploee.drawing.charts import Band, Carpet
 from diploee.drawing.pictures import Picture
 from diploee.drawing.plotly import plotly_figure
-from diploee.errors import ScenarioError, counted
+from diploee.errors import InputError, ScenarioError, counted
 from diploee.report.build import build_report
 from diploee.report.content import Report
 from diploee.report.page import report_page
+from diploee.report.sweep_data import read_sweep
+from diploee.sweep import run_sweep
 
 NODES, LEVEL = "facility.pools.h100.n_nodes", "streams.training.target_utilization"
 IDLE = "facility.node_types.node.idle_power_w"
@@ -133,3 +135,10 @@ def test_a_sweep_that_kept_metrics_alone_has_its_figures_and_no_run_in_detail(
     report = build_report([tmp_path / "out"])
     assert report.subtitle.endswith("no run in detail")
     assert [chart.id for chart in report.charts] == ["axis-1"]
+
+
+def test_a_sweep_whose_runs_are_all_pending_says_so(tmp_path: Path, library_folder: Path) -> None:
+    file, out = sweep_file(tmp_path, {}), tmp_path / "out"
+    run_sweep(file, out, executor=lambda _: iter(()), profiles=[str(library_folder)])
+    with pytest.raises(InputError, match="no run of this sweep has finished; see its column"):
+        read_sweep(out)

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from builders import tiny_library, tiny_scenario
 
 import diploee
+from diploee.columns import Column
 from diploee.errors import InputError, ScenarioError
-from diploee.scenario import load_scenario
-from diploee.scenario.size import scaled
-from diploee.steps import at_size
+from diploee.facility import Block
+from diploee.facility.base import POWER, REACTIVE, Values
+from diploee.inputs import Inputs, load_inputs
+from diploee.scenario import Scenario, load_scenario
+from diploee.scenario.size import rated_at_meter_w, scaled, sized
+from diploee.steps import open_stages, settle
+from diploee.validation import check
 
 
 def test_nodes_rates_and_ratings_grow_and_the_rest_stays() -> None:
@@ -33,15 +40,15 @@ def test_nodes_rates_and_ratings_grow_and_the_rest_stays() -> None:
 
 def test_once_scaled_site_is_not_scaled_again() -> None:
     site = tiny_scenario({"facility.size": {"nodes_factor": 2.0}})
-    once = at_size(site)
+    once = sized(site)
     assert once.facility.pools["main"].n_nodes == 24
-    assert at_size(once) is once
+    assert sized(once) is once
 
 
 def test_size_at_the_meter_is_what_all_nodes_draw_at_their_ratings() -> None:
     stages = [{"kind": "constant_loss", "loss_fraction": 0.1}, {"kind": "auxiliary_load",
               "power_kw": 5.0}]  # fmt: skip
-    site = at_size(tiny_scenario({"facility.stages": stages, "facility.size": {"poi_mw": 12.0}}))
+    site = sized(tiny_scenario({"facility.stages": stages, "facility.size": {"poi_mw": 12.0}}))
     full_w = site.facility.nodes_power_w / 0.9 + site.facility.stages[1].power_kw * 1e3  # type: ignore[attr-defined]
     assert full_w == pytest.approx(12e6, rel=1e-3)  # to a node
 
@@ -63,9 +70,166 @@ def test_one_size_is_given(given: dict[str, float]) -> None:
 
 def test_size_at_a_meter_that_the_site_does_not_have_is_refused() -> None:
     with pytest.raises(InputError, match=r"poi_mw: the site has no facility\.stages"):
-        at_size(tiny_scenario({"facility.size": {"poi_mw": 3.0}}))
+        sized(tiny_scenario({"facility.size": {"poi_mw": 3.0}}))
 
 
 def test_site_too_small_for_its_jobs_is_refused() -> None:
     with pytest.raises(ScenarioError, match=r"facility\.size: .*needs 4 nodes"):
-        at_size(tiny_scenario({"facility.size": {"nodes_factor": 0.1}}))
+        sized(tiny_scenario({"facility.size": {"nodes_factor": 0.1}}))
+
+
+SPANS = (
+    {"start": "2018-01-01", "duration": "1 year"},
+    {"start": "2018-01-10", "duration": "2 days"},
+    {"start": "2020-02-29T12:00", "duration": "1 day"},
+    {"start": "2018-07-15T12:00", "duration": "1 h"},
+)
+
+
+def settled(name: str, **values: Any) -> tuple[Scenario, float]:
+    """Return a shipped site in its size, and what it draws at its meter at its ratings [W]."""
+    scenario = load_scenario(name, values={key.replace("__", "."): v for key, v in values.items()})
+    inputs = load_inputs(scenario)
+    site = settle(scenario, inputs)
+    return site, rated_at_meter_w(site, inputs.weather_year)
+
+
+@pytest.mark.parametrize("station", ["denver", "greensboro"])
+@pytest.mark.parametrize("name", ["colocation_10mw_poi", "colocation_10mw_poi_air"])
+def test_a_year_two_days_and_an_hour_are_of_the_same_size(name: str, station: str) -> None:
+    size = {"facility.size": {"poi_mw": 10}, "facility.weather.station": station}
+    found = [settled(name, **size, **span) for span in SPANS]
+    assert len({site.facility.n_nodes for site, _ in found}) == 1
+    assert len({site.facility.model_dump_json() for site, _ in found}) == 1
+    per_node = 10e6 / found[0][0].facility.n_nodes
+    assert [rated_w for _, rated_w in found] == pytest.approx([10e6] * len(SPANS), abs=per_node)
+
+
+def test_a_site_is_rated_at_the_worst_hour_of_its_year_in_any_zone() -> None:
+    zones = ("-07:00", "+05:30", "+14:00")
+    rated_w = [settled("colocation_10mw_poi_air", facility__utc_offset=zone)[1] for zone in zones]
+    # In a zone of half hours the middle of an hour is on a record of the weather, not between two.
+    assert rated_w == pytest.approx([rated_w[0]] * len(zones), rel=2e-3)
+
+
+def test_no_hour_of_a_run_at_full_ratings_draws_more_than_the_rated_power() -> None:
+    scenario = load_scenario("colocation_10mw_poi_air", ["duration=1 week", "start=2018-08-01"])
+    inputs = load_inputs(scenario)
+    facility = scenario.facility
+    n = 7 * 24 * 60
+    stages, _ = open_stages(scenario, weather=inputs.weather)
+    block = Block(0, 60_000, {
+        "it_power_w": np.full(n, facility.nodes_power_w),
+        "it_ac_power_w": np.full(n, facility.supplied_power_w),
+        POWER: np.full(n, facility.supplied_power_w),
+        REACTIVE: np.full(n, facility.reactive_power_var),
+    })  # fmt: skip
+    (passed,) = stages.through(iter([block]))
+    hourly_w = passed.columns[POWER].reshape(-1, 60).mean(axis=1)
+    assert hourly_w.max() <= rated_at_meter_w(scenario, inputs.weather_year) * (1 + 1e-6)
+
+
+BATTERY = {"kind": "battery", "power_mw": 2.0, "energy_mwh": 2.0, "auxiliary_kw": 50,
+           "smoothing_s": 60}  # fmt: skip
+BALLAST = {"kind": "ramp_limit", "down_mw_per_min": 0.1}
+
+
+def test_batteries_sources_and_ramp_limits_are_no_part_of_the_rated_power() -> None:
+    loss = {"kind": "constant_loss", "loss_fraction": 0.1}
+    bare = rated_at_meter_w(tiny_scenario({"facility.stages": [loss]}))
+    site = tiny_scenario({"facility.stages": [BATTERY, loss, BALLAST]})
+    assert rated_at_meter_w(site, further=[Generator()]) == bare
+
+
+def test_size_counts_the_nodes_of_all_phases() -> None:
+    phases = [{"since": "2018-01-01", "n_nodes": 5}, {"since": "2018-01-02", "n_nodes": 12}]
+    changes = {"facility.stages": [{"kind": "auxiliary_load", "design_share": 0.1}],
+               "facility.size": {"poi_mw": 1.0}}  # fmt: skip
+    whole = sized(tiny_scenario(changes))
+    phased = sized(tiny_scenario(changes | {"facility.pools.main.phases": phases}))
+    assert phased.facility.n_nodes == whole.facility.n_nodes
+    assert phased.facility.pools["main"].phases[-1].n_nodes == whole.facility.n_nodes  # type: ignore[index]
+
+
+class Offices:
+    """A load of a user that does not grow with the nodes, higher at noon."""
+
+    columns = (Column("offices_w", "W", "facility", "mean", None, "offices", "load"),)
+    boundary = None
+
+    def start(self) -> None:
+        """Return no state."""
+
+    def apply(self, block: Block, state: None) -> tuple[Values, None]:
+        """Add it."""
+        noon = block.starts_ms // 3_600_000 % 24 == 12
+        own_w = np.where(noon, 300e3, 100e3)
+        return {"offices_w": own_w, POWER: block.columns[POWER] + own_w}, None
+
+
+class Generator:
+    """A source of a user on the site."""
+
+    columns = (Column("generator_w", "W", "facility", "mean", None, "generator", "source"),)
+    boundary = None
+
+    def start(self) -> None:
+        """Return no state."""
+
+    def apply(self, block: Block, state: None) -> tuple[Values, None]:
+        """Take its output off."""
+        own_w = np.full(len(block), 5e3)
+        return {"generator_w": own_w, POWER: block.columns[POWER] - own_w}, None
+
+
+def test_size_at_the_meter_is_reached_with_a_stage_that_does_not_grow() -> None:
+    site = sized(tiny_scenario({"facility.size": {"poi_mw": 2.0}}), further=[Offices()])
+    node_w = site.facility.node_type_of("main").rated_power_w
+    assert site.facility.n_nodes == round(1.7e6 / node_w)
+    assert rated_at_meter_w(site, further=[Offices()]) == pytest.approx(2e6, abs=node_w)
+
+
+@pytest.mark.parametrize("poi_mw", [0.001, 0.25])
+def test_size_at_the_meter_that_no_nodes_make_is_refused(poi_mw: float) -> None:
+    site = tiny_scenario({"facility.size": {"poi_mw": poi_mw}, "streams.training.classes": [
+        {"workload": "draw", "n_nodes": 1, "probability": 1}]})  # fmt: skip
+    with pytest.raises(InputError, match=r"poi_mw: no number of nodes makes"):
+        sized(site, further=[Offices()])
+
+
+def test_size_at_the_meter_of_nodes_without_ratings_is_refused() -> None:
+    changes = {"gpu_tdp_w": 0, "cpu_tdp_w": 0, "idle_power_w": 0}
+    site = tiny_scenario(
+        {f"facility.node_types.node.{key}": value for key, value in changes.items()}
+        | {
+            "facility.stages": [{"kind": "auxiliary_load", "power_kw": 5}],
+            "facility.size": {"poi_mw": 1.0},
+        }
+    )
+    with pytest.raises(InputError, match="the nodes' ratings are 0 W"):
+        sized(site)
+
+
+def test_validation_and_run_have_the_same_nodes_and_ratings(tmp_path: Path) -> None:
+    site = tiny_scenario({
+        "duration": "6 h",
+        "facility.stages": [{"kind": "auxiliary_load", "power_kw": 5.0}],
+        "facility.size": {"poi_mw": 0.1},
+    })  # fmt: skip
+    found = check(site, tiny_library())
+    run = diploee.simulate(site, tmp_path / "run", library=tiny_library(), engine="compiled")
+    assert found.scenario.facility == run.scenario.facility
+    assert found.rated_mw == pytest.approx(0.1, rel=0.03)
+
+
+def test_cap_below_the_idle_power_of_the_site_in_its_size_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "cap.csv").write_text("time,cap\n2018-01-01 00:00,0.010\n2018-01-03 00:00,0.010\n")
+    changes = {"flexibility.signals.cap": {"file": "cap.csv", "utc_offset": "+00:00"}}
+    settle(*with_inputs(tiny_scenario(changes).beside(tmp_path)))
+    large = tiny_scenario(changes | {"facility.size": {"nodes_factor": 3}}).beside(tmp_path)
+    with pytest.raises(InputError, match=r"cap\.csv: a cap of 0\.01 MW, .* the 0\.0144 MW"):
+        settle(*with_inputs(large))
+
+
+def with_inputs(scenario: Scenario) -> tuple[Scenario, Inputs]:
+    return scenario, load_inputs(scenario, tiny_library())

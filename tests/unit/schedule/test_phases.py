@@ -154,7 +154,7 @@ def test_step_of_idle_power_is_told_as_nodes_that_came_to_stand(tmp_path: Path) 
     (added,) = (part for part in cause["parts"] if part["what"] == "nodes added")
     assert added["count"] == 5_000
     assert added["mw"] == pytest.approx(5_000 * 400 / 1e6)
-    assert "5,000 nodes came to stand (+2.00 MW)" in cause_words(cause)
+    assert "nodes added +2.00 MW (5,000 nodes)" in cause_words(cause)
 
 
 def test_ac_and_reactive_power_follow_the_nodes_that_stand(tmp_path: Path) -> None:

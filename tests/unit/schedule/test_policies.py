@@ -12,9 +12,12 @@ from builders import job_table, schedule_pool, tiny_library, tiny_scenario
 
 from diploee import simulate
 from diploee.errors import PolicyError, WorkloadError
-from diploee.scenario import Pool
+from diploee.scenario import Pool, StandingNodes
 from diploee.schedule import NEVER_MS, ClusterView, Policy, StrictFifo
+from diploee.schedule.acting import ActingPools
+from diploee.schedule.actions import Start
 from diploee.schedule.simpy_engine import SimpyCluster
+from diploee.schedule.surroundings import Surroundings
 from diploee.workload import JobTable
 
 
@@ -166,6 +169,120 @@ def test_a_policy_that_starves_a_free_pool_is_refused_after_a_day() -> None:
     assert start_ms(jobs, 4, Refuses(), horizon_ms=day_ms - 1) == [NEVER_MS]
     with pytest.raises(PolicyError, match="Refuses has left all 4 nodes free for 24 h while 1 job"):
         start_ms(jobs, 4, Refuses(), horizon_ms=day_ms)
+
+
+class Answers:
+    """Calls a function with its view for what to start; acts on all pools where it decides."""
+
+    def __init__(self, answer: Any, decides: bool = False) -> None:
+        setattr(self, "decide" if decides else "select", answer)
+        self.holds = False
+
+
+def first(view: ClusterView) -> list[int]:
+    return list(StrictFifo().select(view))
+
+
+def writes(change: Any) -> Any:
+    def answer(view: Any) -> list[int]:
+        change(view)
+        return list(view.queue)
+
+    return answer
+
+
+def twice_the_nodes(view: Any) -> None:
+    view.free_nodes *= 2
+
+
+def one_node(view: Any) -> None:
+    view.job_n_nodes[0] = 1
+
+
+def acts(policy: Any, jobs: JobTable, n_nodes: int, controller: Any = None) -> Any:
+    standing = {"main": StandingNodes(n_nodes, ())}
+    around = Surroundings(controller=controller)
+    return ActingPools({"main": policy}, standing, around, 0, 100).advance(jobs, 100)
+
+
+CHANGES: dict[str, Any] = {
+    "view.free_nodes is read only": twice_the_nodes,
+    "does not support item assignment": one_node,
+    "has no attribute 'update'": lambda view: view.job_n_nodes.update({0: 1}),
+    "has no attribute 'clear'": lambda view: view.running.clear(),
+    "has no attribute 'popleft'": lambda view: view.queue.popleft(),
+    "a view has no '_policy'": lambda view: view._policy,
+}
+
+
+@pytest.mark.parametrize("decides", [False, True], ids=["select", "decide"])
+@pytest.mark.parametrize("text", CHANGES)
+def test_a_policy_that_writes_its_view_is_refused(text: str, decides: bool) -> None:
+    jobs, policy = job_table([0, 0], [3, 2], [5, 5]), Answers(writes(CHANGES[text]), decides)
+    with pytest.raises(PolicyError, match=f"policy Answers: (select|decide) raised .*{text}"):
+        acts(policy, jobs, 4) if decides else start_ms(jobs, 4, policy)
+
+
+@pytest.mark.parametrize(
+    "kind", [np.array, tuple, iter, lambda jobs: np.array(jobs, dtype=np.int32)]
+)
+def test_jobs_may_be_any_sequence_or_array_of_whole_numbers(kind: Any) -> None:
+    jobs = job_table([0, 0, 1], [2, 2, 1], [5, 5, 5])
+    expected = start_ms(jobs, 4, StrictFifo())
+    assert start_ms(jobs, 4, Answers(lambda view: kind(first(view)))) == expected
+
+
+@pytest.mark.parametrize(
+    ("found", "shown"),
+    [
+        (None, "null"), ("0", "'0'"), (0, "0"), ([0.0], "0.0"), (np.array([0.0]), "0.0"),
+        ([True], "true"), (np.array([[0]]), ""), ([[0]], ""), (np.array([True, False]), ""),
+    ],
+)  # fmt: skip
+def test_other_answers_are_refused_with_what_was_expected(found: Any, shown: str) -> None:
+    text = f"policy Answers: select must return numbers of jobs of view.queue, found .*{shown}"
+    with pytest.raises(PolicyError, match=text):
+        start_ms(job_table([0], [1], [5]), 4, Answers(lambda _: found))
+
+
+@pytest.mark.parametrize("later", [0, -1, 1.5, "1", None])
+def test_waking_at_no_time_after_now_is_refused_at_once(later: Any) -> None:
+    def answer(view: Any) -> list[int]:
+        view.wake_at(view.now_ms + later if isinstance(later, int) else later)
+        return []
+
+    for decides in (False, True):
+        policy, jobs = Answers(answer, decides), job_table([5], [1], [5])
+        with pytest.raises(PolicyError, match="policy Answers asks to be woken at"):
+            acts(policy, jobs, 4) if decides else start_ms(jobs, 4, policy)
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        ([Start("0")], "decide must return actions .*found '?0"),  # type: ignore[arg-type]
+        ([Start(0, n_nodes=1.5)], "decide must return actions .*found 1.5"),  # type: ignore[arg-type]
+        ([0], "answers 0, which is no action"),
+        (0, "decide must return actions .*found 0"),
+    ],
+)
+def test_actions_of_other_kinds_are_refused(found: Any, text: str) -> None:
+    jobs = job_table([0], [1], [5])
+    with pytest.raises(PolicyError, match=f"policy Answers:? {text}"):
+        acts(Answers(lambda _: found, decides=True), jobs, 4)
+    pairs = [("main", action) for action in found] if isinstance(found, list) else found
+    text = text.replace("actions", "pairs")
+    with pytest.raises(PolicyError, match=f"policy Answers:? {text}"):
+        acts(StrictFifo(), jobs, 4, Answers(lambda _: pairs, decides=True))
+
+
+def test_an_error_of_the_system_in_a_policy_is_not_blamed_on_the_output(tmp_path: Path) -> None:
+    policy = Answers(lambda _: open("/none"))  # noqa: PTH123, SIM115
+    with pytest.raises(PolicyError, match="policy Answers: select raised FileNotFoundError"):
+        simulate(
+            tiny_scenario(), tmp_path / "run", library=tiny_library(), policies={"main": policy}
+        )
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_compiled_engine_refuses_a_policy_that_it_has_no_twin_of() -> None:

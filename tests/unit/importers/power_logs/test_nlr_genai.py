@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from command_line import call, contents
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from killing import kills, n_steps
 from samples import WATTAMETER
 
 import diploee
@@ -358,6 +360,27 @@ def test_interrupted_import_leaves_no_profile(dataset, tmp_path, monkeypatch):
             import_nlr_genai(dataset, out)
     assert not out.exists()
     assert len(import_nlr_genai(dataset, out).paths) > 2
+
+
+def test_import_that_was_killed_between_its_profiles_is_undone_and_can_be_repeated(
+    dataset, tmp_path
+):
+    out, n_halves = tmp_path / "library", 0
+
+    def take():
+        import_nlr_genai(dataset, out)
+
+    take()
+    whole = contents(out)
+    shutil.rmtree(out)
+    last = n_steps(tmp_path, take)
+    shutil.rmtree(out)
+    for _ in kills(tmp_path, take, range(last - 12, last - 10)):
+        n_halves += 0 < len(list(out.glob("*.parquet"))) < len(whole)
+        take()
+        assert contents(out) == whole
+        shutil.rmtree(out)
+    assert n_halves
 
 
 def test_the_command_imports_and_says_how_the_classes_differ(dataset, tmp_path):

@@ -4,8 +4,11 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import numpy as np
 import pytest
+from builders import tiny_library, tiny_scenario
 
+from diploee import simulate
 from diploee.metrics.grid import GridMetrics
+from diploee.metrics.limits import Limits
 from diploee.profiles.profile import Provenance
 
 START = datetime(2018, 1, 1, tzinfo=UTC)
@@ -42,10 +45,10 @@ def test_step_is_found_exactly_with_its_time():
     for interval_s in (2, 10, 60, 300, 600, 900):
         entry = ramp(block, interval_s)
         assert entry["up"]["max_mw"] == 3.0
-        assert entry["up"]["time"] == (START + timedelta(seconds=4000)).isoformat()
+        assert entry["up"]["time"] == (START + timedelta(seconds=4000 - interval_s)).isoformat()
         assert entry["down"]["max_mw"] == 4.0
         assert entry["down"]["max_mw_per_min"] == pytest.approx(4.0 * 60 / interval_s)
-        assert entry["down"]["time"] == (START + timedelta(seconds=5000)).isoformat()
+        assert entry["down"]["time"] == (START + timedelta(seconds=5000 - interval_s)).isoformat()
         assert entry["lower_bound"] is False
 
 
@@ -100,7 +103,7 @@ def test_times_are_local():
     power_w = np.ones(300)
     power_w[90:] = 2.0
     block = grid_block(power_w, 60_000, start=datetime(2018, 1, 1, tzinfo=zone))
-    assert ramp(block, 60)["up"]["time"] == "2018-01-01T01:30:00-07:00"
+    assert ramp(block, 60)["up"]["time"] == "2018-01-01T01:29:00-07:00"
 
 
 def test_blocks_must_follow_on_each_other():
@@ -119,3 +122,15 @@ def test_power_that_is_not_finite_is_refused():
 def test_nothing_added_gives_no_block():
     with pytest.raises(ValueError, match="no power"):
         GridMetrics(60_000, START, rated_power_w=MW).block()
+
+
+def test_one_ramp_has_one_time_in_metrics_and_limits_by_either_definition(tmp_path):
+    run = simulate(
+        tiny_scenario({"duration": "6 h"}), tmp_path / "run", library=tiny_library(),
+        engine="compiled",
+    )  # fmt: skip
+    told = ramp(run.metrics["grid"], 60)["up"]["time"]
+    for between in ("adjacent_means", "end_points"):  # alike at the run's own interval
+        limit = {"interval": "1 min", "up_mw_per_min": 1e-6, "between": between}
+        (result,) = run.limits(Limits.model_validate({"ramps": [limit]})).results
+        assert result.time == told

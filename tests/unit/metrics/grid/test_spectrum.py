@@ -163,3 +163,18 @@ def test_llama_2_on_16_nodes_has_its_line_at_10_5_s():
     metrics.add(0, profile.power_w.astype(float))
     strongest = metrics.block()["spectrum"]["lines"][0]
     assert 10.3 < strongest["period_s"] < 10.7
+
+
+def test_line_of_a_strictly_periodic_load_has_no_floor_and_says_so():
+    t_s = np.arange(3600) + 0.5
+    square_w = 5 * MW + MW * np.sign(np.cos(2 * np.pi * t_s / 60))
+    lines = spectrum_of(square_w, 1000)[1]["lines"]
+    assert lines[0]["frequency_hz"] == pytest.approx(1 / 60, rel=1e-4)
+    assert lines[0]["rms_mw"] == pytest.approx(4 / np.pi / np.sqrt(2), rel=2e-3)
+    for line in lines:
+        assert (line["over_floor"] is None) == ("reason" in line)
+        assert line["over_floor"] is None or line["over_floor"] < 1e12
+    assert "strictly periodic" in lines[0]["reason"]
+    # What only the transform's rounding shows is no line: none is below the rounding of power.
+    sine_w = 5 * MW + MW * np.cos(2 * np.pi * t_s / 60)
+    assert [line["rms_mw"] > 1e-8 for line in spectrum_of(sine_w, 1000)[1]["lines"]] == [True]

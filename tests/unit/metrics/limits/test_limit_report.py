@@ -26,12 +26,13 @@ def test_ramp_beyond_its_limit_is_given_with_time_and_duration(run_of):
     # The ramp is a triangle of 10 s to both sides of the step, 0.1 MW/s high.
     assert (result.violations, result.duration_s) == (1, 7.0)
     assert result.worst[0].value == pytest.approx(0.1)
-    assert result.worst[0].time == "2018-01-01T00:05:00+00:00"
-    assert (result.worst[0].begin[11:19], result.worst[0].end[11:19]) == ("00:04:57", "00:05:04")
+    # A ramp's time is the start of its window, of the earlier of its two means.
+    assert result.worst[0].time == "2018-01-01T00:04:50+00:00"
+    assert (result.worst[0].begin[11:19], result.worst[0].end[11:19]) == ("00:04:47", "00:04:54")
     assert result.line() == (
         "ramps.0: ramp up over 10 s, limit 0.06 MW/s: 1 violation "
         "(adjacent ones count as one), 7 s in all, "
-        "worst 0.1 MW/s at 2018-01-01T00:05:00+00:00"
+        "worst 0.1 MW/s at 2018-01-01T00:04:50+00:00"
     )
     assert not report.kept
 
@@ -45,7 +46,7 @@ def test_up_and_down_and_both_units_are_separate_limits(run_of):
     assert down.worst[0].value == pytest.approx(6.0)
     assert up.line() == (
         "ramps.0: ramp up over 10 s, limit 0.1 MW/min: kept, "
-        "worst 0 MW/min at 2018-01-01T00:00:10+00:00"
+        "worst 0 MW/min at 2018-01-01T00:00:00+00:00"
     )
 
 

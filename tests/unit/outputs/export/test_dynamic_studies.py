@@ -106,6 +106,9 @@ def test_raw_records_are_peak_minimum_highest_quarter_and_a_moment(
         assert len(record) == 13
         assert float(record[5]) == pytest.approx(p_mw, abs=1e-6)
         assert float(record[6]) == pytest.approx(-0.002 + 0.2 * p_mw, abs=1e-6)
+    starts = [line.rpartition(" from ")[2] for line in place.read_text().splitlines()]
+    offset = run.scenario.start_with_zone.isoformat()[-6:]
+    assert starts[3] == f"2018-01-01T01:00:00{offset}" and all(s.endswith(offset) for s in starts)
     assert [record[2] for record in records] == ["1", "0", "0", "0"]  # one stands for the facility
 
 

@@ -12,6 +12,7 @@ from diploee import simulate
 from diploee.errors import InputError
 from diploee.outputs import Run
 from diploee.outputs.export import Options, export_run
+from diploee.scenario.size import rated_at_meter_w
 
 NODE_MW = (4 * 700 + 2 * 360) / 1e6
 
@@ -90,6 +91,21 @@ def test_site_without_phases_is_one_step(year_run: Run, tmp_path: Path) -> None:
     place = export_run(year_run, "pjm-lla", tmp_path / "lla")
     (row,) = csv.DictReader((place / "ramp_schedule.csv").read_text("utf-8").splitlines())
     assert float(row["capacity_mw"]) == float(row["step_mw"]) == pytest.approx(12 * NODE_MW)
+
+
+def test_capacity_is_rated_where_the_demand_is_taken(tmp_path: Path) -> None:
+    changes = {
+        "facility.node_types.node.ac_power": "air_hgx",
+        "facility.stages": ["ups", "transformers", "point_of_interconnection"],
+    }
+    run = simulate(tiny_scenario(changes), tmp_path / "run", library=tiny_library())
+    for column, rated_w in (
+        ("facility_power_w", rated_at_meter_w(run.scenario)),
+        ("it_power_w", 12 * NODE_MW * 1e6),
+    ):
+        place = export_run(run, "pjm-lla", tmp_path / column, Options(column=column))
+        (row,) = csv.DictReader((place / "ramp_schedule.csv").read_text("utf-8").splitlines())
+        assert float(row["capacity_mw"]) == pytest.approx(rated_w / 1e6, rel=1e-5)
 
 
 def test_no_power_per_gpu_while_gpus_are_added(years: Run, tmp_path: Path) -> None:

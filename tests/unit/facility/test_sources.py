@@ -1,0 +1,272 @@
+"""Sources and stores that a user writes as a stage: what the site draws, and from where."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pytest
+from builders import tiny_library, tiny_scenario
+
+from diploee import simulate
+from diploee.cli.display import show_run
+from diploee.columns import TAKEN_OFF, Column, energy_parts
+from diploee.errors import StageError
+from diploee.facility import STAGES, Block, StageSpec
+from diploee.facility.base import POWER
+from diploee.metrics.cause_words import cause_words
+from diploee.outputs import Run
+from diploee.report.build import build_report
+from diploee.report.datasheet import data_sheet
+from diploee.scenario.size import rated_at_meter_w
+
+METER = {"kind": "point_of_interconnection", "contract_mva": 8, "billing": {
+    "power_factor_min": 0.95, "kvar_free_share": 0.62, "ratchet": 0.8}}  # fmt: skip
+CHAIN: list[Any] = ["pdu", "ups", "wse", "auxiliary_load", "transformers", METER]
+
+
+@pytest.fixture(autouse=True)
+def generator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Register a generator, as a file of a user does."""
+    monkeypatch.setattr(STAGES, "_added", {})
+
+    @STAGES.register
+    class Generator(StageSpec):
+        """A generator that runs from one hour of the day to another."""
+
+        columns: ClassVar = (
+            Column("generator_w", "W", "facility", "mean", "at its terminals",
+                   "output of the generator", role="source", part="generator"),
+        )  # fmt: skip
+        boundary: ClassVar[str | None] = "behind a generator"
+        kind: Literal["generator"] = "generator"
+        power_mw: float
+        from_h: float = 6.0
+
+        def apply(self, block: Block, state: None) -> tuple[dict[str, Any], None]:
+            hour = block.starts_ms / 3.6e6 % 24
+            given_w = self.power_mw * 1e6 * ((hour >= self.from_h) & (hour < 18))
+            return {"generator_w": given_w, POWER: block.columns[POWER] - given_w}, None
+
+
+class Keeps:
+    """A sink that sums the columns in double precision."""
+
+    def __init__(self) -> None:
+        self.sums: dict[str, float] = {}
+
+    def add(self, block: Block) -> None:
+        for name, values in block.columns.items():
+            self.sums[name] = self.sums.get(name, 0.0) + float(values.sum(dtype=np.float64))
+
+
+def site(place: int | None = None, power_mw: float = 1.0, **changes: Any) -> Any:
+    """Return a site of 3 MW of devices, with a generator before the stage of a number."""
+    stages = list(CHAIN)
+    if place is not None:
+        stages.insert(place, {"kind": "generator", "power_mw": power_mw})
+    return tiny_scenario(
+        {
+            "duration": "1 d",
+            "facility.pools.main.n_nodes": 2_000,
+            "facility.node_types.node.ac_power": "air_hgx",
+            "facility.weather": {"kind": "typical_day", "station": "denver"},
+            "facility.utc_offset": "-07:00",
+            "facility.stages": stages,
+            "streams.training.target_utilization": 0.002,
+            **changes,
+        }
+    )
+
+
+def simulated(folder: Path, scenario: Any, **how: Any) -> tuple[Run, dict[str, float]]:
+    kept = Keeps()
+    run = simulate(scenario, folder, library=tiny_library(), engine="compiled", sinks=[kept], **how)
+    return run, kept.sums
+
+
+def overhead(sums: dict[str, float], columns: Any) -> float:
+    """Return what losses, cooling and loads draw over what the nodes draw."""
+    drawn = sum(sums[c.name] for c in columns if c.role in ("loss", "cooling", "load"))
+    return drawn / sums["it_ac_power_w"]
+
+
+def test_a_source_at_the_meter_leaves_the_pue_as_it_is(tmp_path: Path) -> None:
+    without, _ = simulated(tmp_path / "without", site())
+    run, _ = simulated(tmp_path / "with", site(5))
+    for key in ("pue", "ppue_cooling", "tue_device", "gross_mwh"):
+        assert run.metrics["poi"][key] == pytest.approx(without.metrics["poi"][key], rel=1e-9)
+    energy, before = run.metrics["poi"]["energy"], without.metrics["poi"]["energy"]
+    assert energy["generator_mwh"] == pytest.approx(-12, rel=1e-9)
+    assert energy["total_mwh"] == pytest.approx(before["total_mwh"] - 12, rel=1e-9)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2, 4])
+def test_a_source_further_inside_changes_the_pue_by_the_losses_it_changes(
+    tmp_path: Path, place: int
+) -> None:
+    without, sums = simulated(tmp_path / "without", site())
+    run, inside = simulated(tmp_path / "with", site(place))
+    change = overhead(inside, run.columns) - overhead(sums, without.columns)
+    found = run.metrics["poi"]["pue"] - without.metrics["poi"]["pue"]
+    assert change < -1e-5 and found == pytest.approx(change, abs=1e-9)
+    # No less heat is in the hall: of the cooling only what the less losses were is gone.
+    assert inside["cooling_w"] == pytest.approx(sums["cooling_w"], rel=0.02)
+
+
+@pytest.mark.parametrize("first", ["generator", "battery", "ramp_limit"])
+def test_parts_of_the_energy_add_up_to_the_total(tmp_path: Path, first: str) -> None:
+    inside: dict[str, dict[str, Any]] = {
+        "generator": {"power_mw": 2.0},
+        "battery": {"power_mw": 0.5, "energy_mwh": 0.5, "smoothing_s": 600, "auxiliary_kw": 9},
+        "ramp_limit": {"up_mw_per_min": 0.001, "down_mw_per_min": 0.001, "curtails": True},
+    }
+    run, sums = simulated(
+        tmp_path / "run", site(**{"facility.stages": [{"kind": first, **inside[first]}, *CHAIN]})
+    )
+    for of in (run.metrics["poi"], *run.metrics["poi"]["monthly"].values()):
+        energy = dict(of["energy"])
+        total = energy.pop("total_mwh")
+        assert sum(energy.values()) == pytest.approx(total, rel=1e-7)
+    parts = energy_parts(run.columns)
+    taken_off = sum(sums[c.name] for of in parts.values() for c in of if c.role in TAKEN_OFF)
+    gross = (sums["poi_power_w"] + taken_off) / 60e6
+    assert run.metrics["poi"]["gross_mwh"] == pytest.approx(gross, rel=1e-8)
+
+
+def test_a_battery_counts_to_the_pue_by_its_losses_alone(tmp_path: Path) -> None:
+    battery = {"kind": "battery", "power_mw": 0.5, "energy_mwh": 0.5, "smoothing_s": 600}
+    stages = [*CHAIN[:5], battery, METER]
+    without, _ = simulated(tmp_path / "without", site())
+    run, sums = simulated(tmp_path / "with", site(**{"facility.stages": stages}))
+    lost = sums["battery_loss_w"] / sums["it_ac_power_w"]
+    change = run.metrics["poi"]["pue"] - without.metrics["poi"]["pue"]
+    assert lost > 1e-6 and change == pytest.approx(lost, abs=1e-9)
+
+
+def test_a_size_at_the_meter_is_that_without_the_source() -> None:
+    stages = ["pdu", {"kind": "generator", "power_mw": 9}, "transformers", METER]
+    dry = {"facility.weather": None, "facility.stages": stages}
+    without = dry | {"facility.stages": [stages[0], *stages[2:]]}
+    assert rated_at_meter_w(site(**dry)) == rated_at_meter_w(site(**without))
+
+
+def test_a_cause_names_the_source_and_its_sign(tmp_path: Path) -> None:
+    run, _ = simulated(tmp_path / "run", site(5))
+    ramps = {e["interval_s"]: e for e in run.metrics["grid"]["ramps"]["intervals"]}
+    for way, sign in (("up", 1), ("down", -1)):
+        cause = ramps[300.0][way]["cause"]
+        (part,) = (part for part in cause["parts"] if part.get("of") == "generator")
+        assert part["mw"] == pytest.approx(sign, abs=1e-9)
+        assert cause_words(cause).startswith(f"stage generator {sign:+.2f} MW")
+
+
+def test_power_that_is_exported_is_counted_and_survives_everything(tmp_path: Path) -> None:
+    run, sums = simulated(tmp_path / "run", site(5, 20.0))
+    poi, power_w = run.metrics["poi"], run.facility(["poi_power_w"])["poi_power_w"]
+    exported = -power_w.to_numpy(np.float64).clip(max=0).sum() / 60e6
+    assert exported > 100 and poi["exported_mwh"] == pytest.approx(exported, rel=1e-6)
+    assert poi["exported_h"] == pytest.approx(12)
+    (month,) = run.metrics["billing"]["months"]
+    assert month["exported_mwh"] == poi["exported_mwh"]
+    assert month["energy_mwh"] == pytest.approx(sums["poi_power_w"] / 60e6) and exported > 0
+    assert 0 < month["lagging_power_factor"] <= 1 and 0 < poi["pue"] < 2
+    for demand in month["demand"]:
+        assert demand["load_factor"] is None
+    assert run.metrics["power"]["load_factor"] is run.metrics["grid"]["load_factor"] is None
+    assert run.metrics["power"]["peak_to_average_ratio"] is None
+    build_report([run.folder])
+    figures = {f.item: f for s in data_sheet(run).sections for f in s.figures}
+    assert figures["Load factor, of own peak"].value is None
+    assert "exports" in figures["Load factor, of own peak"].note
+
+
+def test_a_stage_that_changes_the_power_without_a_role_is_refused(tmp_path: Path) -> None:
+    class Silent:
+        columns = (Column("panel_w", "W", "facility", "mean", None, "output"),)
+        boundary = None
+
+        def start(self) -> None:
+            return None
+
+        def apply(self, block: Block, state: None) -> tuple[dict[str, Any], None]:
+            half_w = block.columns[POWER] / 2
+            return {"panel_w": half_w, POWER: half_w}, state
+
+    with pytest.raises(StageError, match="Silent changes facility_power_w") as caught:
+        simulate(tiny_scenario(), tmp_path / "run", library=tiny_library(), stages=[Silent()])
+    for role in ("loss", "cooling", "load", *TAKEN_OFF):
+        assert f"'{role}'" in str(caught.value)
+    assert "\n" not in str(caught.value) and not list(tmp_path.iterdir())
+    Silent.columns = (Column("panel_w", "W", "facility", "mean", None, "output", role="source"),)
+    simulate(tiny_scenario(), tmp_path / "run", library=tiny_library(), stages=[Silent()])
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        ({"role": "device"}, "has the role 'device', which is the nodes' own"),
+        ({"role": "load", "unit": "kW"}, "has a role and is of kW per facility"),
+        ({"role": "load", "part": "total"}, "counts to the part 'total'"),
+        ({"role": "load", "part": "Solar PV"}, "counts to the part 'Solar PV'"),
+    ],
+)
+def test_roles_and_parts_that_no_stage_can_have_are_refused(
+    tmp_path: Path, keys: dict[str, Any], text: str
+) -> None:
+    class Odd:
+        columns = (
+            Column(**{"name": "odd_w", "unit": "W", "per": "facility", "kind": "mean",
+                      "boundary": None, "text": "odd"} | keys),
+        )  # fmt: skip
+        boundary = None
+
+    with pytest.raises(StageError, match=f"stage Odd: column 'odd_w' {text}"):
+        simulate(tiny_scenario(), tmp_path / "run", library=tiny_library(), stages=[Odd()])  # type: ignore[list-item]
+
+
+def test_the_stack_of_parts_reaches_the_gross_power(tmp_path: Path) -> None:
+    from diploee.drawing.charts import Band, Line
+    from diploee.report.data import read_run
+    from diploee.report.poi_charts import poi_charts
+    from diploee.units import MEGAWATT
+
+    run, _ = simulated(tmp_path / "run", site(5, 20.0))
+    layers = poi_charts(read_run(run.folder, "run"), MEGAWATT)[0].panels[0].layers
+    bands, (line,) = [b for b in layers if isinstance(b, Band)], [
+        of for of in layers if isinstance(of, Line)
+    ]  # fmt: skip
+    assert all((b.high >= b.low - 1e-6).all() for b in bands)
+    assert all((a.high == b.low).all() for a, b in pairwise(bands))
+    assert line.y.min() < -10 and bands[-1].high.min() > 2.7
+
+
+def test_a_stage_that_reads_what_only_a_run_has_leaves_the_rated_power_unknown(
+    tmp_path: Path,
+) -> None:
+    class Queue:
+        columns = (Column("desk_w", "W", "facility", "mean", None, "a watt a job", role="load"),)
+        boundary = None
+
+        def start(self) -> None:
+            return None
+
+        def apply(self, block: Block, state: None) -> tuple[dict[str, Any], None]:
+            desk_w = 1.0 * block.columns["queued_jobs"]
+            return {"desk_w": desk_w, POWER: block.columns[POWER] + desk_w}, state
+
+    run = simulate(tiny_scenario(), tmp_path / "run", library=tiny_library(), stages=[Queue()])
+    assert run.metrics["power"]["rated_mw"] is run.metrics["grid"]["headroom"] is None
+
+
+def test_the_table_of_a_run_says_where_power_of_its_pools_is_taken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pool = {"node_type": "node", "n_nodes": 5}
+    run, _ = simulated(tmp_path / "run", site(**{"facility.pools.side": pool}))
+    show_run(run)
+    words = " ".join(capsys.readouterr().out.split())
+    devices = run.boundary("it_power_w")
+    assert f"at the point of interconnection; of a pool: {devices}. Peaks" in words
