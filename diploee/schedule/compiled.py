@@ -106,11 +106,6 @@ class CompiledQueue:
         self._waiting: tuple[Any, ...] = ()
         self._n_jobs = 0
 
-    @property
-    def free_slots(self) -> Int64Array:
-        """Free slots of each GPU, node after node, shape (n,); none of a pool without `gpus`."""
-        return np.zeros(0, np.int64) if self._gpus is None else self._gpus.free_slots
-
     def advance(self, jobs: JobTable, until_ms: int) -> tuple[Int64Array, Int64Array]:
         """Take in jobs and return those that start before a time; see `PoolEngine`."""
         numbers = np.arange(self._n_jobs, self._n_jobs + len(jobs))

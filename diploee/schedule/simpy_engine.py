@@ -10,11 +10,13 @@ import numpy as np
 import simpy
 from simpy.events import NORMAL
 
+from diploee.schedule.compiled_gpus import Gpus, fits_gpus, free_gpus, take_gpus
 from diploee.schedule.estimates import EXACT, estimated_ms
 from diploee.schedule.policies.fifo import StrictFifo
 from diploee.schedule.policy import Policy, Viewed, asked, jobs_read, wake_ms
 from diploee.schedule.simpy_loop import Callbacks, SimpyLoop
 from diploee.tables import Int64Array, concat
+from diploee.units import SLOTS_PER_GPU
 from diploee.workload import JobTable
 
 
@@ -202,3 +204,27 @@ class SimpyCluster(SimpyLoop, Viewed):
         self.last_busy_ms = self._env._now  # type: ignore[assignment]
         if self.queue or self._wants_idle:
             self._ask()
+
+
+class SimpyGpus(SimpyCluster):
+    """One pool under strict FIFO of which jobs may have a part; it counts slots of its GPUs.
+
+    A job on a part of a GPU takes it of the first GPU with as much free; one on fewer GPUs than a
+    node has takes the first wholly free ones of the first node with as many; a wider one the first
+    nodes that are wholly free. The head of the queue waits until it fits.
+    """
+
+    def __init__(self, gpus: Gpus, begin_ms: int = 0) -> None:
+        super().__init__(gpus.next_gpu.size * SLOTS_PER_GPU, StrictFifo(), begin_ms=begin_ms)
+        self._ask = self._decide_last  # which GPU is the first one depends on all ends
+        self._gpus, self._places = gpus, dict[int, int]()
+
+    def _decide(self) -> None:
+        while self.queue and fits_gpus(self._gpus, self.job_n_nodes[self.queue[0]]):
+            job = self.queue.popleft()
+            self._places[job] = take_gpus(self._gpus, self.job_n_nodes[job])
+            self._start(job, self.job_n_nodes[job])
+
+    def _end(self, event: simpy.Event) -> None:
+        free_gpus(self._gpus, self._places.pop(event._value))
+        super()._end(event)

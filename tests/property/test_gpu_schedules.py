@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from diploee.scenario import Pool
 from diploee.schedule import StrictFifo
 from diploee.schedule.compiled import CompiledQueue
-from diploee.schedule.compiled_gpus import open_gpus
-from diploee.schedule.simpy_gpus import SimpyGpus
+from diploee.schedule.compiled_gpus import Gpus, open_gpus
+from diploee.schedule.simpy_engine import SimpyGpus
 from diploee.workload import JobTable
 
 GPU = 100
@@ -42,22 +42,24 @@ def job_lists(draw: st.DrawFn) -> tuple[JobTable, int, int, list[int]]:
     return jobs, n_nodes, per_node, sorted(edges)
 
 
-def compiled(n_nodes: int, per_node: int) -> CompiledQueue:
-    return CompiledQueue(StrictFifo(), n_nodes, gpus=open_gpus(n_nodes, per_node))
+def compiled(gpus: Gpus) -> CompiledQueue:
+    n_nodes = gpus.next_gpu.size // gpus.per_node
+    return CompiledQueue(StrictFifo(), n_nodes, gpus=gpus)
 
 
 def by_windows(
-    open_engine: Callable[[int, int], SimpyGpus | CompiledQueue],
+    open_engine: Callable[[Gpus], SimpyGpus | CompiledQueue],
     case: tuple[JobTable, int, int, list[int]],
 ) -> tuple[dict[int, int], list[list[int]]]:
     """Return the start of each job, and the free slots of each GPU at the end of each window."""
     jobs, n_nodes, per_node, edges = case
-    made, starts, free, done = open_engine(n_nodes, per_node), dict[int, int](), [], 0
+    gpus = open_gpus(n_nodes, per_node)
+    made, starts, free, done = open_engine(gpus), dict[int, int](), [], 0
     for edge in edges:
         stop = int(np.searchsorted(jobs.submit_ms, edge))
         numbers, start_ms = made.advance(jobs.take(slice(done, stop)), edge)
         starts |= dict(zip(numbers.tolist(), start_ms.tolist(), strict=True))
-        free.append(made.free_slots.tolist())
+        free.append(gpus.free_slots.tolist())
         done = stop
     return starts, free
 
