@@ -53,15 +53,7 @@ class Happened:
 class ActingEngine(SimpyLoop):
     """All pools of a run, simulated by SimPy in one environment.
 
-    Parameters
-    ----------
-    pools : mapping of str to (int, object, sequence)
-        Of each pool its nodes at the begin, its policy, and what is added later: times [ms] and
-        nodes.
-    around : Surroundings
-        What policies know besides their queues.
-    begin_ms, horizon_ms : int
-        Begin of the simulation and end of the run [ms].
+    Each pool comes with its first nodes, its policy, and times [ms] and numbers of added nodes.
     """
 
     _rule = f"{SimpyLoop._rule}, and acts on jobs of view.running"
@@ -105,15 +97,6 @@ class ActingEngine(SimpyLoop):
         """Take in the jobs submitted before a time, and simulate up to it.
 
         Jobs are numbered in the order in which they are taken in.
-
-        Parameters
-        ----------
-        jobs : JobTable
-            Jobs of all pools in the order of submission.
-        estimate_ms : numpy.ndarray, shape (n,), int64
-            How long each is thought to run [ms].
-        until_ms : int
-            Time [ms].
         """
         entering = self._enter(jobs, estimate_ms)
         self._run_until(until_ms, entering, jobs.submit_ms, self._submit)

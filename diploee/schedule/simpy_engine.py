@@ -21,21 +21,7 @@ from diploee.workload import JobTable
 
 
 class SimpyCluster(SimpyLoop, Viewed):
-    """One pool of nodes with its queue, simulated by SimPy; the `ClusterView` of its policy.
-
-    Parameters
-    ----------
-    n_nodes : int
-        Nodes of the pool.
-    policy : Policy
-        Queue discipline.
-    signals : mapping, optional
-        Outside signals for the policy, functions of the time [ms].
-    begin_ms : int
-        Time at which the simulation begins [ms].
-    added : sequence of (int, int)
-        When further nodes are added [ms], and how many.
-    """
+    """One pool of nodes with its queue, simulated by SimPy; the `ClusterView` of its policy."""
 
     def __init__(
         self,

@@ -35,13 +35,7 @@ class _PoolInLoop(Protocol):
 
 
 class SimpyLoop:
-    """An environment in which jobs are submitted and policies decide.
-
-    Parameters
-    ----------
-    begin_ms : int
-        Start of the simulation [ms].
-    """
+    """An environment in which jobs are submitted and policies decide."""
 
     _rule = "a policy starts jobs of view.queue on at most view.free_nodes nodes"
 

@@ -100,17 +100,7 @@ class ConservativeBackfill:
 
 
 class _Plan:
-    """Free nodes from a time on, as a step function: running jobs and reservations.
-
-    Parameters
-    ----------
-    now_ms : int
-        The time [ms].
-    free_nodes : int
-        Nodes that are free then.
-    running : iterable of (int, int)
-        Expected ends [ms] of running jobs and their nodes.
-    """
+    """Free nodes from a time on, as a step function: running jobs and reservations."""
 
     def __init__(self, now_ms: int, free_nodes: int, running: Iterable[tuple[int, int]]) -> None:
         self._times_ms, self._free_nodes = [now_ms], [free_nodes]
