@@ -144,19 +144,14 @@ class ActingEngine(SimpyLoop):
     # What happens: submissions, ends, added nodes, wakes.
 
     def _enter(self, jobs: JobTable, estimate_ms: Int64Array) -> list[tuple[ActingJob, ActingPool]]:
-        columns = zip(
-            *(
-                values.tolist()
-                for values in (
-                    jobs.submit_ms, jobs.n_nodes, jobs.duration_ms, estimate_ms, jobs.class_id,
-                    jobs.profile_id, jobs.power_factor, jobs.user_id, jobs.priority,
-                )
-            ),
-            strict=True,
+        columns = (
+            jobs.submit_ms, jobs.n_nodes, jobs.duration_ms, estimate_ms, jobs.class_id,
+            jobs.profile_id, jobs.power_factor, jobs.user_id, jobs.priority,
         )  # fmt: skip
+        rows = zip(*(values.tolist() for values in columns), strict=True)
         entering = []
-        for row, pool_id in zip(columns, jobs.pool_id.tolist(), strict=True):
-            job = ActingJob(self._n_jobs, row, self.around.flexibility_of(row[4]))
+        for row, pool_id in zip(rows, jobs.pool_id.tolist(), strict=True):
+            job = ActingJob(self._n_jobs, self.around.flexibility_of(row[4]), *row)
             self.jobs[job.number] = job
             self._n_jobs += 1
             entering.append((job, self._by_id[pool_id]))
