@@ -121,7 +121,13 @@ class SimpyCluster(SimpyLoop, Viewed):
             If the policy starts what it may not, or nothing at all.
         """
         new = self._enter(jobs) if len(jobs) else []
-        self._run_until(until_ms, new, jobs.submit_ms, self._submit)
+        enqueue, ask = self.queue.append, self._ask
+
+        def enter(job: int) -> None:
+            enqueue(job)
+            ask()
+
+        self._run_until(until_ms, new, jobs.submit_ms, enter)
         count, starts_ms = len(self._starts_ms), self._starts_ms
         numbers = np.fromiter(starts_ms, np.int64, count)
         start_ms = np.fromiter(starts_ms.values(), np.int64, count)
@@ -148,16 +154,17 @@ class SimpyCluster(SimpyLoop, Viewed):
             self.job_estimate_ms = dict(zip(self._numbers, estimate_ms, strict=True))
         return new
 
-    def _submit(self, job: int) -> None:
-        self.queue.append(job)
-        self._ask()
-
     def _decide(self) -> None:
         """Ask the policy and start what it chose."""
-        chosen = self._select(self)
-        if not chosen:
-            return
-        queue, n_nodes_of = self.queue, self.job_n_nodes
+        if chosen := self._select(self):
+            self._start(chosen)
+
+    def _start(self, chosen: Sequence[int]) -> None:
+        """Let jobs run, each of which ends after its run time."""
+        queue, n_nodes_of, duration_of = self.queue, self.job_n_nodes, self._duration_ms
+        estimate_of = self.job_estimate_ms
+        env, idle_events, at_end = self._env, self._idle_events, self._at_end
+        now_ms: int = env._now  # type: ignore[assignment]  # all times here are whole ms
         for job in chosen:
             if queue and job == queue[0]:
                 queue.popleft()
@@ -169,18 +176,12 @@ class SimpyCluster(SimpyLoop, Viewed):
             if n_nodes > self.free_nodes:
                 free = f"{self.free_nodes} are free"
                 self._refuse(self.policy, f"starts job {job} on {n_nodes} nodes, {free}")
-            self._start(job, n_nodes)
-
-    def _start(self, job: int, n_nodes: int) -> None:
-        """Let a job run, and end after its run time."""
-        env, idle_events = self._env, self._idle_events
-        now_ms: int = env._now  # type: ignore[assignment]  # all times here are whole ms
-        self.free_nodes -= n_nodes
-        self._starts_ms[job] = now_ms
-        self.running[job] = now_ms + self.job_estimate_ms[job]
-        event = idle_events.pop() if idle_events else self._event()
-        event._value, event.callbacks = job, self._at_end
-        env.schedule(event, NORMAL, self._duration_ms[job])
+            self.free_nodes -= n_nodes
+            self._starts_ms[job] = now_ms
+            self.running[job] = now_ms + estimate_of[job]
+            event = idle_events.pop() if idle_events else self._event()
+            event._value, event.callbacks = job, at_end
+            env.schedule(event, NORMAL, duration_of[job])
 
     def _end(self, event: simpy.Event) -> None:
         job = event._value  # the property `value` checks first what is known here
@@ -206,10 +207,13 @@ class SimpyGpus(SimpyCluster):
         self._gpus, self._places = gpus, dict[int, int]()
 
     def _decide(self) -> None:
-        while self.queue and fits_gpus(self._gpus, self.job_n_nodes[self.queue[0]]):
-            job = self.queue.popleft()
+        chosen = list[int]()
+        for job in self.queue:
+            if not fits_gpus(self._gpus, self.job_n_nodes[job]):
+                break
             self._places[job] = take_gpus(self._gpus, self.job_n_nodes[job])
-            self._start(job, self.job_n_nodes[job])
+            chosen.append(job)
+        self._start(chosen)
 
     def _end(self, event: simpy.Event) -> None:
         free_gpus(self._gpus, self._places.pop(event._value))
