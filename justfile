@@ -19,3 +19,7 @@ test-all:
 # The site, strictly, into site/.
 docs:
     mkdocs build --strict
+
+# What a base commit (that of .ci/net.toml) gives and what this tree gives, compared.
+net *base:
+    python .ci/net.py {{base}}

@@ -1,4 +1,4 @@
-"""When each job starts: SimPy with a queue discipline, and the compiled twin of strict FIFO."""
+"""When each job starts: a queue discipline in SimPy, or its twin in the compiled loop."""
 
 from diploee.schedule.actions import Action, Preempt, Resize, Resume, SetLevel, Start
 from diploee.schedule.policies.fifo import StrictFifo

@@ -18,19 +18,7 @@ from diploee.tables import Int64Array, concat
 
 
 class ActingPools:
-    """All pools of a run whose jobs may be stopped, slowed or resized.
-
-    Parameters
-    ----------
-    policies : mapping of str to object
-        Policy of each pool: with `select` or `decide`.
-    standing : mapping of str to StandingNodes
-        Nodes of each pool that stand.
-    around : Surroundings
-        What policies know besides their queues.
-    begin_ms, horizon_ms : int
-        Begin of the simulation and end of the run [ms].
-    """
+    """All pools of a run whose jobs may be stopped, slowed or resized."""
 
     def __init__(
         self,

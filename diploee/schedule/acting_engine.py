@@ -9,31 +9,23 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
-from typing import Any, NoReturn
+from typing import Any
 
-import numpy as np
 import simpy
-from simpy.events import NORMAL, EventPriority
 
-from diploee.errors import PolicyError, one_of, shown
+from diploee.errors import one_of, shown
 from diploee.schedule.acting_jobs import ActingJob
 from diploee.schedule.acting_views import ActingPool, FacilityScope, FacilityView
 from diploee.schedule.actions import Action, Preempt, Resize, Resume, SetLevel, Start
 from diploee.schedule.job_table import DRAW_MS, JobTable
 from diploee.schedule.policy import actions_read, asked, jobs_read, pairs_read, wake_ms
 from diploee.schedule.runs import CHECKPOINT, PAUSED, RESTART, RUN
+from diploee.schedule.simpy_loop import SimpyLoop
 from diploee.schedule.surroundings import PowerBasis, Surroundings
 from diploee.tables import Int64Array
-from diploee.units import MS_PER_DAY, MS_PER_H
-
-LONGEST_IDLE_MS = MS_PER_DAY
-"""A pool may stand empty beside a queue for so long before its policy is refused."""
-
-LAST = EventPriority(NORMAL + 1)
-"""Of the events of one instant, the decision comes last."""
 
 SIZE_EXPONENT = 0.9
 """A job on a share x of its nodes works at the rate x^0.9.
@@ -57,19 +49,13 @@ class Happened:
     restarted_ms: list[int] = field(default_factory=list)
 
 
-class ActingEngine:
+class ActingEngine(SimpyLoop):
     """All pools of a run, simulated by SimPy in one environment.
 
-    Parameters
-    ----------
-    pools : mapping of str to (int, object, sequence)
-        Of each pool its nodes at the begin, its policy, and what is added later: times [ms] and
-        nodes.
-    around : Surroundings
-        What policies know besides their queues.
-    begin_ms, horizon_ms : int
-        Begin of the simulation and end of the run [ms].
+    Each pool comes with its first nodes, its policy, and times [ms] and numbers of added nodes.
     """
+
+    _rule = f"{SimpyLoop._rule}, and acts on jobs of view.running"
 
     def __init__(
         self,
@@ -78,8 +64,8 @@ class ActingEngine:
         begin_ms: int,
         horizon_ms: int,
     ) -> None:
+        super().__init__(begin_ms)
         self.around, self._horizon_ms = around, horizon_ms
-        self._env = simpy.Environment(initial_time=begin_ms)
         self.jobs: dict[int, ActingJob] = {}
         # Nobody sees further than what is known of a signal now.
         self.signals = {
@@ -94,7 +80,7 @@ class ActingEngine:
         self._by_id = list(self.pools.values())
         for pool, idle_w in zip(self._by_id, around.idle_power_w, strict=False):
             pool.idle_w = idle_w
-        self._n_jobs, self._happened, self._turn_is_due = 0, Happened(), False
+        self._n_jobs, self._happened = 0, Happened()
         for name, (_, _, added) in pools.items():
             for time_ms, more in added:
                 self._later(time_ms - begin_ms, self._add, (self.pools[name], more))
@@ -106,35 +92,18 @@ class ActingEngine:
         if around.controller is not None or any(pool.wants_idle for pool in self._by_id):
             self._decide_last()
 
-    @property
-    def now_ms(self) -> int:
-        """Time since the start of the run [ms]."""
-        return int(self._env.now)
-
     def advance(self, jobs: JobTable, estimate_ms: Int64Array, until_ms: int) -> Happened:
         """Take in the jobs submitted before a time, and simulate up to it.
 
         Jobs are numbered in the order in which they are taken in.
-
-        Parameters
-        ----------
-        jobs : JobTable
-            Jobs of all pools in the order of submission.
-        estimate_ms : numpy.ndarray, shape (n,), int64
-            How long each is thought to run [ms].
-        until_ms : int
-            Time [ms].
         """
-        if len(jobs):
-            wake: list[Any] = []
-            submissions = self._submissions(self._enter(jobs, estimate_ms), jobs, wake)
-            wake.append(submissions.send)
-            next(submissions)
-        self._env.run(until=until_ms)
+        entering = self._enter(jobs, estimate_ms)
+        self._run_until(until_ms, entering, jobs.submit_ms, self._submit)
         for job in self.jobs.values():
             if job.held:
                 self._tell(job, until_ms)
-        self._check_starving(until_ms)
+        for pool in self._by_id:
+            self._check_starving(pool, until_ms)
         found, self._happened = self._happened, Happened()
         return found
 
@@ -174,60 +143,32 @@ class ActingEngine:
     # What happens: submissions, ends, added nodes, wakes.
 
     def _enter(self, jobs: JobTable, estimate_ms: Int64Array) -> list[tuple[ActingJob, ActingPool]]:
-        columns = zip(
-            *(
-                values.tolist()
-                for values in (
-                    jobs.submit_ms, jobs.n_nodes, jobs.duration_ms, estimate_ms, jobs.class_id,
-                    jobs.profile_id, jobs.power_factor, jobs.user_id, jobs.priority,
-                )
-            ),
-            strict=True,
+        columns = (
+            jobs.submit_ms, jobs.n_nodes, jobs.duration_ms, estimate_ms, jobs.class_id,
+            jobs.profile_id, jobs.power_factor, jobs.user_id, jobs.priority,
         )  # fmt: skip
+        rows = zip(*(values.tolist() for values in columns), strict=True)
         entering = []
-        for row, pool_id in zip(columns, jobs.pool_id.tolist(), strict=True):
-            job = ActingJob(self._n_jobs, row, self.around.flexibility_of(row[4]))
+        for row, pool_id in zip(rows, jobs.pool_id.tolist(), strict=True):
+            job = ActingJob(self._n_jobs, self.around.flexibility_of(row[4]), *row)
             self.jobs[job.number] = job
             self._n_jobs += 1
             entering.append((job, self._by_id[pool_id]))
         return entering
 
-    def _submissions(
-        self, entering: Sequence[tuple[ActingJob, ActingPool]], jobs: JobTable, wake: list[Any]
-    ) -> Generator[None, simpy.Event, None]:
-        """Submit one job after another: one event, scheduled again for each."""
-        delays_ms = np.diff(jobs.submit_ms, prepend=self.now_ms).tolist()
-        event = simpy.Event(self._env)
-        event._ok, event._value = True, None
-        for (job, pool), delay_ms in zip(entering, delays_ms, strict=True):
-            event.callbacks = wake
-            self._env.schedule(event, NORMAL, delay_ms)
-            yield
-            number = job.number
-            pool.waiting.append(number)
-            if pool.queue is not pool.waiting:
-                pool.queue.append(number)
-            pool.job_n_nodes[number] = job.asked
-            pool.job_estimate_ms[number] = job.estimate_ms
-            pool.job_submit_ms[number] = job.submit_ms
-            pool.job_user[number] = job.user_id
-            pool.job_class[number] = job.class_id
-            pool.job_profile_id[number] = job.profile_id
-            self._ask(pool)
-        wake.clear()  # it would keep this generator alive
-        yield
-
-    def _later(
-        self,
-        delay_ms: int,
-        callback: Callable[[simpy.Event], None],
-        value: object = None,
-        priority: EventPriority = NORMAL,
-    ) -> None:
-        """Call back after a time; a `Timeout` would always have the normal priority."""
-        event = simpy.Event(self._env)
-        event._ok, event._value, event.callbacks = True, value, [callback]
-        self._env.schedule(event, priority, delay_ms)
+    def _submit(self, entering: tuple[ActingJob, ActingPool]) -> None:
+        job, pool = entering
+        number = job.number
+        pool.waiting.append(number)
+        if pool.queue is not pool.waiting:
+            pool.queue.append(number)
+        pool.job_n_nodes[number] = job.asked
+        pool.job_estimate_ms[number] = job.estimate_ms
+        pool.job_submit_ms[number] = job.submit_ms
+        pool.job_user[number] = job.user_id
+        pool.job_class[number] = job.class_id
+        pool.job_profile_id[number] = job.profile_id
+        self._ask(pool)
 
     def _add(self, event: simpy.Event) -> None:
         pool, more = event._value
@@ -396,14 +337,7 @@ class ActingEngine:
 
     # Decisions: the controller, then each pool's policy, once at each instant.
 
-    def _decide_last(self) -> None:
-        """Decide once all that happens at this instant has happened."""
-        if not self._turn_is_due:
-            self._turn_is_due = True
-            self._later(0, self._decide, priority=LAST)
-
-    def _decide(self, _: simpy.Event) -> None:
-        self._turn_is_due = False
+    def _decide(self) -> None:
         controller = self.around.controller
         if controller is not None:
             self._control(controller, asked(controller, "decide", pairs_read, PAIRS)(self._view))
@@ -553,28 +487,6 @@ class ActingEngine:
             self._refuse(
                 who, f"{does} job {job.number} on {n_nodes} nodes; it takes {least} to {job.asked}"
             )
-
-    def _check_starving(self, now_ms: int) -> None:
-        """Refuse a policy that leaves a pool empty beside a queue and asks for no later turn."""
-        for pool in self._by_id:
-            pool.wakes_ms = [time_ms for time_ms in pool.wakes_ms if time_ms >= now_ms]
-            if pool.running or not pool.queue:
-                pool.last_busy_ms = max(pool.last_busy_ms, now_ms)
-            idle_ms = now_ms - pool.last_busy_ms
-            if not pool.wakes_ms and idle_ms >= LONGEST_IDLE_MS:
-                self._refuse(
-                    pool.policy,
-                    f"has left all {pool.n_nodes} nodes free for {idle_ms / MS_PER_H:,.0f} h while "
-                    f"{len(pool.queue):,} jobs wait",
-                )
-
-    def _refuse(self, who: object, what: str, have: str = "") -> NoReturn:
-        raise PolicyError(
-            f"policy {type(who).__name__} {what} (at {self.now_ms / MS_PER_H:,.4g} h of the run"
-            + (f"; have: {have})" if have else ")")
-            + "; a policy starts jobs of view.queue on at most view.free_nodes nodes, and acts on "
-            "jobs of view.running"
-        )
 
 
 def _drop(queue: deque[int], number: int) -> bool:

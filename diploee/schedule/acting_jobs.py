@@ -2,72 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass, field
 
 from diploee.schedule.runs import RUN
 from diploee.schedule.surroundings import JobFlexibility, PowerBasis
 
 
+@dataclass(eq=False, slots=True)
 class ActingJob:
     """A job that waits or holds nodes."""
 
-    __slots__ = (
-        "asked",
-        "class_id",
-        "duration_ms",
-        "end_ms",
-        "estimate_ms",
-        "flexible",
-        "held",
-        "kind",
-        "level",
-        "nodes",
-        "number",
-        "others_uw",
-        "power_factor",
-        "power_mw",
-        "priority",
-        "profile_id",
-        "rate",
-        "resized",
-        "saved_ms",
-        "since_ms",
-        "standing_w",
-        "submit_ms",
-        "told_ms",
-        "turn",
-        "used",
-        "user_id",
-        "work_ms",
-    )  # fmt: skip
+    number: int
+    flexible: JobFlexibility
+    submit_ms: int
+    asked: int
+    duration_ms: int
+    estimate_ms: int
+    class_id: int
+    profile_id: int
+    power_factor: float
+    user_id: int
+    priority: float
+    held: int = 0  # nodes taken from the pool; `nodes` are those in use
+    nodes: int = 0
+    kind: int = RUN
+    level: int = 0
+    rate: float = 1.0
+    work_ms: int = 0  # at `since_ms`; `saved_ms` in the last checkpoint
+    saved_ms: int = 0
+    since_ms: int = 0
+    told_ms: int = 0
+    end_ms: int = 0
+    turn: int = 0  # an event of another turn is out of date
+    resized: int = 0  # nodes to go on with after a checkpoint; 0 = back into the queue
+    used: int = 0
+    power_mw: int = 0
+    standing_w: float = 0.0
+    others_uw: dict[PowerBasis, int] = field(default_factory=dict)
 
-    def __init__(self, number: int, columns: Sequence[Any], flexible: JobFlexibility) -> None:
-        self.number, self.flexible = number, flexible
-        (
-            self.submit_ms, self.asked, self.duration_ms, self.estimate_ms, self.class_id,
-            self.profile_id, self.power_factor, self.user_id, self.priority,
-        ) = columns  # fmt: skip
-        self.held, self.nodes = 0, self.asked  # nodes taken from the pool, and those in use
-        self.kind, self.level, self.rate = RUN, 0, 1.0
-        self.work_ms = self.saved_ms = 0  # at `since_ms`, and in the last checkpoint
-        self.since_ms = self.told_ms = self.end_ms = 0
-        self.turn = 0  # an event of another turn is out of date
-        self.resized = 0  # nodes to go on with after a checkpoint; 0 = back into the queue
-        self.used, self.power_mw, self.standing_w = 0, 0, 0.0
-        self.others_uw: dict[PowerBasis, int] = {}
+    def __post_init__(self) -> None:
+        self.nodes = self.asked
 
     def work_at(self, time_ms: int) -> int:
         """Return the work done by a time of the present stretch [ms]."""
         if self.kind != RUN:
-            return int(self.work_ms)
+            return self.work_ms
         if time_ms >= self.end_ms:
-            return int(self.duration_ms)
+            return self.duration_ms
         passed_ms = time_ms - self.since_ms
         done_ms = passed_ms if self.rate == 1 else int(passed_ms * self.rate)
-        return int(min(self.work_ms + done_ms, self.duration_ms))
+        return min(self.work_ms + done_ms, self.duration_ms)
 
     def saved_at(self, time_ms: int) -> int:
         """Return the work in its last checkpoint by a time [ms]."""
         every_ms = self.flexible.checkpoint_every_ms
-        return int(max(self.saved_ms, self.work_at(time_ms) // every_ms * every_ms))
+        return max(self.saved_ms, self.work_at(time_ms) // every_ms * every_ms)

@@ -104,13 +104,7 @@ def fair_levels(
 
 
 class PowerHistory:
-    """The power of the past as it was known, for means over a time.
-
-    Parameters
-    ----------
-    keep_ms : int
-        How long it is kept [ms].
-    """
+    """The power of the past as it was known, for means over a time."""
 
     def __init__(self, keep_ms: int) -> None:
         self._keep_ms = keep_ms

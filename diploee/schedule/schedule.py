@@ -354,13 +354,16 @@ def _engine(
     slots_per_node: int = 1,
 ) -> PoolEngine:
     if slots_per_node > 1:
+        from diploee.schedule.compiled_gpus import open_gpus
+
+        gpus = open_gpus(standing.first, slots_per_node // SLOTS_PER_GPU)
         if engine == "compiled":
-            from diploee.schedule.compiled_gpus import CompiledGpus
+            from diploee.schedule.compiled import CompiledQueue
 
-            return CompiledGpus(standing.first, slots_per_node // SLOTS_PER_GPU, begin_ms)
-        from diploee.schedule.simpy_gpus import SimpyGpus
+            return CompiledQueue(policy, standing.first, begin_ms, gpus=gpus)
+        from diploee.schedule.simpy_engine import SimpyGpus
 
-        return SimpyGpus(standing.first, slots_per_node // SLOTS_PER_GPU, begin_ms)
+        return SimpyGpus(gpus, begin_ms)
     if engine == "compiled":
         if (twin := twin_of(policy)) is None:
             raise WorkloadError(_NO_TWIN.format(name, type(policy).__name__))

@@ -2,46 +2,26 @@
 
 from __future__ import annotations
 
-import gc
 from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import simpy
-from simpy.events import NORMAL, EventPriority
+from simpy.events import NORMAL
 
-from diploee.errors import PolicyError
+from diploee.schedule.compiled_gpus import Gpus, fits_gpus, free_gpus, take_gpus
 from diploee.schedule.estimates import EXACT, estimated_ms
 from diploee.schedule.job_table import JobTable
 from diploee.schedule.policies.fifo import StrictFifo
 from diploee.schedule.policy import Policy, Viewed, asked, jobs_read, wake_ms
+from diploee.schedule.simpy_loop import Callbacks, SimpyLoop
 from diploee.tables import Int64Array, concat
-from diploee.units import MS_PER_DAY, MS_PER_H
-
-Callbacks = list[Callable[[simpy.Event], None]]
-LONGEST_IDLE_MS = MS_PER_DAY
-"""A pool may stand empty beside a queue for so long before its policy is refused."""
-AFTER_ALL = EventPriority(NORMAL + 1)
-"""Of the events of one instant, those that come last."""
+from diploee.units import SLOTS_PER_GPU
 
 
-class SimpyCluster(Viewed):
-    """One pool of nodes with its queue, simulated by SimPy; the `ClusterView` of its policy.
-
-    Parameters
-    ----------
-    n_nodes : int
-        Nodes of the pool.
-    policy : Policy
-        Queue discipline.
-    signals : mapping, optional
-        Outside signals for the policy, functions of the time [ms].
-    begin_ms : int
-        Time at which the simulation begins [ms].
-    added : sequence of (int, int)
-        When further nodes are added [ms], and how many.
-    """
+class SimpyCluster(SimpyLoop, Viewed):
+    """One pool of nodes with its queue, simulated by SimPy; the `ClusterView` of its policy."""
 
     def __init__(
         self,
@@ -51,6 +31,7 @@ class SimpyCluster(Viewed):
         begin_ms: int = 0,
         added: Sequence[tuple[int, int]] = (),
     ) -> None:
+        super().__init__(begin_ms)
         self.n_nodes = n_nodes
         self.free_nodes = n_nodes
         self.queue: deque[int] = deque()
@@ -63,32 +44,21 @@ class SimpyCluster(Viewed):
         self._duration_ms: dict[int, int] = {}
         self._jobs, self._numbers = JobTable.empty(), list[int]()
         self._asked_for: dict[str, dict[int, Any]] = {}
-        self._policy = policy
+        self.policy = policy
         self._select = asked(policy, "select", jobs_read, "numbers of jobs of view.queue")
         self._estimate = getattr(policy, "estimate", EXACT)
         self._wants_idle = getattr(policy, "wants_idle", False)
         # Strict FIFO starts the same jobs whether or not it has seen all of an instant; an event
         # less for each of its decisions.
         self._ask = self._decide if type(policy) is StrictFifo else self._decide_last
-        self._turn_is_due = False
         self._n_jobs = 0
-        self._new_jobs: list[int] = []
         self._starts_ms: dict[int, int] = {}
-        self._wakes_ms: list[int] = []
-        self._last_end_ms = begin_ms
-        self._env = simpy.Environment(initial_time=begin_ms)
-        # An event that was processed is scheduled again: a new one costs as much as both its turns.
-        self._idle_events: list[simpy.Event] = []
+        self.wakes_ms: list[int] = []
+        self.last_busy_ms = begin_ms
         self._at_end: Callbacks = [self._end]
-        self._at_turn: Callbacks = [self._turn]
         for time_ms, more in added:
-            self._env.timeout(time_ms - begin_ms, more).callbacks.append(self._add)
-            self._wakes_ms.append(time_ms)
-
-    @property
-    def now_ms(self) -> int:
-        """Time since the start of the run [ms], negative in its warm-up."""
-        return int(self._env.now)
+            self._later(time_ms - begin_ms, self._add, more)
+            self.wakes_ms.append(time_ms)
 
     @property
     def job_submit_ms(self) -> dict[int, int]:
@@ -127,15 +97,15 @@ class SimpyCluster(Viewed):
 
     def wake_at(self, time_ms: int) -> None:
         """Ask for another decision at a time [ms], after now."""
-        time_ms = wake_ms(self._policy, time_ms, self.now_ms)
-        self._env.timeout(time_ms - self.now_ms).callbacks.append(self._wake)
-        self._wakes_ms.append(time_ms)
+        time_ms = wake_ms(self.policy, time_ms, self.now_ms)
+        self._later(time_ms - self.now_ms, self._wake)
+        self.wakes_ms.append(time_ms)
 
     def _add(self, event: simpy.Event) -> None:
         """Add nodes, and see whether jobs have waited for them."""
         self.n_nodes += event._value
         self.free_nodes += event._value
-        self._last_end_ms = max(self._last_end_ms, self.now_ms)
+        self.last_busy_ms = self.now_ms
         self._wake(event)
 
     def _wake(self, _: simpy.Event) -> None:
@@ -150,37 +120,30 @@ class SimpyCluster(Viewed):
         PolicyError
             If the policy starts what it may not, or nothing at all.
         """
-        if len(jobs):
-            self._enter(jobs)
-            wake: Callbacks = []
-            submissions = self._submissions(jobs.submit_ms, wake)
-            wake.append(submissions.send)
-            next(submissions)
-        # Events leave no reference cycles behind, and every full collection would walk millions of
-        # list entries: without collections the run is a twentieth faster.
-        collecting = gc.isenabled()
-        gc.disable()
-        try:
-            self._env.run(until=until_ms)
-        finally:
-            if collecting:
-                gc.enable()
+        new = self._enter(jobs) if len(jobs) else []
+        enqueue, ask = self.queue.append, self._ask
+
+        def enter(job: int) -> None:
+            enqueue(job)
+            ask()
+
+        self._run_until(until_ms, new, jobs.submit_ms, enter)
         count, starts_ms = len(self._starts_ms), self._starts_ms
         numbers = np.fromiter(starts_ms, np.int64, count)
         start_ms = np.fromiter(starts_ms.values(), np.int64, count)
         starts_ms.clear()
-        self._check_starving(until_ms, numbers, start_ms)
+        self._check_starving(self, until_ms)
         return numbers, start_ms
 
-    def _enter(self, jobs: JobTable) -> None:
-        """Add jobs to the tables of those that wait or run, and drop those that ended."""
+    def _enter(self, jobs: JobTable) -> list[int]:
+        """Add jobs to the tables of those that wait or run, drop those that ended; return new."""
         alive = {*self.queue, *self.running}
         rows = [row for row, job in enumerate(self._numbers) if job in alive]
         first = self._n_jobs
         self._n_jobs += len(jobs)
         # The same integers as keys and in the queue: a look-up finds them by identity.
-        self._new_jobs = list(range(first, self._n_jobs))
-        self._numbers = [*(self._numbers[row] for row in rows), *self._new_jobs]
+        new = list(range(first, self._n_jobs))
+        self._numbers = [*(self._numbers[row] for row in rows), *new]
         self._jobs = concat([self._jobs.take(np.array(rows, dtype=np.int64)), jobs])
         self._asked_for.clear()
         self.job_n_nodes = self._of_jobs("n_nodes")
@@ -189,45 +152,15 @@ class SimpyCluster(Viewed):
         if self._estimate != EXACT:
             estimate_ms = estimated_ms(self._estimate, self._jobs).tolist()
             self.job_estimate_ms = dict(zip(self._numbers, estimate_ms, strict=True))
-
-    def _submissions(
-        self, submit_ms: Int64Array, wake: Callbacks
-    ) -> Generator[None, simpy.Event, None]:
-        """Submit one job after another, woken by an event whose callbacks are `wake`.
-
-        The one event is scheduled again for each job and calls this generator itself: a
-        `simpy.Process` with a new `Timeout` a job takes twice as long for the same.
-        """
-        schedule, enqueue, ask = self._env.schedule, self.queue.append, self._ask
-        delays_ms = np.diff(submit_ms, prepend=self.now_ms).tolist()
-        event = _event(self._env)
-        for job, delay_ms in zip(self._new_jobs, delays_ms, strict=True):
-            event.callbacks = wake
-            schedule(event, NORMAL, delay_ms)
-            yield
-            enqueue(job)
-            ask()
-        wake.clear()  # it would keep this generator alive
-        yield
-
-    def _decide_last(self) -> None:
-        """Decide once all that happens at this instant has happened."""
-        if not self._turn_is_due:
-            self._turn_is_due = True
-            event = self._idle_events.pop() if self._idle_events else _event(self._env)
-            event._value, event.callbacks = None, self._at_turn
-            self._env.schedule(event, AFTER_ALL)
-
-    def _turn(self, event: simpy.Event) -> None:
-        self._idle_events.append(event)
-        self._turn_is_due = False
-        self._decide()
+        return new
 
     def _decide(self) -> None:
         """Ask the policy and start what it chose."""
-        chosen = self._select(self)
-        if not chosen:
-            return
+        if chosen := self._select(self):
+            self._start(chosen)
+
+    def _start(self, chosen: Sequence[int]) -> None:
+        """Let jobs run, each of which ends after its run time."""
         queue, n_nodes_of, duration_of = self.queue, self.job_n_nodes, self._duration_ms
         estimate_of = self.job_estimate_ms
         env, idle_events, at_end = self._env, self._idle_events, self._at_end
@@ -238,48 +171,50 @@ class SimpyCluster(Viewed):
             elif job in queue:
                 queue.remove(job)
             else:
-                self._refuse(f"starts job {job}, which does not wait")
-            n_nodes, duration_ms = n_nodes_of[job], duration_of[job]
+                self._refuse(self.policy, f"starts job {job}, which does not wait")
+            n_nodes = n_nodes_of[job]
             if n_nodes > self.free_nodes:
-                self._refuse(f"starts job {job} on {n_nodes} nodes, {self.free_nodes} are free")
+                free = f"{self.free_nodes} are free"
+                self._refuse(self.policy, f"starts job {job} on {n_nodes} nodes, {free}")
             self.free_nodes -= n_nodes
             self._starts_ms[job] = now_ms
             self.running[job] = now_ms + estimate_of[job]
-            event = idle_events.pop() if idle_events else _event(env)
+            event = idle_events.pop() if idle_events else self._event()
             event._value, event.callbacks = job, at_end
-            env.schedule(event, NORMAL, duration_ms)
+            env.schedule(event, NORMAL, duration_of[job])
 
     def _end(self, event: simpy.Event) -> None:
         job = event._value  # the property `value` checks first what is known here
         self._idle_events.append(event)
         del self.running[job]
         self.free_nodes += self.job_n_nodes[job]
+        self.last_busy_ms = self._env._now  # type: ignore[assignment]
         if self.queue or self._wants_idle:
             self._ask()
 
-    def _check_starving(self, now_ms: int, jobs: Int64Array, start_ms: Int64Array) -> None:
-        """Refuse a policy that leaves the pool empty beside a queue and asks for no later turn."""
-        self._wakes_ms = [time_ms for time_ms in self._wakes_ms if time_ms >= now_ms]
-        if self.running:
-            return
-        duration_ms = [self._duration_ms[job] for job in jobs.tolist()]
-        self._last_end_ms = int(np.max(start_ms + duration_ms, initial=self._last_end_ms))
-        idle_ms = now_ms - self._last_end_ms
-        if self.queue and not self._wakes_ms and idle_ms >= LONGEST_IDLE_MS:
-            self._refuse(
-                f"has left all {self.n_nodes} nodes free for {idle_ms / MS_PER_H:,.0f} h while "
-                f"{len(self.queue):,} jobs wait"
-            )
 
-    def _refuse(self, what: str) -> None:
-        raise PolicyError(
-            f"policy {type(self._policy).__name__} {what} (at {self.now_ms / MS_PER_H:,.4g} h of "
-            "the run); a policy starts jobs of view.queue on at most view.free_nodes nodes"
-        )
+class SimpyGpus(SimpyCluster):
+    """One pool under strict FIFO of which jobs may have a part; it counts slots of its GPUs.
 
+    A job on a part of a GPU takes it of the first GPU with as much free; one on fewer GPUs than a
+    node has takes the first wholly free ones of the first node with as many; a wider one the first
+    nodes that are wholly free. The head of the queue waits until it fits.
+    """
 
-def _event(env: simpy.Environment) -> simpy.Event:
-    """Return an event that may be scheduled as it is."""
-    event = simpy.Event(env)
-    event._ok, event._value = True, None
-    return event
+    def __init__(self, gpus: Gpus, begin_ms: int = 0) -> None:
+        super().__init__(gpus.next_gpu.size * SLOTS_PER_GPU, StrictFifo(), begin_ms=begin_ms)
+        self._ask = self._decide_last  # which GPU is the first one depends on all ends
+        self._gpus, self._places = gpus, dict[int, int]()
+
+    def _decide(self) -> None:
+        chosen = list[int]()
+        for job in self.queue:
+            if not fits_gpus(self._gpus, self.job_n_nodes[job]):
+                break
+            self._places[job] = take_gpus(self._gpus, self.job_n_nodes[job])
+            chosen.append(job)
+        self._start(chosen)
+
+    def _end(self, event: simpy.Event) -> None:
+        free_gpus(self._gpus, self._places.pop(event._value))
+        super()._end(event)

@@ -19,7 +19,7 @@ def has_twin(engine: str) -> Callable[[P], P]:
     Parameters
     ----------
     engine : str
-        Its module and class, such as ``"diploee.schedule.compiled_engine:CompiledFifo"``, imported
+        Its module and class, such as ``"diploee.schedule.compiled:CompiledQueue"``, imported
         when it is asked for. It is made of the policy, the nodes of the pool, the begin [ms] and
         what is added when, as `diploee.schedule.simpy_engine.SimpyCluster`.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -10,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diploee.scenario import Pool
-from diploee.schedule.compiled_gpus import CompiledGpus
+from diploee.schedule import StrictFifo
+from diploee.schedule.compiled import CompiledQueue
+from diploee.schedule.compiled_gpus import Gpus, open_gpus
 from diploee.schedule.job_table import JobTable
-from diploee.schedule.simpy_gpus import SimpyGpus
+from diploee.schedule.simpy_engine import SimpyGpus
 
 GPU = 100
 
@@ -39,17 +42,24 @@ def job_lists(draw: st.DrawFn) -> tuple[JobTable, int, int, list[int]]:
     return jobs, n_nodes, per_node, sorted(edges)
 
 
+def compiled(gpus: Gpus) -> CompiledQueue:
+    n_nodes = gpus.next_gpu.size // gpus.per_node
+    return CompiledQueue(StrictFifo(), n_nodes, gpus=gpus)
+
+
 def by_windows(
-    engine: type[SimpyGpus | CompiledGpus], case: tuple[JobTable, int, int, list[int]]
+    open_engine: Callable[[Gpus], SimpyGpus | CompiledQueue],
+    case: tuple[JobTable, int, int, list[int]],
 ) -> tuple[dict[int, int], list[list[int]]]:
     """Return the start of each job, and the free slots of each GPU at the end of each window."""
     jobs, n_nodes, per_node, edges = case
-    made, starts, free, done = engine(n_nodes, per_node), dict[int, int](), [], 0
+    gpus = open_gpus(n_nodes, per_node)
+    made, starts, free, done = open_engine(gpus), dict[int, int](), [], 0
     for edge in edges:
         stop = int(np.searchsorted(jobs.submit_ms, edge))
         numbers, start_ms = made.advance(jobs.take(slice(done, stop)), edge)
         starts |= dict(zip(numbers.tolist(), start_ms.tolist(), strict=True))
-        free.append(made.free_slots.tolist())
+        free.append(gpus.free_slots.tolist())
         done = stop
     return starts, free
 
@@ -102,7 +112,7 @@ def test_both_engines_agree_with_a_slow_first_fit_in_starts_and_gpus(
     case: tuple[JobTable, int, int, list[int]],
 ) -> None:
     expected = slow_first_fit(case)
-    assert by_windows(CompiledGpus, case) == expected
+    assert by_windows(compiled, case) == expected
     assert by_windows(SimpyGpus, case) == expected
 
 
@@ -134,7 +144,7 @@ def test_engines_agree_on_long_lists_under_load_and_never_exceed_a_gpu(seed: int
         rng.integers(1, rng.integers(2, 200), n_jobs),
     )
     case = (jobs, n_nodes, per_node, sorted(set(rng.integers(1, 4_000, 20).tolist())))
-    starts, free = by_windows(CompiledGpus, case)
+    starts, free = by_windows(compiled, case)
     assert (starts, free) == by_windows(SimpyGpus, case)
     assert min(map(min, free)) >= 0 and max(map(max, free)) <= GPU
     for edge, of_gpus in zip(case[3], free, strict=True):

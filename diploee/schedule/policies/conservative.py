@@ -23,7 +23,7 @@ NEVER_MS = 2**62
 """Reservation of a job that is wider than the nodes that stand."""
 
 
-@has_twin("diploee.schedule.compiled_conservative:CompiledConservative")
+@has_twin("diploee.schedule.compiled:CompiledQueue")
 class ConservativeBackfill:
     """A job is reserved the earliest hole when it is submitted, and starts no later than that.
 
@@ -37,6 +37,8 @@ class ConservativeBackfill:
     estimate : Estimate
         How long jobs are thought to run.
     """
+
+    order, depth = "reservation", None
 
     def __init__(self, estimate: Estimate = EXACT) -> None:
         self.estimate = estimate
@@ -98,17 +100,7 @@ class ConservativeBackfill:
 
 
 class _Plan:
-    """Free nodes from a time on, as a step function: running jobs and reservations.
-
-    Parameters
-    ----------
-    now_ms : int
-        The time [ms].
-    free_nodes : int
-        Nodes that are free then.
-    running : iterable of (int, int)
-        Expected ends [ms] of running jobs and their nodes.
-    """
+    """Free nodes from a time on, as a step function: running jobs and reservations."""
 
     def __init__(self, now_ms: int, free_nodes: int, running: Iterable[tuple[int, int]]) -> None:
         self._times_ms, self._free_nodes = [now_ms], [free_nodes]

@@ -23,7 +23,7 @@ from diploee.schedule.twins import has_twin
 Order = Literal["submission", "sjbf"]
 
 
-@has_twin("diploee.schedule.compiled_backfill:CompiledEasy")
+@has_twin("diploee.schedule.compiled:CompiledQueue")
 class EasyBackfill:
     """First in, first out, and what fits into the gap before the head of the queue.
 

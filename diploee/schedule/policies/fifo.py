@@ -10,9 +10,11 @@ from diploee.schedule.policy import ClusterView, Policy
 from diploee.schedule.twins import has_twin
 
 
-@has_twin("diploee.schedule.compiled_engine:CompiledFifo")
+@has_twin("diploee.schedule.compiled:CompiledQueue")
 class StrictFifo:
     """First in, first out: jobs start in the order of submission, and the head blocks the queue."""
+
+    order, depth = "submission", 1
 
     def select(self, view: ClusterView) -> Sequence[int]:
         """Return the longest run of jobs at the head of the queue that fits the free nodes."""

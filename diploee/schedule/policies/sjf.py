@@ -8,11 +8,12 @@ from typing import Literal
 from pydantic import Field
 
 from diploee.schedule.estimates import EXACT, Estimate, EstimatingSpec
+from diploee.schedule.policies.easy import backfilled
 from diploee.schedule.policy import ClusterView, Policy
 from diploee.schedule.twins import has_twin
 
 
-@has_twin("diploee.schedule.compiled_backfill:CompiledShortestFirst")
+@has_twin("diploee.schedule.compiled:CompiledQueue")
 class ShortestJobFirst:
     """The shortest estimate first, ties in the order of submission; the head blocks the queue.
 
@@ -22,21 +23,18 @@ class ShortestJobFirst:
         How long jobs are thought to run.
     """
 
+    order, depth = "sjf", 1
+
     def __init__(self, estimate: Estimate = EXACT) -> None:
         self.estimate = estimate
 
     def select(self, view: ClusterView) -> Sequence[int]:
         """Return the longest run of the shortest jobs that fits the free nodes."""
-        free_nodes, n_nodes, estimate_ms = view.free_nodes, view.job_n_nodes, view.job_estimate_ms
-        chosen: list[int] = []
-        if not free_nodes:
-            return chosen
-        for job in sorted(view.queue, key=lambda job: (estimate_ms[job], job)):
-            free_nodes -= n_nodes[job]
-            if free_nodes < 0:
-                break
-            chosen.append(job)
-        return chosen
+        estimate_ms = view.job_estimate_ms
+        if not view.free_nodes:
+            return []
+        ordered = sorted(view.queue, key=lambda job: (estimate_ms[job], job))
+        return backfilled(view, ordered, "submission", self.depth)
 
 
 class SjfSpec(EstimatingSpec):

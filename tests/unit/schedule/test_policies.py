@@ -171,6 +171,15 @@ def test_a_policy_that_starves_a_free_pool_is_refused_after_a_day() -> None:
         start_ms(jobs, 4, Refuses(), horizon_ms=day_ms)
 
 
+def test_a_quiet_pool_is_starved_only_from_when_jobs_wait() -> None:
+    day_ms = 86_400_000
+    cluster = SimpyCluster(4, Refuses())
+    cluster.advance(JobTable.empty(), 5 * day_ms)
+    cluster.advance(job_table([5 * day_ms], [1], [5]), 5 * day_ms + 1_000)
+    with pytest.raises(PolicyError, match="Refuses has left all 4 nodes free for 24 h"):
+        cluster.advance(JobTable.empty(), 6 * day_ms)
+
+
 class Answers:
     """Calls a function with its view for what to start; acts on all pools where it decides."""
 
