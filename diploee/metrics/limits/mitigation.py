@@ -576,7 +576,8 @@ class _Held:
         )
         of_run = run.metrics.get("grid") or {}
         transient_h = 0.0 if is_part else of_run.get("transient_h", 0.0)
-        power = {**(run.metrics.get("power") or {}), "min_mw": float(self._power_w.min()) / W_PER_MW}
+        power = {**(run.metrics.get("power") or {})}
+        power["min_mw"] = float(self._power_w.min()) / W_PER_MW
         if not (facility.stages or facility.has_ac_power):
             power["rated_mw"] = facility.supplied_power_w / W_PER_MW
         peak = {**(of_run.get("peak") or {}), "time": None}
