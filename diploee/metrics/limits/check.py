@@ -83,6 +83,8 @@ class Shown:
         Whether the run has reactive power.
     rated_mw : float
         Rated power of the facility [MW]; 0 where there is none.
+    exports : bool
+        Whether the run's power goes below 0.
     """
 
     clock: Clock
@@ -93,6 +95,7 @@ class Shown:
     nominal: str
     has_reactive: bool
     rated_mw: float = 0.0
+    exports: bool = False
 
     def held(self, span_ms: int, n_least: int = 1) -> None:
         """Raise `NotAssessable` where the series holds no window of a length."""
@@ -192,8 +195,9 @@ class Amount(Model):
         for percent, whole_mw, name in parts:
             if percent is None:
                 continue
-            if not whole_mw:
-                raise NotAssessable(f"the run tells no {name.split(',')[0].removeprefix('the ')}")
+            if not whole_mw or whole_mw < 0:
+                of_what = name.split(",")[0].removeprefix("the ")
+                raise NotAssessable(f"the run tells no {of_what} above 0 MW")
             sizes.append(percent / 100 * whole_mw)
             of.append(f"{name} {whole_mw:.4g} MW")
         return min(sizes), f", {self} ({'; '.join(of)})" if of else ""
@@ -319,7 +323,7 @@ class LimitSpec(Model):
         except NotAssessable:
             return None
         most_mw = max(shown.peak_mw or np.inf, shown.rated_mw or np.inf)
-        if not sizes or min(sizes) < most_mw:
+        if shown.exports or not sizes or min(sizes) < most_mw:
             return None
 
         def power(stretch: Stretch, _: Int64Array | None) -> Values:

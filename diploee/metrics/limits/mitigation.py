@@ -50,7 +50,7 @@ from diploee.metrics.limits.report import (
     seen_by,
 )
 from diploee.tables import Float64Array
-from diploee.units import MS_PER_S, S_PER_DAY, S_PER_MIN, W_PER_MW
+from diploee.units import MS_PER_H, MS_PER_S, S_PER_DAY, S_PER_MIN, W_PER_MW
 
 MOST_VALUES = 10_000_000
 """Intervals of a run that is sized for: its power is in memory, and looked at some 50 times."""
@@ -222,8 +222,6 @@ class Mitigation:
 def mitigate(run: RunFolder, limits: Limits) -> Mitigation:
     """Find the smallest battery that keeps a run within limits.
 
-    Amounts in percent of the peak are of the run's peak without the battery.
-
     Raises
     ------
     InputError
@@ -279,7 +277,7 @@ class _Sizing:
         )
         if sized_for:
             self.limits = Limits(**sized_for)
-            without = check_limits(_Held(run, power_w, self._windows), self.limits)
+            without = check_limits(run, self.limits)
         if not sized_for or not without.results:
             raise InputError(
                 f"{limits.name or 'these limits'}: no limit on ramps, swings, changes, bands or "
@@ -541,7 +539,7 @@ def _as_stored(power_w: Float64Array) -> Float64Array:
 
 
 class _Held:
-    """A run with another power, for a check.
+    """A run with another power, for a check: a battery's supply, of which peak and rating are.
 
     Parameters
     ----------
@@ -564,9 +562,26 @@ class _Held:
     ) -> None:
         self._run, self._power_w, self._windows = run, _as_stored(power_w), windows or {}
         self.event_windows: dict[str, dict[str, Any]] = {k: {} for k in self._windows}
-        if is_part:
-            grid = (run.metrics.get("grid") or {}) | {"transient_h": 0.0}
-            self.metrics = run.metrics | {"grid": grid}
+        facility = run.scenario.facility
+        stages = (*facility.stages, _PLAIN)
+        self.scenario = run.scenario.model_copy(
+            update={"facility": facility.model_copy(update={"stages": stages})}
+        )
+        of_run = run.metrics.get("grid") or {}
+        transient_h = 0.0 if is_part else of_run.get("transient_h", 0.0)
+        power = {**(run.metrics.get("power") or {})}
+        power["min_mw"] = float(self._power_w.min()) / W_PER_MW
+        if not (facility.stages or facility.has_ac_power):
+            power["rated_mw"] = facility.supplied_power_w / W_PER_MW
+        peak = {**(of_run.get("peak") or {}), "time": None}
+        if not is_part:
+            first = -(-round(transient_h * MS_PER_H) // run.scenario.resolution_ms)
+            filled_w = self._power_w[first:]
+            peak["max_mw"] = float(filled_w.max()) / W_PER_MW if filled_w.size else None
+        # Causes of the load's events are not those of the supply's.
+        events = {"ramps": {"intervals": ()}, "rolling_range": {"windows": ()}}
+        grid = {**of_run, **events, "transient_h": transient_h, "peak": peak}
+        self.metrics = {**run.metrics, "power": power, "grid": grid, "zooms": {}}
 
     def series(self, name: str) -> Any:
         """Return an event window."""

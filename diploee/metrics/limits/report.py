@@ -374,6 +374,7 @@ def _shown_by(run: RunFolder, step_ms: int, has_reactive: bool) -> Shown:
         *_nominal(run, rated),
         has_reactive,
         rated[0],
+        (run.metrics.get("power") or {}).get("min_mw", 0.0) < 0,
     )
 
 

@@ -37,12 +37,15 @@ from diploee.tables import Int64Array
 class _Windows(Band, LimitSpec):
     """A band, looked at in 10-minute windows, one every 5 minutes."""
 
-    def _check(self, shown: Shown, amount: Amount, measure: Measure, note: str) -> Check:
+    def _check(
+        self, shown: Shown, amount: Amount, measure: Measure, seen_hz: float, note: str
+    ) -> Check:
         if reason := why_no_spectrum(shown.clock):
             raise NotAssessable(reason)
         first = max(np.ceil(self.low_hz / RESOLUTION_HZ - 1e-6), 1)
-        if first >= self.high_hz / RESOLUTION_HZ - 1e-6:
-            raise NotAssessable("holds no bin of a 10-minute window (multiples of 1/600 Hz)")
+        if first >= seen_hz / RESOLUTION_HZ - 1e-6:
+            seen = f"seen up to {seen_hz:.3g} Hz, it " if seen_hz < self.high_hz else ""
+            raise NotAssessable(f"{seen}holds no bin of a 10-minute window (multiples of 1/600 Hz)")
         limit, of = amount.of(shown)
         return Check(
             f"{self.what}{of}", limit, "MW", WINDOW_MS, STRIDE_MS, measure,
@@ -74,7 +77,7 @@ class BandLimit(_Windows):
             starts_ms, rms_mw = spectrum.band_rms_mw()
             return Values(rms_mw[:, 0], int(starts_ms[0])) if starts_ms.size else None
 
-        yield self._check(shown, self.max_rms_mw, rms, unseen)
+        yield self._check(shown, self.max_rms_mw, rms, seen_hz, unseen)
 
 
 class LineLimit(_Windows):
@@ -106,7 +109,7 @@ class LineLimit(_Windows):
             ]
             return Values(np.array([mw for _, mw in found]), found[0][0]) if found else None
 
-        yield self._check(shown, self.max_amplitude_mw, amplitude, unseen)
+        yield self._check(shown, self.max_amplitude_mw, amplitude, seen_hz, unseen)
 
     def _amplitude_mw(self, bins_hz: np.ndarray, psd: np.ndarray, support: Support) -> float:
         lines = strongest_lines(bins_hz, psd, 1, support, self.low_hz)
