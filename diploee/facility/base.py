@@ -21,6 +21,7 @@ from diploee.clock import RunClock
 from diploee.columns import (
     ADDED,
     TAKEN_OFF,
+    Column,
     Columns,
     Role,
     catalogue,
