@@ -224,8 +224,6 @@ class Mitigation:
 def mitigate(run: RunFolder, limits: Limits) -> Mitigation:
     """Find the smallest battery that keeps a run within limits.
 
-    Amounts in percent of the peak are of the run's peak without the battery.
-
     Raises
     ------
     InputError
@@ -283,7 +281,7 @@ class _Sizing:
         self._range_w = float(max(np.ptp(p) for p in (power_w, *self._windows_w.values())))
         if sized_for:
             self.limits = Limits(**sized_for)
-            without = judged(run, self.limits, Supply(power_w, self._windows_w))
+            without = judged(run, self.limits)
         if not sized_for or not without.results:
             raise InputError(
                 f"{limits.name or 'these limits'}: no limit on ramps, swings, changes, bands or "

@@ -27,7 +27,7 @@ from diploee.metrics.limits.check import MARKS, Check, LimitSpec, NotAssessable,
 from diploee.metrics.limits.file import Limits
 from diploee.scenario import Scenario
 from diploee.tables import Float64Array, Int64Array
-from diploee.units import MS_PER_H, MS_PER_S, S_PER_DAY, S_PER_H, S_PER_MIN
+from diploee.units import MS_PER_H, MS_PER_S, S_PER_DAY, S_PER_H, S_PER_MIN, W_PER_MW
 
 if TYPE_CHECKING:
     from diploee.outputs import RunSeries, SeriesBlock
@@ -312,13 +312,13 @@ def judged(run: RunFolder, limits: Limits, supply: Supply | None = None) -> Limi
     needs_reactive = bool(limits.power_factor or limits.reactive_power)
     names = {column.name for column in run.columns} if needs_reactive else set[str]()
     reactive = [name for name in REACTIVE_COLUMNS if name in names][:1]
-    whole = _shown_by(run, run.scenario.resolution_ms, bool(reactive))
+    whole = _shown_by(run, run.scenario.resolution_ms, bool(reactive), supply)
     windows = _event_windows(run, whole.clock.step_ms, supply)
     sources = {
         key: "; ".join(filter(None, (MARKS[spec.mark] if spec.mark else "", spec.note)))
         for key, spec in limits.each()
     }
-    checks, in_windows, unchecked = _all_checks(run, limits, whole, windows, sources)
+    checks, in_windows, unchecked = _all_checks(run, limits, whole, windows, sources, supply)
     transient_ms = 0 if supply and supply.is_part else _transient_ms(run)
     if transient_ms:
         for check in checks:
@@ -334,6 +334,8 @@ def judged(run: RunFolder, limits: Limits, supply: Supply | None = None) -> Limi
         for k, text in enumerate(limits.not_stated)
     ]
     causes = {(key, time): cause_words(cause) for key, time, cause in causes_of(run.metrics)}
+    if supply is not None:  # causes of the load's events are not those of the supply's
+        causes = {}
     results = tuple(_result(check, whole.clock, causes, sources[check.key]) for check in seen)
     return LimitReport(
         whole.clock.step_s, results, tuple(unchecked), run.boundary(), limits.name, limits.origin,
@@ -342,10 +344,15 @@ def judged(run: RunFolder, limits: Limits, supply: Supply | None = None) -> Limi
 
 
 def _all_checks(
-    run: RunFolder, limits: Limits, whole: Shown, windows: _Windows, sources: Mapping[str, str]
+    run: RunFolder,
+    limits: Limits,
+    whole: Shown,
+    windows: _Windows,
+    sources: Mapping[str, str],
+    supply: Supply | None,
 ) -> tuple[list[Check], list[Check], list[tuple[str, str, str]]]:
     """Return the checks of the series, those of event windows, and what neither allows."""
-    fine = _shown_by(run, windows.step_ms, False)
+    fine = _shown_by(run, windows.step_ms, False, supply)
     checks: list[Check] = []
     in_windows: list[Check] = []
     unchecked: list[tuple[str, str, str]] = []
@@ -383,10 +390,21 @@ def seen_by(run: RunFolder) -> Shown:
     return _shown_by(run, run.scenario.resolution_ms, False)
 
 
-def _shown_by(run: RunFolder, step_ms: int, has_reactive: bool) -> Shown:
-    scenario = run.scenario
-    rated = rated_of(run.metrics, scenario.facility)
+def _shown_by(
+    run: RunFolder, step_ms: int, has_reactive: bool, supply: Supply | None = None
+) -> Shown:
+    scenario, facility = run.scenario, run.scenario.facility
+    rated = rated_of(run.metrics, facility)
     peak = ((run.metrics.get("grid") or {}).get("peak") or {}).get("max_mw")
+    least_mw = (run.metrics.get("power") or {}).get("min_mw", 0.0)
+    if supply is not None:  # peak and rating are those of what is supplied
+        power_w = _as_stored(supply.power_w)
+        least_mw = float(power_w.min()) / W_PER_MW
+        if not (facility.stages or facility.has_ac_power):
+            rated = facility.supplied_power_w / W_PER_MW, "rated power at the meter"
+        if not supply.is_part:
+            filled_w = power_w[-(-_transient_ms(run) // scenario.resolution_ms) :]
+            peak = float(filled_w.max()) / W_PER_MW if filled_w.size else None
     return Shown(
         Clock(scenario.start_with_zone, step_ms),
         profile_support(recorded_readings(run.manifest)).at_resolution(step_ms),
@@ -395,6 +413,7 @@ def _shown_by(run: RunFolder, step_ms: int, has_reactive: bool) -> Shown:
         *_nominal(run, rated),
         has_reactive,
         rated[0],
+        least_mw < 0,
     )
 
 
