@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from diploee.outputs import open_run as open_run
     from diploee.profiles import PowerProfile as PowerProfile
     from diploee.profiles import ProfileLibrary as ProfileLibrary
-    from diploee.report import report as report
-    from diploee.report.compare import compare as compare
+    from diploee.reports import report as report
+    from diploee.reports.compare import compare as compare
     from diploee.scenario import Scenario as Scenario
     from diploee.scenario import load_scenario as load_scenario
     from diploee.steps import generate_jobs as generate_jobs
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from diploee.steps import power_blocks as power_blocks
     from diploee.steps import power_series as power_series
     from diploee.steps import schedule_jobs as schedule_jobs
-    from diploee.sweep import sweep as sweep
-    from diploee.sweep.python import ensemble as ensemble
+    from diploee.sweeps import sweep as sweep
+    from diploee.sweeps.python import ensemble as ensemble
     from diploee.top_level import datasheet as datasheet
     from diploee.top_level import export as export
     from diploee.top_level import fit as fit
@@ -58,9 +58,9 @@ _HOMES = {
     "ProfileLibrary": "profiles",
     "Run": "outputs",
     "Scenario": "scenario",
-    "compare": "report.compare",
+    "compare": "reports.compare",
     "datasheet": "top_level",
-    "ensemble": "sweep.python",
+    "ensemble": "sweeps.python",
     "export": "top_level",
     "fit": "top_level",
     "generate_jobs": "steps",
@@ -71,16 +71,15 @@ _HOMES = {
     "open_run": "outputs",
     "power_blocks": "steps",
     "power_series": "steps",
+    "report": "reports.build",
     "run": "top_level",
     "scenarios": "top_level",
     "schedule_jobs": "steps",
     "simulate": "line",
+    "sweep": "sweeps.python",
 }
 
-_CALLED = ("report", "sweep")
-"""Modules that answer calls as their function of the same name; see `callable_modules`."""
-
-__all__ = ["__version__", *sorted([*_CALLED, *_HOMES])]
+__all__ = ["__version__", *sorted(_HOMES)]
 
 
 def __getattr__(name: str) -> Any:

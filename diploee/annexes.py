@@ -13,7 +13,7 @@ PLACES = {
     "load_batches": "diploee.importers.serving.batches",
     "load_curves": "diploee.importers.serving.service_curves",
     "load_replica_data": "diploee.neighbours.openg2g.replicas.data",
-    "picture": "diploee.report.build",
+    "picture": "diploee.reports.build",
     "read_cooling_points": "diploee.importers.cooling_points",
     "read_job_log": "diploee.importers.job_logs",
     "read_reactive_table": "diploee.importers.reactive_tables",
@@ -22,7 +22,7 @@ PLACES = {
     "read_weather": "diploee.importers.weather_files",
     "read_zeus_inputs": "diploee.neighbours.zeus.recurring_jobs",
     "replica_columns_of": "diploee.neighbours.openg2g.replicas.load",
-    "report": "diploee.report.build",
+    "report": "diploee.reports.build",
 }
 """Module of each name."""
 

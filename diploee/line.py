@@ -7,7 +7,7 @@ sinks. Memory is that of one window and the running jobs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from copy import deepcopy
@@ -70,6 +70,9 @@ class Sink(Protocol):
         ...
 
 
+OpenLoad = Callable[[Scenario, Inputs, ProfileLibrary], Load]
+
+
 @dataclass(frozen=True, eq=False)
 class Line:
     """A site whose loads are open, and its way from their segments to blocks at the meter.
@@ -115,23 +118,30 @@ class Line:
         policies: Mapping[str, Policy] | None = None,
         stages: Sequence[Stage] = (),
         controller: Controller | None = None,
+        loads: Sequence[OpenLoad] = (),
     ) -> Line:
         """Open the loads and stages of a settled site; arguments and errors as of `simulate`."""
         flexibility = scenario.flexibility
         answers = controller is not None and flexibility is not None
         is_measured = answers or (flexibility is not None and flexibility.is_off)
         untouched = deepcopy(policies)
-        opened, columns = open_stages(scenario, stages, inputs.weather)
+        behind, columns = open_stages(scenario, stages, inputs.weather)
         jobs = JobsLoad(scenario, inputs, engine, policies, controller)
         services = ServicesLoad(scenario, inputs, jobs.library, answering=answers)
-        loads: list[Load] = [jobs, services]
+        opened: list[Load] = [jobs, services]
         if scenario.replica_streams:
-            loads.append(annex("ReplicasLoad")(scenario, inputs, services.library))
-        further, plain = tuple(loads[2:]), services
+            loads = (annex("ReplicasLoad"), *loads)
+        for open_load in loads:
+            opened.append(open_load(scenario, inputs, opened[-1].library))
+        further, plain = tuple(opened[2:]), services
+        declared = {column.name for column in columns}
+        columns = catalogue(
+            columns, (c for load in further for c in load.columns if c.name not in declared)
+        )
         if answers and services.bend:
-            plain = ServicesLoad(scenario, inputs, loads[-1].library)
-            loads.append(plain)
-        model = open_model(scenario, loads)
+            plain = ServicesLoad(scenario, inputs, opened[-1].library)
+            opened.append(plain)
+        model = open_model(scenario, opened)
         idle_w = [scenario.facility.node_type_of(p).idle_power_w for p in scenario.facility.pools]
         banks = [bank for load in (services, *further) for bank in load.banks]
         jobs.beside_w = lambda time_ms: beyond_idle_w(
@@ -139,7 +149,7 @@ class Line:
         )
         if is_measured:
             columns = catalogue(columns, BASELINE_COLUMNS)
-        line = cls(scenario, jobs, services, further, model, opened, columns, is_measured)
+        line = cls(scenario, jobs, services, further, model, behind, columns, is_measured)
         if not answers:
             return line
         twin = replace(
@@ -245,6 +255,7 @@ def simulate(
     sinks: Sequence[Sink] = (),
     window_days: float | None = None,
     controller: Controller | None = None,
+    loads: Sequence[OpenLoad] = (),
 ) -> Run:
     """Simulate a scenario and write its run folder.
 
@@ -283,6 +294,8 @@ def simulate(
         Days that are simulated at a time, to a quarter. It bounds the memory and changes no result.
     controller : Controller, optional
         Acts on the jobs of all pools, before their policies.
+    loads : sequence of callable
+        Open further loads of a scenario with its inputs, behind the profiles of a library.
 
     Returns
     -------
@@ -305,7 +318,7 @@ def simulate(
             size, scenario = scenario.facility.size, settle(scenario, inputs, stages)
         with watch.stage("plan"):
             controller = controller or flexible_controller(scenario, inputs, stages)
-            line = Line.open(scenario, inputs, engine, policies, stages, controller)
+            line = Line.open(scenario, inputs, engine, policies, stages, controller, loads)
             jobs, services, clock = line.jobs, line.services, scenario.clock
             jobs.watch = watch
             n_days = scenario.horizon_ms / MS_PER_DAY

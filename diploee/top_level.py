@@ -23,7 +23,7 @@ from diploee.scenario import (
 )
 from diploee.scenario.dotted_keys import with_value
 from diploee.scenario.yaml_lines import load_yaml_with_lines
-from diploee.sweep import shipped_sweeps
+from diploee.sweeps import shipped_sweeps
 
 if TYPE_CHECKING:
     from diploee.importers.power_logs.nlr_genai import DatasetImport
@@ -141,10 +141,10 @@ def datasheet(run: Run | Path | str, out: Path | str = "datasheet.html", **optio
     out : path
         The page.
     **options : object
-        Further arguments of `diploee.report.datasheet_files.write_datasheet`, such as
+        Further arguments of `diploee.reports.datasheet_files.write_datasheet`, such as
         ``limits=["ercot_lcl_2026_06"]`` or ``csv_file=...``.
     """
-    from diploee.report.datasheet_files import write_datasheet
+    from diploee.reports.datasheet_files import write_datasheet
 
     return write_datasheet(_opened(run).folder, out, **options)[0]
 

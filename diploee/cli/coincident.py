@@ -10,8 +10,8 @@ import typer
 
 from diploee.cli.options import Force, Json, Quiet, place_option
 from diploee.metrics.limits import Limits
-from diploee.report.coincident import at_peaks, write_demands
-from diploee.report.peak_intervals import read_peak_intervals
+from diploee.reports.coincident import at_peaks, write_demands
+from diploee.reports.peak_intervals import read_peak_intervals
 
 COLUMNS = "CSV with start, end or duration_min, and optionally name; local or with an offset."
 

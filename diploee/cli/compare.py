@@ -12,10 +12,10 @@ import typer
 from diploee.cli.options import Force, Json, place_option
 from diploee.errors import plural
 from diploee.metric import NONE
-from diploee.report.words import interval
+from diploee.reports.words import interval
 
 if TYPE_CHECKING:
-    from diploee.report.compare import Comparison, MetricRow
+    from diploee.reports.compare import Comparison, MetricRow
 
 BRIEF = ("power.", "utilization.", "jobs.", "poi.", "requests.", "synchronous.", "grid.", "limits.")
 LONG = re.compile(
@@ -39,7 +39,7 @@ def compare_command(
     """Compare runs: every metric, the grid section included, shared calendar weeks, warnings."""
     from diploee.errors import cell
     from diploee.files import check_file, whole_file
-    from diploee.report.compare import compare
+    from diploee.reports.compare import compare
 
     if out is not None:
         check_file(out, force, inputs=folders)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from diploee.cli.options import Force, Quiet, place_option
-from diploee.report.datasheet_files import write_datasheet
+from diploee.reports.datasheet_files import write_datasheet
 
 
 def datasheet_command(

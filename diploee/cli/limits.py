@@ -13,8 +13,8 @@ from diploee.cli.options import Json, shipped_names
 from diploee.errors import InputError
 from diploee.metrics.limits import LimitReport, check_limits, load_limits, shipped_limits
 from diploee.outputs import open_run
-from diploee.report.limits_section import SweepVerdicts, share_line, sweep_verdicts
-from diploee.report.sweep_data import is_sweep, read_sweep
+from diploee.reports.limits_section import SweepVerdicts, share_line, sweep_verdicts
+from diploee.reports.sweep_data import is_sweep, read_sweep
 
 EXIT_CODES = {"violated": 3, "not assessable": 4}
 

@@ -68,7 +68,7 @@ def show_profile(
     """Draw a profile to a PNG and print where it comes from."""
     from diploee.profiles import ProfileLibrary
     from diploee.profiles.store import check_file_name
-    from diploee.report.profile_plot import plot_profile
+    from diploee.reports.profile_plot import plot_profile
 
     profile = ProfileLibrary.open(*(profiles or ())).get(profile_id)
     if out is None:

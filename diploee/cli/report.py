@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from diploee.cli.options import Force, Quiet, place_option
-from diploee.report import write_report
+from diploee.reports import write_report
 
 
 def report_command(

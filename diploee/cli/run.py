@@ -121,7 +121,7 @@ def _takes_long(scenario: Scenario) -> bool:
 def _executor(address: str | None) -> AbstractContextManager[Any]:
     if address is None:
         return nullcontext()
-    from diploee.sweep.cluster import cluster_executor
+    from diploee.sweeps.cluster import cluster_executor
 
     return cluster_executor(address)
 

@@ -47,7 +47,7 @@ def schema(
         return
     model: type[Model] = Scenario
     if sweep:
-        from diploee.sweep import SweepSpec
+        from diploee.sweeps import SweepSpec
 
         model = SweepSpec
     if markdown:

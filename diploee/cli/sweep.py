@@ -17,7 +17,7 @@ from diploee.cli.sweep_display import SweepProgressBar, show_ensemble, show_fail
 from diploee.errors import InputError
 from diploee.model import Model
 from diploee.schedule import Engine
-from diploee.sweep import (
+from diploee.sweeps import (
     Executor,
     Sweep,
     SweepProgress,
@@ -126,7 +126,7 @@ def ensemble_command(
 
 
 def _forecast(sweep: Sweep, running: Running) -> None:
-    from diploee.sweep.forecast import forecast
+    from diploee.sweeps.forecast import forecast
 
     n_workers = 1 if running.workers == 0 else running.workers or usable_cores()
     n_runs, found = forecast(sweep, n_workers, running.profiles, running.max_runs)

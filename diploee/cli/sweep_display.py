@@ -19,13 +19,13 @@ from rich.table import Table
 from diploee.cli.display import titled_table
 from diploee.metric import Metric, find_metric
 from diploee.metrics.catalogue import declared_metrics, metrics_of_runs
-from diploee.sweep import Outcome, RunTask, Sweep, SweepProgress, SweepResult
+from diploee.sweeps import Outcome, RunTask, Sweep, SweepProgress, SweepResult
 from diploee.units import W_PER_MW, power_unit
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from diploee.sweep.ensemble import Ensemble, PointEnsemble
+    from diploee.sweeps.ensemble import Ensemble, PointEnsemble
 
 T = TypeVar("T")
 

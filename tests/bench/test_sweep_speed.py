@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from diploee.sweep import Sweep, SweepResult, load_sweep, run_locally, run_sweep, usable_cores
+from diploee.sweeps import Sweep, SweepResult, load_sweep, run_locally, run_sweep, usable_cores
 
 pytestmark = pytest.mark.bench
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from diploee import load_scenario, simulate
-from diploee.report.datasheet_files import write_datasheet
+from diploee.reports.datasheet_files import write_datasheet
 
 pytestmark = [
     pytest.mark.browser,

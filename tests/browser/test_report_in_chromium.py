@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from diploee import load_scenario, simulate
-from diploee.report import build_report, write_report
+from diploee.reports import build_report, write_report
 
 pytestmark = [
     pytest.mark.browser,

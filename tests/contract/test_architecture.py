@@ -34,12 +34,12 @@ def with_values(scenario: Scenario, values: dict[str, object]) -> Scenario:
     return tiny_scenario({"duration": "1 d", **values})
 
 
-def test_a_stage_a_policy_a_log_format_and_an_export_are_added_in_one_place_each(
+def test_a_load_a_stage_a_policy_a_log_format_and_an_export_are_added_in_one_place_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, registries_as_before: None
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert len(EXAMPLES) == 5
-    assert all(len(example.splitlines()) <= 35 for example in EXAMPLES)
+    assert len(EXAMPLES) == 6
+    assert all(len(example.splitlines()) <= 45 for example in EXAMPLES)
     names = {
         "simulate": simulate,
         "scenario": tiny_scenario({"duration": "1 d"}),

@@ -19,7 +19,7 @@ from command_line import PATIENCE_S, call, start, wait_until
 from sweep_builders import UTILIZATION, sweep_content, sweep_file
 
 from diploee.errors import DiploeeError
-from diploee.sweep.cluster import cluster_executor
+from diploee.sweeps.cluster import cluster_executor
 
 pytest.importorskip("distributed")
 pytestmark = pytest.mark.dask
@@ -130,8 +130,8 @@ def test_what_only_a_killed_worker_has_of_a_run_is_sent_to_another_one(cluster: 
 def test_run_without_any_worker_left_ends_with_one_line(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("diploee.sweep.cluster.LOOK_S", 0.5)
-    monkeypatch.setattr("diploee.sweep.cluster.WORKERLESS_S", 1.0)
+    monkeypatch.setattr("diploee.sweeps.cluster.LOOK_S", 0.5)
+    monkeypatch.setattr("diploee.sweeps.cluster.WORKERLESS_S", 1.0)
     cluster.add_worker()
     with cluster_executor(cluster.address) as executor:
         executor.submit(time.sleep, 4).result(timeout=PATIENCE_S)  # none is missed while one works

@@ -19,7 +19,7 @@ from diploee.model import Model
 from diploee.outputs.export import FORMATS
 from diploee.scenario import SCHEDULERS, SchedulerSpec
 from diploee.scenario.recurring import BATCH_SIZE_OPTIMIZERS, POWER_LIMIT_OPTIMIZERS
-from diploee.sweep.draws import DRAWS
+from diploee.sweeps.draws import DRAWS
 
 ALL: list[Kinds[Any]] = [
     AC_POWER,

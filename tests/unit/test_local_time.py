@@ -28,7 +28,7 @@ from diploee.measures.series import Series
 from diploee.metrics.limits.file import Limits
 from diploee.metrics.limits.report import check_limits
 from diploee.outputs.export import Options, export_run
-from diploee.report.data import read_run
+from diploee.reports.data import read_run
 from diploee.scenario import Calendar, load_scenario
 from diploee.steps import generate_jobs
 

@@ -17,8 +17,8 @@ from diploee.cli.sweep_display import show_sweep
 from diploee.metric import Metric
 from diploee.metrics import catalogue, facility
 from diploee.profiles import ProfileLibrary
-from diploee.report.build import build_report
-from diploee.sweep import run_sweep
+from diploee.reports.build import build_report
+from diploee.sweeps import run_sweep
 
 NIGHT = Metric("power.night_mw", "MW", "mean power at night", "{:.1f}", view="main")
 SHOWN = "mean power at night [kW]"

@@ -315,7 +315,7 @@ def test_limits_and_event_windows_leave_the_filling_up_out(tmp_path: Path) -> No
 
 
 def test_the_report_says_what_is_left_out_at_the_start(tmp_path: Path) -> None:
-    from diploee.report import write_report
+    from diploee.reports import write_report
 
     run = run_of(tiny_scenario(), tmp_path / "run")
     assert run.metrics["grid"]["transient_h"] > 0

@@ -15,7 +15,7 @@ from diploee import load_scenario, open_run
 from diploee.metrics.limits import load_limits, shipped_limits
 from diploee.scenario import shipped_scenarios
 from diploee.scenario.starter import Site, starter_text
-from diploee.sweep.loading import shipped_sweeps
+from diploee.sweeps.loading import shipped_sweeps
 
 SHIPPED = {**shipped_scenarios(), **shipped_sweeps(), **shipped_limits()}
 

@@ -19,8 +19,8 @@ from diploee.facility.base import POWER
 from diploee.metrics.cause_words import cause_words
 from diploee.metrics.limits import Limits, check_limits
 from diploee.outputs import Run
-from diploee.report.build import build_report
-from diploee.report.datasheet import data_sheet
+from diploee.reports.build import build_report
+from diploee.reports.datasheet import data_sheet
 from diploee.scenario.size import rated_at_meter_w
 
 METER = {"kind": "point_of_interconnection", "contract_mva": 8, "billing": {
@@ -239,8 +239,8 @@ def test_roles_and_parts_that_no_stage_can_have_are_refused(
 
 def test_the_stack_of_parts_reaches_the_gross_power(tmp_path: Path) -> None:
     from diploee.drawing.charts import Band, Line
-    from diploee.report.data import read_run
-    from diploee.report.poi_charts import poi_charts
+    from diploee.reports.data import read_run
+    from diploee.reports.poi_charts import poi_charts
     from diploee.units import MEGAWATT
 
     run, _ = simulated(tmp_path / "run", site(5, 20.0))

@@ -17,7 +17,7 @@ from diploee.errors import InputError, StageError
 from diploee.facility import STAGES, Block, EnergyMeter, Stages, StageSpec
 from diploee.facility.base import POWER
 from diploee.metric import Metric
-from diploee.report.build import build_report
+from diploee.reports.build import build_report
 
 CHAIN = [
     {"kind": "auxiliary_load", "power_kw": 3.5},

@@ -20,7 +20,7 @@ from diploee.outputs import Run
 from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict
 from diploee.steps import load_curves, plan_services, serving_segments
-from diploee.sweep.identity import run_hash
+from diploee.sweeps.identity import run_hash
 from diploee.tables import Float64Array
 
 CODING = "request_streams.chat.services.coding"

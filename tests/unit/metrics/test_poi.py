@@ -31,7 +31,7 @@ from diploee.metrics.poi import PoiMetrics
 from diploee.outputs import Run
 from diploee.outputs.export import export_run
 from diploee.power import AC_COLUMNS, POWER_COLUMNS
-from diploee.report.build import build_report
+from diploee.reports.build import build_report
 from diploee.scenario.size import scaled
 
 COLUMNS = catalogue(POWER_COLUMNS, AC_COLUMNS, *(s.columns for s in STAGES.by_name.values()))

@@ -18,7 +18,7 @@ from scipy.signal import find_peaks
 
 from diploee.profiles import PowerProfile, ProfileLibrary, read_profile, write_profile
 from diploee.profiles.reference import build_reference_profiles, write_reference_profiles
-from diploee.report.profile_plot import plot_profile, title_of, zoom_start
+from diploee.reports.profile_plot import plot_profile, title_of, zoom_start
 
 LLAMA2, DIFFUSION = "llama2_70b_lora", "stable_diffusion"
 ROOT = Path(__file__).parents[3]

@@ -20,7 +20,7 @@ from diploee.neighbours.openg2g import ITLMixtureModel
 from diploee.neighbours.openg2g.replicas import plan_replicas
 from diploee.neighbours.openg2g.replicas.data import find_data
 from diploee.neighbours.openg2g.replicas.replay import replicas_at
-from diploee.report.tables import replica_tables
+from diploee.reports.tables import replica_tables
 from diploee.scenario import load_scenario, scenario_from_dict
 from diploee.scenario.replica_streams import ReplicaModel
 

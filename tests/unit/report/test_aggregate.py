@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from diploee.report.aggregate import (
+from diploee.reports.aggregate import (
     by_day,
     by_month,
     day_grid,

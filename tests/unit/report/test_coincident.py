@@ -17,9 +17,9 @@ from sweep_builders import UTILIZATION, tiny_sweep
 
 from diploee import open_run, simulate
 from diploee.errors import InputError
-from diploee.report.coincident import at_peaks
-from diploee.report.peak_intervals import coincident_demand, read_peak_intervals
-from diploee.sweep import run_sweep
+from diploee.reports.coincident import at_peaks
+from diploee.reports.peak_intervals import coincident_demand, read_peak_intervals
+from diploee.sweeps import run_sweep
 
 NO_JOBS = {
     "streams.training.target_utilization": None, "streams.training.jobs_per_day": 1e-9

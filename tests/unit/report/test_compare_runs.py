@@ -19,11 +19,11 @@ from diploee.errors import InputError
 from diploee.metric import find_metric, flatten
 from diploee.metrics.catalogue import declared_metrics
 from diploee.outputs import Run
-from diploee.report.band_charts import bands_chart
-from diploee.report.compare import compare
-from diploee.report.data import read_run
-from diploee.report.power_charts import distribution_chart, peak_week_chart
-from diploee.report.tables import warnings_of
+from diploee.reports.band_charts import bands_chart
+from diploee.reports.compare import compare
+from diploee.reports.data import read_run
+from diploee.reports.power_charts import distribution_chart, peak_week_chart
+from diploee.reports.tables import warnings_of
 from diploee.units import power_unit
 
 TARGET = "streams.training.target_utilization"

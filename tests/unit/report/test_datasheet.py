@@ -17,8 +17,8 @@ from command_line import call
 
 from diploee import open_run, simulate
 from diploee.errors import InputError
-from diploee.report import datasheet_files
-from diploee.report.datasheet import DataSheet, Figure, SheetSection, data_sheet
+from diploee.reports import datasheet_files
+from diploee.reports.datasheet import DataSheet, Figure, SheetSection, data_sheet
 from diploee.scenario.size import rated_at_meter_w
 
 

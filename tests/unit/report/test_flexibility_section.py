@@ -11,7 +11,7 @@ from builders import tiny_data, tiny_library
 import diploee
 from diploee.drawing.charts import Line
 from diploee.outputs import Run
-from diploee.report.build import build_report
+from diploee.reports.build import build_report
 from diploee.scenario import scenario_from_dict
 
 EVENT = {

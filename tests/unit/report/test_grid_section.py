@@ -17,14 +17,14 @@ import pytest
 from diploee.drawing.charts import Chart, Line, Marks, log_ticks
 from diploee.errors import InputError
 from diploee.metrics.cause_words import cause_words
-from diploee.report import build_report, read_run, report_page
-from diploee.report.common import near_range
-from diploee.report.content import PageTable, Section
-from diploee.report.grid_charts import worst_window_psd
-from diploee.report.grid_data import GridView, grid_view, power_from
-from diploee.report.grid_section import withheld
-from diploee.report.grid_tables import seconds
-from diploee.report.words import moment, pattern_for
+from diploee.reports import build_report, read_run, report_page
+from diploee.reports.common import near_range
+from diploee.reports.content import PageTable, Section
+from diploee.reports.grid_charts import worst_window_psd
+from diploee.reports.grid_data import GridView, grid_view, power_from
+from diploee.reports.grid_section import withheld
+from diploee.reports.grid_tables import seconds
+from diploee.reports.words import moment, pattern_for
 from diploee.units import KILOWATT
 
 WAVE_S = 20.0
@@ -257,7 +257,7 @@ def test_series_is_read_from_the_row_groups_that_hold_it(copied: Path) -> None:
 def test_duration_curve_keeps_the_resolution_of_a_run_that_is_averaged_on_reading(
     fine_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("diploee.report.data.MAX_INTERVALS", 1_000)
+    monkeypatch.setattr("diploee.reports.data.MAX_INTERVALS", 1_000)
     assert read_run(fine_folder).step_ms == 60_000
     chart = chart_of(fine_folder, "duration")
     assert "from 0.1 s means" in chart.caption
@@ -339,7 +339,7 @@ def test_drawn_means_differ_by_the_step_that_the_event_window_was_kept_for(
 def test_a_page_holds_no_more_of_an_event_window_than_it_shows(
     fine_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("diploee.report.event_window_charts.MAX_ROWS", 400)
+    monkeypatch.setattr("diploee.reports.event_window_charts.MAX_ROWS", 400)
     for panel in chart_of(fine_folder, "zooms").panels:
         assert panel.layers[0].x.size <= 400
         assert panel.x.range is not None
@@ -423,7 +423,7 @@ def test_page_of_a_fine_run_reads_the_same_in_batches_of_any_size(
     monkeypatch.setattr("diploee.outputs.series.BATCH_ROWS", 777)
     in_batches = read_run(fine_folder)
     np.testing.assert_array_equal(in_batches.power_w, whole.power_w)
-    monkeypatch.setattr("diploee.report.data.MAX_INTERVALS", 1_000)
+    monkeypatch.setattr("diploee.reports.data.MAX_INTERVALS", 1_000)
     np.testing.assert_allclose(
         read_run(fine_folder).power_w, whole.power_w.reshape(-1, 600).mean(axis=1), rtol=1e-6
     )

@@ -11,8 +11,8 @@ import pytest
 from command_line import call
 from sweep_builders import UTILIZATION, tiny_sweep
 
-from diploee.report import build_report
-from diploee.sweep import run_sweep
+from diploee.reports import build_report
+from diploee.sweeps import run_sweep
 
 
 @pytest.fixture

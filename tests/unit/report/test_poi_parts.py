@@ -10,8 +10,8 @@ from builders import tiny_library, tiny_scenario
 
 from diploee import simulate
 from diploee.drawing.charts import Band, Line
-from diploee.report.data import read_run
-from diploee.report.poi_charts import poi_charts
+from diploee.reports.data import read_run
+from diploee.reports.poi_charts import poi_charts
 from diploee.units import power_unit
 
 HOLDERS = {

@@ -10,13 +10,13 @@ import pytest
 
 from diploee.drawing.charts import Bars, Carpet, Chart, Line
 from diploee.line import simulate
-from diploee.report import RunData, build_report, read_run
-from diploee.report.data import REST
-from diploee.report.event_window_charts import event_windows_chart, read_event_window
-from diploee.report.grid_charts import ramps_chart, spectrum_chart, swings_chart
-from diploee.report.grid_data import grid_view
-from diploee.report.poi_charts import poi_charts
-from diploee.report.power_charts import carpet_chart, duration_chart, months_chart, peak_week_chart
+from diploee.reports import RunData, build_report, read_run
+from diploee.reports.data import REST
+from diploee.reports.event_window_charts import event_windows_chart, read_event_window
+from diploee.reports.grid_charts import ramps_chart, spectrum_chart, swings_chart
+from diploee.reports.grid_data import grid_view
+from diploee.reports.poi_charts import poi_charts
+from diploee.reports.power_charts import carpet_chart, duration_chart, months_chart, peak_week_chart
 from diploee.scenario import load_scenario
 from diploee.units import MEGAWATT
 

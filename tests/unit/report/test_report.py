@@ -21,7 +21,7 @@ from diploee.drawing.charts import Band
 from diploee.drawing.plotly import plotly_figure
 from diploee.errors import InputError, OutputError, OutputExistsError
 from diploee.line import simulate
-from diploee.report import (
+from diploee.reports import (
     Report,
     build_report,
     read_run,
@@ -256,7 +256,7 @@ def test_long_run_is_averaged_to_minutes_but_keeps_its_peak(
     folder = tmp_path / "seconds"
     simulate(tiny_scenario(changes), folder, library=tiny_library(), engine="compiled")
     whole = read_run(folder)
-    monkeypatch.setattr("diploee.report.data.MAX_INTERVALS", 1_000)
+    monkeypatch.setattr("diploee.reports.data.MAX_INTERVALS", 1_000)
     reduced = read_run(folder)
     assert (whole.step_ms, reduced.step_ms) == (1_000, 60_000)
     assert reduced.max_w == whole.max_w > reduced.power_w.max()
@@ -270,7 +270,7 @@ def test_report_of_ten_days_at_a_tenth_of_a_second_stays_below_a_gigabyte(tmp_pa
     scenario = load_scenario("colocation_10mw", ["duration=10 d", "resolution=0.1 s"])
     simulate(scenario, tmp_path / "run", engine="compiled", event_windows=True)
     code = (
-        "import sys; from diploee.report import write_report;"
+        "import sys; from diploee.reports import write_report;"
         "write_report([sys.argv[1]], sys.argv[2]);"
         "status = open('/proc/self/status').read();"
         "print(status.partition('VmHWM:')[2].split()[0])"  # kB; getrusage counts the parent's too

@@ -17,11 +17,11 @@ from diploee.drawing.charts import Band, Carpet
 from diploee.drawing.pictures import Picture
 from diploee.drawing.plotly import plotly_figure
 from diploee.errors import InputError, ScenarioError, counted
-from diploee.report.build import build_report
-from diploee.report.content import Report
-from diploee.report.page import report_page
-from diploee.report.sweep_data import read_sweep
-from diploee.sweep import run_sweep
+from diploee.reports.build import build_report
+from diploee.reports.content import Report
+from diploee.reports.page import report_page
+from diploee.reports.sweep_data import read_sweep
+from diploee.sweeps import run_sweep
 
 NODES, LEVEL = "facility.pools.h100.n_nodes", "streams.training.target_utilization"
 IDLE = "facility.node_types.node.idle_power_w"

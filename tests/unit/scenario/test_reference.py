@@ -17,7 +17,7 @@ from diploee.errors import ScenarioError
 from diploee.model import Model
 from diploee.scenario import Scenario, scenario_from_dict, shipped_scenarios
 from diploee.scenario.reference import markdown_reference
-from diploee.sweep import SweepSpec, shipped_sweeps
+from diploee.sweeps import SweepSpec, shipped_sweeps
 
 SCENARIOS = Path(__file__).parents[3] / "scenarios"
 PAGES = {

@@ -17,7 +17,7 @@ from diploee.metrics.limits.file import load_limits
 from diploee.neighbours.openg2g import load_specs
 from diploee.scenario import load_scenario
 from diploee.scenario.yaml_lines import load_yaml_with_lines, read_value
-from diploee.sweep import load_ensemble, load_sweep
+from diploee.sweeps import load_ensemble, load_sweep
 
 READERS: tuple[Callable[[Path], object], ...] = (
     load_scenario,

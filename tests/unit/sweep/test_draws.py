@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from diploee.errors import InputError
-from diploee.sweep.draws import DRAWS
+from diploee.sweeps.draws import DRAWS
 
 N = 4_000
 

@@ -13,8 +13,8 @@ import pytest
 from sweep_builders import UTILIZATION, tiny_sweep
 
 from diploee.outputs import open_run
-from diploee.sweep import run_sweep
-from diploee.sweep.ensemble import spread
+from diploee.sweeps import run_sweep
+from diploee.sweeps.ensemble import spread
 
 IDLE = "facility.node_types.node.idle_power_w"
 

@@ -17,7 +17,7 @@ from diploee import simulate
 from diploee.errors import DiploeeError, InputError
 from diploee.metric import flatten
 from diploee.profiles import ProfileLibrary
-from diploee.sweep import Outcome, RunTask, Sweep, run_sweep, run_task
+from diploee.sweeps import Outcome, RunTask, Sweep, run_sweep, run_task
 
 NO_PLACES = (
     *("", " ", "://", ":///", "://x", "file://", "memory://", "s3:///", "1://x", "a b://x"),
@@ -195,7 +195,7 @@ def test_files_of_others_are_not_replaced(
 def test_second_sweep_of_the_same_folder_is_kept_out(
     sweep: Sweep, tmp_path: Path, profiles: list[str]
 ) -> None:
-    from diploee.sweep.store import open_store
+    from diploee.sweeps.store import open_store
 
     with (
         open_store(tmp_path / "out").claim(),
@@ -233,7 +233,7 @@ def test_worker_with_other_profiles_refuses_the_run(
     tmp_path: Path, profiles: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweep = tiny_sweep(tmp_path, axes=[{"grid": {N_NODES: [12]}}])
-    monkeypatch.setattr("diploee.sweep.task.run_hash", lambda *_: "0" * 64)
+    monkeypatch.setattr("diploee.sweeps.task.run_hash", lambda *_: "0" * 64)
     result = run_sweep(sweep, tmp_path / "out", profiles=profiles)
     assert "another version of diploee" in next(iter(result.failed.values()))
 

@@ -14,9 +14,9 @@ from sweep_builders import N_NODES, UTILIZATION, tiny_sweep
 from diploee.inputs import load_inputs
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
-from diploee.sweep import expand
-from diploee.sweep.draws import DRAWS, Draw
-from diploee.sweep.identity import run_hash
+from diploee.sweeps import expand
+from diploee.sweeps.draws import DRAWS, Draw
+from diploee.sweeps.identity import run_hash
 
 IDLE = "facility.node_types.node.idle_power_w"
 
@@ -100,7 +100,7 @@ def test_name_of_a_run_depends_on_its_profiles_and_scenario_alone() -> None:
 
 def test_name_of_a_run_depends_on_the_version(monkeypatch: pytest.MonkeyPatch) -> None:
     before = hash_of(tiny_scenario(), tiny_library())
-    monkeypatch.setattr("diploee.sweep.identity.__version__", "99")
+    monkeypatch.setattr("diploee.sweeps.identity.__version__", "99")
     assert hash_of(tiny_scenario(), tiny_library()) != before
 
 

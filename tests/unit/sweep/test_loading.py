@@ -10,7 +10,7 @@ from sweep_builders import N_NODES, UTILIZATION, tiny_sweep
 
 from diploee.errors import InputError, ScenarioError
 from diploee.profiles import ProfileLibrary
-from diploee.sweep import expand, load_ensemble, load_sweep, shipped_sweeps, sweep_from_dict
+from diploee.sweeps import expand, load_ensemble, load_sweep, shipped_sweeps, sweep_from_dict
 
 GOOD = [0.2, 0.4]
 

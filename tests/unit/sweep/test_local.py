@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from sweep_builders import UTILIZATION, Failing, tiny_sweep
 
-from diploee.sweep import RunTask, run_locally, run_sweep
-from diploee.sweep.local import MAX_ATTEMPTS
-from diploee.sweep.memory import BASE_MB, MemoryBudget, available_mb
-from diploee.sweep.spec import Keep
+from diploee.sweeps import RunTask, run_locally, run_sweep
+from diploee.sweeps.local import MAX_ATTEMPTS
+from diploee.sweeps.memory import BASE_MB, MemoryBudget, available_mb
+from diploee.sweeps.spec import Keep
 
 
 def task(n_nodes: int, keep: Keep = "series") -> RunTask:

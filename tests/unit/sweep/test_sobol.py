@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from diploee.sweep.sobol import sobol_indices
+from diploee.sweeps.sobol import sobol_indices
 
 
 def inputs(n: int, *names: str, seed: int = 0) -> dict[str, np.ndarray]:

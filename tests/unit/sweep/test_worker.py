@@ -15,8 +15,8 @@ import yaml
 from builders import tiny_data
 from sweep_builders import sweep_file
 
-from diploee.sweep import Outcome, RunTask, load_sweep, run_sweep
-from diploee.sweep.task import SweepWorker, in_process
+from diploee.sweeps import Outcome, RunTask, load_sweep, run_sweep
+from diploee.sweeps.task import SweepWorker, in_process
 
 LOG = "submit,start,duration,nodes\n0,0,600,1\n60,90,1200,2\n"
 
@@ -102,7 +102,7 @@ def test_a_worker_drops_what_the_last_run_did_not_read(
 ALONE = """
 import pickle, sys, threading
 from pathlib import Path
-from diploee.sweep.task import SweepWorker
+from diploee.sweeps.task import SweepWorker
 
 started, start = [], threading.Thread.start
 threading.Thread.start = lambda thread: (started.append(thread.name), start(thread))

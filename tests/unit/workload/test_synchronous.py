@@ -17,7 +17,7 @@ from diploee.loads.jobs.training_phases import Phase
 from diploee.metrics.cause_words import cause_words, causes_of
 from diploee.profiles.iterations import loop_of_iterations
 from diploee.profiles.smoothing import smoothed_course, smoothed_loop
-from diploee.report.build import build_report
+from diploee.reports.build import build_report
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict
 from diploee.scenario.power_smoothing import PowerSmoothing
 from diploee.scenario.size import scaled

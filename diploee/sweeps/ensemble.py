@@ -1,0 +1,247 @@
+"""What many seeds of one point say: percentiles of metrics, envelopes of the load, seeds needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import ceil
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from diploee.metric import of_curve
+from diploee.streams import stream
+from diploee.sweeps.draws import Choice
+from diploee.sweeps.expand import PlannedRun
+from diploee.sweeps.loading import Sweep
+from diploee.sweeps.record import read_shape
+from diploee.sweeps.sobol import SobolIndices, indices_of_metrics
+from diploee.sweeps.sobol import __doc__ as SOBOL_METHOD  # noqa: N812  # a text
+from diploee.sweeps.spec import SweepSpec
+from diploee.sweeps.store import Store
+from diploee.sweeps.summary import Result, json_bytes, table_bytes
+from diploee.tables import Float64Array
+
+ENSEMBLE_TABLE = "ensemble.parquet"
+ENVELOPE_TABLE = "envelope.parquet"
+ENSEMBLE_FILE = "ensemble.json"
+SCHEMA_VERSION = 1
+PERCENTS = (5, 50, 95)
+Z_95 = 1.959963984540054
+"""A normal variable lies within so many standard deviations with a probability of 95 %."""
+
+N_RESAMPLES = 1_000
+
+METHOD = {
+    "percentiles": "P5, P50 and P95 over the members of a point, numpy's linear percentiles; a "
+    "percentile near the end of n members is itself uncertain by the given half-width",
+    "seeds_for_mean": "n = (1.96 s / (a |m|))^2 rounded up, for a 95 % confidence interval of the "
+    "mean with the relative half-width a; m, s: mean and sample standard deviation of the members",
+    "seeds_for_p95": "n = n0 (h / (a |q|))^2 rounded up; q: P95 of the n0 members, h = 1.96 times "
+    f"its standard error from {N_RESAMPLES} resamples of the members; errors fall with 1/sqrt(n); "
+    "rough where n0 is small, as the standard error of a percentile is itself uncertain",
+    "envelope": "P5, P50 and P95 over the members, separately at every hour of the week and at "
+    "every fraction of time: 5 % of the members exceed the P95 curve there",
+    "shares": " ".join((SOBOL_METHOD or "").split()),
+}
+
+
+@dataclass(frozen=True)
+class MetricSpread:
+    """A metric over the members of a point; half-widths are relative to the value's size."""
+
+    n: int
+    mean: float
+    std: float
+    p5: float
+    p50: float
+    p95: float
+    min: float
+    max: float
+    half_width_mean: float | None
+    half_width_p95: float | None
+    seeds_for_mean: int | None
+    seeds_for_p95: int | None
+
+
+@dataclass(frozen=True)
+class PointEnsemble:
+    """Statistics of one point of the axes."""
+
+    point: int
+    settings: dict[str, Any]
+    metrics: dict[str, MetricSpread]
+    shares: dict[str, SobolIndices]
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """Statistics over the seeds, point by point, and the accuracy that seeds are counted for."""
+
+    accuracy: float
+    points: list[PointEnsemble]
+
+
+def write_ensemble(
+    store: Store, sweep: Sweep, runs: Sequence[PlannedRun], results: Mapping[str, Result]
+) -> Ensemble | None:
+    """Write ``ensemble.parquet``, ``envelope.parquet`` and ``ensemble.json``.
+
+    Returns
+    -------
+    Ensemble or None
+        None, and no file, where no point has two finished members.
+    """
+    members: dict[int, list[PlannedRun]] = {}
+    for run in runs:
+        if run.run in results:
+            members.setdefault(run.point, []).append(run)
+    members = {point: of_point for point, of_point in members.items() if len(of_point) > 1}
+    if not members:
+        return None
+    points = [_point(of_point, results, sweep.spec) for of_point in members.values()]
+    ensemble = Ensemble(sweep.spec.accuracy, points)
+    envelopes = [_envelope(store, point, of_point) for point, of_point in members.items()]
+    store.write(ENSEMBLE_TABLE, table_bytes(_table(ensemble)))
+    store.write(ENVELOPE_TABLE, table_bytes(pa.concat_tables(envelopes)))
+    store.write(ENSEMBLE_FILE, json_bytes(_content(sweep, ensemble)))
+    return ensemble
+
+
+def spread(values: Float64Array, accuracy: float) -> MetricSpread:
+    """Return the statistics of a metric over the members of an ensemble.
+
+    Parameters
+    ----------
+    values : numpy.ndarray, shape (n,)
+        The metric of at least two members.
+    accuracy : float
+        Relative half-width of the 95 % confidence interval for which seeds are counted.
+    """
+    n, mean, std = values.size, float(values.mean()), float(values.std(ddof=1))
+    p5, p50, p95 = (float(p) for p in np.percentile(values, PERCENTS))
+    rng = stream(0, "ensemble", "percentile error")
+    resampled = values[rng.integers(n, size=(N_RESAMPLES, n))]
+    error_of_p95 = float(np.percentile(resampled, 95, axis=1).std(ddof=1))
+    of_mean = _relative(Z_95 * std / np.sqrt(n), mean)
+    of_p95 = _relative(Z_95 * error_of_p95, p95)
+    return MetricSpread(
+        n,
+        mean,
+        std,
+        p5,
+        p50,
+        p95,
+        float(values.min()),
+        float(values.max()),
+        of_mean,
+        of_p95,
+        _seeds(n, of_mean, accuracy),
+        _seeds(n, of_p95, accuracy),
+    )
+
+
+def _relative(half_width: float, value: float) -> float | None:
+    return float(half_width / abs(value)) if value else None
+
+
+def _seeds(n: int, half_width: float | None, accuracy: float) -> int | None:
+    """Return how many seeds reach the accuracy; half-widths fall with the root of their number."""
+    return None if half_width is None else max(2, ceil(n * (half_width / accuracy) ** 2 - 1e-9))
+
+
+def _point(
+    members: Sequence[PlannedRun], results: Mapping[str, Result], spec: SweepSpec
+) -> PointEnsemble:
+    inputs = _inputs(members, spec)
+    metrics: dict[str, MetricSpread] = {}
+    # Metrics that the same members have are resampled at once.
+    alike: dict[bytes, dict[str, Float64Array]] = {}
+    for name in dict.fromkeys(name for run in members for name in results[run.run].metrics):
+        found = [results[run.run].metrics.get(name) for run in members]
+        known = np.array([isinstance(v, int | float) and not isinstance(v, bool) for v in found])
+        values = np.array(
+            [v for v, is_number in zip(found, known, strict=True) if is_number], float
+        )
+        if values.size < 2:
+            continue
+        metrics[name] = spread(values, spec.accuracy)
+        if inputs and not of_curve(name):  # hundreds of points, each with an interval
+            alike.setdefault(known.tobytes(), {})[name] = values
+    indices: dict[str, SobolIndices | None] = {}
+    for mask, of_name in alike.items():
+        of_members = {key: x[np.frombuffer(mask, np.bool_)] for key, x in inputs.items()}
+        columns = np.stack(list(of_name.values()), axis=1)
+        indices |= dict(zip(of_name, indices_of_metrics(of_members, columns), strict=True))
+    shares = {name: of for name in metrics if (of := indices.get(name)) is not None}
+    return PointEnsemble(members[0].point, members[0].settings, metrics, shares)
+
+
+def _inputs(members: Sequence[PlannedRun], spec: SweepSpec) -> dict[str, Float64Array]:
+    """Return the drawn numbers by key; the elements of one draw belong together.
+
+    A choice has no order, so each of its values is a column of its own, 1 where it was drawn.
+    """
+    groups: dict[str, list[str]] = {}
+    for name, key in members[0].draw_keys.items():
+        groups.setdefault(key, []).append(name)
+    drawn = {
+        key: np.array([[run.drawn[name] for name in names] for run in members])
+        for key, names in groups.items()
+    }
+    return {
+        key: (x == np.unique(x)).astype(np.float64) if isinstance(spec.draw[key], Choice) else x
+        for key, x in drawn.items()
+    }
+
+
+def _envelope(store: Store, point: int, members: Sequence[PlannedRun]) -> pa.Table:
+    shapes = [read_shape(store, run.run) for run in members]
+    first = shapes[0].select(["kind", "at"])
+    alike = [shape for shape in shapes if shape.select(["kind", "at"]).equals(first)]
+    power_w = np.stack([shape["power_w"].to_numpy() for shape in alike])
+    p5, p50, p95 = np.percentile(power_w, PERCENTS, axis=0)
+    return pa.table(
+        {
+            "point": pa.array(np.full(len(first), point, dtype=np.int32)),
+            "kind": first["kind"],
+            "at": first["at"],
+            "p5_w": p5,
+            "p50_w": p50,
+            "p95_w": p95,
+            "min_w": power_w.min(axis=0),
+            "max_w": power_w.max(axis=0),
+        }
+    )
+
+
+def _table(ensemble: Ensemble) -> pa.Table:
+    return pa.Table.from_pylist(list(_rows(ensemble)))
+
+
+def _rows(ensemble: Ensemble) -> Iterator[dict[str, Any]]:
+    """Yield one row per point and metric, all with the same columns."""
+    keys = dict.fromkeys(
+        key for point in ensemble.points for s in point.shares.values() for key in s.share
+    )
+    for point in ensemble.points:
+        for name, metric in point.metrics.items():
+            row: dict[str, Any] = {"point": point.point, "metric": name, **asdict(metric)}
+            indices = point.shares.get(name)
+            for key in keys:
+                row[f"share.{key}"] = indices.share[key] if indices else None
+            if keys:
+                row["share.seed_and_rest"] = indices.rest if indices else None
+            yield row
+
+
+def _content(sweep: Sweep, ensemble: Ensemble) -> dict[str, Any]:
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "name": sweep.name,
+        "method": METHOD,
+        "accuracy": ensemble.accuracy,
+        "draw": {key: draw.model_dump(mode="json") for key, draw in sweep.spec.draw.items()},
+        "points": [asdict(point) for point in ensemble.points],
+    }

@@ -1,0 +1,240 @@
+"""The line of a sweep: expand, find what is missing, do it, sum up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from diploee.errors import OutputError, OutputExistsError, counted
+from diploee.files import uninterrupted
+from diploee.metrics.catalogue import table_metrics
+from diploee.profiles import ProfileLibrary
+from diploee.profiles.library import REFERENCE
+from diploee.schedule import Engine
+from diploee.sweeps.ensemble import Ensemble, write_ensemble
+from diploee.sweeps.expand import MAX_RUNS, PlannedRun, expand
+from diploee.sweeps.loading import Sweep, load_sweep
+from diploee.sweeps.store import Store, open_store
+from diploee.sweeps.summary import (
+    SUMMARY_FILE,
+    SWEEP_FILE,
+    Result,
+    check_own,
+    json_bytes,
+    read_results,
+    summary_table,
+    sweep_content,
+    table_bytes,
+)
+from diploee.sweeps.task import Executor, Outcome, RunTask, in_process
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+GONE = "it was done, but its files are damaged or gone; the same command does it again"
+
+
+class SweepProgress:
+    """Told how a sweep goes; does nothing. The command line's watch draws a progress bar."""
+
+    def begin(self, tasks: Sequence[RunTask], n_runs: int) -> None:
+        """Take note of the runs to do, and of how many the sweep has altogether."""
+
+    def ended(self, task: RunTask, outcome: Outcome) -> None:
+        """Take note of the end of a run."""
+
+    def close(self) -> None:
+        """Take note that no more runs come, also after an error or an interrupt."""
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """A sweep after its runs.
+
+    Parameters
+    ----------
+    target : str
+        Folder or URL.
+    runs : list of PlannedRun
+        All runs.
+    summary : pyarrow.Table
+        The content of ``summary.parquet``.
+    failed : dict
+        Error by the run's name.
+    n_computed : int
+        Runs that were done now; the others were complete before.
+    ensemble : Ensemble or None
+        Statistics over the seeds, where points have at least two finished ones.
+    warnings : list of str
+        What the runs were warned of, each once, with the number of runs.
+    """
+
+    target: str
+    runs: list[PlannedRun]
+    summary: pa.Table
+    failed: dict[str, str] = field(default_factory=dict)
+    n_computed: int = 0
+    ensemble: Ensemble | None = None
+    warnings: list[str] = field(default_factory=list)
+
+    def frame(self) -> pd.DataFrame:
+        """Return a row per run: point, axes, draws, seed, status, metrics by dotted key."""
+        frame: pd.DataFrame = self.summary.to_pandas()
+        return frame
+
+    def _repr_html_(self) -> str:
+        main = [metric.key for metric in table_metrics("main")]
+        names = ["point", *self.runs[0].settings, "seed", "status", *main]
+        return self.frame().filter(names).to_html(max_rows=60)
+
+
+def run_sweep(
+    sweep: Sweep | str | Path,
+    out: str | Path | None = None,
+    *,
+    executor: Executor = in_process,
+    profiles: Sequence[str] = (),
+    engine: Engine | None = None,
+    max_runs: int = MAX_RUNS,
+    progress: SweepProgress | None = None,
+) -> SweepResult:
+    """Do what is missing of a sweep and write its summary.
+
+    Parameters
+    ----------
+    sweep : Sweep, str or pathlib.Path
+        A loaded sweep, its file, or the name of a shipped one.
+    out : str or pathlib.Path, optional
+        Folder or fsspec URL; ``sweeps/<name>`` by default. Complete runs found there are kept.
+    executor : callable
+        Does the runs: in this process by default, or `run_locally`, `run_on_dask` with their
+        further arguments bound.
+    profiles : sequence of str
+        Profile folders; none means the shipped ones.
+    engine : {"simpy", "compiled"}, optional
+        Scheduler; both give the same results. By default that of each run which gives them sooner.
+    max_runs : int
+        Largest number of runs.
+    progress : SweepProgress, optional
+        Told how it goes.
+
+    Raises
+    ------
+    InputError
+        If the sweep, its values, the profiles or the output are not usable; nothing is run then.
+    OutputError
+        If the place can't be written; nothing is run where that shows before the first run.
+        Finished runs are kept in any case.
+    """
+    sweep = sweep if isinstance(sweep, Sweep) else load_sweep(sweep)
+    folders = tuple(f if f == REFERENCE else str(Path(f).resolve()) for f in profiles)
+    runs = expand(sweep, ProfileLibrary.open(*folders), max_runs)
+    target = str(out) if out is not None else f"sweeps/{sweep.name}"
+    store = open_store(target)
+    with store.claim():
+        options: dict[str, object] = {
+            "base": sweep.spec.base,
+            "engine": engine,
+            "profiles": list(folders),
+        }
+        files = _Files(store, sweep, runs, options)
+        results = read_results(store, (run.run for run in runs), sweep.spec.keep)
+        tasks = _missing(sweep, runs, results, store.target, folders, engine)
+        ended: dict[str, str] = {}
+        with _begun(executor, tasks) as outcomes:  # a cluster that is not there: nothing is written
+            _check_writable(files, results)
+            try:
+                _do(tasks, len(runs), outcomes, ended, progress or SweepProgress())
+            finally:  # an interrupt also leaves a summary of what there is
+                results |= read_results(store, (task.run for task in tasks), sweep.spec.keep)
+                failed = {run: error or GONE for run, error in ended.items() if run not in results}
+                with uninterrupted():
+                    summary = files.write(results, failed)
+        n_computed = sum(task.run in results for task in tasks)
+        ensemble = write_ensemble(store, sweep, runs, results)
+    warned = counted((result.warnings for result in results.values()), len(results), "run")
+    return SweepResult(target, runs, summary, failed, n_computed, ensemble, warned)
+
+
+def _missing(
+    sweep: Sweep,
+    runs: Sequence[PlannedRun],
+    results: dict[str, Result],
+    target: str,
+    profiles: tuple[str, ...],
+    engine: Engine | None,
+) -> list[RunTask]:
+    """Return the runs to do, the costliest first, so that none is left alone at the end."""
+    tasks = {
+        run.run: RunTask(run.run, run.scenario, target, profiles, engine, sweep.spec.keep)
+        for run in runs
+        if run.run not in results
+    }
+    return sorted(tasks.values(), key=lambda task: -task.cost)
+
+
+@contextmanager
+def _begun(executor: Executor, tasks: Sequence[RunTask]) -> Iterator[Iterator[Outcome]]:
+    outcomes = executor(tasks) if tasks else iter(())
+    try:
+        yield outcomes
+    finally:
+        _close(outcomes)
+
+
+def _close(outcomes: Iterator[Outcome]) -> None:
+    """Stop the workers now, not when the generator is collected."""
+    close: Callable[[], None] = getattr(outcomes, "close", lambda: None)
+    close()
+
+
+def _do(
+    tasks: Sequence[RunTask],
+    n_runs: int,
+    outcomes: Iterator[Outcome],
+    ended: dict[str, str],
+    progress: SweepProgress,
+) -> None:
+    """Note the error, or an empty one, of every run that ends."""
+    if not tasks:
+        return
+    by_run = {task.run: task for task in tasks}
+    progress.begin(tasks, n_runs)
+    try:
+        for outcome in outcomes:
+            ended[outcome.run] = outcome.error
+            progress.ended(by_run[outcome.run], outcome)
+    finally:
+        _close(outcomes)
+        progress.close()
+
+
+@dataclass(frozen=True)
+class _Files:
+    """Writes ``sweep.json`` and ``summary.parquet``."""
+
+    store: Store
+    sweep: Sweep
+    runs: Sequence[PlannedRun]
+    options: dict[str, object]
+
+    def write(self, results: dict[str, Result], failed: dict[str, str]) -> pa.Table:
+        content = sweep_content(self.sweep, self.runs, results, failed, **self.options)
+        self.store.write(SWEEP_FILE, json_bytes(content))
+        summary = summary_table(self.sweep, self.runs, results, failed)
+        self.store.write(SUMMARY_FILE, table_bytes(summary))
+        return summary
+
+
+def _check_writable(files: _Files, results: dict[str, Result]) -> None:
+    """Write what is known before the first run, so that a bad place shows before hours of work."""
+    check_own(files.store)
+    try:
+        files.write(results, {})
+    except (OutputError, OutputExistsError) as error:
+        raise type(error)(f"{error}; nothing was run") from error

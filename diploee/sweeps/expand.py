@@ -1,0 +1,249 @@
+"""From a sweep to its runs: every point of the axes with every seed, each a checked scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from typing import Any
+
+from diploee.errors import InputError, ScenarioError, shown
+from diploee.inputs import InputReader
+from diploee.problems import KeyPath
+from diploee.profiles import ProfileLibrary
+from diploee.scenario import Scenario, scenario_from_dict
+from diploee.scenario.dotted_keys import get_value, with_value
+from diploee.scenario.yaml_lines import dotted
+from diploee.streams import stream
+from diploee.sweeps.identity import NAME_DIGITS, run_hash
+from diploee.sweeps.loading import Sweep
+from diploee.sweeps.spec import SweepAxis
+
+MAX_RUNS = 10_000
+SHOWN_PROBLEMS = 10
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One run of a sweep.
+
+    Parameters
+    ----------
+    run : str
+        Its name, the first digits of its hash.
+    point : int
+        Number of the combination of axis values, from 0.
+    settings : dict
+        Value of every axis, by dotted key (or the name of a block of cases).
+    drawn : dict
+        Drawn numbers by ``draw.<key>``, with ``.<element>`` where a draw has several.
+    draw_keys : dict
+        The dotted key that each drawn number belongs to.
+    seed : int
+        Its seed.
+    scenario : Scenario
+        As resolved.
+    """
+
+    run: str
+    point: int
+    settings: dict[str, Any]
+    drawn: dict[str, float]
+    draw_keys: dict[str, str]
+    seed: int
+    scenario: Scenario
+
+
+def expand(sweep: Sweep, library: ProfileLibrary, max_runs: int = MAX_RUNS) -> list[PlannedRun]:
+    """Return the runs of a sweep, point by point and seed by seed.
+
+    Parameters
+    ----------
+    sweep : Sweep
+        What to expand.
+    library : ProfileLibrary
+        Profiles of the runs; their content is part of the runs' names.
+    max_runs : int
+        Largest number of runs.
+
+    Raises
+    ------
+    InputError
+        If there are more runs than `max_runs`, or a value makes a scenario invalid; one line for
+        each problem.
+    """
+    n_points, n_seeds = sweep.spec.n_points(), sweep.spec.n_seeds()
+    if n_points * n_seeds > max_runs:
+        raise InputError(
+            f"{sweep.source}: {n_points:,} points x {n_seeds:,} seeds = {n_points * n_seeds:,} "
+            f"runs, more than --max-runs {max_runs:,}; take fewer values or raise --max-runs"
+        )
+    seeds = sweep.spec.seed_list(sweep.base.seed)
+    base = sweep.base.model_dump(mode="json")
+    for key, value in sweep.spec.set.items():
+        base = with_value(base, key, value, partial(sweep.where, ("set", key)))
+    builder = _Builder(sweep, library)
+    runs = [
+        planned
+        for point, (settings, changes) in enumerate(_points(sweep, base))
+        for planned in builder.of_point(point, settings, changes, base, seeds)
+    ]
+    builder.raise_problems()
+    return runs
+
+
+class _Builder:
+    """Resolves runs and gathers what is wrong with their values."""
+
+    def __init__(self, sweep: Sweep, library: ProfileLibrary) -> None:
+        self._sweep = sweep
+        self._library = library
+        self._reader = InputReader()
+        self._problems: dict[str, None] = {}
+
+    def of_point(
+        self,
+        point: int,
+        settings: dict[str, Any],
+        changes: Mapping[str, tuple[KeyPath, Any]],
+        base: dict[str, Any],
+        seeds: Sequence[int],
+    ) -> Iterator[PlannedRun]:
+        data = base
+        origin = {key: key_path for key, (key_path, _) in changes.items()}
+        for key, (key_path, value) in changes.items():
+            data = with_value(data, key, value, partial(self._sweep.where, key_path))
+        for seed in seeds:
+            try:
+                of_seed, drawn, keys = _drawn(self._sweep, data, seed)
+                scenario = self._resolve({**of_seed, "seed": seed}, origin)
+                inputs = self._reader.load(scenario, self._library)
+                name = run_hash(scenario, inputs)[:NAME_DIGITS]
+            except ScenarioError as error:
+                self._problems.update(dict.fromkeys(error.problems))
+            except InputError as error:
+                self._problems[f"{self._sweep.source}: {error}"] = None
+            else:
+                yield PlannedRun(name, point, settings, drawn, keys, seed, scenario)
+
+    def _resolve(self, data: dict[str, Any], origin: Mapping[str, KeyPath]) -> Scenario:
+        spec = self._sweep.spec
+        places = {
+            **{key: ("set", key) for key in spec.set},
+            **origin,
+            **{key: ("draw", key) for key in spec.draw},
+        }
+
+        def where(key_path: KeyPath) -> str:
+            for depth in range(len(key_path), 0, -1):
+                found = places.get(dotted(key_path[:depth]))
+                if found is not None:
+                    return self._sweep.where(found)
+            values = [f"{key} = {shown(get_value(data, key))}" for key in origin]
+            at = f" (where {', '.join(values)})" if values else ""
+            return f"{self._sweep.source} {dotted(key_path)}{at}"
+
+        return scenario_from_dict(data, where).beside(self._sweep.base.folder.resolve())
+
+    def raise_problems(self) -> None:
+        shown = list(self._problems)[:SHOWN_PROBLEMS]
+        more = len(self._problems) - len(shown)
+        if more:
+            shown.append(f"{self._sweep.source}: ... and {more:,} more problems of this kind")
+        if shown:
+            raise ScenarioError(shown)
+
+
+def _points(
+    sweep: Sweep, base: dict[str, Any]
+) -> Iterator[tuple[dict[str, Any], dict[str, tuple[KeyPath, Any]]]]:
+    """Yield every combination of the blocks: what it is called, and what it changes."""
+    blocks = [
+        list(_block_points(axis, number, label))
+        for number, (axis, label) in enumerate(
+            zip(sweep.spec.axes, case_labels(sweep.spec.axes), strict=True)
+        )
+    ]
+    columns = axis_columns(sweep.spec.axes)
+    for combination in product(*blocks):
+        names: dict[str, Any] = {}
+        changes: dict[str, tuple[KeyPath, Any]] = {}
+        for label, of_block in combination:
+            names |= label
+            changes |= of_block
+        yield (
+            {
+                column: names[column]
+                if column in names
+                else changes[column][1]
+                if column in changes
+                else get_value(base, column)
+                for column in columns
+            },
+            changes,
+        )
+
+
+def _block_points(
+    axis: SweepAxis, number: int, label: str
+) -> Iterator[tuple[dict[str, str], dict[str, tuple[KeyPath, Any]]]]:
+    key_path: KeyPath = ("axes", number)
+    if axis.cases is not None:
+        for case, values in axis.cases.items():
+            of_case = {k: ((*key_path, "cases", case, k), v) for k, v in values.items()}
+            yield {label: case}, of_case
+        return
+    lists = axis.grid or axis.zip or {}
+    kind = "grid" if axis.grid is not None else "zip"
+    rows = product(*lists.values()) if axis.grid is not None else zip(*lists.values(), strict=True)
+    for row in rows:
+        pairs = zip(lists, row, strict=True)
+        yield {}, {key: ((*key_path, kind, key), value) for key, value in pairs}
+
+
+def case_labels(axes: Sequence[SweepAxis]) -> list[str]:
+    """Return the column that names the cases of each block: ``case``, then ``case_2``, ..."""
+    labels: list[str] = []
+    for axis in axes:
+        n_before = sum(1 for label in labels if label)
+        labels.append(
+            "" if axis.cases is None else "case" if n_before == 0 else f"case_{n_before + 1}"
+        )
+    return labels
+
+
+def axis_columns(axes: Sequence[SweepAxis]) -> list[str]:
+    """Return the names of all axes in the order of the file."""
+    columns: dict[str, None] = {}
+    for axis, label in zip(axes, case_labels(axes), strict=True):
+        if label:
+            columns[label] = None
+        columns.update(dict.fromkeys(axis.keys()))
+    return list(columns)
+
+
+def _drawn(
+    sweep: Sweep, data: dict[str, Any], seed: int
+) -> tuple[dict[str, Any], dict[str, float], dict[str, str]]:
+    """Return the data with the seed's drawn values, the drawn numbers and their keys."""
+    numbers: dict[str, float] = {}
+    keys: dict[str, str] = {}
+    for key, draw in sweep.spec.draw.items():
+        rng = stream(seed, "ensemble", key)
+        try:
+            before = _as_in(sweep.base, key, get_value(data, key))
+            value, drawn = draw.draw(rng, before)
+        except InputError as error:
+            raise ScenarioError([f"{sweep.where(('draw', key))}: {error}"]) from error
+        data = with_value(data, key, value, partial(sweep.where, ("draw", key)))
+        for name, number in drawn.items():
+            column = f"draw.{key}.{name}" if name else f"draw.{key}"
+            numbers[column], keys[column] = number, key
+    return data, numbers, keys
+
+
+def _as_in(base: Scenario, key: str, value: Any) -> Any:
+    """Return a whole number as float where the base scenario has a float, so that it stays one."""
+    there = get_value(base.model_dump(mode="json"), key)
+    return float(value) if isinstance(there, float) and isinstance(value, int) else value

@@ -1,0 +1,225 @@
+"""From a sweep file (or a bare scenario) to a checked sweep; every problem with its line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from diploee.errors import MOST_PROBLEMS, ScenarioError, did_you_mean, one_of
+from diploee.problems import KeyPath, checked
+from diploee.scenario import Scenario, find_scenario, load_scenario
+from diploee.scenario.yaml_lines import load_yaml_with_lines, located
+from diploee.shipped import find_shipped, shipped_folder
+from diploee.sweeps.spec import SweepSpec, groups_of, spec_problems
+
+DEFAULT_SEEDS = 20
+"""Seeds of an ensemble that does not say how many."""
+
+_SUCH_AS = "keys such as 'base:'"
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A checked sweep.
+
+    Parameters
+    ----------
+    name : str
+        The file's name without its ending.
+    spec : SweepSpec
+        What the file says.
+    base : Scenario
+        The scenario that every run starts from.
+    source : str
+        What errors name: the file, or where the sweep comes from otherwise.
+    lines : dict
+        Line of every key path of the file.
+    """
+
+    name: str
+    spec: SweepSpec
+    base: Scenario
+    source: str
+    lines: Mapping[KeyPath, int] = field(default_factory=dict)
+
+    def where(self, key_path: KeyPath) -> str:
+        """Return the text that names a place of the sweep file, ``sizes.yaml:7 axes.0.grid``."""
+        return located(self.source, self.lines, key_path)
+
+
+def shipped_sweeps() -> dict[str, Path]:
+    """Return the shipped sweeps by name."""
+    folder = shipped_folder("scenarios") / "sweeps"
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def find_sweep(name_or_path: str | Path) -> Path:
+    """Return the file of a sweep given by path or by shipped name.
+
+    Raises
+    ------
+    ScenarioError
+        If there is no such file and no such name.
+    """
+    return find_shipped("sweep", name_or_path, shipped_sweeps())
+
+
+def load_sweep(name_or_path: str | Path) -> Sweep:
+    """Load and check a sweep.
+
+    Parameters
+    ----------
+    name_or_path : str or pathlib.Path
+        A YAML file, or the name of a shipped sweep such as ``"colocation_utilization"``.
+
+    Raises
+    ------
+    ScenarioError
+        With one line for each problem: file, line, key, what was found, what is allowed.
+    """
+    path = find_sweep(name_or_path)
+    data, lines = load_yaml_with_lines(path, _SUCH_AS)
+    return sweep_from_dict(data, path.stem, path.parent, str(path), lines)
+
+
+def sweep_from_dict(
+    data: Mapping[str, Any],
+    name: str,
+    folder: Path | None = None,
+    source: str | None = None,
+    lines: Mapping[KeyPath, int] | None = None,
+) -> Sweep:
+    """Check a sweep given as plain data; arguments as the fields of `Sweep`.
+
+    Parameters
+    ----------
+    folder : pathlib.Path, optional
+        Where a relative `base` starts from; the working folder by default.
+
+    Raises
+    ------
+    ScenarioError
+        With one line for each problem.
+    """
+    source, lines = source or name, lines or {}
+    spec = checked(data, SweepSpec, partial(located, source, lines))
+    base = _base(spec.base, folder or Path(), located(source, lines, ("base",)))
+    sweep = Sweep(name, spec, base, source, lines)
+    found = chain(spec_problems(spec), _unknown_keys(spec, base))
+    if problems := list(islice(found, MOST_PROBLEMS + 1)):
+        raise ScenarioError(f"{sweep.where(key_path)}: {text}" for key_path, text in problems)
+    return sweep
+
+
+def load_ensemble(
+    name_or_path: str | Path, n_seeds: int | None = None, accuracy: float | None = None
+) -> Sweep:
+    """Load a sweep file, or a scenario as a sweep over seeds alone.
+
+    Parameters
+    ----------
+    name_or_path : str or pathlib.Path
+        A sweep file or a scenario file, or the name of a shipped one.
+    n_seeds : int, optional
+        Seeds 0 to n - 1 instead of the file's; 20 for a scenario.
+    accuracy : float, optional
+        Instead of the file's.
+
+    Raises
+    ------
+    ScenarioError
+        If it is neither; one line for each problem.
+    """
+    if _is_sweep(name_or_path):
+        path = find_sweep(name_or_path)
+        data, lines = load_yaml_with_lines(path, _SUCH_AS)
+        name, folder, source = path.stem, path.parent, str(path)
+        data.setdefault("seeds", DEFAULT_SEEDS)
+    else:
+        path = find_scenario(name_or_path)
+        data, lines = {"base": str(name_or_path), "seeds": DEFAULT_SEEDS}, {}
+        name, folder, source = f"{path.stem}-ensemble", Path(), f"ensemble of {name_or_path}"
+    if n_seeds is not None:
+        data["seeds"] = n_seeds
+    if accuracy is not None:
+        data["accuracy"] = accuracy
+    return sweep_from_dict(data, name, folder, source, lines)
+
+
+def _is_sweep(name_or_path: str | Path) -> bool:
+    """Return whether a name is a shipped sweep's, or a file has the key ``base``."""
+    path = Path(name_or_path)
+    if not os.path.isfile(path):  # noqa: PTH113
+        return str(name_or_path) in shipped_sweeps()
+    return "base" in load_yaml_with_lines(path, f"{_SUCH_AS} or those of a scenario")[0]
+
+
+def _base(base: str, folder: Path, where: str) -> Scenario:
+    beside = folder / base
+    if os.path.isfile(beside):  # noqa: PTH113
+        return load_scenario(beside)
+    try:
+        path = find_scenario(base)
+    except ScenarioError as error:
+        raise ScenarioError([f"{where}: {error}"]) from error
+    return load_scenario(path)
+
+
+def _unknown_keys(spec: SweepSpec, base: Scenario) -> Iterator[tuple[KeyPath, str]]:
+    for key in spec.set:
+        if problem := key_problem(base, key, may_add=True):
+            yield ("set", key), problem
+    for key, key_path in spec.varied_keys():
+        if any(group in spec.set for group in groups_of(key)):
+            continue  # lies in what `set` puts there; the runs' own checks see it
+        if problem := key_problem(base, key):
+            yield key_path, problem
+
+
+def key_problem(scenario: Scenario, key: str, may_add: bool = False) -> str | None:
+    """Return why a dotted key does not exist in a scenario, or None where it does.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        The base of the sweep.
+    key : str
+        Such as ``facility.pools.h100.n_nodes``; items of a list count from 0.
+    may_add : bool
+        Whether the last part may be a new name, such as that of a further pool.
+    """
+    here: Any = scenario
+    parts = key.split(".")
+    for depth, part in enumerate(parts):
+        group = ".".join(parts[:depth])
+        inside = f"in '{group}'" if depth else "in a scenario"
+        if isinstance(here, BaseModel):
+            allowed = tuple(type(here).model_fields)
+            if part not in allowed:
+                return _no_such(part, inside, allowed)
+            here = getattr(here, part)
+        elif isinstance(here, dict):
+            names = {str(name): value for name, value in here.items()}
+            if part not in names:
+                return None if may_add and part == parts[-1] else _no_such(part, inside, names)
+            here = names[part]
+        elif isinstance(here, list | tuple):
+            if not part.isdigit() or int(part) >= len(here):
+                return f"no item '{part}' {inside}; it has the items 0 to {len(here) - 1}"
+            here = here[int(part)]
+        elif here is None:
+            return f"'{group}' is not set in the base scenario; give it as a whole"
+        else:
+            return f"'{group}' is a single value, not a group of keys"
+    return None
+
+
+def _no_such(part: str, inside: str, allowed: Any) -> str:
+    return f"no key '{part}' {inside} (have: {one_of(allowed)}){did_you_mean(part, allowed)}"

@@ -1,0 +1,202 @@
+"""The sweep file: a base scenario, axes over its keys, seeds and draws, as frozen models."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PositiveInt, SerializeAsAny, model_validator
+
+from diploee.errors import did_you_mean, one_of
+from diploee.metric import find_metric
+from diploee.metrics.catalogue import declared_metrics
+from diploee.model import Model
+from diploee.problems import KeyPath
+from diploee.scenario.limits import MAX_SEED
+from diploee.sweeps.draws import DRAWS, Draw
+
+Problem = tuple[KeyPath, str]
+Values = dict[str, list[Any]]
+Keep = Literal["metrics", "series", "all"]
+
+KEPT_FILES: dict[Keep, tuple[str, ...]] = {
+    "metrics": (),
+    "series": ("facility.parquet",),
+    "all": ("facility.parquet", "jobs.parquet"),
+}
+"""Large files of a run folder that each choice of `keep` keeps; the small ones always stay."""
+
+_NOT_AN_AXIS = {
+    "seed": "the seed is no key to vary here; list seeds under 'seeds:'",
+    "name": "a name changes no result; use 'cases:' to name runs",
+    "description": "a description changes no result; use 'cases:' to name runs",
+}
+
+
+class SweepAxis(Model):
+    """A block of axes; the blocks of a sweep multiply."""
+
+    grid: Values | None = Field(
+        default=None, description="Values by dotted key; every combination is run."
+    )
+    zip: Values | None = Field(
+        default=None, description="Values by dotted key, all of one length; taken in step."
+    )
+    cases: dict[str, dict[str, Any]] | None = Field(
+        default=None, description="Named sets of values by dotted key."
+    )
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> SweepAxis:
+        given = [name for name in ("grid", "zip", "cases") if getattr(self, name) is not None]
+        if len(given) != 1:
+            found = one_of(given) if given else "none"
+            raise ValueError(f"give exactly one of 'grid', 'zip', 'cases' per block, found {found}")
+        return self
+
+    def keys(self) -> dict[str, KeyPath]:
+        """Return the dotted keys that the block varies, each with its place in the block."""
+        if self.cases is None:
+            kind = "grid" if self.grid is not None else "zip"
+            return {key: (kind, key) for key in self.grid or self.zip or {}}
+        return {key: ("cases", case, key) for case, values in self.cases.items() for key in values}
+
+    def n_points(self) -> int:
+        """Return how many points the block has."""
+        if self.cases is not None:
+            return len(self.cases)
+        if self.zip is not None:
+            return len(next(iter(self.zip.values()), []))
+        n_points = 1
+        for values in (self.grid or {}).values():
+            n_points *= len(values)
+        return n_points
+
+    def problems(self) -> Iterator[Problem]:
+        """Return what is wrong within the block."""
+        kind = next(name for name in ("grid", "zip", "cases") if getattr(self, name) is not None)
+        if not getattr(self, kind):
+            yield (kind,), "is empty; give at least one dotted key with values, or remove it"
+        for key, values in (self.grid or self.zip or {}).items():
+            if not values:
+                yield (kind, key), "an empty axis, found []; give at least one value or remove it"
+        lengths = {key: len(values) for key, values in (self.zip or {}).items()}
+        if len(set(lengths.values())) > 1:
+            found = ", ".join(f"{length} for '{key}'" for key, length in lengths.items())
+            yield ("zip",), f"zipped lists must have one length, found {found}"
+
+
+class SweepSpec(Model):
+    """What a sweep file says."""
+
+    description: str = Field(default="", description="What the sweep is for.")
+    base: str = Field(
+        description="Scenario that every run starts from: a shipped name, or a file relative to "
+        "the sweep file."
+    )
+    set: dict[str, Any] = Field(
+        default_factory=dict, description="Values by dotted key for every run."
+    )
+    axes: tuple[SweepAxis, ...] = Field(
+        default=(), description="Blocks of axes: grid, zip or cases; blocks multiply."
+    )
+    seeds: PositiveInt | tuple[Annotated[int, Field(ge=0, le=MAX_SEED)], ...] | None = Field(
+        default=None, description="Seeds of every point: a list, or n for 0 to n-1."
+    )
+    keep: Keep = Field(
+        default="series",
+        description="What stays of a run: metrics (with manifest and load shape), series (also "
+        "facility.parquet) or all (also jobs.parquet).",
+    )
+    draw: dict[str, Annotated[SerializeAsAny[Draw], DRAWS]] = Field(
+        default_factory=dict,
+        description="Distributions by dotted key; each seed draws its own values.",
+    )
+    accuracy: Annotated[float, Field(ge=1e-6, lt=1)] = Field(
+        default=0.01,
+        description="Relative half-width of a 95 % confidence interval for which the ensemble "
+        "tells how many seeds it takes.",
+    )
+
+    metrics: tuple[str, ...] = Field(
+        default=(),
+        description="Dotted keys of the metrics in tables and figures, such as "
+        "grid.ramps.intervals.60s.up.max_mw; what planners ask first by default. The files hold "
+        "all.",
+    )
+
+    def seed_list(self, seed_of_base: int) -> tuple[int, ...]:
+        """Return the seeds of every point."""
+        if self.seeds is None:
+            return (seed_of_base,)
+        return tuple(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
+
+    def n_seeds(self) -> int:
+        """Return the number of seeds of every point."""
+        return self.seeds if isinstance(self.seeds, int) else len(self.seeds or (None,))
+
+    def n_points(self) -> int:
+        """Return the number of combinations of the axes."""
+        n_points = 1
+        for axis in self.axes:
+            n_points *= axis.n_points()
+        return n_points
+
+    def varied_keys(self) -> Iterator[tuple[str, KeyPath]]:
+        """Return every dotted key of axes and draws, with its place in the file."""
+        for number, axis in enumerate(self.axes):
+            for key, key_path in axis.keys().items():
+                yield key, ("axes", number, *key_path)
+        for key in self.draw:
+            yield key, ("draw", key)
+
+
+def spec_problems(spec: SweepSpec) -> Iterator[Problem]:
+    """Yield what is wrong within a sweep file, each with its place."""
+    for number, axis in enumerate(spec.axes):
+        for key_path, text in axis.problems():
+            yield ("axes", number, *key_path), text
+    for key, key_path in [*spec.varied_keys(), *((key, ("set", key)) for key in spec.set)]:
+        if key in _NOT_AN_AXIS and not (key_path[0] == "set" and key != "seed"):
+            yield key_path, _NOT_AN_AXIS[key]
+    declared = declared_metrics()
+    for number, key in enumerate(spec.metrics):
+        if find_metric(key, declared) is None:
+            near = did_you_mean(key, [metric.key for metric in declared])
+            yield ("metrics", number), f"no metric '{key}' (docs/OUTPUTS.md lists them){near}"
+    yield from _overlaps(spec)
+    if isinstance(spec.seeds, tuple):
+        twice = sorted(seed for seed, n in Counter(spec.seeds).items() if n > 1)
+        if not spec.seeds:
+            yield ("seeds",), "an empty list; give seeds, a number of seeds, or remove it"
+        if twice:
+            yield ("seeds",), f"seed {twice[0]} is given twice; every seed is one run"
+
+
+def _overlaps(spec: SweepSpec) -> Iterator[Problem]:
+    """Return the keys that two axes (or an axis and `set`) give, or give a part of."""
+    seen: dict[str, KeyPath] = {}
+    within: dict[str, str] = {}  # of each group of keys, one that was seen in it
+    for key, key_path in spec.varied_keys():
+        if key_path[0] == "draw" and spec.draw[key].is_relative:
+            continue  # changes what is there, whoever put it there
+        if key in seen:
+            yield key_path, f"two axes on one key, the other at {_shown(seen[key])}; remove one"
+        groups = groups_of(key)
+        others = [group for group in groups if group in seen]
+        for other in [*others, within[key]] if key in within else others:
+            yield key_path, f"overlaps '{other}' at {_shown(seen[other])}: one would undo the other"
+        if key in spec.set:
+            yield key_path, "is also given under 'set', which the axis would undo; remove one"
+        seen[key] = key_path
+        within |= dict.fromkeys(groups, key)
+
+
+def groups_of(key: str) -> list[str]:
+    """Return the keys of the groups that a dotted key lies in, ``a`` and ``a.b`` of ``a.b.c``."""
+    return [key[:end] for end, sign in enumerate(key) if sign == "."]
+
+
+def _shown(key_path: KeyPath) -> str:
+    return ".".join(map(str, key_path[:2])) if key_path[0] == "axes" else str(key_path[0])

@@ -1,0 +1,159 @@
+"""One run of a sweep, as a function that any process on any machine can call."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow.parquet as pq
+
+from diploee.errors import DiploeeError, InputError
+from diploee.inputs import InputReader
+from diploee.line import simulate
+from diploee.outputs import Run
+from diploee.outputs.jobs_file import JOBS_FILE
+from diploee.profiles import ProfileLibrary
+from diploee.progress import peak_memory_mb
+from diploee.scenario import Scenario
+from diploee.schedule import Engine
+from diploee.steps import fastest_engine
+from diploee.sweeps.identity import NAME_DIGITS, run_hash
+from diploee.sweeps.record import read_record, write_record
+from diploee.sweeps.shape import SHAPE_FILE, load_shape
+from diploee.sweeps.spec import KEPT_FILES, Keep
+from diploee.sweeps.store import open_store
+from diploee.units import MS_PER_H
+
+START_COST = 2e6
+"""What a run without jobs costs, in node-hours of jobs."""
+
+
+@dataclass(frozen=True)
+class RunTask:
+    """All that a process needs to know to do a run.
+
+    Parameters
+    ----------
+    run : str
+        Name of the run.
+    scenario : Scenario
+        As resolved.
+    target : str
+        Folder or URL of the sweep.
+    profiles : tuple of str
+        Profile folders; none means the shipped ones.
+    engine : {"simpy", "compiled"}, optional
+        Scheduler; that which gives the run sooner by default.
+    keep : {"metrics", "series", "all"}
+        What stays of the run.
+    """
+
+    run: str
+    scenario: Scenario
+    target: str
+    profiles: tuple[str, ...] = ()
+    engine: Engine | None = None
+    keep: Keep = "series"
+
+    @property
+    def node_hours(self) -> float:
+        """Nodes times hours simulated: a measure of its memory."""
+        return self.scenario.facility.n_nodes * self.scenario.clock.simulated_ms / MS_PER_H
+
+    @property
+    def cost(self) -> float:
+        """Node-hours that jobs are to take: a measure of its time, which grows with the jobs."""
+        pools, hours = self.scenario.facility.pools, self.scenario.clock.simulated_ms / MS_PER_H
+        busy = sum(
+            pools[stream.pool].n_nodes * (stream.target_utilization or 1.0)
+            for stream in self.scenario.streams.values()
+        )
+        return START_COST + busy * hours
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended; `error` is one line where it failed."""
+
+    run: str
+    status: Literal["finished", "failed"]
+    error: str = ""
+    wall_s: float = 0.0
+    peak_memory_mb: float = 0.0
+
+
+Executor = Callable[[Sequence[RunTask]], Iterator[Outcome]]
+"""Does runs and yields each outcome as it comes, in any order."""
+
+
+class SweepWorker:
+    """Does one run after another; profiles and files that runs share are read once.
+
+    Parameters
+    ----------
+    n_threads : int
+        Threads of the power stage; 0 keeps to one core, for workers beside each other.
+    """
+
+    def __init__(self, n_threads: int = 0) -> None:
+        self._n_threads = n_threads
+        self._reader = InputReader()
+        self._library: tuple[tuple[str, ...], ProfileLibrary] | None = None
+
+    def run(self, task: RunTask) -> Outcome:
+        """Do a run, unless it is complete already; an error becomes its outcome."""
+        started = time.perf_counter()
+        error = ""
+        try:
+            self._complete(task)
+        except DiploeeError as problem:
+            error = "; ".join(str(problem).splitlines())
+        except Exception as problem:  # noqa: BLE001  # one failing run must not end the others
+            error = f"internal error: {type(problem).__name__}: {' '.join(str(problem).split())}"
+        status: Literal["finished", "failed"] = "failed" if error else "finished"
+        return Outcome(task.run, status, error, time.perf_counter() - started, peak_memory_mb())
+
+    def _complete(self, task: RunTask) -> None:
+        store = open_store(task.target)
+        if read_record(store, task.run, task.keep) is not None:
+            return
+        if self._library is None or self._library[0] != task.profiles:
+            self._library = task.profiles, ProfileLibrary.open(*task.profiles)
+        inputs = self._reader.load(task.scenario, self._library[1])
+        whole_hash = run_hash(task.scenario, inputs)
+        if whole_hash[:NAME_DIGITS] != task.run:
+            raise InputError(
+                "the worker has another version of diploee, of the profiles or of the curve files "
+                "than the sweep; install the same ones on every machine"
+            )
+        with store.new_run(task.run) as folder:
+            run = simulate(
+                task.scenario,
+                folder,
+                inputs=inputs,
+                engine=task.engine or fastest_engine(task.scenario, inputs),
+                force=True,  # an empty folder
+                jobs_file=JOBS_FILE in KEPT_FILES[task.keep],
+                n_threads=self._n_threads,
+            )
+            _finish(run, task, whole_hash)
+
+
+def run_task(task: RunTask) -> Outcome:
+    """Do a run as a `SweepWorker` of its own does."""
+    return SweepWorker().run(task)
+
+
+def in_process(tasks: Sequence[RunTask]) -> Iterator[Outcome]:
+    """Do runs one by one in this process."""
+    return map(SweepWorker(n_threads=1).run, tasks)
+
+
+def _finish(run: Run, task: RunTask, whole_hash: str) -> None:
+    """Add the load's shape and the record, and drop the files that are not kept."""
+    pq.write_table(load_shape(run), run.folder / SHAPE_FILE)
+    for name in set(KEPT_FILES["all"]) - set(KEPT_FILES[task.keep]):
+        (run.folder / name).unlink(missing_ok=True)
+    write_record(run.folder, whole_hash, task.keep)
