@@ -7,9 +7,9 @@ import pytest
 from serving_builders import CODING, serving_scenario
 
 from diploee.errors import WorkloadError
+from diploee.importers.serving.service_curves import load_latency_curve
 from diploee.loads.services import (
     LatencyCurve,
-    load_latency_curve,
     max_request_rate_rps,
     sustained_throughput_rps,
 )
