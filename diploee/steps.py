@@ -200,17 +200,18 @@ def flexible_controller(
     )
 
 
-def meter_power(scenario: Scenario, stages: Stages) -> Callable[[int, float], float]:
-    """Return what the meter shows at a time [ms] for a power of all devices [W].
+def meter_power(scenario: Scenario, stages: Stages) -> Callable[[int, float], tuple[float, float]]:
+    """Return what the meter shows at a time [ms] for a power of all devices, and sources give [W].
 
     ASSUMPTION: all nodes draw the same share of their ratings, and stages stand as at their start
     [J]; a controller asks again when either has changed.
     """
     facility = scenario.facility
     pools = [(pool.n_nodes, facility.node_type_of(name)) for name, pool in facility.pools.items()]
+    sources = [column.name for s in stages for column in s.columns if column.role == "source"]
 
     @lru_cache(maxsize=4096)
-    def at(hour: int, devices_w: float) -> float:
+    def at(hour: int, devices_w: float) -> tuple[float, float]:
         share = devices_w / facility.nodes_power_w if facility.nodes_power_w else 0.0
         ac_w = devices_w
         if facility.has_ac_power:
@@ -221,13 +222,16 @@ def meter_power(scenario: Scenario, stages: Stages) -> Callable[[int, float], fl
             columns |= {"it_ac_power_w": columns[POWER], REACTIVE: reactive_var}
         time_ms = min(max(hour * MS_PER_H, 0), scenario.horizon_ms - MS_PER_MIN)
         passed, _ = stages.apply(Block(time_ms, MS_PER_MIN, columns), stages.start())
-        return float(passed.columns[POWER][0])
+        given_w = sum(float(passed.columns[name][0]) for name in sources)
+        return float(passed.columns[POWER][0]), given_w
 
     step_w = max(facility.nodes_power_w / 1000, 1.0)
 
-    def meter_w(time_ms: int, devices_w: float) -> float:
+    def meter_w(time_ms: int, devices_w: float) -> tuple[float, float]:
         near_w = max(round(devices_w / step_w), 1) * step_w
-        return at(time_ms // MS_PER_H, near_w) / near_w * devices_w
+        shown_w, given_w = at(time_ms // MS_PER_H, near_w)
+        # What is drawn grows with the devices; what sources give does not.
+        return (shown_w + given_w) / near_w * devices_w - given_w, given_w
 
     return meter_w
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -20,6 +21,7 @@ from diploee.clock import RunClock
 from diploee.columns import (
     ADDED,
     TAKEN_OFF,
+    Column,
     Columns,
     Role,
     catalogue,
@@ -228,6 +230,8 @@ class Stages:
 
     def __init__(self, stages: Sequence[Stage]) -> None:
         self._stages = tuple(stages)
+        for stage in self._stages:
+            _check_shape(stage)
 
     def __bool__(self) -> bool:
         return bool(self._stages)
@@ -243,7 +247,7 @@ class Stages:
 
     def by_name(self) -> dict[str, Stage]:
         """Return the stages by their kinds, numbered where one comes again."""
-        names = [getattr(stage, "kind", type(stage).__name__) for stage in self._stages]
+        names = [str(getattr(stage, "kind", type(stage).__name__)) for stage in self._stages]
         repeated = (
             f" {names[:i].count(n) + 1}" * (names.count(n) > 1) for i, n in enumerate(names)
         )
@@ -274,7 +278,7 @@ class Stages:
 
     def start(self) -> tuple[Any, ...]:
         """Return the states at the start of a run."""
-        return tuple(_called(stage, "start") for stage in self._stages)
+        return tuple(called(stage, "start") for stage in self._stages)
 
     def apply(self, block: Block, states: Sequence[Any]) -> tuple[Block, tuple[Any, ...]]:
         """Take a block through all stages; returns it with their columns, and their states.
@@ -288,14 +292,13 @@ class Stages:
         """
         after = []
         for stage, state in zip(self._stages, states, strict=True):
-            found = _called(stage, "apply", block, state)
+            found = called(stage, "apply", _for_reading(stage, block), state)
             if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], Mapping)):
                 raise StageError(
                     f"stage {type(stage).__name__}: apply must return its columns by name and its "
                     f"state, found {one_line(shown(found))}"
                 )
-            added, state_after = found
-            _check(stage, added, block)
+            added, state_after = _checked(stage, found[0], block), found[1]
             _check_balance(stage, added, block)
             block = Block(block.t0_ms, block.dt_ms, {**block.columns, **added})
             after.append(state_after)
@@ -321,6 +324,11 @@ def check_order(stages: Sequence[object]) -> None:
     for i, stage in enumerate(stages):
         name = getattr(stage, "kind", type(stage).__name__)
         place = getattr(stage, "place", None)
+        if place is not None and place not in PLACES:
+            raise StageError(
+                f"facility.stages.{i}: '{name}' has the place {one_line(shown(place))}, expected "
+                f"{one_of(PLACES)} or None"
+            )
         rank = PLACES.index(place) if place is not None else at
         if rank < at or at == len(PLACES) - 1:
             raise StageError(
@@ -329,6 +337,18 @@ def check_order(stages: Sequence[object]) -> None:
             )
         if rank > at:
             farthest, at = name, rank
+
+
+def _check_shape(stage: Stage) -> None:
+    """Refuse a stage that does not declare its columns and its boundary as expected."""
+    columns, boundary = getattr(stage, "columns", None), getattr(stage, "boundary", 0)
+    name = type(stage).__name__
+    if not isinstance(columns, tuple | list) or not all(isinstance(c, Column) for c in columns):
+        found = one_line(shown(columns))
+        raise StageError(f"stage {name}: columns must be a tuple of Column, found {found}")
+    if not isinstance(boundary, str | None):
+        found = one_line(shown(boundary)) if hasattr(stage, "boundary") else "no such attribute"
+        raise StageError(f"stage {name}: boundary must be text or None, found {found}")
 
 
 def _check_roles(stage: Stage) -> None:
@@ -370,38 +390,62 @@ def _check_balance(stage: Stage, added: Values, block: Block) -> None:
         )
 
 
-def _called(stage: Stage, method: str, *arguments: Any) -> Any:
-    """Call a stage; an error of one from outside names it."""
+def called(stage: Stage, method: str, *arguments: Any, of: Meter | None = None) -> Any:
+    """Call a stage, or its meter; an error of one from outside names it."""
     try:
-        return getattr(stage, method)(*arguments)
+        return getattr(stage if of is None else of, method)(*arguments)
     except Exception as error:
-        if isinstance(error, DiploeeError) or type(stage).__module__.startswith("diploee."):
+        if isinstance(error, DiploeeError) or not _is_outside(stage):
             raise
         why = one_line(f"{type(error).__name__}: {error}")
-        raise StageError(f"stage {type(stage).__name__}: {method} raised {why}") from error
+        whose = "" if of is None else "its meter's "
+        raise StageError(f"stage {type(stage).__name__}: {whose}{method} raised {why}") from error
 
 
-def _check(stage: Stage, added: Values, block: Block) -> None:
+def _is_outside(stage: Stage) -> bool:
+    return not type(stage).__module__.startswith("diploee.")
+
+
+def _for_reading(stage: Stage, block: Block) -> Block:
+    """Return a block that a stage from outside can't write, as others read it, too."""
+    if not _is_outside(stage):
+        return block
+    columns = {name: values.view() for name, values in block.columns.items()}
+    for values in columns.values():
+        values.flags.writeable = False
+    return Block(block.t0_ms, block.dt_ms, MappingProxyType(columns))
+
+
+def _checked(stage: Stage, given: Values, block: Block) -> dict[str, npt.NDArray[Any]]:
+    """Return a stage's columns as arrays, powers in double precision; refuse what is wrong."""
     own = {column.name for column in stage.columns}
     declared = own | {POWER, REACTIVE}
+    powers = {column.name for column in stage.columns if column.role} | {POWER, REACTIVE}
     name = type(stage).__name__
-    for written, values in added.items():
+    added = {}
+    for written, of_stage in given.items():
         if str(written).partition(".")[0] not in declared:
             raise StageError(
                 f"stage {name} gives column '{written}', which it does not declare (declared: "
                 f"{one_of(sorted(declared))}); add it to its columns"
             )
-        shape = np.shape(values)
+        try:
+            values = np.asanyarray(of_stage)
+        except ValueError:  # rows of several lengths
+            values = np.array(None)
+        shape = values.shape
         if shape != (len(block),):
             raise StageError(
                 f"stage {name} gives column '{written}' of shape {shape}, expected "
                 f"({len(block)},): one value per interval of the block"
             )
-        if (kind := np.asarray(values).dtype).kind not in "bfiu":
+        if (kind := values.dtype).kind not in "bfiu":
             raise StageError(f"stage {name} gives column '{written}' of {kind}, expected numbers")
         if not np.isfinite(values).all():
             raise StageError(f"stage {name} gives values of '{written}' that are not finite")
+        added[written] = np.asarray(values, np.float64 if written in powers else None)
     if missing := own - {str(written).partition(".")[0] for written in added}:
         raise StageError(
             f"stage {name} lacks column '{min(missing)}', which it declares; give it in every block"
         )
+    return added

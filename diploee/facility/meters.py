@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from math import isfinite
+from numbers import Real
 from typing import Any, NoReturn, Protocol
 
-from diploee.errors import StageError, one_of
-from diploee.facility.base import Block, Meter, Stage, Values
+from diploee.errors import StageError, one_line, one_of, shown
+from diploee.facility.base import Block, Meter, Stage, Values, called
 from diploee.measures.extremes import Energy, HoursAbove, Most
 from diploee.metric import Metric
 from diploee.tables import Float64Array
@@ -89,10 +90,12 @@ class StageMeters:
 
     def __init__(self, stages: Iterable[Stage], taken: Collection[str]) -> None:
         self._meters: list[tuple[Any, Meter]] = [
-            (stage, stage.meter()) for stage in stages if hasattr(stage, "meter")
+            (stage, called(stage, "meter")) for stage in stages if hasattr(stage, "meter")
         ]
         seen: set[str] = set()
-        for stage, _ in self._meters:
+        for stage, meter in self._meters:
+            if not (hasattr(meter, "add") and hasattr(meter, "values")):
+                _fail(stage, f"has a meter without add or values: {one_line(shown(meter))}")
             for key in (metric.key for metric in stage.metrics):
                 block, _, name = key.partition(".")
                 if key in seen or block in taken or not name:
@@ -102,20 +105,22 @@ class StageMeters:
 
     def add(self, block: Block) -> None:
         """Take in a block behind all stages."""
-        for _, meter in self._meters:
-            meter.add(block)
+        for stage, meter in self._meters:
+            called(stage, "add", block, of=meter)
 
     def blocks(self) -> dict[str, dict[str, float | None]]:
         """Return the metrics, a block for each first part of their keys; refuse undeclared ones."""
         found: dict[str, dict[str, float | None]] = {}
         for stage, meter in self._meters:
             declared = [metric.key for metric in stage.metrics]
-            for key, value in meter.values().items():
+            for key, value in called(stage, "values", of=meter).items():
                 if key not in declared:
                     _fail(stage, f"gives metric '{key}', which it does not declare (declared: "
                                  f"{one_of(declared)}); add it to its metrics")  # fmt: skip
-                if value is not None and not isfinite(value):
-                    _fail(stage, f"gives {value} for '{key}', expected a finite number or None")
+                is_number = isinstance(value, Real) and isfinite(value)
+                if value is not None and not is_number:
+                    _fail(stage, f"gives {one_line(shown(value))} for '{key}', expected a finite "
+                                 "number or None")  # fmt: skip
                 block, _, name = key.partition(".")
                 found.setdefault(block, {})[name] = value
         return found

@@ -189,7 +189,7 @@ class EventTarget(Model):
     def level_w(self, before_w: float) -> float:
         """Return the power that may be drawn [W], of the mean power before the event [W]."""
         if self.fraction is not None:
-            return self.fraction * before_w
+            return self.fraction * max(before_w, 0.0)  # of nothing where power is exported
         if self.mw is not None:
             return self.mw * W_PER_MW
         return max(before_w - (self.delta_mw or 0.0) * W_PER_MW, 0.0)

@@ -84,7 +84,7 @@ def rated_at_meter_w(
     facility = scenario.facility
     clock = whole_year(facility.zone)
     site = site_of(scenario, clock, weather_year)
-    stages = [*(spec.open(site) for spec in facility.stages), *further]
+    stages = Stages([*(spec.open(site) for spec in facility.stages), *further])
     kept = Stages([stage for stage in stages if not _is_out(stage)])
     out = (column.name for stage in stages if _is_out(stage) for column in stage.columns)
     hours = np.ones(clock.n_intervals)

@@ -172,8 +172,8 @@ class FairCaps:
     signals : mapping of str to Signal
         The signals.
     overhead : callable, optional
-        What the facility draws at a time [ms] when its devices draw some power [W]; as much where
-        nothing stands between them and the meter.
+        What the meter shows at a time [ms] when all devices draw some power, and what sources give
+        of what is drawn [W]; as much, and nothing, where nothing stands between them.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class FairCaps:
         cap: Signal | None = None,
         follow: FollowSignal | None = None,
         signals: Mapping[str, Signal] | None = None,
-        overhead: Callable[[int, float], float] | None = None,
+        overhead: Callable[[int, float], tuple[float, float]] | None = None,
     ) -> None:
         self._limits = [_Limit(event) for event in events]
         self._cap, self._overhead = cap, overhead
@@ -326,7 +326,7 @@ class FairCaps:
                 )
                 if event.target.mw is not None or event.target.delta_mw is not None:
                     # Such a target is of the meter; a fraction is of what devices drew.
-                    limit.before_w = self._at_meter(now_ms, limit.before_w)
+                    limit.before_w = self._at_meter(event.ramp_ms - 1, limit.before_w)
             # The ramp back leads to what is drawn without caps, which may have grown meanwhile.
             back_w = self._uncapped_w(view) if now_ms >= event.end_ms else 0.0
             if event.target.fraction is None:
@@ -351,14 +351,15 @@ class FairCaps:
         return self._committed_w(view) + more_w
 
     def _at_meter(self, now_ms: int, devices_w: float) -> float:
-        return devices_w if self._overhead is None else self._overhead(now_ms, devices_w)
+        return devices_w if self._overhead is None else self._overhead(now_ms, devices_w)[0]
 
     def _of_devices(self, view: Any, meter_w: float) -> float:
         """Return what devices may draw so that the meter shows some power [W]."""
         now_w: float = view.power_w
         if self._overhead is None or not now_w:
             return meter_w
-        return meter_w * now_w / self._overhead(view.now_ms, now_w)
+        shown_w, given_w = self._overhead(view.now_ms, now_w)
+        return (meter_w + given_w) * now_w / (shown_w + given_w)
 
     def _wake_for_events(self, view: Any) -> None:
         """Ask for a turn wherever what is allowed changes next."""

@@ -11,6 +11,9 @@ import pytest
 from builders import profile, tiny_data, tiny_library
 
 import diploee
+from diploee.columns import Column
+from diploee.facility import Block
+from diploee.facility.base import POWER
 from diploee.outputs import Run
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import scenario_from_dict
@@ -211,6 +214,49 @@ def test_an_event_that_asks_for_nothing_changes_no_power_and_no_job(run_of: Runs
     run = run_of("easy", tiny_data({**FLEXIBLE, **easy}), tiny_library())
     assert tables(run) == tables(plain)
     np.testing.assert_array_equal(series(run, "baseline_power_w"), series(plain))
+
+
+class Panel:
+    """A source at the meter from an hour of the run on."""
+
+    columns = (Column("sun_w", "W", "facility", "mean", None, "sun", role="source"),)
+    boundary = None
+
+    def __init__(self, given_w: float, from_h: int) -> None:
+        self.given_w, self.from_h = given_w, from_h
+
+    def start(self) -> None:
+        return None
+
+    def apply(self, block: Block, state: None) -> tuple[dict[str, np.ndarray], None]:
+        given_w = self.given_w * (block.starts_ms >= self.from_h * H_MS)
+        return {"sun_w": given_w, POWER: block.columns[POWER] - given_w}, state
+
+
+@pytest.mark.parametrize(
+    ("given_w", "from_h", "devices_w"),
+    [(0, 0, 6850), (2000, 0, 6850), (6000, 0, 6850), (8000, 0, 7852), (12000, 0, 8000),
+     (6000, 12, 8000)],
+)  # fmt: skip
+def test_a_source_takes_its_power_from_what_devices_must_give_up(
+    tmp_path: Path, run_of: Runs, given_w: float, from_h: int, devices_w: float
+) -> None:
+    # 8,000 W of devices, 1,000 W less asked for at the meter: never below nothing there, and
+    # nothing of the devices where the source has given it since.
+    data = endless(tmp_path, 4)
+    data["flexibility"] = {"events": [{**EVENT, "target": {"delta_mw": 0.001}}]}
+    run = run_of("run", data, flat_library(), stages=[Panel(given_w, from_h)])
+    held = slice(12 * MIN_PER_H, 15 * MIN_PER_H)
+    assert series(run, "it_power_w")[held].mean() == pytest.approx(devices_w, rel=1e-3)
+    assert run.metrics["flexibility"]["events"][0]["held_fraction"] == 1
+
+
+def test_a_share_of_exported_power_is_nothing(tmp_path: Path, run_of: Runs) -> None:
+    data = endless(tmp_path, 4)
+    data["flexibility"] = {"events": [{**EVENT, "target": {"fraction": 0.8}}]}
+    run = run_of("run", data, flat_library(), stages=[Panel(12_000, 0)])
+    event = run.metrics["flexibility"]["events"][0]
+    assert event["before_mw"] < 0 == event["target_mw"]
 
 
 @pytest.mark.parametrize("window_days", [0.25, 1.0])

@@ -65,7 +65,7 @@ class Shown:
     """What a series shows, for limits to be held against: its clock, support and length [ms].
 
     `peak_mw` is None where the metrics do not tell it; `nominal_mw` and `rated_mw` are 0 where
-    there is none, `nominal` says what the former is.
+    there is none, `nominal` says what the former is. `exports`: its power goes below 0.
     """
 
     clock: Clock
@@ -76,6 +76,7 @@ class Shown:
     nominal: str
     has_reactive: bool
     rated_mw: float = 0.0
+    exports: bool = False
 
     def held(self, span_ms: int, n_least: int = 1) -> None:
         """Raise `NotAssessable` where the series holds no window of a length."""
@@ -175,8 +176,9 @@ class Amount(Model):
         for percent, whole_mw, name in parts:
             if percent is None:
                 continue
-            if not whole_mw:
-                raise NotAssessable(f"the run tells no {name.split(',')[0].removeprefix('the ')}")
+            if not whole_mw or whole_mw < 0:
+                of_what = name.split(",")[0].removeprefix("the ")
+                raise NotAssessable(f"the run tells no {of_what} above 0 MW")
             sizes.append(percent / 100 * whole_mw)
             of.append(f"{name} {whole_mw:.4g} MW")
         return min(sizes), f", {self} ({'; '.join(of)})" if of else ""
@@ -270,7 +272,7 @@ class LimitSpec(Model):
         except NotAssessable:
             return None
         most_mw = max(shown.peak_mw or np.inf, shown.rated_mw or np.inf)
-        if not sizes or min(sizes) < most_mw:
+        if shown.exports or not sizes or min(sizes) < most_mw:
             return None
 
         text = f"{self.what}: the whole load, at most {most_mw:.4g} MW, is below it"

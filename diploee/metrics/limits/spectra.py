@@ -23,12 +23,15 @@ from diploee.metrics.limits.check import Amount, Band, Check, LimitSpec, NotAsse
 class _Windows(Band, LimitSpec):
     """A band, looked at in 10-minute windows, one every 5 minutes."""
 
-    def _check(self, shown: Shown, amount: Amount, signal: Signal, note: str) -> Check:
+    def _check(
+        self, shown: Shown, amount: Amount, signal: Signal, seen_hz: float, note: str
+    ) -> Check:
         if reason := why_no_spectrum(shown.clock.step_ms):
             raise NotAssessable(reason)
         first = max(np.ceil(self.low_hz / RESOLUTION_HZ - 1e-6), 1)
-        if first >= self.high_hz / RESOLUTION_HZ - 1e-6:
-            raise NotAssessable("holds no bin of a 10-minute window (multiples of 1/600 Hz)")
+        if first >= seen_hz / RESOLUTION_HZ - 1e-6:
+            seen = f"seen up to {seen_hz:.3g} Hz, it " if seen_hz < self.high_hz else ""
+            raise NotAssessable(f"{seen}holds no bin of a 10-minute window (multiples of 1/600 Hz)")
         limit, of = amount.of(shown)
         return Check(
             f"{self.what}{of}", limit, "MW", WINDOW_MS, STRIDE_MS, signal,
@@ -53,7 +56,7 @@ class BandLimit(_Windows):
     def checks(self, shown: Shown) -> Iterator[Check]:
         """Yield the check."""
         seen_hz, unseen = shown.seen(self)
-        yield self._check(shown, self.max_rms_mw, band_rms((self.low_hz, seen_hz)), unseen)
+        yield self._check(shown, self.max_rms_mw, band_rms((self.low_hz, seen_hz)), seen_hz, unseen)
 
 
 class LineLimit(_Windows):
@@ -74,4 +77,4 @@ class LineLimit(_Windows):
         """Yield the check."""
         seen_hz, unseen = shown.seen(self)
         signal = line_amplitude((self.low_hz, seen_hz))
-        yield self._check(shown, self.max_amplitude_mw, signal, unseen)
+        yield self._check(shown, self.max_amplitude_mw, signal, seen_hz, unseen)

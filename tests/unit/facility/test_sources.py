@@ -17,6 +17,7 @@ from diploee.errors import StageError
 from diploee.facility import STAGES, Block, StageSpec
 from diploee.facility.base import POWER
 from diploee.metrics.cause_words import cause_words
+from diploee.metrics.limits import Limits, check_limits
 from diploee.outputs import Run
 from diploee.report.build import build_report
 from diploee.report.datasheet import data_sheet
@@ -180,6 +181,16 @@ def test_power_that_is_exported_is_counted_and_survives_everything(tmp_path: Pat
     figures = {f.item: f for s in data_sheet(run).sections for f in s.figures}
     assert figures["Load factor, of own peak"].value is None
     assert "exports" in figures["Load factor, of own peak"].note
+
+
+def test_limits_do_not_take_a_load_that_exports_for_one_between_nothing_and_its_peak(
+    tmp_path: Path,
+) -> None:
+    run, _ = simulated(tmp_path / "run", site(5, 90.0))
+    power_mw = run.facility(["poi_power_w"])["poi_power_w"] / 1e6
+    assert power_mw.max() < 20 < np.ptp(power_mw)
+    swing = {"swings": [{"window": "1 s", "max_mw": 20}]}
+    assert check_limits(run, Limits.model_validate(swing)).verdict == "not assessable"
 
 
 def test_a_stage_that_changes_the_power_without_a_role_is_refused(tmp_path: Path) -> None:

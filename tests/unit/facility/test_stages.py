@@ -187,6 +187,8 @@ class Fails:
         (lambda _: ({}, None), "lacks column 'lag_w', which it declares"),
         (lambda _: open("/none"), r"apply raised FileNotFoundError: .*No such file"),  # noqa: PTH123, SIM115
         (lambda block: block.power, "apply raised AttributeError: 'Block' object has no"),
+        (lambda block: block.columns[POWER].fill(0), "apply raised ValueError: .*read-only"),
+        (lambda block: block.columns.update(a=1), "apply raised AttributeError: 'mappingproxy'"),
     ],
 )
 def test_what_goes_wrong_in_a_stage_names_it_and_no_option(
@@ -195,6 +197,41 @@ def test_what_goes_wrong_in_a_stage_names_it_and_no_option(
     with pytest.raises(StageError, match=f"^stage Fails:? {text}"):
         run_chain(tmp_path, "1 min", [Fails(apply)])
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", [list, np.uint16, np.int8, np.float16])
+def test_a_stage_may_give_its_power_as_numbers_of_any_kind(tmp_path: Path, kind: Any) -> None:
+    class Gives(Fails):
+        columns = (Column("sun_w", "W", "facility", "mean", None, "sun", role="source"),)
+
+    def apply(block: Block) -> tuple[dict[str, Any], None]:
+        power_w = np.full(len(block), 100)
+        sun_w = list(power_w) if kind is list else power_w.astype(kind)
+        return {"sun_w": sun_w, POWER: block.columns[POWER] - 100}, None
+
+    kept = run_chain(tmp_path, "1 h", [Gives(apply)])
+    assert (kept["sun_w"] == 100).all()
+
+
+@pytest.mark.parametrize(
+    ("declared", "text"),
+    [
+        ({"columns": "lag_w"}, "columns must be a tuple of Column, found 'lag_w'"),
+        ({"columns": None}, "columns must be a tuple of Column, found null"),
+        ({"boundary": 5}, "boundary must be text or None, found 5"),
+        ({"place": "roof"}, "has the place 'roof', expected 'pdu', "),
+        ({"meter": lambda _: None}, "has a meter without add or values: null"),
+        ({"meter": lambda _: open("/none")}, "meter raised FileNotFoundError"),  # noqa: PTH123, SIM115
+    ],
+)
+def test_a_stage_that_declares_other_than_expected_is_named(
+    tmp_path: Path, declared: dict[str, Any], text: str
+) -> None:
+    stage = type("Odd", (Fails,), declared)(lambda _: ({}, None))
+    with pytest.raises(StageError, match=f"Odd'?:? {text}"):
+        run_chain(tmp_path, "1 min", [stage])
+    with pytest.raises(StageError, match="must be a tuple of Column, found null"):
+        run_chain(tmp_path, "1 min", [object()])
 
 
 def test_each_stage_is_measured_in_a_block_of_its_own_that_every_reader_shows(

@@ -127,7 +127,7 @@ def test_idle_and_warm_nodes_are_those_that_stand(run: Run) -> None:
 
 def test_rise_of_a_phase_is_made_of_its_nodes_and_of_the_instances_on_them(run: Run) -> None:
     rise = run.metrics["grid"]["ramps"]["intervals"][0]["up"]
-    assert rise["time"].startswith("2018-01-02T00:00")
+    assert rise["time"].startswith("2018-01-01T23:59")
     parts = rise["cause"]["parts"]
     assert sum(part["mw"] for part in parts) == pytest.approx(rise["max_mw"], rel=1e-3)
     assert {part["what"] for part in parts if part["mw"] > 1e-4} >= {"nodes added", "instances"}

@@ -17,7 +17,7 @@ from diploee.metrics.limits import Limits, check_limits
 from diploee.metrics.limits.mitigation import mitigate
 from diploee.outputs import Run
 
-SPAN = {"duration": "12 h", "resolution": "10 s"}
+SPAN = {"duration": "12 h", "resolution": "10 s", "facility.rated_power_mw": 0.06}
 RAMP = {"interval": "1 min", "between": "end_points", "mw_per_min": 0.0005}
 
 
@@ -36,6 +36,9 @@ CASES = {
     "lines": {"lines": [{"low_hz": 0.002, "high_hz": 0.05, "max_amplitude_mw": 0.0003}]},
     "filtered": {"swings": [{"window": "1 min", "max_mw": 0.0008,
                              "filter": {"low_hz": 0.005, "high_hz": 0.04}}]},
+    "of the peak": {"ramps": [{"interval": "1 min", "up_mw_per_min": {"percent_of_peak": 2},
+                               "down_mw_per_min": {"percent_of_peak": 5}}]},
+    "of nominal": {"swings": [{"window": "5 min", "max_mw": {"percent_of_nominal": 5}}]},
     "ramps and bands": {"ramps": [RAMP], "band_rms": [
         {"low_hz": 0.002, "high_hz": 0.02, "max_rms_mw": 0.0001}]},
 }  # fmt: skip

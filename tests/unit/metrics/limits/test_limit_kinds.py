@@ -159,7 +159,22 @@ def test_lesser_of_sizes_names_what_they_are_parts_of(run_of):
         and "device rating (rated_power_mw), 120 MW" in result.text
     )
     report = check(run_of(power_mw, 1), peaks=[{"max_mw": limit}])
-    assert report.unchecked == (("peaks.0", "power", "the run tells no peak"),)
+    assert report.unchecked == (("peaks.0", "power", "the run tells no peak above 0 MW"),)
+
+
+def test_a_part_of_a_peak_below_zero_is_no_limit(run_of):
+    ramps = [{"interval": "1 min", "mw_per_min": {"percent_of_peak": 2}}]
+    report = check(run_of(np.repeat([-12.0, -10.0], 300), 1, peak=-10.0), ramps=ramps)
+    assert report.unchecked == (("ramps.0", "ramp over 60 s", "the run tells no peak above 0 MW"),)
+
+
+def test_a_band_of_which_nothing_is_seen_is_not_assessable(run_of):
+    bands = [{"low_hz": 0.0005, "high_hz": 0.005, "max_rms_mw": 1}]
+    lines = [{"low_hz": 0.0005, "high_hz": 0.005, "max_amplitude_mw": 1}]
+    report = check(run_of(np.arange(100.0), 300), band_rms=bands, lines=lines)
+    reasons = {key: reason for key, _, reason in report.unchecked}
+    assert set(reasons) == {"band_rms.0", "lines.0"}
+    assert all("holds no bin of a 10-minute window" in reason for reason in reasons.values())
 
 
 def test_line_has_the_amplitude_of_its_sine_and_noise_has_none(run_of):
