@@ -261,7 +261,8 @@ def _class_name(view: GridView, entry: Entry) -> str:
 
 
 def _swings_words(view: GridView, rolling: bool) -> str:
-    flow, unit = view.block["rainflow"], view.unit.power
+    may_lack = dict.fromkeys(("max_mw", "p99_mw", "max_from", "max_to"))
+    flow, unit = may_lack | view.block["rainflow"], view.unit.power
     means = f"Of {view.resolution} means."
     left = "rolling range, at every start of an interval of the run"
     if not flow["swings"]:

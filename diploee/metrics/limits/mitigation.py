@@ -46,13 +46,14 @@ from diploee.metrics.limits.report import (
     LimitReport,
     RunFolder,
     Supply,
+    as_stored,
     check_limits,
     finer_windows,
     judged,
     seen_by,
 )
 from diploee.tables import Float64Array
-from diploee.units import MS_PER_S, S_PER_DAY, S_PER_MIN, W_PER_MW
+from diploee.units import MS_PER_H, MS_PER_S, S_PER_DAY, S_PER_MIN, W_PER_MW
 
 MOST_VALUES = 10_000_000
 """Intervals of a run that is sized for: its power is in memory, and looked at some 50 times."""
@@ -281,7 +282,7 @@ class _Sizing:
         self._range_w = float(max(np.ptp(p) for p in (power_w, *self._windows_w.values())))
         if sized_for:
             self.limits = Limits(**sized_for)
-            without = judged(run, self.limits)
+            without = check_limits(run, self.limits)
         if not sized_for or not without.results:
             raise InputError(
                 f"{limits.name or 'these limits'}: no limit on ramps, swings, changes, bands or "
@@ -308,7 +309,7 @@ class _Sizing:
         size, supply_w = least_for(
             self.power_w[day], self.dt_s, asked, store.charge, store.discharge
         )
-        return size, judged(self._run, self.limits, Supply(supply_w, is_part=True))
+        return size, judged(self._run, self.limits, _supply(self._run, supply_w, is_part=True))
 
     def held(self, asked: Hold, store: Store) -> Held:
         """Return the load held by a battery that begins at its reference, as its stage does."""
@@ -339,7 +340,7 @@ class _Sizing:
         """Hold the run against limits with a supply in place of its load, in its windows too."""
         held = self.held_windows(self.held(asked, store), asked, store) if self._windows else {}
         windows_w = {name: window.supply_w for name, window in held.items()}
-        return judged(self._run, limits, Supply(supply_w, windows_w))
+        return judged(self._run, limits, _supply(self._run, supply_w, windows_w))
 
     def _keeps(self, supply_w: Float64Array, asked: Hold, store: Store) -> bool:
         return not self.judged(supply_w, asked, store, self.limits).violated
@@ -508,3 +509,33 @@ def _worst_day(battery_w: Float64Array, n: int) -> slice | None:
         return None
     first = int(np.clip(int(np.abs(battery_w).argmax()) - n // 2, 0, battery_w.size - n))
     return slice(first, first + n)
+
+
+def _supply(
+    run: RunFolder,
+    power_w: Float64Array,
+    windows_w: Mapping[str, Float64Array] | None = None,
+    is_part: bool = False,
+) -> Supply:
+    """Return the power of a run behind a battery, with its own peak and rating.
+
+    One that `is_part` has some intervals, looked at as if they were its first, all of them.
+    """
+    facility, power_w = run.scenario.facility, as_stored(power_w)
+    of_run = run.metrics.get("grid") or {}
+    transient_h = 0.0 if is_part else of_run.get("transient_h", 0.0)
+    power = {**(run.metrics.get("power") or {}), "min_mw": float(power_w.min()) / W_PER_MW}
+    if not (facility.stages or facility.has_ac_power):
+        power["rated_mw"] = facility.supplied_power_w / W_PER_MW
+    peak = {**(of_run.get("peak") or {}), "time": None}
+    if not is_part:
+        first = -(-round(transient_h * MS_PER_H) // run.scenario.resolution_ms)
+        filled_w = power_w[first:]
+        peak["max_mw"] = float(filled_w.max()) / W_PER_MW if filled_w.size else None
+    # Causes of the load's events are not those of the supply's.
+    events = {"ramps": {"intervals": ()}, "rolling_range": {"windows": ()}}
+    grid = {**of_run, **events, "transient_h": transient_h, "peak": peak}
+    metrics = {**run.metrics, "power": power, "grid": grid, "zooms": {}}
+    stages = (*facility.stages, _PLAIN)
+    behind = facility.model_copy(update={"stages": stages})
+    return Supply(power_w, windows_w or {}, metrics, behind)

@@ -25,9 +25,9 @@ from diploee.metrics.facility import rated_of
 from diploee.metrics.grid.bandwidth import profile_support, recorded_readings
 from diploee.metrics.limits.check import MARKS, Check, LimitSpec, NotAssessable, Shown
 from diploee.metrics.limits.file import Limits
-from diploee.scenario import Scenario
+from diploee.scenario import Facility, Scenario
 from diploee.tables import Float64Array, Int64Array
-from diploee.units import MS_PER_H, MS_PER_S, S_PER_DAY, S_PER_H, S_PER_MIN, W_PER_MW
+from diploee.units import MS_PER_H, MS_PER_S, S_PER_DAY, S_PER_H, S_PER_MIN
 
 if TYPE_CHECKING:
     from diploee.outputs import RunSeries, SeriesBlock
@@ -297,14 +297,12 @@ def check_limits(run: RunFolder, limits: Limits) -> LimitReport:
 
 
 class Supply(NamedTuple):
-    """Another power of a run and its finer event windows by name [W], such as behind a battery.
-
-    One that `is_part` has its first intervals, looked at as if they were all of them.
-    """
+    """Another power of a run and its finer event windows by name [W], such as behind a battery."""
 
     power_w: Float64Array
-    windows_w: Mapping[str, Float64Array] = {}
-    is_part: bool = False
+    windows_w: Mapping[str, Float64Array]
+    metrics: dict[str, Any]
+    facility: Facility
 
 
 def judged(run: RunFolder, limits: Limits, supply: Supply | None = None) -> LimitReport:
@@ -318,8 +316,11 @@ def judged(run: RunFolder, limits: Limits, supply: Supply | None = None) -> Limi
         key: "; ".join(filter(None, (MARKS[spec.mark] if spec.mark else "", spec.note)))
         for key, spec in limits.each()
     }
-    checks, in_windows, unchecked = _all_checks(run, limits, whole, windows, sources, supply)
-    transient_ms = 0 if supply and supply.is_part else _transient_ms(run)
+    checks, in_windows, unchecked = _all_checks(
+        limits, whole, _shown_by(run, windows.step_ms, False, supply), windows, sources
+    )
+    metrics = run.metrics if supply is None else supply.metrics
+    transient_ms = _transient_ms(run, metrics)
     if transient_ms:
         for check in checks:
             if check.of_run and not check.whole:
@@ -333,9 +334,7 @@ def judged(run: RunFolder, limits: Limits, supply: Supply | None = None) -> Limi
         (f"not_stated.{k}", text, "no figure was seen in the source")
         for k, text in enumerate(limits.not_stated)
     ]
-    causes = {(key, time): cause_words(cause) for key, time, cause in causes_of(run.metrics)}
-    if supply is not None:  # causes of the load's events are not those of the supply's
-        causes = {}
+    causes = {(key, time): cause_words(cause) for key, time, cause in causes_of(metrics)}
     results = tuple(_result(check, whole.clock, causes, sources[check.key]) for check in seen)
     return LimitReport(
         whole.clock.step_s, results, tuple(unchecked), run.boundary(), limits.name, limits.origin,
@@ -344,15 +343,9 @@ def judged(run: RunFolder, limits: Limits, supply: Supply | None = None) -> Limi
 
 
 def _all_checks(
-    run: RunFolder,
-    limits: Limits,
-    whole: Shown,
-    windows: _Windows,
-    sources: Mapping[str, str],
-    supply: Supply | None,
+    limits: Limits, whole: Shown, fine: Shown, windows: _Windows, sources: Mapping[str, str]
 ) -> tuple[list[Check], list[Check], list[tuple[str, str, str]]]:
     """Return the checks of the series, those of event windows, and what neither allows."""
-    fine = _shown_by(run, windows.step_ms, False, supply)
     checks: list[Check] = []
     in_windows: list[Check] = []
     unchecked: list[tuple[str, str, str]] = []
@@ -393,33 +386,27 @@ def seen_by(run: RunFolder) -> Shown:
 def _shown_by(
     run: RunFolder, step_ms: int, has_reactive: bool, supply: Supply | None = None
 ) -> Shown:
-    scenario, facility = run.scenario, run.scenario.facility
-    rated = rated_of(run.metrics, facility)
-    peak = ((run.metrics.get("grid") or {}).get("peak") or {}).get("max_mw")
-    least_mw = (run.metrics.get("power") or {}).get("min_mw", 0.0)
-    if supply is not None:  # peak and rating are those of what is supplied
-        power_w = _as_stored(supply.power_w)
-        least_mw = float(power_w.min()) / W_PER_MW
-        if not (facility.stages or facility.has_ac_power):
-            rated = facility.supplied_power_w / W_PER_MW, "rated power at the meter"
-        if not supply.is_part:
-            filled_w = power_w[-(-_transient_ms(run) // scenario.resolution_ms) :]
-            peak = float(filled_w.max()) / W_PER_MW if filled_w.size else None
+    scenario = run.scenario
+    metrics, facility = (
+        (run.metrics, scenario.facility) if supply is None else (supply.metrics, supply.facility)
+    )
+    rated = rated_of(metrics, facility)
+    peak = ((metrics.get("grid") or {}).get("peak") or {}).get("max_mw")
     return Shown(
         Clock(scenario.start_with_zone, step_ms),
         profile_support(recorded_readings(run.manifest)).at_resolution(step_ms),
         scenario.horizon_ms,
         peak if isinstance(peak, int | float) else None,
-        *_nominal(run, rated),
+        *_nominal(facility, rated),
         has_reactive,
         rated[0],
-        least_mw < 0,
+        (metrics.get("power") or {}).get("min_mw", 0.0) < 0,
     )
 
 
-def _nominal(run: RunFolder, rated: tuple[float, str]) -> tuple[float, str]:
+def _nominal(facility: Facility, rated: tuple[float, str]) -> tuple[float, str]:
     """Return the nominal power [MW] and what it is: the contract's, else the rated power."""
-    for stage in run.scenario.facility.stages:
+    for stage in facility.stages:
         if contract_mva := getattr(stage, "contract_mva", None):
             return float(contract_mva), (
                 "contract_mva of the point of interconnection at unity power factor"
@@ -433,13 +420,13 @@ Piece = tuple[int, Int64Array, Int64Array | None]
 
 def _blocks(run: RunFolder, reactive: Sequence[str], supply: Supply | None) -> Iterator[Piece]:
     if supply is not None and not reactive:
-        yield 0, _quanta(_as_stored(supply.power_w), "supply"), None
+        yield 0, _quanta(as_stored(supply.power_w), "supply"), None
         return
     begin_ms = first = 0
     for block in run.blocks([POWER_COLUMN, *reactive]):
         columns, last = block.columns, first + block.starts_ms.size
         if supply is not None:
-            columns = {**columns, POWER_COLUMN: _as_stored(supply.power_w[first:last])}
+            columns = {**columns, POWER_COLUMN: as_stored(supply.power_w[first:last])}
         power, *others = (
             _quanta(columns[name], f"{run.folder}: column '{name}'")
             for name in (POWER_COLUMN, *reactive)
@@ -448,7 +435,7 @@ def _blocks(run: RunFolder, reactive: Sequence[str], supply: Supply | None) -> I
         begin_ms, first = begin_ms + power.size * run.scenario.resolution_ms, last
 
 
-def _as_stored(power_w: Float64Array) -> Float64Array:
+def as_stored(power_w: Float64Array) -> Float64Array:
     """Return power as runs are stored, so that one with the battery in it has the same verdict."""
     return power_w.astype(np.float32).astype(np.float64)
 
@@ -494,7 +481,7 @@ def _event_windows(run: RunFolder, run_step_ms: int, supply: Supply | None) -> _
         power_w = (
             series.read([POWER_COLUMN]).columns[POWER_COLUMN]
             if supply is None
-            else _as_stored(supply.windows_w[name])
+            else as_stored(supply.windows_w[name])
         )
         power = _quanta(power_w, f"{series.path}: column '{POWER_COLUMN}'")
         left_out = min(max(end_ms - begin_ms, 0) // step_ms, power.size)
@@ -517,9 +504,9 @@ def _stream(
         check.result()
 
 
-def _transient_ms(run: RunFolder) -> int:
+def _transient_ms(run: RunFolder, metrics: Mapping[str, Any]) -> int:
     """Return the time in which a run filled up [ms]; 0 for one of an older version."""
-    hours = (run.metrics.get("grid") or {}).get("transient_h", 0.0)
+    hours = (metrics.get("grid") or {}).get("transient_h", 0.0)
     if not isinstance(hours, int | float) or not 0 <= hours * MS_PER_H < run.scenario.horizon_ms:
         raise InputError(
             f"{run.folder}: metrics: grid.transient_h is {shown(hours)}, expected hours within the "

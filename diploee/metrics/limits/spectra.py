@@ -56,8 +56,7 @@ class BandLimit(_Windows):
     def checks(self, shown: Shown) -> Iterator[Check]:
         """Yield the check."""
         seen_hz, unseen = shown.seen(self)
-        signal = band_rms((self.low_hz, seen_hz))
-        yield self._check(shown, self.max_rms_mw, signal, seen_hz, unseen)
+        yield self._check(shown, self.max_rms_mw, band_rms((self.low_hz, seen_hz)), seen_hz, unseen)
 
 
 class LineLimit(_Windows):

@@ -207,6 +207,12 @@ def test_run_without_swings_says_so_instead_of_an_empty_figure(copied: Path) -> 
     assert section.notes[2].startswith("No swing of ")
 
 
+@pytest.mark.parametrize("key", ["max_mw", "p99_mw", "max_from", "max_to"])
+def test_swings_of_a_file_that_lacks_one_of_their_values_are_drawn(copied: Path, key: str) -> None:
+    change(copied, lambda metrics: metrics["grid"]["rainflow"].pop(key) and None)
+    assert "Rainflow-counted" in chart_of(copied, "swings").caption
+
+
 def test_coincidence_names_the_pools(copied: Path) -> None:
     def edit(metrics: dict[str, Any]) -> None:
         peak = metrics["grid"]["peak"]
