@@ -91,8 +91,7 @@ POI_METRICS = (
            "once filled up", "{:,.1f}", _FILLED, "table"),
     Metric("poi.reactive.lagging_h", "h", "hours in which reactive power is drawn (lagging), "
            "once filled up", "{:,.1f}", _FILLED, "table"),
-    Metric("poi.exported_h", "h", "hours in which power is exported, once filled up", "{:,.1f}",
-           _FILLED),
+    Metric("poi.exported_h", "h", "hours in which power is exported", "{:,.1f}"),
     Metric("poi.apparent.max_mva", "MVA", "maximum apparent power", view="table", of_means=True),
     Metric("poi.headroom.contract_mva", "MVA", "contracted power"),
     Metric("poi.headroom.mva", "MVA", "headroom", text="contracted power less the maximum apparent "
@@ -144,6 +143,7 @@ class PoiMetrics:
             netted, drawn = sum_quanta(block.columns[REACTIVE][rows])
             sums.drawn += drawn
             sums.supplied += drawn - netted
+        self._exporting.add(-block.columns[ACTIVE], block.dt_ms)
         active, reactive = (to_quanta(block.columns[name]) for name in (ACTIVE, REACTIVE))
         n_steady = self._series.add(block.t0_ms, active, transient_ms, reactive)
         if n_steady:
@@ -164,7 +164,6 @@ class PoiMetrics:
         self._over.add(square, dt_ms)
         self._lagging.add(q, dt_ms)
         self._leading.add(-q, dt_ms)
-        self._exporting.add(-p, dt_ms)
 
     def blocks(self) -> dict[str, Any]:
         """Return the `poi` and `billing` blocks of the metrics."""
@@ -178,6 +177,7 @@ class PoiMetrics:
                 "resolution_s": self._clock.step_s,
                 **self._energies(whole),
                 **whole.reactive(self._clock.step_ms),
+                "exported_h": self._exporting.result(),
                 **self._extremes(),
                 "monthly": months,
             },
@@ -238,7 +238,6 @@ class PoiMetrics:
                 "leading_h": self._leading.result(),
                 "lagging_h": self._lagging.result(),
             },
-            "exported_h": self._exporting.result(),
             "apparent": {"max_mva": max_mva, "time": iso(self._apparent.at_ms)},
         }
         if self._contract_mva is not None:

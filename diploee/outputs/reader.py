@@ -94,7 +94,9 @@ class Run:
         try:
             return scenario_from_dict(self.manifest["scenario"], where)
         except ScenarioError as error:
-            raise InputError(f"{error.problems[0]}; {CHANGED}") from error
+            problem = error.problems[0]
+            own = "if it is your own, read the run where its module is imported; else "
+            raise InputError(f"{problem}; {own * (': unknown ' in problem)}{CHANGED}") from error
 
     @cached_property
     def columns(self) -> Columns:

@@ -243,6 +243,11 @@ def _active(run: Run, quarters: _Quarters) -> Iterator[Figure]:
     yield _declared(
         run, "grid.minimum.min_mw", "Minimum", moment(least.get("time"), scenario.resolution_ms)
     )
+    poi = run.metrics.get("poi") or {}
+    if poi.get("exported_mwh"):
+        yield _declared(
+            run, "poi.exported_mwh", "Energy exported", f"in {poi['exported_h']:.3g} h of the run"
+        )
     yield _declared(run, "power.median_mw", "Typical (median)", means)
     yield _declared(run, "power.mean_mw", "Mean")
     fills_h = grid.get("transient_h") or 0

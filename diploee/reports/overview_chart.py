@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from diploee.columns import TAKEN_OFF
 from diploee.drawing.charts import INK, MUTED, Axis, Band, Chart, Line, Panel, closed, colour
 from diploee.metrics.facility import rated_of
 from diploee.reports.common import with_zero
-from diploee.reports.data import POWER, REST, RunData, parts_of, pool_columns, without_nothing
+from diploee.reports.data import POWER, RunData, parts_of, pool_columns, without_nothing
 from diploee.reports.grid_data import POWER_LEVEL, LimitLevel
 from diploee.reports.words import interval, listed
 from diploee.tables import Float64Array
@@ -17,6 +18,11 @@ from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, W_PER_MW, PowerUnit
 
 FAR = 2
 """A line above so many times the peak and the rated power is told, as it would flatten the rest."""
+
+GIVEN = (
+    " The line is below the top by what sources and stores give and what is held back of the load, "
+    "above it by what stores take."
+)
 
 LIMIT = "#A50026"
 """Colour of contracts and limits, which no pool has."""
@@ -26,14 +32,15 @@ def overview_chart(run: RunData, unit: PowerUnit, limits: Sequence[LimitLevel] =
     """Return the stack of a run's power, with lines at its peak, its ratings and its limits.
 
     The areas are the nodes (or devices) of each pool and, on them, all else that the facility
-    takes: the top of the stack is `facility_power_w`. Services share the devices of their pool and
-    have no power of their own in the series.
+    takes: the top of the stack is `facility_power_w` and what sources, stores and held back load
+    take off it. Services share the devices of their pool and have no power of their own in the
+    series.
     """
     x, total_w, parts_w, step_ms = _parts(run)
     layers: list[Band | Line] = []
     low = np.zeros(total_w.size)
     for index, (name, part_w) in enumerate(parts_w.items()):
-        high = low + (np.maximum(part_w, 0.0) if name == REST else part_w) / unit.watts
+        high = low + part_w / unit.watts
         below, above = (closed(edge).astype(np.float32) for edge in (low, high))
         layers.append(Band(x, below, above, name, colour(index), 0.55, steps=True))
         low = high
@@ -56,8 +63,10 @@ def overview_chart(run: RunData, unit: PowerUnit, limits: Sequence[LimitLevel] =
         layers.append(Line(x[[0, -1]], ends, name, main, unit.power, 3, dashed, 1.4))
     far = [f"{name} ({watts / unit.watts:,.4g} {unit.power})" for name, watts, _ in levels
            if watts > far_w]  # fmt: skip
-    highest = max([*(watts / unit.watts for _, watts, _ in drawn), float(top.max())])
-    is_given = bool((total_w / unit.watts < low * (1 - 1e-5)).any())
+    highest = max(
+        [*(watts / unit.watts for _, watts, _ in drawn), float(top.max()), float(low.max())]
+    )
+    is_given = any(column.role in TAKEN_OFF for column in run.run.columns)
     axis = Axis(f"Facility power [{unit.power}]", range=with_zero(float(top.min()), highest))
     return Chart(
         "overview",
@@ -67,7 +76,7 @@ def overview_chart(run: RunData, unit: PowerUnit, limits: Sequence[LimitLevel] =
         f"Means of {interval(step_ms)}, stacked: the pools, then what else the "
         "facility takes; services are in their pool. The peak is the highest "
         f"{interval(run.resolution_ms)} mean, above the means drawn."
-        f"{' The line is below the stack by what sources and stores give.' if is_given else ''}"
+        f"{GIVEN if is_given else ''}"
         f"{f' Above the figure: {listed(far)}.' if far else ''}",
         (Panel(Axis("Day", "date"), axis, tuple(layers), wide=True),),
     )
@@ -83,12 +92,14 @@ def _parts(run: RunData) -> tuple[np.ndarray, Float64Array, dict[str, Float64Arr
     aim_ms = day if span_ms > 8 * week else MS_PER_H if span_ms > 2 * day else MS_PER_MIN
     step_ms = series.step_ms * max(1, aim_ms // series.step_ms)
     names = [name for of_pool in columns.values() for name in of_pool]
+    names += (taken_off := [c.name for c in run.run.columns if c.role in TAKEN_OFF])
     blocks = list(run.run.blocks([POWER, *names], step_ms))
     joined = {n: np.concatenate([b.columns[n] for b in blocks]) for n in blocks[0].columns}
     starts_ms = series.local_ms(np.concatenate([block.starts_ms for block in blocks]))
     end_ms = starts_ms[0] + span_ms
     x = np.append(starts_ms, end_ms).astype("datetime64[ms]")
-    parts = without_nothing(parts_of(joined, columns), joined[POWER].max())
+    gross_w = joined[POWER] + sum(joined[name] for name in taken_off)
+    parts = without_nothing(parts_of(joined | {POWER: gross_w}, columns), gross_w.max())
     return x, joined[POWER], parts, step_ms
 
 

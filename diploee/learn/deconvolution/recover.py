@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
+from pathlib import Path
 
 import numpy as np
 from scipy import special
@@ -22,7 +23,9 @@ from diploee.learn.deconvolution.least_squares import alternate, spread
 from diploee.learn.jobs.calendar_fit import DAYS_OF_MONTH, wants_months
 from diploee.learn.jobs.hours import HourCounts
 from diploee.loads.jobs.rates import hour_of_week, month_of_year
+from diploee.outputs.facility_file import stored_columns
 from diploee.profiles import ProfileLibrary
+from diploee.profiles.profile import DEVICE_POWER
 from diploee.scenario import Facility, JobStream, Scenario, scenario_from_dict
 from diploee.steps import settle, stream_classes
 from diploee.tables import Float64Array
@@ -245,7 +248,10 @@ def _settled(scenario: Scenario, library: ProfileLibrary) -> tuple[Scenario, flo
 
 def _check_devices(series: ObservedSeries, facility: Facility) -> None:
     """Refuse power that was metered behind the devices."""
-    behind = facility.has_ac_power or facility.stages
+    source, behind = Path(series.source), facility.has_ac_power or bool(facility.stages)
+    if source.suffix == ".parquet" and source.is_file():  # a run's own series names the boundary
+        stored = {column.name: column.boundary for column in stored_columns(source)}
+        behind |= stored.get(series.power_column, DEVICE_POWER) != DEVICE_POWER
     if series.power_column == DEVICES or not (behind or series.power_column in BEHIND_DEVICES):
         return
     named = f"column '{series.power_column}'" if series.power_column else "its power"

@@ -446,7 +446,7 @@ class ReplayedJobs:
             raise WorkloadError(
                 f"streams.{self._frame.name}.replay.align: {self.spec.log} spans "
                 f"{span_ms / MS_PER_DAY:.2f} days; repeating it by weekday needs a whole week; "
-                "set align: start"
+                "set repeat: false, or align: start, which repeats it by its span in whole hours"
             )
         into_week_ms = (self._local_ms() - _ms_since(_EPOCH, _MONDAY)) % MS_PER_WEEK
         run_into_week_ms = _ms_since(_MONDAY, start) % MS_PER_WEEK

@@ -13,7 +13,7 @@ from builders import tiny_library, tiny_scenario
 from diploee import simulate
 from diploee.cli.display import show_run
 from diploee.columns import TAKEN_OFF, Column
-from diploee.errors import StageError
+from diploee.errors import InputError, StageError
 from diploee.facility import STAGES, Block, StageSpec
 from diploee.facility.base import POWER
 from diploee.metrics.cause_words import cause_words
@@ -181,6 +181,7 @@ def test_power_that_is_exported_is_counted_and_survives_everything(tmp_path: Pat
     figures = {f.item: f for s in data_sheet(run).sections for f in s.figures}
     assert figures["Load factor, of own peak"].value is None
     assert "exports" in figures["Load factor, of own peak"].note
+    assert figures["Energy exported"].value == poi["exported_mwh"]
 
 
 def test_limits_do_not_take_a_load_that_exports_for_one_between_nothing_and_its_peak(
@@ -191,6 +192,18 @@ def test_limits_do_not_take_a_load_that_exports_for_one_between_nothing_and_its_
     assert power_mw.max() < 20 < np.ptp(power_mw)
     swing = {"swings": [{"window": "1 s", "max_mw": 20}]}
     assert check_limits(run, Limits.model_validate(swing)).verdict == "not assessable"
+
+
+def test_a_run_with_a_stage_that_is_not_registered_here_says_how_to_read_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, _ = simulated(tmp_path / "run", site(5, duration="1 h"))
+    monkeypatch.setattr(STAGES, "_added", {})
+    with pytest.raises(
+        InputError, match=r"unknown stage 'generator'.*module is imported"
+    ) as caught:
+        _ = Run(run.folder).scenario
+    assert "\n" not in str(caught.value)
 
 
 def test_a_stage_that_changes_the_power_without_a_role_is_refused(tmp_path: Path) -> None:
@@ -237,9 +250,10 @@ def test_roles_and_parts_that_no_stage_can_have_are_refused(
         simulate(tiny_scenario(), tmp_path / "run", library=tiny_library(), stages=[Odd()])  # type: ignore[list-item]
 
 
-def test_the_stack_of_parts_reaches_the_gross_power(tmp_path: Path) -> None:
+def test_stacks_of_power_reach_the_gross_power(tmp_path: Path) -> None:
     from diploee.drawing.charts import Band, Line
     from diploee.reports.data import read_run
+    from diploee.reports.overview_chart import overview_chart
     from diploee.reports.poi_charts import poi_charts
     from diploee.units import MEGAWATT
 
@@ -251,6 +265,12 @@ def test_the_stack_of_parts_reaches_the_gross_power(tmp_path: Path) -> None:
     assert all((b.high >= b.low - 1e-6).all() for b in bands)
     assert all((a.high == b.low).all() for a, b in pairwise(bands))
     assert line.y.min() < -10 and bands[-1].high.min() > 2.7
+    chart = overview_chart(read_run(run.folder, "run"), MEGAWATT)
+    assert "below the top by what sources and stores give" in chart.caption
+    top = [b for b in chart.panels[0].layers if isinstance(b, Band)][-1]
+    (net,) = (of for of in chart.panels[0].layers if of.name == "facility")
+    given_mw = run.facility(["generator_w"])["generator_w"].to_numpy() / 1e6
+    assert (top.high - net.y)[:-1] == pytest.approx(given_mw, abs=1e-4)
 
 
 def test_a_stage_that_reads_what_only_a_run_has_leaves_the_rated_power_unknown(

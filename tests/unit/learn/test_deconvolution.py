@@ -326,6 +326,11 @@ def test_a_run_in_its_size_and_phases_gives_its_submissions_back(
     assert found.jobs_per_day_low <= submitted <= found.jobs_per_day_high
     assert found.jobs_per_day_high < 1.1 * submitted
     check(found, week(), submitted)
+    # The file says itself where its power is taken, whatever scenario it is read with.
+    bare = tiny_scenario({"facility.pools.main.n_nodes": 1_000})
+    behind = read_observed_series(own.folder / "facility.parquet", power_column="facility_power_w")
+    with pytest.raises(WorkloadError, match=r"'facility_power_w' .*--column it_power_w"):
+        recover_weights(behind, bare, tiny_library(), observed="power")
     if scenario.facility.size is None:
         return
     # What is written, scaled by the size, is the count again.

@@ -193,7 +193,7 @@ def test_jobs_without_a_rule_are_an_error_or_dropped(tmp_path: Path) -> None:
         ({}, {"log": "none.csv"}, "replay.log is relative to the scenario file"),
         ({}, {"rules": [{"workload": "tun"}]}, "did you mean 'tune'"),
         ({"start": "2019-01-01"}, {"align": "date"}, "it spans 2023-03-06 to 2023-03-06"),
-        ({}, {"align": "weekday"}, "needs a whole week; set align: start"),
+        ({}, {"align": "weekday"}, "needs a whole week; set repeat: false, or align: start"),
         ({}, {"time_factor": 2.0}, "set align: start"),
     ],
 )
