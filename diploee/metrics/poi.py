@@ -177,7 +177,6 @@ class PoiMetrics:
                 "resolution_s": self._clock.step_s,
                 **self._energies(whole),
                 **whole.reactive(self._clock.step_ms),
-                "exported_h": self._exporting.result(),
                 **self._extremes(),
                 "monthly": months,
             },
@@ -238,6 +237,7 @@ class PoiMetrics:
                 "leading_h": self._leading.result(),
                 "lagging_h": self._lagging.result(),
             },
+            "exported_h": self._exporting.result(),
             "apparent": {"max_mva": max_mva, "time": iso(self._apparent.at_ms)},
         }
         if self._contract_mva is not None:
