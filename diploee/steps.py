@@ -104,15 +104,18 @@ def flexible_controller(
     flexibility = scenario.flexibility
     if flexibility is None or flexibility.is_off or not flexibility.has_something_to_answer:
         return None
-    overhead = None
+    overhead, has_sources = None, False
     if scenario.facility.has_ac_power or scenario.facility.stages or further:
-        overhead = meter_power(scenario, open_stages(scenario, further, inputs.weather)[0])
+        stages, _ = open_stages(scenario, further, inputs.weather)
+        has_sources = any(c.role == "source" for stage in stages for c in stage.columns)
+        overhead = meter_power(scenario, stages)
     return FairCaps(
         flexibility.events_in(scenario.clock),
         signals.get("cap"),
         flexibility.follow,
         signals,
         overhead,
+        has_sources,
     )
 
 

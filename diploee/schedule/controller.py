@@ -168,6 +168,8 @@ class FairCaps:
     overhead : callable, optional
         What the meter shows at a time [ms] when all devices draw some power, and what sources give
         of what is drawn [W]; as much, and nothing, where nothing stands between them.
+    has_sources : bool
+        Whether any stage gives power: a fraction is then one of the meter's power.
     """
 
     def __init__(
@@ -177,9 +179,10 @@ class FairCaps:
         follow: FollowSignal | None = None,
         signals: Mapping[str, Signal] | None = None,
         overhead: Callable[[int, float], tuple[float, float]] | None = None,
+        has_sources: bool = False,
     ) -> None:
         self._limits = [_Limit(event) for event in events]
-        self._cap, self._overhead = cap, overhead
+        self._cap, self._overhead, self._has_sources = cap, overhead, has_sources
         self._follow = None
         if follow is not None:
             self._follow = _Following(follow, (signals or {})[follow.signal])
@@ -269,7 +272,7 @@ class FairCaps:
             # One that would be late for it is not held.
             if soon and of.deadline_ms(job) >= event.over_ms + of.job_estimate_ms[job]:
                 before_w = self._history.mean_w(now_ms - event.baseline_ms, now_ms)
-                at_meter = event.target.fraction is None
+                at_meter = self._is_of_meter(event)
                 level_w = event.target.level_w(
                     self._at_meter(now_ms, before_w) if at_meter else before_w
                 )
@@ -318,21 +321,27 @@ class FairCaps:
                 limit.before_w = self._history.mean_w(
                     event.ramp_ms - event.baseline_ms, event.ramp_ms
                 )
-                if event.target.mw is not None or event.target.delta_mw is not None:
-                    # Such a target is of the meter; a fraction is of what devices drew.
+                if self._is_of_meter(event):
                     limit.before_w = self._at_meter(event.ramp_ms - 1, limit.before_w)
             # The ramp back leads to what is drawn without caps, which may have grown meanwhile.
             back_w = self._uncapped_w(view) if now_ms >= event.end_ms else 0.0
-            if event.target.fraction is None:
+            if self._is_of_meter(event):
                 back_w = self._at_meter(now_ms, back_w)
             times_ms = now_ms, now_ms + STEP_MS
             level_w = min(event.allowed_w(t, limit.before_w, back_w) for t in times_ms)
-            if event.target.fraction is None:
+            if self._is_of_meter(event):
                 level_w = self._of_devices(view, level_w)
             allowed_w = min(allowed_w, level_w)
         if self._cap is not None:
             allowed_w = min(allowed_w, self._of_devices(view, self._cap.at(now_ms) * 1e6))
         return allowed_w
+
+    def _is_of_meter(self, event: Event) -> bool:
+        """Return whether a target is of the meter; a fraction is of what devices drew.
+
+        The two are the same share but where sources give a part of it.
+        """
+        return self._has_sources or event.target.fraction is None
 
     def _uncapped_w(self, view: Any) -> float:
         """Return what all devices would draw if no running job were capped [W]."""

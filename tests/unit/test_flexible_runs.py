@@ -251,6 +251,19 @@ def test_a_source_takes_its_power_from_what_devices_must_give_up(
     assert run.metrics["flexibility"]["events"][0]["held_fraction"] == 1
 
 
+def test_a_share_is_of_the_meter_where_a_source_gives_a_part(tmp_path: Path, run_of: Runs) -> None:
+    # 8,000 W of devices less 6,000 W: 80 % of 2,000 W at the meter leaves 7,600 W to the devices.
+    data = endless(tmp_path, 4)
+    data["flexibility"] = {"events": [{**EVENT, "target": {"fraction": 0.8}}]}
+    run = run_of("run", data, flat_library(), stages=[Panel(6_000, 0)])
+    held = slice(12 * MIN_PER_H, 15 * MIN_PER_H)
+    event = run.metrics["flexibility"]["events"][0]
+    assert event["target_mw"] == pytest.approx(0.0016, rel=1e-3)
+    # Less by the margin at most that the controller keeps below a target.
+    assert 7_400 < series(run, "it_power_w")[held].mean() <= 7_601
+    assert event["held_fraction"] == 1
+
+
 def test_a_share_of_exported_power_is_nothing(tmp_path: Path, run_of: Runs) -> None:
     data = endless(tmp_path, 4)
     data["flexibility"] = {"events": [{**EVENT, "target": {"fraction": 0.8}}]}
