@@ -6,8 +6,8 @@ from importlib import import_module
 from typing import Any
 
 PLACES = {
-    "ALL_REPLICA_COLUMNS": "diploee.neighbours.openg2g.replicas.load",
-    "REPLICA_METRICS": "diploee.neighbours.openg2g.replicas.metrics",
+    "ALL_REPLICA_COLUMNS": "diploee.neighbours.replica_catalogue",
+    "REPLICA_METRICS": "diploee.neighbours.replica_catalogue",
     "RecurringJobs": "diploee.neighbours.zeus.recurring_jobs",
     "ReplicasLoad": "diploee.neighbours.openg2g.replicas.load",
     "load_batches": "diploee.importers.serving.batches",
@@ -21,7 +21,7 @@ PLACES = {
     "read_signal": "diploee.importers.signals",
     "read_weather": "diploee.importers.weather_files",
     "read_zeus_inputs": "diploee.neighbours.zeus.recurring_jobs",
-    "replica_columns_of": "diploee.neighbours.openg2g.replicas.load",
+    "replica_columns_of": "diploee.neighbours.replica_catalogue",
     "report": "diploee.reports.build",
 }
 """Module of each name."""

@@ -23,19 +23,20 @@ from diploee.scenario import (
 )
 from diploee.scenario.dotted_keys import with_value
 from diploee.scenario.yaml_lines import load_yaml_with_lines
-from diploee.sweeps import shipped_sweeps
 
 if TYPE_CHECKING:
     from diploee.importers.power_logs.nlr_genai import DatasetImport
     from diploee.learn.jobs.job_log_fit import JobLogFit
 
 ShippedKind = Literal["scenario", "sweep", "limits"]
-_SHIPPED = {"scenario": shipped_scenarios, "sweep": shipped_sweeps, "limits": shipped_limits}
 
 
 def shipped(kind: ShippedKind = "scenario") -> dict[str, Path]:
     """Return the files that ship by name: scenarios, sweeps over them, or presets of limits."""
-    return _SHIPPED[kind]()
+    from diploee.sweeps.loading import shipped_sweeps
+
+    files = {"scenario": shipped_scenarios, "sweep": shipped_sweeps, "limits": shipped_limits}
+    return files[kind]()
 
 
 def scenarios(kind: ShippedKind = "scenario") -> dict[str, str]:

@@ -11,7 +11,7 @@ from diploee.loads.jobs.synchronous_metrics import SYNCHRONOUS_METRICS
 from diploee.loads.services.metrics import SERVICE_METRICS
 from diploee.metric import NONE, Metric, flatten
 from diploee.metrics.catalogue import table_metrics
-from diploee.neighbours.openg2g.replicas.metrics import REPLICA_METRICS
+from diploee.neighbours.replica_catalogue import REPLICA_METRICS
 from diploee.reports.content import PageTable
 from diploee.reports.data import RunData
 from diploee.reports.words import interval, moment

@@ -8,8 +8,6 @@ from diploee.neighbours.openg2g.replicas.base import (
     Observed,
 )
 from diploee.neighbours.openg2g.replicas.columns import (
-    REPLICA_COLUMNS,
-    SIGNAL_COLUMNS,
     replica_columns,
 )
 from diploee.neighbours.openg2g.replicas.data import ReplicaData, load_replica_data
@@ -21,7 +19,7 @@ from diploee.neighbours.openg2g.replicas.replay import (
 )
 
 __all__ = [
-    "REPLICA_COLUMNS", "SIGNAL_COLUMNS", "BatchController", "Constraint", "ControlSetting",
+    "BatchController", "Constraint", "ControlSetting",
     "ControlView", "Observed", "ReplayedModel", "ReplicaData", "ReplicaPlan", "load_replica_data",
     "plan_replicas", "replica_columns", "replica_labels",
 ]  # fmt: skip

@@ -6,24 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from diploee.columns import Column
 from diploee.neighbours.openg2g.replicas.replay import ReplicaPlan, replica_labels
+from diploee.neighbours.replica_catalogue import SIGNAL_COLUMNS
 from diploee.tables import Float32Array, Float64Array
-
-REPLICA_COLUMNS = (
-    Column("n_replicas", "replicas", "service", "mean", None, "replicas that run"),
-    Column("batch_size", "sequences", "service", "mean", None, "batch size of the replicas"),
-    Column(
-        "itl_s", "s", "service", "mean", None, "inter-token latency over replicas; 0 without any"
-    ),
-    Column("tokens_per_s", "1/s", "service", "mean", None, "output tokens"),
-)
-"""What each model of a replica stream adds to the series."""
-SIGNAL_COLUMNS = {
-    "cap": (Column("cap_w", "W", "service", "mean", None, "cap on the replicas; 0 without one"),),
-    "voltage": (Column("voltage_pu", "p.u.", "service", "mean", None, "voltage at the bus"),),
-}
-"""What each replica stream with a signal adds."""
 
 
 def replica_columns(

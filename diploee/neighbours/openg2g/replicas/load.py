@@ -10,30 +10,15 @@ from diploee.facility.base import Block, Values
 from diploee.inputs import Inputs
 from diploee.loads.services.banks import ServingLoad
 from diploee.neighbours.openg2g.replicas import (
-    REPLICA_COLUMNS,
-    SIGNAL_COLUMNS,
     plan_replicas,
     replica_columns,
 )
 from diploee.neighbours.openg2g.replicas.metrics import replica_metrics
 from diploee.neighbours.openg2g.replicas.power import replica_segments
+from diploee.neighbours.replica_catalogue import replica_columns_of
 from diploee.power import Segments
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.scenario import Scenario
-from diploee.scenario.replica_streams import ReplicaStream
-
-
-def replica_columns_of(specs: Mapping[str, ReplicaStream]) -> Columns:
-    """Return the columns that streams of replicas add."""
-    kinds = {spec.signal.kind for spec in specs.values() if spec.signal is not None}
-    return (*REPLICA_COLUMNS, *(c for kind in kinds for c in SIGNAL_COLUMNS.get(kind, ())))
-
-
-ALL_REPLICA_COLUMNS: Columns = (
-    *REPLICA_COLUMNS,
-    *(column for of_signal in SIGNAL_COLUMNS.values() for column in of_signal),
-)
-"""What any stream of replicas may add."""
 
 
 class ReplicasLoad:

@@ -8,50 +8,10 @@ from typing import Any
 import numpy as np
 
 from diploee.loads.services.metrics import weighted_percentiles
-from diploee.metric import Metric
 from diploee.neighbours.openg2g.replicas import ReplayedModel, ReplicaPlan, replica_labels
+from diploee.neighbours.replica_catalogue import OF_STREAM
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_H, MS_PER_S, S_PER_H, W_PER_MW
-
-OF_MODEL = (
-    Metric("mean_replicas", "replicas", "mean replicas", "{:,.1f}", view="table"),
-    Metric(
-        "mean_batch_size", "sequences", "mean batch size", "{:,.1f}", "over replicas and time",
-        "table",
-    ),
-    Metric("batch_changes_per_hour", "1/h", "changes of batch size", "{:,.1f}", view="table"),
-    Metric("tokens_per_s", "1/s", "output tokens", "{:,.0f}", "by the fit", "table"),
-    Metric("itl_s.mean", "s", "mean inter-token latency", "{:.4f}", "over replicas", "table"),
-    Metric(
-        "itl_s.p50", "s", "median inter-token latency", "{:.4f}",
-        "of the means over replicas in control intervals",
-    ),
-    Metric("itl_s.p99", "s", "99th percentile of inter-token latency", "{:.4f}", "likewise"),
-    Metric("itl_deadline_s", "s", "latency deadline", "{:.4f}"),
-    Metric(
-        "hours_over_deadline", "h", "time over the latency deadline", "{:,.3f}",
-        "of the mean over replicas", "table",
-    ),
-)  # fmt: skip
-OF_STREAM = (
-    Metric("mean_mw", "MW", "mean power of its GPUs", "{:,.3f}", "those with replicas", "table"),
-    Metric("energy_mwh", "MWh", "energy of its GPUs", "{:,.3f}"),
-    Metric(
-        "violation_h", "h", "time over its cap or outside its band", "{:,.3f}",
-        "by the means of control intervals", "table",
-    ),
-    Metric(
-        "violation_mean", "1", "mean violation", "{:.5f}",
-        "over the run, of the cap or of half the band, 0 within", "table",
-    ),
-    Metric("violation_max", "1", "largest violation", "{:.4f}", "likewise", "table"),
-    Metric("violation_end", "1", "violation in the last tenth of the run", "{:.5f}", "its mean"),
-)  # fmt: skip
-REPLICA_METRICS = tuple(
-    Metric(f"replicas.{of}.{m.key}", m.unit, m.label, m.format, m.text, m.view)
-    for of, group in (("models.<model>", OF_MODEL), ("streams.<stream>", OF_STREAM))
-    for m in group
-)
 
 
 def replica_metrics(plans: Sequence[ReplicaPlan]) -> dict[str, Any]:
