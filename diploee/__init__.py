@@ -27,7 +27,6 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from diploee.errors import DiploeeError as DiploeeError
-    from diploee.line import simulate as simulate
     from diploee.outputs import Run as Run
     from diploee.outputs import open_run as open_run
     from diploee.profiles import PowerProfile as PowerProfile
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from diploee.reports.compare import compare as compare
     from diploee.scenario import Scenario as Scenario
     from diploee.scenario import load_scenario as load_scenario
+    from diploee.simulation import simulate as simulate
     from diploee.steps import generate_jobs as generate_jobs
     from diploee.steps import job_segments as job_segments
     from diploee.steps import power_blocks as power_blocks
@@ -75,7 +75,7 @@ _HOMES = {
     "run": "top_level",
     "scenarios": "top_level",
     "schedule_jobs": "steps",
-    "simulate": "line",
+    "simulate": "simulation",
     "sweep": "sweeps.python",
 }
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from diploee.errors import InputError, did_you_mean, one_of
-from diploee.line import simulate
 from diploee.metrics.limits import LimitReport, Limits, shipped_limits
 from diploee.outputs import Run, open_run
 from diploee.profiles import PowerProfile, ProfileLibrary
@@ -23,6 +22,7 @@ from diploee.scenario import (
 )
 from diploee.scenario.dotted_keys import with_value
 from diploee.scenario.yaml_lines import load_yaml_with_lines
+from diploee.simulation import simulate
 
 if TYPE_CHECKING:
     from diploee.importers.power_logs.nlr_genai import DatasetImport

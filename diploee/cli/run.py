@@ -67,9 +67,9 @@ def run_command(
 ) -> None:
     """Simulate a scenario and write its run folder."""
     from diploee.cli.display import ProgressBars, show_run
-    from diploee.line import simulate
     from diploee.profiles import ProfileLibrary
     from diploee.progress import Progress
+    from diploee.simulation import simulate
 
     resolved = _load(scenario, set_, target_utilization, seed)
     library = ProfileLibrary.open(*(profiles or ()))

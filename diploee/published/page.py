@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from diploee.line import simulate
 from diploee.outputs import Run
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.library import EIGHT_GPUS, REFERENCE
@@ -18,6 +17,7 @@ from diploee.published.nodes import node_power, supply_efficiency
 from diploee.published.paper import TABLE_3, TABLE_4, Table, run_times_and_power
 from diploee.published.sites import metered_shapes, power_usage
 from diploee.scenario import load_scenario
+from diploee.simulation import simulate
 
 Simulate = Callable[[str, tuple[str, ...]], Run]
 

@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 
 from diploee.errors import DiploeeError, InputError
 from diploee.inputs import InputReader
-from diploee.line import simulate
 from diploee.outputs import Run
 from diploee.outputs.jobs_file import JOBS_FILE
 from diploee.profiles import ProfileLibrary
 from diploee.progress import peak_memory_mb
 from diploee.scenario import Scenario
 from diploee.schedule import Engine
+from diploee.simulation import simulate
 from diploee.steps import fastest_engine
 from diploee.sweeps.identity import NAME_DIGITS, run_hash
 from diploee.sweeps.record import read_record, write_record

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 from diploee.clock import RunClock, WallClock, is_skipped, local_ms
 from diploee.errors import InputError, ScenarioError
-from diploee.line import simulate
 from diploee.loads.jobs.rates import hourly_rates
 from diploee.loads.services.replayed_rates import replayed_rates
 from diploee.loads.services.request_trace import RequestTrace
@@ -30,6 +29,7 @@ from diploee.metrics.limits.report import check_limits
 from diploee.outputs.export import Options, export_run
 from diploee.reports.data import read_run
 from diploee.scenario import Calendar, load_scenario
+from diploee.simulation import simulate
 from diploee.steps import generate_jobs
 
 MS_PER_MIN, MS_PER_H, MS_PER_DAY = 60_000, 3_600_000, 86_400_000

@@ -14,13 +14,13 @@ from serving_builders import serving_scenario
 
 import diploee
 from diploee.errors import InputError
-from diploee.line import simulate
 from diploee.metrics.grid import GridMetrics
 from diploee.metrics.limits.file import Limits
 from diploee.metrics.limits.report import check_limits
 from diploee.outputs import FACILITY_FILE, JOBS_FILE, Run
 from diploee.scenario import Scenario
 from diploee.schedule import Engine
+from diploee.simulation import simulate
 from diploee.steps import generate_jobs
 
 GIVEN: dict[str, Any] = {

@@ -10,11 +10,11 @@ import pytest
 from serving_builders import one_service, serving_scenario
 
 from diploee.errors import InputError
-from diploee.line import simulate
 from diploee.loads.services import ServicePlan
 from diploee.neighbours.openg2g import operating_points
 from diploee.neighbours.openg2g.logistic_curves import serving_fits
 from diploee.scenario import Scenario, load_scenario
+from diploee.simulation import simulate
 from diploee.steps import load_curves, plan_services
 
 LOGISTIC: dict[str, Any] = {

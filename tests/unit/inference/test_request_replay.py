@@ -16,10 +16,10 @@ from diploee.errors import InputError
 from diploee.importers.request_traces import TRACE_FORMATS
 from diploee.importers.request_traces.totals import Rules
 from diploee.importers.request_traces.trace_format import csv_format
-from diploee.line import simulate
 from diploee.loads.services import ServicePlan, service_columns
 from diploee.loads.services.curves import nearest_length
 from diploee.scenario import Scenario, load_scenario
+from diploee.simulation import simulate
 from diploee.steps import load_curves, plan_services, request_rates
 
 CHAT = "request_streams.chat"

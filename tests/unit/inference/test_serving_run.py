@@ -10,9 +10,9 @@ import pytest
 from builders import TINY
 from serving_builders import SERVING, serving_scenario
 
-from diploee.line import simulate
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import load_scenario, shipped_scenarios
+from diploee.simulation import simulate
 from diploee.steps import plan_services
 
 PAIR: dict[str, Any] = {

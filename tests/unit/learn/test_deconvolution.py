@@ -25,13 +25,13 @@ from diploee.inputs import load_inputs
 from diploee.learn.deconvolution import Kernel, RecoveredWeights, mix_kernel, recover_weights
 from diploee.learn.deconvolution.fragment import recovered_text
 from diploee.learn.deconvolution.kernel import Observed
-from diploee.line import simulate
 from diploee.loads.jobs import hourly_rates
 from diploee.loads.jobs.arrivals import draw_submissions
 from diploee.outputs import Run
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.playing import played_mean_power_w
 from diploee.scenario import Calendar, Scenario, load_scenario, scenario_from_dict
+from diploee.simulation import simulate
 from diploee.steps import settle, stream_classes
 
 HOUR_S = 3_600

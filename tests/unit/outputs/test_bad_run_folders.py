@@ -11,10 +11,10 @@ import pytest
 from builders import tiny_library, tiny_scenario
 from command_line import contents
 
-from diploee import line as run_module
+from diploee import simulation as run_module
 from diploee.errors import InputError, OutputError, OutputExistsError
-from diploee.line import simulate
 from diploee.outputs import default_folder, new_run_folder, open_run
+from diploee.simulation import simulate
 
 SMALL = {"duration": "2 h"}
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diploee.errors import InputError
-from diploee.line import simulate
 from diploee.outputs import Run, SeriesBlock
+from diploee.simulation import simulate
 
 START = datetime(2018, 1, 1)
 N_MINUTES = 180

@@ -14,7 +14,6 @@ from builders import tiny_library
 
 from diploee.errors import InputError, ScenarioError
 from diploee.inputs import load_inputs
-from diploee.line import simulate
 from diploee.metrics.cause_words import cause_words, causes_of
 from diploee.neighbours.openg2g import ITLMixtureModel
 from diploee.neighbours.openg2g.replicas import plan_replicas
@@ -23,6 +22,7 @@ from diploee.neighbours.openg2g.replicas.replay import replicas_at
 from diploee.reports.tables import replica_tables
 from diploee.scenario import load_scenario, scenario_from_dict
 from diploee.scenario.replica_streams import ReplicaModel
+from diploee.simulation import simulate
 
 SIZES, PERIOD = (8, 64), 50
 NODE = {"n_gpus": 8, "gpu_tdp_w": 700, "n_cpus": 2, "cpu_tdp_w": 300, "idle_power_w": 0}

@@ -12,7 +12,6 @@ import pytest
 from builders import tiny_library, tiny_scenario
 
 from diploee.drawing.charts import Band, Line
-from diploee.line import simulate
 from diploee.outputs import open_run
 from diploee.reports import build_report, read_run, report_page
 from diploee.reports.limits_section import limit_levels
@@ -20,6 +19,7 @@ from diploee.reports.overview_chart import overview_chart
 from diploee.reports.words import short_boundary
 from diploee.scenario import load_scenario
 from diploee.scenario.size import rated_at_meter_w
+from diploee.simulation import simulate
 from diploee.units import power_unit
 
 

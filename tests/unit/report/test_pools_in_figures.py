@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from diploee.drawing.charts import Bars, Carpet, Chart, Line
-from diploee.line import simulate
 from diploee.reports import RunData, build_report, read_run
 from diploee.reports.data import REST
 from diploee.reports.event_window_charts import event_windows_chart, read_event_window
@@ -18,6 +17,7 @@ from diploee.reports.grid_data import grid_view
 from diploee.reports.poi_charts import poi_charts
 from diploee.reports.power_charts import carpet_chart, duration_chart, months_chart, peak_week_chart
 from diploee.scenario import load_scenario
+from diploee.simulation import simulate
 from diploee.units import MEGAWATT
 
 RANGES = "Largest within a window, by pool"

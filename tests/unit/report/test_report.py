@@ -20,7 +20,6 @@ from builders import tiny_library, tiny_scenario
 from diploee.drawing.charts import Band
 from diploee.drawing.plotly import plotly_figure
 from diploee.errors import InputError, OutputError, OutputExistsError
-from diploee.line import simulate
 from diploee.reports import (
     Report,
     build_report,
@@ -30,6 +29,7 @@ from diploee.reports import (
     write_report,
 )
 from diploee.scenario import load_scenario
+from diploee.simulation import simulate
 
 UNIT = re.compile(r"\[[^\]]+\]")
 UNITLESS = {

@@ -13,7 +13,6 @@ from builders import tiny_data, tiny_library
 
 from diploee.errors import InputError
 from diploee.inputs import load_inputs
-from diploee.line import simulate
 from diploee.loads.jobs.load import open_streams
 from diploee.neighbours.zeus import synthetic_traces, write_synthetic_traces
 from diploee.neighbours.zeus.choice import chosen_workloads
@@ -21,6 +20,7 @@ from diploee.neighbours.zeus.optimizers import Setting
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict
 from diploee.scenario.recurring import BATCH_SIZE_OPTIMIZERS, BatchSizeSpec
 from diploee.schedule.job_table import JobTable
+from diploee.simulation import simulate
 from diploee.steps import Workload, generate_jobs
 from diploee.tables import concat
 

@@ -7,9 +7,9 @@ import pytest
 from builders import tiny_library, tiny_scenario
 from limit_runs import check, fake_run, only
 
-from diploee.line import simulate
 from diploee.metrics.limits import load_limits
 from diploee.metrics.limits.report import check_limits
+from diploee.simulation import simulate
 
 BAND = {"low_hz": 0.1, "high_hz": 55}
 RATED = "facility.rated_power_mw"

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from diploee.cli.app import application
 from diploee.errors import InputError
-from diploee.line import simulate
+from diploee.simulation import simulate
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diploee.errors import InputError
-from diploee.line import simulate
 from diploee.model import LONGEST_NAME
 from diploee.outputs import Run
 from diploee.outputs.export import Options, export_run
 from diploee.scenario import scenario_from_dict
+from diploee.simulation import simulate
 
 ODD = ("a, \"b\"; 'c'", "=1+1", "! x", "größe [W]", "new load.x")
 COMMANDS = ("New LoadShape.", "New Load.", "!")

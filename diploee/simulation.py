@@ -1,0 +1,264 @@
+"""`simulate`: a scenario through the line into a run folder, its files and metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from diploee.facility import Block, Stage
+from diploee.inputs import Inputs, load_inputs
+from diploee.line import Line, OpenLoad
+from diploee.metrics import RunMetrics
+from diploee.metrics.causes import causes_of
+from diploee.metrics.flexibility import FlexibilityMetrics, flexibility_metrics
+from diploee.outputs import (
+    FACILITY_FILE,
+    JOBS_FILE,
+    MANIFEST,
+    METRICS_FILE,
+    FacilityFile,
+    JobsFile,
+    Run,
+    build_manifest,
+    default_folder,
+    expected_mb,
+    new_run_folder,
+    open_run,
+    serving_entries,
+    write_event_windows,
+    write_json,
+)
+from diploee.plausibility import overfull_pools, run_warnings
+from diploee.power import EventWindowSearch
+from diploee.power.blocks import Window
+from diploee.profiles import ProfileLibrary
+from diploee.progress import Progress, Stopwatch
+from diploee.scenario import Scenario
+from diploee.scenario.size import rated_w
+from diploee.schedule import Engine, Policy
+from diploee.schedule.surroundings import Controller
+from diploee.steps import flexible_controller, settle
+from diploee.units import MS_PER_DAY
+
+
+class Sink(Protocol):
+    """Takes the blocks of a run in the order of time, such as a file or a metric."""
+
+    def add(self, block: Block) -> None:
+        """Take in a block."""
+        ...
+
+
+def simulate(
+    scenario: Scenario,
+    out: Path | str | None = None,
+    *,
+    library: ProfileLibrary | None = None,
+    inputs: Inputs | None = None,
+    engine: Engine = "simpy",
+    force: bool = False,
+    event_windows: bool = False,
+    jobs_file: bool = True,
+    n_threads: int | None = None,
+    executor: Executor | None = None,
+    progress: Progress | None = None,
+    policies: Mapping[str, Policy] | None = None,
+    stages: Sequence[Stage] = (),
+    sinks: Sequence[Sink] = (),
+    window_days: float | None = None,
+    controller: Controller | None = None,
+    loads: Sequence[OpenLoad] = (),
+) -> Run:
+    """Simulate a scenario and write its run folder.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        What to simulate.
+    out : path, optional
+        The run folder; ``runs/<scenario>-<hash>`` by default.
+    library : ProfileLibrary, optional
+        Power profiles of the jobs; the shipped reference profiles by default.
+    inputs : Inputs, optional
+        All that the run reads, profiles too, where that was read before.
+    engine : {"simpy", "compiled"}
+        Scheduler; both give the same start times.
+    force : bool
+        Replace a run folder that exists.
+    event_windows : bool
+        Also keep the worst windows at 0.1 s in ``zooms/``.
+    jobs_file : bool
+        Write ``jobs.parquet``, the largest file of a run.
+    n_threads : int, optional
+        Threads of the power stage; as many as there are cores, at most four, by default. 0 keeps
+        the run to one core.
+    executor : concurrent.futures.Executor, optional
+        Computes the power blocks instead of threads, as `power_stream` says.
+    progress : Progress, optional
+        Told of the stages and their progress.
+    policies : mapping of str to Policy, optional
+        Own queue disciplines of pools by name.
+    stages : sequence of Stage, optional
+        Own stages of the facility, behind those of the scenario.
+    sinks : sequence of Sink, optional
+        Own takers of the blocks, beside the files and metrics of the run folder.
+    window_days : float, optional
+        Days that are simulated at a time, to a quarter. It bounds the memory and changes no result.
+    controller : Controller, optional
+        Acts on the jobs of all pools, before their policies.
+    loads : sequence of callable
+        Open further loads of a scenario with its inputs, behind the profiles of a library.
+
+    Returns
+    -------
+    Run
+        The finished run, read back from its folder.
+
+    Raises
+    ------
+    InputError
+        If the scenario, the profiles or the output folder are not usable.
+    OutputError
+        If the folder can't be written; nothing is kept then.
+    """
+    watch = Stopwatch(progress or Progress())
+    numbered = (lambda: default_folder(scenario.name, scenario.sha256())) if out is None else None
+    place = default_folder(scenario.name, scenario.sha256()) if out is None else out
+    with new_run_folder(place, force, numbered) as new:
+        with watch.stage("read inputs"):
+            inputs = inputs or load_inputs(scenario, library)
+            size, scenario = scenario.facility.size, settle(scenario, inputs, stages)
+        with watch.stage("plan"):
+            controller = controller or flexible_controller(scenario, inputs, stages)
+            line = Line.open(scenario, inputs, engine, policies, stages, controller, loads)
+            line.jobs.watch = watch
+            new.needed_mb = _expected_mb(line, jobs_file)
+        for text in overfull_pools(scenario.facility, scenario.clock, line.jobs.streams):
+            watch.progress.tell(text)
+        with watch.stage("simulate") as update, ExitStack() as files:
+            rated_power_w = rated_w(scenario, inputs.weather_year, stages)
+            taken = _Taken(line, inputs, rated_power_w, new.folder, files, jobs_file)
+            windows = line.windows(window_days, update)
+            if event_windows:
+                windows = taken.searched(windows)
+            for block in line.blocks(windows, n_threads, executor):
+                with watch.lap("files and metrics"):
+                    for sink in (*taken.sinks, *sinks):
+                        sink.add(block)
+        found = taken.metrics_found(watch)
+        manifest = _manifest(line, inputs, engine, found)
+        if size is not None:  # the scenario of the manifest has its size already
+            manifest["size"] = size.model_dump(mode="json")
+        write_json(new.folder / METRICS_FILE, found)
+        write_json(new.folder / MANIFEST, {**manifest, "timing": watch.stages})
+    return open_run(new.place)
+
+
+class _Taken:
+    """The files and metrics of a run folder, as sinks of its line."""
+
+    def __init__(
+        self,
+        line: Line,
+        inputs: Inputs,
+        rated_power_w: float,
+        folder: Path,
+        files: ExitStack,
+        jobs_file: bool,
+    ) -> None:
+        self._line, self._folder = line, folder
+        scenario, clock, jobs = line.scenario, line.scenario.clock, line.jobs
+        self._head = {
+            "scenario": scenario.name,
+            "scenario_sha256": scenario.sha256(),
+            "seed": scenario.seed,
+        }
+        series = FacilityFile(folder / FACILITY_FILE, clock, line.columns, self._head)
+        files.enter_context(series)
+        self._causes = causes_of(
+            scenario, line.model, jobs, line.services, line.further, line.stages
+        )
+        jobs.sinks.append(self._causes.take)
+        self._metrics = RunMetrics(
+            scenario.facility,
+            clock,
+            rated_power_w,
+            line.readings,
+            line.stages,
+            self._causes,
+            jobs.transient,
+        )
+        self.sinks: list[Sink] = [series, self._metrics]
+        if jobs_file and scenario.streams:
+            file = JobsFile(
+                folder / JOBS_FILE,
+                clock,
+                scenario.pool_names(),
+                list(scenario.streams),
+                jobs.streams.classes,
+                jobs.streams.library.ids,
+                scenario.facility,
+            )
+            files.callback(file.close)
+            jobs.sinks.append(lambda w: file.add(w.submitted, w.started, w.energy_j))
+        self._flexibility: FlexibilityMetrics | None = None
+        if line.is_measured:
+            measured = flexibility_metrics(scenario, inputs.signals, jobs.streams.classes)
+            jobs.sinks.append(measured.take)
+            other_jobs = (line.undisturbed or line).jobs
+            other_jobs.sinks.append(partial(measured.take, undisturbed=True))
+            self.sinks.append(measured)
+            self._flexibility = measured
+        self._search: EventWindowSearch | None = None
+
+    def searched(self, windows: Iterator[Window]) -> Iterator[Window]:
+        """Return the windows, each searched for the worst events on its way."""
+        line = self._line
+        self._search = EventWindowSearch(line.model, line.stages, transient=line.jobs.transient)
+        return self._search.watch(windows)
+
+    def metrics_found(self, watch: Stopwatch) -> dict[str, Any]:
+        """Return the metrics after the run, and write the event windows that were found."""
+        line = self._line
+        found = self._metrics.blocks(line.loads)
+        if self._flexibility is not None:
+            found["flexibility"] = self._flexibility.block()
+        if self._search is not None:
+            with watch.stage("zooms"):
+                found["zooms"] = write_event_windows(
+                    self._folder,
+                    self._search,
+                    line.scenario.clock,
+                    line.columns,
+                    self._head,
+                    self._causes,
+                )
+        return found
+
+
+def _expected_mb(line: Line, jobs_file: bool) -> float:
+    """Estimate the size of the run folder [MB]."""
+    scenario, n_days = line.scenario, line.scenario.horizon_ms / MS_PER_DAY
+    n_jobs = int(line.jobs.streams.jobs_per_day * n_days) if jobs_file else 0
+    n_services = sum(len(plan.services) for plan in line.services.plans)
+    return expected_mb(scenario.n_intervals, scenario.resolution_ms, n_services, n_jobs)
+
+
+def _manifest(line: Line, inputs: Inputs, engine: Engine, found: dict[str, Any]) -> dict[str, Any]:
+    """Return the manifest of a run, without its timing."""
+    jobs, services = line.jobs, line.services
+    return build_manifest(
+        line.scenario,
+        jobs.streams.library,
+        line.columns,
+        line.stages.metrics,
+        inputs.hashes,
+        engine,
+        jobs.streams.classes,
+        jobs.streams.matches(),
+        run_warnings(line.scenario, jobs, services.plans, inputs.curves, found),
+    ) | serving_entries(services.plans, inputs.curves)
