@@ -22,8 +22,10 @@ def run(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Run:
     return diploee.simulate(scenario, folder, engine="compiled", jobs_file=False)
 
 
-def test_ratings_of_devices_say_nothing_of_power_at_the_meter(run: Run) -> None:
-    assert run.metrics["power"]["max_over_rated"] is None
+def test_power_at_the_meter_stays_below_its_rating_there(run: Run) -> None:
+    power = run.metrics["power"]
+    assert power["max_over_rated"] == pytest.approx(power["max_mw"] / power["rated_mw"])
+    assert 0.5 < power["max_over_rated"] < 1
 
 
 def test_air_cooling_takes_more_than_liquid_cooling_of_its_climate(run: Run) -> None:
