@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, NoReturn, Protocol, TypeVar
 
@@ -34,7 +35,7 @@ class _PoolInLoop(Protocol):
     def running(self) -> Any: ...
 
 
-class SimpyLoop:
+class SimpyLoop(ABC):
     """An environment in which jobs are submitted and policies decide."""
 
     _rule = "a policy starts jobs of view.queue on at most view.free_nodes nodes"
@@ -51,9 +52,9 @@ class SimpyLoop:
         """Time since the start of the run [ms], negative in its warm-up."""
         return int(self._env.now)
 
+    @abstractmethod
     def _decide(self) -> None:
         """Ask the policies and do what they answer."""
-        raise NotImplementedError
 
     def _run_until(
         self,
