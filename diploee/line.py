@@ -86,7 +86,7 @@ class Line:
         controller: Controller | None = None,
         loads: Sequence[OpenLoad] = (),
     ) -> Line:
-        """Open the loads and stages of a settled site; arguments and errors as of `simulate`."""
+        """Open the loads and stages of a settled site; see `simulate` for arguments and errors."""
         flexibility = scenario.flexibility
         answers = controller is not None and flexibility is not None
         is_measured = answers or (flexibility is not None and flexibility.is_off)

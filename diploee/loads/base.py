@@ -50,7 +50,7 @@ class Load(Protocol):
         ...
 
     def between(self, begin_ms: int, end_ms: int) -> Segments:
-        """Return what starts in a window; windows follow each other from the begin of a run."""
+        """Return the segments that start in a window; windows adjoin from the start of a run."""
         ...
 
     def values(self, block: Block) -> Values:

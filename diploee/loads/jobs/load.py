@@ -272,7 +272,7 @@ class JobsLoad:
 
 
 def open_streams(scenario: Scenario, inputs: Inputs) -> JobStreams:
-    """Open the job streams of a scenario; errors as of `JobStreams`."""
+    """Open the job streams of a scenario; see `JobStreams` for errors."""
     return JobStreams(
         scenario.streams,
         scenario.facility,
