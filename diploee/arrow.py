@@ -19,17 +19,7 @@ def arrow_numbers(
     kind: pa.DataType | None = None,
     missing: npt.NDArray[np.bool_] | None = None,
 ) -> pa.Array:
-    """Return numbers or truth values as an Arrow array, numbers without a copy.
-
-    Parameters
-    ----------
-    values : numpy.ndarray, shape (n,)
-        Integers, floats or truth values.
-    kind : pyarrow.DataType, optional
-        A type of the same width, such as a time stamp; that of the values by default.
-    missing : numpy.ndarray, shape (n,), bool, optional
-        Which of them are null.
-    """
+    """Return numbers or truth values as an Arrow array, numbers without a copy."""
     content = _bits(values) if values.dtype == np.bool_ else np.ascontiguousarray(values)
     buffers = [None if missing is None else pa.py_buffer(_bits(~missing)), pa.py_buffer(content)]
     return pa.Array.from_buffers(kind or pa.from_numpy_dtype(values.dtype), values.size, buffers)

@@ -26,13 +26,7 @@ _ZONE_YEARS = (1900, 2250)
 
 
 def named_zone(name: str) -> ZoneInfo:
-    """Return a zone of the IANA database.
-
-    Raises
-    ------
-    ValueError
-        If there is none of that name; the text names the nearest.
-    """
+    """Return a zone of the IANA database."""
     try:
         return ZoneInfo(name)
     except (LookupError, ValueError, OSError):
@@ -44,13 +38,7 @@ def named_zone(name: str) -> ZoneInfo:
 
 
 def fixed_zone(text: str) -> timezone:
-    """Return the zone of a fixed offset such as ``-07:00``.
-
-    Raises
-    ------
-    ValueError
-        If it is none.
-    """
+    """Return the zone of a fixed offset such as ``-07:00``."""
     match = _UTC_OFFSET.fullmatch(text)
     if match is None or int(match[2]) > 14 or int(match[3]) > 59:
         raise ValueError(
@@ -85,15 +73,7 @@ def is_skipped(local: datetime, zone: tzinfo) -> bool:
 
 
 def offsets_ms(instants_ms: Int64Array, zone: tzinfo) -> Int64Array:
-    """Return the offset from UTC that is in force at each instant [ms].
-
-    Parameters
-    ----------
-    instants_ms : numpy.ndarray, shape (n,), int64
-        Instants [ms since 1970 in UTC].
-    zone : tzinfo
-        Fixed offset or named zone.
-    """
+    """Return the offset from UTC that is in force at each instant [ms]."""
     if not instants_ms.size:
         return np.zeros(0, dtype=np.int64)
     begins_ms, offsets = _changes(zone, int(instants_ms.min()), int(instants_ms.max()))
@@ -145,32 +125,19 @@ def _changes_of_years(zone: tzinfo, first: int, end: int) -> tuple[Int64Array, I
 
 @dataclass(frozen=True)
 class Stretch:
-    """A span of a run without a change of the clock.
+    """A span of a run without a change of the clock."""
 
-    Parameters
-    ----------
-    begin_ms, end_ms : int
-        From when to when it goes [ms since the run's start].
-    shift_ms : int
-        What added to a time of the run gives its local time [ms].
-    """
-
+    # From when to when it goes [ms since the run's start]
     begin_ms: int
     end_ms: int
-    shift_ms: int
+    shift_ms: int  # what added to a time of the run gives its local time [ms]
 
 
 @dataclass(frozen=True)
 class WallClock:
-    """Local time of a run, whose own time runs on in ms from its start.
+    """Local time of a run, whose own time runs on in ms from its start."""
 
-    Parameters
-    ----------
-    start : datetime.datetime
-        Start with its zone.
-    """
-
-    start: datetime
+    start: datetime  # start with its zone
 
     @property
     def zone(self) -> tzinfo:
@@ -236,26 +203,13 @@ def offset_text(offset_min: int) -> str:
 
 @dataclass(frozen=True)
 class RunClock:
-    """The span of a run; times within it are int64 ms from its start.
+    """The span of a run; times within it are int64 ms from its start."""
 
-    Parameters
-    ----------
-    start : datetime.datetime
-        Start in the facility's local time, without a zone.
-    zone : datetime.tzinfo
-        The facility's UTC offset, or its named zone.
-    horizon_ms : int
-        Length of the run [ms].
-    step_ms : int
-        Interval of its series [ms], a divisor of the length.
-    warm_up_ms : int
-        Time before the start that is simulated as well and leaves no trace but its state [ms].
-    """
-
-    start: datetime
-    zone: tzinfo
-    horizon_ms: int
-    step_ms: int
+    start: datetime  # start in the facility's local time, without a zone
+    zone: tzinfo  # the facility's UTC offset, or its named zone
+    horizon_ms: int  # length of the run [ms]
+    step_ms: int  # interval of its series [ms], a divisor of the length
+    # Time before the start that is simulated as well and leaves no trace but its state [ms]
     warm_up_ms: int = 0
 
     @property

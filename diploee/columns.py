@@ -26,39 +26,22 @@ _KINDS = {"mean": "mean over the interval", "instant": "at the interval's start"
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the series.
+    """A column of the series."""
 
-    Parameters
-    ----------
-    name : str
-        Its name, without an owner.
-    unit : str
-        Unit of its values.
-    per : {"facility", "pool", "service"}
-        Whose values it holds; one per pool also exists for the whole facility.
-    kind : {"mean", "instant"}
-        Mean over each interval, or value at its start.
-    boundary : str or None
-        Of a power: where it is taken and so what it includes.
-    text : str
-        What it is, in a few words.
-    role : str, optional
-        Of a power, what it does to the power that passes its stage. Added to it: a `loss`,
-        `cooling`, a `load`. Taken off it: the output of a `source`; the net discharge of a `store`,
-        before its losses, which are a `loss`; what is held back of the load (`hold`). `device` and
-        `overhead` are the nodes', the second with the first in it. None for any other column.
-    part : str, optional
-        Name of the part of the energy that it counts to, as in ``poi.energy.<part>_mwh``; `other`
-        if absent.
-    """
-
-    name: str
-    unit: str
+    name: str  # its name, without an owner
+    unit: str  # unit of its values
+    # Whose values it holds; one per pool also exists for the whole facility
     per: Literal["facility", "pool", "service"]
-    kind: Literal["mean", "instant"]
-    boundary: str | None
-    text: str
+    kind: Literal["mean", "instant"]  # mean over each interval, or value at its start
+    boundary: str | None  # of a power: where it is taken and so what it includes
+    text: str  # what it is, in a few words
+    # Of a power, what it does to the power that passes its stage. Added to it: a `loss`, `cooling`,
+    # a `load`. Taken off it: the output of a `source`; the net discharge of a `store`, before its
+    # losses, which are a `loss`; what is held back of the load (`hold`). `device` and `overhead`
+    # are the nodes', the second with the first in it. None for any other column.
     role: Role | None = None
+    # Name of the part of the energy that it counts to, as in ``poi.energy.<part>_mwh``; `other` if
+    # absent
     part: str | None = None
 
     @property
@@ -87,13 +70,7 @@ Columns = tuple[Column, ...]
 
 
 def catalogue(*groups: Iterable[Column]) -> Columns:
-    """Join columns declared in several places.
-
-    Raises
-    ------
-    InputError
-        If a name is taken twice.
-    """
+    """Join columns declared in several places."""
     found: dict[str, Column] = {}
     for column in (column for group in groups for column in group):
         if (first := found.setdefault(column.name, column)) is not column:
@@ -111,27 +88,7 @@ def with_boundary(columns: Columns, name: str, boundary: str) -> Columns:
 
 
 def find_column(written: str, columns: Columns) -> tuple[Column, str]:
-    """Return the column of a name as written in a file, and its owner.
-
-    Parameters
-    ----------
-    written : str
-        A name such as ``it_power_w`` or ``it_power_w.h100``.
-    columns : tuple of Column
-        The catalogue.
-
-    Returns
-    -------
-    column : Column
-        What is declared of it.
-    owner : str
-        Pool or service; empty for the whole facility.
-
-    Raises
-    ------
-    InputError
-        If no such column is declared.
-    """
+    """Return the column of a name as written in a file, and its owner."""
     name, _, owner = written.partition(".")
     have = {c.name: c for c in columns if (c.per != "facility" if owner else c.per != "service")}
     if name not in have:

@@ -141,17 +141,7 @@ def plural(count: int, one: str, many: str = "") -> str:
 
 
 def counted(texts: Iterable[Iterable[str]], n_of: int, what: str) -> list[str]:
-    """Return each text once, with how many of the things it was said of.
-
-    Parameters
-    ----------
-    texts : iterable of iterables of str
-        The texts of each thing; those alike but for their numbers count as one, the first stands.
-    n_of : int
-        How many things there are.
-    what : str
-        Their noun, such as ``run``.
-    """
+    """Return each text once, with how many of the things it was said of."""
     found: dict[str, list[str]] = {}
     for of_one in texts:
         for alike, text in {re.sub(r"\d[\d.,]*", "#", text): text for text in of_one}.items():

@@ -35,60 +35,28 @@ _Marks = tuple[tuple[int, ...] | None, ...]
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a run reads.
+    """What a run reads."""
 
-    Parameters
-    ----------
-    profiles : ProfileLibrary
-        Power profiles of the jobs; a profile's samples are read when they are first needed.
-    logs : mapping of str to JobLog
-        The log of each job stream with a `replay`.
-    zeus : mapping
-        The traces of each job stream with a `zeus` block.
-    traces : mapping of str to RequestTrace
-        The trace of each request stream with a `replay`.
-    curves : dict
-        Latency and power curves by request stream and service.
-    batches : mapping of tuple to PowerProfile
-        One batch of each class with `batch_inference`, by the names of stream and class.
-    weather, weather_year : Weather or None
-        Weather over the run, and over `whole_year`, where the facility names it.
-    signals : mapping of str to Signal
-        Signals from outside in the time of the run, by name.
-    hashes : mapping of str to str
-        SHA-256 of each log and trace, by the name that the scenario gives it.
-    replicas : mapping of tuple to ReplicaData
-        Measurements of the models of replica streams, by the names of stream and model.
-    """
-
+    # Power profiles of the jobs; a profile's samples are read when they are first needed
     profiles: ProfileLibrary
-    logs: Mapping[str, JobLog]
-    zeus: Mapping[str, Any]
-    traces: Mapping[str, RequestTrace]
-    curves: Curves
+    logs: Mapping[str, JobLog]  # the log of each job stream with a `replay`
+    zeus: Mapping[str, Any]  # the traces of each job stream with a `zeus` block
+    traces: Mapping[str, RequestTrace]  # the trace of each request stream with a `replay`
+    curves: Curves  # latency and power curves by request stream and service
+    # One batch of each class with `batch_inference`, by the names of stream and class
     batches: Mapping[tuple[str, str], PowerProfile]
+    # Weather over the run, and over `whole_year`, where the facility names it
     weather: Weather | None
     weather_year: Weather | None
-    signals: Mapping[str, Signal]
+    signals: Mapping[str, Signal]  # signals from outside in the time of the run, by name
+    # SHA-256 of each log and trace, by the name that the scenario gives it
     hashes: Mapping[str, str]
+    # Measurements of the models of replica streams, by the names of stream and model
     replicas: Mapping[tuple[str, str], Any] = field(default_factory=dict)
 
 
 def load_inputs(scenario: Scenario, library: ProfileLibrary | None = None) -> Inputs:
-    """Read all that a scenario names.
-
-    Parameters
-    ----------
-    scenario : Scenario
-        What is to be run.
-    library : ProfileLibrary, optional
-        Power profiles; the shipped reference profiles by default.
-
-    Raises
-    ------
-    InputError
-        If a file is missing or not usable; the text names it.
-    """
+    """Read all that a scenario names."""
     return InputReader().load(scenario, library)
 
 

@@ -32,15 +32,7 @@ SOURCES = "_diploee_sources"
 def njit(
     *, nogil: bool = True, inline: Literal["never", "always"] = "never"
 ) -> Callable[[Function], Function]:
-    """Return a decorator that compiles a function at its first call.
-
-    Parameters
-    ----------
-    nogil : bool
-        Let other threads run meanwhile.
-    inline : {"never", "always"}
-        Whether kernels that call it take in its code.
-    """
+    """Return a decorator that compiles a function at its first call."""
 
     def decorate(function: Function) -> Function:
         return cast(Function, _Kernel(function, {"nogil": nogil, "inline": inline}))

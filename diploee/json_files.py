@@ -31,23 +31,7 @@ class Record(BaseModel):
 
 
 def read_json(path: Path, root: type[T], error: type[InputError] = InputError) -> T:
-    """Read a JSON file and check what it holds.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        The file.
-    root : type
-        What it must hold: a `Record`, or any other annotation that pydantic knows, such as `dict`.
-    error : type
-        Of the error.
-
-    Raises
-    ------
-    InputError
-        If it can't be read, is larger than 1 GiB, or is not the JSON that is expected; one line
-        with file, place, what was found and what is allowed.
-    """
+    """Read a JSON file and check what it holds."""
     where = one_line(str(path))
     try:
         check_is_file(path, error)
@@ -68,20 +52,7 @@ def parse_json(
     *,
     finite: bool = True,
 ) -> T:
-    """Read JSON from memory and check what it holds; further arguments as for `read_json`.
-
-    Parameters
-    ----------
-    where : str
-        Where it stands, for errors.
-    finite : bool
-        Whether NaN and infinity are refused, which many a foreign program writes.
-
-    Raises
-    ------
-    InputError
-        If it is not the JSON that is expected.
-    """
+    """Read JSON from memory and check what it holds; further arguments as for `read_json`."""
     try:
         text = content.decode("utf-8-sig") if isinstance(content, bytes) else content
         data = json.loads(
@@ -104,22 +75,7 @@ def parse_json(
 def checked_record(
     data: Any, root: type[T], where: str, error: type[InputError] = InputError, remedy: str = ""
 ) -> T:
-    """Return plain data as a record.
-
-    Parameters
-    ----------
-    data, root
-        What was read, and what it must be.
-    where : str
-        Where it stands, for errors.
-    error, remedy
-        Class of the error, and what to do about it.
-
-    Raises
-    ------
-    InputError
-        If it is none; one line with the first problems.
-    """
+    """Return plain data as a record."""
 
     def place_in(key_path: KeyPath) -> str:
         return f"{where}: {'.'.join(map(str, key_path))}".removesuffix(": ")
@@ -147,15 +103,7 @@ def plain(value: Any) -> Any:
 
 
 def check_values(data: Any, finite: bool) -> None:
-    """Raise `ValueError` for text and numbers that nothing after here can hold.
-
-    Parameters
-    ----------
-    data : JSON
-        What was read; nested deeper than `MAX_DEPTH` raises `RecursionError`.
-    finite : bool
-        Whether NaN and infinity are refused.
-    """
+    """Raise `ValueError` for text and numbers that nothing after here can hold."""
     level = [data]
     for _ in range(MAX_DEPTH):
         below: list[Any] = []

@@ -114,13 +114,7 @@ class Kinds(Generic[T]):
         }
 
     def register(self, spec: type[T]) -> type[T]:
-        """Add a kind from outside the package; returns it, so that it serves as a decorator.
-
-        Raises
-        ------
-        ValueError
-            If the name is taken.
-        """
+        """Add a kind from outside the package; returns it, so that it serves as a decorator."""
         name = self._name_of(spec)
         if self.by_name.get(name, spec) is not spec:
             raise ValueError(f"{self.what} kind '{name}' is taken by {self.by_name[name].__name__}")
@@ -142,13 +136,7 @@ class Kinds(Generic[T]):
         return iter(self.by_name)
 
     def read(self, value: Any) -> T:
-        """Return the spec that plain data ask for; a name alone takes every default.
-
-        Raises
-        ------
-        ValueError
-            If the kind is not known; pydantic's own where its keys are wrong.
-        """
+        """Return the spec that plain data ask for; a name alone takes every default."""
         if isinstance(value, self._base):
             return value
         key = self._key

@@ -41,38 +41,17 @@ OpenLoad = Callable[[Scenario, Inputs, ProfileLibrary], Load]
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """A site whose loads are open, and its way from their segments to blocks at the meter.
+    """A site whose loads are open, and its way from their segments to blocks at the meter."""
 
-    Parameters
-    ----------
-    scenario : Scenario
-        The site, settled.
-    jobs : JobsLoad
-        The jobs, which set the windows.
-    services : ServicesLoad
-        The services.
-    further : tuple of Load
-        All else that draws power.
-    model : PowerModel
-        Sums the segments of the loads.
-    stages : Stages
-        What power passes on its way to the meter.
-    columns : tuple of Column
-        What its blocks may hold.
-    is_measured : bool
-        Whether its power without control is a column beside its own.
-    undisturbed : Line, optional
-        The same site under no controller; it is its own where none acts.
-    """
-
-    scenario: Scenario
-    jobs: JobsLoad
-    services: ServicesLoad
-    further: tuple[Load, ...]
-    model: PowerModel
-    stages: Stages
-    columns: Columns
-    is_measured: bool = False
+    scenario: Scenario  # the site, settled
+    jobs: JobsLoad  # the jobs, which set the windows
+    services: ServicesLoad  # the services
+    further: tuple[Load, ...]  # all else that draws power
+    model: PowerModel  # sums the segments of the loads
+    stages: Stages  # what power passes on its way to the meter
+    columns: Columns  # what its blocks may hold
+    is_measured: bool = False  # whether its power without control is a column beside its own
+    # The same site under no controller; it is its own where none acts
     undisturbed: Line | None = None
 
     @classmethod

@@ -39,37 +39,18 @@ View = Literal["main", "table", "detail"]
 
 @dataclass(frozen=True)
 class Metric:
-    """A value of the metrics.
+    """A value of the metrics."""
 
-    Parameters
-    ----------
-    key : str
-        Where it stands in ``metrics.json``.
-    unit : str
-        Unit that it is shown in.
-    label : str
-        Its name in lower case.
-    format : str
-        Format of the shown number.
-    text : str
-        What the label leaves open.
-    view : {"main", "table", "detail"}
-        Main metrics head a report and stand for a run in a sweep; they and those of the table stand
-        in every table of a run; a detail has its place in a section of its own.
-    factor : float
-        From the stored to the shown number.
-    of_means : bool
-        It depends on the interval of the means, which is told beside it.
-    """
-
-    key: str
-    unit: str
-    label: str
-    format: str = "{:,.3f}"
-    text: str = ""
+    key: str  # where it stands in ``metrics.json``
+    unit: str  # unit that it is shown in
+    label: str  # its name in lower case
+    format: str = "{:,.3f}"  # format of the shown number
+    text: str = ""  # what the label leaves open
+    # Main metrics head a report and stand for a run in a sweep; they and those of the table stand
+    # in every table of a run; a detail has its place in a section of its own
     view: View = "detail"
-    factor: float = 1
-    of_means: bool = False
+    factor: float = 1  # from the stored to the shown number
+    of_means: bool = False  # it depends on the interval of the means, which is told beside it
 
     @property
     def title(self) -> str:
@@ -116,13 +97,7 @@ def number(value: object, pattern: str, factor: float = 1, none: str = NONE) -> 
 
 
 def catalogue(*groups: Iterable[Metric]) -> tuple[Metric, ...]:
-    """Join metrics declared in several places.
-
-    Raises
-    ------
-    InputError
-        If a key is taken twice.
-    """
+    """Join metrics declared in several places."""
     found: dict[str, Metric] = {}
     for metric in (metric for group in groups for metric in group):
         if (first := found.setdefault(metric.key, metric)) is not metric:
@@ -175,15 +150,7 @@ def of_curve(key: str) -> bool:
 
 
 def find_metric(key: str, metrics: Iterable[Metric]) -> Metric | None:
-    """Return what is declared of a key, its label filled in; None where nothing is.
-
-    Parameters
-    ----------
-    key : str
-        As `flatten` gives it.
-    metrics : iterable of Metric
-        The catalogue.
-    """
+    """Return what is declared of a key, its label filled in; None where nothing is."""
     for metric in metrics:
         if found := _pattern(metric.key).fullmatch(key):
             parts = {name: part for name, part in found.groupdict().items() if part}

@@ -117,13 +117,6 @@ def assumed_keys(value: Any, at: str = "") -> Iterator[str]:
     """Yield the keys within a part of a scenario that take a value which their text calls assumed.
 
     They are left as they are, or name one of several sets of such values.
-
-    Parameters
-    ----------
-    value : object
-        A model, or a mapping or list of some.
-    at : str
-        Its own key.
     """
     match value:
         case Model():

@@ -15,20 +15,13 @@ _LEAST_HELD = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """A mixture of normal distributions, such as of logarithms.
+    """A mixture of normal distributions, such as of logarithms."""
 
-    Parameters
-    ----------
-    weight, mean, sigma : numpy.ndarray, shape (K,), float64
-        Shares, means and standard deviations of the components.
-    log_likelihood : float
-        Of the samples that it was fitted to.
-    """
-
+    # Shares, means and standard deviations of the components
     weight: Float64Array
     mean: Float64Array
     sigma: Float64Array
-    log_likelihood: float = -np.inf
+    log_likelihood: float = -np.inf  # of the samples that it was fitted to
 
 
 def expectation_maximisation(
@@ -40,23 +33,7 @@ def expectation_maximisation(
     tolerance: float,
     least_held: float = 0.0,
 ) -> Mixture:
-    """Raise the likelihood of a mixture until it stands still (Dempster, Laird and Rubin 1977).
-
-    Parameters
-    ----------
-    samples : numpy.ndarray, shape (n,), float64
-        Samples.
-    start : Mixture
-        Where to begin.
-    count : numpy.ndarray, shape (n,), float64, optional
-        How often each sample occurs; once by default.
-    n_rounds : int
-        Most rounds.
-    tolerance : float
-        It ends when a round raises the mean log-likelihood by less.
-    least_held : float
-        It also ends when fewer samples than these are left of a component.
-    """
+    """Raise the likelihood of a mixture until it stands still (Dempster, Laird and Rubin 1977)."""
     weight, mean, sigma = start.weight, start.mean, start.sigma
     counted = np.ones(samples.size) if count is None else count
     total, before = float(counted.sum()), -np.inf

@@ -32,27 +32,7 @@ def open_parquet(
     error: type[InputError] = InputError,
     remedy: str = "was it written to its end?",
 ) -> Iterator[pq.ParquetFile]:
-    """Open a Parquet file whose columns are as expected.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        The file.
-    columns : mapping of str to {"number", "truth", "time", "text", "any"}
-        Columns that it must hold, and of what kind.
-    error, remedy
-        Class of the error for a file that can't be read, and what to do.
-
-    Yields
-    ------
-    pyarrow.parquet.ParquetFile
-        The file; what goes wrong on reading within the block becomes an `error`, too.
-
-    Raises
-    ------
-    InputError
-        If it is missing or damaged, a column is missing or of another kind, or two share a name.
-    """
+    """Open a Parquet file whose columns are as expected."""
     where = one_line(str(path))
     check_is_file(path, error)
     try:
@@ -69,11 +49,6 @@ def read_parquet(source: Path | BinaryIO, columns: Sequence[str] | None = None) 
     """Read columns of one Parquet file, all by default.
 
     `pyarrow.parquet.read_table` does so as well, but imports `pyarrow.dataset` first.
-
-    Raises
-    ------
-    OSError, pyarrow.ArrowException
-        If it can't be read, or lacks a column.
     """
     with pq.ParquetFile(source) as file:
         have = file.schema_arrow.names
@@ -124,22 +99,7 @@ def _is(type_: pa.DataType, kind: Kind) -> bool:
 
 
 def numbers(values: pa.Array | pa.ChunkedArray, where: str, first: int = 0) -> Float64Array:
-    """Return a column of numbers as an array.
-
-    Parameters
-    ----------
-    values : pyarrow.Array
-        The column, or a part of it.
-    where : str
-        File and column, for the error.
-    first : int
-        Row of the first value.
-
-    Raises
-    ------
-    InputError
-        If a value is missing, is no finite number, or is too large for any sum of them.
-    """
+    """Return a column of numbers as an array."""
     column = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
     result: Float64Array = as_numpy(column, np.float64)
     # NaN is neither above nor below.

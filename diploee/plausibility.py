@@ -50,21 +50,7 @@ def run_warnings(
     curves: Curves,
     metrics: dict[str, Any],
 ) -> list[str]:
-    """Return the warnings of a run, one line each.
-
-    Parameters
-    ----------
-    scenario : Scenario
-        The site.
-    jobs : JobsLoad
-        Its jobs, after the run.
-    plans : sequence of ServicePlan
-        Plans of the request streams.
-    curves : Curves
-        Curves of their services.
-    metrics : dict
-        The run's metrics.
-    """
+    """Return the warnings of a run, one line each."""
     facility, clock = scenario.facility, scenario.clock
     library, classes = jobs.streams.library, jobs.streams.classes
     matches = jobs.streams.matches()

@@ -38,24 +38,7 @@ def checked(
     where: Callable[[KeyPath], str],
     error: Callable[[list[str]], InputError] = ScenarioError,
 ) -> T:
-    """Return data as a model, or raise one error with a line for each thing that is wrong.
-
-    Parameters
-    ----------
-    data : object
-        Plain values, as from YAML or JSON.
-    root : type
-        A pydantic model, or any other annotation that pydantic knows.
-    where : callable
-        Gives the text that names a place, such as ``site.yaml:7 facility.pools``.
-    error : callable
-        Makes the error of the lines.
-
-    Raises
-    ------
-    InputError
-        As `error` makes it.
-    """
+    """Return data as a model, or raise one error with a line for each thing that is wrong."""
     try:
         result: T = _adapter(cast(Hashable, root)).validate_python(data)
         return result
@@ -75,20 +58,6 @@ def _adapter(root: Hashable) -> TypeAdapter[Any]:
 
 def plain_problems(error: ValidationError, root: Any, data: Any) -> list[tuple[KeyPath, str]]:
     """Return what pydantic found wrong, each with its place in the data.
-
-    Parameters
-    ----------
-    error : pydantic.ValidationError
-        What it raised.
-    root : type
-        The model, or another annotation, that was validated; it tells the keys that are allowed.
-    data : object
-        What was given; a place holds its keys alone, without pydantic's marks of branches.
-
-    Returns
-    -------
-    list of (tuple, str)
-        Key path and message, such as ``("power", "max_mw"), "must be a number, found 'x'"``.
 
     Notes
     -----

@@ -100,17 +100,10 @@ def in_notebook() -> bool:
 
 @dataclass
 class Stopwatch:
-    """Wall time and peak memory of stages, passing each on to a watch.
+    """Wall time and peak memory of stages, passing each on to a watch."""
 
-    Parameters
-    ----------
-    progress : Progress
-        Told of every stage and its progress.
-    stages : dict of str to dict
-        Per stage: wall time [s] and the process's peak memory at its end [MB].
-    """
-
-    progress: Progress
+    progress: Progress  # told of every stage and its progress
+    # Per stage: wall time [s] and the process's peak memory at its end [MB]
     stages: dict[str, dict[str, float]] = field(default_factory=dict)
 
     @contextmanager

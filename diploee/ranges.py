@@ -12,17 +12,10 @@ from diploee.units import LARGEST_NUMBER
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers between bounds.
+    """Numbers between bounds."""
 
-    Parameters
-    ----------
-    largest : float
-        Largest absolute value.
-    at_least, above : float
-        Smallest value; value that all are above.
-    """
-
-    largest: float = LARGEST_NUMBER
+    largest: float = LARGEST_NUMBER  # largest absolute value
+    # Smallest value; value that all are above
     at_least: float = -np.inf
     above: float = -np.inf
 

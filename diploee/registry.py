@@ -50,25 +50,13 @@ class Registry(Mapping[str, F]):
         return len(self._formats)
 
     def register(self, known: F) -> None:
-        """Add a format, which is tried before those that there are.
-
-        Raises
-        ------
-        InputError
-            If its name is taken.
-        """
+        """Add a format, which is tried before those that there are."""
         if known.name in self._formats:
             raise InputError(f"a {self._what} format '{known.name}' is known already; rename it")
         self._formats = {known.name: known, **self._formats}
 
     def named(self, where: object, name: str) -> F:
-        """Return the format of a name.
-
-        Raises
-        ------
-        InputError
-            If there is none; the text begins with the place and lists those that there are.
-        """
+        """Return the format of a name."""
         if name not in self._formats:
             raise InputError(
                 f"{where}: unknown {self._what} format {shown(name)}, expected one of "

@@ -15,18 +15,7 @@ LONGEST_NAME = 150
 
 
 def shipped_folder(kind: str) -> Path:
-    """Return the folder of what ships with the package.
-
-    Parameters
-    ----------
-    kind : {"scenarios", "profiles"}
-        The top-level folder's name.
-
-    Returns
-    -------
-    pathlib.Path
-        The checkout's folder where the package runs from one, else the copy inside the wheel.
-    """
+    """Return the folder of what ships with the package."""
     checkout = _PACKAGE.parent / kind
     if (_PACKAGE.parent / "pyproject.toml").is_file() and checkout.is_dir():
         return checkout
@@ -34,22 +23,7 @@ def shipped_folder(kind: str) -> Path:
 
 
 def find_shipped(what: str, name_or_path: str | Path, shipped: Mapping[str, Path]) -> Path:
-    """Return the file given by path or by shipped name.
-
-    Parameters
-    ----------
-    what : str
-        What it holds, such as ``"sweep"``, for the error.
-    name_or_path : str or pathlib.Path
-        What was given.
-    shipped : mapping of str to pathlib.Path
-        The shipped ones.
-
-    Raises
-    ------
-    ScenarioError
-        If there is no such file and no such name.
-    """
+    """Return the file given by path or by shipped name."""
     path = Path(name_or_path)
     if os.path.isfile(path):  # noqa: PTH113  # unlike pathlib's, no error for any text
         return path

@@ -8,20 +8,7 @@ import numpy as np
 
 
 def stream(seed: int, *name: str | int) -> np.random.Generator:
-    """Return the random generator of a named purpose.
-
-    Parameters
-    ----------
-    seed : int
-        The scenario's seed, 0 or more.
-    *name : str or int
-        What the numbers are for, such as ``"workload", "training", 0``.
-
-    Returns
-    -------
-    numpy.random.Generator
-        PCG64, seeded with `seed` and the SHA-256 digest of the name; the same on every machine.
-    """
+    """Return the random generator of a named purpose."""
     digest = hashlib.sha256("\x1f".join(map(str, name)).encode()).digest()
     # As words, which SeedSequence takes as they are; it takes a list number by number, slowly.
     n_bytes = 4 * max(1, -(-seed.bit_length() // 32))

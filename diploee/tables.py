@@ -32,13 +32,7 @@ def column(dtype: str, default: float | None = None) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Base of all tables. Subclasses declare their columns with `column`.
-
-    Raises
-    ------
-    ValueError
-        If the columns are not one-dimensional and of one length.
-    """
+    """Base of all tables. Subclasses declare their columns with `column`."""
 
     def __post_init__(self) -> None:
         n_rows = -1
@@ -88,13 +82,7 @@ class Table:
 
 
 def concat(tables: Sequence[T]) -> T:
-    """Concatenate tables of one type row-wise.
-
-    Raises
-    ------
-    ValueError
-        If there is none.
-    """
+    """Concatenate tables of one type row-wise."""
     if not tables:
         raise ValueError("concat needs at least one table")
     filled = [table for table in tables if len(table)]

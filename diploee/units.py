@@ -52,13 +52,7 @@ SLOTS_PER_GPU = 100
 
 
 def whole_ms(dt_s: float) -> int:
-    """Return a step in milliseconds.
-
-    Raises
-    ------
-    ValueError
-        If it is not a whole number of milliseconds, 1 or more.
-    """
+    """Return a step in milliseconds."""
     dt_ms = round(dt_s * MS_PER_S)
     if dt_ms < 1 or abs(dt_s * MS_PER_S - dt_ms) > 1e-6:
         raise ValueError(f"must be a whole number of milliseconds, found {dt_s:g} s")

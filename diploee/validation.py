@@ -25,17 +25,10 @@ START_MB, MB_PER_NODE_HOUR = 400.0, 30e-6
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a run is expected to take, to about a factor of three.
+    """What a run is expected to take, to about a factor of three."""
 
-    Parameters
-    ----------
-    time_s : float
-        Time of one core [s].
-    memory_mb, disk_mb : float
-        Largest memory, and size of the run folder [MB].
-    """
-
-    time_s: float
+    time_s: float  # time of one core [s]
+    # Largest memory, and size of the run folder [MB]
     memory_mb: float
     disk_mb: float
 
@@ -72,30 +65,7 @@ def check(
     engine: Engine = "simpy",
     jobs_file: bool = True,
 ) -> Checked:
-    """Read and check all that a run of a scenario needs, without simulating.
-
-    Parameters
-    ----------
-    scenario : Scenario
-        What to check.
-    library : ProfileLibrary, optional
-        Power profiles of the jobs; the shipped ones by default.
-    engine : {"simpy", "compiled"}
-        Scheduler that the time is forecast for.
-    jobs_file : bool
-        Whether the run keeps ``jobs.parquet``.
-
-    Returns
-    -------
-    Checked
-        Number of job classes, the forecast, and what is warned of.
-
-    Raises
-    ------
-    InputError
-        What `simulate` would refuse before its first job: a missing or damaged profile or curve, a
-        latency cap or a target of requests out of reach, a column or metric declared twice.
-    """
+    """Read and check all that a run of a scenario needs, without simulating."""
     inputs = load_inputs(scenario, library)
     scenario = settle(scenario, inputs)
     streams = open_streams(scenario, inputs)

@@ -25,18 +25,10 @@ _YEARS_OF_ZONES = (1970, 2037)
 
 @dataclass(frozen=True)
 class Zone:
-    """A time zone: a fixed offset, or a name with its daylight saving.
+    """A time zone: a fixed offset, or a name with its daylight saving."""
 
-    Parameters
-    ----------
-    name : str
-        Name in the time zone database; empty for a fixed offset.
-    fixed_offset_min : int
-        Offset from UTC [min] where there is no name.
-    """
-
-    name: str = ""
-    fixed_offset_min: int = 0
+    name: str = ""  # name in the time zone database; empty for a fixed offset
+    fixed_offset_min: int = 0  # offset from UTC [min] where there is no name
 
     def offset_min(self, at_ms: int) -> int:
         """Return the offset of standard time from UTC [min] in the year of a time."""
@@ -77,20 +69,7 @@ UTC_ZONE = Zone()
 
 
 def zone_of(text: str, where: str) -> Zone:
-    """Return the zone of a text.
-
-    Parameters
-    ----------
-    text : str
-        ``+08:00``, or a name of the time zone database such as ``Europe/Berlin`` or ``UTC``.
-    where : str
-        What gave it, for the error; such as ``log.swf:3: TimeZoneString``.
-
-    Raises
-    ------
-    InputError
-        If it is neither.
-    """
+    """Return the zone of a text."""
     match = _OFFSET.fullmatch(text)
     if match and int(match[2]) <= 14 and int(match[3]) <= 59:
         minutes = int(match[2]) * 60 + int(match[3])

@@ -51,16 +51,7 @@ GROUPS = {
 
 
 def application(called: str | None = None, *, alone: bool = False) -> typer.Typer:
-    """Return the command line.
-
-    Parameters
-    ----------
-    called : str, optional
-        The command or group that is called: of all others only the help is there. All work where
-        none is given.
-    alone : bool
-        Whether others are left out where there is the one that is called.
-    """
+    """Return the command line."""
     alone = alone and (called in COMMANDS or called in GROUPS)
     app = App(
         name="diploee",

@@ -22,23 +22,7 @@ def give_fragment(
     plots: Path | None = None,
     draw: Callable[[Path, Writing], list[Path]] | None = None,
 ) -> None:
-    """Write a fragment and its pictures, where they were asked for, together; print the rest.
-
-    Parameters
-    ----------
-    text : str
-        The fragment; it is printed where it is not written.
-    out, force
-        Where it goes, and whether it may replace what stands there.
-    data : callable or None
-        Returns all numbers, for ``--json``; None prints words.
-    tell : callable
-        Prints what was learned, beside the file, and returns lines to follow.
-    plots : pathlib.Path, optional
-        Folder of pictures.
-    draw : callable, optional
-        Draws them into a folder and returns their files.
-    """
+    """Write a fragment and its pictures, where they were asked for, together; print the rest."""
     written = write_fragment(text, out, force, plots, draw)
     if data is not None:
         typer.echo(json.dumps(data(), indent=2))

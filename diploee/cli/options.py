@@ -81,12 +81,6 @@ def options(**spelt: str) -> Callable[[Command], Command]:
     A parameter that is a pydantic model becomes one option per field, with the field's description
     as help; a field that is not given keeps the model's default, and one that is wrong is told
     under the option's name. Literals, also in lists, become choices.
-
-    Parameters
-    ----------
-    **spelt : str
-        By field, the option where it is not the field's name with dashes, and a word for its value
-        where one is to be shown: ``columns="--column MEANING=NAME"``, ``quiet="--quiet -q"``.
     """
 
     def decorate(command: Command) -> Command:
@@ -222,13 +216,7 @@ def _pair(text: str, option: str) -> tuple[str, str]:
 
 @contextmanager
 def naming_options(**options: str) -> Iterator[None]:
-    """Name options, not arguments of Python, in what an argument's error says.
-
-    Parameters
-    ----------
-    **options : str
-        By argument, such as ``idle_w="--idle-w"``. Errors on files are left as they are.
-    """
+    """Name options, not arguments of Python, in what an argument's error says."""
     from diploee.errors import ProfileError, WorkloadError
 
     try:

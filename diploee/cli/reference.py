@@ -11,13 +11,7 @@ from diploee.cli.helped import EXAMPLES
 
 
 def commands_reference(command: str) -> str:
-    """Return a page of all commands.
-
-    Parameters
-    ----------
-    command : str
-        What generates it, for its head.
-    """
+    """Return a page of all commands."""
     from diploee.cli.app import application
 
     root = typer.main.get_command(application())

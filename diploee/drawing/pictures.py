@@ -91,30 +91,16 @@ def write_pictures(
 
 
 def write_picture(chart: Chart, place: Path, force: bool = False) -> None:
-    """Write a chart to a PNG file, whole or not at all.
-
-    Raises
-    ------
-    InputError
-        If the place is taken and `force` is not set.
-    OutputError
-        If it can't be written.
-    """
+    """Write a chart to a PNG file, whole or not at all."""
     with whole_file(place, force) as path:
         _save(chart, path, "png")
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A chart that a notebook draws.
+    """A chart that a notebook draws."""
 
-    Parameters
-    ----------
-    chart : Chart
-        Its panels hold the arrays that are drawn.
-    """
-
-    chart: Chart
+    chart: Chart  # its panels hold the arrays that are drawn
 
     def save(self, place: Path | str, force: bool = False) -> None:
         """Write it to a PNG file."""

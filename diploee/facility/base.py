@@ -313,13 +313,7 @@ class Stages:
 
 
 def check_order(stages: Sequence[object]) -> None:
-    """Refuse stages, or what scenarios say of them, that do not stand as in `PLACES`.
-
-    Raises
-    ------
-    StageError
-        If one stands behind another that belongs behind it.
-    """
+    """Refuse stages, or what scenarios say of them, that do not stand as in `PLACES`."""
     farthest, at = "", -1
     for i, stage in enumerate(stages):
         name = getattr(stage, "kind", type(stage).__name__)

@@ -48,92 +48,46 @@ _PARTS = 10**9
 
 @dataclass(frozen=True)
 class Store:
-    """A battery in W, J and s.
+    """A battery in W, J and s."""
 
-    Parameters
-    ----------
-    power_w : float
-        Most that it takes and gives [W].
-    least_j, most_j, reference_j : float
-        Energy that it may be emptied and filled to, and what it is brought back to [J].
-    charge, discharge : float
-        Efficiencies, 0-1.
-    feedback_per_s : float
-        Power that brings it back, per energy that lacks [1/s].
-    gives_w : float, optional
-        Most that it gives [W], where that is another than it takes.
-    """
-
-    power_w: float
+    power_w: float  # most that it takes and gives [W]
+    # Energy that it may be emptied and filled to, and what it is brought back to [J]
     least_j: float
     most_j: float
     reference_j: float
+    # Efficiencies, 0-1
     charge: float = 1.0
     discharge: float = 1.0
-    feedback_per_s: float = 0.0
-    gives_w: float | None = None
+    feedback_per_s: float = 0.0  # power that brings it back, per energy that lacks [1/s]
+    gives_w: float | None = None  # most that it gives [W], where that is another than it takes
 
 
 @dataclass(frozen=True)
 class Hold:
-    """What is held of the supply.
+    """What is held of the supply."""
 
-    Parameters
-    ----------
-    up_w_per_s, down_w_per_s : float
-        Largest ramps [W/s]; infinite for none.
-    lag_s : float
-        Time constant of the lag [s]; 0 for none.
-    """
-
+    # Largest ramps [W/s]; infinite for none
     up_w_per_s: float = np.inf
     down_w_per_s: float = np.inf
-    lag_s: float = 0.0
+    lag_s: float = 0.0  # time constant of the lag [s]; 0 for none
 
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """What a store makes of a load, each of shape (n,).
+    """What a store makes of a load, each of shape (n,)."""
 
-    Parameters
-    ----------
-    supply_w : numpy.ndarray
-        What is drawn [W].
-    battery_w : numpy.ndarray
-        What the battery gives, negative where it takes [W].
-    stored_j : numpy.ndarray
-        Energy in it at the end of each interval [J].
-    uncovered_w : numpy.ndarray
-        By how much it misses the supply that was asked for [W].
-    state : tuple of float
-        Supply of the last interval, or the lag's level [W], and energy stored [J].
-    """
-
-    supply_w: Float64Array
-    battery_w: Float64Array
-    stored_j: Float64Array
-    uncovered_w: Float64Array
+    supply_w: Float64Array  # what is drawn [W]
+    battery_w: Float64Array  # what the battery gives, negative where it takes [W]
+    stored_j: Float64Array  # energy in it at the end of each interval [J]
+    uncovered_w: Float64Array  # by how much it misses the supply that was asked for [W]
+    # Supply of the last interval, or the lag's level [W], and energy stored [J]
     state: tuple[float, float]
 
 
 def hold(
     load_w: Float64Array, dt_s: float, store: Store, asked: Hold, state: tuple[float, float]
 ) -> Held:
-    """Hold the supply of a load by a store.
-
-    Parameters
-    ----------
-    load_w : numpy.ndarray, shape (n,)
-        Mean power over each interval [W].
-    dt_s : float
-        Interval [s].
-    store : Store
-        The battery.
-    asked : Hold
-        What is held.
-    state : tuple of float
-        Supply of the interval before, or the lag's level [W], and energy stored [J].
-    """
+    """Hold the supply of a load by a store."""
     rows = np.empty((4, load_w.size))
     gives_w = store.power_w if store.gives_w is None else store.gives_w
     limits = (gives_w, store.power_w, store.least_j, store.most_j, store.reference_j)
@@ -190,20 +144,12 @@ def _hold(
 
 @dataclass(frozen=True)
 class CycleCount:
-    """Rainflow cycles of a state of charge, half-cycles as halves (ASTM E1049-85, 5.4.4).
+    """Rainflow cycles of a state of charge, half-cycles as halves (ASTM E1049-85, 5.4.4)."""
 
-    Parameters
-    ----------
-    classes : tuple of float
-        Cycles of each class of `DEPTHS_PERCENT`; both edges belong to the last.
-    deepest : float
-        Depth of the deepest cycle or half-cycle, 0-1.
-    depths : float
-        Depths of all cycles added up, the smallest ones too: what as many full ones go through.
-    """
-
+    # Cycles of each class of `DEPTHS_PERCENT`; both edges belong to the last
     classes: tuple[float, ...]
-    deepest: float
+    deepest: float  # depth of the deepest cycle or half-cycle, 0-1
+    # Depths of all cycles added up, the smallest ones too: what as many full ones go through
     depths: float
 
 

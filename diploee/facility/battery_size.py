@@ -78,22 +78,6 @@ def least_battery(
     Minimise ``price_per_w P + price_per_j E`` over supply g, charge c, discharge d and stored e:
     ``g = load + c - d``, ``e' = e + eta_c c dt - d dt / eta_d``, ``0 <= e <= E``, ``c, d <= P``,
     ``-down dt <= g' - g <= up dt``, and as much stored at the end as at the start.
-
-    Parameters
-    ----------
-    load_w : numpy.ndarray, shape (n,)
-        Mean power over each interval [W], which is `dt_s` long.
-    asked : Hold
-        What is held, of it the ramps alone.
-    charge, discharge : float
-        Efficiencies, 0-1.
-    price_per_w, price_per_j : float
-        What power and energy cost, in any unit; an hour's power as much as its energy by default.
-
-    Raises
-    ------
-    InputError
-        If there are too many intervals.
     """
     from scipy.optimize import linprog  # slow to import, and every kind of stage is looked at
     from scipy.sparse import vstack

@@ -109,15 +109,7 @@ class Plant(Protocol):
         ...
 
     def relative_power(self, heat: Float64Array, temperature_c: Float64Array) -> Float64Array:
-        """Return the plant's power over its design heat.
-
-        Parameters
-        ----------
-        heat : numpy.ndarray
-            Heat over design heat, 0 or more.
-        temperature_c : numpy.ndarray
-            Temperature within the range [deg C].
-        """
+        """Return the plant's power over its design heat."""
         ...
 
 
@@ -180,13 +172,7 @@ class CoolingSpec(StageSpec, ABC):
         return 0.0
 
     def open(self, site: Site) -> Cooling:
-        """Return the plant as it stands in a facility.
-
-        Raises
-        ------
-        StageError
-            If AC power or weather is not known, or there is nothing to be cooled.
-        """
+        """Return the plant as it stands in a facility."""
         kind = f"stage '{self.kind}'"
         if not site.ac:
             raise StageError(
@@ -370,14 +356,9 @@ class CoolingMeter(LoadMeter):
 
 
 class Hours(NamedTuple):
-    """Time that something lasted up to each of some instants, linear between them.
+    """Time that something lasted up to each of some instants, linear between them."""
 
-    Parameters
-    ----------
-    time_ms, hours : numpy.ndarray, shape (n,), float64
-        Instants, rising, and hours up to them.
-    """
-
+    # Instants, rising, and hours up to them
     time_ms: Float64Array
     hours: Float64Array
 

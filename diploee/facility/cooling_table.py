@@ -30,35 +30,18 @@ LIMITS = {
 
 @dataclass(frozen=True, eq=False)
 class MeasuredPlant:
-    """A table of cooling power, linear between its points.
+    """A table of cooling power, linear between its points."""
 
-    Parameters
-    ----------
-    temperature : {"wet_bulb", "dry_bulb"}
-        What the plant follows.
-    nodes_c : numpy.ndarray, shape (n,)
-        Temperatures, rising [deg C].
-    loads : numpy.ndarray, shape (m,)
-        IT power over that of all nodes at their ratings, rising from 0 on.
-    power : numpy.ndarray, shape (n, m)
-        Cooling power over that of all nodes at their ratings.
-    """
-
-    temperature: Temperature
-    nodes_c: Float64Array
-    loads: Float64Array
-    power: Float64Array
+    temperature: Temperature  # what the plant follows
+    nodes_c: Float64Array  # temperatures, rising [deg C]
+    loads: Float64Array  # IT power over that of all nodes at their ratings, rising from 0 on
+    power: Float64Array  # cooling power over that of all nodes at their ratings
 
     @classmethod
     def of_points(cls, temperature: Temperature, points: Sequence[Point]) -> MeasuredPlant:
         """Return the table of points of temperature, load and cooling power over IT power.
 
         Below the least and above the highest load power goes on straight, not below 0.
-
-        Raises
-        ------
-        ValueError
-            If they are not one for each of two temperatures or more and each of some loads.
         """
         nodes_c, loads = (np.unique([point[axis] for point in points]) for axis in (0, 1))
         if nodes_c.size < 2 or len(points) != nodes_c.size * loads.size:
@@ -155,13 +138,7 @@ class CoolingTableSpec(CoolingSpec):
         return site.rated_power_w
 
     def plant(self, site: Site) -> Plant:
-        """Return the table.
-
-        Raises
-        ------
-        InputError
-            If its file can't be read, or is no whole table.
-        """
+        """Return the table."""
         points = self.points
         if self.path is not None:
             points = annex("read_cooling_points")(site.folder / self.path)

@@ -26,18 +26,10 @@ WORST_FIT = 0.005
 
 @dataclass(frozen=True, eq=False)
 class LossCurve:
-    """A loss in parts of the rating, quadratic in the load between edges, not below zero.
+    """A loss in parts of the rating, quadratic in the load between edges, not below zero."""
 
-    Parameters
-    ----------
-    coefficients : numpy.ndarray, shape (3, n), float64
-        a0, a1 and a2 of each part.
-    edges : numpy.ndarray, shape (n - 1,), float64
-        Loads at which the next part begins, rising.
-    """
-
-    coefficients: Float64Array
-    edges: Float64Array
+    coefficients: Float64Array  # a0, a1 and a2 of each part
+    edges: Float64Array  # loads at which the next part begins, rising
 
     def __call__(self, load: Any) -> Any:
         """Return the loss at a load, scalar or array, in parts of the rating."""

@@ -34,15 +34,7 @@ class AcPowerSpec(Kind):
 
     @abstractmethod
     def ac_power_w(self, device_power_w: Any, rated_power_w: float, idle_power_w: float) -> Any:
-        """Return the AC power of one node [W].
-
-        Parameters
-        ----------
-        device_power_w : float or numpy.ndarray
-            Power of the node's devices [W].
-        rated_power_w, idle_power_w : float
-            Device power of the node at its devices' ratings, and without a job [W].
-        """
+        """Return the AC power of one node [W]."""
 
     @abstractmethod
     def reactive_power_var(self, rated_power_w: float, idle_power_w: float) -> float:

@@ -52,15 +52,9 @@ class PointOfInterconnectionSpec(StageSpec):
 
 @dataclass(frozen=True)
 class PointOfInterconnection:
-    """The stage of the meter.
+    """The stage of the meter."""
 
-    Parameters
-    ----------
-    losses : tuple of str
-        Columns of the losses on the way to it.
-    """
-
-    losses: tuple[str, ...]
+    losses: tuple[str, ...]  # columns of the losses on the way to it
     columns: ClassVar[Columns] = PointOfInterconnectionSpec.columns
     boundary: ClassVar[str | None] = _AT
 

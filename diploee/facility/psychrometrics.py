@@ -20,13 +20,7 @@ _HALVINGS = 50
 
 
 def saturation_pressure_pa(temperature_c: Float64Array) -> Float64Array:
-    """Return the pressure of saturated water vapour, over ice below the triple point [Pa].
-
-    Parameters
-    ----------
-    temperature_c : numpy.ndarray
-        Temperature, -100 to 200 [deg C].
-    """
+    """Return the pressure of saturated water vapour, over ice below the triple point [Pa]."""
     t_k = np.asarray(temperature_c, dtype=np.float64) + ZERO_C_K
     ice = (
         -5.6745359e3 / t_k + 6.3925247 - 9.677843e-3 * t_k + 6.2215701e-7 * t_k**2
@@ -42,17 +36,7 @@ def saturation_pressure_pa(temperature_c: Float64Array) -> Float64Array:
 def wet_bulb_c(
     dry_bulb_c: Float64Array, relative_humidity: Float64Array, pressure_pa: Float64Array
 ) -> Float64Array:
-    """Return the thermodynamic wet-bulb temperature [deg C], shape (n,).
-
-    Parameters
-    ----------
-    dry_bulb_c : numpy.ndarray, shape (n,)
-        Temperature of the air [deg C].
-    relative_humidity : numpy.ndarray, shape (n,)
-        0-1.
-    pressure_pa : numpy.ndarray, shape (n,)
-        Pressure of the air [Pa].
-    """
+    """Return the thermodynamic wet-bulb temperature [deg C], shape (n,)."""
     vapour_pa = relative_humidity * saturation_pressure_pa(dry_bulb_c)
     humidity_ratio = _humidity_ratio(vapour_pa, pressure_pa)
     low, high = np.full_like(dry_bulb_c, _LOWEST_C), np.array(dry_bulb_c, dtype=np.float64)

@@ -65,29 +65,17 @@ class Weather:
 
 @dataclass(frozen=True, eq=False)
 class WeatherYear:
-    """Weather of a leap year at equal steps, in standard time of its station.
+    """Weather of a leap year at equal steps, in standard time of its station."""
 
-    Parameters
-    ----------
-    dry_bulb_c, wet_bulb_c : numpy.ndarray, shape (n,), float64
-        Temperatures [deg C].
-    pressure_pa : numpy.ndarray, shape (n,), float64
-        Air pressure [Pa].
-    first_ms : int
-        Instant of the first record after the year's beginning [ms]: an hour where records are made
-        at the end of their hour.
-    zone : datetime.tzinfo
-        Standard time of the station, a fixed offset.
-    source : str
-        Where it is from, in a few words.
-    """
-
+    # Temperatures [deg C]
     dry_bulb_c: Float64Array
     wet_bulb_c: Float64Array
-    pressure_pa: Float64Array
+    pressure_pa: Float64Array  # air pressure [Pa]
+    # Instant of the first record after the year's beginning [ms]: an hour where records are made at
+    # the end of their hour
     first_ms: int
-    zone: tzinfo
-    source: str
+    zone: tzinfo  # standard time of the station, a fixed offset
+    source: str  # where it is from, in a few words
 
     def shifted(self, offset_k: float) -> WeatherYear:
         """Return it warmer by some kelvin at the same relative humidity and pressure.
@@ -245,13 +233,6 @@ def read_typical_days(path: Path, station: str) -> WeatherYear:
     Each hour of the day goes on a straight line from the middle of one month to that of the next,
     so that nothing steps where a month begins; the values at the middles are such that every
     month keeps its mean.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        The shipped table, by station, month and hour.
-    station : str
-        The station.
     """
     with path.open(encoding="utf-8") as file:
         lines = csv.DictReader(line for line in file if not line.startswith("#"))

@@ -15,31 +15,12 @@ _CAN_NOT = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP)
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Exchange two files or folders of one file system in one step.
-
-    Returns
-    -------
-    bool
-        False if the system or the file system can't; then nothing is changed.
-
-    Raises
-    ------
-    OSError
-        If one of them is missing or may not be moved.
-    """
+    """Exchange two files or folders of one file system in one step."""
     return _rename(one, other, _EXCHANGE)
 
 
 def rename_to_free(path: Path, place: Path) -> None:
-    """Rename a file or folder to a place where nothing may stand.
-
-    Raises
-    ------
-    FileExistsError
-        If something stands there.
-    OSError
-        If it can't be moved.
-    """
+    """Rename a file or folder to a place where nothing may stand."""
     if _rename(path, place, _NO_REPLACE):
         return
     if os.path.lexists(place):

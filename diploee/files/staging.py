@@ -94,11 +94,6 @@ class Staging:
 
         The first is there with all the others or not at all, also where a process is killed in
         between: they say what it is, as the sidecar of an export does.
-
-        Raises
-        ------
-        OSError
-            If one can't be moved; the others are back then.
         """
         if len(moves) == 1 and moves[0].staged.is_file() and os.path.lexists(moves[0].place):
             moves[0].staged.replace(moves[0].place)  # in one step everywhere
@@ -180,13 +175,7 @@ def turn(*folders: Path) -> Iterator[None]:
 
 
 def sync(path: Path) -> None:
-    """Make the system keep a file, or a folder with all files in it, through a power cut.
-
-    Raises
-    ------
-    OSError
-        If a file can't be: a full disk shows here at the latest.
-    """
+    """Make the system keep a file, or a folder with all files in it, through a power cut."""
     for entry in path.iterdir() if path.is_dir() else ():
         sync(entry)
     sync_one(path)

@@ -12,18 +12,7 @@ from diploee.textio.values import Number, numbers
 
 
 def read_cooling_points(path: Path) -> tuple[Point, ...]:
-    """Read points of temperature, load and cooling power over IT power.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        CSV, comments after `#`.
-
-    Raises
-    ------
-    LogFormatError
-        If it can't be read, or a value is missing or out of range; with the line.
-    """
+    """Read points of temperature, load and cooling power over IT power."""
     text = read_text(path, "a table of measured cooling").without_comments("#")
     layout = read_header(text)
     layout.require(path, LIMITS, "a table of measured cooling")

@@ -13,13 +13,7 @@ from diploee.textio.values import Number, fail_values, numbers
 
 
 def read_reactive_table(path: Path) -> ReactiveTable:
-    """Read a CSV with the header ``p_mw,q_mvar``; lines that start with ``#`` are comments.
-
-    Raises
-    ------
-    InputError
-        If it can't be read, or is no such table; the text names the line.
-    """
+    """Read a CSV with the header ``p_mw,q_mvar``; lines that start with ``#`` are comments."""
     what = f"a table '{','.join(HEADER)}'"
     table = read_sheet(path, what).read(HEADER, what)
     p_mw, q_mvar = (numbers(table, name, Number(may_miss=False)) for name in HEADER)

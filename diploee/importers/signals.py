@@ -37,31 +37,18 @@ _LEAST = {"price": -1e9, "carbon": 0.0, "cap": 0.0}
 
 @dataclass(frozen=True)
 class SignalFormat:
-    """The columns of a format, as patterns of their names.
+    """The columns of a format, as patterns of their names."""
 
-    Parameters
-    ----------
-    name : str
-        Its name.
-    time, value : str
-        Columns of the times and of the values.
-    place : str
-        Column of zones, nodes or locations.
-    kind, of_kind : str
-        A column that tells several kinds of rows apart, and the one that is read.
-    zone : str
-        Zone of stamps without an offset.
-    time_format : str
-        Format of the stamps, but for their seconds; ISO 8601 where there is none.
-    """
-
-    name: str
+    name: str  # its name
+    # Columns of the times and of the values
     time: str
     value: str
-    place: str
+    place: str  # column of zones, nodes or locations
+    # A column that tells several kinds of rows apart, and the one that is read
     kind: str = ""
     of_kind: str = ""
-    zone: str = ""
+    zone: str = ""  # zone of stamps without an offset
+    # Format of the stamps, but for their seconds; ISO 8601 where there is none
     time_format: str = ""
 
 
@@ -94,20 +81,6 @@ def read_signal(path: Path | str, name: SignalName, spec: SignalFile) -> Signal:
 
     Rows may be in any order. A value that is missing, a time that comes twice, and of prices and
     carbon intensities a gap are refused; the values of a cap hold until the next.
-
-    Parameters
-    ----------
-    path : pathlib.Path or str
-        The file.
-    name : {"price", "carbon", "cap"}
-        What it tells.
-    spec : SignalFile
-        Format, column, place, unit and how far ahead it is known.
-
-    Raises
-    ------
-    LogFormatError
-        With file and line, if it can't be read.
     """
     sheet = read_sheet(path, "a column of times and one of values")
     form = _format(sheet, spec)

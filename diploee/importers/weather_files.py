@@ -92,16 +92,6 @@ def read_weather(path: Path) -> WeatherYear:
 
     Records of EPW and TMY3 hold at the end of their hour ("at the time indicated" [NREL/
     TP-581-43156]), those of the National Solar Radiation Database at their stamp.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        The file, plain or packed.
-
-    Raises
-    ------
-    LogFormatError
-        If it can't be read, has a gap or a missing value, with the line; or if pvlib is absent.
     """
     data = unpacked(path, read_bytes(path))
     try:

@@ -34,21 +34,7 @@ def check_places(
     plots: Path | None = None,
     named: Named = str,
 ) -> None:
-    """Raise `InputError`, before any work, if a fragment or its pictures can't go to a place.
-
-    Parameters
-    ----------
-    out : pathlib.Path or None
-        Where a fragment goes.
-    force : bool
-        What stands there may be replaced, unless it is an input.
-    *inputs : pathlib.Path, str or None
-        What the command reads; names that are no files are of no concern.
-    plots : pathlib.Path, optional
-        Folder of pictures, of which a fit always draws the week.
-    named : callable
-        How errors call an argument.
-    """
+    """Raise `InputError`, before any work, if a fragment or its pictures can't go to a place."""
     if out is not None:
         check_file(out, force, inputs=inputs, option=named("out"))
     if plots is None:
@@ -66,13 +52,7 @@ def pool_of(
     default: str = "main",
     named: Named = str,
 ) -> tuple[Scenario | None, str]:
-    """Return the scenario that a stream is for, if one was given, and the stream's pool.
-
-    Raises
-    ------
-    InputError
-        If the scenario has no such pool, or several and none was named.
-    """
+    """Return the scenario that a stream is for, if one was given, and the stream's pool."""
     if scenario is None:
         return None, pool or default
     base = scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
@@ -101,13 +81,6 @@ def into_scenario(
 
     The streams of its pool give way to it, those of other pools stay; relative names of files are
     told from the new place.
-
-    Raises
-    ------
-    InputError
-        If a stream of another pool has the fragment's name.
-    ScenarioError
-        If the result does not load.
     """
     check_fragment(text, base)
     if base is None or out is None:
@@ -160,19 +133,7 @@ def write_fragment(
     plots: Path | None = None,
     draw: Callable[[Path, Writing], list[Path]] | None = None,
 ) -> list[Path]:
-    """Write a fragment and its pictures, where they were asked for, together; return the files.
-
-    Parameters
-    ----------
-    text : str
-        The fragment.
-    out, force
-        Where it goes, and whether it may replace what stands there.
-    plots : pathlib.Path, optional
-        Folder of pictures.
-    draw : callable, optional
-        Draws them into a folder and returns their files.
-    """
+    """Write a fragment and its pictures, where they were asked for, together; return the files."""
     with writing(force) as files:
         if out is not None:
             files.file(out).write_text(text, encoding="utf-8")
@@ -182,22 +143,7 @@ def write_fragment(
 
 @contextmanager
 def naming_the_other_command(path: Path, command: FitCommand, name: str | None) -> Iterator[None]:
-    """Name the command that fits a file which this one can't read.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        What the block reads.
-    command : {"fit", "fit-requests"}
-        The command that reads it.
-    name : str or None
-        Format that the user named.
-
-    Raises
-    ------
-    InputError
-        If the format that was named, or the content, is that of the other command alone.
-    """
+    """Name the command that fits a file which this one can't read."""
     own, others = (JOB_LOG_FORMATS, TRACE_FORMATS)[:: 1 if command == "fit" else -1]
     (other,) = (each for each in _KINDS if each != command)
     remedy = f"not a {_KINDS[command]}; fit it with 'diploee {other}'"

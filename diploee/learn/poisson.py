@@ -12,18 +12,7 @@ TOLERANCE = 1e-12
 
 
 def proportional_fit(total: Float64Array, exposure: Float64Array) -> tuple[Float64Array, ...]:
-    """Find the factors of each axis whose products match the totals along it.
-
-    Parameters
-    ----------
-    total, exposure : numpy.ndarray, of one shape, float64
-        Counts of each cell, and what a rate of 1 would have brought.
-
-    Returns
-    -------
-    tuple of numpy.ndarray
-        Factors of each axis; 0 where nothing was seen.
-    """
+    """Find the factors of each axis whose products match the totals along it."""
     # Most likely for Poisson counts of mean (product of factors) * exposure: each factor is its
     # total over what the others give it, in turn (iterative proportional fitting, Deming and
     # Stephan 1940).

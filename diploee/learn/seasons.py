@@ -18,24 +18,13 @@ MONTHS_BELOW = 0.01
 
 @dataclass(frozen=True)
 class MonthTest:
-    """Whether months differ: an analysis of variance of weeks, or of months of several years.
+    """Whether months differ: an analysis of variance of weeks, or of months of several years."""
 
-    Parameters
-    ----------
-    ratio : float
-        Mean square between months over that within them (F).
-    freedom : tuple of int
-        Degrees of freedom of both.
-    p_value : float
-        Probability of such a ratio or a larger one where months do not differ.
-    within : {"weeks", "years"}
-        What months are held against: the weeks within them, or, where each was seen in two years,
-        the same month of other years.
-    """
-
-    ratio: float
-    freedom: tuple[int, int]
-    p_value: float
+    ratio: float  # mean square between months over that within them (F)
+    freedom: tuple[int, int]  # degrees of freedom of both
+    p_value: float  # probability of such a ratio or a larger one where months do not differ
+    # What months are held against: the weeks within them, or, where each was seen in two years, the
+    # same month of other years
     within: str
 
     @property
@@ -61,13 +50,6 @@ def months_differ(
 
     Weighted analysis of variance (Fisher 1925) of counts over what a calendar without months
     expects. Weeks that hang together make months differ too: only years tell that apart.
-
-    Parameters
-    ----------
-    counts, expected : numpy.ndarray, shape (n,), float64
-        Counts of hours, and what is expected without months.
-    month, hour : numpy.ndarray, shape (n,), int64
-        Month, 0-11, and hour of local time since 1970-01-01 00:00.
     """
     year = (np.cumsum(np.diff(month, prepend=month[0]) != 0) + month[0]) // MONTHS_PER_YEAR
     of_year = np.unique(year * MONTHS_PER_YEAR + month)
@@ -91,22 +73,7 @@ def months_differ(
 def laid_over_stepped(
     month_weight: Float64Array, week_weight: Float64Array, month: Int64Array, hour: Int64Array
 ) -> Float64Array:
-    """Return the months as a scenario lays them over the weights that were fitted.
-
-    Parameters
-    ----------
-    month_weight : numpy.ndarray, shape (12,), float64
-        Weights of the months, January first.
-    week_weight : numpy.ndarray, shape (168,), float64
-        Weights of the hours of the week.
-    month, hour : numpy.ndarray, shape (n,), int64
-        Month, 0-11, and hour of local time since 1970-01-01 00:00.
-
-    Returns
-    -------
-    numpy.ndarray, shape (n,), float64
-        The factor on what the fit expects; 1 in months of weight 0.
-    """
+    """Return the months as a scenario lays them over the weights that were fitted."""
     laid = Calendar(hour_of_week=tuple(week_weight), month=tuple(month_weight))
     hours, of_hour = np.unique(hour, return_inverse=True)
     stepped = month_weight[month]

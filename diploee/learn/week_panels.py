@@ -24,17 +24,7 @@ _DAYS = np.array(["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"])
 def week_panels(
     weight: Float64Array, low: Float64Array, high: Float64Array, confidence: float, title: str
 ) -> tuple[Panel, Panel]:
-    """Return the weights of the week as a heat map, and as a course with their limits.
-
-    Parameters
-    ----------
-    weight, low, high : numpy.ndarray, shape (168,)
-        Weights and their limits, Monday 00:00 first.
-    confidence : float
-        Level of the limits, 0-1.
-    title : str
-        What stands above the heat map.
-    """
+    """Return the weights of the week as a heat map, and as a course with their limits."""
     top = float(weight.max())
     hours = since_monday(np.arange(HOURS_PER_DAY) * MS_PER_H + MS_PER_H // 2)
     rows = weight.reshape(DAYS_PER_WEEK, HOURS_PER_DAY)[::-1]  # Monday above

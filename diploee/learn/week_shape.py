@@ -37,27 +37,14 @@ LEAST_RATE = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class WeekShape:
-    """Fitted rates of the hours of the week, and of groups such as months that multiply them.
+    """Fitted rates of the hours of the week, and of groups such as months that multiply them."""
 
-    Parameters
-    ----------
-    detail : {"uniform", "hour_of_day", "day_and_hour", "hour_of_week"}
-        Which weights the hours have.
-    rate : numpy.ndarray, shape (168,), float64
-        Rate per unit of exposure in each hour of the week, Monday 00:00 first.
-    of_group : numpy.ndarray, shape (G,), float64
-        Factor of each group.
-    n_parameters : int
-        Free parameters, those that smoothing holds counted in part.
-    deviance : dict of str to float
-        Mean Poisson deviance of an hour that the fit had not seen, by detail; empty where the
-        detail was given, or the span allows but one.
-    """
-
-    detail: Detail
-    rate: Float64Array
-    of_group: Float64Array
-    n_parameters: int
+    detail: Detail  # which weights the hours have
+    rate: Float64Array  # rate per unit of exposure in each hour of the week, Monday 00:00 first
+    of_group: Float64Array  # factor of each group
+    n_parameters: int  # free parameters, those that smoothing holds counted in part
+    # Mean Poisson deviance of an hour that the fit had not seen, by detail; empty where the detail
+    # was given, or the span allows but one
     deviance: dict[Detail, float]
 
     def line(self) -> str:
@@ -85,25 +72,7 @@ def fit_week_shape(
     allowed: tuple[Detail, ...],
     choice: CalendarChoice = "auto",
 ) -> WeekShape:
-    """Fit the weights of the week, in the detail that predicts best.
-
-    Parameters
-    ----------
-    counts, exposure : numpy.ndarray, shape (n,), float64
-        Counts of steps such as hours, and how far each was seen.
-    slot, group, week : numpy.ndarray, shape (n,), int64
-        Hour of the week, 0-167; group whose factor multiplies, from 0; and which steps are held out
-        together.
-    allowed : tuple of str
-        Details that the span allows, the coarsest first.
-    choice : str
-        A detail, or ``"auto"``.
-
-    Raises
-    ------
-    WorkloadError
-        If the span does not allow the detail that was asked for.
-    """
+    """Fit the weights of the week, in the detail that predicts best."""
     if choice != "auto" and choice not in allowed:
         raise WorkloadError(
             f"calendar {choice}: hours of the {'week' if len(allowed) > 1 else 'day'} were seen "

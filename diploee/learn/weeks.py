@@ -45,31 +45,20 @@ time grow together without limit, and years come out that differ from the log by
 
 @dataclass(frozen=True, eq=False)
 class WeekFit:
-    """How weeks differ.
+    """How weeks differ."""
 
-    Parameters
-    ----------
-    n_weeks : int
-        Whole calendar weeks, Monday to Sunday, that were seen.
-    relative_std, low, high : float
-        Relative standard deviation of weekly means, and its limits.
-    correlation_weeks, correlation_low, correlation_high : float
-        Time in which the correlation falls to 1/e [weeks], and its limits.
-    factor : numpy.ndarray, shape (n,), float64
-        Count over expectation of the week of every step; 1 in weeks seen in part.
-    n_dead : int
-        Weeks without a count that are taken as gaps of the log, not as weeks that differ.
-    """
-
-    n_weeks: int
+    n_weeks: int  # whole calendar weeks, Monday to Sunday, that were seen
+    # Relative standard deviation of weekly means, and its limits
     relative_std: float
     low: float
     high: float
+    # Time in which the correlation falls to 1/e [weeks], and its limits
     correlation_weeks: float
     correlation_low: float
     correlation_high: float
+    # Count over expectation of the week of every step; 1 in weeks seen in part
     factor: Float64Array
-    n_dead: int
+    n_dead: int  # weeks without a count that are taken as gaps of the log, not as weeks that differ
 
     @property
     def is_told(self) -> bool:
@@ -107,24 +96,7 @@ def fit_weeks(
     expected: Float64Array,
     confidence: float,
 ) -> WeekFit | None:
-    """Estimate how weeks differ.
-
-    Parameters
-    ----------
-    start_ms : numpy.ndarray, shape (n,), int64
-        Starts of consecutive steps in local time [ms since 1970].
-    step_ms : int
-        Their length [ms].
-    counts, expected : numpy.ndarray, shape (n,), float64
-        Counts of the steps, and what the calendar that was fitted to them expects.
-    confidence : float
-        Level of the limits.
-
-    Returns
-    -------
-    WeekFit or None
-        None where fewer than `MIN_WEEKS` tell it.
-    """
+    """Estimate how weeks differ."""
     day = start_ms // MS_PER_DAY + _EPOCH_DAY
     begin_ms, end_ms = int(start_ms[0]), int(start_ms[-1]) + step_ms
     first = -(-(begin_ms // MS_PER_DAY + _EPOCH_DAY + (begin_ms % MS_PER_DAY > 0)) // DAYS_PER_WEEK)

@@ -22,22 +22,7 @@ FEW = 0.05
 def believed_span(
     times: Int64Array, weights: Float64Array | Int64Array, gap: int
 ) -> tuple[int, int] | None:
-    """Return the first and the last time that are believed, where a few rows lie far from all.
-
-    Parameters
-    ----------
-    times : numpy.ndarray, shape (n,), int64
-        Times in increasing order.
-    weights : numpy.ndarray, shape (n,)
-        Rows at each.
-    gap : int
-        `STRAY_GAP_MS` in the unit of the times.
-
-    Returns
-    -------
-    tuple of (int, int) or None
-        None if all are. Others may be as far away as the believed ones are from each other.
-    """
+    """Return the first and the last time that are believed, where a few rows lie far from all."""
     parts = np.split(np.arange(times.size), np.flatnonzero(np.diff(times) > gap) + 1)
     main = max(parts, key=lambda part: weights[part].sum())
     if len(parts) == 1 or weights[main].sum() <= (1 - FEW) * weights.sum():
@@ -49,26 +34,15 @@ def believed_span(
 
 @dataclass(frozen=True)
 class ImportCounts:
-    """Rows of a foreign file: how many there were and what became of them.
+    """Rows of a foreign file: how many there were and what became of them."""
 
-    Parameters
-    ----------
-    n_rows : int
-        Data rows read, headers and comments aside.
-    n_kept : int
-        Rows that became records; with all that were dropped they add up to `n_rows`.
-    dropped : mapping of str to int
-        Rows left out, by cause in words, such as ``"job steps"`` or ``"negative run time"``.
-    repaired : mapping of str to int
-        Rows kept with a changed value, by cause in words, such as ``"start before submission"``.
-    noted : mapping of str to int
-        Rows kept as they are that the user should know of, such as ``"CPU-only job"``.
-    """
-
-    n_rows: int
-    n_kept: int
+    n_rows: int  # data rows read, headers and comments aside
+    n_kept: int  # rows that became records; with all that were dropped they add up to `n_rows`
+    # Rows left out, by cause in words, such as ``"job steps"`` or ``"negative run time"``
     dropped: Mapping[str, int] = field(default_factory=dict)
+    # Rows kept with a changed value, by cause in words, such as ``"start before submission"``
     repaired: Mapping[str, int] = field(default_factory=dict)
+    # Rows kept as they are that the user should know of, such as ``"CPU-only job"``
     noted: Mapping[str, int] = field(default_factory=dict)
 
     def lines(self) -> list[str]:

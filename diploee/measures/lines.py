@@ -55,15 +55,6 @@ def strongest_lines(
     A line is a local maximum over the local floor (the median over 31 bins) by more than noise
     would show, and no smaller than what power is rounded to. Its rms is that of the five bins of
     the Hann window's main lobe above the floor, its frequency their centroid.
-
-    Parameters
-    ----------
-    frequency_hz, psd : numpy.ndarray, shape (n,)
-        Bins [Hz] and one-sided density [MW^2/Hz].
-    n_windows : int
-        Windows in the mean.
-    high_hz, low_hz : float
-        Lines above and below are left out [Hz].
     """
     width_hz = frequency_hz[1] - frequency_hz[0]
     end = int(np.searchsorted(frequency_hz, high_hz, side="right"))

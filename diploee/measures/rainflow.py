@@ -81,13 +81,7 @@ class TurningPoints:
         self._open_ms = np.empty(0, dtype=np.int64)
 
     def add(self, values: Int64Array, first_ms: int, step_ms: int) -> Iterator[Int64Array]:
-        """Add consecutive values, the first at `first_ms`, and yield the swings that they close.
-
-        Yields
-        ------
-        numpy.ndarray, shape (3, n)
-            Range, and times of the two turning points [ms]; it is overwritten by the next.
-        """
+        """Add consecutive values, the first at `first_ms`, and yield the swings that they close."""
         times_ms = first_ms + np.arange(values.size, dtype=np.int64) * step_ms
         n_open = self._open.size
         points = np.concatenate([self._open, values])

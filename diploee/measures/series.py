@@ -44,13 +44,7 @@ def to_mw(quanta: float, n_summed: int = 1) -> float:
 
 
 def sum_quanta(power_w: Float64Array) -> tuple[int, int]:
-    """Return the sum of power in quanta, and that of what is above 0; each value as `to_quanta`.
-
-    Raises
-    ------
-    ValueError
-        If a value is not finite or beyond `MAX_DAY_POWER_W`.
-    """
+    """Return the sum of power in quanta, and that of what is above 0; each value as `to_quanta`."""
     total = positive = 0
     for begin in range(0, power_w.size, _SUMMED):
         of, above, bounded = _sums(power_w[begin : begin + _SUMMED])
@@ -74,27 +68,13 @@ def _sums(power_w: Float64Array) -> tuple[np.int64, np.int64, bool]:
 
 @dataclass(frozen=True, eq=False)
 class Stretch:
-    """Consecutive values of a series, of which the last `n_new` were not seen before.
+    """Consecutive values of a series, of which the last `n_new` were not seen before."""
 
-    Parameters
-    ----------
-    values : numpy.ndarray, shape (h + n_new,)
-        Power in quanta, int64 (or in W, float64): `h` earlier values, then the new ones.
-    n_new : int
-        Number of new values.
-    end_ms : int
-        End of the last value [ms since the start].
-    step_ms : int
-        Interval of the values [ms].
-    reactive : numpy.ndarray, shape (n_new,), int64, optional
-        Reactive power of the new values [quanta].
-    """
-
-    values: Any
-    n_new: int
-    end_ms: int
-    step_ms: int
-    reactive: Int64Array | None = None
+    values: Any  # power in quanta, int64 (or in W, float64): `h` earlier values, then the new ones
+    n_new: int  # number of new values
+    end_ms: int  # end of the last value [ms since the start]
+    step_ms: int  # interval of the values [ms]
+    reactive: Int64Array | None = None  # reactive power of the new values [quanta]
 
     def windows_of(self, n_window: int) -> Stretch:
         """Return the part that the windows of `n_window` values which end in the new part need."""

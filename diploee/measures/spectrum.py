@@ -40,21 +40,7 @@ def why_no_spectrum(step_ms: int) -> str:
 
 
 def window_spectra(power_mw: Float64Array, step_ms: int) -> tuple[Float64Array, Float64Array]:
-    """Return the power spectral density of windows.
-
-    Parameters
-    ----------
-    power_mw : numpy.ndarray, shape (m, n)
-        Windows of power [MW].
-    step_ms : int
-        Interval of the values [ms].
-
-    Returns
-    -------
-    frequency_hz : numpy.ndarray, shape (n // 2 + 1,)
-    psd : numpy.ndarray, shape (m, n // 2 + 1)
-        One-sided density [MW^2/Hz]; its sum times the bin width is the weighted variance.
-    """
+    """Return the power spectral density of windows."""
     n = power_mw.shape[-1]
     taper = 0.5 + 0.5 * np.cos(np.linspace(-np.pi, np.pi, n + 1))[:-1]
     spectrum = np.fft.rfft(_without_trend(power_mw) * taper, axis=-1)

@@ -55,19 +55,7 @@ def hourly_means(hours: Intervals, wall: WallClock) -> tuple[int, Float64Array]:
 def ten_of_ten(
     first_day: int, days_w: Float64Array, start_ms: int, end_ms: int, event_days: frozenset[int]
 ) -> Baseline | None:
-    """Return the baseline of an event; None where there are too few days before it.
-
-    Parameters
-    ----------
-    first_day : int
-        First local day [days since 1970].
-    days_w : numpy.ndarray, shape (n, 24), float64
-        Mean power over each local hour [W]; NaN where there is none.
-    start_ms, end_ms : int
-        Span of the event [ms of local time since 1970].
-    event_days : frozenset of int
-        Days with events, which are no example [days since 1970].
-    """
+    """Return the baseline of an event; None where there are too few days before it."""
     day = start_ms // MS_PER_DAY
     weekend = _is_weekend(day)
     alike = [

@@ -61,13 +61,7 @@ def _declared() -> list[tuple[Metric, ...]]:
 
 
 def declared_metrics() -> tuple[Metric, ...]:
-    """Return the metrics of all parts and of the stages that a scenario may name.
-
-    Raises
-    ------
-    InputError
-        If a key is taken twice.
-    """
+    """Return the metrics of all parts and of the stages that a scenario may name."""
     return catalogue(*_declared(), *(spec.metrics for spec in STAGES.by_name.values()))
 
 

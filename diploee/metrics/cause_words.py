@@ -71,17 +71,7 @@ def span_words(length_s: float) -> str:
 
 
 def cause_words(cause: Words, unit: PowerUnit | None = None, *, brief: bool = False) -> str:
-    """Return a cause in words: net changes, those in the event's direction first.
-
-    Parameters
-    ----------
-    cause : mapping
-        As it is in the metrics.
-    unit : PowerUnit, optional
-        Unit of the powers; by default that of the largest line's size.
-    brief : bool
-        Without gross changes, calendars and the queue.
-    """
+    """Return a cause in words: net changes, those in the event's direction first."""
     lines, rest_mw = cause_lines(cause)
     change_mw = _change_mw(cause)
     pools = {part["pool"] for part in cause["parts"] if part.get("pool")}

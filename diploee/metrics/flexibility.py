@@ -164,21 +164,7 @@ def against_twin(
     twin_w: Float64Array,
     allowed_w: Float64Array,
 ) -> dict[str, Any]:
-    """Return what an event did to the power.
-
-    Parameters
-    ----------
-    event : Event
-        The event.
-    times_ms : numpy.ndarray, shape (n,), int64
-        Starts of even intervals around it [ms].
-    dt_ms : int
-        Their length [ms].
-    power_w, twin_w : numpy.ndarray, shape (n,), float64
-        Mean power of the facility, and of the same run without the event [W].
-    allowed_w : numpy.ndarray, shape (n,), float64
-        What may be drawn at the start of each interval [W].
-    """
+    """Return what an event did to the power."""
     held = (times_ms >= event.held_ms) & (times_ms < event.end_ms)
     limited = (times_ms >= event.ramp_ms) & (times_ms < event.end_ms)
     acting = (times_ms >= event.ramp_ms) & (times_ms < event.over_ms)

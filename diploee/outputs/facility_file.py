@@ -48,13 +48,7 @@ def declared_columns() -> Columns:
 
 
 def stored_columns(path: Path) -> Columns:
-    """Return the catalogue that a series was written with; as declared today for older files.
-
-    Raises
-    ------
-    InputError
-        If the file can't be read.
-    """
+    """Return the catalogue that a series was written with; as declared today for older files."""
     with open_parquet(path, {}) as file:
         content = (file.schema_arrow.metadata or {}).get(METADATA_KEY, b"{}")
     head = parse_json(content, f"{path}: metadata", _Head)

@@ -35,13 +35,7 @@ def run_files(folder: Path) -> list[Path]:
 
 
 def refuse_in_run(place: Path | str, folder: Path, option: str = "--out") -> None:
-    """Refuse a place for a file within a run folder, which is never replaced with others in it.
-
-    Raises
-    ------
-    InputError
-        If the place lies in the folder.
-    """
+    """Refuse a place for a file within a run folder, which is never replaced with others in it."""
     if Path(place).resolve().is_relative_to(folder.resolve()):
         raise InputError(
             f"{option}: {place} lies in the run folder {folder}, which could not be replaced by "

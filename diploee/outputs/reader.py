@@ -39,24 +39,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Measured:
-    """A value of a run's metrics with what it is.
+    """A value of a run's metrics with what it is."""
 
-    Parameters
-    ----------
-    key : str
-        Dotted key, such as ``grid.ramps.intervals.60s.up.max_mw``.
-    value : float, str, bool or None
-        As in ``metrics.json``.
-    unit : str
-        Its unit there; empty where none is declared.
-    label : str
-        Its name in lower case.
-    """
-
-    key: str
-    value: Any
-    unit: str = ""
-    label: str = ""
+    key: str  # dotted key, such as ``grid.ramps.intervals.60s.up.max_mw``
+    value: Any  # as in ``metrics.json``
+    unit: str = ""  # its unit there; empty where none is declared
+    label: str = ""  # its name in lower case
 
     def __float__(self) -> float:
         return float(self.value)

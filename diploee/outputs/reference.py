@@ -15,13 +15,7 @@ _PER = {"facility": "facility", "pool": "facility, pool", "service": "service"}
 
 
 def outputs_reference(command: str) -> str:
-    """Return every column of a run's series and every metric as Markdown.
-
-    Parameters
-    ----------
-    command : str
-        The command that prints this text, named in it.
-    """
+    """Return every column of a run's series and every metric as Markdown."""
     kinds: dict[Columns, list[str]] = {}
     for name, spec in STAGES.by_name.items():
         kinds.setdefault(spec.columns, []).append(f"`{name}`")

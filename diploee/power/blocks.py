@@ -100,11 +100,6 @@ class PowerSums:
         Start and end [ms] other than the whole run, multiples of the interval.
     block_intervals : int, optional
         Intervals of a block, where transforms do not set them.
-
-    Raises
-    ------
-    ValueError
-        If the span is not whole intervals.
     """
 
     def __init__(

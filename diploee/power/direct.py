@@ -25,32 +25,17 @@ from diploee.tables import Float64Array, Int16Array, Int32Array, Int64Array
 
 @dataclass(frozen=True, eq=False)
 class EnergyTables:
-    """Cumulative and interval energies of profiles for one interval length, laid end to end.
+    """Cumulative and interval energies of profiles for one interval length, laid end to end."""
 
-    Parameters
-    ----------
-    step_ms : int
-        Interval [ms].
-    grid_ms : numpy.ndarray, shape (n_profiles,), int64
-        Common grid of each profile and the interval [ms].
-    cumulative_j : numpy.ndarray, float64
-        Energy since the profile's start at each grid point [J], profile after profile.
-    cumulative_at : numpy.ndarray, shape (n_profiles + 1,), int64
-        Where each profile begins in `cumulative_j`.
-    interval_j : numpy.ndarray, float64
-        Energy per interval [J], row ``p`` for a start ``p`` grid points after an interval's edge.
-    interval_at : numpy.ndarray, shape (n_profiles,), int64
-        Where each profile begins in `interval_j`.
-    n_intervals : numpy.ndarray, shape (n_profiles,), int64
-        Length of a row of each profile; 0 for those no longer than an interval, which have no rows.
-    """
-
-    step_ms: int
-    grid_ms: Int64Array
+    step_ms: int  # interval [ms]
+    grid_ms: Int64Array  # common grid of each profile and the interval [ms]
+    # Energy since the profile's start at each grid point [J], profile after profile
     cumulative_j: Float64Array
-    cumulative_at: Int64Array
+    cumulative_at: Int64Array  # where each profile begins in `cumulative_j`
+    # Energy per interval [J], row ``p`` for a start ``p`` grid points after an interval's edge
     interval_j: Float64Array
-    interval_at: Int64Array
+    interval_at: Int64Array  # where each profile begins in `interval_j`
+    # Length of a row of each profile; 0 for those no longer than an interval, which have no rows
     n_intervals: Int64Array
 
     @classmethod
@@ -327,19 +312,7 @@ def direct_cost_s(segments: Segments, t0_ms: int, t1_ms: int, step_ms: int) -> f
 def add_directly(
     segments: Segments, tables: EnergyTables, t0_ms: int, energy_j: Float64Array
 ) -> None:
-    """Add the energy of segments to intervals.
-
-    Parameters
-    ----------
-    segments : Segments
-        Any; those beyond the intervals add nothing.
-    tables : EnergyTables
-        Tables of the profiles that they refer to.
-    t0_ms : int
-        Start of the first interval [ms], a multiple of the step.
-    energy_j : numpy.ndarray, shape (K, B), float64
-        Energy of each pool in each interval [J], changed in place.
-    """
+    """Add the energy of segments to intervals."""
     _add_segments(
         segments.start_ms,
         segments.end_ms,

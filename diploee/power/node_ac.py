@@ -57,24 +57,12 @@ class AcProfile(DerivedProfile):
 
 @dataclass(frozen=True, eq=False)
 class NodeAc:
-    """Which twin each profile has in each pool.
+    """Which twin each profile has in each pool."""
 
-    Parameters
-    ----------
-    nodes : tuple of NodeType
-        Kind of the nodes of each pool.
-    slots : numpy.ndarray, shape (K,), int64
-        Slots of a node of each pool, `Facility.slots_per_node`.
-    twin : numpy.ndarray, shape (K, n), int32
-        Index of a profile's twin in each pool.
-    flat : numpy.ndarray, shape (n,), bool
-        Profiles of constant power, which stand for any power by their weight.
-    """
-
-    nodes: tuple[NodeType, ...]
-    slots: Int64Array
-    twin: Int32Array
-    flat: BoolArray
+    nodes: tuple[NodeType, ...]  # kind of the nodes of each pool
+    slots: Int64Array  # slots of a node of each pool, `Facility.slots_per_node`
+    twin: Int32Array  # index of a profile's twin in each pool
+    flat: BoolArray  # profiles of constant power, which stand for any power by their weight
 
     def reading(self, segments: Segments) -> Segments:
         """Return segments that add AC power where the given ones add that of devices."""

@@ -18,25 +18,7 @@ def slots_of(facility: Facility) -> Int64Array:
 def node_occupancy(
     segments: Segments, n_pools: int, t0_ms: int, step_ms: int, n_steps: int
 ) -> tuple[Int64Array, Float64Array]:
-    """Return the busy nodes over a row of intervals.
-
-    Parameters
-    ----------
-    segments : Segments
-        All segments that overlap the intervals; others do no harm.
-    n_pools : int
-        Number of pools K.
-    t0_ms, step_ms, n_steps : int
-        Start of the first interval, length of each [ms], and their number B.
-
-    Returns
-    -------
-    at_start : numpy.ndarray, shape (K, B), int64
-        Busy nodes at each interval's start; a segment counts from its start to before its end.
-        Both are slots where `Segments.n_nodes` is.
-    mean : numpy.ndarray, shape (K, B), float64
-        Busy nodes, mean over each interval (summed in whole node milliseconds).
-    """
+    """Return the busy nodes over a row of intervals."""
     # Changes of the level: as seen at interval starts, and in node ms within the interval itself.
     at_start = np.zeros((n_pools, n_steps + 1), dtype=np.int64)
     level = np.zeros((n_pools, n_steps + 1), dtype=np.int64)

@@ -75,26 +75,7 @@ def add_spectrally(
     readings_j: Sequence[Float64Array],
     twins: Int32Array | None = None,
 ) -> None:
-    """Add the energy of segments that each play a whole profile, sampled at the run's interval.
-
-    Parameters
-    ----------
-    segments : Segments
-        In the order of their starts; all of them must satisfy `plays_whole_profile`.
-    spectra : dict
-        Transforms of the profiles that they refer to.
-    lengths : tuple of int
-        Intervals of history and length of the transforms, as `fft_lengths` gives them.
-    step_ms : int
-        Interval [ms], the sampling step of all profiles.
-    t0_ms : int
-        Start of the first interval [ms], a multiple of the step.
-    readings_j : sequence of numpy.ndarray, shape (K, B), float64
-        Energy of each pool in each interval [J], at most as many as the transforms are longer
-        than the history; changed in place. A second one takes the energy of the profiles' twins.
-    twins : numpy.ndarray, shape (K, n_profiles), int32, optional
-        Twin of each profile in each pool.
-    """
+    """Add the energy of segments that each play a whole profile, sampled at the run's interval."""
     history, length = lengths
     n_steps = readings_j[0].shape[1]
     origin_ms = t0_ms - history * step_ms

@@ -54,19 +54,9 @@ LOWEST_CAP = 0.5
 
 @dataclass(frozen=True)
 class CapLevels:
-    """The caps that jobs may be run at; level 0 is none.
+    """The caps that jobs may be run at; level 0 is none."""
 
-    Parameters
-    ----------
-    caps : tuple of float
-        Caps over the TDP, falling from 1, by level.
-
-    Raises
-    ------
-    InputError
-        If they do not fall from 1 to half at least.
-    """
-
+    # Caps over the TDP, falling from 1, by level
     caps: tuple[float, ...] = (1.0, 0.875, 0.75, 0.625, 0.5)
 
     def __post_init__(self) -> None:

@@ -23,36 +23,21 @@ ABOVE_RATED = 1.2
 
 @dataclass(frozen=True)
 class FileCheck:
-    """One file of a library.
+    """One file of a library."""
 
-    Parameters
-    ----------
-    path : pathlib.Path
-        The file.
-    profile_id, workload, n_nodes
-        As in the file's head; empty and 0 where it can't be read.
-    problems : tuple of str
-        What is wrong with it, a line each.
-    """
-
-    path: Path
+    path: Path  # the file
+    # As in the file's head; empty and 0 where it can't be read
     profile_id: str
     workload: str
     n_nodes: int
-    problems: tuple[str, ...]
+    problems: tuple[str, ...]  # what is wrong with it, a line each
 
 
 @dataclass(frozen=True)
 class LibraryCheck:
-    """All files of a library.
+    """All files of a library."""
 
-    Parameters
-    ----------
-    files : tuple of FileCheck
-        In the order of their paths.
-    """
-
-    files: tuple[FileCheck, ...]
+    files: tuple[FileCheck, ...]  # in the order of their paths
 
     @property
     def n_problems(self) -> int:
@@ -69,22 +54,7 @@ class LibraryCheck:
 def check_library(
     *folders: Path | str, idle_w: float | None = None, rated_w: float | None = None
 ) -> LibraryCheck:
-    """Read every file of one or several folders and report what is wrong with it.
-
-    Parameters
-    ----------
-    *folders : pathlib.Path or str
-        As of `ProfileLibrary.open`; ids must differ over all of them.
-    idle_w, rated_w : float, optional
-        Idle and rated power of a node [W]: a profile's mean must lie between them, and no sample
-        above 1.2 times the rated power. Those of the published node, by the TDP of the GPUs that
-        the profile was measured on, where not given.
-
-    Raises
-    ------
-    ProfileError
-        If a folder is missing or holds no file, or the limits are no limits.
-    """
+    """Read every file of one or several folders and report what is wrong with it."""
     least_w = IDLE_W if idle_w is None else idle_w
     most_w = RATED_W if rated_w is None else rated_w
     if not 0 <= least_w < most_w < np.inf:

@@ -30,71 +30,36 @@ LINE_OVER_FLOOR = 10.0
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures of one profile, or their means over the profiles of a class.
+    """Figures of one profile, or their means over the profiles of a class."""
 
-    Parameters
-    ----------
-    mean_w : float
-        Mean power of the job [W].
-    std_w : float
-        Population standard deviation in time [W].
-    duration_s : float
-        Length [s].
-    band_rms_w : float
-        Root mean square of all swings above 0 and up to `BAND_HZ` [W]; NaN where the step is too
-        long for it.
-    swing_rms_w : float
-        The same from `SWING_HZ` on, without the slow phases of the job [W].
-    line_hz : float
-        Frequency of the strongest line between the two [Hz]; NaN where no line stands out.
-    """
-
-    mean_w: float
-    std_w: float
-    duration_s: float
+    mean_w: float  # mean power of the job [W]
+    std_w: float  # population standard deviation in time [W]
+    duration_s: float  # length [s]
+    # Root mean square of all swings above 0 and up to `BAND_HZ` [W]; NaN where the step is too long
+    # for it
     band_rms_w: float
-    swing_rms_w: float
+    swing_rms_w: float  # the same from `SWING_HZ` on, without the slow phases of the job [W]
+    # Frequency of the strongest line between the two [Hz]; NaN where no line stands out
     line_hz: float
 
 
 @dataclass(frozen=True)
 class ClassFigures:
-    """A job class of a library.
+    """A job class of a library."""
 
-    Parameters
-    ----------
-    n_profiles : int
-        Profiles of the class.
-    n_lines : int
-        Profiles of them with a line.
-    figures : Figures
-        Means over the profiles; of the line over those that have one.
-    boundaries : tuple of str
-        What the power of its profiles includes.
-    """
-
-    n_profiles: int
-    n_lines: int
-    figures: Figures
-    boundaries: tuple[str, ...]
+    n_profiles: int  # profiles of the class
+    n_lines: int  # profiles of them with a line
+    figures: Figures  # means over the profiles; of the line over those that have one
+    boundaries: tuple[str, ...]  # what the power of its profiles includes
 
 
 @dataclass(frozen=True)
 class ClassDifference:
-    """A job class in two libraries.
+    """A job class in two libraries."""
 
-    Parameters
-    ----------
-    workload : str
-        Kind of work.
-    n_nodes : int
-        Nodes of the job.
-    first, second : ClassFigures or None
-        The class in either library; None where it has none.
-    """
-
-    workload: str
-    n_nodes: int
+    workload: str  # kind of work
+    n_nodes: int  # nodes of the job
+    # The class in either library; None where it has none
     first: ClassFigures | None
     second: ClassFigures | None
 
@@ -137,18 +102,7 @@ def class_figures(library: ProfileLibrary) -> dict[tuple[str, int], ClassFigures
 
 
 def compare(first: ProfileLibrary, second: ProfileLibrary) -> list[ClassDifference]:
-    """Compare two libraries.
-
-    Parameters
-    ----------
-    first, second : ProfileLibrary
-        Such as a measured one and the reference.
-
-    Returns
-    -------
-    list of ClassDifference
-        All classes of either, by workload and nodes.
-    """
+    """Compare two libraries."""
     one, other = class_figures(first), class_figures(second)
     return [
         ClassDifference(*job_class, one.get(job_class), other.get(job_class))
@@ -161,18 +115,6 @@ def strongest_line_hz(power_w: Float32Array, step_s: float) -> float:
 
     Averaged spectra (Welch's method, Hann window) are searched for peaks that stand out from the
     octaves around them; the highest one's place is refined by a parabola through its logarithm.
-
-    Parameters
-    ----------
-    power_w : numpy.ndarray, shape (n,)
-        Power [W].
-    step_s : float
-        Step [s].
-
-    Returns
-    -------
-    float
-        NaN where no line stands out, or the profile is too short to tell.
     """
     n_segment = int(min(SEGMENT_S / step_s, power_w.size / SEGMENTS))
     # The lowest octave that is looked at needs a few bins below the lowest line.

@@ -14,15 +14,9 @@ from diploee.tables import Float64Array
 
 @dataclass(frozen=True, eq=False)
 class DerivedProfile(ABC):
-    """A profile with the head of another one and power of its own.
+    """A profile with the head of another one and power of its own."""
 
-    Parameters
-    ----------
-    of : PowerProfile, StoredProfile or DerivedProfile
-        The profile that it is computed from.
-    """
-
-    of: PowerProfile | StoredProfile | DerivedProfile
+    of: PowerProfile | StoredProfile | DerivedProfile  # the profile that it is computed from
 
     @abstractmethod
     def power_w(self, base: PowerProfile) -> Float64Array:

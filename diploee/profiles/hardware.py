@@ -23,13 +23,7 @@ TDP_W = {
 
 
 def tdp_of(model: str) -> float | None:
-    """Return the thermal design power of a GPU [W]; None where its model is not known.
-
-    Parameters
-    ----------
-    model : str
-        Its name, such as ``"NVIDIA H100-SXM5-80GB"``.
-    """
+    """Return the thermal design power of a GPU [W]; None where its model is not known."""
     return next((w for name, w in TDP_W.items() if re.search(name, model.upper())), None)
 
 
@@ -56,18 +50,6 @@ def scaled_by_tdp(profile: PowerProfile, node: NodeType) -> PowerProfile:
     """Return a profile in proportion to the TDP of a node's GPUs, as long as it is.
 
     ASSUMPTION [J]: all of a node's power, CPUs and idle power too, goes with the TDP of its GPUs.
-
-    Parameters
-    ----------
-    profile : PowerProfile
-        Power of a job on other GPUs.
-    node : NodeType
-        The nodes that are to play it.
-
-    Raises
-    ------
-    ProfileError
-        If either has no GPUs with a TDP.
     """
     origin = profile.provenance
     n_gpus = node.n_gpus if origin.gpus_per_node is None else origin.gpus_per_node

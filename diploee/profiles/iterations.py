@@ -25,20 +25,6 @@ def loop_of_iterations(
     """Return the power of a GPU in some ten minutes of iterations, as parts of its TDP.
 
     The periods scatter by the job's jitter; their mean is the period, to half a step over the loop.
-
-    Parameters
-    ----------
-    job : SynchronousJob
-        Levels, duty, edges, jitter and a second dip.
-    period_s : float
-        Mean period [s].
-    rng : numpy.random.Generator
-        One normal number is taken for each iteration.
-
-    Returns
-    -------
-    numpy.ndarray, shape (n,), float64
-        Exact means over steps of 0.1 s; every loop of a job has the same length.
     """
     n_iterations = max(round(LOOP_S / period_s), 1)
     step_s = PROFILE_STEP_MS / MS_PER_S

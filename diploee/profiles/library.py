@@ -20,19 +20,7 @@ Entry = PowerProfile | StoredProfile | DerivedProfile
 
 
 def library_files(*folders: Path | str) -> list[Path]:
-    """Return the profile files of folders, one folder after the other.
-
-    Parameters
-    ----------
-    *folders : pathlib.Path or str
-        Searched for ``*.parquet`` at any depth; ``"reference"`` and ``"reference-8gpu"`` mean the
-        shipped ones.
-
-    Raises
-    ------
-    ProfileError
-        If a folder does not exist or holds no profile.
-    """
+    """Return the profile files of folders, one folder after the other."""
     found: list[Path] = []
     for folder in folders:
         is_shipped = folder in (REFERENCE, EIGHT_GPUS)

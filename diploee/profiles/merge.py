@@ -15,47 +15,17 @@ from diploee.profiles.store import StoredProfile, place_of
 
 @dataclass(frozen=True)
 class Merged:
-    """What a merge did.
+    """What a merge did."""
 
-    Parameters
-    ----------
-    n_profiles : int
-        Profiles of the new library.
-    n_same : int
-        Profiles that several libraries have with the same content, taken once.
-    n_replaced : int
-        Profiles left out because an earlier library has another one of their id.
-    """
-
-    n_profiles: int
-    n_same: int
-    n_replaced: int
+    n_profiles: int  # profiles of the new library
+    n_same: int  # profiles that several libraries have with the same content, taken once
+    n_replaced: int  # profiles left out because an earlier library has another one of their id
 
 
 def merge_libraries(
     folders: Sequence[Path | str], out: Path, *, prefer_first: bool = False
 ) -> Merged:
-    """Copy the profiles of several libraries into a new one.
-
-    Parameters
-    ----------
-    folders : sequence of pathlib.Path or str
-        Two or more, each as of `ProfileLibrary.open`.
-    out : pathlib.Path
-        Folder of the new library; it appears whole or not at all.
-    prefer_first : bool
-        Of different profiles with one id, take that of the earlier library.
-
-    Raises
-    ------
-    InputError
-        If `out` is there already.
-    ProfileError
-        If a file is not usable, or two libraries have different profiles of one id and
-        `prefer_first` is not set.
-    OutputError
-        If it can't be written.
-    """
+    """Copy the profiles of several libraries into a new one."""
     check_folder(out)
     taken: dict[str, StoredProfile] = {}
     conflicts: list[tuple[StoredProfile, StoredProfile]] = []

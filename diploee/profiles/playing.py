@@ -26,21 +26,11 @@ HIGH_QUANTILE = 0.9
 
 @dataclass(frozen=True)
 class Phases:
-    """The steady part of a profile, and its length.
+    """The steady part of a profile, and its length."""
 
-    Parameters
-    ----------
-    steady_ms : int
-        Where the start ends and the steady part begins [ms].
-    ending_ms : int
-        Where the steady part ends and the end begins [ms].
-    duration_ms : int
-        Length of the profile [ms].
-    """
-
-    steady_ms: int
-    ending_ms: int
-    duration_ms: int
+    steady_ms: int  # where the start ends and the steady part begins [ms]
+    ending_ms: int  # where the steady part ends and the end begins [ms]
+    duration_ms: int  # length of the profile [ms]
 
 
 def phases(profile: PowerProfile) -> Phases:
@@ -62,24 +52,12 @@ def phases(profile: PowerProfile) -> Phases:
 
 @dataclass(frozen=True, eq=False)
 class PlayedParts:
-    """Stretches of a profile that jobs play one after the other.
+    """Stretches of a profile that jobs play one after the other."""
 
-    Parameters
-    ----------
-    row : numpy.ndarray, int32
-        The job of each stretch, in the order of the jobs.
-    into_ms : numpy.ndarray, int64
-        Start of the stretch since the start of its job [ms].
-    offset_ms : numpy.ndarray, int64
-        Place in the profile at which it starts [ms].
-    length_ms : numpy.ndarray, int64
-        Its length [ms], positive.
-    """
-
-    row: Int32Array
-    into_ms: Int64Array
-    offset_ms: Int64Array
-    length_ms: Int64Array
+    row: Int32Array  # the job of each stretch, in the order of the jobs
+    into_ms: Int64Array  # start of the stretch since the start of its job [ms]
+    offset_ms: Int64Array  # place in the profile at which it starts [ms]
+    length_ms: Int64Array  # its length [ms], positive
 
 
 def played_parts(run_ms: Int64Array, of: Phases) -> PlayedParts:
@@ -120,15 +98,7 @@ def played_parts(run_ms: Int64Array, of: Phases) -> PlayedParts:
 
 
 def played_mean_power_w(profile: PowerProfile, run_s: Float64Array) -> Float64Array:
-    """Return the mean power of jobs that play a profile for the given run times [W].
-
-    Parameters
-    ----------
-    profile : PowerProfile
-        The profile: its start, its steady part as often as it takes, its end.
-    run_s : numpy.ndarray, shape (n,), float64
-        Run times [s].
-    """
+    """Return the mean power of jobs that play a profile for the given run times [W]."""
     run_ms = np.maximum(np.rint(run_s * MS_PER_S), 1).astype(np.int64)
     played = played_parts(run_ms, phases(profile))
     energy_j = profile.cumulative_energy_j

@@ -19,21 +19,12 @@ HALF_POWER_FREQUENCY = 0.44
 
 @dataclass(frozen=True, eq=False)
 class EnergyCurve:
-    """Energy of one or several devices since the first of their readings.
+    """Energy of one or several devices since the first of their readings."""
 
-    Parameters
-    ----------
-    t_us : numpy.ndarray, shape (n,), int64
-        Stamps of the readings [us], increasing.
-    energy_j : numpy.ndarray, shape (n,), float64
-        Energy since the first stamp [J].
-    power_w : numpy.ndarray, shape (n,), float64, optional
-        Power at each stamp [W] where the power runs linearly from one reading to the next;
-        without it the power is constant between two stamps, as a counter tells it.
-    """
-
-    t_us: Int64Array
-    energy_j: Float64Array
+    t_us: Int64Array  # stamps of the readings [us], increasing
+    energy_j: Float64Array  # energy since the first stamp [J]
+    # Power at each stamp [W] where the power runs linearly from one reading to the next; without it
+    # the power is constant between two stamps, as a counter tells it
     power_w: Float64Array | None = None
 
     @classmethod
@@ -59,21 +50,7 @@ class EnergyCurve:
 
 
 def joint_power_w(curves: Sequence[EnergyCurve], step_us: int) -> Float64Array:
-    """Sum curves over the time that all share, as the mean power of each whole step.
-
-    Parameters
-    ----------
-    curves : sequence of EnergyCurve
-        At least one.
-    step_us : int
-        Step [us].
-
-    Returns
-    -------
-    numpy.ndarray, shape (n,), float64
-        Power [W] from the latest first stamp on; a remainder of less than a step at the end is left
-        out. Empty where they share less than a step.
-    """
+    """Sum curves over the time that all share, as the mean power of each whole step."""
     start_us = max(int(curve.t_us[0]) for curve in curves)
     end_us = min(int(curve.t_us[-1]) for curve in curves)
     n_steps = (end_us - start_us) // step_us
@@ -89,13 +66,7 @@ def joint_power_w(curves: Sequence[EnergyCurve], step_us: int) -> Float64Array:
 
 
 def unshared_s(curves: Sequence[EnergyCurve]) -> int:
-    """Return the whole seconds that some curves cover and others don't, before and after.
-
-    Parameters
-    ----------
-    curves : sequence of EnergyCurve
-        Those of `joint_power_w`, which leaves this time out.
-    """
+    """Return the whole seconds that some curves cover and others don't, before and after."""
     starts_us = [int(curve.t_us[0]) for curve in curves]
     ends_us = [int(curve.t_us[-1]) for curve in curves]
     left_out_us = max(starts_us) - min(starts_us) + max(ends_us) - min(ends_us)
@@ -108,11 +79,6 @@ def round_keeping_energy(power_w: Float64Array) -> Float32Array:
     Plain rounding of n values shifts their sum by about sqrt(n) roundings. Here the running sum is
     rounded to a quantum (at most 2^-23 of the largest value) and differenced, so that errors never
     add up: any running sum is exact to half a quantum.
-
-    Parameters
-    ----------
-    power_w : numpy.ndarray, shape (n,)
-        Power [W], not negative.
     """
     largest = float(power_w.max(initial=0.0))
     if largest < np.finfo(np.float32).tiny:
@@ -127,13 +93,6 @@ def usable_bandwidth_hz(sampling_interval_s: float, averaging_window_s: float) -
 
     It is 0.44 over the averaging window, and never above half the sampling rate. For the driver's
     1 s that is 0.44 Hz, where the gain is 0.71; at 0.25 Hz it is 0.90, at 1 Hz nothing is left.
-
-    Parameters
-    ----------
-    sampling_interval_s : float
-        Interval of the readings [s].
-    averaging_window_s : float
-        Window over which each reading is averaged [s]; 0 means instantaneous readings.
     """
     nyquist_hz = 0.5 / sampling_interval_s
     if averaging_window_s <= 0:

@@ -39,17 +39,7 @@ LONGEST = 4
 
 
 def smoothed(profile: PowerProfile, spec: PowerSmoothing, node: NodeType) -> PowerProfile:
-    """Return a profile as the GPUs of a node type draw it with power smoothing.
-
-    Parameters
-    ----------
-    profile : PowerProfile
-        Power of a job without it.
-    spec : PowerSmoothing
-        Floor, ramps and hysteresis.
-    node : NodeType
-        Nodes that the job runs on; they must have GPUs with a TDP.
-    """
+    """Return a profile as the GPUs of a node type draw it with power smoothing."""
     rated_w = node.n_gpus * node.gpu_tdp_w
     cpus_w = cpu_power_w(node)
     own = (profile.power_w.astype(np.float64) / profile.n_nodes - cpus_w) / rated_w
@@ -78,24 +68,7 @@ def smoothing_note(spec: PowerSmoothing, burnt: float, stretch: float) -> str:
 def smoothed_loop(
     own: Float64Array, dt_s: float, spec: PowerSmoothing
 ) -> tuple[Float64Array, float]:
-    """Return what a GPU draws in one pass of a loop that it goes through for ever.
-
-    Parameters
-    ----------
-    own : numpy.ndarray, shape (n,)
-        Its power without smoothing over each step of a pass, in parts of its TDP.
-    dt_s : float
-        Step [s].
-    spec : PowerSmoothing
-        Floor, ramps and hysteresis.
-
-    Returns
-    -------
-    drawn : numpy.ndarray, shape (m,), m >= n
-        Its power, whose end its beginning follows; `LONGEST` n steps where the ramps are too slow.
-    burnt : float
-        Sum of what is drawn above what the work takes.
-    """
+    """Return what a GPU draws in one pass of a loop that it goes through for ever."""
     drawn = np.empty(LONGEST * own.size)
     now, held_s = max(float(own.max()), spec.floor), 0.0
     for _ in range(MOST_PASSES):
@@ -112,26 +85,7 @@ def smoothed_loop(
 def smoothed_course(
     own: Float64Array, dt_s: float, spec: PowerSmoothing, idle: float
 ) -> tuple[Float64Array, float]:
-    """Return what a GPU draws, and the sum over steps of what it burns.
-
-    Parameters
-    ----------
-    own : numpy.ndarray, shape (n,)
-        Its power without smoothing over each step, in parts of its TDP.
-    dt_s : float
-        Step [s].
-    spec : PowerSmoothing
-        Floor, ramps and hysteresis.
-    idle : float
-        Its idle power, from which it rises and to which it falls.
-
-    Returns
-    -------
-    drawn : numpy.ndarray, shape (m,), m >= n
-        Its power, in parts of its TDP.
-    burnt : float
-        Sum of what is drawn above what the work takes.
-    """
+    """Return what a GPU draws, and the sum over steps of what it burns."""
     most = LONGEST * own.size + int(2 / (spec.down_per_s * dt_s)) + 1
     drawn = np.empty(most)
     count, burnt = _smooth(

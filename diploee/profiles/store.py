@@ -180,37 +180,19 @@ def add_profile(
 
 
 def place_of(profile_id: str, folder: Path) -> Path:
-    """Return the file that a profile of an id gets in the library of a folder.
-
-    Raises
-    ------
-    ProfileError
-        If the id can't be a file name.
-    """
+    """Return the file that a profile of an id gets in the library of a folder."""
     check_file_name(profile_id)
     return folder / f"{profile_id}.parquet"
 
 
 def check_file_name(profile_id: str) -> None:
-    """Refuse an id that can't be a file name, such as ``../x``.
-
-    Raises
-    ------
-    ProfileError
-        If it can't.
-    """
+    """Refuse an id that can't be a file name, such as ``../x``."""
     if not _FILE_NAME.fullmatch(profile_id):
         raise ProfileError(f"profile id '{profile_id}': use letters, digits, '.', '_' and '-' only")
 
 
 class StoredProfile:
-    """A profile on disk: its head is read at once, its power when it is first asked for.
-
-    Raises
-    ------
-    ProfileError
-        If the file is not a readable Parquet file of a profile.
-    """
+    """A profile on disk: its head is read at once, its power when it is first asked for."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -272,13 +254,7 @@ class StoredProfile:
         return profile
 
     def columns(self) -> tuple[Int64Array, Float32Array]:
-        """Return the times [ms] and the power [W] as they stand in the file; null is -1 and NaN.
-
-        Raises
-        ------
-        ProfileError
-            If they can't be read, or are no numbers.
-        """
+        """Return the times [ms] and the power [W] as they stand in the file; null is -1 and NaN."""
         with open_parquet(self.path, _COLUMNS, ProfileError, _REMEDY) as file:
             table = file.read(columns=list(_COLUMNS))
             # Arrow casts what NumPy would warn of; such values are named by who looks at them.

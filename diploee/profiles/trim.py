@@ -20,29 +20,7 @@ def trim_profile(
     idle_w: float | None = None,
     profile_id: str | None = None,
 ) -> PowerProfile:
-    """Return the part of a profile between two times, without idle samples at its ends.
-
-    Parameters
-    ----------
-    profile : PowerProfile
-        What to trim; it stays as it is.
-    from_s, to_s : float, optional
-        Times since its start [s], moved outwards to whole steps; its ends where not given.
-    idle_w : float, optional
-        Power of one node [W]: samples at the ends at or below it are left out.
-    profile_id : str, optional
-        Id of the result; the same where not given.
-
-    Returns
-    -------
-    PowerProfile
-        Its provenance says what was left out.
-
-    Raises
-    ------
-    ProfileError
-        If nothing is asked for, a time is outside the profile, or nothing would be left.
-    """
+    """Return the part of a profile between two times, without idle samples at its ends."""
     if from_s is None and to_s is None and idle_w is None:
         raise ProfileError("nothing to trim: give one of from_s, to_s and idle_w, or several")
     length_s = profile.duration_ms / MS_PER_S

@@ -109,16 +109,7 @@ def measured_profiles(measured: ProfileLibrary, shipped: str = REFERENCE) -> Sec
 
 
 def weekly_curve(path: Path, simulate: Callable[[str, tuple[str, ...]], Run]) -> Section:
-    """Return how the median week of a published year of a colocation facility compares.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        Power and utilization over a year, such as
-        ``03_whole-facility_profiles/colocation/simulated_data/*_power.csv`` of the data set.
-    simulate : callable
-        Runs a scenario with values.
-    """
+    """Return how the median week of a published year of a colocation facility compares."""
     series = read_observed_series(path)
     if series.utilization is None or np.isnan(series.power_w).any():
         return Section(f"Median week of {path.name}", str(path), (), "It lacks utilization.")
@@ -143,17 +134,7 @@ def weekly_curve(path: Path, simulate: Callable[[str, tuple[str, ...]], Run]) ->
 
 
 def median_week(power_w: Float64Array, step_ms: int, start: datetime) -> Float64Array:
-    """Return the median power of each hour of the week [W], shape (168,), from Monday 00:00.
-
-    Parameters
-    ----------
-    power_w : numpy.ndarray, shape (n,)
-        Power [W].
-    step_ms : int
-        Step [ms].
-    start : datetime.datetime
-        Begin of the first value.
-    """
+    """Return the median power of each hour of the week [W], shape (168,), from Monday 00:00."""
     midnight = start.replace(hour=0, minute=0, second=0, microsecond=0)
     begins_ms = start.weekday() * MS_PER_DAY + (start - midnight) // timedelta(milliseconds=1)
     hour = (begins_ms + np.arange(power_w.size) * step_ms) // MS_PER_H % (DAYS * HOURS)

@@ -23,17 +23,10 @@ _MONDAY_SHIFT_MS = 3 * MS_PER_DAY
 
 @dataclass(frozen=True)
 class Grid:
-    """Means on a grid of days and times of day.
+    """Means on a grid of days and times of day."""
 
-    Parameters
-    ----------
-    first_day : numpy.datetime64
-        Day of the first column.
-    means : numpy.ndarray, shape (cells a day, days), float32
-        Mean of the intervals that start within each cell; NaN where there is none.
-    """
-
-    first_day: np.datetime64
+    first_day: np.datetime64  # day of the first column
+    # Mean of the intervals that start within each cell; NaN where there is none
     means: npt.NDArray[np.float32]
 
 
@@ -54,25 +47,7 @@ def percentiles_by_time(
     bin_ms: int,
     percentiles: tuple[float, ...],
 ) -> Float64Array:
-    """Return the percentiles of all intervals by time of day or of week.
-
-    Parameters
-    ----------
-    local_ms, values : numpy.ndarray, shape (n,)
-        Starts and values of the intervals.
-    period_ms : int
-        A day or a week [ms]; a week starts on Monday.
-    bin_ms : int
-        Width of a bin [ms].
-    percentiles : tuple of float
-        Percentiles, 0-100.
-
-    Returns
-    -------
-    numpy.ndarray, shape (percentiles, bins + 1), float64
-        NaN where a bin holds no interval; the last column, the end of the period, repeats the
-        first to close the circle, or the one before where there are no two periods.
-    """
+    """Return the percentiles of all intervals by time of day or of week."""
     groups = _groups(_bins(local_ms, period_ms, bin_ms), values, -(-period_ms // bin_ms))
     result = np.full((len(percentiles), len(groups) + 1), np.nan)
     sizes = np.array([group.size for group in groups])

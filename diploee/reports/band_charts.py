@@ -88,21 +88,7 @@ def occupancy_chart(runs: Sequence[RunData]) -> Chart:
 def band_layers(
     runs: Sequence[RunData], field: str, period_ms: int, divisor: float, unit: str
 ) -> tuple[Band | Line, ...]:
-    """Return median and bands of a field of each run, over a day or a week.
-
-    Parameters
-    ----------
-    runs : sequence of RunData
-        Of one run all bands are drawn, of several the inner ones.
-    field : {"power_w", "utilization"}
-        What is drawn.
-    period_ms : int
-        A day or a week [ms].
-    divisor : float
-        Size of the unit.
-    unit : str
-        Its name.
-    """
+    """Return median and bands of a field of each run, over a day or a week."""
     layers: list[Band | Line] = []
     for index, run in enumerate(runs):
         bin_ms = max(BIN_MS, run.step_ms)

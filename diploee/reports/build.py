@@ -158,13 +158,7 @@ def report(
 
 
 def picture(run: Run, chart: str) -> Picture:
-    """Return a chart of a run's report by its id.
-
-    Raises
-    ------
-    InputError
-        If the report has none of that id.
-    """
+    """Return a chart of a run's report by its id."""
     charts = {found.id: found for found in build_report([run.folder]).charts}
     if chart not in charts:
         raise InputError(

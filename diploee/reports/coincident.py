@@ -29,24 +29,12 @@ SPREAD = (5, 95)
 
 @dataclass(frozen=True)
 class SeedGroup:
-    """Runs that differ by their seed, and what it draws, and their demand at the peaks.
+    """Runs that differ by their seed, and what it draws, and their demand at the peaks."""
 
-    Parameters
-    ----------
-    label : str
-        Name by which they differ from others.
-    runs : tuple of Run
-        The runs.
-    demands : tuple of tuple of CoincidentDemand
-        Of each run, of each interval.
-    reports : tuple of LimitReport
-        Of each run, where it is checked against limits.
-    """
-
-    label: str
-    runs: tuple[Run, ...]
-    demands: tuple[tuple[CoincidentDemand, ...], ...]
-    reports: tuple[LimitReport, ...] = ()
+    label: str  # name by which they differ from others
+    runs: tuple[Run, ...]  # the runs
+    demands: tuple[tuple[CoincidentDemand, ...], ...]  # of each run, of each interval
+    reports: tuple[LimitReport, ...] = ()  # of each run, where it is checked against limits
 
     @property
     def boundary(self) -> str:
@@ -108,22 +96,7 @@ class SeedGroup:
 def at_peaks(
     folders: Sequence[Path | str], intervals: Sequence[PeakInterval], limits: Limits | None = None
 ) -> list[SeedGroup]:
-    """Return the demand of runs at the peaks; seeds of one scenario, or of a point, together.
-
-    Parameters
-    ----------
-    folders : sequence of path
-        Run folders, or sweep folders, of which all finished runs are taken.
-    intervals : sequence of PeakInterval
-        From `diploee.reports.peak_intervals.read_peak_intervals`.
-    limits : Limits, optional
-        Limits to check each run against, such as of minimum take and load factor.
-
-    Raises
-    ------
-    InputError
-        If a folder is neither, a run keeps no power series, or an interval lies outside of one.
-    """
+    """Return the demand of runs at the peaks; seeds of one scenario, or of a point, together."""
     places = [Path(folder) for folder in folders]
     groups = _alike([open_run(place) for place in places if not is_sweep(place)])
     for place in filter(is_sweep, places):
@@ -142,13 +115,7 @@ def at_peaks(
 def write_demands(
     groups: Sequence[SeedGroup], out: Path, *, force: bool = False, inputs: Sequence[Path] = ()
 ) -> None:
-    """Write the rows of all groups as CSV.
-
-    Raises
-    ------
-    InputError, OutputError
-        If the place is taken, or nothing can be written there.
-    """
+    """Write the rows of all groups as CSV."""
     rows = [{"run": group.label} | row for group in groups for row in group.rows()]
     names = list(dict.fromkeys(name for row in rows for name in row))
     with (

@@ -48,15 +48,7 @@ def with_pools(runs: Sequence[RunData]) -> Sequence[RunData]:
 def by_run(
     runs: Sequence[RunData], panels_of: Callable[[Sequence[RunData]], Sequence[Panel]]
 ) -> tuple[Panel, ...]:
-    """Return the panels of runs together, or of many those of each run, all of one scale.
-
-    Parameters
-    ----------
-    runs : sequence of RunData
-        At least one.
-    panels_of : callable
-        Returns the panels of some of them.
-    """
+    """Return the panels of runs together, or of many those of each run, all of one scale."""
     if len(runs) <= MAX_TOGETHER:
         return tuple(panels_of(runs))
     of_kinds: dict[str, list[Panel]] = {}

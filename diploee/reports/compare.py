@@ -29,18 +29,10 @@ MEANS_MS = 15 * MS_PER_MIN
 
 @dataclass(frozen=True)
 class MetricRow:
-    """A metric of all runs.
+    """A metric of all runs."""
 
-    Parameters
-    ----------
-    metric : Metric
-        What it is, in the unit that it is shown in.
-    values : tuple of float or None
-        As stored, a value per run; None where a run has none.
-    """
-
-    metric: Metric
-    values: tuple[float | None, ...]
+    metric: Metric  # what it is, in the unit that it is shown in
+    values: tuple[float | None, ...]  # as stored, a value per run; None where a run has none
 
     @property
     def is_equal(self) -> bool:
@@ -57,31 +49,17 @@ class MetricRow:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What differs between runs, in the order in which they were given.
+    """What differs between runs, in the order in which they were given."""
 
-    Parameters
-    ----------
-    labels : tuple of str
-        Names of the runs, all different.
-    rows : tuple of MetricRow
-        All metrics that a run has, in the order of the catalogue.
-    settings : mapping of str to tuple
-        Keys of the scenarios that differ, with the value of each run; None where a run has none.
-    weeks : pandas.DataFrame
-        Mean and largest power of the whole calendar weeks that all runs cover, by Monday:
-        ``<run> mean [MW]`` and ``<run> max [MW]``. Empty where they share none.
-    means_ms : int
-        Length of the means that the weeks' largest powers are of [ms].
-    warnings : mapping of str to tuple of str
-        Each warning once, with the runs that have it.
-    """
-
-    labels: tuple[str, ...]
-    rows: tuple[MetricRow, ...]
+    labels: tuple[str, ...]  # names of the runs, all different
+    rows: tuple[MetricRow, ...]  # all metrics that a run has, in the order of the catalogue
+    # Keys of the scenarios that differ, with the value of each run; None where a run has none
     settings: Mapping[str, tuple[Any, ...]]
+    # Mean and largest power of the whole calendar weeks that all runs cover, by Monday: ``<run>
+    # mean [MW]`` and ``<run> max [MW]``. Empty where they share none.
     weeks: pd.DataFrame
-    means_ms: int
-    warnings: Mapping[str, tuple[str, ...]]
+    means_ms: int  # length of the means that the weeks' largest powers are of [ms]
+    warnings: Mapping[str, tuple[str, ...]]  # each warning once, with the runs that have it
 
     def __getitem__(self, key: str) -> MetricRow:
         """Return the row of a metric by its key, such as ``"power.max_mw"``."""
@@ -119,21 +97,6 @@ class Comparison:
 
 def compare(*runs: Run | Path | str) -> Comparison:
     """Compare runs with the first of them.
-
-    Parameters
-    ----------
-    *runs : Run or path
-        Two or more.
-
-    Returns
-    -------
-    Comparison
-        Metrics of the grid section included.
-
-    Raises
-    ------
-    InputError
-        If fewer than two are given, or a folder is no run or is damaged.
 
     Examples
     --------

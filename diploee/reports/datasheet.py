@@ -51,27 +51,14 @@ Entry = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of the sheet.
+    """A figure of the sheet."""
 
-    Parameters
-    ----------
-    item : str
-        Whose it is: a quantity's name, or a row such as a month where there are several quantities.
-    value : float, str or None
-        The figure; None where the run can't tell it.
-    unit : str
-        Its unit; empty for words and ratios.
-    note : str
-        When or of what means; of what is absent the reason.
-    quantity : str
-        What it is of the item, in sections that are tables.
-    """
-
+    # Whose it is: a quantity's name, or a row such as a month where there are several quantities
     item: str
-    value: float | str | None
-    unit: str = ""
-    note: str = ""
-    quantity: str = ""
+    value: float | str | None  # the figure; None where the run can't tell it
+    unit: str = ""  # its unit; empty for words and ratios
+    note: str = ""  # when or of what means; of what is absent the reason
+    quantity: str = ""  # what it is of the item, in sections that are tables
 
     @property
     def shown(self) -> str:
@@ -125,22 +112,7 @@ class DataSheet:
 
 
 def data_sheet(run: Run, limits: Sequence[str] = (), peaks: Path | str | None = None) -> DataSheet:
-    """Return the data sheet of a run.
-
-    Parameters
-    ----------
-    run : Run
-        A finished run.
-    limits : sequence of str
-        Limits to hold it against: names of presets, or files.
-    peaks : path, optional
-        CSV of a system's peak intervals, as `read_peak_intervals` takes it.
-
-    Raises
-    ------
-    InputError
-        If the run is damaged, limits do not exist, or a peak lies outside of the run.
-    """
+    """Return the data sheet of a run."""
     scenario = run.scenario
     quarters = _Quarters.of(run)
     at_meter = bool(run.metrics.get("poi"))

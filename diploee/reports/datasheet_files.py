@@ -40,31 +40,7 @@ def write_datasheet(
     peaks: Path | None = None,
     force: bool = False,
 ) -> list[Path]:
-    """Write the data sheet of a run; return the files.
-
-    Parameters
-    ----------
-    folder : path
-        A run folder.
-    out : path
-        The page; one of diploee that stands there is replaced.
-    csv_file, xlsx, pdf : path, optional
-        The same as CSV, as a workbook (needs openpyxl) and printed (needs a Chromium).
-    limits : sequence of str
-        Limits to hold the run against: names of presets, or files.
-    peaks : path, optional
-        CSV of a system's peak intervals.
-    force : bool
-        Replace any files there.
-
-    Raises
-    ------
-    InputError
-        If the run, limits or peaks are not usable, a place is taken, or openpyxl or a browser is
-        missing.
-    OutputError
-        If a file can't be written; none is then.
-    """
+    """Write the data sheet of a run; return the files."""
     run = open_run(folder)
     browser = find_browser() if pdf is not None else ""
     if xlsx is not None and find_spec("openpyxl") is None:
@@ -200,13 +176,7 @@ def _grid(section: SheetSection) -> list[tuple[float | str | None, ...]]:
 
 
 def find_browser() -> str:
-    """Return the program that prints pages.
-
-    Raises
-    ------
-    InputError
-        If there is none.
-    """
+    """Return the program that prints pages."""
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
     if found is None:
         raise InputError(
@@ -217,13 +187,7 @@ def find_browser() -> str:
 
 
 def print_page(page: str, path: Path, browser: str) -> None:
-    """Print a page to PDF.
-
-    Raises
-    ------
-    OutputError
-        If the browser does not.
-    """
+    """Print a page to PDF."""
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         source = Path(folder) / "sheet.html"
         source.write_text(page, encoding="utf-8")

@@ -35,13 +35,7 @@ _ENVELOPE: dict[str, Kind] = {"kind": "text", **dict.fromkeys(("point", "at", *_
 
 
 def ensemble_section(sweep: SweepData) -> Section | None:
-    """Return how the load and the metrics spread; None where a sweep has no ensemble.
-
-    Raises
-    ------
-    InputError
-        If a table of the ensemble is damaged.
-    """
+    """Return how the load and the metrics spread; None where a sweep has no ensemble."""
     if not (sweep.folder / ENSEMBLE_TABLE).is_file() or "point" not in sweep.finished:
         return None
     spread = _read(sweep.folder / ENSEMBLE_TABLE, _SPREAD)

@@ -29,32 +29,16 @@ MAX_ROWS = 6_000
 
 @dataclass(frozen=True, eq=False)
 class EventWindowData:
-    """An event window, ready to draw.
+    """An event window, ready to draw."""
 
-    Parameters
-    ----------
-    name : str
-        As in the metrics, such as ``rise_10s``.
-    at_ms : int
-        Where the extreme is, local time since 1970-01-01 [ms].
-    value_w : float
-        The extreme [W].
-    local_ms : numpy.ndarray, shape (n,), int64
-        Starts of the intervals, local time [ms].
-    power_w : numpy.ndarray, shape (n,), float64
-        Facility power [W].
-    parts_w : mapping of str to numpy.ndarray, shape (n,), float64
-        Of a facility of several pools: the power of each, and of all else [W].
-    cause : mapping
-        Why it came about, as in the metrics; empty in runs of older versions.
-    """
-
-    name: str
-    at_ms: int
-    value_w: float
-    local_ms: Int64Array
-    power_w: Array
+    name: str  # as in the metrics, such as ``rise_10s``
+    at_ms: int  # where the extreme is, local time since 1970-01-01 [ms]
+    value_w: float  # the extreme [W]
+    local_ms: Int64Array  # starts of the intervals, local time [ms]
+    power_w: Array  # facility power [W]
+    # Of a facility of several pools: the power of each, and of all else [W]
     parts_w: Mapping[str, Array] = field(default_factory=dict)
+    # Why it came about, as in the metrics; empty in runs of older versions
     cause: Entry = field(default_factory=dict)
 
     @property
@@ -94,13 +78,7 @@ class EventWindowData:
 
 
 def read_event_window(run: RunData, entry: Entry) -> EventWindowData:
-    """Read an event window of a run.
-
-    Raises
-    ------
-    InputError
-        If its file is missing or damaged.
-    """
+    """Read an event window of a run."""
     series = run.run.series(entry["name"])
     at_ms = int(series.local_ms(np.array([_epoch_ms(entry["at"])]))[0])
     middle = (at_ms - int(series.local_ms(np.array([series.start_ms]))[0])) // series.step_ms

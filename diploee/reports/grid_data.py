@@ -36,26 +36,14 @@ class LimitLevel:
 
 @dataclass(frozen=True)
 class GridView:
-    """The grid metrics of one run.
+    """The grid metrics of one run."""
 
-    Parameters
-    ----------
-    run : RunData
-        The run.
-    block : dict
-        The `grid` block of its metrics.
-    unit : PowerUnit
-        Unit of power that the page uses.
-    levels : sequence of LimitLevel
-        What limits allow, for lines in the figures of ramps and swings.
-    parts : tuple of GridView
-        Of a facility of several pools: itself, each pool and all else that it takes.
-    """
-
-    run: RunData
-    block: Entry
-    unit: PowerUnit
+    run: RunData  # the run
+    block: Entry  # the `grid` block of its metrics
+    unit: PowerUnit  # unit of power that the page uses
+    # What limits allow, for lines in the figures of ramps and swings
     levels: Sequence[LimitLevel] = ()
+    # Of a facility of several pools: itself, each pool and all else that it takes
     parts: tuple[GridView, ...] = ()
 
     @property
@@ -130,22 +118,7 @@ def _by_pool(view: GridView) -> tuple[GridView, ...]:
 
 
 def power_from(run: RunData, begin: str, n_values: int) -> Float64Array:
-    """Return consecutive values of the run's own series, read from their row groups alone [W].
-
-    Parameters
-    ----------
-    run : RunData
-        The run.
-    begin : str
-        Start of the first value, ISO 8601.
-    n_values : int
-        Number of values; fewer are returned at the run's end.
-
-    Raises
-    ------
-    InputError
-        If the file can't be read, or the start lies outside of the run.
-    """
+    """Return consecutive values of the run's own series, read from their row groups alone [W]."""
     series = run.run.series()
     where = f"{run.run.folder / METRICS_FILE}: grid.spectrum"
     first = series.row_at(datetime.fromisoformat(begin), where)

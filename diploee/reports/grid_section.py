@@ -36,11 +36,6 @@ def grid_section(
     """Return the section; None for a run of an older version, without grid metrics and windows.
 
     `levels` are what limits allow, as lines in its figures.
-
-    Raises
-    ------
-    InputError
-        If the metrics don't hold what they should, or a file is damaged.
     """
     view = grid_view(run, unit, levels)
     notes: tuple[str, ...] = ()

@@ -177,21 +177,11 @@ def _used_percent(result: LimitResult) -> float:
 
 @dataclass(frozen=True)
 class SweepVerdicts:
-    """The verdict on every run of a sweep.
+    """The verdict on every run of a sweep."""
 
-    Parameters
-    ----------
-    limits : Limits
-        What they were held against.
-    points : list of tuple
-        Axis values of every point, in the order of the sweep.
-    verdicts : list of list of (str, LimitReport)
-        Name and report of the runs of each.
-    """
-
-    limits: Limits
-    points: list[tuple[Any, ...]]
-    verdicts: list[list[tuple[str, LimitReport]]]
+    limits: Limits  # what they were held against
+    points: list[tuple[Any, ...]]  # axis values of every point, in the order of the sweep
+    verdicts: list[list[tuple[str, LimitReport]]]  # name and report of the runs of each
 
     def counts(self, point: int | None = None) -> Counter[str]:
         """Return how many runs of a point, or of all, have each verdict."""
@@ -200,13 +190,7 @@ class SweepVerdicts:
 
 
 def sweep_verdicts(sweep: SweepData, limits: Limits) -> SweepVerdicts:
-    """Hold every finished run of a sweep against limits.
-
-    Raises
-    ------
-    InputError
-        If a run has kept no power series.
-    """
+    """Hold every finished run of a sweep against limits."""
     grouped: dict[tuple[Any, ...], list[tuple[str, LimitReport]]] = {}
     for _, row in sweep.finished.iterrows():
         place = sweep.folder / RUNS_FOLDER / str(row["run"])

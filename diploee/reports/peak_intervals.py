@@ -31,51 +31,29 @@ _EXPECTED = "a header of start and end, or of start and duration_min, and a row 
 
 @dataclass(frozen=True)
 class PeakInterval:
-    """An interval of a system's peak.
+    """An interval of a system's peak."""
 
-    Parameters
-    ----------
-    start, end : datetime.datetime
-        When it begins and ends; local time of the facility where they have no zone.
-    name : str
-        Its name in the file; empty where there is none.
-    where : str
-        File and line, for errors.
-    duration : datetime.timedelta, optional
-        How long it lasts, where the file says that: it ends then, whatever the clock shows.
-    """
-
+    # When it begins and ends; local time of the facility where they have no zone
     start: datetime
     end: datetime
-    name: str
-    where: str
+    name: str  # its name in the file; empty where there is none
+    where: str  # file and line, for errors
+    # How long it lasts, where the file says that: it ends then, whatever the clock shows
     duration: timedelta | None = None
 
 
 @dataclass(frozen=True)
 class CoincidentDemand:
-    """The demand of a run in one interval.
+    """The demand of a run in one interval."""
 
-    Parameters
-    ----------
-    name : str
-        Name of the interval.
-    start, end : datetime.datetime
-        When it begins and ends, in the facility's zone.
-    mw : float
-        Mean power [MW].
-    mvar : float or None
-        Mean reactive power, drawn positive [Mvar]; None where the run models none.
-    own_peak_mw : float
-        The run's largest demand over clock intervals of the same length where its metrics tell it
-        (15, 30 and 60 min), else its largest interval mean [MW].
-    """
-
-    name: str
+    name: str  # name of the interval
+    # When it begins and ends, in the facility's zone
     start: datetime
     end: datetime
-    mw: float
-    mvar: float | None
+    mw: float  # mean power [MW]
+    mvar: float | None  # mean reactive power, drawn positive [Mvar]; None where the run models none
+    # The run's largest demand over clock intervals of the same length where its metrics tell it
+    # (15, 30 and 60 min), else its largest interval mean [MW]
     own_peak_mw: float
 
     @property
@@ -85,21 +63,7 @@ class CoincidentDemand:
 
 
 def read_peak_intervals(path: Path | str) -> list[PeakInterval]:
-    """Read the intervals of system peaks.
-
-    Parameters
-    ----------
-    path : path
-        CSV with the columns ``start`` and ``end`` or ``duration_min``, and optionally ``name``.
-        Times as in ISO 8601: all with an offset from UTC, or all without, which is the facility's
-        local time.
-
-    Raises
-    ------
-    LogFormatError
-        With file and line, if it can't be read, an interval does not end after its start, or two
-        overlap.
-    """
+    """Read the intervals of system peaks."""
     text = read_text(Path(path), _EXPECTED)
     layout = read_header(text, ",;\t")
     names = layout.found({name: name for name in ("start", "end", "duration_min", "name")})
@@ -154,21 +118,7 @@ def _stamps(table: ReadTable, key: str) -> Stamps:
 
 
 def coincident_demand(run: Run, intervals: Sequence[PeakInterval]) -> list[CoincidentDemand]:
-    """Return the demand of a run in each interval.
-
-    Parameters
-    ----------
-    run : Run
-        A finished run.
-    intervals : sequence of PeakInterval
-        From `read_peak_intervals`; each begins and ends where an interval of the run does.
-
-    Raises
-    ------
-    InputError
-        With the interval's file and line, if it lies outside of the run or cuts its intervals; or
-        if the run's power can't be read.
-    """
+    """Return the demand of a run in each interval."""
     series = run.series()
     names = {column.name for column in run.columns}
     reactive = [n for n in ("poi_reactive_var", "facility_reactive_var") if n in names][:1]

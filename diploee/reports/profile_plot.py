@@ -26,22 +26,6 @@ def plot_profile(profile: PowerProfile, path: Path, force: bool = False) -> None
     The upper panel shows the whole run: the range of the samples and their 10 s mean (60 s over two
     hours) [kW]. The lower one shows two minutes that move more than most of the run, sample by
     sample; they are marked in the upper one.
-
-    Parameters
-    ----------
-    profile : PowerProfile
-        What to draw.
-    path : pathlib.Path
-        The PNG file.
-    force : bool
-        Replace a file that stands there.
-
-    Raises
-    ------
-    InputError
-        If the place is taken.
-    OutputError
-        If the file can't be written.
     """
     start = zoom_start(profile)
     stop = min(start + max(2, ZOOM_MS // profile.dt_ms), profile.power_w.size)

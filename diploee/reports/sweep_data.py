@@ -39,32 +39,16 @@ class _SweepFile(Record):
 
 @dataclass(frozen=True)
 class SweepData:
-    """A sweep, ready to draw.
+    """A sweep, ready to draw."""
 
-    Parameters
-    ----------
-    folder : pathlib.Path
-        The sweep folder.
-    name : str
-        Its name.
-    axes : tuple of str
-        Columns of the summary that the sweep varies, without the seed.
-    finished : pandas.DataFrame
-        Rows of the runs that have metrics.
-    n_failed : int
-        Rows that have none.
-    metrics : tuple of str
-        Keys of the metrics that it asks for; those that planners ask first where it names none.
-    warnings : tuple of str
-        What its runs were warned of, each once, with the number of runs.
-    """
-
-    folder: Path
-    name: str
-    axes: tuple[str, ...]
-    finished: pd.DataFrame
-    n_failed: int
+    folder: Path  # the sweep folder
+    name: str  # its name
+    axes: tuple[str, ...]  # columns of the summary that the sweep varies, without the seed
+    finished: pd.DataFrame  # rows of the runs that have metrics
+    n_failed: int  # rows that have none
+    # Keys of the metrics that it asks for; those that planners ask first where it names none
     metrics: tuple[str, ...] = ()
+    # What its runs were warned of, each once, with the number of runs
     warnings: tuple[str, ...] = ()
 
     @property
@@ -79,13 +63,7 @@ def is_sweep(folder: Path) -> bool:
 
 
 def read_sweep(folder: Path) -> SweepData:
-    """Read a sweep folder.
-
-    Raises
-    ------
-    InputError
-        If the summary is damaged, lacks a column or holds no finished run.
-    """
+    """Read a sweep folder."""
     import pandas as pd
 
     path = folder / SUMMARY_FILE

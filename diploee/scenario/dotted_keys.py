@@ -25,12 +25,6 @@ def with_value(
     """Return plain data with one dotted key changed; what is not on its path is shared.
 
     Nothing is changed in place: through an alias of YAML one part may stand at several keys.
-
-    Raises
-    ------
-    ScenarioError
-        If the key goes through a single value or an item that a list does not have; `where` gives
-        the text that names what asks for the change.
     """
     try:
         changed: dict[str, Any] = _changed(data, key.split("."), 0, value)

@@ -41,29 +41,16 @@ TOLERATED_LOSS = (0.0, 0.10, 0.25, 0.50)
 
 @dataclass(frozen=True)
 class Product:
-    """What a demand-response product leaves open, filled in; None has to be given.
+    """What a demand-response product leaves open, filled in; None has to be given."""
 
-    Parameters
-    ----------
-    notice, ramp_down, ramp_up : str
-        Spans, where an event gives none.
-    fraction : float, optional
-        Share of the power before the event that may be drawn.
-    hours : float, optional
-        Length of an event.
-    most_hours : float, optional
-        Longest event that the product has.
-    least_mw : float
-        Smallest rated power of a load that it is for [MW].
-    """
-
+    # Spans, where an event gives none
     notice: str
     ramp_down: str
     ramp_up: str = "15 min"
-    fraction: float | None = None
-    hours: float | None = None
-    most_hours: float | None = None
-    least_mw: float = 0.0
+    fraction: float | None = None  # share of the power before the event that may be drawn
+    hours: float | None = None  # length of an event
+    most_hours: float | None = None  # longest event that the product has
+    least_mw: float = 0.0  # smallest rated power of a load that it is for [MW]
 
 
 PRODUCTS: dict[str, Product] = {
@@ -488,17 +475,7 @@ class JobFlexibility(Model):
 def flexibility_problems(
     flexibility: Flexibility, clock: RunClock, idle_w: float, rated_w: float
 ) -> Iterator[tuple[KeyPath, str]]:
-    """Yield what is wrong between a `flexibility:` block and the rest, each with its key.
-
-    Parameters
-    ----------
-    flexibility : Flexibility
-        The block.
-    clock : RunClock
-        Span of the run.
-    idle_w, rated_w : float
-        Power of all nodes without a job, and their ratings [W].
-    """
+    """Yield what is wrong between a `flexibility:` block and the rest, each with its key."""
     given = flexibility.signals.given()
     if flexibility.follow is not None and flexibility.follow.signal not in given:
         yield (

@@ -13,13 +13,7 @@ from diploee.tables import Int64Array
 
 
 def check_country(text: str) -> str:
-    """Return a country such as ``US``, or one with its subdivision such as ``DE-BY``.
-
-    Raises
-    ------
-    ValueError
-        If it is not known, or the package is not installed.
-    """
+    """Return a country such as ``US``, or one with its subdivision such as ``DE-BY``."""
     country, _, part = text.partition("-")
     known: dict[str, list[str]] = _package().list_supported_countries()
     if country not in known:

@@ -29,23 +29,7 @@ _UPPER = {"maximum": "up to {:g}", "exclusiveMaximum": "below {:g}"}
 
 
 def markdown_reference(model: type[Model], title: str, command: str) -> str:
-    """Return the reference of all keys of a model and the models within it.
-
-    Parameters
-    ----------
-    model : type of Model
-        The model of a whole file, such as `Scenario`.
-    title : str
-        Heading of the page.
-    command : str
-        The command that prints this text, named in it.
-
-    Returns
-    -------
-    str
-        Markdown: one table per model in reading order, each with the dotted places where its keys
-        stand; ends with a line end.
-    """
+    """Return the reference of all keys of a model and the models within it."""
     schema = _with_parts(model.model_json_schema())
     # Has defaults as users write them.
     as_written = _with_parts(model.model_json_schema(mode="serialization"))

@@ -29,12 +29,6 @@ def sized(
     By `facility.size.poi_mw`, the site has the number of nodes that makes `rated_at_meter_w` that
     power, to a node of each pool; the ratings of its stages grow with them. Stages of your own,
     `further`, keep their size.
-
-    Raises
-    ------
-    ScenarioError, InputError
-        If the site in its new size does not hold together, there is no stage behind which a size at
-        the meter could be taken, or no number of nodes makes it.
     """
     facility, size = scenario.facility, scenario.facility.size
     if size is None:

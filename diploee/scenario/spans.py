@@ -44,13 +44,7 @@ def _split(text: object, units: tuple[str, ...], example: str) -> tuple[float, s
 
 
 def parse_resolution_ms(text: object) -> int:
-    """Return a resolution such as ``"60 s"`` in milliseconds.
-
-    Raises
-    ------
-    ValueError
-        If it has no unit, is not a multiple of 0.1 s, or lies outside 0.1 s to 1 h.
-    """
+    """Return a resolution such as ``"60 s"`` in milliseconds."""
     number, unit = _split(text, ("ms", "s", "min", "h"), "60 s")
     span_ms = round(number * _FIXED_MS[unit], 6)
     if span_ms % MIN_RESOLUTION_MS or not MIN_RESOLUTION_MS <= span_ms <= MAX_RESOLUTION_MS:
@@ -59,13 +53,7 @@ def parse_resolution_ms(text: object) -> int:
 
 
 def parse_span_ms(text: object) -> int:
-    """Return a span of fixed length such as ``"30 min"`` in milliseconds.
-
-    Raises
-    ------
-    ValueError
-        If it has no unit, or is not a positive whole number of milliseconds.
-    """
+    """Return a span of fixed length such as ``"30 min"`` in milliseconds."""
     number, unit = _split(text, tuple(_FIXED_MS), "30 min")
     span_ms = round(number * _FIXED_MS[unit], 6)
     if span_ms % 1 or span_ms <= 0:

@@ -41,17 +41,7 @@ class Site(Model):
 
 
 def starter_text(site: Site, name: str, n_nodes: int) -> str:
-    """Return a commented scenario file of a site.
-
-    Parameters
-    ----------
-    site : Site
-        The answers.
-    name : str
-        Name of the scenario.
-    n_nodes : int
-        Nodes of the site; training has two at least where it has any.
-    """
+    """Return a commented scenario file of a site."""
     n_training = max(round(n_nodes * site.training_share), 2) if site.training_share else 0
     pools = {"training": n_training, "serving": n_nodes - n_training}
     wide = max((width for width in WIDTHS if width <= n_training), default=WIDTHS[0])

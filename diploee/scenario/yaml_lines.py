@@ -68,43 +68,14 @@ _Loader.add_constructor(f"{_TAG}value", lambda _, node: node.value)
 
 
 def read_value(text: str, name: str) -> Any:
-    """Return a single value, such as that of ``--set``, as a scenario file would have it.
-
-    Raises
-    ------
-    ScenarioError
-        If it is not YAML; the text begins with `name`.
-    """
+    """Return a single value, such as that of ``--set``, as a scenario file would have it."""
     return _parse(text, lambda _: name)[0]
 
 
 def load_yaml_with_lines(
     path: Path, such_as: str, kinds: type | tuple[type, ...] = dict
 ) -> tuple[Any, dict[KeyPath, int]]:
-    """Read a YAML file.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        The file.
-    such_as : str
-        What it should hold, for errors, ``keys such as 'name:'``.
-    kinds : type or tuple of types
-        What its content may be, `dict` or `list`.
-
-    Returns
-    -------
-    data : object
-        The content in plain Python types.
-    lines : dict of tuple to int
-        The line, from 1, of every key and list item by its path.
-
-    Raises
-    ------
-    ScenarioError
-        If the file can't be read, is not YAML, gives a key twice, holds a tag or other content, or
-        is larger than any that is meant.
-    """
+    """Read a YAML file."""
     try:
         if path.exists() and not path.is_file():  # a pipe would wait for ever
             raise ScenarioError([f"{path}: is no file of text; give a YAML file"])

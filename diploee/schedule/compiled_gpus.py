@@ -17,25 +17,14 @@ from diploee.units import SLOTS_PER_GPU
 
 
 class Gpus(NamedTuple):
-    """GPUs of a pool.
+    """GPUs of a pool."""
 
-    Parameters
-    ----------
-    per_node : int
-        GPUs of a node.
-    gpus, nodes : numpy.ndarray, int64
-        Trees of the free slots of GPUs and of the wholly free GPUs of nodes.
-    next_gpu : numpy.ndarray, shape (n_gpus,), int64
-        Further GPU of the job that has a GPU as a whole, -1 = none.
-    free_nodes : numpy.ndarray, shape (1,), int64
-        Number of wholly free nodes.
-    """
-
-    per_node: int
+    per_node: int  # GPUs of a node
+    # Trees of the free slots of GPUs and of the wholly free GPUs of nodes
     gpus: Int64Array
     nodes: Int64Array
-    next_gpu: Int64Array
-    free_nodes: Int64Array
+    next_gpu: Int64Array  # further GPU of the job that has a GPU as a whole, -1 = none
+    free_nodes: Int64Array  # number of wholly free nodes
 
     @property
     def free_slots(self) -> Int64Array:

@@ -49,21 +49,6 @@ def fair_levels(
     the smallest at which all jobs together keep the limit, each at the first level that gives at
     least that share; then jobs are loosened by a level where that still keeps it, first those that
     are looser now, in their order.
-
-    Parameters
-    ----------
-    power_w : numpy.ndarray, shape (n, m), float64
-        Power of each job at each level, not rising [W]; levels that a job does not tolerate repeat
-        its lowest.
-    allowed_w : float
-        What they may draw together [W].
-    now : numpy.ndarray, shape (n,), int64, optional
-        Their levels until now.
-
-    Returns
-    -------
-    numpy.ndarray, shape (n,), int64
-        Levels; the lowest of all where even these draw more.
     """
     n_jobs = power_w.shape[0]
     headroom_w = power_w[:, :1] - power_w[:, -1:]

@@ -67,20 +67,7 @@ class EstimatingSpec(SchedulerSpec):
 
 
 def estimated_ms(estimate: Estimate, jobs: JobTable) -> Int64Array:
-    """Return how long jobs are thought to run.
-
-    Parameters
-    ----------
-    estimate : Estimate
-        The rule.
-    jobs : JobTable
-        The jobs.
-
-    Returns
-    -------
-    numpy.ndarray, shape (n,), int64
-        Estimates [ms], at least 1.
-    """
+    """Return how long jobs are thought to run."""
     run_ms: Int64Array = jobs.duration_ms
     match estimate:
         case EstimateByFactor(factor=factor):

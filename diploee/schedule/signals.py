@@ -18,24 +18,13 @@ NO_END_MS = int(np.iinfo(np.int64).max)
 
 @dataclass(frozen=True, eq=False)
 class Signal:
-    """A step function of time: each value holds from its time until the next.
+    """A step function of time: each value holds from its time until the next."""
 
-    Parameters
-    ----------
-    times_ms : numpy.ndarray, shape (n,), int64
-        When each value begins, increasing [ms since 1970 in UTC, or since the start of a run].
-    values : numpy.ndarray, shape (n,), float64
-        The values, in the signal's own unit.
-    end_ms : int
-        End of the last value [ms].
-    known_ahead_ms : int
-        How far ahead of any time the values are known [ms].
-    """
-
+    # When each value begins, increasing [ms since 1970 in UTC, or since the start of a run]
     times_ms: Int64Array
-    values: Float64Array
-    end_ms: int
-    known_ahead_ms: int = 0
+    values: Float64Array  # the values, in the signal's own unit
+    end_ms: int  # end of the last value [ms]
+    known_ahead_ms: int = 0  # how far ahead of any time the values are known [ms]
 
     @cached_property
     def _lists(self) -> tuple[list[int], list[float]]:
@@ -52,17 +41,7 @@ class Signal:
         return int(self.times_ms[row]) if row < self.times_ms.size else None
 
     def window(self, from_ms: int, until_ms: int) -> tuple[Int64Array, Float64Array]:
-        """Return the values that hold in a span, and for how long each does within it [ms].
-
-        Parameters
-        ----------
-        from_ms, until_ms : int
-            The span [ms].
-
-        Returns
-        -------
-        length_ms, values : numpy.ndarray, shape (m,)
-        """
+        """Return the values that hold in a span, and for how long each does within it [ms]."""
         ends_ms = np.append(self.times_ms[1:], self.end_ms)
         first = int(np.searchsorted(ends_ms, from_ms, side="right"))
         last = int(np.searchsorted(self.times_ms, until_ms))
@@ -88,18 +67,10 @@ class Signal:
 
 @dataclass(frozen=True)
 class KnownSignal:
-    """A signal up to what is known of it now, and not a step further.
+    """A signal up to what is known of it now, and not a step further."""
 
-    Parameters
-    ----------
-    signal : Signal
-        The whole of it.
-    now : callable
-        Returns the time [ms].
-    """
-
-    signal: Signal
-    now: Callable[[], int]
+    signal: Signal  # the whole of it
+    now: Callable[[], int]  # returns the time [ms]
 
     @property
     def known_ms(self) -> int:
@@ -120,17 +91,7 @@ class KnownSignal:
 
 
 def quantile(length_ms: Int64Array, values: Float64Array, level: float) -> float:
-    """Return a quantile of values by the time for which each holds; NaN of none.
-
-    Parameters
-    ----------
-    length_ms : numpy.ndarray, shape (n,), int64
-        How long each value holds [ms].
-    values : numpy.ndarray, shape (n,), float64
-        The values.
-    level : float
-        Share of the time at or below the quantile, above 0 and below 1.
-    """
+    """Return a quantile of values by the time for which each holds; NaN of none."""
     if not values.size:
         return float("nan")
     order = np.argsort(values, kind="stable")

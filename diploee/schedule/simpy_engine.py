@@ -113,13 +113,7 @@ class SimpyCluster(SimpyLoop, Viewed):
             self._ask()
 
     def advance(self, jobs: JobTable, until_ms: int) -> tuple[Int64Array, Int64Array]:
-        """Take in jobs and return those that start before a time, as `PoolEngine` says.
-
-        Raises
-        ------
-        PolicyError
-            If the policy starts what it may not, or nothing at all.
-        """
+        """Take in jobs and return those that start before a time, as `PoolEngine` says."""
         new = self._enter(jobs) if len(jobs) else []
         enqueue, ask = self.queue.append, self._ask
 

@@ -15,13 +15,6 @@ def has_twin(engine: str) -> Callable[[P], P]:
     """Return a decorator that says which engine is the twin of a policy.
 
     It holds for that class alone: one derived from it may decide otherwise.
-
-    Parameters
-    ----------
-    engine : str
-        Its module and class, such as ``"diploee.schedule.compiled:CompiledQueue"``, imported
-        when it is asked for. It is made of the policy, the nodes of the pool, the begin [ms] and
-        what is added when, as `diploee.schedule.simpy_engine.SimpyCluster`.
     """
 
     def register(policy: P) -> P:

@@ -73,18 +73,7 @@ def _run_on_dask(tasks: Sequence[RunTask], address: str) -> Iterator[Any]:
 
 @contextmanager
 def cluster_executor(address: str) -> Iterator[Executor]:
-    """Give an executor whose workers are those of a Dask cluster.
-
-    Parameters
-    ----------
-    address : str
-        Of the scheduler, such as ``tcp://10.0.0.1:8786``.
-
-    Raises
-    ------
-    InputError
-        If `distributed` is not installed, the address does not answer, or there is no worker.
-    """
+    """Give an executor whose workers are those of a Dask cluster."""
     client = connect(address)
     try:
         _wait_for_workers(client, address)

@@ -86,13 +86,7 @@ class Ensemble:
 def write_ensemble(
     store: Store, sweep: Sweep, runs: Sequence[PlannedRun], results: Mapping[str, Result]
 ) -> Ensemble | None:
-    """Write ``ensemble.parquet``, ``envelope.parquet`` and ``ensemble.json``.
-
-    Returns
-    -------
-    Ensemble or None
-        None, and no file, where no point has two finished members.
-    """
+    """Write ``ensemble.parquet``, ``envelope.parquet`` and ``ensemble.json``."""
     members: dict[int, list[PlannedRun]] = {}
     for run in runs:
         if run.run in results:
@@ -110,15 +104,7 @@ def write_ensemble(
 
 
 def spread(values: Float64Array, accuracy: float) -> MetricSpread:
-    """Return the statistics of a metric over the members of an ensemble.
-
-    Parameters
-    ----------
-    values : numpy.ndarray, shape (n,)
-        The metric of at least two members.
-    accuracy : float
-        Relative half-width of the 95 % confidence interval for which seeds are counted.
-    """
+    """Return the statistics of a metric over the members of an ensemble."""
     n, mean, std = values.size, float(values.mean()), float(values.std(ddof=1))
     p5, p50, p95 = (float(p) for p in np.percentile(values, PERCENTS))
     rng = stream(0, "ensemble", "percentile error")

@@ -20,24 +20,7 @@ METRICS_MB = 0.2
 def forecast(
     sweep: Sweep, n_workers: int = 1, profiles: Sequence[str] = (), max_runs: int = MAX_RUNS
 ) -> tuple[int, Forecast]:
-    """Return the number of runs of a sweep and what they are expected to take together.
-
-    Parameters
-    ----------
-    sweep : Sweep
-        A loaded sweep.
-    n_workers : int
-        Processes that share the runs, and that each need memory.
-    profiles : sequence of str
-        Profile folders; none means the shipped ones.
-    max_runs : int
-        Largest number of runs.
-
-    Raises
-    ------
-    InputError
-        As `run_sweep` before its first run.
-    """
+    """Return the number of runs of a sweep and what they are expected to take together."""
     library = ProfileLibrary.open(*profiles)
     runs = expand(sweep, library, max_runs)
     every = -(-len(runs) // MOST_CHECKED)

@@ -184,17 +184,7 @@ def _unknown_keys(spec: SweepSpec, base: Scenario) -> Iterator[tuple[KeyPath, st
 
 
 def key_problem(scenario: Scenario, key: str, may_add: bool = False) -> str | None:
-    """Return why a dotted key does not exist in a scenario, or None where it does.
-
-    Parameters
-    ----------
-    scenario : Scenario
-        The base of the sweep.
-    key : str
-        Such as ``facility.pools.h100.n_nodes``; items of a list count from 0.
-    may_add : bool
-        Whether the last part may be a new name, such as that of a further pool.
-    """
+    """Return why a dotted key does not exist in a scenario, or None where it does."""
     here: Any = scenario
     parts = key.split(".")
     for depth, part in enumerate(parts):

@@ -82,19 +82,5 @@ def ensemble(
     accuracy: float | None = None,
     **options: Any,
 ) -> SweepResult:
-    """Run many seeds of a scenario or sweep; `SweepResult.ensemble` has the spread.
-
-    Parameters
-    ----------
-    asked : path or str
-        A scenario or a sweep file, or the name of a shipped one.
-    out : path, optional
-        As of `sweep`.
-    seeds : int, optional
-        Number of seeds; 20 for a scenario.
-    accuracy : float, optional
-        Relative half-width of a 95 % confidence interval to count the seeds for.
-    **options : object
-        As of `sweep`.
-    """
+    """Run many seeds of a scenario or sweep; `SweepResult.ensemble` has the spread."""
     return sweep(load_ensemble(asked, seeds, accuracy), out, **options)

@@ -18,20 +18,7 @@ EXCEEDED = np.concatenate([np.arange(0, 10) / 10_000, np.arange(1, 1001) / 1_000
 
 
 def load_shape(run: Run) -> pa.Table:
-    """Return the load by hour of the week and its duration curve.
-
-    Parameters
-    ----------
-    run : Run
-        A run with its power series.
-
-    Returns
-    -------
-    pyarrow.Table
-        ``kind``; ``at``: hour of the week in local time, 0 = Monday 00:00-01:00, or the fraction
-        of time for which the load exceeds the value; ``power_w``: facility power [W], mean or
-        largest interval mean of the hour, or the level exceeded.
-    """
+    """Return the load by hour of the week and its duration curve."""
     total, count = np.zeros(HOURS_PER_WEEK), np.zeros(HOURS_PER_WEEK)
     largest = np.zeros(HOURS_PER_WEEK)
     distribution = Distribution()

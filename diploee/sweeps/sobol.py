@@ -30,61 +30,23 @@ N_RESAMPLES = 200
 
 @dataclass(frozen=True)
 class SobolIndices:
-    """Shares of the variance, 0-1.
+    """Shares of the variance, 0-1."""
 
-    Parameters
-    ----------
-    share : dict
-        First-order share by parameter.
-    interval : dict
-        Its 90 % interval by resampling the members.
-    rest : float
-        Share of the seed and of everything that no parameter explains alone.
-    degree : int
-        Of the polynomials.
-    """
-
-    share: dict[str, float]
-    interval: dict[str, tuple[float, float]]
-    rest: float
-    degree: int
+    share: dict[str, float]  # first-order share by parameter
+    interval: dict[str, tuple[float, float]]  # its 90 % interval by resampling the members
+    rest: float  # share of the seed and of everything that no parameter explains alone
+    degree: int  # of the polynomials
 
 
 def sobol_indices(inputs: Mapping[str, Float64Array], metric: Float64Array) -> SobolIndices | None:
-    """Estimate the first-order shares of drawn parameters.
-
-    Parameters
-    ----------
-    inputs : mapping of str to numpy.ndarray, shape (n,) or (n, k)
-        Drawn numbers of the members by parameter; a parameter may consist of several numbers.
-    metric : numpy.ndarray, shape (n,)
-        The metric of the members.
-
-    Returns
-    -------
-    SobolIndices or None
-        None where the metric is constant or the members are too few.
-    """
+    """Estimate the first-order shares of drawn parameters."""
     return indices_of_metrics(inputs, metric[:, np.newaxis])[0]
 
 
 def indices_of_metrics(
     inputs: Mapping[str, Float64Array], metrics: Float64Array
 ) -> list[SobolIndices | None]:
-    """Estimate the shares of many metrics of the same members, which are resampled once.
-
-    Parameters
-    ----------
-    inputs : mapping of str to numpy.ndarray, shape (n,) or (n, k)
-        As for `sobol_indices`.
-    metrics : numpy.ndarray, shape (n, m)
-        The metrics of the members.
-
-    Returns
-    -------
-    list of SobolIndices or None
-        For each metric what `sobol_indices` returns.
-    """
+    """Estimate the shares of many metrics of the same members, which are resampled once."""
     n_members, n_metrics = metrics.shape
     columns = {name: _independent(np.asarray(values)) for name, values in inputs.items()}
     n_numbers = sum(values.shape[1] for values in columns.values())

@@ -239,14 +239,7 @@ class UrlStore(Store):
 
 
 def open_store(target: str | Path) -> Store:
-    """Open the place of a sweep: a folder, or a URL such as ``s3://bucket/sweep``.
-
-    Raises
-    ------
-    InputError
-        If it is empty or a URL without scheme or place, there is no such kind of URL, or its
-        package is not installed.
-    """
+    """Open the place of a sweep: a folder, or a URL such as ``s3://bucket/sweep``."""
     text = str(target)
     if _URL.fullmatch(text):
         return UrlStore(text)

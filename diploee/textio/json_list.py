@@ -24,21 +24,7 @@ _DECODER = json.JSONDecoder(parse_constant=lambda _: None)  # NaN and Infinity a
 
 
 def json_objects(text: Text, root: type[T]) -> Iterator[tuple[int, T]]:
-    """Yield the objects of a JSON list, each with the offset in the text where it begins.
-
-    Parameters
-    ----------
-    text : Text
-        The whole list.
-    root : type
-        What each object must hold.
-
-    Raises
-    ------
-    LogFormatError
-        If the text is not a whole JSON list of such objects; the text names the line where the
-        object begins.
-    """
+    """Yield the objects of a JSON list, each with the offset in the text where it begins."""
     whole = text.data.decode()
 
     def fail(offset: int, problem: str) -> NoReturn:
@@ -79,17 +65,7 @@ def json_objects(text: Text, root: type[T]) -> Iterator[tuple[int, T]]:
 
 
 def text_columns(text: Text, rows: Sequence[tuple[int, Record]], names: Sequence[str]) -> ReadTable:
-    """Return fields of objects as columns of text, with the line of each object.
-
-    Parameters
-    ----------
-    text : Text
-        The list that they stand in.
-    rows : sequence of (int, Record)
-        The objects, each with its offset in the text.
-    names : sequence of str
-        Their fields: texts and whole numbers; None is empty.
-    """
+    """Return fields of objects as columns of text, with the line of each object."""
 
     def where(row: int) -> str:
         line = text.data.decode().count("\n", 0, rows[row][0]) + text.first_line

@@ -24,27 +24,13 @@ _DAMAGED = (pa.ArrowException, OSError, ValueError, KeyError)
 
 @dataclass(frozen=True, eq=False)
 class Sheet:
-    """A table whose header was read.
+    """A table whose header was read."""
 
-    Parameters
-    ----------
-    path : pathlib.Path
-        Named in errors.
-    layout : Layout
-        Its columns.
-    content : Text or bytes
-        Its rows: text, or the content of a Parquet file.
-    sha256 : str
-        Hash of the file as it is stored.
-    n_cut : int
-        Lines left out at the end, as their writer was killed.
-    """
-
-    path: Path
-    layout: Layout
-    content: Text | bytes
-    sha256: str
-    n_cut: int = 0
+    path: Path  # named in errors
+    layout: Layout  # its columns
+    content: Text | bytes  # its rows: text, or the content of a Parquet file
+    sha256: str  # hash of the file as it is stored
+    n_cut: int = 0  # lines left out at the end, as their writer was killed
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -62,20 +48,7 @@ class Sheet:
         return next((name for name in names if name in self.names), None)
 
     def read(self, wanted: Mapping[str, str] | Sequence[str], what: str = "the table") -> ReadTable:
-        """Read columns; those of a CSV file are text.
-
-        Parameters
-        ----------
-        wanted : mapping of str to str, or sequence of str
-            Names of the columns, by the keys that they get.
-        what : str
-            What the table is, for errors.
-
-        Raises
-        ------
-        LogFormatError
-            If a column is not there exactly once, or a row has too many or too few fields.
-        """
+        """Read columns; those of a CSV file are text."""
         names = wanted if isinstance(wanted, Mapping) else {name: name for name in wanted}
         if not names:
             raise LogFormatError(f"{self.header}: no column has a name, expected {what}")
@@ -101,25 +74,7 @@ def read_sheet(
     header_word: str = "",
     may_be_cut: bool = False,
 ) -> Sheet:
-    """Read a table up to its header.
-
-    Parameters
-    ----------
-    path : pathlib.Path or str
-        A Parquet file; or CSV, packed or not, whose delimiter the header tells. Lines that begin
-        with ``#`` are comments.
-    expected : str
-        What an empty file should have held, such as ``"columns 't_s,power_w'"``.
-    header_word : str
-        Lines of a CSV file above the first one with this word are skipped.
-    may_be_cut : bool
-        A last line without its line end is left out: its writer was killed.
-
-    Raises
-    ------
-    LogFormatError
-        If it can't be read, or is no such file.
-    """
+    """Read a table up to its header."""
     path = Path(path)
     stored = read_bytes(path)
     return sheet_of(path, stored, expected, header_word=header_word, may_be_cut=may_be_cut)
@@ -152,11 +107,6 @@ def sheet_text(path: Path, expected: str) -> Text:
 
     Columns that no CSV file holds, such as lists, are left out; spans of time are seconds, stamps
     with a zone are UTC. Line n of the text is row n - 2 of the table.
-
-    Raises
-    ------
-    LogFormatError
-        If it can't be read.
     """
     stored = read_bytes(path)
     data = unpacked(path, stored)

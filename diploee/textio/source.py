@@ -44,20 +44,7 @@ _KINDS = {
 
 
 def open_file(path: Path, error: type[InputError] = LogFormatError) -> BinaryIO:
-    """Open a regular file for reading.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        The file; a link to one is followed.
-    error : type
-        Of the error.
-
-    Raises
-    ------
-    InputError
-        If it can't be opened, or is a folder, a pipe or a device, which could be read without end.
-    """
+    """Open a regular file for reading."""
     try:
         kind = stat.S_IFMT(path.stat().st_mode)
         if kind == stat.S_IFREG:
@@ -86,13 +73,7 @@ def is_packed(data: bytes) -> bool:
 
 
 def unpacked(path: Path, data: bytes) -> bytes:
-    """Return stored content, unpacked where it is packed; errors name the path.
-
-    Raises
-    ------
-    LogFormatError
-        If it is damaged, or unpacks to more than `MAX_UNPACKED_BYTES`.
-    """
+    """Return stored content, unpacked where it is packed; errors name the path."""
     if not is_packed(data):
         return data
     parts, size = [], 0
@@ -105,14 +86,7 @@ def unpacked(path: Path, data: bytes) -> bytes:
 
 
 def unpacked_pieces(path: Path, file: BinaryIO) -> Iterator[bytes]:
-    """Yield the content of an open file, unpacked where it is packed; errors name the path.
-
-    Raises
-    ------
-    LogFormatError
-        If it can't be read, is damaged, or anywhere has unpacked to more than `MAX_RATIO` times
-        what was read of it by then.
-    """
+    """Yield the content of an open file, unpacked where it is packed; errors name the path."""
     magic = file.read(8)
     file.seek(0)
     name, unpack = next(

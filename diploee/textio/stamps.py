@@ -37,22 +37,13 @@ _LOCAL, _UTC = pa.timestamp("us"), pa.timestamp("us", "UTC")
 
 @dataclass(frozen=True, eq=False)
 class Stamps:
-    """A column of dates and times.
+    """A column of dates and times."""
 
-    Parameters
-    ----------
-    us : numpy.ndarray, shape (n,), int64
-        Microseconds since 1970: UTC where the stamp has an offset, else local time; `MISSING` where
-        the row has none.
-    is_aware : numpy.ndarray, shape (n,), bool
-        Which stamps have an offset.
-    column : pyarrow.Array
-        The stamps as they stand.
-    """
-
+    # Microseconds since 1970: UTC where the stamp has an offset, else local time; `MISSING` where
+    # the row has none
     us: Int64Array
-    is_aware: BoolArray
-    column: Any
+    is_aware: BoolArray  # which stamps have an offset
+    column: Any  # the stamps as they stand
 
     @property
     def there(self) -> BoolArray:
@@ -92,23 +83,7 @@ def moment(us: int, zone: timezone | None) -> datetime:
 
 
 def stamps(table: ReadTable, key: str, time_format: str | None = None) -> Stamps:
-    """Return a column of stamps in the manner of ISO 8601.
-
-    Parameters
-    ----------
-    table : ReadTable
-        Holds the column, as text or of a Parquet file its own dates; a column that is not there is
-        missing in every row.
-    key : str
-        The column.
-    time_format : str, optional
-        The stamps' format as for ``strptime``; such stamps are local.
-
-    Raises
-    ------
-    LogFormatError
-        With the line, if a stamp does not parse.
-    """
+    """Return a column of stamps in the manner of ISO 8601."""
     local = np.zeros(len(table), dtype=bool)
     if key not in table:
         return Stamps(np.full(len(table), MISSING), local, None)
@@ -139,14 +114,7 @@ def stamps(table: ReadTable, key: str, time_format: str | None = None) -> Stamps
 
 
 def stamps_of_one_clock(table: ReadTable, key: str) -> Stamps:
-    """Return stamps that all have an offset or all have none, of years that are believed.
-
-    Raises
-    ------
-    LogFormatError
-        With the line, as `stamps`, and if a stamp is of the other kind than the first, or of a year
-        before 1900 or after 2199.
-    """
+    """Return stamps that all have an offset or all have none, of years that are believed."""
     found = stamps(table, key)
     there = found.there
     if there.any():

@@ -27,33 +27,18 @@ REPEATED_HEADER = "repeated headers; skipped"
 
 @dataclass(frozen=True, eq=False)
 class ReadTable:
-    """Some columns of a file, by what they mean to its reader.
+    """Some columns of a file, by what they mean to its reader."""
 
-    Parameters
-    ----------
-    path : pathlib.Path
-        Named in errors.
-    columns : mapping of str to pyarrow.ChunkedArray
-        The columns, all of one length: strings, or of a Parquet file its own types.
-    names : mapping of str to str
-        What the file calls them.
-    where : callable
-        Where a row stands, of its index: ``log.csv:7`` or ``log.parquet: row 5``.
-    n_cut : int
-        1 if the last line was cut short and left out, else 0.
-    n_headers : int
-        Rows that repeat the header, as in files one after the other; they are left out.
-    n_short : int
-        Rows without the last columns, where these may be missing.
-    """
-
-    path: Path
+    path: Path  # named in errors
+    # The columns, all of one length: strings, or of a Parquet file its own types
     columns: Mapping[str, Any]
-    names: Mapping[str, str]
+    names: Mapping[str, str]  # what the file calls them
+    # Where a row stands, of its index: ``log.csv:7`` or ``log.parquet: row 5``
     where: Callable[[int], str]
-    n_cut: int = 0
+    n_cut: int = 0  # 1 if the last line was cut short and left out, else 0
+    # Rows that repeat the header, as in files one after the other; they are left out
     n_headers: int = 0
-    n_short: int = 0
+    n_short: int = 0  # rows without the last columns, where these may be missing
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
@@ -76,26 +61,13 @@ class ReadTable:
 
 @dataclass(frozen=True)
 class Layout:
-    """How the rows of a file are written.
+    """How the rows of a file are written."""
 
-    Parameters
-    ----------
-    names : tuple of str
-        Names of all columns in their order.
-    delimiter : str
-        One character.
-    is_quoted : bool
-        Fields may stand in double quotes, on one line.
-    header_line : int
-        Line of the header; 0 where there is none.
-    n_least : int, optional
-        Fields that every row must have, where the last columns may be missing.
-    """
-
-    names: tuple[str, ...]
-    delimiter: str = ","
-    is_quoted: bool = True
-    header_line: int = 0
+    names: tuple[str, ...]  # names of all columns in their order
+    delimiter: str = ","  # one character
+    is_quoted: bool = True  # fields may stand in double quotes, on one line
+    header_line: int = 0  # line of the header; 0 where there is none
+    # Fields that every row must have, where the last columns may be missing
     n_least: int | None = None
 
     def has(self, *names: str) -> bool:
@@ -115,13 +87,7 @@ class Layout:
         return {key: name for key, name in names.items() if self.index(name) is not None}
 
     def require(self, path: Path, names: Iterable[str], what: str) -> None:
-        """Check that each column is there once.
-
-        Raises
-        ------
-        LogFormatError
-            If one is missing or there twice; the text lists what there is.
-        """
+        """Check that each column is there once."""
         for name in names:
             if self.index(name) is not None:
                 continue
@@ -136,22 +102,7 @@ class Layout:
 
 
 def read_header(text: Text, delimiters: str = ",", *, is_quoted: bool = True) -> Layout:
-    """Return the layout of a text whose first line that is not blank holds the names.
-
-    Parameters
-    ----------
-    text : Text
-        The text.
-    delimiters : str
-        Characters between names; of several the most frequent one.
-    is_quoted : bool
-        See `Layout`.
-
-    Raises
-    ------
-    LogFormatError
-        If the line is not a row of names.
-    """
+    """Return the layout of a text whose first line that is not blank holds the names."""
     row = text.first_row
     delimiter = max(delimiters, key=row.count)
     names = row.split(delimiter)
@@ -185,23 +136,6 @@ def read_columns(
     """Read columns of delimited text.
 
     Blank lines are skipped, and so are rows that repeat the header.
-
-    Parameters
-    ----------
-    text : Text
-        The text, or a block of it.
-    layout : Layout
-        How it is written.
-    wanted : mapping of str to str
-        Names of columns by the keys that they get; each is there.
-    may_be_cut : bool
-        A last line without a line end and with too few fields is left out: the file was cut off
-        while it was written or copied.
-
-    Raises
-    ------
-    LogFormatError
-        If a line has another number of fields than the header, or can't be read.
     """
     start = text.start
     if text.first_line <= layout.header_line:

@@ -39,24 +39,12 @@ Bytes = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, eq=False)
 class Text:
-    """Whole lines of a text file.
+    """Whole lines of a text file."""
 
-    Parameters
-    ----------
-    path : pathlib.Path
-        Named in errors.
-    data : bytes
-        The lines: UTF-8 without a byte order mark, no control bytes, ended by LF.
-    first_line : int
-        Number of the first line in the file, from 1.
-    sha256 : str
-        Hash of the file as it is stored; empty where it was not asked for.
-    """
-
-    path: Path
-    data: bytes
-    first_line: int = 1
-    sha256: str = ""
+    path: Path  # named in errors
+    data: bytes  # the lines: UTF-8 without a byte order mark, no control bytes, ended by LF
+    first_line: int = 1  # number of the first line in the file, from 1
+    sha256: str = ""  # hash of the file as it is stored; empty where it was not asked for
 
     @cached_property
     def head(self) -> str:
@@ -135,22 +123,7 @@ class Text:
 
 
 def read_text(path: Path, expected: str, *, hashed: bool = False) -> Text:
-    """Read a text file as a whole, packed or not.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        The file; what it is packed with is told by its content, not by its name.
-    expected : str
-        What an empty file should have held, such as ``"a job log"``.
-    hashed : bool
-        Compute the hash of the file.
-
-    Raises
-    ------
-    LogFormatError
-        If it can't be read or unpacked, is empty or is not UTF-8 text.
-    """
+    """Read a text file as a whole, packed or not."""
     stored = read_bytes(path)
     sha256 = hashlib.sha256(stored).hexdigest() if hashed else ""
     return text_of(path, stored, expected, sha256)
@@ -170,18 +143,7 @@ def text_of(path: Path, stored: bytes, expected: str, sha256: str = "") -> Text:
 
 
 def read_blocks(path: Path) -> Iterator[Text]:
-    """Read a text file of any length a few MiB at a time.
-
-    Yields
-    ------
-    Text
-        Whole lines; none for an empty file.
-
-    Raises
-    ------
-    LogFormatError
-        As `read_text`, and if a line is longer than `LONGEST_LINE_BYTES`.
-    """
+    """Read a text file of any length a few MiB at a time."""
     line, rest = 1, b""
     with open_file(path) as file:
         pieces = unpacked_pieces(path, file)
@@ -208,20 +170,7 @@ def read_blocks(path: Path) -> Iterator[Text]:
 
 
 def first_block(path: Path, expected: str = "text") -> tuple[Text, Iterator[Text]]:
-    """Return the first block of a file that is not blank, and all blocks from it on.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        The file.
-    expected : str
-        What an empty file should have held.
-
-    Raises
-    ------
-    LogFormatError
-        As `read_blocks`, and if the file is empty.
-    """
+    """Return the first block of a file that is not blank, and all blocks from it on."""
     blocks = read_blocks(path)
     for block in blocks:
         if not block.data.isspace():

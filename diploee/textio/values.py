@@ -76,26 +76,7 @@ ANY = Number()
 
 
 def numbers(table: ReadTable, key: str, kind: Number = ANY) -> Float64Array:
-    """Return a column as numbers, NaN where the file has none.
-
-    Parameters
-    ----------
-    table : ReadTable
-        Holds the column; a column that is not there is missing in every row.
-    key : str
-        The column.
-    kind : Number
-        What it may hold.
-
-    Returns
-    -------
-    numpy.ndarray, shape (n,), float64
-
-    Raises
-    ------
-    LogFormatError
-        With the line: a value is no number, missing where none may, or out of range.
-    """
+    """Return a column as numbers, NaN where the file has none."""
     if key not in table:
         return np.full(len(table), np.nan)
     column = table.columns[key]

@@ -37,13 +37,7 @@ def recognises(text: Text) -> bool:
 
 
 def read(text: Text, options: JobLogOptions) -> RawLog:
-    """Read a job trace of AcmeTrace.
-
-    Raises
-    ------
-    LogFormatError
-        If a column is missing, a line has another number of fields, or a value does not parse.
-    """
+    """Read a job trace of AcmeTrace."""
     table = read_job_columns(text, read_header(text), COLUMNS, OPTIONAL, "an AcmeTrace job trace")
     return raw_log(table, stamps_ms(table, ("submit", "start", "end"), options.zone))
 

@@ -83,13 +83,7 @@ def recognises(text: Text) -> bool:
 
 
 def read(text: Text, options: JobLogOptions) -> RawLog:
-    """Read the task table of Alibaba's trace of 2020.
-
-    Raises
-    ------
-    LogFormatError
-        If a column is missing, a line has another number of fields, or a value does not parse.
-    """
+    """Read the task table of Alibaba's trace of 2020."""
     layout = read_header(text)
     if not layout.has("job_name") and len(layout.names) == len(NAMES):
         layout = Layout(NAMES)

@@ -45,13 +45,7 @@ def recognises(text: Text) -> bool:
 
 
 def read(text: Text, options: JobLogOptions) -> RawLog:  # noqa: ARG001  # a pod list needs none
-    """Read a pod list of Alibaba's trace of 2023.
-
-    Raises
-    ------
-    LogFormatError
-        If a column is missing, a line has another number of fields, or a value does not parse.
-    """
+    """Read a pod list of Alibaba's trace of 2023."""
     what = "a pod list of Alibaba's 2023 trace"
     table = read_job_columns(text, read_header(text), COLUMNS, OPTIONAL, what)
     times = LogTimes({key: times_ms(table, key) for key in ("submit", "start", "end")})

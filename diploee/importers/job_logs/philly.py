@@ -76,13 +76,7 @@ def recognises(text: Text) -> bool:
 
 
 def read(text: Text, options: JobLogOptions) -> RawLog:
-    """Read Philly's `cluster_job_log`.
-
-    Raises
-    ------
-    LogFormatError
-        If it is not a JSON list of such jobs, or a stamp does not parse.
-    """
+    """Read Philly's `cluster_job_log`."""
     jobs: list[tuple[int, _Job]] = []
     rows: list[tuple[int, _Attempt]] = []
     owners: list[int] = []

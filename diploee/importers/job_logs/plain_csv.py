@@ -67,15 +67,7 @@ def recognises(text: Text) -> bool:
 
 
 def read(text: Text, options: JobLogOptions) -> RawLog:
-    """Read a plain table of jobs.
-
-    Raises
-    ------
-    LogFormatError
-        If a line has another number of fields than the header, or a value does not parse.
-    InputError
-        If a column is not there, or the columns do not tell enough.
-    """
+    """Read a plain table of jobs."""
     layout = read_header(text, _DELIMITERS)
     columns = _columns(text, layout, options.columns or {})
     table = read_job_columns(text, layout, columns, {}, "a table of jobs")

@@ -42,24 +42,13 @@ _US_PER_MS = 1000
 
 @dataclass(frozen=True)
 class JobLogFormat:
-    """A format of job logs.
+    """A format of job logs."""
 
-    Parameters
-    ----------
-    name : str
-        As users write it, such as ``"swf"``.
-    title : str
-        What it is, for lists and errors.
-    recognises : callable
-        Whether a file looks like one; cheap, from its first lines.
-    read : callable
-        Rows of a file, by the options that concern reading; `diploee.importers.job_logs.rules`
-        does the rest.
-    """
-
-    name: str
-    title: str
-    recognises: Callable[[Text], bool]
+    name: str  # as users write it, such as ``"swf"``
+    title: str  # what it is, for lists and errors
+    recognises: Callable[[Text], bool]  # whether a file looks like one; cheap, from its first lines
+    # Rows of a file, by the options that concern reading; `diploee.importers.job_logs.rules` does
+    # the rest
     read: Callable[[Text, JobLogOptions], RawLog]
 
 
@@ -88,50 +77,27 @@ class RawJobs(Table):
 
 @dataclass(frozen=True, eq=False)
 class RawLog:
-    """What an importer makes of a file.
+    """What an importer makes of a file."""
 
-    Parameters
-    ----------
-    rows : RawJobs
-        One row for each row of the file that may be a job.
-    types : tuple of str
-        Names by `type_id`.
-    job_ids : pyarrow.Array of string, or None
-        Names of the jobs, null where missing; None where the format has none.
-    utc_offset_min : int or None
-        Offset of local time [min]; None where the origin of the times is not known.
-    time_zone : str
-        Name of its zone; empty for a fixed offset.
-    dropped, repaired, noted : mapping of str to int
-        What the importer already did, by cause; rows dropped here are not among `rows`.
-    node_rule : str
-        What the importer took as a node, where it made node counts of processors.
-    runs_share_id : bool
-        A job id may come back with another start, as a requeued job's does in Slurm.
-    is_naive : bool
-        See `JobLog`.
-    ids_repeat : bool
-        Jobs may share an id, as the tasks of an array do: no row is taken for repeated.
-    dates_are_shifted : bool
-        See `JobLog`.
-    labels : mapping of str to tuple of str
-        See `JobLog`.
-    """
-
-    rows: RawJobs
-    types: tuple[str, ...] = ("",)
+    rows: RawJobs  # one row for each row of the file that may be a job
+    types: tuple[str, ...] = ("",)  # names by `type_id`
+    # Names of the jobs, null where missing; None where the format has none
     job_ids: pa.Array | None = None
+    # Offset of local time [min]; None where the origin of the times is not known
     utc_offset_min: int | None = None
-    time_zone: str = ""
+    time_zone: str = ""  # name of its zone; empty for a fixed offset
+    # What the importer already did, by cause; rows dropped here are not among `rows`
     dropped: Mapping[str, int] = field(default_factory=dict)
     repaired: Mapping[str, int] = field(default_factory=dict)
     noted: Mapping[str, int] = field(default_factory=dict)
-    node_rule: str = ""
+    node_rule: str = ""  # what the importer took as a node, where it made node counts of processors
+    # A job id may come back with another start, as a requeued job's does in Slurm
     runs_share_id: bool = False
-    is_naive: bool = False
+    is_naive: bool = False  # see `JobLog`
+    # Jobs may share an id, as the tasks of an array do: no row is taken for repeated
     ids_repeat: bool = False
-    dates_are_shifted: bool = False
-    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    dates_are_shifted: bool = False  # see `JobLog`
+    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # see `JobLog`
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,24 +119,7 @@ class LogTimes:
 def read_job_columns(
     text: Text, layout: Layout, required: Mapping[str, str], optional: Mapping[str, str], what: str
 ) -> ReadTable:
-    """Read the columns of a log by their keys, such as ``{"gpus": "gpu_num"}``.
-
-    Parameters
-    ----------
-    text : Text
-        The log.
-    layout : Layout
-        How it is written.
-    required, optional : mapping of str to str
-        What the log calls its columns.
-    what : str
-        What the log is, for errors.
-
-    Raises
-    ------
-    LogFormatError
-        If a column is missing or there twice, or a line has another number of fields.
-    """
+    """Read the columns of a log by their keys, such as ``{"gpus": "gpu_num"}``."""
     layout.require(text.path, required.values(), what)
     table = read_columns(text, layout, {**required, **layout.found(optional)}, may_be_cut=True)
     if not len(table):
@@ -191,22 +140,7 @@ def raw_log(
     columns: Mapping[str, Any] | None = None,
     **facts: Any,
 ) -> RawLog:
-    """Make a `RawLog` of the columns of a log that go by their usual keys.
-
-    Parameters
-    ----------
-    table : ReadTable
-        Columns ``nodes``, ``gpus``, ``state``, ``type``, ``id``, ``energy`` and `LABELS`, as far as
-        the log has them.
-    times : LogTimes
-        Columns ``submit``, ``start``, ``end``, ``run`` and ``requested``, likewise.
-    dropped, repaired : mapping of str to int, optional
-        As of `RawLog`.
-    columns : mapping of str to numpy.ndarray, optional
-        Columns of `RawJobs` that the format has another way to.
-    **facts
-        Further fields of the `RawLog`.
-    """
+    """Make a `RawLog` of the columns of a log that go by their usual keys."""
     type_id, types = labels(table, "type")
     given: dict[str, Any] = {f"{key}_ms": ms for key, ms in times.ms.items()}
     if "requested_ms" in given:
@@ -257,22 +191,6 @@ def stamps_ms(
     A stamp with an offset is taken by it, one without is in the local time of `zone`, or where that
     is not given is in UTC, which is noted. The local time of the log is that of `zone`, or the
     offset that most stamps have.
-
-    Parameters
-    ----------
-    table : ReadTable
-        Holds the columns; one that is not there is missing in every row.
-    keys : iterable of str
-        The columns.
-    zone : Zone, optional
-        Zone of the log.
-    time_format : str, optional
-        The stamps' format as for ``strptime`` instead of ISO 8601.
-
-    Raises
-    ------
-    LogFormatError
-        With the line, if a stamp does not parse.
     """
     found: dict[str, Int64Array] = {}
     offsets: dict[int, int] = {}

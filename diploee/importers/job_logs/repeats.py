@@ -17,22 +17,7 @@ RENUMBERED = "repeated job id, kept and renumbered as tasks of an array"
 
 
 def repeated(rows: RawJobs, raw: RawLog, kept: BoolArray) -> dict[str, BoolArray]:
-    """Return which of the rows that stay so far repeat an earlier one.
-
-    Parameters
-    ----------
-    rows : RawJobs
-        The rows, with missing times filled in.
-    raw : RawLog
-        Their job ids, and whether runs share one.
-    kept : numpy.ndarray, shape (n,), bool
-        Rows that stay so far.
-
-    Returns
-    -------
-    dict of str to numpy.ndarray, shape (n,), bool
-        By cause.
-    """
+    """Return which of the rows that stay so far repeat an earlier one."""
     same = np.zeros(len(rows), dtype=bool)
     masks = {REPEATED_ROW: same, REPEATED_ID: same}
     if raw.job_ids is None or raw.ids_repeat:

@@ -81,24 +81,7 @@ LARGEST_NODE_COUNT = 2**31 - 1
 
 
 def apply_rules(path: Path, log_format: str, raw: RawLog, options: JobLogOptions) -> JobLog:
-    """Make a `JobLog` of rows by the rules of this module.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        Named in errors.
-    log_format : str
-        Name of the format.
-    raw : RawLog
-        The rows.
-    options : JobLogOptions
-        What the user said.
-
-    Raises
-    ------
-    LogFormatError
-        If no row has a node count, or one is out of range.
-    """
+    """Make a `JobLog` of rows by the rules of this module."""
     believed, not_believed = _believed(raw)
     rows, repaired = _with_times(believed, options)
     repaired[TIME_LEFT_OUT] = not_believed

@@ -78,13 +78,7 @@ def recognises(text: Text) -> bool:
 
 
 def read(text: Text, options: JobLogOptions) -> RawLog:
-    """Read what ``sacct -P`` printed.
-
-    Raises
-    ------
-    LogFormatError
-        If a column is missing, a line has another number of fields, or a value does not parse.
-    """
+    """Read what ``sacct -P`` printed."""
     is_quoted = text.head.startswith('"')  # as of a Parquet file
     delimiter = _DELIMITER.match(text.head.replace('"', ""))
     layout = read_header(text, delimiter[1] if delimiter else "|", is_quoted=is_quoted)

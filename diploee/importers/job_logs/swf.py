@@ -87,14 +87,7 @@ def recognises(text: Text) -> bool:
 
 
 def read(text: Text, options: JobLogOptions) -> RawLog:
-    """Read a log in the Standard Workload Format.
-
-    Raises
-    ------
-    LogFormatError
-        If a line has not 18 numbers, or neither the header nor the user tells how many processors
-        a node has.
-    """
+    """Read a log in the Standard Workload Format."""
     header = _header(text)
     rows = text.without_comments(";").single_spaced()
     n_fields = max(len(rows.first_row.split()), len(FIELDS))

@@ -21,27 +21,13 @@ MOST_STEPS_PER_ROW = 100
 
 @dataclass(frozen=True, eq=False)
 class EvenGrid:
-    """Columns at even steps.
+    """Columns at even steps."""
 
-    Parameters
-    ----------
-    start_us : int
-        Stamp of the first value [us].
-    step_ms : int
-        Step [ms].
-    n_steps : int
-        Number of values of each column.
-    values : dict of str to numpy.ndarray, shape (n_steps,), float64
-        The columns.
-    counts : dict of str to int
-        Rows read, dropped and repaired, by cause.
-    """
-
-    start_us: int
-    step_ms: int
-    n_steps: int
-    values: dict[str, Float64Array]
-    counts: dict[str, int]
+    start_us: int  # stamp of the first value [us]
+    step_ms: int  # step [ms]
+    n_steps: int  # number of values of each column
+    values: dict[str, Float64Array]  # the columns
+    counts: dict[str, int]  # rows read, dropped and repaired, by cause
 
 
 def even_grid(
@@ -56,24 +42,6 @@ def even_grid(
     The step is the most frequent distance of neighbouring stamps. Rows without a time or with a
     time that is taken are dropped; a stamp within half a step is moved to its place; missing values
     are bridged by straight lines, and held at the ends.
-
-    Parameters
-    ----------
-    table : ReadTable
-        The rows' file, for errors.
-    t_us : numpy.ndarray, shape (n,), int64
-        Stamp of each row [us].
-    there : numpy.ndarray, shape (n,), bool
-        Whether it has one.
-    columns : mapping of str to numpy.ndarray, shape (n,), float64
-        Values; NaN where missing.
-    max_gap_s : float
-        Longest time between two values that is bridged [s].
-
-    Raises
-    ------
-    LogFormatError
-        If there are less than two rows, the stamps are uneven, or a gap is too long.
     """
     rows = np.flatnonzero(there)
     in_order = bool(np.all(np.diff(t_us[rows]) >= 0))

@@ -59,11 +59,6 @@ def read_profiles(files: Sequence[Path], source_format: str, **told: Any) -> lis
         One of `FORMATS`, but for the data set.
     **told : object
         Further arguments of the format's importer.
-
-    Returns
-    -------
-    list of PowerProfile
-        One, or one per run and side of ``"mlperf-power"``.
     """
     if source_format != "mlperf-power" and not told.get("workload"):
         raise ProfileError(f"import_profile: '{source_format}' needs a workload, found none")

@@ -22,20 +22,7 @@ REGULAR = 0.9
 
 
 def gpu_of_rows(t_us: Int64Array, n_gpus: int | None = None) -> tuple[Int64Array, int] | None:
-    """Return the GPU of each row from 0 on, -1 in incomplete ticks, and the number of GPUs.
-
-    Parameters
-    ----------
-    t_us : numpy.ndarray, shape (n,), int64
-        Stamps in the order of the file [us].
-    n_gpus : int, optional
-        GPUs, where known.
-
-    Returns
-    -------
-    tuple of numpy.ndarray, shape (n,), int64, and int, or None
-        None where the ticks show another number of rows than `n_gpus`.
-    """
+    """Return the GPU of each row from 0 on, -1 in incomplete ticks, and the number of GPUs."""
     if t_us.size == 0:
         return np.zeros(0, dtype=np.int64), n_gpus or 1
     waits = np.abs(np.diff(t_us)).astype(np.float64)

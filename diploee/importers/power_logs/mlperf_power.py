@@ -114,24 +114,12 @@ class _Run:
 
 @dataclass(frozen=True, eq=False)
 class PowerLog:
-    """The readings of one log, repaired.
+    """The readings of one log, repaired."""
 
-    Parameters
-    ----------
-    curve : EnergyCurve
-        Energy, from readings that are joined by straight lines.
-    interval_us : float
-        Median interval of the readings [us].
-    sha256 : str
-        Hash of the file.
-    counts : dict of str to int
-        Readings, and those dropped or bridged, by cause.
-    """
-
-    curve: EnergyCurve
-    interval_us: float
-    sha256: str
-    counts: dict[str, int]
+    curve: EnergyCurve  # energy, from readings that are joined by straight lines
+    interval_us: float  # median interval of the readings [us]
+    sha256: str  # hash of the file
+    counts: dict[str, int]  # readings, and those dropped or bridged, by cause
 
 
 def import_mlperf_power(
@@ -166,17 +154,6 @@ def import_mlperf_power(
         For the provenance; the source is the run's place where not given.
     max_gap_s : float
         Longest time between two readings that is bridged [s].
-
-    Returns
-    -------
-    list of PowerProfile
-        One per run and side, its id ``<benchmark>-<nodes>n-<side>-<number>``; numbers count the
-        runs in the order of their names.
-
-    Raises
-    ------
-    LogFormatError
-        If there is no such log, or one can't be read, or is not of as many nodes as its system.
     """
     check_argument("n_nodes", n_nodes, 1, MAX_NODES)
     check_argument("gpu_tdp_w", gpu_tdp_w, 1, MAX_POWER_W)

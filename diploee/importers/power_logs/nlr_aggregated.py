@@ -58,11 +58,6 @@ def import_aggregated(
         What the set's metadata tells about the run.
     step_ms : int
         Step of the profile [ms].
-
-    Raises
-    ------
-    LogFormatError
-        If it is no such file, a value is negative or infinite, or the times do not increase.
     """
     sha256, t_us, power_w = _read(path)
     counts = {"up_sampled_rows": 0, "missing_power_filled": 0}

@@ -38,24 +38,12 @@ What = Literal["training", "inference", "all"]
 
 @dataclass(frozen=True)
 class DatasetImport:
-    """What an import did.
+    """What an import did."""
 
-    Parameters
-    ----------
-    paths : tuple of pathlib.Path
-        Profiles written.
-    skipped : tuple of SkippedRun
-        Runs and folders that could not be read, and why.
-    n_by_origin : dict of str to int
-        Profiles by ``"raw"`` and ``"aggregated"``.
-    n_left_out : int
-        Runs of a kind that was not asked for.
-    """
-
-    paths: tuple[Path, ...]
-    skipped: tuple[SkippedRun, ...]
-    n_by_origin: dict[str, int]
-    n_left_out: int
+    paths: tuple[Path, ...]  # profiles written
+    skipped: tuple[SkippedRun, ...]  # runs and folders that could not be read, and why
+    n_by_origin: dict[str, int]  # profiles by ``"raw"`` and ``"aggregated"``
+    n_left_out: int  # runs of a kind that was not asked for
 
     @property
     def skipped_by_cause(self) -> list[list[SkippedRun]]:
@@ -76,33 +64,7 @@ def import_nlr_genai(
     force: bool = False,
     progress: Progress | None = None,
 ) -> DatasetImport:
-    """Import the data set in a folder into a library.
-
-    Parameters
-    ----------
-    folder : pathlib.Path or str
-        The unpacked data set, see `diploee.importers.power_logs.nlr_layout`.
-    out : pathlib.Path
-        Folder of the library; its profiles are named ``<workload>-<nodes>n-<Slurm job>``.
-    origin : {"auto", "raw", "aggregated"}
-        Raw logs, published sums, or raw logs and the sums where those are missing or broken.
-    what : {"training", "inference", "all"}
-        Jobs of the training classes, tests of served models (which belong to no job class), or
-        both.
-    step_ms : int
-        Step of the profiles [ms].
-    force : bool
-        Replace profiles of the same ids.
-    progress : Progress, optional
-        Told of the progress.
-
-    Raises
-    ------
-    LogFormatError
-        If the folder is no such data set, has no run of that kind, or none can be read.
-    ProfileError
-        If the library has one of the profiles already and `force` is not set.
-    """
+    """Import the data set in a folder into a library."""
     dataset = find_runs(folder)
     asked = [
         run for run in dataset.runs if what == "all" or run.is_training == (what != "inference")

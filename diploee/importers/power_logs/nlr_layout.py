@@ -39,39 +39,17 @@ _PREFIX = re.compile(r"^(nvml|rapl)_?", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class DatasetRun:
-    """One measured job of the data set.
+    """One measured job of the data set."""
 
-    Parameters
-    ----------
-    origin : {"raw", "aggregated"}
-        Logs of all its nodes, or their published sum.
-    workload : str
-        Class of work, as scenarios name it.
-    n_nodes : int
-        Nodes.
-    name : str
-        What tells it from others of its class: the Slurm job, or where it lies.
-    is_training : bool
-        A job of a class, rather than a test of a served model.
-    paths : tuple of pathlib.Path
-        Its logs, or its Parquet file.
-    place : str
-        Where it lies, below the data set's folder.
-    slurm_id : str
-        Its Slurm job; empty where the set does not tell.
-    remarks : str
-        What the set's metadata tells about it.
-    """
-
-    origin: Origin
-    workload: str
-    n_nodes: int
-    name: str
-    is_training: bool
-    paths: tuple[Path, ...]
-    place: str
-    slurm_id: str = ""
-    remarks: str = ""
+    origin: Origin  # logs of all its nodes, or their published sum
+    workload: str  # class of work, as scenarios name it
+    n_nodes: int  # nodes
+    name: str  # what tells it from others of its class: the Slurm job, or where it lies
+    is_training: bool  # a job of a class, rather than a test of a served model
+    paths: tuple[Path, ...]  # its logs, or its Parquet file
+    place: str  # where it lies, below the data set's folder
+    slurm_id: str = ""  # its Slurm job; empty where the set does not tell
+    remarks: str = ""  # what the set's metadata tells about it
 
     @property
     def profile_id(self) -> str:
@@ -81,37 +59,19 @@ class DatasetRun:
 
 @dataclass(frozen=True)
 class SkippedRun:
-    """A run, or a folder of runs, that can't be read.
+    """A run, or a folder of runs, that can't be read."""
 
-    Parameters
-    ----------
-    place : str
-        Which one.
-    problem : str
-        Why, in one line.
-    """
-
-    place: str
-    problem: str
+    place: str  # which one
+    problem: str  # why, in one line
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """What was found in a folder.
+    """What was found in a folder."""
 
-    Parameters
-    ----------
-    folder : pathlib.Path
-        The data set.
-    runs : list of DatasetRun
-        Runs, by class and name.
-    skipped : list of SkippedRun
-        What can't be used, and why.
-    """
-
-    folder: Path
-    runs: list[DatasetRun] = field(default_factory=list)
-    skipped: list[SkippedRun] = field(default_factory=list)
+    folder: Path  # the data set
+    runs: list[DatasetRun] = field(default_factory=list)  # runs, by class and name
+    skipped: list[SkippedRun] = field(default_factory=list)  # what can't be used, and why
 
     def place(self, path: Path) -> str:
         """Return a path as the data set knows it."""
@@ -119,19 +79,7 @@ class Dataset:
 
 
 def find_runs(folder: Path | str) -> Dataset:
-    """Find all runs of a data set.
-
-    Parameters
-    ----------
-    folder : pathlib.Path or str
-        The unpacked data set: the folder that holds `RAW_FOLDER` or `AGGREGATED_FOLDER`, at any
-        depth, or one of the two itself.
-
-    Raises
-    ------
-    LogFormatError
-        If the folder is missing or holds neither.
-    """
+    """Find all runs of a data set."""
     folder = Path(folder)
     if not folder.is_dir():
         raise LogFormatError(f"{folder}: no such folder; give the folder of the unpacked data set")
@@ -286,13 +234,7 @@ def _aggregated_run(
 
 
 def workload_of(name: str) -> str:
-    """Return the class of work that a folder or a model's name stands for.
-
-    Parameters
-    ----------
-    name : str
-        Such as ``"training_llama2_70b_lora"`` or ``"Stable-Diffusion-v2"``.
-    """
+    """Return the class of work that a folder or a model's name stands for."""
     plain = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
     if not plain.startswith("inference"):
         for workload, parts in WORKLOADS.items():

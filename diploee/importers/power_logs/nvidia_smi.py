@@ -80,19 +80,6 @@ def import_nvidia_smi(
         Readings of one GPU above this are bridged like failed ones [W].
     max_gap_s : float
         Longest gap that is bridged [s]; longer ones are refused.
-
-    Returns
-    -------
-    PowerProfile
-        Over the time that all GPUs share; readings joined by straight lines, exact in energy.
-        ``provenance.counts`` holds every repair by cause.
-
-    Raises
-    ------
-    LogFormatError
-        If a file is no such log, a GPU has no good reading, or the files share no time.
-    ProfileError
-        If an argument is out of range.
     """
     _check_arguments(n_nodes, n_gpus, add_w, averaging_window_s, step_ms)
     if not paths:

@@ -38,54 +38,21 @@ _BRACKETS = re.compile(r"\s*\[.*\]$")
 
 @dataclass(frozen=True, eq=False)
 class MachineLog:
-    """The GPUs of one machine.
+    """The GPUs of one machine."""
 
-    Parameters
-    ----------
-    path : pathlib.Path
-        The file.
-    column : str
-        Column of power that was read.
-    curves : list of EnergyCurve
-        Energy of each GPU.
-    interval_s : float
-        Median interval between the readings of a GPU [s].
-    longest_gap_s : float
-        Longest time between good readings of a GPU [s].
-    sha256 : str
-        Hash of the file.
-    counts : dict of str to int
-        Rows dropped and readings bridged, by cause.
-    """
-
-    path: Path
-    column: str
-    curves: list[EnergyCurve]
-    interval_s: float
-    longest_gap_s: float
-    sha256: str
-    counts: dict[str, int]
+    path: Path  # the file
+    column: str  # column of power that was read
+    curves: list[EnergyCurve]  # energy of each GPU
+    interval_s: float  # median interval between the readings of a GPU [s]
+    longest_gap_s: float  # longest time between good readings of a GPU [s]
+    sha256: str  # hash of the file
+    counts: dict[str, int]  # rows dropped and readings bridged, by cause
 
 
 def read_machine_log(
     path: Path, n_gpus: int | None, max_reading_w: float, max_gap_s: float
 ) -> MachineLog:
-    """Read a log and repair the readings of each GPU.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        The file.
-    n_gpus : int or None
-        GPUs in it, where known; needed only where no column and no rhythm tells.
-    max_reading_w, max_gap_s : float
-        Readings above are bridged like failed ones [W]; longer gaps are refused [s].
-
-    Raises
-    ------
-    LogFormatError
-        If it is no such log, or a GPU has no good reading.
-    """
+    """Read a log and repair the readings of each GPU."""
     sheet = _sheet(path)
     plain = [_BRACKETS.sub("", name) for name in sheet.names]
     powers = [sheet.names[plain.index(name)] for name in POWER_COLUMNS if name in plain]

@@ -49,35 +49,18 @@ MAX_SECONDS = 100 * 366 * S_PER_DAY
 
 @dataclass(frozen=True, eq=False)
 class ObservedSeries:
-    """The observed load of a facility at even steps.
+    """The observed load of a facility at even steps."""
 
-    Parameters
-    ----------
-    start : datetime.datetime
-        Stamp of the first value; with the file's offset from UTC, or naive where it has none.
-    step_ms : int
-        Step [ms].
-    power_w : numpy.ndarray, shape (n,), float64
-        Power [W]; NaN throughout where the file has utilization alone.
-    utilization : numpy.ndarray, shape (n,), float64, or None
-        Utilization as a fraction; None where the file has none.
-    source : str
-        The file.
-    counts : dict of str to int
-        Rows read, and rows and values dropped or repaired, by cause.
-    sha256 : str
-        Hash of the file.
-    power_column : str
-        Name of the column of power; empty where there is none, or it is not known.
-    """
-
+    # Stamp of the first value; with the file's offset from UTC, or naive where it has none
     start: datetime
-    step_ms: int
-    power_w: Float64Array
-    utilization: Float64Array | None
-    source: str
+    step_ms: int  # step [ms]
+    power_w: Float64Array  # power [W]; NaN throughout where the file has utilization alone
+    utilization: Float64Array | None  # utilization as a fraction; None where the file has none
+    source: str  # the file
+    # Rows read, and rows and values dropped or repaired, by cause
     counts: dict[str, int] = field(default_factory=dict)
-    sha256: str = ""
+    sha256: str = ""  # hash of the file
+    # Name of the column of power; empty where there is none, or it is not known
     power_column: str = ""
 
     def __len__(self) -> int:
@@ -103,35 +86,6 @@ def read_observed_series(
 
     Rows may be unsorted or repeated. Missing rows and values are bridged by straight lines over at
     most `max_gap_s`. Stamps are snapped to an even grid. All of it is counted by cause.
-
-    Parameters
-    ----------
-    path : pathlib.Path or str
-        The file.
-    start : datetime.datetime, optional
-        Moment of ``t_s`` = 0; needed where the file has seconds rather than dates.
-    time_column : str, optional
-        Column of dates, or of seconds if it ends with ``_s``; the first of `TIME_COLUMNS` that the
-        file has, where not given.
-    power_column, power_unit : str, optional
-        Column of power, and its unit ``"W"``, ``"kW"`` or ``"MW"``; the first of `POWER_COLUMNS`
-        that the file has, and the unit of its name, where not given.
-    utilization_column : str, optional
-        Column of utilization, a fraction or, if its name ends with ``_pct``, percent; the first of
-        `UTILIZATION_COLUMNS` that the file has, where not given.
-    max_gap_s : float
-        Longest time without a value that is bridged [s].
-
-    Returns
-    -------
-    ObservedSeries
-        One value a step, from the first to the last stamp, both ends included.
-
-    Raises
-    ------
-    LogFormatError
-        If the file is not readable, lacks a column, has a value that is no number, negative or
-        above 100 %, uneven stamps, or a gap that is too long.
 
     Examples
     --------

@@ -127,19 +127,6 @@ def import_plain(
         where not given.
     max_gap_s : float
         Longest time without a reading that is bridged [s].
-
-    Returns
-    -------
-    PowerProfile
-        ``provenance.counts`` holds every repair by cause.
-
-    Raises
-    ------
-    LogFormatError
-        If the file is not readable, lacks a column or two readings, a value is not a number or
-        negative, a unit is not told, or a gap is too long.
-    ProfileError
-        If an argument is out of range.
     """
     check_argument("n_nodes", n_nodes, 1, MAX_NODES)
     check_argument("add_w", add_w, 0, MAX_POWER_W)

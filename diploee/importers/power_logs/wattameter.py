@@ -117,19 +117,6 @@ def import_wattameter(
         Energy at which the CPU counters wrap [J].
     max_gap_s : float
         Longest gap that is bridged [s]; longer ones are refused.
-
-    Returns
-    -------
-    PowerProfile
-        From the latest first stamp to the earliest last stamp; a remainder of less than a step at
-        the end is left out. ``provenance.counts`` holds every repair by cause.
-
-    Raises
-    ------
-    LogFormatError
-        If a log is not readable, ragged or empty, has no partner, or shares no time with another.
-    ProfileError
-        If an argument is out of range.
     """
     _check_arguments(step_ms, averaging_window_s, max_reading_w, counter_range_j, max_gap_s)
     limits = ReadingLimits(max_reading_w, counter_range_j, max_gap_s)

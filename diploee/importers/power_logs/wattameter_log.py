@@ -35,21 +35,12 @@ _POWER_TAGS = "'gpu-0[mW]', 'gpu-0[mJ]', 'cpu-0[uJ]', 'cpu 0 (W)' or 'gpu 0 (W)'
 
 @dataclass(frozen=True, order=True)
 class Channel:
-    """What one column tells about one device.
+    """What one column tells about one device."""
 
-    Parameters
-    ----------
-    device : str
-        Such as ``"gpu-0"``; the devices of a log are those with a power or a counter column.
-    kind : {"power", "counter"}
-        Power at the stamp, or an energy counter.
-    unit : float
-        Size of the column's unit [W or J].
-    """
-
+    # Such as ``"gpu-0"``; the devices of a log are those with a power or a counter column
     device: str
-    kind: Kind
-    unit: float
+    kind: Kind  # power at the stamp, or an energy counter
+    unit: float  # size of the column's unit [W or J]
 
 
 _CHANNELS: tuple[tuple[re.Pattern[str], str, Kind, float], ...] = (
@@ -66,30 +57,15 @@ _CHANNELS: tuple[tuple[re.Pattern[str], str, Kind, float], ...] = (
 
 @dataclass(frozen=True, eq=False)
 class WattAMeterLog:
-    """The rows of one log, in increasing order of their stamps.
+    """The rows of one log, in increasing order of their stamps."""
 
-    Parameters
-    ----------
-    path : pathlib.Path
-        The file.
-    t_us : numpy.ndarray, shape (n,), int64
-        Naive local stamps, microseconds since 1970.
-    line : numpy.ndarray, shape (n,), int64
-        Line of each row, from 1.
-    run : numpy.ndarray, shape (n,), int64
-        Header block of each row, from 0: the logger was started anew at each.
-    readings : dict of Channel to numpy.ndarray, shape (n,)
-        Readings in the unit of their column, failed ones included.
-    counts : dict of str to int
-        Rows dropped and oddities met, by cause.
-    """
-
-    path: Path
-    t_us: Int64Array
-    line: Int64Array
-    run: Int64Array
+    path: Path  # the file
+    t_us: Int64Array  # naive local stamps, microseconds since 1970
+    line: Int64Array  # line of each row, from 1
+    run: Int64Array  # header block of each row, from 0: the logger was started anew at each
+    # Readings in the unit of their column, failed ones included
     readings: dict[Channel, Float64Array]
-    counts: dict[str, int]
+    counts: dict[str, int]  # rows dropped and oddities met, by cause
 
     @property
     def device_types(self) -> frozenset[str]:
@@ -121,18 +97,6 @@ def parse_log(path: Path, data: bytes) -> WattAMeterLog:
 
     The longest run of rows with increasing stamps is kept, the others are dropped and counted: the
     row is there twice, or the clock stood ahead of the rows that follow or behind those before.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        Where the bytes come from, for errors.
-    data : bytes
-        The file's content.
-
-    Raises
-    ------
-    LogFormatError
-        If it is not a WattAMeter log with at least one row.
     """
     text = text_of(path, data, "a WattAMeter log").single_spaced()
     blocks = _blocks(text)

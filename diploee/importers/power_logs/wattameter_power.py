@@ -35,53 +35,25 @@ GAP_INTERVALS = 5
 
 @dataclass(frozen=True)
 class ReadingLimits:
-    """What counts as a plausible reading.
+    """What counts as a plausible reading."""
 
-    Parameters
-    ----------
-    max_reading_w : float
-        Highest plausible power of one device [W].
-    counter_range_j : float
-        Energy at which a CPU counter wraps [J].
-    max_gap_s : float
-        Longest gap that is bridged [s].
-    """
-
-    max_reading_w: float
-    counter_range_j: float
-    max_gap_s: float
+    max_reading_w: float  # highest plausible power of one device [W]
+    counter_range_j: float  # energy at which a CPU counter wraps [J]
+    max_gap_s: float  # longest gap that is bridged [s]
 
 
 @dataclass(frozen=True)
 class LogPower:
-    """The energy curves of one log and what was repaired to get them.
+    """The energy curves of one log and what was repaired to get them."""
 
-    Parameters
-    ----------
-    log : WattAMeterLog
-        The log.
-    curves : tuple of EnergyCurve
-        One for its power columns, one for its counters; they add up.
-    counts : dict of str to int
-        Readings repaired, by cause.
-    longest_gap_s : float
-        Longest time without a good reading of a device [s].
-    """
-
-    log: WattAMeterLog
-    curves: tuple[EnergyCurve, ...]
-    counts: dict[str, int]
-    longest_gap_s: float
+    log: WattAMeterLog  # the log
+    curves: tuple[EnergyCurve, ...]  # one for its power columns, one for its counters; they add up
+    counts: dict[str, int]  # readings repaired, by cause
+    longest_gap_s: float  # longest time without a good reading of a device [s]
 
 
 def log_power(log: WattAMeterLog, limits: ReadingLimits) -> LogPower:
-    """Repair a log and sum its devices.
-
-    Raises
-    ------
-    LogFormatError
-        If it has fewer than two rows, a device has no good reading, or a gap is too long.
-    """
+    """Repair a log and sum its devices."""
     if log.t_us.size < 2:
         raise LogFormatError(
             f"{log.path}:{log.line[0]}: a single row, expected two or more; give a complete log"

@@ -51,15 +51,7 @@ def rows(
     blocks: Iterator[Text],
     options: TraceOptions,  # noqa: ARG001  # such a trace needs none
 ) -> tuple[Iterator[RequestRows], Rules]:
-    """Return the rows of a trace and how to understand them.
-
-    Raises
-    ------
-    LogFormatError
-        If a key is missing in the first line; or if there is a ``chat_id``, as in the Bailian
-        traces, which have the same keys but stamps in seconds. While the rows are read, naming the
-        line: if it is no JSON object or a value is no number of its kind.
-    """
+    """Return the rows of a trace and how to understand them."""
     line, record = next(_records(first))
     for key in KEYS:
         if key not in record:

@@ -52,13 +52,6 @@ def rows(
 
     The columns are those that the options map, such as ``{"unix_s": "arrived", "output_tokens":
     "out"}``; where there are none, those named by their meaning (`MEANINGS`).
-
-    Raises
-    ------
-    InputError
-        If a meaning is unknown, not exactly one names the time, or two share a column.
-    LogFormatError
-        If a column is missing.
     """
     layout = read_header(first, ",;\t|")
     mapping = options.columns

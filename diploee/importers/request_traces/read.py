@@ -91,13 +91,7 @@ def read_request_trace(
 
 
 def sniff(path: Path) -> TraceFormat:
-    """Return the format of a trace by its first line.
-
-    Raises
-    ------
-    LogFormatError
-        If the file can't be read, or its first line fits none.
-    """
+    """Return the format of a trace by its first line."""
     if path.is_dir():
         return servegen.FORMAT
     text, _ = first_block(path, "requests")

@@ -30,40 +30,22 @@ _UNIT_WORDS = {"s": "seconds", "ms": "milliseconds"}
 
 @dataclass(frozen=True, eq=False)
 class RequestRows:
-    """Rows of one block.
+    """Rows of one block."""
 
-    Parameters
-    ----------
-    where : callable
-        File and line of a row, of its index.
-    time_us : numpy.ndarray, shape (n,), int64
-        Arrival [us], since 1970 UTC or since the trace's own origin, or `MISSING`.
-    input_tokens, output_tokens : numpy.ndarray, shape (n,), int64, or None
-        Lengths [tokens], or `MISSING`; None where the trace has no such column.
-    service : numpy.ndarray, shape (n,), int64, or None
-        Index into `service_names`; None where the trace does not tell.
-    service_names : tuple of str
-        Names that occur in this block; ``""`` where the field is empty.
-    n_headers : int
-        Headers repeated between the rows, as in concatenated files.
-    n_cut : int
-        1 if the last line of the file was cut short and left out, else 0.
-    n_naive : int
-        Stamps that name no zone, where the user names none either.
-    zone : Zone or None
-        Offset that the first stamp names, if any.
-    """
-
-    where: Callable[[int], str]
+    where: Callable[[int], str]  # file and line of a row, of its index
+    # Arrival [us], since 1970 UTC or since the trace's own origin, or `MISSING`
     time_us: Int64Array
+    # Lengths [tokens], or `MISSING`; None where the trace has no such column
     input_tokens: Int64Array | None
     output_tokens: Int64Array | None
+    # Index into `service_names`; None where the trace does not tell
     service: Int64Array | None = None
+    # Names that occur in this block; ``""`` where the field is empty
     service_names: tuple[str, ...] = ()
-    n_headers: int = 0
-    n_cut: int = 0
-    n_naive: int = 0
-    zone: Zone | None = None
+    n_headers: int = 0  # headers repeated between the rows, as in concatenated files
+    n_cut: int = 0  # 1 if the last line of the file was cut short and left out, else 0
+    n_naive: int = 0  # stamps that name no zone, where the user names none either
+    zone: Zone | None = None  # offset that the first stamp names, if any
 
     def __len__(self) -> int:
         return int(self.time_us.size)
@@ -80,32 +62,7 @@ def csv_rows(
     unit: TimeUnit,
     zone: Zone | None = None,
 ) -> Iterator[RequestRows]:
-    """Read blocks of a CSV file.
-
-    Parameters
-    ----------
-    blocks : iterable of Text
-        The whole file.
-    layout : Layout
-        How it is written.
-    columns : mapping of str to str
-        Its columns ``time``, and ``input``, ``output`` [tokens] and ``service`` where it has them.
-    unit : {"stamp", "s", "ms"}
-        Of the time: ISO stamps, or numbers.
-    zone : Zone, optional
-        Zone of stamps that name none; UTC if absent.
-
-    Yields
-    ------
-    RequestRows
-        One for each block.
-
-    Raises
-    ------
-    LogFormatError
-        Naming the line, if a row has another number of fields than the header or a field is not
-        what its column holds.
-    """
+    """Read blocks of a CSV file."""
     for block in blocks:
         if block.data.isspace():
             continue

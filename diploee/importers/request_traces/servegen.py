@@ -87,13 +87,6 @@ def read(path: Path, options: TraceOptions) -> RequestTrace:
 
     Requests are those expected in each step, no whole numbers; token lengths are those expected,
     rounded to whole requests. Rows and counts are those of the chunks, each row 600 s of a client.
-
-    Raises
-    ------
-    LogFormatError
-        If a file can't be read, a row is not as stated above, or the trace spans too many steps.
-    InputError
-        If a folder holds no chunks, or a wanted service is not there.
     """
     chunks = _chunks(path, options.services)
     dropped: Counter[str] = Counter()
@@ -142,21 +135,12 @@ class _Dataset(RootModel[dict[Annotated[str, Field(pattern=r"^\d{1,12}$")], dict
 
 @dataclass(frozen=True, eq=False)
 class ClientRates:
-    """Rows of one chunk, in increasing order.
+    """Rows of one chunk, in increasing order."""
 
-    Parameters
-    ----------
-    time_s : numpy.ndarray, shape (n,)
-        Start of each row [s]; they are at least 600 s apart, the rate is zero in between.
-    rate_rps : numpy.ndarray, shape (n,)
-        Mean rate over its 600 s [1/s].
-    n_rows : int
-        Rows read.
-    """
-
+    # Start of each row [s]; they are at least 600 s apart, the rate is zero in between
     time_s: Float64Array
-    rate_rps: Float64Array
-    n_rows: int
+    rate_rps: Float64Array  # mean rate over its 600 s [1/s]
+    n_rows: int  # rows read
 
     def between(self, first_s: float, last_s: float) -> ClientRates:
         """Return the rows between two times, both included [s]."""
@@ -174,21 +158,7 @@ class ClientRates:
 
 
 def _read_client(path: Path, dropped: Counter[str], repaired: Counter[str]) -> ClientRates:
-    """Read one chunk.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        The file; it may be packed with gzip.
-    dropped, repaired : collections.Counter
-        Rows by cause, added to.
-
-    Raises
-    ------
-    LogFormatError
-        If it can't be read, a row is not six fields with a time and a rate, or rows are less than
-        600 s apart.
-    """
+    """Read one chunk."""
     text = read_text(path, "the rates of a ServeGen chunk")
     table = read_columns(text, LAYOUT, {"time": "time", "rate": "rate"}, may_be_cut=True)
     time_s, rate_rps = numbers(table, "time", TIME_S), numbers(table, "rate", RATE_RPS)

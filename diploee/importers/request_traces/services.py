@@ -41,15 +41,7 @@ class ServiceNames:
         return tuple(self._number)
 
     def numbers(self, rows: RequestRows) -> Int64Array:
-        """Return the service of each row; -1 where it is not wanted.
-
-        Raises
-        ------
-        LogFormatError
-            If there are more than `MAX_SERVICES`.
-        InputError
-            If several are wanted of a trace that tells none.
-        """
+        """Return the service of each row; -1 where it is not wanted."""
         if rows.service is None:
             self._one_for_all()
             return np.broadcast_to(np.int64(0), len(rows))

@@ -29,17 +29,7 @@ class StepCounts:
         return min(first, self._first), max(last, self._last)
 
     def add(self, steps: Int64Array, service: Int64Array, n_services: int) -> None:
-        """Count requests.
-
-        Parameters
-        ----------
-        steps : numpy.ndarray, shape (n,), int64
-            Step of each; at least one. The caller keeps the span within `MAX_CELLS`.
-        service : numpy.ndarray, shape (n,), int64
-            Service of each.
-        n_services : int
-            Services known by now.
-        """
+        """Count requests."""
         self._make_room(*self.span_with(steps), n_services)
         low, high = int(steps.min()), int(steps.max())
         width = high - low + 1

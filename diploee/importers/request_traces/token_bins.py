@@ -41,17 +41,7 @@ class TokenCounts:
         self._total_tokens = np.zeros(0, dtype=np.int64)
 
     def add(self, tokens: Int64Array, service: Int64Array, n_services: int) -> None:
-        """Add lengths.
-
-        Parameters
-        ----------
-        tokens : numpy.ndarray, shape (n,), int64
-            Lengths, from 0 to `LARGEST_TOKENS`.
-        service : numpy.ndarray, shape (n,), int64
-            Service of each.
-        n_services : int
-            Services known by now.
-        """
+        """Add lengths."""
         self._widen(n_services)
         n_bins = EDGES.size - 1
         bins = bins_of(tokens)

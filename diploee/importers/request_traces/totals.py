@@ -53,20 +53,11 @@ _US_PER_MS = 1000
 
 @dataclass(frozen=True)
 class Rules:
-    """How a format is to be understood.
+    """How a format is to be understood."""
 
-    Parameters
-    ----------
-    is_relative : bool
-        Times count from the trace's own origin; then they can't be negative.
-    zero_output_fails : bool
-        A request without response tokens failed and is left out.
-    exact_stamps : bool
-        Stamps are so fine that two equal rows one after the other are one request, written twice.
-    """
-
-    is_relative: bool
-    zero_output_fails: bool = False
+    is_relative: bool  # times count from the trace's own origin; then they can't be negative
+    zero_output_fails: bool = False  # a request without response tokens failed and is left out
+    # Stamps are so fine that two equal rows one after the other are one request, written twice
     exact_stamps: bool = False
 
 
@@ -147,15 +138,7 @@ class TraceTotals:
         self._n_gaps = self._n_naive = 0
 
     def add(self, rows: RequestRows) -> None:
-        """Add the rows of the next block.
-
-        Raises
-        ------
-        LogFormatError
-            If the trace spans too many steps or has too many services.
-        InputError
-            If several services are wanted of a trace that tells none.
-        """
+        """Add the rows of the next block."""
         self._n_rows += len(rows) + rows.n_cut
         self._dropped[TRUNCATED] += rows.n_cut
         self._repaired[REPEATED_HEADER] += rows.n_headers
@@ -179,15 +162,7 @@ class TraceTotals:
             self._count(rows, service, slice(None) if keep.all() else np.flatnonzero(keep))
 
     def trace(self) -> RequestTrace:
-        """Return the whole trace.
-
-        Raises
-        ------
-        LogFormatError
-            If no request is left.
-        InputError
-            If a wanted service did not occur.
-        """
+        """Return the whole trace."""
         self._services.check_wanted()
         counts = ImportCounts(
             self._n_rows,

@@ -26,24 +26,12 @@ class TraceOptions:
 
 @dataclass(frozen=True)
 class TraceFormat:
-    """A format of request traces.
+    """A format of request traces."""
 
-    Parameters
-    ----------
-    name : str
-        As users write it, such as ``"burstgpt"``.
-    title : str
-        What it is, for lists and errors.
-    recognises : callable
-        Whether a file looks like one; cheap, from its first lines.
-    read : callable
-        Reads a file.
-    """
-
-    name: str
-    title: str
-    recognises: Callable[[Text], bool]
-    read: Callable[[Path, TraceOptions], RequestTrace]
+    name: str  # as users write it, such as ``"burstgpt"``
+    title: str  # what it is, for lists and errors
+    recognises: Callable[[Text], bool]  # whether a file looks like one; cheap, from its first lines
+    read: Callable[[Path, TraceOptions], RequestTrace]  # reads a file
 
 
 Rows = Callable[[Text, Iterator[Text], TraceOptions], tuple[Iterator[RequestRows], Rules]]
@@ -72,19 +60,7 @@ def row_format(
 def csv_format(
     name: str, title: str, columns: Mapping[str, str], unit: TimeUnit, rules: Rules
 ) -> TraceFormat:
-    """Return a format of CSV files with columns of fixed names.
-
-    Parameters
-    ----------
-    name, title
-        As of `TraceFormat`.
-    columns : mapping of str to str
-        Its columns ``time``, and ``input``, ``output`` [tokens] and ``service`` where it has them.
-    unit : {"stamp", "s", "ms"}
-        Of the time, see `csv_rows`.
-    rules : Rules
-        How the format is to be understood.
-    """
+    """Return a format of CSV files with columns of fixed names."""
 
     def recognises(text: Text) -> bool:
         return {column.casefold() for column in columns.values()} <= header_words(text)

@@ -37,25 +37,7 @@ NOTES = (
 def load_batches(
     specs: Mapping[str, JobStream], folder: Path
 ) -> dict[tuple[str, str], PowerProfile]:
-    """Read the curves of all classes of offline inference and make the power of their batches.
-
-    Parameters
-    ----------
-    specs : mapping of str to JobStream
-        The job streams by name.
-    folder : pathlib.Path
-        Folder that names of curve files are relative to.
-
-    Returns
-    -------
-    dict of tuple to PowerProfile
-        One batch on all nodes of a class, by the names of stream and class.
-
-    Raises
-    ------
-    InputError
-        If a curve is missing or not usable, or lacks the length or the size of a class's batches.
-    """
+    """Read the curves of all classes of offline inference and make the power of their batches."""
     found = {}
     for name, spec in specs.items():
         for index, job_class in enumerate(spec.job_classes()):

@@ -30,13 +30,7 @@ class CurveFile(ServingFile):
 
 
 def find_curve_file(name: str, folder: Path) -> Path:
-    """Return the file of a curve given by shipped name or by path relative to a folder.
-
-    Raises
-    ------
-    InputError
-        If there is neither, with the shipped names in the text, or the name can't be a file's.
-    """
+    """Return the file of a curve given by shipped name or by path relative to a folder."""
     files = sorted((shipped_folder("profiles") / "curves").glob("*.csv"))
     shipped = {path.stem: path for path in files}
     path = folder / name
@@ -54,13 +48,7 @@ def find_curve_file(name: str, folder: Path) -> Path:
 
 
 def read_curve_file(name: str, folder: Path) -> CurveFile:
-    """Read a curve file without interpreting its values.
-
-    Raises
-    ------
-    InputError
-        If it is missing, is not text, has no header, or a row has too few or too many fields.
-    """
+    """Read a curve file without interpreting its values."""
     path = find_curve_file(name, folder)
     sheet = read_sheet(path, f"a header such as '{RATE_COLUMN},...'")
     table = sheet.read([column for column in sheet.names if column], "a curve")
@@ -68,13 +56,7 @@ def read_curve_file(name: str, folder: Path) -> CurveFile:
 
 
 def rows_where(file: CurveFile, column: str, value: int) -> CurveFile:
-    """Keep the rows with a value in a column; all rows where the file has no such column.
-
-    Raises
-    ------
-    InputError
-        If no row has the value; the text lists those that there are.
-    """
+    """Keep the rows with a value in a column; all rows where the file has no such column."""
     if column not in file.table:
         return file
     values = curve_values(file, column)
@@ -87,28 +69,7 @@ def rows_where(file: CurveFile, column: str, value: int) -> CurveFile:
 def curve_columns(
     file: CurveFile, names: Sequence[str], against: str = RATE_COLUMN
 ) -> tuple[Float64Array, ...]:
-    """Return what a curve is measured against, the request rates, and further columns of it.
-
-    Parameters
-    ----------
-    file : CurveFile
-        What was read.
-    names : sequence of str
-        Columns beside `against`.
-    against : str
-        The column that must rise from row to row.
-
-    Returns
-    -------
-    tuple of numpy.ndarray, each of shape (n,), float64
-        The values of `against`, then the columns in the order of `names`.
-
-    Raises
-    ------
-    InputError
-        If a column is missing, a value is not a positive number of sound size, there are fewer
-        than three rows, or the first column is not strictly increasing.
-    """
+    """Return what a curve is measured against, the request rates, and further columns of it."""
     wanted = (against, *names)
     for name in wanted:
         if name not in file.table:

@@ -27,31 +27,7 @@ _US_PER_MS = 1_000
 def read_power_samples(
     name: str, files: Mapping[float, str], n_nodes: int, folder: Path, boundary: str = DEVICE_POWER
 ) -> tuple[tuple[PowerSample, ...], tuple[ServingFile, ...]]:
-    """Read the measured samples of a service, as the importer of plain profiles does.
-
-    Parameters
-    ----------
-    name : str
-        Stream and service, for random streams.
-    files : mapping of float to str
-        File by request rate of the instance [1/s].
-    n_nodes : int
-        Nodes of one instance, which the power is of.
-    folder : pathlib.Path
-        Folder that the files' names are relative to.
-    boundary : str
-        What the power includes, for the provenance.
-
-    Returns
-    -------
-    tuple of PowerSample, tuple of ServingFile
-        By rising rate; the power is that of one node.
-
-    Raises
-    ------
-    InputError
-        If a file is not usable; the text names the key, the file and the row.
-    """
+    """Read the measured samples of a service, as the importer of plain profiles does."""
     samples, read = [], []
     for rate_rps, file in sorted(files.items()):
         try:

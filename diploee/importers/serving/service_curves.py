@@ -36,22 +36,7 @@ from diploee.textio.values import fail_values
 def load_curves(
     specs: Mapping[str, RequestStream], traces: Mapping[str, RequestTrace], folder: Path
 ) -> Curves:
-    """Read or compute the curves of all services of a run.
-
-    Parameters
-    ----------
-    specs : mapping of str to RequestStream
-        The request streams by name.
-    traces : mapping of str to RequestTrace
-        The trace of each stream with a `replay`, for its lengths.
-    folder : pathlib.Path
-        Folder that names of curve files are relative to.
-
-    Raises
-    ------
-    InputError
-        If one is missing or not usable; the text names the key, the file and the line.
-    """
+    """Read or compute the curves of all services of a run."""
     found: Curves = {}
     for stream, spec in specs.items():
         for name, service in spec.services.items():
@@ -108,13 +93,7 @@ def _latency_curve(
 
 
 def load_power_curve(name: str, folder: Path) -> tuple[PowerCurve, CurveFile]:
-    """Read a power curve by shipped name or by path relative to `folder`.
-
-    Raises
-    ------
-    InputError
-        If it is missing or not usable; the text names the file and the line.
-    """
+    """Read a power curve by shipped name or by path relative to `folder`."""
     file = read_curve_file(name, folder)
     rate_rps, mean_w, peak_w = curve_columns(file, ("mean_power_w", "peak_power_w"))
     fail_values(file.table, "peak_power_w", peak_w >= mean_w, "mean_power_w or more")
@@ -124,13 +103,7 @@ def load_power_curve(name: str, folder: Path) -> tuple[PowerCurve, CurveFile]:
 def load_latency_curve(
     name: str, folder: Path, metric: LatencyMetric = "mean_e2e", output_tokens: int = 512
 ) -> tuple[LatencyCurve, CurveFile]:
-    """Read a latency curve by shipped name or by path relative to `folder`.
-
-    Raises
-    ------
-    InputError
-        If it is missing or not usable; the text names the file and the line.
-    """
+    """Read a latency curve by shipped name or by path relative to `folder`."""
     file = read_curve_file(name, folder)
     of_length = rows_where(file, OUTPUT_TOKENS_COLUMN, output_tokens)
     columns = curve_columns(of_length, (LATENCY_COLUMNS[metric], THROUGHPUT_COLUMN))

@@ -31,28 +31,6 @@ def alternate(
 
     The load is linear in the rates but for which of two hours sets the rate at their edge; that is
     taken from the rates of the turn before.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        Load of one job in the hour of its submission and those after.
-    slot, month : numpy.ndarray, shape (H,), int64
-        Hour of the week, 0-167, and month, 0-11, of every hour.
-    load : numpy.ndarray, shape (H,), float64
-        Observed load above that of an idle facility, in the kernel's unit.
-    used : numpy.ndarray, shape (H,), bool
-        Hours whose load is to be explained.
-    months : bool
-        Fit the months; else their weights are 1.
-    share : numpy.ndarray, shape (H,), float64
-        What the rates are multiplied by in each hour: the nodes that stand, of their mean.
-
-    Returns
-    -------
-    of_week : numpy.ndarray, shape (168,), float64
-        Jobs per hour, in a month of weight 1 and at a share of 1.
-    of_month : numpy.ndarray, shape (12,), float64
-        Weights of the months, on no fixed scale.
     """
     of_month, even = np.ones(MONTHS_PER_YEAR), np.ones(slot.size)
     of_week = _fit_rates(kernel, slot, share, HOURS_PER_WEEK, load, used, even)
@@ -77,26 +55,7 @@ def spread(
     used: BoolArray,
     rate: Float64Array,
 ) -> Float64Array:
-    """Return the rates of each group of hours without one block of weeks after the other.
-
-    Parameters
-    ----------
-    kernel, load, used
-        As of `alternate`.
-    group : numpy.ndarray, shape (H,), int64
-        Group of each hour, below `n_groups`.
-    factor : numpy.ndarray, shape (H,), float64
-        What the rate of its group is multiplied by in each hour; held.
-    n_groups : int
-        Number of groups.
-    rate : numpy.ndarray, shape (H,), float64
-        Rate of every hour as found from all weeks.
-
-    Returns
-    -------
-    numpy.ndarray, shape (B, n_groups), float64
-        For a jackknife; blocks are whole weeks, `MOST_BLOCKS` at most.
-    """
+    """Return the rates of each group of hours without one block of weeks after the other."""
     design = _design(kernel, group, factor, n_groups, used, rate)
     seen = load[used]
     n_weeks = -(-seen.size // HOURS_PER_WEEK)

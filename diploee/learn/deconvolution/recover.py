@@ -352,29 +352,7 @@ def _limits(
 def hourly_means(
     series: ObservedSeries, zone: tzinfo, observed: Observed
 ) -> tuple[np.datetime64, Float64Array]:
-    """Return the means of a series over whole clock hours of the facility's local time.
-
-    Parameters
-    ----------
-    series : ObservedSeries
-        Each value is taken as the mean over its step.
-    zone : datetime.tzinfo
-        The facility's, of the local time.
-    observed : {"utilization", "power"}
-        What to average.
-
-    Returns
-    -------
-    first_hour : numpy.datetime64
-        The first whole hour, local time.
-    means : numpy.ndarray, shape (H,), float64
-        Occupancy (0-1), or power [W].
-
-    Raises
-    ------
-    WorkloadError
-        If the series has no such values, or steps above an hour.
-    """
+    """Return the means of a series over whole clock hours of the facility's local time."""
     values = series.utilization if observed == "utilization" else series.power_w
     if values is None or bool(np.isnan(values).any()):
         raise WorkloadError(

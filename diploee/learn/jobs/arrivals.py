@@ -77,30 +77,7 @@ def fit_arrivals(
     confidence: float,
     choice: CalendarChoice = "auto",
 ) -> ArrivalFit:
-    """Fit the calendar, the daily count and the dispersion of hourly and daily counts.
-
-    Parameters
-    ----------
-    hours : HourCounts
-        Submissions per clock hour.
-    jobs : numpy.ndarray, shape (H,), int64
-        Jobs that were submitted in each.
-    own_squares : numpy.ndarray, shape (H,), float64
-        Sum over the submissions of each hour of the squared number of their jobs.
-    kind : {"auto", "poisson", "gamma"}
-        How submissions scatter within the weights; ``"auto"`` takes what the counts tell.
-    months : bool, optional
-        Fit weights of the months; by default where the span covers all twelve.
-    confidence : float
-        Level of the limits.
-    choice : str
-        Which weights the week has.
-
-    Returns
-    -------
-    ArrivalFit
-        The fit.
-    """
+    """Fit the calendar, the daily count and the dispersion of hourly and daily counts."""
     calendar = fit_calendar(hours, months, choice)
     whole = hours.is_whole  # a part of an hour ends with a submission: its count is no draw
     # Months as a scenario lays them, going over into each other.

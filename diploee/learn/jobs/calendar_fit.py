@@ -41,34 +41,17 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class CalendarFit:
-    """Fitted calendar weights and the counts that they expect.
+    """Fitted calendar weights and the counts that they expect."""
 
-    Parameters
-    ----------
-    shape : WeekShape
-        Which weights the week has, and why.
-    week_weight : numpy.ndarray, shape (168,), float64
-        Weights of the hours of the week, Monday 00:00 first, mean 1.
-    month_weight : numpy.ndarray, shape (12,), float64, or None
-        Weights of the months, January first, mean 1 over the days of a year of 365; None where the
-        span does not cover every month.
-    jobs_per_hour : float
-        Mean rate over a week and a year.
-    expected : numpy.ndarray, shape (H,), float64
-        Expected count of every hour of the span.
-    n_parameters : int
-        Free parameters that counts above zero determined.
-    months : MonthTest or None
-        Whether months differ; None where that was not asked.
-    """
-
-    shape: WeekShape
-    week_weight: Float64Array
+    shape: WeekShape  # which weights the week has, and why
+    week_weight: Float64Array  # weights of the hours of the week, Monday 00:00 first, mean 1
+    # Weights of the months, January first, mean 1 over the days of a year of 365; None where the
+    # span does not cover every month
     month_weight: Float64Array | None
-    jobs_per_hour: float
-    expected: Float64Array
-    n_parameters: int
-    months: MonthTest | None = None
+    jobs_per_hour: float  # mean rate over a week and a year
+    expected: Float64Array  # expected count of every hour of the span
+    n_parameters: int  # free parameters that counts above zero determined
+    months: MonthTest | None = None  # whether months differ; None where that was not asked
 
     @property
     def detail(self) -> Detail:
@@ -88,29 +71,7 @@ DAYS_OF_MONTH = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
 def fit_calendar(
     hours: HourCounts, months: bool | None = None, choice: CalendarChoice = "auto"
 ) -> CalendarFit:
-    """Fit calendar weights to hourly counts.
-
-    Parameters
-    ----------
-    hours : HourCounts
-        The counts.
-    months : bool, optional
-        Fit weights of the months; by default where each was observed for `MIN_DAYS_OF_MONTH` days
-        and they differ more than the weeks within them.
-    choice : str
-        Which weights the week has; ``"auto"`` takes those that predict best.
-
-    Returns
-    -------
-    CalendarFit
-        Weights that are the most likely for Poisson counts; those of 168 hours are smoothed.
-
-    Raises
-    ------
-    WorkloadError
-        If weights of the months are asked for, but a month was not observed at all; if the span
-        does not allow the calendar that was asked for.
-    """
+    """Fit calendar weights to hourly counts."""
     slot, month = hours.hour_of_week, hours.month
     fits_months = wants_months(hours, months)
     allowed = allowed_details(slot, hours.coverage)
@@ -159,13 +120,7 @@ def allowed_details(slot: Int64Array, coverage: Float64Array) -> tuple[Detail, .
 
 
 def wants_months(hours: HourCounts, months: bool | None) -> bool:
-    """Return whether to fit weights of the months: as asked, or where the span covers them.
-
-    Raises
-    ------
-    WorkloadError
-        If it is asked for, but a month was not observed at all.
-    """
+    """Return whether to fit weights of the months: as asked, or where the span covers them."""
     if months and (missing := sorted(set(range(MONTHS_PER_YEAR)) - set(hours.month.tolist()))):
         raise WorkloadError(
             f"weights of the months: the span does not hold month {missing[0] + 1} "
@@ -198,22 +153,6 @@ def week_limits(
     its hours) / dispersion; the limits are exact, as Garwood's (1936) and as Clopper and Pearson's
     (1934). A product of days and hours has the relative variances of both. The uncertainty of the
     overall rate, far smaller, is left out, and so is the bias of smoothed weights.
-
-    Parameters
-    ----------
-    hours : HourCounts
-        The counts.
-    fit : CalendarFit
-        Weights fitted to them.
-    dispersion, day_dispersion : float
-        Variances of the hours' and the days' random factors; 0 for Poisson counts.
-    confidence : float
-        Level of the limits.
-
-    Returns
-    -------
-    low, high : numpy.ndarray, shape (168,), float64
-        Limits on the scale of `CalendarFit.week_weight`.
     """
     # What a weight of 1 would have brought in each hour, seasons included.
     unit = fit.jobs_per_hour * month_factor(hours, fit) * hours.coverage
@@ -250,18 +189,7 @@ def week_limits(
 def month_limits(
     hours: HourCounts, fit: CalendarFit, confidence: float
 ) -> tuple[Float64Array, Float64Array]:
-    """Return the confidence limits of the months' weights, from the scatter of daily counts.
-
-    Parameters
-    ----------
-    hours, fit, confidence
-        As in `week_limits`; the fit has months.
-
-    Returns
-    -------
-    low, high : numpy.ndarray, shape (12,), float64
-        Limits on the scale of `CalendarFit.month_weight`.
-    """
+    """Return the confidence limits of the months' weights, from the scatter of daily counts."""
     assert fit.month_weight is not None
     total = np.bincount(hours.month, hours.counts, MONTHS_PER_YEAR).astype(np.float64)
     factor = max(daily_scatter(hours, fit), 1.0)

@@ -103,34 +103,7 @@ def fit_classes(
     confidence: float,
     seed: int,
 ) -> tuple[tuple[ClassFit, ...], tuple[Float64Array, ...]]:
-    """Fit shares and durations of the classes that occur.
-
-    Parameters
-    ----------
-    jobs : JobRecords
-        The jobs to fit, n of them.
-    class_of : numpy.ndarray, shape (n,), int16
-        Class of each job in `groups`.
-    array : numpy.ndarray, shape (n,), int64
-        Submission that each job belongs to.
-    day : numpy.ndarray, shape (n,), int64
-        Day of each job, from 0.
-    groups : JobGroups
-        The classes.
-    kind : {"quantiles", "lognormal", "profile"}
-        How durations are modelled; ``"profile"`` leaves them to the profiles.
-    confidence : float
-        Level of the limits.
-    seed : int
-        Seed of the tests that draw samples.
-
-    Returns
-    -------
-    tuple of ClassFit
-        The classes that occur.
-    tuple of numpy.ndarray
-        Durations of the jobs of each that `ClassFit.duration` is of [s].
-    """
+    """Fit shares and durations of the classes that occur."""
     # A job that took a neighbouring width runs for as much longer or shorter: its node time stays.
     widths = np.array(groups.n_nodes)[class_of]
     duration_s = np.minimum(
@@ -198,13 +171,6 @@ def drawn_together(duration_s: Sequence[Float64Array], n_nodes: Int64Array) -> l
     The best linear prediction (Bühlmann 1967): a class of n jobs keeps the part
     t**2 / (t**2 + s**2 / n) of its distance from the common mean, with the variances s**2 within
     classes and t**2 between them. Their node time is that of their jobs.
-
-    Parameters
-    ----------
-    duration_s : sequence of numpy.ndarray
-        Durations of the jobs of each class [s].
-    n_nodes : numpy.ndarray, shape (K,), int64
-        Nodes of a job of each.
     """
     n = np.array([x.size for x in duration_s])
     mean = np.array([x.mean() for x in duration_s])

@@ -20,31 +20,17 @@ MAX_CLASSES = 24
 
 @dataclass(frozen=True, eq=False)
 class JobGroups:
-    """Jobs by class: the workload of their rule and their node count.
+    """Jobs by class: the workload of their rule and their node count."""
 
-    Parameters
-    ----------
-    workload : tuple of str
-        Workload of each class.
-    n_nodes : tuple of int
-        Node count of each class.
-    profile_n_nodes : tuple of int
-        Node count of the profiles that each class takes its power from.
-    class_of : numpy.ndarray, int16
-        Class of each job, `UNMATCHED` where no rule fits or the job is too wide.
-    unmatched, too_wide : numpy.ndarray, bool
-        Jobs that no rule fits; jobs wider than the pool.
-    n_joined : int
-        Jobs whose node count was joined to a neighbour's.
-    """
-
-    workload: tuple[str, ...]
-    n_nodes: tuple[int, ...]
+    workload: tuple[str, ...]  # workload of each class
+    n_nodes: tuple[int, ...]  # node count of each class
+    # Node count of the profiles that each class takes its power from
     profile_n_nodes: tuple[int, ...]
-    class_of: Int16Array
+    class_of: Int16Array  # class of each job, `UNMATCHED` where no rule fits or the job is too wide
+    # Jobs that no rule fits; jobs wider than the pool
     unmatched: BoolArray
     too_wide: BoolArray
-    n_joined: int
+    n_joined: int  # jobs whose node count was joined to a neighbour's
 
     def __len__(self) -> int:
         return len(self.workload)
@@ -65,39 +51,7 @@ def group_jobs(
     slots_per_node: int = 1,
     words: Mapping[str, Sequence[str]] | None = None,
 ) -> JobGroups:
-    """Sort jobs into classes that a scenario can hold.
-
-    Parameters
-    ----------
-    jobs : JobRecords
-        The jobs.
-    types : sequence of str
-        Names of the kinds of jobs.
-    rules : sequence of ClassRule
-        Which jobs take their power from which workload; the first that fits.
-    library : ProfileLibrary
-        Where the profiles are looked for.
-    pool_n_nodes : int, optional
-        Nodes of the pool; wider jobs are left out and counted.
-    max_classes : int
-        Classes at most, but at least one per workload.
-    slots_per_node : int
-        `Facility.slots_per_node`, in which the node counts of classes are.
-    words : mapping of str to sequence of str, optional
-        `JobLog.labels`, for rules by user, account and name.
-
-    Returns
-    -------
-    JobGroups
-        Classes in the order of their workloads' first rules and node counts.
-
-    Raises
-    ------
-    ProfileError
-        If the library has no profile for a rule.
-    WorkloadError
-        If no job is left, or two rules scale jobs of one workload and node count differently.
-    """
+    """Sort jobs into classes that a scenario can hold."""
     rule_of = assign_classes(jobs, types, rules, words)
     unmatched = rule_of == UNMATCHED
     too_wide = ~unmatched & (jobs.n_nodes > (pool_n_nodes or np.inf))

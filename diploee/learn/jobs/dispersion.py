@@ -33,35 +33,24 @@ class DispersionFit:
     """Scatter of hourly counts about their calendar.
 
     Limits leave out each week (or day, of short spans) in turn (jackknife, Efron and Stein 1981).
-
-    Parameters
-    ----------
-    index, index_low, index_high : float
-        Variance over mean of the hourly counts given the weights, with its limits; 1 for Poisson,
-        below 1 for submissions more regular than that.
-    dispersion, low, high : float
-        Variance of the hours' random factor, with its limits.
-    day, day_low, day_high : float
-        Variance of the days' random factor, with its limits.
-    chi_square : float
-        Pearson's chi-square of the hourly counts against the weights.
-    freedom : int
-        Its degrees of freedom.
-    poisson_p_value : float
-        Probability of a chi-square as large or larger if the counts were Poisson.
     """
 
+    # Variance over mean of the hourly counts given the weights, with its limits; 1 for Poisson,
+    # below 1 for submissions more regular than that
     index: float
     index_low: float
     index_high: float
+    # Variance of the hours' random factor, with its limits
     dispersion: float
     low: float
     high: float
+    # Variance of the days' random factor, with its limits
     day: float
     day_low: float
     day_high: float
-    chi_square: float
-    freedom: int
+    chi_square: float  # pearson's chi-square of the hourly counts against the weights
+    freedom: int  # its degrees of freedom
+    # Probability of a chi-square as large or larger if the counts were Poisson
     poisson_p_value: float
 
 
@@ -76,30 +65,7 @@ def fit_dispersion(
     weeks_differ: bool = False,
     own_squares: Float64Array | None = None,
 ) -> DispersionFit | None:
-    """Estimate the dispersion of hours and of days, and test whether counts are Poisson.
-
-    Parameters
-    ----------
-    counts : numpy.ndarray, shape (H,), int64
-        Submissions, or jobs, in each hour.
-    expected : numpy.ndarray, shape (H,), float64
-        Expectations fitted to them.
-    day : numpy.ndarray, shape (H,), int64
-        Day of each hour since 1970-01-01, rising.
-    n_parameters, n_day_parameters : int
-        Parameters that were fitted to the hours, and those of them that tell days apart.
-    confidence : float
-        Level of the limits.
-    weeks_differ : bool
-        Weeks have a random factor of their own, which the days' is not to hold.
-    own_squares : numpy.ndarray, shape (H,), float64, optional
-        Of jobs: sum over the submissions of each hour of their squared numbers.
-
-    Returns
-    -------
-    DispersionFit or None
-        None where there are too few hours, days or jobs to tell.
-    """
+    """Estimate the dispersion of hours and of days, and test whether counts are Poisson."""
     n, m = counts.astype(np.float64), expected
     used = m > 0
     freedom = int(used.sum()) - n_parameters

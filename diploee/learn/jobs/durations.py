@@ -22,53 +22,27 @@ KS_REPLICATES = 99
 
 @dataclass(frozen=True)
 class DurationFit:
-    """A model of the durations of some jobs.
+    """A model of the durations of some jobs."""
 
-    Parameters
-    ----------
-    model : DurationModel
-        The model.
-    n_jobs : int
-        Jobs that it was fitted to.
-    mean_s, model_mean_s : float
-        Mean duration of the jobs and of the model [s].
-    ks_distance : float
-        Largest difference between the shares of jobs that last at most so long (Kolmogorov-Smirnov)
-        in the log and in the model.
-    ks_p_value : float or None
-        For lognormals: the share of samples of the model, each with its own fit, that lie farther
-        off than a sample of the log of the same size (at most `KS_SAMPLE` jobs). As the parameters
-        are fitted, the tables of the test do not hold, hence this parametric bootstrap. None for
-        quantiles, which fit as near as was asked.
-    """
-
-    model: DurationModel
-    n_jobs: int
+    model: DurationModel  # the model
+    n_jobs: int  # jobs that it was fitted to
+    # Mean duration of the jobs and of the model [s]
     mean_s: float
     model_mean_s: float
+    # Largest difference between the shares of jobs that last at most so long (Kolmogorov-Smirnov)
+    # in the log and in the model
     ks_distance: float
+    # For lognormals: the share of samples of the model, each with its own fit, that lie farther off
+    # than a sample of the log of the same size (at most `KS_SAMPLE` jobs). As the parameters are
+    # fitted, the tables of the test do not hold, hence this parametric bootstrap. None for
+    # quantiles, which fit as near as was asked.
     ks_p_value: float | None
 
 
 def fit_durations(
     duration_s: Float64Array, kind: DurationKind, rng: np.random.Generator
 ) -> DurationFit:
-    """Fit a model to durations and hold it against them.
-
-    Parameters
-    ----------
-    duration_s : numpy.ndarray, shape (n,), float64
-        Durations [s], positive, at least one.
-    kind : {"quantiles", "lognormal"}
-        Quantiles of the durations, or a mixture of up to three lognormals.
-    rng : numpy.random.Generator
-        For the samples of the test.
-
-    Returns
-    -------
-    DurationFit
-        The model and its goodness of fit.
-    """
+    """Fit a model to durations and hold it against them."""
     model = fit_quantiles(duration_s) if kind == "quantiles" else fit_lognormals(duration_s)
     return DurationFit(
         model=model,

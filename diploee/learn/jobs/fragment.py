@@ -29,22 +29,7 @@ _SHARE_DIGITS = 8
 
 
 def fragment_text(fit: JobLogFit, stream: str, pool: str) -> str:
-    """Return the stream of a fitted log as YAML with comments.
-
-    Parameters
-    ----------
-    fit : JobLogFit
-        The fit.
-    stream : str
-        Name that the stream gets.
-    pool : str
-        Pool that its jobs go to.
-
-    Returns
-    -------
-    str
-        A file that holds the key ``streams``, as a scenario has it; ends with a line end.
-    """
+    """Return the stream of a fitted log as YAML with comments."""
     arrivals = fit.arrivals
     level = f"{fit.confidence:.0%} limits"
     limits = (arrivals.jobs_per_day_low, arrivals.jobs_per_day_high)
@@ -87,18 +72,7 @@ def fragment_text(fit: JobLogFit, stream: str, pool: str) -> str:
 def calendar_lines(
     week_weight: Float64Array, month_weight: Float64Array | None, weeks: WeekFit | None = None
 ) -> list[str]:
-    """Return a stream's ``calendar`` as lines of YAML, one row of numbers for half a day.
-
-    Parameters
-    ----------
-    week_weight : numpy.ndarray, shape (168,), float64
-        Weights of the hours of the week, Monday 00:00 first; those that are days times hours are
-        written so, those of equal days as hours of the day, equal ones not at all.
-    month_weight : numpy.ndarray, shape (12,), float64, or None
-        Weights of the months, if they have any.
-    weeks : WeekFit, optional
-        How weeks differ; written where it is told.
-    """
+    """Return a stream's ``calendar`` as lines of YAML, one row of numbers for half a day."""
     days = week_weight.reshape(len(WEEKDAYS), HOURS_PER_DAY)
     rows = []
     if np.ptp(week_weight) > 0:

@@ -35,37 +35,7 @@ def fit_from_log(
     out: Path | None = None,
     named: Named = str,
 ) -> JobLogFit:
-    """Read and fit a job log, hold what was learned against it, and make a stream of it.
-
-    Parameters
-    ----------
-    log : pathlib.Path
-        The log.
-    library : ProfileLibrary
-        Profiles of the workloads.
-    reading : mapping of str to object
-        How the log is read, as far as that is told: fields of `LogReading`.
-    choices : JobFitOptions
-        What is fitted, and how.
-    log_format : str, optional
-        Format of the log; told by content where not given.
-    workload, rules : optional
-        Where jobs take their power from; one of both.
-    scenario : Scenario, path or name, optional
-        What the stream is for: gives the pool, its nodes and GPUs, and how to read the log where
-        its only replay of a log says so.
-    pool, stream : str, optional
-        Pool and name of the stream.
-    out : pathlib.Path, optional
-        Where the fragment goes: with a scenario it is that as a whole then.
-    named : callable
-        How errors call an argument.
-
-    Returns
-    -------
-    JobLogFit
-        With the figures of the log, the fragment and a generated year, and with the fragment.
-    """
+    """Read and fit a job log, hold what was learned against it, and make a stream of it."""
     chosen = _rules(workload, rules, library, named)
     base, pool_name = pool_of(scenario, pool, named=named)
     log_format, told = _as_replayed(base, log_format, reading)

@@ -19,26 +19,16 @@ MAX_SPAN_H = 40 * 366 * HOURS_PER_DAY
 
 @dataclass(frozen=True, eq=False)
 class HourCounts:
-    """How many jobs were submitted in each clock hour of a span.
+    """How many jobs were submitted in each clock hour of a span."""
 
-    Parameters
-    ----------
-    first_hour : numpy.datetime64
-        The first hour, local time.
-    counts : numpy.ndarray, shape (H,), int64
-        Jobs submitted in each hour.
-    seen : numpy.ndarray, shape (H,), float64, or None
-        How often the wall clock showed each hour, where it was changed: not at all or twice; once
-        each by default.
-    first_share, last_share : float
-        Parts of the first and of the last hour that the span covers, above 0 to 1; of a single
-        hour their sum less 1 is covered.
-    """
-
-    first_hour: np.datetime64
-    counts: Int64Array
+    first_hour: np.datetime64  # the first hour, local time
+    counts: Int64Array  # jobs submitted in each hour
+    # Parts of the first and of the last hour that the span covers, above 0 to 1; of a single hour
+    # their sum less 1 is covered
     first_share: float = 1.0
     last_share: float = 1.0
+    # How often the wall clock showed each hour, where it was changed: not at all or twice; once
+    # each by default
     seen: Float64Array | None = None
 
     @property
@@ -108,29 +98,6 @@ def count_hours(
     half a mean distance of submissions before its first, and to end as much after its last, in the
     same clock hours: n submissions then have n distances. Of a log that spans less than an hour
     the clock hours are taken as covered, as it does not tell a rate.
-
-    Parameters
-    ----------
-    local_ms : numpy.ndarray, shape (n,), int64
-        Submissions in local time [ms since 1970].
-    start, end : datetime.datetime, optional
-        Trim the span to these local times, without a zone.
-    used : numpy.ndarray, shape (n,), bool, optional
-        Jobs to count; the others tell the span alone.
-    zone : Zone, optional
-        Zone of the local times, whose clock may be changed within the span.
-
-    Returns
-    -------
-    HourCounts
-        Counts of all hours of the span, of the first and last as far as it covers them.
-    numpy.ndarray, shape (n,), bool
-        Which submissions lie in the span and are counted.
-
-    Raises
-    ------
-    WorkloadError
-        If no job to count is submitted in the span, or it is longer than `MAX_SPAN_H`.
     """
     if local_ms.size == 0:
         raise WorkloadError("the log has no jobs to fit")

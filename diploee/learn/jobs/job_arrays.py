@@ -33,20 +33,6 @@ def find_arrays(jobs: JobRecords, class_of: Int16Array, span_ms: float) -> Int64
     Jobs of one user, kind and width whose submissions are `GAP_MS` apart at most, `USER_GAP_MS`
     where users are known; of one stamp, where all stamps are whole minutes. Where chance would
     bring nearly as many together, none are.
-
-    Parameters
-    ----------
-    jobs : JobRecords
-        The jobs, n of them.
-    class_of : numpy.ndarray, shape (n,), int16
-        Class of each job.
-    span_ms : float
-        Length of the log [ms].
-
-    Returns
-    -------
-    numpy.ndarray, shape (n,), int64
-        Submission that each job belongs to; those that came alone have one of their own.
     """
     own = np.arange(len(jobs))
     gap_ms = USER_GAP_MS if jobs.user_id.any() else GAP_MS

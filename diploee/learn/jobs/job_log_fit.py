@@ -43,48 +43,25 @@ from diploee.zone import Zone
 
 @dataclass(frozen=True, eq=False)
 class LoggedJobs:
-    """Jobs on a clock of hours.
+    """Jobs on a clock of hours."""
 
-    Parameters
-    ----------
-    submit_h : numpy.ndarray, shape (n,), float64
-        Submission, from the begin of the first hour [h].
-    n_nodes : numpy.ndarray, shape (n,), float64
-        Nodes, and parts of one where a pool allocates GPUs.
-    duration_h : numpy.ndarray, shape (n,), float64
-        Run time [h].
-    """
-
-    submit_h: Float64Array
-    n_nodes: Float64Array
-    duration_h: Float64Array
+    submit_h: Float64Array  # submission, from the begin of the first hour [h]
+    n_nodes: Float64Array  # nodes, and parts of one where a pool allocates GPUs
+    duration_h: Float64Array  # run time [h]
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of a log, with limits, and of what was learned from it.
+    """One figure of a log, with limits, and of what was learned from it."""
 
-    Parameters
-    ----------
-    name : str
-        What it is, with its unit.
-    log, low, high : float
-        Of the log, with limits from leaving out each tenth of it in turn (jackknife).
-    fragment : float or None
-        Expectation of the fragment; None where it is not looked at.
-    generated : float
-        Of the jobs that the fragment gives.
-    differs : bool
-        Log and generated days differ by more than the limits of both.
-    """
-
-    name: str
+    name: str  # what it is, with its unit
+    # Of the log, with limits from leaving out each tenth of it in turn (jackknife)
     log: float
     low: float
     high: float
-    fragment: float | None
-    generated: float
-    differs: bool
+    fragment: float | None  # expectation of the fragment; None where it is not looked at
+    generated: float  # of the jobs that the fragment gives
+    differs: bool  # log and generated days differ by more than the limits of both
 
 
 @dataclass(frozen=True, eq=False)

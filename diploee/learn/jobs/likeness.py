@@ -44,13 +44,6 @@ def with_generated_year(fit: JobLogFit, library: ProfileLibrary) -> JobLogFit:
     Busy nodes are those that the jobs ask for, as if each started when it was submitted: how long
     they wait is the scheduler's. Dispersion is the variance over mean of the jobs' counts about the
     calendar.
-
-    Parameters
-    ----------
-    fit : JobLogFit
-        The fit.
-    library : ProfileLibrary
-        Profiles of its workloads.
     """
     n_days = min(YEAR_D, int(MOST_JOBS / fit.arrivals.jobs_per_day))
     if n_days < 1:

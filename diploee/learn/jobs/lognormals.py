@@ -30,20 +30,7 @@ def bic(mixture: Mixture, n_values: int) -> float:
 
 
 def fit_lognormals(duration_s: Float64Array, max_parts: int = MAX_PARTS) -> DurationModel:
-    """Fit a mixture of 1 to `max_parts` lognormals; BIC tells how many.
-
-    Parameters
-    ----------
-    duration_s : numpy.ndarray, shape (n,), float64
-        Durations [s], positive, at least one.
-    max_parts : int
-        Most parts.
-
-    Returns
-    -------
-    DurationModel
-        The mixture, limited to the shortest and the longest of the durations.
-    """
+    """Fit a mixture of 1 to `max_parts` lognormals; BIC tells how many."""
     return as_model(best_mixture(duration_s, max_parts), duration_s)
 
 

@@ -46,19 +46,7 @@ def arrival_notes(arrivals: ArrivalFit) -> list[str]:
 
 
 def pool_notes(n_nodes: int, n_too_wide: int, share: float, busy_nodes: float) -> list[str]:
-    """Return what does not fit into the pool.
-
-    Parameters
-    ----------
-    n_nodes : int
-        Nodes of the pool.
-    n_too_wide : int
-        Jobs wider than that, which are left out.
-    share : float
-        Their share of the log's node time.
-    busy_nodes : float
-        Nodes that the fitted jobs ask for on average.
-    """
+    """Return what does not fit into the pool."""
     notes = []
     if n_too_wide:
         notes.append(

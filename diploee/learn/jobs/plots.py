@@ -24,32 +24,7 @@ _LOG_COLOUR, _MODEL_COLOUR, _OTHER_COLOUR = PALETTE[0], PALETTE[1], MUTED
 def plot_fit(
     fit: JobLogFit, folder: Path, force: bool = False, joins: Writing | None = None
 ) -> list[Path]:
-    """Draw a fit as PNG files.
-
-    Parameters
-    ----------
-    fit : JobLogFit
-        What to draw.
-    folder : pathlib.Path
-        Where ``week.png``, ``scatter.png``, ``node_counts.png`` and, where the fit has durations,
-        ``durations.png`` are written, together.
-    force : bool
-        Replace files of these names.
-    joins : Writing, optional
-        Results that they are to appear with.
-
-    Returns
-    -------
-    list of pathlib.Path
-        The files.
-
-    Raises
-    ------
-    InputError
-        If a file of these names stands there.
-    OutputError
-        If a file can't be written.
-    """
+    """Draw a fit as PNG files."""
     charts = [week_chart(fit), scatter_chart(fit), node_count_chart(fit)]
     if any(job_class.duration for job_class in fit.classes):
         charts.append(duration_chart(fit))

@@ -34,23 +34,6 @@ def fit_quantiles(
 
     Begins with the shortest and the longest job and adds the quantile where the line between its
     neighbours is farthest off, until no line is farther off than the tolerances.
-
-    Parameters
-    ----------
-    duration_s : numpy.ndarray, shape (n,), float64
-        Durations [s], positive, at least one.
-    level_tolerance : float
-        Largest error of a level; of high ones `TAIL_TOLERANCE` of what lies above.
-    mean_tolerance : float
-        Largest relative error of the mean duration from one line.
-    max_quantiles : int
-        Quantiles at most; at the limit the tolerances may not be met.
-
-    Returns
-    -------
-    DurationModel
-        The quantiles. Its mean may differ from that of the jobs, most where few jobs last far
-        longer than all others; `DurationFit` tells by how much.
     """
     ordered = np.sort(duration_s)
     level, seconds = _points(ordered)

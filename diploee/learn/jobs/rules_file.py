@@ -11,23 +11,7 @@ from diploee.scenario.yaml_lines import load_yaml_with_lines, located
 
 
 def read_rules(path: Path | str) -> tuple[ClassRule, ...]:
-    """Read rules from YAML: a list of them, as ``replay.rules`` of a scenario has it.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        The file: the list, or the key ``rules`` with the list.
-
-    Returns
-    -------
-    tuple of ClassRule
-        At least one.
-
-    Raises
-    ------
-    ScenarioError
-        With one line for each problem: file, line, key, what was found, what is allowed.
-    """
+    """Read rules from YAML: a list of them, as ``replay.rules`` of a scenario has it."""
     path = Path(path)
     such_as = "a list of rules such as '- workload: llama2_70b_lora'"
     data, lines = load_yaml_with_lines(path, such_as, (dict, list))

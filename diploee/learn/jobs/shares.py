@@ -20,22 +20,6 @@ def share_limits(
     Their variance is taken from day to day, as of a ratio of totals (Cochran 1977, section 6.3),
     but never below that of independent draws; the limits are Wilson's (1927) with as many draws as
     have that variance.
-
-    Parameters
-    ----------
-    kind : numpy.ndarray, shape (n,), int
-        Kind of each job, 0 to ``n_kinds - 1``.
-    day : numpy.ndarray, shape (n,), int
-        Day of each job, from 0.
-    n_kinds : int
-        Number of kinds.
-    confidence : float
-        Level of the limits.
-
-    Returns
-    -------
-    share, low, high : numpy.ndarray, shape (n_kinds,), float64
-        Shares and limits, 0-1.
     """
     n_days = int(day.max()) + 1
     counts = np.zeros((n_days, n_kinds))
@@ -63,20 +47,7 @@ def share_limits(
 def total_limits(
     seen: Float64Array, expected: Float64Array, confidence: float
 ) -> tuple[float, float]:
-    """Return factors on a total that bound it, from the scatter of batches such as weeks.
-
-    Parameters
-    ----------
-    seen, expected : numpy.ndarray, shape (n,), float64
-        Counts of the batches, and what the fitted calendar expects; their sums are equal.
-    confidence : float
-        Level of the limits.
-
-    Returns
-    -------
-    low, high : float
-        Factors below and above 1; with one batch those of a Poisson total.
-    """
+    """Return factors on a total that bound it, from the scatter of batches such as weeks."""
     total, n = float(seen.sum()), seen.size
     if n > 1:
         error = float(np.sqrt(((seen - expected) ** 2).sum() * n / (n - 1))) / total

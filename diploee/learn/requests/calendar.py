@@ -43,31 +43,16 @@ _EPOCH_HOUR_OF_WEEK = 3 * HOURS_PER_DAY  # 1970-01-01 was a Thursday
 
 @dataclass(frozen=True, eq=False)
 class StepTimes:
-    """Local time of steps of a trace.
+    """Local time of steps of a trace."""
 
-    Parameters
-    ----------
-    step_ms : int
-        Length of a step [ms].
-    start_ms : numpy.ndarray, shape (n,), int64
-        Start of each step in local time [ms], since 1970 or since a Monday at 00:00.
-    has_dates : bool
-        Whether the months are known.
-    """
-
-    step_ms: int
+    step_ms: int  # length of a step [ms]
+    # Start of each step in local time [ms], since 1970 or since a Monday at 00:00
     start_ms: Int64Array
-    has_dates: bool
+    has_dates: bool  # whether the months are known
 
     @classmethod
     def of(cls, trace: RequestTrace, zero_hour_of_week: float = 0.0) -> StepTimes:
-        """Return the times of all steps of a trace, of one with dates in its zone.
-
-        Raises
-        ------
-        WorkloadError
-            If local hours do not begin with a step.
-        """
+        """Return the times of all steps of a trace, of one with dates in its zone."""
         shift_ms = trace.zone.offset_min(trace.origin_ms) * MS_PER_MIN
         if trace.is_relative:
             shift_ms = round(zero_hour_of_week % HOURS_PER_WEEK * MS_PER_H)
@@ -108,29 +93,17 @@ class StepTimes:
 
 @dataclass(frozen=True, eq=False)
 class WeightFit:
-    """Most likely weights and what they expect.
+    """Most likely weights and what they expect."""
 
-    Parameters
-    ----------
-    shape : WeekShape
-        Which weights the week has, and why.
-    slot, group : numpy.ndarray, shape (n,), int64
-        Hour of the week and month of each step; groups are 0 where months are not fitted.
-    slot_rate, group_factor : numpy.ndarray
-        Requests per step in each slot, and factor of each group; they multiply.
-    has_months : bool
-        Whether the groups are months.
-    months : MonthTest or None
-        Whether months differ; None where that was not asked.
-    """
-
-    shape: WeekShape
+    shape: WeekShape  # which weights the week has, and why
+    # Hour of the week and month of each step; groups are 0 where months are not fitted
     slot: Int64Array
     group: Int64Array
+    # Requests per step in each slot, and factor of each group; they multiply
     slot_rate: Float64Array
     group_factor: Float64Array
-    has_months: bool
-    months: MonthTest | None
+    has_months: bool  # whether the groups are months
+    months: MonthTest | None  # whether months differ; None where that was not asked
 
     @property
     def expected(self) -> Float64Array:
@@ -154,26 +127,7 @@ def fit_weights(
     months: bool | None = None,
     choice: CalendarChoice = "auto",
 ) -> WeightFit:
-    """Fit weights of the hours of the week, and of the months where the span allows.
-
-    Parameters
-    ----------
-    counts : numpy.ndarray, shape (n,)
-        Requests in each step.
-    times : StepTimes
-        Their times.
-    months : bool, optional
-        Fit weights of the months that were seen for `MIN_DAYS_OF_MONTH`; by default where the span
-        covers all twelve and they differ more than the weeks within them.
-    choice : str
-        Which weights the week has; ``"auto"`` takes those that predict best, of a span below two
-        weeks the finest that it allows.
-
-    Raises
-    ------
-    WorkloadError
-        If the span does not allow the calendar or the months that were asked for.
-    """
+    """Fit weights of the hours of the week, and of the months where the span allows."""
     n_seen = int(well_seen_months(times).sum()) if times.has_dates else 0
     if months and n_seen < 2:
         raise WorkloadError(

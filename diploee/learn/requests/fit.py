@@ -44,82 +44,50 @@ FEWEST_OF_DEAD = 20.0
 
 @dataclass(frozen=True, eq=False)
 class RequestFit:
-    """What a trace tells about its requests.
+    """What a trace tells about its requests."""
 
-    Parameters
-    ----------
-    source, trace_format : str
-        Of the trace.
-    step_ms, span_ms : int
-        Step and length of the trace [ms].
-    n_requests : float
-        All requests.
-    mean_rate_rps, peak_rate_rps : float
-        Mean over the trace, and its highest step [1/s].
-    peak_ms : int
-        Start of that step [ms], counted as `RequestTrace.origin_ms`.
-    week_rate_rps : float
-        Mean rate of a whole week in a month of weight 1 [1/s].
-    detail : {"uniform", "hour_of_day", "day_and_hour", "hour_of_week"}
-        Which weights the week has.
-    deviance : dict of str to float
-        Mean Poisson deviance of held-out hours by detail; empty where none were held out.
-    months : MonthTest or None
-        Whether months differ; None where that was not asked.
-    week_weight, week_low, week_high : numpy.ndarray, shape (168,)
-        Mean rate in each hour of the week over that of the week, Monday 00:00 local time first,
-        with confidence limits that take hours as independent.
-    week_hours : numpy.ndarray, shape (168,)
-        How long each hour of the week was seen [h].
-    month_weight, month_low, month_high : numpy.ndarray, shape (12,), or None
-        Weights of the months, January first, mean 1 over the time seen, with limits; 1, without
-        limits (NaN), for a month seen for less than a week. None where fewer than two months were
-        seen for a week, or the trace has no dates.
-    dispersion : Dispersion
-        Scatter of the steps within the hours of the week; a drift within the hour is part of it.
-    hourly_dispersion : Dispersion
-        Scatter of whole hours, from one week to the next.
-    fluctuation : FluctuationFit or None
-        Of the minutes around the line that a scenario draws through its hours; None
-        unless steps are minutes, and enough of them.
-    weeks : WeekFit or None
-        How weeks differ; None where too few were seen.
-    is_counted : bool
-        Whether the trace counts requests; otherwise it gives rates, whose scatter means little.
-    n_dead_hours, n_gaps : int
-        Hours without a request that lie together and should have had `FEWEST_OF_DEAD` or more, and
-        how many such gaps there are.
-    services : tuple of ServiceFit
-        Each service.
-    """
-
+    # Of the trace
     source: str
     trace_format: str
+    # Step and length of the trace [ms]
     step_ms: int
     span_ms: int
-    n_requests: float
+    n_requests: float  # all requests
+    # Mean over the trace, and its highest step [1/s]
     mean_rate_rps: float
     peak_rate_rps: float
-    peak_ms: int
-    week_rate_rps: float
-    detail: Detail
+    peak_ms: int  # start of that step [ms], counted as `RequestTrace.origin_ms`
+    week_rate_rps: float  # mean rate of a whole week in a month of weight 1 [1/s]
+    detail: Detail  # which weights the week has
+    # Mean Poisson deviance of held-out hours by detail; empty where none were held out
     deviance: dict[Detail, float]
-    months: MonthTest | None
+    months: MonthTest | None  # whether months differ; None where that was not asked
+    # Mean rate in each hour of the week over that of the week, Monday 00:00 local time first, with
+    # confidence limits that take hours as independent
     week_weight: Float64Array
     week_low: Float64Array
     week_high: Float64Array
-    week_hours: Float64Array
+    week_hours: Float64Array  # how long each hour of the week was seen [h]
+    # Weights of the months, January first, mean 1 over the time seen, with limits; 1, without
+    # limits (NaN), for a month seen for less than a week. None where fewer than two months were
+    # seen for a week, or the trace has no dates.
     month_weight: Float64Array | None
     month_low: Float64Array | None
     month_high: Float64Array | None
+    # Scatter of the steps within the hours of the week; a drift within the hour is part of it
     dispersion: Dispersion
-    hourly_dispersion: Dispersion
+    hourly_dispersion: Dispersion  # scatter of whole hours, from one week to the next
+    # Of the minutes around the line that a scenario draws through its hours; None unless steps are
+    # minutes, and enough of them
     fluctuation: FluctuationFit | None
-    weeks: WeekFit | None
+    weeks: WeekFit | None  # how weeks differ; None where too few were seen
+    # Whether the trace counts requests; otherwise it gives rates, whose scatter means little
     is_counted: bool
+    # Hours without a request that lie together and should have had `FEWEST_OF_DEAD` or more, and
+    # how many such gaps there are
     n_dead_hours: int
     n_gaps: int
-    services: tuple[ServiceFit, ...]
+    services: tuple[ServiceFit, ...]  # each service
 
 
 def fit_requests(
@@ -135,31 +103,6 @@ def fit_requests(
 
     The first and the last step count for the rates alone, for the trace may begin and end within
     them.
-
-    Parameters
-    ----------
-    trace : RequestTrace
-        Its steps divide the hour; hours are those of its zone.
-    zero_hour_of_week : float
-        For a relative trace, hour of the week of its origin in local time, 0 for Monday 00:00.
-    months : bool, optional
-        Fit weights of the months; by default where the span covers all twelve.
-    calendar : str
-        Which weights the week has; ``"auto"`` takes those that predict held-out weeks best.
-    confidence : float
-        Level of the limits, between 0 and 1.
-    output_lengths : tuple of int
-        Output lengths of the latency curve at hand [tokens].
-
-    Returns
-    -------
-    RequestFit
-        Weights, rates, scatter and lengths.
-
-    Raises
-    ------
-    WorkloadError
-        If the trace holds no request, or local hours do not begin with one of its steps.
     """
     requests = trace.requests_of()
     times = StepTimes.of(trace, zero_hour_of_week)
@@ -223,11 +166,6 @@ def trimmed(trace: RequestTrace, start: datetime | None, end: datetime | None) -
     """Return the steps of a trace between two local times; its lengths stay those of the whole.
 
     Of a trace without dates, 1970-01-05 00:00 is its origin, as of a job log.
-
-    Raises
-    ------
-    WorkloadError
-        If no step lies between them.
     """
     if start is None and end is None:
         return trace

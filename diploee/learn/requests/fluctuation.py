@@ -33,25 +33,16 @@ class Estimate:
 
 @dataclass(frozen=True)
 class FluctuationFit:
-    """The fluctuation of a trace about its calendar, as a scenario's `fluctuation` has it.
+    """The fluctuation of a trace about its calendar, as a scenario's `fluctuation` has it."""
 
-    Parameters
-    ----------
-    relative_std : Estimate
-        Relative standard deviation of one-minute means, that of Poisson counts taken off; 0 where
-        that may be all.
-    correlation_time_s : Estimate or None
-        Time in which the correlation falls to 1/e [s]; None where no minute tells of the next.
-    common_share : Estimate or None
-        Share of the variance that all services have in common; None with one service.
-    rate_rps : float
-        Mean rate at which this was seen [1/s].
-    """
-
+    # Relative standard deviation of one-minute means, that of Poisson counts taken off; 0 where
+    # that may be all
     relative_std: Estimate
+    # Time in which the correlation falls to 1/e [s]; None where no minute tells of the next
     correlation_time_s: Estimate | None
+    # Share of the variance that all services have in common; None with one service
     common_share: Estimate | None
-    rate_rps: float
+    rate_rps: float  # mean rate at which this was seen [1/s]
 
 
 def fit_fluctuation(
@@ -63,20 +54,6 @@ def fit_fluctuation(
     Poisson counts, which are white: from one minute to the next the covariance is the process' own.
     Services with probabilities p_i share the variance ``c s**2``, so that the mean covariance of
     two of them is that; `s` is that of their sum.
-
-    Parameters
-    ----------
-    counts, expected : numpy.ndarray, shape (S, T)
-        Requests in successive minutes by service, and what the calendar expects.
-    freedom : float
-        Share of the minutes that the fitted weights have left free, 0-1.
-    confidence : float
-        Level of the limits, 0-1.
-
-    Returns
-    -------
-    FluctuationFit or None
-        None with fewer than `FEWEST_MINUTES` minutes in which requests are expected.
     """
     total, of_total = counts.sum(axis=0), expected.sum(axis=0)
     seen = of_total > 0

@@ -30,23 +30,7 @@ _FAR = 2.0
 def request_stream(
     fit: RequestFit, *, pool: str, service_keys: Mapping[str, Any] = DEFAULT_SERVICE
 ) -> dict[str, Any]:
-    """Return an entry of `request_streams` as plain data.
-
-    Parameters
-    ----------
-    fit : RequestFit
-        Of a trace.
-    pool : str
-        Pool that serves the requests.
-    service_keys : mapping
-        Keys of every service besides its probability and output length, see
-        `diploee.scenario.Service`.
-
-    Returns
-    -------
-    dict
-        Keys of `diploee.scenario.RequestStream`.
-    """
+    """Return an entry of `request_streams` as plain data."""
     stream: dict[str, Any] = {"pool": pool, "request_rate_rps": float(f"{fit.week_rate_rps:.6g}")}
     if fit.fluctuation is not None and (spec := _fluctuation(fit.fluctuation)):
         stream["fluctuation"] = spec
@@ -93,17 +77,7 @@ def request_stream_yaml(
     pool: str = "serving",
     service_keys: Mapping[str, Any] = DEFAULT_SERVICE,
 ) -> str:
-    """Return the YAML of a `request_streams` group with one entry, commented.
-
-    Parameters
-    ----------
-    fit : RequestFit
-        Of a trace.
-    name, pool : str
-        Name of the stream, and pool that serves it.
-    service_keys : mapping
-        As in `request_stream`.
-    """
+    """Return the YAML of a `request_streams` group with one entry, commented."""
     entry = {"request_streams": {name: request_stream(fit, pool=pool, service_keys=service_keys)}}
     text = yaml.dump(entry, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
     return "".join(f"# {line}\n" for line in fit_remarks(fit)) + text

@@ -43,38 +43,7 @@ def plot_requests(
     force: bool = False,
     joins: Writing | None = None,
 ) -> list[Path]:
-    """Draw a fitted trace as PNG files.
-
-    Parameters
-    ----------
-    trace : RequestTrace
-        What was fitted.
-    fit : RequestFit
-        Its fit.
-    folder : pathlib.Path
-        Where ``week.png``, ``rates.png`` and, where the trace tells lengths, ``tokens.png`` are
-        written, together.
-    zero_hour_of_week : float
-        Local hour of the week of the origin of a trace without dates, as it was fitted.
-    confidence : float
-        Level of the fit's limits, 0-1.
-    force : bool
-        Replace files of these names.
-    joins : Writing, optional
-        Results that they are to appear with.
-
-    Returns
-    -------
-    list of pathlib.Path
-        The files.
-
-    Raises
-    ------
-    InputError
-        If a file of these names stands there.
-    OutputError
-        If a file can't be written.
-    """
+    """Draw a fitted trace as PNG files."""
     times = StepTimes.of(trace, zero_hour_of_week)
     charts = [week_chart(fit, confidence), rate_chart(trace, fit, times)]
     if any(lengths.n_requests.any() for lengths in trace.input_tokens + trace.output_tokens):

@@ -15,45 +15,24 @@ FEWEST = 10
 
 @dataclass(frozen=True)
 class Dispersion:
-    """Scatter of counts around their expectation.
+    """Scatter of counts around their expectation."""
 
-    Parameters
-    ----------
-    index, low, high : float
-        Variance over mean given the weights (Pearson's chi-square over its degrees of freedom), 1
-        for Poisson, and its confidence limits, by the scatter of its own terms; the counts are
-        taken as independent. NaN where there are no more counts than weights; limits are 0 and
-        infinity where there are no more than `FEWEST` beyond them.
-    freedom : int
-        Counts less fitted weights.
-    poisson_p_value : float
-        Probability of as large an index if the counts were Poisson.
-    relative_std : float
-        Relative standard deviation of the rate, that of Poisson counts taken off.
-    """
-
+    # Variance over mean given the weights (Pearson's chi-square over its degrees of freedom), 1 for
+    # Poisson, and its confidence limits, by the scatter of its own terms; the counts are taken as
+    # independent. NaN where there are no more counts than weights; limits are 0 and infinity where
+    # there are no more than `FEWEST` beyond them.
     index: float
     low: float
     high: float
-    freedom: int
-    poisson_p_value: float
-    relative_std: float
+    freedom: int  # counts less fitted weights
+    poisson_p_value: float  # probability of as large an index if the counts were Poisson
+    relative_std: float  # relative standard deviation of the rate, that of Poisson counts taken off
 
 
 def dispersion_of(
     counts: Float64Array, expected: Float64Array, n_weights: int, confidence: float
 ) -> Dispersion:
-    """Return how counts scatter around expectations that were fitted to them.
-
-    Parameters
-    ----------
-    counts, expected : numpy.ndarray, shape (n,)
-        Counts and their expectations; those without expectation are left out.
-    n_weights : int
-        Weights that were fitted.
-    confidence : float
-        Level of the limits, 0-1.
-    """
+    """Return how counts scatter around expectations that were fitted to them."""
     counts, expected = counts[expected > 0], expected[expected > 0]
     freedom = counts.size - n_weights
     nan = float("nan")

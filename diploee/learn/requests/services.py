@@ -10,17 +10,10 @@ from diploee.loads.services.request_trace import RequestTrace, TokenLengths
 
 @dataclass(frozen=True)
 class LengthSummary:
-    """Token lengths of one service.
+    """Token lengths of one service."""
 
-    Parameters
-    ----------
-    n_requests : int
-        Requests with a length.
-    mean, p50, p90, p99 : float
-        Mean and quantiles [tokens].
-    """
-
-    n_requests: int
+    n_requests: int  # requests with a length
+    # Mean and quantiles [tokens]
     mean: float
     p50: float
     p90: float
@@ -29,25 +22,16 @@ class LengthSummary:
 
 @dataclass(frozen=True)
 class ServiceFit:
-    """One service of a trace.
+    """One service of a trace."""
 
-    Parameters
-    ----------
-    name : str
-        As in the trace.
-    n_requests, share : float
-        Requests, and share of all.
-    input_tokens, output_tokens : LengthSummary or None
-        Lengths; None where the trace tells none.
-    output_length : int or None
-        The output length at hand that is nearest to the mean answer, by ratio [tokens].
-    """
-
-    name: str
+    name: str  # as in the trace
+    # Requests, and share of all
     n_requests: float
     share: float
+    # Lengths; None where the trace tells none
     input_tokens: LengthSummary | None
     output_tokens: LengthSummary | None
+    # The output length at hand that is nearest to the mean answer, by ratio [tokens]
     output_length: int | None
 
 

@@ -13,22 +13,7 @@ from diploee.tables import Float64Array, Int64Array
 def draw_sizes(
     classes: Sequence[JobClass], class_id: Int64Array, rng: np.random.Generator
 ) -> Int64Array:
-    """Draw how many jobs each submission has.
-
-    Parameters
-    ----------
-    classes : sequence of JobClass
-        Classes of a stream.
-    class_id : numpy.ndarray, shape (n,), int64
-        Class of each submission.
-    rng : numpy.random.Generator
-        One number is taken per submission.
-
-    Returns
-    -------
-    numpy.ndarray, shape (n,), int64
-        Jobs, 1 where it is no array.
-    """
+    """Draw how many jobs each submission has."""
     level = rng.random(class_id.size)
     sizes = np.ones(class_id.size, dtype=np.int64)
     for row, job_class in enumerate(classes):
@@ -45,24 +30,7 @@ def draw_sizes(
 def draw_alike(
     model: DurationModel, correlation: float, array: Int64Array, rng: np.random.Generator
 ) -> Float64Array:
-    """Draw run times that correlate within arrays: a Gaussian copula, one factor per array.
-
-    Parameters
-    ----------
-    model : DurationModel
-        Distribution of the run times.
-    correlation : float
-        Correlation of their normal scores within an array, 0-1.
-    array : numpy.ndarray, shape (n,), int64
-        Array of each job; jobs of one stand together.
-    rng : numpy.random.Generator
-        A number is taken per array and one per job.
-
-    Returns
-    -------
-    numpy.ndarray, shape (n,), float64
-        Durations [s].
-    """
+    """Draw run times that correlate within arrays: a Gaussian copula, one factor per array."""
     from scipy.special import ndtr
 
     first = np.diff(array, prepend=-1) != 0

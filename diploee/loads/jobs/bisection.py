@@ -14,26 +14,7 @@ def bisect(
     high: float,
     tolerance: float,
 ) -> tuple[float, float, int]:
-    """Find where a non-decreasing function comes nearest to a target.
-
-    Parameters
-    ----------
-    function : callable
-        Non-decreasing on ``[low, high]``; it may have steps.
-    target : float
-        Value to match.
-    low, high : float
-        Bracket, with ``function(low) <= target``.
-    tolerance : float
-        Stop when the value is this close to the target.
-
-    Returns
-    -------
-    argument, value : float
-        The best argument tried and its value.
-    steps : int
-        Evaluations of the function.
-    """
+    """Find where a non-decreasing function comes nearest to a target."""
     best, best_value = high, function(high)
     steps = 1
     while abs(best_value - target) > tolerance and steps < MAX_STEPS:

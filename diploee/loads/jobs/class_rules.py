@@ -26,29 +26,7 @@ def assign_classes(
     rules: Sequence[ClassRule],
     words: Mapping[str, Sequence[str]] | None = None,
 ) -> Int16Array:
-    """Find for every job the first rule that fits.
-
-    Parameters
-    ----------
-    jobs : JobRecords
-        The jobs; their node counts, run times, kinds, users, accounts and names are looked at.
-    types : sequence of str
-        Names of the kinds of jobs, `JobLog.types`.
-    rules : sequence of ClassRule
-        The rules in their order.
-    words : mapping of str to sequence of str, optional
-        `JobLog.labels`.
-
-    Returns
-    -------
-    numpy.ndarray, shape (len(jobs),), int16
-        Number of the rule, `UNMATCHED` where none fits.
-
-    Raises
-    ------
-    WorkloadError
-        If a rule names a kind of job, user, account or name that the log does not have.
-    """
+    """Find for every job the first rule that fits."""
     found = np.full(len(jobs), UNMATCHED, dtype=np.int16)
     for number in reversed(range(len(rules))):  # the first rule is written last
         found[_fits(jobs, types, rules[number], number, words or {})] = number
@@ -92,20 +70,7 @@ def _fits(
 
 
 def nearest_n_nodes(n_nodes: npt.NDArray[np.integer], measured: Sequence[int]) -> Int64Array:
-    """Return for every node count the nearest one that was measured, by ratio; the lower of two.
-
-    Parameters
-    ----------
-    n_nodes : numpy.ndarray, int
-        Node counts of jobs, at least 1.
-    measured : sequence of int
-        Node counts of a workload's profiles, at least one.
-
-    Returns
-    -------
-    numpy.ndarray, int64
-        One of `measured` per job.
-    """
+    """Return for every node count the nearest one that was measured, by ratio; the lower of two."""
     known = np.array(sorted(set(measured)), dtype=np.int64)
     # Halfway between two by ratio is their geometric mean; squares stay exact.
     upper = np.searchsorted(known[:-1] * known[1:], np.asarray(n_nodes, np.int64) ** 2, "left")

@@ -35,22 +35,7 @@ class StreamClass:
 def draw_profiles(
     classes: Sequence[StreamClass], class_id: npt.NDArray[np.integer], rng: np.random.Generator
 ) -> Int32Array:
-    """Draw for every job one of its class's profiles, each with the same probability.
-
-    Parameters
-    ----------
-    classes : sequence of StreamClass
-        Classes of a stream.
-    class_id : numpy.ndarray, shape (n,), int
-        Class of each job.
-    rng : numpy.random.Generator
-        One number is taken per job.
-
-    Returns
-    -------
-    numpy.ndarray, shape (n,), int32
-        Index of each job's profile.
-    """
+    """Draw for every job one of its class's profiles, each with the same probability."""
     n_profiles = np.array([len(c.profile_ids) for c in classes])
     replicate = (rng.random(class_id.size) * n_profiles[class_id]).astype(np.int64)
     profile_of = np.zeros((len(classes), n_profiles.max()), dtype=np.int32)

@@ -26,29 +26,14 @@ MOST_PASSES = 100_000_000
 
 @dataclass(frozen=True, eq=False)
 class Course(Table):
-    """What jobs play in their own time; the rows of a job adjoin.
+    """What jobs play in their own time; the rows of a job adjoin."""
 
-    Parameters
-    ----------
-    job : numpy.ndarray, int64
-        Row of the job table.
-    into_ms : numpy.ndarray, int64
-        Start of the row since the start of the job [ms].
-    length_ms : numpy.ndarray, int64
-        Its length [ms], positive.
-    profile_id : numpy.ndarray, int32
-        Profile that is played.
-    offset_ms : numpy.ndarray, int64
-        Place in the profile at which the row starts [ms].
-    weight : numpy.ndarray, float64
-        Factor on the profile's power, on all nodes of the job.
-    """
-
-    job: Int64Array = column("int64")
-    into_ms: Int64Array = column("int64")
-    length_ms: Int64Array = column("int64")
-    profile_id: Int32Array = column("int32")
-    offset_ms: Int64Array = column("int64")
+    job: Int64Array = column("int64")  # row of the job table
+    into_ms: Int64Array = column("int64")  # start of the row since the start of the job [ms]
+    length_ms: Int64Array = column("int64")  # its length [ms], positive
+    profile_id: Int32Array = column("int32")  # profile that is played
+    offset_ms: Int64Array = column("int64")  # place in the profile at which the row starts [ms]
+    # Factor on the profile's power, on all nodes of the job
     weight: Float64Array = column("float64")
 
 
@@ -66,11 +51,6 @@ def course_of_jobs(
     says. A start-up is a row of its own at idle power. The weight is the job's nodes over its
     profile's, times the job's power factor. Rows beyond the own time `needed_ms` of each job [ms]
     may lack; `courses` gives those of jobs with a course of their own.
-
-    Raises
-    ------
-    WorkloadError
-        If jobs play a short profile so often that the rows do not fit the memory.
     """
     duration_ms = np.array([entry.duration_ms for entry in library.entries])
     profile_n_nodes = np.array([entry.n_nodes for entry in library.entries])

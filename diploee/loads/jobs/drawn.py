@@ -70,13 +70,6 @@ class DrawnJobs:
         Profiles that the classes draw from; variants of them and batches are added.
     batches : mapping of tuple to PowerProfile
         One batch of each class with `batch_inference`, by the names of stream and class.
-
-    Raises
-    ------
-    ProfileError
-        If there is no profile for a class.
-    WorkloadError
-        If it asks for more jobs than can be simulated.
     """
 
     def __init__(
@@ -125,13 +118,7 @@ class DrawnJobs:
         return self.jobs_per_day * self._node_ms_per_job() / MS_PER_DAY
 
     def settle(self, simulated: Utilization | None) -> None:
-        """Find the daily job count that is given or meets the target.
-
-        Raises
-        ------
-        WorkloadError
-            If the target can't be reached; the text says by how much.
-        """
+        """Find the daily job count that is given or meets the target."""
         target = self._spec.target_utilization
         if target is None:
             return  # one layer, whole

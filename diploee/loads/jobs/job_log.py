@@ -32,42 +32,24 @@ GPU_ROUNDING = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class JobRecords(Table):
-    """Logged jobs in the order of their submission, ties in the order of the file.
+    """Logged jobs in the order of their submission, ties in the order of the file."""
 
-    Parameters
-    ----------
-    submit_ms : numpy.ndarray, int64
-        Submission [ms]; since 1970 UTC, or since the log's own origin where `JobLog.is_relative`.
-    start_ms : numpy.ndarray, int64
-        Start on the same clock [ms]; `MISSING_MS` where the log has none.
-    duration_ms : numpy.ndarray, int64
-        Run time [ms], positive.
-    n_nodes : numpy.ndarray, int32
-        Nodes, at least 1.
-    n_gpus : numpy.ndarray, float64
-        GPUs, may be a fraction of one; 0 for a job on CPUs alone, NaN where the log has none.
-    state_id : numpy.ndarray, int16
-        How it ended, an index into `STATES`.
-    type_id : numpy.ndarray, int32
-        Kind of job, an index into `JobLog.types`.
-    energy_j : numpy.ndarray, float64
-        Energy that the log reports [J]; NaN where it has none.
-    requested_ms : numpy.ndarray, int64
-        Run time that its user asked for [ms]; 0 where the log has none.
-    user_id, account_id, name_id : numpy.ndarray, int32
-        Who submitted it, for which account and by which job name, indices into `JobLog.labels`; 0
-        where the log does not tell.
-    """
-
+    # Submission [ms]; since 1970 UTC, or since the log's own origin where `JobLog.is_relative`
     submit_ms: Int64Array = column("int64")
+    # Start on the same clock [ms]; `MISSING_MS` where the log has none
     start_ms: Int64Array = column("int64")
-    duration_ms: Int64Array = column("int64")
-    n_nodes: Int32Array = column("int32")
+    duration_ms: Int64Array = column("int64")  # run time [ms], positive
+    n_nodes: Int32Array = column("int32")  # nodes, at least 1
+    # GPUs, may be a fraction of one; 0 for a job on CPUs alone, NaN where the log has none
     n_gpus: Float64Array = column("float64")
-    state_id: Int16Array = column("int16")
-    type_id: Int32Array = column("int32")
+    state_id: Int16Array = column("int16")  # how it ended, an index into `STATES`
+    type_id: Int32Array = column("int32")  # kind of job, an index into `JobLog.types`
+    # Energy that the log reports [J]; NaN where it has none
     energy_j: Float64Array = column("float64")
+    # Run time that its user asked for [ms]; 0 where the log has none
     requested_ms: Int64Array = column("int64", 0)
+    # Who submitted it, for which account and by which job name, indices into `JobLog.labels`; 0
+    # where the log does not tell
     user_id: Int32Array = column("int32", 0)
     account_id: Int32Array = column("int32", 0)
     name_id: Int32Array = column("int32", 0)
@@ -78,13 +60,6 @@ class JobRecords(Table):
         Where GPUs are given, a job on one node that asks for fewer than it has takes those alone:
         a part of one GPU, or several rounded up. One whose GPUs are not told takes its nodes, one
         on CPUs alone nothing.
-
-        Parameters
-        ----------
-        per_node : int
-            Slots of a node, 1 where nodes are given as a whole.
-        factor : float
-            On the width of the jobs; whole nodes are rounded to the nearest count, 1 or more.
         """
         slots: Float64Array = np.maximum(np.rint(self.n_nodes * factor), 1) * per_node
         asked = self.n_gpus * SLOTS_PER_GPU
@@ -112,51 +87,28 @@ class JobRecords(Table):
 
 @dataclass(frozen=True, eq=False)
 class JobLog:
-    """A job log and what its import left out.
+    """A job log and what its import left out."""
 
-    Parameters
-    ----------
-    source : str
-        File that it was read from.
-    log_format : str
-        Name of the format, such as ``"swf"``.
-    jobs : JobRecords
-        The jobs.
-    job_ids : tuple of str
-        The log's own names of the jobs, in the order of `jobs`.
-    types : tuple of str
-        Names of the kinds of jobs; ``("",)`` where the log has none.
-    utc_offset_min : int or None
-        Offset of the log's local time from UTC [min], of a zone with daylight saving that of its
-        standard time; None where `is_relative`.
-    is_relative : bool
-        Times count from an origin that the log does not tell.
-    counts : ImportCounts
-        Rows read, dropped, repaired and noted, by cause.
-    dates_are_shifted : bool
-        The time of day and the day of the week are true, but month and year are made up; then
-        months can't be fitted.
-    time_zone : str
-        Named zone of the log's local time, whose changes of the clock it follows; empty for a fixed
-        offset.
-    is_naive : bool
-        Most stamps name no zone and the user named none: read as UTC, they are the local time of
-        whoever plays them.
-    labels : mapping of str to tuple of str
-        The log's words for ``"user"``, ``"account"`` and ``"name"``, the first of each ``""``.
-    """
-
-    source: str
-    log_format: str
-    jobs: JobRecords
-    job_ids: tuple[str, ...]
-    types: tuple[str, ...]
+    source: str  # file that it was read from
+    log_format: str  # name of the format, such as ``"swf"``
+    jobs: JobRecords  # the jobs
+    job_ids: tuple[str, ...]  # the log's own names of the jobs, in the order of `jobs`
+    types: tuple[str, ...]  # names of the kinds of jobs; ``("",)`` where the log has none
+    # Offset of the log's local time from UTC [min], of a zone with daylight saving that of its
+    # standard time; None where `is_relative`
     utc_offset_min: int | None
-    is_relative: bool
-    counts: ImportCounts
+    is_relative: bool  # times count from an origin that the log does not tell
+    counts: ImportCounts  # rows read, dropped, repaired and noted, by cause
+    # The time of day and the day of the week are true, but month and year are made up; then months
+    # can't be fitted
     dates_are_shifted: bool = False
+    # Named zone of the log's local time, whose changes of the clock it follows; empty for a fixed
+    # offset
     time_zone: str = ""
+    # Most stamps name no zone and the user named none: read as UTC, they are the local time of
+    # whoever plays them
     is_naive: bool = False
+    # The log's words for ``"user"``, ``"account"`` and ``"name"``, the first of each ``""``
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property

@@ -39,23 +39,11 @@ class LibraryBuilder:
         return len(self._library) + list(self._added).index(profile.profile_id)
 
     def select(self, workload: str, n_nodes: int, frame: StreamFrame) -> tuple[int, ...]:
-        """Return the indices of the library's own profiles, as the nodes of a stream play them.
-
-        Raises
-        ------
-        ProfileError
-            If there is none, or they are of other GPUs and the pool does not scale them.
-        """
+        """Return the indices of the library's own profiles, as the nodes of a stream play them."""
         return self.on_nodes(self._library.select(workload, n_nodes), frame)
 
     def named(self, profile_id: str, frame: StreamFrame) -> tuple[int, ...]:
-        """Return the index of one of the library's own profiles, likewise.
-
-        Raises
-        ------
-        ProfileError
-            As `select` says.
-        """
+        """Return the index of one of the library's own profiles, likewise."""
         known = self._library.ids
         if profile_id not in known:
             raise ProfileError(
@@ -65,13 +53,7 @@ class LibraryBuilder:
         return self.on_nodes((known.index(profile_id),), frame)
 
     def on_nodes(self, profile_ids: tuple[int, ...], frame: StreamFrame) -> tuple[int, ...]:
-        """Return profiles as the nodes of a stream play them, those of other GPUs scaled.
-
-        Raises
-        ------
-        ProfileError
-            If they are of other GPUs, and the pool does not scale them.
-        """
+        """Return profiles as the nodes of a stream play them, those of other GPUs scaled."""
         node, entries = frame.node_type, self.library.entries
         other = [k for k in profile_ids if is_other_hardware(entries[k].provenance, node)]
         # With a factor of their own, users scale the power to the hardware themselves.

@@ -60,27 +60,14 @@ _Submitted = tuple[JobTable, int]
 
 @dataclass(frozen=True, eq=False)
 class JobWindow:
-    """What became of the jobs in a window.
+    """What became of the jobs in a window."""
 
-    Parameters
-    ----------
-    submitted : JobTable
-        Jobs submitted in it.
-    started : Schedule
-        Jobs that started or ran in it.
-    segments : Segments
-        What they play.
-    energy_j : numpy.ndarray, float64
-        Their energy [J], of each job, or of each of its stretches where it has `runs`.
-    end_ms : int
-        Its end [ms].
-    """
-
-    submitted: JobTable
-    started: Schedule
-    segments: Segments
+    submitted: JobTable  # jobs submitted in it
+    started: Schedule  # jobs that started or ran in it
+    segments: Segments  # what they play
+    # Their energy [J], of each job, or of each of its stretches where it has `runs`
     energy_j: Float64Array
-    end_ms: int
+    end_ms: int  # its end [ms]
 
 
 class JobsLoad:

@@ -16,21 +16,11 @@ from diploee.tables import Float64Array, Int64Array
 
 @dataclass(frozen=True, eq=False)
 class JobLoad:
-    """Segments of jobs, and the job of each.
+    """Segments of jobs, and the job of each."""
 
-    Parameters
-    ----------
-    segments : Segments
-        What the jobs draw.
-    job : numpy.ndarray, int64
-        Row of the job table that each segment belongs to.
-    n_jobs : int
-        Rows of the job table.
-    """
-
-    segments: Segments
-    job: Int64Array
-    n_jobs: int
+    segments: Segments  # what the jobs draw
+    job: Int64Array  # row of the job table that each segment belongs to
+    n_jobs: int  # rows of the job table
 
     def energy_j(self, library: ProfileLibrary) -> Float64Array:
         """Return the energy of each job within the run [J], shape (n_jobs,)."""

@@ -99,20 +99,6 @@ def line_through_means(
     At an edge it passes the mean of its neighbours, at most twice the smaller, so that a step of 0
     has none at all; the middle of a step makes up for the rest. All rates of calendars and of
     replayed traces are such lines.
-
-    Parameters
-    ----------
-    edges_ms : numpy.ndarray, shape (n + 1,), int64
-        Edges of the steps [ms].
-    means : numpy.ndarray, shape (n,), float64
-        Mean of each, 0 or more.
-
-    Returns
-    -------
-    nodes_ms : numpy.ndarray, shape (N,), int64
-        Times of the corners: edges and middles [ms].
-    values : numpy.ndarray, shape (N,), float64
-        The line there.
     """
     within = joint(means[1:], means[:-1])
     at_edges = np.concatenate([means[:1], within, means[-1:]])
@@ -134,20 +120,6 @@ def local_hours(clock: RunClock, begin_ms: int, end_ms: int) -> tuple[Int64Array
     """Return the clock hours of a part of a run, as the wall clock has them.
 
     Where the clock is put forward an hour is missing, where it is put back one comes twice.
-
-    Parameters
-    ----------
-    clock : RunClock
-        The run.
-    begin_ms, end_ms : int
-        The part [ms since the run's start].
-
-    Returns
-    -------
-    edges_ms : numpy.ndarray, shape (H + 1,), int64
-        Edges of the hours [ms since the run's start]; those that the part cuts are partial.
-    hours : numpy.ndarray, shape (H,), int64
-        Hours of local time since 1970-01-01 00:00.
     """
     edges_ms, hours = [], []
     for part in clock.wall.stretches(begin_ms, end_ms):
@@ -159,15 +131,7 @@ def local_hours(clock: RunClock, begin_ms: int, end_ms: int) -> tuple[Int64Array
 
 
 def hour_weights(calendar: Calendar, hours: Int64Array) -> Float64Array:
-    """Return the calendar's weight of hours of local time: that of the week times the month's.
-
-    Parameters
-    ----------
-    calendar : Calendar
-        Weights of the hours of the week and of the months.
-    hours : numpy.ndarray, shape (H,), int64
-        Hours of local time since 1970-01-01 00:00.
-    """
+    """Return the calendar's weight of hours of local time: that of the week times the month's."""
     return _of_week(calendar, hours) * month_factors(calendar, hours)
 
 
@@ -190,17 +154,6 @@ def week_factors(spec: WeekToWeek | None, hours: Int64Array, seed: int, *name: s
     """Return the random factor of the weeks in the middle of hours of local time, shape (H,).
 
     Its mean over the weeks of each calendar year is 1.
-
-    Parameters
-    ----------
-    spec : WeekToWeek, optional
-        How weeks differ; 1 throughout where they do not.
-    hours : numpy.ndarray, shape (H,), int64
-        Hours of local time since 1970-01-01 00:00.
-    seed : int
-        Seed of the run.
-    *name : str
-        What the factor is for.
     """
     if spec is None or not spec.relative_std or not hours.size:
         return np.ones(hours.size)
@@ -349,18 +302,6 @@ def month_factors(calendar: Calendar, hours: Int64Array) -> Float64Array:
     straight line to the mean of its own and its neighbour's weight (at most twice the smaller, so
     that next to a month without load there is none). The level is such that the month has as much
     load as its weight on every hour would give it (ASSUMPTION: the ramps' length).
-
-    Parameters
-    ----------
-    calendar : Calendar
-        Its month and week weights.
-    hours : numpy.ndarray, shape (H,), int64
-        Hours of local time since 1970-01-01 00:00; the factor is that of their middle.
-
-    Returns
-    -------
-    numpy.ndarray, shape (H,), float64
-        The factor, 0 or more.
     """
     weights = np.array(calendar.month_weights())
     if not hours.size or (weights == weights[0]).all():
@@ -438,22 +379,6 @@ def gamma_factors(
     Poisson counts of rates with such factors are negative binomial, with variance
     mean + dispersion * mean**2. Thinning the submissions by any share leaves the dispersion as it
     is.
-
-    Parameters
-    ----------
-    dispersion : float
-        Variance of the factor, above 0.
-    hours : numpy.ndarray, shape (H,), int64
-        Hours since 1970, rising.
-    random : callable
-        Where the factors of a local day come from, by its number since 1970.
-    per_day : int
-        Factors of a day: one per hour, or 1.
-
-    Returns
-    -------
-    numpy.ndarray, shape (H,), float64
-        Factors, whose own mean scatters about 1.
     """
     least = max(dispersion, LEAST_DISPERSION)
     first, last = hours[0] // HOURS_PER_DAY, hours[-1] // HOURS_PER_DAY

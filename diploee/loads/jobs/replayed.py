@@ -61,13 +61,6 @@ class ReplayedJobs:
         Profiles that the classes draw from; variants of them are added.
     log : JobLog
         The log, as it was read.
-
-    Raises
-    ------
-    ProfileError
-        If there is no profile for a rule.
-    WorkloadError
-        If the log's jobs do not fit the rules or the pool, or do not overlap the run.
     """
 
     def __init__(
@@ -106,14 +99,7 @@ class ReplayedJobs:
         return node_ms * self.spec.rate_factor / (self._n_days * MS_PER_DAY)
 
     def settle(self, simulated: Utilization | None) -> None:  # noqa: ARG002
-        """Place the log in the run.
-
-        Raises
-        ------
-        WorkloadError
-            If its jobs are too many, none falls into the run, or the log, played once, begins after
-            the run's warm-up.
-        """
+        """Place the log in the run."""
         clock = self._frame.clock
         self._first_ms, self._period_ms = self._placing()
         self._tiles = range(1)

@@ -34,43 +34,24 @@ SLOWEST_PER_S = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class Spans(Table):
-    """The phases of a job and what lies between them; spans adjoin.
+    """The phases of a job and what lies between them; spans adjoin."""
 
-    Parameters
-    ----------
-    phase : numpy.ndarray, int64
-        Number of the phase that the span belongs to.
-    what : numpy.ndarray, int64
-        `HOLD`, `RISE`, `FALL` or `STAY`.
-    into_ms, length_ms : numpy.ndarray, int64
-        Start of the span since the start of the job, and its length [ms].
-    level : numpy.ndarray, float64
-        Power of a GPU at its beginning, in parts of its TDP.
-    """
-
-    phase: Int64Array = column("int64")
-    what: Int64Array = column("int64")
+    phase: Int64Array = column("int64")  # number of the phase that the span belongs to
+    what: Int64Array = column("int64")  # `HOLD`, `RISE`, `FALL` or `STAY`
+    # Start of the span since the start of the job, and its length [ms]
     into_ms: Int64Array = column("int64")
     length_ms: Int64Array = column("int64")
-    level: Float64Array = column("float64")
+    level: Float64Array = column("float64")  # power of a GPU at its beginning, in parts of its TDP
 
 
 @dataclass(frozen=True, eq=False)
 class SmoothedPhases:
-    """GPUs of a job with power smoothing; powers are parts of their TDP.
+    """GPUs of a job with power smoothing; powers are parts of their TDP."""
 
-    Parameters
-    ----------
-    spec : PowerSmoothing
-        Floor, ramps and hysteresis.
-    loops : tuple of numpy.ndarray
-        What a GPU draws in each loop of iterations, by steps of a profile.
-    high, idle : float
-        Its power at work and without a process.
-    """
-
-    spec: PowerSmoothing
+    spec: PowerSmoothing  # floor, ramps and hysteresis
+    # What a GPU draws in each loop of iterations, by steps of a profile
     loops: tuple[Float64Array, ...]
+    # Its power at work and without a process
     high: float
     idle: float
 
@@ -86,15 +67,7 @@ class SmoothedPhases:
         return self.spec.hysteresis_s + max(most - self.idle, 0) / self.spec.down_per_s
 
     def lost_s(self, since: float, level: float, stall_s: float) -> float:
-        """Return the work that waits for the rise into training, behind a stall [s].
-
-        Parameters
-        ----------
-        since, level : float
-            Power before the stall, and that of the stall itself.
-        stall_s : float
-            Its length [s].
-        """
+        """Return the work that waits for the rise into training, behind a stall [s]."""
         spec = self.spec
         if level < since:
             held_s = max(stall_s - spec.hysteresis_s, 0)
@@ -123,17 +96,7 @@ class SmoothedPhases:
     def spans(
         self, into_ms: Int64Array, length_ms: Int64Array, level: Float64Array, loop: Int64Array
     ) -> Spans:
-        """Go through the phases of a job, from idle on.
-
-        Parameters
-        ----------
-        into_ms, length_ms : numpy.ndarray, shape (n,), int64
-            Begin and length of each phase [ms]; they adjoin.
-        level : numpy.ndarray, shape (n,), float64
-            Power of a GPU in each that is not training.
-        loop : numpy.ndarray, shape (n,), int64
-            Loop that is played in training; -1 in other phases.
-        """
+        """Go through the phases of a job, from idle on."""
         steps = np.array([each.size for each in self.loops])
         shares = np.zeros((len(self.loops), steps.max()))
         for row, each in zip(shares, self.loops, strict=True):

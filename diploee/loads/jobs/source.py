@@ -24,42 +24,21 @@ def draw_spans(clock: RunClock) -> range:
 
 @dataclass(frozen=True)
 class StreamFrame:
-    """What a stream of jobs knows of its run besides its own spec.
+    """What a stream of jobs knows of its run besides its own spec."""
 
-    Parameters
-    ----------
-    name : str
-        The stream.
-    seed : int
-        Seed of the run.
-    clock : RunClock
-        Span of the run.
-    pool : str
-        Name of the pool that runs its jobs.
-    pool_id : int
-        Index of that pool.
-    standing : StandingNodes
-        Nodes of the pool that stand, in slots.
-    node_type : NodeType
-        What its nodes are.
-    asks_log : bool
-        The pool's scheduler goes by the run times that a log's users asked for.
-    scales_by_tdp : bool
-        Profiles of other GPUs than the pool's are played in proportion to the TDP.
-    slots_per_node : int
-        `Facility.slots_per_node`; all counts of nodes of the stream's jobs and of its pool are of
-        slots.
-    """
-
-    name: str
-    seed: int
-    clock: RunClock
-    pool: str
-    pool_id: int
-    standing: StandingNodes
-    node_type: NodeType
+    name: str  # the stream
+    seed: int  # seed of the run
+    clock: RunClock  # span of the run
+    pool: str  # name of the pool that runs its jobs
+    pool_id: int  # index of that pool
+    standing: StandingNodes  # nodes of the pool that stand, in slots
+    node_type: NodeType  # what its nodes are
+    # The pool's scheduler goes by the run times that a log's users asked for
     asks_log: bool = False
+    # `Facility.slots_per_node`; all counts of nodes of the stream's jobs and of its pool are of
+    # slots
     slots_per_node: int = 1
+    # Profiles of other GPUs than the pool's are played in proportion to the TDP
     scales_by_tdp: bool = False
 
     @property

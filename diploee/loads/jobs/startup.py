@@ -15,17 +15,7 @@ LONGEST_MS = 24 * MS_PER_H
 def draw_startups_ms(
     startup: DurationModel | None, n_jobs: int, seed: int, *names: str | int
 ) -> Int32Array:
-    """Draw the start-up of each job [ms], shape (n_jobs,); 0 where the stream has none.
-
-    Parameters
-    ----------
-    startup : DurationModel or None
-        Its distribution; draws beyond a day last a day.
-    n_jobs, seed : int
-        Number of draws and seed of the run.
-    *names : str or int
-        Name the random stream.
-    """
+    """Draw the start-up of each job [ms], shape (n_jobs,); 0 where the stream has none."""
     if startup is None:
         return np.zeros(n_jobs, dtype=np.int32)
     drawn_s = startup.draw(stream(seed, "startup", *names), n_jobs)

@@ -26,18 +26,11 @@ PIECE_MS = MS_PER_MIN
 
 @dataclass(frozen=True, eq=False)
 class LevelProfiles:
-    """Which profile stands for which at each cap level.
+    """Which profile stands for which at each cap level."""
 
-    Parameters
-    ----------
-    variant : numpy.ndarray, shape (groups, levels, n), int32
-        Index of the profile that stands for each one; itself where nothing is capped.
-    group : numpy.ndarray, shape (classes,), int64
-        Group of each class of jobs: its kind of work on its kind of nodes.
-    """
-
+    # Index of the profile that stands for each one; itself where nothing is capped
     variant: Int32Array
-    group: Int64Array
+    group: Int64Array  # group of each class of jobs: its kind of work on its kind of nodes
 
     @property
     def profile_ids(self) -> set[int]:
@@ -53,21 +46,7 @@ def with_levels(
     kinds: Sequence[WorkKind],
     levels: CapLevels,
 ) -> tuple[ProfileLibrary, LevelProfiles]:
-    """Give the profiles of classes their capped variants, and the library a flat profile.
-
-    Parameters
-    ----------
-    library : ProfileLibrary
-        Profiles of the classes.
-    classes : sequence of StreamClass
-        Classes by `class_id`.
-    nodes : sequence of NodeType
-        Nodes that the jobs of each class run on.
-    kinds : sequence of str
-        Kind of work of each class.
-    levels : CapLevels
-        The caps.
-    """
+    """Give the profiles of classes their capped variants, and the library a flat profile."""
     added: list[Entry] = [] if FLAT_ID in library.ids else [flat_profile()]
     groups: dict[tuple[int, WorkKind], int] = {}
     group = np.zeros(len(classes), dtype=np.int64)

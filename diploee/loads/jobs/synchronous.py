@@ -107,32 +107,15 @@ def phase_of_profile(profile_id: str) -> int:
 
 @dataclass(frozen=True)
 class _Kind:
-    """An entry of the list on the pool's nodes.
+    """An entry of the list on the pool's nodes."""
 
-    Parameters
-    ----------
-    spec : SynchronousJob
-        Its keys.
-    frame : StreamFrame
-        Its stream in the run.
-    label : str
-        Its name.
-    smoothing : PowerSmoothing or None
-        That of its GPUs.
-    loops : tuple of int
-        Profiles of its iterations.
-    loop_ms : tuple of int
-        Their lengths [ms]; one for all without smoothing.
-    edges : mapping of (Phase, int) to int
-        Profiles of rises and falls into each phase, with smoothing.
-    """
-
-    spec: SynchronousJob
-    frame: StreamFrame
-    label: str
-    smoothing: PowerSmoothing | None = None
-    loops: tuple[int, ...] = ()
-    loop_ms: tuple[int, ...] = ()
+    spec: SynchronousJob  # its keys
+    frame: StreamFrame  # its stream in the run
+    label: str  # its name
+    smoothing: PowerSmoothing | None = None  # that of its GPUs
+    loops: tuple[int, ...] = ()  # profiles of its iterations
+    loop_ms: tuple[int, ...] = ()  # their lengths [ms]; one for all without smoothing
+    # Profiles of rises and falls into each phase, with smoothing
     edges: Mapping[tuple[Phase, int], int] = field(default_factory=dict)
 
     @cached_property

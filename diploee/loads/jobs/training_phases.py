@@ -52,21 +52,11 @@ class Phase(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class TrainingPhases(Table):
-    """The phases of a job in its own time, which adjoin.
+    """The phases of a job in its own time, which adjoin."""
 
-    Parameters
-    ----------
-    phase : numpy.ndarray, int16
-        A `Phase`.
-    into_ms : numpy.ndarray, int64
-        Start of the phase since the start of the job [ms].
-    length_ms : numpy.ndarray, int64
-        Its length [ms], positive.
-    """
-
-    phase: Int16Array = column("int16")
-    into_ms: Int64Array = column("int64")
-    length_ms: Int64Array = column("int64")
+    phase: Int16Array = column("int16")  # a `Phase`
+    into_ms: Int64Array = column("int64")  # start of the phase since the start of the job [ms]
+    length_ms: Int64Array = column("int64")  # its length [ms], positive
 
     @property
     def duration_ms(self) -> int:
@@ -80,32 +70,17 @@ class TrainingPhases(Table):
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """What a job is to do, and what it takes.
+    """What a job is to do, and what it takes."""
 
-    Parameters
-    ----------
-    work_ms : int
-        Training to be done [ms].
-    interval_ms : int
-        Training between two checkpoints [ms]; `NEVER_MS` = none.
-    write_ms : int
-        Stall of a checkpoint [ms].
-    warm_up_ms, reschedule_ms, load_ms : int
-        First start, rescheduling and loading after an interruption [ms].
-    spare_nodes : int
-        Nodes in repair beyond which the job waits.
-    repair_ms : int
-        Time that a failed node is in repair [ms].
-    """
-
-    work_ms: int
-    interval_ms: int = NEVER_MS
-    write_ms: int = 0
+    work_ms: int  # training to be done [ms]
+    interval_ms: int = NEVER_MS  # training between two checkpoints [ms]; `NEVER_MS` = none
+    write_ms: int = 0  # stall of a checkpoint [ms]
+    # First start, rescheduling and loading after an interruption [ms]
     warm_up_ms: int = 0
     reschedule_ms: int = 0
     load_ms: int = 0
-    spare_nodes: int = 0
-    repair_ms: int = 0
+    spare_nodes: int = 0  # nodes in repair beyond which the job waits
+    repair_ms: int = 0  # time that a failed node is in repair [ms]
 
 
 Gaps = Iterator[int]
@@ -124,22 +99,7 @@ def poisson_gaps(rng: np.random.Generator, mean_ms: float) -> Gaps:
 def training_phases(
     plan: TrainingPlan, failures: Gaps, planned: Gaps, detection_ms: Callable[[], int]
 ) -> TrainingPhases:
-    """Go through a job from its start to the end of its work.
-
-    Parameters
-    ----------
-    plan : TrainingPlan
-        What it is to do.
-    failures, planned : iterator of int
-        Times between the failures, and between the planned interruptions, in the job's time [ms].
-    detection_ms : callable
-        Draws the time in which a failure is detected [ms].
-
-    Raises
-    ------
-    WorkloadError
-        If it is interrupted so often, or writes so many checkpoints, that it does not get on.
-    """
+    """Go through a job from its start to the end of its work."""
     if plan.work_ms / plan.interval_ms > MOST_CHECKPOINTS:
         raise WorkloadError(
             f"the job writes {plan.work_ms / plan.interval_ms:,.0f} checkpoints, at most "
@@ -279,15 +239,7 @@ class _Walk:
 def expected_ettr(
     n_failures_per_ms: float, recovery_ms: float, interval_ms: float, write_ms: float
 ) -> float:
-    """Return the share of the time that is progress where failures strike at any time (Daly).
-
-    Parameters
-    ----------
-    n_failures_per_ms : float
-        Rate of the failures.
-    recovery_ms, interval_ms, write_ms : float
-        Mean time from a failure to training, training between checkpoints, and their stall [ms].
-    """
+    """Return the share of the time that is progress where failures strike at any time (Daly)."""
     if not n_failures_per_ms:
         return 1 / (1 + write_ms / interval_ms)
     x = min(n_failures_per_ms * (interval_ms + write_ms), 700.0)

@@ -52,23 +52,13 @@ FLAT_MS = 1_000
 
 @dataclass(frozen=True, eq=False)
 class ServingLoad:
-    """The power of all request streams.
+    """The power of all request streams."""
 
-    Parameters
-    ----------
-    banks : tuple of Bank
-        The nodes of each service that share a curve.
-    library : ProfileLibrary
-        The profiles that they refer to, behind those of the jobs.
-    standby_w : tuple of float
-        What a node of each service draws while it waits [W], stream after stream.
-    twins : mapping of int to PowerProfile
-        The same profiles at the nodes' AC input, where that is modelled.
-    """
-
-    banks: tuple[Bank, ...]
-    library: ProfileLibrary
+    banks: tuple[Bank, ...]  # the nodes of each service that share a curve
+    library: ProfileLibrary  # the profiles that they refer to, behind those of the jobs
+    # What a node of each service draws while it waits [W], stream after stream
     standby_w: tuple[float, ...] = ()
+    # The same profiles at the nodes' AC input, where that is modelled
     twins: Mapping[int, PowerProfile] = field(default_factory=dict)
 
     @property
@@ -92,33 +82,15 @@ class ServingLoad:
 
 @dataclass(frozen=True, eq=False)
 class Bank:
-    """Nodes of one service that play the same profiles, piece by piece of time.
+    """Nodes of one service that play the same profiles, piece by piece of time."""
 
-    Parameters
-    ----------
-    pool_id : int
-        Index of their pool.
-    edges_ms : numpy.ndarray, shape (P + 1,), int64
-        Edges of the pieces [ms].
-    n_nodes : numpy.ndarray, shape (P,), int64
-        Nodes that count as busy.
-    weight : numpy.ndarray, shape (P,), float64
-        Factor on the profile's power; 0 where nothing is played.
-    profile_id : numpy.ndarray, shape (P,), int32
-        Index of the profile.
-    offset_ms : numpy.ndarray, shape (P,), int64
-        Place in the profile at which the piece starts [ms].
-    service : int
-        Number of the service, counted over the plans.
-    """
-
-    pool_id: int
-    edges_ms: Int64Array
-    n_nodes: Int64Array
-    weight: Float64Array
-    profile_id: Int32Array
-    offset_ms: Int64Array
-    service: int = 0
+    pool_id: int  # index of their pool
+    edges_ms: Int64Array  # edges of the pieces [ms]
+    n_nodes: Int64Array  # nodes that count as busy
+    weight: Float64Array  # factor on the profile's power; 0 where nothing is played
+    profile_id: Int32Array  # index of the profile
+    offset_ms: Int64Array  # place in the profile at which the piece starts [ms]
+    service: int = 0  # number of the service, counted over the plans
 
     def segments(self, begin_ms: int | None, end_ms: int | None) -> Segments:
         """Return the segments that start in a span of time, as `ServingLoad.between` says."""
@@ -192,24 +164,6 @@ def serving_segments(
     Instances that serve draw the measured power at the rate that each completes. ASSUMPTION: below
     the lowest measured rate an instance draws that rate's power, and so do instances that start
     up and nodes in warm standby; above the highest, the highest rate's.
-
-    Parameters
-    ----------
-    plans : sequence of ServicePlan
-        From `plan_services`.
-    curves : Curves
-        Curves of the services, from `load_curves`.
-    facility : Facility
-        Pools, whose node types scale and idle.
-    seed : int
-        Seed of the run; it sets the phases of the instances.
-    library : ProfileLibrary
-        Profiles of the jobs, which keep their indices.
-
-    Returns
-    -------
-    ServingLoad
-        What gives the segments of each part of the run, and the library for them and the jobs.
     """
     profiles: list[PowerProfile] = []
     twins: dict[int, PowerProfile] = {}
@@ -263,22 +217,7 @@ def shared_counts(n_instances: Int64Array) -> Int64Array:
 def bank_sums_w(
     sample_w: Float64Array, phases: Int64Array, counts: Sequence[int]
 ) -> list[Float64Array]:
-    """Sum a repeating sample over the first K instances of a bank, for several K.
-
-    Parameters
-    ----------
-    sample_w : numpy.ndarray, shape (m,), float64
-        Power of one node [W].
-    phases : numpy.ndarray, shape (n,), int64
-        Place in the sample at which each instance begins.
-    counts : sequence of int
-        Increasing numbers of instances K, at most `n`.
-
-    Returns
-    -------
-    list of numpy.ndarray, shape (m,), float64
-        The sum over the first K instances [W], for each K.
-    """
+    """Sum a repeating sample over the first K instances of a bank, for several K."""
     total_w, done, found = np.zeros(sample_w.size), 0, []
     places = np.arange(sample_w.size)
     at_once = max(1, VALUES_AT_ONCE // sample_w.size)

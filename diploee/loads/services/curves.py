@@ -90,24 +90,12 @@ class LatencyCurve:
 
 @dataclass(frozen=True, eq=False)
 class PowerSample:
-    """Power of each node of an instance in time, at one request rate; it repeats.
+    """Power of each node of an instance in time, at one request rate; it repeats."""
 
-    Parameters
-    ----------
-    rate_rps : float
-        Request rate of the instance [1/s].
-    dt_ms : int
-        Step [ms].
-    power_w : numpy.ndarray, shape (n,), float64
-        Mean power of one node over each step [W].
-    provenance : Provenance
-        Where it comes from.
-    """
-
-    rate_rps: float
-    dt_ms: int
-    power_w: Float64Array
-    provenance: Provenance
+    rate_rps: float  # request rate of the instance [1/s]
+    dt_ms: int  # step [ms]
+    power_w: Float64Array  # mean power of one node over each step [W]
+    provenance: Provenance  # where it comes from
 
     @property
     def length_ms(self) -> int:
@@ -143,21 +131,11 @@ class PowerCurve:
 
 @dataclass(frozen=True)
 class ServingFile:
-    """A file of a service that was read.
+    """A file of a service that was read."""
 
-    Parameters
-    ----------
-    name : str
-        Shipped name or relative path, as the scenario gives it.
-    path : pathlib.Path
-        Where it was read from.
-    sha256 : str
-        SHA-256 of its bytes, hexadecimal.
-    """
-
-    name: str
-    path: Path
-    sha256: str
+    name: str  # shipped name or relative path, as the scenario gives it
+    path: Path  # where it was read from
+    sha256: str  # SHA-256 of its bytes, hexadecimal
 
 
 @dataclass(frozen=True, eq=False)

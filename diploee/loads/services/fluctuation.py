@@ -42,25 +42,14 @@ MINUTES_TRIED = 300
 
 @dataclass(frozen=True, eq=False)
 class FluctuationDraws:
-    """The random numbers of a stream's fluctuation at its nodes.
+    """The random numbers of a stream's fluctuation at its nodes."""
 
-    Parameters
-    ----------
-    nodes_ms : numpy.ndarray, shape (n,), int64
-        Times from the start of the run [ms], increasing; the first is the run's begin, the last
-        its end.
-    common : numpy.ndarray, shape (n,), float32
-        The part that all services share, standard normal, correlated in time.
-    own : numpy.ndarray, shape (S, n), float32
-        The part of each service's users, likewise.
-    noise : numpy.ndarray, shape (S, n), float32
-        Poisson noise of each service, standard normal and white.
-    """
-
+    # Times from the start of the run [ms], increasing; the first is the run's begin, the last its
+    # end
     nodes_ms: Int64Array
-    common: Float32Array
-    own: Float32Array
-    noise: Float32Array
+    common: Float32Array  # the part that all services share, standard normal, correlated in time
+    own: Float32Array  # the part of each service's users, likewise
+    noise: Float32Array  # poisson noise of each service, standard normal and white
 
 
 def node_spacing_s(correlation_time_s: float | None) -> int:
@@ -129,26 +118,7 @@ def factors(
     spec: Fluctuation,
     reference_rps: float,
 ) -> Float64Array:
-    """Return the factor on a service's calendar mean at each node.
-
-    Parameters
-    ----------
-    draws : FluctuationDraws
-        Random numbers of the stream.
-    row : int
-        Index of the service.
-    mean_rps : numpy.ndarray, shape (n,), float64
-        Calendar mean of the service's rate at the nodes [1/s].
-    spec : Fluctuation
-        Size and correlation.
-    reference_rps : float
-        Rate at which `spec.relative_std` holds [1/s].
-
-    Returns
-    -------
-    numpy.ndarray, shape (n,), float64
-        Positive, with mean 1 over the draws; 1 where no requests come.
-    """
+    """Return the factor on a service's calendar mean at each node."""
     of_minute = spec.relative_std**2 / share_between_nodes(spec.correlation_time_s)
     rate_rps = np.where(mean_rps > 0, mean_rps, np.inf)
     # Requests that a node stands for: its share of the time to its neighbours.

@@ -69,17 +69,6 @@ def replayed_rates(
     zero_hour_of_week : float
         For ``"week"``, where the trace is relative: hour of the week of its origin in the run's
         local time, 0 for Monday 00:00 (the assumption).
-
-    Returns
-    -------
-    numpy.ndarray, float64, shape (n_steps,)
-        Mean rate in each of the steps of `step_edges_ms` [requests/s].
-
-    Raises
-    ------
-    WorkloadError
-        If a factor is not positive, the service is unknown, a trace shorter than a week is to be
-        tiled by weeks, or one that is played once is to begin before the run.
     """
     for name, factor in (("rate_factor", rate_factor), ("time_factor", time_factor)):
         if not 0 < factor < np.inf:

@@ -16,21 +16,11 @@ from diploee.zone import UTC_ZONE, Zone
 
 @dataclass(frozen=True, eq=False)
 class TokenLengths:
-    """How long prompts or answers are: a histogram over bins of tokens.
+    """How long prompts or answers are: a histogram over bins of tokens."""
 
-    Parameters
-    ----------
-    edges : numpy.ndarray, int64, shape (n_bins + 1,)
-        Bin edges [tokens]; a bin holds ``edges[k] <= length < edges[k + 1]``.
-    n_requests : numpy.ndarray, int64, shape (n_bins,)
-        Requests in each bin.
-    total_tokens : int
-        Exact sum over all requests [tokens].
-    """
-
-    edges: Int64Array
-    n_requests: Int64Array
-    total_tokens: int
+    edges: Int64Array  # bin edges [tokens]; a bin holds ``edges[k] <= length < edges[k + 1]``
+    n_requests: Int64Array  # requests in each bin
+    total_tokens: int  # exact sum over all requests [tokens]
 
     @property
     def mean(self) -> float:
@@ -57,48 +47,27 @@ class TokenLengths:
 
 @dataclass(frozen=True, eq=False)
 class RequestTrace:
-    """Requests per step and service, and their token lengths.
+    """Requests per step and service, and their token lengths."""
 
-    Parameters
-    ----------
-    source : str
-        File or folder that it was read from.
-    trace_format : str
-        Name of the format, such as ``"azure-llm"``.
-    services : tuple of str
-        Names of the services or models; ``("all",)`` where the trace does not tell.
-    origin_ms : int
-        Start of the first step [ms], since 1970 UTC or, where `is_relative`, since the trace's own
-        origin.
-    is_relative : bool
-        Times count from an origin whose date the trace does not tell.
-    step_ms : int
-        Length of a step [ms].
-    n_requests : numpy.ndarray, float64, shape (n_services, n_steps)
-        Requests in each step; whole numbers, except where the format gives rates.
-    input_tokens, output_tokens : tuple of TokenLengths
-        Lengths of prompts and answers of each service; empty where the format has none.
-    counts : ImportCounts
-        Rows read, dropped, repaired and noted, by cause.
-    own_span_ms : tuple of (int, int) or None
-        When the trace begins and ends [ms], counted as `origin_ms`, within its outer steps or
-        shortly behind them; None where it fills its steps.
-    zone : Zone
-        Zone of the trace's local time; UTC where it is not told.
-    """
-
-    source: str
-    trace_format: str
+    source: str  # file or folder that it was read from
+    trace_format: str  # name of the format, such as ``"azure-llm"``
+    # Names of the services or models; ``("all",)`` where the trace does not tell
     services: tuple[str, ...]
+    # Start of the first step [ms], since 1970 UTC or, where `is_relative`, since the trace's own
+    # origin
     origin_ms: int
-    is_relative: bool
-    step_ms: int
+    is_relative: bool  # times count from an origin whose date the trace does not tell
+    step_ms: int  # length of a step [ms]
+    # Requests in each step; whole numbers, except where the format gives rates
     n_requests: Float64Array
+    # Lengths of prompts and answers of each service; empty where the format has none
     input_tokens: tuple[TokenLengths, ...]
     output_tokens: tuple[TokenLengths, ...]
-    counts: ImportCounts
+    counts: ImportCounts  # rows read, dropped, repaired and noted, by cause
+    # When the trace begins and ends [ms], counted as `origin_ms`, within its outer steps or shortly
+    # behind them; None where it fills its steps
     own_span_ms: tuple[int, int] | None = None
-    zone: Zone = UTC_ZONE
+    zone: Zone = UTC_ZONE  # zone of the trace's local time; UTC where it is not told
 
     @property
     def rate_rps(self) -> Float64Array:
@@ -120,13 +89,7 @@ class RequestTrace:
         return edges_ms
 
     def requests_of(self, service: str | None = None) -> Float64Array:
-        """Return the requests in each step of a service, or of all; shape (n_steps,).
-
-        Raises
-        ------
-        WorkloadError
-            If there is no such service.
-        """
+        """Return the requests in each step of a service, or of all; shape (n_steps,)."""
         if service is None:
             return np.asarray(self.n_requests.sum(axis=0), dtype=np.float64)
         if service not in self.services:

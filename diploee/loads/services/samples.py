@@ -63,18 +63,7 @@ def repeating_samples(curve: PowerCurve) -> tuple[PowerSample, ...]:
 
 
 def power_samples_w(curve: PowerCurve) -> Float64Array:
-    """Synthesise one repeating power sample for every rate of a curve.
-
-    Parameters
-    ----------
-    curve : PowerCurve
-        Mean and peak power against request rate.
-
-    Returns
-    -------
-    numpy.ndarray, shape (n, 1800), float64
-        Power of one node [W] at 0.1 s, one row per rate, with exactly the curve's mean.
-    """
+    """Synthesise one repeating power sample for every rate of a curve."""
     relative = curve.rate_rps / curve.rate_rps[-1]
     rows = [
         _sample_w(curve.name, rate, share, mean_w, peak_w)

@@ -49,17 +49,10 @@ class RequestMatch:
 
 @dataclass(frozen=True)
 class ServiceCap:
-    """A cap on a service's GPUs during events.
+    """A cap on a service's GPUs during events."""
 
-    Parameters
-    ----------
-    windows_ms : tuple of (int, int)
-        From when to when it holds [ms], in order and apart.
-    speed, power : float
-        What an instance does, and what its GPUs draw, over those without a cap.
-    """
-
-    windows_ms: tuple[tuple[int, int], ...]
+    windows_ms: tuple[tuple[int, int], ...]  # from when to when it holds [ms], in order and apart
+    # What an instance does, and what its GPUs draw, over those without a cap
     speed: float
     power: float
 

@@ -31,24 +31,7 @@ def trace_step_ms(clock: RunClock) -> int:
 def trace_rates_rps(
     replay: RequestReplay, trace: RequestTrace, clock: RunClock, name: str
 ) -> Float64Array:
-    """Return a request stream's rate in each `trace_step_ms` from the run's begin on.
-
-    Parameters
-    ----------
-    replay : RequestReplay
-        How it is replayed.
-    trace : RequestTrace
-        The trace.
-    clock : RunClock
-        Span of the run.
-    name : str
-        The stream, for errors.
-
-    Raises
-    ------
-    WorkloadError
-        If it has no such service, is shorter than a week but tiled by weeks, or has no requests.
-    """
+    """Return a request stream's rate in each `trace_step_ms` from the run's begin on."""
     step_ms = trace_step_ms(clock)
     where = f"request_streams.{name}.replay"
     try:
@@ -73,13 +56,7 @@ def trace_rates_rps(
 
 
 def mean_output_tokens(replay: RequestReplay, trace: RequestTrace, name: str) -> float:
-    """Return the mean output length of a stream's trace [tokens].
-
-    Raises
-    ------
-    WorkloadError
-        If it has no token counts.
-    """
+    """Return the mean output length of a stream's trace [tokens]."""
     lengths = trace.output_tokens
     if replay.service is not None and lengths:
         trace.requests_of(replay.service)

@@ -100,13 +100,7 @@ class Shown:
         return f"lower bound: the profiles smear steps under {self.support.min_step_s:g} s"
 
     def seen(self, band: Band) -> tuple[float, str]:
-        """Return up to where a band is seen [Hz], and what of it is not assessed.
-
-        Raises
-        ------
-        NotAssessable
-            If nothing of it is seen.
-        """
+        """Return up to where a band is seen [Hz], and what of it is not assessed."""
         support, low_hz, high_hz = self.support, band.low_hz, band.high_hz
         status, why = support.band(high_hz)
         if status == "supported":
@@ -161,13 +155,7 @@ class Amount(Model):
         return f"lesser of {' and '.join(given)}" if len(given) > 1 else given[0]
 
     def of(self, shown: Shown) -> tuple[float, str]:
-        """Return the size [MW], and how it came about where it is no plain number.
-
-        Raises
-        ------
-        NotAssessable
-            If the run does not tell what it is a part of.
-        """
+        """Return the size [MW], and how it came about where it is no plain number."""
         sizes, of = [] if self.mw is None else [self.mw], []
         parts = (
             (self.percent_of_peak, shown.peak_mw, "the peak"),
@@ -280,13 +268,7 @@ class LimitSpec(Model):
 
     @abstractmethod
     def checks(self, shown: Shown) -> Iterator[Check]:
-        """Yield the checks that a series allows.
-
-        Raises
-        ------
-        NotAssessable
-            If it allows none.
-        """
+        """Yield the checks that a series allows."""
 
 
 def power_check(text: str, limit_mw: float, shown: Shown, event: Key | None = None) -> Check:

@@ -90,39 +90,25 @@ _PLAIN = BatterySpec(power_mw=1.0, energy_mwh=1.0, smoothing_s=1.0)
 
 @dataclass(frozen=True)
 class Mitigation:
-    """A battery that keeps a run within limits, and the run with it.
+    """A battery that keeps a run within limits, and the run with it."""
 
-    Parameters
-    ----------
-    stage : BatterySpec or None
-        The entry of `facility.stages` behind which the run keeps its limits; None where it keeps
-        them without.
-    size : BatterySize
-        Its power and its usable energy.
-    least : BatterySize or None
-        What any control needs at least to hold these ramps over the day of the battery's largest
-        power; None of a lag, or where there are too many intervals.
-    least_report : LimitReport or None
-        The supply of that control over the day, checked against the limits that are sized for.
-    metrics : mapping of str to float or None
-        What the stage measures of itself over the run, such as `battery.discharged_mwh`.
-    before, after : LimitReport
-        The run checked against the limits, and with the battery.
-    window_step_s : float
-        Resolution of the event windows that it is sized on as well [s]; 0 without such.
-    is_resized : bool
-        The run's site has its size by `facility.size`.
-    """
-
+    # The entry of `facility.stages` behind which the run keeps its limits; None where it keeps them
+    # without
     stage: BatterySpec | None
-    size: BatterySize
+    size: BatterySize  # its power and its usable energy
+    # What any control needs at least to hold these ramps over the day of the battery's largest
+    # power; None of a lag, or where there are too many intervals
     least: BatterySize | None
+    # The supply of that control over the day, checked against the limits that are sized for
     least_report: LimitReport | None
+    # What the stage measures of itself over the run, such as `battery.discharged_mwh`
     metrics: Mapping[str, float | None]
+    # The run checked against the limits, and with the battery
     before: LimitReport
     after: LimitReport
+    # Resolution of the event windows that it is sized on as well [s]; 0 without such
     window_step_s: float = 0.0
-    is_resized: bool = False
+    is_resized: bool = False  # the run's site has its size by `facility.size`
 
     def entry(self) -> dict[str, Any] | None:
         """Return the stage as an entry of `facility.stages`."""
@@ -223,14 +209,7 @@ class Mitigation:
 
 
 def mitigate(run: RunFolder, limits: Limits) -> Mitigation:
-    """Find the smallest battery that keeps a run within limits.
-
-    Raises
-    ------
-    InputError
-        If the run shows none of the limits that are sized for, it is too long for its resolution,
-        or no battery keeps them.
-    """
+    """Find the smallest battery that keeps a run within limits."""
     step_ms = run.scenario.resolution_ms
     n = run.scenario.n_intervals
     if n > MOST_VALUES:
@@ -346,13 +325,7 @@ class _Sizing:
         return not self.judged(supply_w, asked, store, self.limits).violated
 
     def controls(self) -> list[BatterySpec]:
-        """Return the loosest ramps, and the shortest lag, with which the load keeps its limits.
-
-        Raises
-        ------
-        InputError
-            If there is neither.
-        """
+        """Return the loosest ramps, and the shortest lag, with which the load keeps its limits."""
         strict = ramps_asked_for(self.limits, seen_by(self._run))
         if not np.isfinite(min(strict.up_w_per_s, strict.down_w_per_s)):
             fastest = float(np.abs(np.diff(self.power_w)).max()) / self.dt_s

@@ -77,20 +77,13 @@ class RunFolder(Protocol):
 
 @dataclass(frozen=True)
 class Worst:
-    """One of the worst events of a violation.
+    """One of the worst events of a violation."""
 
-    Parameters
-    ----------
-    begin, end, time : str
-        First value beyond the limit, end of the last, and time of the worst one (ISO 8601).
-    value : float
-        The worst value, in the limit's unit.
-    """
-
+    # First value beyond the limit, end of the last, and time of the worst one (ISO 8601)
     begin: str
     end: str
     time: str
-    value: float
+    value: float  # the worst value, in the limit's unit
 
 
 @dataclass(frozen=True)

@@ -35,50 +35,26 @@ _FileName = Annotated[str, Field(pattern="^[A-Za-z0-9_][A-Za-z0-9_.-]*$")]
 
 @dataclass(frozen=True)
 class Recipe:
-    """What an artifact is made from; a change of any part makes it anew.
+    """What an artifact is made from; a change of any part makes it anew."""
 
-    Parameters
-    ----------
-    kind : str
-        Name of the artifact's kind, such as ``"inference_data"``, and of its folder.
-    schema_version : int
-        Version of its files.
-    parameters : mapping
-        What it was asked for, JSON values only.
-    source_sha256 : str or None
-        Hash of the source data; None accepts an artifact from any.
-    parse : callable
-        Makes its content of an artifact's files, or raises `InputError`: then it is damaged, even
-        where its hashes agree.
-    """
-
-    kind: str
-    schema_version: int
-    parameters: Mapping[str, Any]
-    source_sha256: str | None = None
+    kind: str  # name of the artifact's kind, such as ``"inference_data"``, and of its folder
+    schema_version: int  # version of its files
+    parameters: Mapping[str, Any]  # what it was asked for, JSON values only
+    source_sha256: str | None = None  # hash of the source data; None accepts an artifact from any
+    # Makes its content of an artifact's files, or raises `InputError`: then it is damaged, even
+    # where its hashes agree
     parse: Callable[[Artifact], Any] = field(default=lambda _: None, compare=False)
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """A complete artifact as it was read.
+    """A complete artifact as it was read."""
 
-    Parameters
-    ----------
-    place : pathlib.Path
-        Its folder.
-    files : mapping of str to bytes
-        Content of its files, checked against the manifest.
-    details : mapping
-        What its writer noted besides the recipe.
-    content : object
-        What the recipe's `parse` made of the files.
-    """
-
-    place: Path
-    files: Mapping[str, bytes]
+    place: Path  # its folder
+    files: Mapping[str, bytes]  # content of its files, checked against the manifest
+    # What its writer noted besides the recipe
     details: Mapping[str, Any] = field(default_factory=dict)
-    content: Any = None
+    content: Any = None  # what the recipe's `parse` made of the files
 
     def file(self, name: str) -> bytes:
         """Return a file's content; `InputError` where there is none of that name."""
@@ -98,18 +74,10 @@ class _Manifest(Record):
 
 @dataclass(frozen=True)
 class Miss:
-    """Why there is no artifact to use.
+    """Why there is no artifact to use."""
 
-    Parameters
-    ----------
-    reason : str
-        A clause such as ``"is not there"``.
-    may_pass : bool
-        A writer at work may be the cause.
-    """
-
-    reason: str
-    may_pass: bool = False
+    reason: str  # a clause such as ``"is not there"``
+    may_pass: bool = False  # a writer at work may be the cause
 
 
 def content_hash(data: Mapping[str, Any]) -> str:
@@ -119,25 +87,7 @@ def content_hash(data: Mapping[str, Any]) -> str:
 
 
 def find_artifact(place: Path, recipe: Recipe) -> Artifact | str:
-    """Read an artifact if it is there, complete and made from what the recipe says.
-
-    Parameters
-    ----------
-    place : pathlib.Path
-        Its folder.
-    recipe : Recipe
-        What it shall be made from.
-
-    Returns
-    -------
-    Artifact or str
-        The artifact, or why there is none to use, as a clause.
-
-    Raises
-    ------
-    InputError
-        If it is of a newer schema version than the recipe's.
-    """
+    """Read an artifact if it is there, complete and made from what the recipe says."""
     remove_leftovers(place.parent)
     found = read_once(place, recipe)
     quiet = 0
@@ -157,13 +107,7 @@ def find_artifact(place: Path, recipe: Recipe) -> Artifact | str:
 
 
 def load_artifact(place: Path, recipe: Recipe) -> Artifact:
-    """Read an artifact, or say why there is none to use and what to do.
-
-    Raises
-    ------
-    InputError
-        If there is none to use.
-    """
+    """Read an artifact, or say why there is none to use and what to do."""
     found = find_artifact(place, recipe)
     if isinstance(found, str):
         raise InputError(f"{place}: the cached {recipe.kind} {found}; generate it from its source")

@@ -24,24 +24,6 @@ def save_artifact(
 
     One that stands there is replaced, unless it is of the same recipe: then the first one stays and
     this one is discarded.
-
-    Parameters
-    ----------
-    place : pathlib.Path
-        Its folder.
-    recipe : Recipe
-        What it is made from.
-    files : mapping of str to bytes
-        Its files.
-    details : mapping, optional
-        Further JSON values for the manifest.
-
-    Raises
-    ------
-    InputError
-        If one of a newer schema version stands there, or something else.
-    OutputError
-        If it can't be written: no permission, a full disk.
     """
     manifest = {
         "kind": recipe.kind,

@@ -11,24 +11,7 @@ from diploee.errors import InputError, one_of, shown
 def read_coefficients(
     data: Mapping[str, Any], what: str, symbols: Mapping[str, str], quality: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the arguments of a model.
-
-    Parameters
-    ----------
-    data : mapping
-        Values by symbol; further ones are not looked at.
-    what : str
-        The model in words, for errors.
-    symbols : mapping of str to str
-        Symbols that are needed, and the argument for each.
-    quality : sequence of str
-        Numbers that may be missing or null.
-
-    Raises
-    ------
-    InputError
-        If a coefficient is missing, or a value is no number.
-    """
+    """Return the arguments of a model."""
     missing = [symbol for symbol in symbols if symbol not in data]
     if missing:
         raise InputError(

@@ -44,18 +44,10 @@ M = TypeVar("M", bound=CompiledModel)
 
 @dataclass(frozen=True, eq=False)
 class CompiledData(ABC, Generic[M]):
-    """What was compiled for several specs.
+    """What was compiled for several specs."""
 
-    Parameters
-    ----------
-    models : mapping of str to object
-        By label.
-    params : object
-        How they were compiled, where there is a choice.
-    """
-
-    models: Mapping[str, M]
-    params: Any = None
+    models: Mapping[str, M]  # by label
+    params: Any = None  # how they were compiled, where there is a choice
 
     @classmethod
     @abstractmethod
@@ -90,11 +82,6 @@ class CompiledData(ABC, Generic[M]):
             Where they were measured.
         params : object, optional
             How they are compiled, where there is a choice.
-
-        Raises
-        ------
-        InputError
-            If there is no source, or it lacks what is to be compiled.
         """
         _check_source(source)
         params = params or cls._default_params()
@@ -103,15 +90,7 @@ class CompiledData(ABC, Generic[M]):
         return cls(models, params)
 
     def save(self, data_dir: Path | str) -> None:
-        """Write every model to ``<data_dir>/<hash of its spec>/<kind>/``.
-
-        Raises
-        ------
-        InputError
-            If one of a newer schema version stands there.
-        OutputError
-            If it can't be written.
-        """
+        """Write every model to ``<data_dir>/<hash of its spec>/<kind>/``."""
         params = self.params or self._default_params()
         for model in self.models.values():
             recipe = self._recipe(model.spec, params)
@@ -123,13 +102,7 @@ class CompiledData(ABC, Generic[M]):
     def load(
         cls, data_dir: Path | str, specs: Sequence[InferenceModelSpec], params: Any = None
     ) -> Self:
-        """Read the models of specs, as `save` wrote them with the same parameters.
-
-        Raises
-        ------
-        InputError
-            If one is not there, not complete, made with other parameters or by a newer version.
-        """
+        """Read the models of specs, as `save` wrote them with the same parameters."""
         _check_labels(specs)
         params = params or cls._default_params()
         found: dict[str, M] = {}
@@ -163,13 +136,6 @@ class CompiledData(ABC, Generic[M]):
             OpenG2G wrote in the same folder, then the ML.ENERGY benchmark on the hub.
         params : object, optional
             How they are compiled, where there is a choice.
-
-        Raises
-        ------
-        InputError
-            As `generate`.
-        OutputError
-            If the cache can't be written.
         """
         _check_labels(specs)
         params = params or cls._default_params()

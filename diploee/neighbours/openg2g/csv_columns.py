@@ -17,27 +17,7 @@ from diploee.textio.values import Number, numbers
 
 
 def parse_columns(path: Path, content: bytes, names: Sequence[str]) -> tuple[Float64Array, ...]:
-    """Parse columns of finite numbers.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        Named in errors.
-    content : bytes
-        The file: CSV with a header; other columns are not read.
-    names : sequence of str
-        Columns wanted.
-
-    Returns
-    -------
-    tuple of numpy.ndarray, each of shape (n,), float64
-        In the order of `names`.
-
-    Raises
-    ------
-    LogFormatError
-        If the file is empty or no CSV, a column is missing, or a value is not a finite number.
-    """
+    """Parse columns of finite numbers."""
     what = f"a table of '{','.join(names)}'"
     table = sheet_of(path, content, what).read(names, what)
     return tuple(numbers(table, name, Number(may_miss=False)) for name in names)

@@ -21,14 +21,7 @@ LATENCY_RATES = 200
 
 
 def serving_fits(service: LogisticService) -> ServingFits:
-    """Return the curves of one replica.
-
-    Raises
-    ------
-    InputError
-        If throughput does not rise or latency falls with the batch size, or a curve is not
-        positive within the range.
-    """
+    """Return the curves of one replica."""
     return ServingFits(
         power=_model(service.power_w),
         itl=_model(service.itl_ms, 1 / MS_PER_S),
@@ -49,24 +42,6 @@ def logistic_curves(
 
     ASSUMPTION: the power's course in time is like that of the shipped samples, about the logistic
     mean: benchmarks of this kind publish means alone.
-
-    Parameters
-    ----------
-    name : str
-        Name of the power curve.
-    service : LogisticService
-        Coefficients.
-    output_tokens : float
-        Mean output length of a request [tokens].
-    nodes_per_instance : int
-        Nodes that an instance stands on.
-    metric : {"mean_itl", "mean_e2e"}
-        Which latency: between tokens, or in the batch.
-
-    Raises
-    ------
-    InputError
-        As `serving_fits`, or if a number is out of range.
     """
     fits = serving_fits(service)
     coarse, fine = (

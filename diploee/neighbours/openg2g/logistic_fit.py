@@ -20,18 +20,7 @@ _MAX_EVALUATIONS = 200
 
 
 def fit_parameters(x: Float64Array, y: Float64Array) -> Float64Array:
-    """Fit the curve to points, one or more; `LogisticModel.fit` says how few are handled.
-
-    Parameters
-    ----------
-    x, y : numpy.ndarray, shape (n,)
-        Finite points.
-
-    Returns
-    -------
-    numpy.ndarray, shape (4,)
-        L, k, x0 and b0.
-    """
+    """Fit the curve to points, one or more; `LogisticModel.fit` says how few are handled."""
     distinct = np.unique(x).size
     if distinct == 1 or np.ptp(y) == 0:
         return np.array([0.0, 1.0, x.mean(), y.mean()])

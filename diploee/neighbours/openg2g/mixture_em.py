@@ -26,27 +26,7 @@ _TOLERANCE = 1e-9
 def fit_location(
     samples: Float64Array, smallest: float, gap_s: float | None, coarse_rng: np.random.Generator
 ) -> tuple[float, Mixture]:
-    """Fit two lognormals with a common location.
-
-    Parameters
-    ----------
-    samples : numpy.ndarray, shape (n,)
-        Samples [s].
-    smallest : float
-        The smallest latency seen [s], at or below all samples.
-    gap_s : float or None
-        Distance of the location below the smallest latency [s]; None finds the distance of the
-        highest likelihood from 1 us to the smallest latency itself (a location of 0).
-    coarse_rng : numpy.random.Generator
-        Picks the samples on which the starting point is found.
-
-    Returns
-    -------
-    gap_s : float
-        The distance [s].
-    mixture : Mixture
-        Of z = log(x - location), with the log-likelihood of x.
-    """
+    """Fit two lognormals with a common location."""
     coarse = samples
     if samples.size > _COARSE_SAMPLES:
         coarse = coarse_rng.choice(samples, _COARSE_SAMPLES, replace=False)

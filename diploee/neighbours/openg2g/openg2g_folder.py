@@ -32,13 +32,7 @@ def openg2g_folder(data_dir: Path | str, spec: InferenceModelSpec) -> Path:
 
 
 def manifest_of(spec: InferenceModelSpec) -> bytes:
-    """Return OpenG2G's manifest of a spec's folder.
-
-    Raises
-    ------
-    InputError
-        If the spec has no deadline, which OpenG2G asks for.
-    """
+    """Return OpenG2G's manifest of a spec's folder."""
     if spec.itl_deadline_s is None:
         raise InputError(
             f"'{spec.model_label}' has no itl_deadline_s, which a spec of OpenG2G must have; add it"

@@ -25,29 +25,18 @@ _MATCHED = {
 
 @dataclass(frozen=True)
 class Measured(Generic[T]):
-    """What was measured, under the names of `InferenceModelSpec`; None where it is not told.
+    """What was measured, under the names of `InferenceModelSpec`; None where it is not told."""
 
-    Parameters
-    ----------
-    model_id, task, gpu_model : str or None
-        Model, task and GPU.
-    gpus_per_replica, tensor_parallel : int or None
-        GPUs of the replica, and those that share a layer.
-    batch_size : int
-        Sequences served at once at most.
-    data : object
-        What the source holds of it.
-    expert_parallel, precision : int and str, or None
-        GPUs that share the experts of each layer, and the precision of the weights.
-    """
-
+    # Model, task and GPU
     model_id: str | None
     task: str | None
     gpu_model: str | None
+    # GPUs of the replica, and those that share a layer
     gpus_per_replica: int | None
     tensor_parallel: int | None
-    batch_size: int
-    data: T
+    batch_size: int  # sequences served at once at most
+    data: T  # what the source holds of it
+    # GPUs that share the experts of each layer, and the precision of the weights
     expert_parallel: int | None = None
     precision: str | None = None
 
@@ -65,12 +54,6 @@ def select(
         What is asked for.
     source : str
         Named in errors.
-
-    Raises
-    ------
-    InputError
-        If the source has no such model, task, GPU, number of GPUs, tensor parallelism or batch
-        size; the text lists those that it has.
     """
     found = list(measured)
     if not found:

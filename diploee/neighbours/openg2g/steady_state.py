@@ -17,23 +17,6 @@ def run_power_w(run: BenchmarkRun, dt_s: float) -> Float64Array:
 
     Readings are joined by straight lines; a step's value is the mean over it, by the difference of
     the cumulative energy at its edges. A last part of a step is left out.
-
-    Parameters
-    ----------
-    run : BenchmarkRun
-        With power readings.
-    dt_s : float
-        Step [s].
-
-    Returns
-    -------
-    numpy.ndarray, shape (n,), float64
-        Mean power over each step since the start of the steady state [W].
-
-    Raises
-    ------
-    InputError
-        If there are no readings, or they hold less than one step of the steady state.
     """
     start_s, end_s = _span_s(run)
     dt_us = round(dt_s * US_PER_S)
@@ -80,23 +63,6 @@ def median_trace_w(runs: Sequence[BenchmarkRun], dt_s: float) -> Float64Array:
 
     Runs that are shorter count as long as they last. With several runs the median damps the swings
     of each; with one it is that run.
-
-    Parameters
-    ----------
-    runs : sequence of BenchmarkRun
-        Runs of one batch size.
-    dt_s : float
-        Step [s].
-
-    Returns
-    -------
-    numpy.ndarray, shape (n,), float64
-        Mean power over each step [W].
-
-    Raises
-    ------
-    InputError
-        If a run has no power readings.
     """
     traces = [run_power_w(run, dt_s) for run in runs]
     n_steps = int(np.median([trace.size for trace in traces]))

@@ -22,27 +22,14 @@ from diploee.scenario.recurring import BatchSizeSpec, PowerLimitSpec
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """What an optimizer is made from.
+    """What an optimizer is made from."""
 
-    Parameters
-    ----------
-    workload : TrainingWorkload
-        The job; an honest optimizer takes only its batch sizes, limits and default from it.
-    eta : float
-        Weight of the energy in the cost, 0-1.
-    epochs : EpochTable
-        Costs of its epochs.
-    rng : numpy.random.Generator
-        For the optimizer's own draws.
-    searches_limits : bool
-        The power limit is found by trying one limit a recurrence.
-    """
-
+    # The job; an honest optimizer takes only its batch sizes, limits and default from it
     workload: TrainingWorkload
-    eta: float
-    epochs: EpochTable
-    rng: np.random.Generator
-    searches_limits: bool = False
+    eta: float  # weight of the energy in the cost, 0-1
+    epochs: EpochTable  # costs of its epochs
+    rng: np.random.Generator  # for the optimizer's own draws
+    searches_limits: bool = False  # the power limit is found by trying one limit a recurrence
 
     @property
     def batch_sizes(self) -> list[int]:
@@ -347,20 +334,11 @@ class PruningRounds:
 
 @dataclass(frozen=True)
 class Belief:
-    """What is held of the mean cost of a batch size before any was observed, and for how long.
+    """What is held of the mean cost of a batch size before any was observed, and for how long."""
 
-    Parameters
-    ----------
-    mean_j : float
-        Mean of the prior [J].
-    precision : float
-        Inverse variance of the prior [1/J^2]; 0 is a flat prior.
-    window : int
-        Costs of a batch size that count, the latest ones, so that a drift is followed; 0 for all.
-    """
-
-    mean_j: float = 0.0
-    precision: float = 0.0
+    mean_j: float = 0.0  # mean of the prior [J]
+    precision: float = 0.0  # inverse variance of the prior [1/J^2]; 0 is a flat prior
+    # Costs of a batch size that count, the latest ones, so that a drift is followed; 0 for all
     window: int = 0
 
 

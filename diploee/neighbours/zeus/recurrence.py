@@ -23,23 +23,14 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True)
 class TrainingRun:
-    """How a recurrence went.
+    """How a recurrence went."""
 
-    Parameters
-    ----------
-    time_s, energy_j, cost_j : float
-        What it took [s, J, J].
-    converged : bool
-        It reached its target.
-    stopped : bool
-        It was stopped early, at the threshold.
-    """
-
+    # What it took [s, J, J]
     time_s: float
     energy_j: float
     cost_j: float
-    converged: bool
-    stopped: bool
+    converged: bool  # it reached its target
+    stopped: bool  # it was stopped early, at the threshold
 
 
 def run_once(
@@ -49,26 +40,7 @@ def run_once(
     profile: Epoch | None = None,
     max_epochs: float = 100,
 ) -> TrainingRun:
-    """Run one training path, in whole epochs as Zeus' own simulator does.
-
-    Parameters
-    ----------
-    epoch : Epoch
-        An epoch at the chosen pair.
-    n_epochs : float
-        Epochs that the path takes to the target; infinite where it never gets there.
-    stop_at_j : float
-        Cost that no further epoch may cross [J], beta x the lowest cost so far.
-    profile : Epoch, optional
-        The first epoch, where all power limits are profiled in it.
-    max_epochs : float
-        Epochs after which every run ends.
-
-    Returns
-    -------
-    TrainingRun
-        One of no time did not run at all: its first epoch would have crossed `stop_at_j`.
-    """
+    """Run one training path, in whole epochs as Zeus' own simulator does."""
     allowed = min(stop_at_j // epoch.cost_j, max_epochs) if stop_at_j < inf else max_epochs
     converged = n_epochs <= allowed
     n_run = n_epochs if converged else allowed

@@ -84,11 +84,6 @@ class RecurringJobs:
         A flat profile is added; the jobs scale it to their mean power.
     inputs : ZeusInputs
         Its traces, as they were read.
-
-    Raises
-    ------
-    WorkloadError
-        If a dataset is unknown, or a power limit was never measured.
     """
 
     def __init__(

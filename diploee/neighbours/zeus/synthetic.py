@@ -44,39 +44,17 @@ CLOCK_SHARE = 0.9
 
 @dataclass(frozen=True)
 class SyntheticModel:
-    """Constants of a synthetic workload.
+    """Constants of a synthetic workload."""
 
-    Parameters
-    ----------
-    batch_sizes : tuple of int
-        Batch sizes of the traces.
-    n_samples : float
-        Samples of one epoch, N.
-    peak_rate_per_s : float
-        Highest throughput x [samples/s].
-    half_batch : float
-        Batch size h of half the highest throughput.
-    peak_power_w : float
-        Power demand P1 of a saturated GPU [W].
-    epochs : float
-        E0.
-    critical_batch : float
-        Batch size B beyond which epochs grow with it.
-    noisy_batch : float
-        Batch size m below which epochs grow.
-    never_above : int
-        Larger batch sizes never reach the target.
-    """
-
-    batch_sizes: tuple[int, ...]
-    n_samples: float
-    peak_rate_per_s: float
-    half_batch: float
-    peak_power_w: float
-    epochs: float
-    critical_batch: float
-    noisy_batch: float
-    never_above: int
+    batch_sizes: tuple[int, ...]  # batch sizes of the traces
+    n_samples: float  # samples of one epoch, N
+    peak_rate_per_s: float  # highest throughput x [samples/s]
+    half_batch: float  # batch size h of half the highest throughput
+    peak_power_w: float  # power demand P1 of a saturated GPU [W]
+    epochs: float  # e0
+    critical_batch: float  # batch size B beyond which epochs grow with it
+    noisy_batch: float  # batch size m below which epochs grow
+    never_above: int  # larger batch sizes never reach the target
 
 
 MODELS: Mapping[str, SyntheticModel] = MappingProxyType(

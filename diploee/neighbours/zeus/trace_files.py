@@ -66,68 +66,29 @@ class _Rows:
 
 @dataclass(frozen=True, eq=False)
 class TrainTrace(_Rows):
-    """Rows of the train trace: one training run and one target metric each.
+    """Rows of the train trace: one training run and one target metric each."""
 
-    Parameters
-    ----------
-    key : numpy.ndarray, shape (n, 3), str
-        Dataset, network and optimizer, in lower case.
-    batch_size : numpy.ndarray, shape (n,), int64
-        Batch size.
-    target_metric : numpy.ndarray, shape (n,), float64
-        Validation metric.
-    target_epoch : numpy.ndarray, shape (n,), float64
-        Epoch at which the run reached it; infinite where it never did.
-    """
-
-    key: TextArray
-    batch_size: Int64Array
-    target_metric: Float64Array
-    target_epoch: Float64Array
+    key: TextArray  # dataset, network and optimizer, in lower case
+    batch_size: Int64Array  # batch size
+    target_metric: Float64Array  # validation metric
+    target_epoch: Float64Array  # epoch at which the run reached it; infinite where it never did
 
 
 @dataclass(frozen=True, eq=False)
 class PowerTrace(_Rows):
-    """Rows of the power trace of one GPU model: one pair each.
+    """Rows of the power trace of one GPU model: one pair each."""
 
-    Parameters
-    ----------
-    gpu : str
-        GPU model.
-    key : numpy.ndarray, shape (n, 3), str
-        Dataset, network and optimizer, in lower case.
-    batch_size : numpy.ndarray, shape (n,), int64
-        Batch size.
-    power_limit_w, time_per_epoch_s, average_power_w : numpy.ndarray, shape (n,), float64
-        Power limit [W], duration of one epoch [s], average power of the GPU [W].
-    """
-
-    gpu: str
-    key: TextArray
-    batch_size: Int64Array
+    gpu: str  # GPU model
+    key: TextArray  # dataset, network and optimizer, in lower case
+    batch_size: Int64Array  # batch size
+    # Power limit [W], duration of one epoch [s], average power of the GPU [W]
     power_limit_w: Float64Array
     time_per_epoch_s: Float64Array
     average_power_w: Float64Array
 
 
 def read_train_trace(path: Path | str) -> TrainTrace:
-    """Read ``summary_train.csv``.
-
-    Parameters
-    ----------
-    path : pathlib.Path or str
-        CSV with the columns of `TRAIN_COLUMNS`; an empty ``target_epoch`` never reached its target.
-
-    Returns
-    -------
-    TrainTrace
-        Every row, in the order of the file.
-
-    Raises
-    ------
-    LogFormatError
-        With the line: not such a table, a bad value, or the same run and target twice.
-    """
+    """Read ``summary_train.csv``."""
     table, values = read_trace_columns(Path(path), TRAIN_COLUMNS, "a train trace")
     key, batch_size = _key(table), values["batch_size"].astype(np.int64)
     metric, epoch = values["target_metric"], values["target_epoch"]
@@ -137,27 +98,7 @@ def read_train_trace(path: Path | str) -> TrainTrace:
 
 
 def read_power_trace(path: Path | str, gpu: str | None = None) -> PowerTrace:
-    """Read ``summary_power_<gpu>.csv``.
-
-    Parameters
-    ----------
-    path : pathlib.Path or str
-        CSV with the columns of `POWER_COLUMNS`, or a folder of such files.
-    gpu : str, optional
-        GPU model; the file name tells it otherwise. Of a folder it chooses the file.
-
-    Returns
-    -------
-    PowerTrace
-        Every row, in the order of the file.
-
-    Raises
-    ------
-    LogFormatError
-        With the line: not such a table, a bad value, or the same pair twice.
-    WorkloadError
-        If there is no trace of that GPU.
-    """
+    """Read ``summary_power_<gpu>.csv``."""
     file, gpu = _power_file(Path(path), gpu)
     table, values = read_trace_columns(file, POWER_COLUMNS, "a power trace")
     key, batch_size = _key(table), values["batch_size"].astype(np.int64)
@@ -171,22 +112,7 @@ def read_power_trace(path: Path | str, gpu: str | None = None) -> PowerTrace:
 def read_trace_columns(
     path: Path, columns: Mapping[str, Number | None], what: str
 ) -> tuple[ReadTable, dict[str, Float64Array]]:
-    """Return the columns of a trace, and those of numbers by name.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        The file.
-    columns : mapping of str to Number
-        What the numbers of each column may be, None for names.
-    what : str
-        What the trace is, for errors.
-
-    Raises
-    ------
-    LogFormatError
-        With the line: not such a table, no rows, or a bad number.
-    """
+    """Return the columns of a trace, and those of numbers by name."""
     table = read_sheet(path, what).read(tuple(columns), what)
     if not len(table):
         raise LogFormatError(f"{path}: no rows, expected one or more; give a complete table")

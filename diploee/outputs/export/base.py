@@ -104,24 +104,12 @@ def flag(option: str) -> str:
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """What a format's writer is given.
+    """What a format's writer is given."""
 
-    Parameters
-    ----------
-    run : Run
-        The finished run.
-    series : Series
-        The power at the export's step, to be streamed.
-    options : Options
-        What the user chose.
-    path : pathlib.Path
-        File, or folder, to write; it is put in its place afterwards.
-    """
-
-    run: Run
-    series: Series
-    options: Options
-    path: Path
+    run: Run  # the finished run
+    series: Series  # the power at the export's step, to be streamed
+    options: Options  # what the user chose
+    path: Path  # file, or folder, to write; it is put in its place afterwards
 
     @property
     def has_reactive(self) -> bool:
@@ -138,18 +126,10 @@ class ExportRequest:
 
 @dataclass(frozen=True)
 class Written:
-    """What a writer tells of its files.
+    """What a writer tells of its files."""
 
-    Parameters
-    ----------
-    files : dict of str to str
-        What each file holds, with its unit, by name.
-    notes : tuple of str
-        What a reader of the files must know besides.
-    """
-
-    files: dict[str, str]
-    notes: tuple[str, ...] = ()
+    files: dict[str, str]  # what each file holds, with its unit, by name
+    notes: tuple[str, ...] = ()  # what a reader of the files must know besides
 
 
 @dataclass(frozen=True)

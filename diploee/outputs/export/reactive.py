@@ -27,27 +27,15 @@ class ReactiveTable:
     """Reactive against active power, linear between the rows, undefined beyond them.
 
     The sign follows the load convention: above 0 the facility draws reactive power.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        Where it was read from.
-    p_mw, q_mvar : numpy.ndarray, shape (n,), float64
-        Its rows; `p_mw` rises.
     """
 
-    path: Path
+    path: Path  # where it was read from
+    # Its rows; `p_mw` rises
     p_mw: Float64Array
     q_mvar: Float64Array
 
     def at(self, power_w: Float64Array) -> Float64Array:
-        """Return the reactive power [Mvar] at active powers [W].
-
-        Raises
-        ------
-        InputError
-            If a power lies outside the table; nothing is extrapolated.
-        """
+        """Return the reactive power [Mvar] at active powers [W]."""
         p_mw = power_w / W_PER_MW
         low, high = float(p_mw.min()), float(p_mw.max())
         # A mean of stored float32 values may pass the table's end by their last digit.

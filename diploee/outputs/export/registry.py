@@ -55,13 +55,7 @@ def sidecar_of(place: Path, is_folder: bool) -> Path:
 
 
 def check_free(place: Path, is_folder: bool, force: bool, inputs: list[Path | None]) -> None:
-    """Refuse a place that is taken, unless it may be replaced, before any work.
-
-    Raises
-    ------
-    InputError
-        If it may not.
-    """
+    """Refuse a place that is taken, unless it may be replaced, before any work."""
     if is_folder:
         check_folder(place, force, kind=EXPORT_FOLDER, inputs=inputs)
         return

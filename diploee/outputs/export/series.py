@@ -17,23 +17,12 @@ from diploee.units import J_PER_MWH, MS_PER_S, W_PER_MW
 
 @dataclass(frozen=True, eq=False)
 class ExportBlock:
-    """Consecutive steps of the exported series.
+    """Consecutive steps of the exported series."""
 
-    Parameters
-    ----------
-    first : int
-        Position of the first step in the exported series.
-    starts_ms : numpy.ndarray, shape (n,), int64
-        Start of each step [ms since 1970 in UTC].
-    power_w : numpy.ndarray, shape (n,), float64
-        Mean power over each step [W].
-    q_mvar : numpy.ndarray, shape (n,), float64, optional
-        Reactive power over each step [Mvar], drawn positive, where the export has it.
-    """
-
-    first: int
-    starts_ms: Int64Array
-    power_w: Float64Array
+    first: int  # position of the first step in the exported series
+    starts_ms: Int64Array  # start of each step [ms since 1970 in UTC]
+    power_w: Float64Array  # mean power over each step [W]
+    # Reactive power over each step [Mvar], drawn positive, where the export has it
     q_mvar: Float64Array | None = None
 
     @property
@@ -62,29 +51,15 @@ class Totals:
 
 @dataclass
 class Series:
-    """One power column of a source at a coarser or the same step.
+    """One power column of a source at a coarser or the same step."""
 
-    Parameters
-    ----------
-    source : RunSeries
-        Where the series is read from.
-    column : str
-        Its column [W].
-    step_ms : int
-        Step of the export [ms], a multiple of the source's.
-    spans : tuple of (int, int)
-        Rows of the source to export; each a whole number of steps.
-    reactive : ReactiveTable or str, optional
-        Where reactive power comes from: a user's table, or a column of the source [var].
-    progress : callable, optional
-        Told the fraction streamed after each block.
-    """
-
-    source: RunSeries
-    column: str
-    step_ms: int
-    spans: tuple[Rows, ...]
+    source: RunSeries  # where the series is read from
+    column: str  # its column [W]
+    step_ms: int  # step of the export [ms], a multiple of the source's
+    spans: tuple[Rows, ...]  # rows of the source to export; each a whole number of steps
+    # Where reactive power comes from: a user's table, or a column of the source [var]
     reactive: ReactiveTable | str | None = None
+    # Told the fraction streamed after each block
     progress: Callable[[float], None] = field(default=lambda _fraction: None)
     totals: Totals = field(default_factory=Totals)
     """Of the last complete pass over `blocks`."""
@@ -114,18 +89,7 @@ class Series:
         return self.source.at(row)
 
     def blocks(self) -> Iterator[ExportBlock]:
-        """Stream the series from its start; memory is bounded by the block.
-
-        Yields
-        ------
-        ExportBlock
-            Blocks in the order of time.
-
-        Raises
-        ------
-        InputError
-            If the file is damaged, or holds a power that is no number.
-        """
+        """Stream the series from its start; memory is bounded by the block."""
         totals, done = Totals(), 0
         self.progress(0.0)
         columns = [self.column, *([self.reactive] if isinstance(self.reactive, str) else [])]
@@ -146,13 +110,7 @@ class Series:
 
 
 def check_power_column(source: RunSeries, column: str) -> None:
-    """Refuse a column that is no power of the source, after a look at its file's head.
-
-    Raises
-    ------
-    InputError
-        If the file can't be read, is not as long as it should be, or lacks the column.
-    """
+    """Refuse a column that is no power of the source, after a look at its file's head."""
     powers = {c.name for c in source.run.columns if c.unit == "W"}
     names = [name for name in source.check() if name.partition(".")[0] in powers]
     if column not in names:

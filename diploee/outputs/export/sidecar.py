@@ -24,19 +24,7 @@ INTERVAL = "each value is the mean over the step that starts at its stamp or pos
 def describe(
     fmt: Format, request: ExportRequest, written: Written, leap_rule: str | None
 ) -> dict[str, Any]:
-    """Return the sidecar of a finished export.
-
-    Parameters
-    ----------
-    fmt : Format
-        The format.
-    request : ExportRequest
-        What was exported; its series was streamed to the end.
-    written : Written
-        What the writer tells of its files.
-    leap_rule : str or None
-        What became of 29 February, for formats of 8,760 hours.
-    """
+    """Return the sidecar of a finished export."""
     series, run = request.series, request.run
     return {
         "format": fmt.name,

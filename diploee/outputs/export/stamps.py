@@ -18,15 +18,6 @@ def local_stamps(starts_ms: Int64Array, zone: tzinfo, milliseconds: bool) -> pa.
 
     The offset keeps the two hours 01:00-02:00 of an autumn change apart, so that reading the
     stamps back gives every moment once.
-
-    Parameters
-    ----------
-    starts_ms : numpy.ndarray, shape (n,), int64
-        Moments [ms since 1970 in UTC].
-    zone : tzinfo
-        Fixed offset or named zone.
-    milliseconds : bool
-        Show them; all stamps of a file do or none does.
     """
     shift_ms = offsets_ms(starts_ms, zone)
     different, which = np.unique(shift_ms, return_inverse=True)
@@ -37,17 +28,7 @@ def local_stamps(starts_ms: Int64Array, zone: tzinfo, milliseconds: bool) -> pa.
 
 
 def naive_stamps(times_ms: Int64Array, milliseconds: bool, separator: str = " ") -> pa.Array:
-    """Return stamps without a zone, such as ``2018-01-01 00:00:00``.
-
-    Parameters
-    ----------
-    times_ms : numpy.ndarray, shape (n,), int64
-        Times on the clock [ms since 1970].
-    milliseconds : bool
-        Show them; all stamps of a file do or none does.
-    separator : str
-        Between date and time.
-    """
+    """Return stamps without a zone, such as ``2018-01-01 00:00:00``."""
     stamps = pa.array(times_ms).cast(pa.timestamp("ms"))
     text = (stamps if milliseconds else stamps.cast(pa.timestamp("s"))).cast(pa.string())
     return text if separator == " " else pc.replace_substring(text, " ", separator)

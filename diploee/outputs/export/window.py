@@ -18,13 +18,7 @@ from diploee.units import MS_PER_MIN, MS_PER_S
 
 
 def parse_step_ms(text: str) -> int:
-    """Return a step such as ``"15 min"`` in milliseconds.
-
-    Raises
-    ------
-    InputError
-        If it is none, or lies outside 0.1 s to 1 h.
-    """
+    """Return a step such as ``"15 min"`` in milliseconds."""
     try:
         return parse_resolution_ms(text)
     except ValueError as error:
@@ -32,13 +26,7 @@ def parse_step_ms(text: str) -> int:
 
 
 def check_step(source: RunSeries, step_ms: int) -> None:
-    """Refuse a step that the source can't be averaged to.
-
-    Raises
-    ------
-    InputError
-        If it is finer than the source's, or no multiple of it.
-    """
+    """Refuse a step that the source can't be averaged to."""
     folder, step_s = source.run.folder, step_ms / MS_PER_S
     if step_ms < source.step_ms:
         raise InputError(
@@ -63,13 +51,7 @@ def _or_event_window(source: RunSeries) -> str:
 def rows_between(
     source: RunSeries, first: datetime | None, until: datetime | None, step_ms: int
 ) -> Rows:
-    """Return the rows of a part of the source, the whole by default.
-
-    Raises
-    ------
-    InputError
-        If the part does not lie in the source, or is no whole number of steps.
-    """
+    """Return the rows of a part of the source, the whole by default."""
     a = 0 if first is None else source.row_at(first, "--from")
     b = source.n_rows if until is None else source.row_at(until, "--to", is_end=True)
     if a >= b:
@@ -86,32 +68,15 @@ def rows_between(
 
 @dataclass(frozen=True)
 class YearSpans:
-    """A calendar year's rows without its leap day.
+    """A calendar year's rows without its leap day."""
 
-    Parameters
-    ----------
-    year : int
-        The calendar year, in the facility's local time.
-    spans : tuple of (int, int)
-        Rows of the run.
-    leap_rule : str
-        What became of the leap day, for the sidecar.
-    """
-
-    year: int
-    spans: tuple[Rows, ...]
-    leap_rule: str
+    year: int  # the calendar year, in the facility's local time
+    spans: tuple[Rows, ...]  # rows of the run
+    leap_rule: str  # what became of the leap day, for the sidecar
 
 
 def year_spans(source: RunSeries, options: Options, step_ms: int, format_name: str) -> YearSpans:
-    """Return the rows of the calendar year that a run holds, 8,760 hours.
-
-    Raises
-    ------
-    InputError
-        If the run holds no whole calendar year, or several and none is chosen; if the year is a
-        leap year and no rule is chosen; if the step is not 60, 30 or 15 minutes.
-    """
+    """Return the rows of the calendar year that a run holds, 8,760 hours."""
     if step_ms not in YEAR_STEPS_MS:
         steps = ", ".join(f"{ms // MS_PER_MIN} min" for ms in YEAR_STEPS_MS)
         raise InputError(

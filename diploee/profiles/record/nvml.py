@@ -100,20 +100,7 @@ class NvmlSensor:
 def find_gpus(
     gpus: Sequence[int] | None = None, nvml: ModuleType | None = None
 ) -> tuple[list[Sensor], str]:
-    """Return a sensor for each GPU that reports power or energy, and why there is none.
-
-    Parameters
-    ----------
-    gpus : sequence of int, optional
-        Their numbers; where not given, those that ``CUDA_VISIBLE_DEVICES`` names, else all.
-    nvml : module, optional
-        ``pynvml``, or what stands for it.
-
-    Raises
-    ------
-    InputError
-        If there is no GPU of a given number.
-    """
+    """Return a sensor for each GPU that reports power or energy, and why there is none."""
     if gpus is not None and not gpus:
         return [], "not asked for"
     if nvml is None:

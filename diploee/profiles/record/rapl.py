@@ -21,24 +21,12 @@ _UJ_PER_J = 1e6
 
 @dataclass(frozen=True)
 class RaplSensor:
-    """The counter of one CPU package.
+    """The counter of one CPU package."""
 
-    Parameters
-    ----------
-    device : str
-        Such as ``"cpu-0"``.
-    label : str
-        Model of the CPU.
-    counter_range_j : float
-        Energy at which the counter starts anew [J].
-    counter : pathlib.Path
-        Its file, in microjoule.
-    """
-
-    device: str
-    label: str
-    counter_range_j: float
-    counter: Path
+    device: str  # such as ``"cpu-0"``
+    label: str  # model of the CPU
+    counter_range_j: float  # energy at which the counter starts anew [J]
+    counter: Path  # its file, in microjoule
     averaging_window_s: float | None = None
 
     def read(self) -> Reading:
@@ -50,13 +38,7 @@ class RaplSensor:
 
 
 def find_cpus(powercap: Path) -> tuple[list[Sensor], str]:
-    """Return a sensor for each CPU package with a readable counter, and why there is none.
-
-    Parameters
-    ----------
-    powercap : pathlib.Path
-        Such as ``/sys/class/powercap``.
-    """
+    """Return a sensor for each CPU package with a readable counter, and why there is none."""
     sensors: list[Sensor] = []
     names: set[str] = set()
     why = f"no energy counters under {powercap}"

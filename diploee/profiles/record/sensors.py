@@ -52,18 +52,10 @@ class Sensor(Protocol):
 
 @dataclass(frozen=True)
 class Sensors:
-    """The sensors of this machine.
+    """The sensors of this machine."""
 
-    Parameters
-    ----------
-    found : tuple of Sensor
-        GPUs, then CPU packages.
-    missing : tuple of str
-        Why there are no GPUs or no CPUs among them, a phrase each.
-    """
-
-    found: tuple[Sensor, ...]
-    missing: tuple[str, ...]
+    found: tuple[Sensor, ...]  # GPUs, then CPU packages
+    missing: tuple[str, ...]  # why there are no GPUs or no CPUs among them, a phrase each
 
 
 def find_sensors(

@@ -57,48 +57,28 @@ Points = tuple[tuple[float, float], ...]
 
 @dataclass(frozen=True)
 class EightGpuClass:
-    """Fine-tuning on one node count.
+    """Fine-tuning on one node count."""
 
-    Parameters
-    ----------
-    n_nodes : int
-        Nodes of the job.
-    durations_s, means_w : tuple of float
-        Duration [s] and mean AC power of a node [W] of each run, both binding.
-    dc_means_w : tuple of float
-        Mean power of a node behind its supplies in the same runs [W].
-    training_w : float
-        Plateau of training [W per node], before the small shift that meets the mean.
-    noise_w : float
-        Standard deviation of readings on the plateau [W per node], by their upper 5 %.
-    start, first, later, end : tuple of (float, float)
-        Power [W per node] by time [s] from the start of the run, the start of the first and of
-        each later evaluation, and the end of the last one.
-    evaluation_interval_s, evaluation_s : float
-        From start to start, and length of evaluations [s].
-    after_s : float
-        From the end of the last evaluation to the end of the readings [s].
-    dip_interval_s : float
-        Short dips on the plateau, one in so long [s].
-    dip_range_w : tuple of float
-        Range that they reach [W per node].
-    """
-
-    n_nodes: int
+    n_nodes: int  # nodes of the job
+    # Duration [s] and mean AC power of a node [W] of each run, both binding
     durations_s: tuple[float, ...]
     means_w: tuple[float, ...]
-    dc_means_w: tuple[float, ...]
+    dc_means_w: tuple[float, ...]  # mean power of a node behind its supplies in the same runs [W]
+    # Plateau of training [W per node], before the small shift that meets the mean
     training_w: float
-    noise_w: float
+    noise_w: float  # standard deviation of readings on the plateau [W per node], by their upper 5 %
+    # Power [W per node] by time [s] from the start of the run, the start of the first and of each
+    # later evaluation, and the end of the last one
     start: Points
     first: Points
     later: Points
     end: Points
+    # From start to start, and length of evaluations [s]
     evaluation_interval_s: float
     evaluation_s: float
-    after_s: float
-    dip_interval_s: float
-    dip_range_w: tuple[float, float]
+    after_s: float  # from the end of the last evaluation to the end of the readings [s]
+    dip_interval_s: float  # short dips on the plateau, one in so long [s]
+    dip_range_w: tuple[float, float]  # range that they reach [W per node]
 
 
 N_EVALUATIONS = 5

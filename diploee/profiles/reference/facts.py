@@ -39,41 +39,22 @@ IDLE_W = 420.0
 
 @dataclass(frozen=True)
 class Llama2Class:
-    """Llama-2 70B LoRA fine-tuning on one node count.
+    """Llama-2 70B LoRA fine-tuning on one node count."""
 
-    Parameters
-    ----------
-    n_nodes : int
-        Nodes of the job.
-    mean_w : float
-        Mean node power over the class [W] (binding).
-    durations_s : tuple of float
-        Duration of each run [s]; their mean is Table 1's.
-    evaluations : tuple of int
-        Evaluations of each run; their mean is Table 1's.
-    first_evaluation_s, evaluation_interval_s : float
-        Training before the first evaluation and from start to start of the next ones [s].
-    evaluation_s : float
-        Length of one evaluation [s].
-    high_w, low_w : float
-        The two levels of the cycle [W], before the small common shift that meets the mean.
-    high_s : float or None
-        High part of one cycle, with half of its edges [s]; None where the mean sets it.
-    dip_w : float
-        Middle of the range that short dips reach [W].
-    """
-
-    n_nodes: int
-    mean_w: float
-    durations_s: tuple[float, ...]
-    evaluations: tuple[int, ...]
+    n_nodes: int  # nodes of the job
+    mean_w: float  # mean node power over the class [W] (binding)
+    durations_s: tuple[float, ...]  # duration of each run [s]; their mean is Table 1's
+    evaluations: tuple[int, ...]  # evaluations of each run; their mean is Table 1's
+    # Training before the first evaluation and from start to start of the next ones [s]
     first_evaluation_s: float
     evaluation_interval_s: float
-    evaluation_s: float
+    evaluation_s: float  # length of one evaluation [s]
+    # The two levels of the cycle [W], before the small common shift that meets the mean
     high_w: float
     low_w: float
+    # High part of one cycle, with half of its edges [s]; None where the mean sets it
     high_s: float | None
-    dip_w: float
+    dip_w: float  # middle of the range that short dips reach [W]
 
 
 CYCLE_PERIOD_S = 10.5
@@ -159,32 +140,17 @@ LLAMA2_CLASSES = (
 
 @dataclass(frozen=True)
 class DiffusionClass:
-    """Stable Diffusion v2 training on one node count.
+    """Stable Diffusion v2 training on one node count."""
 
-    Parameters
-    ----------
-    n_nodes : int
-        Nodes of the job.
-    means_w : tuple of float
-        Mean power of each run, all nodes together [W] (binding).
-    durations_s : tuple of float
-        Duration of each run [s]; their mean is Table 2's.
-    n_evaluations : int
-        Evaluation phases of each run (Table 2).
-    training_s, evaluation_s : float
-        Lengths of one training and one evaluation phase in the logs [s]; they shrink in proportion
-        to the run, so only their ratio matters.
-    training_w : float
-        Flat level of the training phases [W per node].
-    """
-
-    n_nodes: int
-    means_w: tuple[float, ...]
-    durations_s: tuple[float, ...]
-    n_evaluations: int
+    n_nodes: int  # nodes of the job
+    means_w: tuple[float, ...]  # mean power of each run, all nodes together [W] (binding)
+    durations_s: tuple[float, ...]  # duration of each run [s]; their mean is Table 2's
+    n_evaluations: int  # evaluation phases of each run (Table 2)
+    # Lengths of one training and one evaluation phase in the logs [s]; they shrink in proportion to
+    # the run, so only their ratio matters
     training_s: float
     evaluation_s: float
-    training_w: float
+    training_w: float  # flat level of the training phases [W per node]
 
 
 BURST_HIGH_W = 2_970.0

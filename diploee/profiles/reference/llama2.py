@@ -60,18 +60,7 @@ class _Layout:
 
 
 def llama2_class(workload_class: Llama2Class) -> list[PowerProfile]:
-    """Return the profiles of one node count, in order of their runs.
-
-    Parameters
-    ----------
-    workload_class : Llama2Class
-        The published facts of the class.
-
-    Returns
-    -------
-    list of PowerProfile
-        One per run; the mean over the runs of their mean node power is the published one.
-    """
+    """Return the profiles of one node count, in order of their runs."""
     n_nodes = workload_class.n_nodes
     layouts = [_layout(workload_class, run) for run in range(len(workload_class.durations_s))]
     high_share = _high_share(workload_class, layouts)

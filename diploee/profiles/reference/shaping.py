@@ -37,18 +37,10 @@ NOTES = (
 
 @dataclass(frozen=True, eq=False)
 class Staircase:
-    """Power that is constant between edges and zero outside them.
+    """Power that is constant between edges and zero outside them."""
 
-    Parameters
-    ----------
-    edges_s : numpy.ndarray, shape (n + 1,), float64
-        Times of the edges [s], increasing.
-    levels_w : numpy.ndarray, shape (n,), float64
-        Power between them [W].
-    """
-
-    edges_s: Float64Array
-    levels_w: Float64Array
+    edges_s: Float64Array  # times of the edges [s], increasing
+    levels_w: Float64Array  # power between them [W]
 
     @classmethod
     def of_lengths(
@@ -69,18 +61,7 @@ class Staircase:
         return cls(edges_s, levels_w[:-1])
 
     def readings_w(self, n_samples: int) -> Float64Array:
-        """Return what the driver reports: the mean over the second before each sample's middle.
-
-        Parameters
-        ----------
-        n_samples : int
-            Samples from time 0 on, one per 0.1 s.
-
-        Returns
-        -------
-        numpy.ndarray, shape (n_samples,), float64
-            Readings [W]; a step becomes an edge of 1 s.
-        """
+        """Return what the driver reports: the mean over the second before each sample's middle."""
         if self.levels_w.size == 0:
             return np.zeros(n_samples)
         # Whole milliseconds and milliwatts: the sums are exact on every machine.
@@ -124,11 +105,6 @@ def job_power_w(node_power_w: Float64Array, n_nodes: int, rng: np.random.Generat
         Nodes of the job.
     rng : numpy.random.Generator
         Source of the noise.
-
-    Returns
-    -------
-    numpy.ndarray, shape (n,), float64
-        Power of the job [W].
     """
     n = node_power_w.size
     load = np.cumsum(normal(rng, n + _STEPS_PER_WINDOW))
@@ -147,24 +123,7 @@ def n_samples_of(duration_s: float) -> int:
 def reference_profile(
     workload: str, n_nodes: int, run: int, power_w: Float64Array, notes: str
 ) -> PowerProfile:
-    """Round the power of a run to whole watts and say where it comes from.
-
-    Parameters
-    ----------
-    workload : str
-        Kind of work.
-    n_nodes, run : int
-        Nodes of the job, and number of the run from 1 on.
-    power_w : numpy.ndarray, shape (n,), float64
-        Power of the job [W].
-    notes : str
-        Remarks on this kind of work, set after the common ones.
-
-    Returns
-    -------
-    PowerProfile
-        The profile, at 0.1 s.
-    """
+    """Round the power of a run to whole watts and say where it comes from."""
     return PowerProfile(
         profile_id=profile_id(workload, n_nodes, run),
         workload=workload,

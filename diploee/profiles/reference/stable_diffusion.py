@@ -63,18 +63,7 @@ class _Layout:
 
 
 def diffusion_class(workload_class: DiffusionClass) -> list[PowerProfile]:
-    """Return the profiles of one node count, in order of their runs.
-
-    Parameters
-    ----------
-    workload_class : DiffusionClass
-        The published facts of the class.
-
-    Returns
-    -------
-    list of PowerProfile
-        One per run, each with its published mean power.
-    """
+    """Return the profiles of one node count, in order of their runs."""
     return [_profile(workload_class, run) for run in range(len(workload_class.means_w))]
 
 

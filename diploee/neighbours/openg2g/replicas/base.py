@@ -11,24 +11,12 @@ from diploee.neighbours.openg2g import ServingFits
 
 @dataclass(frozen=True)
 class ModelSetting:
-    """What holds of a served model all through a run.
+    """What holds of a served model all through a run."""
 
-    Parameters
-    ----------
-    feasible : tuple of int
-        Batch sizes to choose from, increasing.
-    batch_size : int
-        The first one.
-    itl_deadline_s : float or None
-        Highest mean inter-token latency [s].
-    fits : ServingFits
-        Power, latency and throughput of a replica against its batch size.
-    """
-
-    feasible: tuple[int, ...]
-    batch_size: int
-    itl_deadline_s: float | None
-    fits: ServingFits
+    feasible: tuple[int, ...]  # batch sizes to choose from, increasing
+    batch_size: int  # the first one
+    itl_deadline_s: float | None  # highest mean inter-token latency [s]
+    fits: ServingFits  # power, latency and throughput of a replica against its batch size
 
 
 @dataclass(frozen=True)

@@ -32,17 +32,6 @@ def replica_segments(
     """Lower the plans of all replica streams: a bank each, in their order.
 
     A bank plays the planned power of its stream, and `other_node_power_w` of each busy node.
-
-    Parameters
-    ----------
-    plans : sequence of ReplicaPlan
-        From `plan_replicas`.
-    specs : mapping of str to ReplicaStream
-        The streams by name.
-    facility : Facility
-        Pools, whose node types scale and idle.
-    library : ProfileLibrary
-        Profiles of the loads before, which keep their indices.
     """
     profiles: list[PowerProfile] = []
     twins, banks, first = dict[int, PowerProfile](), list[Bank](), len(library)

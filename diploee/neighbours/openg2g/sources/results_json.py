@@ -183,22 +183,6 @@ def run_of(found: Results, where: str, batch_size: int, counts: Counter[str]) ->
 
     Mean power and throughput come from the steady state's energy counter, where the file has it,
     else from the readings and the whole run.
-
-    Parameters
-    ----------
-    found : Results
-        The file's content.
-    where : str
-        Named in errors.
-    batch_size : int
-        Its batch size.
-    counts : collections.Counter
-        Readings, requests and latencies dropped or repaired are added, by cause.
-
-    Raises
-    ------
-    LogFormatError
-        If the steady state has no length, a power is negative, or there is no latency.
     """
     timeline = found.timeline
     steady_s = (timeline.steady_state_start_time, timeline.steady_state_end_time)
@@ -251,18 +235,6 @@ def spread_chunks(requests: list[Float64Array], counts: Counter[str]) -> Float64
     A server may send several tokens at once: the first has the whole latency, the others 0. Each
     then gets an equal part. Zeros before a request's first latency belong to no chunk and are
     dropped.
-
-    Parameters
-    ----------
-    requests : list of numpy.ndarray
-        Latencies of each request [s].
-    counts : collections.Counter
-        Gets ``latencies_before_the_first_chunk`` and ``tokens_in_chunks``.
-
-    Returns
-    -------
-    numpy.ndarray, shape (m,), float64
-        Latencies of all requests, all above 0 [s].
     """
     filled = [itl for itl in requests if itl.size]
     if not filled:
