@@ -23,3 +23,7 @@ docs:
 # What a base commit (that of .ci/net.toml) gives and what this tree gives, compared.
 net *base:
     python .ci/net.py {{base}}
+
+# Lines, files, public names and imports of each package beside the table in .ci/size.toml.
+size *write:
+    python .ci/size.py {{write}}
