@@ -295,8 +295,13 @@ class Scenario(Model):
 
     @property
     def resolution_ms(self) -> int:
-        """Interval of the power series [ms]."""
+        """Interval at which the power series is written [ms]."""
         return self.resolution
+
+    @property
+    def step_ms(self) -> int:
+        """Interval at which loads, stages and measures are computed [ms]: the resolution so far."""
+        return self.resolution_ms
 
     @property
     def horizon_ms(self) -> int:
@@ -320,14 +325,14 @@ class Scenario(Model):
 
     @property
     def n_intervals(self) -> int:
-        """Number of intervals of the power series."""
+        """Number of intervals of the power series as it is written."""
         return self.horizon_ms // self.resolution_ms
 
     @property
     def clock(self) -> RunClock:
-        """Span and interval of the run."""
+        """Span of the run, and the interval at which it is computed."""
         return RunClock(
-            self.start, self.facility.zone, self.horizon_ms, self.resolution_ms, self.warm_up_ms
+            self.start, self.facility.zone, self.horizon_ms, self.step_ms, self.warm_up_ms
         )
 
     @property
