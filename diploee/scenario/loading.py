@@ -11,8 +11,8 @@ from typing import Any
 from diploee.errors import InputError, LogFormatError, ScenarioError, one_line, one_of
 from diploee.files import reason
 from diploee.problems import KeyPath, checked
+from diploee.scenario.bounds import size_problems
 from diploee.scenario.cross_checks import cross_problems
-from diploee.scenario.limits import size_problems
 from diploee.scenario.models import Scenario
 from diploee.scenario.yaml_lines import dotted, load_yaml_with_lines, located, read_value
 from diploee.shipped import find_shipped, shipped_folder
