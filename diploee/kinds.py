@@ -7,11 +7,11 @@ in `kind`. A package of kinds is a folder with one file each, and what others re
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from importlib import import_module
 from inspect import isabstract
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -25,7 +25,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
-from diploee.errors import did_you_mean, one_of, shown
+from diploee.errors import InputError, did_you_mean, one_of, shown
 from diploee.model import Model
 from diploee.problems import allowed_keys
 
@@ -203,3 +203,94 @@ def _with_keys(error: ValidationError, spec: type[Model]) -> ValidationError:
 def _needed(spec: type[Model]) -> list[str]:
     """Return the keys that a spec has no default for."""
     return [key for key, field in spec.model_fields.items() if field.is_required()]
+
+
+class Named(Protocol):
+    """What has a name."""
+
+    @property
+    def name(self) -> str:
+        """As users write it, such as ``"swf"``."""
+        ...
+
+
+F = TypeVar("F", bound=Named)
+
+
+class Registry(Mapping[str, F]):
+    """Formats by name.
+
+    Parameters
+    ----------
+    what : str
+        What they are formats of, for errors.
+    formats : iterable
+        The formats.
+    """
+
+    def __init__(self, what: str, formats: Iterable[F]) -> None:
+        self._what = what
+        self._formats = {known.name: known for known in formats}
+
+    def __getitem__(self, name: str) -> F:
+        return self._formats[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._formats)
+
+    def __len__(self) -> int:
+        return len(self._formats)
+
+    def register(self, known: F) -> None:
+        """Add a format, which is tried before those that there are."""
+        if known.name in self._formats:
+            raise InputError(f"a {self._what} format '{known.name}' is known already; rename it")
+        self._formats = {known.name: known, **self._formats}
+
+    def named(self, where: object, name: str) -> F:
+        """Return the format of a name."""
+        if name not in self._formats:
+            raise InputError(
+                f"{where}: unknown {self._what} format {shown(name)}, expected one of "
+                f"{one_of(self)}{did_you_mean(str(name), self)}"
+            )
+        return self._formats[name]
+
+
+class NameIn:
+    """As metadata of an annotation of text: a name of a registry.
+
+    Parameters
+    ----------
+    home, registry : str
+        The registry's module, which is imported when a name is given, and its name there.
+    """
+
+    def __init__(self, home: str, registry: str) -> None:
+        self._home, self._registry = home, registry
+
+    def _names(self) -> Registry[Any]:
+        found: Registry[Any] = getattr(import_module(self._home), self._registry)
+        return found
+
+    def _check(self, name: str) -> str:
+        known = self._names()
+        if name not in known:
+            raise ValueError(
+                f"must be {one_of(known)}, found {shown(name)}{did_you_mean(name, known)}"
+            )
+        return name
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Return the check that a text is one of the names."""
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self,
+        schema: CoreSchema,  # the names are all that there is to say
+        handler: GetJsonSchemaHandler,
+    ) -> JsonSchemaValue:
+        """Return the JSON Schema of the names."""
+        return {"type": "string", "enum": list(self._names())}

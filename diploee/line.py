@@ -3,6 +3,9 @@
 A run passes it a window of time at a time: the loads give the segments of a window, power adds
 these up, and each finished block of power passes the facility's stages. Memory is that of one
 window and the running jobs. `diploee.simulation` opens it and takes its blocks into a run folder.
+
+It knows two times, equal so far: `Scenario.step_ms`, at which all is computed, and
+`Scenario.resolution_ms`, at which it is written.
 """
 
 from __future__ import annotations
@@ -23,16 +26,15 @@ from diploee.loads.jobs.load import JobsLoad
 from diploee.loads.services.banks import beyond_idle_w
 from diploee.loads.services.load import ServicesLoad
 from diploee.metrics.flexibility import BASELINE, BASELINE_COLUMNS
-from diploee.power import PowerModel, device_block, power_stream, with_twins
+from diploee.power import PowerModel, device_block, power_stream
 from diploee.power.blocks import Window
-from diploee.power.occupancy import absent_nodes
 from diploee.profiles import ProfileLibrary, Provenance
 from diploee.profiles.flat import FLAT_WORKLOAD
 from diploee.progress import Update
 from diploee.scenario import Scenario
 from diploee.schedule import Engine, Policy
 from diploee.schedule.surroundings import Controller
-from diploee.steps import open_stages
+from diploee.site import open_stages, power_model
 from diploee.tables import concat
 from diploee.units import MS_PER_DAY
 
@@ -86,7 +88,11 @@ class Line:
         if answers and services.bend:
             plain = ServicesLoad(scenario, inputs, opened[-1].library)
             opened.append(plain)
-        model = open_model(scenario, opened)
+        library = opened[-1].library
+        used = set[int]().union(*(load.profile_ids for load in opened))
+        used |= {i for i, entry in enumerate(library.entries) if entry.workload == FLAT_WORKLOAD}
+        twins = {i: profile for load in opened for i, profile in load.ac_twins.items()}
+        model = power_model(scenario, library, used, twins=twins)
         idle_w = [scenario.facility.node_type_of(p).idle_power_w for p in scenario.facility.pools]
         banks = [bank for load in (services, *further) for bank in load.banks]
         jobs.beside_w = lambda time_ms: beyond_idle_w(
@@ -156,27 +162,7 @@ class Line:
             executor=executor,
             block_intervals=block_intervals,
         ):
-            block = device_block(power, self.model)
+            block = device_block(power, self.model.facility)
             values = (load.values(block) for load in self.loads)
             columns = dict(chain(block.columns.items(), *(of.items() for of in values)))
             yield Block(block.t0_ms, block.dt_ms, columns)
-
-
-def open_model(scenario: Scenario, loads: Sequence[Load]) -> PowerModel:
-    """Return what sums the segments of opened loads, of which the last has the whole library."""
-    facility, library = scenario.facility, loads[-1].library
-    used = set[int]().union(*(load.profile_ids for load in loads))
-    used |= {i for i, entry in enumerate(library.entries) if entry.workload == FLAT_WORKLOAD}
-    ac = None
-    if facility.has_ac_power:
-        twins = {i: profile for load in loads for i, profile in load.ac_twins.items()}
-        library, ac = with_twins(facility, library, used, twins)
-    return PowerModel(
-        facility,
-        library,
-        tuple(sorted(used)),
-        scenario.resolution_ms,
-        scenario.horizon_ms,
-        ac=ac,
-        absent=absent_nodes(scenario),
-    )

@@ -11,10 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from diploee.arrow import as_numpy
 from diploee.errors import InputError, did_you_mean, one_line, one_of
 from diploee.files import check_is_file
-from diploee.tables import Float64Array
+from diploee.tables import Float64Array, as_numpy
 
 Kind = Literal["number", "truth", "time", "text", "any"]
 """What a column holds: numbers, truth values, zone-aware stamps, text, or whatever it is."""

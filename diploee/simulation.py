@@ -41,7 +41,7 @@ from diploee.scenario import Scenario
 from diploee.scenario.size import rated_w
 from diploee.schedule import Engine, Policy
 from diploee.schedule.surroundings import Controller
-from diploee.steps import flexible_controller, settle
+from diploee.site import flexible_controller, settle
 from diploee.units import MS_PER_DAY
 
 

@@ -1,63 +1,45 @@
 """The steps of the model one by one, each over a whole run in memory: for notebooks and tests.
 
-`simulate` joins the same parts window by window, in memory that does not grow with the run.
+Each calls what `diploee.line` calls window by window.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from diploee.annexes import annex
-from diploee.columns import Columns, catalogue, with_boundary
-from diploee.errors import InputError, LogFormatError, one_line, one_of
-from diploee.facility import Block, Stage, Stages, Weather
-from diploee.facility.base import POWER, REACTIVE, check_order
-from diploee.inputs import Inputs, load_inputs
+from diploee.errors import InputError, one_of
+from diploee.facility.base import POWER
+from diploee.inputs import load_inputs
 from diploee.loads.jobs import StreamClass, StreamMatch, Utilization
 from diploee.loads.jobs.course import Courses
 from diploee.loads.jobs.load import open_streams, simulations
 from diploee.loads.jobs.lowering import JobLoad, lower_jobs
-from diploee.loads.services import SERVICE_COLUMNS, Curves, RequestRates, ServicePlan
-from diploee.loads.services import plan_services as plan_streams
-from diploee.loads.services import request_rates as rates_of
-from diploee.loads.services.banks import ServingLoad
-from diploee.loads.services.banks import serving_segments as lower_services
 from diploee.power import (
-    AC_COLUMNS,
-    PHASE_COLUMNS,
-    POWER_COLUMNS,
     PowerBlock,
-    PowerModel,
     Segments,
     power_stream,
 )
 from diploee.power.block_source import Method
-from diploee.power.occupancy import absent_nodes
+from diploee.power.event_windows import device_block
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import FLAT_ID
-from diploee.profiles.profile import NODE_AC_POWER
 from diploee.scenario import Scenario
-from diploee.scenario.size import site_of, sized
 from diploee.schedule import (
-    QUEUE_COLUMNS,
     ActedSchedule,
     Cluster,
     Engine,
     Schedule,
     in_order_of_submission,
 )
-from diploee.schedule.controller import FairCaps
 from diploee.schedule.job_table import JobTable
 from diploee.schedule.policy import Policy
-from diploee.schedule.twins import twin_of
-from diploee.tables import Float64Array, concat
-from diploee.units import MS_PER_H, MS_PER_MIN, W_PER_MW
+from diploee.site import power_model
+from diploee.tables import concat
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,73 +68,6 @@ class Workload:
     matches: tuple[StreamMatch, ...]
     library: ProfileLibrary
     courses: Courses | None = None
-
-
-def fastest_engine(scenario: Scenario, inputs: Inputs) -> Engine:
-    """Return the engine that gives a schedule soonest: compiled where all of it has a twin."""
-    policies = [pool.scheduler.open() for pool in scenario.facility.pools.values()]
-    if flexible_controller(scenario, inputs) or not all(map(twin_of, policies)):
-        return "simpy"
-    return "compiled"
-
-
-def flexible_controller(
-    scenario: Scenario, inputs: Inputs, further: Sequence[Stage] = ()
-) -> FairCaps | None:
-    """Return the controller that a scenario asks for; None where it has nothing to answer."""
-    signals = inputs.signals
-    flexibility = scenario.flexibility
-    if flexibility is None or flexibility.is_off or not flexibility.has_something_to_answer:
-        return None
-    overhead, has_sources = None, False
-    if scenario.facility.has_ac_power or scenario.facility.stages or further:
-        stages, _ = open_stages(scenario, further, inputs.weather)
-        has_sources = any(c.role == "source" for stage in stages for c in stage.columns)
-        overhead = meter_power(scenario, stages)
-    return FairCaps(
-        flexibility.events_in(scenario.clock),
-        signals.get("cap"),
-        flexibility.follow,
-        signals,
-        overhead,
-        has_sources,
-    )
-
-
-def meter_power(scenario: Scenario, stages: Stages) -> Callable[[int, float], tuple[float, float]]:
-    """Return what the meter shows at a time [ms] for a power of all devices, and sources give [W].
-
-    ASSUMPTION: all nodes draw the same share of their ratings, and stages stand as at their start
-    [J]; a controller asks again when either has changed.
-    """
-    facility = scenario.facility
-    pools = [(pool.n_nodes, facility.node_type_of(name)) for name, pool in facility.pools.items()]
-    sources = [column.name for s in stages for column in s.columns if column.role == "source"]
-
-    @lru_cache(maxsize=4096)
-    def at(hour: int, devices_w: float) -> tuple[float, float]:
-        share = devices_w / facility.nodes_power_w if facility.nodes_power_w else 0.0
-        ac_w = devices_w
-        if facility.has_ac_power:
-            ac_w = sum(n * float(node.ac_power_w(node.rated_power_w * share)) for n, node in pools)
-        columns = {"it_power_w": np.array([devices_w]), POWER: np.array([ac_w])}
-        if facility.has_ac_power:
-            reactive_var = np.array([facility.reactive_power_var])
-            columns |= {"it_ac_power_w": columns[POWER], REACTIVE: reactive_var}
-        time_ms = min(max(hour * MS_PER_H, 0), scenario.horizon_ms - MS_PER_MIN)
-        passed, _ = stages.apply(Block(time_ms, MS_PER_MIN, columns), stages.start())
-        given_w = sum(float(passed.columns[name][0]) for name in sources)
-        return float(passed.columns[POWER][0]), given_w
-
-    step_w = max(facility.nodes_power_w / 1000, 1.0)
-
-    def meter_w(time_ms: int, devices_w: float) -> tuple[float, float]:
-        near_w = max(round(devices_w / step_w), 1) * step_w
-        shown_w, given_w = at(time_ms // MS_PER_H, near_w)
-        # What is drawn grows with the devices; what sources give does not.
-        return (shown_w + given_w) / near_w * devices_w - given_w, given_w
-
-    return meter_w
 
 
 def generate_jobs(
@@ -197,13 +112,7 @@ def generate_jobs(
 def stream_classes(
     scenario: Scenario, library: ProfileLibrary | None = None
 ) -> tuple[tuple[StreamClass, ...], ProfileLibrary]:
-    """Return the classes of all job streams, and the library that their profiles are indices of.
-
-    Raises
-    ------
-    ProfileError
-        If the library has no profile for a class.
-    """
+    """Return the classes of all job streams, and the library that their profiles are indices of."""
     streams = open_streams(scenario, load_inputs(scenario, library))
     return streams.classes, streams.library
 
@@ -295,16 +204,6 @@ def job_segments(
     return job_load(schedule, library, scenario, courses).segments
 
 
-def job_energy_j(
-    schedule: Schedule,
-    library: ProfileLibrary,
-    scenario: Scenario,
-    courses: Courses | None = None,
-) -> Float64Array:
-    """Return the energy of each job up to the horizon [J], shape (n,); 0 = never started."""
-    return job_load(schedule, library, scenario, courses).energy_j(library)
-
-
 def _refuse(step: str, scenario: Scenario, *left_out: str) -> None:
     """Refuse a scenario with a size, which a run settles, or with parts that a step leaves out."""
     facility = scenario.facility
@@ -321,102 +220,6 @@ def _refuse(step: str, scenario: Scenario, *left_out: str) -> None:
             f"{step}: leaves {one_of(found)} of scenario '{scenario.name}' out, and its numbers "
             "would be those of another site; use diploee.run(...), which takes all of it"
         )
-
-
-def load_curves(scenario: Scenario) -> Curves:
-    """Read or compute the curves of all services of a scenario."""
-    inputs = load_inputs(scenario, ProfileLibrary.in_order([]))
-    return inputs.curves
-
-
-def plan_services(
-    scenario: Scenario,
-    curves: Curves | None = None,
-    inputs: Inputs | None = None,
-    answering: bool = False,
-) -> list[ServicePlan]:
-    """Plan instances and served requests of all request streams of a scenario.
-
-    Flexible services answer the scenario's events where they are `answering`.
-    """
-    _refuse("plan_services", scenario)
-    inputs = inputs or load_inputs(scenario, ProfileLibrary.in_order([]))
-    flexibility = scenario.flexibility
-    return plan_streams(
-        scenario.request_streams,
-        scenario.facility,
-        scenario.clock,
-        scenario.seed,
-        curves if curves is not None else inputs.curves,
-        inputs.traces,
-        flexibility.spans_ms(scenario.clock) if answering and flexibility else (),
-    )
-
-
-def open_stages(
-    scenario: Scenario, further: Sequence[Stage] = (), weather: Weather | None = None
-) -> tuple[Stages, Columns]:
-    """Return the stages of a facility, and the catalogue of the columns that a run gives.
-
-    Raises
-    ------
-    InputError
-        If a stage takes the name of another column, or stands where it does not belong.
-    """
-    facility = scenario.facility
-    check_order([*facility.stages, *further])
-    site = site_of(scenario, scenario.clock, weather)
-    stages = Stages([*(spec.open(site) for spec in facility.stages), *further])
-    services = SERVICE_COLUMNS if scenario.request_streams else ()
-    if scenario.replica_streams:
-        services = (*services, *annex("replica_columns_of")(scenario.replica_streams))
-    power = (*POWER_COLUMNS, *AC_COLUMNS) if facility.has_ac_power else POWER_COLUMNS
-    if facility.has_phases:
-        power = (*power, *PHASE_COLUMNS)
-    columns = catalogue(power, QUEUE_COLUMNS, services)
-    if facility.has_ac_power:
-        columns = with_boundary(columns, POWER, NODE_AC_POWER)
-    return stages, stages.extend(columns)
-
-
-def settle(scenario: Scenario, inputs: Inputs, further: Sequence[Stage] = ()) -> Scenario:
-    """Return the site of a scenario as every run of it has it: in its size, whatever its span.
-
-    A site that is settled stays as it is. Errors are those of `sized`, and a `LogFormatError` where
-    a signal's cap is below what the nodes draw without a job.
-    """
-    settled = sized(scenario, inputs.weather_year, further)
-    if scenario.flexibility is not None and "cap" in inputs.signals:
-        lowest_mw = float(inputs.signals["cap"].values.min())
-        idle_mw = settled.facility.idle_power_w / W_PER_MW
-        if lowest_mw < idle_mw:
-            given = scenario.flexibility.signals.given()["cap"]
-            raise LogFormatError(
-                f"{one_line(given.file)}: a cap of {lowest_mw:g} MW, expected at least the "
-                f"{idle_mw:.4g} MW that the nodes draw without a job"
-            )
-    return settled
-
-
-def request_rates(scenario: Scenario, name: str) -> RequestRates:
-    """Return the request rate of a stream in time, for any mean rate."""
-    _refuse("request_rates", scenario)
-    inputs = load_inputs(scenario, ProfileLibrary.in_order([]))
-    spec = scenario.request_streams[name]
-    standing = scenario.facility.pools[spec.pool].standing(scenario.clock)
-    return rates_of(spec, name, scenario.clock, scenario.seed, inputs.traces, standing)
-
-
-def serving_segments(
-    plans: list[ServicePlan],
-    curves: Curves,
-    scenario: Scenario,
-    library: ProfileLibrary | None = None,
-) -> ServingLoad:
-    """Lower the plans of all request streams to segments, behind the profiles of a library."""
-    _refuse("serving_segments", scenario)
-    library = library or ProfileLibrary.in_order([])
-    return lower_services(plans, curves, scenario.facility, scenario.seed, library)
 
 
 def power_blocks(
@@ -448,18 +251,9 @@ def power_blocks(
         As of `power_stream`.
     """
     _refuse("power_blocks", scenario)
-    used = tuple(np.unique(segments.profile_id).tolist())
-    model = PowerModel(
-        scenario.facility,
-        library,
-        used,
-        step_ms or scenario.resolution_ms,
-        scenario.horizon_ms,
-        method,
-        absent=absent_nodes(scenario),
-    )
+    used = np.unique(segments.profile_id).tolist()
     yield from power_stream(
-        model,
+        power_model(scenario, library, used, step_ms=step_ms, method=method),
         [(segments, scenario.horizon_ms)],
         span_ms=span_ms,
         n_threads=n_threads,
@@ -503,21 +297,14 @@ def power_series(segments: Segments, scenario: Scenario, library: ProfileLibrary
         "request_streams",
         "replica_streams",
     )
-    blocks = list(power_blocks(segments, scenario, library))
+    blocks = power_blocks(segments, scenario, library)
+    found = [device_block(block, scenario.facility).columns for block in blocks]
     index = pd.date_range(
         scenario.start_with_zone,
         periods=scenario.n_intervals,
         freq=pd.Timedelta(milliseconds=scenario.resolution_ms),
         name="timestamp",
     )
-    power_w = np.concatenate([block.device_power_w for block in blocks])
-    utilization = [block.utilization(scenario.facility) for block in blocks]
-    return pd.DataFrame(
-        {
-            "it_power_w": power_w,
-            "facility_power_w": power_w,
-            "busy_nodes": np.concatenate([block.busy_nodes.sum(axis=0) for block in blocks]),
-            "utilization": np.concatenate(utilization),
-        },
-        index=index,
-    )
+    names = ("it_power_w", POWER, "busy_nodes", "utilization")
+    columns = {name: np.concatenate([of[name] for of in found]) for name in names}
+    return pd.DataFrame(columns, index=index)

@@ -20,7 +20,7 @@ from diploee.scenario import (
     shipped_scenarios,
     target_values,
 )
-from diploee.scenario.dotted_keys import with_value
+from diploee.scenario.loading import with_value
 from diploee.scenario.yaml_lines import load_yaml_with_lines
 from diploee.simulation import simulate
 

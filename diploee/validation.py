@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from diploee.inputs import load_inputs
 from diploee.loads.jobs.load import open_streams
+from diploee.loads.services.load import ServicesLoad
 from diploee.metrics import RunMetrics
 from diploee.outputs import expected_mb
 from diploee.plausibility import overfull_pools
@@ -13,7 +14,7 @@ from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
 from diploee.scenario.size import rated_w
 from diploee.schedule import Engine
-from diploee.steps import open_stages, plan_services, settle
+from diploee.site import open_stages, settle
 from diploee.units import MS_PER_DAY, MS_PER_H, W_PER_MW
 
 START_S = 1.0
@@ -71,7 +72,7 @@ def check(
     streams = open_streams(scenario, inputs)
     for index in {index for c in streams.classes for index in c.profile_ids}:
         _ = streams.library[index]  # reads the file and checks its values
-    plans = plan_services(scenario, inputs=inputs)
+    plans = ServicesLoad(scenario, inputs, streams.library).plans
     stages, _ = open_stages(scenario, weather=inputs.weather)
     of_site_w = rated_w(scenario, inputs.weather_year)
     RunMetrics(scenario.facility, scenario.clock, of_site_w, (), stages)

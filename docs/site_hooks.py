@@ -13,7 +13,7 @@ from mkdocs.structure.files import File
 
 from diploee.cli.reference import commands_reference
 from diploee.scenario import Scenario
-from diploee.scenario.reference import markdown_reference
+from diploee.scenario.key_reference import markdown_reference
 from diploee.sweeps import SweepSpec
 
 ROOT = Path(__file__).parents[1]

@@ -20,6 +20,8 @@ from diploee.profiles.store import add_profile
 from diploee.scenario import Pool, Scenario, scenario_from_dict
 from diploee.schedule import Cluster, Engine, Policy, Schedule, in_order_of_submission
 from diploee.schedule.job_table import JobTable
+from diploee.steps import job_load
+from diploee.tables import Float64Array
 
 PROVENANCE = Provenance(
     kind="reference",
@@ -176,3 +178,10 @@ def queued_at(schedule: Schedule, times_ms: np.ndarray | Sequence[int]) -> list[
     found = np.empty(times_ms.size, dtype=np.int64)
     found[order] = length.at(times_ms[order])
     return found.tolist()
+
+
+def job_energy_j(
+    schedule: Schedule, library: ProfileLibrary, scenario: Scenario, courses: Any = None
+) -> Float64Array:
+    """Return the energy of each job up to the horizon [J], shape (n,); 0 = never started."""
+    return job_load(schedule, library, scenario, courses).energy_j(library)

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 from builders import TINY
 
+from diploee.inputs import Inputs, load_inputs
+from diploee.loads.services import Curves, RequestRates, ServicePlan
+from diploee.loads.services import request_rates as rates_of
+from diploee.loads.services.banks import ServingLoad
+from diploee.loads.services.banks import serving_segments as lower_services
+from diploee.loads.services.load import ServicesLoad
+from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario, scenario_from_dict
 
 SERVING: dict[str, Any] = {
@@ -77,3 +85,36 @@ def one_service(**keys: Any) -> dict[str, Any]:
     service.update(keys)
     kept = {key: value for key, value in service.items() if value is not None}
     return {"request_streams.chat.services": {"coding": kept}}
+
+
+def serving_inputs(scenario: Scenario) -> Inputs:
+    """Return the inputs of a scenario without profiles of jobs."""
+    return load_inputs(scenario, ProfileLibrary.in_order([]))
+
+
+def load_curves(scenario: Scenario) -> Curves:
+    """Read or compute the curves of all services of a scenario."""
+    return serving_inputs(scenario).curves
+
+
+def plan_services(
+    scenario: Scenario, curves: Curves | None = None, answering: bool = False
+) -> list[ServicePlan]:
+    """Plan instances and served requests of all request streams of a scenario."""
+    inputs = serving_inputs(scenario)
+    inputs = inputs if curves is None else replace(inputs, curves=curves)
+    return [*ServicesLoad(scenario, inputs, inputs.profiles, answering).plans]
+
+
+def request_rates(scenario: Scenario, name: str) -> RequestRates:
+    """Return the request rate of a stream in time, for any mean rate."""
+    spec = scenario.request_streams[name]
+    standing = scenario.facility.pools[spec.pool].standing(scenario.clock)
+    traces = serving_inputs(scenario).traces
+    return rates_of(spec, name, scenario.clock, scenario.seed, traces, standing)
+
+
+def serving_segments(plans: list[ServicePlan], curves: Curves, scenario: Scenario) -> ServingLoad:
+    """Lower the plans of all request streams to segments."""
+    library = ProfileLibrary.in_order([])
+    return lower_services(plans, curves, scenario.facility, scenario.seed, library)

@@ -25,7 +25,7 @@ from diploee.learn.jobs.from_log import fit_from_log
 from diploee.learn.jobs.job_log_fit import JobFitOptions
 from diploee.learn.jobs.summary import fit_as_dict, fit_lines
 from diploee.profiles import ProfileLibrary
-from diploee.scenario.log_reading import LogReading
+from diploee.scenario.log_replay import LogReading
 
 
 @options(columns="--column MEANING=NAME", states="--state", start="--from", end="--to")

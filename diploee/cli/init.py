@@ -41,7 +41,7 @@ def init_command(
     from diploee.files import check_file, whole_file
     from diploee.inputs import load_inputs
     from diploee.scenario import load_scenario
-    from diploee.steps import settle
+    from diploee.site import settle
     from diploee.textio.source import open_file
 
     check_file(out, force)

@@ -28,7 +28,7 @@ def schema(
     """Print the JSON Schema of scenario files, or a reference of their keys."""
     from diploee.model import Model
     from diploee.scenario import Scenario
-    from diploee.scenario.reference import markdown_reference
+    from diploee.scenario.key_reference import markdown_reference
 
     if outputs:
         from diploee.outputs.reference import outputs_reference

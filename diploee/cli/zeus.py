@@ -36,7 +36,7 @@ from diploee.neighbours.zeus import (
 from diploee.neighbours.zeus.cost import default_pair
 from diploee.neighbours.zeus.simulator import MAX_RECURRENCES
 from diploee.neighbours.zeus.summary import SETTLED_FROM
-from diploee.scenario.limits import MAX_SEED
+from diploee.scenario.bounds import MAX_SEED
 from diploee.scenario.recurring import BATCH_SIZE_OPTIMIZERS, POWER_LIMIT_OPTIMIZERS
 
 

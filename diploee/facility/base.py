@@ -30,7 +30,7 @@ from diploee.columns import (
 )
 from diploee.errors import DiploeeError, InputError, StageError, one_line, one_of, shown
 from diploee.facility.weather import Weather
-from diploee.kinds import Kind
+from diploee.kinds import Kind, Kinds
 from diploee.metric import Metric
 from diploee.tables import Int64Array
 from diploee.units import W_PER_MW
@@ -443,3 +443,7 @@ def _checked(stage: Stage, given: Values, block: Block) -> dict[str, npt.NDArray
             f"stage {name} lacks column '{min(missing)}', which it declares; give it in every block"
         )
     return added
+
+
+STAGES: Kinds[StageSpec] = Kinds("stage", StageSpec, "diploee.facility")
+"""Stages by name: one module of this package each, and those registered from outside."""

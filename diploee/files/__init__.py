@@ -6,12 +6,18 @@ the end: what stands there is exchanged in one step where the system can. What a
 left is found by the next one that writes there: it is put right and removed.
 """
 
-from diploee.files.folders import FolderKind, entries_beyond
-from diploee.files.places import check_file, check_folder, local_place
-from diploee.files.reasons import check_is_file, is_disk_full, reason
-from diploee.files.signals import is_late, uninterrupted
+from diploee.files.places import (
+    FolderKind,
+    check_file,
+    check_folder,
+    check_is_file,
+    entries_beyond,
+    is_disk_full,
+    local_place,
+    reason,
+)
 from diploee.files.staging import is_staged, remove_leftovers, try_lock
-from diploee.files.writing import Writing, whole_file, whole_folder, writing
+from diploee.files.writing import Writing, is_late, uninterrupted, whole_file, whole_folder, writing
 
 __all__ = [
     "FolderKind",

@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 
 from diploee import __version__
 from diploee.annexes import annex
-from diploee.arrow import arrow_numbers
 from diploee.clock import RunClock, instant_ms, zone_name
 from diploee.columns import Column, Columns, as_entries, catalogue, find_column
 from diploee.facility import STAGES, Block
@@ -26,7 +25,7 @@ from diploee.metrics.flexibility import BASELINE_COLUMNS
 from diploee.parquet_files import open_parquet
 from diploee.power import AC_COLUMNS, PHASE_COLUMNS, POWER_COLUMNS
 from diploee.schedule import QUEUE_COLUMNS
-from diploee.tables import BoolArray, Int64Array
+from diploee.tables import BoolArray, Int64Array, arrow_numbers
 from diploee.units import MS_PER_H, MS_PER_S
 
 FACILITY_FILE = "facility.parquet"

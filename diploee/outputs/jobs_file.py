@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from diploee.arrow import arrow_numbers, arrow_texts
 from diploee.clock import RunClock
 from diploee.loads.jobs import StreamClass
 from diploee.outputs.facility_file import timestamp_type, timestamps
@@ -18,7 +17,7 @@ from diploee.power.occupancy import slots_of
 from diploee.scenario import Facility
 from diploee.schedule import NEVER_MS, Schedule
 from diploee.schedule.job_table import JobTable
-from diploee.tables import Float64Array, Int16Array, concat
+from diploee.tables import Float64Array, Int16Array, arrow_numbers, arrow_texts, concat
 from diploee.units import MS_PER_S
 
 JOBS_FILE = "jobs.parquet"

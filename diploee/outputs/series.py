@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from diploee.arrow import as_numpy
 from diploee.clock import WallClock, instant_ms, is_skipped, local_ms, zone_name
 from diploee.errors import InputError, one_line
 from diploee.parquet_files import Kind, numbers, open_parquet
-from diploee.tables import Float64Array, Int64Array
+from diploee.tables import Float64Array, Int64Array, as_numpy
 from diploee.units import MS_PER_H, MS_PER_S
 
 if TYPE_CHECKING:

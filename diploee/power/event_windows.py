@@ -22,6 +22,7 @@ from diploee.metric import Metric
 from diploee.power.block_source import PowerBlock, PowerModel
 from diploee.power.blocks import PowerSums, Window, default_threads, power_stream
 from diploee.power.segments import ActiveSegments, Segments
+from diploee.scenario import Facility
 from diploee.schedule import Transient
 from diploee.tables import Float64Array, concat
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S, PROFILE_STEP_MS
@@ -152,14 +153,14 @@ class EventWindowSearch:
         model = replace(self._model, dt_ms=PROFILE_STEP_MS, method="direct")
         span_ms = (candidate.from_ms, event.end_ms)
         for power in power_stream(model, [(segments, event.end_ms)], span_ms=span_ms):
-            block, states = self._stages.apply(device_block(power, self._model), states)
+            block, states = self._stages.apply(device_block(power, self._model.facility), states)
             begin_ms = max(block.t0_ms, event.start_ms)
             if begin_ms < block.end_ms:
                 yield block.part(begin_ms, block.end_ms)
 
     def _search(self, power: PowerBlock) -> None:
         """Take a day through the stages, hour by hour, and look for extremes in it."""
-        day = device_block(power, self._model)
+        day = device_block(power, self._model.facility)
         self._states = self._states[-2:]  # a window may begin in the hour before
         passed = []
         for begin_ms in range(day.t0_ms, day.end_ms, MS_PER_H):
@@ -189,9 +190,9 @@ class EventWindowSearch:
         return candidate
 
 
-def device_block(power: PowerBlock, model: PowerModel) -> Block:
+def device_block(power: PowerBlock, facility: Facility) -> Block:
     """Return a block's columns of device power and occupancy, per pool where there are several."""
-    facility, standing = model.facility, power.standing_nodes
+    standing = power.standing_nodes
     columns: dict[str, np.ndarray[Any, Any]] = {
         "it_power_w": power.device_power_w,
         POWER: power.device_power_w,

@@ -20,15 +20,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from diploee.arrow import arrow_numbers, as_numpy
 from diploee.errors import ProfileError, shown
 from diploee.files import Writing, whole_file
 from diploee.json_files import SHA256, Record, checked_record, parse_json
 from diploee.model import Name
 from diploee.parquet_files import MAX_SIZE, Kind, open_parquet
 from diploee.profiles.profile import DEVICE_POWER, PowerProfile, Provenance
-from diploee.scenario.limits import MAX_DEVICES, MAX_NODES
-from diploee.tables import BoolArray, Float32Array, Int64Array
+from diploee.scenario.bounds import MAX_DEVICES, MAX_NODES
+from diploee.tables import BoolArray, Float32Array, Int64Array, arrow_numbers, as_numpy
 from diploee.units import MS_PER_DAY
 
 AS_MEASURED = ("power_factor", 1.0)

@@ -8,7 +8,7 @@ import numpy as np
 
 from diploee.errors import ProfileError
 from diploee.profiles.profile import PowerProfile
-from diploee.scenario.limits import MAX_POWER_W
+from diploee.scenario.bounds import MAX_POWER_W
 from diploee.units import MS_PER_S
 
 

@@ -1,7 +1,6 @@
 """Scenarios: pydantic models, YAML loading with file and line in every error, content hash."""
 
 from diploee.scenario.calendar import Calendar, WeekToWeek
-from diploee.scenario.class_rules import ClassRule
 from diploee.scenario.durations import DurationModel
 from diploee.scenario.flexibility import (
     DemandResponseEvent,
@@ -12,7 +11,6 @@ from diploee.scenario.flexibility import (
     JobFlexibility,
     SignalFile,
 )
-from diploee.scenario.input_files import content_hash, input_files
 from diploee.scenario.job_streams import (
     BatchInference,
     JobArrays,
@@ -22,19 +20,19 @@ from diploee.scenario.job_streams import (
     ProfileVariants,
 )
 from diploee.scenario.loading import (
+    content_hash,
     find_scenario,
+    input_files,
     load_scenario,
     scenario_from_dict,
     shipped_scenarios,
     target_values,
 )
-from diploee.scenario.log_reading import JobState, LogReading
-from diploee.scenario.models import Facility, NodeType, Pool, Scenario
+from diploee.scenario.log_replay import ClassRule, JobReplay, JobState, LogReading, RequestReplay
+from diploee.scenario.models import Facility, NodeType, Scenario
 from diploee.scenario.overloads import OVERLOADS, OverloadSpec
-from diploee.scenario.phases import Phase, StandingNodes
+from diploee.scenario.pools import SCHEDULERS, Phase, Pool, SchedulerSpec, StandingNodes
 from diploee.scenario.recurring import RecurringTraining
-from diploee.scenario.replay import JobReplay, RequestReplay
-from diploee.scenario.schedulers import SCHEDULERS, SchedulerSpec
 from diploee.scenario.serving import Fluctuation, LatencyCap, LatencyMetric, RequestStream, Service
 from diploee.scenario.serving_model import LogisticService
 

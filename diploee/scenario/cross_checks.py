@@ -1,9 +1,9 @@
-"""What is wrong between the parts of a scenario, each of which is right by itself."""
+"""Checks that involve more than one part of a scenario."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, get_args
 
 from diploee.clock import is_skipped, zone_name
@@ -18,8 +18,10 @@ from diploee.scenario.power_smoothing import COARSEST_MS
 from diploee.scenario.serving import request_stream_problems
 from diploee.units import MS_PER_MIN, SLOTS_PER_GPU
 
+Problems = Iterator[tuple[KeyPath, str]]
 
-def cross_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
+
+def cross_problems(scenario: Scenario) -> Problems:
     """Yield what is wrong between the parts of a scenario, each with its key."""
     facility = scenario.facility
     for name, node_type in facility.node_types.items():
@@ -29,28 +31,8 @@ def cross_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
                 f"must be at most the devices' rated {node_type.rated_power_w:g} W, "
                 f"found {node_type.idle_power_w:g}",
             )
-    for name, pool in facility.pools.items():
-        if pool.node_type not in facility.node_types:
-            yield (
-                ("facility", "pools", name, "node_type"),
-                _unknown("node type", pool.node_type, facility.node_types),
-            )
-        if pool.allocate == "gpus":
-            yield from _allocation_problems(scenario, name)
-        if pool.scale_profiles is not None and not _plays_profiles(scenario, name):
-            yield (
-                ("facility", "pools", name, "scale_profiles"),
-                "scales the profiles of jobs, and no stream plays any in this pool: the curves of "
-                "services and replicas, zeus and synchronous are not scaled; leave it out",
-            )
-        for index, phase in enumerate(pool.phases or ()):
-            if not 0 <= scenario.clock.wall.time_ms(phase.since) < scenario.horizon_ms:
-                end = scenario.clock.wall.at(scenario.horizon_ms)
-                yield (
-                    ("facility", "pools", name, "phases", index, "since"),
-                    f"must lie within the run, {scenario.start:%Y-%m-%d} to {end:%Y-%m-%d}, found "
-                    f"{phase.since:%Y-%m-%d}; of phases before the run give the last, at its start",
-                )
+    for name in facility.pools:
+        yield from _pool_problems(scenario, name)
     for index, stage in enumerate(facility.stages):
         yield from _billing_problems(scenario, stage, ("facility", "stages", index))
     if is_skipped(scenario.start, facility.zone):
@@ -59,58 +41,70 @@ def cross_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
             f"{scenario.start} does not exist in {zone_name(facility.zone)}, where the clock "
             "is put forward over it; start an hour earlier or later",
         )
-    if not (scenario.streams or scenario.request_streams or scenario.replica_streams):
+    if not any(getattr(scenario, group) for group in STREAMS):
         yield ("streams",), "the scenario asks for nothing; add a stream of jobs or of requests"
-    for name, job_stream in scenario.streams.items():
-        key_path = ("streams", name)
-        if job_stream.pool not in facility.pools:
-            yield (*key_path, "pool"), _unknown("pool", job_stream.pool, facility.pools)
-            continue
-        n_nodes = facility.pools[job_stream.pool].fewest_nodes
-        for index, job_class in enumerate(job_stream.job_classes()):
-            if job_class.n_nodes > n_nodes:
-                where = (*key_path, "classes", index) if job_stream.classes else (*key_path, "mix")
-                yield (
-                    where,
-                    f"class '{job_class.name}' needs {job_class.n_nodes} nodes, pool "
-                    f"'{job_stream.pool}' has {n_nodes}{_at_first(facility, job_stream.pool)}",
-                )
-            elif problem := _gpus_problem(facility, job_stream.pool, job_class.n_gpus):
-                yield (*key_path, "classes", index, "n_gpus"), problem
-        yield from _deadline_problems(scenario, job_stream, key_path)
-        yield from _recurring_problems(facility, job_stream, key_path)
-        yield from _synchronous_problems(facility, job_stream, key_path)
-        yield from _smoothing_problems(scenario, job_stream, key_path)
-        sharing = [s for s, other in scenario.streams.items() if other.pool == job_stream.pool]
-        if job_stream.match == "simulated" and len(sharing) > 1:
-            yield (
-                (*key_path, "match"),
-                "match: simulated needs a pool of its own, found streams "
-                f"{one_of(sharing)} on pool '{job_stream.pool}'; use match: list",
-            )
-    yield from _request_problems(scenario)
-    yield from _replica_problems(scenario)
+    for group, of_group in STREAMS.items():
+        for name, spec in getattr(scenario, group).items():
+            if spec.pool in facility.pools:
+                yield from of_group(scenario, name, (group, name))
+            else:
+                yield (group, name, "pool"), _unknown("pool", spec.pool, facility.pools)
     # A site that is to have another size is checked in that.
-    if _types_known(facility) and facility.size is None:
-        for name, pool in facility.pools.items():
-            at = ("facility", "pools", name, "scheduler")
-            found = pool.scheduler.problems(facility.idle_power_w, scenario.flexibility)
-            yield from (((*at, *inner), text) for inner, text in found)
-        if scenario.flexibility is not None and facility.pools:
-            yield from flexibility_problems(
-                scenario.flexibility, scenario.clock, facility.idle_power_w, facility.rated_power_w
-            )
-    if scenario.horizon_ms % scenario.resolution_ms:
+    known = all(pool.node_type in facility.node_types for pool in facility.pools.values())
+    if known and facility.size is None:
+        yield from _answer_problems(scenario)
+    yield from _divides(scenario, scenario.resolution_ms, ("resolution",))
+
+
+def _pool_problems(scenario: Scenario, name: str) -> Problems:
+    facility, pool, at = (
+        scenario.facility,
+        scenario.facility.pools[name],
+        ("facility", "pools", name),
+    )
+    if pool.node_type not in facility.node_types:
+        yield (*at, "node_type"), _unknown("node type", pool.node_type, facility.node_types)
+    if pool.allocate == "gpus":
+        yield from _allocation_problems(scenario, name)
+    if pool.scale_profiles is not None and not _plays_profiles(scenario, name):
         yield (
-            ("resolution",),
-            f"{scenario.resolution_ms / 1000:g} s does not divide the duration of "
+            (*at, "scale_profiles"),
+            "scales the profiles of jobs, and no stream plays any in this pool: the curves of "
+            "services and replicas, zeus and synchronous are not scaled; leave it out",
+        )
+    for index, phase in enumerate(pool.phases or ()):
+        if not 0 <= scenario.clock.wall.time_ms(phase.since) < scenario.horizon_ms:
+            end = scenario.clock.wall.at(scenario.horizon_ms)
+            yield (
+                (*at, "phases", index, "since"),
+                f"must lie within the run, {scenario.start:%Y-%m-%d} to {end:%Y-%m-%d}, found "
+                f"{phase.since:%Y-%m-%d}; of phases before the run give the last, at its start",
+            )
+
+
+def _answer_problems(scenario: Scenario) -> Problems:
+    """Yield what schedulers and flexibility can't do on this site."""
+    facility = scenario.facility
+    for name, pool in facility.pools.items():
+        at = ("facility", "pools", name, "scheduler")
+        found = pool.scheduler.problems(facility.idle_power_w, scenario.flexibility)
+        yield from (((*at, *inner), text) for inner, text in found)
+    if scenario.flexibility is not None and facility.pools:
+        yield from flexibility_problems(
+            scenario.flexibility, scenario.clock, facility.idle_power_w, facility.rated_power_w
+        )
+
+
+def _divides(scenario: Scenario, step_ms: int, key_path: KeyPath) -> Problems:
+    if scenario.horizon_ms % step_ms:
+        yield (
+            key_path,
+            f"{step_ms / 1000:g} s does not divide the duration of "
             f"{scenario.horizon_ms / 1000:g} s ({scenario.duration})",
         )
 
 
-def _billing_problems(
-    scenario: Scenario, stage: StageSpec, key_path: KeyPath
-) -> Iterator[tuple[KeyPath, str]]:
+def _billing_problems(scenario: Scenario, stage: StageSpec, key_path: KeyPath) -> Problems:
     billing = getattr(stage, "billing", None)
     if not isinstance(billing, Billing):
         return
@@ -146,7 +140,7 @@ def _plays_profiles(scenario: Scenario, pool: str) -> bool:
     )
 
 
-def _allocation_problems(scenario: Scenario, name: str) -> Iterator[tuple[KeyPath, str]]:
+def _allocation_problems(scenario: Scenario, name: str) -> Problems:
     """Yield what a pool that allocates GPUs can't go with."""
     pool = scenario.facility.pools[name]
     node = scenario.facility.node_types.get(pool.node_type)
@@ -201,13 +195,7 @@ def _gpus_problem(facility: Facility, pool: str, n_gpus: float | None) -> str | 
     return None
 
 
-def _types_known(facility: Facility) -> bool:
-    return all(pool.node_type in facility.node_types for pool in facility.pools.values())
-
-
-def _deadline_problems(
-    scenario: Scenario, stream: JobStream, key_path: KeyPath
-) -> Iterator[tuple[KeyPath, str]]:
+def _deadline_problems(scenario: Scenario, stream: JobStream, key_path: KeyPath) -> Problems:
     """Yield deadlines before the last submission: jobs that come after them were late at once."""
     given = [((*key_path, "flexibility"), stream.flexibility)]
     given += [((*key_path, "classes", k), c.flexibility) for k, c in enumerate(stream.classes)]
@@ -221,9 +209,7 @@ def _deadline_problems(
             )
 
 
-def _smoothing_problems(
-    scenario: Scenario, stream: JobStream, key_path: KeyPath
-) -> Iterator[tuple[KeyPath, str]]:
+def _smoothing_problems(scenario: Scenario, stream: JobStream, key_path: KeyPath) -> Problems:
     if stream.power_smoothing is None:
         return
     if scenario.resolution_ms > COARSEST_MS:
@@ -242,9 +228,32 @@ def _smoothing_problems(
         )
 
 
-def _recurring_problems(
-    facility: Facility, stream: JobStream, key_path: KeyPath
-) -> Iterator[tuple[KeyPath, str]]:
+def _job_problems(scenario: Scenario, name: str, key_path: KeyPath) -> Problems:
+    facility, stream = scenario.facility, scenario.streams[name]
+    n_nodes = facility.pools[stream.pool].fewest_nodes
+    for index, job_class in enumerate(stream.job_classes()):
+        if job_class.n_nodes > n_nodes:
+            yield (
+                (*key_path, "classes", index) if stream.classes else (*key_path, "mix"),
+                f"class '{job_class.name}' needs {job_class.n_nodes} nodes, pool "
+                f"'{stream.pool}' has {n_nodes}{_at_first(facility, stream.pool)}",
+            )
+        elif problem := _gpus_problem(facility, stream.pool, job_class.n_gpus):
+            yield (*key_path, "classes", index, "n_gpus"), problem
+    yield from _deadline_problems(scenario, stream, key_path)
+    yield from _recurring_problems(facility, stream, key_path)
+    yield from _synchronous_problems(facility, stream, key_path)
+    yield from _smoothing_problems(scenario, stream, key_path)
+    sharing = [other for other, of in scenario.streams.items() if of.pool == stream.pool]
+    if stream.match == "simulated" and len(sharing) > 1:
+        yield (
+            (*key_path, "match"),
+            "match: simulated needs a pool of its own, found streams "
+            f"{one_of(sharing)} on pool '{stream.pool}'; use match: list",
+        )
+
+
+def _recurring_problems(facility: Facility, stream: JobStream, key_path: KeyPath) -> Problems:
     if (zeus := stream.zeus) is None:
         return
     n_nodes, n_gpus = facility.pools[stream.pool].fewest_nodes, 0
@@ -272,9 +281,7 @@ def _recurring_problems(
         )
 
 
-def _synchronous_problems(
-    facility: Facility, stream: JobStream, key_path: KeyPath
-) -> Iterator[tuple[KeyPath, str]]:
+def _synchronous_problems(facility: Facility, stream: JobStream, key_path: KeyPath) -> Problems:
     node = facility.node_types.get(facility.pools[stream.pool].node_type)
     if stream.synchronous is None or node is None:
         return
@@ -299,69 +306,56 @@ def _synchronous_problems(
             )
 
 
-def _request_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
-    pools = scenario.facility.pools
-    for name, requests in scenario.request_streams.items():
-        key_path = ("request_streams", name)
-        if requests.pool not in pools:
-            yield (*key_path, "pool"), _unknown("pool", requests.pool, pools)
-            continue
-        others = [
-            *(f"streams.{s}" for s, jobs in scenario.streams.items() if jobs.pool == requests.pool),
-            *(
-                f"request_streams.{s}"
-                for s, other in scenario.request_streams.items()
-                if s != name and other.pool == requests.pool
-            ),
-        ]
-        if others:
-            yield (
-                (*key_path, "pool"),
-                f"a request stream needs a pool of its own, but pool '{requests.pool}' is also "
-                f"used by {one_of(others)}; split it into two pools",
-            )
-        pool = pools[requests.pool]
-        stands = " in its first phase" if pool.phases else ""
-        problems = request_stream_problems(requests, pool.fewest_nodes, stands)
-        yield from (((*key_path, *inner), text) for inner, text in problems)
+def _request_problems(scenario: Scenario, name: str, key_path: KeyPath) -> Problems:
+    requests = scenario.request_streams[name]
+    pool = scenario.facility.pools[requests.pool]
+    groups = ("streams", "request_streams")
+    yield from _sharing_problems(scenario, "a request stream needs a pool of its", key_path, groups)
+    stands = " in its first phase" if pool.phases else ""
+    problems = request_stream_problems(requests, pool.fewest_nodes, stands)
+    yield from (((*key_path, *inner), text) for inner, text in problems)
 
 
-def _replica_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
-    pools = scenario.facility.pools
-    groups = ("streams", "request_streams", "replica_streams")
-    for name, replicas in scenario.replica_streams.items():
-        key_path = ("replica_streams", name)
-        if replicas.pool not in pools:
-            yield (*key_path, "pool"), _unknown("pool", replicas.pool, pools)
-            continue
-        others = [
-            f"{group}.{other}"
-            for group in groups
-            for other, spec in getattr(scenario, group).items()
-            if spec.pool == replicas.pool and (group, other) != key_path
-        ]
-        pool = pools[replicas.pool]
-        node = scenario.facility.node_types.get(pool.node_type)
-        if others:
-            yield (
-                (*key_path, "pool"),
-                f"replicas need a pool of their own, but pool '{replicas.pool}' is also used by "
-                f"{one_of(others)}; split it into two pools",
-            )
-        elif pool.phases is not None:
-            yield (
-                (*key_path, "pool"),
-                f"replicas need a pool without phases, found '{replicas.pool}'",
-            )
-        elif node is not None and not node.n_gpus:
-            yield (*key_path, "pool"), f"needs nodes with GPUs, '{pool.node_type}' has n_gpus: 0"
-        if scenario.horizon_ms % replicas.step_ms:
-            yield (
-                (*key_path, "step_s"),
-                f"{replicas.step_s:g} s does not divide the duration of "
-                f"{scenario.horizon_ms / 1000:g} s ({scenario.duration})",
-            )
+def _replica_problems(scenario: Scenario, name: str, key_path: KeyPath) -> Problems:
+    replicas = scenario.replica_streams[name]
+    pool = scenario.facility.pools[replicas.pool]
+    node = scenario.facility.node_types.get(pool.node_type)
+    if shared := [*_sharing_problems(scenario, "replicas need a pool of their", key_path, STREAMS)]:
+        yield from shared
+    elif pool.phases is not None:
+        yield (*key_path, "pool"), f"replicas need a pool without phases, found '{replicas.pool}'"
+    elif node is not None and not node.n_gpus:
+        yield (*key_path, "pool"), f"needs nodes with GPUs, '{pool.node_type}' has n_gpus: 0"
+    yield from _divides(scenario, replicas.step_ms, (*key_path, "step_s"))
+
+
+def _sharing_problems(
+    scenario: Scenario, need: str, key_path: KeyPath, groups: Iterable[str]
+) -> Problems:
+    """Yield which other streams use the pool of a stream."""
+    group, name = key_path
+    pool = getattr(scenario, str(group))[name].pool
+    others = [
+        f"{group}.{other}"
+        for group in groups
+        for other, spec in getattr(scenario, group).items()
+        if spec.pool == pool and (group, other) != key_path
+    ]
+    if others:
+        yield (
+            (*key_path, "pool"),
+            f"{need} own, but pool '{pool}' is also used by {one_of(others)}; split it into two "
+            "pools",
+        )
 
 
 def _unknown(what: str, word: str, allowed: dict[str, Any]) -> str:
     return f"unknown {what} '{word}' (have: {one_of(allowed)}){did_you_mean(word, allowed)}"
+
+
+STREAMS: dict[str, Callable[[Scenario, str, KeyPath], Problems]] = {
+    "streams": _job_problems,
+    "request_streams": _request_problems,
+    "replica_streams": _replica_problems,
+}
+"""Groups of streams, each with its checks."""

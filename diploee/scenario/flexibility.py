@@ -11,14 +11,13 @@ from datetime import datetime, timedelta
 from itertools import combinations
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field, PositiveInt, model_validator
+from pydantic import BeforeValidator, Field, PositiveInt, model_validator
 
-from diploee.clock import RunClock, fixed_zone, is_skipped, zone_name
+from diploee.clock import RunClock, is_skipped, zone_name
 from diploee.errors import one_of, shown
 from diploee.model import SCALES, Model, Name
 from diploee.problems import KeyPath
-from diploee.scenario.phases import refuse_number_as_date
-from diploee.scenario.spans import FixedSpan, span_ms
+from diploee.scenario.spans import FixedSpan, Moment, UtcOffset, span_ms
 from diploee.units import MS_PER_H, W_PER_MW
 
 SignalName = Literal["price", "carbon", "cap"]
@@ -69,25 +68,11 @@ PRODUCTS: dict[str, Product] = {
 """Demand-response products by name, with the marks of the sheet: [S] seen, [J] our choice."""
 
 
-def _check_moment(value: datetime) -> datetime:
-    if value.tzinfo is not None:
-        raise ValueError("must be local time without a zone; set facility.time_zone instead")
-    if value.microsecond % 1000:
-        raise ValueError("must be a whole number of milliseconds")
-    return value
-
-
-def _check_offset(text: str) -> str:
-    fixed_zone(text)
-    return text
-
-
 def _off(value: object) -> object:
     """Return what YAML makes of a bare ``off`` as that word."""
     return "off" if value is False else value
 
 
-Moment = Annotated[datetime, BeforeValidator(refuse_number_as_date), AfterValidator(_check_moment)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -111,7 +96,7 @@ class SignalFile(Model):
         description="Unit of the values; a price is per MWh, carbon in g/kWh and a cap in MW if "
         "absent.",
     )
-    utc_offset: Annotated[str, AfterValidator(_check_offset)] | None = Field(
+    utc_offset: UtcOffset | None = Field(
         default=None,
         description="Offset from UTC of stamps in a csv that have none; a stamp without one is "
         "refused if absent, as hours may come twice.",

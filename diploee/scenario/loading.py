@@ -2,19 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from diploee.errors import ScenarioError, one_of
+from diploee.errors import InputError, LogFormatError, ScenarioError, one_line, one_of
+from diploee.files import reason
 from diploee.problems import KeyPath, checked
+from diploee.scenario.bounds import size_problems
 from diploee.scenario.cross_checks import cross_problems
-from diploee.scenario.dotted_keys import with_value
-from diploee.scenario.limits import size_problems
 from diploee.scenario.models import Scenario
 from diploee.scenario.yaml_lines import dotted, load_yaml_with_lines, located, read_value
 from diploee.shipped import find_shipped, shipped_folder
+
+
+def get_value(data: Any, key: str) -> Any:
+    """Return the value of a dotted key in plain data, None where there is none."""
+    for part in key.split("."):
+        name = _name(data, part)
+        if isinstance(data, dict):
+            data = data.get(name)
+        else:
+            data = data[name] if isinstance(data, list) and name is not None else None
+    return data
+
+
+def with_value(
+    data: dict[str, Any], key: str, value: Any, where: Callable[[], str]
+) -> dict[str, Any]:
+    """Return plain data with one dotted key changed; what is not on its path is shared.
+
+    Nothing is changed in place: through an alias of YAML one part may stand at several keys.
+    """
+    try:
+        changed: dict[str, Any] = _changed(data, key.split("."), 0, value)
+    except InputError as error:
+        raise ScenarioError(f"{where()}: {error}") from error
+    return changed
+
+
+def _changed(data: Any, parts: Sequence[str], depth: int, value: Any) -> Any:
+    if depth == len(parts):
+        return value
+    name = _name(data, parts[depth])
+    if isinstance(data, list):
+        if name is None:
+            have = f"0 to {len(data) - 1}" if data else "it is empty"
+            raise InputError(f"'{parts[depth]}' is no item of the list ({have})")
+        changed = [*data]
+        changed[name] = _changed(data[name], parts, depth + 1, value)
+        return changed
+    if data is not None and not isinstance(data, dict):
+        raise InputError(f"'{'.'.join(parts[:depth])}' is a single value, not a group of keys")
+    group = data or {}
+    return {**group, name: _changed(group.get(name), parts, depth + 1, value)}
+
+
+def _name(data: Any, part: str) -> Any:
+    """Return a part of a key as the data has it: keys may be numbers, such as node counts."""
+    if isinstance(data, list):
+        return next((index for index in range(len(data)) if str(index) == part), None)
+    known = data if isinstance(data, dict) else ()
+    return next((name for name in known if str(name) == part), part)
 
 
 def shipped_scenarios() -> dict[str, Path]:
@@ -172,3 +223,46 @@ def _parse_override(text: str) -> tuple[str, Any]:
             [f"--set {text}: expected dotted.key=value, such as facility.pools.h100.n_nodes=100"]
         )
     return key, read_value(value, f"--set {key}")
+
+
+def input_files(scenario: Scenario) -> tuple[str, ...]:
+    """Return the files and folders that a scenario replays or reads, as it names them, sorted."""
+    facility = scenario.facility
+    names: set[str | None] = {name for stage in facility.stages for name in stage.files}
+    if facility.weather is not None:
+        names.update(facility.weather.files)
+    for jobs in scenario.streams.values():
+        if jobs.replay is not None:
+            names.add(jobs.replay.log)
+        if jobs.zeus is not None:
+            names |= {jobs.zeus.train, jobs.zeus.power, jobs.zeus.groups}
+    for name, requests in scenario.request_streams.items():
+        names.update(replay.trace for replay in requests.replays(name).values())
+    for replicas in scenario.replica_streams.values():
+        names.update(model.data for model in replicas.models.values())
+    if scenario.flexibility is not None:
+        names.update(signal.file for signal in scenario.flexibility.signals.given().values())
+    return tuple(sorted(name for name in names if name is not None))
+
+
+def content_hash(path: Path) -> str | None:
+    """Return the SHA-256 of a file, or of the names and contents of a folder's files.
+
+    None where there is none: whoever reads it says so.
+    """
+    if path.is_file():
+        return _sha256(path)
+    files = sorted(part for part in path.rglob("*") if part.is_file()) if path.is_dir() else []
+    if not files:
+        return None
+    # names tell services and kinds
+    lines = "\n".join(f"{f.relative_to(path).as_posix()} {_sha256(f)}" for f in files)
+    return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def _sha256(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise LogFormatError(f"{one_line(str(path))}: can't be read ({reason(error)})") from error

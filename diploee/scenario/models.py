@@ -6,13 +6,11 @@ import hashlib
 import json
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, overload
+from typing import Annotated, Any, Self, overload
 
 from pydantic import (
     AfterValidator,
-    BeforeValidator,
     Field,
-    PositiveInt,
     PrivateAttr,
     SerializeAsAny,
     model_validator,
@@ -25,16 +23,17 @@ from diploee.facility.node_power import AC_POWER, AcPowerSpec
 from diploee.model import SCALES, Model, Name, optional
 from diploee.scenario.flexibility import Flexibility
 from diploee.scenario.job_streams import JobStream
-from diploee.scenario.phases import (
-    Phase,
-    StandingNodes,
-    check_phases,
-    refuse_number_as_date,
-)
+from diploee.scenario.pools import Pool, StandingNodes
 from diploee.scenario.replica_streams import ReplicaStream
-from diploee.scenario.schedulers import SCHEDULERS, SchedulerSpec
 from diploee.scenario.serving import RequestStream
-from diploee.scenario.spans import Duration, ResolutionMs, end_of, is_calendar_span
+from diploee.scenario.spans import (
+    Duration,
+    Moment,
+    ResolutionMs,
+    UtcOffset,
+    end_of,
+    is_calendar_span,
+)
 from diploee.tables import Float64Array
 from diploee.units import SLOTS_PER_GPU, W_PER_MW
 
@@ -43,21 +42,8 @@ MAX_POI_MW, MAX_NODES_FACTOR = 1e5, 1e5
 NonNegativePower = Annotated[float, Field(ge=0)]
 
 
-def _check_utc_offset(text: str) -> str:
-    fixed_zone(text)
-    return text
-
-
 def _check_time_zone(text: str) -> str:
     return named_zone(text).key
-
-
-def _check_start(value: datetime) -> datetime:
-    if value.tzinfo is not None:
-        raise ValueError("must be local time without a zone; set facility.time_zone instead")
-    if value.microsecond % 1000:
-        raise ValueError("must be a whole number of milliseconds")
-    return value
 
 
 class NodeType(Model):
@@ -97,66 +83,6 @@ class NodeType(Model):
         return self.ac_power.ac_power_w(device_power_w, self.rated_power_w, self.idle_power_w)
 
 
-class Pool(Model):
-    """Nodes of one type that share a queue."""
-
-    node_type: str = Field(description="Name of an entry of facility.node_types.")
-    n_nodes: Annotated[PositiveInt, SCALES] = Field(description="Nodes in the pool.")
-    scheduler: Annotated[SerializeAsAny[SchedulerSpec], SCHEDULERS] = Field(
-        default="fifo",
-        validate_default=True,
-        description="Queue discipline, by name or as a group of keys with its kind; fifo is "
-        "strict: the head of the queue blocks. easy lets jobs behind the head start where they do "
-        "not delay it, conservative where they delay none, sjf takes the shortest first, "
-        "priority weighs several factors.",
-    )
-    allocate: Literal["nodes", "gpus"] = Field(
-        default="nodes",
-        description="What jobs are given: whole nodes, or gpus, so that jobs on fewer GPUs than a "
-        "node has share nodes, each on the first node with enough free ones, parts of a GPU on the "
-        "first GPU with as much free; wider jobs take whole nodes. A job on k of the g GPUs of a "
-        "node draws k/g of the profile of a node, free GPUs their part of its idle power. fifo "
-        "only; the GPUs of jobs are n_gpus of their class or those of the replayed log.",
-        exclude_if=lambda value: value == "nodes",
-    )
-    scale_profiles: Literal["by_tdp"] | None = optional(
-        "How profiles of jobs on other GPUs than its nodes' are played: by_tdp in proportion to "
-        "the TDP of a node's GPUs, run times as they are. If absent, they are refused."
-    )
-    phases: tuple[Phase, ...] | None = optional(
-        "How many of its nodes stand from when on; none before the first phase, all of them all "
-        "through the run if absent. A phase that begins with the run holds in its warm-up too. "
-        "Drawn jobs are submitted, and requests that no trace gives are made, in proportion to the "
-        "nodes that stand, a target_utilization is of their node time over the run, and the "
-        "utilization (Eq. 1) of those that stand.",
-        min_length=1,
-    )
-
-    @model_validator(mode="after")
-    def _phases_rise(self) -> Self:
-        if self.phases is not None:
-            check_phases(self.phases, self.n_nodes)
-        return self
-
-    @property
-    def fewest_nodes(self) -> int:
-        """Nodes of the first phase; all where there are none."""
-        return self.phases[0].n_nodes if self.phases else self.n_nodes
-
-    def standing(self, clock: RunClock) -> StandingNodes:
-        """Return how many of the nodes stand in the course of a run."""
-        if self.phases is None:
-            return StandingNodes(self.n_nodes)
-        times_ms = [clock.wall.time_ms(phase.since) for phase in self.phases]
-        levels = [0, *(phase.n_nodes for phase in self.phases)]
-        added = [
-            (time_ms, after - before)
-            for time_ms, before, after in zip(times_ms, levels, levels[1:], strict=False)
-        ]
-        first = sum(n_nodes for time_ms, n_nodes in added if time_ms <= 0)
-        return StandingNodes(first, tuple(step for step in added if step[0] > 0))
-
-
 class Size(Model):
     """Another size for a site: nodes, rates and ratings are scaled together."""
 
@@ -187,7 +113,7 @@ class Facility(Model):
         "stages it is no rating of the meter, which follows from the nodes' ratings: it is the "
         "device rating of the data sheet, and sets the least swing that is counted, 1 % of it.",
     )
-    utc_offset: Annotated[str, AfterValidator(_check_utc_offset)] | None = Field(
+    utc_offset: UtcOffset | None = Field(
         default="+00:00",
         description="Fixed UTC offset of local time.",
         exclude_if=lambda value: value is None,
@@ -335,9 +261,9 @@ class Scenario(Model):
         description="Replicas of served models at batch sizes that a controller chooses, by name.",
         exclude_if=lambda value: not value,
     )
-    start: Annotated[
-        datetime, BeforeValidator(refuse_number_as_date), AfterValidator(_check_start)
-    ] = Field(description="Start in local time, an ISO date or time such as 2018-01-01.")
+    start: Moment = Field(
+        description="Start in local time, an ISO date or time such as 2018-01-01."
+    )
     duration: Duration = Field(
         default="1 year",
         description="Length of the run; months and years follow the calendar, a day has 24 hours.",
@@ -369,8 +295,13 @@ class Scenario(Model):
 
     @property
     def resolution_ms(self) -> int:
-        """Interval of the power series [ms]."""
+        """Interval at which the power series is written [ms]."""
         return self.resolution
+
+    @property
+    def step_ms(self) -> int:
+        """Interval at which loads, stages and measures are computed [ms]: the resolution so far."""
+        return self.resolution_ms
 
     @property
     def horizon_ms(self) -> int:
@@ -394,14 +325,14 @@ class Scenario(Model):
 
     @property
     def n_intervals(self) -> int:
-        """Number of intervals of the power series."""
+        """Number of intervals of the power series as it is written."""
         return self.horizon_ms // self.resolution_ms
 
     @property
     def clock(self) -> RunClock:
-        """Span and interval of the run."""
+        """Span of the run, and the interval at which it is computed."""
         return RunClock(
-            self.start, self.facility.zone, self.horizon_ms, self.resolution_ms, self.warm_up_ms
+            self.start, self.facility.zone, self.horizon_ms, self.step_ms, self.warm_up_ms
         )
 
     @property

@@ -9,8 +9,8 @@ from pydantic import Field, NonNegativeInt, PositiveInt, SerializeAsAny, model_v
 from diploee.errors import one_of
 from diploee.model import SCALES, Model, Name, check_probabilities, optional
 from diploee.scenario.calendar import Calendar
+from diploee.scenario.log_replay import RequestReplay
 from diploee.scenario.overloads import OVERLOADS, OverloadSpec
-from diploee.scenario.replay import RequestReplay
 from diploee.scenario.serving_model import LogisticService
 
 LatencyMetric = Literal[

@@ -1,4 +1,4 @@
-"""Lengths of time as users write them: ``60 s``, ``0.1 s``, ``7 d``, ``1 year``."""
+"""Times as users write them: lengths such as ``0.1 s`` and ``1 year``, dates, offsets."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
 
+from diploee.clock import fixed_zone
 from diploee.errors import shown
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S, MS_PER_WEEK
 
@@ -134,3 +135,32 @@ FixedSpan = Annotated[
     WithJsonSchema({"type": "string", "examples": ["15 min", "3 h"]}),
 ]
 """A length of time that is the same on every day; may be 0."""
+
+
+def _refuse_number_as_date(value: object) -> object:
+    """Refuse a number where a date is expected."""
+    # pydantic would read a bare year such as 2018 as seconds since 1970.
+    if isinstance(value, int | float):
+        raise ValueError(f"expected an ISO date such as 2018-01-01, found {value!r}")
+    return value
+
+
+def _check_moment(value: datetime) -> datetime:
+    if value.tzinfo is not None:
+        raise ValueError("must be local time without a zone; set facility.time_zone instead")
+    if value.microsecond % 1000:
+        raise ValueError("must be a whole number of milliseconds")
+    return value
+
+
+def _check_utc_offset(text: str) -> str:
+    fixed_zone(text)
+    return text
+
+
+LocalTime = Annotated[datetime, BeforeValidator(_refuse_number_as_date)]
+"""A date or time as users write it; a zone is for its field to refuse."""
+Moment = Annotated[LocalTime, AfterValidator(_check_moment)]
+"""A local time in whole milliseconds."""
+UtcOffset = Annotated[str, AfterValidator(_check_utc_offset)]
+"""A fixed offset from UTC, such as ``-07:00``."""

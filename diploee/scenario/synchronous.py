@@ -10,12 +10,11 @@ import math
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, PositiveInt, model_validator
+from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
 from diploee.errors import did_you_mean, one_of, shown
 from diploee.model import SCALES, Model, Name, optional
-from diploee.scenario.phases import refuse_number_as_date
-from diploee.scenario.spans import Duration
+from diploee.scenario.spans import Duration, LocalTime
 from diploee.scenario.synchronous_presets import PRESETS, with_preset
 from diploee.units import MS_PER_DAY, MS_PER_S
 
@@ -69,10 +68,7 @@ class SynchronousJob(Model):
         "Work, as the days that it takes without checkpoints and failures; or tokens."
     )
     tokens: Amount | None = optional("Work, as the tokens to train on; needs tokens_per_step.")
-    submit: (
-        Annotated[datetime, BeforeValidator(refuse_number_as_date), AfterValidator(_check_local)]
-        | None
-    ) = optional(
+    submit: Annotated[LocalTime, AfterValidator(_check_local)] | None = optional(
         "When it is submitted, local time, such as 2026-03-01 08:00; if neither this nor "
         "submit_after is given, when the job before it in the list would end, the first at once."
     )

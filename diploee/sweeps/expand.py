@@ -13,7 +13,7 @@ from diploee.inputs import InputReader
 from diploee.problems import KeyPath
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario, scenario_from_dict
-from diploee.scenario.dotted_keys import get_value, with_value
+from diploee.scenario.loading import get_value, with_value
 from diploee.scenario.yaml_lines import dotted
 from diploee.streams import stream
 from diploee.sweeps.identity import NAME_DIGITS, run_hash

@@ -10,7 +10,7 @@ from diploee.inputs import Inputs
 from diploee.loads.jobs.load import open_streams
 from diploee.outputs.manifest import SCHEMA_VERSION
 from diploee.scenario import Scenario
-from diploee.steps import settle
+from diploee.site import settle
 
 NAME_DIGITS = 16
 """Hexadecimal digits of the hash that name a run's folder (64 bits)."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from diploee.arrow import arrow_numbers, arrow_texts
 from diploee.metrics import Distribution
 from diploee.outputs import Run
-from diploee.tables import Float64Array, Int64Array
+from diploee.tables import Float64Array, Int64Array, arrow_numbers, arrow_texts
 from diploee.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_H
 
 SHAPE_FILE = "load_shape.parquet"

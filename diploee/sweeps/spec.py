@@ -13,7 +13,7 @@ from diploee.metric import find_metric
 from diploee.metrics.catalogue import declared_metrics
 from diploee.model import Model
 from diploee.problems import KeyPath
-from diploee.scenario.limits import MAX_SEED
+from diploee.scenario.bounds import MAX_SEED
 from diploee.sweeps.draws import DRAWS, Draw
 
 Problem = tuple[KeyPath, str]

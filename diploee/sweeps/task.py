@@ -18,7 +18,7 @@ from diploee.progress import peak_memory_mb
 from diploee.scenario import Scenario
 from diploee.schedule import Engine
 from diploee.simulation import simulate
-from diploee.steps import fastest_engine
+from diploee.site import fastest_engine
 from diploee.sweeps.identity import NAME_DIGITS, run_hash
 from diploee.sweeps.record import read_record, write_record
 from diploee.sweeps.shape import SHAPE_FILE, load_shape

@@ -10,10 +10,10 @@ from typing import NoReturn, TypeVar
 
 import pyarrow as pa
 
-from diploee.arrow import arrow_texts
 from diploee.errors import LogFormatError, shown
 from diploee.json_files import Record, check_values
 from diploee.problems import checked
+from diploee.tables import arrow_texts
 from diploee.textio.tables import ReadTable
 from diploee.textio.text import Text
 

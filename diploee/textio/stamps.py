@@ -12,8 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from diploee.arrow import arrow_numbers
-from diploee.tables import BoolArray, Int64Array
+from diploee.tables import BoolArray, Int64Array, arrow_numbers
 from diploee.textio.tables import ReadTable
 from diploee.textio.values import NO_TEXT, fail_values, is_text, without_missing
 from diploee.zone import MISSING

@@ -13,9 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from diploee.arrow import arrow_numbers
 from diploee.errors import LogFormatError, did_you_mean, one_line, one_of
-from diploee.tables import BoolArray
+from diploee.tables import BoolArray, arrow_numbers
 from diploee.textio.text import LONGEST_LINE_BYTES, Text
 
 LISTED_COLUMNS = 20

@@ -15,10 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from diploee.arrow import arrow_texts, as_numpy
 from diploee.errors import shown
 from diploee.ranges import Range
-from diploee.tables import BoolArray, Float64Array, Int32Array
+from diploee.tables import BoolArray, Float64Array, Int32Array, arrow_texts, as_numpy
 from diploee.textio.tables import ReadTable
 
 MISSING_WORDS = (

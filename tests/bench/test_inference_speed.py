@@ -10,10 +10,10 @@ from pathlib import Path
 from statistics import median
 
 import pytest
+from serving_builders import load_curves, plan_services, serving_segments
 
 import diploee
 from diploee.scenario import Scenario
-from diploee.steps import load_curves, plan_services, serving_segments
 
 pytestmark = pytest.mark.bench
 

@@ -8,10 +8,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from serving_builders import CODING, CONVERSATION, serving_scenario
+from serving_builders import (
+    CODING,
+    CONVERSATION,
+    load_curves,
+    plan_services,
+    serving_scenario,
+    serving_segments,
+)
 
 from diploee.loads.services import ScalingRules, instances_needed, reserve_nodes, serve_requests
-from diploee.steps import load_curves, plan_services, power_blocks, serving_segments
+from diploee.steps import power_blocks
 from diploee.tables import Float64Array
 
 CHAT = "request_streams.chat"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from builders import job_table, profile, tiny_scenario
+from builders import job_energy_j, job_table, profile, tiny_scenario
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +14,7 @@ from diploee.power import Segments, spectral
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
 from diploee.schedule import NEVER_MS, Schedule
-from diploee.steps import job_energy_j, job_segments, power_blocks, power_series, schedule_jobs
+from diploee.steps import job_segments, power_blocks, power_series, schedule_jobs
 from diploee.tables import concat
 
 IDLE_W = 400.0

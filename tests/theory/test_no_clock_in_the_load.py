@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import stats
+from serving_builders import load_curves, plan_services, serving_segments
 
 import diploee
-from diploee.steps import load_curves, plan_services, serving_segments
 from diploee.tables import Float64Array
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import profile, tiny_data, tiny_library, tiny_scenario
+from builders import job_energy_j, profile, tiny_data, tiny_library, tiny_scenario
 
 import diploee
 from diploee import Run
@@ -15,7 +15,7 @@ from diploee.errors import ScenarioError, WorkloadError
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict
 from diploee.schedule import StrictFifo
-from diploee.steps import generate_jobs, job_energy_j, schedule_jobs
+from diploee.steps import generate_jobs, schedule_jobs
 
 POOL = "facility.pools.main"
 STREAM = "streams.training"

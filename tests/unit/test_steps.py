@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import tiny_library, tiny_scenario
+from builders import job_energy_j, tiny_library, tiny_scenario
 
 import diploee
 from diploee.errors import InputError
 from diploee.facility import Block
 from diploee.scenario import Scenario, load_scenario
-from diploee.steps import Workload, generate_jobs, job_energy_j, job_segments, schedule_jobs
+from diploee.steps import Workload, generate_jobs, job_segments, schedule_jobs
 
 LASTING = {"lognormal": [{"weight": 1, "median_s": 3_000, "sigma": 0.8}], "max_s": 20_000}
 CLASSES = "streams.training.classes"

@@ -7,7 +7,7 @@ from typing import get_args
 
 from pydantic import Field
 
-from diploee.scenario.log_reading import GpusPerNode, JobColumn, LogReading
+from diploee.scenario.log_replay import GpusPerNode, JobColumn, LogReading
 from diploee.units import MS_PER_H, MS_PER_MIN, MS_PER_S
 from diploee.zone import Zone, zone_of
 

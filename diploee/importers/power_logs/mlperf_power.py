@@ -50,7 +50,7 @@ from diploee.profiles.resample import (
     unshared_s,
     usable_bandwidth_hz,
 )
-from diploee.scenario.limits import MAX_DEVICES, MAX_NODES, MAX_POWER_W
+from diploee.scenario.bounds import MAX_DEVICES, MAX_NODES, MAX_POWER_W
 from diploee.tables import Int64Array
 from diploee.textio.text import Text, read_text
 from diploee.units import S_PER_DAY

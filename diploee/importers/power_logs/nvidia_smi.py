@@ -27,7 +27,7 @@ from diploee.profiles.resample import (
     unshared_s,
     usable_bandwidth_hz,
 )
-from diploee.scenario.limits import MAX_NODES, MAX_POWER_W
+from diploee.scenario.bounds import MAX_NODES, MAX_POWER_W
 from diploee.units import MS_PER_DAY, MS_PER_S, PROFILE_STEP_MS
 
 WINDOWS_S = {"power.draw.instant": 0.0, "power.draw": 1.0, "power.draw.average": 1.0}

@@ -41,7 +41,7 @@ from diploee.profiles.resample import (
     unshared_s,
     usable_bandwidth_hz,
 )
-from diploee.scenario.limits import MAX_NODES, MAX_POWER_W
+from diploee.scenario.bounds import MAX_NODES, MAX_POWER_W
 from diploee.tables import Float64Array, Int64Array
 from diploee.textio.sheets import Sheet, read_sheet
 from diploee.textio.stamps import YEARS_US, stamps_of_one_clock

@@ -27,7 +27,8 @@ from diploee.outputs.facility_file import stored_columns
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.profile import DEVICE_POWER
 from diploee.scenario import Facility, JobStream, Scenario, scenario_from_dict
-from diploee.steps import settle, stream_classes
+from diploee.site import settle
+from diploee.steps import stream_classes
 from diploee.tables import Float64Array
 from diploee.units import HOURS_PER_DAY, HOURS_PER_WEEK, MONTHS_PER_YEAR, MS_PER_H, W_PER_MW
 

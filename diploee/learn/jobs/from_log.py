@@ -17,7 +17,7 @@ from diploee.learn.jobs.rules_file import read_rules
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.hardware import gpus_of, gpus_shown, is_other_hardware
 from diploee.scenario import ClassRule, Facility, Scenario
-from diploee.scenario.log_reading import LogReading
+from diploee.scenario.log_replay import LogReading
 
 
 def fit_from_log(

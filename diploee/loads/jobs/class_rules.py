@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from diploee.errors import WorkloadError, did_you_mean, one_of
 from diploee.loads.jobs.job_log import JobRecords
-from diploee.scenario.class_rules import ClassRule
+from diploee.scenario.log_replay import ClassRule
 from diploee.tables import BoolArray, Int16Array, Int64Array
 from diploee.units import MS_PER_S
 

@@ -9,7 +9,7 @@ from typing import get_args
 import numpy as np
 
 from diploee.loads.import_counts import ImportCounts
-from diploee.scenario.log_reading import JobState
+from diploee.scenario.log_replay import JobState
 from diploee.tables import Float64Array, Int16Array, Int32Array, Int64Array, Table, column
 from diploee.units import SLOTS_PER_GPU
 from diploee.zone import Zone

@@ -8,7 +8,7 @@ import yaml
 
 from diploee.metrics.limits.check import MARKS
 from diploee.metrics.limits.file import CHECK_PRIMARY, Limits, load_limits, shipped_limits
-from diploee.scenario.reference import markdown_reference
+from diploee.scenario.key_reference import markdown_reference
 
 _HEAD = """\
 # Limits

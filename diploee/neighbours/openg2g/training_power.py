@@ -12,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from diploee.model import Model, documented
 from diploee.neighbours.openg2g.cache import content_hash
-from diploee.scenario.limits import MAX_POWER_W, MAX_SEED
+from diploee.scenario.bounds import MAX_POWER_W, MAX_SEED
 from diploee.streams import stream
 from diploee.tables import BoolArray, Float64Array
 from diploee.units import whole_ms

@@ -11,6 +11,7 @@ from diploee.annexes import annex
 from diploee.clock import named_zone
 from diploee.errors import InputError, one_of
 from diploee.files import FolderKind, Writing, check_file, check_folder, local_place, writing
+from diploee.kinds import Registry
 from diploee.outputs.export.andes import ANDES
 from diploee.outputs.export.base import ExportRequest, Format, Options, flag
 from diploee.outputs.export.comtrade import COMTRADE, COMTRADE_1999
@@ -33,7 +34,6 @@ from diploee.outputs.manifest import write_json
 from diploee.outputs.reader import Run, open_run
 from diploee.outputs.series import Rows, RunSeries
 from diploee.progress import Progress
-from diploee.registry import Registry
 from diploee.units import MS_PER_H
 
 FOLDER_SIDECAR = "diploee_export.json"

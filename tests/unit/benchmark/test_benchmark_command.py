@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 import yaml
 from command_line import call
-from serving_builders import one_service, serving_data
+from serving_builders import load_curves, one_service, plan_services, serving_data
 
 from diploee.profiles import read_profile
 from diploee.scenario import scenario_from_dict
-from diploee.steps import load_curves, plan_services
 
 SIZES = [8, 16, 32, 64, 128, 256, 512, 1024]
 CURVES = {

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serving_builders import CODING, CONVERSATION, serving_scenario, write_serving
+from serving_builders import CODING, CONVERSATION, load_curves, serving_scenario, write_serving
 
 from diploee import simulate
 from diploee.errors import InputError, ScenarioError
 from diploee.importers.serving.service_curves import load_latency_curve, load_power_curve
 from diploee.scenario import load_scenario
-from diploee.steps import load_curves
 
 CHAT = "request_streams.chat"
 HEADER = "request_rate_rps,mean_power_w,peak_power_w\n"

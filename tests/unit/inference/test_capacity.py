@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from serving_builders import CODING, serving_scenario
+from serving_builders import CODING, load_curves, plan_services, serving_scenario
 
 from diploee.errors import WorkloadError
 from diploee.importers.serving.service_curves import load_latency_curve
@@ -13,7 +13,6 @@ from diploee.loads.services import (
     max_request_rate_rps,
     sustained_throughput_rps,
 )
-from diploee.steps import load_curves, plan_services
 
 
 def curve(service: str, output_tokens: int = 512, metric: str = "mean_e2e") -> LatencyCurve:

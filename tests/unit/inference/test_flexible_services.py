@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from serving_builders import one_service, serving_data, serving_scenario
+from serving_builders import load_curves, one_service, plan_services, serving_data, serving_scenario
 
 import diploee
 from diploee.errors import InputError
@@ -15,7 +15,6 @@ from diploee.loads.services import PlannedService
 from diploee.loads.services.banks import cpu_power_w
 from diploee.outputs import Run
 from diploee.scenario import scenario_from_dict
-from diploee.steps import load_curves, plan_services
 from diploee.units import MS_PER_H, MS_PER_S
 
 CHAT = "request_streams.chat"

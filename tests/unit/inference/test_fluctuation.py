@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from serving_builders import serving_scenario
+from serving_builders import plan_services, request_rates, serving_scenario
 
 from diploee.errors import ScenarioError
 from diploee.loads.services import RequestRates
 from diploee.loads.services.fluctuation import relative_variance, share_of_mean
 from diploee.scenario import Fluctuation
-from diploee.steps import plan_services, request_rates
 from diploee.tables import Float64Array
 
 CHAT = "request_streams.chat"

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from serving_builders import one_service, serving_scenario
+from serving_builders import load_curves, one_service, plan_services, serving_scenario
 
 from diploee.errors import InputError
 from diploee.loads.services import ServicePlan
@@ -15,7 +15,6 @@ from diploee.neighbours.openg2g import operating_points
 from diploee.neighbours.openg2g.logistic_curves import serving_fits
 from diploee.scenario import Scenario, load_scenario
 from diploee.simulation import simulate
-from diploee.steps import load_curves, plan_services
 
 LOGISTIC: dict[str, Any] = {
     "power_w": {"L": 868, "k": 0.884, "x0": 6.953, "b0": 1725},
@@ -79,7 +78,7 @@ def test_the_power_of_a_run_is_that_of_the_operating_points(tmp_path: Path) -> N
 
 
 def test_profiles_of_a_logistic_service_name_their_own_source() -> None:
-    from diploee.steps import serving_segments
+    from serving_builders import serving_segments
 
     scenario = scenario_of(latency_cap=CAP)
     curves = load_curves(scenario)

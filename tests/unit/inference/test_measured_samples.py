@@ -10,7 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from serving_builders import one_service, write_serving
+from serving_builders import (
+    load_curves,
+    one_service,
+    plan_services,
+    serving_segments,
+    write_serving,
+)
 
 from diploee import simulate
 from diploee.errors import InputError
@@ -19,7 +25,6 @@ from diploee.metrics.grid.bandwidth import recorded_readings
 from diploee.outputs import Run
 from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict
-from diploee.steps import load_curves, plan_services, serving_segments
 from diploee.sweeps.identity import run_hash
 from diploee.tables import Float64Array
 

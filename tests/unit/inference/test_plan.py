@@ -4,7 +4,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from serving_builders import CODING, CONVERSATION, one_service, serving_scenario, write_serving
+from serving_builders import (
+    CODING,
+    CONVERSATION,
+    load_curves,
+    one_service,
+    plan_services,
+    request_rates,
+    serving_scenario,
+    write_serving,
+)
 
 from diploee.errors import WorkloadError
 from diploee.loads.services import (
@@ -18,7 +27,6 @@ from diploee.loads.services import (
 )
 from diploee.loads.services.metrics import request_metrics, service_metrics, weighted_percentiles
 from diploee.scenario import Scenario, load_scenario
-from diploee.steps import load_curves, plan_services, request_rates
 
 CHAT = "request_streams.chat"
 

@@ -10,7 +10,16 @@ import numpy as np
 import pytest
 import yaml
 from samples import AZURE
-from serving_builders import CODING, CONVERSATION, one_service, serving_data, write_serving
+from serving_builders import (
+    CODING,
+    CONVERSATION,
+    load_curves,
+    one_service,
+    plan_services,
+    request_rates,
+    serving_data,
+    write_serving,
+)
 
 from diploee.errors import InputError
 from diploee.importers.request_traces import TRACE_FORMATS
@@ -20,7 +29,6 @@ from diploee.loads.services import ServicePlan, service_columns
 from diploee.loads.services.curves import nearest_length
 from diploee.scenario import Scenario, load_scenario
 from diploee.simulation import simulate
-from diploee.steps import load_curves, plan_services, request_rates
 
 CHAT = "request_streams.chat"
 NO_TRACE: dict[str, Any] = {f"{CHAT}.replay": None, f"{CHAT}.request_rate_rps": 1}

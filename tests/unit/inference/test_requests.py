@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from serving_builders import serving_scenario
+from serving_builders import request_rates, serving_scenario
 
 from diploee.errors import WorkloadError
 from diploee.loads.jobs.rates import month_factors
 from diploee.scenario import Calendar
-from diploee.steps import request_rates
 
 CALENDAR = "request_streams.chat.calendar"
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000

@@ -10,14 +10,20 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from serving_builders import CODING, serving_scenario, write_serving
+from serving_builders import (
+    CODING,
+    load_curves,
+    plan_services,
+    request_rates,
+    serving_scenario,
+    write_serving,
+)
 
 from diploee import Run, simulate
 from diploee.errors import ScenarioError, WorkloadError
 from diploee.loads.services import ScalingRules, ServicePlan, reserve_nodes, serve_requests
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario, load_scenario
-from diploee.steps import load_curves, plan_services, request_rates
 
 CHAT = "request_streams.chat"
 PHASES = "facility.pools.main.phases"

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from serving_builders import CODING, one_service, serving_scenario
+from serving_builders import (
+    CODING,
+    load_curves,
+    one_service,
+    plan_services,
+    serving_scenario,
+    serving_segments,
+)
 
 from diploee.importers.serving.service_curves import load_power_curve
 from diploee.loads.services import PowerCurve
@@ -14,7 +21,7 @@ from diploee.loads.services.banks import ServingLoad, bank_sums_w, shared_counts
 from diploee.loads.services.samples import N_SAMPLES, power_samples_w
 from diploee.power import PowerBlock
 from diploee.scenario import Scenario
-from diploee.steps import load_curves, plan_services, power_blocks, serving_segments
+from diploee.steps import power_blocks
 from diploee.tables import Float64Array
 
 IDLE_W = 400

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from builders import TINY
-from serving_builders import SERVING, serving_scenario
+from serving_builders import SERVING, plan_services, serving_scenario
 
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import load_scenario, shipped_scenarios
 from diploee.simulation import simulate
-from diploee.steps import plan_services
 
 PAIR: dict[str, Any] = {
     "facility.pools": {

@@ -32,7 +32,8 @@ from diploee.profiles import ProfileLibrary
 from diploee.profiles.playing import played_mean_power_w
 from diploee.scenario import Calendar, Scenario, load_scenario, scenario_from_dict
 from diploee.simulation import simulate
-from diploee.steps import settle, stream_classes
+from diploee.site import settle
+from diploee.steps import stream_classes
 
 HOUR_S = 3_600
 BY_HOUR = 1.2 + np.sin(np.arange(168) / 24 * 2 * np.pi) + 0.5 * (np.arange(168) % 7 == 0)

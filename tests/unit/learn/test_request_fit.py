@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import yaml
 from scipy import stats
-from serving_builders import serving_data
+from serving_builders import load_curves, plan_services, request_rates, serving_data
 
 from diploee.errors import WorkloadError
 from diploee.learn.poisson import poisson_limits
@@ -21,7 +21,6 @@ from diploee.loads.import_counts import ImportCounts
 from diploee.loads.services.curves import nearest_length
 from diploee.loads.services.request_trace import RequestTrace, TokenLengths
 from diploee.scenario import Scenario, scenario_from_dict
-from diploee.steps import load_curves, plan_services, request_rates
 from diploee.streams import stream
 from diploee.tables import Float64Array
 from diploee.units import HOURS_PER_WEEK

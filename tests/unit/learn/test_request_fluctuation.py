@@ -8,12 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from samples import AZURE
-from serving_builders import one_service, serving_scenario
+from serving_builders import one_service, plan_services, serving_scenario
 
 from diploee.importers.request_traces import read_request_trace
 from diploee.learn.requests.fluctuation import FluctuationFit, fit_fluctuation
 from diploee.loads.services import service_columns
-from diploee.steps import plan_services
 from diploee.streams import stream
 from diploee.tables import Float64Array
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import job_table, profile, tiny_library, tiny_scenario
+from builders import job_energy_j, job_table, profile, tiny_library, tiny_scenario
 
 from diploee.power import Segments
 from diploee.power.block_source import Method
@@ -18,14 +18,7 @@ from diploee.power.direct import EnergyTables
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
 from diploee.schedule import NEVER_MS, Schedule
-from diploee.steps import (
-    generate_jobs,
-    job_energy_j,
-    job_segments,
-    power_blocks,
-    power_series,
-    schedule_jobs,
-)
+from diploee.steps import generate_jobs, job_segments, power_blocks, power_series, schedule_jobs
 
 IDLE_W = 400
 

@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 from diploee.errors import ScenarioError
 from diploee.model import Model
 from diploee.scenario import Scenario, scenario_from_dict, shipped_scenarios
-from diploee.scenario.reference import markdown_reference
+from diploee.scenario.key_reference import markdown_reference
 from diploee.sweeps import SweepSpec, shipped_sweeps
 
 SCENARIOS = Path(__file__).parents[3] / "scenarios"

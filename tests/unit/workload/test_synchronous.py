@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import tiny_library
+from builders import job_energy_j, tiny_library
 from scipy.signal import welch
 
 from diploee import Run, simulate
@@ -23,7 +23,7 @@ from diploee.scenario.power_smoothing import PowerSmoothing
 from diploee.scenario.size import scaled
 from diploee.scenario.synchronous import SynchronousJob
 from diploee.schedule import Action, Preempt, Resume, Start, StrictFifo
-from diploee.steps import generate_jobs, job_energy_j, job_load, power_series, schedule_jobs
+from diploee.steps import generate_jobs, job_load, power_series, schedule_jobs
 
 N_NODES = 64
 JOB = {

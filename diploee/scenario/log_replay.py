@@ -4,12 +4,138 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, NonNegativeFloat, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    NonNegativeFloat,
+    PositiveInt,
+    model_validator,
+)
 
-from diploee.model import SCALES, Model
-from diploee.registry import NameIn
-from diploee.scenario.class_rules import ClassRule
-from diploee.scenario.log_reading import LogFormatName, LogReading, UtcOffset
+from diploee.errors import InputError
+from diploee.kinds import NameIn
+from diploee.model import SCALES, Model, Name, optional
+
+JobState = Literal["completed", "failed", "cancelled", "timeout", "other"]
+"""How a job ended; ``"other"`` where the log does not tell."""
+
+JobColumn = Literal[
+    "submit",
+    "start",
+    "end",
+    "duration",
+    "nodes",
+    "gpus",
+    "type",
+    "state",
+    "id",
+    "energy",
+    "requested_time",
+    "user",
+    "account",
+    "name",
+]
+"""What a column of a plain table of jobs can be."""
+
+LogFormatName = Annotated[str, NameIn("diploee.importers.job_logs", "JOB_LOG_FORMATS")]
+LARGEST_GPUS_PER_NODE = 1_000_000
+
+GpusPerNode = Annotated[int, Field(ge=1, le=LARGEST_GPUS_PER_NODE)]
+
+
+def _known_zone(text: str) -> str:
+    from diploee.zone import zone_of
+
+    try:
+        zone_of(text, "")
+    except InputError as error:
+        raise ValueError(str(error).removeprefix(": ")) from error
+    return text
+
+
+UtcOffset = Annotated[str, AfterValidator(_known_zone)]
+
+
+class LogReading(Model):
+    """How the rows of a job log become jobs."""
+
+    columns: dict[JobColumn, str] | None = Field(
+        default=None,
+        description="For csv: the log's column of each meaning, such as {submit: submitted_at, "
+        "duration: run_s, nodes: n}.",
+    )
+    gpus_per_node: GpusPerNode | None = Field(
+        default=None,
+        description="GPUs (of swf, processors) per node where the log counts those; if absent what "
+        "a swf header's MaxNodes tells, else those of the pool's nodes.",
+    )
+    utc_offset: UtcOffset | None = Field(
+        default=None,
+        description="Zone of the log's local time, '+08:00' or Europe/Berlin: stamps that name "
+        "none are in it; the offset of most stamps or of the header if absent, else UTC.",
+    )
+    time_format: str | None = Field(
+        default=None,
+        description="For csv: s or ms since the log's start, unix-s, unix-ms, or a strptime "
+        "format; ISO stamps if absent.",
+    )
+    duration_unit: Literal["ms", "s", "min", "h"] = Field(
+        default="s", description="For csv: unit of the columns duration and requested_time."
+    )
+    zero_durations: Literal["drop", "one-second"] = Field(
+        default="drop", description="Jobs that ran for no time are dropped, or last a second."
+    )
+    cpu_only: Literal["keep", "drop"] = Field(
+        default="keep", description="Whether jobs without GPUs are kept."
+    )
+    states: tuple[JobState, ...] = Field(
+        default=("completed", "failed", "cancelled", "timeout", "other"),
+        min_length=1,
+        description="Which jobs are kept, by how they ended.",
+    )
+
+
+class ClassRule(Model):
+    """Which logged jobs take their power from a workload; of several rules the first that fits."""
+
+    workload: Name = Field(description="Workload of the profiles, such as llama2_70b_lora.")
+    scale_from_n_nodes: PositiveInt | None = Field(
+        default=None,
+        description="Node count of the profiles that the jobs take their power from, scaled "
+        "linearly to their own; the nearest measured node count if absent.",
+    )
+    type: str | None = Field(
+        default=None, description="Kind of job as the log names it; any if absent."
+    )
+    user: str | None = optional("Pattern of the user, '*' for any characters; any user if absent.")
+    account: str | None = optional("Pattern of the account that pays; any account if absent.")
+    name: str | None = optional("Pattern of the job's name, such as 'llama*'; any name if absent.")
+    min_nodes: PositiveInt = Field(default=1, description="Fewest nodes of a job.")
+    max_nodes: PositiveInt | None = Field(
+        default=None, description="Most nodes of a job; no limit if absent."
+    )
+    min_duration_s: NonNegativeFloat = Field(
+        default=0.0, description="Shortest run time of a job [s], inclusive."
+    )
+    max_duration_s: Annotated[float, Field(gt=0)] | None = Field(
+        default=None, description="Longest run time of a job [s], exclusive; no limit if absent."
+    )
+
+    @model_validator(mode="after")
+    def _bounds_are_in_order(self) -> ClassRule:
+        if self.max_nodes is not None and self.max_nodes < self.min_nodes:
+            raise ValueError(
+                f"max_nodes {self.max_nodes} is below min_nodes {self.min_nodes}; "
+                "no job could fit the rule"
+            )
+        if self.max_duration_s is not None and self.max_duration_s <= self.min_duration_s:
+            raise ValueError(
+                f"max_duration_s {self.max_duration_s:g} must be above min_duration_s "
+                f"{self.min_duration_s:g}; no job could fit the rule"
+            )
+        return self
+
 
 Factor = Annotated[float, Field(gt=0, le=1_000)]
 JobId = Annotated[str, BeforeValidator(lambda key: str(key) if type(key) is int else key)]
