@@ -10,12 +10,16 @@ import numpy as np
 
 from diploee.errors import ProfileError, WorkloadError, did_you_mean
 from diploee.loads.jobs.class_rules import UNMATCHED, assign_classes, nearest_n_nodes
-from diploee.loads.jobs.classes import StreamClass, check_n_jobs, draw_profiles
 from diploee.loads.jobs.job_log import MISSING_MS, NO_GPU, TOLD_RATIO, JobLog, JobRecords
 from diploee.loads.jobs.library_builder import LibraryBuilder
-from diploee.loads.jobs.match import StreamMatch, Utilization, node_ms
-from diploee.loads.jobs.source import StreamFrame
-from diploee.loads.jobs.startup import draw_startups_ms
+from diploee.loads.jobs.source import (
+    JobSource,
+    StreamClass,
+    StreamFrame,
+    Utilization,
+    check_n_jobs,
+    draw_profiles,
+)
 from diploee.profiles.flat import FLAT_POWER_W
 from diploee.scenario import JobClass, JobStream
 from diploee.schedule.job_table import DRAW_MS, JobTable
@@ -48,28 +52,17 @@ class _LoggedJobs:
     user_id: Int32Array
 
 
-class ReplayedJobs:
-    """The jobs of a stream with a `replay`.
+class ReplayedJobs(JobSource):
+    """The jobs of a stream with a `replay`."""
 
-    Parameters
-    ----------
-    spec : JobStream
-        The stream.
-    frame : StreamFrame
-        Its run.
-    builder : LibraryBuilder
-        Profiles that the classes draw from; variants of them are added.
-    log : JobLog
-        The log, as it was read.
-    """
+    kind = "replayed"
 
     def __init__(
         self, spec: JobStream, frame: StreamFrame, builder: LibraryBuilder, log: JobLog
     ) -> None:
         assert spec.replay is not None
-        self._stream, self.spec, self._frame, self._log = spec, spec.replay, frame, log
-        self.name = frame.name
-        self.counts: dict[str, int] = {}
+        super().__init__(spec, frame)
+        self.spec, self._log = spec.replay, log
         for what, causes in (
             ("dropped", log.counts.dropped),
             ("repaired", log.counts.repaired),
@@ -82,9 +75,6 @@ class ReplayedJobs:
         self._profile_ids = tuple(sorted(set(self.spec.profiles.values())))
         self._logged, self._origin_ms = self._prepared(log)
         self.classes, self._class_of = self._classes(builder)
-        if spec.startup is not None:
-            builder.flat()
-        self._n_jobs, self._listed_ms = 0, 0
         self._n_days = max((int(self._logged.into_ms.max()) + 1) / MS_PER_DAY, 1)
 
     @property
@@ -127,9 +117,8 @@ class ReplayedJobs:
                 f"({self._span_text()}); change start, or set align: start"
             )
 
-    def draws(self) -> Iterator[JobTable]:
+    def _draws(self) -> Iterator[JobTable]:
         """Yield the jobs of all repetitions within the run, span by span."""
-        self._n_jobs, self._listed_ms = 0, 0
         ahead, tiles = JobTable.empty(), list(self._tiles)
         for span in self._frame.spans:
             end_ms = (span + 1) * DRAW_MS
@@ -139,36 +128,23 @@ class ReplayedJobs:
                 ahead = ahead.take(np.argsort(ahead.submit_ms, kind="stable"))
             n_jobs = int(np.searchsorted(ahead.submit_ms, end_ms))
             jobs, ahead = ahead.take(slice(n_jobs)), ahead.take(slice(n_jobs, None))
-            self._n_jobs += int(np.count_nonzero(jobs.submit_ms >= 0))
-            self._listed_ms += int(node_ms(jobs, self._frame.clock.horizon_ms).sum())
             yield jobs
-
-    def match(self) -> StreamMatch:
-        """Return how many jobs the log gave the run, and what was left out of it."""
-        per_day = self._n_jobs / (self._frame.clock.horizon_ms / MS_PER_DAY)
-        listed = self._listed_ms / self._frame.capacity_ms
-        name = self._frame.name
-        return StreamMatch(name, per_day, "replayed", None, listed, None, 0, dict(self.counts))
 
     def _tile(self, tile: int) -> JobTable:
         """Return the jobs of one repetition that fall into the run, in the order of submission."""
         rows, submit_ms = self._on_wall(*self._repetition(tile))
-        n_jobs, frame = rows.size, self._frame
-        class_id = self._class_of[rows]
+        frame, class_id = self._frame, self._class_of[rows]
         rng = stream(frame.seed, "replay", frame.name, "profile", tile)
         duration_ms = self._logged.duration_ms[rows]
-        drawn_ms = draw_startups_ms(self._stream.startup, n_jobs, frame.seed, frame.name, tile)
-        jobs = JobTable(
-            job_id=np.zeros(n_jobs, dtype=np.int64),
-            submit_ms=submit_ms,
+        jobs = self._jobs(
+            submit_ms,
             n_nodes=self._logged.n_nodes[rows],
             duration_ms=duration_ms,
-            pool_id=np.full(n_jobs, frame.pool_id),
             class_id=class_id,
             profile_id=draw_profiles(self.classes, class_id, rng),
             # A logged run time reaches from allocation to end: the start-up is a part of it, of
             # short jobs half at most.  ASSUMPTION [J]: they have started.
-            startup_ms=np.minimum(drawn_ms, duration_ms // 2).astype(np.int32),
+            startup_ms=np.minimum(self._startups_ms(rows.size, tile), duration_ms // 2),
             power_factor=np.where(
                 self._logged.rule[rows] == len(self.spec.rules) + len(self._profile_ids),
                 frame.node_type.idle_power_w / FLAT_POWER_W,

@@ -12,12 +12,17 @@ import numpy as np
 from diploee.annexes import annex
 from diploee.clock import RunClock
 from diploee.errors import LogFormatError, ProfileError, WorkloadError
-from diploee.loads.jobs.classes import StreamClass
 from diploee.loads.jobs.drawn import Batches, DrawnJobs
 from diploee.loads.jobs.job_log import JobLog
 from diploee.loads.jobs.library_builder import LibraryBuilder
-from diploee.loads.jobs.match import StreamMatch, Utilization
-from diploee.loads.jobs.source import JobSource, StreamFrame, draw_spans
+from diploee.loads.jobs.source import (
+    JobSource,
+    StreamClass,
+    StreamFrame,
+    StreamMatch,
+    Utilization,
+    draw_spans,
+)
 from diploee.loads.jobs.synchronous import CourseRows, SynchronousJobs
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Facility, JobStream
@@ -94,6 +99,8 @@ class JobStreams:
                 self._sources.append(_source(spec, frame, builder, logs, zeus, batches))
             except (ProfileError, LogFormatError) as error:
                 raise type(error)(f"streams.{name}: {error}") from error
+            if spec.startup is not None:
+                builder.flat()
         self.library = builder.library
         """Profiles by `profile_id`: those given, then those that the streams made."""
         self.classes: tuple[StreamClass, ...] = tuple(

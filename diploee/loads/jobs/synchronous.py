@@ -17,11 +17,9 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from diploee.errors import WorkloadError
-from diploee.loads.jobs.classes import StreamClass
 from diploee.loads.jobs.library_builder import LibraryBuilder
-from diploee.loads.jobs.match import StreamMatch, Utilization, node_ms
 from diploee.loads.jobs.smoothed_phases import FALL, RISE, SLOWEST_PER_S, SmoothedPhases
-from diploee.loads.jobs.source import StreamFrame
+from diploee.loads.jobs.source import JobSource, StreamClass, StreamFrame, StreamMatch
 from diploee.loads.jobs.training_phases import (
     NEVER_MS,
     Phase,
@@ -343,27 +341,15 @@ FAST = "their line lies above the"
 """In the notes of loops whose iterations are faster than what was ever measured here."""
 
 
-class SynchronousJobs:
-    """The jobs of a stream with a `synchronous` block.
+class SynchronousJobs(JobSource):
+    """The jobs of a stream with a `synchronous` block."""
 
-    Parameters
-    ----------
-    spec : JobStream
-        The stream.
-    frame : StreamFrame
-        Its run.
-    builder : LibraryBuilder
-        Loops of iterations and flat profiles are added.
-
-    Raises
-    ------
-    WorkloadError
-        If a job would hardly get on, or there are too many.
-    """
+    kind = "synchronous"
 
     def __init__(self, spec: JobStream, frame: StreamFrame, builder: LibraryBuilder) -> None:
         assert spec.synchronous is not None
-        self.spec, self._frame, self.name = spec.synchronous, frame, frame.name
+        super().__init__(spec, frame)
+        self.spec = spec.synchronous
         self._kinds = [
             _with_profiles(_Kind(job, frame, job.label(number), spec.power_smoothing), builder)
             for number, job in enumerate(self.spec.jobs, 1)
@@ -404,7 +390,6 @@ class SynchronousJobs:
                 "submit or submit_after, or lengthen the run"
             )
         self._submitted = np.array(rows, dtype=np.int64).reshape(-1, 3)
-        self._listed_ms = 0
 
     @property
     def jobs_per_day(self) -> float:
@@ -421,38 +406,28 @@ class SynchronousJobs:
         )
         return asked / end_ms
 
-    def settle(self, simulated: Utilization | None) -> None:
-        """There is nothing to find."""
-
-    def draws(self) -> Iterator[JobTable]:
-        """Yield the jobs of each span."""
-        self._listed_ms = 0
+    def _draws(self) -> Iterator[JobTable]:
+        n_nodes = np.array([c.job_class.n_nodes for c in self.classes])
+        loops = np.array([kind.loops[0] for kind in self._kinds])
+        factor = self._frame.node_type.busy_power_factor
         for span in self._frame.spans:
             edges_ms = [span * DRAW_MS, (span + 1) * DRAW_MS]
             rows = slice(*np.searchsorted(self._submitted[:, 1], edges_ms).tolist())
             number, submit_ms, duration_ms = self._submitted[rows].T
             entry = (number - 1) % len(self._kinds)
-            of_class = [c.job_class.n_nodes for c in self.classes]
-            loops = [kind.loops[0] for kind in self._kinds]
-            factor = self._frame.node_type.busy_power_factor
-            jobs = JobTable(
-                job_id=np.zeros(number.size, dtype=np.int64),
-                submit_ms=submit_ms,
-                n_nodes=np.array(of_class)[entry],
+            yield self._jobs(
+                submit_ms,
+                n_nodes=n_nodes[entry],
                 duration_ms=duration_ms,
-                pool_id=np.full(number.size, self._frame.pool_id),
                 class_id=entry,
-                profile_id=np.array(loops)[entry],
+                profile_id=loops[entry],
                 power_factor=np.full(number.size, factor),
                 course_id=number,
             )
-            self._listed_ms += int(node_ms(jobs, self._frame.clock.horizon_ms).sum())
-            yield jobs
 
     def match(self) -> StreamMatch:
-        """Return how many jobs there were."""
-        listed = self._listed_ms / self._frame.capacity_ms
-        return StreamMatch(self.name, self.jobs_per_day, "synchronous", None, listed, None, 0)
+        """Return how many jobs there were, those of the warm-up included."""
+        return replace(super().match(), jobs_per_day=self.jobs_per_day)
 
     def course(self, number: int) -> CourseRows:
         """Return what the job of a number, from 1, plays in its own time."""
