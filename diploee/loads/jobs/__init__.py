@@ -3,10 +3,9 @@
 from diploee.loads.jobs.rates import HourlyRates, hourly_rates
 from diploee.loads.jobs.source import StreamClass, StreamMatch, Utilization
 from diploee.loads.jobs.streams import JobStreams
-from diploee.loads.jobs.synchronous import CourseRows, SynchronousJobs
+from diploee.loads.jobs.synchronous import SynchronousJobs
 
 __all__ = [
-    "CourseRows",
     "HourlyRates",
     "JobStreams",
     "StreamClass",

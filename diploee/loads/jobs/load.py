@@ -221,10 +221,10 @@ class JobsLoad:
         return load.segments
 
     def _lowered(self, started: Schedule) -> JobLoad:
-        facility, course = self._scenario.facility, self.streams.course
+        facility, pieces = self._scenario.facility, self.streams.pieces
         if isinstance(started, ActedSchedule):
-            return lower_runs(started, self.library, self._levels, facility, course)
-        return lower_jobs(started, self.library, facility, course)
+            return lower_runs(started, self.library, self._levels, facility, pieces)
+        return lower_jobs(started, self.library, facility, pieces)
 
     # What is counted
 

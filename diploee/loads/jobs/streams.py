@@ -15,6 +15,7 @@ from diploee.errors import LogFormatError, ProfileError, WorkloadError
 from diploee.loads.jobs.drawn import Batches, DrawnJobs
 from diploee.loads.jobs.job_log import JobLog
 from diploee.loads.jobs.library_builder import LibraryBuilder
+from diploee.loads.jobs.pieces import Pieces
 from diploee.loads.jobs.source import (
     JobSource,
     StreamClass,
@@ -23,7 +24,7 @@ from diploee.loads.jobs.source import (
     Utilization,
     draw_spans,
 )
-from diploee.loads.jobs.synchronous import CourseRows, SynchronousJobs
+from diploee.loads.jobs.synchronous import SynchronousJobs
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Facility, JobStream
 from diploee.schedule.job_table import JobTable
@@ -165,14 +166,14 @@ class JobStreams:
             del jobs, lists  # before the next are drawn
 
     def synchronous(self, class_id: int) -> SynchronousJobs:
-        """Return the source of the jobs of a class, which have a course of their own."""
+        """Return the source of the jobs of a class, which are synchronous."""
         source = self._source_of[class_id]
         assert isinstance(source, SynchronousJobs)
         return source
 
-    def course(self, class_id: int, number: int) -> CourseRows:
-        """Return what a job with a course of its own plays, by its class and its number."""
-        return self.synchronous(class_id).course(number)
+    def pieces(self, class_id: int, number: int) -> Pieces:
+        """Return what a synchronous job plays, by its class and its number."""
+        return self.synchronous(class_id).pieces(number)
 
     def matches(self) -> tuple[StreamMatch, ...]:
         """Return how the number of jobs of each stream was found; after all `windows`."""

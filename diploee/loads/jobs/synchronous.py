@@ -18,6 +18,7 @@ import numpy as np
 
 from diploee.errors import WorkloadError
 from diploee.loads.jobs.library_builder import LibraryBuilder
+from diploee.loads.jobs.pieces import Pieces, cut
 from diploee.loads.jobs.smoothed_phases import FALL, RISE, SLOWEST_PER_S, SmoothedPhases
 from diploee.loads.jobs.source import JobSource, StreamClass, StreamFrame, StreamMatch
 from diploee.loads.jobs.training_phases import (
@@ -44,10 +45,7 @@ from diploee.streams import stream
 from diploee.tables import (
     Float64Array,
     Int16Array,
-    Int32Array,
     Int64Array,
-    Table,
-    column,
     concat,
 )
 from diploee.units import MS_PER_DAY, MS_PER_S, PROFILE_STEP_MS
@@ -61,34 +59,11 @@ LEAST_ETTR = 0.01
 """A job that is expected to spend less of its time on progress never gets anywhere."""
 
 KEPT = 4
-"""Courses that are kept, some 10 MB each."""
+"""Phases of jobs that are kept, some 10 MB each."""
 
 _PREFIX = "~synchronous-"
 
 SOURCE = "synthetic iterations of synchronous training by the scenario's keys, not measured"
-
-
-@dataclass(frozen=True, eq=False)
-class CourseRows(Table):
-    """What one job plays in its own time; rows adjoin.
-
-    Parameters
-    ----------
-    into_ms, length_ms : numpy.ndarray, int64
-        Start of the row since the start of the job, and its length [ms].
-    profile_id : numpy.ndarray, int32
-        Profile that is played.
-    weight : numpy.ndarray, float64
-        Factor on the profile's power.
-    offset_ms : numpy.ndarray, int64
-        Place in the profile at which the row starts [ms].
-    """
-
-    into_ms: Int64Array = column("int64")
-    length_ms: Int64Array = column("int64")
-    profile_id: Int32Array = column("int32")
-    weight: Float64Array = column("float64")
-    offset_ms: Int64Array = column("int64", default=0)
 
 
 def phase_profile_id(phase: Phase, of: str = "") -> str:
@@ -422,14 +397,14 @@ class SynchronousJobs(JobSource):
                 class_id=entry,
                 profile_id=loops[entry],
                 power_factor=np.full(number.size, factor),
-                course_id=number,
+                synchronous_id=number,
             )
 
     def match(self) -> StreamMatch:
         """Return how many jobs there were, those of the warm-up included."""
         return replace(super().match(), jobs_per_day=self.jobs_per_day)
 
-    def course(self, number: int) -> CourseRows:
+    def pieces(self, number: int) -> Pieces:
         """Return what the job of a number, from 1, plays in its own time."""
         kind, phases = self._kind(number), self.phases(number)
         trains = phases.phase <= Phase.REDO
@@ -440,27 +415,26 @@ class SynchronousJobs(JobSource):
         phase, trains = phases.phase[first], trains[first]
         rng = stream(self._frame.seed, "synchronous", self.name, number, "loops")
         if kind.smoothed is not None:
-            return self._smoothed_course(kind, phase, begin_ms, length_ms, rng)
-        row, into_piece_ms, piece_ms = _pieces(
-            length_ms, np.where(trains, kind.loop_ms[0], FLAT_DURATION_MS)
-        )
+            return self._smoothed_pieces(kind, phase, begin_ms, length_ms, rng)
+        row, into_ms, piece_ms = cut(length_ms, np.where(trains, kind.loop_ms[0], FLAT_DURATION_MS))
         profile_id = np.array(kind.loops)[rng.integers(len(kind.loops), size=row.size)]
         weight = np.full(row.size, self._frame.node_type.busy_power_factor)
         for of_phase, flat_id in self._phase_ids.items():
             rows = phase[row] == of_phase
             profile_id[rows] = flat_id
             weight[rows] = kind.phase_power_w(of_phase) / FLAT_POWER_W
-        return CourseRows(begin_ms[row] + into_piece_ms, piece_ms, profile_id, weight)
+        none = np.zeros(row.size, dtype=np.int64)
+        return Pieces(none, begin_ms[row] + into_ms, piece_ms, profile_id, none, weight)
 
-    def _smoothed_course(
+    def _smoothed_pieces(
         self,
         kind: _Kind,
         phase: Int16Array,
         begin_ms: Int64Array,
         length_ms: Int64Array,
         rng: np.random.Generator,
-    ) -> CourseRows:
-        """Return a course of phases, of which all that train are `Phase.TRAIN` or `Phase.REDO`."""
+    ) -> Pieces:
+        """Return the pieces of phases; all that train are `Phase.TRAIN` or `Phase.REDO`."""
         smoothed, trains = kind.smoothed, phase <= Phase.REDO
         assert smoothed is not None
         # Work that waits for the rise is a part of the stall before: it begins so much sooner.
@@ -487,9 +461,10 @@ class SynchronousJobs(JobSource):
         of_phase = np.where(loop < 0, of_phase, Phase.TRAIN)
         for (into, what), edge_id in kind.edges.items():
             profile_id[(of_phase == into) & (spans.what == what)] = edge_id
-        row, into_piece_ms, piece_ms = _pieces(spans.length_ms, whole_ms)
-        return CourseRows(
-            into_ms=spans.into_ms[row] + into_piece_ms,
+        row, into_ms, piece_ms = cut(spans.length_ms, whole_ms)
+        return Pieces(
+            job=np.zeros_like(row),
+            into_ms=spans.into_ms[row] + into_ms,
             length_ms=piece_ms,
             profile_id=profile_id[row],
             weight=weight[row],
@@ -555,17 +530,6 @@ def _with_profiles(kind: _Kind, builder: LibraryBuilder) -> _Kind:
         }
     loop_ms = tuple(profile.duration_ms for profile in profiles)
     return replace(kind, loops=loops, loop_ms=loop_ms, edges=edges)
-
-
-def _pieces(
-    length_ms: Int64Array, whole_ms: Int64Array
-) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Cut lengths into pieces of at most so much each; return row, begin and length of each."""
-    count = -(-length_ms // whole_ms)
-    row = np.repeat(np.arange(length_ms.size), count)
-    nth = np.arange(row.size) - np.repeat(np.cumsum(count) - count, count)
-    into_ms = nth * whole_ms[row]
-    return row, into_ms, np.minimum(length_ms[row] - into_ms, whole_ms[row])
 
 
 def _ms(seconds: float) -> int:
