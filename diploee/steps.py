@@ -54,8 +54,7 @@ from diploee.schedule import (
 )
 from diploee.schedule.controller import FairCaps
 from diploee.schedule.job_table import JobTable
-from diploee.schedule.policy import Policy
-from diploee.schedule.twins import twin_of
+from diploee.schedule.policy import Policy, twin_of
 from diploee.tables import Float64Array, concat
 from diploee.units import MS_PER_H, MS_PER_MIN, W_PER_MW
 

@@ -12,9 +12,10 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from diploee.scenario import Event
 from diploee.schedule.policy import Viewed
 from diploee.schedule.runs import RUN
-from diploee.schedule.surroundings import Event, JobFlexibility, PowerBasis
+from diploee.schedule.surroundings import JobFlexibility, PowerBasis
 
 if TYPE_CHECKING:
     from diploee.schedule.acting_engine import ActingEngine

@@ -14,7 +14,7 @@ import numpy as np
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.capped import CapLevels, WorkKind, capped_power_w, cpu_power_w
 from diploee.profiles.playing import phases
-from diploee.scenario import NodeType
+from diploee.scenario import Event, NodeType
 from diploee.schedule.actions import Action
 from diploee.units import MS_PER_MIN
 
@@ -23,27 +23,6 @@ if TYPE_CHECKING:
 
 PowerBasis = Literal["mean", "p95_60s", "rated"]
 """Of a job: its mean power, the 95th percentile of its one-minute means, its nodes' ratings."""
-
-
-class Signal(Protocol):
-    """A step function of time, known up to now or some time ahead."""
-
-    def at(self, time_ms: int) -> float:
-        """Return its value at a time [ms]."""
-        ...
-
-    def next_change_ms(self, time_ms: int) -> int | None:
-        """Return the first time after another at which it is known to change [ms]."""
-        ...
-
-
-class Event(Protocol):
-    """A call for another load, such as of demand response."""
-
-    @property
-    def issued_ms(self) -> int:
-        """When it becomes known [ms]."""
-        ...
 
 
 class Controller(Protocol):

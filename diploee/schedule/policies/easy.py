@@ -17,8 +17,7 @@ from pydantic import Field
 
 from diploee.model import optional
 from diploee.schedule.estimates import EXACT, Estimate, EstimatingSpec
-from diploee.schedule.policy import ClusterView, Policy
-from diploee.schedule.twins import has_twin
+from diploee.schedule.policy import ClusterView, Policy, has_twin
 
 Order = Literal["submission", "sjbf"]
 

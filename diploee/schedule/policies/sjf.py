@@ -9,8 +9,7 @@ from pydantic import Field
 
 from diploee.schedule.estimates import EXACT, Estimate, EstimatingSpec
 from diploee.schedule.policies.easy import backfilled
-from diploee.schedule.policy import ClusterView, Policy
-from diploee.schedule.twins import has_twin
+from diploee.schedule.policy import ClusterView, Policy, has_twin
 
 
 @has_twin("diploee.schedule.compiled:CompiledQueue")
