@@ -16,13 +16,15 @@ from diploee import simulate
 from diploee.errors import PolicyError, ScenarioError
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Pool
-from diploee.schedule import Cluster, JobPower, Schedule, Surroundings
+from diploee.schedule import Schedule
 from diploee.schedule.actions import Start
 from diploee.schedule.estimates import EstimateByFactor
 from diploee.schedule.job_table import JobTable
 from diploee.schedule.policies.easy import EasyBackfill
 from diploee.schedule.policies.power_capped import PowerCapped
+from diploee.schedule.schedule import Cluster
 from diploee.schedule.signals import Signal
+from diploee.schedule.surroundings import JobPower, Surroundings
 
 MIN, H, NEVER = 60_000, 3_600_000, 10**15
 NODE = tiny_scenario().facility.node_types["node"]
