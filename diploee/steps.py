@@ -44,17 +44,11 @@ from diploee.profiles.flat import FLAT_ID
 from diploee.profiles.profile import NODE_AC_POWER
 from diploee.scenario import Scenario
 from diploee.scenario.size import site_of, sized
-from diploee.schedule import (
-    QUEUE_COLUMNS,
-    ActedSchedule,
-    Cluster,
-    Engine,
-    Schedule,
-    in_order_of_submission,
-)
+from diploee.schedule import QUEUE_COLUMNS, ActedSchedule, Engine, Schedule
 from diploee.schedule.controller import FairCaps
 from diploee.schedule.job_table import JobTable
 from diploee.schedule.policy import Policy, twin_of
+from diploee.schedule.schedule import Cluster, in_order_of_submission
 from diploee.tables import Float64Array, concat
 from diploee.units import MS_PER_H, MS_PER_MIN, W_PER_MW
 

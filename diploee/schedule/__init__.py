@@ -7,15 +7,9 @@ from diploee.schedule.runs import ActedSchedule, Runs
 from diploee.schedule.schedule import (
     NEVER_MS,
     QUEUE_COLUMNS,
-    Cluster,
     Engine,
     Schedule,
-    chosen_policies,
-    in_order_of_submission,
-    levels_of,
-    simulated_utilization,
 )
-from diploee.schedule.surroundings import JobFlexibility, JobPower, Surroundings
 from diploee.schedule.transient import Transient
 
 __all__ = [
@@ -23,11 +17,8 @@ __all__ = [
     "QUEUE_COLUMNS",
     "ActedSchedule",
     "Action",
-    "Cluster",
     "ClusterView",
     "Engine",
-    "JobFlexibility",
-    "JobPower",
     "Policy",
     "Preempt",
     "Resize",
@@ -37,10 +28,5 @@ __all__ = [
     "SetLevel",
     "Start",
     "StrictFifo",
-    "Surroundings",
     "Transient",
-    "chosen_policies",
-    "in_order_of_submission",
-    "levels_of",
-    "simulated_utilization",
 ]

@@ -225,7 +225,7 @@ class ActingEngine(SimpyLoop):
             stretches.append(
                 (
                     job.number, begin_ms, end_ms, job.nodes, job.work_at(begin_ms),
-                    job.work_at(end_ms), job.level, job.kind, job.standing_w,
+                    job.work_at(end_ms), job.level, job.kind, job.held_w,
                 )
             )  # fmt: skip
             begin_ms = end_ms
@@ -236,8 +236,8 @@ class ActingEngine(SimpyLoop):
         now_ms = self.now_ms
         job.kind, job.since_ms, job.told_ms = kind, now_ms, now_ms
         job.turn += 1
-        job.standing_w = 0.0 if kind == RUN else self._standing_w(job, kind)
-        power_w = self.power_w(job) if kind == RUN else job.standing_w
+        job.held_w = 0.0 if kind == RUN else self._held_w(job, kind)
+        power_w = self.power_w(job) if kind == RUN else job.held_w
         self._set_power(job, pool, job.nodes, round(power_w * 1000))
         if length_ms is not None:
             job.end_ms = now_ms + length_ms
@@ -253,14 +253,14 @@ class ActingEngine(SimpyLoop):
 
     def count_power(self, job: ActingJob, pool: ActingPool, basis: PowerBasis) -> None:
         """Count a job's power by a basis besides the mean; whole µW, for the same reason."""
-        power_w = job.standing_w
+        power_w = job.held_w
         if job.kind == RUN:
             power_w = self.power_w(job, basis)
         power_uw = round(power_w * 1e6) if job.used else 0
         pool.others_uw[basis] += power_uw - job.others_uw.get(basis, 0)
         job.others_uw[basis] = power_uw
 
-    def _standing_w(self, job: ActingJob, kind: int) -> float:
+    def _held_w(self, job: ActingJob, kind: int) -> float:
         """Return the power of a job that is paused, saved or starts again [W]."""
         power, flexible = self.around.power, job.flexible
         if power is None:

@@ -1,6 +1,6 @@
 """What the policies of pools and the controller see of an acting engine.
 
-A policy sees its own pool with its queue, and power, cap, signals and events of the facility; the
+A policy sees its own pool with its queue, and power, signals and events of the facility; the
 controller sees all pools.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class _Sight(Viewed):
-    """What everybody sees: time, services, the facility's cap, signals and events."""
+    """What everybody sees: time, services, signals and events."""
 
     def __init__(self, engine: ActingEngine) -> None:
         self._engine = engine
@@ -35,10 +35,6 @@ class _Sight(Viewed):
     def service_power_w(self, time_ms: int) -> float:
         """Return the planned power of services beyond the idle power of their nodes [W]."""
         return self._engine.around.service_power_w(time_ms)
-
-    def cap_w(self, time_ms: int) -> float:
-        """Return the most that all devices may draw at a time [W]."""
-        return self._engine.around.cap_w(time_ms)
 
     @property
     def signals(self) -> Mapping[str, Any]:
@@ -53,7 +49,7 @@ class _Sight(Viewed):
 
 
 class FacilityScope(_Sight):
-    """What a pool's policy sees of the whole facility: power, cap, signals, events; no queues."""
+    """What a pool's policy sees of the whole facility: power, signals, events; no queues."""
 
     @property
     def power_w(self) -> float:
@@ -121,7 +117,7 @@ class ActingPool(_Sight):
 
     @property
     def facility(self) -> FacilityScope:
-        """Power, cap, signals and events of the whole facility."""
+        """Power, signals and events of the whole facility."""
         return self._engine.scope
 
     @property

@@ -408,8 +408,8 @@ class FairCaps:
             if job in of.running:
                 full_w = of.power_w(job, of.job_level.get(job, 0))
                 idle_w = of.idle_w * of.job_n_nodes[job]
-                standing_w = max(idle_w, of.flexibility(job).restart_share * of.power_w(job, 0))
-                more_w += full_w - standing_w
+                held_w = max(idle_w, of.flexibility(job).restart_share * of.power_w(job, 0))
+                more_w += full_w - held_w
         return float(view.power_w) + more_w
 
     def _balance(self, view: Any, draws_w: float) -> list[tuple[str, Action]]:

@@ -163,32 +163,11 @@ def check_widths(jobs: JobTable, n_nodes: int, slots_per_node: int = 1) -> None:
 
 
 class Cluster:
-    """All pools of a run, each with its own queue.
+    """All pools of a run, each with its own queue; their order gives the `pool_id` of jobs.
 
-    Parameters
-    ----------
-    pools : mapping of str to Pool
-        The pools; their order gives the `pool_id` of jobs.
-    horizon_ms : int
-        End of the run [ms].
-    engine : {"simpy", "compiled"}
-        Both give the same start times, job for job.
-    policies : mapping of str to Policy, optional
-        Own policies of pools by name, instead of what `Pool.scheduler` names.
-    begin_ms : int
-        Time at which the simulation begins [ms], at or before the start of the run.
-    standing : mapping of str to StandingNodes, optional
-        Nodes that stand, of pools by name; all of them all the time where absent.
-    around : Surroundings, optional
-        What policies that act know besides their queues, and a controller of the facility.
-    slots_per_node : mapping of str to int, optional
-        `Facility.slots_per_node` of each pool, in which the `n_nodes` of jobs count; 1 if absent.
-
-    Raises
-    ------
-    WorkloadError
-        If the compiled engine has no twin of a pool's policy, `policies` has an unknown pool or
-        what is no policy, or a pool that allocates GPUs is under more than strict FIFO.
+    Both engines give the same starts, job for job. `policies` by pool replace what `Pool.scheduler`
+    names, `standing` has the nodes that stand, `around` what policies that act know besides their
+    queues, with a controller, and `slots_per_node` those in which the `n_nodes` of jobs count.
     """
 
     def __init__(

@@ -12,9 +12,10 @@ import numpy as np
 
 from diploee.columns import Columns
 from diploee.facility.base import Block, Values
-from diploee.loads.jobs import JobStreams, Utilization
 from diploee.loads.jobs.lowering import JobLoad, lower_jobs
 from diploee.loads.jobs.queue import QueueLength, QueueMetrics
+from diploee.loads.jobs.source import Utilization
+from diploee.loads.jobs.streams import JobStreams
 from diploee.loads.jobs.stretches import lower_runs, with_levels
 from diploee.loads.jobs.synchronous_metrics import SynchronousMetrics
 from diploee.loads.services.banks import Bank
@@ -25,26 +26,14 @@ from diploee.progress import Progress, Stopwatch
 from diploee.scenario import NodeType, Scenario
 from diploee.scenario import flexibility as scenario_flexibility
 from diploee.scenario.spans import span_ms
-from diploee.schedule import (
-    QUEUE_COLUMNS,
-    ActedSchedule,
-    Cluster,
-    Engine,
-    JobFlexibility,
-    JobPower,
-    Policy,
-    Schedule,
-    Surroundings,
-    Transient,
-    chosen_policies,
-    levels_of,
-)
-from diploee.schedule import simulated_utilization as simulated_occupancy
+from diploee.schedule import QUEUE_COLUMNS, ActedSchedule, Engine, Policy, Schedule, Transient
 from diploee.schedule.job_table import DRAW_MS, JobTable
+from diploee.schedule.schedule import Cluster, chosen_policies, levels_of
+from diploee.schedule.schedule import simulated_utilization as simulated_occupancy
 from diploee.schedule.signals import Signal
-from diploee.schedule.surroundings import Controller
+from diploee.schedule.surroundings import Controller, JobFlexibility, JobPower, Surroundings
 from diploee.tables import Float64Array
-from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_WEEK, W_PER_MW
+from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_WEEK
 
 if TYPE_CHECKING:
     from diploee.inputs import Inputs
@@ -71,21 +60,7 @@ class JobWindow:
 
 
 class JobsLoad:
-    """All job streams of a site.
-
-    Parameters
-    ----------
-    scenario : Scenario
-        The site, settled.
-    inputs : Inputs
-        Profiles, logs and traces.
-    engine : {"simpy", "compiled"}
-        Scheduler; both give the same start times.
-    policies : mapping of str to Policy, optional
-        Queue disciplines of pools by name, instead of those that the scenario names.
-    controller : Controller, optional
-        Acts on the jobs of all pools, before their policies.
-    """
+    """All job streams of a site: it is settled, and its inputs are read."""
 
     def __init__(
         self,
@@ -303,13 +278,11 @@ def surroundings(
     changes = [signal.times_ms for signal in signals.values()]
     begin_ms, horizon_ms = scenario.clock.begin_ms, scenario.horizon_ms
     wakes_ms = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *changes]))
-    cap = signals.get("cap")
     return replace(
         around,
         signals=signals,
         events=scenario.flexibility.events_in(scenario.clock),
         wakes_ms=wakes_ms[(wakes_ms > begin_ms) & (wakes_ms < horizon_ms)].tolist(),
-        cap_w=around.cap_w if cap is None else lambda time_ms: cap.at(time_ms) * W_PER_MW,
     )
 
 

@@ -74,7 +74,9 @@ def pieces_of_jobs(
             weight=weight[whole],
         )
     ]
-    for nth in np.flatnonzero(synchronous).tolist() if pieces_of is not None else []:
+    for nth in np.flatnonzero(synchronous).tolist():
+        if pieces_of is None:
+            break
         pieces = pieces_of(int(jobs.class_id[nth]), int(jobs.synchronous_id[nth]))
         pieces = pieces.take(pieces.into_ms < needed_ms[nth])
         parts.append(replace(pieces, job=np.full(len(pieces), rows[nth])))

@@ -34,34 +34,7 @@ __all__ = ["JobStreams"]
 
 
 class JobStreams:
-    """All job streams of a run.
-
-    Parameters
-    ----------
-    specs : mapping of str to JobStream
-        The streams by name.
-    facility : Facility
-        Its pools.
-    clock : RunClock
-        Span of the run.
-    seed : int
-        Seed of every draw.
-    library : ProfileLibrary
-        Profiles that the classes draw from; they give the durations.
-    logs : mapping of str to JobLog
-        The log of each stream with a `replay`.
-    zeus : mapping
-        The traces of each stream with a `zeus` block.
-    batches : mapping of tuple to PowerProfile
-        One batch of each class with `batch_inference`, by the names of stream and class.
-
-    Raises
-    ------
-    ProfileError
-        If a class has no profile.
-    LogFormatError, WorkloadError
-        If a log or trace does not fit its stream.
-    """
+    """All job streams of a run."""
 
     def __init__(
         self,
@@ -128,16 +101,8 @@ class JobStreams:
     def settle(self, simulated: Mapping[str, Utilization]) -> None:
         """Find how many jobs each stream submits.
 
-        Parameters
-        ----------
-        simulated : mapping of str to callable
-            For each stream with ``match: simulated`` by name: schedules its jobs and returns the
-            mean node occupancy (0-1) of its pool.
-
-        Raises
-        ------
-        WorkloadError
-            If a target can't be reached, the text says by how much.
+        `simulated` has, for each stream with ``match: simulated``, what schedules its jobs and
+        returns the mean node occupancy (0-1) of its pool.
         """
         for source in self._sources:
             source.settle(simulated.get(source.name))

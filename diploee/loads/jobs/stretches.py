@@ -96,7 +96,7 @@ def lower_runs(
     pieces = pieces_of_jobs(jobs, rows, needed_ms[rows], library, facility, pieces_of)
     found = [
         _played(schedule, runs, works, pieces, library, levels),
-        _standing(schedule, runs, np.flatnonzero(runs.kind != RUN), library),
+        _held(schedule, runs, np.flatnonzero(runs.kind != RUN), library),
     ]
     segments = concat([part.segments for part in found])
     of_run = np.concatenate([part.job for part in found])
@@ -166,7 +166,7 @@ def _played(
     return JobLoad(segments, of_run, len(runs))
 
 
-def _standing(
+def _held(
     schedule: ActedSchedule, runs: Runs, rows: Int64Array, library: ProfileLibrary
 ) -> JobLoad:
     """Lower what holds nodes without work: constant power, in pieces of the flat profile."""

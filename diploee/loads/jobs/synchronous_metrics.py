@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from diploee.loads.jobs import JobStreams
+from diploee.loads.jobs.streams import JobStreams
 from diploee.loads.jobs.training_phases import Phase
 from diploee.metric import Metric
 from diploee.schedule import Schedule
@@ -56,15 +56,7 @@ SYNCHRONOUS_METRICS = tuple(
 
 
 class SynchronousMetrics:
-    """Sums what synchronous jobs do within the run, window by window.
-
-    Parameters
-    ----------
-    streams : JobStreams
-        Gives the phases of the jobs.
-    names : iterable of str
-        Streams of synchronous jobs.
-    """
+    """Sums what synchronous jobs do within the run, window by window."""
 
     def __init__(self, streams: JobStreams, names: Iterable[str]) -> None:
         self._streams = streams

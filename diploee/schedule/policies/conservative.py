@@ -30,11 +30,6 @@ class ConservativeBackfill:
     to the earliest hole, which is never later (sheet of flexibility, A3); so again at the ends that
     follow, until none moves. ASSUMPTION [J]: as long as a job runs on past its estimate, all
     reservations are made anew at each instant, and may be later.
-
-    Parameters
-    ----------
-    estimate : Estimate
-        How long jobs are thought to run.
     """
 
     order, depth = "reservation", None

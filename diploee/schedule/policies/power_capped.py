@@ -72,7 +72,8 @@ class PowerCapped:
             self.jobs_w.clear()
         waiting = self._waiting
         waiting.follow(view, self)
-        left = _Left(view, self, int(waiting.estimate_ms.max(initial=0)))
+        queued, _, _, estimate_ms = waiting.columns
+        left = _Left(view, self, int(estimate_ms.max(initial=0)))
         n_head = 0
         for job in view.queue:
             if not left.holds_job(job):
@@ -81,7 +82,7 @@ class PowerCapped:
             n_head += 1
         places = list(range(n_head))
         if n_head < len(view.queue):
-            head = int(waiting.job[n_head])
+            head = int(queued[n_head])
             if view.job_n_nodes[head] <= left.free_nodes:
                 self._wake_later(view, left, head)
             places += self._behind(view, left, n_head)
@@ -90,19 +91,19 @@ class PowerCapped:
 
     def _behind(self, view: ActingPool, left: _Left, n_head: int) -> list[int]:
         """Take jobs that do not delay the head, and return their places in the queue."""
-        waiting, now_ms = self._waiting, view.now_ms
+        columns, now_ms = self._waiting.columns, view.now_ms
         behind = slice(n_head + 1, self.depth and n_head + self.depth)
-        n_nodes, job_w = waiting.n_nodes[behind], waiting.power_w[behind]
+        queued, n_nodes, job_w, estimate_ms = columns[:, behind]
         # Most of a long queue ends here: what does not fit now cannot later at this instant.
         fits = (n_nodes <= left.free_nodes) & (job_w <= left.left_w)
         if not fits.any():
             return []
-        end_ms = now_ms + waiting.estimate_ms[behind]
+        end_ms = now_ms + estimate_ms
         for begin_ms, left_w in left.ahead(int(end_ms.max()), float(job_w[fits].max())):
             fits &= (job_w <= left_w) | (end_ms <= begin_ms)
         if not fits.any():
             return []
-        shadow_ms, extra_nodes, extra_w = left.shadow(int(waiting.job[n_head]))
+        shadow_ms, extra_nodes, extra_w = left.shadow(int(columns[0, n_head]))
         tried, found = np.flatnonzero(fits), list[int]()
         if self.order == "sjbf":
             tried = tried[np.argsort(end_ms[tried], kind="stable")]
@@ -112,7 +113,7 @@ class PowerCapped:
             fits = (nodes <= left.free_nodes) & (power_w <= left.left_w)
             tried = tried[fits & (beside | (end_ms[tried] <= shadow_ms))]
             # What is left now and ahead only falls as jobs are taken: none needs a second look.
-            jobs = waiting.job[behind][tried].astype(np.int64).tolist()
+            jobs = queued[tried].astype(np.int64).tolist()
             held = next((n for n, job in enumerate(jobs) if left.holds_job(job)), None)
             if held is None:
                 return found
@@ -204,24 +205,9 @@ class _Waiting:
         self._rows, self._begin, self._end, self._stirred = np.empty((4, 256)), 0, 0, -1
 
     @property
-    def job(self) -> Float64Array:
-        """Jobs in the order of submission."""
-        return self._rows[0, self._begin : self._end]
-
-    @property
-    def n_nodes(self) -> Float64Array:
-        """Nodes of each."""
-        return self._rows[1, self._begin : self._end]
-
-    @property
-    def power_w(self) -> Float64Array:
-        """Power of each beyond the idle power of its nodes [W]."""
-        return self._rows[2, self._begin : self._end]
-
-    @property
-    def estimate_ms(self) -> Float64Array:
-        """How long each is thought to run [ms]."""
-        return self._rows[3, self._begin : self._end]
+    def columns(self) -> Float64Array:
+        """Jobs in the order of submission, nodes, power beyond idle [W], estimates [ms]."""
+        return self._rows[:, self._begin : self._end]
 
     def follow(self, view: ActingPool, policy: PowerCapped) -> None:
         """Take in what has been added to the queue; all of it where anything else has changed."""
@@ -249,7 +235,7 @@ class _Waiting:
         """Return the jobs at some places, which are started and so leave the queue."""
         if not places:
             return []
-        jobs: list[int] = self.job[places].astype(np.int64).tolist()
+        jobs: list[int] = self.columns[0, places].astype(np.int64).tolist()
         if self._stirred >= 0:
             self._stirred += len(places)
         if max(places) < len(places):

@@ -14,13 +14,7 @@ from diploee.schedule.policy import ClusterView, Policy, has_twin
 
 @has_twin("diploee.schedule.compiled:CompiledQueue")
 class ShortestJobFirst:
-    """The shortest estimate first, ties in the order of submission; the head blocks the queue.
-
-    Parameters
-    ----------
-    estimate : Estimate
-        How long jobs are thought to run.
-    """
+    """The shortest estimate first, ties in the order of submission; the head blocks the queue."""
 
     order, depth = "sjf", 1
 

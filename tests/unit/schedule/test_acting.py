@@ -18,21 +18,19 @@ from diploee.scenario import Pool, StandingNodes
 from diploee.schedule import (
     ActedSchedule,
     Action,
-    Cluster,
-    JobFlexibility,
-    JobPower,
     Preempt,
     Resize,
     Resume,
     SetLevel,
     Start,
     StrictFifo,
-    Surroundings,
 )
 from diploee.schedule.estimates import EstimateByFactor
 from diploee.schedule.job_table import DRAW_MS, JobTable
 from diploee.schedule.policies.easy import EasyBackfill
 from diploee.schedule.runs import KINDS, RESTART, RUN, acted_in_order
+from diploee.schedule.schedule import Cluster
+from diploee.schedule.surroundings import JobFlexibility, JobPower, Surroundings
 
 MIN, H = 60_000, 3_600_000
 QUICK = JobFlexibility(checkpoint_every_ms=10 * MIN, stop_ms=MIN, restart_ms=5 * MIN)
