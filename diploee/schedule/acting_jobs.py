@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from diploee.schedule.context import JobFlexibility, PowerBasis
 from diploee.schedule.runs import RUN
-from diploee.schedule.surroundings import JobFlexibility, PowerBasis
 
 
 @dataclass(eq=False, slots=True)

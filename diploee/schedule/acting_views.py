@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from diploee.scenario import Event
+from diploee.schedule.context import JobFlexibility, PowerBasis
 from diploee.schedule.policy import Viewed
 from diploee.schedule.runs import RUN
-from diploee.schedule.surroundings import JobFlexibility, PowerBasis
 
 if TYPE_CHECKING:
     from diploee.schedule.acting_engine import ActingEngine
@@ -34,7 +34,7 @@ class _Sight(Viewed):
 
     def service_power_w(self, time_ms: int) -> float:
         """Return the planned power of services beyond the idle power of their nodes [W]."""
-        return self._engine.around.service_power_w(time_ms)
+        return self._engine.context.service_power_w(time_ms)
 
     @property
     def signals(self) -> Mapping[str, Any]:
@@ -45,7 +45,7 @@ class _Sight(Viewed):
     def events_known(self) -> Sequence[Event]:
         """Events issued by now."""
         now_ms = self.now_ms
-        return [event for event in self._engine.around.events if event.issued_ms <= now_ms]
+        return [event for event in self._engine.context.events if event.issued_ms <= now_ms]
 
 
 class FacilityScope(_Sight):
@@ -157,7 +157,7 @@ class ActingPool(_Sight):
     @property
     def n_levels(self) -> int:
         """Number of cap levels; 0 is none."""
-        return len(self._engine.around.levels)
+        return len(self._engine.context.levels)
 
     def expected_end_ms(self, job: int) -> int:
         """Return when a job that holds nodes is expected to end [ms], after now."""

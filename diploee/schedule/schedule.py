@@ -15,10 +15,10 @@ from diploee.columns import Column
 from diploee.errors import WorkloadError, did_you_mean, one_of, shown
 from diploee.profiles.capped import CapLevels
 from diploee.scenario import Pool, StandingNodes
+from diploee.schedule.context import Context
 from diploee.schedule.job_table import JobTable
 from diploee.schedule.policies.fifo import StrictFifo
 from diploee.schedule.policy import Policy, twin_of
-from diploee.schedule.surroundings import Surroundings
 from diploee.tables import BoolArray, Int64Array, concat
 from diploee.units import SLOTS_PER_GPU
 
@@ -166,7 +166,7 @@ class Cluster:
     """All pools of a run, each with its own queue; their order gives the `pool_id` of jobs.
 
     Both engines give the same starts, job for job. `policies` by pool replace what `Pool.scheduler`
-    names, `standing` has the nodes that stand, `around` what policies that act know besides their
+    names, `standing` has the nodes that stand, `context` what policies that act know besides their
     queues, with a controller, and `slots_per_node` those in which the `n_nodes` of jobs count.
     """
 
@@ -178,7 +178,7 @@ class Cluster:
         policies: Mapping[str, Policy] | None = None,
         begin_ms: int = 0,
         standing: Mapping[str, StandingNodes] | None = None,
-        around: Surroundings | None = None,
+        context: Context | None = None,
         slots_per_node: Mapping[str, int] | None = None,
     ) -> None:
         self._horizon_ms = horizon_ms
@@ -186,7 +186,7 @@ class Cluster:
         stand = {name: StandingNodes(pool.n_nodes) for name, pool in pools.items()}
         stand.update(standing or {})
         chosen = chosen_policies(pools, policies)
-        self.acts = acts(chosen.values(), around)
+        self.acts = acts(chosen.values(), context)
         for name in pools:
             if slots[name] > 1 and (self.acts or type(chosen[name]) is not StrictFifo):
                 raise WorkloadError(
@@ -198,9 +198,7 @@ class Cluster:
                 _refuse_acting(chosen)
             from diploee.schedule.acting import ActingPools
 
-            self._acting = ActingPools(
-                chosen, stand, around or Surroundings(), begin_ms, horizon_ms
-            )
+            self._acting = ActingPools(chosen, stand, context or Context(), begin_ms, horizon_ms)
             return
         self._pools = [
             PoolSchedule(
@@ -263,9 +261,9 @@ def levels_of(policies: Iterable[object], controller: object | None = None) -> C
     return CapLevels() if used else CapLevels((1.0,))
 
 
-def acts(policies: Iterable[object], around: Surroundings | None = None) -> bool:
+def acts(policies: Iterable[object], context: Context | None = None) -> bool:
     """Return whether any of some policies decides on more than starts, or a controller does."""
-    if around is not None and around.controller is not None:
+    if context is not None and context.controller is not None:
         return True
     return any(hasattr(policy, "decide") for policy in policies)
 
@@ -328,7 +326,7 @@ def simulated_utilization(
     windows: Iterable[JobTable],
     window_ms: int,
     policy: Policy | None,
-    around: Surroundings | None = None,
+    context: Context | None = None,
     slots_per_node: int = 1,
 ) -> float:
     """Return the mean node occupancy (0-1) of a pool alone over a run, without a controller.
@@ -345,7 +343,7 @@ def simulated_utilization(
         {"": chosen},
         clock.begin_ms,
         {"": standing},
-        replace(around or Surroundings(), controller=None),
+        replace(context or Context(), controller=None),
         {"": slots_per_node},
     )
     node_ms = 0

@@ -27,11 +27,11 @@ from diploee.scenario import NodeType, Scenario
 from diploee.scenario import flexibility as scenario_flexibility
 from diploee.scenario.spans import span_ms
 from diploee.schedule import QUEUE_COLUMNS, ActedSchedule, Engine, Policy, Schedule, Transient
+from diploee.schedule.context import Context, Controller, JobFlexibility, JobPower
 from diploee.schedule.job_table import DRAW_MS, JobTable
 from diploee.schedule.schedule import Cluster, chosen_policies, levels_of
 from diploee.schedule.schedule import simulated_utilization as simulated_occupancy
 from diploee.schedule.signals import Signal
-from diploee.schedule.surroundings import Controller, JobFlexibility, JobPower, Surroundings
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_WEEK
 
@@ -82,11 +82,11 @@ class JobsLoad:
         self.streams = open_streams(scenario, inputs)
         chosen = chosen_policies(scenario.facility.pools, policies)
         levels = levels_of(chosen.values(), controller)
-        self._around = replace(
-            surroundings(scenario, self.streams, levels, inputs.signals),
+        self._context = replace(
+            context_of(scenario, self.streams, levels, inputs.signals),
             service_power_w=lambda time_ms: self.beside_w(time_ms),
         )
-        self.streams.settle(simulations(scenario, policies, self._around))
+        self.streams.settle(simulations(scenario, policies, self._context))
         self.cluster = self._new_cluster(chosen, controller)
         self.columns: Columns = QUEUE_COLUMNS
         self.banks: Sequence[Bank] = ()
@@ -95,7 +95,7 @@ class JobsLoad:
         self.profile_ids = {i for c in self.streams.classes for i in c.profile_ids}
         self.ac_twins: Mapping[int, PowerProfile] = {}
         if self.cluster.acts:
-            kinds = [self._around.flexibility_of(k).kind for k in range(len(self.streams.classes))]
+            kinds = [self._context.flexibility_of(k).kind for k in range(len(self.streams.classes))]
             nodes = list(class_nodes(scenario, self.streams))
             self.library, self._levels = with_levels(
                 self.library, self.streams.classes, nodes, kinds, levels
@@ -112,7 +112,7 @@ class JobsLoad:
             chosen,
             scenario.clock.begin_ms,
             scenario.standing_nodes(),
-            replace(self._around, controller=controller),
+            replace(self._context, controller=controller),
             facility.slots,
         )
 
@@ -247,16 +247,16 @@ def open_streams(scenario: Scenario, inputs: Inputs) -> JobStreams:
     )
 
 
-def surroundings(
+def context_of(
     scenario: Scenario,
     streams: JobStreams,
     levels: CapLevels,
     signals: Mapping[str, Signal] | None = None,
-) -> Surroundings:
+) -> Context:
     """Return what policies that act know besides their queues; not services yet."""
     facility, signals = scenario.facility, signals or {}
     pools = [facility.node_type_of(name) for name in facility.pools]
-    around = Surroundings(
+    context = Context(
         power=JobPower(
             streams.library,
             list(class_nodes(scenario, streams)),
@@ -274,12 +274,12 @@ def surroundings(
         idle_power_w=[node.idle_power_w for node in pools],
     )
     if scenario.flexibility is None:
-        return around
+        return context
     changes = [signal.times_ms for signal in signals.values()]
     begin_ms, horizon_ms = scenario.clock.begin_ms, scenario.horizon_ms
     wakes_ms = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *changes]))
     return replace(
-        around,
+        context,
         signals=signals,
         events=scenario.flexibility.events_in(scenario.clock),
         wakes_ms=wakes_ms[(wakes_ms > begin_ms) & (wakes_ms < horizon_ms)].tolist(),
@@ -316,7 +316,7 @@ def class_nodes(scenario: Scenario, streams: JobStreams) -> Iterator[NodeType]:
 def simulations(
     scenario: Scenario,
     policies: Mapping[str, Policy] | None = None,
-    around: Surroundings | None = None,
+    context: Context | None = None,
 ) -> dict[str, Utilization]:
     """Return what each stream with ``match: simulated`` matches: its own pool's occupancy."""
 
@@ -327,7 +327,7 @@ def simulations(
             days,
             DRAW_MS,
             (policies or {}).get(pool),
-            around,
+            context,
             scenario.facility.slots_per_node(pool),
         )
 

@@ -153,7 +153,7 @@ def _nothing_w(_: int) -> float:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class Context:
     """What acting policies and a controller know of a facility besides its queues."""
 
     power: JobPower | None = None  # 0 W where it is not known, as in tests of a schedule alone
