@@ -33,7 +33,7 @@ from diploee.profiles.flat import FLAT_WORKLOAD
 from diploee.progress import Update
 from diploee.scenario import Scenario
 from diploee.schedule import Engine, Policy
-from diploee.schedule.surroundings import Controller
+from diploee.schedule.context import Controller
 from diploee.site import open_stages, power_model
 from diploee.tables import concat
 from diploee.units import MS_PER_DAY

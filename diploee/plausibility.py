@@ -8,9 +8,10 @@ from typing import Any
 
 from diploee.clock import RunClock
 from diploee.errors import plural
-from diploee.loads.jobs import JobStreams, StreamClass, StreamMatch
+from diploee.loads.jobs import StreamClass, StreamMatch
 from diploee.loads.jobs.load import JobsLoad
 from diploee.loads.jobs.queue import QueueMetrics
+from diploee.loads.jobs.streams import JobStreams
 from diploee.loads.jobs.synchronous import FAST, SOURCE
 from diploee.loads.services import Curves, ServicePlan
 from diploee.loads.services.samples import PROVENANCE

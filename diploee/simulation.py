@@ -40,7 +40,7 @@ from diploee.progress import Progress, Stopwatch
 from diploee.scenario import Scenario
 from diploee.scenario.size import rated_w
 from diploee.schedule import Engine, Policy
-from diploee.schedule.surroundings import Controller
+from diploee.schedule.context import Controller
 from diploee.site import flexible_controller, settle
 from diploee.units import MS_PER_DAY
 

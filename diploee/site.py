@@ -23,7 +23,7 @@ from diploee.scenario import Scenario
 from diploee.scenario.size import site_of, sized
 from diploee.schedule import QUEUE_COLUMNS, Engine
 from diploee.schedule.controller import FairCaps
-from diploee.schedule.twins import twin_of
+from diploee.schedule.policy import twin_of
 from diploee.units import MS_PER_H, MS_PER_MIN, W_PER_MW
 
 

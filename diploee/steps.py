@@ -16,28 +16,19 @@ from diploee.errors import InputError, one_of
 from diploee.facility.base import POWER
 from diploee.inputs import load_inputs
 from diploee.loads.jobs import StreamClass, StreamMatch, Utilization
-from diploee.loads.jobs.course import Courses
 from diploee.loads.jobs.load import open_streams, simulations
 from diploee.loads.jobs.lowering import JobLoad, lower_jobs
-from diploee.power import (
-    PowerBlock,
-    Segments,
-    power_stream,
-)
+from diploee.loads.jobs.pieces import PiecesOf
+from diploee.power import PowerBlock, Segments, power_stream
 from diploee.power.block_source import Method
 from diploee.power.event_windows import device_block
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import FLAT_ID
 from diploee.scenario import Scenario
-from diploee.schedule import (
-    ActedSchedule,
-    Cluster,
-    Engine,
-    Schedule,
-    in_order_of_submission,
-)
+from diploee.schedule import ActedSchedule, Engine, Schedule
 from diploee.schedule.job_table import JobTable
 from diploee.schedule.policy import Policy
+from diploee.schedule.schedule import Cluster, in_order_of_submission
 from diploee.site import power_model
 from diploee.tables import concat
 
@@ -59,15 +50,15 @@ class Workload:
         One per stream.
     library : ProfileLibrary
         Profiles by `profile_id`: those given, then those that the streams made.
-    courses : callable, optional
-        What jobs with a course of their own play, by class and number.
+    pieces_of : callable, optional
+        Gives what a synchronous job plays, by class and number.
     """
 
     jobs: JobTable
     classes: tuple[StreamClass, ...]
     matches: tuple[StreamMatch, ...]
     library: ProfileLibrary
-    courses: Courses | None = None
+    pieces_of: PiecesOf | None = None
 
 
 def generate_jobs(
@@ -106,7 +97,7 @@ def generate_jobs(
         found = dict.fromkeys(found, simulated_utilization)
     streams.settle(found)
     jobs = concat(list(streams.windows(1)))
-    return Workload(jobs, streams.classes, streams.matches(), streams.library, streams.course)
+    return Workload(jobs, streams.classes, streams.matches(), streams.library, streams.pieces)
 
 
 def stream_classes(
@@ -149,7 +140,7 @@ def job_load(
     schedule: Schedule,
     library: ProfileLibrary,
     scenario: Scenario,
-    courses: Courses | None = None,
+    pieces_of: PiecesOf | None = None,
 ) -> JobLoad:
     """Lower started jobs to segments and keep whose they are; errors as in `job_segments`."""
     _refuse("job_segments", scenario)
@@ -166,19 +157,19 @@ def job_load(
             "have, such as variants, smoothed ones and start-ups; give the library of "
             "generate_jobs(...), workload.library"
         )
-    if jobs.course_id.any() and courses is None:
+    if jobs.synchronous_id.any() and pieces_of is None:
         raise InputError(
-            "job_segments: jobs have a course of their own; give that of generate_jobs(...), "
-            "courses=workload.courses"
+            "job_segments: what synchronous jobs play is not known; give that of "
+            "generate_jobs(...), pieces_of=workload.pieces_of"
         )
-    return lower_jobs(schedule, library, scenario.facility, courses)
+    return lower_jobs(schedule, library, scenario.facility, pieces_of)
 
 
 def job_segments(
     schedule: Schedule,
     library: ProfileLibrary,
     scenario: Scenario,
-    courses: Courses | None = None,
+    pieces_of: PiecesOf | None = None,
 ) -> Segments:
     """Return what the jobs of a schedule draw, as segments of power profiles.
 
@@ -190,18 +181,18 @@ def job_segments(
         Profiles that the jobs refer to: `Workload.library`.
     scenario : Scenario
         What nodes the jobs are on, and how they share them.
-    courses : callable, optional
-        What jobs with a course of their own play: `Workload.courses`.
+    pieces_of : callable, optional
+        Gives what synchronous jobs play: `Workload.pieces_of`.
 
     Raises
     ------
     InputError
-        If jobs play a profile that the library does not have, lack the courses of their own, or
-        were stopped, slowed or resized; or if the scenario has services or replicas. All of that
+        If jobs play a profile that the library does not have, are synchronous without `pieces_of`,
+        or were stopped, slowed or resized; or if the scenario has services or replicas. All of that
         `diploee.run` alone takes in.
     """
     _refuse("job_segments", scenario, "request_streams", "replica_streams")
-    return job_load(schedule, library, scenario, courses).segments
+    return job_load(schedule, library, scenario, pieces_of).segments
 
 
 def _refuse(step: str, scenario: Scenario, *left_out: str) -> None:

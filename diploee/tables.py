@@ -115,6 +115,12 @@ class Table:
         return cls(**{name: np.empty(0, dtype) for name, dtype in cls._dtypes()})
 
 
+def repeated(count: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Return each row as often as its count says, and how often it came before."""
+    row = np.repeat(np.arange(count.size), count)
+    return row, np.arange(row.size) - np.repeat(np.cumsum(count) - count, count)
+
+
 def concat(tables: Sequence[T]) -> T:
     """Concatenate tables of one type row-wise."""
     if not tables:

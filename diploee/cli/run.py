@@ -106,7 +106,7 @@ LONG_NODE_H = 10_000_000
 
 def _takes_long(scenario: Scenario) -> bool:
     """Return whether SimPy takes its time where the compiled twin would not."""
-    from diploee.schedule.twins import twin_of
+    from diploee.schedule.policy import twin_of
 
     pools = {stream.pool for stream in scenario.streams.values()}
     nodes = scenario.facility.pools

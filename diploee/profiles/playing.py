@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from diploee.profiles.profile import PowerProfile
-from diploee.tables import Float64Array, Int32Array, Int64Array
+from diploee.tables import Float64Array, Int32Array, Int64Array, repeated
 from diploee.units import MS_PER_MIN, MS_PER_S
 
 SMOOTHING_MS = MS_PER_MIN
@@ -82,8 +82,7 @@ def played_parts(run_ms: Int64Array, of: Phases) -> PlayedParts:
     n_middle = loops + (part_ms > 0)
     has_first, has_tail = (first_ms > 0).astype(np.int64), (tail > 0).astype(np.int64)
     count = has_first + n_middle + has_tail
-    row = np.repeat(np.arange(run_ms.size), count)
-    nth = np.arange(row.size) - np.repeat(np.cumsum(count) - count, count)
+    row, nth = repeated(count)
     middle = nth - has_first[row]  # number of the loop; -1 = the first stretch
     is_first, is_tail = middle < 0, middle == n_middle[row]
     is_part = (middle == loops[row]) & ~is_tail

@@ -7,17 +7,9 @@ from diploee.schedule.runs import ActedSchedule, Runs
 from diploee.schedule.schedule import (
     NEVER_MS,
     QUEUE_COLUMNS,
-    Cluster,
     Engine,
-    PoolEngine,
-    PoolSchedule,
     Schedule,
-    chosen_policies,
-    in_order_of_submission,
-    levels_of,
-    simulated_utilization,
 )
-from diploee.schedule.surroundings import JobFlexibility, JobPower, Surroundings
 from diploee.schedule.transient import Transient
 
 __all__ = [
@@ -25,14 +17,9 @@ __all__ = [
     "QUEUE_COLUMNS",
     "ActedSchedule",
     "Action",
-    "Cluster",
     "ClusterView",
     "Engine",
-    "JobFlexibility",
-    "JobPower",
     "Policy",
-    "PoolEngine",
-    "PoolSchedule",
     "Preempt",
     "Resize",
     "Resume",
@@ -41,10 +28,5 @@ __all__ = [
     "SetLevel",
     "Start",
     "StrictFifo",
-    "Surroundings",
     "Transient",
-    "chosen_policies",
-    "in_order_of_submission",
-    "levels_of",
-    "simulated_utilization",
 ]

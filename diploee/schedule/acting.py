@@ -9,11 +9,11 @@ import numpy as np
 
 from diploee.scenario import StandingNodes
 from diploee.schedule.acting_engine import ActingEngine, Happened
+from diploee.schedule.context import Context
 from diploee.schedule.estimates import EXACT, estimated_ms
 from diploee.schedule.job_table import JobTable
 from diploee.schedule.runs import ActedSchedule, Runs
 from diploee.schedule.schedule import NEVER_MS, check_widths
-from diploee.schedule.surroundings import Surroundings
 from diploee.tables import Int64Array, concat
 
 
@@ -24,7 +24,7 @@ class ActingPools:
         self,
         policies: Mapping[str, Any],
         standing: Mapping[str, StandingNodes],
-        around: Surroundings,
+        context: Context,
         begin_ms: int,
         horizon_ms: int,
     ) -> None:
@@ -33,7 +33,7 @@ class ActingPools:
         self._horizon_ms = horizon_ms
         self._engine = ActingEngine(
             {n: (standing[n].first, policy, standing[n].added) for n, policy in policies.items()},
-            around,
+            context,
             begin_ms,
             horizon_ms,
         )

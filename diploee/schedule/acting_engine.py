@@ -20,11 +20,11 @@ from diploee.errors import one_of, shown
 from diploee.schedule.acting_jobs import ActingJob
 from diploee.schedule.acting_views import ActingPool, FacilityScope, FacilityView
 from diploee.schedule.actions import Action, Preempt, Resize, Resume, SetLevel, Start
+from diploee.schedule.context import Context, PowerBasis
 from diploee.schedule.job_table import DRAW_MS, JobTable
 from diploee.schedule.policy import actions_read, asked, jobs_read, pairs_read, wake_ms
 from diploee.schedule.runs import CHECKPOINT, PAUSED, RESTART, RUN
 from diploee.schedule.simpy_loop import SimpyLoop
-from diploee.schedule.surroundings import PowerBasis, Surroundings
 from diploee.tables import Int64Array
 
 SIZE_EXPONENT = 0.9
@@ -60,17 +60,17 @@ class ActingEngine(SimpyLoop):
     def __init__(
         self,
         pools: Mapping[str, tuple[int, Any, Sequence[tuple[int, int]]]],
-        around: Surroundings,
+        context: Context,
         begin_ms: int,
         horizon_ms: int,
     ) -> None:
         super().__init__(begin_ms)
-        self.around, self._horizon_ms = around, horizon_ms
+        self.context, self._horizon_ms = context, horizon_ms
         self.jobs: dict[int, ActingJob] = {}
         # Nobody sees further than what is known of a signal now.
         self.signals = {
             name: signal.known_at(lambda: self.now_ms) if hasattr(signal, "known_at") else signal
-            for name, signal in around.signals.items()
+            for name, signal in context.signals.items()
         }
         self.scope, self._view = FacilityScope(self), FacilityView(self)
         self.pools = {
@@ -78,18 +78,18 @@ class ActingEngine(SimpyLoop):
             for name, (n_nodes, policy, _) in pools.items()
         }
         self._by_id = list(self.pools.values())
-        for pool, idle_w in zip(self._by_id, around.idle_power_w, strict=False):
+        for pool, idle_w in zip(self._by_id, context.idle_power_w, strict=False):
             pool.idle_w = idle_w
         self._n_jobs, self._happened = 0, Happened()
         for name, (_, _, added) in pools.items():
             for time_ms, more in added:
                 self._later(time_ms - begin_ms, self._add, (self.pools[name], more))
                 self.pools[name].wakes_ms.append(time_ms)
-        wakes_ms = {*around.wakes_ms, *(event.issued_ms for event in around.events)}
+        wakes_ms = {*context.wakes_ms, *(event.issued_ms for event in context.events)}
         for time_ms in sorted(wakes_ms):
             if begin_ms < time_ms < horizon_ms:
                 self._later(time_ms - begin_ms, self._wake_all)
-        if around.controller is not None or any(pool.wants_idle for pool in self._by_id):
+        if context.controller is not None or any(pool.wants_idle for pool in self._by_id):
             self._decide_last()
 
     def advance(self, jobs: JobTable, estimate_ms: Int64Array, until_ms: int) -> Happened:
@@ -116,7 +116,7 @@ class ActingEngine(SimpyLoop):
 
     def rate(self, job: ActingJob, level: int, n_nodes: int | None = None) -> float:
         """Return the rate of a job's work at a level and on a number of nodes, its own if None."""
-        rate = self.around.levels.speed(job.flexible.kind, level) if level else 1.0
+        rate = self.context.levels.speed(job.flexible.kind, level) if level else 1.0
         share = (n_nodes or job.nodes) / job.asked
         return float(rate if share == 1 else rate * share**SIZE_EXPONENT)
 
@@ -124,17 +124,17 @@ class ActingEngine(SimpyLoop):
         self, job: ActingJob, basis: PowerBasis = "mean", level: int | None = None
     ) -> float:
         """Return the power of a job that runs at a level, its own if None, on its nodes [W]."""
-        power = self.around.power
+        power = self.context.power
         if power is None:
             return 0.0
         level = job.level if level is None else level
-        levels = self.around.levels
+        levels = self.context.levels
         cap = (levels.caps[level], levels.power(job.flexible.kind, level) if level else 1.0)
         return power.of(job.class_id, job.profile_id, job.nodes, job.power_factor, cap, basis)
 
     def wake_at(self, time_ms: int, pool: ActingPool | None) -> None:
         """Ask a pool's policy, or the controller, at a time [ms]."""
-        who = self.around.controller if pool is None else pool.policy
+        who = self.context.controller if pool is None else pool.policy
         time_ms = wake_ms(who, time_ms, self.now_ms)
         self._later(time_ms - self.now_ms, self._wake, pool)
         if pool is not None:
@@ -150,7 +150,7 @@ class ActingEngine(SimpyLoop):
         rows = zip(*(values.tolist() for values in columns), strict=True)
         entering = []
         for row, pool_id in zip(rows, jobs.pool_id.tolist(), strict=True):
-            job = ActingJob(self._n_jobs, self.around.flexibility_of(row[4]), *row)
+            job = ActingJob(self._n_jobs, self.context.flexibility_of(row[4]), *row)
             self.jobs[job.number] = job
             self._n_jobs += 1
             entering.append((job, self._by_id[pool_id]))
@@ -225,7 +225,7 @@ class ActingEngine(SimpyLoop):
             stretches.append(
                 (
                     job.number, begin_ms, end_ms, job.nodes, job.work_at(begin_ms),
-                    job.work_at(end_ms), job.level, job.kind, job.standing_w,
+                    job.work_at(end_ms), job.level, job.kind, job.held_w,
                 )
             )  # fmt: skip
             begin_ms = end_ms
@@ -236,8 +236,8 @@ class ActingEngine(SimpyLoop):
         now_ms = self.now_ms
         job.kind, job.since_ms, job.told_ms = kind, now_ms, now_ms
         job.turn += 1
-        job.standing_w = 0.0 if kind == RUN else self._standing_w(job, kind)
-        power_w = self.power_w(job) if kind == RUN else job.standing_w
+        job.held_w = 0.0 if kind == RUN else self._held_w(job, kind)
+        power_w = self.power_w(job) if kind == RUN else job.held_w
         self._set_power(job, pool, job.nodes, round(power_w * 1000))
         if length_ms is not None:
             job.end_ms = now_ms + length_ms
@@ -253,16 +253,16 @@ class ActingEngine(SimpyLoop):
 
     def count_power(self, job: ActingJob, pool: ActingPool, basis: PowerBasis) -> None:
         """Count a job's power by a basis besides the mean; whole µW, for the same reason."""
-        power_w = job.standing_w
+        power_w = job.held_w
         if job.kind == RUN:
             power_w = self.power_w(job, basis)
         power_uw = round(power_w * 1e6) if job.used else 0
         pool.others_uw[basis] += power_uw - job.others_uw.get(basis, 0)
         job.others_uw[basis] = power_uw
 
-    def _standing_w(self, job: ActingJob, kind: int) -> float:
+    def _held_w(self, job: ActingJob, kind: int) -> float:
         """Return the power of a job that is paused, saved or starts again [W]."""
-        power, flexible = self.around.power, job.flexible
+        power, flexible = self.context.power, job.flexible
         if power is None:
             return 0.0
         idle_w = power.idle_w(job.class_id) * job.nodes
@@ -338,7 +338,7 @@ class ActingEngine(SimpyLoop):
     # Decisions: the controller, then each pool's policy, once at each instant.
 
     def _decide(self) -> None:
-        controller = self.around.controller
+        controller = self.context.controller
         if controller is not None:
             self._control(controller, asked(controller, "decide", pairs_read, PAIRS)(self._view))
         for pool in self._by_id:
@@ -369,7 +369,7 @@ class ActingEngine(SimpyLoop):
 
     def _hold(self, pool: ActingPool) -> None:
         """Hide the waiting jobs that the controller holds; the pool is asked again each time."""
-        controller = self.around.controller
+        controller = self.context.controller
         if controller is None or not getattr(controller, "holds", True):
             pool.queue = pool.waiting
             return
@@ -477,7 +477,7 @@ class ActingEngine(SimpyLoop):
         return self.jobs[number]
 
     def _check_level(self, level: int, number: int, who: object) -> None:
-        n_levels = len(self.around.levels)
+        n_levels = len(self.context.levels)
         if not 0 <= level < n_levels:
             self._refuse(who, f"runs job {number} at level {level}; levels are 0 to {n_levels - 1}")
 

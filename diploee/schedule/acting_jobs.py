@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from diploee.schedule.context import JobFlexibility, PowerBasis
 from diploee.schedule.runs import RUN
-from diploee.schedule.surroundings import JobFlexibility, PowerBasis
 
 
 @dataclass(eq=False, slots=True)
@@ -37,7 +37,7 @@ class ActingJob:
     resized: int = 0  # nodes to go on with after a checkpoint; 0 = back into the queue
     used: int = 0
     power_mw: int = 0
-    standing_w: float = 0.0
+    held_w: float = 0.0
     others_uw: dict[PowerBasis, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

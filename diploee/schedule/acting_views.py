@@ -1,6 +1,6 @@
 """What the policies of pools and the controller see of an acting engine.
 
-A policy sees its own pool with its queue, and power, cap, signals and events of the facility; the
+A policy sees its own pool with its queue, and power, signals and events of the facility; the
 controller sees all pools.
 """
 
@@ -12,16 +12,17 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from diploee.scenario import Event
+from diploee.schedule.context import JobFlexibility, PowerBasis
 from diploee.schedule.policy import Viewed
 from diploee.schedule.runs import RUN
-from diploee.schedule.surroundings import Event, JobFlexibility, PowerBasis
 
 if TYPE_CHECKING:
     from diploee.schedule.acting_engine import ActingEngine
 
 
 class _Sight(Viewed):
-    """What everybody sees: time, services, the facility's cap, signals and events."""
+    """What everybody sees: time, services, signals and events."""
 
     def __init__(self, engine: ActingEngine) -> None:
         self._engine = engine
@@ -33,11 +34,7 @@ class _Sight(Viewed):
 
     def service_power_w(self, time_ms: int) -> float:
         """Return the planned power of services beyond the idle power of their nodes [W]."""
-        return self._engine.around.service_power_w(time_ms)
-
-    def cap_w(self, time_ms: int) -> float:
-        """Return the most that all devices may draw at a time [W]."""
-        return self._engine.around.cap_w(time_ms)
+        return self._engine.context.service_power_w(time_ms)
 
     @property
     def signals(self) -> Mapping[str, Any]:
@@ -48,11 +45,11 @@ class _Sight(Viewed):
     def events_known(self) -> Sequence[Event]:
         """Events issued by now."""
         now_ms = self.now_ms
-        return [event for event in self._engine.around.events if event.issued_ms <= now_ms]
+        return [event for event in self._engine.context.events if event.issued_ms <= now_ms]
 
 
 class FacilityScope(_Sight):
-    """What a pool's policy sees of the whole facility: power, cap, signals, events; no queues."""
+    """What a pool's policy sees of the whole facility: power, signals, events; no queues."""
 
     @property
     def power_w(self) -> float:
@@ -120,7 +117,7 @@ class ActingPool(_Sight):
 
     @property
     def facility(self) -> FacilityScope:
-        """Power, cap, signals and events of the whole facility."""
+        """Power, signals and events of the whole facility."""
         return self._engine.scope
 
     @property
@@ -160,7 +157,7 @@ class ActingPool(_Sight):
     @property
     def n_levels(self) -> int:
         """Number of cap levels; 0 is none."""
-        return len(self._engine.around.levels)
+        return len(self._engine.context.levels)
 
     def expected_end_ms(self, job: int) -> int:
         """Return when a job that holds nodes is expected to end [ms], after now."""

@@ -64,19 +64,9 @@ class _Ahead(NamedTuple):
 class CompiledQueue:
     """One pool of nodes under the twin of a policy with an order and a depth.
 
-    Parameters
-    ----------
-    policy : Policy
-        Its `order` is ``submission``, ``sjbf`` (the shortest of those behind the head first),
-        ``sjf`` (of all) or ``reservation``, its `depth` the jobs that are looked at.
-    n_nodes : int
-        Nodes of the pool.
-    begin_ms : int
-        Start of the simulation [ms].
-    added : sequence of (int, int)
-        When further nodes are added [ms], increasing, and their number.
-    gpus : Gpus, optional
-        GPUs of the pool where jobs may have a part of a node; strict FIFO alone takes them.
+    The policy's `order` is ``submission``, ``sjbf`` (the shortest of those behind the head first),
+    ``sjf`` (of all) or ``reservation``, its `depth` the jobs that are looked at. Nodes are `added`
+    at increasing times [ms]. With `gpus` jobs may have a part of a node, under strict FIFO alone.
     """
 
     def __init__(

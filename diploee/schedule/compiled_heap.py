@@ -16,35 +16,35 @@ def heap(size: int) -> Int64Array:
 @njit()
 def sift_up(heap: Int64Array, size: int, key: int, value: int, other: int) -> None:
     """Insert an entry into a heap of `size` entries."""
-    slot = size
-    while slot > 0:
-        parent = (slot - 1) >> 1
+    place = size
+    while place > 0:
+        parent = (place - 1) >> 1
         if heap[0, parent] <= key:
             break
-        heap[0, slot], heap[1, slot], heap[2, slot] = (
+        heap[0, place], heap[1, place], heap[2, place] = (
             heap[0, parent], heap[1, parent], heap[2, parent],
         )  # fmt: skip
-        slot = parent
-    heap[0, slot], heap[1, slot], heap[2, slot] = key, value, other
+        place = parent
+    heap[0, place], heap[1, place], heap[2, place] = key, value, other
 
 
 @njit()
 def sift_down(heap: Int64Array, size: int) -> None:
     """Fill the root of a heap with its entry at `size`, which leaves the heap."""
-    key, slot = heap[0, size], 0
+    key, place = heap[0, size], 0
     while True:
-        child = 2 * slot + 1
+        child = 2 * place + 1
         if child >= size:
             break
         if child + 1 < size and heap[0, child + 1] < heap[0, child]:
             child += 1
         if heap[0, child] >= key:
             break
-        heap[0, slot], heap[1, slot], heap[2, slot] = (
+        heap[0, place], heap[1, place], heap[2, place] = (
             heap[0, child], heap[1, child], heap[2, child],
         )  # fmt: skip
-        slot = child
-    heap[0, slot], heap[1, slot], heap[2, slot] = key, heap[1, size], heap[2, size]
+        place = child
+    heap[0, place], heap[1, place], heap[2, place] = key, heap[1, size], heap[2, size]
 
 
 @njit()

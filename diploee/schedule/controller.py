@@ -19,9 +19,10 @@ from diploee.scenario import Event, EventTarget, FollowSignal
 from diploee.scenario.flexibility import TOLERATED_LOSS
 from diploee.scenario.spans import span_ms
 from diploee.schedule.actions import Action, Preempt, Resize, SetLevel
+from diploee.schedule.headroom import Headroom
 from diploee.schedule.signals import Signal, quantile
 from diploee.tables import Float64Array, Int64Array
-from diploee.units import MS_PER_H, MS_PER_MIN
+from diploee.units import MS_PER_H, MS_PER_MIN, W_PER_MW
 
 STEP_MS = MS_PER_MIN
 """ASSUMPTION: a ramp is followed in steps of a minute [J]."""
@@ -76,15 +77,15 @@ def fair_levels(
         else:
             low = middle + 1
     levels = levels_at(shares[high])
-    left_w = allowed_w - total_w(levels)
+    room = Headroom(allowed_w, total_w(levels))
     capped = np.flatnonzero(levels > 0)
     if now is not None:  # so that no job goes up and down by turns
         capped = capped[np.argsort(now[capped] >= levels[capped], kind="stable")]
     for job in capped.tolist():
         more_w = power_w[job, levels[job] - 1] - power_w[job, levels[job]]
-        if more_w <= left_w:
+        if room.holds(more_w):
             levels[job] -= 1
-            left_w -= more_w
+            room.take(more_w)
     return levels
 
 
@@ -117,6 +118,7 @@ class _Limit:
     """An event that limits the power, and the power before it as soon as its ramp begins."""
 
     event: Event
+    of_meter: bool  # its target is of the meter, not of what devices draw
     before_w: float | None = None
 
 
@@ -140,21 +142,10 @@ class FairCaps:
     time first; then jobs are run on fewer nodes. Below it, the same is undone. A job of tier 0 is
     never touched, nor one that would miss its deadline.
 
-    Parameters
-    ----------
-    events : sequence of Event
-        All events of the run; it looks at those that were issued.
-    cap : Signal, optional
-        Most that the facility may draw [MW].
-    follow : FollowSignal, optional
-        A signal to draw less by while it is high.
-    signals : mapping of str to Signal
-        The signals.
-    overhead : callable, optional
-        What the meter shows at a time [ms] when all devices draw some power, and what sources give
-        of what is drawn [W]; as much, and nothing, where nothing stands between them.
-    has_sources : bool
-        Whether any stage gives power: a fraction is then one of the meter's power.
+    It looks at events that were issued, at a `cap` [MW] and at a signal to `follow`. `overhead`
+    gives what the meter shows at a time [ms] when all devices draw some power, and what sources
+    give of it [W]; without it the meter shows the devices. Where it `has_sources`, a fraction is
+    one of the meter's power.
     """
 
     def __init__(
@@ -166,8 +157,8 @@ class FairCaps:
         overhead: Callable[[int, float], tuple[float, float]] | None = None,
         has_sources: bool = False,
     ) -> None:
-        self._limits = [_Limit(event) for event in events]
         self._cap, self._overhead, self._has_sources = cap, overhead, has_sources
+        self._limits = [self._limit(event) for event in events]
         self._follow = None
         if follow is not None:
             self._follow = _Following(follow, (signals or {})[follow.signal])
@@ -238,7 +229,8 @@ class FairCaps:
         if limit_w < NO_LIMIT_W:
             powers_w = self._power_by_level(pool, of, job)
             least_w = float(powers_w[-1]) - of.idle_w * of.job_n_nodes[job]
-            if self._least_w(view) + self._granted_w + least_w > limit_w * (1 - START_MARGIN):
+            drawn_w = self._least_w(view) + self._granted_w
+            if not Headroom(limit_w * (1 - START_MARGIN), drawn_w).holds(least_w):
                 return False
             if of.free_nodes >= of.job_n_nodes[job]:
                 self._granted_w += least_w
@@ -257,11 +249,8 @@ class FairCaps:
             # One that would be late for it is not held.
             if soon and of.deadline_ms(job) >= event.over_ms + of.job_estimate_ms[job]:
                 before_w = self._history.mean_w(now_ms - event.baseline_ms, now_ms)
-                at_meter = self._is_of_meter(event)
-                level_w = event.target.level_w(
-                    self._at_meter(now_ms, before_w) if at_meter else before_w
-                )
-                found_w = min(found_w, self._of_devices(view, level_w) if at_meter else level_w)
+                level_w = event.target.level_w(self._shown_w(limit, now_ms, before_w))
+                found_w = min(found_w, self._devices_w(limit, view, level_w))
         return found_w
 
     def _least_w(self, view: Any) -> float:
@@ -303,30 +292,25 @@ class FairCaps:
             if now_ms < event.ramp_ms:
                 continue
             if limit.before_w is None:
-                limit.before_w = self._history.mean_w(
-                    event.ramp_ms - event.baseline_ms, event.ramp_ms
-                )
-                if self._is_of_meter(event):
-                    limit.before_w = self._at_meter(event.ramp_ms - 1, limit.before_w)
+                before_w = self._history.mean_w(event.ramp_ms - event.baseline_ms, event.ramp_ms)
+                limit.before_w = self._shown_w(limit, event.ramp_ms - 1, before_w)
             # The ramp back leads to what is drawn without caps, which may have grown meanwhile.
             back_w = self._uncapped_w(view) if now_ms >= event.end_ms else 0.0
-            if self._is_of_meter(event):
-                back_w = self._at_meter(now_ms, back_w)
+            back_w = self._shown_w(limit, now_ms, back_w)
             times_ms = now_ms, now_ms + STEP_MS
             level_w = min(event.allowed_w(t, limit.before_w, back_w) for t in times_ms)
-            if self._is_of_meter(event):
-                level_w = self._of_devices(view, level_w)
-            allowed_w = min(allowed_w, level_w)
+            allowed_w = min(allowed_w, self._devices_w(limit, view, level_w))
         if self._cap is not None:
-            allowed_w = min(allowed_w, self._of_devices(view, self._cap.at(now_ms) * 1e6))
+            cap_w = self._cap.at(now_ms) * W_PER_MW
+            allowed_w = min(allowed_w, self._devices_w(None, view, cap_w))
         return allowed_w
 
-    def _is_of_meter(self, event: Event) -> bool:
-        """Return whether a target is of the meter; a fraction is of what devices drew.
+    def _limit(self, event: Event) -> _Limit:
+        """Return the limit of an event: of the meter, but for a fraction of what devices drew.
 
         The two are the same share but where sources give a part of it.
         """
-        return self._has_sources or event.target.fraction is None
+        return _Limit(event, self._has_sources or event.target.fraction is None)
 
     def _uncapped_w(self, view: Any) -> float:
         """Return what all devices would draw if no running job were capped [W]."""
@@ -338,13 +322,16 @@ class FairCaps:
                 more_w += float(powers_w[0] - powers_w[of.job_level.get(job, 0)])
         return self._committed_w(view) + more_w
 
-    def _at_meter(self, now_ms: int, devices_w: float) -> float:
-        return devices_w if self._overhead is None else self._overhead(now_ms, devices_w)[0]
+    def _shown_w(self, limit: _Limit, now_ms: int, devices_w: float) -> float:
+        """Return what a limit counts where devices draw some power [W]."""
+        if self._overhead is None or not limit.of_meter:
+            return devices_w
+        return self._overhead(now_ms, devices_w)[0]
 
-    def _of_devices(self, view: Any, meter_w: float) -> float:
-        """Return what devices may draw so that the meter shows some power [W]."""
+    def _devices_w(self, limit: _Limit | None, view: Any, meter_w: float) -> float:
+        """Return what devices may draw so that a limit, or else the meter, shows a power [W]."""
         now_w: float = view.power_w
-        if self._overhead is None or not now_w:
+        if self._overhead is None or not now_w or (limit is not None and not limit.of_meter):
             return meter_w
         shown_w, given_w = self._overhead(view.now_ms, now_w)
         return (meter_w + given_w) * now_w / (shown_w + given_w)
@@ -394,7 +381,7 @@ class FairCaps:
             return
         if is_high and not following.high:
             following.high, following.switched_ms = True, now_ms
-            following.limit = _Limit(_open_event(spec.target, now_ms))
+            following.limit = self._limit(_open_event(spec.target, now_ms))
         elif is_low and following.high:
             following.high, following.switched_ms, following.limit = False, now_ms, None
 
@@ -421,8 +408,8 @@ class FairCaps:
             if job in of.running:
                 full_w = of.power_w(job, of.job_level.get(job, 0))
                 idle_w = of.idle_w * of.job_n_nodes[job]
-                standing_w = max(idle_w, of.flexibility(job).restart_share * of.power_w(job, 0))
-                more_w += full_w - standing_w
+                held_w = max(idle_w, of.flexibility(job).restart_share * of.power_w(job, 0))
+                more_w += full_w - held_w
         return float(view.power_w) + more_w
 
     def _balance(self, view: Any, draws_w: float) -> list[tuple[str, Action]]:
@@ -440,20 +427,14 @@ class FairCaps:
         power_w, now = np.array(rows), np.array(at_level, dtype=np.int64)
         fixed_w = draws_w - float(power_w[np.arange(now.size), now].sum())
         levels = fair_levels(power_w, self._aim_w - fixed_w, now)
-        actions: list[tuple[str, Action]] = []
-        total_w = fixed_w + float(power_w[np.arange(len(keys)), levels].sum())
-        stopped: set[tuple[str, int]] = set()
-        if total_w > self._aim_w:
-            actions, total_w = self._pause(view, keys, power_w, levels, total_w)
-            stopped = {(name, action.job) for name, action in actions}
-            if total_w > self._aim_w:
-                fewer, total_w = self._shrink(view, keys, power_w, levels, total_w, stopped)
-                actions += fewer
-                stopped |= {(name, action.job) for name, action in fewer}
-        elif self._resized:
-            wider = self._widen(view, self._aim_w - total_w)
-            actions += wider
-            stopped |= {(name, action.job) for name, action in wider}
+        power_w = power_w[np.arange(now.size), levels]
+        room = Headroom(self._aim_w, fixed_w + float(power_w.sum()))
+        if room.left_w < 0:
+            actions = self._pause(view, keys, power_w, room)
+            actions += self._shrink(view, keys, power_w, room, {(n, a.job) for n, a in actions})
+        else:
+            actions = self._widen(view, room)
+        stopped = {(name, action.job) for name, action in actions}
         for key, level in zip(keys, levels.tolist(), strict=True):
             name, job = key
             if key not in stopped and level != view.pools[name].job_level.get(job, 0):
@@ -499,9 +480,8 @@ class FairCaps:
         view: Any,
         keys: Sequence[tuple[str, int]],
         power_w: Float64Array,
-        levels: Int64Array,
-        total_w: float,
-    ) -> tuple[list[tuple[str, Any]], float]:
+        room: Headroom,
+    ) -> list[tuple[str, Any]]:
         """Stop jobs until the rest keeps the aim: those that tolerate most, then most slack."""
         order = []
         for row, (name, job) in enumerate(keys):
@@ -516,26 +496,25 @@ class FairCaps:
         notices_ms = [x.event.held_ms - x.event.issued_ms for x in self._known(view)]
         notice_ms = min(notices_ms, default=_NEVER_MS)
         for *_, job, row in sorted(order):
-            if total_w <= self._aim_w:
+            if room.left_w >= 0:
                 break
             name = keys[row][0]
             of = view.pools[name]
             flexible = of.flexibility(job)
             in_time = notice_ms >= flexible.stop_ms
             actions.append((name, Preempt(job, "checkpoint" if in_time else "kill")))
-            total_w -= power_w[row, levels[row]] - of.idle_w * of.job_n_nodes[job]
+            room.take(of.idle_w * of.job_n_nodes[job] - power_w[row])
             self._paused[(name, job)] = flexible.restart_ms
-        return actions, total_w
+        return actions
 
     def _shrink(
         self,
         view: Any,
         keys: Sequence[tuple[str, int]],
         power_w: Float64Array,
-        levels: Int64Array,
-        total_w: float,
+        room: Headroom,
         stopped: set[tuple[str, int]],
-    ) -> tuple[list[tuple[str, Any]], float]:
+    ) -> list[tuple[str, Any]]:
         """Run jobs on their fewest nodes until all keeps the aim, the most tolerant first."""
         rows = sorted(
             range(len(keys)),
@@ -543,7 +522,7 @@ class FairCaps:
         )
         actions: list[tuple[str, Any]] = []
         for row in rows:
-            if total_w <= self._aim_w:
+            if room.left_w >= 0:
                 break
             name, job = key = keys[row]
             of = view.pools[name]
@@ -553,11 +532,10 @@ class FairCaps:
                 continue
             actions.append((name, Resize(job, fewest)))
             self._resized[key] = nodes
-            saved_w = power_w[row, levels[row]] - of.idle_w * nodes
-            total_w -= saved_w * (1 - fewest / nodes)
-        return actions, total_w
+            room.take((of.idle_w * nodes - power_w[row]) * (1 - fewest / nodes))
+        return actions
 
-    def _widen(self, view: Any, left_w: float) -> list[tuple[str, Any]]:
+    def _widen(self, view: Any, room: Headroom) -> list[tuple[str, Any]]:
         """Give jobs their nodes back while that keeps the aim, one at a time."""
         for key, nodes in sorted(self._resized.items()):
             name, job = key
@@ -566,7 +544,7 @@ class FairCaps:
             if more <= 0 or job in of.stopping or key in self._restarting:
                 continue
             more_w = (of.power_w(job) / of.job_n_nodes[job] - of.idle_w) * more
-            if more <= of.free_nodes and more_w <= left_w:
+            if more <= of.free_nodes and room.holds(more_w):
                 del self._resized[key]
                 self._restarting[key] = view.now_ms + of.flexibility(job).restart_ms
                 return [(name, Resize(job, nodes))]

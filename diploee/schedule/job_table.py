@@ -39,9 +39,9 @@ class JobTable(Table):
     startup_ms: Int32Array = column("int32", default=0)
     # Factor on the profile's power, the nodes' `busy_power_factor` included; 1 unless given
     power_factor: Float64Array = column("float64", default=1)
-    # Number of a job with a course of its own among those of its stream, from 1; 0, unless given,
-    # plays its profile
-    course_id: Int32Array = column("int32", default=0)
+    # Number of a synchronous job among those of its stream, from 1; 0, unless given, plays its
+    # profile
+    synchronous_id: Int32Array = column("int32", default=0)
     # Run time that its user asked for [ms]; 0 = not known
     requested_ms: Int64Array = column("int64", default=0)
     # Who submitted it, numbered within its stream from 1; 0 = not known

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
+from importlib import import_module
 from types import MappingProxyType
-from typing import Any, Protocol, get_args
+from typing import Any, Protocol, TypeVar, get_args
 
 import numpy as np
 
@@ -94,6 +95,32 @@ class Policy(Protocol):
         added or `ClusterView.wake_at` asked for it: after all that happens at that instant.
         """
         ...
+
+
+P = TypeVar("P", bound=type)
+_TWINS: dict[type, str] = {}
+
+
+def has_twin(engine: str) -> Callable[[P], P]:
+    """Return a decorator that says which engine is the twin of a policy.
+
+    It holds for that class alone: one derived from it may decide otherwise.
+    """
+
+    def register(policy: P) -> P:
+        _TWINS[policy] = engine
+        return policy
+
+    return register
+
+
+def twin_of(policy: object) -> Callable[..., Any] | None:
+    """Return the engine that is the twin of a policy, None where it has none."""
+    if (engine := _TWINS.get(type(policy))) is None:
+        return None
+    module, _, name = engine.partition(":")
+    made: Callable[..., Any] = getattr(import_module(module), name)
+    return made
 
 
 class Viewed:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NoReturn, Protocol
+from typing import Literal, NoReturn, Protocol
 
 import numpy as np
 
@@ -15,16 +15,12 @@ from diploee.columns import Column
 from diploee.errors import WorkloadError, did_you_mean, one_of, shown
 from diploee.profiles.capped import CapLevels
 from diploee.scenario import Pool, StandingNodes
+from diploee.schedule.context import Context
 from diploee.schedule.job_table import JobTable
 from diploee.schedule.policies.fifo import StrictFifo
-from diploee.schedule.policy import Policy
-from diploee.schedule.surroundings import Surroundings
-from diploee.schedule.twins import twin_of
+from diploee.schedule.policy import Policy, twin_of
 from diploee.tables import BoolArray, Int64Array, concat
 from diploee.units import SLOTS_PER_GPU
-
-if TYPE_CHECKING:
-    from diploee.schedule.acting import ActingPools
 
 Engine = Literal["simpy", "compiled"]
 
@@ -36,19 +32,9 @@ class PoolEngine(Protocol):
     """Schedules one pool; jobs are numbered in the order in which it takes them in."""
 
     def advance(self, jobs: JobTable, until_ms: int) -> tuple[Int64Array, Int64Array]:
-        """Take in the jobs submitted before a time, and simulate up to it.
+        """Take in the jobs submitted since the last call and before a time; simulate up to it.
 
-        Parameters
-        ----------
-        jobs : JobTable
-            Jobs in the order of submission, from the end of the last call to `until_ms`.
-        until_ms : int
-            Time [ms]; all starts before it are final.
-
-        Returns
-        -------
-        numbers, start_ms : numpy.ndarray, shape (m,), int64
-            The jobs that started since the last call, and when [ms].
+        Returns the numbers of the jobs that started since the last call, and when [ms].
         """
         ...
 
@@ -134,19 +120,7 @@ class Schedule:
 
 
 class PoolSchedule:
-    """The schedule of one pool as it comes about.
-
-    Parameters
-    ----------
-    engine : PoolEngine
-        Finds the starts.
-    n_nodes : int
-        Nodes of the pool, in slots.
-    horizon_ms : int
-        End of the run [ms].
-    slots_per_node : int
-        As of `Cluster`.
-    """
+    """The schedule of one pool as it comes about; nodes are counted in slots."""
 
     def __init__(
         self, engine: PoolEngine, n_nodes: int, horizon_ms: int, slots_per_node: int = 1
@@ -158,15 +132,7 @@ class PoolSchedule:
         self._n_jobs = 0
 
     def advance(self, jobs: JobTable, until_ms: int) -> Schedule:
-        """Return the jobs that start before a time; arguments as of `PoolEngine.advance`.
-
-        Raises
-        ------
-        WorkloadError
-            If a job is wider than the pool: it could never start.
-        PolicyError
-            If the policy starts what it may not.
-        """
+        """Return the jobs that start before a time; arguments as of `PoolEngine.advance`."""
         check_widths(jobs, self._n_nodes, self._slots_per_node)
         numbers, start_ms = self._engine.advance(jobs, until_ms)
         waiting = concat([self._waiting, jobs])
@@ -197,32 +163,11 @@ def check_widths(jobs: JobTable, n_nodes: int, slots_per_node: int = 1) -> None:
 
 
 class Cluster:
-    """All pools of a run, each with its own queue.
+    """All pools of a run, each with its own queue; their order gives the `pool_id` of jobs.
 
-    Parameters
-    ----------
-    pools : mapping of str to Pool
-        The pools; their order gives the `pool_id` of jobs.
-    horizon_ms : int
-        End of the run [ms].
-    engine : {"simpy", "compiled"}
-        Both give the same start times, job for job.
-    policies : mapping of str to Policy, optional
-        Own policies of pools by name, instead of what `Pool.scheduler` names.
-    begin_ms : int
-        Time at which the simulation begins [ms], at or before the start of the run.
-    standing : mapping of str to StandingNodes, optional
-        Nodes that stand, of pools by name; all of them all the time where absent.
-    around : Surroundings, optional
-        What policies that act know besides their queues, and a controller of the facility.
-    slots_per_node : mapping of str to int, optional
-        `Facility.slots_per_node` of each pool, in which the `n_nodes` of jobs count; 1 if absent.
-
-    Raises
-    ------
-    WorkloadError
-        If the compiled engine has no twin of a pool's policy, `policies` has an unknown pool or
-        what is no policy, or a pool that allocates GPUs is under more than strict FIFO.
+    Both engines give the same starts, job for job. `policies` by pool replace what `Pool.scheduler`
+    names, `standing` has the nodes that stand, `context` what policies that act know besides their
+    queues, with a controller, and `slots_per_node` those in which the `n_nodes` of jobs count.
     """
 
     def __init__(
@@ -233,7 +178,7 @@ class Cluster:
         policies: Mapping[str, Policy] | None = None,
         begin_ms: int = 0,
         standing: Mapping[str, StandingNodes] | None = None,
-        around: Surroundings | None = None,
+        context: Context | None = None,
         slots_per_node: Mapping[str, int] | None = None,
     ) -> None:
         self._horizon_ms = horizon_ms
@@ -241,7 +186,7 @@ class Cluster:
         stand = {name: StandingNodes(pool.n_nodes) for name, pool in pools.items()}
         stand.update(standing or {})
         chosen = chosen_policies(pools, policies)
-        self.acts = acts(chosen.values(), around)
+        self.acts = acts(chosen.values(), context)
         for name in pools:
             if slots[name] > 1 and (self.acts or type(chosen[name]) is not StrictFifo):
                 raise WorkloadError(
@@ -253,9 +198,7 @@ class Cluster:
                 _refuse_acting(chosen)
             from diploee.schedule.acting import ActingPools
 
-            self._acting = ActingPools(
-                chosen, stand, around or Surroundings(), begin_ms, horizon_ms
-            )
+            self._acting = ActingPools(chosen, stand, context or Context(), begin_ms, horizon_ms)
             return
         self._pools = [
             PoolSchedule(
@@ -270,8 +213,7 @@ class Cluster:
     def advance(self, jobs: JobTable, until_ms: int) -> Schedule:
         """Return the jobs of all pools that start before a time, pool after pool.
 
-        Arguments and errors as of `PoolSchedule.advance`. Where policies act, an `ActedSchedule` of
-        what jobs did before that time.
+        Where policies act, an `ActedSchedule` of what jobs did before that time.
         """
         if self.acts:
             return self._acting.advance(jobs, until_ms)
@@ -291,13 +233,7 @@ class Cluster:
 def chosen_policies(
     pools: Mapping[str, Pool], own: Mapping[str, Policy] | None = None
 ) -> dict[str, Policy]:
-    """Return the policy of each pool: an own one, or that which the pool names.
-
-    Raises
-    ------
-    WorkloadError
-        If the own ones have an unknown pool or what is no policy.
-    """
+    """Return the policy of each pool: an own one, or that which the pool names."""
     own = own or {}
     for name, policy in own.items():
         if name not in pools:
@@ -305,7 +241,8 @@ def chosen_policies(
                 f"policies: unknown pool {shown(name)} (have: {one_of(pools)})"
                 f"{did_you_mean(str(name), pools)}"
             )
-        if isinstance(policy, type) or not _is_policy(policy):
+        can_choose = hasattr(policy, "select") or hasattr(policy, "decide")
+        if isinstance(policy, type) or not can_choose:
             raise WorkloadError(
                 f"policies: pool '{name}' needs an object with select(view) or decide(view), "
                 f"found {shown(policy)}"
@@ -324,15 +261,11 @@ def levels_of(policies: Iterable[object], controller: object | None = None) -> C
     return CapLevels() if used else CapLevels((1.0,))
 
 
-def acts(policies: Iterable[object], around: Surroundings | None = None) -> bool:
+def acts(policies: Iterable[object], context: Context | None = None) -> bool:
     """Return whether any of some policies decides on more than starts, or a controller does."""
-    if around is not None and around.controller is not None:
+    if context is not None and context.controller is not None:
         return True
     return any(hasattr(policy, "decide") for policy in policies)
-
-
-def _is_policy(policy: object) -> bool:
-    return hasattr(policy, "select") or hasattr(policy, "decide")
 
 
 def _refuse_acting(chosen: Mapping[str, Policy]) -> NoReturn:
@@ -375,17 +308,7 @@ def _engine(
 
 
 def in_order_of_submission(parts: Sequence[Schedule], jobs: JobTable, horizon_ms: int) -> Schedule:
-    """Return all jobs of a run with the starts that windows of it gave.
-
-    Parameters
-    ----------
-    parts : sequence of Schedule
-        The jobs that started, window by window.
-    jobs : JobTable
-        All jobs in the order of submission, numbered from 0.
-    horizon_ms : int
-        End of the run [ms].
-    """
+    """Return all jobs of a run, numbered from 0, with the starts that windows of it gave."""
     from diploee.schedule.runs import ActedSchedule, acted_in_order
 
     acted = [part for part in parts if isinstance(part, ActedSchedule)]
@@ -403,43 +326,29 @@ def simulated_utilization(
     windows: Iterable[JobTable],
     window_ms: int,
     policy: Policy | None,
-    around: Surroundings | None = None,
+    context: Context | None = None,
     slots_per_node: int = 1,
 ) -> float:
-    """Return the mean node occupancy (0-1) of a pool over a run, under its own policy.
+    """Return the mean node occupancy (0-1) of a pool alone over a run, without a controller.
 
-    Parameters
-    ----------
-    pool : Pool
-        Its nodes and its scheduler.
-    clock : RunClock
-        Span of the run.
-    windows : iterable of JobTable
-        The jobs, window by window.
-    window_ms : int
-        Length of the windows, counted from the start of the run [ms].
-    policy : Policy, optional
-        An own policy instead of that which `pool` names; a copy is asked, as it may have a state.
-    around : Surroundings, optional
-        What a policy that acts knows besides its queue; its controller is left out.
-    slots_per_node : int
-        As of `Cluster`.
+    Windows of jobs have a length counted from the start of the run; a copy of the policy is asked,
+    as it may have a state.
     """
     chosen = pool.scheduler.open() if policy is None else deepcopy(policy)
-    name: Engine = "simpy" if twin_of(chosen) is None else "compiled"
-    horizon_ms = clock.horizon_ms
-    standing = pool.standing(clock)
-    run: PoolSchedule | ActingPools
-    if acts([chosen]):
-        from diploee.schedule.acting import ActingPools
-
-        around = replace(around or Surroundings(), controller=None)
-        run = ActingPools({"": chosen}, {"": standing}, around, clock.begin_ms, horizon_ms)
-        windows = (replace(jobs, pool_id=np.zeros(len(jobs), np.int16)) for jobs in windows)
-    else:
-        engine = _engine("", standing, name, chosen, clock.begin_ms, slots_per_node)
-        run = PoolSchedule(engine, standing.most * slots_per_node, horizon_ms, slots_per_node)
+    horizon_ms, standing = clock.horizon_ms, pool.standing(clock)
+    cluster = Cluster(
+        {"": pool},
+        horizon_ms,
+        "simpy" if twin_of(chosen) is None else "compiled",
+        {"": chosen},
+        clock.begin_ms,
+        {"": standing},
+        replace(context or Context(), controller=None),
+        {"": slots_per_node},
+    )
     node_ms = 0
     for number, jobs in enumerate(windows, clock.begin_ms // window_ms + 1):
-        node_ms += int(run.advance(jobs, min(number * window_ms, horizon_ms)).node_ms.sum())
+        of_pool = replace(jobs, pool_id=np.zeros(len(jobs), np.int16))
+        started = cluster.advance(of_pool, min(number * window_ms, horizon_ms))
+        node_ms += int(started.node_ms.sum())
     return node_ms / (standing.node_ms(horizon_ms) * slots_per_node)

@@ -17,12 +17,8 @@ class Transient:
     A pool has filled up when its busy nodes first reach the mean that its jobs ask for, or a job
     first has to wait. The whole has when every pool has, at the latest after half the run.
 
-    Parameters
-    ----------
-    clock : RunClock
-        Span of the run; one with a warm-up begins filled.
-    asked_nodes : mapping of int to float
-        For each pool with jobs, by its index, the nodes that they ask for on average.
+    `asked_nodes` are the nodes that the jobs of each pool, by its index, ask for on average. A run
+    with a warm-up begins filled.
     """
 
     def __init__(self, clock: RunClock, asked_nodes: Mapping[int, float]) -> None:

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diploee.scenario import SCHEDULERS, Pool, StandingNodes
-from diploee.schedule import Cluster, Engine
+from diploee.schedule import Engine
 from diploee.schedule.job_table import JobTable
+from diploee.schedule.schedule import Cluster
 
 POLICIES: list[dict[str, Any]] = [
     {"kind": "sjf"},

@@ -81,11 +81,11 @@ def test_steps_give_the_power_of_a_run(site: str, tmp_path: Path) -> None:
         scenario, tmp_path / "run", library=tiny_library(), engine="compiled", sinks=[kept]
     )
     workload, schedule = scheduled(scenario)
-    segments = diploee.job_segments(schedule, workload.library, scenario, workload.courses)
+    segments = diploee.job_segments(schedule, workload.library, scenario, workload.pieces_of)
     power = diploee.power_series(segments, scenario, workload.library)
     for column, found_w in (("it_power_w", kept.it_w), ("facility_power_w", kept.facility_w)):
         np.testing.assert_allclose(power[column], np.concatenate(found_w), rtol=1e-9)
-    jobs_j = job_energy_j(schedule, workload.library, scenario, workload.courses)
+    jobs_j = job_energy_j(schedule, workload.library, scenario, workload.pieces_of)
     assert jobs_j.sum() < power["it_power_w"].sum() * 60
     if scenario.warm_up is None:
         assert jobs_j.sum() == pytest.approx(run.jobs()["energy_j"].sum(), rel=1e-9)

@@ -13,8 +13,8 @@ from typing import Literal
 
 import numpy as np
 
-from diploee.loads.jobs.classes import StreamClass
 from diploee.loads.jobs.rates import joint
+from diploee.loads.jobs.source import StreamClass
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.playing import played_mean_power_w
 from diploee.scenario import DurationModel, NodeType

@@ -1,18 +1,5 @@
 """Jobs: calendar rates, job draws and the bisection against a target utilization."""
 
-from diploee.loads.jobs.classes import StreamClass
-from diploee.loads.jobs.match import StreamMatch, Utilization
-from diploee.loads.jobs.rates import HourlyRates, hourly_rates
-from diploee.loads.jobs.streams import JobStreams
-from diploee.loads.jobs.synchronous import CourseRows, SynchronousJobs
+from diploee.loads.jobs.source import StreamClass, StreamMatch, Utilization
 
-__all__ = [
-    "CourseRows",
-    "HourlyRates",
-    "JobStreams",
-    "StreamClass",
-    "StreamMatch",
-    "SynchronousJobs",
-    "Utilization",
-    "hourly_rates",
-]
+__all__ = ["StreamClass", "StreamMatch", "Utilization"]

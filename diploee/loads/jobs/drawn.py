@@ -18,11 +18,17 @@ from diploee.errors import ProfileError, WorkloadError
 from diploee.loads.jobs.arrays import draw_alike, draw_sizes
 from diploee.loads.jobs.arrivals import draw_submissions, stream_rates
 from diploee.loads.jobs.bisection import bisect
-from diploee.loads.jobs.classes import StreamClass, check_n_jobs, draw_profiles
 from diploee.loads.jobs.library_builder import LibraryBuilder
-from diploee.loads.jobs.match import StreamMatch, Utilization, node_ms
-from diploee.loads.jobs.source import StreamFrame
-from diploee.loads.jobs.startup import draw_startups_ms
+from diploee.loads.jobs.source import (
+    JobSource,
+    StreamClass,
+    StreamFrame,
+    StreamMatch,
+    Utilization,
+    check_n_jobs,
+    draw_profiles,
+    node_ms,
+)
 from diploee.profiles import PowerProfile
 from diploee.scenario import DurationModel, JobClass, JobStream
 from diploee.scenario.durations import MAX_DURATION_S
@@ -57,29 +63,15 @@ Candidates = tuple[JobTable, Int64Array]
 """Jobs and the mark of each."""
 
 
-class DrawnJobs:
-    """All jobs that a stream may submit, in layers, and those of them that it does submit.
-
-    Parameters
-    ----------
-    spec : JobStream
-        The stream, with classes or a mix.
-    frame : StreamFrame
-        Its run.
-    builder : LibraryBuilder
-        Profiles that the classes draw from; variants of them and batches are added.
-    batches : mapping of tuple to PowerProfile
-        One batch of each class with `batch_inference`, by the names of stream and class.
-    """
+class DrawnJobs(JobSource):
+    """All jobs that a stream may submit, in layers, and those of them that it does submit."""
 
     def __init__(
         self, spec: JobStream, frame: StreamFrame, builder: LibraryBuilder, batches: Batches
     ) -> None:
-        self._spec, self._frame, self.name = spec, frame, frame.name
+        super().__init__(spec, frame)
         self._rates = stream_rates(spec, frame)
         self.classes = _stream_classes(spec, frame, builder, batches)
-        if spec.startup is not None:
-            builder.flat()
         self._duration_ms = np.array([entry.duration_ms for entry in builder.library.entries])
         per_node = frame.slots_per_node
         self._class_n_nodes = np.array([c.job_class.slots(per_node) for c in self.classes])
@@ -102,8 +94,7 @@ class DrawnJobs:
             )
         self._kept: dict[tuple[int, int], Candidates] | None = {} if simulated < MOST_KEPT else None
         self._n_layers, self._threshold = 1, MARKS
-        self._steps = 0
-        self._listed_ms, self._simulated = 0, 0.0
+        self._steps, self._simulated = 0, 0.0
 
     @property
     def jobs_per_day(self) -> float:
@@ -113,39 +104,33 @@ class DrawnJobs:
     @property
     def asked_nodes(self) -> float:
         """Nodes of the target, or those that the jobs given ask for on average."""
-        if self._spec.target_utilization is not None:
-            return self._spec.target_utilization * self._frame.mean_nodes
+        if self._stream.target_utilization is not None:
+            return self._stream.target_utilization * self._frame.mean_nodes
         return self.jobs_per_day * self._node_ms_per_job() / MS_PER_DAY
 
     def settle(self, simulated: Utilization | None) -> None:
         """Find the daily job count that is given or meets the target."""
-        target = self._spec.target_utilization
+        target = self._stream.target_utilization
         if target is None:
             return  # one layer, whole
-        if self._spec.match == "list":
+        if self._stream.match == "list":
             self._match_list(target)
         elif simulated is None:
             raise ValueError("match: simulated needs a function that simulates")
         else:
             self._match_simulated(target, simulated)
 
-    def draws(self) -> Iterator[JobTable]:
-        """Yield the jobs of each span whose mark lies below the threshold."""
-        self._listed_ms = 0
+    def _draws(self) -> Iterator[JobTable]:
         for span in self._frame.spans:
-            jobs = self._jobs_of(span, self._n_layers, self._threshold)
-            self._listed_ms += int(node_ms(jobs, self._frame.clock.horizon_ms).sum())
-            yield jobs
-            del jobs  # before the next are drawn
+            yield self._jobs_of(span, self._n_layers, self._threshold)
 
     def match(self) -> StreamMatch:
         """Return how the daily job count was found, and what the list or the schedule reached."""
-        name, spec, target = self._frame.name, self._spec, self._spec.target_utilization
-        listed = self._listed_ms / self._frame.capacity_ms
+        name, spec, target = self.name, self._stream, self._stream.target_utilization
         if target is None:
             assert spec.jobs_per_day is not None
-            return StreamMatch(name, spec.jobs_per_day, "given", None, listed, None, 0)
-        reached = listed if spec.match == "list" else self._simulated
+            return StreamMatch(name, spec.jobs_per_day, "given", None, self._listed)
+        reached = self._listed if spec.match == "list" else self._simulated
         return StreamMatch(
             name, self.jobs_per_day, spec.match, target, reached, reached - target, self._steps
         )
@@ -217,12 +202,12 @@ class DrawnJobs:
 
     def _out_of_reach(self, best: float, n_layers: int) -> str:
         why = "the end of the run cuts jobs that begin late"
-        if self._spec.match == "simulated":
+        if self._stream.match == "simulated":
             why = "a job that waits for nodes holds up those behind it"
             if not self._frame.clock.warm_up_ms:
                 why = f"the pool begins empty, and {why}"
         return (
-            f"streams.{self.name}: target utilization {self._spec.target_utilization:g} can't be "
+            f"streams.{self.name}: target utilization {self._stream.target_utilization:g} can't be "
             f"reached: {best:.4f} is the most, of {n_layers * self._layer_jobs_per_day:,.0f} jobs "
             f"a day ({why}); lower the target to that, lengthen the run, flatten the calendar, or "
             "use narrower or shorter jobs"
@@ -246,7 +231,7 @@ class DrawnJobs:
 
     def _draw(self, layer: int, span: int) -> Candidates:
         """Draw a span's candidates of one layer, in the order of submission, and their marks."""
-        frame, spec = self._frame, self._spec
+        frame = self._frame
         date_ms = frame.clock.date_ms(span * DRAW_MS)
         rng = stream(frame.seed, "workload", frame.name, layer, date_ms)
         rates = self._rates.between(span * DRAW_MS, (span + 1) * DRAW_MS)
@@ -268,13 +253,11 @@ class DrawnJobs:
             array = np.repeat(np.arange(n_jobs), sizes)
             submit_ms, mark, drawn, n_jobs = submit_ms[array], mark[array], drawn[array], array.size
         profile_id = draw_profiles(self.classes, drawn, rng)
-        startup_ms = draw_startups_ms(spec.startup, n_jobs, frame.seed, frame.name, layer, date_ms)
-        jobs = JobTable(
-            job_id=np.zeros(n_jobs, dtype=np.int64),
-            submit_ms=submit_ms,
+        startup_ms = self._startups_ms(n_jobs, layer, date_ms)
+        jobs = self._jobs(
+            submit_ms,
             n_nodes=self._class_n_nodes[drawn],
             duration_ms=self._durations_ms((layer, date_ms), drawn, profile_id, array) + startup_ms,
-            pool_id=np.full(n_jobs, frame.pool_id),
             class_id=drawn.astype(np.int16),
             profile_id=profile_id,
             startup_ms=startup_ms,
@@ -309,13 +292,13 @@ class DrawnJobs:
         return duration_ms
 
     def _expected_jobs_per_day(self) -> float:
-        if self._spec.jobs_per_day is not None:
-            return self._spec.jobs_per_day / LAYER_MARGIN
-        assert self._spec.target_utilization is not None
+        if self._stream.jobs_per_day is not None:
+            return self._stream.jobs_per_day / LAYER_MARGIN
+        assert self._stream.target_utilization is not None
         node_ms_per_job = self._node_ms_per_job()
         if not node_ms_per_job > 0:
             return float("inf")
-        node_ms_per_day = self._spec.target_utilization * self._frame.mean_nodes * MS_PER_DAY
+        node_ms_per_day = self._stream.target_utilization * self._frame.mean_nodes * MS_PER_DAY
         return float(node_ms_per_day / node_ms_per_job)
 
     def _node_ms_per_job(self) -> float:

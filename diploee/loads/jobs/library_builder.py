@@ -16,13 +16,7 @@ from diploee.scenario.power_smoothing import PowerSmoothing
 
 
 class LibraryBuilder:
-    """Profiles by index: those of a library, and those added.
-
-    Parameters
-    ----------
-    library : ProfileLibrary
-        Its profiles keep their indices.
-    """
+    """Profiles by index: those of a library, which keep theirs, and those added."""
 
     def __init__(self, library: ProfileLibrary) -> None:
         self._library = library

@@ -12,9 +12,10 @@ import numpy as np
 
 from diploee.columns import Columns
 from diploee.facility.base import Block, Values
-from diploee.loads.jobs import JobStreams, Utilization
 from diploee.loads.jobs.lowering import JobLoad, lower_jobs
 from diploee.loads.jobs.queue import QueueLength, QueueMetrics
+from diploee.loads.jobs.source import Utilization
+from diploee.loads.jobs.streams import JobStreams
 from diploee.loads.jobs.stretches import lower_runs, with_levels
 from diploee.loads.jobs.synchronous_metrics import SynchronousMetrics
 from diploee.loads.services.banks import Bank
@@ -25,26 +26,14 @@ from diploee.progress import Progress, Stopwatch
 from diploee.scenario import NodeType, Scenario
 from diploee.scenario import flexibility as scenario_flexibility
 from diploee.scenario.spans import span_ms
-from diploee.schedule import (
-    QUEUE_COLUMNS,
-    ActedSchedule,
-    Cluster,
-    Engine,
-    JobFlexibility,
-    JobPower,
-    Policy,
-    Schedule,
-    Surroundings,
-    Transient,
-    chosen_policies,
-    levels_of,
-)
-from diploee.schedule import simulated_utilization as simulated_occupancy
+from diploee.schedule import QUEUE_COLUMNS, ActedSchedule, Engine, Policy, Schedule, Transient
+from diploee.schedule.context import Context, Controller, JobFlexibility, JobPower
 from diploee.schedule.job_table import DRAW_MS, JobTable
+from diploee.schedule.schedule import Cluster, chosen_policies, levels_of
+from diploee.schedule.schedule import simulated_utilization as simulated_occupancy
 from diploee.schedule.signals import Signal
-from diploee.schedule.surroundings import Controller
 from diploee.tables import Float64Array
-from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_WEEK, W_PER_MW
+from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_WEEK
 
 if TYPE_CHECKING:
     from diploee.inputs import Inputs
@@ -71,21 +60,7 @@ class JobWindow:
 
 
 class JobsLoad:
-    """All job streams of a site.
-
-    Parameters
-    ----------
-    scenario : Scenario
-        The site, settled.
-    inputs : Inputs
-        Profiles, logs and traces.
-    engine : {"simpy", "compiled"}
-        Scheduler; both give the same start times.
-    policies : mapping of str to Policy, optional
-        Queue disciplines of pools by name, instead of those that the scenario names.
-    controller : Controller, optional
-        Acts on the jobs of all pools, before their policies.
-    """
+    """All job streams of a site: it is settled, and its inputs are read."""
 
     def __init__(
         self,
@@ -107,11 +82,11 @@ class JobsLoad:
         self.streams = open_streams(scenario, inputs)
         chosen = chosen_policies(scenario.facility.pools, policies)
         levels = levels_of(chosen.values(), controller)
-        self._around = replace(
-            surroundings(scenario, self.streams, levels, inputs.signals),
+        self._context = replace(
+            context_of(scenario, self.streams, levels, inputs.signals),
             service_power_w=lambda time_ms: self.beside_w(time_ms),
         )
-        self.streams.settle(simulations(scenario, policies, self._around))
+        self.streams.settle(simulations(scenario, policies, self._context))
         self.cluster = self._new_cluster(chosen, controller)
         self.columns: Columns = QUEUE_COLUMNS
         self.banks: Sequence[Bank] = ()
@@ -120,7 +95,7 @@ class JobsLoad:
         self.profile_ids = {i for c in self.streams.classes for i in c.profile_ids}
         self.ac_twins: Mapping[int, PowerProfile] = {}
         if self.cluster.acts:
-            kinds = [self._around.flexibility_of(k).kind for k in range(len(self.streams.classes))]
+            kinds = [self._context.flexibility_of(k).kind for k in range(len(self.streams.classes))]
             nodes = list(class_nodes(scenario, self.streams))
             self.library, self._levels = with_levels(
                 self.library, self.streams.classes, nodes, kinds, levels
@@ -137,7 +112,7 @@ class JobsLoad:
             chosen,
             scenario.clock.begin_ms,
             scenario.standing_nodes(),
-            replace(self._around, controller=controller),
+            replace(self._context, controller=controller),
             facility.slots,
         )
 
@@ -221,10 +196,10 @@ class JobsLoad:
         return load.segments
 
     def _lowered(self, started: Schedule) -> JobLoad:
-        facility, course = self._scenario.facility, self.streams.course
+        facility, pieces = self._scenario.facility, self.streams.pieces
         if isinstance(started, ActedSchedule):
-            return lower_runs(started, self.library, self._levels, facility, course)
-        return lower_jobs(started, self.library, facility, course)
+            return lower_runs(started, self.library, self._levels, facility, pieces)
+        return lower_jobs(started, self.library, facility, pieces)
 
     # What is counted
 
@@ -272,16 +247,16 @@ def open_streams(scenario: Scenario, inputs: Inputs) -> JobStreams:
     )
 
 
-def surroundings(
+def context_of(
     scenario: Scenario,
     streams: JobStreams,
     levels: CapLevels,
     signals: Mapping[str, Signal] | None = None,
-) -> Surroundings:
+) -> Context:
     """Return what policies that act know besides their queues; not services yet."""
     facility, signals = scenario.facility, signals or {}
     pools = [facility.node_type_of(name) for name in facility.pools]
-    around = Surroundings(
+    context = Context(
         power=JobPower(
             streams.library,
             list(class_nodes(scenario, streams)),
@@ -299,17 +274,15 @@ def surroundings(
         idle_power_w=[node.idle_power_w for node in pools],
     )
     if scenario.flexibility is None:
-        return around
+        return context
     changes = [signal.times_ms for signal in signals.values()]
     begin_ms, horizon_ms = scenario.clock.begin_ms, scenario.horizon_ms
     wakes_ms = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *changes]))
-    cap = signals.get("cap")
     return replace(
-        around,
+        context,
         signals=signals,
         events=scenario.flexibility.events_in(scenario.clock),
         wakes_ms=wakes_ms[(wakes_ms > begin_ms) & (wakes_ms < horizon_ms)].tolist(),
-        cap_w=around.cap_w if cap is None else lambda time_ms: cap.at(time_ms) * W_PER_MW,
     )
 
 
@@ -343,7 +316,7 @@ def class_nodes(scenario: Scenario, streams: JobStreams) -> Iterator[NodeType]:
 def simulations(
     scenario: Scenario,
     policies: Mapping[str, Policy] | None = None,
-    around: Surroundings | None = None,
+    context: Context | None = None,
 ) -> dict[str, Utilization]:
     """Return what each stream with ``match: simulated`` matches: its own pool's occupancy."""
 
@@ -354,7 +327,7 @@ def simulations(
             days,
             DRAW_MS,
             (policies or {}).get(pool),
-            around,
+            context,
             scenario.facility.slots_per_node(pool),
         )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diploee.loads.jobs.course import Courses, course_of_jobs
+from diploee.loads.jobs.pieces import PiecesOf, pieces_of_jobs
 from diploee.power.segments import Segments, owner_of_jobs
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Facility
@@ -32,28 +32,28 @@ def lower_jobs(
     schedule: Schedule,
     library: ProfileLibrary,
     facility: Facility,
-    courses: Courses | None = None,
+    pieces_of: PiecesOf | None = None,
 ) -> JobLoad:
     """Lower started jobs to segments, cut at the horizon, and keep whose they are.
 
-    The course of each job, as `course_of_jobs` says, is placed at its start. Segments that ended
-    before the run are left out; one that runs at its start keeps its own start, so that its power
-    is added as in a run that begins earlier, to the last bit. `courses` gives the rows of jobs
-    with a course of their own, such as `JobStreams.course`.
+    The pieces of each job, as `pieces_of_jobs` says, are placed from its start on. Segments that
+    ended before the run are left out; one that runs at its start keeps its own start, so that its
+    power is added as in a run that begins earlier, to the last bit. `pieces_of` gives those of
+    synchronous jobs, such as `JobStreams.pieces`.
     """
     jobs, rows = schedule.jobs, np.flatnonzero(schedule.started)
     left_ms = schedule.horizon_ms - schedule.start_ms[rows]
-    course = course_of_jobs(jobs, rows, left_ms, library, facility, courses)
-    job = course.job
-    start_ms = schedule.start_ms[job] + course.into_ms
+    pieces = pieces_of_jobs(jobs, rows, left_ms, library, facility, pieces_of)
+    job = pieces.job
+    start_ms = schedule.start_ms[job] + pieces.into_ms
     segments = Segments(
         start_ms=start_ms,
-        end_ms=np.minimum(start_ms + course.length_ms, schedule.horizon_ms),
+        end_ms=np.minimum(start_ms + pieces.length_ms, schedule.horizon_ms),
         pool_id=jobs.pool_id[job],
         n_nodes=jobs.n_nodes[job],
-        profile_id=course.profile_id,
-        offset_ms=course.offset_ms,
-        weight=course.weight,
+        profile_id=pieces.profile_id,
+        offset_ms=pieces.offset_ms,
+        weight=pieces.weight,
         owner=owner_of_jobs(jobs.job_id, jobs.class_id)[job],
     )
     # Ends are cut at the horizon; what ended before the run adds nothing to it.

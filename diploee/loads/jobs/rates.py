@@ -216,31 +216,9 @@ def hourly_rates(
 ) -> HourlyRates:
     """Lay calendar weights over a run, without a step but where nodes are added.
 
-    Parameters
-    ----------
-    calendar : Calendar
-        Weights of the hours of the week and of the months, and how weeks differ.
-    clock : RunClock
-        The run.
-    seed : int
-        Seed of the run.
-    *name : str
-        Stream whose weeks differ.
-    standing : StandingNodes, optional
-        Nodes that the rates are in proportion to; constant where absent.
-    scatters : sequence of Scatter
-        Random factors of hours and of days.
-
-    Returns
-    -------
-    HourlyRates
-        Each clock hour has the mean of its weight and factors; these, as those of the weeks, are
-        not in the mean of 1 over the run.
-
-    Raises
-    ------
-    WorkloadError
-        If every hour of the run has weight zero.
+    Each clock hour has the mean of its weight and factors. These, as those of the weeks of the
+    stream `name`, are not in the mean of 1 over the run. Rates are in proportion to nodes that
+    stand.
     """
     # A run that begins earlier has the same line: it goes by the hours around the run as well.
     edges_ms, hours = local_hours(
@@ -282,7 +260,7 @@ def _per_node(line: HourlyRates, standing: StandingNodes) -> HourlyRates:
 
 def _of_week(calendar: Calendar, hours: Int64Array) -> Float64Array:
     """Return the weight of the hour of the week, shape (H,); of holidays that of their weekday."""
-    slot = (hours + EPOCH_HOUR_OF_WEEK) % HOURS_PER_WEEK
+    hour = (hours + EPOCH_HOUR_OF_WEEK) % HOURS_PER_WEEK
     if calendar.holidays is not None and hours.size:
         days = hours // HOURS_PER_DAY
         first, last = (
@@ -290,8 +268,8 @@ def _of_week(calendar: Calendar, hours: Int64Array) -> Float64Array:
             for day in (days.min(), days.max())
         )
         as_day = calendar.holiday_weekday * HOURS_PER_DAY + hours % HOURS_PER_DAY
-        slot = np.where(np.isin(days, holidays_of(calendar.holidays, first, last)), as_day, slot)
-    week: Float64Array = np.array(calendar.week_weights())[slot]
+        hour = np.where(np.isin(days, holidays_of(calendar.holidays, first, last)), as_day, hour)
+    week: Float64Array = np.array(calendar.week_weights())[hour]
     return week
 
 

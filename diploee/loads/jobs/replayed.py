@@ -10,17 +10,21 @@ import numpy as np
 
 from diploee.errors import ProfileError, WorkloadError, did_you_mean
 from diploee.loads.jobs.class_rules import UNMATCHED, assign_classes, nearest_n_nodes
-from diploee.loads.jobs.classes import StreamClass, check_n_jobs, draw_profiles
 from diploee.loads.jobs.job_log import MISSING_MS, NO_GPU, TOLD_RATIO, JobLog, JobRecords
 from diploee.loads.jobs.library_builder import LibraryBuilder
-from diploee.loads.jobs.match import StreamMatch, Utilization, node_ms
-from diploee.loads.jobs.source import StreamFrame
-from diploee.loads.jobs.startup import draw_startups_ms
+from diploee.loads.jobs.source import (
+    JobSource,
+    StreamClass,
+    StreamFrame,
+    Utilization,
+    check_n_jobs,
+    draw_profiles,
+)
 from diploee.profiles.flat import FLAT_POWER_W
 from diploee.scenario import JobClass, JobStream
 from diploee.schedule.job_table import DRAW_MS, JobTable
 from diploee.streams import stream
-from diploee.tables import Int16Array, Int32Array, Int64Array, concat
+from diploee.tables import BoolArray, Float64Array, Int16Array, Int32Array, Int64Array, concat
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_WEEK, SLOTS_PER_GPU
 
 COPY_SPREAD_MS = MS_PER_H
@@ -48,28 +52,17 @@ class _LoggedJobs:
     user_id: Int32Array
 
 
-class ReplayedJobs:
-    """The jobs of a stream with a `replay`.
+class ReplayedJobs(JobSource):
+    """The jobs of a stream with a `replay`."""
 
-    Parameters
-    ----------
-    spec : JobStream
-        The stream.
-    frame : StreamFrame
-        Its run.
-    builder : LibraryBuilder
-        Profiles that the classes draw from; variants of them are added.
-    log : JobLog
-        The log, as it was read.
-    """
+    kind = "replayed"
 
     def __init__(
         self, spec: JobStream, frame: StreamFrame, builder: LibraryBuilder, log: JobLog
     ) -> None:
         assert spec.replay is not None
-        self._stream, self.spec, self._frame, self._log = spec, spec.replay, frame, log
-        self.name = frame.name
-        self.counts: dict[str, int] = {}
+        super().__init__(spec, frame)
+        self.spec, self._log = spec.replay, log
         for what, causes in (
             ("dropped", log.counts.dropped),
             ("repaired", log.counts.repaired),
@@ -80,11 +73,10 @@ class ReplayedJobs:
         self._by_instant = self.spec.align == "date" and is_known
         self._by_wall = self.spec.align != "start" and not self._by_instant
         self._profile_ids = tuple(sorted(set(self.spec.profiles.values())))
+        # Numbers of rules, then of profiles given by job, then of idle power
+        self._idle = len(self.spec.rules) + len(self._profile_ids)
         self._logged, self._origin_ms = self._prepared(log)
         self.classes, self._class_of = self._classes(builder)
-        if spec.startup is not None:
-            builder.flat()
-        self._n_jobs, self._listed_ms = 0, 0
         self._n_days = max((int(self._logged.into_ms.max()) + 1) / MS_PER_DAY, 1)
 
     @property
@@ -111,25 +103,24 @@ class ReplayedJobs:
             )
         elif clock.warm_up_ms and self._first_ms > clock.begin_ms:
             before_h = max(-self._first_ms, 0) / MS_PER_H
-            raise WorkloadError(
-                f"streams.{self._frame.name}.replay: warm_up is {clock.warm_up_ms / MS_PER_H:g} h, "
+            raise self._error(
+                f": warm_up is {clock.warm_up_ms / MS_PER_H:g} h, "
                 f"{self.spec.log} has {before_h:g} h before the start of the run; shorten warm_up "
                 "or leave it out, or play the log repeatedly (repeat: true)"
             )
         check_n_jobs(
             self._logged.into_ms.size * len(self._tiles) * self.spec.rate_factor,
-            f"streams.{self._frame.name}.replay",
+            f"streams.{self.name}.replay",
             "lower rate_factor or shorten the run",
         )
         if not any(len(self._tile(tile)) for tile in self._tiles):
-            raise WorkloadError(
-                f"streams.{self._frame.name}.replay: no job of {self.spec.log} falls into the run "
+            raise self._error(
+                f": no job of {self.spec.log} falls into the run "
                 f"({self._span_text()}); change start, or set align: start"
             )
 
-    def draws(self) -> Iterator[JobTable]:
+    def _draws(self) -> Iterator[JobTable]:
         """Yield the jobs of all repetitions within the run, span by span."""
-        self._n_jobs, self._listed_ms = 0, 0
         ahead, tiles = JobTable.empty(), list(self._tiles)
         for span in self._frame.spans:
             end_ms = (span + 1) * DRAW_MS
@@ -139,38 +130,25 @@ class ReplayedJobs:
                 ahead = ahead.take(np.argsort(ahead.submit_ms, kind="stable"))
             n_jobs = int(np.searchsorted(ahead.submit_ms, end_ms))
             jobs, ahead = ahead.take(slice(n_jobs)), ahead.take(slice(n_jobs, None))
-            self._n_jobs += int(np.count_nonzero(jobs.submit_ms >= 0))
-            self._listed_ms += int(node_ms(jobs, self._frame.clock.horizon_ms).sum())
             yield jobs
-
-    def match(self) -> StreamMatch:
-        """Return how many jobs the log gave the run, and what was left out of it."""
-        per_day = self._n_jobs / (self._frame.clock.horizon_ms / MS_PER_DAY)
-        listed = self._listed_ms / self._frame.capacity_ms
-        name = self._frame.name
-        return StreamMatch(name, per_day, "replayed", None, listed, None, 0, dict(self.counts))
 
     def _tile(self, tile: int) -> JobTable:
         """Return the jobs of one repetition that fall into the run, in the order of submission."""
         rows, submit_ms = self._on_wall(*self._repetition(tile))
-        n_jobs, frame = rows.size, self._frame
-        class_id = self._class_of[rows]
+        frame, class_id = self._frame, self._class_of[rows]
         rng = stream(frame.seed, "replay", frame.name, "profile", tile)
         duration_ms = self._logged.duration_ms[rows]
-        drawn_ms = draw_startups_ms(self._stream.startup, n_jobs, frame.seed, frame.name, tile)
-        jobs = JobTable(
-            job_id=np.zeros(n_jobs, dtype=np.int64),
-            submit_ms=submit_ms,
+        jobs = self._jobs(
+            submit_ms,
             n_nodes=self._logged.n_nodes[rows],
             duration_ms=duration_ms,
-            pool_id=np.full(n_jobs, frame.pool_id),
             class_id=class_id,
             profile_id=draw_profiles(self.classes, class_id, rng),
             # A logged run time reaches from allocation to end: the start-up is a part of it, of
             # short jobs half at most.  ASSUMPTION [J]: they have started.
-            startup_ms=np.minimum(drawn_ms, duration_ms // 2).astype(np.int32),
+            startup_ms=np.minimum(self._startups_ms(rows.size, tile), duration_ms // 2),
             power_factor=np.where(
-                self._logged.rule[rows] == len(self.spec.rules) + len(self._profile_ids),
+                self._logged.rule[rows] == self._idle,
                 frame.node_type.idle_power_w / FLAT_POWER_W,
                 frame.node_type.busy_power_factor,
             ),
@@ -197,7 +175,7 @@ class ReplayedJobs:
             rows = np.flatnonzero((into_ms < self._period_ms) & beyond)
         late_ms = np.zeros(rows.size, dtype=np.int64)
         if factor != 1:
-            rng = stream(self._frame.seed, "replay", self._frame.name, "rate", tile)
+            rng = stream(self._frame.seed, "replay", self.name, "rate", tile)
             rows = np.repeat(rows, np.floor(factor + rng.random(rows.size)).astype(np.int64))
             is_copy = np.diff(rows, prepend=-1) == 0
             late_ms = np.where(is_copy, rng.integers(0, COPY_SPREAD_MS, rows.size), 0)
@@ -230,72 +208,76 @@ class ReplayedJobs:
         rule = self._given_power(log, assign_classes(records, log.types, spec.rules, log.labels))
         time_ms = records.submit_ms if spec.starts == "queued" else records.start_ms
         n_nodes = records.slots(self._frame.slots_per_node, spec.node_factor)
-        missing = "a submission" if spec.starts == "queued" else "a start"
-        keep = time_ms != MISSING_MS
-        self._count(f"without {missing}", int((~keep).sum()))
-        unmatched = rule == UNMATCHED
-        if spec.unmatched == "error" and (unmatched & keep).any():
-            row = int(np.argmax(unmatched & keep))
-            raise WorkloadError(
-                f"streams.{self._frame.name}.replay.rules: "
-                f"{int((unmatched & keep).sum()):,} jobs of {spec.log} fit no rule, "
-                f"such as '{log.job_ids[row]}' on {records.n_nodes[row]} nodes for "
-                f"{records.duration_ms[row] / 1000:,.0f} s; add a rule, or set unmatched: drop"
-            )
-        self._count("without a rule", int((unmatched & keep).sum()))
-        keep &= ~unmatched
-        self._count(NO_GPU, int((keep & (n_nodes == 0)).sum()))
-        keep &= n_nodes > 0
-        wide, per_node = n_nodes > self._frame.n_nodes, self._frame.slots_per_node
-        if (wide & keep).any():
-            if spec.too_wide == "error":
-                raise WorkloadError(
-                    f"streams.{self._frame.name}.replay: {int((wide & keep).sum()):,} "
-                    f"jobs of {spec.log} need up to {n_nodes[keep].max() / per_node:,.0f} nodes, "
-                    f"pool '{self._frame.pool}' has {self._frame.n_nodes // per_node:,}; "
-                    "set too_wide: drop or clip, or lower node_factor"
-                )
-            if spec.too_wide == "drop":
-                self._count("wider than the pool", int((wide & keep).sum()))
-                keep &= ~wide
-            else:
-                self._count("clipped to the pool", int((wide & keep).sum()))
-                n_nodes = np.minimum(n_nodes, self._frame.n_nodes)
-        if not keep.any():
-            raise WorkloadError(f"streams.{self._frame.name}.replay: no job of {spec.log} is left")
-        if per_node == 1:
-            self._tell_small(records.take(keep))
-        else:
-            unknown = int(np.isnan(records.n_gpus[keep]).sum())
-            self._count("on whole nodes, as the log does not tell their GPUs", unknown)
-        time_ms = time_ms[keep]
+        keep = self._playable(log, rule, time_ms, n_nodes)
+        time_ms, records = time_ms[keep], records.take(keep)
+        self._count_shared(records)
         if self._by_wall and not log.is_relative:
             time_ms = log.zone.local_ms(time_ms)
         origin_ms = int(time_ms.min())
-        into_ms = np.rint((time_ms - origin_ms) * spec.time_factor).astype(np.int64)
-        duration_ms = np.rint(records.duration_ms[keep] * spec.duration_factor).astype(np.int64)
-        nodes = n_nodes[keep].astype(np.int32)
-        requested_ms = records.requested_ms[keep]
-        asked = requested_ms > 0
-        if self._frame.asks_log:
-            if not asked.any():
-                raise WorkloadError(
-                    f"streams.{self._frame.name}.replay: the scheduler of pool "
-                    f"'{self._frame.pool}' has estimate: logged, but {spec.log} has no requested "
-                    "times; give estimate: exact, {factor: ...} or {classes: [...]}"
-                )
-            self._count("without a requested time, run time as estimate", int((~asked).sum()))
-        requested_ms = np.rint(requested_ms * spec.duration_factor).astype(np.int64)
-        requested_ms = np.where(asked, np.maximum(requested_ms, 1), 0)
+        duration_ms = np.rint(records.duration_ms * spec.duration_factor).astype(np.int64)
         scaled = _LoggedJobs(
-            into_ms,
+            np.rint((time_ms - origin_ms) * spec.time_factor).astype(np.int64),
             np.maximum(duration_ms, 1),
-            nodes,
+            np.minimum(n_nodes[keep], self._frame.n_nodes).astype(np.int32),
             rule[keep],
-            requested_ms,
-            records.user_id[keep],
+            self._requested_ms(records),
+            records.user_id,
         )
         return scaled, origin_ms
+
+    def _playable(
+        self, log: JobLog, rule: Int16Array, time_ms: Int64Array, n_nodes: Float64Array
+    ) -> BoolArray:
+        """Return which jobs can be replayed, those wider than the pool by `too_wide`."""
+        spec, records = self.spec, log.jobs
+        missing = "a submission" if spec.starts == "queued" else "a start"
+        keep: BoolArray = time_ms != MISSING_MS
+        self._count(f"without {missing}", int((~keep).sum()))
+        unmatched = (rule == UNMATCHED) & keep
+        if spec.unmatched == "error" and unmatched.any():
+            row = int(np.argmax(unmatched))
+            raise self._error(
+                f".rules: {int(unmatched.sum()):,} jobs of {spec.log} fit no rule, "
+                f"such as '{log.job_ids[row]}' on {records.n_nodes[row]} nodes for "
+                f"{records.duration_ms[row] / 1000:,.0f} s; add a rule, or set unmatched: drop"
+            )
+        self._count("without a rule", int(unmatched.sum()))
+        keep &= ~unmatched
+        self._count(NO_GPU, int((keep & (n_nodes == 0)).sum()))
+        keep &= n_nodes > 0
+        wide, per_node = (n_nodes > self._frame.n_nodes) & keep, self._frame.slots_per_node
+        if wide.any() and spec.too_wide == "error":
+            raise self._error(
+                f": {int(wide.sum()):,} "
+                f"jobs of {spec.log} need up to {n_nodes[keep].max() / per_node:,.0f} nodes, "
+                f"pool '{self._frame.pool}' has {self._frame.n_nodes // per_node:,}; "
+                "set too_wide: drop or clip, or lower node_factor"
+            )
+        if spec.too_wide == "drop":
+            self._count("wider than the pool", int(wide.sum()))
+            keep &= ~wide
+        else:
+            self._count("clipped to the pool", int(wide.sum()))
+        if not keep.any():
+            raise self._error(f": no job of {spec.log} is left")
+        return keep
+
+    def _requested_ms(self, records: JobRecords) -> Int64Array:
+        """Return the run times that users asked for, scaled as the true ones are; 0 = not known."""
+        asked = records.requested_ms > 0
+        if self._frame.asks_log:
+            if not asked.any():
+                raise self._error(
+                    f": the scheduler of pool '{self._frame.pool}' has estimate: logged, but "
+                    f"{self.spec.log} has no requested times; give estimate: exact, {{factor: ...}}"
+                    " or {classes: [...]}"
+                )
+            self._count("without a requested time, run time as estimate", int((~asked).sum()))
+        requested_ms = np.rint(records.requested_ms * self.spec.duration_factor).astype(np.int64)
+        return np.where(asked, np.maximum(requested_ms, 1), 0)
+
+    def _error(self, text: str) -> WorkloadError:
+        return WorkloadError(f"streams.{self.name}.replay{text}")
 
     def _given_power(self, log: JobLog, rule: Int16Array) -> Int16Array:
         """Return the rules of jobs, beyond them `_profile_ids` by job and then idle power."""
@@ -304,31 +286,34 @@ class ReplayedJobs:
             on_cpus = log.jobs.n_gpus == 0
             if spec.cpu_jobs == "error" and on_cpus.any():
                 row = int(np.argmax(on_cpus))
-                raise WorkloadError(
-                    f"streams.{self._frame.name}.replay.cpu_jobs: {int(on_cpus.sum()):,} jobs of "
-                    f"{spec.log} have no GPUs, such as '{log.job_ids[row]}'; set cpu_jobs: idle or "
-                    "rules, or cpu_only: drop"
+                raise self._error(
+                    f".cpu_jobs: {int(on_cpus.sum()):,} jobs of {spec.log} have no GPUs, such as "
+                    f"'{log.job_ids[row]}'; set cpu_jobs: idle or rules, or cpu_only: drop"
                 )
             if self._frame.slots_per_node > 1:  # such a pool has no place for them
                 on_cpus = np.zeros_like(on_cpus)
             self._count("without GPUs, at idle power (cpu_jobs)", int(on_cpus.sum()))
-            rule = np.where(on_cpus, n_rules + len(self._profile_ids), rule).astype(np.int16)
+            rule = np.where(on_cpus, self._idle, rule).astype(np.int16)
         if spec.profiles:
             rows = np.flatnonzero(np.isin(np.array(log.job_ids), list(spec.profiles)))
             named = [log.job_ids[row] for row in rows]
             if unknown := set(spec.profiles) - set(named):
                 first = min(unknown)
-                raise WorkloadError(
-                    f"streams.{self._frame.name}.replay.profiles: no job '{first}' among the "
-                    f"{len(log):,} of {spec.log}{did_you_mean(first, log.job_ids)}; correct its id"
+                raise self._error(
+                    f".profiles: no job '{first}' among the {len(log):,} of {spec.log}"
+                    f"{did_you_mean(first, log.job_ids)}; correct its id"
                 )
             numbers = [self._profile_ids.index(spec.profiles[name]) for name in named]
             rule[rows] = n_rules + np.array(numbers)
             self._count("with the profile given for them", rows.size)
         return rule
 
-    def _tell_small(self, records: JobRecords) -> None:
-        """Tell of jobs on less than a node's GPUs, as each takes a whole node here."""
+    def _count_shared(self, records: JobRecords) -> None:
+        """Count jobs on less than a node's GPUs that take a whole node."""
+        if self._frame.slots_per_node > 1:
+            unknown = int(np.isnan(records.n_gpus).sum())
+            self._count("on whole nodes, as the log does not tell their GPUs", unknown)
+            return
         per_node = self._frame.node_type.n_gpus
         n_small, ratio = records.small_jobs(per_node, self.spec.node_factor)
         if ratio >= TOLD_RATIO:
@@ -349,67 +334,50 @@ class ReplayedJobs:
             np.stack([logged.rule.astype(np.int64), logged.n_nodes]),
             axis=1, return_inverse=True, return_counts=True,
         )  # fmt: skip
-        found = []
-        per_node = self._frame.slots_per_node
+        found, per_node = [], self._frame.slots_per_node
         for rule_id, n_slots, n in zip(*pairs.tolist(), n_jobs.tolist(), strict=True):
             n_nodes = _ceil(n_slots, per_node)
-            gpus = n_slots / SLOTS_PER_GPU if n_slots < per_node else None
-            share = n / logged.rule.size
-            if rule_id >= len(self.spec.rules):
-                found.append(self._class_beyond_rules(builder, rule_id, n_nodes, gpus, share))
-                continue
-            rule = self.spec.rules[rule_id]
-            measured = builder.node_counts(rule.workload)
-            source = rule.scale_from_n_nodes or (
-                int(nearest_n_nodes(np.array([n_nodes]), measured)[0]) if measured else n_nodes
-            )
-            try:
-                profile_ids = builder.select(rule.workload, source, self._frame)
-            except ProfileError as error:
-                raise ProfileError(f"replay.rules, rule {rule_id + 1}: {error}") from error
-            if self._stream.profile_variants is not None:
-                profile_ids = builder.variants(profile_ids, self._stream.profile_variants)
-            profile_ids = self._smoothed(builder, profile_ids)
+            workload, source, profile_ids = self._profiles(builder, rule_id, n_nodes)
             job_class = JobClass(
-                workload=rule.workload,
+                workload=workload,
                 n_nodes=n_nodes,
-                n_gpus=gpus,
-                probability=share,
+                n_gpus=n_slots / SLOTS_PER_GPU if n_slots < per_node else None,
+                probability=n / logged.rule.size,
                 scale_from_n_nodes=None if source == n_nodes else source,
-                flexibility=self._stream.flexibility,
+                flexibility=self._stream.flexibility if rule_id < self._idle else None,
             )
-            found.append(StreamClass(self._frame.name, job_class, profile_ids))
+            found.append(StreamClass(self.name, job_class, profile_ids))
         return tuple(found), class_of.ravel().astype(np.int16)
 
-    def _class_beyond_rules(
-        self, builder: LibraryBuilder, rule_id: int, n_nodes: int, gpus: float | None, share: float
-    ) -> StreamClass:
-        """Return the class of jobs at idle power, or with a profile that is given by job."""
-        number = rule_id - len(self.spec.rules)
-        workload, source = IDLE, 1
-        profile_ids: tuple[int, ...] = (builder.flat(),)
-        if number < len(self._profile_ids):
-            try:
+    def _profiles(
+        self, builder: LibraryBuilder, rule_id: int, n_nodes: int
+    ) -> tuple[str, int, tuple[int, ...]]:
+        """Return workload, nodes and indices of the profiles of a rule, or of those beyond them."""
+        stream, number = self._stream, rule_id - len(self.spec.rules)
+        if rule_id == self._idle:
+            return IDLE, 1, (builder.flat(),)
+        try:
+            if number >= 0:
+                where = "profiles"
                 profile_ids = builder.named(self._profile_ids[number], self._frame)
-            except ProfileError as error:
-                raise ProfileError(f"replay.profiles: {error}") from error
-            entry = builder.library.entries[profile_ids[0]]
-            workload, source = entry.workload, entry.n_nodes
-            profile_ids = self._smoothed(builder, profile_ids)
-        job_class = JobClass(
-            workload=workload,
-            n_nodes=n_nodes,
-            n_gpus=gpus,
-            probability=share,
-            scale_from_n_nodes=None if source == n_nodes else source,
-            flexibility=None if workload == IDLE else self._stream.flexibility,
-        )
-        return StreamClass(self._frame.name, job_class, profile_ids)
-
-    def _smoothed(self, builder: LibraryBuilder, profile_ids: tuple[int, ...]) -> tuple[int, ...]:
-        if self._stream.power_smoothing is None:
-            return profile_ids
-        return builder.smoothed(profile_ids, self._stream.power_smoothing, self._frame.node_type)
+                entry = builder.library.entries[profile_ids[0]]
+                workload, source = entry.workload, entry.n_nodes
+            else:
+                rule, where = self.spec.rules[rule_id], f"rules, rule {rule_id + 1}"
+                workload, measured = rule.workload, builder.node_counts(rule.workload)
+                source = rule.scale_from_n_nodes or (
+                    int(nearest_n_nodes(np.array([n_nodes]), measured)[0]) if measured else n_nodes
+                )
+                profile_ids = builder.select(workload, source, self._frame)
+        except ProfileError as error:
+            raise ProfileError(f"replay.{where}: {error}") from error
+        if number < 0 and stream.profile_variants is not None:
+            profile_ids = builder.variants(profile_ids, stream.profile_variants)
+        if stream.power_smoothing is not None:
+            profile_ids = builder.smoothed(
+                profile_ids, stream.power_smoothing, self._frame.node_type
+            )
+        return workload, source, profile_ids
 
     def _placing(self) -> tuple[int, int]:
         """Return where the log's first job goes in the run, and the period of repetition [ms]."""
@@ -420,17 +388,17 @@ class ReplayedJobs:
                 return 0, _ceil(span_ms, MS_PER_H) * MS_PER_H
             case "date":
                 if self._log.is_relative:
-                    raise WorkloadError(
-                        f"streams.{self._frame.name}.replay.align: {self.spec.log} has no dates, "
-                        "only times since its start; set align: weekday or start"
+                    raise self._error(
+                        f".align: {self.spec.log} has no dates, only times since its start; "
+                        "set align: weekday or start"
                     )
                 if self._by_instant:
                     return self._origin_ms - self._frame.clock.wall.origin_ms, span_ms
                 return self._local_ms() - _ms_since(_EPOCH, start), span_ms
         weeks = (span_ms + MS_PER_DAY) // MS_PER_WEEK  # a week may lack less than a day
         if self.spec.repeats and not weeks:
-            raise WorkloadError(
-                f"streams.{self._frame.name}.replay.align: {self.spec.log} spans "
+            raise self._error(
+                f".align: {self.spec.log} spans "
                 f"{span_ms / MS_PER_DAY:.2f} days; repeating it by weekday needs a whole week; "
                 "set repeat: false, or align: start, which repeats it by its span in whole hours"
             )

@@ -12,13 +12,19 @@ import numpy as np
 from diploee.annexes import annex
 from diploee.clock import RunClock
 from diploee.errors import LogFormatError, ProfileError, WorkloadError
-from diploee.loads.jobs.classes import StreamClass
 from diploee.loads.jobs.drawn import Batches, DrawnJobs
 from diploee.loads.jobs.job_log import JobLog
 from diploee.loads.jobs.library_builder import LibraryBuilder
-from diploee.loads.jobs.match import StreamMatch, Utilization
-from diploee.loads.jobs.source import JobSource, StreamFrame, draw_spans
-from diploee.loads.jobs.synchronous import CourseRows, SynchronousJobs
+from diploee.loads.jobs.pieces import Pieces
+from diploee.loads.jobs.source import (
+    JobSource,
+    StreamClass,
+    StreamFrame,
+    StreamMatch,
+    Utilization,
+    draw_spans,
+)
+from diploee.loads.jobs.synchronous import SynchronousJobs
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Facility, JobStream
 from diploee.schedule.job_table import JobTable
@@ -28,34 +34,7 @@ __all__ = ["JobStreams"]
 
 
 class JobStreams:
-    """All job streams of a run.
-
-    Parameters
-    ----------
-    specs : mapping of str to JobStream
-        The streams by name.
-    facility : Facility
-        Its pools.
-    clock : RunClock
-        Span of the run.
-    seed : int
-        Seed of every draw.
-    library : ProfileLibrary
-        Profiles that the classes draw from; they give the durations.
-    logs : mapping of str to JobLog
-        The log of each stream with a `replay`.
-    zeus : mapping
-        The traces of each stream with a `zeus` block.
-    batches : mapping of tuple to PowerProfile
-        One batch of each class with `batch_inference`, by the names of stream and class.
-
-    Raises
-    ------
-    ProfileError
-        If a class has no profile.
-    LogFormatError, WorkloadError
-        If a log or trace does not fit its stream.
-    """
+    """All job streams of a run."""
 
     def __init__(
         self,
@@ -94,6 +73,8 @@ class JobStreams:
                 self._sources.append(_source(spec, frame, builder, logs, zeus, batches))
             except (ProfileError, LogFormatError) as error:
                 raise type(error)(f"streams.{name}: {error}") from error
+            if spec.startup is not None:
+                builder.flat()
         self.library = builder.library
         """Profiles by `profile_id`: those given, then those that the streams made."""
         self.classes: tuple[StreamClass, ...] = tuple(
@@ -120,16 +101,8 @@ class JobStreams:
     def settle(self, simulated: Mapping[str, Utilization]) -> None:
         """Find how many jobs each stream submits.
 
-        Parameters
-        ----------
-        simulated : mapping of str to callable
-            For each stream with ``match: simulated`` by name: schedules its jobs and returns the
-            mean node occupancy (0-1) of its pool.
-
-        Raises
-        ------
-        WorkloadError
-            If a target can't be reached, the text says by how much.
+        `simulated` has, for each stream with ``match: simulated``, what schedules its jobs and
+        returns the mean node occupancy (0-1) of its pool.
         """
         for source in self._sources:
             source.settle(simulated.get(source.name))
@@ -158,14 +131,14 @@ class JobStreams:
             del jobs, lists  # before the next are drawn
 
     def synchronous(self, class_id: int) -> SynchronousJobs:
-        """Return the source of the jobs of a class, which have a course of their own."""
+        """Return the source of the jobs of a class, which are synchronous."""
         source = self._source_of[class_id]
         assert isinstance(source, SynchronousJobs)
         return source
 
-    def course(self, class_id: int, number: int) -> CourseRows:
-        """Return what a job with a course of its own plays, by its class and its number."""
-        return self.synchronous(class_id).course(number)
+    def pieces(self, class_id: int, number: int) -> Pieces:
+        """Return what a synchronous job plays, by its class and its number."""
+        return self.synchronous(class_id).pieces(number)
 
     def matches(self) -> tuple[StreamMatch, ...]:
         """Return how the number of jobs of each stream was found; after all `windows`."""

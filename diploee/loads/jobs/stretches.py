@@ -1,4 +1,4 @@
-"""Stretches of jobs to segments: the course of a job, cut, slowed and scaled as it was run."""
+"""Stretches of jobs to segments: the pieces of a job, cut, slowed and scaled as it was run."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from diploee.loads.jobs import StreamClass
-from diploee.loads.jobs.course import Course, Courses, course_of_jobs
 from diploee.loads.jobs.lowering import JobLoad
+from diploee.loads.jobs.pieces import Pieces, PiecesOf, cut, pieces_of_jobs
 from diploee.power.segments import Segments, owner_of_jobs
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.capped import CapLevels, CappedProfile, WorkKind
@@ -17,7 +17,7 @@ from diploee.profiles.flat import FLAT_DURATION_MS, FLAT_ID, FLAT_POWER_W, flat_
 from diploee.profiles.library import Entry
 from diploee.scenario import Facility, NodeType
 from diploee.schedule.runs import RUN, ActedSchedule, Runs
-from diploee.tables import Int32Array, Int64Array, concat
+from diploee.tables import Int32Array, Int64Array, concat, repeated
 from diploee.units import MS_PER_MIN
 
 PIECE_MS = MS_PER_MIN
@@ -76,11 +76,11 @@ def lower_runs(
     library: ProfileLibrary,
     levels: LevelProfiles,
     facility: Facility,
-    courses: Courses | None = None,
+    pieces_of: PiecesOf | None = None,
 ) -> JobLoad:
     """Lower stretches of jobs to segments, cut at the horizon, and keep which each belongs to.
 
-    A stretch plays what the course of its job has between its work before and after. At a cap
+    A stretch plays the pieces that its job has between its work before and after. At a cap
     level that is the profile's capped variant, which goes as much slower as the job does.
     ASSUMPTION: a job on fewer nodes than it asks for draws in proportion to them and plays its
     profile in pieces of a minute, each in the time that it takes there [J]; so does a profile that
@@ -93,10 +93,10 @@ def lower_runs(
     needed_ms = np.zeros(len(jobs), dtype=np.int64)
     np.maximum.at(needed_ms, runs.job[works], runs.work_to_ms[works])
     rows = np.unique(runs.job[works])
-    course = course_of_jobs(jobs, rows, needed_ms[rows], library, facility, courses)
+    pieces = pieces_of_jobs(jobs, rows, needed_ms[rows], library, facility, pieces_of)
     found = [
-        _played(schedule, runs, works, course, library, levels),
-        _standing(schedule, runs, np.flatnonzero(runs.kind != RUN), library),
+        _played(schedule, runs, works, pieces, library, levels),
+        _held(schedule, runs, np.flatnonzero(runs.kind != RUN), library),
     ]
     segments = concat([part.segments for part in found])
     of_run = np.concatenate([part.job for part in found])
@@ -108,38 +108,37 @@ def _played(
     schedule: ActedSchedule,
     runs: Runs,
     works: Int64Array,
-    course: Course,
+    pieces: Pieces,
     library: ProfileLibrary,
     levels: LevelProfiles,
 ) -> JobLoad:
     jobs = schedule.jobs
-    course = course.take(np.lexsort((course.into_ms, course.job)))
-    end_of_row_ms = course.into_ms + course.length_ms
+    pieces = pieces.take(np.lexsort((pieces.into_ms, pieces.job)))
+    end_of_row_ms = pieces.into_ms + pieces.length_ms
     # The rows of all jobs on one axis: those of a job adjoin, so that both edges rise.
     span_ms = int(end_of_row_ms.max(initial=0)) + 1
     at_ms = runs.job[works] * span_ms
     # A stretch too short for one ms of work at its rate plays that one all the same.
     from_ms = np.minimum(runs.work_from_ms, np.maximum(runs.work_to_ms - 1, 0))[works]
     work_ms = runs.work_to_ms[works] - from_ms
-    low = np.searchsorted(course.job * span_ms + end_of_row_ms, at_ms + from_ms, side="right")
-    high = np.searchsorted(course.job * span_ms + course.into_ms, at_ms + from_ms + work_ms)
-    count = np.maximum(high - low, 0)
-    nth = np.repeat(np.arange(works.size), count)
-    row = np.arange(nth.size) + np.repeat(low - (np.cumsum(count) - count), count)
-    begin_ms = np.maximum(course.into_ms[row], from_ms[nth])
+    low = np.searchsorted(pieces.job * span_ms + end_of_row_ms, at_ms + from_ms, side="right")
+    high = np.searchsorted(pieces.job * span_ms + pieces.into_ms, at_ms + from_ms + work_ms)
+    nth, row = repeated(np.maximum(high - low, 0))
+    row += low[nth]
+    begin_ms = np.maximum(pieces.into_ms[row], from_ms[nth])
     end_ms = np.minimum(end_of_row_ms[row], (from_ms + work_ms)[nth])
 
     job = runs.job[works][nth]
-    level, own = runs.level[works][nth], course.profile_id[row]
+    level, own = runs.level[works][nth], pieces.profile_id[row]
     played = levels.variant[levels.group[jobs.class_id[job]], level, own]
     share = runs.n_nodes[works][nth] / jobs.n_nodes[job]
     # What does not go as fast as its profile is played piece by piece.
     uneven = (share != 1) | ((level > 0) & (played == own))
-    n_pieces = np.where(uneven, -(-(end_ms - begin_ms) // PIECE_MS), 1)
-    piece = np.repeat(np.arange(nth.size), n_pieces)
-    into = np.arange(piece.size) - np.repeat(np.cumsum(n_pieces) - n_pieces, n_pieces)
-    from_own_ms = begin_ms[piece] + into * PIECE_MS
-    upto_own_ms = np.where(into == n_pieces[piece] - 1, end_ms[piece], from_own_ms + PIECE_MS)
+    piece, into_ms, length_ms = cut(
+        end_ms - begin_ms, np.where(uneven, PIECE_MS, end_ms - begin_ms)
+    )
+    from_own_ms = begin_ms[piece] + into_ms
+    upto_own_ms = from_own_ms + length_ms
     nth, row, job, played, share = nth[piece], row[piece], job[piece], played[piece], share[piece]
 
     of_run = works[nth]
@@ -150,8 +149,8 @@ def _played(
         for own_ms in (from_own_ms, upto_own_ms)
     ]
     duration_ms = np.array([entry.duration_ms for entry in library.entries])
-    offset_ms = course.offset_ms[row] + from_own_ms - course.into_ms[row]
-    slower = duration_ms[played] / duration_ms[course.profile_id[row]]
+    offset_ms = pieces.offset_ms[row] + from_own_ms - pieces.into_ms[row]
+    slower = duration_ms[played] / duration_ms[pieces.profile_id[row]]
     offset_ms = np.rint(offset_ms * slower).astype(np.int64)
     latest_ms = duration_ms[played] - (edges_ms[1] - edges_ms[0])
     segments = Segments(
@@ -161,25 +160,24 @@ def _played(
         n_nodes=runs.n_nodes[of_run],
         profile_id=played,
         offset_ms=np.maximum(np.minimum(offset_ms, latest_ms), 0),
-        weight=course.weight[row] * share,
+        weight=pieces.weight[row] * share,
         owner=owner_of_jobs(jobs.job_id, jobs.class_id)[job],
     )
     return JobLoad(segments, of_run, len(runs))
 
 
-def _standing(
+def _held(
     schedule: ActedSchedule, runs: Runs, rows: Int64Array, library: ProfileLibrary
 ) -> JobLoad:
     """Lower what holds nodes without work: constant power, in pieces of the flat profile."""
     jobs = schedule.jobs
-    n_pieces = -(-(runs.end_ms[rows] - runs.start_ms[rows]) // FLAT_DURATION_MS)
-    of_run = np.repeat(rows, n_pieces)
-    into = np.arange(of_run.size) - np.repeat(np.cumsum(n_pieces) - n_pieces, n_pieces)
-    start_ms = runs.start_ms[of_run] + into * FLAT_DURATION_MS
+    row, into_ms, length_ms = cut(runs.end_ms[rows] - runs.start_ms[rows], FLAT_DURATION_MS)
+    of_run = rows[row]
+    start_ms = runs.start_ms[of_run] + into_ms
     job = runs.job[of_run]
     segments = Segments(
         start_ms=start_ms,
-        end_ms=np.minimum(start_ms + FLAT_DURATION_MS, runs.end_ms[of_run]),
+        end_ms=start_ms + length_ms,
         pool_id=jobs.pool_id[job],
         n_nodes=runs.n_nodes[of_run],
         profile_id=np.full(of_run.size, library.ids.index(FLAT_ID)),

@@ -17,11 +17,10 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from diploee.errors import WorkloadError
-from diploee.loads.jobs.classes import StreamClass
 from diploee.loads.jobs.library_builder import LibraryBuilder
-from diploee.loads.jobs.match import StreamMatch, Utilization, node_ms
+from diploee.loads.jobs.pieces import Pieces, cut
 from diploee.loads.jobs.smoothed_phases import FALL, RISE, SLOWEST_PER_S, SmoothedPhases
-from diploee.loads.jobs.source import StreamFrame
+from diploee.loads.jobs.source import JobSource, StreamClass, StreamFrame, StreamMatch
 from diploee.loads.jobs.training_phases import (
     NEVER_MS,
     Phase,
@@ -46,10 +45,7 @@ from diploee.streams import stream
 from diploee.tables import (
     Float64Array,
     Int16Array,
-    Int32Array,
     Int64Array,
-    Table,
-    column,
     concat,
 )
 from diploee.units import MS_PER_DAY, MS_PER_S, PROFILE_STEP_MS
@@ -63,34 +59,11 @@ LEAST_ETTR = 0.01
 """A job that is expected to spend less of its time on progress never gets anywhere."""
 
 KEPT = 4
-"""Courses that are kept, some 10 MB each."""
+"""Phases of jobs that are kept, some 10 MB each."""
 
 _PREFIX = "~synchronous-"
 
 SOURCE = "synthetic iterations of synchronous training by the scenario's keys, not measured"
-
-
-@dataclass(frozen=True, eq=False)
-class CourseRows(Table):
-    """What one job plays in its own time; rows adjoin.
-
-    Parameters
-    ----------
-    into_ms, length_ms : numpy.ndarray, int64
-        Start of the row since the start of the job, and its length [ms].
-    profile_id : numpy.ndarray, int32
-        Profile that is played.
-    weight : numpy.ndarray, float64
-        Factor on the profile's power.
-    offset_ms : numpy.ndarray, int64
-        Place in the profile at which the row starts [ms].
-    """
-
-    into_ms: Int64Array = column("int64")
-    length_ms: Int64Array = column("int64")
-    profile_id: Int32Array = column("int32")
-    weight: Float64Array = column("float64")
-    offset_ms: Int64Array = column("int64", default=0)
 
 
 def phase_profile_id(phase: Phase, of: str = "") -> str:
@@ -343,27 +316,15 @@ FAST = "their line lies above the"
 """In the notes of loops whose iterations are faster than what was ever measured here."""
 
 
-class SynchronousJobs:
-    """The jobs of a stream with a `synchronous` block.
+class SynchronousJobs(JobSource):
+    """The jobs of a stream with a `synchronous` block."""
 
-    Parameters
-    ----------
-    spec : JobStream
-        The stream.
-    frame : StreamFrame
-        Its run.
-    builder : LibraryBuilder
-        Loops of iterations and flat profiles are added.
-
-    Raises
-    ------
-    WorkloadError
-        If a job would hardly get on, or there are too many.
-    """
+    kind = "synchronous"
 
     def __init__(self, spec: JobStream, frame: StreamFrame, builder: LibraryBuilder) -> None:
         assert spec.synchronous is not None
-        self.spec, self._frame, self.name = spec.synchronous, frame, frame.name
+        super().__init__(spec, frame)
+        self.spec = spec.synchronous
         self._kinds = [
             _with_profiles(_Kind(job, frame, job.label(number), spec.power_smoothing), builder)
             for number, job in enumerate(self.spec.jobs, 1)
@@ -404,7 +365,6 @@ class SynchronousJobs:
                 "submit or submit_after, or lengthen the run"
             )
         self._submitted = np.array(rows, dtype=np.int64).reshape(-1, 3)
-        self._listed_ms = 0
 
     @property
     def jobs_per_day(self) -> float:
@@ -421,40 +381,30 @@ class SynchronousJobs:
         )
         return asked / end_ms
 
-    def settle(self, simulated: Utilization | None) -> None:
-        """There is nothing to find."""
-
-    def draws(self) -> Iterator[JobTable]:
-        """Yield the jobs of each span."""
-        self._listed_ms = 0
+    def _draws(self) -> Iterator[JobTable]:
+        n_nodes = np.array([c.job_class.n_nodes for c in self.classes])
+        loops = np.array([kind.loops[0] for kind in self._kinds])
+        factor = self._frame.node_type.busy_power_factor
         for span in self._frame.spans:
             edges_ms = [span * DRAW_MS, (span + 1) * DRAW_MS]
             rows = slice(*np.searchsorted(self._submitted[:, 1], edges_ms).tolist())
             number, submit_ms, duration_ms = self._submitted[rows].T
             entry = (number - 1) % len(self._kinds)
-            of_class = [c.job_class.n_nodes for c in self.classes]
-            loops = [kind.loops[0] for kind in self._kinds]
-            factor = self._frame.node_type.busy_power_factor
-            jobs = JobTable(
-                job_id=np.zeros(number.size, dtype=np.int64),
-                submit_ms=submit_ms,
-                n_nodes=np.array(of_class)[entry],
+            yield self._jobs(
+                submit_ms,
+                n_nodes=n_nodes[entry],
                 duration_ms=duration_ms,
-                pool_id=np.full(number.size, self._frame.pool_id),
                 class_id=entry,
-                profile_id=np.array(loops)[entry],
+                profile_id=loops[entry],
                 power_factor=np.full(number.size, factor),
-                course_id=number,
+                synchronous_id=number,
             )
-            self._listed_ms += int(node_ms(jobs, self._frame.clock.horizon_ms).sum())
-            yield jobs
 
     def match(self) -> StreamMatch:
-        """Return how many jobs there were."""
-        listed = self._listed_ms / self._frame.capacity_ms
-        return StreamMatch(self.name, self.jobs_per_day, "synchronous", None, listed, None, 0)
+        """Return how many jobs there were, those of the warm-up included."""
+        return replace(super().match(), jobs_per_day=self.jobs_per_day)
 
-    def course(self, number: int) -> CourseRows:
+    def pieces(self, number: int) -> Pieces:
         """Return what the job of a number, from 1, plays in its own time."""
         kind, phases = self._kind(number), self.phases(number)
         trains = phases.phase <= Phase.REDO
@@ -465,27 +415,26 @@ class SynchronousJobs:
         phase, trains = phases.phase[first], trains[first]
         rng = stream(self._frame.seed, "synchronous", self.name, number, "loops")
         if kind.smoothed is not None:
-            return self._smoothed_course(kind, phase, begin_ms, length_ms, rng)
-        row, into_piece_ms, piece_ms = _pieces(
-            length_ms, np.where(trains, kind.loop_ms[0], FLAT_DURATION_MS)
-        )
+            return self._smoothed_pieces(kind, phase, begin_ms, length_ms, rng)
+        row, into_ms, piece_ms = cut(length_ms, np.where(trains, kind.loop_ms[0], FLAT_DURATION_MS))
         profile_id = np.array(kind.loops)[rng.integers(len(kind.loops), size=row.size)]
         weight = np.full(row.size, self._frame.node_type.busy_power_factor)
         for of_phase, flat_id in self._phase_ids.items():
             rows = phase[row] == of_phase
             profile_id[rows] = flat_id
             weight[rows] = kind.phase_power_w(of_phase) / FLAT_POWER_W
-        return CourseRows(begin_ms[row] + into_piece_ms, piece_ms, profile_id, weight)
+        none = np.zeros(row.size, dtype=np.int64)
+        return Pieces(none, begin_ms[row] + into_ms, piece_ms, profile_id, none, weight)
 
-    def _smoothed_course(
+    def _smoothed_pieces(
         self,
         kind: _Kind,
         phase: Int16Array,
         begin_ms: Int64Array,
         length_ms: Int64Array,
         rng: np.random.Generator,
-    ) -> CourseRows:
-        """Return a course of phases, of which all that train are `Phase.TRAIN` or `Phase.REDO`."""
+    ) -> Pieces:
+        """Return the pieces of phases; all that train are `Phase.TRAIN` or `Phase.REDO`."""
         smoothed, trains = kind.smoothed, phase <= Phase.REDO
         assert smoothed is not None
         # Work that waits for the rise is a part of the stall before: it begins so much sooner.
@@ -512,9 +461,10 @@ class SynchronousJobs:
         of_phase = np.where(loop < 0, of_phase, Phase.TRAIN)
         for (into, what), edge_id in kind.edges.items():
             profile_id[(of_phase == into) & (spans.what == what)] = edge_id
-        row, into_piece_ms, piece_ms = _pieces(spans.length_ms, whole_ms)
-        return CourseRows(
-            into_ms=spans.into_ms[row] + into_piece_ms,
+        row, into_ms, piece_ms = cut(spans.length_ms, whole_ms)
+        return Pieces(
+            job=np.zeros_like(row),
+            into_ms=spans.into_ms[row] + into_ms,
             length_ms=piece_ms,
             profile_id=profile_id[row],
             weight=weight[row],
@@ -580,17 +530,6 @@ def _with_profiles(kind: _Kind, builder: LibraryBuilder) -> _Kind:
         }
     loop_ms = tuple(profile.duration_ms for profile in profiles)
     return replace(kind, loops=loops, loop_ms=loop_ms, edges=edges)
-
-
-def _pieces(
-    length_ms: Int64Array, whole_ms: Int64Array
-) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Cut lengths into pieces of at most so much each; return row, begin and length of each."""
-    count = -(-length_ms // whole_ms)
-    row = np.repeat(np.arange(length_ms.size), count)
-    nth = np.arange(row.size) - np.repeat(np.cumsum(count) - count, count)
-    into_ms = nth * whole_ms[row]
-    return row, into_ms, np.minimum(length_ms[row] - into_ms, whole_ms[row])
 
 
 def _ms(seconds: float) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from diploee.loads.jobs import JobStreams
+from diploee.loads.jobs.streams import JobStreams
 from diploee.loads.jobs.training_phases import Phase
 from diploee.metric import Metric
 from diploee.schedule import Schedule
@@ -56,15 +56,7 @@ SYNCHRONOUS_METRICS = tuple(
 
 
 class SynchronousMetrics:
-    """Sums what synchronous jobs do within the run, window by window.
-
-    Parameters
-    ----------
-    streams : JobStreams
-        Gives the phases of the jobs.
-    names : iterable of str
-        Streams of synchronous jobs.
-    """
+    """Sums what synchronous jobs do within the run, window by window."""
 
     def __init__(self, streams: JobStreams, names: Iterable[str]) -> None:
         self._streams = streams
@@ -77,9 +69,9 @@ class SynchronousMetrics:
         """Add the jobs that started in a window, or their stretches in it."""
         jobs = started.jobs
         if isinstance(started, ActedSchedule):
-            runs = started.runs.take(jobs.course_id[started.runs.job] > 0)
+            runs = started.runs.take(jobs.synchronous_id[started.runs.job] > 0)
         else:
-            rows = np.flatnonzero((jobs.course_id > 0) & started.started)
+            rows = np.flatnonzero((jobs.synchronous_id > 0) & started.started)
             none = np.zeros(rows.size, dtype=np.int64)
             runs = Runs(
                 job=rows, start_ms=started.start_ms[rows], end_ms=started.end_ms[rows],
@@ -100,7 +92,7 @@ class SynchronousMetrics:
             inside_ms = min(end_ms, horizon_ms) - max(start_ms, 0)
             node_ms[STOPPED] += n_nodes * max(inside_ms, 0)
             return
-        phases = source.phases(int(jobs.course_id[row]))
+        phases = source.phases(int(jobs.synchronous_id[row]))
         # What a job that was killed does once more is no progress, whatever it was before.
         job_id = int(jobs.job_id[row])
         reached_ms = self._reached_ms.get(job_id, 0)

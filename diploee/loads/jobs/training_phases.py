@@ -205,11 +205,11 @@ class _Walk:
             self._stops_ms += next(self._planned)
         room_ms = min(self._fails_ms, self._stops_ms) - self._now_ms
         first = self._at_ms // plan.interval_ms + 1
-        n_marks = -(-plan.work_ms // plan.interval_ms) - first  # none at the end of the work
-        n_marks = max(0, min(n_marks, room_ms // (plan.interval_ms + plan.write_ms) + 2))
-        marks_ms = (first + np.arange(n_marks)) * plan.interval_ms
-        to_end = (first + n_marks) * plan.interval_ms >= plan.work_ms
-        edges_ms = np.concatenate([[self._at_ms], marks_ms, [plan.work_ms] if to_end else []])
+        n_writes = -(-plan.work_ms // plan.interval_ms) - first  # none at the end of the work
+        n_writes = max(0, min(n_writes, room_ms // (plan.interval_ms + plan.write_ms) + 2))
+        writes_ms = (first + np.arange(n_writes)) * plan.interval_ms
+        to_end = (first + n_writes) * plan.interval_ms >= plan.work_ms
+        edges_ms = np.concatenate([[self._at_ms], writes_ms, [plan.work_ms] if to_end else []])
         # Work and, between pieces of it, writing; what was done before comes first.
         length_ms = np.full(2 * edges_ms.size - 2 - to_end, plan.write_ms, dtype=np.int64)
         length_ms[::2] = np.diff(edges_ms)
@@ -229,7 +229,7 @@ class _Walk:
             # The last write counts if it was finished in that very millisecond.
             saved -= bool(phase[-1] == Phase.CHECKPOINT and ends_ms[n_kept - 1] > room_ms)
             if saved:
-                self._saved_ms = int(marks_ms[saved - 1])
+                self._saved_ms = int(writes_ms[saved - 1])
         self._at_ms += int(length_ms[phase != Phase.CHECKPOINT].sum())
         self._reached_ms = max(self._reached_ms, self._at_ms)
         self._add(phase, length_ms)

@@ -12,11 +12,14 @@ import numpy as np
 from diploee.errors import LogFormatError, WorkloadError
 from diploee.inputs import readable
 from diploee.loads.jobs.arrivals import draw_submissions, stream_rates
-from diploee.loads.jobs.classes import StreamClass, check_n_jobs
 from diploee.loads.jobs.library_builder import LibraryBuilder
-from diploee.loads.jobs.match import StreamMatch, Utilization, node_ms
-from diploee.loads.jobs.source import StreamFrame
-from diploee.loads.jobs.startup import draw_startups_ms
+from diploee.loads.jobs.source import (
+    JobSource,
+    StreamClass,
+    StreamFrame,
+    StreamMatch,
+    check_n_jobs,
+)
 from diploee.neighbours.zeus import (
     GroupTrace,
     JobSeries,
@@ -71,28 +74,18 @@ def read_zeus_inputs(
         raise WorkloadError(f"streams.{name}.zeus: {error}") from error
 
 
-class RecurringJobs:
-    """The jobs of a stream with a `zeus` block.
+class RecurringJobs(JobSource):
+    """The jobs of a stream with a `zeus` block; they scale a flat profile to their mean power."""
 
-    Parameters
-    ----------
-    spec : JobStream
-        The stream.
-    frame : StreamFrame
-        Its run.
-    builder : LibraryBuilder
-        A flat profile is added; the jobs scale it to their mean power.
-    inputs : ZeusInputs
-        Its traces, as they were read.
-    """
+    kind = "recurring"
 
     def __init__(
         self, spec: JobStream, frame: StreamFrame, builder: LibraryBuilder, inputs: ZeusInputs
     ) -> None:
         assert spec.zeus is not None
-        self._stream, self.spec, self._frame, self.name = spec, spec.zeus, frame, frame.name
+        super().__init__(spec, frame)
+        self.spec = spec.zeus
         self._groups = inputs.groups
-        self._left_out: dict[str, int] = {}
         per_day = spec.jobs_per_day or 0.0
         try:
             self._workloads = chosen_workloads(
@@ -114,10 +107,10 @@ class RecurringJobs:
                 shares = np.bincount(submissions.workload_id, minlength=shares.size)
                 per_day = len(submissions) / (_period_ms(submissions.start_s) / MS_PER_DAY)
                 if left_out:
-                    self._left_out["rows of groups of other datasets"] = left_out
+                    self.counts["rows of groups of other datasets"] = left_out
         except WorkloadError as error:
             raise WorkloadError(f"streams.{frame.name}.zeus: {error}") from error
-        self.jobs_per_day = per_day
+        self._per_day = per_day
         check_n_jobs(
             per_day * frame.n_days,
             f"streams.{frame.name}",
@@ -128,10 +121,13 @@ class RecurringJobs:
         self._profile_id = builder.index_of(
             flat_profile(f"{PROFILE_ID}-{gpu}", source, averaging_window_s=KNOWN_AS_MEAN_S)
         )
-        if spec.startup is not None:
-            builder.flat()
         self.classes = self._stream_classes(shares / shares.sum())
-        self._n_jobs = self._n_failed = self._listed_ms = 0
+        self._n_failed = 0
+
+    @property
+    def jobs_per_day(self) -> float:
+        """Jobs a day that are given, or that the groups have."""
+        return self._per_day
 
     @property
     def asked_nodes(self) -> float:
@@ -146,42 +142,27 @@ class RecurringJobs:
             node_s += share * float(time_s) * self.spec.n_nodes
         return self.jobs_per_day * node_s * MS_PER_S / MS_PER_DAY
 
-    def settle(self, simulated: Utilization | None) -> None:
-        """There is nothing to find."""
-
-    def draws(self) -> Iterator[JobTable]:
+    def _draws(self) -> Iterator[JobTable]:
         """Yield the recurrences of each span; each learns from those that ended before it."""
-        self._n_jobs = self._n_failed = self._listed_ms = 0
+        self._n_failed = 0
         of_spans = self._of_calendar() if self._groups is None else self._of_trace(self._groups)
         for span, series in zip(self._frame.spans, of_spans, strict=True):
-            in_run = series.submit_ms >= 0
-            self._n_jobs += int(np.count_nonzero(in_run))
-            self._n_failed += int((~series.converged & in_run).sum())
-            jobs = self._jobs(series, self._frame.clock.date_ms(span * DRAW_MS))
-            self._listed_ms += int(node_ms(jobs, self._frame.clock.horizon_ms).sum())
-            yield jobs
+            self._n_failed += int((~series.converged & (series.submit_ms >= 0)).sum())
+            startup_ms = self._startups_ms(len(series), self._frame.clock.date_ms(span * DRAW_MS))
+            yield self._jobs(
+                series.submit_ms,
+                n_nodes=np.full(len(series), self.spec.n_nodes),
+                duration_ms=series.duration_ms + startup_ms,
+                class_id=series.workload_id,
+                profile_id=np.full(len(series), self._profile_id),
+                startup_ms=startup_ms,
+                power_factor=self._node_power_w(series) / FLAT_POWER_W,
+            )
 
     def match(self) -> StreamMatch:
         """Return how many recurrences there were, and those that did not converge."""
-        name, per_day = self._frame.name, self._n_jobs / (self._frame.clock.horizon_ms / MS_PER_DAY)
-        listed = self._listed_ms / self._frame.capacity_ms
-        counts = {"stopped early or not converged": self._n_failed, **self._left_out}
-        return StreamMatch(name, per_day, "recurring", None, listed, None, 0, counts)
-
-    def _jobs(self, series: JobSeries, date_ms: int) -> JobTable:
-        n_jobs, frame = len(series), self._frame
-        startup_ms = draw_startups_ms(self._stream.startup, n_jobs, frame.seed, frame.name, date_ms)
-        return JobTable(
-            job_id=np.zeros(n_jobs, dtype=np.int64),
-            submit_ms=series.submit_ms,
-            n_nodes=np.full(n_jobs, self.spec.n_nodes, dtype=np.int32),
-            duration_ms=series.duration_ms + startup_ms,
-            pool_id=np.full(n_jobs, frame.pool_id, dtype=np.int16),
-            class_id=series.workload_id,
-            profile_id=np.full(n_jobs, self._profile_id, dtype=np.int32),
-            startup_ms=startup_ms,
-            power_factor=self._node_power_w(series) / FLAT_POWER_W,
-        )
+        counts = {"stopped early or not converged": self._n_failed, **self.counts}
+        return replace(super().match(), counts=counts)
 
     def _node_power_w(self, series: JobSeries) -> Float64Array:
         """Return the power of one busy node: the idle node, and its GPUs above their idle power.

@@ -16,8 +16,7 @@ from typing import Literal
 from pydantic import Field
 
 from diploee.schedule.estimates import EXACT, Estimate, EstimatingSpec
-from diploee.schedule.policy import ClusterView, Policy
-from diploee.schedule.twins import has_twin
+from diploee.schedule.policy import ClusterView, Policy, has_twin
 
 NEVER_MS = 2**62
 """Reservation of a job that is wider than the nodes that stand."""
@@ -31,11 +30,6 @@ class ConservativeBackfill:
     to the earliest hole, which is never later (sheet of flexibility, A3); so again at the ends that
     follow, until none moves. ASSUMPTION [J]: as long as a job runs on past its estimate, all
     reservations are made anew at each instant, and may be later.
-
-    Parameters
-    ----------
-    estimate : Estimate
-        How long jobs are thought to run.
     """
 
     order, depth = "reservation", None

@@ -17,8 +17,7 @@ from pydantic import Field
 
 from diploee.model import optional
 from diploee.schedule.estimates import EXACT, Estimate, EstimatingSpec
-from diploee.schedule.policy import ClusterView, Policy
-from diploee.schedule.twins import has_twin
+from diploee.schedule.policy import ClusterView, Policy, has_twin
 
 Order = Literal["submission", "sjbf"]
 
@@ -27,14 +26,8 @@ Order = Literal["submission", "sjbf"]
 class EasyBackfill:
     """First in, first out, and what fits into the gap before the head of the queue.
 
-    Parameters
-    ----------
-    estimate : Estimate
-        How long jobs are thought to run.
-    order : {"submission", "sjbf"}
-        Order in which the jobs behind the head are tried; ``sjbf`` is the shortest first.
-    depth : int, optional
-        Jobs of the queue that are looked at, its head among them; all by default.
+    `order` is that in which the jobs behind the head are tried, ``sjbf`` the shortest first;
+    `depth` jobs of the queue are looked at, its head among them.
     """
 
     def __init__(

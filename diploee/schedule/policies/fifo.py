@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from diploee.scenario import SchedulerSpec
-from diploee.schedule.policy import ClusterView, Policy
-from diploee.schedule.twins import has_twin
+from diploee.schedule.policy import ClusterView, Policy, has_twin
 
 
 @has_twin("diploee.schedule.compiled:CompiledQueue")

@@ -24,9 +24,10 @@ from diploee.model import SCALES, optional
 from diploee.problems import KeyPath
 from diploee.scenario.flexibility import Flexibility
 from diploee.schedule.actions import Action, Start
+from diploee.schedule.context import PowerBasis
 from diploee.schedule.estimates import EXACT, Estimate, EstimatingSpec
+from diploee.schedule.headroom import Headroom
 from diploee.schedule.policies.easy import Order
-from diploee.schedule.surroundings import PowerBasis
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, W_PER_MW
 
@@ -43,14 +44,8 @@ MOST_HELD = 100_000
 class PowerCapped:
     """Starts jobs as EASY does, while nodes and power last.
 
-    Parameters
-    ----------
-    cap_mw : float, optional
-        Most that all devices of the facility may draw [MW]; the signal ``cap`` if absent.
-    power_basis : {"mean", "p95_60s", "rated"}
-        Which power of jobs is held under it.
-    estimate, order, depth
-        As of `EasyBackfill`.
+    `cap_mw` is the most that all devices of the facility may draw, the signal ``cap`` if absent;
+    `power_basis` says which power of jobs counts under it; the rest is as of `EasyBackfill`.
     """
 
     uses_levels = False
@@ -77,16 +72,17 @@ class PowerCapped:
             self.jobs_w.clear()
         waiting = self._waiting
         waiting.follow(view, self)
-        left = _Left(view, self, int(waiting.estimate_ms.max(initial=0)))
+        queued, _, _, estimate_ms = waiting.columns
+        left = _Left(view, self, int(estimate_ms.max(initial=0)))
         n_head = 0
         for job in view.queue:
-            if not left.holds(job):
+            if not left.holds_job(job):
                 break
-            left.take(job)
+            left.take_job(job)
             n_head += 1
         places = list(range(n_head))
         if n_head < len(view.queue):
-            head = int(waiting.job[n_head])
+            head = int(queued[n_head])
             if view.job_n_nodes[head] <= left.free_nodes:
                 self._wake_later(view, left, head)
             places += self._behind(view, left, n_head)
@@ -95,36 +91,36 @@ class PowerCapped:
 
     def _behind(self, view: ActingPool, left: _Left, n_head: int) -> list[int]:
         """Take jobs that do not delay the head, and return their places in the queue."""
-        waiting, now_ms = self._waiting, view.now_ms
+        columns, now_ms = self._waiting.columns, view.now_ms
         behind = slice(n_head + 1, self.depth and n_head + self.depth)
-        n_nodes, job_w = waiting.n_nodes[behind], waiting.power_w[behind]
+        queued, n_nodes, job_w, estimate_ms = columns[:, behind]
         # Most of a long queue ends here: what does not fit now cannot later at this instant.
-        fits = (n_nodes <= left.free_nodes) & (job_w <= left.now_w)
+        fits = (n_nodes <= left.free_nodes) & (job_w <= left.left_w)
         if not fits.any():
             return []
-        end_ms = now_ms + waiting.estimate_ms[behind]
+        end_ms = now_ms + estimate_ms
         for begin_ms, left_w in left.ahead(int(end_ms.max()), float(job_w[fits].max())):
             fits &= (job_w <= left_w) | (end_ms <= begin_ms)
         if not fits.any():
             return []
-        shadow_ms, extra_nodes, extra_w = left.shadow(int(waiting.job[n_head]))
+        shadow_ms, extra_nodes, extra_w = left.shadow(int(columns[0, n_head]))
         tried, found = np.flatnonzero(fits), list[int]()
         if self.order == "sjbf":
             tried = tried[np.argsort(end_ms[tried], kind="stable")]
         while True:
             nodes, power_w = n_nodes[tried], job_w[tried]
             beside = (nodes <= extra_nodes) & (power_w <= extra_w)
-            fits = (nodes <= left.free_nodes) & (power_w <= left.now_w)
+            fits = (nodes <= left.free_nodes) & (power_w <= left.left_w)
             tried = tried[fits & (beside | (end_ms[tried] <= shadow_ms))]
             # What is left now and ahead only falls as jobs are taken: none needs a second look.
-            jobs = waiting.job[behind][tried].astype(np.int64).tolist()
-            held = next((n for n, job in enumerate(jobs) if left.holds(job)), None)
+            jobs = queued[tried].astype(np.int64).tolist()
+            held = next((n for n, job in enumerate(jobs) if left.holds_job(job)), None)
             if held is None:
                 return found
             if end_ms[tried[held]] > shadow_ms:
                 extra_nodes -= view.job_n_nodes[jobs[held]]
                 extra_w -= left.job_w(jobs[held])
-            left.take(jobs[held])
+            left.take_job(jobs[held])
             found.append(n_head + 1 + int(tried[held]))
             tried = tried[held + 1 :]
 
@@ -209,24 +205,9 @@ class _Waiting:
         self._rows, self._begin, self._end, self._stirred = np.empty((4, 256)), 0, 0, -1
 
     @property
-    def job(self) -> Float64Array:
-        """Jobs in the order of submission."""
-        return self._rows[0, self._begin : self._end]
-
-    @property
-    def n_nodes(self) -> Float64Array:
-        """Nodes of each."""
-        return self._rows[1, self._begin : self._end]
-
-    @property
-    def power_w(self) -> Float64Array:
-        """Power of each beyond the idle power of its nodes [W]."""
-        return self._rows[2, self._begin : self._end]
-
-    @property
-    def estimate_ms(self) -> Float64Array:
-        """How long each is thought to run [ms]."""
-        return self._rows[3, self._begin : self._end]
+    def columns(self) -> Float64Array:
+        """Jobs in the order of submission, nodes, power beyond idle [W], estimates [ms]."""
+        return self._rows[:, self._begin : self._end]
 
     def follow(self, view: ActingPool, policy: PowerCapped) -> None:
         """Take in what has been added to the queue; all of it where anything else has changed."""
@@ -254,7 +235,7 @@ class _Waiting:
         """Return the jobs at some places, which are started and so leave the queue."""
         if not places:
             return []
-        jobs: list[int] = self.job[places].astype(np.int64).tolist()
+        jobs: list[int] = self.columns[0, places].astype(np.int64).tolist()
         if self._stirred >= 0:
             self._stirred += len(places)
         if max(places) < len(places):
@@ -284,7 +265,7 @@ class _Pieces:
                 yield piece, tightest
 
 
-class _Left:
+class _Left(Headroom):
     """What is left of nodes and of power under the cap, from now on."""
 
     def __init__(self, view: ActingPool, policy: PowerCapped, longest_ms: int) -> None:
@@ -302,28 +283,28 @@ class _Left:
         self.next_edge_ms = min([(self._now_ms // MS_PER_H + 1) * MS_PER_H, *times_ms[1:]])
         self._pieces = policy.pieces(view, times_ms, caps_w, self._now_ms + longest_ms)
         self._committed_w = view.facility.job_power_w(policy.power_basis)
+        super().__init__(self._pieces.allowed_w[0], self._committed_w)
         self._taken, self._taken_w = list[tuple[int, int, float]](), 0.0
-        self.now_w = self._pieces.allowed_w[0] - self._committed_w
         self._ended_ms, self._ended_w = list[int](), [0.0]
 
     def job_w(self, job: int) -> float:
         """Return what a job draws beyond the idle power of its nodes [W]."""
         return self._policy.job_w(self._view, job)
 
-    def holds(self, job: int) -> bool:
+    def holds_job(self, job: int) -> bool:
         """Return whether a job fits now, and stays under the cap to its expected end."""
         job_w = self.job_w(job)
-        if self._view.job_n_nodes[job] > self.free_nodes or job_w > self.now_w:
+        if self._view.job_n_nodes[job] > self.free_nodes or not self.holds(job_w):
             return False
         end_ms = self._now_ms + self._view.job_estimate_ms[job]
         return all(job_w <= left_w for _, left_w in self.ahead(end_ms, job_w))
 
-    def take(self, job: int) -> None:
+    def take_job(self, job: int) -> None:
         """Count a job that starts now."""
         job_w, n_nodes = self.job_w(job), self._view.job_n_nodes[job]
         self._taken.append((self._now_ms + self._view.job_estimate_ms[job], n_nodes, job_w))
         self.free_nodes -= n_nodes
-        self.now_w -= job_w
+        self.take(job_w)
         self._taken_w += job_w
 
     def ahead(self, end_ms: int, most_w: float) -> Iterator[tuple[int, float]]:

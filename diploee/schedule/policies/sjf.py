@@ -9,19 +9,12 @@ from pydantic import Field
 
 from diploee.schedule.estimates import EXACT, Estimate, EstimatingSpec
 from diploee.schedule.policies.easy import backfilled
-from diploee.schedule.policy import ClusterView, Policy
-from diploee.schedule.twins import has_twin
+from diploee.schedule.policy import ClusterView, Policy, has_twin
 
 
 @has_twin("diploee.schedule.compiled:CompiledQueue")
 class ShortestJobFirst:
-    """The shortest estimate first, ties in the order of submission; the head blocks the queue.
-
-    Parameters
-    ----------
-    estimate : Estimate
-        How long jobs are thought to run.
-    """
+    """The shortest estimate first, ties in the order of submission; the head blocks the queue."""
 
     order, depth = "sjf", 1
 

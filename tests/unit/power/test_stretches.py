@@ -21,7 +21,6 @@ from diploee.scenario import JobClass, Pool
 from diploee.schedule import (
     ActedSchedule,
     Action,
-    Cluster,
     Preempt,
     Resize,
     Resume,
@@ -29,6 +28,7 @@ from diploee.schedule import (
     Start,
     StrictFifo,
 )
+from diploee.schedule.schedule import Cluster
 
 MIN, H = 60_000, 3_600_000
 LONG = {"lognormal": [{"weight": 1, "median_s": 20_000, "sigma": 0.8}]}

@@ -18,21 +18,19 @@ from diploee.scenario import Pool, StandingNodes
 from diploee.schedule import (
     ActedSchedule,
     Action,
-    Cluster,
-    JobFlexibility,
-    JobPower,
     Preempt,
     Resize,
     Resume,
     SetLevel,
     Start,
     StrictFifo,
-    Surroundings,
 )
+from diploee.schedule.context import Context, JobFlexibility, JobPower
 from diploee.schedule.estimates import EstimateByFactor
 from diploee.schedule.job_table import DRAW_MS, JobTable
 from diploee.schedule.policies.easy import EasyBackfill
 from diploee.schedule.runs import KINDS, RESTART, RUN, acted_in_order
+from diploee.schedule.schedule import Cluster
 
 MIN, H = 60_000, 3_600_000
 QUICK = JobFlexibility(checkpoint_every_ms=10 * MIN, stop_ms=MIN, restart_ms=5 * MIN)
@@ -68,13 +66,13 @@ def acted(
     horizon_ms: int = 48 * H,
     window_ms: int | None = None,
     flexible: JobFlexibility = QUICK,
-    **around: Any,
+    **context: Any,
 ) -> ActedSchedule:
     cluster = Cluster(
         {"main": Pool(node_type="any", n_nodes=n_nodes)},
         horizon_ms,
         policies={"main": policy},
-        around=Surroundings(flexibility=[flexible], **around),
+        context=Context(flexibility=[flexible], **context),
     )
     parts, done = [], 0
     window_ms = window_ms or horizon_ms
@@ -282,7 +280,7 @@ def test_the_compiled_engine_refuses_policies_that_act_and_controllers() -> None
     with pytest.raises(WorkloadError, match=r"no twin of policy Says; use --engine simpy"):
         Cluster(pools, H, "compiled", {"main": Says([])})
     with pytest.raises(WorkloadError, match="the compiled engine has no controller"):
-        Cluster(pools, H, "compiled", around=Surroundings(controller=Holds(0)))
+        Cluster(pools, H, "compiled", context=Context(controller=Holds(0)))
 
 
 class Holds:
@@ -302,8 +300,8 @@ class Holds:
 
 def test_a_controller_holds_starts_and_its_pools_are_asked_again_when_it_lets_go() -> None:
     pools = {name: Pool(node_type="any", n_nodes=4) for name in ("a", "b")}
-    around = Surroundings(controller=Holds(30 * MIN))
-    cluster = Cluster(pools, 10 * H, around=around)
+    context = Context(controller=Holds(30 * MIN))
+    cluster = Cluster(pools, 10 * H, context=context)
     jobs = job_table([0, 0, 40 * MIN], [4, 4, 4], [MIN, MIN, MIN], pool_id=[0, 1, 0])
     found = cluster.advance(jobs, 10 * H)
     assert found.start_ms.tolist() == [30 * MIN, 30 * MIN, 40 * MIN]
@@ -319,9 +317,9 @@ def test_a_controller_acts_on_any_pool_before_its_policy() -> None:
             return []
 
     pools = {name: Pool(node_type="any", n_nodes=4) for name in ("a", "b")}
-    around = Surroundings(controller=Stops(0), flexibility=[QUICK])
+    context = Context(controller=Stops(0), flexibility=[QUICK])
     jobs = job_table([0, 0], [4, 4], [60 * MIN, 60 * MIN], pool_id=[0, 1])
-    found = Cluster(pools, 10 * H, around=around).advance(jobs, 10 * H)
+    found = Cluster(pools, 10 * H, context=context).advance(jobs, 10 * H)
     assert found.end_ms.tolist() == [60 * MIN, 65 * MIN]  # 20 min are saved, the restart takes 5
 
 
@@ -485,7 +483,7 @@ def test_a_policy_that_only_starts_gives_the_same_by_decide_and_by_select(
     decided = acted(listed, Decides(), horizon_ms=60 * H)
     held = Cluster(
         {"main": pool}, 60 * H, "simpy", {"main": policy()},
-        around=Surroundings(controller=Nothing()),
+        context=Context(controller=Nothing()),
     ).advance(listed, 60 * H)  # fmt: skip
     assert decided.start_ms.tolist() == selected.start_ms.tolist()
     assert decided.end_ms.tolist() == selected.end_ms.tolist()

@@ -22,7 +22,7 @@ from diploee.schedule.job_table import JobTable
 from diploee.schedule.policies.conservative import ConservativeBackfill
 from diploee.schedule.policies.easy import EasyBackfill
 from diploee.schedule.policies.sjf import ShortestJobFirst
-from diploee.schedule.twins import twin_of
+from diploee.schedule.policy import twin_of
 
 Row = tuple[int, int, int, int]  # submit, nodes, estimate, run time
 

@@ -16,9 +16,9 @@ from diploee.scenario import Pool, StandingNodes
 from diploee.schedule import NEVER_MS, ClusterView, Policy, StrictFifo
 from diploee.schedule.acting import ActingPools
 from diploee.schedule.actions import Start
+from diploee.schedule.context import Context
 from diploee.schedule.job_table import JobTable
 from diploee.schedule.simpy_engine import SimpyCluster
-from diploee.schedule.surroundings import Surroundings
 
 
 class ShortestFirst:
@@ -210,8 +210,8 @@ def one_node(view: Any) -> None:
 
 def acts(policy: Any, jobs: JobTable, n_nodes: int, controller: Any = None) -> Any:
     standing = {"main": StandingNodes(n_nodes, ())}
-    around = Surroundings(controller=controller)
-    return ActingPools({"main": policy}, standing, around, 0, 100).advance(jobs, 100)
+    context = Context(controller=controller)
+    return ActingPools({"main": policy}, standing, context, 0, 100).advance(jobs, 100)
 
 
 CHANGES: dict[str, Any] = {

@@ -16,12 +16,14 @@ from diploee import simulate
 from diploee.errors import PolicyError, ScenarioError
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Pool
-from diploee.schedule import Cluster, JobPower, Schedule, Surroundings
+from diploee.schedule import Schedule
 from diploee.schedule.actions import Start
+from diploee.schedule.context import Context, JobPower
 from diploee.schedule.estimates import EstimateByFactor
 from diploee.schedule.job_table import JobTable
 from diploee.schedule.policies.easy import EasyBackfill
 from diploee.schedule.policies.power_capped import PowerCapped
+from diploee.schedule.schedule import Cluster
 from diploee.schedule.signals import Signal
 
 MIN, H, NEVER = 60_000, 3_600_000, 10**15
@@ -45,7 +47,7 @@ def capped(
         {"main": Pool(node_type="any", n_nodes=n_nodes)},
         horizon_ms,
         policies={"main": policy(cap_mw, **keys)},
-        around=Surroundings(
+        context=Context(
             power=JobPower(LIBRARY, [NODE]),
             idle_power_w=[IDLE_W],
             service_power_w=services_w,
@@ -179,14 +181,14 @@ def test_it_starts_jobs_as_the_same_rules_read_off_slowly(
     basis: Any,
 ) -> None:
     steps = {0: 0.013, **{at * 17 * MIN: cap_w / 1e6 for at, cap_w in caps_w}, 12 * H: 0.018}
-    surroundings: dict[str, Any] = {
+    facility: dict[str, Any] = {
         "signals": {"cap": Steps(*sorted(steps.items()))},
         "services_w": lambda time_ms: services_w[time_ms // H] if time_ms < 5 * H else 0,
     }
     found = [
         capped(
             table(jobs, 1.0, 0.5, 1.25), None, power_basis=basis, policy=policy, order=order,
-            depth=depth, estimate=EstimateByFactor(factor=factor), **surroundings,
+            depth=depth, estimate=EstimateByFactor(factor=factor), **facility,
         ).start_ms.tolist()
         for policy in (PowerCapped, Slowly)
     ]  # fmt: skip

@@ -11,9 +11,11 @@ from builders import job_table, schedule_pool, tiny_library, tiny_scenario
 
 from diploee.errors import WorkloadError
 from diploee.scenario import SCHEDULERS, Pool
-from diploee.schedule import Cluster, ClusterView, Engine, Start, Surroundings
+from diploee.schedule import ClusterView, Engine, Start
+from diploee.schedule.context import Context
 from diploee.schedule.job_table import JobTable
 from diploee.schedule.policies.priority import MultifactorPriority, PrioritySpec
+from diploee.schedule.schedule import Cluster
 from diploee.steps import generate_jobs
 
 
@@ -121,7 +123,7 @@ def test_queue_under_an_engine_that_acts_is_that_of_the_engine_that_starts(kind:
             return [Start(job) for job in self.policy.select(view)]
 
     pools = {"p": Pool(node_type="any", n_nodes=16)}
-    cluster = Cluster(pools, 100_000, policies={"p": Acting()}, around=Surroundings())
+    cluster = Cluster(pools, 100_000, policies={"p": Acting()}, context=Context())
     found = cluster.advance(jobs, 100_000)
     by_job = dict(zip(found.jobs.job_id.tolist(), found.start_ms.tolist(), strict=True))
     assert [by_job[job] for job in range(150)] == starts(scheduler, jobs, 16)

@@ -13,7 +13,7 @@ import pytest
 from builders import job_table, tiny_scenario
 
 from diploee.errors import ProfileError, WorkloadError
-from diploee.loads.jobs.match import node_ms
+from diploee.loads.jobs.source import node_ms
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
 from diploee.schedule.job_table import JobTable

@@ -78,7 +78,7 @@ def fine_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def power_of(scenario: Scenario) -> np.ndarray:
     work = generate_jobs(scenario, tiny_library())
     schedule = schedule_jobs(work.jobs, scenario)
-    load = job_load(schedule, work.library, scenario, work.courses)
+    load = job_load(schedule, work.library, scenario, work.pieces_of)
     return power_series(load.segments, scenario, work.library)["it_power_w"].to_numpy()
 
 
@@ -165,11 +165,11 @@ def test_the_jobs_energy_is_that_of_the_series(fine_run: Run) -> None:
     scenario = scenario_of()
     work = generate_jobs(scenario, tiny_library())
     schedule = schedule_jobs(work.jobs, scenario)
-    (job_j,) = job_energy_j(schedule, work.library, scenario, work.courses)
+    (job_j,) = job_energy_j(schedule, work.library, scenario, work.pieces_of)
     others_h = 6 * 300 - int(work.jobs.n_nodes[0]) * int(work.jobs.duration_ms[0]) / 3.6e6
     total_j = metrics_of(fine_run)["power"]["energy_mwh"] * 3.6e9
     assert job_j + others_h * IDLE_W * 3_600 == pytest.approx(total_j, rel=1e-6)
-    with pytest.raises(InputError, match="course of their own"):
+    with pytest.raises(InputError, match="what synchronous jobs play"):
         job_energy_j(schedule, work.library, scenario)
 
 
@@ -294,7 +294,7 @@ def test_phases_have_their_time_in_the_series() -> None:
     scenario = scenario_of(JOB | {"jitter": 0.0})
     work = generate_jobs(scenario, tiny_library())
     schedule = schedule_jobs(work.jobs, scenario)
-    segments = job_load(schedule, work.library, scenario, work.courses).segments
+    segments = job_load(schedule, work.library, scenario, work.pieces_of).segments
     assert segments.start_ms[0] == 0
     assert (np.diff(segments.start_ms) > 0).all()
     assert (segments.start_ms[1:] == segments.end_ms[:-1]).all()
@@ -406,7 +406,7 @@ class Acting:
         return planned or [Start(job) for job in StrictFifo().select(view)]
 
 
-def test_a_policy_that_acts_plays_the_same_course_and_stops_it_where_it_says(
+def test_a_policy_that_acts_plays_the_same_pieces_and_stops_it_where_it_says(
     tmp_path: Path,
 ) -> None:
     plain, acted, stopped = (
@@ -493,7 +493,7 @@ def test_a_loop_ends_where_it_begins_and_takes_longer_with_slow_rises() -> None:
 
 
 @pytest.mark.parametrize("spec", [{}, SLOW, {"floor": 0.3, "hysteresis_s": 0}])
-def test_a_course_is_that_of_gpus_that_go_through_all_phases(spec: dict[str, Any]) -> None:
+def test_pieces_are_those_of_gpus_that_go_through_all_phases(spec: dict[str, Any]) -> None:
     job = CALM | {
         "work_days": 0.02, "checkpoint_interval": 700, "warm_up_s": 60, "spare_nodes": 0,
     }  # fmt: skip

@@ -1,56 +1,56 @@
-"""The course of a job: what it plays in its own time, from 0 to its run time, undisturbed."""
+"""The pieces of profiles that a job plays in its own time, from 0 to its run time, undisturbed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from diploee.errors import WorkloadError
-from diploee.loads.jobs import CourseRows
 from diploee.power.occupancy import slots_of
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import FLAT_ID, FLAT_POWER_W
 from diploee.profiles.playing import phases, played_parts
 from diploee.scenario import Facility
 from diploee.schedule.job_table import JobTable
-from diploee.tables import Float64Array, Int32Array, Int64Array, Table, column, concat
-
-Courses = Callable[[int, int], CourseRows]
-"""Gives the rows of a job with a course of its own, by its class and number."""
+from diploee.tables import Float64Array, Int32Array, Int64Array, Table, column, concat, repeated
 
 MOST_PASSES = 100_000_000
 """Stretches of profiles that jobs of other run times play; each takes some 50 bytes."""
 
 
 @dataclass(frozen=True, eq=False)
-class Course(Table):
-    """What jobs play in their own time; the rows of a job adjoin."""
+class Pieces(Table):
+    """What jobs play in their own time; the pieces of a job adjoin."""
 
     job: Int64Array = column("int64")  # row of the job table
-    into_ms: Int64Array = column("int64")  # start of the row since the start of the job [ms]
+    into_ms: Int64Array = column("int64")  # start of the piece since the start of the job [ms]
     length_ms: Int64Array = column("int64")  # its length [ms], positive
     profile_id: Int32Array = column("int32")  # profile that is played
-    offset_ms: Int64Array = column("int64")  # place in the profile at which the row starts [ms]
+    offset_ms: Int64Array = column("int64")  # place in the profile at which the piece starts [ms]
     # Factor on the profile's power, on all nodes of the job
     weight: Float64Array = column("float64")
 
 
-def course_of_jobs(
+PiecesOf = Callable[[int, int], Pieces]
+"""Gives the pieces of a synchronous job, by its class and number."""
+
+
+def pieces_of_jobs(
     jobs: JobTable,
     rows: Int64Array,
     needed_ms: Int64Array,
     library: ProfileLibrary,
     facility: Facility,
-    courses: Courses | None = None,
-) -> Course:
+    pieces_of: PiecesOf | None = None,
+) -> Pieces:
     """Return what some jobs, `rows` of the table, play in their own time.
 
-    A job that runs as long as its profile is one row; another plays the profile as `played_parts`
-    says. A start-up is a row of its own at idle power. The weight is the job's nodes over its
-    profile's, times the job's power factor. Rows beyond the own time `needed_ms` of each job [ms]
-    may lack; `courses` gives those of jobs with a course of their own.
+    A job that runs as long as its profile is one piece; another plays the profile as `played_parts`
+    says. A start-up is a piece of its own at idle power. The weight is the job's nodes over its
+    profile's, times the job's power factor. Pieces beyond the own time `needed_ms` of each job [ms]
+    may lack; `pieces_of` gives those of synchronous jobs.
     """
     duration_ms = np.array([entry.duration_ms for entry in library.entries])
     profile_n_nodes = np.array([entry.n_nodes for entry in library.entries])
@@ -60,12 +60,12 @@ def course_of_jobs(
     play_ms = jobs.duration_ms - startup_ms
     n_nodes = jobs.n_nodes / slots_of(facility)[jobs.pool_id]
     weight = n_nodes / profile_n_nodes[jobs.profile_id] * jobs.power_factor
-    own = jobs.course_id > 0
-    as_it_is = ~own & (play_ms == duration_ms[jobs.profile_id])
+    synchronous = jobs.synchronous_id > 0
+    as_it_is = ~synchronous & (play_ms == duration_ms[jobs.profile_id])
     # The usual case first and in one go: millions of jobs, one row each.
     whole = np.flatnonzero(as_it_is)
     parts = [
-        Course(
+        Pieces(
             job=rows[whole],
             into_ms=startup_ms[whole],
             length_ms=play_ms[whole],
@@ -74,59 +74,40 @@ def course_of_jobs(
             weight=weight[whole],
         )
     ]
-    if courses is not None:
-        parts += [_own(jobs, nth, rows, needed_ms, courses) for nth in np.flatnonzero(own).tolist()]
-    filled = np.flatnonzero(~own & ~as_it_is & (play_ms > 0))
+    for nth in np.flatnonzero(synchronous).tolist():
+        if pieces_of is None:
+            break
+        pieces = pieces_of(int(jobs.class_id[nth]), int(jobs.synchronous_id[nth]))
+        pieces = pieces.take(pieces.into_ms < needed_ms[nth])
+        parts.append(replace(pieces, job=np.full(len(pieces), rows[nth])))
+    filled = np.flatnonzero(~synchronous & ~as_it_is & (play_ms > 0))
     for profile_id in np.unique(jobs.profile_id[filled]).tolist():
         of = filled[jobs.profile_id[filled] == profile_id]
-        played_ms = needed_ms[of] - startup_ms[of]
-        filling = _filled(play_ms[of], played_ms, profile_id, library)
-        parts.append(_placed(filling, rows[of], startup_ms[of], weight[of]))
+        begin_ms, played_ms = startup_ms[of], needed_ms[of] - startup_ms[of]
+        parts.append(
+            _filled(play_ms[of], played_ms, profile_id, library, rows[of], begin_ms, weight[of])
+        )
     starting = np.flatnonzero(startup_ms > 0)
     if starting.size:
         # From allocation to the profile's start: busy nodes at idle power.
         idle_w = np.array([facility.node_type_of(pool).idle_power_w for pool in facility.pools])
         idle = n_nodes[starting] * idle_w[jobs.pool_id[starting]] / FLAT_POWER_W
         flat_id, run_ms = library.ids.index(FLAT_ID), startup_ms[starting]
-        filling = _filled(run_ms, needed_ms[starting], flat_id, library)
-        parts.append(_placed(filling, rows[starting], np.zeros_like(run_ms), idle))
+        begin_ms, needed_ms, job = np.zeros_like(run_ms), needed_ms[starting], rows[starting]
+        parts.append(_filled(run_ms, needed_ms, flat_id, library, job, begin_ms, idle))
     return concat(parts)
 
 
-def _own(
-    jobs: JobTable, nth: int, rows: Int64Array, needed_ms: Int64Array, courses: Courses
-) -> Course:
-    course = courses(int(jobs.class_id[nth]), int(jobs.course_id[nth]))
-    course = course.take(course.into_ms < needed_ms[nth])
-    return Course(
-        job=np.full(len(course), rows[nth]),
-        into_ms=course.into_ms,
-        length_ms=course.length_ms,
-        profile_id=course.profile_id,
-        offset_ms=course.offset_ms,
-        weight=course.weight,
-    )
-
-
-def _placed(
-    filling: Course, rows: Int64Array, begin_ms: Int64Array, weight: Float64Array
-) -> Course:
-    """Return rows of the n-th run time as those of its job, from a time of its own on."""
-    nth = filling.job
-    return Course(
-        job=rows[nth],
-        into_ms=begin_ms[nth] + filling.into_ms,
-        length_ms=filling.length_ms,
-        profile_id=filling.profile_id,
-        offset_ms=filling.offset_ms,
-        weight=weight[nth],
-    )
-
-
 def _filled(
-    run_ms: Int64Array, needed_ms: Int64Array, profile_id: int, library: ProfileLibrary
-) -> Course:
-    """Fill run times with one profile; `job` is the number of the run time, the weight 1."""
+    run_ms: Int64Array,
+    needed_ms: Int64Array,
+    profile_id: int,
+    library: ProfileLibrary,
+    job: Int64Array,
+    begin_ms: Int64Array,
+    weight: Float64Array,
+) -> Pieces:
+    """Fill run times of jobs, from times of their own on, with one profile."""
     of = phases(library[profile_id])
     # Whole loops beyond what is needed are left out: the end of the profile stays beyond it too.
     loop_ms = of.ending_ms - of.steady_ms
@@ -140,11 +121,20 @@ def _filled(
             "with a longer steady part"
         )
     played = played_parts(run_ms, of)
-    return Course(
-        job=played.row.astype(np.int64),
-        into_ms=played.into_ms,
+    nth = played.row
+    return Pieces(
+        job=job[nth],
+        into_ms=begin_ms[nth] + played.into_ms,
         length_ms=played.length_ms,
-        profile_id=np.full(played.row.size, profile_id),
+        profile_id=np.full(nth.size, profile_id),
         offset_ms=played.offset_ms,
-        weight=np.ones(played.row.size),
+        weight=weight[nth],
     )
+
+
+def cut(length_ms: Int64Array, most_ms: Int64Array | int) -> tuple[Int64Array, ...]:
+    """Cut lengths into pieces of at most so much each; return row, start and length of each."""
+    most_ms = np.broadcast_to(np.asarray(most_ms), length_ms.shape)
+    row, nth = repeated(-(-length_ms // most_ms))
+    into_ms = nth * most_ms[row]
+    return row, into_ms, np.minimum(length_ms[row] - into_ms, most_ms[row])

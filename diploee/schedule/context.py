@@ -14,7 +14,7 @@ import numpy as np
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.capped import CapLevels, WorkKind, capped_power_w, cpu_power_w
 from diploee.profiles.playing import phases
-from diploee.scenario import NodeType
+from diploee.scenario import Event, NodeType
 from diploee.schedule.actions import Action
 from diploee.units import MS_PER_MIN
 
@@ -23,27 +23,6 @@ if TYPE_CHECKING:
 
 PowerBasis = Literal["mean", "p95_60s", "rated"]
 """Of a job: its mean power, the 95th percentile of its one-minute means, its nodes' ratings."""
-
-
-class Signal(Protocol):
-    """A step function of time, known up to now or some time ahead."""
-
-    def at(self, time_ms: int) -> float:
-        """Return its value at a time [ms]."""
-        ...
-
-    def next_change_ms(self, time_ms: int) -> int | None:
-        """Return the first time after another at which it is known to change [ms]."""
-        ...
-
-
-class Event(Protocol):
-    """A call for another load, such as of demand response."""
-
-    @property
-    def issued_ms(self) -> int:
-        """When it becomes known [ms]."""
-        ...
 
 
 class Controller(Protocol):
@@ -70,44 +49,25 @@ class Controller(Protocol):
 class JobFlexibility:
     """How the jobs of a class bend.
 
-    Parameters
-    ----------
-    tier : int
-        0 to 3: mean loss of throughput that is tolerated, 0, 10, 25 or 50 % over the job.
-    kind : {"pre_training", "fine_tuning", "inference"}
-        Whose measured caps the class follows.
-    pausable : bool
-        Whether its jobs may be stopped or suspended.
-    least_share : float
-        Nodes that a job may be run on at least, over those that it asks for; never more than these.
-    checkpoint_every_ms : int
-        Work between two checkpoints [ms]; a job that is killed goes back to the last one.
-    stop_ms, restart_ms : int
-        Time that a checkpoint before a stop, and a start after it takes [ms].
-    stop_share, restart_share : float
-        Power meanwhile, over the job's mean power; idle power at least.
-    slack : float, optional
-        A job is due ``1 + slack`` of its estimated run time after its submission; never if absent.
-    deadline_ms : int, optional
-        When all its jobs are due [ms], instead.
-
     Notes
     -----
     Defaults of the times are those of the sheet "Flexibility", B3 [A]; the shares lie within the
     0.1 to 0.3 of B3 and B5 [C]. ASSUMPTION: without a table any job may be run on fewer nodes [J].
     """
 
+    # 0 to 3: mean loss of throughput that is tolerated, 0, 10, 25 or 50 % over the job
     tier: int = 0
-    kind: WorkKind = "pre_training"
-    pausable: bool = True
-    least_share: float = 0.0
+    kind: WorkKind = "pre_training"  # whose measured caps the class follows
+    pausable: bool = True  # its jobs may be stopped or suspended
+    least_share: float = 0.0  # fewest nodes over those that a job asks for, which are the most
+    # work between two checkpoints [ms]; a killed job goes back to one
     checkpoint_every_ms: int = 30 * MS_PER_MIN
-    stop_ms: int = 2 * MS_PER_MIN
-    restart_ms: int = 10 * MS_PER_MIN
-    stop_share: float = 0.25
+    stop_ms: int = 2 * MS_PER_MIN  # time of a checkpoint before a stop [ms]
+    restart_ms: int = 10 * MS_PER_MIN  # time of a start after a stop [ms]
+    stop_share: float = 0.25  # power meanwhile, over the job's mean power; idle power at least
     restart_share: float = 0.2
-    slack: float | None = None
-    deadline_ms: int | None = None
+    slack: float | None = None  # due 1 + slack of its estimate after its submission; never if None
+    deadline_ms: int | None = None  # when all its jobs are due [ms], instead
 
 
 BY_DEFAULT = JobFlexibility()
@@ -120,15 +80,8 @@ class JobPower:
     A profile's mean and the 95th percentile of its one-minute means stand for all of its jobs, and
     are scaled for a cap as the profile is.
 
-    Parameters
-    ----------
-    library : ProfileLibrary
-        Profiles that jobs refer to.
-    nodes : sequence of NodeType
-        Nodes of the pool of each class of jobs, by `class_id`.
-    filled : sequence of bool
-        Whether the jobs of each class play the steady part of their profile in a loop, so that
-        their mean is that part's; none of them if absent.
+    Jobs of classes that are `filled` play the steady part of their profile in a loop, so that their
+    mean is that part's.
     """
 
     def __init__(
@@ -150,17 +103,7 @@ class JobPower:
         cap: tuple[float, float],
         basis: PowerBasis,
     ) -> float:
-        """Return the power of a job [W].
-
-        Parameters
-        ----------
-        class_id, profile_id, n_nodes, power_factor
-            As of `JobTable`.
-        cap : tuple of float
-            Cap of its GPUs over their TDP, and their power over that without a cap.
-        basis : {"mean", "p95_60s", "rated"}
-            Which power.
-        """
+        """Return the power of a job [W]; `cap` as shares of the TDP and of the power without it."""
         key = (class_id, profile_id, n_nodes, power_factor, cap, basis)
         if key not in self._of:
             self._of[key] = self._job_w(*key)
@@ -209,48 +152,21 @@ def _nothing_w(_: int) -> float:
     return 0.0
 
 
-def _no_cap_w(_: int) -> float:
-    return float("inf")
-
-
 @dataclass(frozen=True)
-class Surroundings:
-    """What acting policies and a controller know of a facility besides its queues.
+class Context:
+    """What acting policies and a controller know of a facility besides its queues."""
 
-    Parameters
-    ----------
-    power : JobPower, optional
-        Power of jobs; 0 W where it is not known, as in tests of a schedule alone.
-    flexibility : sequence of JobFlexibility
-        By `class_id`; the defaults for classes beyond it.
-    levels : CapLevels
-        Caps that jobs may be run at.
-    idle_power_w : sequence of float
-        Idle power of a node of each pool [W].
-    service_power_w : callable
-        Power of all services at a time [ms], beyond the idle power of their nodes [W]; planned.
-    cap_w : callable
-        Most that the devices may draw at a time [ms] [W].
-    signals : mapping of str to Signal
-        Outside signals by name.
-    events : sequence of Event
-        All of the run; a policy sees those that were issued.
-    wakes_ms : sequence of int
-        Times at which all are asked [ms], such as changes of signals; events wake by themselves.
-    controller : Controller, optional
-        Acts before the policies of the pools.
-    """
-
-    power: JobPower | None = None
-    flexibility: Sequence[JobFlexibility] = ()
-    levels: CapLevels = field(default_factory=CapLevels)
-    idle_power_w: Sequence[float] = ()
+    power: JobPower | None = None  # 0 W where it is not known, as in tests of a schedule alone
+    flexibility: Sequence[JobFlexibility] = ()  # by `class_id`; the defaults beyond it
+    levels: CapLevels = field(default_factory=CapLevels)  # caps that jobs may be run at
+    idle_power_w: Sequence[float] = ()  # idle power of a node of each pool [W]
+    # Planned power of all services at a time [ms], beyond idle power of their nodes [W]
     service_power_w: Callable[[int], float] = _nothing_w
-    cap_w: Callable[[int], float] = _no_cap_w
-    signals: Mapping[str, Any] = field(default_factory=dict)
-    events: Sequence[Event] = ()
+    signals: Mapping[str, Any] = field(default_factory=dict)  # outside signals by name
+    events: Sequence[Event] = ()  # all of the run; a policy sees those that were issued
+    # when all are asked [ms], such as at changes of signals; events wake too
     wakes_ms: Sequence[int] = ()
-    controller: Controller | None = None
+    controller: Controller | None = None  # acts before the policies of the pools
 
     def flexibility_of(self, class_id: int) -> JobFlexibility:
         """Return how the jobs of a class bend."""
