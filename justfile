@@ -20,6 +20,14 @@ test-all:
 docs:
     mkdocs build --strict
 
+# The profiles that ship, from the published facts.
+profiles:
+    python -m profiles.build
+
+# docs/VALIDATION.md, simulated anew: some minutes.
+validation *files:
+    PYTHONPATH=. python tests/paper/validation.py {{files}}
+
 # What a base commit (that of .ci/net.toml) gives and what this tree gives, compared.
 net *base:
     python .ci/net.py {{base}}

@@ -31,7 +31,6 @@ COMMANDS = {
     "fit-requests": "fit_requests:fit_requests_command",
     "deconvolve": "deconvolve:deconvolve_command",
     "zeus": "zeus:zeus_command",
-    "published": "published:published_command",
 }
 GROUPS = {
     "scenarios": (

@@ -22,7 +22,6 @@ EXAMPLES = {
     "scenarios copy": "diploee scenarios copy colocation_10mw --out my_site.yaml",
     "init": "diploee init --poi-mw 150 --training-share 0.7 --time-zone America/Chicago",
     "schema": "diploee schema --markdown",
-    "published": "diploee published --only nodes --out published.md",
     "report": "diploee report runs/colocation-40 --out colocation.html",
     "compare": "diploee compare runs/today runs/next-year --out changes.csv",
     "datasheet": "diploee datasheet runs/site --limits ercot_lcl_2026_06 --csv datasheet.csv",
@@ -44,7 +43,6 @@ EXAMPLES = {
     "profiles merge": "diploee profiles merge my_profiles other_profiles --out all_profiles",
     "profiles trim": "diploee profiles trim mine-2n --profiles my_profiles --from 30 --out trimmed",
     "profiles record": "diploee profiles record --workload mine --out my_profiles -- python job.py",
-    "profiles build-reference": "diploee profiles build-reference --out rebuilt",
     "profiles import": "diploee profiles import nvidia-smi gpus.csv --workload mine --out lib",
     "profiles import wattameter": (
         "diploee profiles import wattameter job_4711 --workload mine --out my_profiles"

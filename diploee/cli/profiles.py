@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -123,20 +123,3 @@ def _phases(origin: Provenance) -> str:
         + (f" in {len(spans)} parts" if len(spans) > 1 else "")
         for name, spans in origin.phases.items()
     )
-
-
-@profiles_app.command("build-reference")
-def build_reference(
-    out: Annotated[Path, place_option("Folder to write the reference profiles to.")],
-    library: Annotated[
-        Literal["reference", "reference-8gpu"],
-        typer.Option(help="Nodes with 4 x H100, or with 8 x H100 at their AC input."),
-    ] = "reference",
-    force: Force = False,
-) -> None:
-    """Rebuild the shipped reference profiles from the published facts."""
-    from diploee.profiles.reference import write_reference_profiles
-
-    paths = write_reference_profiles(out, force, library)
-    size_mb = sum(path.stat().st_size for path in paths) / 1e6
-    typer.echo(f"{out}: {len(paths)} profiles, {size_mb:.1f} MB")

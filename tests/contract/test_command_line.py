@@ -357,20 +357,6 @@ def test_failed_drawing_keeps_the_old_picture(
     assert picture.read_text("utf-8") == "old"
 
 
-@pytest.mark.slow
-def test_build_reference_rebuilds_the_shipped_profiles(tmp_path: Path) -> None:
-    ended = call("profiles", "build-reference", "--out", tmp_path)
-    assert ended.code == 0
-    assert ended.out.startswith(f"{tmp_path}: 47 profiles, ")
-    assert len(list(tmp_path.iterdir())) == 47
-
-
-def test_build_reference_below_a_file_fails_with_one_line(scenario_file: Path) -> None:
-    ended = call("profiles", "build-reference", "--out", scenario_file)
-    assert ended.code == 1
-    assert f"{scenario_file} is a file, not a folder" in ended.problem
-
-
 def test_scenario_runs_on_imported_logs(tmp_path: Path, sample: Callable[[str], Path]) -> None:
     library = tmp_path / "library"
     importing = ("profiles", "import", "wattameter", sample(WATTAMETER), "--workload", "measured")

@@ -20,7 +20,7 @@ from types import SimpleNamespace
 
 import pytest
 from benchmark_builders import leaderboard_data, tiny_spec
-from builders import profile, tiny_library, write_library, write_scenario
+from builders import profile, write_library, write_scenario
 from command_line import call, contents
 from damages import a_device
 from killing import ended, kill_at, kills, n_steps
@@ -114,7 +114,6 @@ COMMANDS = {
     ),
     "profiles merge": Command("profiles merge {site}/library --out {root}/lib", force=False),
     "profiles trim": Command(TRIM, "--from 10"),
-    "profiles build-reference": Command("profiles build-reference --out {root}/lib"),
     "profiles show": Command(SHOW, slow=True),
     "benchmark training-trace": Command(TRACE, "--gpus-per-node 2"),
     "benchmark fit": Command(CACHED, force=False, refuses=False),
@@ -127,7 +126,6 @@ COMMANDS = {
         "datasheet {site}/run -q --out {root}/sheet.html --csv {root}/s.csv --xlsx {root}/s.xlsx"
     ),
     "compare": Command("compare {site}/run {site}/run --out {root}/changes.csv", "--all"),
-    "published": Command("published --only supplies -q --out {root}/page.md", "--only nodes"),
     "coincident": Command("coincident {site}/run {site}/peaks.csv --out {root}/peaks.csv"),
     "fit": Command(f"{LEARNT} {FRAGMENT} --plots {{root}}/plots", "--confidence 0.5", slow=True),
     "fit-requests": Command(
@@ -186,11 +184,9 @@ def load(hour: int) -> str:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out what takes time or differs each time and is not looked at.
 
-    These are the disk's own time, most of the profiles, and what sensors read.
+    These are the disk's own time and what sensors read.
     """
     monkeypatch.setattr(os, "fsync", lambda _handle: None)
-    small = [profile for profile in tiny_library().entries if isinstance(profile, PowerProfile)]
-    monkeypatch.setattr("diploee.profiles.reference.build_reference_profiles", lambda: small[:3])
     record, sensor = "diploee.profiles.record", SimpleNamespace(device="gpu-0")
     monkeypatch.setattr(f"{record}.find_sensors", lambda *_, **__: Sensors((sensor,), ()))
     monkeypatch.setattr(f"{record}.run_recorded", lambda *_, **__: Ended(0, False))

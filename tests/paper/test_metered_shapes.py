@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
-from diploee.published.page import simulated
-from diploee.published.sites import metered_shapes
+import pytest
+from metered import metered_shapes
+from validation import simulate_in
 
 pytestmark = pytest.mark.slow
 
 
-def test_shape_is_that_of_metered_colocation_whatever_the_seed() -> None:
-    with simulated() as run_of:
-        checks = metered_shapes(run_of, seed=1).checks
+def test_shape_is_that_of_metered_colocation_whatever_the_seed(tmp_path: Path) -> None:
+    checks = metered_shapes(simulate_in(tmp_path), seed=1).checks
     assert sum(bool(check.holds) for check in checks) == 3
     assert not [check for check in checks if check.holds is False]

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from metered import ESIF_COOLING_ONLY, SITES
 
 import diploee
 from diploee.outputs import Run
-from diploee.published.sites import ESIF_COOLING_ONLY, SITES
 from diploee.scenario import load_scenario
 
 pytestmark = pytest.mark.slow

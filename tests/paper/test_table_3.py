@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from paper_tables import TABLE_3
 
 import diploee
 from diploee.outputs import Run
-from diploee.published.paper import TABLE_3
 
 pytestmark = pytest.mark.paper
 

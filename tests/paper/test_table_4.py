@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from paper_tables import LEVELS, TABLE_4
 
 import diploee
-from diploee.published.paper import LEVELS, TABLE_4
 
 pytestmark = pytest.mark.paper
 

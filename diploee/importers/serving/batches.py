@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from diploee.importers.serving.curve_files import (
 )
 from diploee.loads.services.curves import OUTPUT_TOKENS_COLUMN
 from diploee.profiles import PowerProfile, Provenance
-from diploee.profiles.reference import facts
+from diploee.profiles.profile import PUBLISHED_NODE
 from diploee.scenario import BatchInference, JobStream
 from diploee.shipped import shipped_folder
 from diploee.streams import stream
@@ -65,18 +66,14 @@ def _batch_profile(spec: BatchInference, workload: str, n_nodes: int, folder: Pa
     for shift, count in zip(*np.unique(phase, return_counts=True), strict=True):
         power_w += count * np.roll(course_w, shift)
     shipped = file.path.is_relative_to(shipped_folder("profiles"))
-    provenance = Provenance(
-        kind="reference",
-        source=facts.SOURCE if shipped else spec.curve,
-        licence=facts.LICENCE if shipped else "unknown",
+    own = Provenance("reference", spec.curve, "unknown", elapsed_s, elapsed_s, 0.0)
+    provenance = replace(
+        PUBLISHED_NODE if shipped else own,
         source_sha256=file.sha256,
         sampling_interval_s=elapsed_s,
         averaging_window_s=elapsed_s,
         bandwidth_hz=0.5 / elapsed_s,  # of the course within a batch nothing is known
         notes=NOTES,
-        gpus_per_node=facts.GPUS_PER_NODE if shipped else None,
-        gpu_tdp_w=facts.GPU_TDP_W if shipped else None,
-        gpu_model=facts.GPU_MODEL if shipped else None,
     )
     return PowerProfile(
         profile_id, workload, n_nodes, dt_ms, power_w.astype(np.float32), provenance, periodic=True

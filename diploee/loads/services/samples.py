@@ -13,8 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from diploee.loads.services.curves import PowerCurve, PowerSample
-from diploee.profiles import Provenance
-from diploee.profiles.reference import facts
+from diploee.profiles.profile import PUBLISHED_NODE
 from diploee.streams import stream
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_S, PROFILE_STEP_MS
@@ -31,18 +30,11 @@ DIP_EVERY_S = 8
 DIP_W = (200.0, 300.0)
 """Depth of the regular dip at the highest rate, at the start and the end of a run [W]."""
 
-PROVENANCE = Provenance(
-    kind="reference",
-    source=facts.SOURCE,
-    licence=facts.LICENCE,
+PROVENANCE = replace(
+    PUBLISHED_NODE,
     sampling_interval_s=0.1,
-    averaging_window_s=1.0,
-    bandwidth_hz=0.44,
     notes="Synthesised by diploee from the mean and peak power at a request rate and a description "
     "of the samples, not measured; summed over instances, each with its own phase.",
-    gpus_per_node=facts.GPUS_PER_NODE,
-    gpu_tdp_w=facts.GPU_TDP_W,
-    gpu_model=facts.GPU_MODEL,
 )
 
 

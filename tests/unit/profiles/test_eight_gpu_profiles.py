@@ -16,12 +16,8 @@ from diploee.importers.power_logs.mlperf_power import import_mlperf_power
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.check import check_library
 from diploee.profiles.profile import NODE_AC_POWER
-from diploee.profiles.reference import build_eight_gpu_profiles, write_reference_profiles
-from diploee.profiles.reference.eight_gpus import (
-    EIGHT_GPU_CLASSES,
-    IDLE_W,
-    SUPPLY_EFFICIENCY,
-)
+from profiles.build import build_eight_gpu_profiles, write_reference_profiles
+from profiles.build.eight_gpus import EIGHT_GPU_CLASSES, IDLE_W, SUPPLY_EFFICIENCY
 
 SHIPPED = Path(__file__).parents[3] / "profiles" / "reference-8gpu"
 MEAN_W = {1: 6_950, 8: 5_825}
@@ -44,7 +40,7 @@ def measured(n_nodes: int, side: str) -> list[PowerProfile]:
 
 
 def test_shipped_files_are_rebuilt_byte_for_byte(tmp_path: Path) -> None:
-    written = write_reference_profiles(tmp_path, library="reference-8gpu")
+    written = write_reference_profiles(tmp_path, "reference-8gpu")
     assert sorted(path.name for path in written) == sorted(path.name for path in SHIPPED.iterdir())
     for path in written:
         assert path.read_bytes() == (SHIPPED / path.name).read_bytes(), path.name

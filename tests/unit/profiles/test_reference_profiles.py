@@ -17,8 +17,8 @@ import pytest
 from scipy.signal import find_peaks
 
 from diploee.profiles import PowerProfile, ProfileLibrary, read_profile, write_profile
-from diploee.profiles.reference import build_reference_profiles, write_reference_profiles
 from diploee.reports.profile_plot import plot_profile, title_of, zoom_start
+from profiles.build import build_reference_profiles, write_reference_profiles
 
 LLAMA2, DIFFUSION = "llama2_70b_lora", "stable_diffusion"
 ROOT = Path(__file__).parents[3]
@@ -419,13 +419,13 @@ def test_shipped_files_are_rebuilt_byte_for_byte(tmp_path: Path) -> None:
     pinned = lock.is_file() and re.search(r"^pyarrow==([\w.]+)", lock.read_text(), re.MULTILINE)
     if not pinned or pinned[1] != pa.__version__:
         pytest.skip("another pyarrow than the locked one wrote these files; values are compared")
-    for path in write_reference_profiles(tmp_path):
+    for path in write_reference_profiles(tmp_path, "reference"):
         assert path.read_bytes() == (SHIPPED / path.name).read_bytes(), path.name
 
 
 @pytest.mark.slow
 def test_building_again_gives_the_same_bytes(built: list[PowerProfile], tmp_path: Path) -> None:
-    again = write_reference_profiles(tmp_path / "again")
+    again = write_reference_profiles(tmp_path / "again", "reference")
     for profile, path in list(zip(built, again, strict=True))[::8]:
         write_profile(profile, tmp_path / path.name)
         assert path.read_bytes() == (tmp_path / path.name).read_bytes()

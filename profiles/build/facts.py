@@ -18,20 +18,8 @@ from dataclasses import dataclass
 
 from diploee.units import S_PER_H
 
-SOURCE = (
-    "arXiv:2604.07345 (CC BY 4.0) and its data set doi:10.7799/3025227 (CC BY 4.0 as a mirror "
-    "states; the origin has a notice of its own, by DOE, NLR and the Alliance)"
-)
-LICENCE = "CC BY 4.0 (facts); this synthesis BSD-3-Clause"
-
-RAW_INTERVAL_S = 0.2
-"""Sampling interval of the raw training logs [s]; the paper's text says 0.1 s."""
 AVERAGING_WINDOW_S = 1.0
 """Window of the driver's moving average [s]: an edge takes this long whatever the sampling."""
-BANDWIDTH_HZ = 0.44
-"""Where a 1 s moving average has gain 0.71 [Hz]; gain 0.90 and trusted at 0.25 Hz, none at 1 Hz."""
-
-GPU_MODEL, GPUS_PER_NODE, GPU_TDP_W = "NVIDIA H100 SXM", 4, 700.0
 
 IDLE_W = 420.0
 """Idle node [W]: 4 x 72.5 W GPU + 2 x 64.1 W CPU."""

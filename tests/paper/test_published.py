@@ -1,4 +1,4 @@
-"""What a check accepts, what the page tells, and own measurements beside the program."""
+"""Accepted ranges, the validation page, and the sections that need no year."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from builders import write_library
-from command_line import call
+from checks import Check, Section
+from metered import eight_gpu_runs, node_power, supply_efficiency
+from paper_tables import LEVELS, TABLE_3, TABLE_4, run_times_and_power
+from validation import HEAD, PAGE, median_week, validation_page, weekly_curve
 
-from diploee.profiles import PowerProfile, ProfileLibrary, Provenance
-from diploee.published import Check, Section, validation_page
-from diploee.published.measured import eight_gpu_runs, measured_profiles, median_week, weekly_curve
-from diploee.published.nodes import node_power, supply_efficiency
-from diploee.published.paper import LEVELS, TABLE_3, TABLE_4, run_times_and_power
+from diploee.profiles import ProfileLibrary
 
 
 @pytest.mark.parametrize(
@@ -30,12 +28,12 @@ def test_a_figure_holds_within_its_distance_and_one_that_is_absent_must_be_absen
     assert Check.near("x", "", published, found, relative=0.05).holds is holds
 
 
-def test_a_figure_that_nobody_asks_for_is_told_and_does_not_count() -> None:
+def test_a_figure_without_an_accepted_range_is_shown_and_does_not_count() -> None:
     told = Check("steps", "kW", 10.0, 8.0)
     missed = Check.near("mean", "W", 1.0, 2.0, relative=0.1)
     page = validation_page([Section("A source", "its name", [told, missed], "Mind this.")])
     assert told.holds is None and told.off == pytest.approx(-0.2)
-    assert "0 of 1 figures that are asked for hold." in page
+    assert "0 of 1 figures with an accepted range are met." in page
     assert "- Not met: mean: 2 W, published 1" in page
     assert "| steps [kW] | 10 | 8 | -20.0 % |  |" in page
     assert "| mean [W] | 1 | 2 | +100.0 % | 0.9 to 1.1: **no** |" in page
@@ -45,6 +43,14 @@ def test_profiles_and_nodes_have_the_published_figures() -> None:
     for section in (run_times_and_power(ProfileLibrary.open()), node_power(), supply_efficiency()):
         asked = [check for check in section.checks if check.holds is not None]
         assert asked and all(check.holds for check in asked)
+
+
+def test_validation_page_has_the_sections_that_need_no_year() -> None:
+    page, sections = PAGE.read_text("utf-8"), [run_times_and_power(ProfileLibrary.open())]
+    sections += [eight_gpu_runs(), node_power(), supply_efficiency()]
+    head, *parts = validation_page(sections).split("\n## ")
+    assert head.startswith(HEAD) and page.startswith(HEAD)
+    assert all(part.rstrip() in page for part in parts)
 
 
 @pytest.mark.parametrize("table", [TABLE_3, TABLE_4])
@@ -58,34 +64,6 @@ def test_a_median_week_starts_on_monday_whatever_the_day_of_the_first_value() ->
     moments = [start + timedelta(minutes=30 * k) for k in range(3 * 336)]
     power_w = np.array([moment.weekday() * 24.0 + moment.hour for moment in moments])
     np.testing.assert_array_equal(median_week(power_w, 1_800_000, start), np.arange(168))
-
-
-def profile(scale: float, kind: Any, boundary: str) -> PowerProfile:
-    time_s = np.arange(0, 2000, 0.1)
-    power_w = scale * (2_000 + 500 * np.sign(np.sin(2 * np.pi * time_s / 10)))
-    provenance = Provenance(kind, "a log", "unknown", 0.1, 1.0, 0.44, power_boundary=boundary)
-    return PowerProfile(f"p-{kind}", "own", 1, 100, power_w.astype(np.float32), provenance)
-
-
-def test_measured_profiles_stand_beside_those_of_their_class(tmp_path: Path) -> None:
-    measured = ProfileLibrary([profile(1.2, "measured", "node AC")])
-    shipped = write_library(
-        tmp_path / "shipped", ProfileLibrary([profile(1.0, "reference", "devices")])
-    )
-    section = measured_profiles(measured, str(shipped))
-    by_name = {check.what.partition(": ")[2]: check for check in section.checks}
-    assert by_name["mean power"].off == pytest.approx(1 / 1.2 - 1)
-    assert by_name["run time"].off == 0
-    assert by_name["P99 of changes over one second"].published == pytest.approx(1.2)
-    assert by_name["strongest line"].published == pytest.approx(0.1, rel=0.05)
-    assert "boundaries differ (node AC against devices)" in by_name
-
-
-def test_runs_of_other_gpus_are_not_compared() -> None:
-    measured = ProfileLibrary.open("reference-8gpu")
-    assert measured_profiles(measured).checks == ()
-    own = measured_profiles(measured, "reference-8gpu").checks
-    assert own and all(check.off in (None, 0) for check in own)
 
 
 def test_profiles_of_metered_nodes_have_their_durations_and_means() -> None:
@@ -125,11 +103,3 @@ def test_a_published_year_is_compared_week_by_week(tmp_path: Path) -> None:
     assert section.title == "Median week at 60 % utilization"
     assert by_name["correlation of the hourly medians of the week"] == pytest.approx(1)
     assert by_name["rms difference, as a fraction"] == pytest.approx(0.1)
-
-
-def test_the_command_prints_what_is_asked_for_and_refuses_what_it_does_not_know() -> None:
-    told = call("published", "--only", "nodes")
-    assert told.code == 0 and "## AC power of air-cooled nodes" in told.out
-    refused = call("published", "--only", "nods")
-    assert refused.code == 2
-    assert refused.problems[0].startswith("--only 'nods': unknown; have ")

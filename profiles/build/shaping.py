@@ -6,15 +6,15 @@ profiles are equal in whole watts under every supported numpy version.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy
 
-from diploee.profiles.profile import PowerProfile, Provenance
-from diploee.profiles.reference import facts
+from diploee.profiles.profile import PUBLISHED_NODE, PowerProfile
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import MS_PER_S, PROFILE_STEP_MS
+from profiles.build import facts
 
 STEP_S = PROFILE_STEP_MS / MS_PER_S
 MILLIWATTS_PER_W = 1_000
@@ -130,18 +130,7 @@ def reference_profile(
         n_nodes=n_nodes,
         dt_ms=PROFILE_STEP_MS,
         power_w=np.rint(power_w).astype(np.float32),
-        provenance=Provenance(
-            kind="reference",
-            source=facts.SOURCE,
-            licence=facts.LICENCE,
-            sampling_interval_s=facts.RAW_INTERVAL_S,
-            averaging_window_s=facts.AVERAGING_WINDOW_S,
-            bandwidth_hz=facts.BANDWIDTH_HZ,
-            notes=f"{NOTES} {notes}",
-            gpus_per_node=facts.GPUS_PER_NODE,
-            gpu_tdp_w=facts.GPU_TDP_W,
-            gpu_model=facts.GPU_MODEL,
-        ),
+        provenance=replace(PUBLISHED_NODE, notes=f"{NOTES} {notes}"),
     )
 
 

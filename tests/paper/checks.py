@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+from diploee.outputs import Run
+
+Simulate = Callable[[str, tuple[str, ...]], Run]
+"""Runs a shipped scenario with ``key=value`` changes."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """A figure, as it was published and as the program gives it.
+    """A figure, as it was published and as the program gives it."""
 
-    Parameters
-    ----------
-    what : str
-        What it is, and of what.
-    unit : str
-        Its unit; empty where it has none.
-    published : float or None
-        The figure of the source; None where it gives a range alone, or says that there is none.
-    found : float or None
-        The figure of the program; None where it has none.
-    accepted : (float, float), optional
-        Lowest and highest figure that is accepted; none is asked for where not given.
-    """
-
-    what: str
-    unit: str
-    published: float | None
-    found: float | None
-    accepted: tuple[float, float] | None = None
+    what: str  # the figure, and of what
+    unit: str  # empty where it has none
+    published: float | None  # None where the source gives a range alone, or says there is none
+    found: float | None  # figure of the program; None where it has none
+    accepted: tuple[float, float] | None = None  # lowest and highest figure; None accepts any
 
     @classmethod
     def near(
@@ -66,21 +57,9 @@ class Check:
 
 @dataclass(frozen=True)
 class Section:
-    """Figures of one source.
+    """Figures of one source."""
 
-    Parameters
-    ----------
-    title : str
-        What is compared.
-    source : str
-        Where the published figures are from, and their licence or mark.
-    checks : sequence of Check
-        The figures.
-    remark : str
-        What the reader must know to judge them.
-    """
-
-    title: str
-    source: str
+    title: str  # the comparison
+    source: str  # of the published figures, and their licence or mark
     checks: Sequence[Check]
-    remark: str = ""
+    remark: str = ""  # what the reader must know to judge them

@@ -17,8 +17,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from diploee.profiles.profile import NODE_AC_POWER, PowerProfile, Provenance
-from diploee.profiles.reference.llama2 import WORKLOAD
-from diploee.profiles.reference.shaping import normal, uniform
 from diploee.profiles.resample import (
     US_PER_MS,
     US_PER_S,
@@ -28,6 +26,8 @@ from diploee.profiles.resample import (
 )
 from diploee.streams import stream
 from diploee.tables import Float64Array
+from profiles.build.llama2 import WORKLOAD
+from profiles.build.shaping import normal, uniform
 
 SOURCE = (
     "MLPerf Training v4.0, repository mlcommons/training_results_v4.0, smc-ac-power and "

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from checks import Check, Section
 
 from diploee.profiles import PowerProfile, ProfileLibrary
-from diploee.profiles.reference.facts import SOURCE
-from diploee.published.check import Check, Section
+from diploee.profiles.profile import PUBLISHED_NODE
 
 LEVELS = (20, 40, 60, 80)
 Found = Callable[[Mapping[str, Any]], float | None]
@@ -189,7 +189,12 @@ def run_times_and_power(library: ProfileLibrary) -> Section:
         "are as long as the driver's averaging window. Studies of swings faster than about 2 s "
         "need measured profiles."
     )
-    return Section("Tables 1 and 2: run times and levels of the profiles", SOURCE, checks, remark)
+    return Section(
+        "Tables 1 and 2: run times and levels of the profiles",
+        PUBLISHED_NODE.source,
+        checks,
+        remark,
+    )
 
 
 def second_steps_p99_w(profile: PowerProfile) -> float:

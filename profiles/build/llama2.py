@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from diploee.profiles.profile import PowerProfile
-from diploee.profiles.reference import facts
-from diploee.profiles.reference.facts import Llama2Class
-from diploee.profiles.reference.shaping import (
+from diploee.streams import stream
+from diploee.tables import BoolArray, Float64Array
+from profiles.build import facts
+from profiles.build.facts import Llama2Class
+from profiles.build.shaping import (
     Staircase,
     job_power_w,
     n_samples_of,
@@ -17,8 +19,6 @@ from diploee.profiles.reference.shaping import (
     reference_profile,
     uniform,
 )
-from diploee.streams import stream
-from diploee.tables import BoolArray, Float64Array
 
 WORKLOAD = "llama2_70b_lora"
 NOTES = (
