@@ -500,8 +500,8 @@ def _planned(
         latency_s,
         beyond,
         reserved,
-        cap,
         rise_rps,
+        cap,
     )
 
 
