@@ -97,12 +97,15 @@ def _is(type_: pa.DataType, kind: Kind) -> bool:
     return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
 
 
-def numbers(values: pa.Array | pa.ChunkedArray, where: str, first: int = 0) -> Float64Array:
-    """Return a column of numbers as an array."""
+def numbers(
+    values: pa.Array | pa.ChunkedArray, where: str, first: int = 0, *, has_gaps: bool = False
+) -> Float64Array:
+    """Return a column of numbers as an array; what is missing as NaN where it may have gaps."""
     column = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
     result: Float64Array = as_numpy(column, np.float64)
+    known = result[column.is_valid().to_numpy()] if has_gaps else result
     # NaN is neither above nor below.
-    if result.size and not (result.min() >= -MAX_SIZE and result.max() <= MAX_SIZE):
+    if known.size and not (known.min() >= -MAX_SIZE and known.max() <= MAX_SIZE):
         row = int(np.argmin(np.abs(result) <= MAX_SIZE))
         found = "missing" if not values[row].is_valid else f"{result[row]:g}"
         raise InputError(

@@ -118,8 +118,8 @@ class FacilityFile:
             self._writer.close()
 
     def add(self, block: Block) -> None:
-        """Append a block; power and rates are stored as float32, counts as int32."""
-        columns = {name: arrow_numbers(_stored(v)) for name, v in block.columns.items()}
+        """Append a block; power and rates are stored as float32, counts as int32, NaN as null."""
+        columns = {name: _stored(values) for name, values in block.columns.items()}
         table = pa.table({"timestamp": timestamps(block.starts_ms, self._clock), **columns})
         if self._writer is None:
             self._writer = self._open(table, block.dt_ms)
@@ -164,5 +164,9 @@ class FacilityFile:
         )
 
 
-def _stored(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return values.astype(np.int32 if values.dtype.kind in "iu" else np.float32, copy=False)
+def _stored(values: np.ndarray[Any, Any]) -> pa.Array:
+    if values.dtype.kind in "iu":
+        return arrow_numbers(values.astype(np.int32, copy=False))
+    missing = np.isnan(values)
+    stored = values.astype(np.float32, copy=False)
+    return arrow_numbers(stored, missing=missing if missing.any() else None)

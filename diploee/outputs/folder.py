@@ -101,7 +101,7 @@ def new_run_folder(
 
 BYTES_PER_INTERVAL = 10
 """Of `facility.parquet`, measured on year-long runs; smooth 0.1 s series compress to half."""
-BYTES_PER_SERVICE = 10
+BYTES_PER_SERVICE = 12
 BYTES_PER_JOB = 13
 
 
@@ -113,7 +113,7 @@ def expected_mb(n_intervals: int, step_ms: int, n_services: int, n_jobs: int) ->
     n_intervals, step_ms : int
         Intervals of the power series and length of each [ms].
     n_services : int
-        Inference services, with four columns each.
+        Inference services, with five columns each.
     n_jobs : int
         Rows of `jobs.parquet`; 0 where it is not written.
     """

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from diploee.clock import WallClock, instant_ms, is_skipped, local_ms, zone_name
+from diploee.columns import find_column
 from diploee.errors import InputError, one_line
 from diploee.parquet_files import Kind, numbers, open_parquet
 from diploee.tables import Float64Array, Int64Array, as_numpy
@@ -232,12 +233,11 @@ class RunSeries:
         where = one_line(str(self.path))
         starts_ms = self.start_ms + np.arange(row, row + batch.num_rows) * self.step_ms
         # By name, as a dotted one can select further columns.
-        found = {
-            name: numbers(
-                batch.column(batch.schema.get_field_index(name)), f"{where}: column '{name}'", row
-            )
-            for name in columns
-        }
+        found = {}
+        for name in columns:
+            values = batch.column(batch.schema.get_field_index(name))
+            gaps = values.null_count and find_column(name, self.run.columns)[0].per == "service"
+            found[name] = numbers(values, f"{where}: column '{name}'", row, has_gaps=bool(gaps))
         stamps = batch.column(batch.schema.get_field_index("timestamp"))
         found_ms = stamps.cast(pa.timestamp("ms", stamps.type.tz)).cast(pa.int64())
         if found_ms.null_count:  # only then: filling makes a scalar, which imports pandas

@@ -28,31 +28,27 @@ from diploee.scenario import Facility, NodeType
 from diploee.tables import BoolArray, Float64Array, Int32Array, Int64Array
 
 
-def node_ac_w(power_w: Float64Array, node: NodeType, boundary: str) -> Float64Array:
-    """Return the AC power of one node from that of its devices [W]; as it is if measured there."""
-    return power_w if boundary == NODE_AC_POWER else node.ac_power_w(power_w)
+def twin_w(power_w: Float64Array, node: NodeType, boundary: str, n_nodes: int = 1) -> Float64Array:
+    """Return what a profile's nodes draw at their AC input, per weight of a segment [W].
+
+    A weight holds b once for both readings, and f is not linear: it comes off again here alone.
+    """
+    factor = node.busy_power_factor
+    of_node_w = power_w * (factor / n_nodes)
+    ac_w = of_node_w if boundary == NODE_AC_POWER else node.ac_power_w(of_node_w)
+    return ac_w * (n_nodes / factor)
 
 
 @dataclass(frozen=True, eq=False)
 class AcProfile(DerivedProfile):
-    """A profile as a kind of node draws it at its AC input.
+    """A profile as a kind of node draws it at its AC input."""
 
-    Parameters
-    ----------
-    of : PowerProfile or StoredProfile
-        The devices' power.
-    node : NodeType
-        The nodes that it runs on.
-    """
-
-    node: NodeType
+    node: NodeType  # the nodes that it runs on
 
     def power_w(self, base: PowerProfile) -> Float64Array:
         """Return the AC power that, times the weight of a segment, the job's nodes draw [W]."""
-        factor = self.node.busy_power_factor
-        of_node_w = base.power_w.astype(np.float64) * (factor / base.n_nodes)
-        ac_w = node_ac_w(of_node_w, self.node, base.provenance.power_boundary)
-        return ac_w * (base.n_nodes / factor)
+        power_w, boundary = base.power_w.astype(np.float64), base.provenance.power_boundary
+        return twin_w(power_w, self.node, boundary, base.n_nodes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,18 +82,9 @@ def with_twins(
     used: Iterable[int],
     of_serving: Mapping[int, PowerProfile],
 ) -> tuple[ProfileLibrary, NodeAc]:
-    """Give the profiles that a run plays their twins, behind the others.
+    """Give the profiles that a run plays, `used`, their twins, behind the others.
 
-    Parameters
-    ----------
-    facility : Facility
-        Pools, all of whose nodes have a model of AC power.
-    library : ProfileLibrary
-        Profiles of devices' power.
-    used : iterable of int
-        Those of them that are played.
-    of_serving : mapping of int to PowerProfile
-        Twins of the profiles of services, which are sums over nodes.
+    Those `of_serving` are made with the profiles, which are sums over nodes.
     """
     pools: Sequence[str] = list(facility.pools)
     entries, twins = library.entries, list[Entry]()

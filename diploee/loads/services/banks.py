@@ -25,7 +25,7 @@ from diploee.loads.services import Curves, PlannedService, PowerCurve, ServicePl
 from diploee.loads.services.curves import PowerSample
 from diploee.loads.services.samples import PROVENANCE, repeating_samples
 from diploee.power.direct import EnergyTables, mean_of_pieces
-from diploee.power.node_ac import node_ac_w
+from diploee.power.node_ac import twin_w
 from diploee.power.segments import OF_SERVICES, Segments, sorted_by_start
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.capped import capped_power_w, cpu_power_w
@@ -358,9 +358,7 @@ class _BankMaker:
                     )
                 )
             if self.node.ac_power is not None:
-                factor = self.node.busy_power_factor  # which the weight holds already
-                boundary = sample.provenance.power_boundary
-                ac_w = node_ac_w(factor * sample.power_w, self.node, boundary) / factor
+                ac_w = twin_w(sample.power_w, self.node, sample.provenance.power_boundary)
                 sums_w = bank_sums_w(ac_w, places, counts)
                 twins += [
                     replace(profile, power_w=np.tile(sum_w.astype(np.float32), repeated))

@@ -18,17 +18,26 @@ SERVICE_COLUMNS = (
     Column("unserved_rps", "requests/s", "service", "mean", None, "requests rejected"),
     Column("n_instances", "model instances", "service", "instant", None, "instances that are up"),
     Column("backlog_requests", "requests", "service", "instant", None, "requests that wait"),
-)
-"""What each service adds to the series; the backlog only where requests can wait."""
+    Column(
+        "latency_s", "s", "service", "mean", None,
+        "mean latency over the requests that arrive and are not rejected, their wait included; "
+        "missing where there are none",
+    ),
+)  # fmt: skip
+"""What each service adds to the series.
+
+The latency only with a latency curve, the backlog only where requests wait.
+"""
+_MEANS = ("incoming_rps", "served_rps", "unserved_rps", "latency_s")
 
 
 def service_columns(
     plans: Sequence[ServicePlan], t0_ms: int, dt_ms: int, n_steps: int
 ) -> dict[str, Float32Array | Int32Array]:
-    """Return request rates and instances of every service over a run of intervals.
+    """Return request rates, instances and latency of every service over a run of intervals.
 
     Rates are means over each interval, so that requests are conserved at every resolution;
-    instances and backlog hold at the interval's start.
+    instances and backlog are those at its start.
 
     Parameters
     ----------
@@ -43,7 +52,8 @@ def service_columns(
     -------
     dict of str to numpy.ndarray, shape (B,)
         ``incoming_rps.<service>``, ``served_rps.``, ``unserved_rps.`` (float32), ``n_instances.``
-        (int32); ``backlog_requests.`` (float32) where requests can wait.
+        (int32); ``latency_s.`` (float32, NaN without requests) where there is a latency curve;
+        ``backlog_requests.`` (float32) where requests can wait.
     """
     edges_ms = t0_ms + np.arange(n_steps + 1, dtype=np.int64) * dt_ms
     columns: dict[str, Float32Array | Int32Array] = {}
@@ -51,25 +61,24 @@ def service_columns(
         for service, label in zip(plan.services, labels, strict=True):
             served = service.served
             piece = np.searchsorted(served.edges_ms, edges_ms, side="right") - 1
-            names = [f"{name}.{label}" for name in ("incoming_rps", "served_rps", "unserved_rps")]
-            means = np.empty((len(names), n_steps), dtype=np.float32)
             waiting = served.backlog_requests > 0
             waits = waiting[:-1] | waiting[1:]
-            rise_rps = service.rise_rps
-            if rise_rps is None:
-                rise_rps = np.zeros(waits.size)
-            _mean_rates(
+            means = np.empty((len(_MEANS), n_steps), dtype=np.float32)
+            _means(
                 served.edges_ms,
                 served.rate_rps,
                 served.served_rps,
                 served.unserved_rps,
-                rise_rps,
+                service.rise_rps,
+                service.latency_s,
                 waits,
                 edges_ms,
                 piece,
                 means,
             )
-            columns |= zip(names, means, strict=True)
+            has_latency = not np.isnan(service.latency_s).any()
+            names = [f"{name}.{label}" for name in _MEANS[: 3 + has_latency]]
+            columns |= zip(names, means, strict=False)
             piece = piece[:-1]
             columns[f"n_instances.{label}"] = served.n_instances[piece].astype(np.int32)
             if waiting.any():
@@ -78,7 +87,7 @@ def service_columns(
                 since_ms, until_ms = (
                     edges_ms[:-1] - served.edges_ms[piece + end] for end in (0, 1)
                 )
-                bend = rise_rps[piece] * since_ms * until_ms / (since_ms - until_ms)
+                bend = service.rise_rps[piece] * since_ms * until_ms / (since_ms - until_ms)
                 at_start += np.where(waits[piece], bend / (2 * MS_PER_S), 0.0)
                 at_start = np.maximum(at_start, 0.0)
                 columns[f"backlog_requests.{label}"] = at_start.astype(np.float32)
@@ -86,25 +95,27 @@ def service_columns(
 
 
 @njit()
-def _mean_rates(
+def _means(
     piece_edges_ms: Int64Array,
     rate_rps: Float64Array,
     served_rps: Float64Array,
     unserved_rps: Float64Array,
     rise_rps: Float64Array,
+    latency_s: Float64Array,
     waits: BoolArray,
     edges_ms: Int64Array,
     piece: Int64Array,
     means: Float32Array,
 ) -> None:
-    """Find the means over intervals of rates: offered, served and unserved ones.
+    """Find the means over intervals of rates, offered, served and unserved, and of the latency.
 
     What is offered is a line in each piece of time. What it lies off its mean is served, unless it
     waits or the piece has unserved requests throughout. Each mean is a sum of its own, so that it
-    has the same bits in whatever run of intervals it is.
+    has the same bits in whatever run of intervals it is. The latency is the mean over the requests
+    that arrive and are not rejected.
     """
     for k in range(means.shape[1]):
-        incoming = served = unserved = 0.0
+        incoming = served = unserved = taken = latency = 0.0
         for p in range(piece[k], min(piece[k + 1] + 1, rate_rps.size)):
             begin_ms, end_ms = piece_edges_ms[p], piece_edges_ms[p + 1]
             from_ms = max(begin_ms, edges_ms[k])
@@ -114,10 +125,17 @@ def _mean_rates(
             incoming += (rate_rps[p] + off) * length_ms
             beyond = unserved_rps[p] > abs(rise_rps[p]) / 2
             served += (served_rps[p] + (0.0 if waits[p] or beyond else off)) * length_ms
-            unserved += (unserved_rps[p] + (off if beyond and not waits[p] else 0.0)) * length_ms
+            lost = off if beyond and not waits[p] else 0.0
+            unserved += (unserved_rps[p] + lost) * length_ms
+            of_piece = rate_rps[p] - unserved_rps[p]
+            if of_piece > 0:
+                requests = max(of_piece + off - lost, 0.0) * length_ms
+                taken += requests
+                latency += latency_s[p] * requests
         length_ms = edges_ms[k + 1] - edges_ms[k]
         means[0, k], means[1, k], means[2, k] = (
             incoming / length_ms,
             served / length_ms,
             unserved / length_ms,
         )
+        means[3, k] = latency / taken if taken > 0 else np.nan

@@ -15,7 +15,7 @@ from diploee.loads.services.capacity import Capacity, service_capacity
 from diploee.loads.services.curves import Curves, LatencyCurve
 from diploee.loads.services.instances import ROUNDING
 from diploee.loads.services.request_trace import RequestTrace
-from diploee.loads.services.requests import RequestRates, request_rates
+from diploee.loads.services.requests import request_rates
 from diploee.loads.services.reserve import reserve_nodes
 from diploee.loads.services.service_plan import (
     PlannedService,
@@ -53,33 +53,10 @@ def plan_services(
     traces: Mapping[str, RequestTrace],
     events_ms: Sequence[tuple[int, int]] = (),
 ) -> list[ServicePlan]:
-    """Plan instances and served requests of all request streams.
+    """Plan instances and served requests of all request streams, to the ms.
 
-    Instances start and stop where the rate passes a multiple of what one takes, to the ms, whatever
-    the resolution of the output.
-
-    Parameters
-    ----------
-    specs : mapping of str to RequestStream
-        The request streams by name.
-    facility : Facility
-        Its pools.
-    clock : RunClock
-        Span of the run.
-    seed : int
-        Seed of the run.
-    curves : Curves
-        Curves of the services, from `load_curves`.
-    traces : mapping of str to RequestTrace
-        What is replayed, by the keys of `RequestStream.replays`.
-    events_ms : sequence of (int, int)
-        From when to when flexible services are capped [ms], in order and apart. Their mean rate is
-        that without events.
-
-    Returns
-    -------
-    list of ServicePlan
-        One per request stream, in their order.
+    Flexible services are capped in the spans `events_ms`, in order and apart; their mean rate is
+    that without events. `traces` are by the keys of `RequestStream.replays`.
 
     Raises
     ------
@@ -88,34 +65,9 @@ def plan_services(
         utilization is out of reach.
     """
     return [
-        _plan_stream(spec, name, facility, clock, seed, curves, traces, events_ms)
+        _Planner(spec, name, facility, clock, seed, curves, traces, events_ms).plan()
         for name, spec in specs.items()
     ]
-
-
-def _plan_stream(
-    spec: RequestStream,
-    name: str,
-    facility: Facility,
-    clock: RunClock,
-    seed: int,
-    curves: Curves,
-    traces: Mapping[str, RequestTrace],
-    events_ms: Sequence[tuple[int, int]],
-) -> ServicePlan:
-    standing = facility.pools[spec.pool].standing(clock)
-    rates = request_rates(spec, name, clock, seed, traces, standing)
-    if rates.shares:
-        of_shares = zip(spec.services.items(), rates.shares, strict=True)
-        services = {key: s.model_copy(update={"probability": p}) for (key, s), p in of_shares}
-        spec = spec.model_copy(update={"services": services})
-    latency = [curves[name, service].latency for service in spec.services]
-    counts: dict[str, int] = {}
-    for key in spec.replays(name):
-        of_service = f"{key.removeprefix(name)[1:]}: " if key != name else ""
-        counts |= {f"{of_service}{cause}": n for cause, n in trace_counts(traces[key]).items()}
-    caps = [_cap(service, events_ms) for service in spec.services.values()]
-    return _Planner(spec, name, facility, rates, latency, counts, clock, seed, caps).plan()
 
 
 class _Planner:
@@ -126,20 +78,24 @@ class _Planner:
         spec: RequestStream,
         name: str,
         facility: Facility,
-        rates: RequestRates,
-        latency: list[LatencyCurve | None],
-        counts: dict[str, int],
         clock: RunClock,
         seed: int,
-        caps: list[ServiceCap | None],
+        curves: Curves,
+        traces: Mapping[str, RequestTrace],
+        events_ms: Sequence[tuple[int, int]],
     ) -> None:
-        self.spec, self.name, self.rates, self.latency, self.counts = (
-            spec, name, rates, latency, counts
-        )  # fmt: skip
-        self.caps = caps
-        self.pool_id = list(facility.pools).index(spec.pool)
         self.standing, self.horizon_ms = facility.pools[spec.pool].standing(clock), clock.horizon_ms
-        self.capacities = _capacities(spec, name, latency)
+        self.rates = request_rates(spec, name, clock, seed, traces, self.standing)
+        if self.rates.shares:
+            of_shares = zip(spec.services.items(), self.rates.shares, strict=True)
+            services = {key: s.model_copy(update={"probability": p}) for (key, s), p in of_shares}
+            spec = spec.model_copy(update={"services": services})
+        self.spec, self.name = spec, name
+        self.counts = _import_counts(spec, name, traces)
+        self.pool_id = list(facility.pools).index(spec.pool)
+        self.latency = [curves[name, service].latency for service in spec.services]
+        self.caps = [_cap(service, events_ms) for service in spec.services.values()]
+        self.capacities = _capacities(spec, name, self.latency)
         # From when on, and the nodes of each service then, shape (S,).
         self.phases_ms = [clock.begin_ms, *(time_ms for time_ms, _ in self.standing.added)]
         self.nodes = _nodes_of_phases(spec, self.standing, self.phases_ms, self.capacities)
@@ -157,35 +113,20 @@ class _Planner:
             zip(self.spec.services.values(), self.rules, strict=True)
         ):
             rate_rps = self.rates.of_service(row, service.probability or 0.0, mean_rate_rps)
-            cap = self.caps[row] if capped else None
-            if not self.standing.added:
-                cut = cut_at_crossings(
-                    self.rates.nodes_ms, rate_rps, rules.max_rate_rps, rules.n_max
-                )
-                if cap is None or not cap.windows_ms:
-                    found.append(serve_requests(*cut, rules))
-                    continue
-                n_max = np.full(cut[1].size, rules.n_max)
-                found.append(self._serve_capped(*cut, n_max, rate_rps, rules, cap))
-                continue
-            edges_ms, rates_rps, most_of = [], [], []
-            ends_ms = [*self.phases_ms[1:], self.horizon_ms]
-            for begin_ms, end_ms, nodes in zip(self.phases_ms, ends_ms, self.nodes, strict=True):
+            parts = []
+            spans_ms = pairwise([*self.phases_ms, self.horizon_ms])
+            for span_ms, nodes in zip(spans_ms, self.nodes, strict=True):
                 most = int(nodes[row]) // service.nodes_per_instance
-                over = self.rates.over(rate_rps, begin_ms, end_ms)
-                of_phase = cut_at_crossings(*over, rules.max_rate_rps, most)
-                edges_ms.append(of_phase[0][:-1])
-                rates_rps.append(of_phase[1])
-                most_of.append(np.full(of_phase[1].size, most))
-            pieces = (
-                np.concatenate([*edges_ms, [self.horizon_ms]]),
-                np.concatenate(rates_rps),
-            )
-            n_max = np.concatenate(most_of)
+                over = self.rates.over(rate_rps, *span_ms)
+                cut_ms, cut_rps = cut_at_crossings(*over, rules.max_rate_rps, most)
+                parts.append((cut_ms[:-1], cut_rps, np.full(cut_rps.size, most)))
+            starts_ms, *pieces = (np.concatenate(part) for part in zip(*parts, strict=True))
+            edges_ms = np.append(starts_ms, self.horizon_ms)
+            cap = self.caps[row] if capped else None
             if cap is None or not cap.windows_ms:
-                found.append(serve_requests(*pieces, rules, n_max))
+                found.append(serve_requests(edges_ms, pieces[0], rules, pieces[1]))
             else:
-                found.append(self._serve_capped(*pieces, n_max, rate_rps, rules, cap))
+                found.append(self._serve_capped(edges_ms, *pieces, rate_rps, rules, cap))
         return found
 
     def _serve_capped(
@@ -201,14 +142,12 @@ class _Planner:
 
         Pieces outside keep their edges and rates to the last bit, one across an edge is split.
         """
-        parts_ms, parts_rps, parts_max = [], [], []
+        parts = []
 
         def keep(begin_ms: int, end_ms: int) -> None:
             low = int(np.searchsorted(edges_ms, begin_ms, side="right")) - 1
-            stop = int(np.searchsorted(edges_ms, end_ms))
-            parts_ms.append(np.maximum(edges_ms[low:stop], begin_ms))
-            parts_rps.append(piece_rps[low:stop])
-            parts_max.append(n_max[low:stop])
+            rows = slice(low, int(np.searchsorted(edges_ms, end_ms)))
+            parts.append((np.maximum(edges_ms[rows], begin_ms), piece_rps[rows], n_max[rows]))
 
         from_ms, end_ms = int(edges_ms[0]), int(edges_ms[-1])
         for window_ms in cap.windows_ms:
@@ -222,20 +161,13 @@ class _Planner:
                 most = int(n_max[np.searchsorted(edges_ms, span_ms[0], side="right") - 1])
                 over = self.rates.over(rate_rps, *span_ms)
                 cut_ms, cut_rps = cut_at_crossings(*over, rules.max_rate_rps * cap.speed, most)
-                parts_ms.append(cut_ms[:-1])
-                parts_rps.append(cut_rps)
-                parts_max.append(np.full(cut_rps.size, most))
+                parts.append((cut_ms[:-1], cut_rps, np.full(cut_rps.size, most)))
             from_ms = until_ms
         if from_ms < end_ms:
             keep(from_ms, end_ms)
-        starts_ms = np.concatenate(parts_ms)
-        return serve_requests(
-            np.append(starts_ms, end_ms),
-            np.concatenate(parts_rps),
-            rules,
-            np.concatenate(parts_max),
-            np.where(cap.holds(starts_ms), cap.speed, 1.0),
-        )
+        starts_ms, rates_rps, most_of = (np.concatenate(part) for part in zip(*parts, strict=True))
+        speed = np.where(cap.holds(starts_ms), cap.speed, 1.0)
+        return serve_requests(np.append(starts_ms, end_ms), rates_rps, rules, most_of, speed)
 
     def utilization(self, mean_rate_rps: float) -> float:
         """Return the mean node occupancy of the pool over the run at a mean rate, 0-1 (Eq. 1)."""
@@ -305,33 +237,50 @@ class _Planner:
             steps=steps,
             counts=self.counts,
         )
-        services = [
-            _planned(
-                name,
-                service,
-                capacity,
-                self._reserved(row, of_service),
-                of_service,
-                curve,
-                rules,
-                cap,
-                self._rise_rps(row, service.probability or 0.0, mean_rps, of_service.edges_ms),
-            )
-            for row, (name, service), capacity, of_service, curve, rules, cap in zip(
-                range(len(served)),
-                spec.services.items(),
-                self.capacities,
-                served,
-                self.latency,
-                self.rules,
-                self.caps,
-                strict=True,
-            )
-        ]
+        services = tuple(
+            self._planned(row, name, of_service, mean_rps)
+            for row, (name, of_service) in enumerate(zip(spec.services, served, strict=True))
+        )
         notes = _former_keys(spec)
         calendar = None if spec.replays(self.name) else replace(self.rates, draws=None)
-        return ServicePlan(
-            self.name, spec.pool, self.pool_id, tuple(services), match, notes, calendar
+        return ServicePlan(self.name, spec.pool, self.pool_id, services, match, notes, calendar)
+
+    def _planned(
+        self, row: int, name: str, served: ServedRequests, mean_rps: float
+    ) -> PlannedService:
+        """Return a service with its latency and reserved nodes, piece by piece of time."""
+        service, rules, cap = self.spec.services[name], self.rules[row], self.caps[row]
+        starts_ms = served.edges_ms[:-1]
+        speed = np.ones(starts_ms.size)
+        if cap is not None:
+            speed[cap.holds(starts_ms)] = cap.speed
+        each_rps = served.served_rps / np.maximum(served.n_serving, 1) / speed
+        latency_s = np.full(each_rps.size, np.nan)
+        beyond = np.zeros(each_rps.size, dtype=bool)
+        if (curve := self.latency[row]) is not None:
+            latency_s = curve.at(each_rps) / speed
+            beyond = each_rps > curve.rate_rps[-1] * (1 + ROUNDING)
+            if rules.drain_s > 0 and not curve.metric.endswith("itl"):
+                # A queue delays the first token only.
+                full_rps = rules.n_max * rules.completion_rate_rps
+                edges_s = served.edges_ms / MS_PER_S
+                latency_s = latency_s + fifo_wait_s(
+                    edges_s, served.rate_rps, served.served_rps, full_rps
+                )
+        phase = np.searchsorted(self.phases_ms, starts_ms, side="right") - 1
+        reserved = np.array([int(nodes[row]) for nodes in self.nodes])[phase]
+        return PlannedService(
+            name,
+            service.nodes_per_instance,
+            int(reserved[-1]),
+            self.capacities[row],
+            service.standby == "warm",
+            served,
+            latency_s,
+            beyond,
+            reserved,
+            self._rise_rps(row, service.probability or 0.0, mean_rps, served.edges_ms),
+            cap,
         )
 
     def _rise_rps(
@@ -346,10 +295,16 @@ class _Planner:
             rises.append(np.diff(np.interp(of_phase, *over)))
         return np.concatenate(rises)
 
-    def _reserved(self, row: int, served: ServedRequests) -> Int64Array:
-        """Return the nodes reserved for a service in each piece of time."""
-        phase = np.searchsorted(self.phases_ms, served.edges_ms[:-1], side="right") - 1
-        return np.array([int(nodes[row]) for nodes in self.nodes])[phase]
+
+def _import_counts(
+    spec: RequestStream, name: str, traces: Mapping[str, RequestTrace]
+) -> dict[str, int]:
+    """Return what the imports of a stream's traces left out or changed, by cause."""
+    counts: dict[str, int] = {}
+    for key in spec.replays(name):
+        of_service = f"{key.removeprefix(name)[1:]}: " if key != name else ""
+        counts |= {f"{of_service}{cause}": n for cause, n in trace_counts(traces[key]).items()}
+    return counts
 
 
 def _former_keys(spec: RequestStream) -> tuple[str, ...]:
@@ -460,49 +415,6 @@ def _phase_ms(service: Service, seed: int, name: str, service_name: str) -> int:
     interval_ms = round(service.scaling_interval_s * MS_PER_S)
     rng = stream(seed, "requests", name, "scaling", service_name)
     return int(rng.integers(0, interval_ms)) if interval_ms > 0 else 0
-
-
-def _planned(
-    name: str,
-    service: Service,
-    capacity: Capacity,
-    reserved: Int64Array,
-    served: ServedRequests,
-    curve: LatencyCurve | None,
-    rules: ScalingRules,
-    cap: ServiceCap | None,
-    rise_rps: Float64Array,
-) -> PlannedService:
-    each_rps = served.served_rps / np.maximum(served.n_serving, 1)
-    speed = np.ones(each_rps.size)
-    if cap is not None:
-        speed[cap.holds(served.edges_ms[:-1])] = cap.speed
-    each_rps = each_rps / speed
-    latency_s = np.full(each_rps.size, np.nan)
-    beyond = np.zeros(each_rps.size, dtype=bool)
-    if curve is not None:
-        latency_s = curve.at(each_rps) / speed
-        beyond = each_rps > curve.rate_rps[-1] * (1 + ROUNDING)
-        if rules.drain_s > 0 and not curve.metric.endswith("itl"):
-            # A queue delays the first token only.
-            full_rps = rules.n_max * rules.completion_rate_rps
-            edges_s = served.edges_ms / MS_PER_S
-            latency_s = latency_s + fifo_wait_s(
-                edges_s, served.rate_rps, served.served_rps, full_rps
-            )
-    return PlannedService(
-        name,
-        service.nodes_per_instance,
-        int(reserved[-1]),
-        capacity,
-        service.standby == "warm",
-        served,
-        latency_s,
-        beyond,
-        reserved,
-        cap,
-        rise_rps,
-    )
 
 
 def _cap(service: Service, events_ms: Sequence[tuple[int, int]]) -> ServiceCap | None:

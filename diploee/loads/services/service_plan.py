@@ -88,10 +88,10 @@ class PlannedService:
         Whether an instance gets more than the highest measured rate; the latency is that one's.
     reserved : numpy.ndarray, shape (P,), int64
         Nodes reserved for the service in each piece.
+    rise_rps : numpy.ndarray, shape (P,), float64
+        What the offered rate rises by over each piece, of which `served` has the mean [1/s].
     cap : ServiceCap, optional
         Cap of its GPUs during events; one without windows where it could be capped and is not.
-    rise_rps : numpy.ndarray, shape (P,), float64, optional
-        What the offered rate rises by over each piece, of which `served` has the mean [1/s].
     """
 
     name: str
@@ -103,8 +103,8 @@ class PlannedService:
     latency_s: Float64Array
     beyond_measured: BoolArray
     reserved: Int64Array
+    rise_rps: Float64Array
     cap: ServiceCap | None = None
-    rise_rps: Float64Array | None = None
 
     @property
     def capped(self) -> BoolArray:
@@ -131,6 +131,7 @@ class PlannedService:
             latency_s=self.latency_s[rows],
             beyond_measured=self.beyond_measured[rows],
             reserved=self.reserved[rows],
+            rise_rps=self.rise_rps[rows],
         )
 
     @property

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,11 +18,10 @@ MOST_GROUPS = 256
 NEVER_MS = np.iinfo(np.int64).max
 
 
-@dataclass(frozen=True)
-class ScalingRules:
+class ScalingRules(NamedTuple):
     """How one service scales, and what happens to requests above its capacity.
 
-    Parameters
+    Attributes
     ----------
     max_rate_rps : float
         Rate per instance that Eq. 4 scales by [1/s].
@@ -92,15 +92,11 @@ class ServedRequests:
         edges_ms, backlog = self.edges_ms[first:].copy(), self.backlog_requests[first:].copy()
         backlog[0] = np.interp(time_ms, edges_ms[:2], backlog[:2])
         edges_ms[0] = time_ms
-        return ServedRequests(
-            edges_ms,
-            self.rate_rps[first:],
-            self.served_rps[first:],
-            self.unserved_rps[first:],
-            backlog,
-            self.n_instances[first:],
-            self.n_serving[first:],
-        )
+        later = {
+            name: getattr(self, name)[first:]
+            for name in ("rate_rps", "served_rps", "unserved_rps", "n_instances", "n_serving")
+        }
+        return replace(self, edges_ms=edges_ms, backlog_requests=backlog, **later)
 
 
 def cut_at_crossings(
@@ -197,123 +193,102 @@ def serve_requests(
         n_max = np.full(rate_rps.size, rules.n_max)
     if speed is None:
         speed = np.ones(rate_rps.size)
+    rules = rules._replace(  # of whole numbers another kernel would be compiled
+        max_rate_rps=float(rules.max_rate_rps),
+        completion_rate_rps=float(rules.completion_rate_rps),
+        drain_s=float(rules.drain_s),
+    )
     size = 2 * rate_rps.size + 16
     while True:
-        found = ServedRequests(
-            np.empty(size + 1, dtype=np.int64),
-            np.empty(size),
-            np.empty(size),
-            np.empty(size),
-            np.empty(size + 1),
-            np.empty(size, dtype=np.int64),
-            np.empty(size, dtype=np.int64),
-        )
-        n_pieces = _serve(
-            edges_ms,
-            rate_rps,
-            float(rules.max_rate_rps),  # of whole numbers another kernel would be compiled
-            float(rules.completion_rate_rps),
-            rules.n_max,
-            n_max,
-            speed,
-            rules.n_min,
-            rules.startup_ms,
-            rules.cooldown_ms,
-            rules.interval_ms,
-            rules.phase_ms,
-            float(rules.drain_s),
-            found.edges_ms,
-            found.rate_rps,
-            found.served_rps,
-            found.unserved_rps,
-            found.backlog_requests,
-            found.n_instances,
-            found.n_serving,
-        )
+        whole, amounts = np.empty((3, size + 1), dtype=np.int64), np.empty((4, size + 1))
+        n_pieces = _serve(edges_ms, rate_rps, n_max, speed, rules, whole, amounts)
         if n_pieces >= 0:
-            return ServedRequests(
-                found.edges_ms[: n_pieces + 1].copy(),
-                found.rate_rps[:n_pieces].copy(),
-                found.served_rps[:n_pieces].copy(),
-                found.unserved_rps[:n_pieces].copy(),
-                found.backlog_requests[: n_pieces + 1].copy(),
-                found.n_instances[:n_pieces].copy(),
-                found.n_serving[:n_pieces].copy(),
-            )
+            break
         size *= 2
+    (times_ms, up, serving), (rate, out, lost, waiting) = whole, amounts
+    return ServedRequests(
+        times_ms[: n_pieces + 1].copy(),
+        rate[:n_pieces].copy(),
+        out[:n_pieces].copy(),
+        lost[:n_pieces].copy(),
+        waiting[: n_pieces + 1].copy(),
+        up[:n_pieces].copy(),
+        serving[:n_pieces].copy(),
+    )
 
 
 @njit(inline="always")
 def _keep(
-    value: int,
-    hold_ms: int,
-    now_ms: int,
-    values: Int64Array,
-    until_ms: Int64Array,
-    first: int,
-    last: int,
+    value: int, hold_ms: int, now_ms: int, stack: Int64Array, first: int, last: int
 ) -> tuple[int, int]:
     """Take a value into a stack of those that still count; return where it begins and ends.
 
-    Each value counts for `hold_ms` after a smaller one took its place. Values fall along the stack
-    and the times rise, so that the largest of the last `hold_ms` always stands first.
+    Each value counts for `hold_ms` after a smaller one took its place: the stack has values and
+    until when they count. Values fall along it and the times rise, so that the largest of the last
+    `hold_ms` is always the first.
     """
-    if value < values[last]:
-        until_ms[last] = now_ms + hold_ms
+    if value < stack[0, last]:
+        stack[1, last] = now_ms + hold_ms
         last += 1
-        values[last], until_ms[last] = value, NEVER_MS
-    elif value > values[last]:
-        while last > first and values[last] <= value:
+        stack[0, last], stack[1, last] = value, NEVER_MS
+    elif value > stack[0, last]:
+        while last > first and stack[0, last] <= value:
             last -= 1
-        if values[last] > value:
+        if stack[0, last] > value:
             last += 1
-        values[last], until_ms[last] = value, NEVER_MS
-    while first < last and until_ms[first] <= now_ms:
+        stack[0, last], stack[1, last] = value, NEVER_MS
+    while first < last and stack[1, first] <= now_ms:
         first += 1
     return first, last
+
+
+@njit(inline="always")
+def _served(
+    rate: float,
+    serving: int,
+    each_rps: float,
+    waiting: float,
+    drain_s: float,
+    now_ms: int,
+    next_ms: int,
+) -> tuple[int, float, float, float]:
+    """Return the end of a piece of time [ms], rates served and lost [1/s], and what waits then."""
+    enough = rate <= 0 or (serving > 0 and suffice(serving, rate, each_rps))
+    capacity = serving * each_rps if serving > 0 else 0.0
+    if not (drain_s > 0 and (waiting > 0 or not enough)):
+        out = rate if enough else capacity
+        return next_ms, out, rate - out, 0.0
+    if waiting > 0 and rate < capacity:
+        empty_ms = now_ms + int(np.ceil(waiting / (capacity - rate) * 1000.0))
+        next_ms = min(next_ms, max(empty_ms, now_ms + 1))
+    length_s = (next_ms - now_ms) / 1000.0
+    left = max(0.0, waiting + (rate - capacity) * length_s)
+    return next_ms, rate + (waiting - left) / length_s, 0.0, left
 
 
 @njit()
 def _serve(
     edges_ms: Int64Array,
     rate_rps: Float64Array,
-    max_rate_rps: float,
-    completion_rps: float,
-    n_most: int,
     n_max: Int64Array,
     speed: Float64Array,
-    n_min: int,
-    startup_ms: int,
-    cooldown_ms: int,
-    interval_ms: int,
-    phase_ms: int,
-    drain_s: float,
-    out_edges_ms: Int64Array,
-    out_rate_rps: Float64Array,
-    served_rps: Float64Array,
-    unserved_rps: Float64Array,
-    backlog: Float64Array,
-    n_instances: Int64Array,
-    n_serving: Int64Array,
+    rules: ScalingRules,
+    whole: Int64Array,
+    amounts: Float64Array,
 ) -> int:
     """Go from event to event; return the number of pieces, or -1 where they do not fit."""
-    size = out_rate_rps.size
-    # What is needed, and when it ceases to count: a stack whose values fall, the largest first.
-    needed = np.empty(size + 2, dtype=np.int64)
-    needed_until = np.empty(size + 2, dtype=np.int64)
-    # What is missing of n_most, likewise: an instance serves once none of the last start-up time
-    # was without it.
-    absent = np.empty(size + 2, dtype=np.int64)
-    absent_until = np.empty(size + 2, dtype=np.int64)
+    size, n_most = amounts.shape[1] - 1, rules.n_max
+    # What is needed, and when it ceases to count; what is missing of n_most, likewise: an instance
+    # serves once none of the last start-up time was without it.
+    needed, absent = np.empty((2, size + 2), np.int64), np.empty((2, size + 2), np.int64)
     needed_first = needed_last = absent_first = absent_last = 0
-    needed_until[0] = absent_until[0] = NEVER_MS
-    now_ms, step, n_pieces, waiting = edges_ms[0], 0, 0, 0.0
+    needed[1, 0] = absent[1, 0] = NEVER_MS
+    now_ms, step, n_pieces, waiting, wanted = edges_ms[0], 0, 0, 0.0, 0
     decision_ms, since_ms, arrived = NEVER_MS, now_ms, 0.0
-    if interval_ms > 0:
-        decision_ms = now_ms + (phase_ms - now_ms) % interval_ms
+    if rules.interval_ms > 0:
+        decision_ms = now_ms + (rules.phase_ms - now_ms) % rules.interval_ms
         if decision_ms == now_ms:
-            decision_ms += interval_ms
-    wanted = 0
+            decision_ms += rules.interval_ms
     end_ms = edges_ms[-1]
     while now_ms < end_ms:
         if n_pieces == size:
@@ -321,60 +296,42 @@ def _serve(
         rate = rate_rps[step]
         # Eq. 4, at once or as the mean of the last interval between decisions asks.
         asked = rate
-        decides = interval_ms == 0 or n_pieces == 0
-        if interval_ms > 0 and now_ms == decision_ms:
+        decides = rules.interval_ms == 0 or n_pieces == 0
+        if now_ms == decision_ms:
             asked = arrived / ((now_ms - since_ms) / 1000.0)
             arrived, since_ms = 0.0, now_ms
-            decision_ms += interval_ms
+            decision_ms += rules.interval_ms
             decides = True
         if decides:
-            if drain_s > 0:
-                asked += waiting / drain_s
-            most = n_max[step]
-            wanted = max(min(n_min, most), whole_instances(asked, max_rate_rps * speed[step], most))
+            if rules.drain_s > 0:
+                asked += waiting / rules.drain_s
+            most, each_rps = n_max[step], rules.max_rate_rps * speed[step]
+            wanted = max(min(rules.n_min, most), whole_instances(asked, each_rps, most))
         if n_pieces == 0:
-            needed[0], absent[0] = wanted, n_most - wanted
+            needed[0, 0], absent[0, 0] = wanted, n_most - wanted
         needed_first, needed_last = _keep(
-            wanted, cooldown_ms, now_ms, needed, needed_until, needed_first, needed_last
+            wanted, rules.cooldown_ms, now_ms, needed, needed_first, needed_last
         )
-        up = needed[needed_first]
+        up = needed[0, needed_first]
         absent_first, absent_last = _keep(
-            n_most - up, startup_ms, now_ms, absent, absent_until, absent_first, absent_last
+            n_most - up, rules.startup_ms, now_ms, absent, absent_first, absent_last
         )
-        serving = n_most - absent[absent_first]
-
+        serving = n_most - absent[0, absent_first]
         next_ms = min(edges_ms[step + 1], decision_ms)
-        next_ms = min(next_ms, needed_until[needed_first], absent_until[absent_first])
-        each_rps = completion_rps * speed[step]
-        enough = rate <= 0 or (serving > 0 and suffice(serving, rate, each_rps))
-        capacity = serving * each_rps if serving > 0 else 0.0
-        left = 0.0
-        if drain_s > 0 and (waiting > 0 or not enough):
-            if waiting > 0 and rate < capacity:
-                empty_ms = now_ms + int(np.ceil(waiting / (capacity - rate) * 1000.0))
-                next_ms = min(next_ms, max(empty_ms, now_ms + 1))
-            length_s = (next_ms - now_ms) / 1000.0
-            left = max(0.0, waiting + (rate - capacity) * length_s)
-            out = rate + (waiting - left) / length_s
-            lost = 0.0
-        else:
-            length_s = (next_ms - now_ms) / 1000.0
-            out = rate if enough else capacity
-            lost = rate - out
-        out_edges_ms[n_pieces] = now_ms
-        out_rate_rps[n_pieces] = rate
-        served_rps[n_pieces] = out
-        unserved_rps[n_pieces] = lost
-        backlog[n_pieces] = waiting
-        n_instances[n_pieces] = up
-        n_serving[n_pieces] = serving
+        next_ms = min(next_ms, needed[1, needed_first], absent[1, absent_first])
+        next_ms, out, lost, left = _served(
+            rate, serving, rules.completion_rate_rps * speed[step], waiting, rules.drain_s, now_ms,
+            next_ms,
+        )  # fmt: skip
+        whole[0, n_pieces], whole[1, n_pieces], whole[2, n_pieces] = now_ms, up, serving
+        amounts[0, n_pieces], amounts[1, n_pieces] = rate, out
+        amounts[2, n_pieces], amounts[3, n_pieces] = lost, waiting
         n_pieces += 1
-        arrived += rate * length_s
+        arrived += rate * ((next_ms - now_ms) / 1000.0)
         waiting, now_ms = left, next_ms
         if now_ms == edges_ms[step + 1]:
             step += 1
-    out_edges_ms[n_pieces] = end_ms
-    backlog[n_pieces] = waiting
+    whole[0, n_pieces], amounts[3, n_pieces] = end_ms, waiting
     return n_pieces
 
 

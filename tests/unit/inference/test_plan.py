@@ -256,7 +256,10 @@ def burst() -> PlannedService:
     capacity = Capacity(10, 10, latency_limit_s=100)
     beyond = np.zeros(wait_s.size, dtype=bool)
     reserved = np.ones(wait_s.size, dtype=np.int64)
-    return PlannedService("burst", 1, 1, capacity, False, served, wait_s, beyond, reserved)
+    rise_rps = np.zeros(wait_s.size)
+    return PlannedService(
+        "burst", 1, 1, capacity, False, served, wait_s, beyond, reserved, rise_rps
+    )
 
 
 def test_latency_is_weighted_by_the_requests_that_arrive() -> None:

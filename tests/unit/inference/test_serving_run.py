@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from builders import TINY
-from serving_builders import SERVING, plan_services, serving_scenario
+from serving_builders import CODING, SERVING, plan_services, serving_scenario
 
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import load_scenario, shipped_scenarios
@@ -40,6 +40,43 @@ def test_inference_run_has_its_files_and_no_block_of_the_other_mode(
     assert run.metrics["requests"]["incoming_rps"] == pytest.approx(900, rel=1e-5)
     assert not (run.folder / "jobs.parquet").exists()
     assert len(run.manifest["curves"]) == 4
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({}, id="rejected"),
+        pytest.param({f"{CHAT}.overload": "queue", f"{CODING}.startup_s": 90}, id="queued"),
+    ],
+)
+def test_latency_column_weighted_by_requests_is_the_mean_latency_metric(
+    changes: dict[str, Any], tmp_path: Path, library: ProfileLibrary
+) -> None:
+    """What a column says of its intervals adds up to the metric; no request, no latency."""
+    calendar = {f"{CHAT}.calendar": {"hour_of_day": [0, 0, 1, 1, 2, 9] * 4}, "duration": "6 h"}
+    scenario = serving_scenario({f"{CHAT}.request_rate_rps": 900, **calendar, **changes})
+    run = simulate(scenario, tmp_path / "run", library=library)
+    for service, found in run.metrics["requests"]["services"].items():
+        names = [f"{name}.{service}" for name in ("incoming_rps", "unserved_rps", "latency_s")]
+        incoming, unserved, latency_s = run.series().read(names).columns.values()
+        taken, known = incoming - unserved, ~np.isnan(latency_s)
+        assert not known.all()
+        np.testing.assert_allclose(taken[~known], 0, atol=1e-4)
+        mean_s = np.average(latency_s[known], weights=np.maximum(taken[known], 0))
+        assert mean_s == pytest.approx(found["latency_s"]["mean"], rel=1e-5)
+        assert latency_s[known].max() <= found["latency_s"]["max"] * (1 + 1e-6)
+        assert (
+            run.facility()[f"latency_s.{service}"].isna().to_numpy().tolist() == (~known).tolist()
+        )
+
+
+def test_service_without_latency_curve_has_no_latency_column(
+    tmp_path: Path, library: ProfileLibrary
+) -> None:
+    scenario = serving_scenario({f"{CODING}.latency_curve": None, "duration": "1 h"})
+    names = simulate(scenario, tmp_path / "run", library=library).facility().columns
+    assert "latency_s.coding" not in names
+    assert "latency_s.conversation" in names
 
 
 @pytest.mark.slow

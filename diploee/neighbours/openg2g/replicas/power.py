@@ -9,7 +9,6 @@ import numpy as np
 
 from diploee.loads.services.banks import Bank, ServingLoad
 from diploee.neighbours.openg2g.replicas import ReplicaPlan
-from diploee.power.node_ac import node_ac_w
 from diploee.profiles import PowerProfile, ProfileLibrary, Provenance
 from diploee.profiles.resample import round_keeping_energy
 from diploee.scenario import Facility
@@ -34,37 +33,29 @@ def replica_segments(
     A bank plays the planned power of its stream, and `other_node_power_w` of each busy node.
     """
     profiles: list[PowerProfile] = []
-    twins, banks, first = dict[int, PowerProfile](), list[Bank](), len(library)
+    banks, first = list[Bank](), len(library)
     for number, plan in enumerate(plans):
-        node = facility.node_type_of(plan.pool)
         starts = np.flatnonzero(np.diff(plan.n_nodes, prepend=-1))
         edges_ms = np.append(plan.edges_ms[starts], plan.edges_ms[-1])
         n_nodes, size = plan.n_nodes[starts], starts.size
-        weight = np.where(n_nodes > 0, node.busy_power_factor, 0.0)
+        factor = facility.node_type_of(plan.pool).busy_power_factor
+        weight = np.where(n_nodes > 0, factor, 0.0)
         profile_id = first + len(profiles) + np.cumsum(n_nodes > 0) - 1
         for k in np.flatnonzero(n_nodes).tolist():
             rows = slice(*(edges_ms[k : k + 2] // plan.step_ms))
             power_w = plan.power_w[rows] + n_nodes[k] * specs[plan.stream].other_node_power_w
-            profile = PowerProfile(
+            profiles.append(PowerProfile(
                 f"~replicas-{plan.stream}-{k}",
                 f"replicas-{plan.stream}",
                 int(n_nodes[k]),
                 plan.step_ms,
                 round_keeping_energy(power_w),
                 _provenance(plan),
-            )
-            if facility.has_ac_power:
-                factor = node.busy_power_factor / n_nodes[k]
-                boundary = profile.provenance.power_boundary
-                ac_w = node_ac_w(profile.power_w.astype(np.float64) * factor, node, boundary)
-                twins[first + len(profiles)] = replace(
-                    profile, power_w=(ac_w / factor).astype(np.float32)
-                )
-            profiles.append(profile)
+            ))  # fmt: skip
         none = np.zeros(size, dtype=np.int64)
         id_ = np.maximum(profile_id, 0).astype(np.int32)
         banks.append(Bank(plan.pool_id, edges_ms, n_nodes, weight, id_, none, number))
-    return ServingLoad(tuple(banks), library.extended(profiles), twins=twins)
+    return ServingLoad(tuple(banks), library.extended(profiles))
 
 
 def _provenance(plan: ReplicaPlan) -> Provenance:
