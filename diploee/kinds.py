@@ -90,7 +90,7 @@ class Kinds(Generic[T]):
     home : str
         The module that declares them, or a package with modules, such as ``diploee.facility``.
     key : str
-        The key that says which.
+        The key that says which, or the attribute of the class.
     """
 
     def __init__(self, what: str, base: type[T], home: str, key: str = "kind") -> None:
@@ -122,7 +122,8 @@ class Kinds(Generic[T]):
         return spec
 
     def _name_of(self, spec: type[T]) -> str:
-        name = spec.model_fields[self._key].default
+        field = spec.model_fields.get(self._key)
+        name = field.default if field else getattr(spec, self._key, None)
         if not isinstance(name, str):
             raise ValueError(f"{spec.__name__}: give '{self._key}' a default, the kind's name")
         return name

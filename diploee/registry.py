@@ -26,18 +26,10 @@ F = TypeVar("F", bound=Named)
 
 
 class Registry(Mapping[str, F]):
-    """Formats by name.
+    """Formats, or another `noun`, by name; `what` they are formats of stands in errors."""
 
-    Parameters
-    ----------
-    what : str
-        What they are formats of, for errors.
-    formats : iterable
-        The formats.
-    """
-
-    def __init__(self, what: str, formats: Iterable[F]) -> None:
-        self._what = what
+    def __init__(self, what: str, formats: Iterable[F] = (), noun: str = "format") -> None:
+        self._what, self._noun = what, noun
         self._formats = {known.name: known for known in formats}
 
     def __getitem__(self, name: str) -> F:
@@ -52,14 +44,16 @@ class Registry(Mapping[str, F]):
     def register(self, known: F) -> None:
         """Add a format, which is tried before those that there are."""
         if known.name in self._formats:
-            raise InputError(f"a {self._what} format '{known.name}' is known already; rename it")
+            raise InputError(
+                f"a {self._what} {self._noun} '{known.name}' is known already; rename it"
+            )
         self._formats = {known.name: known, **self._formats}
 
     def named(self, where: object, name: str) -> F:
         """Return the format of a name."""
         if name not in self._formats:
             raise InputError(
-                f"{where}: unknown {self._what} format {shown(name)}, expected one of "
+                f"{where}: unknown {self._what} {self._noun} {shown(name)}, expected one of "
                 f"{one_of(self)}{did_you_mean(str(name), self)}"
             )
         return self._formats[name]

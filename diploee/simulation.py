@@ -13,6 +13,7 @@ from diploee.facility import Block, Stage
 from diploee.inputs import Inputs, load_inputs
 from diploee.line import Line, OpenLoad
 from diploee.metrics import RunMetrics
+from diploee.metrics.catalogue import added_metrics
 from diploee.metrics.causes import causes_of
 from diploee.metrics.flexibility import FlexibilityMetrics, flexibility_metrics
 from diploee.outputs import (
@@ -255,7 +256,7 @@ def _manifest(line: Line, inputs: Inputs, engine: Engine, found: dict[str, Any])
         line.scenario,
         jobs.streams.library,
         line.columns,
-        line.stages.metrics,
+        [*line.stages.metrics, *added_metrics()],
         inputs.hashes,
         engine,
         jobs.streams.classes,

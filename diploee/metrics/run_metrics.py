@@ -80,6 +80,7 @@ class RunMetrics:
         """Return the metrics, with those of the loads."""
         found = self._whole.blocks() | _of_loads(loads)
         found["grid"] = self._grid.block(self._whole.power_w)
+        found |= self._grid.added()
         if self._causes is not None:
             add_causes(found["grid"], self._causes.entries())
         if self._pools:

@@ -31,7 +31,7 @@ from diploee.measures.sliding import (
 )
 from diploee.measures.spectrum import Spectrum, band_rms, line_amplitude
 from diploee.metrics.grid import GridMetrics
-from diploee.metrics.limits.swings import BandFilter, RunningFilter
+from diploee.metrics.limits.kinds.changes import BandFilter, RunningFilter
 from diploee.profiles.profile import Provenance
 
 GOOD = Provenance("measured", "", "", 0.1, 0.1, 4.4)

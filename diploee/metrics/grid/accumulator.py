@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from diploee.measures.clock import Clock
 from diploee.measures.distribution import Distribution
 from diploee.measures.rainflow import Rainflow
-from diploee.measures.series import Series, to_mw, to_quanta
+from diploee.measures.series import Measure, Series, to_mw, to_quanta
 from diploee.measures.spectrum import BandLevels, Spectrum, why_no_spectrum
 from diploee.metric import Metric
 from diploee.metrics.event import Event, Key
@@ -17,6 +18,7 @@ from diploee.metrics.grid.bandwidth import Readings, profile_support
 from diploee.metrics.grid.changes import Changes, rainflow_block
 from diploee.metrics.grid.demand import Peaks, demand_block, demand_sums
 from diploee.metrics.grid.spectrum import reported_bands, spectrum_block
+from diploee.registry import Registry
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_H, W_PER_MW
 
@@ -34,6 +36,19 @@ TRANSIENT_METRICS = (
         "left out of peaks, demand, ramps, swings, spectrum and event windows",
     ),
 )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RunMeasure:
+    """A measure of the power of runs, whose values are in the block `measures.<name>`."""
+
+    name: str
+    metrics: tuple[Metric, ...]  # with keys below the block
+    open: Callable[[Clock], Measure]  # its result: values by what follows the block in their keys
+
+
+MEASURES: Registry[RunMeasure] = Registry("run", noun="measure")
+"""What users measure of every run, open to additions from outside."""
 
 
 class GridMetrics:
@@ -82,7 +97,9 @@ class GridMetrics:
         self._demand = demand_sums(self._clock)
         self._changes, self._peaks = Changes(self._clock), Peaks(self._clock)
         spectrum = [] if self._spectrum is None else [self._spectrum]
-        measures = (self._rainflow, *self._demand.values(), *self._changes.measures, *spectrum)
+        self._added = {name: added.open(self._clock) for name, added in MEASURES.items()}
+        own = (self._rainflow, *self._demand.values(), *self._changes.measures, *spectrum)
+        measures = (*own, *self._added.values())
         self._series = Series(step_ms, measures)
         self._sum = self._count = self._n_left_out = 0
         self._begin_ms: int | None = None
@@ -134,6 +151,11 @@ class GridMetrics:
             ),
             "spectrum": spectrum_block(self.spectrum, clock, support, self._no_spectrum),
         }
+
+    def added(self) -> dict[str, Any]:
+        """Return the `measures` block, of `MEASURES`; none where there are none."""
+        found = {name: measure.result() for name, measure in self._added.items()}
+        return {"measures": found} if found else {}
 
     def events(self) -> dict[Key, Event]:
         """Return the worst events so far: the peak, ramps and swings."""

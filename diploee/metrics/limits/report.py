@@ -300,7 +300,7 @@ class Supply(NamedTuple):
 
 def judged(run: RunFolder, limits: Limits, supply: Supply | None = None) -> LimitReport:
     """Hold a run against limits, or what it draws with another power in place of its own."""
-    needs_reactive = bool(limits.power_factor or limits.reactive_power)
+    needs_reactive = any(spec.needs_reactive for _, spec in limits.each())
     names = {column.name for column in run.columns} if needs_reactive else set[str]()
     reactive = [name for name in REACTIVE_COLUMNS if name in names][:1]
     whole = _shown_by(run, run.scenario.resolution_ms, bool(reactive), supply)
