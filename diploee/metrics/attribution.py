@@ -21,7 +21,7 @@ from diploee.loads.jobs.training_phases import Phase
 from diploee.loads.services import PlannedService, ServicePlan
 from diploee.loads.services.banks import Bank, ServingLoad
 from diploee.loads.services.service_plan import service_labels
-from diploee.metrics.event import Span
+from diploee.metrics.extreme import Span
 from diploee.power import PowerModel, Segments
 from diploee.power.direct import energies_within
 from diploee.power.occupancy import slots_of

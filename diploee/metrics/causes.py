@@ -18,7 +18,7 @@ from diploee.facility.base import POWER
 from diploee.loads.jobs.rates import hourly_rates
 from diploee.metric import Metric
 from diploee.metrics.attribution import Attribution, Part
-from diploee.metrics.event import Event, Key, Span
+from diploee.metrics.extreme import Extreme, Key, Span
 from diploee.metrics.grid.changes import RAMP_MS
 from diploee.power import PowerModel, Segments
 from diploee.scenario import Scenario
@@ -70,7 +70,7 @@ class Cause:
     waited at the event's start and in its last interval, empty where none did.
     """
 
-    event: Event
+    event: Extreme
     change_w: float
     parts: Sequence[Part]
     calendar: Sequence[Mapping[str, Any]] = ()
@@ -78,18 +78,11 @@ class Cause:
 
 
 class Causes:
-    """Keeps what the causes of events need while a run passes, and the causes found.
-
-    Parameters
-    ----------
-    attribution : Attribution
-        Splits power over its owners.
-    stages : Stages
-        The facility's: their columns with a role are what each adds to the power before it.
-    """
+    """Keeps what the causes of extremes need while a run passes, and the causes found."""
 
     def __init__(self, attribution: Attribution, stages: Stages) -> None:
         self._attribution = attribution
+        # What each stage adds to the power before it: its columns with a role.
         self._behind = {
             name: [column for column in stage.columns if column.role is not None]
             for name, stage in stages.by_name().items()
@@ -124,7 +117,7 @@ class Causes:
             self._sums[name] = self._sums.get(name, 0.0) + added
         self._end_ms = block.end_ms
 
-    def see(self, events: Mapping[Key, Event]) -> None:
+    def see(self, events: Mapping[Key, Extreme]) -> None:
         """Find the causes of the worst events so far, and forget what later ones can't need."""
         for key, event in events.items():
             if key not in self._found or self._found[key].event != event:
@@ -134,7 +127,7 @@ class Causes:
         kept = (_ending_after(segments, oldest_ms) for segments in self._segments)
         self._segments = [segments for segments in kept if len(segments)]
 
-    def split(self, event: Event, segments: Sequence[Segments], blocks: Sequence[Block]) -> Cause:
+    def split(self, event: Extreme, segments: Sequence[Segments], blocks: Sequence[Block]) -> Cause:
         """Return the cause of an event.
 
         `segments` are at least all of jobs that overlap it; `blocks` hold the power around it, in
@@ -219,7 +212,7 @@ def _queued(blocks: Iterable[Block], begin_ms: int, end_ms: int) -> tuple[int, .
     return tuple(found) if any(found) else ()
 
 
-def _overlapping(segments: Segments, event: Event) -> Segments:
+def _overlapping(segments: Segments, event: Extreme) -> Segments:
     begin_ms, end_ms = (event.before or event.after)[0], event.after[1]
     return segments.take((segments.start_ms < end_ms) & (segments.end_ms > begin_ms))
 

@@ -93,17 +93,7 @@ FLEXIBILITY_METRICS = (
 
 
 class EventMeter:
-    """Measures one event on the blocks of a run.
-
-    Parameters
-    ----------
-    event : Event
-        The event.
-    step_ms : int
-        Interval of the series [ms].
-    signals : mapping of str to Signal
-        Price and carbon intensity, where they are known.
-    """
+    """Measures one event on the blocks of a run, with price and carbon intensity if known."""
 
     def __init__(self, event: Event, step_ms: int, signals: Mapping[str, Signal]) -> None:
         self.event, self._step_ms, self._signals = event, step_ms, signals
@@ -227,19 +217,7 @@ def flexibility_metrics(
 
 
 class FlexibilityMetrics:
-    """The sink that gives the `flexibility` block.
-
-    Parameters
-    ----------
-    events : sequence of Event
-        The events.
-    clock : Clock
-        Start and interval of the run.
-    signals : mapping of str to Signal
-        Price and carbon intensity, where they are known.
-    jobs : FlexibleJobs, optional
-        What became of the jobs.
-    """
+    """The sink that gives the `flexibility` block."""
 
     def __init__(
         self,

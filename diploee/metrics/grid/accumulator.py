@@ -13,7 +13,7 @@ from diploee.measures.rainflow import Rainflow
 from diploee.measures.series import Measure, Series, to_mw, to_quanta
 from diploee.measures.spectrum import BandLevels, Spectrum, why_no_spectrum
 from diploee.metric import Metric
-from diploee.metrics.event import Event, Key
+from diploee.metrics.extreme import Extreme, Key
 from diploee.metrics.grid.bandwidth import Readings, profile_support
 from diploee.metrics.grid.changes import Changes, rainflow_block
 from diploee.metrics.grid.demand import Peaks, demand_block, demand_sums
@@ -56,21 +56,9 @@ class GridMetrics:
 
     Results do not depend on how the series is cut into blocks; memory is bounded by the block, the
     longest ramp (two hours of values) and what is kept per demand interval and 10-minute window.
-
-    Parameters
-    ----------
-    step_ms : int
-        Interval of the series [ms].
-    start : datetime.datetime
-        Start of the run with its fixed UTC offset.
-    rated_power_w : float
-        Rated power of the devices [W], for the default hysteresis; 0 if unknown.
-    readings : iterable of Provenance
-        Provenance of the profiles that the run used; it decides what is reported.
-    swing_threshold_w : float, optional
-        Hysteresis of the rainflow count [W]; 1 % of the rated power by default, 1 kW without one.
-    headroom_to_w : float, optional
-        Rated power where the power is taken [W]; that of the devices if absent, 0 if unknown.
+    `readings` are the provenance of the profiles that the run used, which decides what is reported.
+    The hysteresis of the rainflow count is 1 % of the devices' rated power by default, 1 kW without
+    one; `headroom_to_w` is the rated power where the power is taken, the devices' by default.
     """
 
     def __init__(
@@ -157,12 +145,12 @@ class GridMetrics:
         found = {name: measure.result() for name, measure in self._added.items()}
         return {"measures": found} if found else {}
 
-    def events(self) -> dict[Key, Event]:
+    def events(self) -> dict[Key, Extreme]:
         """Return the worst events so far: the peak, ramps and swings."""
         peak = self._peaks.peak
         if peak is None:
             return {}
-        of_peak = Event(None, (peak.at_ms, peak.at_ms + self._clock.step_ms))
+        of_peak = Extreme(None, (peak.at_ms, peak.at_ms + self._clock.step_ms))
         return {("peak", self._clock.step_s, ""): of_peak} | self._changes.events()
 
     @property

@@ -15,7 +15,7 @@ from diploee.measures.rainflow import CLASS_FACTORS, Rainflow
 from diploee.measures.series import to_mw
 from diploee.measures.sliding import RollingRanges, Sizes, ramps
 from diploee.metric import Metric
-from diploee.metrics.event import Event, Key
+from diploee.metrics.extreme import Extreme, Key
 from diploee.metrics.grid.bandwidth import Support
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S
 
@@ -94,18 +94,18 @@ class Changes:
         """What takes in the series."""
         return *self._ramps.values(), self._ranges
 
-    def events(self) -> dict[Key, Event]:
+    def events(self) -> dict[Key, Extreme]:
         """Return the largest ramps so far, and the largest ranges from one extreme to the other."""
         found, step_ms = {}, self._clock.step_ms
         for n_ms, sizes in self._ramps.items():
             seen = sizes.result()
             for way, size, at in (("up", seen.max, seen.max_at), ("down", -seen.min, seen.min_at)):
                 if seen.count and size > 0:
-                    event = Event((at, at + n_ms), (at + n_ms, at + 2 * n_ms))
+                    event = Extreme((at, at + n_ms), (at + n_ms, at + 2 * n_ms))
                     found["ramps", n_ms / MS_PER_S, way] = event
         for window_ms, (seen, (first, last)) in self._each_range():
             if seen.max > 0:
-                event = Event((first, first + step_ms), (last, last + step_ms))
+                event = Extreme((first, first + step_ms), (last, last + step_ms))
                 found["rolling_range", window_ms / MS_PER_S, ""] = event
         return found
 

@@ -18,7 +18,7 @@ from pydantic import (
 from diploee.measures.clock import Clock
 from diploee.measures.exceedance import Exceedance
 from diploee.measures.series import QUANTA_PER_MW, Measure, Signal, Stretch, Values, power
-from diploee.metrics.event import Key
+from diploee.metrics.extreme import Key
 from diploee.metrics.grid.bandwidth import Support
 from diploee.model import Model
 from diploee.units import MS_PER_S

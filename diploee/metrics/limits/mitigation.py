@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import yaml
@@ -44,16 +44,17 @@ from diploee.metrics.limits.file import LIMITS, Limits
 from diploee.metrics.limits.report import (
     POWER_COLUMN,
     LimitReport,
-    RunFolder,
     Supply,
     as_stored,
     check_limits,
     finer_windows,
-    judged,
     seen_by,
 )
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_H, MS_PER_S, S_PER_DAY, S_PER_MIN, W_PER_MW
+
+if TYPE_CHECKING:
+    from diploee.outputs import Run
 
 MOST_VALUES = 10_000_000
 """Intervals of a run that is sized for: its power is in memory, and looked at some 50 times."""
@@ -205,7 +206,7 @@ class Mitigation:
         }
 
 
-def mitigate(run: RunFolder, limits: Limits) -> Mitigation:
+def mitigate(run: Run, limits: Limits) -> Mitigation:
     """Find the smallest battery that keeps a run within limits."""
     step_ms = run.scenario.resolution_ms
     n = run.scenario.n_intervals
@@ -245,7 +246,7 @@ def _size_of(stage: BatterySpec) -> BatterySize:
 class _Sizing:
     """Finds what keeps a load within the limits that a battery is sized for."""
 
-    def __init__(self, run: RunFolder, limits: Limits, power_w: Float64Array, dt_s: float) -> None:
+    def __init__(self, run: Run, limits: Limits, power_w: Float64Array, dt_s: float) -> None:
         sized_for = {
             key: limit
             for key, spec in LIMITS.by_name.items()
@@ -289,7 +290,9 @@ class _Sizing:
         size, supply_w = least_for(
             self.power_w[day], self.dt_s, asked, store.charge, store.discharge
         )
-        return size, judged(self._run, self.limits, _supply(self._run, supply_w, is_part=True))
+        return size, check_limits(
+            self._run, self.limits, _supply(self._run, supply_w, is_part=True)
+        )
 
     def held(self, asked: Hold, store: Store) -> Held:
         """Return the load held by a battery that begins at its reference, as its stage does."""
@@ -320,7 +323,7 @@ class _Sizing:
         """Hold the run against limits with a supply in place of its load, in its windows too."""
         held = self.held_windows(self.held(asked, store), asked, store) if self._windows else {}
         windows_w = {name: window.supply_w for name, window in held.items()}
-        return judged(self._run, limits, _supply(self._run, supply_w, windows_w))
+        return check_limits(self._run, limits, _supply(self._run, supply_w, windows_w))
 
     def _keeps(self, supply_w: Float64Array, asked: Hold, store: Store) -> bool:
         return not self.judged(supply_w, asked, store, self.limits).violated
@@ -476,7 +479,7 @@ def _worst_day(battery_w: Float64Array, n: int) -> slice | None:
 
 
 def _supply(
-    run: RunFolder,
+    run: Run,
     power_w: Float64Array,
     windows_w: Mapping[str, Float64Array] | None = None,
     is_part: bool = False,
