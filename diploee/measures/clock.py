@@ -38,16 +38,6 @@ class Clock(WallClock):
         following = (day + timedelta(days=32)).replace(day=1)
         return self.time_ms(following)
 
-    def months_of(self, t0_ms: int, n_values: int) -> Iterator[tuple[str, int, slice]]:
-        """Yield local month, start [ms] and rows of each part of consecutive values."""
-        begin = 0
-        while begin < n_values:
-            at_ms = t0_ms + begin * self.step_ms
-            left = -(-(self.next_month_ms(at_ms) - at_ms) // self.step_ms)
-            end = min(begin + left, n_values)
-            yield self.month(at_ms), at_ms, slice(begin, end)
-            begin = end
-
     def why_not_held(self, length_ms: int, n_least: int = 1) -> str:
         """Return why the series holds no window of a length, or an empty string."""
         if length_ms < n_least * self.step_ms:

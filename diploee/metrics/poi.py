@@ -128,8 +128,8 @@ class PoiMetrics:
     def add(self, block: Block, transient_ms: int = 0) -> None:
         """Add the next block behind all stages; until `transient_ms` it counts in sums alone."""
         names = [column.name for column in self._with_role if column.name in block.columns]
-        for month, at_ms, rows in self._clock.months_of(block.t0_ms, len(block)):
-            sums = self._months.setdefault(month, MonthSums(at_ms))
+        for month, rows in self._clock.months_in(block.starts_ms):
+            sums = self._months.setdefault(month, MonthSums(int(block.starts_ms[rows.start])))
             sums.n += rows.stop - rows.start
             for name in names:
                 sums.quanta[name] += sum_quanta(block.columns[name][rows])[0]
@@ -151,8 +151,7 @@ class PoiMetrics:
 
     def _see(self, block: Block) -> None:
         p, q, t0_ms, dt_ms = (
-            block.columns[ACTIVE],
-            block.columns[REACTIVE],
+            *(block.columns[of] for of in (ACTIVE, REACTIVE)),
             block.t0_ms,
             block.dt_ms,
         )

@@ -74,7 +74,7 @@ class RunMetrics:
             self._poi.add(block, transient_ms)
         if self._causes is not None:
             self._causes.add(block)
-            self._causes.see(self._grid.events())
+            self._causes.see(self._grid.extremes())
 
     def blocks(self, loads: Sequence[Load]) -> dict[str, Any]:
         """Return the metrics, with those of the loads."""

@@ -11,7 +11,7 @@ from diploee.measures.clock import Clock
 from diploee.measures.distribution import Distribution
 from diploee.measures.rainflow import Rainflow
 from diploee.measures.series import Measure, Series, to_mw, to_quanta
-from diploee.measures.spectrum import BandLevels, Spectrum, why_no_spectrum
+from diploee.measures.spectrum import BandRms, Spectrum, why_no_spectrum
 from diploee.metric import Metric
 from diploee.metrics.extreme import Extreme, Key
 from diploee.metrics.grid.bandwidth import Readings, profile_support
@@ -145,13 +145,13 @@ class GridMetrics:
         found = {name: measure.result() for name, measure in self._added.items()}
         return {"measures": found} if found else {}
 
-    def events(self) -> dict[Key, Extreme]:
+    def extremes(self) -> dict[Key, Extreme]:
         """Return the worst events so far: the peak, ramps and swings."""
         peak = self._peaks.peak
         if peak is None:
             return {}
         of_peak = Extreme(None, (peak.at_ms, peak.at_ms + self._clock.step_ms))
-        return {("peak", self._clock.step_s, ""): of_peak} | self._changes.events()
+        return {("peak", self._clock.step_s, ""): of_peak} | self._changes.extremes()
 
     @property
     def end_ms(self) -> int:
@@ -159,7 +159,7 @@ class GridMetrics:
         return (self._begin_ms or 0) + self._count * self._clock.step_ms
 
     @property
-    def spectrum(self) -> BandLevels | None:
+    def spectrum(self) -> BandRms | None:
         """The spectra of the 10-minute windows; None where the resolution holds none."""
         return None if self._spectrum is None else self._spectrum.result()
 

@@ -94,7 +94,7 @@ class Changes:
         """What takes in the series."""
         return *self._ramps.values(), self._ranges
 
-    def events(self) -> dict[Key, Extreme]:
+    def extremes(self) -> dict[Key, Extreme]:
         """Return the largest ramps so far, and the largest ranges from one extreme to the other."""
         found, step_ms = {}, self._clock.step_ms
         for n_ms, sizes in self._ramps.items():

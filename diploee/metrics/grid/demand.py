@@ -61,8 +61,10 @@ class Peaks:
     def add(self, power_w: Float64Array, t0_ms: int, pools_w: Mapping[str, Float64Array]) -> None:
         """Add consecutive interval means [W] from `t0_ms` on, and those of every pool."""
         step_ms = self._clock.step_ms
-        for month, at_ms, rows in self._clock.months_of(t0_ms, power_w.size):
-            self._of_month.setdefault(month, Largest()).add(power_w[rows], at_ms, step_ms)
+        starts_ms = t0_ms + np.arange(power_w.size) * step_ms
+        for month, rows in self._clock.months_in(starts_ms):
+            of_month = self._of_month.setdefault(month, Largest())
+            of_month.add(power_w[rows], int(starts_ms[rows.start]), step_ms)
         self._negated.add(-power_w, t0_ms, step_ms)
         for name, of_pool_w in pools_w.items():
             self._of_pool.setdefault(name, Largest()).add(of_pool_w, t0_ms, step_ms)
