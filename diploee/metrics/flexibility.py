@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from diploee.clock import WallClock
 from diploee.columns import Column
 from diploee.facility import Block
 from diploee.facility.base import POWER
 from diploee.loads.jobs import StreamClass
-from diploee.measures.clock import Clock, ClockSums
+from diploee.measures.clock import ClockSums
 from diploee.measures.series import Stretch
 from diploee.metric import Metric
 from diploee.metrics.baseline import hourly_means, ten_of_ten
@@ -213,7 +214,7 @@ def flexibility_metrics(
     clock, events = scenario.clock, scenario.flexibility.events_in(scenario.clock)
     tolerated = [of_class.job_class.flexibility for of_class in classes]
     jobs = FlexibleJobs(tolerated, events, clock.wall, clock.horizon_ms)
-    return FlexibilityMetrics(events, Clock(clock.start_with_zone, clock.step_ms), signals, jobs)
+    return FlexibilityMetrics(events, clock.wall, signals, jobs)
 
 
 class FlexibilityMetrics:
@@ -222,7 +223,7 @@ class FlexibilityMetrics:
     def __init__(
         self,
         events: Sequence[Event],
-        clock: Clock,
+        clock: WallClock,
         signals: Mapping[str, Signal],
         jobs: FlexibleJobs | None = None,
     ) -> None:

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from diploee.clock import WallClock
 from diploee.columns import TAKEN_OFF, Columns, Role
 from diploee.facility.base import Block, StageSpec
 from diploee.facility.billing import Billing
 from diploee.facility.point_of_interconnection import PointOfInterconnectionSpec
-from diploee.measures.clock import Clock
 from diploee.measures.extremes import HoursAbove, Largest
 from diploee.measures.series import Series, sum_quanta, to_quanta
 from diploee.metric import Metric
@@ -110,7 +110,7 @@ class PoiMetrics:
 
     def __init__(
         self,
-        clock: Clock,
+        clock: WallClock,
         columns: Columns,
         contract_mva: float | None = None,
         billing: Billing | None = None,
@@ -250,7 +250,7 @@ class PoiMetrics:
         return found
 
 
-def poi_metrics(stages: Iterable[StageSpec], clock: Clock) -> PoiMetrics | None:
+def poi_metrics(stages: Iterable[StageSpec], clock: WallClock) -> PoiMetrics | None:
     """Return the meter of the point of interconnection; None for a facility without one."""
     stages = list(stages)
     of_stages = (column for spec in stages for column in spec.columns)

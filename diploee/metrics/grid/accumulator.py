@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from diploee.measures.clock import Clock
+from diploee.clock import WallClock
 from diploee.measures.distribution import Distribution
 from diploee.measures.rainflow import Rainflow
 from diploee.measures.series import Measure, Series, to_mw, to_quanta
@@ -44,7 +44,8 @@ class RunMeasure:
 
     name: str
     metrics: tuple[Metric, ...]  # with keys below the block
-    open: Callable[[Clock], Measure]  # its result: values by what follows the block in their keys
+    # Its result: values by what follows the block in their keys
+    open: Callable[[WallClock], Measure]
 
 
 MEASURES: Registry[RunMeasure] = Registry("run", noun="measure")
@@ -71,7 +72,7 @@ class GridMetrics:
         swing_threshold_w: float | None = None,
         headroom_to_w: float | None = None,
     ) -> None:
-        self._clock = Clock(start, step_ms)
+        self._clock = WallClock(start, step_ms)
         self._headroom_to_w = rated_power_w if headroom_to_w is None else headroom_to_w
         self._support = profile_support(readings).at_resolution(step_ms)
         if swing_threshold_w is None:

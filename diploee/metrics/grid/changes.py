@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from diploee.measures.clock import Clock
+from diploee.clock import WallClock
 from diploee.measures.histogram import RELATIVE_ERROR, SignedHistogram
 from diploee.measures.rainflow import CLASS_FACTORS, Rainflow
 from diploee.measures.series import to_mw
@@ -77,7 +77,7 @@ def absent(key: str, reasons: Mapping[Any, str], scale: int = 1) -> list[dict[st
 class Changes:
     """The ramps and the rolling ranges of the lengths that a resolution holds."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: WallClock) -> None:
         self._clock, step_ms = clock, clock.step_ms
         self._no_ramps = {length_ms: clock.why_not_held(length_ms) for length_ms in RAMP_MS}
         self._no_ranges = {length_ms: clock.why_not_held(length_ms, 2) for length_ms in SWING_MS}
@@ -170,7 +170,7 @@ class Changes:
         }
 
 
-def rainflow_block(rainflow: Rainflow, clock: Clock, span_ms: int) -> dict[str, Any]:
+def rainflow_block(rainflow: Rainflow, clock: WallClock, span_ms: int) -> dict[str, Any]:
     """Return the `rainflow` block of a span [ms]."""
     seen, threshold = rainflow.result(), rainflow.threshold
     edges_mw = [*(to_mw(threshold * factor) for factor in CLASS_FACTORS), None]

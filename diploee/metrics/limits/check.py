@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from diploee.measures.clock import Clock
+from diploee.clock import WallClock
 from diploee.measures.exceedance import Exceedance
 from diploee.measures.series import QUANTA_PER_MW, Measure, Signal, Stretch, Values, power
 from diploee.metrics.extreme import Key
@@ -68,7 +68,7 @@ class Shown:
     there is none, `nominal` says what the former is. `exports`: its power goes below 0.
     """
 
-    clock: Clock
+    clock: WallClock
     support: Support
     horizon_ms: int
     peak_mw: float | None

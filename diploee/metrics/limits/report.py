@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from diploee.clock import WallClock
 from diploee.errors import InputError, plural, shown
-from diploee.measures.clock import Clock
 from diploee.measures.series import MAX_DAY_POWER_W, Series, to_quanta
 from diploee.metrics.cause_words import cause_words, causes_of
 from diploee.metrics.extreme import Key
@@ -132,7 +132,8 @@ class LimitReport:
         for result in self.results:
             of_limit = result.key, result.what or result.text
             found[of_limit] = max(found.get(of_limit, "kept"), result.verdict, key=VERDICTS.index)
-        return [*found.values(), *["not assessable"] * len(self.unchecked)]
+        unseen: Verdict = "not assessable"
+        return [*found.values(), *[unseen] * len(self.unchecked)]
 
     def verdict_line(self) -> str:
         """Return the verdict in one line, with the count of each and the boundary."""
@@ -278,7 +279,7 @@ def seen_by(
 ) -> Shown:
     """Return what a series of a run shows, by default that of the run itself."""
     scenario = run.scenario
-    clock = Clock(scenario.start_with_zone, step_ms or scenario.resolution_ms)
+    clock = WallClock(scenario.start_with_zone, step_ms or scenario.resolution_ms)
     metrics, facility = (
         (run.metrics, scenario.facility) if supply is None else (supply.metrics, supply.facility)
     )
@@ -408,7 +409,7 @@ def _transient_ms(run: Run, metrics: Mapping[str, Any]) -> int:
 
 
 def _result(
-    check: Check, clock: Clock, causes: Mapping[tuple[Key, str], str], source: str
+    check: Check, clock: WallClock, causes: Mapping[tuple[Key, str], str], source: str
 ) -> LimitResult:
     found, sign = check.exceedance, check.sign
     worst = tuple(
