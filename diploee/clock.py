@@ -7,6 +7,7 @@ local times int64 ms since 1970-01-01 00:00 on the wall clock.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
@@ -124,7 +125,7 @@ def _changes_of_years(zone: tzinfo, first: int, end: int) -> tuple[Int64Array, I
 
 
 @dataclass(frozen=True)
-class Stretch:
+class SteadySpan:
     """A span of a run without a change of the clock."""
 
     # From when to when it goes [ms since the run's start]
@@ -138,6 +139,7 @@ class WallClock:
     """Local time of a run, whose own time runs on in ms from its start."""
 
     start: datetime  # start with its zone
+    step_ms: int = 1  # interval of its series
 
     @property
     def zone(self) -> tzinfo:
@@ -167,19 +169,53 @@ class WallClock:
         """Return times of the run as local times [ms since 1970-01-01 00:00]."""
         return local_ms(times_ms + self.origin_ms, self.zone)
 
-    def why_not_summed(self, step_ms: int, interval_ms: int) -> str:
+    def why_not_aligned(self, interval_ms: int) -> str:
         """Return why clock intervals of a length aren't sums of a run's own, or an empty string."""
+        step_ms = self.step_ms
         if interval_ms < step_ms:
-            return f"shorter than the run's resolution of {step_ms / MS_PER_S:g} s"
+            return f"shorter than the run's resolution of {self.step_s:g} s"
         if interval_ms % step_ms:
-            return f"no multiple of the run's resolution of {step_ms / MS_PER_S:g} s"
+            return f"no multiple of the run's resolution of {self.step_s:g} s"
         if MS_PER_DAY % interval_ms:
             return "does not divide a day"
         if self.local_ms(np.zeros(1, dtype=np.int64))[0] % step_ms:
             return f"the run starts at {self.start:%H:%M:%S}, off its own clock intervals"
         return ""
 
-    def stretches(self, begin_ms: int, end_ms: int) -> list[Stretch]:
+    @property
+    def step_s(self) -> float:
+        """Interval of the series [s]."""
+        return self.step_ms / MS_PER_S
+
+    def month(self, time_ms: int) -> str:
+        """Return the local month, such as ``"2018-01"``."""
+        return f"{self.at(time_ms):%Y-%m}"
+
+    def next_month_ms(self, time_ms: int) -> int:
+        """Return where the local month that holds a time ends [ms since the start]."""
+        day = self.at(time_ms).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        following = (day + timedelta(days=32)).replace(day=1)
+        return self.time_ms(following)
+
+    def why_not_held(self, length_ms: int, n_least: int = 1) -> str:
+        """Return why the series holds no window of a length, or an empty string."""
+        if length_ms < n_least * self.step_ms:
+            few = "shorter than" if n_least == 1 else f"fewer than {n_least} values at"
+            return f"{few} the run's resolution of {self.step_s:g} s"
+        if length_ms % self.step_ms:
+            return f"no multiple of the run's resolution of {self.step_s:g} s"
+        return ""
+
+    def months_in(self, starts_ms: Int64Array) -> Iterator[tuple[str, slice]]:
+        """Yield local month and rows of each part of ascending times."""
+        begin = 0
+        while begin < starts_ms.size:
+            first_ms = int(starts_ms[begin])
+            end = int(np.searchsorted(starts_ms, self.next_month_ms(first_ms)))
+            yield self.month(first_ms), slice(begin, end)
+            begin = end
+
+    def steady_spans(self, begin_ms: int, end_ms: int) -> list[SteadySpan]:
         """Return the spans between two times of the run in which the offset stays."""
         origin_ms = self.origin_ms
         begins_ms, offsets = _changes(self.zone, origin_ms + begin_ms, origin_ms + end_ms)
@@ -187,7 +223,7 @@ class WallClock:
         edges = [begin_ms, *(inside - origin_ms).tolist(), end_ms]
         first = int(np.searchsorted(begins_ms, origin_ms + begin_ms, side="right"))
         shifts = (origin_ms + offsets[first:]).tolist()
-        return [Stretch(*part) for part in zip(edges, edges[1:], shifts, strict=False)]
+        return [SteadySpan(*part) for part in zip(edges, edges[1:], shifts, strict=False)]
 
 
 def whole_year(zone: tzinfo) -> RunClock:
@@ -237,7 +273,7 @@ class RunClock:
     @property
     def wall(self) -> WallClock:
         """Local time of the run."""
-        return WallClock(self.start_with_zone)
+        return WallClock(self.start_with_zone, self.step_ms)
 
     @property
     def n_intervals(self) -> int:

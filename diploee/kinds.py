@@ -90,7 +90,7 @@ class Kinds(Generic[T]):
     home : str
         The module that declares them, or a package with modules, such as ``diploee.facility``.
     key : str
-        The key that says which.
+        The key that says which, or the attribute of the class.
     """
 
     def __init__(self, what: str, base: type[T], home: str, key: str = "kind") -> None:
@@ -122,7 +122,8 @@ class Kinds(Generic[T]):
         return spec
 
     def _name_of(self, spec: type[T]) -> str:
-        name = spec.model_fields[self._key].default
+        field = spec.model_fields.get(self._key)
+        name = field.default if field else getattr(spec, self._key, None)
         if not isinstance(name, str):
             raise ValueError(f"{spec.__name__}: give '{self._key}' a default, the kind's name")
         return name
@@ -218,18 +219,10 @@ F = TypeVar("F", bound=Named)
 
 
 class Registry(Mapping[str, F]):
-    """Formats by name.
+    """Formats, or another `noun`, by name; `what` they are formats of stands in errors."""
 
-    Parameters
-    ----------
-    what : str
-        What they are formats of, for errors.
-    formats : iterable
-        The formats.
-    """
-
-    def __init__(self, what: str, formats: Iterable[F]) -> None:
-        self._what = what
+    def __init__(self, what: str, formats: Iterable[F] = (), noun: str = "format") -> None:
+        self._what, self._noun = what, noun
         self._formats = {known.name: known for known in formats}
 
     def __getitem__(self, name: str) -> F:
@@ -244,14 +237,16 @@ class Registry(Mapping[str, F]):
     def register(self, known: F) -> None:
         """Add a format, which is tried before those that there are."""
         if known.name in self._formats:
-            raise InputError(f"a {self._what} format '{known.name}' is known already; rename it")
+            raise InputError(
+                f"a {self._what} {self._noun} '{known.name}' is known already; rename it"
+            )
         self._formats = {known.name: known, **self._formats}
 
     def named(self, where: object, name: str) -> F:
         """Return the format of a name."""
         if name not in self._formats:
             raise InputError(
-                f"{where}: unknown {self._what} format {shown(name)}, expected one of "
+                f"{where}: unknown {self._what} {self._noun} {shown(name)}, expected one of "
                 f"{one_of(self)}{did_you_mean(str(name), self)}"
             )
         return self._formats[name]

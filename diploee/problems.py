@@ -40,6 +40,8 @@ def checked(
 ) -> T:
     """Return data as a model, or raise one error with a line for each thing that is wrong."""
     try:
+        if isinstance(root, type) and issubclass(root, BaseModel):
+            return root.model_validate(data)  # which knows the keys that were added to it
         result: T = _adapter(cast(Hashable, root)).validate_python(data)
         return result
     except ValidationError as found:

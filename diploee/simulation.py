@@ -12,8 +12,8 @@ from typing import Any, Protocol
 from diploee.facility import Block, Stage
 from diploee.inputs import Inputs, load_inputs
 from diploee.line import Line, OpenLoad
-from diploee.metrics import RunMetrics
-from diploee.metrics.causes import causes_of
+from diploee.metrics import Causes, RunMetrics
+from diploee.metrics.catalogue import added_metrics
 from diploee.metrics.flexibility import FlexibilityMetrics, flexibility_metrics
 from diploee.outputs import (
     FACILITY_FILE,
@@ -179,9 +179,7 @@ class _Taken:
         }
         series = FacilityFile(folder / FACILITY_FILE, clock, line.columns, self._head)
         files.enter_context(series)
-        self._causes = causes_of(
-            scenario, line.model, jobs, line.services, line.further, line.stages
-        )
+        self._causes = Causes(scenario, line.model, jobs, line.services, line.further, line.stages)
         jobs.sinks.append(self._causes.take)
         self._metrics = RunMetrics(
             scenario.facility,
@@ -255,7 +253,7 @@ def _manifest(line: Line, inputs: Inputs, engine: Engine, found: dict[str, Any])
         line.scenario,
         jobs.streams.library,
         line.columns,
-        line.stages.metrics,
+        [*line.stages.metrics, *added_metrics()],
         inputs.hashes,
         engine,
         jobs.streams.classes,

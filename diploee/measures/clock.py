@@ -1,74 +1,14 @@
-"""The run's clock for measures, and sums over its intervals in the facility's local time."""
+"""Sums over clock intervals in the facility's local time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from diploee import clock as wall
-from diploee.clock import WallClock
+from diploee.clock import SteadySpan, WallClock
 from diploee.measures.series import QUANTA_PER_MW, Stretch
 from diploee.tables import Float64Array, Int64Array
-from diploee.units import MS_PER_S
-
-
-@dataclass(frozen=True)
-class Clock(WallClock):
-    """Start and interval of a power series; clock intervals and months follow its local time."""
-
-    start: datetime
-    step_ms: int
-
-    @property
-    def step_s(self) -> float:
-        """Interval of the series [s]."""
-        return self.step_ms / MS_PER_S
-
-    def month(self, time_ms: int) -> str:
-        """Return the local month, such as ``"2018-01"``."""
-        return f"{self.at(time_ms):%Y-%m}"
-
-    def next_month_ms(self, time_ms: int) -> int:
-        """Return where the local month that holds a time ends [ms since the start]."""
-        day = self.at(time_ms).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-        following = (day + timedelta(days=32)).replace(day=1)
-        return self.time_ms(following)
-
-    def months_of(self, t0_ms: int, n_values: int) -> Iterator[tuple[str, int, slice]]:
-        """Yield local month, start [ms] and rows of each part of consecutive values."""
-        begin = 0
-        while begin < n_values:
-            at_ms = t0_ms + begin * self.step_ms
-            left = -(-(self.next_month_ms(at_ms) - at_ms) // self.step_ms)
-            end = min(begin + left, n_values)
-            yield self.month(at_ms), at_ms, slice(begin, end)
-            begin = end
-
-    def why_not_held(self, length_ms: int, n_least: int = 1) -> str:
-        """Return why the series holds no window of a length, or an empty string."""
-        if length_ms < n_least * self.step_ms:
-            few = "shorter than" if n_least == 1 else f"fewer than {n_least} values at"
-            return f"{few} the run's resolution of {self.step_s:g} s"
-        if length_ms % self.step_ms:
-            return f"no multiple of the run's resolution of {self.step_s:g} s"
-        return ""
-
-    def why_not_aligned(self, interval_ms: int) -> str:
-        """Return why clock intervals of a length can't be summed exactly, or an empty string."""
-        return self.why_not_summed(self.step_ms, interval_ms)
-
-    def months_in(self, starts_ms: Int64Array) -> Iterator[tuple[str, slice]]:
-        """Yield local month and rows of each part of ascending times."""
-        begin = 0
-        while begin < starts_ms.size:
-            first_ms = int(starts_ms[begin])
-            end = int(np.searchsorted(starts_ms, self.next_month_ms(first_ms)))
-            yield self.month(first_ms), slice(begin, end)
-            begin = end
 
 
 class Intervals(NamedTuple):
@@ -90,14 +30,14 @@ class ClockSums:
 
     Where the clock is changed, an interval that holds the change is as long as it takes: a day has
     23 or 25 hours. One that is no longer than the hour put back is counted both times. Whole ones
-    need `Clock.why_not_aligned` to be empty.
+    need `WallClock.why_not_aligned` to be empty.
     """
 
     n_window = 1
 
-    def __init__(self, clock: Clock, interval_ms: int, reactive: bool = False) -> None:
+    def __init__(self, clock: WallClock, interval_ms: int, reactive: bool = False) -> None:
         self.clock, self.interval_ms, self._reactive = clock, interval_ms, reactive
-        self._last, self._index = wall.Stretch(0, 0, 0), -1
+        self._last, self._index = SteadySpan(0, 0, 0), -1
         self._parts: list[tuple[Int64Array, Any]] = []
 
     def add(self, stretch: Stretch) -> None:
@@ -105,7 +45,7 @@ class ClockSums:
         values = stretch.reactive if self._reactive else stretch.new
         assert values is not None
         t0_ms, step_ms, length_ms = stretch.new_ms, stretch.step_ms, self.interval_ms
-        for span in self.clock.stretches(t0_ms, stretch.end_ms):
+        for span in self.clock.steady_spans(t0_ms, stretch.end_ms):
             rows = slice(*(-(-(t - t0_ms) // step_ms) for t in (span.begin_ms, span.end_ms)))
             n = rows.stop - rows.start
             if not n:
@@ -121,7 +61,7 @@ class ClockSums:
             self._append(np.stack([starts_ms, counts, whole]), sums, span, local_ms)
             self._index, self._last = int(last), span
 
-    def _append(self, part: Int64Array, sums: Any, span: wall.Stretch, local_ms: int) -> None:
+    def _append(self, part: Int64Array, sums: Any, span: SteadySpan, local_ms: int) -> None:
         """Join what follows on the last interval; `part` has starts, counts and whole counts."""
         step_ms = self.clock.step_ms
         offset, n = local_ms // step_ms, self.interval_ms // step_ms

@@ -16,7 +16,7 @@ ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class Event:
+class Excess:
     """One unbroken stretch of values beyond the limit, its largest value and when that is first."""
 
     begin_ms: int
@@ -24,10 +24,10 @@ class Event:
     worst: float
     worst_ms: int
 
-    def joined(self, later: Event) -> Event:
+    def joined(self, later: Excess) -> Excess:
         """Return this event and the one that goes on where it ends as one."""
         worst = max((self, later), key=lambda event: (event.worst, -event.worst_ms))
-        return Event(self.begin_ms, later.end_ms, worst.worst, worst.worst_ms)
+        return Excess(self.begin_ms, later.end_ms, worst.worst, worst.worst_ms)
 
 
 class Exceedance:
@@ -40,8 +40,8 @@ class Exceedance:
         self.limit = limit
         self._beyond = limit + abs(limit) * ROUNDING
         self.stride_ms = stride_ms
-        self._open: Event | None = None
-        self._worst: list[tuple[float, int, Event]] = []
+        self._open: Excess | None = None
+        self._worst: list[tuple[float, int, Excess]] = []
         self._n_closed = 0
         self.n_values = 0
         self.n_beyond = 0
@@ -82,13 +82,13 @@ class Exceedance:
         if len(spans) > 1:
             self._see(self._event(values, edges_ms, spans[-1]))
 
-    def _event(self, values: Float64Array, edges_ms: Int64Array, span: Int64Array) -> Event:
+    def _event(self, values: Float64Array, edges_ms: Int64Array, span: Int64Array) -> Excess:
         begin, end = span
         worst = int(begin + np.argmax(values[begin:end]))
         begin_ms, end_ms, worst_ms = (int(edges_ms[k]) for k in (begin, end, worst))
-        return Event(begin_ms, end_ms, float(values[worst]), worst_ms)
+        return Excess(begin_ms, end_ms, float(values[worst]), worst_ms)
 
-    def _see(self, event: Event) -> None:
+    def _see(self, event: Excess) -> None:
         if self._open is not None and self._open.end_ms == event.begin_ms:
             self._open = self._open.joined(event)
             return
@@ -102,7 +102,7 @@ class Exceedance:
         self._n_closed += 1
         self._note(event)
 
-    def _note(self, event: Event) -> None:
+    def _note(self, event: Excess) -> None:
         """Keep a closed event if it is among the worst."""
         heapq.heappush(self._worst, (event.worst, -event.begin_ms, event))
         if len(self._worst) > N_WORST:
@@ -118,7 +118,7 @@ class Exceedance:
         """Total time beyond the limit [ms]."""
         return self.n_beyond * self.stride_ms
 
-    def worst(self) -> list[Event]:
+    def worst(self) -> list[Excess]:
         """Return the worst events, the worst first."""
         events = [event for _, _, event in self._worst]
         if self._open is not None:

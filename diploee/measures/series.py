@@ -130,15 +130,7 @@ class Measure(Protocol):
 
 
 class Series:
-    """Passes a series that comes in pieces to measures.
-
-    Parameters
-    ----------
-    step_ms : int
-        Interval of the series [ms].
-    measures : iterable of Measure
-        What takes it in.
-    """
+    """Passes a series that comes in pieces to measures."""
 
     def __init__(self, step_ms: int, measures: Iterable[Measure]) -> None:
         self._step_ms, self._measures = step_ms, list(measures)

@@ -1,4 +1,4 @@
-"""Power spectral density of 10-minute windows: band levels, worst windows, the mean spectrum.
+"""Power spectral density of 10-minute windows: the rms of bands, worst windows, the mean spectrum.
 
 Welch's method: a linear trend is taken from every 10-minute window, a Hann window applied, and the
 one-sided periodogram scaled to density, windows overlapping by half. It is what
@@ -85,7 +85,7 @@ def _spectra_of(stretch: Stretch) -> Iterator[tuple[Int64Array, Float64Array]]:
         yield starts_ms[rows], window_spectra(power_mw, step_ms)[1]
 
 
-class BandLevels(NamedTuple):
+class BandRms(NamedTuple):
     """The spectra of all windows: bins [Hz], and the mean of their densities [MW^2/Hz].
 
     Of each window there is its start, and for each band its level and its strongest bin, of shape
@@ -121,12 +121,12 @@ class Spectrum:
             at = [band.argmax(axis=1) for band in bands]
             self._parts.append((starts_ms, power, self._bins[:, 0] + np.stack(at, axis=1)))
 
-    def result(self) -> BandLevels:
-        """Return mean density and band levels."""
+    def result(self) -> BandRms:
+        """Return mean density and the rms of bands."""
         starts_ms, power, at = (np.concatenate(part) for part in zip(*self._parts, strict=True))
         mean_psd = self._sum / max(starts_ms.size, 1)
         strongest_hz = self._frequency_hz[at]
-        return BandLevels(self._frequency_hz, mean_psd, starts_ms, np.sqrt(power), strongest_hz)
+        return BandRms(self._frequency_hz, mean_psd, starts_ms, np.sqrt(power), strongest_hz)
 
 
 def band_rms(band_hz: Band) -> Signal:

@@ -11,23 +11,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from diploee.loads.jobs.rates import HourlyRates
+from diploee.loads.jobs.rates import HourlyRates, hourly_rates
 from diploee.loads.jobs.synchronous import phase_of_profile
 from diploee.loads.jobs.training_phases import Phase
 from diploee.loads.services import PlannedService, ServicePlan
-from diploee.loads.services.banks import Bank, ServingLoad
+from diploee.loads.services.banks import Bank
 from diploee.loads.services.service_plan import service_labels
-from diploee.metrics.event import Span
+from diploee.metrics.extreme import Span
 from diploee.power import PowerModel, Segments
 from diploee.power.direct import energies_within
 from diploee.power.occupancy import slots_of
 from diploee.power.segments import OF_SERVICES, class_of_owner, job_of_owner
+from diploee.scenario import Scenario
 from diploee.tables import BoolArray, Float64Array, Int16Array, Int64Array
 from diploee.units import MS_PER_MIN, MS_PER_S, W_PER_MW
+
+if TYPE_CHECKING:
+    from diploee.loads.base import Load
+    from diploee.loads.jobs.load import JobsLoad
+    from diploee.loads.services.load import ServicesLoad
 
 What = Literal[
     "jobs ran on",
@@ -50,7 +56,7 @@ What = Literal[
     "stage",
 ]
 """What a part of an event is; `jobs`, `instances`, `replicas`, `idle nodes` and the last two,
-which are between the devices and the meter, make up a level."""
+which are between the devices and the meter, make up the power of a span."""
 
 RECENT_MS = 15 * MS_PER_MIN
 """Jobs that run on are told apart by whether they began so shortly before."""
@@ -138,44 +144,29 @@ class _Service:
         return float(earlier), float(later)
 
 
-class Replicas(Protocol):
-    """What the replicas of a stream do."""
-
-    @property
-    def stream(self) -> str:
-        """The stream."""
-        ...
-
-    @property
-    def pool(self) -> str:
-        """Its pool."""
-        ...
-
-    def mean_replicas(self, begin_ms: int, end_ms: int) -> float:
-        """Return the replicas that run, mean over a span [ms]."""
-        ...
-
-
 class Attribution:
-    """Splits the power of a facility's devices over its job streams and services.
-
-    `streams` gives the pool of each job stream, `class_streams` the stream of each class of jobs,
-    `calendars` those of the submissions of job streams that have one; `replicas`
-    are what each stream of replicas does, and the bank that plays its power.
-    """
+    """Splits the power of a facility's devices over its job streams, services and replicas."""
 
     def __init__(
         self,
+        scenario: Scenario,
         model: PowerModel,
-        streams: Mapping[str, str],
-        class_streams: Sequence[str],
-        serving: ServingLoad,
-        plans: Sequence[ServicePlan],
-        calendars: Mapping[str, HourlyRates],
-        replicas: Sequence[tuple[Replicas, Bank]] = (),
+        jobs: JobsLoad,
+        services: ServicesLoad,
+        further: Sequence[Load],
     ) -> None:
-        self._replicas = replicas
-        self._calendars = calendars
+        # What each stream of replicas does, and the bank that plays its power.
+        self._replicas = [
+            pair for load in further for pair in zip(load.replicas, load.banks, strict=True)
+        ]
+        # Of the submissions of job streams that are drawn.
+        self._calendars = {
+            name: hourly_rates(spec.calendar, scenario.clock, scenario.seed, "workload", name)
+            for name, spec in scenario.streams.items()
+            if spec.replay is None
+            and spec.synchronous is None
+            and (spec.zeus is None or spec.zeus.groups is None)
+        }
         facility, self._tables = model.facility, model.tables
         self._standing = model.standing_nodes
         self._idle_w = np.array(
@@ -184,10 +175,11 @@ class Attribution:
         self._slots = slots_of(facility)
         # What synchronous jobs do while they play each profile; -1 for all other profiles.
         self._phase_of = np.array([phase_of_profile(name) for name in model.library.ids])
-        self._streams = list(streams.items())
-        names = list(streams)
-        self._stream_of = np.array([names.index(name) for name in class_streams], dtype=np.int64)
+        self._streams = [(name, spec.pool) for name, spec in scenario.streams.items()]
+        names, classes = list(scenario.streams), jobs.streams.classes
+        self._stream_of = np.array([names.index(c.stream) for c in classes], dtype=np.int64)
         self._services: list[_Service] = []
+        serving, plans = services.serving, services.plans
         for plan, of_plan in zip(plans, service_labels(plans), strict=True):
             for name, planned in zip(of_plan, plan.services, strict=True):
                 number = len(self._services)
@@ -263,7 +255,7 @@ class Attribution:
                 earlier, later = (_mean_rate(self._calendars[name], s) for s in (before, after))
                 yield from _of_calendar(name, pool, (earlier, later), power_w)
 
-    def level(self, segments: Segments, span: Span, it_w: float) -> list[Part]:
+    def composition(self, segments: Segments, span: Span, it_w: float) -> list[Part]:
         """Split the devices' mean power over a span, `it_w`: job streams, services, idle nodes.
 
         `segments` are at least all of jobs that overlap the span.

@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from diploee.clock import WallClock
 from diploee.errors import InputError, one_of
 from diploee.facility.billing import Billing
-from diploee.measures.clock import Clock, ClockSums, Intervals
+from diploee.measures.clock import ClockSums, Intervals
 from diploee.measures.series import QUANTA_PER_MW
 from diploee.metric import Metric
 from diploee.metrics.facility import load_factor
@@ -139,7 +140,7 @@ class Demands:
     Raises `InputError` if the rules take the demand of an interval that the run can't hold.
     """
 
-    def __init__(self, clock: Clock, rules: Billing | None = None) -> None:
+    def __init__(self, clock: WallClock, rules: Billing | None = None) -> None:
         self._clock, self._rules = clock, rules
         self._active, self._reactive = demand_sums(clock), demand_sums(clock, reactive=True)
         if rules and (why := clock.why_not_aligned(rules.interval_min * MS_PER_MIN)):

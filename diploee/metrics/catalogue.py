@@ -15,7 +15,7 @@ from diploee.metrics.causes import CAUSE_METRICS
 from diploee.metrics.facility import POWER_METRICS, UTILIZATION_METRICS
 from diploee.metrics.flexibility import FLEXIBILITY_METRICS
 from diploee.metrics.flexible_jobs import FLEXIBLE_JOB_METRICS
-from diploee.metrics.grid.accumulator import TRANSIENT_METRICS
+from diploee.metrics.grid.accumulator import MEASURES, TRANSIENT_METRICS
 from diploee.metrics.grid.bandwidth import BANDWIDTH_METRICS
 from diploee.metrics.grid.changes import (
     HISTOGRAM_METRICS,
@@ -55,9 +55,14 @@ DECLARED = [
 
 
 def _declared() -> list[tuple[Metric, ...]]:
-    """Return what the parts of the core declare, and those of annexes behind the services."""
+    """Return what the core declares, with annexes behind the services, and added measures."""
     behind = DECLARED.index(SERVICE_METRICS) + 1
-    return [*DECLARED[:behind], annex("REPLICA_METRICS"), *DECLARED[behind:]]
+    return [*DECLARED[:behind], annex("REPLICA_METRICS"), *DECLARED[behind:], added_metrics()]
+
+
+def added_metrics() -> tuple[Metric, ...]:
+    """Return the metrics of measures from outside."""
+    return catalogue(*(measure.metrics for measure in MEASURES.values()))
 
 
 def declared_metrics() -> tuple[Metric, ...]:

@@ -9,8 +9,8 @@ from typing import Any
 
 from diploee.errors import plural
 from diploee.metrics.attribution import RECENT_MS
-from diploee.metrics.causes import grid_events
-from diploee.metrics.event import Key
+from diploee.metrics.causes import grid_extremes
+from diploee.metrics.extreme import Key
 from diploee.metrics.grid.changes import RAMP, SWING
 from diploee.units import MS_PER_MIN, S_PER_H, S_PER_MIN, W_PER_MW, PowerUnit, power_unit
 
@@ -39,7 +39,7 @@ Words = Mapping[str, Any]
 def causes_of(metrics: Mapping[str, Any]) -> Iterator[tuple[Key, str, Words]]:
     """Yield key, time and cause of the events of a run; none of one of an older version."""
     if metrics.get("grid"):
-        for key, entry, time in grid_events(metrics["grid"]):
+        for key, entry, time in grid_extremes(metrics["grid"]):
             if entry.get("cause") and time:
                 yield key, time, entry["cause"]
     for window in (metrics.get("zooms") or {}).get("windows", ()):

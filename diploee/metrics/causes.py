@@ -1,6 +1,6 @@
-"""Why: the cause of every worst event, found while a run passes.
+"""Why: the cause of every worst moment, found while a run passes.
 
-When a block of power brings a new worst event, all segments around it are at hand: it is split
+When a block of power brings a new worst moment, all segments around it are at hand: it is split
 over their owners then and there, and only the result is kept.
 """
 
@@ -15,14 +15,13 @@ import numpy as np
 
 from diploee.facility import Block, Stages
 from diploee.facility.base import POWER
-from diploee.loads.jobs.rates import hourly_rates
 from diploee.metric import Metric
 from diploee.metrics.attribution import Attribution, Part
-from diploee.metrics.event import Event, Key, Span
+from diploee.metrics.extreme import Extreme, Key, Span
 from diploee.metrics.grid.changes import RAMP_MS
 from diploee.power import PowerModel, Segments
 from diploee.scenario import Scenario
-from diploee.tables import Float64Array, Int16Array, Int64Array, concat
+from diploee.tables import Int64Array, concat
 from diploee.units import MS_PER_S, W_PER_MW
 
 if TYPE_CHECKING:
@@ -58,19 +57,19 @@ CAUSE_METRICS = (
 
 IT, AC = "it_power_w", "it_ac_power_w"
 
-Levels = dict[str, float]
+Means = dict[str, float]
 """Mean power by column [W]."""
 
 
 @dataclass(frozen=True)
 class Cause:
-    """What made up an event: all its parts, and what the calendar gave, among them already.
+    """What made up an extreme: all its parts, and what the calendar gave, among them already.
 
     `change_w` is the change of the facility's power [W], of a peak the power itself; `queued_jobs`
-    waited at the event's start and in its last interval, empty where none did.
+    waited at the extreme's start and in its last interval, empty where none did.
     """
 
-    event: Event
+    extreme: Extreme
     change_w: float
     parts: Sequence[Part]
     calendar: Sequence[Mapping[str, Any]] = ()
@@ -78,18 +77,19 @@ class Cause:
 
 
 class Causes:
-    """Keeps what the causes of events need while a run passes, and the causes found.
+    """Keeps what the causes of extremes need while a run passes, and the causes found."""
 
-    Parameters
-    ----------
-    attribution : Attribution
-        Splits power over its owners.
-    stages : Stages
-        The facility's: their columns with a role are what each adds to the power before it.
-    """
-
-    def __init__(self, attribution: Attribution, stages: Stages) -> None:
-        self._attribution = attribution
+    def __init__(
+        self,
+        scenario: Scenario,
+        model: PowerModel,
+        jobs: JobsLoad,
+        services: ServicesLoad,
+        further: Sequence[Load],
+        stages: Stages,
+    ) -> None:
+        self._attribution = Attribution(scenario, model, jobs, services, further)
+        # What each stage adds to the power before it: its columns with a role.
         self._behind = {
             name: [column for column in stage.columns if column.role is not None]
             for name, stage in stages.by_name().items()
@@ -99,19 +99,16 @@ class Causes:
         self._blocks: list[Block] = []
         self._found: dict[Key, Cause] = {}
         self._energy_j: Int64Array | None = None
-        self._sums: Levels = {}
+        self._sums: Means = {}
         self._end_ms = 0
 
     def take(self, window: JobWindow) -> None:
         """Take in the jobs of a window."""
-        started = window.started
-        self.keep(window.segments, started.jobs.class_id[started.of_energy], window.energy_j)
-
-    def keep(self, segments: Segments, class_id: Int16Array, energy_j: Float64Array) -> None:
-        """Take in what starts in a window: segments of jobs; class and energy [J] of each job."""
-        self._segments.append(segments)
+        self._segments.append(window.segments)
+        jobs, of_energy = window.started.jobs, window.started.of_energy
         # Whole joules: their sum does not depend on how the run is cut into windows.
-        amounts = self._attribution.of_streams(class_id, np.rint(energy_j).astype(np.int64))
+        energy_j = np.rint(window.energy_j).astype(np.int64)
+        amounts = self._attribution.of_streams(jobs.class_id[of_energy], energy_j)
         self._energy_j = amounts if self._energy_j is None else self._energy_j + amounts
 
     def add(self, block: Block) -> None:
@@ -124,37 +121,39 @@ class Causes:
             self._sums[name] = self._sums.get(name, 0.0) + added
         self._end_ms = block.end_ms
 
-    def see(self, events: Mapping[Key, Event]) -> None:
-        """Find the causes of the worst events so far, and forget what later ones can't need."""
-        for key, event in events.items():
-            if key not in self._found or self._found[key].event != event:
-                self._found[key] = self.split(event, self._segments, self._blocks)
-        oldest_ms = self._end_ms - 2 * max(RAMP_MS)  # the longest event
+    def see(self, extremes: Mapping[Key, Extreme]) -> None:
+        """Find the causes of the extremes so far, and forget what later ones can't need."""
+        for key, extreme in extremes.items():
+            if key not in self._found or self._found[key].extreme != extreme:
+                self._found[key] = self.split(extreme, self._segments, self._blocks)
+        oldest_ms = self._end_ms - 2 * max(RAMP_MS)  # the longest extreme
         self._blocks = [block for block in self._blocks if block.end_ms > oldest_ms]
         kept = (_ending_after(segments, oldest_ms) for segments in self._segments)
         self._segments = [segments for segments in kept if len(segments)]
 
-    def split(self, event: Event, segments: Sequence[Segments], blocks: Sequence[Block]) -> Cause:
-        """Return the cause of an event.
+    def split(
+        self, extreme: Extreme, segments: Sequence[Segments], blocks: Sequence[Block]
+    ) -> Cause:
+        """Return the cause of an extreme.
 
         `segments` are at least all of jobs that overlap it; `blocks` hold the power around it, in
         the order of time.
         """
-        near = concat([Segments.empty(), *(_overlapping(part, event) for part in segments)])
-        after = self._levels(blocks, event.after)
-        if event.before is None:
-            parts = self._attribution.level(near, event.after, after[IT])
-            return Cause(event, after[POWER], [*parts, *self._stages(after)])
-        before = self._levels(blocks, event.before)
+        near = concat([Segments.empty(), *(_overlapping(part, extreme) for part in segments)])
+        after = self._means(blocks, extreme.after)
+        if extreme.before is None:
+            parts = self._attribution.composition(near, extreme.after, after[IT])
+            return Cause(extreme, after[POWER], [*parts, *self._stages(after)])
+        before = self._means(blocks, extreme.before)
         change = {name: after[name] - before[name] for name in after}
-        parts, calendar = self._attribution.change(near, event.before, event.after)
+        parts, calendar = self._attribution.change(near, extreme.before, extreme.after)
         parts += self._stages(change)
-        queued = _queued(blocks, event.before[0], event.after[1])
-        return Cause(event, change[POWER], parts, calendar, queued)
+        queued = _queued(blocks, extreme.before[0], extreme.after[1])
+        return Cause(extreme, change[POWER], parts, calendar, queued)
 
     def entry(self, cause: Cause) -> dict[str, Any]:
         """Return a cause as it is reported; known once the run has passed."""
-        if cause.event.before is not None:
+        if cause.extreme.before is not None:
             calendar = {"calendar": list(cause.calendar)} if cause.calendar else {}
             queued = {"queued_jobs": list(cause.queued_jobs)} if cause.queued_jobs else {}
             parts = [part.entry() for part in cause.parts]
@@ -166,12 +165,12 @@ class Causes:
         return {"change_mw": (cause.change_w - sum(self._means_w)) / W_PER_MW, "parts": parts}
 
     def entries(self) -> dict[Key, dict[str, Any]]:
-        """Return the causes of all events, as they are reported."""
+        """Return the causes of all extremes, as they are reported."""
         return {key: self.entry(cause) for key, cause in self._found.items()}
 
     @cached_property
     def _means_w(self) -> list[float]:
-        """Means over the run in the order of the parts of a level [W]."""
+        """Means over the run in the order of the parts of a peak [W]."""
         end_ms, none = self._end_ms, np.empty(0, dtype=np.int64)
         energy_j = self._energy_j if self._energy_j is not None else none
         jobs_w = (energy_j * (MS_PER_S / end_ms)).tolist()
@@ -180,21 +179,21 @@ class Causes:
         stages_w = [part.power_w for part in self._stages(means)]
         return [*parts_w, means[IT] - sum(parts_w), *stages_w]
 
-    def _stages(self, levels: Levels) -> list[Part]:
+    def _stages(self, means: Means) -> list[Part]:
         """Return what the nodes' AC power adds to that of their devices, and each stage to it."""
         parts: list[Part] = []
-        if AC in levels:
-            parts.append(Part("", "", "node overhead", levels[AC] - levels[IT]))
+        if AC in means:
+            parts.append(Part("", "", "node overhead", means[AC] - means[IT]))
         for name, columns in self._behind.items():
             if columns:
-                power_w = sum(c.sign * levels[c.name] for c in columns)
+                power_w = sum(c.sign * means[c.name] for c in columns)
                 parts.append(Part(name, "", "stage", power_w))
         return parts
 
     def _powers(self, block: Block) -> list[str]:
         return [name for name in self._names if name in block.columns]
 
-    def _levels(self, blocks: Iterable[Block], span: Span) -> Levels:
+    def _means(self, blocks: Iterable[Block], span: Span) -> Means:
         """Return the mean power of facility, devices and what is between, over a span."""
         inside = [
             block.part(max(span[0], block.t0_ms), min(span[1], block.end_ms))
@@ -219,8 +218,8 @@ def _queued(blocks: Iterable[Block], begin_ms: int, end_ms: int) -> tuple[int, .
     return tuple(found) if any(found) else ()
 
 
-def _overlapping(segments: Segments, event: Event) -> Segments:
-    begin_ms, end_ms = (event.before or event.after)[0], event.after[1]
+def _overlapping(segments: Segments, extreme: Extreme) -> Segments:
+    begin_ms, end_ms = (extreme.before or extreme.after)[0], extreme.after[1]
     return segments.take((segments.start_ms < end_ms) & (segments.end_ms > begin_ms))
 
 
@@ -230,45 +229,17 @@ def _ending_after(segments: Segments, time_ms: int) -> Segments:
 
 
 def add_causes(grid: dict[str, Any], causes: Mapping[Key, dict[str, Any]]) -> None:
-    """Put causes beside their events in the `grid` block of the metrics."""
-    for key, side, _ in grid_events(grid):
+    """Put causes beside their extremes in the `grid` block of the metrics."""
+    for key, side, _ in grid_extremes(grid):
         if key in causes:
             side["cause"] = causes[key]
 
 
-def grid_events(grid: Mapping[str, Any]) -> Iterator[tuple[Key, dict[str, Any], str | None]]:
-    """Yield key, entry and time of each event in the `grid` block of the metrics."""
+def grid_extremes(grid: Mapping[str, Any]) -> Iterator[tuple[Key, dict[str, Any], str | None]]:
+    """Yield key, entry and time of each extreme in the `grid` block of the metrics."""
     yield ("peak", grid["resolution_s"], ""), grid["peak"], grid["peak"]["time"]
     for entry in grid["ramps"]["intervals"]:
         for way in ("up", "down"):
             yield ("ramps", entry["interval_s"], way), entry[way], entry[way]["time"]
     for entry in grid["rolling_range"]["windows"]:
         yield ("rolling_range", entry["window_s"], ""), entry, entry["time"]
-
-
-def causes_of(
-    scenario: Scenario,
-    model: PowerModel,
-    jobs: JobsLoad,
-    services: ServicesLoad,
-    further: Sequence[Load],
-    stages: Stages,
-) -> Causes:
-    """Return what finds the causes of a run's worst events."""
-    drawn = {
-        name: hourly_rates(spec.calendar, scenario.clock, scenario.seed, "workload", name)
-        for name, spec in scenario.streams.items()
-        if spec.replay is None
-        and spec.synchronous is None
-        and (spec.zeus is None or spec.zeus.groups is None)
-    }
-    attribution = Attribution(
-        model,
-        {name: spec.pool for name, spec in scenario.streams.items()},
-        [of_class.stream for of_class in jobs.streams.classes],
-        services.serving,
-        services.plans,
-        drawn,
-        [pair for load in further for pair in zip(load.replicas, load.banks, strict=True)],
-    )
-    return Causes(attribution, stages)

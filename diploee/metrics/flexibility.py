@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from diploee.clock import WallClock
 from diploee.columns import Column
 from diploee.facility import Block
 from diploee.facility.base import POWER
 from diploee.loads.jobs import StreamClass
-from diploee.measures.clock import Clock, ClockSums
+from diploee.measures.clock import ClockSums
 from diploee.measures.series import Stretch
 from diploee.metric import Metric
 from diploee.metrics.baseline import hourly_means, ten_of_ten
@@ -93,17 +94,7 @@ FLEXIBILITY_METRICS = (
 
 
 class EventMeter:
-    """Measures one event on the blocks of a run.
-
-    Parameters
-    ----------
-    event : Event
-        The event.
-    step_ms : int
-        Interval of the series [ms].
-    signals : mapping of str to Signal
-        Price and carbon intensity, where they are known.
-    """
+    """Measures one event on the blocks of a run, with price and carbon intensity if known."""
 
     def __init__(self, event: Event, step_ms: int, signals: Mapping[str, Signal]) -> None:
         self.event, self._step_ms, self._signals = event, step_ms, signals
@@ -223,28 +214,16 @@ def flexibility_metrics(
     clock, events = scenario.clock, scenario.flexibility.events_in(scenario.clock)
     tolerated = [of_class.job_class.flexibility for of_class in classes]
     jobs = FlexibleJobs(tolerated, events, clock.wall, clock.horizon_ms)
-    return FlexibilityMetrics(events, Clock(clock.start_with_zone, clock.step_ms), signals, jobs)
+    return FlexibilityMetrics(events, clock.wall, signals, jobs)
 
 
 class FlexibilityMetrics:
-    """The sink that gives the `flexibility` block.
-
-    Parameters
-    ----------
-    events : sequence of Event
-        The events.
-    clock : Clock
-        Start and interval of the run.
-    signals : mapping of str to Signal
-        Price and carbon intensity, where they are known.
-    jobs : FlexibleJobs, optional
-        What became of the jobs.
-    """
+    """The sink that gives the `flexibility` block."""
 
     def __init__(
         self,
         events: Sequence[Event],
-        clock: Clock,
+        clock: WallClock,
         signals: Mapping[str, Signal],
         jobs: FlexibleJobs | None = None,
     ) -> None:

@@ -46,39 +46,22 @@ FLEXIBLE_JOB_METRICS = (
 
 
 def weighted_performance(weight: Float64Array, performance: Float64Array) -> float | None:
-    """Return the mean performance of jobs, weighted; None of no job.
+    """Return the mean throughput of jobs over that without an event; None of no job.
 
-    Parameters
-    ----------
-    weight : numpy.ndarray, shape (n,), float64
-        1 less the loss that each job tolerates, as in arXiv:2507.00909.
-    performance : numpy.ndarray, shape (n,), float64
-        Its throughput over that without an event.
+    The weight is 1 less the loss that each tolerates, as in arXiv:2507.00909.
     """
     total = float(weight.sum())
     return float(weight @ performance) / total if total else None
 
 
 class FlexibleJobs:
-    """Accumulates what the controller did to the jobs, window by window.
-
-    Parameters
-    ----------
-    flexibility : sequence of JobFlexibility or None
-        What the jobs of each class tolerate, by `class_id`.
-    events : sequence of Event
-        The events.
-    wall : WallClock
-        Local time of the run, for deadlines.
-    horizon_ms : int
-        End of the run [ms].
-    """
+    """Accumulates what the controller did to the jobs, window by window."""
 
     def __init__(
         self,
-        flexibility: Sequence[JobFlexibility | None],
+        flexibility: Sequence[JobFlexibility | None],  # what each class of jobs tolerates
         events: Sequence[Event],
-        wall: WallClock,
+        wall: WallClock,  # for deadlines
         horizon_ms: int,
     ) -> None:
         of_class = [each or JobFlexibility() for each in flexibility] or [JobFlexibility()]

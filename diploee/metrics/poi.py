@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from diploee.clock import WallClock
 from diploee.columns import TAKEN_OFF, Columns, Role
 from diploee.facility.base import Block, StageSpec
 from diploee.facility.billing import Billing
 from diploee.facility.point_of_interconnection import PointOfInterconnectionSpec
-from diploee.measures.clock import Clock
 from diploee.measures.extremes import HoursAbove, Largest
 from diploee.measures.series import Series, sum_quanta, to_quanta
 from diploee.metric import Metric
@@ -110,7 +110,7 @@ class PoiMetrics:
 
     def __init__(
         self,
-        clock: Clock,
+        clock: WallClock,
         columns: Columns,
         contract_mva: float | None = None,
         billing: Billing | None = None,
@@ -128,8 +128,8 @@ class PoiMetrics:
     def add(self, block: Block, transient_ms: int = 0) -> None:
         """Add the next block behind all stages; until `transient_ms` it counts in sums alone."""
         names = [column.name for column in self._with_role if column.name in block.columns]
-        for month, at_ms, rows in self._clock.months_of(block.t0_ms, len(block)):
-            sums = self._months.setdefault(month, MonthSums(at_ms))
+        for month, rows in self._clock.months_in(block.starts_ms):
+            sums = self._months.setdefault(month, MonthSums(int(block.starts_ms[rows.start])))
             sums.n += rows.stop - rows.start
             for name in names:
                 sums.quanta[name] += sum_quanta(block.columns[name][rows])[0]
@@ -151,8 +151,7 @@ class PoiMetrics:
 
     def _see(self, block: Block) -> None:
         p, q, t0_ms, dt_ms = (
-            block.columns[ACTIVE],
-            block.columns[REACTIVE],
+            *(block.columns[of] for of in (ACTIVE, REACTIVE)),
             block.t0_ms,
             block.dt_ms,
         )
@@ -251,7 +250,7 @@ class PoiMetrics:
         return found
 
 
-def poi_metrics(stages: Iterable[StageSpec], clock: Clock) -> PoiMetrics | None:
+def poi_metrics(stages: Iterable[StageSpec], clock: WallClock) -> PoiMetrics | None:
     """Return the meter of the point of interconnection; None for a facility without one."""
     stages = list(stages)
     of_stages = (column for spec in stages for column in spec.columns)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from diploee.clock import RunClock
 from diploee.facility import Block, Stage, StageMeters
 from diploee.facility.base import POWER
-from diploee.measures.clock import Clock
 from diploee.metrics.catalogue import own_blocks
 from diploee.metrics.causes import Causes, add_causes
 from diploee.metrics.facility import FacilityMetrics
@@ -57,7 +56,7 @@ class RunMetrics:
             readings=readings,
             headroom_to_w=rated_w,
         )
-        self._poi = poi_metrics(facility.stages, Clock(clock.start_with_zone, clock.step_ms))
+        self._poi = poi_metrics(facility.stages, clock.wall)
 
     def add(self, block: Block) -> None:
         """Take in a block."""
@@ -74,12 +73,13 @@ class RunMetrics:
             self._poi.add(block, transient_ms)
         if self._causes is not None:
             self._causes.add(block)
-            self._causes.see(self._grid.events())
+            self._causes.see(self._grid.extremes())
 
     def blocks(self, loads: Sequence[Load]) -> dict[str, Any]:
         """Return the metrics, with those of the loads."""
         found = self._whole.blocks() | _of_loads(loads)
         found["grid"] = self._grid.block(self._whole.power_w)
+        found |= self._grid.added()
         if self._causes is not None:
             add_causes(found["grid"], self._causes.entries())
         if self._pools:

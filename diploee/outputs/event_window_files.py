@@ -9,7 +9,7 @@ from typing import Any
 from diploee.clock import RunClock
 from diploee.columns import Columns
 from diploee.metrics import Causes
-from diploee.metrics.event import Event
+from diploee.metrics.extreme import Extreme
 from diploee.outputs.facility_file import FacilityFile
 from diploee.power import EventWindowSearch
 from diploee.power.event_windows import BASIS
@@ -48,7 +48,7 @@ def write_event_windows(
             for block in blocks:
                 file.add(block)
                 kept.append(block)
-        cause = causes.split(Event(*event.compared_ms), [segments], kept)
+        cause = causes.split(Extreme(*event.compared_ms), [segments], kept)
         at = clock.wall.at(event.at_ms)
         windows.append(
             {

@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from diploee.measures.clock import Clock, ClockSums
+from diploee.clock import WallClock
+from diploee.measures.clock import ClockSums
 from diploee.measures.series import MAX_DAY_POWER_W, Series, to_quanta
 from diploee.metric import find_metric, flatten, number
 from diploee.metrics.catalogue import declared_metrics
@@ -379,7 +380,7 @@ class _Quarters:
 
     mw: Float64Array
     starts_ms: Int64Array
-    clock: Clock
+    clock: WallClock
     absent: str = ""
 
     def months(self) -> list[str]:
@@ -389,7 +390,7 @@ class _Quarters:
     @classmethod
     def of(cls, run: Run) -> _Quarters:
         """Return them, streamed from the run's series; without any, why."""
-        clock = Clock(run.scenario.start_with_zone, run.scenario.resolution_ms)
+        clock = run.scenario.clock.wall
         if reason := clock.why_not_aligned(QUARTER_MS):
             return cls(np.empty(0), np.empty(0, np.int64), clock, f"15 min: {reason}")
         sums, at_ms = ClockSums(clock, QUARTER_MS), 0

@@ -110,21 +110,8 @@ def limit_levels(run: RunData, names: Sequence[str]) -> list[LimitLevel]:
     for name in names:
         limits = load_limits(name)
         of = limits.name or name
-        specs = [
-            *(
-                (f"ramps {way}".rstrip(), amount, ramp.interval, ramp.interval / per_ms)
-                for ramp in limits.ramps
-                if ramp.percentile is None
-                for way, amount, _, per_ms in ramp.rates()
-            ),
-            *(("swings", s.max_mw, s.window, 1.0) for s in limits.swings if s.filter is None),
-            *(
-                (POWER_LEVEL, peak.max_mw, peak.interval or shown.clock.step_ms, 1.0)
-                for peak in limits.peaks
-            ),
-            *((POWER_LEVEL, take.min_mw, take.interval, 1.0) for take in limits.minimum_take),
-        ]
-        for kind, amount, length_ms, factor in specs:
+        drawn = (line for _, spec in limits.each() for line in spec.drawn(shown.clock.step_ms))
+        for kind, amount, factor, length_ms in drawn:
             with suppress(NotAssessable):  # a part of what this run does not tell
                 size_mw = amount.of(shown)[0] * factor
                 way = "over" if kind == POWER_LEVEL else "within"

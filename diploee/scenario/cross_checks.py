@@ -108,11 +108,11 @@ def _billing_problems(scenario: Scenario, stage: StageSpec, key_path: KeyPath) -
     billing = getattr(stage, "billing", None)
     if not isinstance(billing, Billing):
         return
-    wall, step_ms = scenario.clock.wall, scenario.resolution_ms
+    wall = scenario.clock.wall
     why = {
         minutes: "longer than the run"
         if minutes * MS_PER_MIN > scenario.horizon_ms
-        else wall.why_not_summed(step_ms, minutes * MS_PER_MIN)
+        else wall.why_not_aligned(minutes * MS_PER_MIN)
         for minutes in get_args(Billing.model_fields["interval_min"].annotation)
     }
     if why[billing.interval_min]:

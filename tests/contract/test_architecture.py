@@ -11,6 +11,8 @@ from builders import tiny_library, tiny_scenario
 
 from diploee import simulate
 from diploee.importers import JOB_LOG_FORMATS
+from diploee.metrics import MEASURES
+from diploee.metrics.limits import LIMITS, Limits
 from diploee.outputs.export import FORMATS
 from diploee.scenario import SCHEDULERS, Scenario
 
@@ -24,21 +26,25 @@ def registries_as_before() -> Iterator[None]:
         (JOB_LOG_FORMATS, "_formats", dict(JOB_LOG_FORMATS)),
         (FORMATS, "_formats", dict(FORMATS)),
         (SCHEDULERS, "_added", {}),
+        (LIMITS, "_added", {}),
+        (MEASURES, "_formats", {}),
     ]
     yield
     for registry, attribute, before in kept:
         setattr(registry, attribute, before)
+    Limits.model_fields.pop("travel", None)
+    Limits.model_rebuild(force=True)
 
 
 def with_values(scenario: Scenario, values: dict[str, object]) -> Scenario:
     return tiny_scenario({"duration": "1 d", **values})
 
 
-def test_a_load_a_stage_a_policy_a_log_format_and_an_export_are_added_in_one_place_each(
+def test_a_load_a_stage_a_policy_a_measure_a_log_format_and_an_export_are_added_in_one_place_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, registries_as_before: None
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert len(EXAMPLES) == 6
+    assert len(EXAMPLES) == 7
     assert all(len(example.splitlines()) <= 45 for example in EXAMPLES)
     names = {
         "simulate": simulate,

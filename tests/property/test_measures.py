@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from diploee.measures.clock import Clock, ClockSums
+from diploee.clock import WallClock
+from diploee.measures.clock import ClockSums
 from diploee.measures.distribution import Distribution
 from diploee.measures.exceedance import Exceedance
 from diploee.measures.extremes import CountAbove, Energy, HoursAbove, Largest, Most
@@ -31,13 +32,13 @@ from diploee.measures.sliding import (
 )
 from diploee.measures.spectrum import Spectrum, band_rms, line_amplitude
 from diploee.metrics.grid import GridMetrics
-from diploee.metrics.limits.swings import BandFilter, RunningFilter
+from diploee.metrics.limits.kinds.changes import BandFilter, RunningFilter
 from diploee.profiles.profile import Provenance
 
 GOOD = Provenance("measured", "", "", 0.1, 0.1, 4.4)
 BAND = BandFilter(low_hz=0.01, high_hz=0.2)
 STEP_MS = 1_000
-CLOCK = Clock(datetime(2018, 11, 4, 0, 30, tzinfo=ZoneInfo("America/Chicago")), STEP_MS)
+CLOCK = WallClock(datetime(2018, 11, 4, 0, 30, tzinfo=ZoneInfo("America/Chicago")), STEP_MS)
 
 whole = st.integers(-(2**40), 2**40)
 series = arrays(np.int64, st.integers(1, 120), elements=st.integers(0, 12))

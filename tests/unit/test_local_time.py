@@ -22,7 +22,7 @@ from diploee.errors import InputError, ScenarioError
 from diploee.loads.jobs.rates import hourly_rates
 from diploee.loads.services.replayed_rates import replayed_rates
 from diploee.loads.services.request_trace import RequestTrace
-from diploee.measures.clock import Clock, ClockSums
+from diploee.measures.clock import ClockSums
 from diploee.measures.series import Series
 from diploee.metrics.limits.file import Limits
 from diploee.metrics.limits.report import check_limits
@@ -106,7 +106,7 @@ def test_sums_over_clock_intervals_follow_the_wall_clock(
     zone: str, start: datetime, minutes: int, n_first: int
 ) -> None:
     start = start.replace(minute=0, second=0, microsecond=0)
-    clock = Clock(start.replace(tzinfo=ZoneInfo(zone)), 15 * MS_PER_MIN)
+    clock = WallClock(start.replace(tzinfo=ZoneInfo(zone)), 15 * MS_PER_MIN)
     values = np.arange(1, 1 + 4 * 24 * 40, dtype=np.int64)
     sums = ClockSums(clock, minutes * MS_PER_MIN)
     series = Series(clock.step_ms, [sums])

@@ -122,7 +122,7 @@ def local_hours(clock: RunClock, begin_ms: int, end_ms: int) -> tuple[Int64Array
     Where the clock is put forward an hour is missing, where it is put back one comes twice.
     """
     edges_ms, hours = [], []
-    for part in clock.wall.stretches(begin_ms, end_ms):
+    for part in clock.wall.steady_spans(begin_ms, end_ms):
         first = (part.begin_ms + part.shift_ms) // MS_PER_H
         of_part = np.arange(first, -(-(part.end_ms + part.shift_ms) // MS_PER_H))
         edges_ms.append(np.maximum(of_part * MS_PER_H - part.shift_ms, part.begin_ms))

@@ -120,13 +120,14 @@ class _Planner:
                 over = self.rates.over(rate_rps, *span_ms)
                 cut_ms, cut_rps = cut_at_crossings(*over, rules.max_rate_rps, most)
                 parts.append((cut_ms[:-1], cut_rps, np.full(cut_rps.size, most)))
-            starts_ms, *pieces = (np.concatenate(part) for part in zip(*parts, strict=True))
+            starts_ms, piece_rps, n_max = map(np.concatenate, zip(*parts, strict=True))
             edges_ms = np.append(starts_ms, self.horizon_ms)
             cap = self.caps[row] if capped else None
             if cap is None or not cap.windows_ms:
-                found.append(serve_requests(edges_ms, pieces[0], rules, pieces[1]))
+                found.append(serve_requests(edges_ms, piece_rps, rules, n_max))
             else:
-                found.append(self._serve_capped(edges_ms, *pieces, rate_rps, rules, cap))
+                served = self._serve_capped(edges_ms, piece_rps, n_max, rate_rps, rules, cap)
+                found.append(served)
         return found
 
     def _serve_capped(

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from diploee.measures.clock import Clock
+from diploee.clock import WallClock
+from diploee.kinds import Registry
 from diploee.measures.distribution import Distribution
 from diploee.measures.rainflow import Rainflow
-from diploee.measures.series import Series, to_mw, to_quanta
-from diploee.measures.spectrum import BandLevels, Spectrum, why_no_spectrum
+from diploee.measures.series import Measure, Series, to_mw, to_quanta
+from diploee.measures.spectrum import BandRms, Spectrum, why_no_spectrum
 from diploee.metric import Metric
-from diploee.metrics.event import Event, Key
+from diploee.metrics.extreme import Extreme, Key
 from diploee.metrics.grid.bandwidth import Readings, profile_support
 from diploee.metrics.grid.changes import Changes, rainflow_block
 from diploee.metrics.grid.demand import Peaks, demand_block, demand_sums
@@ -36,26 +38,28 @@ TRANSIENT_METRICS = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class RunMeasure:
+    """A measure of the power of runs, whose values are in the block `measures.<name>`."""
+
+    name: str
+    metrics: tuple[Metric, ...]  # with keys below the block
+    # Its result: values by what follows the block in their keys
+    open: Callable[[WallClock], Measure]
+
+
+MEASURES: Registry[RunMeasure] = Registry("run", noun="measure")
+"""What users measure of every run, open to additions from outside."""
+
+
 class GridMetrics:
     """Accumulates the grid metrics of a power series.
 
     Results do not depend on how the series is cut into blocks; memory is bounded by the block, the
     longest ramp (two hours of values) and what is kept per demand interval and 10-minute window.
-
-    Parameters
-    ----------
-    step_ms : int
-        Interval of the series [ms].
-    start : datetime.datetime
-        Start of the run with its fixed UTC offset.
-    rated_power_w : float
-        Rated power of the devices [W], for the default hysteresis; 0 if unknown.
-    readings : iterable of Provenance
-        Provenance of the profiles that the run used; it decides what is reported.
-    swing_threshold_w : float, optional
-        Hysteresis of the rainflow count [W]; 1 % of the rated power by default, 1 kW without one.
-    headroom_to_w : float, optional
-        Rated power where the power is taken [W]; that of the devices if absent, 0 if unknown.
+    `readings` are the provenance of the profiles that the run used, which decides what is reported.
+    The hysteresis of the rainflow count is 1 % of the devices' rated power by default, 1 kW without
+    one; `headroom_to_w` is the rated power where the power is taken, the devices' by default.
     """
 
     def __init__(
@@ -68,7 +72,7 @@ class GridMetrics:
         swing_threshold_w: float | None = None,
         headroom_to_w: float | None = None,
     ) -> None:
-        self._clock = Clock(start, step_ms)
+        self._clock = WallClock(start, step_ms)
         self._headroom_to_w = rated_power_w if headroom_to_w is None else headroom_to_w
         self._support = profile_support(readings).at_resolution(step_ms)
         if swing_threshold_w is None:
@@ -82,7 +86,9 @@ class GridMetrics:
         self._demand = demand_sums(self._clock)
         self._changes, self._peaks = Changes(self._clock), Peaks(self._clock)
         spectrum = [] if self._spectrum is None else [self._spectrum]
-        measures = (self._rainflow, *self._demand.values(), *self._changes.measures, *spectrum)
+        self._added = {name: added.open(self._clock) for name, added in MEASURES.items()}
+        own = (self._rainflow, *self._demand.values(), *self._changes.measures, *spectrum)
+        measures = (*own, *self._added.values())
         self._series = Series(step_ms, measures)
         self._sum = self._count = self._n_left_out = 0
         self._begin_ms: int | None = None
@@ -135,13 +141,18 @@ class GridMetrics:
             "spectrum": spectrum_block(self.spectrum, clock, support, self._no_spectrum),
         }
 
-    def events(self) -> dict[Key, Event]:
+    def added(self) -> dict[str, Any]:
+        """Return the `measures` block, of `MEASURES`; none where there are none."""
+        found = {name: measure.result() for name, measure in self._added.items()}
+        return {"measures": found} if found else {}
+
+    def extremes(self) -> dict[Key, Extreme]:
         """Return the worst events so far: the peak, ramps and swings."""
         peak = self._peaks.peak
         if peak is None:
             return {}
-        of_peak = Event(None, (peak.at_ms, peak.at_ms + self._clock.step_ms))
-        return {("peak", self._clock.step_s, ""): of_peak} | self._changes.events()
+        of_peak = Extreme(None, (peak.at_ms, peak.at_ms + self._clock.step_ms))
+        return {("peak", self._clock.step_s, ""): of_peak} | self._changes.extremes()
 
     @property
     def end_ms(self) -> int:
@@ -149,7 +160,7 @@ class GridMetrics:
         return (self._begin_ms or 0) + self._count * self._clock.step_ms
 
     @property
-    def spectrum(self) -> BandLevels | None:
+    def spectrum(self) -> BandRms | None:
         """The spectra of the 10-minute windows; None where the resolution holds none."""
         return None if self._spectrum is None else self._spectrum.result()
 

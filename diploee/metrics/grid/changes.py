@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from diploee.measures.clock import Clock
+from diploee.clock import WallClock
 from diploee.measures.histogram import RELATIVE_ERROR, SignedHistogram
 from diploee.measures.rainflow import CLASS_FACTORS, Rainflow
 from diploee.measures.series import to_mw
 from diploee.measures.sliding import RollingRanges, Sizes, ramps
 from diploee.metric import Metric
-from diploee.metrics.event import Event, Key
+from diploee.metrics.extreme import Extreme, Key
 from diploee.metrics.grid.bandwidth import Support
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S
 
@@ -77,7 +77,7 @@ def absent(key: str, reasons: Mapping[Any, str], scale: int = 1) -> list[dict[st
 class Changes:
     """The ramps and the rolling ranges of the lengths that a resolution holds."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: WallClock) -> None:
         self._clock, step_ms = clock, clock.step_ms
         self._no_ramps = {length_ms: clock.why_not_held(length_ms) for length_ms in RAMP_MS}
         self._no_ranges = {length_ms: clock.why_not_held(length_ms, 2) for length_ms in SWING_MS}
@@ -94,18 +94,18 @@ class Changes:
         """What takes in the series."""
         return *self._ramps.values(), self._ranges
 
-    def events(self) -> dict[Key, Event]:
+    def extremes(self) -> dict[Key, Extreme]:
         """Return the largest ramps so far, and the largest ranges from one extreme to the other."""
         found, step_ms = {}, self._clock.step_ms
         for n_ms, sizes in self._ramps.items():
             seen = sizes.result()
             for way, size, at in (("up", seen.max, seen.max_at), ("down", -seen.min, seen.min_at)):
                 if seen.count and size > 0:
-                    event = Event((at, at + n_ms), (at + n_ms, at + 2 * n_ms))
+                    event = Extreme((at, at + n_ms), (at + n_ms, at + 2 * n_ms))
                     found["ramps", n_ms / MS_PER_S, way] = event
         for window_ms, (seen, (first, last)) in self._each_range():
             if seen.max > 0:
-                event = Event((first, first + step_ms), (last, last + step_ms))
+                event = Extreme((first, first + step_ms), (last, last + step_ms))
                 found["rolling_range", window_ms / MS_PER_S, ""] = event
         return found
 
@@ -170,7 +170,7 @@ class Changes:
         }
 
 
-def rainflow_block(rainflow: Rainflow, clock: Clock, span_ms: int) -> dict[str, Any]:
+def rainflow_block(rainflow: Rainflow, clock: WallClock, span_ms: int) -> dict[str, Any]:
     """Return the `rainflow` block of a span [ms]."""
     seen, threshold = rainflow.result(), rainflow.threshold
     edges_mw = [*(to_mw(threshold * factor) for factor in CLASS_FACTORS), None]

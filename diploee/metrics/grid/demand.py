@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from diploee.measures.clock import Clock, ClockSums, Intervals
+from diploee.clock import WallClock
+from diploee.measures.clock import ClockSums, Intervals
 from diploee.measures.extremes import Largest
 from diploee.metric import Metric
 from diploee.metrics.facility import load_factor
@@ -20,7 +21,7 @@ from diploee.tables import Float64Array
 from diploee.units import MS_PER_MIN, W_PER_MW
 
 DEMAND_MIN = (15, 30, 60)
-"""Clock intervals of the maximum demand [min]."""
+"""WallClock intervals of the maximum demand [min]."""
 
 NO_WHOLE = "the run holds no whole interval"
 
@@ -53,7 +54,7 @@ PEAK_METRICS = (
 class Peaks:
     """Largest value of every local month, of every pool and of the pools together; the least."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: WallClock) -> None:
         self._clock, self._negated, self._together = clock, Largest(), Largest()
         self._of_month: dict[str, Largest] = {}
         self._of_pool: dict[str, Largest] = {}
@@ -61,8 +62,10 @@ class Peaks:
     def add(self, power_w: Float64Array, t0_ms: int, pools_w: Mapping[str, Float64Array]) -> None:
         """Add consecutive interval means [W] from `t0_ms` on, and those of every pool."""
         step_ms = self._clock.step_ms
-        for month, at_ms, rows in self._clock.months_of(t0_ms, power_w.size):
-            self._of_month.setdefault(month, Largest()).add(power_w[rows], at_ms, step_ms)
+        starts_ms = t0_ms + np.arange(power_w.size) * step_ms
+        for month, rows in self._clock.months_in(starts_ms):
+            of_month = self._of_month.setdefault(month, Largest())
+            of_month.add(power_w[rows], int(starts_ms[rows.start]), step_ms)
         self._negated.add(-power_w, t0_ms, step_ms)
         for name, of_pool_w in pools_w.items():
             self._of_pool.setdefault(name, Largest()).add(of_pool_w, t0_ms, step_ms)
@@ -108,7 +111,7 @@ class Peaks:
         }
 
 
-def demand_sums(clock: Clock, reactive: bool = False) -> dict[int, ClockSums]:
+def demand_sums(clock: WallClock, reactive: bool = False) -> dict[int, ClockSums]:
     """Return measures of the demand by interval [min], those that a resolution holds."""
     lengths = {minutes: minutes * MS_PER_MIN for minutes in DEMAND_MIN}
     return {
@@ -118,14 +121,14 @@ def demand_sums(clock: Clock, reactive: bool = False) -> dict[int, ClockSums]:
     }
 
 
-def absent_demand(clock: Clock, seen: Mapping[int, Intervals]) -> list[dict[str, Any]]:
+def absent_demand(clock: WallClock, seen: Mapping[int, Intervals]) -> list[dict[str, Any]]:
     """Return the intervals [min] whose demand is not reported, with the reason."""
     reasons = {minutes: clock.why_not_aligned(minutes * MS_PER_MIN) for minutes in DEMAND_MIN}
     reasons |= {minutes: NO_WHOLE for minutes, of in seen.items() if not of.counts.size}
     return absent("interval_min", reasons)
 
 
-def demand_block(sums: Mapping[int, ClockSums], mean_mw: float, clock: Clock) -> dict[str, Any]:
+def demand_block(sums: Mapping[int, ClockSums], mean_mw: float, clock: WallClock) -> dict[str, Any]:
     """Return the `maximum_demand` block: an entry for every interval, or why there is none."""
     seen = {minutes: of.result() for minutes, of in sums.items()}
     entries = []
@@ -146,7 +149,7 @@ def demand_block(sums: Mapping[int, ClockSums], mean_mw: float, clock: Clock) ->
     }
 
 
-def _largest(of: Intervals, clock: Clock, rows: slice) -> dict[str, Any]:
+def _largest(of: Intervals, clock: WallClock, rows: slice) -> dict[str, Any]:
     means_mw = of.mean_mw[rows]
     k = int(np.argmax(means_mw))
     return {"max_mw": float(means_mw[k]), "time": clock.iso(int(of.starts_ms[rows][k]))}

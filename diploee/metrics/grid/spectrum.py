@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from diploee.measures.clock import Clock
+from diploee.clock import WallClock
 from diploee.measures.lines import strongest_lines
-from diploee.measures.spectrum import RESOLUTION_HZ, WINDOW_MS, BandLevels
+from diploee.measures.spectrum import RESOLUTION_HZ, WINDOW_MS, BandRms
 from diploee.metric import Metric
 from diploee.metrics.grid.bandwidth import BANDS_HZ, Support
 from diploee.units import MS_PER_S
@@ -46,7 +46,7 @@ SPECTRUM_METRICS = (
 
 
 def spectrum_block(
-    found: BandLevels | None, clock: Clock, support: Support, reason: str
+    found: BandRms | None, clock: WallClock, support: Support, reason: str
 ) -> dict[str, Any]:
     """Return the `spectrum` block; bands that are not supported are absent with the reason."""
     resolution = {"resolution_s": clock.step_s}
@@ -83,7 +83,7 @@ def spectrum_block(
     }
 
 
-def _bands(found: BandLevels, clock: Clock, support: Support) -> list[dict[str, Any]]:
+def _bands(found: BandRms, clock: WallClock, support: Support) -> list[dict[str, Any]]:
     entries = []
     for k, (low_hz, high_hz) in enumerate(reported_bands(support)):
         status, reason = support.band(high_hz)

@@ -1,19 +1,14 @@
 """What a load must keep, and whether it does: kinds of limits, presets by name, a verdict of three.
 
-A kind (`ramps`, `swings`, `band_levels`, `demand`, `reactive`) is a model of its keys in YAML that
-makes checks of itself for what a run shows; a `Check` turns the stream into comparable values.
+A kind, registered with `LIMITS`, is a model of its keys in YAML that makes checks of itself for
+what a run shows; a `Check` turns the stream into comparable values.
 """
 
-from diploee.metrics.limits.file import Limits, find_limits, load_limits, shipped_limits
+from diploee.metrics.limits.check import Check, LimitSpec, Shown, check_of_run
+from diploee.metrics.limits.file import LIMITS, Limits, find_limits, load_limits, shipped_limits
 from diploee.metrics.limits.report import LimitReport, LimitResult, check_limits, seen_by
 
 __all__ = [
-    "LimitReport",
-    "LimitResult",
-    "Limits",
-    "check_limits",
-    "find_limits",
-    "load_limits",
-    "seen_by",
-    "shipped_limits",
-]
+    "LIMITS", "Check", "LimitReport", "LimitResult", "LimitSpec", "Limits", "Shown", "check_limits",
+    "check_of_run", "find_limits", "load_limits", "seen_by", "shipped_limits",
+]  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import (
@@ -15,10 +15,10 @@ from pydantic import (
     model_validator,
 )
 
-from diploee.measures.clock import Clock
+from diploee.clock import WallClock
 from diploee.measures.exceedance import Exceedance
 from diploee.measures.series import QUANTA_PER_MW, Measure, Signal, Stretch, Values, power
-from diploee.metrics.event import Key
+from diploee.metrics.extreme import Key
 from diploee.metrics.grid.bandwidth import Support
 from diploee.model import Model
 from diploee.units import MS_PER_S
@@ -68,7 +68,7 @@ class Shown:
     there is none, `nominal` says what the former is. `exports`: its power goes below 0.
     """
 
-    clock: Clock
+    clock: WallClock
     support: Support
     horizon_ms: int
     peak_mw: float | None
@@ -206,6 +206,8 @@ class Check:
     why_none: str = "the run is too short"
 
     def __post_init__(self) -> None:
+        if self.measure is not None:
+            self.n_window = max(self.n_window, self.measure.n_window)
         self.sign = -1 if self.least else 1
         self.exceedance = Exceedance(self.sign * self.limit, self.stride_ms)
 
@@ -228,7 +230,15 @@ class Check:
 
 
 class LimitSpec(Model):
-    """Base of the kinds: what a file says of one limit."""
+    """Base of the kinds: one entry of the list that a file has under their key.
+
+    The first line of a kind's docstring describes the key; entries that are a number set `number`.
+    """
+
+    key: ClassVar[str]
+    number: ClassVar[str] = ""
+    needs_reactive: ClassVar[bool] = False
+    is_sized_for: ClassVar[bool] = False  # a battery that holds ramps or smooths can keep it
 
     mark: Mark | None = Field(
         default=None,
@@ -242,11 +252,21 @@ class LimitSpec(Model):
     def what(self) -> str:
         """What is limited, in words."""
 
-    def changes_mw(self) -> Iterator[tuple[Amount, float]]:
-        """Yield amounts whose multiple of a given number is a change of power that is kept [MW].
+    @property
+    def is_of_frequencies(self) -> bool:
+        """Whether a lag may keep it with a smaller battery than held ramps."""
+        return False
 
-        A load that is no larger keeps the limit, however fast it changes; none by default.
+    def changes_mw(self) -> Iterator[tuple[str, Amount, float, float]]:
+        """Yield changes of power that are kept: direction, an amount and how often, time [ms].
+
+        A load that is no larger keeps the limit, however fast it changes, and so does one that
+        takes the time for it, where there is one; none by default.
         """
+        yield from ()
+
+    def drawn(self, step_ms: int) -> Iterator[tuple[str, Amount, float, int]]:  # noqa: ARG002
+        """Yield lines in figures: which, an amount and how often, length [ms]; none by default."""
         yield from ()
 
     def below(self, shown: Shown) -> Check | None:
@@ -256,7 +276,7 @@ class LimitSpec(Model):
         ASSUMPTION [J]: at no moment is it above both the run's peak and the rated power.
         """
         try:
-            sizes = [amount.of(shown)[0] * factor for amount, factor in self.changes_mw()]
+            sizes = [amount.of(shown)[0] * factor for _, amount, factor, _ in self.changes_mw()]
         except NotAssessable:
             return None
         most_mw = max(shown.peak_mw or np.inf, shown.rated_mw or np.inf)
@@ -280,6 +300,26 @@ def power_check(text: str, limit_mw: float, shown: Shown, event: Key | None = No
     )  # fmt: skip
 
 
-def single(value: float, first_ms: int, end_ms: int) -> Values:
-    """Return the one value of a span."""
-    return Values(np.array([value]), first_ms, np.array([first_ms, end_ms]))
+def check_of_run(
+    text: str,
+    limit: float,
+    unit: str,
+    shown: Shown,
+    measure: Measure,
+    value: Callable[[], float | None],
+    *,
+    span_ms: int = 0,
+    **options: Any,
+) -> Check:
+    """Return a check of the one value that a measure gives of a whole run; None = no value."""
+    horizon_ms = shown.horizon_ms
+
+    def at_end() -> Values | None:
+        if (found := value()) is None:
+            return None
+        return Values(np.array([found]), 0, np.array([0, horizon_ms]))
+
+    return Check(
+        text, limit, unit, span_ms or horizon_ms, horizon_ms, measure=measure, at_end=at_end,
+        of_run=True, **options,
+    )  # fmt: skip

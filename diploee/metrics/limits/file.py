@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 from pydantic import Field, model_validator
+from pydantic.fields import FieldInfo
 
-from diploee.metrics.limits.check import LimitSpec, Positive
-from diploee.metrics.limits.demand import (
-    DailyEnergyLimit,
-    LoadFactorLimit,
-    MinimumTakeLimit,
-    PeakLimit,
-)
-from diploee.metrics.limits.ramps import RampLimit
-from diploee.metrics.limits.reactive import PowerFactorLimit, ReactivePowerLimit
-from diploee.metrics.limits.spectra import BandLimit, LineLimit
-from diploee.metrics.limits.swings import ChangeLimit, SwingLimit
+from diploee.kinds import Kinds
+from diploee.metrics.limits.check import LimitSpec
 from diploee.model import Model
 from diploee.problems import checked
 from diploee.scenario.yaml_lines import load_yaml_with_lines, located
 from diploee.shipped import find_shipped, shipped_folder
 
+K = TypeVar("K", bound=LimitSpec)
+
 CHECK_PRIMARY = "check the primary source before you rely on it"
+
+
+class _LimitKinds(Kinds[LimitSpec]):
+    """The kinds of limits by their keys in a file."""
+
+    def register(self, spec: type[K]) -> type[K]:
+        """Add a kind from outside the package; returns it, so that it serves as a decorator."""
+        super().register(spec)
+        Limits.take({spec.key: spec})
+        return spec
+
+
+LIMITS = _LimitKinds(
+    "limit",
+    LimitSpec,  # type: ignore[type-abstract]  # the base of what is registered
+    "diploee.metrics.limits.kinds",
+    key="key",
+)
 
 
 class Limits(Model):
@@ -38,31 +51,19 @@ class Limits(Model):
     not_stated: tuple[str, ...] = Field(
         default=(), description="What the source limits without a figure that was seen."
     )
-    ramps: tuple[RampLimit, ...] = Field(default=(), description="Limits on ramps.")
-    changes: tuple[ChangeLimit, ...] = Field(
-        default=(), description="Limits on the rate of changes above a size."
-    )
-    swings: tuple[SwingLimit, ...] = Field(default=(), description="Limits on swings.")
-    band_rms: tuple[BandLimit, ...] = Field(default=(), description="Limits on band levels.")
-    lines: tuple[LineLimit, ...] = Field(
-        default=(), description="Limits on amplitudes of spectral lines."
-    )
-    peaks: tuple[PeakLimit, ...] = Field(default=(), description="Limits on power.")
-    daily_energy_mwh: Positive | None = Field(
-        default=None, description="Largest energy of a local calendar day [MWh]."
-    )
-    load_factor: tuple[LoadFactorLimit, ...] = Field(
-        default=(), description="Least load factors of the run."
-    )
-    minimum_take: tuple[MinimumTakeLimit, ...] = Field(
-        default=(), description="Least demand of every month."
-    )
-    power_factor: tuple[PowerFactorLimit, ...] = Field(
-        default=(), description="Least power factors."
-    )
-    reactive_power: tuple[ReactivePowerLimit, ...] = Field(
-        default=(), description="Ranges of reactive power."
-    )
+
+    @classmethod
+    def take(cls, kinds: Mapping[str, type[LimitSpec]]) -> None:
+        """Add a key for each kind: a list of limits, or a number."""
+        for key, spec in kinds.items():
+            text = str(spec.__doc__).splitlines()[0]
+            field: Any = Field(default=(), description=text)
+            annotation: Any = tuple[spec, ...]  # type: ignore[valid-type]
+            if spec.number:
+                field = Field(default=None, description=text)
+                annotation = spec.model_fields[spec.number].rebuild_annotation() | None
+            cls.model_fields[key] = FieldInfo.from_annotated_attribute(annotation, field)
+        cls.model_rebuild(force=True)
 
     @model_validator(mode="after")
     def _some_limit(self) -> Limits:
@@ -72,13 +73,12 @@ class Limits(Model):
 
     def each(self) -> Iterator[tuple[str, LimitSpec]]:
         """Yield the key and the spec of every limit, such as ``ramps.0``."""
-        for name in type(self).model_fields:
-            value = getattr(self, name)
-            if name == "daily_energy_mwh" and value is not None:
-                yield name, DailyEnergyLimit(max_mwh=value)
-            elif isinstance(value, tuple):
-                specs = (spec for spec in value if isinstance(spec, LimitSpec))
-                yield from ((f"{name}.{k}", spec) for k, spec in enumerate(specs))
+        for key, spec in LIMITS.by_name.items():
+            value = getattr(self, key)
+            if spec.number and value is not None:
+                yield key, spec(**{spec.number: value})
+            elif not spec.number:
+                yield from ((f"{key}.{k}", of) for k, of in enumerate(value))
 
     @property
     def origin(self) -> str:
@@ -86,6 +86,9 @@ class Limits(Model):
         status = f"status: {self.status}" if self.status else ""
         told = "; ".join(filter(None, (self.source, self.date, status)))
         return f"{told}; {CHECK_PRIMARY}" if told else ""
+
+
+Limits.take(LIMITS.by_name)
 
 
 def shipped_limits() -> dict[str, Path]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import yaml
@@ -40,29 +40,27 @@ from diploee.facility.battery import (
 from diploee.facility.battery_size import COVERED, MOST_INTERVALS, BatterySize, smallest
 from diploee.facility.battery_size import least_battery as least_for
 from diploee.metrics.limits.check import NotAssessable, Shown
-from diploee.metrics.limits.file import Limits
+from diploee.metrics.limits.file import LIMITS, Limits
 from diploee.metrics.limits.report import (
     POWER_COLUMN,
     LimitReport,
-    RunFolder,
     Supply,
     as_stored,
     check_limits,
     finer_windows,
-    judged,
     seen_by,
 )
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_H, MS_PER_S, S_PER_DAY, S_PER_MIN, W_PER_MW
+
+if TYPE_CHECKING:
+    from diploee.outputs import Run
 
 MOST_VALUES = 10_000_000
 """Intervals of a run that is sized for: its power is in memory, and looked at some 50 times."""
 
 MARGIN = 1e-6
 """Ramps are held so much below their limit, so that rounding never passes it."""
-
-SIZED_FOR = ("ramps", "swings", "changes", "band_rms", "lines")
-"""Limits that a battery which holds ramps or smooths the power can keep."""
 
 ACCURACY = 0.01
 """The ramp or lag is known so well, relatively."""
@@ -187,7 +185,7 @@ class Mitigation:
     def _left_over(self) -> Iterator[str]:
         """Yield which limits are violated that no battery is sized for."""
         keys = dict.fromkeys(result.key for result in self.after.violated)
-        if left := [key for key in keys if key.split(".")[0] not in SIZED_FOR]:
+        if left := [key for key in keys if not LIMITS.by_name[key.split(".")[0]].is_sized_for]:
             yield f"violated still, as no battery is sized for it: {', '.join(left)}"
 
     def as_dict(self) -> dict[str, Any]:
@@ -208,7 +206,7 @@ class Mitigation:
         }
 
 
-def mitigate(run: RunFolder, limits: Limits) -> Mitigation:
+def mitigate(run: Run, limits: Limits) -> Mitigation:
     """Find the smallest battery that keeps a run within limits."""
     step_ms = run.scenario.resolution_ms
     n = run.scenario.n_intervals
@@ -248,8 +246,12 @@ def _size_of(stage: BatterySpec) -> BatterySize:
 class _Sizing:
     """Finds what keeps a load within the limits that a battery is sized for."""
 
-    def __init__(self, run: RunFolder, limits: Limits, power_w: Float64Array, dt_s: float) -> None:
-        sized_for = {kind: limit for kind in SIZED_FOR if (limit := getattr(limits, kind))}
+    def __init__(self, run: Run, limits: Limits, power_w: Float64Array, dt_s: float) -> None:
+        sized_for = {
+            key: limit
+            for key, spec in LIMITS.by_name.items()
+            if spec.is_sized_for and (limit := getattr(limits, key))
+        }
         self._run, self.power_w, self.dt_s = run, power_w, dt_s
         self._start_ms = instant_ms(run.scenario.start_with_zone)
         self._windows = finer_windows(run)
@@ -288,7 +290,9 @@ class _Sizing:
         size, supply_w = least_for(
             self.power_w[day], self.dt_s, asked, store.charge, store.discharge
         )
-        return size, judged(self._run, self.limits, _supply(self._run, supply_w, is_part=True))
+        return size, check_limits(
+            self._run, self.limits, _supply(self._run, supply_w, is_part=True)
+        )
 
     def held(self, asked: Hold, store: Store) -> Held:
         """Return the load held by a battery that begins at its reference, as its stage does."""
@@ -319,7 +323,7 @@ class _Sizing:
         """Hold the run against limits with a supply in place of its load, in its windows too."""
         held = self.held_windows(self.held(asked, store), asked, store) if self._windows else {}
         windows_w = {name: window.supply_w for name, window in held.items()}
-        return judged(self._run, limits, _supply(self._run, supply_w, windows_w))
+        return check_limits(self._run, limits, _supply(self._run, supply_w, windows_w))
 
     def _keeps(self, supply_w: Float64Array, asked: Hold, store: Store) -> bool:
         return not self.judged(supply_w, asked, store, self.limits).violated
@@ -333,8 +337,7 @@ class _Sizing:
         families: list[Callable[[float], Hold]] = [
             lambda slower: Hold(strict.up_w_per_s / slower, strict.down_w_per_s / slower)
         ]
-        by_frequency = any(swing.filter is not None for swing in self.limits.swings)
-        if by_frequency or self.limits.band_rms or self.limits.lines:
+        if any(spec.is_of_frequencies for _, spec in self.limits.each()):
             families.append(lambda intervals: Hold(lag_s=intervals * self.dt_s))
         endless = _store(BatterySize(np.inf, np.inf))
         found = []
@@ -452,26 +455,17 @@ def _least_kept(keeps: Callable[[float], bool], most: float) -> float:
 def ramps_asked_for(limits: Limits, shown: Shown) -> Hold:
     """Return the ramps that limits on ramps, swings and changes ask for together, if any."""
     up, down = [np.inf], [np.inf]
-    for ramp in limits.ramps:
-        for way, amount, _, per_ms in ramp.rates():
+    for _, spec in limits.each():
+        for way, amount, factor, within_ms in spec.changes_mw():
+            if not within_ms:
+                continue
             try:
-                rate = amount.of(shown)[0] * W_PER_MW / (per_ms / MS_PER_S)
+                change_w = amount.of(shown)[0] * W_PER_MW * factor
             except NotAssessable:
                 continue
+            rate = change_w / (within_ms / MS_PER_S)
             up += [rate] if way != "down" else []
             down += [rate] if way != "up" else []
-    for swing in limits.swings:
-        if swing.filter is not None:
-            continue
-        try:
-            rate = swing.max_mw.of(shown)[0] * W_PER_MW / (swing.window / MS_PER_S)
-        except NotAssessable:
-            continue
-        up.append(rate)
-        down.append(rate)
-    for change in limits.changes:
-        up.append(change.max_mw_per_s * W_PER_MW)
-        down.append(change.max_mw_per_s * W_PER_MW)
     return Hold(min(up) * (1 - MARGIN), min(down) * (1 - MARGIN))
 
 
@@ -485,7 +479,7 @@ def _worst_day(battery_w: Float64Array, n: int) -> slice | None:
 
 
 def _supply(
-    run: RunFolder,
+    run: Run,
     power_w: Float64Array,
     windows_w: Mapping[str, Float64Array] | None = None,
     is_part: bool = False,

@@ -10,69 +10,32 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from diploee.columns import Columns
+from diploee.clock import WallClock
 from diploee.errors import InputError, plural, shown
-from diploee.measures.clock import Clock
 from diploee.measures.series import MAX_DAY_POWER_W, Series, to_quanta
 from diploee.metrics.cause_words import cause_words, causes_of
-from diploee.metrics.event import Key
+from diploee.metrics.extreme import Key
 from diploee.metrics.facility import rated_of
 from diploee.metrics.grid.bandwidth import profile_support, recorded_readings
 from diploee.metrics.limits.check import MARKS, Check, LimitSpec, NotAssessable, Shown
 from diploee.metrics.limits.file import Limits
-from diploee.scenario import Facility, Scenario
+from diploee.scenario import Facility
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import MS_PER_H, MS_PER_S, S_PER_DAY, S_PER_H, S_PER_MIN
 
 if TYPE_CHECKING:
-    from diploee.outputs import RunSeries, SeriesBlock
+    from diploee.outputs import Run, RunSeries
 
 POWER_COLUMN = "facility_power_w"
 REACTIVE_COLUMNS = ("poi_reactive_var", "facility_reactive_var")
 
-Verdict = Literal["kept", "violated", "not assessable"]
-
-
-class RunFolder(Protocol):
-    """The part of `diploee.outputs.Run` that a check needs (outputs stands to the right)."""
-
-    @property
-    def folder(self) -> Path:
-        """The run folder."""
-
-    @property
-    def manifest(self) -> dict[str, Any]:
-        """Its manifest."""
-
-    @property
-    def metrics(self) -> dict[str, Any]:
-        """Its metrics."""
-
-    @property
-    def scenario(self) -> Scenario:
-        """Its scenario."""
-
-    @property
-    def columns(self) -> Columns:
-        """What the columns of its power series hold."""
-
-    @property
-    def event_windows(self) -> dict[str, dict[str, Any]]:
-        """Its worst windows at 0.1 s."""
-
-    def boundary(self) -> str:
-        """Return where its power is taken."""
-
-    def series(self, event_window: str) -> RunSeries:
-        """Return the series of an event window."""
-
-    def blocks(self, columns: Sequence[str]) -> Iterator[SeriesBlock]:
-        """Stream its power series."""
+Verdict = Literal["kept", "not assessable", "violated"]
+VERDICTS: tuple[Verdict, ...] = ("kept", "not assessable", "violated")
+"""From good to bad: of several the worst counts."""
 
 
 @dataclass(frozen=True)
@@ -88,58 +51,25 @@ class Worst:
 
 @dataclass(frozen=True)
 class LimitResult:
-    """What became of one limit.
+    """What became of one limit."""
 
-    Parameters
-    ----------
-    key, text : str
-        Key in the file, and what is limited in words.
-    limit : float
-        The limit.
-    unit : str
-        Unit of the limit and of all values.
-    violations : int
-        Unbroken stretches beyond the limit.
-    duration_s : float
-        Their total duration: values beyond the limit times their spacing [s].
-    window_s : float
-        Length of the window or interval behind a value [s].
-    worst : tuple of Worst
-        The worst stretches, at most five, the worst first.
-    note : str
-        What weakens the check, such as a lower bound.
-    cause : str
-        Why the worst event came about, where the run's metrics tell.
-    value : float
-        The largest value, of a least limit the smallest, kept or not.
-    time : str
-        Time of it (ISO 8601).
-    source : str
-        How sure the limit itself is, and how it was read.
-    least : bool
-        The limit is the least that is allowed.
-    of_run : bool
-        The value is one of the whole run, at no time of its own.
-    what : str
-        The text without what was found beside: equal where the series and the event windows of a
-        run are checked against one limit.
-    """
-
-    key: str
-    text: str
+    key: str  # in the file
+    text: str  # what is limited, in words
     limit: float
-    unit: str
-    violations: int
-    duration_s: float
-    window_s: float
-    worst: tuple[Worst, ...]
-    note: str
-    cause: str = ""
-    value: float = 0.0
-    time: str = ""
-    source: str = ""
-    least: bool = False
-    of_run: bool = False
+    unit: str  # of the limit and of all values
+    violations: int  # unbroken stretches beyond the limit
+    duration_s: float  # their total: values beyond the limit times their spacing
+    window_s: float  # length of the window or interval behind a value
+    worst: tuple[Worst, ...]  # the worst stretches, at most five, the worst first
+    note: str  # what weakens the check, such as a lower bound
+    cause: str = ""  # why the worst event came about, where the run's metrics tell
+    value: float = 0.0  # the largest value, of a least limit the smallest, kept or not
+    time: str = ""  # when it is (ISO 8601)
+    source: str = ""  # how sure the limit itself is, and how it was read
+    least: bool = False  # the limit is the least that is allowed
+    of_run: bool = False  # the value is one of the whole run, at no time of its own
+    # The text without what was found beside: equal where the series and the event windows of a run
+    # are checked against one limit
     what: str = ""
 
     @property
@@ -149,54 +79,36 @@ class LimitResult:
 
     def line(self) -> str:
         """Return the result in one line."""
-        limit = f"{self.key}: {self.text}, limit {_with_unit(f'{self.limit:g}', self.unit)}"
+
+        def sized(value: float, form: str = "{:.6g}") -> str:
+            return f"{form.format(value)} {self.unit}".rstrip()
+
+        limit = f"{self.key}: {self.text}, limit {sized(self.limit, '{:g}')}"
         told = "; ".join(filter(None, (self.note, self.source)))
         note = f" ({told})" if told else ""
-        value = _with_unit(f"{self.value:.6g}", self.unit)
         if self.of_run:
-            return f"{limit}: {self.verdict}, {value} over the run{note}"
+            return f"{limit}: {self.verdict}, {sized(self.value)} over the run{note}"
         if not self.violations:
-            return f"{limit}: {self.verdict}, worst {value} at {self.time}{note}"
+            return f"{limit}: {self.verdict}, worst {sized(self.value)} at {self.time}{note}"
         return (
-            f"{limit}: {plural(self.violations, 'violation')} "
-            "(adjacent ones count as one), "
+            f"{limit}: {plural(self.violations, 'violation')} (adjacent ones count as one), "
             f"{_duration(self.duration_s)} in all, "
-            f"worst {_with_unit(f'{self.worst[0].value:.6g}', self.unit)} at {self.worst[0].time}"
+            f"worst {sized(self.worst[0].value)} at {self.worst[0].time}"
             f"{note}{f': {self.cause}' if self.cause else ''}"
         )
 
 
-def _with_unit(number: str, unit: str) -> str:
-    return f"{number} {unit}".rstrip()
-
-
 @dataclass(frozen=True)
 class LimitReport:
-    """A run checked against limits.
+    """A run checked against limits."""
 
-    Parameters
-    ----------
-    resolution_s : float
-        Resolution of the run [s].
-    results : tuple of LimitResult
-        One for each limit that could be checked.
-    unchecked : tuple of (str, str, str)
-        Key, text and reason of those that could not.
-    boundary : str
-        Where the power that was checked is taken.
-    name, origin : str
-        Name of the limits; source, date and status.
-    notes : tuple of str
-        What the limits leave out or assume.
-    """
-
-    resolution_s: float
-    results: tuple[LimitResult, ...]
-    unchecked: tuple[tuple[str, str, str], ...]
-    boundary: str = ""
-    name: str = ""
-    origin: str = ""
-    notes: tuple[str, ...] = ()
+    resolution_s: float  # of the run
+    results: tuple[LimitResult, ...]  # one for each limit that could be checked
+    unchecked: tuple[tuple[str, str, str], ...]  # key, text and reason of those that could not
+    boundary: str = ""  # where the power that was checked is taken
+    name: str = ""  # of the limits
+    origin: str = ""  # their source, date and status
+    notes: tuple[str, ...] = ()  # what they leave out or assume
 
     @property
     def violated(self) -> tuple[LimitResult, ...]:
@@ -206,12 +118,7 @@ class LimitReport:
     @property
     def verdict(self) -> Verdict:
         """The verdict on all limits: one violation is enough, and so is one that is not seen."""
-        verdicts = self._verdicts
-        return (
-            "violated" if "violated" in verdicts
-            else "not assessable" if "not assessable" in verdicts
-            else "kept"
-        )  # fmt: skip
+        return max(self._verdicts, default="kept", key=VERDICTS.index)
 
     @property
     def kept(self) -> bool:
@@ -221,13 +128,12 @@ class LimitReport:
     @property
     def _verdicts(self) -> list[Verdict]:
         """One verdict for each limit: of the run's series and of its event windows the worse."""
-        order: tuple[Verdict, ...] = ("kept", "not assessable", "violated")
         found: dict[tuple[str, str], Verdict] = {}
         for result in self.results:
             of_limit = result.key, result.what or result.text
-            found[of_limit] = max(found.get(of_limit, "kept"), result.verdict, key=order.index)
-        unchecked: list[Verdict] = ["not assessable"] * len(self.unchecked)
-        return [*found.values(), *unchecked]
+            found[of_limit] = max(found.get(of_limit, "kept"), result.verdict, key=VERDICTS.index)
+        unseen: Verdict = "not assessable"
+        return [*found.values(), *[unseen] * len(self.unchecked)]
 
     def verdict_line(self) -> str:
         """Return the verdict in one line, with the count of each and the boundary."""
@@ -267,7 +173,16 @@ class LimitReport:
         }
 
 
-def check_limits(run: RunFolder, limits: Limits) -> LimitReport:
+class Supply(NamedTuple):
+    """Another power of a run and its finer event windows by name [W], such as behind a battery."""
+
+    power_w: Float64Array
+    windows_w: Mapping[str, Float64Array]
+    metrics: dict[str, Any]
+    facility: Facility
+
+
+def check_limits(run: Run, limits: Limits, supply: Supply | None = None) -> LimitReport:
     """Hold the facility's power of a run against limits, streamed from its file.
 
     Ramps, swings and bands of the time in which a run that began empty filled up are left out.
@@ -280,37 +195,25 @@ def check_limits(run: RunFolder, limits: Limits) -> LimitReport:
         A finished run, from `diploee.open_run`.
     limits : Limits
         From `load_limits`.
+    supply : Supply, optional
+        Another power in place of the run's own, such as behind a battery.
 
     Raises
     ------
     InputError
         If the run's power can't be read.
     """
-    return judged(run, limits)
-
-
-class Supply(NamedTuple):
-    """Another power of a run and its finer event windows by name [W], such as behind a battery."""
-
-    power_w: Float64Array
-    windows_w: Mapping[str, Float64Array]
-    metrics: dict[str, Any]
-    facility: Facility
-
-
-def judged(run: RunFolder, limits: Limits, supply: Supply | None = None) -> LimitReport:
-    """Hold a run against limits, or what it draws with another power in place of its own."""
-    needs_reactive = bool(limits.power_factor or limits.reactive_power)
+    needs_reactive = any(spec.needs_reactive for _, spec in limits.each())
     names = {column.name for column in run.columns} if needs_reactive else set[str]()
     reactive = [name for name in REACTIVE_COLUMNS if name in names][:1]
-    whole = _shown_by(run, run.scenario.resolution_ms, bool(reactive), supply)
+    whole = seen_by(run, 0, bool(reactive), supply)
     windows = _event_windows(run, whole.clock.step_ms, supply)
     sources = {
         key: "; ".join(filter(None, (MARKS[spec.mark] if spec.mark else "", spec.note)))
         for key, spec in limits.each()
     }
     checks, in_windows, unchecked = _all_checks(
-        limits, whole, _shown_by(run, windows.step_ms, False, supply), windows, sources
+        limits, whole, seen_by(run, windows.step_ms, False, supply), windows, sources
     )
     metrics = run.metrics if supply is None else supply.metrics
     transient_ms = _transient_ms(run, metrics)
@@ -371,23 +274,20 @@ def _checks(spec: LimitSpec, shown_: Shown) -> tuple[list[Check], str]:
         return [], str(answer)
 
 
-def seen_by(run: RunFolder) -> Shown:
-    """Return what the series of a run shows."""
-    return _shown_by(run, run.scenario.resolution_ms, False)
-
-
-def _shown_by(
-    run: RunFolder, step_ms: int, has_reactive: bool, supply: Supply | None = None
+def seen_by(
+    run: Run, step_ms: int = 0, has_reactive: bool = False, supply: Supply | None = None
 ) -> Shown:
+    """Return what a series of a run shows, by default that of the run itself."""
     scenario = run.scenario
+    clock = WallClock(scenario.start_with_zone, step_ms or scenario.resolution_ms)
     metrics, facility = (
         (run.metrics, scenario.facility) if supply is None else (supply.metrics, supply.facility)
     )
     rated = rated_of(metrics, facility)
     peak = ((metrics.get("grid") or {}).get("peak") or {}).get("max_mw")
     return Shown(
-        Clock(scenario.start_with_zone, step_ms),
-        profile_support(recorded_readings(run.manifest)).at_resolution(step_ms),
+        clock,
+        profile_support(recorded_readings(run.manifest)).at_resolution(clock.step_ms),
         scenario.horizon_ms,
         peak if isinstance(peak, int | float) else None,
         *_nominal(facility, rated),
@@ -411,7 +311,7 @@ Piece = tuple[int, Int64Array, Int64Array | None]
 """Start [ms since the run's start], power and reactive power [quanta] of consecutive values."""
 
 
-def _blocks(run: RunFolder, reactive: Sequence[str], supply: Supply | None) -> Iterator[Piece]:
+def _blocks(run: Run, reactive: Sequence[str], supply: Supply | None) -> Iterator[Piece]:
     if supply is not None and not reactive:
         yield 0, _quanta(as_stored(supply.power_w), "supply"), None
         return
@@ -456,14 +356,14 @@ class _Windows:
         )
 
 
-def finer_windows(run: RunFolder) -> dict[str, RunSeries]:
+def finer_windows(run: Run) -> dict[str, RunSeries]:
     """Return the event windows that are finer than the run's series by name, in order of time."""
     named = ((name, run.series(name)) for name in run.event_windows)
     finer = (item for item in named if item[1].step_ms < run.scenario.resolution_ms)
     return dict(sorted(finer, key=lambda item: item[1].start_ms))
 
 
-def _event_windows(run: RunFolder, run_step_ms: int, supply: Supply | None) -> _Windows:
+def _event_windows(run: Run, run_step_ms: int, supply: Supply | None) -> _Windows:
     start_ms = round(run.scenario.start_with_zone.timestamp() * MS_PER_S)
     pieces: list[Piece] = []
     end_ms, step_ms = 0, run_step_ms
@@ -497,7 +397,7 @@ def _stream(
         check.result()
 
 
-def _transient_ms(run: RunFolder, metrics: Mapping[str, Any]) -> int:
+def _transient_ms(run: Run, metrics: Mapping[str, Any]) -> int:
     """Return the time in which a run filled up [ms]; 0 for one of an older version."""
     hours = (metrics.get("grid") or {}).get("transient_h", 0.0)
     if not isinstance(hours, int | float) or not 0 <= hours * MS_PER_H < run.scenario.horizon_ms:
@@ -509,7 +409,7 @@ def _transient_ms(run: RunFolder, metrics: Mapping[str, Any]) -> int:
 
 
 def _result(
-    check: Check, clock: Clock, causes: Mapping[tuple[Key, str], str], source: str
+    check: Check, clock: WallClock, causes: Mapping[tuple[Key, str], str], source: str
 ) -> LimitResult:
     found, sign = check.exceedance, check.sign
     worst = tuple(

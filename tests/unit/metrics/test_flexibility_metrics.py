@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from diploee.clock import WallClock
 from diploee.facility import Block
-from diploee.measures.clock import Clock, ClockSums
+from diploee.measures.clock import ClockSums
 from diploee.measures.series import Stretch
 from diploee.metrics.baseline import hourly_means, ten_of_ten
 from diploee.metrics.flexibility import FlexibilityMetrics
@@ -46,7 +47,7 @@ def measured(
     n_blocks: int = 1,
 ) -> dict[str, Any]:
     """Measure series at one minute from Monday on."""
-    metrics = FlexibilityMetrics(events or [the_event()], Clock(MONDAY, MIN), signals or {})
+    metrics = FlexibilityMetrics(events or [the_event()], WallClock(MONDAY, MIN), signals or {})
     for rows in np.array_split(np.arange(own_w.size), n_blocks):
         columns = {"facility_power_w": own_w[rows], "baseline_power_w": twin_w[rows]}
         metrics.add(Block(int(rows[0]) * MIN, MIN, columns))
@@ -164,7 +165,7 @@ def test_days_with_events_are_no_example_and_too_few_days_give_no_baseline() -> 
 
 
 def test_a_meter_keeps_the_means_of_local_hours() -> None:
-    clock = Clock(MONDAY.replace(hour=22), MIN)
+    clock = WallClock(MONDAY.replace(hour=22), MIN)
     hours = ClockSums(clock, H)
     for part_ms in np.array_split(np.arange(0, 5 * H, MIN), 4):
         power_w, end_ms = (part_ms // H).astype(float), int(part_ms[-1]) + MIN

@@ -17,12 +17,12 @@ from command_line import call
 
 from diploee import simulate
 from diploee.cli.display import show_run
+from diploee.clock import WallClock
 from diploee.columns import catalogue
 from diploee.errors import InputError, ScenarioError
 from diploee.facility import STAGES, Block
 from diploee.facility.billing import Billing
 from diploee.facility.point_of_interconnection import PointOfInterconnectionSpec
-from diploee.measures.clock import Clock
 from diploee.measures.series import sum_quanta, to_quanta
 from diploee.metric import find_metric, flatten
 from diploee.metrics.billing import beyond_free_share, for_power_factor, power_factor, ratchets
@@ -58,7 +58,7 @@ def measured(
     block: Block, start: datetime = START, transient_ms: int = 0, cuts: Any = (), **terms: Any
 ) -> dict[str, Any]:
     """Return the blocks of the metrics, the intervals handed over in several parts."""
-    metrics = PoiMetrics(Clock(start, block.dt_ms), COLUMNS, **terms)
+    metrics = PoiMetrics(WallClock(start, block.dt_ms), COLUMNS, **terms)
     edges = [0, *(int(k) * block.dt_ms for k in cuts), block.end_ms]
     for begin_ms, end_ms in pairwise(edges):
         metrics.add(block.part(begin_ms, end_ms), transient_ms)
@@ -309,9 +309,9 @@ def test_demand_that_the_resolution_does_not_hold_is_told() -> None:
 def test_rules_on_a_demand_that_the_run_cannot_hold_are_refused() -> None:
     remedy = r"15 min is shorter than the run's resolution of 3600 s; have: '60'"
     with pytest.raises(InputError, match=remedy):
-        PoiMetrics(Clock(START, HOUR), COLUMNS, billing=Billing(ratchet=0.5))
-    PoiMetrics(Clock(START, HOUR), COLUMNS, billing=Billing(ratchet=0.5, interval_min=60))
-    PoiMetrics(Clock(START, HOUR), COLUMNS)
+        PoiMetrics(WallClock(START, HOUR), COLUMNS, billing=Billing(ratchet=0.5))
+    PoiMetrics(WallClock(START, HOUR), COLUMNS, billing=Billing(ratchet=0.5, interval_min=60))
+    PoiMetrics(WallClock(START, HOUR), COLUMNS)
 
 
 @pytest.fixture

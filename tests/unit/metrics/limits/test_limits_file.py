@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+from typing import Annotated
+
 import pytest
+from pydantic import Field
 
 from diploee.errors import InputError
+from diploee.metrics.limits import LIMITS, Limits, LimitSpec
 from diploee.metrics.limits.file import load_limits, shipped_limits
 
 FULL = """\
@@ -42,6 +46,34 @@ def test_every_kind_of_limit_loads(tmp_path):
     assert (limits.swings[0].window, limits.peaks[0].interval) == (10_000, None)
     assert limits.peaks[1].interval == 900_000
     assert limits.daily_energy_mwh == 120
+
+
+def test_kind_added_after_a_first_file_is_a_key_of_the_next(tmp_path):
+    load_limits(write(tmp_path, FULL))
+
+    class NightLimit(LimitSpec):
+        """Largest power at night."""
+
+        key = "nights"
+        max_mw: Annotated[float, Field(gt=0)]
+
+        @property
+        def what(self):
+            return "power at night"
+
+        def checks(self, shown):
+            yield from ()
+
+    try:
+        LIMITS.register(NightLimit)
+        (limit,) = load_limits(write(tmp_path, "nights:\n  - {max_mw: 3}\n")).nights
+        assert limit.max_mw == 3
+        (problem,) = problems(tmp_path, "nights:\n  - {max_mw: -3}\n")
+        assert problem == ":2 nights.0.max_mw: must be a number above 0, found -3"
+    finally:
+        LIMITS._added.pop("nights")
+        Limits.model_fields.pop("nights")
+        Limits.model_rebuild(force=True)
 
 
 def test_all_problems_are_named_with_line_key_and_remedy(tmp_path):

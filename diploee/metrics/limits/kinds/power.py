@@ -1,4 +1,4 @@
-"""Limits on demand: peak, energy of a day, load factor, minimum take."""
+"""Limits on power: peak, energy of a day, load factor, minimum take."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from diploee.metrics.limits.check import (
     Check,
     LimitSpec,
     NotAssessable,
+    Positive,
     Shown,
+    check_of_run,
     power_check,
-    single,
 )
 from diploee.scenario.spans import ResolutionMs
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S
@@ -77,20 +78,21 @@ class _ClockLimit(LimitSpec):
         limit: tuple[float, str],
         of: Callable[[ClockSums], Values | None],
         unit: str = "MW",
-        stride_ms: int | None = None,
         **options: Any,
     ) -> Check:
         """Return a check of what `of` makes of the sums; `limit` with how it came about."""
         shown.aligned(interval_ms)
         sums, (size, how) = ClockSums(shown.clock, interval_ms), limit
         return Check(
-            f"{self.what}{how}", size, unit, interval_ms, stride_ms or interval_ms, measure=sums,
+            f"{self.what}{how}", size, unit, interval_ms, interval_ms, measure=sums,
             at_end=partial(of, sums), **options,
         )  # fmt: skip
 
 
 class PeakLimit(_ClockLimit):
     """Largest power: of a mean over clock intervals, or of the run's own interval means."""
+
+    key = "peaks"
 
     max_mw: Amount = Field(description="Largest power [MW].")
     interval: ResolutionMs | None = Field(
@@ -111,11 +113,17 @@ class PeakLimit(_ClockLimit):
         step_s = shown.clock.step_s
         yield power_check(f"power, {step_s:g} s means{of}", limit, shown, ("peak", step_s, ""))
 
+    def drawn(self, step_ms: int) -> Iterator[tuple[str, Amount, float, int]]:
+        """Yield the power."""
+        yield "power", self.max_mw, 1.0, self.interval or step_ms
+
 
 class DailyEnergyLimit(_ClockLimit):
-    """Largest energy of a local calendar day."""
+    """Largest energy of a local calendar day [MWh]."""
 
-    max_mwh: float
+    key, number = "daily_energy_mwh", "max_mwh"
+
+    max_mwh: Positive
 
     @property
     def what(self) -> str:
@@ -130,6 +138,8 @@ class DailyEnergyLimit(_ClockLimit):
 
 class LoadFactorLimit(_ClockLimit):
     """Least load factor of the run: mean power over its maximum demand, or over nominal power."""
+
+    key = "load_factor"
 
     min: Annotated[float, Field(gt=0, le=1)] = Field(description="Least load factor [1].")
     of: Literal["peak", "nominal"] = Field(
@@ -151,25 +161,26 @@ class LoadFactorLimit(_ClockLimit):
         if self.of == "nominal" and not shown.nominal_mw:
             raise NotAssessable("the run tells no nominal power")
 
-        def factor(sums: ClockSums) -> Values | None:
-            means = _means_mw(sums)
-            if means is None:
-                return None
-            if not means.values.max() > 0:
-                check.why_none = "there is no load"
-                return None
-            whole_mw = means.values.max() if self.of == "peak" else shown.nominal_mw
-            return single(float(means.values.mean()) / whole_mw, 0, shown.horizon_ms)
+        sums = ClockSums(shown.clock, self.interval)
 
-        check = self._clocked(
-            shown, self.interval, (self.min, ""), factor, unit="", stride_ms=shown.horizon_ms,
-            least=True, of_run=True,
-        )  # fmt: skip
+        def factor() -> float | None:
+            means_mw = sums.result().mean_mw
+            if not means_mw.size or not means_mw.max() > 0:
+                check.why_none = "there is no load" if means_mw.size else check.why_none
+                return None
+            whole_mw = means_mw.max() if self.of == "peak" else shown.nominal_mw
+            return float(means_mw.mean()) / whole_mw
+
+        check = check_of_run(
+            self.what, self.min, "", shown, sums, factor, span_ms=self.interval, least=True
+        )
         yield check
 
 
 class MinimumTakeLimit(_ClockLimit):
     """Least maximum demand of each whole local month, as of tariffs with a minimum take."""
+
+    key = "minimum_take"
 
     min_mw: Amount = Field(description="Least demand [MW], such as {percent_of_nominal: 85}.")
     interval: ResolutionMs = Field(
@@ -184,3 +195,7 @@ class MinimumTakeLimit(_ClockLimit):
     def checks(self, shown: Shown) -> Iterator[Check]:
         """Yield the check."""
         yield self._clocked(shown, self.interval, self.min_mw.of(shown), _monthly_mw, least=True)
+
+    def drawn(self, step_ms: int) -> Iterator[tuple[str, Amount, float, int]]:  # noqa: ARG002
+        """Yield the demand."""
+        yield "power", self.min_mw, 1.0, self.interval

@@ -18,6 +18,8 @@ Factor = Annotated[float | None, Field(gt=0, le=1)]
 class _Reactive(LimitSpec):
     """A limit on active and reactive power of an interval."""
 
+    needs_reactive = True
+
     def _check(
         self, shown: Shown, text: str, limit: float, unit: str, signal: Signal, least: bool
     ) -> Check:
@@ -31,6 +33,8 @@ class _Reactive(LimitSpec):
 
 class PowerFactorLimit(_Reactive):
     """Least power factor, |P| / √(P² + Q²), where Q is drawn (lagging) and where it is given."""
+
+    key = "power_factor"
 
     min_lagging: Factor = Field(default=None, description="Least while drawing reactive power [1].")
     min_leading: Factor = Field(default=None, description="Least while giving reactive power [1].")
@@ -69,6 +73,8 @@ def _power_factor(sign: int) -> Signal:
 
 class ReactivePowerLimit(_Reactive):
     """Range of reactive power, drawn counted positive."""
+
+    key = "reactive_power"
 
     min_mvar: float | None = Field(default=None, description="Least, negative when given [Mvar].")
     max_mvar: float | None = Field(default=None, description="Most [Mvar].")

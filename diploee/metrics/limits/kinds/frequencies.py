@@ -23,6 +23,13 @@ from diploee.metrics.limits.check import Amount, Band, Check, LimitSpec, NotAsse
 class _Windows(Band, LimitSpec):
     """A band, looked at in 10-minute windows, one every 5 minutes."""
 
+    is_sized_for = True
+
+    @property
+    def is_of_frequencies(self) -> bool:
+        """Always."""
+        return True
+
     def _check(
         self, shown: Shown, amount: Amount, signal: Signal, seen_hz: float, note: str
     ) -> Check:
@@ -42,6 +49,8 @@ class _Windows(Band, LimitSpec):
 class BandLimit(_Windows):
     """Largest rms of the load in a frequency band, over 10-minute windows."""
 
+    key = "band_rms"
+
     max_rms_mw: Amount = Field(description="Largest rms [MW].")
 
     @property
@@ -49,9 +58,9 @@ class BandLimit(_Windows):
         """What is limited."""
         return BAND.format(self.band)
 
-    def changes_mw(self) -> Iterator[tuple[Amount, float]]:
-        """Yield the rms, which is at most half of the range."""
-        yield self.max_rms_mw, 1.0
+    def changes_mw(self) -> Iterator[tuple[str, Amount, float, float]]:
+        """Yield the rms, which is at most half of the range, at any speed."""
+        yield "", self.max_rms_mw, 1.0, 0
 
     def checks(self, shown: Shown) -> Iterator[Check]:
         """Yield the check."""
@@ -65,6 +74,8 @@ class LineLimit(_Windows):
     The line stands out of the floor of its 10-minute window as in the metrics; its amplitude is
     that of a sine, √2 times its rms. A window without such a line counts as 0.
     """
+
+    key = "lines"
 
     max_amplitude_mw: Amount = Field(description="Largest amplitude, ± [MW].")
 
