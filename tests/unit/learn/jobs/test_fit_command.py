@@ -57,6 +57,12 @@ def fitted(**options: Any) -> JobLogFit:
     return fit_job_log(log, [ClassRule(workload="tune")], tiny_library(), **options)
 
 
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Generate two weeks of the fragment; its year is that of `test_generated_year`."""
+    monkeypatch.setattr("diploee.learn.jobs.likeness.YEAR_D", 14)
+
+
 @pytest.fixture
 def log_file(tmp_path: Path) -> Path:
     rows = zip(*jobs_of_weeks(), strict=True)

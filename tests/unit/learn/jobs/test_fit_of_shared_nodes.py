@@ -95,8 +95,9 @@ def test_a_log_without_gpus_gives_whole_nodes_and_says_so() -> None:
 
 
 def test_a_scenario_written_for_a_pool_that_allocates_gpus_has_the_gpus_of_jobs(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("diploee.learn.jobs.likeness.YEAR_D", 14)  # it is not looked at here
     jobs = shared_log().jobs
     columns = jobs.submit_ms, jobs.n_nodes, jobs.n_gpus, jobs.duration_ms / 1000
     lines = [
