@@ -186,7 +186,7 @@ class _RecurringJob:
         self.workload_id = workload_id
         self._workload, self._epochs, self._beta = workload, epochs, spec.beta
         self._paths, optimizer_draws, self._retries = draws
-        setting = Setting(workload, spec.eta, epochs, optimizer_draws, spec.power_limit == "grid")
+        setting = Setting(workload, spec.eta, optimizer_draws)
         self._batch_sizes, self._power_limits = spec.optimizers(setting)
         self._epochs_to_target = [path.tolist() for path in workload.target_epochs]
         self._lowest_cost_j = inf

@@ -44,7 +44,7 @@ class WorkloadSpec:
         return self.dataset
 
 
-ZEUS_WORKLOADS: Mapping[str, WorkloadSpec] = {
+KNOWN_WORKLOADS: Mapping[str, WorkloadSpec] = {
     spec.name: spec
     for spec in (
         WorkloadSpec("cifar100", "shufflenetv2", "adadelta", 1024, 0.60),
@@ -53,25 +53,17 @@ ZEUS_WORKLOADS: Mapping[str, WorkloadSpec] = {
         WorkloadSpec("movielens-1m", "ncf", "adam", 1024, 0.41),
         WorkloadSpec("sentiment140", "bert_base_uncased", "adamw", 128, 0.84, 10),
         WorkloadSpec("squad", "bert_base_uncased", "adamw", 32, 84.0, 6),
-    )
-}
-"""The workloads of the Zeus traces, their defaults and targets (You et al., NSDI 2023, Table 1).
-
-The highest numbers of epochs are those of the examples of Zeus' own simulator.
-"""
-
-SYNTHETIC_WORKLOADS: Mapping[str, WorkloadSpec] = {
-    spec.name: spec
-    for spec in (
+        # Those of the SYNTHETIC traces that ship
         WorkloadSpec("synthetic-vision", "synthetic-cnn", "sgd", 1024, 0.60),
         WorkloadSpec("synthetic-language", "synthetic-transformer", "adamw", 32, 0.60),
         WorkloadSpec("synthetic-recommendation", "synthetic-mlp", "adam", 512, 0.60),
     )
 }
-"""The workloads of the synthetic traces, see `diploee.neighbours.zeus.synthetic`."""
+"""Workloads that can be named by their dataset alone.
 
-KNOWN_WORKLOADS: Mapping[str, WorkloadSpec] = {**ZEUS_WORKLOADS, **SYNTHETIC_WORKLOADS}
-"""All workloads that can be named by their dataset alone."""
+Those of the Zeus traces with defaults and targets of You et al., NSDI 2023, Table 1, and with the
+highest numbers of epochs of the examples of Zeus' own simulator.
+"""
 
 
 @dataclass(frozen=True, eq=False)

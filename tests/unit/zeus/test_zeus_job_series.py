@@ -7,14 +7,8 @@ import pytest
 from zeus_builders import GROUP_HEADER, hand_workload, write
 
 from diploee.errors import WorkloadError
-from diploee.neighbours.zeus import (
-    ZeusSpec,
-    chosen_workloads,
-    read_groups,
-    recurrences_at,
-    recurrences_of_groups,
-    synthetic_traces,
-)
+from diploee.neighbours.zeus import ZeusSpec, chosen_workloads, read_groups, read_traces
+from diploee.neighbours.zeus.job_series import recurrences_at, recurrences_of_groups
 
 HOUR_MS = 3_600_000
 
@@ -34,7 +28,7 @@ def test_job_lasts_target_epochs_x_time_per_epoch_and_draws_the_power_of_its_lim
 
 
 def test_lower_limit_makes_jobs_longer_and_saves_energy() -> None:
-    several = chosen_workloads(synthetic_traces())
+    several = chosen_workloads(read_traces())
     high, low = (
         recurrences_at(
             submissions_ms(300), several, ZeusSpec("default", limit_w), 0, n_recurring_jobs=6
@@ -49,7 +43,7 @@ def test_lower_limit_makes_jobs_longer_and_saves_energy() -> None:
 
 
 def test_every_workload_has_recurring_jobs_by_its_share() -> None:
-    several = chosen_workloads(synthetic_traces())
+    several = chosen_workloads(read_traces())
     jobs = recurrences_at(
         submissions_ms(3000, 1000),
         several,
@@ -67,7 +61,7 @@ def test_every_workload_has_recurring_jobs_by_its_share() -> None:
 
 
 def test_each_recurring_job_counts_its_own_recurrences() -> None:
-    several = chosen_workloads(synthetic_traces())
+    several = chosen_workloads(read_traces())
     jobs = recurrences_at(submissions_ms(200), several, ZeusSpec(), 0, n_recurring_jobs=5)
     for group in range(5):
         mine = jobs.recurrence[jobs.group_id == group]
@@ -75,7 +69,7 @@ def test_each_recurring_job_counts_its_own_recurrences() -> None:
 
 
 def test_same_seed_gives_the_same_jobs_and_another_name_others() -> None:
-    several = chosen_workloads(synthetic_traces())
+    several = chosen_workloads(read_traces())
 
     def jobs(seed: int, name: str) -> list[int]:
         return recurrences_at(
@@ -107,7 +101,7 @@ def test_shares_become_whole_numbers_of_recurring_jobs(
 ) -> None:
     jobs = recurrences_at(
         submissions_ms(2000, 1000),
-        chosen_workloads(synthetic_traces()),
+        chosen_workloads(read_traces()),
         ZeusSpec("default"),
         0,
         n_recurring_jobs=n_recurring_jobs,
@@ -134,7 +128,7 @@ def test_workloads_that_cannot_be_shared_out_are_refused(
     with pytest.raises(WorkloadError, match=words):
         recurrences_at(
             submissions_ms(5),
-            chosen_workloads(synthetic_traces()),
+            chosen_workloads(read_traces()),
             ZeusSpec(),
             0,
             n_recurring_jobs=n_recurring_jobs,
@@ -145,7 +139,7 @@ def test_workloads_that_cannot_be_shared_out_are_refused(
 def test_workload_without_a_share_has_no_jobs() -> None:
     jobs = recurrences_at(
         submissions_ms(60),
-        chosen_workloads(synthetic_traces()),
+        chosen_workloads(read_traces()),
         ZeusSpec("default"),
         0,
         n_recurring_jobs=2,
