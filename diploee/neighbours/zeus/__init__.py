@@ -8,12 +8,7 @@ while a job recurs, and gives the recurrences as jobs of a facility.
 
 from diploee.neighbours.zeus.cost import Saving, Savings, best_savings
 from diploee.neighbours.zeus.groups import GroupTrace, read_groups, simulate_groups
-from diploee.neighbours.zeus.results import (
-    Recurrences,
-    RecurrenceTable,
-    read_recurrences,
-    write_recurrences,
-)
+from diploee.neighbours.zeus.results import Recurrences, read_recurrences, write_recurrences
 from diploee.neighbours.zeus.simulator import simulate_sequence
 from diploee.neighbours.zeus.spec import ZeusSpec
 from diploee.neighbours.zeus.summary import WorkloadSummary, summarize
@@ -23,7 +18,6 @@ from diploee.neighbours.zeus.workload import KNOWN_WORKLOADS, TrainingWorkload, 
 __all__ = [
     "KNOWN_WORKLOADS",
     "GroupTrace",
-    "RecurrenceTable",
     "Recurrences",
     "Saving",
     "Savings",

@@ -132,13 +132,7 @@ class TrainingWorkload:
         return self.batch_index(self.spec.default_batch_size)
 
     def batch_index(self, batch_size: int) -> int:
-        """Return the index of a batch size.
-
-        Raises
-        ------
-        WorkloadError
-            If it is not in the data.
-        """
+        """Return the index of a batch size; `WorkloadError` if it is not in the data."""
         row = int(np.searchsorted(self.batch_sizes, batch_size))
         if row == self.batch_sizes.size or self.batch_sizes[row] != batch_size:
             raise WorkloadError(
@@ -148,13 +142,7 @@ class TrainingWorkload:
         return row
 
     def limit_index(self, row: int, power_limit_w: float) -> int:
-        """Return the index of a power limit [W] that was measured for a batch size's row.
-
-        Raises
-        ------
-        WorkloadError
-            If it was not measured.
-        """
+        """Return the index of a limit [W]; `WorkloadError` if it was not measured for a row."""
         found = np.flatnonzero(self.power_limits_w == power_limit_w)
         if found.size == 0 or np.isnan(self.time_per_epoch_s[row, found[0]]):
             raise WorkloadError(

@@ -10,7 +10,6 @@ from zeus_builders import hand_workload, workload
 
 from diploee.errors import WorkloadError
 from diploee.neighbours.zeus import (
-    RecurrenceTable,
     TrainingWorkload,
     ZeusSpec,
     chosen_workloads,
@@ -19,7 +18,7 @@ from diploee.neighbours.zeus import (
     summarize,
 )
 from diploee.neighbours.zeus.cost import default_pair, oracle_pair
-from diploee.neighbours.zeus.results import Recurrences
+from diploee.neighbours.zeus.results import Recurrences, RecurrenceTable
 from diploee.neighbours.zeus.simulator import Submissions, simulate
 from diploee.neighbours.zeus.summary import settled_cost_ratio
 
