@@ -30,21 +30,12 @@ _WITHOUT = {
 
 @dataclass(frozen=True, eq=False)
 class ModelFits:
-    """The fits of one served model.
+    """The fits of one served model."""
 
-    Parameters
-    ----------
-    spec : InferenceModelSpec
-        Which one.
-    fits : ServingFits
-        Power, latency and throughput against batch size, over the sizes that were fitted.
-    details : mapping
-        Source, licence and points.
-    """
-
-    spec: InferenceModelSpec
+    spec: InferenceModelSpec  # which one
+    # Power, latency and throughput against batch size, over the sizes that were fitted
     fits: ServingFits
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)  # source, licence and points
 
 
 class LogisticModelStore(CompiledData[ModelFits]):

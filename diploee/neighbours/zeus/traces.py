@@ -156,13 +156,7 @@ class TrainingTraces:
 
 
 def join_traces(train: TrainTrace, power: PowerTrace) -> TrainingTraces:
-    """Join two traces by dataset, network, optimizer and batch size; rows without partner count.
-
-    Raises
-    ------
-    WorkloadError
-        If no row has a partner.
-    """
+    """Join two traces by dataset, network, optimizer and batch size; rows without partner count."""
     n_train = train.batch_size.size
     codes = row_codes(
         np.concatenate([train.key, power.key]),

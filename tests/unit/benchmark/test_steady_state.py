@@ -9,12 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diploee.errors import InputError
-from diploee.neighbours.openg2g import (
-    BenchmarkRun,
-    InferenceData,
-    InferenceDataParams,
-    PowerReadings,
-)
+from diploee.neighbours.openg2g import InferenceData, InferenceDataParams
+from diploee.neighbours.openg2g.runs import BenchmarkRun, PowerReadings
 from diploee.neighbours.openg2g.sources import OpenG2GSource, ResultsSource
 from diploee.neighbours.openg2g.steady_state import median_trace_w, run_power_w
 
