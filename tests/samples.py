@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from diploee.neighbours.zeus import ZEUS_WORKLOADS
+from diploee.neighbours.zeus import KNOWN_WORKLOADS
 
 PUBLISHED = Path(__file__).parents[2] / "shared" / "data"
 """The samples, which are no part of the repository."""
@@ -113,7 +113,7 @@ def _zeus(folder: Path) -> None:
     key = "dataset,network,batch_size,optimizer"
     train = [f"{key},learning_rate,run,target_metric,target_epoch"]
     power = {gpu: [f"{key},power_limit,time_per_epoch,average_power"] for gpu in ("v100", "a40")}
-    for spec in ZEUS_WORKLOADS.values():
+    for spec in (s for name, s in KNOWN_WORKLOADS.items() if "synthetic" not in name):
         for share in (0.25, 0.5, 1, 2, 4):
             size = int(share * spec.default_batch_size)
             key = f"{spec.dataset},{spec.network},{size},{spec.optimizer}"

@@ -12,14 +12,14 @@ from diploee.cli.helped import App
 from diploee.cli.options import Force, Json, ToLibrary, naming_options, options, place_option
 from diploee.errors import InputError, ScenarioError, did_you_mean, one_of
 from diploee.neighbours.openg2g import (
-    BenchmarkSource,
     LogisticModel,
     LogisticModelStore,
-    ModelFits,
     TrainingTrace,
     TrainingTraceParams,
     load_specs,
 )
+from diploee.neighbours.openg2g.logistic_store import ModelFits
+from diploee.neighbours.openg2g.runs import BenchmarkSource
 from diploee.neighbours.openg2g.sources import (
     LeaderboardSource,
     MlEnergySource,

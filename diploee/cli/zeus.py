@@ -29,9 +29,7 @@ from diploee.neighbours.zeus import (
     simulate_groups,
     simulate_sequence,
     summarize,
-    synthetic_traces,
     write_recurrences,
-    write_synthetic_traces,
 )
 from diploee.neighbours.zeus.cost import default_pair
 from diploee.neighbours.zeus.simulator import MAX_RECURRENCES
@@ -60,7 +58,7 @@ def zeus_command(
     simulation: RecurrenceOptions,
     train_csv: Annotated[
         Path | None,
-        typer.Argument(help="summary_train.csv; built-in SYNTHETIC traces without files."),
+        typer.Argument(help="summary_train.csv; the shipped SYNTHETIC traces without."),
     ] = None,
     power_csv: Annotated[
         Path | None, typer.Argument(help="summary_power_<gpu>.csv, or a folder of them.")
@@ -107,29 +105,13 @@ def zeus_command(
         bool, typer.Option("--savings", help="Only what the knobs can save, without simulating.")
     ] = False,
     as_json: Json = False,
-    write_synthetic: Annotated[
-        Path | None,
-        place_option(
-            "Write the synthetic traces as CSV files, and end.", "--write-synthetic", "DIR"
-        ),
-    ] = None,
 ) -> None:
     """Simulate recurring training jobs that choose batch size and power limit (Zeus).
 
-    Without files it runs on built-in SYNTHETIC traces, which no one measured.
+    Without files it runs on SYNTHETIC traces, which no one measured (profiles/zeus).
     """
-    given = _given(ctx)
-    if write_synthetic is not None:
-        others = [name for name in given if name not in ("--write-synthetic", "--force")]
-        if others:
-            raise InputError(
-                f"--write-synthetic: writes files and ends, found {one_of(others)} too; give the "
-                "folder alone"
-            )
-        for path in write_synthetic_traces(write_synthetic, force):
-            typer.echo(path)
-        return
-    if groups is not None and "--recurrences" in given:
+    source = ctx.get_parameter_source("recurrences")
+    if groups is not None and source is not None and source.name == "COMMANDLINE":
         raise InputError("--groups and --recurrences: expected one of them")
     if power_limit is not None and power_limit_optimizer is not None:
         raise InputError("--power-limit and --power-limit-optimizer: expected one of them")
@@ -163,26 +145,12 @@ def zeus_command(
         typer.echo(f"{len(result.table):,} runs in {out}")
 
 
-def _given(ctx: typer.Context) -> list[str]:
-    """Return the options and arguments that the command line gives, as it spells them."""
-    return [
-        max(parameter.opts, key=len) if parameter.param_type_name == "option" else str(value)
-        for parameter in ctx.command.params
-        if (value := ctx.params.get(str(parameter.name))) is not None
-        and (source := ctx.get_parameter_source(str(parameter.name))) is not None
-        and source.name == "COMMANDLINE"
-    ]
-
-
 def _traces(train_csv: Path | None, power_csv: Path | None, gpu: str | None) -> TrainingTraces:
-    if train_csv is None:
-        if gpu not in (None, "synthetic"):
-            raise InputError(
-                f"--gpu: the built-in traces are of the GPU 'synthetic', found {gpu!r}; give "
-                "TRAIN_CSV and POWER_CSV"
-            )
-        return synthetic_traces()
-    if power_csv is None:
+    if train_csv is None and gpu is not None:
+        raise InputError(
+            f"--gpu: chooses among given traces, found {gpu!r}; name TRAIN_CSV and POWER_CSV"
+        )
+    if train_csv is not None and power_csv is None:
         raise InputError(f"{train_csv}: expected a power trace too; give TRAIN_CSV and POWER_CSV")
     return read_traces(train_csv, power_csv, gpu)
 

@@ -2,29 +2,64 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, PositiveInt, SerializeAsAny, model_validator
+from pydantic import Field, PositiveInt, PrivateAttr, SerializeAsAny, model_validator
 
 from diploee.kinds import Kind, Kinds
 from diploee.model import Model
 
 
-class BatchSizeSpec(Kind):
-    """What a scenario says of what chooses batch sizes; opened for a `Setting` of Zeus."""
+class _Optimizer(Kind):
+    """What a scenario says of an optimizer is one itself, before it is opened."""
+
+    def open(self, setting: Any) -> Any:
+        """Return a new one for the recurring job of a Zeus `Setting`."""
+        opened = self.model_copy()
+        opened._start(setting)
+        return opened
+
+    def _start(self, setting: Any) -> None:
+        """Make ready what is learnt and drawn; only the oracles look at the traces."""
+
+
+class BatchSizeOptimizer(_Optimizer):
+    """Chooses the batch size of each recurrence; here always the same."""
 
     goes_with: ClassVar[str] = "jit"
     """The power limit optimizer beside it where none is named."""
+    _batch_size: int = PrivateAttr(default=0)
+
+    def predict(self) -> int:
+        """Return the batch size of the next recurrence."""
+        return self._batch_size
+
+    def observe(self, batch_size: int, cost_j: float, converged: bool) -> None:
+        """Learn the cost [J] of a recurrence that has ended, without its `runtime_ratio`.
+
+        Observations may come late and in another order than the predictions, and also of
+        recurrences that overlapped and took no prediction; one that was stopped early has not
+        converged.
+        """
 
 
-class PowerLimitSpec(Kind):
-    """What a scenario says of what chooses power limits, likewise."""
+class PowerLimitOptimizer(_Optimizer):
+    """Chooses the power limit of each recurrence, once its batch size is known."""
+
+    _limit_w: dict[int, float] = PrivateAttr(default_factory=dict)
+
+    def predict(self, batch_size: int) -> float | None:
+        """Return the power limit [W], or None to have all limits profiled in the first epoch."""
+        return self._limit_w.get(batch_size)
+
+    def observe(self, batch_size: int, power_limit_w: float, cost_per_epoch_j: float) -> None:
+        """Learn what an epoch costs [J] at a limit [W], from a profile or a recurrence."""
 
 
 _HOME = "diploee.neighbours.zeus.optimizers"
-BATCH_SIZE_OPTIMIZERS = Kinds("batch size optimizer", BatchSizeSpec, _HOME)
+BATCH_SIZE_OPTIMIZERS = Kinds("batch size optimizer", BatchSizeOptimizer, _HOME)
 """What may choose batch sizes, by name: those of the package, and those registered from outside."""
-POWER_LIMIT_OPTIMIZERS = Kinds("power limit optimizer", PowerLimitSpec, _HOME)
+POWER_LIMIT_OPTIMIZERS = Kinds("power limit optimizer", PowerLimitOptimizer, _HOME)
 """What may choose power limits, likewise."""
 
 
@@ -52,15 +87,17 @@ class RecurringTraining(Model):
         description="Alibaba group trace: submissions, groups and run time ratios from the file, "
         "instead of the calendar; repeated until the run ends.",
     )
-    batch_size_optimizer: Annotated[SerializeAsAny[BatchSizeSpec], BATCH_SIZE_OPTIMIZERS] = Field(
-        default="zeus",
-        validate_default=True,
-        description="How a batch size is chosen: Zeus' pruning and Thompson sampling, always the "
-        "default, the best known from the start, each in turn, or an optimizer of your own: "
-        "{path: module:Class, ...}.",
+    batch_size_optimizer: Annotated[SerializeAsAny[BatchSizeOptimizer], BATCH_SIZE_OPTIMIZERS] = (
+        Field(
+            default="zeus",
+            validate_default=True,
+            description="How a batch size is chosen: Zeus' pruning and Thompson sampling, always "
+            "the default, the best known from the start, or an optimizer of your own: "
+            "{path: module:Class, ...}.",
+        )
     )
     power_limit: (
-        Annotated[SerializeAsAny[PowerLimitSpec], POWER_LIMIT_OPTIMIZERS]
+        Annotated[SerializeAsAny[PowerLimitOptimizer], POWER_LIMIT_OPTIMIZERS]
         | Annotated[float, Field(gt=0)]
         | None
     ) = Field(

@@ -117,7 +117,6 @@ COMMANDS = {
     "profiles show": Command(SHOW, slow=True),
     "benchmark training-trace": Command(TRACE, "--gpus-per-node 2"),
     "benchmark fit": Command(CACHED, force=False, refuses=False),
-    "zeus --write-synthetic": Command("zeus --write-synthetic {root}/traces"),
     "zeus --out": Command(ZEUS, "--eta 1", slow=True),
     "report": Command(REPORT, refuses=False, slow=True),
     "report --png": Command(f"{REPORT} --png {{root}}/png", slow=True),

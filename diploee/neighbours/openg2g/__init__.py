@@ -8,46 +8,25 @@ rate into power and latency.
 from diploee.neighbours.openg2g.inference_data import InferenceData
 from diploee.neighbours.openg2g.itl_mixture import ITLMixtureModel
 from diploee.neighbours.openg2g.logistic import LogisticModel
-from diploee.neighbours.openg2g.logistic_store import LogisticModelStore, ModelFits
-from diploee.neighbours.openg2g.model_data import InferenceDataParams, ModelData
-from diploee.neighbours.openg2g.runs import (
-    BenchmarkRun,
-    BenchmarkRuns,
-    BenchmarkSource,
-    PowerReadings,
-)
+from diploee.neighbours.openg2g.logistic_store import LogisticModelStore
+from diploee.neighbours.openg2g.model_data import InferenceDataParams
 from diploee.neighbours.openg2g.serving_fits import ServingFits
-from diploee.neighbours.openg2g.serving_point import (
-    OperatingPoints,
-    ServingCurve,
-    operating_points,
-    sampled_operating_points,
-)
+from diploee.neighbours.openg2g.serving_point import operating_points
 from diploee.neighbours.openg2g.spec import InferenceModelSpec
-from diploee.neighbours.openg2g.spec_files import load_specs, specs_from_data
+from diploee.neighbours.openg2g.spec_files import load_specs
 from diploee.neighbours.openg2g.training_power import TrainingTraceParams
 from diploee.neighbours.openg2g.training_trace import TrainingTrace
 
 __all__ = [
-    "BenchmarkRun",
-    "BenchmarkRuns",
-    "BenchmarkSource",
     "ITLMixtureModel",
     "InferenceData",
     "InferenceDataParams",
     "InferenceModelSpec",
     "LogisticModel",
     "LogisticModelStore",
-    "ModelData",
-    "ModelFits",
-    "OperatingPoints",
-    "PowerReadings",
-    "ServingCurve",
     "ServingFits",
     "TrainingTrace",
     "TrainingTraceParams",
     "load_specs",
     "operating_points",
-    "sampled_operating_points",
-    "specs_from_data",
 ]

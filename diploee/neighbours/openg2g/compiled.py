@@ -1,26 +1,20 @@
-"""What all data compiled per spec shares: its places in the cache, `save`, `load`, `ensure`."""
+"""What all data compiled per spec shares: their places in the cache, `save`, `load`, `ensure`."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from diploee.errors import InputError
-from diploee.neighbours.openg2g.cache import (
-    MANIFEST,
-    Artifact,
-    Recipe,
-    find_artifact,
-    load_artifact,
-)
-from diploee.neighbours.openg2g.cache_writing import save_artifact
+from diploee.neighbours.openg2g.cache import MANIFEST, Artifact, Cached
 from diploee.neighbours.openg2g.openg2g_folder import openg2g_folder
-from diploee.neighbours.openg2g.runs import BenchmarkSource
+from diploee.neighbours.openg2g.runs import BenchmarkRuns, BenchmarkSource
 from diploee.neighbours.openg2g.spec import InferenceModelSpec
 from diploee.problems import checked
 
@@ -49,15 +43,17 @@ class CompiledData(ABC, Generic[M]):
     models: Mapping[str, M]  # by label
     params: Any = None  # how they were compiled, where there is a choice
 
-    @classmethod
-    @abstractmethod
-    def _recipe(cls, spec: InferenceModelSpec, params: Any) -> Recipe:
-        """Return what a spec's artifact is made from, and how it is read."""
+    kind: ClassVar[str]
+    schema_version: ClassVar[int]
+    default_params: ClassVar[Any] = None
+    needs_traces: ClassVar[bool] = False
 
     @classmethod
     @abstractmethod
-    def _compile(cls, spec: InferenceModelSpec, source: BenchmarkSource, params: Any) -> M:
-        """Make the data of a spec."""
+    def _compile(
+        cls, spec: InferenceModelSpec, runs: BenchmarkRuns, params: Any, details: dict[str, Any]
+    ) -> M:
+        """Make the data of a spec; more details may be added."""
 
     @classmethod
     @abstractmethod
@@ -65,8 +61,9 @@ class CompiledData(ABC, Generic[M]):
         """Return the files of a spec's data."""
 
     @classmethod
-    def _default_params(cls) -> Any:
-        return None
+    @abstractmethod
+    def _parse(cls, spec: InferenceModelSpec, params: Any, artifact: Artifact) -> M:
+        """Read them back."""
 
     @classmethod
     def generate(
@@ -83,20 +80,33 @@ class CompiledData(ABC, Generic[M]):
         params : object, optional
             How they are compiled, where there is a choice.
         """
-        _check_source(source)
-        params = params or cls._default_params()
-        specs = [_with_batch_sizes(spec, source) for spec in specs]
-        models = {spec.model_label: cls._compile(spec, source, params) for spec in specs}
+        if not callable(getattr(source, "read", None)):
+            raise InputError(
+                f"source is of type {type(source).__name__}, expected one of measurements such as "
+                "ResultsSource(...)"
+            )
+        params = params or cls.default_params
+        models = {}
+        for spec in (_with_batch_sizes(spec, source) for spec in specs):
+            runs = source.read(spec, traces=cls.needs_traces)
+            details = {
+                "model_label": spec.model_label,
+                "source": runs.source,
+                "licence": runs.licence,
+                "source_sha256": runs.sha256,
+            }
+            try:
+                models[spec.model_label] = cls._compile(spec, runs, params, details)
+            except InputError as error:
+                raise InputError(f"{runs.source}: '{spec.model_label}': {error}") from error
         return cls(models, params)
 
     def save(self, data_dir: Path | str) -> None:
-        """Write every model to ``<data_dir>/<hash of its spec>/<kind>/``."""
-        params = self.params or self._default_params()
+        """Write every model to ``<data_dir>/<hash of what it is made from>/<kind>/``."""
         for model in self.models.values():
-            recipe = self._recipe(model.spec, params)
-            whole = replace(recipe, source_sha256=str(model.details.get("source_sha256", "")))
-            place = _place(data_dir, model.spec, recipe)
-            save_artifact(place, whole, self._files(model), model.details)
+            sha256 = str(model.details.get("source_sha256", ""))
+            cached = self._cached(data_dir, model.spec, self.params, sha256)
+            cached.save(self._files(model), model.details)
 
     @classmethod
     def load(
@@ -104,12 +114,9 @@ class CompiledData(ABC, Generic[M]):
     ) -> Self:
         """Read the models of specs, as `save` wrote them with the same parameters."""
         _check_labels(specs)
-        params = params or cls._default_params()
-        found: dict[str, M] = {}
-        for spec in (_with_batch_sizes(spec, None) for spec in specs):
-            recipe = cls._recipe(spec, params)
-            place = _place(data_dir, spec, recipe)
-            found[spec.model_label] = load_artifact(place, recipe).content
+        params = params or cls.default_params
+        whole = (_with_batch_sizes(spec, None) for spec in specs)
+        found = {s.model_label: cls._cached(data_dir, s, params).load() for s in whole}
         return cls(found, params)
 
     @classmethod
@@ -122,7 +129,7 @@ class CompiledData(ABC, Generic[M]):
     ) -> Self:
         """Read the models of specs, and first compile those that are not there as wanted.
 
-        A model is compiled when its cache is missing, not complete, of an older schema version,
+        A model is compiled when its cache is missing, not complete, of another schema version,
         made with other parameters or from other source data.
 
         Parameters
@@ -138,35 +145,41 @@ class CompiledData(ABC, Generic[M]):
             How they are compiled, where there is a choice.
         """
         _check_labels(specs)
-        params = params or cls._default_params()
+        params = params or cls.default_params
         found: dict[str, M] = {}
         for asked in specs:
             given = source
             if given is None and not asked.batch_sizes:
                 given = default_source(data_dir, asked)
             spec = _with_batch_sizes(asked, given)
-            recipe = cls._recipe(spec, params)
-            place = _place(data_dir, spec, recipe)
-            if source is not None:
-                recipe = replace(recipe, source_sha256=source.sha256(spec))
-            cached = find_artifact(place, recipe)
-            if isinstance(cached, Artifact):
-                found[spec.model_label] = cached.content
-                continue
-            made = cls.generate([spec], given or default_source(data_dir, spec), params)
-            made.save(data_dir)
-            found |= made.models
+            sha256 = None if source is None else source.sha256(spec)
+            model = cls._cached(data_dir, spec, params, sha256).find()
+            if isinstance(model, str):
+                made = cls.generate([spec], given or default_source(data_dir, spec), params)
+                made.save(data_dir)
+                model = made.models[spec.model_label]
+            found[spec.model_label] = model
         return cls(found, params)
+
+    @classmethod
+    def _cached(
+        cls, data_dir: Path | str, spec: InferenceModelSpec, params: Any, sha256: str | None = None
+    ) -> Cached[M]:
+        made_from = {"schema_version": cls.schema_version, **spec.data_fields()}
+        if params is not None:
+            made_from |= params.model_dump(mode="json")
+        parse = partial(cls._parse, spec, params)
+        return Cached(Path(data_dir), cls.kind, made_from, parse, sha256)
 
 
 def default_source(data_dir: Path | str, spec: InferenceModelSpec) -> BenchmarkSource:
     """Return where a spec is measured that no source is given for: OpenG2G's folder, or the hub."""
     sources = import_module("diploee.neighbours.openg2g.sources")
     folder = openg2g_folder(data_dir, spec)
-    if (folder / MANIFEST).is_file():
-        source: BenchmarkSource = sources.OpenG2GSource(folder)
-        return source
-    source = sources.MlEnergySource()
+    is_there = (folder / MANIFEST).is_file()
+    source: BenchmarkSource = (
+        sources.OpenG2GSource(folder) if is_there else sources.MlEnergySource()
+    )
     return source
 
 
@@ -186,15 +199,6 @@ def _with_batch_sizes(
     return checked(given, InferenceModelSpec, lambda _: where)
 
 
-def _place(data_dir: Path | str, spec: InferenceModelSpec, recipe: Recipe) -> Path:
-    return artifact_folder(Path(data_dir), spec.cache_hash(), recipe.kind)
-
-
-def artifact_folder(data_dir: Path, key: str, kind: str) -> Path:
-    """Return the folder of an artifact, ``<data_dir>/<key>/<kind>``."""
-    return data_dir / key / kind
-
-
 def _check_labels(specs: Sequence[InferenceModelSpec]) -> None:
     labels = [spec.model_label for spec in specs]
     if not labels:
@@ -202,12 +206,3 @@ def _check_labels(specs: Sequence[InferenceModelSpec]) -> None:
     twice = sorted(label for label, n in Counter(labels).items() if n > 1)
     if twice:
         raise InputError(f"two specs have the label '{twice[0]}'; labels must differ")
-
-
-def _check_source(source: object) -> None:
-    """Refuse what can't be read as a source of measurements, as None."""
-    if not callable(getattr(source, "read", None)):
-        raise InputError(
-            f"source is of type {type(source).__name__}, expected one of measurements such as "
-            "ResultsSource(...)"
-        )

@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from diploee.loads.services.curves import LatencyCurve, PowerCurve
-from diploee.neighbours.openg2g import LogisticModel, ServingFits, sampled_operating_points
+from diploee.neighbours.openg2g import LogisticModel, ServingFits
+from diploee.neighbours.openg2g.serving_point import sampled_operating_points
 from diploee.profiles import Provenance
 from diploee.scenario import LatencyMetric, LogisticService
 from diploee.scenario.serving_model import LogisticCurve
@@ -46,16 +47,12 @@ def logistic_curves(
     fits = serving_fits(service)
     coarse, fine = (
         sampled_operating_points(
-            fits,
-            output_tokens,
-            idle_power_w=service.idle_power_w,
-            n_rates=n_rates,
-            replicas_per_instance=service.replicas_per_instance,
-            nodes_per_instance=nodes_per_instance,
-            other_node_power_w=service.other_node_power_w,
+            fits, output_tokens, idle_power_w=service.idle_power_w, n_rates=n_rates
         )
         for n_rates in (POWER_RATES, LATENCY_RATES)
     )
+    n_replicas = service.replicas_per_instance
+    share, others_w = n_replicas / nodes_per_instance, service.other_node_power_w
     source = service.source or "logistic coefficients of the scenario, no source given"
     provenance = Provenance(
         kind="reference",
@@ -67,14 +64,14 @@ def logistic_curves(
         notes="Synthesised by diploee about the mean power of a logistic curve, with the course in "
         "time of the shipped serving samples; not measured.",
     )
-    rate_rps, power_w = coarse.rate_rps, coarse.power_w
+    rate_rps, power_w = coarse.served_rps * n_replicas, coarse.power_w * share + others_w
     if service.idle_power_w is not None:  # rates below the lowest sample are read there
-        share = service.replicas_per_instance / nodes_per_instance
-        at_rest_w = service.idle_power_w * share + service.other_node_power_w
-        rate_rps, power_w = np.append(0.0, rate_rps), np.append(at_rest_w, power_w)
+        rate_rps = np.append(0.0, rate_rps)
+        power_w = np.append(service.idle_power_w * share + others_w, power_w)
     power = PowerCurve(name, rate_rps, power_w, power_w, provenance)
     latency_s = fine.itl_s if metric == "mean_itl" else fine.latency_s
-    return power, LatencyCurve(metric, fine.rate_rps, latency_s, fine.rate_rps)
+    served_rps = fine.served_rps * n_replicas
+    return power, LatencyCurve(metric, served_rps, latency_s, served_rps)
 
 
 def _model(curve: LogisticCurve, factor: float = 1.0) -> LogisticModel:

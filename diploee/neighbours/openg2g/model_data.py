@@ -47,43 +47,18 @@ class InferenceDataParams(Model):
 
 @dataclass(frozen=True, eq=False)
 class ModelData:
-    """Traces and mixtures of one served model.
+    """Traces and mixtures of one served model."""
 
-    Parameters
-    ----------
-    spec : InferenceModelSpec
-        Which one.
-    dt_s : float
-        Step of the traces [s].
-    power_w : mapping of int to numpy.ndarray, shape (n,), float64
-        By batch size: power of one replica, the sum over its GPUs, in the steady state [W].
-    itl : mapping of int to ITLMixtureModel
-        Inter-token latency by batch size.
-    details : mapping
-        Source, licence, interval of the readings, runs per batch size, counts of what was dropped.
-    """
-
-    spec: InferenceModelSpec
-    dt_s: float
+    spec: InferenceModelSpec  # which one
+    dt_s: float  # step of the traces [s]
+    # By batch size: power of one replica, the sum over its GPUs, in the steady state [W]
     power_w: Mapping[int, Float64Array]
-    itl: Mapping[int, ITLMixtureModel]
+    itl: Mapping[int, ITLMixtureModel]  # inter-token latency by batch size
+    # Source, licence, interval of the readings, runs per batch size, counts of what was dropped
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def profile(self, batch_size: int, n_nodes: int = 1) -> PowerProfile:
-        """Return the trace of a batch size as the measured power of one replica.
-
-        Parameters
-        ----------
-        batch_size : int
-            One of the spec's.
-        n_nodes : int
-            Nodes that the replica's GPUs stand in.
-
-        Raises
-        ------
-        InputError
-            If the batch size has no trace.
-        """
+        """Return the trace of a batch size as the measured power of one replica."""
         if batch_size not in self.power_w:
             raise InputError(
                 f"'{self.spec.model_label}' has no trace of batch size {batch_size} "

@@ -1,4 +1,7 @@
-"""Names and manifests of OpenG2G's spec folders, ``data/specs/<hash>/``, as it looks them up.
+"""OpenG2G's spec folders, ``data/specs/<hash>/``: names and manifests as it looks them up, files.
+
+`trace.csv` (``batch_size,relative_time_s,power_total_W``), `itl_fit.json` and `logistic_fit.json`
+are the files of the cache here, too.
 
 References
 ----------
@@ -11,10 +14,24 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from diploee.errors import InputError
+from pydantic import Field
+
+from diploee.errors import InputError, LogFormatError
+from diploee.json_files import Record, parse_json
+from diploee.neighbours.openg2g.itl_mixture import ITLMixtureModel
+from diploee.neighbours.openg2g.logistic import LogisticModel
 from diploee.neighbours.openg2g.spec import InferenceModelSpec
+from diploee.tables import Float64Array
+from diploee.textio.sheets import sheet_of
+from diploee.textio.values import Number, numbers
+
+TRACE_FILE, ITL_FILE, FIT_FILE = "trace.csv", "itl_fit.json", "logistic_fit.json"
+TRACE_COLUMNS = ("batch_size", "relative_time_s", "power_total_W")
+FITS = {"power": "power", "latency": "itl", "throughput": "throughput"}
+"""Names in ``logistic_fit.json``, and ours. OpenG2G fits the mean latency, the sources here give
+the median."""
 
 SCHEMA_VERSION = 3
 DEFAULTS = {"precision": "bfloat16", "tensor_parallel": 1, "expert_parallel": 1}
@@ -53,3 +70,40 @@ def _hash(spec: InferenceModelSpec) -> str:
     hashed |= {name: sorted(v) for name, v in hashed.items() if isinstance(v, list)}
     # OpenG2G hashes json.dumps with its default separators.
     return hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()[:16]
+
+
+class _LatencyFits(Record):
+    per_batch: dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], dict[str, Any]]
+
+
+def traces_of(path: Path, content: bytes) -> tuple[Float64Array, Float64Array, Float64Array]:
+    """Return batch size, time [s] and power [W] of a `trace.csv`."""
+    table = sheet_of(path, content, "a trace").read(TRACE_COLUMNS, "a trace")
+    batch, t_s = (numbers(table, name, Number(may_miss=False)) for name in TRACE_COLUMNS[:2])
+    return batch, t_s, numbers(table, TRACE_COLUMNS[2], Number(may_miss=False, at_least=0))
+
+
+def mixtures_of(path: Path, content: bytes) -> dict[int, ITLMixtureModel]:
+    """Return the latency mixtures of an `itl_fit.json` by batch size."""
+    per_batch = parse_json(content, str(path), _LatencyFits, LogFormatError).per_batch
+    return {
+        int(size): _model(ITLMixtureModel, parameters, f"{path}: per_batch.{size}")
+        for size, parameters in per_batch.items()
+    }
+
+
+def fits_of(path: Path, content: bytes) -> dict[str, LogisticModel]:
+    """Return the fits that a `logistic_fit.json` has, by our names."""
+    data = parse_json(content, str(path), dict[str, Any], LogFormatError)
+    return {
+        ours: _model(LogisticModel, data[name], f"{path}: {name}")
+        for name, ours in FITS.items()
+        if isinstance(data.get(name), dict)
+    }
+
+
+def _model(kind: Any, parameters: dict[str, Any], where: str) -> Any:
+    try:
+        return kind.from_dict(parameters)
+    except InputError as error:
+        raise LogFormatError(f"{where}: {error}") from error

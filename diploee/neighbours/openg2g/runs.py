@@ -20,93 +20,45 @@ REPLICA_POWER = "GPUs of one model replica; no CPU packages, memory, network, fa
 
 @dataclass(frozen=True, eq=False)
 class PowerReadings:
-    """Power of one device in time.
+    """Power of one device in time."""
 
-    Parameters
-    ----------
-    t_s : numpy.ndarray, shape (n,), float64
-        Stamps [s], strictly increasing.
-    power_w : numpy.ndarray, shape (n,), float64
-        Power at the stamps [W].
-    """
-
-    t_s: Float64Array
-    power_w: Float64Array
+    t_s: Float64Array  # stamps [s], strictly increasing
+    power_w: Float64Array  # power at the stamps [W]
 
     @classmethod
     def of_pairs(cls, t_s: Float64Array, power_w: Float64Array) -> tuple[PowerReadings, int]:
-        """Sort readings by time and drop those at a stamp that is already there.
-
-        Returns
-        -------
-        readings : PowerReadings
-            Of equal stamps the first.
-        n_dropped : int
-            Readings dropped.
-        """
+        """Sort readings by time and drop those at a stamp that is already there."""
         stamps, first = np.unique(t_s, return_index=True)
         return cls(stamps, power_w[first]), t_s.size - stamps.size
 
 
 @dataclass(frozen=True, eq=False)
 class BenchmarkRun:
-    """One measurement of a model replica under a full load of requests.
+    """One measurement of a model replica under a full load of requests."""
 
-    Parameters
-    ----------
-    batch_size : int
-        Sequences served at once at most, ``max_num_seqs``.
-    mean_power_w : float or None
-        Mean power of the replica's GPUs in the steady state [W].
-    median_itl_s : float or None
-        Median inter-token latency [s].
-    throughput_tps : float or None
-        Output tokens per second [1/s].
-    power : tuple of PowerReadings
-        Power of every GPU, or one for their sum; empty where the source has none.
-    steady_s : tuple of (float, float) or None
-        Start and end of the steady state on the readings' clock [s]; None means all readings.
-    itl_samples_s : numpy.ndarray, shape (m,), float64, or None
-        Inter-token latencies [s].
-    itl_fit : ITLMixtureModel or None
-        Where the source gives a fit in their place.
-    """
-
-    batch_size: int
-    mean_power_w: float | None = None
-    median_itl_s: float | None = None
-    throughput_tps: float | None = None
+    batch_size: int  # sequences served at once at most, ``max_num_seqs``
+    mean_power_w: float | None = None  # mean power of the replica's GPUs in the steady state [W]
+    median_itl_s: float | None = None  # median inter-token latency [s]
+    throughput_tps: float | None = None  # output tokens per second [1/s]
+    # Power of every GPU, or one for their sum; empty where the source has none
     power: tuple[PowerReadings, ...] = ()
+    # Start and end of the steady state on the readings' clock [s]; None means all readings
     steady_s: tuple[float, float] | None = None
-    itl_samples_s: Float64Array | None = None
-    itl_fit: ITLMixtureModel | None = None
+    itl_samples_s: Float64Array | None = None  # inter-token latencies [s]
+    itl_fit: ITLMixtureModel | None = None  # where the source gives a fit in their place
 
 
 @dataclass(frozen=True, eq=False)
 class BenchmarkRuns:
-    """All measurements of one spec.
+    """All measurements of one spec."""
 
-    Parameters
-    ----------
-    source : str
-        Where they come from, for errors and provenance.
-    licence : str
-        Licence of the data; ``"unknown"`` where it is not stated.
-    sha256 : str
-        Hash of the source data.
-    runs : tuple of BenchmarkRun
-        One or several for every batch size of the spec.
-    fits : mapping of str to LogisticModel
-        Fits that the source gives of ``power``, ``itl`` and ``throughput``; usually none.
-    counts : mapping of str to int
-        Readings and samples dropped or repaired, by cause.
-    """
-
-    source: str
-    licence: str
-    sha256: str
-    runs: tuple[BenchmarkRun, ...]
+    source: str  # where they come from, for errors and provenance
+    licence: str  # licence of the data; ``"unknown"`` where it is not stated
+    sha256: str  # hash of the source data
+    runs: tuple[BenchmarkRun, ...]  # one or several for every batch size of the spec
+    # Fits that the source gives of ``power``, ``itl`` and ``throughput``; usually none
     fits: Mapping[str, LogisticModel] = field(default_factory=dict)
+    # Readings and samples dropped or repaired, by cause
     counts: Mapping[str, int] = field(default_factory=dict)
 
     def by_batch(self) -> dict[int, list[BenchmarkRun]]:
@@ -130,20 +82,9 @@ class BenchmarkSource(Protocol):
         traces : bool
             Whether power readings and latency samples are needed; a source may skip their download
             otherwise.
-
-        Raises
-        ------
-        InputError
-            If the source can't be read or has no such measurements.
         """
         ...
 
     def sha256(self, spec: InferenceModelSpec) -> str:
-        """Return the hash of the data that `read` would use.
-
-        Raises
-        ------
-        InputError
-            If the source can't be read or has no such measurements.
-        """
+        """Return the hash of the data that `read` would use."""
         ...

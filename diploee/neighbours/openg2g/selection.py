@@ -11,7 +11,7 @@ from diploee.neighbours.openg2g.spec import InferenceModelSpec
 
 T = TypeVar("T")
 
-_MATCHED = {
+MATCHED = {
     "model_id": "model",
     "task": "task",
     "gpu_model": "GPU",
@@ -59,7 +59,7 @@ def select(
     if not found:
         raise InputError(f"{source}: holds no measurements of language models")
     passed: list[str] = []
-    for name, what in _MATCHED.items():
+    for name, what in MATCHED.items():
         wanted = getattr(spec, name)
         if wanted is None:
             _check_single(found, name, spec, source)
@@ -83,7 +83,7 @@ def _check_single(
     have = _sorted(getattr(one, name) for one in found)
     if len(have) > 1:
         raise InputError(
-            f"{source}: '{spec.model_label}' was measured with {_MATCHED[name]} {one_of(have)}; "
+            f"{source}: '{spec.model_label}' was measured with {MATCHED[name]} {one_of(have)}; "
             f"set {name} to one of them"
         )
 

@@ -6,7 +6,7 @@ at which its throughput equals the tokens asked for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -21,33 +21,17 @@ DEFAULT_RATES = 20
 
 @dataclass(frozen=True, eq=False)
 class OperatingPoints:
-    """How a replica runs at given request rates; all arrays of one shape.
+    """How a replica runs at given request rates; all arrays of one shape."""
 
-    Parameters
-    ----------
-    rate_rps : numpy.ndarray, float64
-        Offered request rate [1/s].
-    served_rps : numpy.ndarray, float64
-        Completed request rate [1/s]: the offered one, at most the highest.
-    batch : numpy.ndarray, float64
-        Sequences served at once, on average (below the smallest measured batch size too).
-    power_w : numpy.ndarray, float64
-        Mean power [W].
-    itl_s : numpy.ndarray, float64
-        Inter-token latency [s].
-    throughput_tps : numpy.ndarray, float64
-        Output tokens per second [1/s].
-    latency_s : numpy.ndarray, float64
-        Mean time that a request spends in the batch, by Little's law: batch over completed rate
-        [s]. It holds prefill, but no time in a queue.
-    """
-
-    rate_rps: Float64Array
-    served_rps: Float64Array
+    rate_rps: Float64Array  # offered request rate [1/s]
+    served_rps: Float64Array  # completed request rate [1/s]: the offered one, at most the highest
+    # Sequences served at once, on average (below the smallest measured batch size too)
     batch: Float64Array
-    power_w: Float64Array
-    itl_s: Float64Array
-    throughput_tps: Float64Array
+    power_w: Float64Array  # mean power [W]
+    itl_s: Float64Array  # inter-token latency [s]
+    throughput_tps: Float64Array  # output tokens per second [1/s]
+    # Mean time that a request spends in the batch, by Little's law: batch over completed rate [s].
+    # It holds prefill, but no time in a queue.
     latency_s: Float64Array
 
 
@@ -119,30 +103,6 @@ def operating_points(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class ServingCurve:
-    """Sampled operating points of one model instance, as rate curves have them.
-
-    Parameters
-    ----------
-    rate_rps : numpy.ndarray, shape (n,), float64
-        Request rates per instance [1/s], strictly increasing, all served; the last one is the
-        highest.
-    power_w : numpy.ndarray, shape (n,), float64
-        Mean power of each node of the instance [W].
-    itl_s, latency_s : numpy.ndarray, shape (n,), float64
-        Inter-token latency, and time in the batch [s]; both non-decreasing.
-    batch : numpy.ndarray, shape (n,), float64
-        Sequences at once on each replica.
-    """
-
-    rate_rps: Float64Array
-    power_w: Float64Array
-    itl_s: Float64Array
-    latency_s: Float64Array
-    batch: Float64Array
-
-
 def sampled_operating_points(
     fits: ServingFits,
     output_tokens: float,
@@ -150,48 +110,12 @@ def sampled_operating_points(
     itl_deadline_s: float | None = None,
     idle_power_w: float | None = None,
     n_rates: int = DEFAULT_RATES,
-    replicas_per_instance: int = 1,
-    nodes_per_instance: int = 1,
-    other_node_power_w: float = 0.0,
-) -> ServingCurve:
-    """Sample the operating points of a model instance up to its highest request rate.
+) -> OperatingPoints:
+    """Sample the operating points of a replica up to its highest request rate.
 
-    Parameters
-    ----------
-    fits, output_tokens, itl_deadline_s, idle_power_w
-        As for `operating_points`, of one replica.
-    n_rates : int
-        Evenly spaced rates, from the highest over `n_rates` to the highest, 10 or more; the rate of
-        the smallest batch size is added, as the power has a bend there.
-    replicas_per_instance : int
-        Replicas that share an instance's requests evenly, such as 4 of one GPU on a node of 4.
-    nodes_per_instance : int
-        Nodes that the instance's GPUs stand in.
-    other_node_power_w : float
-        Power of each node besides those GPUs [W], which benchmarks leave out: CPU packages, and
-        GPUs that no replica uses.
-
-    Returns
-    -------
-    ServingCurve
-        The curve.
-
-    Raises
-    ------
-    InputError
-        If an argument is out of its range.
-    WorkloadError
-        If the deadline can't be kept.
+    Rates are evenly spaced from the highest over `n_rates` to the highest; the rate of the smallest
+    batch size is added, as the power has a bend there. Latencies do not fall.
     """
-    for name, value, least in (
-        ("n_rates", n_rates, 10),
-        ("replicas_per_instance", replicas_per_instance, 1),
-        ("nodes_per_instance", nodes_per_instance, 1),
-    ):
-        if value < least:
-            raise InputError(f"{name} must be {least} or more, found {value}")
-    if not 0 <= other_node_power_w < np.inf:
-        raise InputError(f"other_node_power_w must be 0 W or more, found {other_node_power_w:g}")
     max_rps = fits.max_request_rate_rps(output_tokens, itl_deadline_s)
     bend_rps = _at(fits, fits.smallest_batch)[0] / output_tokens
     rate_rps = np.arange(1, n_rates + 1) / n_rates * max_rps
@@ -201,13 +125,10 @@ def sampled_operating_points(
     points = operating_points(
         fits, rate_rps, output_tokens, itl_deadline_s=itl_deadline_s, idle_power_w=idle_power_w
     )
-    share = replicas_per_instance / nodes_per_instance
-    return ServingCurve(
-        rate_rps=points.served_rps * replicas_per_instance,
-        power_w=points.power_w * share + other_node_power_w,
-        itl_s=np.maximum.accumulate(points.itl_s),  # equal values may differ by a rounding
+    return replace(  # equal values may differ by a rounding
+        points,
+        itl_s=np.maximum.accumulate(points.itl_s),
         latency_s=np.maximum.accumulate(points.latency_s),
-        batch=points.batch,
     )
 
 

@@ -51,20 +51,7 @@ def load_specs(path: Path | str) -> tuple[InferenceModelSpec, ...]:
 def specs_from_data(
     data: Any, where: Callable[[KeyPath], str] | None = None
 ) -> tuple[InferenceModelSpec, ...]:
-    """Check specs given as plain data, ``{"models": [{...}, ...]}``.
-
-    Parameters
-    ----------
-    data : object
-        The content of a specs file.
-    where : callable, optional
-        Gives the text that names a key path in an error; the dotted key by default.
-
-    Raises
-    ------
-    ScenarioError
-        With one line for each problem.
-    """
+    """Check specs given as plain data, ``{"models": [{...}, ...]}``."""
     where = where or (lambda key_path: dotted(key_path) or "specs")
     if not isinstance(data, dict) or _TOP not in data:
         found = f"keys {one_of(map(str, data))}" if isinstance(data, dict) else shown(data)

@@ -11,7 +11,6 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from diploee.model import Model, documented
-from diploee.neighbours.openg2g.cache import content_hash
 from diploee.scenario.bounds import MAX_POWER_W, MAX_SEED
 from diploee.streams import stream
 from diploee.tables import BoolArray, Float64Array
@@ -107,10 +106,6 @@ class TrainingTraceParams(Model):
     def n_samples(self) -> int:
         """Number of samples."""
         return round(self.duration_s / self.dt_s)
-
-    def cache_hash(self) -> str:
-        """Return the name of the trace's folder in a cache: 16 digits over all parameters."""
-        return content_hash(self.model_dump(mode="json"))
 
 
 def training_power_w(params: TrainingTraceParams) -> Float64Array:

@@ -10,9 +10,7 @@ import numpy as np
 
 from diploee.errors import InputError, LogFormatError
 from diploee.files import whole_file
-from diploee.neighbours.openg2g.cache import Artifact, Recipe, find_artifact, load_artifact
-from diploee.neighbours.openg2g.cache_writing import save_artifact
-from diploee.neighbours.openg2g.compiled import artifact_folder
+from diploee.neighbours.openg2g.cache import Artifact, Cached
 from diploee.neighbours.openg2g.csv_columns import format_columns, parse_columns
 from diploee.neighbours.openg2g.training_power import TrainingTraceParams, training_power_w
 from diploee.profiles import PowerProfile, Provenance
@@ -149,31 +147,16 @@ class TrainingTrace:
         return cls._parse(path, read_bytes(path))
 
     def save(self, data_dir: Path | str) -> None:
-        """Write the trace to ``<data_dir>/<hash of its parameters>/training_trace/``.
-
-        Raises
-        ------
-        InputError
-            If the trace has no parameters, or one of a newer schema version stands there.
-        OutputError
-            If it can't be written.
-        """
+        """Write the trace to ``<data_dir>/<hash of its parameters>/training_trace/``."""
         if self.params is None:
             raise InputError("a trace that was not generated has no place in a cache; write_csv it")
-        save_artifact(_place(data_dir, self.params), _recipe(self.params), {FILE: self._csv()})
+        _cached(data_dir, self.params).save({FILE: self._csv()}, {})
 
     @classmethod
     def load(cls, data_dir: Path | str, params: TrainingTraceParams | None = None) -> Self:
-        """Read the trace of parameters, as `save` wrote it.
-
-        Raises
-        ------
-        InputError
-            If it is not there, not complete or made by a newer version.
-        """
+        """Read the trace of parameters, as `save` wrote it."""
         params = params or TrainingTraceParams()
-        found = load_artifact(_place(data_dir, params), _recipe(params))
-        return cls(params.dt_s, found.content, params)
+        return cls(params.dt_s, _cached(data_dir, params).load(), params)
 
     @classmethod
     def ensure(cls, data_dir: Path | str, params: TrainingTraceParams | None = None) -> Self:
@@ -182,8 +165,8 @@ class TrainingTrace:
         Parameters
         ----------
         data_dir : path
-            The cache, in which other parameters have another folder, and an older schema version
-            or a damaged file is replaced. Or a file ``.csv``, as OpenG2G keeps it: what stands
+            The cache, in which other parameters have another folder, and a damaged file is
+            replaced. Or a file ``.csv``, as OpenG2G keeps it: what stands
             there is read, and held against the parameters where they are given.
         params : TrainingTraceParams, optional
             The defaults if absent.
@@ -191,16 +174,16 @@ class TrainingTrace:
         Raises
         ------
         InputError
-            If it was made by a newer version, or a file is not that of the given parameters.
+            If a file is not that of the given parameters.
         OutputError
             If it can't be written.
         """
         if Path(data_dir).suffix == FILE_SUFFIX:
             return cls._ensure_file(Path(data_dir), params)
         params = params or TrainingTraceParams()
-        found = find_artifact(_place(data_dir, params), _recipe(params))
-        if isinstance(found, Artifact):
-            return cls(params.dt_s, found.content, params)
+        found = _cached(data_dir, params).find()
+        if not isinstance(found, str):
+            return cls(params.dt_s, found, params)
         made = cls.generate(params)
         made.save(data_dir)
         return made
@@ -244,16 +227,13 @@ class TrainingTrace:
         return cls(float(dt_s), power_w)
 
 
-def _place(data_dir: Path | str, params: TrainingTraceParams) -> Path:
-    return artifact_folder(Path(data_dir), params.cache_hash(), KIND)
-
-
-def _recipe(params: TrainingTraceParams) -> Recipe:
-    return Recipe(KIND, SCHEMA_VERSION, params.model_dump(mode="json"), parse=_power_w)
+def _cached(data_dir: Path | str, params: TrainingTraceParams) -> Cached[Float64Array]:
+    made_from = {"schema_version": SCHEMA_VERSION, **params.model_dump(mode="json")}
+    return Cached(Path(data_dir), KIND, made_from, _power_w)
 
 
 def _power_w(artifact: Artifact) -> Float64Array:
-    _, power_w = parse_columns(artifact.place / FILE, artifact.file(FILE), COLUMNS)
+    _, power_w = parse_columns(*artifact.file(FILE), COLUMNS)
     if not power_w.size or (power_w < 0).any():
         raise InputError(f"{FILE} holds no power, or one below 0")
     return power_w

@@ -31,25 +31,10 @@ def cost_per_epoch_j(workload: TrainingWorkload, eta: float) -> Float64Array:
 
 
 def expected_cost_j(workload: TrainingWorkload, eta: float) -> Float64Array:
-    """Return the mean cost to the target of every pair.
+    """Return the mean cost to the target of every pair [J], shape (B, L).
 
-    Parameters
-    ----------
-    workload : TrainingWorkload
-        Traces.
-    eta : float
-        Weight of the energy, 0-1; 1 gives the energy to accuracy.
-
-    Returns
-    -------
-    numpy.ndarray, shape (B, L), float64
-        Cost [J], mean over the recorded paths that reach the target; NaN where none does or the
-        pair was not measured.
-
-    Raises
-    ------
-    WorkloadError
-        If `eta` is not from 0 to 1.
+    It is the mean over the recorded paths that reach the target; NaN where none does or the pair
+    was not measured.
     """
     check_eta(eta)
     cost_j: Float64Array = workload.mean_epochs[:, None] * cost_per_epoch_j(workload, eta)
@@ -58,22 +43,10 @@ def expected_cost_j(workload: TrainingWorkload, eta: float) -> Float64Array:
 
 @dataclass(frozen=True)
 class Pair:
-    """A batch size, a power limit, and what they cost.
+    """A batch size and a power limit of a workload, and their expected cost."""
 
-    Parameters
-    ----------
-    row, column : int
-        Indices into the workload's batch sizes and power limits.
-    batch_size : int
-        Batch size.
-    power_limit_w : float
-        Power limit [W].
-    cost_j : float
-        Expected cost [J].
-    """
-
-    row: int
-    column: int
+    row: int  # index of the batch size
+    column: int  # index of the power limit
     batch_size: int
     power_limit_w: float
     cost_j: float
@@ -106,21 +79,11 @@ class Saving:
 
 @dataclass(frozen=True)
 class Savings:
-    """Best savings over the default pair.
+    """Best savings over the default pair."""
 
-    Parameters
-    ----------
-    power_limit_only : Saving
-        At the default batch size.
-    batch_size_only : Saving
-        At the highest power limit.
-    both : Saving
-        Of all pairs.
-    """
-
-    power_limit_only: Saving
-    batch_size_only: Saving
-    both: Saving
+    power_limit_only: Saving  # at the default batch size
+    batch_size_only: Saving  # at the highest power limit
+    both: Saving  # of all pairs
 
 
 def best_savings(workload: TrainingWorkload, eta: float = 1.0) -> Savings:

@@ -59,13 +59,7 @@ class GroupTrace:
     runtime_ratio: Float64Array
 
     def submissions(self, workloads: Sequence[TrainingWorkload]) -> tuple[Submissions, int]:
-        """Return the recurrences of the workloads' datasets, and how many others were left out.
-
-        Raises
-        ------
-        WorkloadError
-            If no recurring job trains one of the workloads.
-        """
+        """Return the recurrences of the workloads' datasets, and how many others were left out."""
         names = [workload.spec.dataset.lower() for workload in workloads]
         workload_id = np.array(
             [names.index(d) if d in names else -1 for d in self.datasets], dtype=np.int16

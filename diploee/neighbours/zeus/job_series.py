@@ -35,66 +35,22 @@ from diploee.units import MS_PER_S
 
 @dataclass(frozen=True, eq=False)
 class JobSeries(Table):
-    """One row per run of a recurrence, in the order of submission; a retry is a job of its own.
-
-    Parameters
-    ----------
-    submit_ms : numpy.ndarray, int64
-        Submission [ms].
-    duration_ms : numpy.ndarray, int64
-        Run time [ms], at least 1.
-    average_power_w : numpy.ndarray, float64
-        Average power of one GPU while it runs [W].
-    workload_id : numpy.ndarray, int16
-        Index into the workloads.
-    group_id : numpy.ndarray, int32
-        The recurring job.
-    recurrence : numpy.ndarray, int32
-        Place in the recurring job's history, from 0.
-    batch_size : numpy.ndarray, int32
-        Batch size.
-    power_limit_w : numpy.ndarray, float64
-        Power limit [W].
-    converged : numpy.ndarray, bool
-        It reached its target; otherwise it was stopped or gave up.
-    """
+    """One row per run of a recurrence, in the order of submission; a retry is a job of its own."""
 
     submit_ms: Int64Array = column("int64")
-    duration_ms: Int64Array = column("int64")
-    average_power_w: Float64Array = column("float64")
+    duration_ms: Int64Array = column("int64")  # at least 1
+    average_power_w: Float64Array = column("float64")  # of one GPU while it runs
     workload_id: Int16Array = column("int16")
-    group_id: Int32Array = column("int32")
-    recurrence: Int32Array = column("int32")
-    batch_size: Int32Array = column("int32")
-    power_limit_w: Float64Array = column("float64")
-    converged: BoolArray = column("bool")
+    group_id: Int32Array = column("int32")  # the recurring job
+    recurrence: Int32Array = column("int32")  # place in its history, from 0
+    converged: BoolArray = column("bool")  # it reached its target, and did not stop or give up
 
 
 class SharedRecurrences:
-    """Jobs for given submissions, each a recurrence of one of several recurring jobs.
+    """Jobs for given submissions, each of any of several recurring jobs with equal probability.
 
-    Each submission belongs to any of the recurring jobs with the same probability. Where these are
+    The recurring jobs are shared out over the workloads by `shares`, alike without. Where they are
     few and submissions dense, recurrences overlap, and Zeus explores slowly: that is its rule.
-
-    Parameters
-    ----------
-    workloads : sequence of TrainingWorkload
-        What the recurring jobs train.
-    spec : ZeusSpec
-        Optimizers and knobs.
-    seed : int
-        Seed of every draw.
-    *name : str or int
-        Further name of the random streams, such as that of the job stream.
-    n_recurring_jobs : int
-        Recurring jobs, each with its own history.
-    shares : sequence of float, optional
-        Share of each workload among the recurring jobs, any scale; by default equal.
-
-    Raises
-    ------
-    WorkloadError
-        If the recurring jobs can't be shared out so that each workload has one.
     """
 
     def __init__(
@@ -111,19 +67,9 @@ class SharedRecurrences:
         self._simulation = Simulation(workloads, spec, seed, *name)
 
     def at(self, submit_ms: Int64Array, until_ms: float = inf) -> JobSeries:
-        """Return a job per submission, and those that try again what failed.
+        """Return a job per submission, and those before `until_ms` that try again what failed.
 
-        Parameters
-        ----------
-        submit_ms : numpy.ndarray, shape (n,), int64
-            Submissions [ms], ascending and none before the `until_ms` of the last call.
-        until_ms : float
-            Retries that start before are returned [ms]; later ones by a later call.
-
-        Raises
-        ------
-        WorkloadError
-            As `Simulation.advance` says.
+        Submissions ascend, and none is before the `until_ms` of the last call.
         """
         group_id = self._rng.integers(self._workload_of.size, size=submit_ms.size, dtype=np.int32)
         submissions = Submissions(
@@ -136,22 +82,6 @@ class SharedRecurrences:
         return _jobs(self._simulation.advance(submissions, until_ms / MS_PER_S), until_ms=until_ms)
 
 
-def recurrences_at(
-    submit_ms: Int64Array,
-    workloads: Sequence[TrainingWorkload],
-    spec: ZeusSpec,
-    seed: int,
-    *name: str | int,
-    n_recurring_jobs: int,
-    shares: Sequence[float] | None = None,
-) -> JobSeries:
-    """Return the jobs of `SharedRecurrences` for all submissions [ms] at once."""
-    shared = SharedRecurrences(
-        workloads, spec, seed, *name, n_recurring_jobs=n_recurring_jobs, shares=shares
-    )
-    return shared.at(submit_ms)
-
-
 def recurrences_of_groups(
     groups: GroupTrace,
     workloads: Sequence[TrainingWorkload],
@@ -159,29 +89,10 @@ def recurrences_of_groups(
     seed: int,
     *name: str | int,
 ) -> JobSeries:
-    """Return the jobs of a group trace, submitted at its starts less the earliest one.
-
-    Parameters
-    ----------
-    groups : GroupTrace
-        Starts, ends and runtime ratios; datasets of no workload are left out.
-    workloads, spec, seed, name
-        As in `recurrences_at`.
-
-    Returns
-    -------
-    JobSeries
-        In the order of submission.
-
-    Raises
-    ------
-    WorkloadError
-        If no group trains one of the workloads, or as `simulate` says.
-    """
+    """Return the jobs of a group trace, submitted at its starts less the earliest one."""
     submissions, _ = groups.submissions(workloads)
-    submissions = submissions.take(np.argsort(submissions.start_s, kind="stable"))
     table = simulate(workloads, submissions, spec, seed, *name, group_names=groups.groups)
-    return _jobs(table, since_s=float(submissions.start_s[0]))
+    return _jobs(table, since_s=float(submissions.start_s.min()))
 
 
 def _jobs(table: RecurrenceTable, since_s: float = 0.0, until_ms: float = inf) -> JobSeries:

@@ -9,7 +9,6 @@ import numpy as np
 
 from diploee.neighbours.zeus.cost import check_eta, cost_per_epoch_j
 from diploee.neighbours.zeus.workload import TrainingWorkload
-from diploee.tables import Float64Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +55,10 @@ def run_once(
 
 
 class EpochTable:
-    """Epochs of a workload by pair, and profiling epochs by batch size, for quick look-ups.
+    """Epochs of a workload for quick look-ups, by row of the batch size.
 
-    Parameters
-    ----------
-    workload : TrainingWorkload
-        Traces.
-    eta : float
-        Weight of the energy in the cost, 0-1.
-
-    Attributes
-    ----------
-    pairs : list of dict
-        By row of the batch size: the `Epoch` of each measured power limit [W].
-    profiles : list of Epoch
-        By row of the batch size: the mean over its measured limits, which an epoch takes that is
-        cut into equal parts, one a limit.
+    `pairs` has the `Epoch` of each measured power limit [W], `profiles` the mean over these, which
+    an epoch takes that is cut into equal parts, one a limit.
     """
 
     def __init__(self, workload: TrainingWorkload, eta: float) -> None:
@@ -89,9 +76,4 @@ class EpochTable:
             }
             for row in figures
         ]
-        self.profiles = [Epoch(*_mean(row)) for row in figures]
-
-
-def _mean(row: Float64Array) -> list[float]:
-    means: list[float] = np.nanmean(row, axis=0).tolist()
-    return means
+        self.profiles = [Epoch(*means) for means in np.nanmean(figures, axis=1).tolist()]

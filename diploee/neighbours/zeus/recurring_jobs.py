@@ -22,17 +22,14 @@ from diploee.loads.jobs.source import (
 )
 from diploee.neighbours.zeus import (
     GroupTrace,
-    JobSeries,
-    SharedRecurrences,
     TrainingTraces,
     ZeusSpec,
     chosen_workloads,
-    oracle_pair,
     read_groups,
     read_traces,
-    recurrences_of_groups,
-    synthetic_traces,
 )
+from diploee.neighbours.zeus.cost import oracle_pair
+from diploee.neighbours.zeus.job_series import JobSeries, SharedRecurrences, recurrences_of_groups
 from diploee.profiles.flat import FLAT_POWER_W, flat_profile
 from diploee.scenario import JobClass, JobStream, RecurringTraining
 from diploee.schedule.job_table import DRAW_MS, JobTable
@@ -63,7 +60,7 @@ def read_zeus_inputs(
             power = readable(folder / spec.power, "zeus.power")
             traces = once(read_traces, train, power)
         else:
-            traces = once(synthetic_traces)
+            traces = once(read_traces)
         if spec.groups is None:
             return ZeusInputs(traces)
         groups = readable(folder / spec.groups, "zeus.groups")

@@ -34,60 +34,28 @@ _METADATA = b"diploee.neighbours.zeus"
 class RecurrenceTable(Table):
     """One row per run of a recurrence; times, energies and costs are scaled by the runtime ratio.
 
-    Parameters
-    ----------
-    workload_id : numpy.ndarray, int16
-        Index into `Recurrences.workloads`.
-    group_id : numpy.ndarray, int32
-        The recurring job, an index into `Recurrences.groups`.
-    seed : numpy.ndarray, int64
-        Seed of its draws.
-    recurrence : numpy.ndarray, int32
-        Place in its recurring job's history, from 0, in the order of the starts.
-    attempt : numpy.ndarray, int32
-        Which run of the recurrence, from 0; one that fails is followed by another.
-    start_s : numpy.ndarray, float64
-        Start [s].
-    runtime_ratio : numpy.ndarray, float64
-        Run time over that of the traces.
-    batch_size : numpy.ndarray, int32
-        Batch size.
-    power_limit_w : numpy.ndarray, float64
-        Power limit [W] after the first epoch, if that was for profiling.
-    time_s, energy_j, cost_j : numpy.ndarray, float64
-        What it took [s, J, J]; energy and cost of one GPU.
-    regret_j : numpy.ndarray, float64
-        Its cost, less the expected cost of the oracle's pair in the first run of a recurrence [J].
-    average_power_w : numpy.ndarray, float64
-        Energy over time [W], of one GPU.
-    converged : numpy.ndarray, bool
-        It reached its target.
-    stopped : numpy.ndarray, bool
-        It was stopped early, at beta x the lowest cost so far.
-    profiled : numpy.ndarray, bool
-        Its first epoch profiled all power limits.
-    overlapping : numpy.ndarray, bool
-        An earlier recurrence of the job had not ended at its start.
+    Energies, costs and powers are of one GPU.
     """
 
-    workload_id: Int16Array = column("int16")
-    group_id: Int32Array = column("int32")
-    seed: Int64Array = column("int64")
-    recurrence: Int32Array = column("int32")
-    attempt: Int32Array = column("int32")
+    workload_id: Int16Array = column("int16")  # index into `Recurrences.workloads`
+    group_id: Int32Array = column("int32")  # the recurring job, index into `Recurrences.groups`
+    seed: Int64Array = column("int64")  # of its draws
+    recurrence: Int32Array = column("int32")  # place in its job's history, by start, from 0
+    attempt: Int32Array = column("int32")  # run of the recurrence, from 0; a failure has another
     start_s: Float64Array = column("float64")
-    runtime_ratio: Float64Array = column("float64")
+    runtime_ratio: Float64Array = column("float64")  # run time over that of the traces
     batch_size: Int32Array = column("int32")
-    power_limit_w: Float64Array = column("float64")
+    power_limit_w: Float64Array = column("float64")  # after the first epoch, if that was a profile
     time_s: Float64Array = column("float64")
     energy_j: Float64Array = column("float64")
     cost_j: Float64Array = column("float64")
+    # Its cost, less the expected cost of the oracle's pair in the first run of a recurrence
     regret_j: Float64Array = column("float64")
-    average_power_w: Float64Array = column("float64")
-    converged: BoolArray = column("bool")
-    stopped: BoolArray = column("bool")
-    profiled: BoolArray = column("bool")
-    overlapping: BoolArray = column("bool")
+    average_power_w: Float64Array = column("float64")  # energy over time
+    converged: BoolArray = column("bool")  # it reached its target
+    stopped: BoolArray = column("bool")  # stopped early, at beta x the lowest cost so far
+    profiled: BoolArray = column("bool")  # its first epoch profiled all power limits
+    overlapping: BoolArray = column("bool")  # an earlier run of the job had not ended at its start
 
 
 _NAMES = ("workload", "group")

@@ -39,27 +39,14 @@ NEVER_RAN = 100
 
 @dataclass(frozen=True, eq=False)
 class Submissions(Table):
-    """When recurrences start, and of which recurring job.
+    """When recurrences start, and of which recurring job."""
 
-    Parameters
-    ----------
-    group_id : numpy.ndarray, int32
-        The recurring job.
-    workload_id : numpy.ndarray, int16
-        What it trains; the same for all rows of a recurring job.
-    start_s : numpy.ndarray, float64
-        Start [s]; NaN to start when all earlier ones have ended.
-    end_s : numpy.ndarray, float64
-        End [s], after which the next one may learn from it; NaN for start plus simulated run time.
-    runtime_ratio : numpy.ndarray, float64
-        Run time over that of the traces, positive.
-    """
-
-    group_id: Int32Array = column("int32")
-    workload_id: Int16Array = column("int16")
-    start_s: Float64Array = column("float64")
+    group_id: Int32Array = column("int32")  # the recurring job
+    workload_id: Int16Array = column("int16")  # what it trains, the same in all its rows
+    start_s: Float64Array = column("float64")  # NaN to start when all earlier ones have ended
+    # After its end the next one may learn from it; NaN for start plus simulated run time
     end_s: Float64Array = column("float64")
-    runtime_ratio: Float64Array = column("float64")
+    runtime_ratio: Float64Array = column("float64")  # run time over that of the traces
 
 
 def simulate(
@@ -70,25 +57,7 @@ def simulate(
     *name: str | int,
     group_names: Sequence[str] | None = None,
 ) -> RecurrenceTable:
-    """Simulate all recurrences at once.
-
-    Parameters
-    ----------
-    workloads, spec, seed, name, group_names
-        As of `Simulation`.
-    submissions : Submissions
-        In any order.
-
-    Returns
-    -------
-    RecurrenceTable
-        One row per run, by recurring job and start.
-
-    Raises
-    ------
-    WorkloadError
-        As `Simulation.advance` says.
-    """
+    """Simulate all recurrences at once; one row per run, by recurring job and start."""
     return Simulation(workloads, spec, seed, *name, group_names=group_names).advance(submissions)
 
 
@@ -119,7 +88,7 @@ def simulate_sequence(
     Raises
     ------
     WorkloadError
-        As `simulate` says, or if there is nothing to simulate.
+        If there is nothing to simulate, or an optimizer chooses what is not in the data.
     """
     check_size(len(workloads) * max(n_recurrences, 0), seeds)
     which = np.repeat(np.arange(len(workloads)), n_recurrences)
@@ -186,7 +155,7 @@ class _RecurringJob:
         self.workload_id = workload_id
         self._workload, self._epochs, self._beta = workload, epochs, spec.beta
         self._paths, optimizer_draws, self._retries = draws
-        setting = Setting(workload, spec.eta, epochs, optimizer_draws, spec.power_limit == "grid")
+        setting = Setting(workload, spec.eta, optimizer_draws)
         self._batch_sizes, self._power_limits = spec.optimizers(setting)
         self._epochs_to_target = [path.tolist() for path in workload.target_epochs]
         self._lowest_cost_j = inf
@@ -304,21 +273,8 @@ class Simulation:
 
     Each recurring job draws from streams of its own, so that adding one changes no other, and the
     n-th recurrence of a job draws the same number for its training path whatever the optimizers do.
-    What is kept is what the optimizers have learnt, and the recurrences that run.
-
-    Parameters
-    ----------
-    workloads : sequence of TrainingWorkload
-        By `workload_id`.
-    spec : ZeusSpec
-        Optimizers and knobs.
-    seed : int
-        Seed of every draw.
-    *name : str or int
-        Further name of the random streams, such as that of a job stream.
-    group_names : sequence of str, optional
-        Names of the recurring jobs by `group_id`, which name their random streams; by default the
-        numbers do.
+    What is kept is what the optimizers have learnt, and the recurrences that run. `name` is part of
+    the streams' names, and so are the recurring jobs' names by `group_id`, by default the numbers.
     """
 
     def __init__(
@@ -336,26 +292,10 @@ class Simulation:
         self._jobs: dict[int, _RecurringJob] = {}
 
     def advance(self, submissions: Submissions, until_s: float = inf) -> RecurrenceTable:
-        """Run the next recurrences.
+        """Run the next recurrences, in any order; one row per run, by recurring job and start.
 
-        Parameters
-        ----------
-        submissions : Submissions
-            In any order; none starts before the `until_s` of an earlier call.
-        until_s : float
-            Runs that try again what failed are returned if they start before [s]; later ones by a
-            later call.
-
-        Returns
-        -------
-        RecurrenceTable
-            One row per run, by recurring job and start.
-
-        Raises
-        ------
-        WorkloadError
-            If an optimizer chooses what is not in the data, or a recurring job changes its
-            workload.
+        None starts before the `until_s` of an earlier call. Runs that try again what failed are
+        returned if they start before `until_s`; later ones by a later call.
         """
         for workload in np.unique(submissions.workload_id).tolist():
             self._spec.check(self._workloads[workload])

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
-from typing import Any
+from typing import Any, Literal
 
 from diploee.errors import WorkloadError, shown
 from diploee.kinds import Kind, Kinds
 from diploee.neighbours.zeus.cost import check_eta
-from diploee.neighbours.zeus.optimizers import FixedPowerLimit, Setting
-from diploee.neighbours.zeus.protocols import BatchSizeOptimizer, PowerLimitOptimizer
+from diploee.neighbours.zeus.optimizers import Setting
 from diploee.neighbours.zeus.workload import TrainingWorkload
 from diploee.scenario.recurring import (
     BATCH_SIZE_OPTIMIZERS,
     POWER_LIMIT_OPTIMIZERS,
-    BatchSizeSpec,
-    PowerLimitSpec,
+    BatchSizeOptimizer,
+    PowerLimitOptimizer,
 )
 
 BatchSizeFactory = Callable[[Setting], BatchSizeOptimizer]
@@ -33,10 +32,10 @@ class ZeusSpec:
 
     Parameters
     ----------
-    batch_size_optimizer : str, BatchSizeSpec or callable
+    batch_size_optimizer : str, BatchSizeOptimizer or callable
         A name in `BATCH_SIZE_OPTIMIZERS`, an import path ``module:Class``, a spec, or what makes
         one from a `Setting`.
-    power_limit_optimizer : str, float, PowerLimitSpec, callable or None
+    power_limit_optimizer : str, float, PowerLimitOptimizer, callable or None
         The same of `POWER_LIMIT_OPTIMIZERS`, or a fixed limit [W]; None for the one that goes with
         the batch size optimizer.
     eta : float
@@ -51,8 +50,8 @@ class ZeusSpec:
         If a name is unknown or a number out of range.
     """
 
-    batch_size_optimizer: str | BatchSizeSpec | BatchSizeFactory = "zeus"
-    power_limit_optimizer: str | float | PowerLimitSpec | PowerLimitFactory | None = None
+    batch_size_optimizer: str | BatchSizeOptimizer | BatchSizeFactory = "zeus"
+    power_limit_optimizer: str | float | PowerLimitOptimizer | PowerLimitFactory | None = None
     eta: float = 0.5
     beta: float = 2.0
 
@@ -67,12 +66,12 @@ class ZeusSpec:
         _read(POWER_LIMIT_OPTIMIZERS, self.power_limit_optimizer)
 
     @property
-    def power_limit(self) -> str | float | PowerLimitSpec | PowerLimitFactory:
+    def power_limit(self) -> str | float | PowerLimitOptimizer | PowerLimitFactory:
         """The power limit optimizer, or the one that goes with the batch size optimizer."""
         if self.power_limit_optimizer is not None:
             return self.power_limit_optimizer
         chosen = _read(BATCH_SIZE_OPTIMIZERS, self.batch_size_optimizer)
-        return chosen.goes_with if isinstance(chosen, BatchSizeSpec) else "jit"
+        return chosen.goes_with if isinstance(chosen, BatchSizeOptimizer) else "jit"
 
     def check(self, workload: TrainingWorkload) -> None:
         """Raise `WorkloadError` if a fixed limit was not measured for each batch size in use.
@@ -88,10 +87,10 @@ class ZeusSpec:
 
     def optimizers(self, setting: Setting) -> tuple[BatchSizeOptimizer, PowerLimitOptimizer]:
         """Return new optimizers for one recurring job."""
-        limit = _read(POWER_LIMIT_OPTIMIZERS, self.power_limit)
-        made = [_read(BATCH_SIZE_OPTIMIZERS, self.batch_size_optimizer), limit]
-        if isinstance(limit, int | float):
-            made[1] = lambda _: FixedPowerLimit(float(limit))
+        made = (
+            _read(BATCH_SIZE_OPTIMIZERS, self.batch_size_optimizer),
+            _read(POWER_LIMIT_OPTIMIZERS, self.power_limit),
+        )
         batch, limits = (one.open if isinstance(one, Kind) else one for one in made)
         return batch(setting), limits(setting)
 
@@ -105,8 +104,21 @@ class ZeusSpec:
         }
 
 
+class _FixedPowerLimit(PowerLimitOptimizer):
+    """Always the limit that was given."""
+
+    kind: Literal["fixed"] = "fixed"
+    power_limit_w: float
+
+    def predict(self, batch_size: int) -> float:  # noqa: ARG002  # the same for all
+        """Return the power limit [W]."""
+        return self.power_limit_w
+
+
 def _read(kinds: Kinds[Any], given: Any) -> Any:
-    """Return the spec of a name; what is none stays as it is."""
+    """Return the optimizer of a name or a limit [W]; any other stays as it is."""
+    if isinstance(given, int | float):
+        return _FixedPowerLimit.model_construct(power_limit_w=float(given))
     try:
         if not isinstance(given, str):
             return given

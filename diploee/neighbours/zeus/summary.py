@@ -17,41 +17,21 @@ SETTLED_FROM = 30
 
 @dataclass(frozen=True)
 class WorkloadSummary:
-    """One workload of a simulation, all its recurring jobs and seeds together.
-
-    Parameters
-    ----------
-    workload : str
-        Name.
-    n_recurrences : int
-        Recurrences simulated.
-    settled_cost_ratio : float or None
-        Mean cost from the 31st recurrence of a job on, over the oracle's expected cost, both for
-        the same runtime ratios; None where no job recurs that often.
-    cost_ratio, energy_ratio, time_ratio : float
-        Sum over all runs, those that failed too, over that of the default pair's expectation.
-    stopped_fraction, converged_fraction : float
-        Runs that were stopped early, that reached their target, 0-1.
-    batch_size : int
-        Batch size that the last quarter of each job's recurrences took most often.
-    power_limit_w : float
-        Power limit that those with this batch size took most often [W].
-    oracle_batch_size : int
-        Batch size of the oracle.
-    oracle_power_limit_w : float
-        Power limit of the oracle [W].
-    """
+    """One workload of a simulation, all its recurring jobs and seeds together."""
 
     workload: str
     n_recurrences: int
+    # Mean cost from the 31st recurrence of a job on, over the oracle's expected cost, both for the
+    # same runtime ratios; None where no job recurs that often
     settled_cost_ratio: float | None
+    # Sum over all runs, those that failed too, over that of the default pair's expectation
     cost_ratio: float
     energy_ratio: float
     time_ratio: float
-    stopped_fraction: float
+    stopped_fraction: float  # of all runs, 0-1
     converged_fraction: float
-    batch_size: int
-    power_limit_w: float
+    batch_size: int  # what the last quarter of each job's recurrences took most often
+    power_limit_w: float  # what those with this batch size took most often
     oracle_batch_size: int
     oracle_power_limit_w: float
 
@@ -59,7 +39,7 @@ class WorkloadSummary:
 def summarize(
     workloads: Sequence[TrainingWorkload], recurrences: Recurrences, eta: float
 ) -> list[WorkloadSummary]:
-    """Sum up a simulation.
+    """Sum up a simulation by workload, without those that never recurred.
 
     Parameters
     ----------
@@ -69,11 +49,6 @@ def summarize(
         The result.
     eta : float
         Weight of the energy in its costs.
-
-    Returns
-    -------
-    list of WorkloadSummary
-        In the order of `workloads`, without those that never recurred.
     """
     tables = [(workload, recurrences.of_workload(workload.name)) for workload in workloads]
     return [_summary(workload, table, eta) for workload, table in tables if len(table)]

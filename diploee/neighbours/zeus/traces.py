@@ -5,10 +5,11 @@ Rows belong together by dataset, network, optimizer and batch size, as in Zeus' 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from diploee.neighbours.zeus.trace_files import (
     row_codes,
 )
 from diploee.neighbours.zeus.workload import KNOWN_WORKLOADS, TrainingWorkload, WorkloadSpec, listed
+from diploee.shipped import shipped_folder
 from diploee.tables import BoolArray, Float64Array, Int64Array
 
 
@@ -154,13 +156,7 @@ class TrainingTraces:
 
 
 def join_traces(train: TrainTrace, power: PowerTrace) -> TrainingTraces:
-    """Join two traces by dataset, network, optimizer and batch size; rows without partner count.
-
-    Raises
-    ------
-    WorkloadError
-        If no row has a partner.
-    """
+    """Join two traces by dataset, network, optimizer and batch size; rows without partner count."""
     n_train = train.batch_size.size
     codes = row_codes(
         np.concatenate([train.key, power.key]),
@@ -188,23 +184,102 @@ def join_traces(train: TrainTrace, power: PowerTrace) -> TrainingTraces:
 
 
 def read_traces(
-    train_csv: Path | str, power_csv: Path | str, gpu: str | None = None
+    train_csv: Path | str | None = None,
+    power_csv: Path | str | None = None,
+    gpu: str | None = None,
 ) -> TrainingTraces:
     """Read and join a train and a power trace.
 
     Parameters
     ----------
-    train_csv, power_csv : pathlib.Path or str
-        ``summary_train.csv`` and ``summary_power_<gpu>.csv``, or a folder of the latter.
+    train_csv, power_csv : pathlib.Path or str, optional
+        ``summary_train.csv`` and ``summary_power_<gpu>.csv``, or a folder of the latter; by
+        default the SYNTHETIC traces that ship, which no one measured.
     gpu : str, optional
         GPU model; chooses the file of a folder.
 
     Raises
     ------
     LogFormatError, WorkloadError
-        As `read_train_trace`, `read_power_trace` and `join_traces` say.
+        If one can't be read, lacks the GPU, or they have nothing in common.
     """
-    return join_traces(read_train_trace(train_csv), read_power_trace(power_csv, gpu))
+    shipped = shipped_folder("profiles") / "zeus"
+    train = read_train_trace(train_csv or shipped / "summary_train.csv")
+    return join_traces(train, read_power_trace(power_csv or shipped, gpu))
+
+
+def chosen_workloads(
+    traces: TrainingTraces,
+    names: Sequence[str] = (),
+    *,
+    target_metric: float | None = None,
+    default_batch_size: int | None = None,
+    max_epochs: int | None = None,
+) -> list[TrainingWorkload]:
+    """Return workloads by the names of their datasets.
+
+    Parameters
+    ----------
+    traces : TrainingTraces
+        Where they are taken from.
+    names : sequence of str
+        Datasets; by default all known ones that the traces hold.
+    target_metric : float, optional
+        Instead of the known target; needed for a dataset that is not in `KNOWN_WORKLOADS`.
+    default_batch_size : int, optional
+        Instead of the known default; needed for a dataset that is not in `KNOWN_WORKLOADS`.
+    max_epochs : int, optional
+        Instead of the known highest number of epochs.
+
+    Raises
+    ------
+    WorkloadError
+        If a dataset is not in the traces, its target or default is not known, or as
+        `TrainingTraces.workload` says.
+    """
+    wanted = [name.lower() for name in names] or list(traces.specs())
+    if not wanted:
+        raise WorkloadError(
+            f"the traces hold no known workload, but {one_of(traces.datasets)}; name one, with its "
+            "target metric and default batch size"
+        )
+    workloads = []
+    for name in dict.fromkeys(wanted):
+        spec = _asked(traces, name, target_metric, default_batch_size)
+        given: dict[str, Any] = {
+            "target_metric": target_metric,
+            "default_batch_size": default_batch_size,
+            "max_epochs": max_epochs,
+        }
+        spec = replace(spec, **{key: value for key, value in given.items() if value is not None})
+        workloads.append(traces.workload(spec))
+    return workloads
+
+
+def _asked(
+    traces: TrainingTraces, name: str, target_metric: float | None, batch_size: int | None
+) -> WorkloadSpec:
+    if name not in traces.datasets:
+        raise WorkloadError(
+            f"unknown dataset '{name}', expected one that both traces hold: "
+            f"{one_of(traces.datasets)}{did_you_mean(name, traces.datasets)}"
+        )
+    if name in KNOWN_WORKLOADS:
+        return traces.specs()[name]
+    if target_metric is None or batch_size is None:
+        raise WorkloadError(
+            f"{name}: its target metric and default batch size are not known (known: "
+            f"{one_of(KNOWN_WORKLOADS)}); give both"
+        )
+    keys = np.unique(traces.train.key[traces.train.key[:, 0] == name], axis=0)
+    if len(keys) > 1:
+        found = [f"{network} with {optimizer}" for _, network, optimizer in keys.tolist()]
+        raise WorkloadError(
+            f"{name}: trained in several ways, {one_of(found)}, expected one; give a WorkloadSpec "
+            "in Python"
+        )
+    dataset, network, optimizer = keys[0].tolist()
+    return WorkloadSpec(dataset, network, optimizer, batch_size, target_metric)
 
 
 def _names(spec: WorkloadSpec) -> TextArray:

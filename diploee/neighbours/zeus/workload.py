@@ -44,7 +44,7 @@ class WorkloadSpec:
         return self.dataset
 
 
-ZEUS_WORKLOADS: Mapping[str, WorkloadSpec] = {
+KNOWN_WORKLOADS: Mapping[str, WorkloadSpec] = {
     spec.name: spec
     for spec in (
         WorkloadSpec("cifar100", "shufflenetv2", "adadelta", 1024, 0.60),
@@ -53,25 +53,17 @@ ZEUS_WORKLOADS: Mapping[str, WorkloadSpec] = {
         WorkloadSpec("movielens-1m", "ncf", "adam", 1024, 0.41),
         WorkloadSpec("sentiment140", "bert_base_uncased", "adamw", 128, 0.84, 10),
         WorkloadSpec("squad", "bert_base_uncased", "adamw", 32, 84.0, 6),
-    )
-}
-"""The workloads of the Zeus traces, their defaults and targets (You et al., NSDI 2023, Table 1).
-
-The highest numbers of epochs are those of the examples of Zeus' own simulator.
-"""
-
-SYNTHETIC_WORKLOADS: Mapping[str, WorkloadSpec] = {
-    spec.name: spec
-    for spec in (
+        # Those of the SYNTHETIC traces that ship
         WorkloadSpec("synthetic-vision", "synthetic-cnn", "sgd", 1024, 0.60),
         WorkloadSpec("synthetic-language", "synthetic-transformer", "adamw", 32, 0.60),
         WorkloadSpec("synthetic-recommendation", "synthetic-mlp", "adam", 512, 0.60),
     )
 }
-"""The workloads of the synthetic traces, see `diploee.neighbours.zeus.synthetic`."""
+"""Workloads that can be named by their dataset alone.
 
-KNOWN_WORKLOADS: Mapping[str, WorkloadSpec] = {**ZEUS_WORKLOADS, **SYNTHETIC_WORKLOADS}
-"""All workloads that can be named by their dataset alone."""
+Those of the Zeus traces with defaults and targets of You et al., NSDI 2023, Table 1, and with the
+highest numbers of epochs of the examples of Zeus' own simulator.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,13 +132,7 @@ class TrainingWorkload:
         return self.batch_index(self.spec.default_batch_size)
 
     def batch_index(self, batch_size: int) -> int:
-        """Return the index of a batch size.
-
-        Raises
-        ------
-        WorkloadError
-            If it is not in the data.
-        """
+        """Return the index of a batch size; `WorkloadError` if it is not in the data."""
         row = int(np.searchsorted(self.batch_sizes, batch_size))
         if row == self.batch_sizes.size or self.batch_sizes[row] != batch_size:
             raise WorkloadError(
@@ -156,13 +142,7 @@ class TrainingWorkload:
         return row
 
     def limit_index(self, row: int, power_limit_w: float) -> int:
-        """Return the index of a power limit [W] that was measured for a batch size's row.
-
-        Raises
-        ------
-        WorkloadError
-            If it was not measured.
-        """
+        """Return the index of a limit [W]; `WorkloadError` if it was not measured for a row."""
         found = np.flatnonzero(self.power_limits_w == power_limit_w)
         if found.size == 0 or np.isnan(self.time_per_epoch_s[row, found[0]]):
             raise WorkloadError(

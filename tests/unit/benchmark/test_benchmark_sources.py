@@ -86,7 +86,7 @@ def test_leaderboard_file_gives_the_curves_behind_it(leaderboard):
 def test_leaderboard_has_no_traces(leaderboard):
     one_line(
         lambda: InferenceData.generate([tiny_spec()], leaderboard),
-        "'Tiny', batch size 8: the source has no power in time",
+        "'Tiny': batch size 8: the source has no power in time",
     )
 
 

@@ -12,8 +12,8 @@ from diploee.neighbours.openg2g import (
     InferenceModelSpec,
     LogisticModelStore,
     load_specs,
-    specs_from_data,
 )
+from diploee.neighbours.openg2g.spec_files import specs_from_data
 
 SPECS = """\
 models:

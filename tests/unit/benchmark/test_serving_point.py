@@ -14,8 +14,10 @@ from diploee.neighbours.openg2g import (
     LogisticModel,
     ServingFits,
     operating_points,
-    sampled_operating_points,
 )
+from diploee.neighbours.openg2g.logistic_curves import logistic_curves
+from diploee.neighbours.openg2g.serving_point import sampled_operating_points
+from diploee.scenario import LogisticService
 
 TOKENS = 200.0
 FITS = tiny_fits()
@@ -142,13 +144,22 @@ def test_straight_lines_between_the_samples_miss_the_power_by_little(fits):
 
 
 def test_instances_of_several_replicas_and_nodes_scale():
-    one = sampled_operating_points(FITS, TOKENS)
-    four = sampled_operating_points(FITS, TOKENS, replicas_per_instance=4, other_node_power_w=130.0)
+    curves = {"L": 900, "k": 0.9, "x0": 5, "b0": 600}
+    itl = {"L": 100, "k": 1.4, "x0": 7, "b0": 20}
+    tokens = {"L": 6000, "k": 0.6, "x0": 5, "b0": -200}
+    data = {"power_w": curves, "itl_ms": itl, "throughput_tps": tokens}
+    data |= {"smallest_batch": 8, "largest_batch": 256}
+
+    def power_of(n_nodes=1, **given):
+        service = LogisticService(**data | given)
+        power, _ = logistic_curves("tiny", service, TOKENS, n_nodes, "mean_itl")
+        return power
+
+    one, split = power_of(), power_of(2)
+    four = power_of(replicas_per_instance=4, other_node_power_w=130.0)
     assert np.allclose(four.rate_rps, 4 * one.rate_rps)
-    assert np.allclose(four.power_w, 4 * one.power_w + 130)
-    assert np.allclose(four.itl_s, one.itl_s)
-    split = sampled_operating_points(FITS, TOKENS, nodes_per_instance=2)
-    assert np.allclose(split.power_w, one.power_w / 2)
+    assert np.allclose(four.mean_power_w, 4 * one.mean_power_w + 130)
+    assert np.allclose(split.mean_power_w, one.mean_power_w / 2)
     assert np.allclose(split.rate_rps, one.rate_rps)
 
 
@@ -188,20 +199,6 @@ def test_wrong_point_is_one_clear_line(options, text):
     arguments = {"rate_rps": 1.0, "output_tokens": TOKENS} | options
     with pytest.raises(InputError, match=text):
         operating_points(FITS, **arguments)
-
-
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"n_rates": 9}, "n_rates must be 10 or more, found 9"),
-        ({"replicas_per_instance": 0}, "replicas_per_instance must be 1 or more"),
-        ({"nodes_per_instance": 0}, "nodes_per_instance must be 1 or more"),
-        ({"other_node_power_w": -1.0}, "other_node_power_w must be 0 W or more"),
-    ],
-)
-def test_wrong_curve_is_one_clear_line(options, text):
-    with pytest.raises(InputError, match=text):
-        sampled_operating_points(FITS, TOKENS, **options)
 
 
 @pytest.mark.parametrize(

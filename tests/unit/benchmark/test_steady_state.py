@@ -9,12 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diploee.errors import InputError
-from diploee.neighbours.openg2g import (
-    BenchmarkRun,
-    InferenceData,
-    InferenceDataParams,
-    PowerReadings,
-)
+from diploee.neighbours.openg2g import InferenceData, InferenceDataParams
+from diploee.neighbours.openg2g.runs import BenchmarkRun, PowerReadings
 from diploee.neighbours.openg2g.sources import OpenG2GSource, ResultsSource
 from diploee.neighbours.openg2g.steady_state import median_trace_w, run_power_w
 
@@ -127,8 +123,8 @@ def test_openg2g_reads_back_the_files_that_are_saved(tmp_path):
     source = OpenG2GSource(write_openg2g(tmp_path / "abc"))
     data = InferenceData.generate([tiny_spec()], source)
     data.save(tmp_path / "data")
-    folder = tmp_path / "data" / tiny_spec().cache_hash() / "inference_data"
-    head, first, *_ = (folder / "trace.csv").read_text().splitlines()
+    (trace,) = (tmp_path / "data").glob("*/inference_data/trace.csv")
+    head, first, *_ = trace.read_text().splitlines()
     assert head == "batch_size,relative_time_s,power_total_W"
     assert [float(word) for word in first.split(",")] == [8, 0, data["Tiny"].power_w[8][0]]
 
@@ -143,7 +139,7 @@ def test_too_few_latencies_name_model_and_batch_size(tmp_path):
         return runs
 
     source.read = few
-    with pytest.raises(InputError, match="'Tiny', batch size 8: all 30 latency samples"):
+    with pytest.raises(InputError, match="'Tiny': batch size 8: all 30 latency samples"):
         InferenceData.generate([tiny_spec(batch_sizes=(8,))], source)
 
 

@@ -23,7 +23,9 @@ from diploee.cli.app import application
 from diploee.cli.zeus import zeus_command
 from diploee.errors import InputError
 from diploee.neighbours.zeus import read_recurrences
+from diploee.shipped import shipped_folder
 
+TRACES = shipped_folder("profiles") / "zeus"
 app = typer.Typer()
 app.command("zeus")(zeus_command)
 
@@ -103,22 +105,12 @@ def test_file_holds_every_recurrence_and_is_not_replaced_without_force(tmp_path:
     assert out.read_bytes() == before
 
 
-def test_without_files_the_synthetic_traces_are_used_and_can_be_written(tmp_path: Path) -> None:
+def test_without_files_the_shipped_synthetic_traces_are_used() -> None:
     built_in = json.loads(printed("--seeds", 2, "--json"))
     assert built_in["gpu"] == "synthetic"
-    printed("--write-synthetic", tmp_path)
-    train, power = tmp_path / "summary_train.csv", tmp_path / "summary_power_synthetic.csv"
+    train, power = TRACES / "summary_train.csv", TRACES / "summary_power_synthetic.csv"
     assert json.loads(printed(train, power, "--seeds", 2, "--json")) == built_in
-
-
-def test_synthetic_traces_do_not_replace_files_without_force(tmp_path: Path) -> None:
-    mine = tmp_path / "groups.csv"
-    mine.write_text("mine")
-    assert "groups.csv: exists already" in refused("--write-synthetic", tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["groups.csv"]
-    assert mine.read_text() == "mine"
-    printed("--write-synthetic", tmp_path, "--force")
-    assert mine.read_text().startswith("group,start_time")
+    assert all(name.startswith("synthetic-") for name in built_in["savings"])
 
 
 def test_tables_name_the_default_pair_and_say_what_late_means(files: tuple[Path, Path]) -> None:
@@ -138,9 +130,8 @@ def test_help_of_80_columns_cuts_no_option() -> None:
     assert "\N{HORIZONTAL ELLIPSIS}" not in text
 
 
-def test_groups_replace_the_recurrences(tmp_path: Path) -> None:
-    printed("--write-synthetic", tmp_path)
-    options = ("--groups", tmp_path / "groups.csv", "--seeds", 1, "--json")
+def test_groups_replace_the_recurrences() -> None:
+    options = ("--groups", TRACES / "groups.csv", "--seeds", 1, "--json")
     content = json.loads(printed(*options))
     assert sum(row["n_recurrences"] for row in content["simulated"]) == 12 * 40
     content = json.loads(printed(*options, "--workload", "synthetic-vision"))
@@ -158,7 +149,7 @@ def test_power_limit_can_be_fixed(files: tuple[Path, Path]) -> None:
     ("options", "words"),
     [
         (("--workload", "syntetic-vision"), "unknown dataset 'syntetic-vision', expected one that"),
-        (("--gpu", "v100"), "--gpu: the built-in traces are of the GPU 'synthetic', found 'v100'"),
+        (("--gpu", "v100"), "--gpu: chooses among given traces, found 'v100'; name TRAIN_CSV"),
         (("--power-limit", 160), "power limit 160 W was never measured for batch size 16 on synth"),
         (
             ("--batch-size", 100),
@@ -182,8 +173,7 @@ def test_power_limit_can_be_fixed(files: tuple[Path, Path]) -> None:
         (("--groups", "nowhere.csv"), "nowhere.csv: can't be read"),
         (("--groups", "g.csv", "--recurrences", 40), "--groups and --recurrences: expected one"),
         (("--out", "zd.csv"), "--out is zd.csv, which is written as Parquet; name it *.parquet"),
-        (("--write-synthetic", "zd", "--seeds", 2), "found '--seeds' too; give the folder alone"),
-        (("--write-synthetic", "zd", "x.csv"), "--write-synthetic: writes files and ends, found"),
+        (("--optimizer", "grid"), "unknown batch size optimizer 'grid'"),
     ],
 )
 def test_bad_option_is_one_line_with_what_is_allowed(

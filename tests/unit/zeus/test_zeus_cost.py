@@ -13,15 +13,8 @@ from samples import PUBLISHED, ZEUS
 from zeus_builders import hand_workload, workload
 
 from diploee.errors import WorkloadError
-from diploee.neighbours.zeus import (
-    ZEUS_WORKLOADS,
-    WorkloadSpec,
-    best_savings,
-    default_pair,
-    expected_cost_j,
-    oracle_pair,
-    read_traces,
-)
+from diploee.neighbours.zeus import KNOWN_WORKLOADS, WorkloadSpec, best_savings, read_traces
+from diploee.neighbours.zeus.cost import default_pair, expected_cost_j, oracle_pair
 
 # Percent saved by the power limit, by the batch size and by both on the V100, as published; and the
 # best batch size and power limit.
@@ -66,7 +59,7 @@ def costs_in_plain_python(folder: Path, spec: WorkloadSpec, eta: float) -> dict[
 def test_savings_of_the_sample_are_those_of_plain_python(
     sample: Callable[[str], Path], name: str, eta: float
 ) -> None:
-    folder, spec = sample(ZEUS), ZEUS_WORKLOADS[name]
+    folder, spec = sample(ZEUS), KNOWN_WORKLOADS[name]
     costs = costs_in_plain_python(folder, spec, eta)
     full = spec.default_batch_size, max(limit_w for _, limit_w in costs)
     best = min(costs, key=costs.__getitem__)

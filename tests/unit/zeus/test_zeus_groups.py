@@ -3,7 +3,6 @@
 import lzma
 from pathlib import Path
 
-import numpy as np
 import pytest
 from zeus_builders import GROUP_HEADER, hand_workload, write
 
@@ -12,11 +11,12 @@ from diploee.neighbours.zeus import (
     ZeusSpec,
     chosen_workloads,
     read_groups,
+    read_traces,
     simulate_groups,
-    synthetic_traces,
-    write_synthetic_traces,
 )
+from diploee.shipped import shipped_folder
 
+SHIPPED = shipped_folder("profiles") / "zeus" / "groups.csv"
 ROWS = (
     "g2,100.0,150.0,toy,2.0",
     "g1,1427642.0,1446915.0,TOY,1.5",
@@ -68,9 +68,7 @@ def test_groups_of_other_datasets_are_left_out_and_counted(tmp_path: Path) -> No
     assert len(result.table) == 3
     assert result.settings["recurrences_of_other_datasets"] == 1
     with pytest.raises(WorkloadError, match="no group trains 'synthetic-vision', expected one of "):
-        simulate_groups(
-            chosen_workloads(synthetic_traces(), ["synthetic-vision"]), trace, ZeusSpec()
-        )
+        simulate_groups(chosen_workloads(read_traces(), ["synthetic-vision"]), trace, ZeusSpec())
 
 
 def test_rows_stand_by_group_and_recur_in_the_order_of_starts(tmp_path: Path) -> None:
@@ -108,10 +106,9 @@ def test_group_draws_the_same_whatever_other_groups_there_are(tmp_path: Path) ->
     assert costs("m") == costs("a", "m", "z")
 
 
-def test_zeus_converges_with_overlapping_recurrences_too(tmp_path: Path) -> None:
-    *_, file = write_synthetic_traces(tmp_path)
-    several = chosen_workloads(synthetic_traces())
-    trace = read_groups(file, synthetic_traces().datasets)
+def test_zeus_converges_with_overlapping_recurrences_too() -> None:
+    several = chosen_workloads(read_traces())
+    trace = read_groups(SHIPPED, read_traces().datasets)
     zeus = simulate_groups(several, trace, ZeusSpec("zeus"), range(10))
     default = simulate_groups(several, trace, ZeusSpec("default"), range(10))
     assert 0.2 < zeus.table.overlapping.mean() < 0.6
@@ -120,9 +117,3 @@ def test_zeus_converges_with_overlapping_recurrences_too(tmp_path: Path) -> None
     assert late.cost_j.sum() < 1.05 * oracle_j.sum()
     for name in zeus.workloads:
         assert zeus.of_workload(name).energy_j.sum() < default.of_workload(name).energy_j.sum()
-
-
-def test_ratio_of_the_synthetic_groups_scatters_around_one(tmp_path: Path) -> None:
-    *_, file = write_synthetic_traces(tmp_path)
-    ratio = read_groups(file).runtime_ratio
-    assert abs(ratio.mean() - 1) < 3.3 * ratio.std() / np.sqrt(ratio.size)

@@ -1,22 +1,21 @@
 """Recurrences as jobs of a facility: submission, duration, power; recurring jobs side by side."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from zeus_builders import GROUP_HEADER, hand_workload, write
 
 from diploee.errors import WorkloadError
-from diploee.neighbours.zeus import (
-    ZeusSpec,
-    chosen_workloads,
-    read_groups,
-    recurrences_at,
-    recurrences_of_groups,
-    synthetic_traces,
-)
+from diploee.neighbours.zeus import ZeusSpec, chosen_workloads, read_groups, read_traces
+from diploee.neighbours.zeus.job_series import JobSeries, SharedRecurrences, recurrences_of_groups
 
 HOUR_MS = 3_600_000
+
+
+def jobs_at(submit_ms: np.ndarray, *of: Any, **options: Any) -> JobSeries:
+    return SharedRecurrences(*of, **options).at(submit_ms)
 
 
 def submissions_ms(n: int, every_ms: int = HOUR_MS) -> np.ndarray:
@@ -24,7 +23,7 @@ def submissions_ms(n: int, every_ms: int = HOUR_MS) -> np.ndarray:
 
 
 def test_job_lasts_target_epochs_x_time_per_epoch_and_draws_the_power_of_its_limit() -> None:
-    jobs = recurrences_at(
+    jobs = jobs_at(
         submissions_ms(50), [hand_workload()], ZeusSpec("default", 100.0), 0, n_recurring_jobs=1
     )
     assert set(jobs.duration_ms.tolist()) == {9 * 12_000, 11 * 12_000}
@@ -34,11 +33,9 @@ def test_job_lasts_target_epochs_x_time_per_epoch_and_draws_the_power_of_its_lim
 
 
 def test_lower_limit_makes_jobs_longer_and_saves_energy() -> None:
-    several = chosen_workloads(synthetic_traces())
+    several = chosen_workloads(read_traces())
     high, low = (
-        recurrences_at(
-            submissions_ms(300), several, ZeusSpec("default", limit_w), 0, n_recurring_jobs=6
-        )
+        jobs_at(submissions_ms(300), several, ZeusSpec("default", limit_w), 0, n_recurring_jobs=6)
         for limit_w in (250.0, 100.0)
     )
     assert np.array_equal(high.workload_id, low.workload_id)
@@ -49,8 +46,8 @@ def test_lower_limit_makes_jobs_longer_and_saves_energy() -> None:
 
 
 def test_every_workload_has_recurring_jobs_by_its_share() -> None:
-    several = chosen_workloads(synthetic_traces())
-    jobs = recurrences_at(
+    several = chosen_workloads(read_traces())
+    jobs = jobs_at(
         submissions_ms(3000, 1000),
         several,
         ZeusSpec("default"),
@@ -67,18 +64,18 @@ def test_every_workload_has_recurring_jobs_by_its_share() -> None:
 
 
 def test_each_recurring_job_counts_its_own_recurrences() -> None:
-    several = chosen_workloads(synthetic_traces())
-    jobs = recurrences_at(submissions_ms(200), several, ZeusSpec(), 0, n_recurring_jobs=5)
+    several = chosen_workloads(read_traces())
+    jobs = jobs_at(submissions_ms(200), several, ZeusSpec(), 0, n_recurring_jobs=5)
     for group in range(5):
         mine = jobs.recurrence[jobs.group_id == group]
         assert np.unique(mine).tolist() == list(range(mine.max() + 1))
 
 
 def test_same_seed_gives_the_same_jobs_and_another_name_others() -> None:
-    several = chosen_workloads(synthetic_traces())
+    several = chosen_workloads(read_traces())
 
     def jobs(seed: int, name: str) -> list[int]:
-        return recurrences_at(
+        return jobs_at(
             submissions_ms(60), several, ZeusSpec(), seed, name, n_recurring_jobs=4
         ).duration_ms.tolist()
 
@@ -88,7 +85,7 @@ def test_same_seed_gives_the_same_jobs_and_another_name_others() -> None:
 
 
 def test_no_submissions_give_no_jobs() -> None:
-    none = recurrences_at(submissions_ms(0), [hand_workload()], ZeusSpec(), 0, n_recurring_jobs=1)
+    none = jobs_at(submissions_ms(0), [hand_workload()], ZeusSpec(), 0, n_recurring_jobs=1)
     assert len(none) == 0
 
 
@@ -105,9 +102,9 @@ def test_no_submissions_give_no_jobs() -> None:
 def test_shares_become_whole_numbers_of_recurring_jobs(
     n_recurring_jobs: int, shares: list[float], wanted: list[int]
 ) -> None:
-    jobs = recurrences_at(
+    jobs = jobs_at(
         submissions_ms(2000, 1000),
-        chosen_workloads(synthetic_traces()),
+        chosen_workloads(read_traces()),
         ZeusSpec("default"),
         0,
         n_recurring_jobs=n_recurring_jobs,
@@ -132,9 +129,9 @@ def test_workloads_that_cannot_be_shared_out_are_refused(
     n_recurring_jobs: int, shares: list[float] | None, words: str
 ) -> None:
     with pytest.raises(WorkloadError, match=words):
-        recurrences_at(
+        jobs_at(
             submissions_ms(5),
-            chosen_workloads(synthetic_traces()),
+            chosen_workloads(read_traces()),
             ZeusSpec(),
             0,
             n_recurring_jobs=n_recurring_jobs,
@@ -143,9 +140,9 @@ def test_workloads_that_cannot_be_shared_out_are_refused(
 
 
 def test_workload_without_a_share_has_no_jobs() -> None:
-    jobs = recurrences_at(
+    jobs = jobs_at(
         submissions_ms(60),
-        chosen_workloads(synthetic_traces()),
+        chosen_workloads(read_traces()),
         ZeusSpec("default"),
         0,
         n_recurring_jobs=2,

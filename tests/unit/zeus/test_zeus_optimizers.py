@@ -5,28 +5,34 @@ from math import sqrt
 
 import numpy as np
 import pytest
-from zeus_builders import hand_workload
+from zeus_builders import hand_workload, workload
 
 from diploee.errors import WorkloadError
 from diploee.neighbours.zeus import ZeusSpec, simulate_sequence
 from diploee.neighbours.zeus.optimizers import (
-    Belief,
     GaussianArm,
-    GridBatchSize,
-    GridPowerLimit,
     JitPowerLimit,
-    PlainThompson,
+    Prior,
     PruningRounds,
-    PruningThompson,
     Setting,
+    ThompsonBatchSize,
+    ZeusBatchSize,
     cheapest_draw,
 )
-from diploee.neighbours.zeus.recurrence import EpochTable
 from diploee.scenario.recurring import BATCH_SIZE_OPTIMIZERS, POWER_LIMIT_OPTIMIZERS
 from diploee.streams import stream
 
 SIZES = [8, 16, 32, 64, 128, 256]
 INF = float("inf")
+
+
+def setting(sizes=None, default=64, rng=None):
+    """What an optimizer is made from; of the workload worked out by hand without batch sizes."""
+    of = hand_workload()
+    if sizes is not None:
+        per_size = [[1.0, 1.0]] * len(sizes)
+        of = workload({size: [1.0] for size in sizes}, per_size, per_size, default=default)
+    return Setting(of, 0.5, rng or stream(0, "tests"))
 
 
 def walk(pruning, cost, fails_above=INF, most=50):
@@ -101,7 +107,9 @@ def test_posterior_is_the_conjugate_normal_of_a_flat_prior() -> None:
     # N(mean, s2 / n) with the population variance, You et al., Algorithm 2.
     precision = len(costs) / np.var(costs)
     assert arm.posterior == pytest.approx((np.mean(costs), sqrt(1 / precision)))
-    told = GaussianArm(Belief(20.0, 0.5, window=2))  # and of a prior, over the last two
+    told = GaussianArm(
+        Prior(prior_mean_j=20, prior_precision=0.5, window=2)
+    )  # and of a prior, over the last two
     for cost in costs:
         told.observe(cost)
     learnt = 2 / np.var(costs[1:])
@@ -135,7 +143,7 @@ def test_thompson_sampling_settles_on_the_cheapest_batch_size() -> None:
     mean = {8: 100.0, 16: 80.0, 32: 95.0, 64: 130.0}
     late = []
     for _ in range(40):
-        optimizer = PruningThompson(list(mean), 64, rng)
+        optimizer = ZeusBatchSize().open(setting(mean, rng=rng))
         for recurrence in range(60):
             size = optimizer.predict()
             optimizer.observe(size, mean[size] * (1 + 0.05 * noise.standard_normal()), True)
@@ -145,12 +153,12 @@ def test_thompson_sampling_settles_on_the_cheapest_batch_size() -> None:
 
 
 def test_prediction_is_repeated_until_it_is_observed() -> None:
-    optimizer = PruningThompson(SIZES, 64, stream(0, "tests"))
+    optimizer = ZeusBatchSize().open(setting(SIZES))
     assert [optimizer.predict() for _ in range(3)] == [64, 64, 64]
 
 
 def test_jit_wants_a_profile_of_each_new_batch_size_once() -> None:
-    jit = JitPowerLimit()
+    jit = JitPowerLimit().open(setting())
     assert jit.predict(8) is None
     for limit_w, cost_j in ((100.0, 30.0), (150.0, 20.0), (200.0, 25.0)):
         jit.observe(8, limit_w, cost_j)
@@ -160,36 +168,6 @@ def test_jit_wants_a_profile_of_each_new_batch_size_once() -> None:
     assert jit.predict(8) == 200.0
 
 
-def test_grid_takes_each_pair_once_and_stays_with_the_cheapest() -> None:
-    sizes = GridBatchSize([8, 16], tries=2, fallback=8)
-    limits = GridPowerLimit({8: [100.0, 200.0], 16: [100.0, 200.0]})
-    per_epoch = {(8, 100.0): 4.0, (8, 200.0): 3.0, (16, 100.0): 1.0, (16, 200.0): 2.0}
-    pairs = []
-    for _ in range(6):
-        size = sizes.predict()
-        pair = (size, limits.predict(size))
-        pairs.append(pair)
-        sizes.observe(size, 10 * per_epoch[pair], True)
-        limits.observe(*pair, per_epoch[pair])
-    assert pairs == [*per_epoch, (16, 100.0), (16, 100.0)]
-
-
-def test_grid_does_not_try_again_what_failed() -> None:
-    grid = GridBatchSize([8, 16, 32], tries=3, fallback=8)
-    grid.observe(8, 9.0, False)
-    assert grid.predict() == 16
-    for _ in range(3):
-        grid.observe(16, 5.0, True)
-    grid.observe(32, 4.0, False)
-    assert grid.predict() == 16
-    assert GridBatchSize([], 1, fallback=8).predict() == 8
-
-
-def setting(searches_limits=False):
-    table = EpochTable(hand_workload(), 0.5)
-    return Setting(hand_workload(), 0.5, table, stream(0, "tests"), searches_limits)
-
-
 def test_named_optimizers_choose_as_they_should() -> None:
     batch_sizes, limits = BATCH_SIZE_OPTIMIZERS.by_name, POWER_LIMIT_OPTIMIZERS.by_name
     first = {
@@ -197,11 +175,11 @@ def test_named_optimizers_choose_as_they_should() -> None:
         for name, spec in batch_sizes.items()
         if name not in ("path", "thompson")
     }
-    assert first == {"zeus": 16, "default": 16, "oracle": 8, "grid": 16}
+    assert first == {"zeus": 16, "default": 16, "oracle": 8}
     made = {name: spec().open(setting()) for name, spec in limits.items() if name != "path"}
     at_16 = {name: optimizer.predict(16) for name, optimizer in made.items()}
     # An epoch of 16 costs 12 x 145 = 1,740 J at 100 W, 10 x 175 = 1,750 J at 200 W.
-    assert at_16 == {"jit": None, "max": 200.0, "oracle": 100.0, "grid": 100.0}
+    assert at_16 == {"jit": None, "max": 200.0, "oracle": 100.0}
     assert made["oracle"].predict(8) == 200.0  # 30 x 130 against 25 x 150
 
 
@@ -230,12 +208,12 @@ def test_spec_tells_its_settings_as_plain_values() -> None:
         "eta": 0.5,
         "beta": "inf",
     }
-    assert ZeusSpec("grid").power_limit == "grid"
-    assert ZeusSpec(lambda s: GridBatchSize([8], 1, 8)).power_limit == "jit"
+    assert ZeusSpec("oracle").power_limit == "oracle"
+    assert ZeusSpec(lambda s: Loyal(s, 8)).power_limit == "jit"
 
 
 def test_plain_thompson_sampling_tries_all_before_it_settles() -> None:
-    optimizer = PlainThompson([8, 16, 32], stream(0, "tests"), Belief(), 2)
+    optimizer = ThompsonBatchSize().open(setting([8, 16, 32], 16))
     mean, tried = {8: 30.0, 16: 10.0, 32: 20.0}, []
     for recurrence in range(30):
         tried.append(optimizer.predict())

@@ -15,15 +15,15 @@ from diploee.neighbours.zeus import (
     ZeusSpec,
     chosen_workloads,
     read_recurrences,
+    read_traces,
     simulate_sequence,
-    synthetic_traces,
     write_recurrences,
 )
 
 
 @pytest.fixture(scope="module")
 def recurrences() -> Recurrences:
-    return simulate_sequence(chosen_workloads(synthetic_traces()), ZeusSpec(), 12, range(2))
+    return simulate_sequence(chosen_workloads(read_traces()), ZeusSpec(), 12, range(2))
 
 
 def test_file_gives_back_what_was_written(tmp_path: Path, recurrences: Recurrences) -> None:

@@ -10,25 +10,35 @@ from zeus_builders import hand_workload, workload
 
 from diploee.errors import WorkloadError
 from diploee.neighbours.zeus import (
-    RecurrenceTable,
-    Submissions,
     TrainingWorkload,
     ZeusSpec,
     chosen_workloads,
-    default_pair,
-    oracle_pair,
     read_traces,
-    settled_cost_ratio,
-    simulate,
     simulate_sequence,
     summarize,
-    synthetic_traces,
 )
-from diploee.neighbours.zeus.optimizers import FixedBatchSize, FixedPowerLimit
-from diploee.neighbours.zeus.results import Recurrences
+from diploee.neighbours.zeus.cost import default_pair, oracle_pair
+from diploee.neighbours.zeus.results import Recurrences, RecurrenceTable
+from diploee.neighbours.zeus.simulator import Submissions, simulate
+from diploee.neighbours.zeus.summary import settled_cost_ratio
 
 NAN = float("nan")
 SEEDS = range(20)
+
+
+class Always:
+    """Chooses one batch size, or one power limit."""
+
+    def __init__(self, choice: float) -> None:
+        self.choice = choice
+
+    def predict(self, batch_size: int | None = None) -> float:
+        return self.choice
+
+    def observe(self, *seen: object) -> None:
+        pass
+
+
 ETA = 0.5
 
 
@@ -89,7 +99,7 @@ def test_stopped_run_costs_up_to_beta_x_the_lowest_cost_and_is_run_again() -> No
 
 
 def test_what_never_converges_is_tried_20_times_to_its_highest_number_of_epochs() -> None:
-    table = one_by_one(ZeusSpec(lambda s: FixedBatchSize(32), "max", beta=float("inf")), 2)
+    table = one_by_one(ZeusSpec(lambda s: Always(32), "max", beta=float("inf")), 2)
     assert table.time_s.tolist() == [500.0] * 40
     assert table.attempt.tolist() == list(range(20)) * 2
     assert not table.converged.any()
@@ -108,7 +118,7 @@ def test_lowest_cost_counts_the_failed_runs_before() -> None:
 def test_oracle_has_no_regret_on_average() -> None:
     table = simulate_sequence([hand_workload()], ZeusSpec("oracle"), 40, SEEDS).table
     assert table.regret_j.tolist() == [0.0] * len(table)  # its batch size has one path
-    for each in chosen_workloads(synthetic_traces()):
+    for each in chosen_workloads(read_traces()):
         table = simulate_sequence([each], ZeusSpec("oracle"), 40, SEEDS).table
         error_j = 3.3 * table.regret_j.std() / np.sqrt(len(table))
         assert abs(table.regret_j.mean()) <= error_j
@@ -166,7 +176,7 @@ def test_runtime_ratio_scales_time_energy_cost_and_regret_but_not_choices() -> N
 
 
 def test_same_seed_gives_the_same_rows_and_another_seed_others() -> None:
-    several = chosen_workloads(synthetic_traces())
+    several = chosen_workloads(read_traces())
     first, again, other = (
         simulate_sequence(several, ZeusSpec(), 40, (seed,)).table.to_arrow() for seed in (3, 3, 4)
     )
@@ -175,7 +185,7 @@ def test_same_seed_gives_the_same_rows_and_another_seed_others() -> None:
 
 
 def test_another_recurring_job_changes_no_other() -> None:
-    several = chosen_workloads(synthetic_traces())
+    several = chosen_workloads(read_traces())
     alone = simulate_sequence(several[:1], ZeusSpec(), 40).table
     beside = simulate_sequence(several, ZeusSpec(), 40).table
     rows = beside.take(beside.workload_id == 0)
@@ -184,7 +194,7 @@ def test_another_recurring_job_changes_no_other() -> None:
 
 def test_optimizers_are_compared_on_the_same_paths() -> None:
     """The n-th recurrence draws the same number, so the default pair has the same run times."""
-    own = ZeusSpec(lambda s: FixedBatchSize(16), lambda s: FixedPowerLimit(200.0))
+    own = ZeusSpec(lambda s: Always(16), lambda s: Always(200.0))
     of = hand_workload()
     assert np.array_equal(
         one_by_one(own, of=of).time_s, one_by_one(ZeusSpec("default"), of=of).time_s
@@ -218,11 +228,11 @@ def test_own_optimizer_can_be_plugged_in_and_is_told_the_costs() -> None:
 
 def test_choice_outside_the_data_is_refused() -> None:
     with pytest.raises(WorkloadError, match="batch size 12 is not in the data, expected one of 8,"):
-        one_by_one(ZeusSpec(lambda s: FixedBatchSize(12), "max"))
+        one_by_one(ZeusSpec(lambda s: Always(12), "max"))
     with pytest.raises(WorkloadError, match="power limit 160 W was never measured for batch size"):
         one_by_one(ZeusSpec("default", 160.0))
     with pytest.raises(WorkloadError, match="power limit 90 W was never measured"):
-        one_by_one(ZeusSpec("default", lambda s: FixedPowerLimit(90.0)))
+        one_by_one(ZeusSpec("default", lambda s: Always(90.0)))
 
 
 def test_fixed_limit_must_be_measured_for_each_batch_size_in_use() -> None:
@@ -270,8 +280,8 @@ def test_zeus_converges_and_saves_energy_on_the_sample(sample: Callable[[str], P
     assert all(cost > 0.9 for cost, _ in found.values()), found  # nobody beats the oracle
 
 
-def test_zeus_converges_and_saves_energy_on_synthetic_traces() -> None:
-    found = converged_and_saved(chosen_workloads(synthetic_traces()))
+def test_zeus_converges_and_saves_energy_on_read_traces() -> None:
+    found = converged_and_saved(chosen_workloads(read_traces()))
     assert len(found) == 3
     assert all(cost <= 1.05 and energy < 1 for cost, energy in found.values()), found
 
@@ -323,13 +333,13 @@ def test_savings_are_those_of_zeus_own_simulator_on_its_traces() -> None:
     assert_saves_as_zeus(chosen_workloads(traces), OF_ZEUS)
 
 
-def test_savings_are_those_of_zeus_own_simulator_on_synthetic_traces() -> None:
-    assert_saves_as_zeus(chosen_workloads(synthetic_traces()), OF_ZEUS_ON_SYNTHETIC)
+def test_savings_are_those_of_zeus_own_simulator_on_read_traces() -> None:
+    assert_saves_as_zeus(chosen_workloads(read_traces()), OF_ZEUS_ON_SYNTHETIC)
 
 
 def test_default_does_not_converge_where_zeus_does() -> None:
     """So that the assertion above is known to be able to fail."""
-    for each in chosen_workloads(synthetic_traces()):
+    for each in chosen_workloads(read_traces()):
         table = simulate_sequence([each], ZeusSpec("default"), 40, SEEDS).table
         ratio = settled_cost_ratio(each, table, ETA)
         assert ratio is not None
@@ -337,7 +347,7 @@ def test_default_does_not_converge_where_zeus_does() -> None:
 
 
 def test_summary_adds_up() -> None:
-    several = chosen_workloads(synthetic_traces())
+    several = chosen_workloads(read_traces())
     result = simulate_sequence(several, ZeusSpec("zeus"), 40, range(3))
     for each, summary in zip(several, summarize(several, result, ETA), strict=True):
         table = result.of_workload(each.name)

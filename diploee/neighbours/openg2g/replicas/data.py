@@ -11,9 +11,9 @@ from diploee.neighbours.openg2g import (
     InferenceData,
     InferenceDataParams,
     LogisticModelStore,
-    ModelData,
     ServingFits,
 )
+from diploee.neighbours.openg2g.model_data import ModelData
 from diploee.neighbours.openg2g.replicas.base import ModelSetting
 from diploee.neighbours.openg2g.sources import OpenG2GSource
 from diploee.scenario.replica_streams import ReplicaModel, ReplicaStream

@@ -15,37 +15,31 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from pydantic import Field
 
 from diploee.errors import InputError, LogFormatError
 from diploee.json_files import Record, parse_json
+from diploee.neighbours.openg2g.cache import MANIFEST
 from diploee.neighbours.openg2g.itl_mixture import ITLMixtureModel
-from diploee.neighbours.openg2g.logistic import LogisticModel
+from diploee.neighbours.openg2g.openg2g_folder import (
+    FIT_FILE,
+    ITL_FILE,
+    TRACE_FILE,
+    fits_of,
+    mixtures_of,
+    traces_of,
+)
 from diploee.neighbours.openg2g.runs import BenchmarkRun, BenchmarkRuns, PowerReadings
-from diploee.neighbours.openg2g.selection import Measured, select
+from diploee.neighbours.openg2g.selection import MATCHED, Measured, select
 from diploee.neighbours.openg2g.spec import InferenceModelSpec
 from diploee.problems import checked
-from diploee.textio.sheets import sheet_of
 from diploee.textio.source import read_bytes
-from diploee.textio.values import Number, numbers
-
-MANIFEST = "_manifest.json"
-FILES = ("trace.csv", "itl_fit.json", "logistic_fit.json")
-TRACE_COLUMNS = ("batch_size", "relative_time_s", "power_total_W")
-FITS = {"power": "power", "latency": "itl", "throughput": "throughput"}
-"""Names in ``logistic_fit.json``, and ours. OpenG2G fits the mean latency, the other sources here
-give the median."""
 
 
 class _Manifest(Record):
     spec: dict[str, Any]
-
-
-class _LatencyFits(Record):
-    per_batch: dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -95,16 +89,13 @@ class OpenG2GSource:
         """
         folder = self._folder(spec)
         content = _contents(folder.path)
-        trace = folder.path / FILES[0]
-        table = sheet_of(trace, content[FILES[0]], "a trace").read(TRACE_COLUMNS, "a trace")
-        batch, t_s = (numbers(table, name, Number(may_miss=False)) for name in TRACE_COLUMNS[:2])
-        power_w = numbers(table, TRACE_COLUMNS[2], Number(may_miss=False, at_least=0))
-        mixtures = _mixtures(folder.path / FILES[1], content[FILES[1]])
+        batch, t_s, power_w = traces_of(folder.path / TRACE_FILE, content[TRACE_FILE])
+        mixtures = mixtures_of(folder.path / ITL_FILE, content[ITL_FILE])
         runs, n_dropped = [], 0
         for size in sorted(spec.batch_sizes or folder.spec.batch_sizes):
             rows = batch == size
             if np.count_nonzero(rows) < 2 or size not in mixtures:
-                lacking = FILES[0] if np.count_nonzero(rows) < 2 else FILES[1]
+                lacking = TRACE_FILE if np.count_nonzero(rows) < 2 else ITL_FILE
                 raise LogFormatError(
                     f"{folder.path / lacking}: nothing of batch size {size}, which {MANIFEST} lists"
                 )
@@ -112,8 +103,8 @@ class OpenG2GSource:
             n_dropped += dropped
             runs.append(_run(size, readings, mixtures[size]))
         fits = {}
-        if FILES[2] in content:
-            fits = _fits(folder.path / FILES[2], content[FILES[2]])
+        if FIT_FILE in content:
+            fits = fits_of(folder.path / FIT_FILE, content[FIT_FILE])
         return BenchmarkRuns(
             source=f"OpenG2G spec {folder.path.name}",
             licence="unknown",
@@ -144,15 +135,9 @@ class OpenG2GSource:
         selected = select(
             (
                 Measured(
-                    folder.spec.model_id,
-                    folder.spec.task,
-                    folder.spec.gpu_model,
-                    folder.spec.gpus_per_replica,
-                    folder.spec.tensor_parallel,
-                    size,
-                    folder,
-                    folder.spec.expert_parallel,
-                    folder.spec.precision,
+                    **{name: getattr(folder.spec, name) for name in MATCHED},
+                    batch_size=size,
+                    data=folder,
                 )
                 for folder in folders
                 for size in folder.spec.batch_sizes
@@ -182,8 +167,8 @@ def _spec(manifest: Path) -> InferenceModelSpec:
 
 
 def _contents(folder: Path) -> dict[str, bytes]:
-    there = [*FILES[:2], *(name for name in FILES[2:] if os.path.lexists(folder / name))]
-    return {name: read_bytes(folder / name) for name in there}
+    may_lack = [FIT_FILE] if os.path.lexists(folder / FIT_FILE) else []
+    return {name: read_bytes(folder / name) for name in (TRACE_FILE, ITL_FILE, *may_lack)}
 
 
 def _sha256(content: Mapping[str, bytes]) -> str:
@@ -191,30 +176,6 @@ def _sha256(content: Mapping[str, bytes]) -> str:
     for name, data in content.items():
         digest.update(name.encode() + hashlib.sha256(data).digest())
     return digest.hexdigest()
-
-
-def _mixtures(path: Path, content: bytes) -> dict[int, ITLMixtureModel]:
-    per_batch = parse_json(content, str(path), _LatencyFits, LogFormatError).per_batch
-    return {
-        int(size): _model(ITLMixtureModel, parameters, f"{path}: per_batch.{size}")
-        for size, parameters in per_batch.items()
-    }
-
-
-def _fits(path: Path, content: bytes) -> dict[str, LogisticModel]:
-    data = parse_json(content, str(path), dict[str, Any], LogFormatError)
-    return {
-        ours: _model(LogisticModel, data[name], f"{path}: {name}")
-        for name, ours in FITS.items()
-        if isinstance(data.get(name), dict)
-    }
-
-
-def _model(kind: Any, parameters: dict[str, Any], where: str) -> Any:
-    try:
-        return kind.from_dict(parameters)
-    except InputError as error:
-        raise LogFormatError(f"{where}: {error}") from error
 
 
 def _run(size: int, readings: PowerReadings, mixture: ITLMixtureModel) -> BenchmarkRun:
