@@ -256,13 +256,10 @@ class FlexibilityMetrics:
 
     def block(self) -> dict[str, Any]:
         """Return the `flexibility` block of the metrics."""
-        entries = [meter.entry() | self._utility(meter.event) for meter in self._meters]
+        entries = [meter.entry() for meter in self._meters]
         for entry, meter in zip(entries, self._meters, strict=True):
-            utility = entry.get("utility")
-            if utility and entry["twin_mw"]:
-                utility["error"] = utility["baseline_mw"] / entry["twin_mw"] - 1
-                utility["mean_reduction"] = 1 - entry["mean_mw"] / utility["baseline_mw"]
             event = meter.event
+            entry |= self._utility(event, entry["mean_mw"], entry["twin_mw"])
             times = {"issued": event.issued_ms, "start": event.start_ms, "ramp": event.ramp_ms}
             times |= {"held": event.held_ms, "end": event.end_ms, "over": event.over_ms}
             entry["times"] = {name: self._clock.iso(time_ms) for name, time_ms in times.items()}
@@ -287,8 +284,10 @@ class FlexibilityMetrics:
             found["jobs"] = self._jobs.block()
         return {**found, "events": entries}
 
-    def _utility(self, event: Event) -> dict[str, Any]:
-        """Return the baseline of a utility for an event."""
+    def _utility(
+        self, event: Event, mean_mw: float | None, twin_mw: float | None
+    ) -> dict[str, Any]:
+        """Return the baseline of a utility for an event, and how far it is off the twin."""
         spans = np.array([(m.event.ramp_ms, m.event.over_ms - 1) for m in self._meters])
         days = self._clock.local_ms(spans.ravel()).reshape(-1, 2) // MS_PER_DAY
         event_days = frozenset(k for a, b in days.tolist() for k in range(a, b + 1))
@@ -300,10 +299,12 @@ class FlexibilityMetrics:
         baseline = ten_of_ten(first_day, days_w, start_ms, end_ms, event_days)
         if baseline is None:
             return {}
-        return {
-            "utility": {
-                "baseline_mw": baseline.power_w / W_PER_MW,
-                "adjustment": baseline.adjustment,
-                "days": baseline.n_days,
-            }
+        utility = {
+            "baseline_mw": baseline.power_w / W_PER_MW,
+            "adjustment": baseline.adjustment,
+            "days": baseline.n_days,
         }
+        if twin_mw and mean_mw is not None:
+            utility["error"] = utility["baseline_mw"] / twin_mw - 1
+            utility["mean_reduction"] = 1 - mean_mw / utility["baseline_mw"]
+        return {"utility": utility}

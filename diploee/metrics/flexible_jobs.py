@@ -69,7 +69,8 @@ class FlexibleJobs:
         self._slack = np.array([np.nan if f.slack is None else f.slack for f in of_class])
         self._due_ms = np.array([wall.time_ms(f.deadline) if f.deadline else -1 for f in of_class])
         self._events, self._horizon_ms = events, horizon_ms
-        self._waits = [_Unmatched(), _Unmatched()]
+        # Waits [ms] of jobs that only one of two runs has started so far, own and undisturbed.
+        self._waits = dict[int, int](), dict[int, int]()
         self._change_h, self._change_ms = Distribution(), 0
         self._node_ms = np.zeros(4, dtype=np.int64)
         self._lost_ms = 0
@@ -96,7 +97,8 @@ class FlexibleJobs:
         """Take in what started, ran or ended in a window, in the run or without control."""
         nth, jobs = int(undisturbed), schedule.jobs
         first = schedule.first & (jobs.submit_ms >= 0)
-        self._waits[nth].add(jobs.job_id[first], schedule.wait_ms[first])
+        waits = zip(jobs.job_id[first].tolist(), schedule.wait_ms[first].tolist(), strict=True)
+        self._waits[nth].update(waits)
         due_ms = self._deadline_ms(jobs)
         ended = _ended(schedule)
         in_time = ended & (due_ms >= 0) & (due_ms <= self._horizon_ms)
@@ -107,10 +109,11 @@ class FlexibleJobs:
             self._count(schedule, runs)
             self._draw(schedule, runs)
         self._see_events(schedule, runs, nth)
-        own_ms, twin_ms = _matched(*self._waits)
-        if own_ms.size:
-            self._change_h.add((own_ms - twin_ms) / MS_PER_H)
-            self._change_ms += int((own_ms - twin_ms).sum())
+        own, twin = self._waits
+        both = sorted(own.keys() & twin.keys())
+        changes_ms = np.array([own.pop(job) - twin.pop(job) for job in both], dtype=np.int64)
+        self._change_h.add(changes_ms / MS_PER_H)
+        self._change_ms += int(changes_ms.sum())
 
     def _count(self, schedule: Schedule, runs: Runs) -> None:
         """Sum node time by kind, and the work that is done a second time."""
@@ -245,28 +248,3 @@ def _stretches(schedule: Schedule) -> Runs:
         kind=np.full(rows.size, RUN, dtype=np.int8),
         power_w=np.zeros(rows.size),
     )
-
-
-class _Unmatched:
-    """Waits of jobs that only one of two runs has started so far."""
-
-    def __init__(self) -> None:
-        self.job = self.wait_ms = np.empty(0, dtype=np.int64)
-
-    def add(self, job: Int64Array, wait_ms: Int64Array) -> None:
-        self.job = np.concatenate([self.job, job])
-        self.wait_ms = np.concatenate([self.wait_ms, wait_ms])
-
-    def drop(self, rows: Int64Array) -> None:
-        kept: BoolArray = np.ones(self.job.size, dtype=np.bool_)
-        kept[rows] = False
-        self.job, self.wait_ms = self.job[kept], self.wait_ms[kept]
-
-
-def _matched(own: _Unmatched, twin: _Unmatched) -> tuple[Int64Array, Int64Array]:
-    """Return the waits of jobs that both have started, and forget them."""
-    _, of_own, of_twin = np.intersect1d(own.job, twin.job, assume_unique=True, return_indices=True)
-    waits = own.wait_ms[of_own], twin.wait_ms[of_twin]
-    own.drop(of_own)
-    twin.drop(of_twin)
-    return waits

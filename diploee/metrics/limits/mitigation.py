@@ -16,7 +16,7 @@ applied to the run's power, and enlarged until the limits are kept behind it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -231,7 +231,7 @@ def mitigate(run: Run, limits: Limits) -> Mitigation:
         return Mitigation(None, size, None, None, {}, before, before, sizing.window_step_s)
     supply_w, meter = sizing.through(stage)
     least, least_report = sizing.least(stage)
-    after = sizing.judged(supply_w, stage.hold(), stage.store(), limits)
+    after = sizing.judged(sizing.held(stage.hold(), stage.store()), limits, supply_w)
     return Mitigation(
         stage, _size_of(stage), least, least_report, meter.values(), before, after,
         sizing.window_step_s, is_resized,
@@ -283,8 +283,8 @@ class _Sizing:
     def least(self, stage: BatterySpec) -> tuple[BatterySize | None, LimitReport | None]:
         """Return what any control needs over the worst day, and the verdict on its supply."""
         asked, store = stage.hold(), stage.store()
-        held = self.held(asked, store)
-        day = None if asked.lag_s else _worst_day(held.battery_w, int(S_PER_DAY / self.dt_s))
+        battery_w = self.held(asked, store)[0].battery_w
+        day = None if asked.lag_s else _worst_day(battery_w, int(S_PER_DAY / self.dt_s))
         if day is None:
             return None, None
         size, supply_w = least_for(
@@ -294,39 +294,32 @@ class _Sizing:
             self._run, self.limits, _supply(self._run, supply_w, is_part=True)
         )
 
-    def held(self, asked: Hold, store: Store) -> Held:
-        """Return the load held by a battery that begins at its reference, as its stage does."""
-        return hold(self.power_w, self.dt_s, store, asked, self._start(store))
+    def held(self, asked: Hold, store: Store) -> list[Held]:
+        """Return the load held by a battery that begins at its reference, then its event windows.
 
-    def _start(self, store: Store) -> tuple[float, float]:
-        return float(self.power_w[0]), store.reference_j
-
-    def held_windows(self, held: Held, asked: Hold, store: Store) -> dict[str, Held]:
-        """Return the event windows held, each from the state that the series has before it.
-
+        Each window starts from the state that the series has before it.
         ASSUMPTION [J]: the supply there is the mean of the interval before.
         """
-        found = {}
+        start = float(self.power_w[0]), store.reference_j
+        whole = hold(self.power_w, self.dt_s, store, asked, start)
+        found = [whole]
         for name, window in self._windows.items():
             before = int((window.start_ms - self._start_ms) / MS_PER_S / self.dt_s) - 1
-            start = self._start(store)
-            if before >= 0:
-                start = float(held.supply_w[before]), float(held.stored_j[before])
-            found[name] = hold(
-                self._windows_w[name], window.step_ms / MS_PER_S, store, asked, start
-            )
+            at = float(whole.supply_w[before]), float(whole.stored_j[before])
+            of_window_w, step_s = self._windows_w[name], window.step_ms / MS_PER_S
+            found.append(hold(of_window_w, step_s, store, asked, at if before >= 0 else start))
         return found
 
     def judged(
-        self, supply_w: Float64Array, asked: Hold, store: Store, limits: Limits
+        self, held: Sequence[Held], limits: Limits, supply_w: Float64Array | None = None
     ) -> LimitReport:
-        """Hold the run against limits with a supply in place of its load, in its windows too."""
-        held = self.held_windows(self.held(asked, store), asked, store) if self._windows else {}
-        windows_w = {name: window.supply_w for name, window in held.items()}
-        return check_limits(self._run, limits, _supply(self._run, supply_w, windows_w))
+        """Check the run with a supply in place of its load: what is held, or what a stage gives."""
+        windows_w = {name: of.supply_w for name, of in zip(self._windows, held[1:], strict=True)}
+        whole_w = held[0].supply_w if supply_w is None else supply_w
+        return check_limits(self._run, limits, _supply(self._run, whole_w, windows_w))
 
-    def _keeps(self, supply_w: Float64Array, asked: Hold, store: Store) -> bool:
-        return not self.judged(supply_w, asked, store, self.limits).violated
+    def _keeps(self, held: Sequence[Held], supply_w: Float64Array | None = None) -> bool:
+        return not self.judged(held, self.limits, supply_w).violated
 
     def controls(self) -> list[BatterySpec]:
         """Return the loosest ramps, and the shortest lag, with which the load keeps its limits."""
@@ -344,8 +337,7 @@ class _Sizing:
         for family in families:
 
             def keeps(strength: float, family: Callable[[float], Hold] = family) -> bool:
-                asked = family(strength)
-                return self._keeps(self.held(asked, endless).supply_w, asked, endless)
+                return self._keeps(self.held(family(strength), endless))
 
             strength = 1.0
             while strength <= STRICTEST and not keeps(strength):
@@ -360,20 +352,14 @@ class _Sizing:
         return found
 
     def smallest_stage(self) -> BatterySpec | None:
-        """Return the stage of the smallest power and an hour's energy; None where none is needed.
-
-        Raises
-        ------
-        InputError
-            If no stage keeps the limits.
-        """
+        """Return the stage of the smallest power and an hour's energy; None if none is needed."""
         if self._is_kept:
             return None
         sizes = [(control, self._smallest(control.hold())) for control in self.controls()]
         control, size = min(sizes, key=lambda found: found[1].power_mw + found[1].energy_mwh)
         for n in range(MOST_ENLARGED):
             stage = _stage(control, size, (1 + SPARE) * ENLARGED**n)
-            if self._keeps(self.through(stage)[0], stage.hold(), stage.store()):
+            if self._keeps(self.held(stage.hold(), stage.store()), self.through(stage)[0]):
                 return stage
         raise InputError(
             f"{self._run.folder}: no battery that holds what was found keeps these limits; look at "
@@ -384,18 +370,14 @@ class _Sizing:
         """Return the smallest power that keeps the limits, and at it the smallest usable energy."""
 
         def keeps(size: BatterySize) -> bool:
-            store = _store(size)
-            all_held = [held := self.held(asked, store)]
-            all_held += self.held_windows(held, asked, store).values()
+            held = self.held(asked, _store(size))
             # One that holds all that is asked gives the supply that was found to keep the limits.
-            missed_w = max(float(part.uncovered_w.max()) for part in all_held)
-            return missed_w <= COVERED * self._range_w or self._keeps(held.supply_w, asked, store)
+            missed_w = max(float(part.uncovered_w.max()) for part in held)
+            return missed_w <= COVERED * self._range_w or self._keeps(held)
 
         def most(power_w: float, values: str) -> float:
-            store = _store(BatterySize(power_w, np.inf))
-            held = self.held(asked, store)
-            all_held = (held, *self.held_windows(held, asked, store).values())
-            return max(float(np.abs(getattr(part, values)).max()) for part in all_held)
+            held = self.held(asked, _store(BatterySize(power_w, np.inf)))
+            return max(float(np.abs(getattr(part, values)).max()) for part in held)
 
         power_w = _least_kept(lambda p: keeps(BatterySize(p, np.inf)), most(np.inf, "battery_w"))
         # Half of it each way, a hair more as its middle rounds otherwise than nothing does.
