@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from diploee.facility import Block, Stage
 from diploee.inputs import Inputs, load_inputs
 from diploee.line import Line, OpenLoad
-from diploee.metrics import Causes, RunMetrics
+from diploee.metrics import Attribution, Causes, RunMetrics
 from diploee.metrics.catalogue import added_metrics
 from diploee.metrics.flexibility import FlexibilityMetrics, flexibility_metrics
 from diploee.outputs import (
@@ -179,7 +179,8 @@ class _Taken:
         }
         series = FacilityFile(folder / FACILITY_FILE, clock, line.columns, self._head)
         files.enter_context(series)
-        self._causes = Causes(scenario, line.model, jobs, line.services, line.further, line.stages)
+        attribution = Attribution(scenario, line.model, jobs, line.services, line.further)
+        self._causes = Causes(attribution, line.stages)
         jobs.sinks.append(self._causes.take)
         self._metrics = RunMetrics(
             scenario.facility,

@@ -2,7 +2,7 @@
 
 Welch's method: a linear trend is taken from every 10-minute window, a Hann window applied, and the
 one-sided periodogram scaled to density, windows overlapping by half. It is what
-`scipy.signal.periodogram` gives (tests hold it against that), on `numpy.fft` directly because the
+`scipy.signal.periodogram` gives (tests compare with that), on `numpy.fft` directly because the
 former takes four times as long on 315 million values.
 A band's rms is ``sqrt(sum PSD(f) df)`` over the bins f = k/600 Hz with low <= f < high; over all
 bins the sum is the variance (Parseval), weighted by the Hann window. The mean over the windows is

@@ -19,15 +19,12 @@ from diploee.metric import Metric
 from diploee.metrics.attribution import Attribution, Part
 from diploee.metrics.extreme import Extreme, Key, Span
 from diploee.metrics.grid.changes import RAMP_MS
-from diploee.power import PowerModel, Segments
-from diploee.scenario import Scenario
+from diploee.power import Segments
 from diploee.tables import Int64Array, concat
 from diploee.units import MS_PER_S, W_PER_MW
 
 if TYPE_CHECKING:
-    from diploee.loads.base import Load
-    from diploee.loads.jobs.load import JobsLoad, JobWindow
-    from diploee.loads.services.load import ServicesLoad
+    from diploee.loads.jobs.load import JobWindow
 
 CAUSE_METRICS = (
     Metric(
@@ -79,16 +76,8 @@ class Cause:
 class Causes:
     """Keeps what the causes of extremes need while a run passes, and the causes found."""
 
-    def __init__(
-        self,
-        scenario: Scenario,
-        model: PowerModel,
-        jobs: JobsLoad,
-        services: ServicesLoad,
-        further: Sequence[Load],
-        stages: Stages,
-    ) -> None:
-        self._attribution = Attribution(scenario, model, jobs, services, further)
+    def __init__(self, attribution: Attribution, stages: Stages) -> None:
+        self._attribution = attribution
         # What each stage adds to the power before it: its columns with a role.
         self._behind = {
             name: [column for column in stage.columns if column.role is not None]

@@ -21,7 +21,7 @@ from diploee.reports.ensemble_section import ensemble_section
 from diploee.reports.flexibility_section import flexibility_section
 from diploee.reports.grid_section import grid_section
 from diploee.reports.job_charts import queue_chart
-from diploee.reports.limits_section import limit_levels, limits_section, sweep_limits_section
+from diploee.reports.limits_section import limit_lines, limits_section, sweep_limits_section
 from diploee.reports.overview_chart import overview_chart
 from diploee.reports.page import is_report, report_page
 from diploee.reports.poi_section import poi_section
@@ -234,7 +234,7 @@ def _with_boundary(sections: Sequence[Section], runs: Sequence[RunData]) -> list
 def _overview_section(runs: Sequence[RunData], limits: Sequence[str]) -> Section | None:
     if len(runs) > 1:
         return None
-    levels = limit_levels(runs[0], limits)
+    levels = limit_lines(runs[0], limits)
     chart = overview_chart(runs[0], power_unit(runs[0].max_w), levels)
     return Section("overview", "Overview", (chart,))
 
@@ -251,7 +251,7 @@ def _run_sections(runs: Sequence[RunData], limits: Sequence[str] = ()) -> list[S
     unit = power_unit(max(run.max_w for run in runs))
     year = (carpet_chart(runs, unit), bands_chart(runs, unit), peak_week_chart(runs, unit))
     single = len(runs) == 1
-    grid = grid_section(runs[0], unit, limit_levels(runs[0], limits)) if single else None
+    grid = grid_section(runs[0], unit, limit_lines(runs[0], limits)) if single else None
     poi = poi_section(runs[0], unit) if len(runs) == 1 else None
     flexibility = flexibility_section(runs[0], unit) if len(runs) == 1 else None
     months = months_chart(runs, unit)

@@ -25,7 +25,7 @@ POWER_LEVEL = "power"
 
 
 @dataclass(frozen=True)
-class LimitLevel:
+class LimitLine:
     """What a limit allows: `kind` is ramps, of a way if it has one, swings, or `POWER_LEVEL`."""
 
     kind: str
@@ -42,7 +42,7 @@ class GridView:
     block: Entry  # the `grid` block of its metrics
     unit: PowerUnit  # unit of power that the page uses
     # What limits allow, for lines in the figures of ramps and swings
-    levels: Sequence[LimitLevel] = ()
+    levels: Sequence[LimitLine] = ()
     # Of a facility of several pools: itself, each pool and all else that it takes
     parts: tuple[GridView, ...] = ()
 
@@ -77,7 +77,7 @@ def cells(values: Sequence[object]) -> list[str]:
     return [number(value, pattern) for value in values]
 
 
-def grid_view(run: RunData, unit: PowerUnit, levels: Sequence[LimitLevel] = ()) -> GridView | None:
+def grid_view(run: RunData, unit: PowerUnit, levels: Sequence[LimitLine] = ()) -> GridView | None:
     """Return the grid metrics of a run; None for one of an older version, which has none."""
     block = run.metrics.get("grid")
     if not isinstance(block, dict):

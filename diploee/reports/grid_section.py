@@ -16,7 +16,7 @@ from diploee.reports.grid_charts import (
     spectrum_chart,
     swings_chart,
 )
-from diploee.reports.grid_data import Entry, GridView, LimitLevel, grid_view
+from diploee.reports.grid_data import Entry, GridView, LimitLine, grid_view
 from diploee.reports.grid_tables import (
     bands_table,
     causes_table,
@@ -30,9 +30,7 @@ from diploee.reports.words import listed
 from diploee.units import PowerUnit
 
 
-def grid_section(
-    run: RunData, unit: PowerUnit, levels: Sequence[LimitLevel] = ()
-) -> Section | None:
+def grid_section(run: RunData, unit: PowerUnit, levels: Sequence[LimitLine] = ()) -> Section | None:
     """Return the section; None for a run of an older version, without grid metrics and windows.
 
     `levels` are what limits allow, as lines in its figures.

@@ -28,7 +28,7 @@ from diploee.outputs import open_run
 from diploee.outputs.facility_file import FACILITY_FILE
 from diploee.reports.content import PageTable, Section
 from diploee.reports.data import RunData
-from diploee.reports.grid_data import POWER_LEVEL, LimitLevel
+from diploee.reports.grid_data import POWER_LEVEL, LimitLine
 from diploee.reports.sweep_data import RUNS_FOLDER, SweepData, short_name, value_text
 from diploee.reports.words import interval, moment
 
@@ -104,7 +104,7 @@ def _named(report: LimitReport) -> dict[str, LimitResult]:
     return found
 
 
-def limit_levels(run: RunData, names: Sequence[str]) -> list[LimitLevel]:
+def limit_lines(run: RunData, names: Sequence[str]) -> list[LimitLine]:
     """Return what limits allow, for lines in the figures of power, of ramps and of swings."""
     shown, found = seen_by(run.run), []
     for name in names:
@@ -116,7 +116,7 @@ def limit_levels(run: RunData, names: Sequence[str]) -> list[LimitLevel]:
                 size_mw = amount.of(shown)[0] * factor
                 way = "over" if kind == POWER_LEVEL else "within"
                 name = f"{of}, {size_mw:.4g} MW {way} {interval(length_ms)}"
-                found.append(LimitLevel(kind, name, length_ms, size_mw))
+                found.append(LimitLine(kind, name, length_ms, size_mw))
     return found
 
 

@@ -11,7 +11,7 @@ from diploee.drawing.charts import INK, MUTED, Axis, Band, Chart, Line, Panel, c
 from diploee.metrics.facility import rated_of
 from diploee.reports.common import with_zero
 from diploee.reports.data import POWER, RunData, parts_of, pool_columns, without_nothing
-from diploee.reports.grid_data import POWER_LEVEL, LimitLevel
+from diploee.reports.grid_data import POWER_LEVEL, LimitLine
 from diploee.reports.words import interval, listed
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, W_PER_MW, PowerUnit
@@ -28,7 +28,7 @@ LIMIT = "#A50026"
 """Colour of contracts and limits, which no pool has."""
 
 
-def overview_chart(run: RunData, unit: PowerUnit, limits: Sequence[LimitLevel] = ()) -> Chart:
+def overview_chart(run: RunData, unit: PowerUnit, limits: Sequence[LimitLine] = ()) -> Chart:
     """Return the stack of a run's power, with lines at its peak, its ratings and its limits.
 
     The areas are the nodes (or devices) of each pool and, on them, all else that the facility

@@ -1,4 +1,4 @@
-"""Holding a finished run against limits: `check_limits(run, limits) -> LimitReport`.
+"""Checking a finished run against limits: `check_limits(run, limits) -> LimitReport`.
 
 The verdict on each is one of three. What is seen beyond a limit is a violation, however little of
 the rule the profiles show; a limit is kept only where all that it speaks of is seen; the rest is
@@ -183,7 +183,7 @@ class Supply(NamedTuple):
 
 
 def check_limits(run: Run, limits: Limits, supply: Supply | None = None) -> LimitReport:
-    """Hold the facility's power of a run against limits, streamed from its file.
+    """Check the facility's power of a run against limits, streamed from its file.
 
     Ramps, swings and bands of the time in which a run that began empty filled up are left out.
     Where the series is coarser than a limit needs, the run's event windows are looked at as well.

@@ -14,7 +14,7 @@ from builders import tiny_library, tiny_scenario
 from diploee.drawing.charts import Band, Line
 from diploee.outputs import open_run
 from diploee.reports import build_report, read_run, report_page
-from diploee.reports.limits_section import limit_levels
+from diploee.reports.limits_section import limit_lines
 from diploee.reports.overview_chart import overview_chart
 from diploee.reports.words import short_boundary
 from diploee.scenario import load_scenario
@@ -99,7 +99,7 @@ def test_contracts_of_all_stages_and_limits_are_lines_at_their_values(
     limits = tmp_path / "own.yaml"
     limits.write_text(f"name: own\npeaks:\n  - max_mw: {0.9 * peak_mw}\n  - max_mw: 1000\n")
     unit = power_unit(run.max_w)
-    chart = overview_chart(run, unit, limit_levels(run, [str(limits)]))
+    chart = overview_chart(run, unit, limit_lines(run, [str(limits)]))
     lines = [layer for layer in chart.panels[0].layers if isinstance(layer, Line)]
     drawn = [(line.name, float(line.y[0]) * unit.watts / run.max_w) for line in lines[3:]]
     contracts = [f"contract of second feed, {s.contract_mva:g} MVA at unity power factor"
