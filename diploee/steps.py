@@ -16,9 +16,10 @@ from diploee.errors import InputError, one_of
 from diploee.facility.base import POWER
 from diploee.inputs import load_inputs
 from diploee.loads.jobs import StreamClass, StreamMatch, Utilization
-from diploee.loads.jobs.load import open_streams, simulations
+from diploee.loads.jobs.load import simulations
 from diploee.loads.jobs.lowering import JobLoad, lower_jobs
 from diploee.loads.jobs.pieces import PiecesOf
+from diploee.loads.jobs.streams import JobStreams
 from diploee.power import PowerBlock, Segments, power_stream
 from diploee.power.block_source import Method
 from diploee.power.event_windows import device_block
@@ -91,7 +92,7 @@ def generate_jobs(
         `diploee.run` alone settles; so with all steps.
     """
     _refuse("generate_jobs", scenario)
-    streams = open_streams(scenario, load_inputs(scenario, library))
+    streams = JobStreams(scenario, load_inputs(scenario, library))
     found = simulations(scenario)
     if simulated_utilization is not None:
         found = dict.fromkeys(found, simulated_utilization)
@@ -104,7 +105,7 @@ def stream_classes(
     scenario: Scenario, library: ProfileLibrary | None = None
 ) -> tuple[tuple[StreamClass, ...], ProfileLibrary]:
     """Return the classes of all job streams, and the library that their profiles are indices of."""
-    streams = open_streams(scenario, load_inputs(scenario, library))
+    streams = JobStreams(scenario, load_inputs(scenario, library))
     return streams.classes, streams.library
 
 
@@ -122,17 +123,7 @@ def schedule_jobs(
         If the scenario has flexibility, which `diploee.run` alone follows.
     """
     _refuse("schedule_jobs", scenario, "flexibility")
-    begin_ms = scenario.clock.begin_ms
-    cluster = Cluster(
-        scenario.facility.pools,
-        scenario.horizon_ms,
-        engine,
-        policies,
-        begin_ms,
-        scenario.standing_nodes(),
-        slots_per_node=scenario.facility.slots,
-    )
-    started = cluster.advance(jobs, scenario.horizon_ms)
+    started = Cluster.of(scenario, engine, policies).advance(jobs, scenario.horizon_ms)
     return in_order_of_submission([started], jobs, scenario.horizon_ms)
 
 

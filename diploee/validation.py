@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from diploee.inputs import load_inputs
-from diploee.loads.jobs.load import open_streams
+from diploee.loads.jobs.streams import JobStreams
 from diploee.loads.services.load import ServicesLoad
 from diploee.metrics import RunMetrics
 from diploee.outputs import expected_mb
@@ -69,7 +69,7 @@ def check(
     """Read and check all that a run of a scenario needs, without simulating."""
     inputs = load_inputs(scenario, library)
     scenario = settle(scenario, inputs)
-    streams = open_streams(scenario, inputs)
+    streams = JobStreams(scenario, inputs)
     for index in {index for c in streams.classes for index in c.profile_ids}:
         _ = streams.library[index]  # reads the file and checks its values
     plans = ServicesLoad(scenario, inputs, streams.library).plans

@@ -182,7 +182,7 @@ def queued_at(schedule: Schedule, times_ms: np.ndarray | Sequence[int]) -> list[
 
 
 def job_energy_j(
-    schedule: Schedule, library: ProfileLibrary, scenario: Scenario, courses: Any = None
+    schedule: Schedule, library: ProfileLibrary, scenario: Scenario, pieces_of: Any = None
 ) -> Float64Array:
     """Return the energy of each job up to the horizon [J], shape (n,); 0 = never started."""
-    return job_load(schedule, library, scenario, courses).energy_j(library)
+    return job_load(schedule, library, scenario, pieces_of).energy_j(library)

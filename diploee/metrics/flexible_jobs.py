@@ -16,7 +16,7 @@ from diploee.metric import Metric
 from diploee.scenario import Event, JobFlexibility
 from diploee.schedule import NEVER_MS, ActedSchedule, Runs, Schedule
 from diploee.schedule.job_table import JobTable
-from diploee.schedule.runs import CHECKPOINT, KINDS, PAUSED, RESTART, RUN
+from diploee.schedule.runs import CHECKPOINT, KINDS, PAUSED, RESTART, RUN, runs_of
 from diploee.tables import BoolArray, Float64Array, Int64Array
 from diploee.units import MS_PER_H, MS_PER_S
 
@@ -104,7 +104,7 @@ class FlexibleJobs:
         in_time = ended & (due_ms >= 0) & (due_ms <= self._horizon_ms)
         in_time &= schedule.end_ms <= due_ms
         self._in_time[nth] += int(np.count_nonzero(in_time))
-        runs = _stretches(schedule)
+        runs = runs_of(schedule)
         if not undisturbed:
             self._count(schedule, runs)
             self._draw(schedule, runs)
@@ -229,22 +229,3 @@ def _ended(schedule: Schedule) -> BoolArray:
     """Return which jobs have ended, or are known to within the run."""
     ended: BoolArray = (schedule.end_ms != NEVER_MS) & (schedule.end_ms <= schedule.horizon_ms)
     return ended
-
-
-def _stretches(schedule: Schedule) -> Runs:
-    """Return what jobs did; one that nothing disturbs is a stretch from its start to its end."""
-    if isinstance(schedule, ActedSchedule):
-        return schedule.runs
-    rows = np.flatnonzero(schedule.started)
-    jobs, none = schedule.jobs.take(rows), np.zeros(rows.size, dtype=np.int64)
-    return Runs(
-        job=rows,
-        start_ms=schedule.start_ms[rows],
-        end_ms=schedule.end_ms[rows],
-        n_nodes=jobs.n_nodes,
-        work_from_ms=none,
-        work_to_ms=jobs.duration_ms,
-        level=none.astype(np.int32),
-        kind=np.full(rows.size, RUN, dtype=np.int8),
-        power_w=np.zeros(rows.size),
-    )

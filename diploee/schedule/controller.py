@@ -8,7 +8,7 @@ issued and signals as far ahead as they are known.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -260,12 +260,8 @@ class FairCaps:
         """
         now_ms = view.now_ms
         if self._least is None or now_ms - self._least[0] >= LEAST_MS:
-            spare_w = 0.0
-            for name, of in view.pools.items():
-                for job in of.running:
-                    if self._bends(view, of, job):
-                        powers_w = self._power_by_level(name, of, job)
-                        spare_w += float(powers_w[of.job_level.get(job, 0)] - powers_w[-1])
+            bending = self._bending(view)
+            spare_w = sum(float(powers_w[level] - powers_w[-1]) for *_, powers_w, level in bending)
             self._least = now_ms, self._committed_w(view) - spare_w
             self._granted_w = 0.0
         return self._least[1]
@@ -414,16 +410,10 @@ class FairCaps:
 
     def _balance(self, view: Any, draws_w: float) -> list[tuple[str, Action]]:
         """Return the actions that bring the power to its aim."""
-        keys, rows, at_level = [], [], []
-        for name, of in view.pools.items():
-            for job in of.running:
-                if not self._bends(view, of, job):
-                    continue
-                keys.append((name, job))
-                rows.append(self._power_by_level(name, of, job))
-                at_level.append(of.job_level.get(job, 0))
-        if not keys:
+        bending = list(self._bending(view))
+        if not bending:
             return []
+        keys, rows, at_level = zip(*bending, strict=True)
         power_w, now = np.array(rows), np.array(at_level, dtype=np.int64)
         fixed_w = draws_w - float(power_w[np.arange(now.size), now].sum())
         levels = fair_levels(power_w, self._aim_w - fixed_w, now)
@@ -441,6 +431,13 @@ class FairCaps:
                 actions.append((name, SetLevel(job, level)))
                 self._capped.add(key)
         return actions
+
+    def _bending(self, view: Any) -> Iterator[tuple[tuple[str, int], Float64Array, int]]:
+        """Yield running jobs that may be touched, their power by level [W], and their level."""
+        for name, of in view.pools.items():
+            for job in of.running:
+                if self._bends(view, of, job):
+                    yield (name, job), self._power_by_level(name, of, job), of.job_level.get(job, 0)
 
     def _bends(self, view: Any, of: Any, job: int) -> bool:
         """Return whether a running job may be touched: it tolerates it, and has the time."""

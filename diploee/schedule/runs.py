@@ -123,6 +123,25 @@ class ActedSchedule(Schedule):
         )
 
 
+def runs_of(schedule: Schedule) -> Runs:
+    """Return what jobs did; one that nothing disturbs is a stretch from its start to its end."""
+    if isinstance(schedule, ActedSchedule):
+        return schedule.runs
+    rows = np.flatnonzero(schedule.started)
+    jobs, none = schedule.jobs.take(rows), np.zeros(rows.size, dtype=np.int64)
+    return Runs(
+        job=rows,
+        start_ms=schedule.start_ms[rows],
+        end_ms=schedule.end_ms[rows],
+        n_nodes=jobs.n_nodes,
+        work_from_ms=none,
+        work_to_ms=jobs.duration_ms,
+        level=none.astype(np.int32),
+        kind=np.full(rows.size, RUN, dtype=np.int8),
+        power_w=np.zeros(rows.size),
+    )
+
+
 def acted_in_order(
     parts: Sequence[ActedSchedule], jobs: JobTable, horizon_ms: int
 ) -> ActedSchedule:

@@ -10,13 +10,12 @@ from typing import Literal, NoReturn, Protocol
 
 import numpy as np
 
-from diploee.clock import RunClock
 from diploee.columns import Column
 from diploee.errors import WorkloadError, did_you_mean, one_of, shown
 from diploee.profiles.capped import CapLevels
-from diploee.scenario import Pool, StandingNodes
+from diploee.scenario import Pool, Scenario, StandingNodes
 from diploee.schedule.context import Context
-from diploee.schedule.job_table import JobTable
+from diploee.schedule.job_table import DRAW_MS, JobTable
 from diploee.schedule.policies.fifo import StrictFifo
 from diploee.schedule.policy import Policy, twin_of
 from diploee.tables import BoolArray, Int64Array, concat
@@ -210,6 +209,26 @@ class Cluster:
             for name in pools
         ]
 
+    @classmethod
+    def of(
+        cls,
+        scenario: Scenario,
+        engine: Engine,
+        policies: Mapping[str, Policy] | None,
+        context: Context | None = None,
+    ) -> Cluster:
+        """Return the pools of a scenario."""
+        return cls(
+            scenario.facility.pools,
+            scenario.horizon_ms,
+            engine,
+            policies,
+            scenario.clock.begin_ms,
+            scenario.standing_nodes(),
+            context,
+            scenario.facility.slots,
+        )
+
     def advance(self, jobs: JobTable, until_ms: int) -> Schedule:
         """Return the jobs of all pools that start before a time, pool after pool.
 
@@ -321,24 +340,22 @@ def in_order_of_submission(parts: Sequence[Schedule], jobs: JobTable, horizon_ms
 
 
 def simulated_utilization(
-    pool: Pool,
-    clock: RunClock,
-    windows: Iterable[JobTable],
-    window_ms: int,
+    scenario: Scenario,
+    pool: str,
     policy: Policy | None,
-    context: Context | None = None,
-    slots_per_node: int = 1,
+    context: Context | None,
+    spans: Iterable[JobTable],
 ) -> float:
     """Return the mean node occupancy (0-1) of a pool alone over a run, without a controller.
 
-    Windows of jobs have a length counted from the start of the run; a copy of the policy is asked,
-    as it may have a state.
+    `spans` are those that are drawn at once; a copy of the policy is asked, as it may have a state.
     """
-    chosen = pool.scheduler.open() if policy is None else deepcopy(policy)
-    horizon_ms, standing = clock.horizon_ms, pool.standing(clock)
+    of_pool, clock = scenario.facility.pools[pool], scenario.clock
+    chosen = of_pool.scheduler.open() if policy is None else deepcopy(policy)
+    standing, slots_per_node = of_pool.standing(clock), scenario.facility.slots_per_node(pool)
     cluster = Cluster(
-        {"": pool},
-        horizon_ms,
+        {"": of_pool},
+        clock.horizon_ms,
         "simpy" if twin_of(chosen) is None else "compiled",
         {"": chosen},
         clock.begin_ms,
@@ -347,8 +364,8 @@ def simulated_utilization(
         {"": slots_per_node},
     )
     node_ms = 0
-    for number, jobs in enumerate(windows, clock.begin_ms // window_ms + 1):
-        of_pool = replace(jobs, pool_id=np.zeros(len(jobs), np.int16))
-        started = cluster.advance(of_pool, min(number * window_ms, horizon_ms))
+    for number, jobs in enumerate(spans, clock.begin_ms // DRAW_MS + 1):
+        jobs_alone = replace(jobs, pool_id=np.zeros(len(jobs), np.int16))
+        started = cluster.advance(jobs_alone, min(number * DRAW_MS, clock.horizon_ms))
         node_ms += int(started.node_ms.sum())
-    return node_ms / (standing.node_ms(horizon_ms) * slots_per_node)
+    return node_ms / (standing.node_ms(clock.horizon_ms) * slots_per_node)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -25,10 +24,6 @@ class Signal:
     values: Float64Array  # the values, in the signal's own unit
     end_ms: int  # end of the last value [ms]
     known_ahead_ms: int = 0  # how far ahead of any time the values are known [ms]
-
-    @cached_property
-    def _lists(self) -> tuple[list[int], list[float]]:
-        return self.times_ms.tolist(), self.values.tolist()
 
     def at(self, time_ms: int) -> float:
         """Return the value at a time [ms]; NaN before the first and behind the end."""

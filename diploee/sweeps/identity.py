@@ -7,7 +7,7 @@ import json
 
 from diploee import __version__
 from diploee.inputs import Inputs
-from diploee.loads.jobs.load import open_streams
+from diploee.loads.jobs.streams import JobStreams
 from diploee.outputs.manifest import SCHEMA_VERSION
 from diploee.scenario import Scenario
 from diploee.site import settle
@@ -21,7 +21,7 @@ def run_hash(scenario: Scenario, inputs: Inputs) -> str:
 
     The engine is no part of it, as both give the same start times.
     """
-    streams = open_streams(settle(scenario, inputs), inputs)
+    streams = JobStreams(settle(scenario, inputs), inputs)
     library = streams.library
     used = sorted({index for c in streams.classes for index in c.profile_ids})
     curve_files = {file.name: file for curves in inputs.curves.values() for file in curves.files}

@@ -332,10 +332,7 @@ def _stream_classes(
             profile_ids = builder.select(job_class.workload, job_class.profile_n_nodes, frame)
         except ProfileError as error:
             raise ProfileError(f"class '{job_class.name}': {error}") from error
-        if spec.profile_variants is not None:
-            profile_ids = builder.variants(profile_ids, spec.profile_variants)
-        if spec.power_smoothing is not None:
-            profile_ids = builder.smoothed(profile_ids, spec.power_smoothing, frame.node_type)
+        profile_ids = builder.smoothed(builder.variants(profile_ids, spec), spec, frame)
         found.append(StreamClass(frame.name, job_class, profile_ids))
     return tuple(found)
 

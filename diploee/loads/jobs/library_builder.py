@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from diploee.errors import ProfileError, did_you_mean, plural
 from diploee.loads.jobs.source import StreamFrame
 from diploee.profiles import PowerProfile, ProfileLibrary
@@ -11,8 +9,7 @@ from diploee.profiles.flat import flat_profile
 from diploee.profiles.hardware import gpus_of, gpus_shown, is_other_hardware, scaled_by_tdp
 from diploee.profiles.smoothing import smoothed
 from diploee.profiles.stretching import stretched
-from diploee.scenario import NodeType, ProfileVariants
-from diploee.scenario.power_smoothing import PowerSmoothing
+from diploee.scenario import JobStream
 
 
 class LibraryBuilder:
@@ -69,21 +66,25 @@ class LibraryBuilder:
         """Return the node counts of a workload's profiles in the library."""
         return [e.n_nodes for e in self._library.entries if e.workload == workload]
 
-    def variants(self, profile_ids: Sequence[int], spec: ProfileVariants) -> tuple[int, ...]:
-        """Add the slower and faster copies of profiles and return the indices of all copies."""
-        library = self.library
+    def variants(self, profile_ids: tuple[int, ...], spec: JobStream) -> tuple[int, ...]:
+        """Add the slower and faster copies that a stream plays; return the indices of all."""
+        if spec.profile_variants is None:
+            return profile_ids
+        library, factors = self.library, spec.profile_variants.time_factors()
         return tuple(
-            profile_id if factor == 1 else self.index_of(stretched(library[profile_id], factor))
-            for profile_id in profile_ids
-            for factor in spec.time_factors()
+            index if factor == 1 else self.index_of(stretched(library[index], factor))
+            for index in profile_ids
+            for factor in factors
         )
 
     def smoothed(
-        self, profile_ids: Sequence[int], spec: PowerSmoothing, node: NodeType
+        self, profile_ids: tuple[int, ...], spec: JobStream, frame: StreamFrame
     ) -> tuple[int, ...]:
-        """Add profiles as GPUs with power smoothing draw them, and return their indices."""
-        library = self.library
-        return tuple(self.index_of(smoothed(library[index], spec, node)) for index in profile_ids)
+        """Add profiles as the GPUs of a stream with power smoothing draw them."""
+        if (smoothing := spec.power_smoothing) is None:
+            return profile_ids
+        library, node = self.library, frame.node_type
+        return tuple(self.index_of(smoothed(library[k], smoothing, node)) for k in profile_ids)
 
     def flat(self) -> int:
         """Return the index of the flat profile."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise, tee
 from typing import TYPE_CHECKING, Any
 
@@ -23,14 +24,13 @@ from diploee.power import Segments
 from diploee.profiles import PowerProfile
 from diploee.profiles.capped import CapLevels
 from diploee.progress import Progress, Stopwatch
-from diploee.scenario import NodeType, Scenario
+from diploee.scenario import Scenario
 from diploee.scenario import flexibility as scenario_flexibility
 from diploee.scenario.spans import span_ms
 from diploee.schedule import QUEUE_COLUMNS, ActedSchedule, Engine, Policy, Schedule, Transient
 from diploee.schedule.context import Context, Controller, JobFlexibility, JobPower
 from diploee.schedule.job_table import DRAW_MS, JobTable
-from diploee.schedule.schedule import Cluster, chosen_policies, levels_of
-from diploee.schedule.schedule import simulated_utilization as simulated_occupancy
+from diploee.schedule.schedule import Cluster, chosen_policies, levels_of, simulated_utilization
 from diploee.schedule.signals import Signal
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_WEEK
@@ -79,7 +79,7 @@ class JobsLoad:
         self.n_drawn = 0
         self._submitted = JobTable.empty()
         self._windows: Iterator[_Submitted] | None = None
-        self.streams = open_streams(scenario, inputs)
+        self.streams = JobStreams(scenario, inputs)
         chosen = chosen_policies(scenario.facility.pools, policies)
         levels = levels_of(chosen.values(), controller)
         self._context = replace(
@@ -87,7 +87,8 @@ class JobsLoad:
             service_power_w=lambda time_ms: self.beside_w(time_ms),
         )
         self.streams.settle(simulations(scenario, policies, self._context))
-        self.cluster = self._new_cluster(chosen, controller)
+        context = replace(self._context, controller=controller)
+        self.cluster = Cluster.of(scenario, engine, chosen, context)
         self.columns: Columns = QUEUE_COLUMNS
         self.banks: Sequence[Bank] = ()
         self.replicas: Sequence[Any] = ()
@@ -96,25 +97,11 @@ class JobsLoad:
         self.ac_twins: Mapping[int, PowerProfile] = {}
         if self.cluster.acts:
             kinds = [self._context.flexibility_of(k).kind for k in range(len(self.streams.classes))]
-            nodes = list(class_nodes(scenario, self.streams))
             self.library, self._levels = with_levels(
-                self.library, self.streams.classes, nodes, kinds, levels
+                self.library, self.streams.classes, self.streams.nodes, kinds, levels
             )
             self.profile_ids |= self._levels.profile_ids
         self._count_anew()
-
-    def _new_cluster(self, chosen: Mapping[str, Policy], controller: Controller | None) -> Cluster:
-        scenario, facility = self._scenario, self._scenario.facility
-        return Cluster(
-            facility.pools,
-            scenario.horizon_ms,
-            self._engine,
-            chosen,
-            scenario.clock.begin_ms,
-            scenario.standing_nodes(),
-            replace(self._context, controller=controller),
-            facility.slots,
-        )
 
     def _count_anew(self) -> None:
         scenario, streams = self._scenario, self._scenario.streams
@@ -136,8 +123,7 @@ class JobsLoad:
         self._windows, other._windows = tee(self._submitted_windows(None))
         other.sinks = []
         other.watch = Stopwatch(Progress())
-        chosen = chosen_policies(self._scenario.facility.pools, policies)
-        other.cluster = other._new_cluster(chosen, None)
+        other.cluster = Cluster.of(self._scenario, self._engine, policies, self._context)
         other._count_anew()
         return other
 
@@ -233,20 +219,6 @@ class JobsLoad:
         return jobs | (self._synchronous.block() if pool is None else {})
 
 
-def open_streams(scenario: Scenario, inputs: Inputs) -> JobStreams:
-    """Open the job streams of a scenario; see `JobStreams` for errors."""
-    return JobStreams(
-        scenario.streams,
-        scenario.facility,
-        scenario.clock,
-        scenario.seed,
-        inputs.profiles,
-        inputs.logs,
-        inputs.zeus,
-        inputs.batches,
-    )
-
-
 def context_of(
     scenario: Scenario,
     streams: JobStreams,
@@ -259,7 +231,7 @@ def context_of(
     context = Context(
         power=JobPower(
             streams.library,
-            list(class_nodes(scenario, streams)),
+            streams.nodes,
             [
                 of_class.job_class.duration is not None
                 or scenario.streams[of_class.stream].replay is not None
@@ -307,32 +279,16 @@ def flexibility_of(
     )
 
 
-def class_nodes(scenario: Scenario, streams: JobStreams) -> Iterator[NodeType]:
-    """Yield the nodes that the jobs of each class run on."""
-    for of_class in streams.classes:
-        yield scenario.facility.node_type_of(scenario.streams[of_class.stream].pool)
-
-
 def simulations(
     scenario: Scenario,
     policies: Mapping[str, Policy] | None = None,
     context: Context | None = None,
 ) -> dict[str, Utilization]:
     """Return what each stream with ``match: simulated`` matches: its own pool's occupancy."""
-
-    def of_pool(pool: str) -> Utilization:
-        return lambda days: simulated_occupancy(
-            scenario.facility.pools[pool],
-            scenario.clock,
-            days,
-            DRAW_MS,
-            (policies or {}).get(pool),
-            context,
-            scenario.facility.slots_per_node(pool),
-        )
-
     return {
-        name: of_pool(spec.pool)
+        name: partial(
+            simulated_utilization, scenario, spec.pool, (policies or {}).get(spec.pool), context
+        )
         for name, spec in scenario.streams.items()
         if spec.match == "simulated"
     }

@@ -32,22 +32,14 @@ LEAST_DISPERSION = 1e-300
 
 @dataclass(frozen=True, eq=False)
 class HourlyRates:
-    """Relative rate in time: a line whose mean over every clock hour is that of the calendar.
+    """Relative rate in time: a line whose mean over every clock hour is that of the calendar."""
 
-    Parameters
-    ----------
-    edges_ms : numpy.ndarray, shape (H + 1,), int64
-        Edges of the clock hours from the start of the run [ms]; the first and last may be partial.
-    nodes_ms : numpy.ndarray, shape (N,), int64
-        Times between which the rate is linear [ms], the edges among them; one that comes twice is a
-        step, where nodes are added.
-    at_nodes : numpy.ndarray, shape (N,), float64
-        Rate there relative to the mean over the run (time-weighted mean 1).
-    """
-
+    # Edges of the clock hours from the start of the run, (H + 1,), the first and last one cut
     edges_ms: Int64Array
+    # Times between which the rate is linear, (N,), the edges among them; one that comes twice is a
+    # step, where nodes are added
     nodes_ms: Int64Array
-    at_nodes: Float64Array
+    at_nodes: Float64Array  # rate there relative to the mean over the run (time-weighted mean 1)
 
     @property
     def of_pieces(self) -> Float64Array:

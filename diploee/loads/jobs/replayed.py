@@ -353,7 +353,7 @@ class ReplayedJobs(JobSource):
         self, builder: LibraryBuilder, rule_id: int, n_nodes: int
     ) -> tuple[str, int, tuple[int, ...]]:
         """Return workload, nodes and indices of the profiles of a rule, or of those beyond them."""
-        stream, number = self._stream, rule_id - len(self.spec.rules)
+        number = rule_id - len(self.spec.rules)
         if rule_id == self._idle:
             return IDLE, 1, (builder.flat(),)
         try:
@@ -369,15 +369,10 @@ class ReplayedJobs(JobSource):
                     int(nearest_n_nodes(np.array([n_nodes]), measured)[0]) if measured else n_nodes
                 )
                 profile_ids = builder.select(workload, source, self._frame)
+                profile_ids = builder.variants(profile_ids, self._stream)
         except ProfileError as error:
             raise ProfileError(f"replay.{where}: {error}") from error
-        if number < 0 and stream.profile_variants is not None:
-            profile_ids = builder.variants(profile_ids, stream.profile_variants)
-        if stream.power_smoothing is not None:
-            profile_ids = builder.smoothed(
-                profile_ids, stream.power_smoothing, self._frame.node_type
-            )
-        return workload, source, profile_ids
+        return workload, source, builder.smoothed(profile_ids, self._stream, self._frame)
 
     def _placing(self) -> tuple[int, int]:
         """Return where the log's first job goes in the run, and the period of repetition [ms]."""

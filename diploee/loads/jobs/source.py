@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from diploee.clock import RunClock
 from diploee.errors import WorkloadError
-from diploee.scenario import DurationModel, JobClass, JobStream, NodeType, StandingNodes
+from diploee.scenario import DurationModel, JobClass, JobStream, Scenario
 from diploee.schedule.job_table import DRAW_MS, JobTable
 from diploee.streams import stream
 from diploee.tables import Int32Array, Int64Array
@@ -36,24 +36,21 @@ def draw_spans(clock: RunClock) -> range:
     return range(clock.begin_ms // DRAW_MS, -(-clock.horizon_ms // DRAW_MS))
 
 
-@dataclass(frozen=True)
 class StreamFrame:
-    """What a stream of jobs knows of its run besides its own spec."""
+    """What a stream of jobs knows of its run besides its own spec; nodes are counted in slots."""
 
-    name: str  # the stream
-    seed: int  # seed of the run
-    clock: RunClock  # span of the run
-    pool: str  # name of the pool that runs its jobs
-    pool_id: int  # index of that pool
-    standing: StandingNodes  # nodes of the pool that stand, in slots
-    node_type: NodeType  # what its nodes are
-    # The pool's scheduler goes by the run times that a log's users asked for
-    asks_log: bool = False
-    # `Facility.slots_per_node`; all counts of nodes of the stream's jobs and of its pool are of
-    # slots
-    slots_per_node: int = 1
-    # Profiles of other GPUs than the pool's are played in proportion to the TDP
-    scales_by_tdp: bool = False
+    def __init__(self, name: str, scenario: Scenario) -> None:
+        self.name, self.seed, self.clock = name, scenario.seed, scenario.clock
+        self.pool, facility = scenario.streams[name].pool, scenario.facility
+        of_pool = facility.pools[self.pool]
+        self.pool_id = list(facility.pools).index(self.pool)
+        self.slots_per_node = facility.slots_per_node(self.pool)
+        self.standing = of_pool.standing(self.clock).times(self.slots_per_node)
+        self.node_type = facility.node_type_of(self.pool)
+        # The pool's scheduler goes by the run times that a log's users asked for
+        self.asks_log = getattr(of_pool.scheduler, "estimate", None) == "logged"
+        # Profiles of other GPUs than the pool's are played in proportion to the TDP
+        self.scales_by_tdp = of_pool.scale_profiles == "by_tdp"
 
     @property
     def spans(self) -> range:
@@ -119,7 +116,8 @@ class JobSource(ABC):
     classes: tuple[StreamClass, ...]  # their profiles are indices of the extended library
 
     def __init__(self, stream: JobStream, frame: StreamFrame) -> None:
-        self._stream, self._frame, self.name = stream, frame, frame.name
+        self._stream, self._frame = stream, frame
+        self.name, self.pool = frame.name, frame.pool
         self.counts: dict[str, int] = {}
         self._n_jobs = self._listed_ms = 0
 

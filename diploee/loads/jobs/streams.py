@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from diploee.annexes import annex
-from diploee.clock import RunClock
 from diploee.errors import LogFormatError, ProfileError, WorkloadError
-from diploee.loads.jobs.drawn import Batches, DrawnJobs
-from diploee.loads.jobs.job_log import JobLog
+from diploee.loads.jobs.drawn import DrawnJobs
 from diploee.loads.jobs.library_builder import LibraryBuilder
 from diploee.loads.jobs.pieces import Pieces
 from diploee.loads.jobs.source import (
@@ -25,52 +23,25 @@ from diploee.loads.jobs.source import (
     draw_spans,
 )
 from diploee.loads.jobs.synchronous import SynchronousJobs
-from diploee.profiles import ProfileLibrary
-from diploee.scenario import Facility, JobStream
+from diploee.scenario import JobStream, Scenario
 from diploee.schedule.job_table import JobTable
 from diploee.tables import concat
 
-__all__ = ["JobStreams"]
+if TYPE_CHECKING:
+    from diploee.inputs import Inputs
 
 
 class JobStreams:
     """All job streams of a run."""
 
-    def __init__(
-        self,
-        specs: Mapping[str, JobStream],
-        facility: Facility,
-        clock: RunClock,
-        seed: int,
-        library: ProfileLibrary,
-        logs: Mapping[str, JobLog],
-        zeus: Mapping[str, Any],
-        batches: Batches,
-    ) -> None:
-        builder = LibraryBuilder(library)
-        pools = list(facility.pools)
+    def __init__(self, scenario: Scenario, inputs: Inputs) -> None:
+        self._scenario = scenario
+        builder = LibraryBuilder(inputs.profiles)
         self._sources: list[JobSource] = []
-        self._first_share: dict[str, float] = {}
-        for name, of_pool in facility.pools.items():
-            standing = of_pool.standing(clock)
-            mean = standing.node_ms(clock.horizon_ms) / clock.horizon_ms
-            self._first_share[name] = standing.first / mean
-        self._pools = [spec.pool for spec in specs.values()]
-        for name, spec in specs.items():
-            frame = StreamFrame(
-                name,
-                seed,
-                clock,
-                spec.pool,
-                pools.index(spec.pool),
-                facility.pools[spec.pool].standing(clock).times(facility.slots_per_node(spec.pool)),
-                facility.node_type_of(spec.pool),
-                getattr(facility.pools[spec.pool].scheduler, "estimate", None) == "logged",
-                facility.slots_per_node(spec.pool),
-                facility.pools[spec.pool].scale_profiles == "by_tdp",
-            )
+        for name, spec in scenario.streams.items():
+            frame = StreamFrame(name, scenario)
             try:
-                self._sources.append(_source(spec, frame, builder, logs, zeus, batches))
+                self._sources.append(_source(spec, frame, builder, inputs))
             except (ProfileError, LogFormatError) as error:
                 raise type(error)(f"streams.{name}: {error}") from error
             if spec.startup is not None:
@@ -81,8 +52,9 @@ class JobStreams:
             c for source in self._sources for c in source.classes
         )
         """Classes by `class_id`."""
-        self._n_draws = len(draw_spans(clock))
         self._source_of = [source for source in self._sources for _ in source.classes]
+        self.nodes = [scenario.facility.node_type_of(s.pool) for s in self._source_of]
+        """What the jobs of each class run on, by `class_id`."""
 
     @property
     def jobs_per_day(self) -> float:
@@ -94,9 +66,11 @@ class JobStreams:
 
         Where nodes are added in the run, those that they ask for at its start.
         """
-        of_streams = zip(self._sources, self._pools, strict=True)
-        asked = sum(source.asked_nodes for source, of_pool in of_streams if of_pool == pool)
-        return asked * self._first_share[pool]
+        clock = self._scenario.clock
+        standing = self._scenario.facility.pools[pool].standing(clock)
+        mean = standing.node_ms(clock.horizon_ms) / clock.horizon_ms
+        asked = sum(source.asked_nodes for source in self._sources if source.pool == pool)
+        return asked * (standing.first / mean)
 
     def settle(self, simulated: Mapping[str, Utilization]) -> None:
         """Find how many jobs each stream submits.
@@ -115,9 +89,9 @@ class JobStreams:
         """
         first_class = np.cumsum([0, *(len(source.classes) for source in self._sources)])
         of_streams = [source.draws() for source in self._sources]
-        n_jobs = 0
-        for first in range(0, self._n_draws, n_draws):
-            count = min(n_draws, self._n_draws - first)
+        n_jobs, n_spans = 0, len(draw_spans(self._scenario.clock))
+        for first in range(0, n_spans, n_draws):
+            count = min(n_draws, n_spans - first)
             lists = [
                 replace(jobs, class_id=jobs.class_id + first_id)
                 for of_stream, first_id in zip(of_streams, first_class, strict=False)
@@ -146,17 +120,12 @@ class JobStreams:
 
 
 def _source(
-    spec: JobStream,
-    frame: StreamFrame,
-    builder: LibraryBuilder,
-    logs: Mapping[str, JobLog],
-    zeus: Mapping[str, Any],
-    batches: Batches,
+    spec: JobStream, frame: StreamFrame, builder: LibraryBuilder, inputs: Inputs
 ) -> JobSource:
     if spec.replay is not None:
         from diploee.loads.jobs.replayed import ReplayedJobs
 
-        return ReplayedJobs(spec, frame, builder, logs[frame.name])
+        return ReplayedJobs(spec, frame, builder, inputs.logs[frame.name])
     if frame.asks_log:
         raise WorkloadError(
             f"streams.{frame.name}: the scheduler of pool '{frame.pool}' has estimate: logged, but "
@@ -166,6 +135,6 @@ def _source(
     if spec.synchronous is not None:
         return SynchronousJobs(spec, frame, builder)
     if spec.zeus is not None:
-        recurring: JobSource = annex("RecurringJobs")(spec, frame, builder, zeus[frame.name])
+        recurring: JobSource = annex("RecurringJobs")(spec, frame, builder, inputs.zeus[frame.name])
         return recurring
-    return DrawnJobs(spec, frame, builder, batches)
+    return DrawnJobs(spec, frame, builder, inputs.batches)

@@ -9,10 +9,10 @@ With power smoothing a stretch of training repeats one loop, so that power has n
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 
@@ -20,7 +20,13 @@ from diploee.errors import WorkloadError
 from diploee.loads.jobs.library_builder import LibraryBuilder
 from diploee.loads.jobs.pieces import Pieces, cut
 from diploee.loads.jobs.smoothed_phases import FALL, RISE, SLOWEST_PER_S, SmoothedPhases
-from diploee.loads.jobs.source import JobSource, StreamClass, StreamFrame, StreamMatch
+from diploee.loads.jobs.source import (
+    JobSource,
+    StreamClass,
+    StreamFrame,
+    StreamMatch,
+    node_ms,
+)
 from diploee.loads.jobs.training_phases import (
     NEVER_MS,
     Phase,
@@ -42,12 +48,7 @@ from diploee.scenario.spans import end_of
 from diploee.scenario.synchronous import SynchronousJob
 from diploee.schedule.job_table import DRAW_MS, JobTable
 from diploee.streams import stream
-from diploee.tables import (
-    Float64Array,
-    Int16Array,
-    Int64Array,
-    concat,
-)
+from diploee.tables import Float64Array, Int16Array, Int64Array, concat
 from diploee.units import MS_PER_DAY, MS_PER_S, PROFILE_STEP_MS
 
 N_LOOPS = 3
@@ -78,77 +79,74 @@ def phase_of_profile(profile_id: str) -> int:
     return Phase[profile_id.removeprefix(_PREFIX).partition(":")[0].upper()]
 
 
-@dataclass(frozen=True)
 class _Kind:
-    """An entry of the list on the pool's nodes."""
+    """An entry of the list on the pool's nodes, with its profiles."""
 
-    spec: SynchronousJob  # its keys
-    frame: StreamFrame  # its stream in the run
-    label: str  # its name
-    smoothing: PowerSmoothing | None = None  # that of its GPUs
-    loops: tuple[int, ...] = ()  # profiles of its iterations
-    loop_ms: tuple[int, ...] = ()  # their lengths [ms]; one for all without smoothing
-    # Profiles of rises and falls into each phase, with smoothing
-    edges: Mapping[tuple[Phase, int], int] = field(default_factory=dict)
-
-    @cached_property
-    def n_nodes(self) -> int:
-        return self.spec.nodes(self.frame.node_type.n_gpus)
-
-    @cached_property
-    def n_gpus(self) -> int:
-        return self.n_nodes * self.frame.node_type.n_gpus
-
-    @cached_property
-    def spares(self) -> int:
-        return self.spec.spares(self.n_nodes)
-
-    @cached_property
-    def period_s(self) -> float:
-        return self.spec.iteration_s(self.n_gpus)
-
-    @cached_property
-    def own_loops(self) -> tuple[Float64Array, ...]:
-        """Power of a GPU in each loop without smoothing, in parts of its TDP."""
-        names = ("synchronous", self.frame.name, self.label, "loop")
-        return tuple(
-            loop_of_iterations(self.spec, self.period_s, stream(self.frame.seed, *names, loop))
+    def __init__(
+        self,
+        spec: SynchronousJob,
+        frame: StreamFrame,
+        label: str,
+        smoothing: PowerSmoothing | None,
+        builder: LibraryBuilder,
+    ) -> None:
+        self.spec, self.frame, self.label, self.smoothing = spec, frame, label, smoothing
+        self.n_nodes = spec.nodes(frame.node_type.n_gpus)
+        self.n_gpus = self.n_nodes * frame.node_type.n_gpus
+        self.spares = spec.spares(self.n_nodes)
+        self.held_nodes = self.n_nodes + self.spares
+        self.period_s = spec.iteration_s(self.n_gpus)
+        # Power of a GPU in each stall with a process on it, in parts of its TDP
+        self.levels = {
+            Phase.CHECKPOINT: spec.checkpoint_level,
+            Phase.HUNG: spec.hung_level,
+            Phase.LOAD: spec.load_level,
+        }
+        # Power of a GPU in each loop without smoothing, in parts of its TDP
+        self.own_loops = tuple(
+            loop_of_iterations(
+                spec,
+                self.period_s,
+                stream(frame.seed, "synchronous", frame.name, label, "loop", loop),
+            )
             for loop in range(N_LOOPS)
         )
+        self.smoothed = None if smoothing is None else self._smoothed(smoothing)
+        self.waits_ms = self._waits_ms()
+        self.plan = self._plan()
+        profiles = [self._loop_profile(loop) for loop in range(N_LOOPS)]
+        self.loops = [builder.index_of(profile) for profile in profiles]
+        # Their lengths; one for all without smoothing
+        self.loop_ms = np.array([profile.duration_ms for profile in profiles])
+        # Profiles of rises and falls into each phase, with smoothing
+        self.edges = {
+            (phase, what): builder.index_of(self._edge_profile(phase, what))
+            for phase in (Phase if self.smoothed is not None else ())
+            if phase != Phase.REDO  # as TRAIN
+            for what in (RISE, FALL)
+        }
 
-    @cached_property
-    def smoothed(self) -> SmoothedPhases | None:
-        """What smoothing makes of them; None without it."""
-        if self.smoothing is None:
-            return None
+    def _smoothed(self, smoothing: PowerSmoothing) -> SmoothedPhases:
+        """Return what smoothing makes of its loops."""
         node = self.frame.node_type
         idle = max(node.idle_power_w - cpu_power_w(node), 0) / (node.n_gpus * node.gpu_tdp_w)
         step_s = PROFILE_STEP_MS / MS_PER_S
-        loops = tuple(smoothed_loop(own, step_s, self.smoothing)[0] for own in self.own_loops)
-        rate = min(self.smoothing.up_per_s, self.smoothing.down_per_s)
+        loops = tuple(smoothed_loop(own, step_s, smoothing)[0] for own in self.own_loops)
+        rate = min(smoothing.up_per_s, smoothing.down_per_s)
         if rate < SLOWEST_PER_S or any(
             drawn.size >= LONGEST * own.size
             for drawn, own in zip(loops, self.own_loops, strict=True)
         ):
             raise WorkloadError(
                 f"streams.{self.frame.name}.power_smoothing: '{self.label}' with iterations of "
-                f"{self.period_s:.4g} s can't be shown with up_per_s {self.smoothing.up_per_s:g} "
-                f"and down_per_s {self.smoothing.down_per_s:g}; expected {SLOWEST_PER_S:g} at "
+                f"{self.period_s:.4g} s can't be shown with up_per_s {smoothing.up_per_s:g} "
+                f"and down_per_s {smoothing.down_per_s:g}; expected {SLOWEST_PER_S:g} at "
                 f"least, and a job that takes less than {LONGEST} times as long; raise them"
             )
-        return SmoothedPhases(self.smoothing, loops, self.spec.high, idle)
+        return SmoothedPhases(smoothing, loops, self.spec.high, idle)
 
-    @property
-    def slowdown(self) -> float:
-        """Time of its iterations over that without smoothing."""
-        if self.smoothed is None:
-            return 1.0
-        n_own, n_drawn = (sum(map(len, of)) for of in (self.own_loops, self.smoothed.loops))
-        return n_drawn / n_own
-
-    @cached_property
-    def waits_ms(self) -> tuple[int, int, int]:
-        """Time that GPUs lose as they rise behind a checkpoint, the first start, a load [ms]."""
+    def _waits_ms(self) -> tuple[int, int, int]:
+        """Return what GPUs lose as they rise behind a checkpoint, the first start, a load [ms]."""
         spec, smoothed = self.spec, self.smoothed
         if smoothed is None:
             return 0, 0, 0
@@ -159,32 +157,25 @@ class _Kind:
             _ms(smoothed.lost_s(smoothed.idle, load, spec.load_s)),
         )
 
-    @cached_property
-    def plan(self) -> TrainingPlan:
-        spec = self.spec
-        interval_s = spec.interval_s(self.n_nodes)
-        write_ms, warm_up_ms, load_ms = map(
-            sum,
-            zip(
-                (_ms(spec.checkpoint_write_s), _ms(spec.warm_up_s), _ms(spec.load_s)),
-                self.waits_ms,
-                strict=True,
-            ),
-        )
+    def _plan(self) -> TrainingPlan:
+        spec, slowdown = self.spec, 1.0
+        if self.smoothed is not None:  # time of its iterations over that without smoothing
+            n_own, n_drawn = (sum(map(len, of)) for of in (self.own_loops, self.smoothed.loops))
+            slowdown = n_drawn / n_own
+        interval_s, waits_ms = spec.interval_s(self.n_nodes), self.waits_ms
         return TrainingPlan(
-            work_ms=max(_ms(spec.work_s(self.n_gpus) * self.slowdown), 1),
+            work_ms=max(_ms(spec.work_s(self.n_gpus) * slowdown), 1),
             interval_ms=max(_ms(interval_s), 1) if math.isfinite(interval_s) else NEVER_MS,
-            write_ms=write_ms,
-            warm_up_ms=warm_up_ms,
+            write_ms=_ms(spec.checkpoint_write_s) + waits_ms[0],
+            warm_up_ms=_ms(spec.warm_up_s) + waits_ms[1],
             reschedule_ms=max(_ms(spec.reschedule_s), 1),  # a phase of some length, to be counted
-            load_ms=load_ms,
+            load_ms=_ms(spec.load_s) + waits_ms[2],
             spare_nodes=self.spares,
             repair_ms=_ms(spec.repair_s),
         )
 
-    @cached_property
     def ettr(self) -> float:
-        """Share of its time that is to be expected to be progress."""
+        """Return the share of its time that is to be expected to be progress."""
         spec, plan = self.spec, self.plan
         detection_s = spec.detection_median_s * math.exp(spec.detection_sigma**2 / 2)
         recovery_ms = _ms(detection_s) + plan.reschedule_ms + plan.load_ms
@@ -232,15 +223,6 @@ class _Kind:
         of_node_w = node.n_gpus * node.gpu_tdp_w * share + cpus_w
         return self.n_nodes * of_node_w + self.spares * node.idle_power_w
 
-    @property
-    def levels(self) -> dict[Phase, float]:
-        """Power of a GPU in each stall with a process on it, in parts of its TDP."""
-        return {
-            Phase.CHECKPOINT: self.spec.checkpoint_level,
-            Phase.HUNG: self.spec.hung_level,
-            Phase.LOAD: self.spec.load_level,
-        }
-
     def smoothed_level(self, phase: Phase) -> float:
         """Return the power of a GPU in a phase that is no training, with smoothing."""
         assert self.smoothed is not None
@@ -251,9 +233,9 @@ class _Kind:
         """Return the power of all nodes in a phase that is no training [W]."""
         if phase in self.levels:
             return self.power_w(self.levels[phase])
-        return (self.n_nodes + self.spares) * self.frame.node_type.idle_power_w
+        return self.held_nodes * self.frame.node_type.idle_power_w
 
-    def loop_profile(self, loop: int) -> PowerProfile:
+    def _loop_profile(self, loop: int) -> PowerProfile:
         """Return one of its loops, for all its nodes."""
         notes = f"iterations of {self.period_s:.4g} s on {self.n_gpus:,} GPUs in phase"
         if self.period_s < 1 / MEASURED_HZ:
@@ -274,7 +256,7 @@ class _Kind:
         name = f":{self.frame.name}:{self.label}:{loop + 1}"
         return self._profile(phase_profile_id(Phase.TRAIN, name), shares, notes)
 
-    def edge_profile(self, phase: Phase, what: int) -> PowerProfile:
+    def _edge_profile(self, phase: Phase, what: int) -> PowerProfile:
         """Return a rise or a fall into a phase, for all its nodes."""
         assert self.smoothed is not None
         name = f":{self.frame.name}:{self.label}:{'rise' if what == RISE else 'fall'}"
@@ -293,7 +275,7 @@ class _Kind:
         return PowerProfile(
             profile_id=profile_id,
             workload=self.label,
-            n_nodes=self.n_nodes + self.spares,
+            n_nodes=self.held_nodes,
             dt_ms=PROFILE_STEP_MS,
             power_w=(power_w / frame.node_type.busy_power_factor).astype(np.float32),
             provenance=Provenance(
@@ -326,15 +308,15 @@ class SynchronousJobs(JobSource):
         super().__init__(spec, frame)
         self.spec = spec.synchronous
         self._kinds = [
-            _with_profiles(_Kind(job, frame, job.label(number), spec.power_smoothing), builder)
+            _Kind(job, frame, job.label(number), spec.power_smoothing, builder)
             for number, job in enumerate(self.spec.jobs, 1)
         ]
         for number, kind in enumerate(self._kinds):
-            if kind.ettr < LEAST_ETTR:
+            if (ettr := kind.ettr()) < LEAST_ETTR:
                 raise WorkloadError(
                     f"streams.{frame.name}.synchronous.jobs[{number}]: with a failure every "
                     f"{kind.spec.mttf_s(kind.n_nodes):,.3g} s the job would spend "
-                    f"{kind.ettr:.2g} of its time on progress; lower the failure rate, or the "
+                    f"{ettr:.2g} of its time on progress; lower the failure rate, or the "
                     "times of detection, reschedule_s, load_s and checkpoint_interval"
                 )
         self._phase_ids = {
@@ -349,7 +331,7 @@ class SynchronousJobs(JobSource):
                 frame.name,
                 JobClass(
                     workload=kind.label,
-                    n_nodes=kind.n_nodes + kind.spares,
+                    n_nodes=kind.held_nodes,
                     probability=1 / n_jobs,
                     flexibility=spec.flexibility,
                 ),
@@ -375,14 +357,10 @@ class SynchronousJobs(JobSource):
     def asked_nodes(self) -> float:
         """Nodes that its jobs ask for on average."""
         end_ms = self._frame.clock.horizon_ms
-        asked = sum(
-            self._nodes(number) * max(min(submit_ms + run_ms, end_ms) - max(submit_ms, 0), 0)
-            for number, submit_ms, run_ms in self._submitted.tolist()
-        )
-        return asked / end_ms
+        return sum(int(node_ms(jobs, end_ms).sum()) for jobs in self._draws()) / end_ms
 
     def _draws(self) -> Iterator[JobTable]:
-        n_nodes = np.array([c.job_class.n_nodes for c in self.classes])
+        n_nodes = np.array([kind.held_nodes for kind in self._kinds])
         loops = np.array([kind.loops[0] for kind in self._kinds])
         factor = self._frame.node_type.busy_power_factor
         for span in self._frame.spans:
@@ -451,7 +429,7 @@ class SynchronousJobs(JobSource):
         of_phase, loop = phase[spans.phase], loop[spans.phase]
         plays_loop = (loop >= 0) & ~edges
         whole_ms = np.where(edges, spans.length_ms, FLAT_DURATION_MS)
-        whole_ms[plays_loop] = np.array(kind.loop_ms)[loop[plays_loop]]
+        whole_ms[plays_loop] = kind.loop_ms[loop[plays_loop]]
         profile_id = np.array(kind.loops)[loop]
         weight = np.full(len(spans), self._frame.node_type.busy_power_factor)
         for each, flat_id in self._phase_ids.items():
@@ -473,10 +451,6 @@ class SynchronousJobs(JobSource):
 
     def _kind(self, number: int) -> _Kind:
         return self._kinds[(number - 1) % len(self._kinds)]
-
-    def _nodes(self, number: int) -> int:
-        kind = self._kind(number)
-        return kind.n_nodes + kind.spares
 
     def _phases(self, number: int) -> TrainingPhases:
         try:
@@ -515,21 +489,6 @@ class SynchronousJobs(JobSource):
             run_ms = self.phases(number).duration_ms
             yield number, next_ms, run_ms
             next_ms += run_ms
-
-
-def _with_profiles(kind: _Kind, builder: LibraryBuilder) -> _Kind:
-    profiles = [kind.loop_profile(loop) for loop in range(N_LOOPS)]
-    loops = tuple(builder.index_of(profile) for profile in profiles)
-    edges: dict[tuple[Phase, int], int] = {}
-    if kind.smoothed is not None:
-        edges = {
-            (phase, what): builder.index_of(kind.edge_profile(phase, what))
-            for phase in Phase
-            if phase != Phase.REDO  # as TRAIN
-            for what in (RISE, FALL)
-        }
-    loop_ms = tuple(profile.duration_ms for profile in profiles)
-    return replace(kind, loops=loops, loop_ms=loop_ms, edges=edges)
 
 
 def _ms(seconds: float) -> int:

@@ -12,7 +12,7 @@ from diploee.loads.jobs.training_phases import Phase
 from diploee.metric import Metric
 from diploee.schedule import Schedule
 from diploee.schedule.job_table import JobTable
-from diploee.schedule.runs import RUN, ActedSchedule, Runs
+from diploee.schedule.runs import RUN, Runs, runs_of
 from diploee.units import MS_PER_H
 
 _HOURS: tuple[tuple[str, str, tuple[Phase, ...]], ...] = (
@@ -67,20 +67,12 @@ class SynchronousMetrics:
 
     def add(self, started: Schedule) -> None:
         """Add the jobs that started in a window, or their stretches in it."""
-        jobs = started.jobs
-        if isinstance(started, ActedSchedule):
-            runs = started.runs.take(jobs.synchronous_id[started.runs.job] > 0)
-        else:
-            rows = np.flatnonzero((jobs.synchronous_id > 0) & started.started)
-            none = np.zeros(rows.size, dtype=np.int64)
-            runs = Runs(
-                job=rows, start_ms=started.start_ms[rows], end_ms=started.end_ms[rows],
-                n_nodes=jobs.n_nodes[rows], work_from_ms=none, work_to_ms=jobs.duration_ms[rows],
-                level=none.astype(np.int32), kind=np.full(rows.size, RUN, np.int8),
-                power_w=none.astype(np.float64),
-            )  # fmt: skip
+        if not self._node_ms:
+            return
+        started = started.take(started.jobs.synchronous_id > 0)
+        runs = runs_of(started)
         for nth in range(len(runs)):
-            self._add(jobs, runs.take(slice(nth, nth + 1)), started.horizon_ms)
+            self._add(started.jobs, runs.take(slice(nth, nth + 1)), started.horizon_ms)
 
     def _add(self, jobs: JobTable, run: Runs, horizon_ms: int) -> None:
         """Add one stretch: what its job does between its work before and after."""

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diploee.schedule.controller import PowerHistory, fair_levels
+from diploee.schedule.headroom import Headroom
 
 ROW = st.lists(st.floats(1, 1000), min_size=4, max_size=4).map(lambda row: sorted(row)[::-1])
 
@@ -41,6 +42,14 @@ def test_what_can_not_be_kept_takes_the_lowest_of_all() -> None:
     power_w = np.array([[100.0, 80, 60], [50, 40, 30]])
     assert fair_levels(power_w, 10).tolist() == [2, 2]
     assert fair_levels(power_w, 150).tolist() == [0, 0]
+
+
+def test_room_under_a_cap_is_negative_until_enough_is_given_back() -> None:
+    room = Headroom(100.0, 130.0)
+    assert not room.holds(0)
+    room.take(-40.0)
+    assert room.holds(10)
+    assert not room.holds(10.5)
 
 
 def test_the_mean_of_the_past_is_of_what_was_drawn_from_each_time_on() -> None:

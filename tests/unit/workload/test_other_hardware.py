@@ -15,7 +15,7 @@ from command_line import call
 from diploee import simulate
 from diploee.errors import ProfileError, ScenarioError
 from diploee.inputs import load_inputs
-from diploee.loads.jobs.load import open_streams
+from diploee.loads.jobs.streams import JobStreams
 from diploee.outputs import Run
 from diploee.profiles import PowerProfile, ProfileLibrary, add_profile, read_profile
 from diploee.profiles.hardware import scaled_by_tdp, tdp_of
@@ -121,7 +121,7 @@ def test_profiles_of_mixed_hardware_are_scaled_each_by_its_own(tmp_path: Path) -
 def test_scaled_profiles_have_slower_and_faster_copies(tmp_path: Path) -> None:
     variants = {"streams.training.profile_variants": {"n_variants": 3, "spread": 0.2}}
     asked = scenario({**EIGHT_OF_1000, **BY_TDP, **variants})
-    streams = open_streams(asked, load_inputs(asked, ProfileLibrary([known()])))
+    streams = JobStreams(asked, load_inputs(asked, ProfileLibrary([known()])))
     ids = [streams.library.ids[k] for c in streams.classes for k in c.profile_ids]
     assert len(ids) == 3
     assert all(name.startswith("tune-1n-1~tdp-2.85714") for name in ids)

@@ -14,7 +14,7 @@ from builders import tiny_data, tiny_library
 
 from diploee.errors import InputError
 from diploee.inputs import load_inputs
-from diploee.loads.jobs.load import open_streams
+from diploee.loads.jobs.streams import JobStreams
 from diploee.neighbours.zeus import read_traces
 from diploee.neighbours.zeus.optimizers import Setting
 from diploee.neighbours.zeus.traces import chosen_workloads
@@ -184,7 +184,7 @@ def test_a_group_trace_gives_the_submissions_and_repeats(tmp_path: Path) -> None
 
 def windows(days: int, n_draws: int) -> Iterator[JobTable]:
     scenario = scenario_from_dict({**data_of({"jobs_per_day": 400}), "duration": f"{days} d"})
-    streams = open_streams(scenario, load_inputs(scenario, tiny_library()))
+    streams = JobStreams(scenario, load_inputs(scenario, tiny_library()))
     streams.settle({})
     return streams.windows(n_draws)
 
