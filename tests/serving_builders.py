@@ -12,11 +12,13 @@ import yaml
 from builders import TINY
 
 from diploee.inputs import Inputs, load_inputs
-from diploee.loads.services import Curves, RequestRates, ServicePlan
-from diploee.loads.services import request_rates as rates_of
 from diploee.loads.services.banks import ServingLoad
 from diploee.loads.services.banks import serving_segments as lower_services
+from diploee.loads.services.curves import Curves
 from diploee.loads.services.load import ServicesLoad
+from diploee.loads.services.requests import RequestRates
+from diploee.loads.services.requests import request_rates as rates_of
+from diploee.loads.services.service_plan import ServicePlan
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario, scenario_from_dict
 

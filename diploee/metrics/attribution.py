@@ -18,9 +18,8 @@ import numpy as np
 from diploee.loads.jobs.rates import HourlyRates, hourly_rates
 from diploee.loads.jobs.synchronous import phase_of_profile
 from diploee.loads.jobs.training_phases import Phase
-from diploee.loads.services import PlannedService, ServicePlan
 from diploee.loads.services.banks import Bank
-from diploee.loads.services.service_plan import service_labels
+from diploee.loads.services.service_plan import PlannedService, ServicePlan, service_labels
 from diploee.metrics.extreme import Span
 from diploee.power import PowerModel, Segments
 from diploee.power.direct import energies_within

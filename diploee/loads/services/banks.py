@@ -21,9 +21,9 @@ from functools import cached_property
 import numpy as np
 
 from diploee.jit import njit
-from diploee.loads.services import Curves, PlannedService, PowerCurve, ServicePlan
-from diploee.loads.services.curves import PowerSample
+from diploee.loads.services.curves import Curves, PowerCurve, PowerSample
 from diploee.loads.services.samples import PROVENANCE, repeating_samples
+from diploee.loads.services.service_plan import PlannedService, ServicePlan
 from diploee.power.direct import EnergyTables, mean_of_pieces
 from diploee.power.node_ac import twin_w
 from diploee.power.segments import OF_SERVICES, Segments, sorted_by_start

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from diploee.columns import Columns
 from diploee.facility.base import Block, Values
-from diploee.loads.services import SERVICE_COLUMNS, ServicePlan, plan_services, service_columns
 from diploee.loads.services.banks import ServingLoad, serving_segments
+from diploee.loads.services.columns import SERVICE_COLUMNS, service_columns
 from diploee.loads.services.metrics import request_metrics
+from diploee.loads.services.plan import plan_services
+from diploee.loads.services.service_plan import ServicePlan
 from diploee.power import Segments
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.scenario import Scenario
@@ -21,16 +23,7 @@ if TYPE_CHECKING:
 class ServicesLoad:
     """The services of all request streams, planned for the whole run when they are opened.
 
-    Parameters
-    ----------
-    scenario : Scenario
-        The site, settled.
-    inputs : Inputs
-        Curves and traces.
-    library : ProfileLibrary
-        Profiles of the loads before.
-    answering : bool
-        Whether flexible services answer the scenario's events.
+    Flexible services answer the scenario's events where they are `answering`.
     """
 
     def __init__(

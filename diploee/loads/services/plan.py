@@ -13,7 +13,6 @@ from diploee.errors import WorkloadError
 from diploee.loads.jobs.bisection import bisect
 from diploee.loads.services.capacity import Capacity, service_capacity
 from diploee.loads.services.curves import Curves, LatencyCurve
-from diploee.loads.services.instances import ROUNDING
 from diploee.loads.services.request_trace import RequestTrace
 from diploee.loads.services.requests import request_rates
 from diploee.loads.services.reserve import reserve_nodes
@@ -24,6 +23,7 @@ from diploee.loads.services.service_plan import (
     ServicePlan,
 )
 from diploee.loads.services.timeline import (
+    ROUNDING,
     ScalingRules,
     ServedRequests,
     cut_at_crossings,

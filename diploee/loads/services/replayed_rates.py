@@ -35,40 +35,20 @@ def replayed_rates(
     service: str | None = None,
     zero_hour_of_week: float = 0.0,
 ) -> Float64Array:
-    """Lay a trace over a run: the request rate in each of the run's steps.
+    """Lay a trace, or one `service` of it, over a run: the request rate in each of the run's steps.
 
     The cumulative requests are differenced at the edges of the run's steps, so that no request is
     lost or made up whatever the two steps are. Within a step of the trace requests are spread
-    evenly.
+    evenly. `begin_ms` is at or before the start of the run; a `time_factor` of 2 plays the trace at
+    half the rate for twice as long. By `tile`:
 
-    Parameters
-    ----------
-    trace : RequestTrace
-        What was logged.
-    start : datetime.datetime
-        Start of the run, with its zone (as `Scenario.start_with_zone`); UTC where it has none. It
-        matters for ``tile="week"`` alone, which follows the wall clock: requests of an hour that
-        it leaves out are left out, those of one that comes twice come twice. The trace's own clock
-        is that of `RequestTrace.zone` at its begin.
-    step_ms, horizon_ms : int
-        Step and length of the run [ms]; the last step may be shorter.
-    begin_ms : int
-        Time from which rates are wanted [ms], at or before the start of the run.
-    rate_factor : float
-        Factor on the number of requests.
-    time_factor : float
-        Length of the trace as replayed over its length as logged: 2 plays it at half the rate for
-        twice as long.
-    tile : {"repeat", "week", "none"}
-        ``"repeat"``: the trace's begin at the start of the run, then the whole trace again and
-        again. ``"week"``: its whole weeks, repeated, and placed so that every request keeps its
-        weekday and time of day; the rest is left out. A week may lack an hour. ``"none"``: once,
-        from the start of the run; no requests after its end.
-    service : str, optional
-        One service of the trace; the sum of all where absent.
-    zero_hour_of_week : float
-        For ``"week"``, where the trace is relative: hour of the week of its origin in the run's
-        local time, 0 for Monday 00:00 (the assumption).
+    - ``"repeat"``: the trace's begin at the start of the run, then the whole trace again and again.
+    - ``"week"``: its whole weeks, repeated, and placed so that every request keeps its weekday and
+      time of day by the wall clock of `start`: requests of an hour that the clock leaves out are
+      left out, those of one that comes twice come twice. The trace's own clock is that of
+      `RequestTrace.zone` at its begin; where it is relative, `zero_hour_of_week` is the hour of the
+      week of its origin in the run's local time. The rest is left out; a week may lack an hour.
+    - ``"none"``: once, from the start of the run; no requests after its end.
     """
     for name, factor in (("rate_factor", rate_factor), ("time_factor", time_factor)):
         if not 0 < factor < np.inf:

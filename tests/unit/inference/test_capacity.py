@@ -8,11 +8,8 @@ from serving_builders import CODING, load_curves, plan_services, serving_scenari
 
 from diploee.errors import WorkloadError
 from diploee.importers.serving.service_curves import load_latency_curve
-from diploee.loads.services import (
-    LatencyCurve,
-    max_request_rate_rps,
-    sustained_throughput_rps,
-)
+from diploee.loads.services.capacity import max_request_rate_rps
+from diploee.loads.services.curves import LatencyCurve
 
 
 def curve(service: str, output_tokens: int = 512, metric: str = "mean_e2e") -> LatencyCurve:
@@ -47,7 +44,7 @@ def test_ten_seconds_mean_latency_gives_the_rates_of_linear_interpolation(
 def test_sustained_throughput_is_the_highest_completed_rate(
     service: str, expected_rps: float
 ) -> None:
-    assert sustained_throughput_rps(curve(service)) == pytest.approx(expected_rps, abs=0.05)
+    assert curve(service).sustained_throughput_rps == pytest.approx(expected_rps, abs=0.05)
 
 
 @pytest.mark.parametrize("metric", ["mean_e2e", "p50_e2e", "p90_e2e", "p90_ttft", "mean_itl"])

@@ -7,8 +7,8 @@ import pytest
 from serving_builders import plan_services, request_rates, serving_scenario
 
 from diploee.errors import ScenarioError
-from diploee.loads.services import RequestRates
 from diploee.loads.services.fluctuation import relative_variance, share_of_mean
+from diploee.loads.services.requests import RequestRates
 from diploee.scenario import Fluctuation
 from diploee.tables import Float64Array
 

@@ -9,12 +9,10 @@ from diploee.columns import Columns
 from diploee.facility.base import Block, Values
 from diploee.inputs import Inputs
 from diploee.loads.services.banks import ServingLoad
-from diploee.neighbours.openg2g.replicas import (
-    plan_replicas,
-    replica_columns,
-)
+from diploee.neighbours.openg2g.replicas.columns import replica_columns
 from diploee.neighbours.openg2g.replicas.metrics import replica_metrics
 from diploee.neighbours.openg2g.replicas.power import replica_segments
+from diploee.neighbours.openg2g.replicas.replay import plan_replicas
 from diploee.neighbours.replica_catalogue import replica_columns_of
 from diploee.power import Segments
 from diploee.profiles import PowerProfile, ProfileLibrary
@@ -22,17 +20,7 @@ from diploee.scenario import Scenario
 
 
 class ReplicasLoad:
-    """The replicas of all streams, replayed for the whole run when they are opened.
-
-    Parameters
-    ----------
-    scenario : Scenario
-        The site, settled.
-    inputs : Inputs
-        Measurements of the models.
-    library : ProfileLibrary
-        Profiles of the loads before.
-    """
+    """The replicas of all streams, replayed for the whole run when they are opened."""
 
     def __init__(self, scenario: Scenario, inputs: Inputs, library: ProfileLibrary) -> None:
         specs, facility = scenario.replica_streams, scenario.facility

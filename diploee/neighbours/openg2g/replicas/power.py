@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from diploee.loads.services.banks import Bank, ServingLoad
-from diploee.neighbours.openg2g.replicas import ReplicaPlan
+from diploee.neighbours.openg2g.replicas.replay import ReplicaPlan
 from diploee.profiles import PowerProfile, ProfileLibrary, Provenance
 from diploee.profiles.resample import round_keeping_energy
 from diploee.scenario import Facility

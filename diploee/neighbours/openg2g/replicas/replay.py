@@ -39,72 +39,32 @@ MOST_STEPS = 20_000_000
 
 @dataclass(frozen=True, eq=False)
 class ReplayedModel:
-    """What one model does, control interval by control interval (C of them).
+    """What one model does, control interval by control interval: arrays of shape (C,)."""
 
-    Parameters
-    ----------
-    name : str
-        Its name in the stream.
-    data : ReplicaData
-        What is known of it.
-    n_replicas, batch_size : numpy.ndarray, shape (C,), int64
-        Replicas that run, and their batch size.
-    itl_s : numpy.ndarray, shape (C,), float64
-        Mean inter-token latency over replicas, drawn [s]; NaN where none runs.
-    throughput_tps : numpy.ndarray, shape (C,), float64
-        Output tokens per second, by the fit.
-    """
-
-    name: str
-    data: ReplicaData
-    n_replicas: Int64Array
-    batch_size: Int64Array
-    itl_s: Float64Array
-    throughput_tps: Float64Array
+    name: str  # its name in the stream
+    data: ReplicaData  # what is known of it
+    n_replicas: Int64Array  # replicas that run
+    batch_size: Int64Array  # their batch size
+    itl_s: Float64Array  # mean inter-token latency over replicas, drawn [s]; NaN where none runs
+    throughput_tps: Float64Array  # output tokens per second, by the fit
 
 
 @dataclass(frozen=True, eq=False)
 class ReplicaPlan:
-    """What the replicas of one stream do.
+    """What the replicas of one stream do, over C control intervals."""
 
-    Parameters
-    ----------
-    stream, pool : str
-        Names of the stream and its pool.
-    pool_id : int
-        Index of the pool.
-    edges_ms : numpy.ndarray, shape (C + 1,), int64
-        Edges of the control intervals [ms].
-    step_ms : int
-        Step of the power [ms].
-    power_w : numpy.ndarray, shape (n,), float64
-        Power of all replicas' GPUs [W].
-    n_nodes : numpy.ndarray, shape (C,), int64
-        Nodes that they take.
-    models : tuple of ReplayedModel
-        In the order of the scenario.
-    mean_power_w : numpy.ndarray, shape (C,), float64
-        Mean power of the control intervals [W].
-    excess : numpy.ndarray, shape (C,), float64
-        Largest excess of the signal's constraints [1]; NaN without a signal.
-    signal : numpy.ndarray, shape (C,), float64
-        Cap [W] or voltage [p.u.]; NaN without a signal.
-    signal_kind : str
-        ``cap``, ``voltage`` or empty.
-    """
-
-    stream: str
-    pool: str
-    pool_id: int
-    edges_ms: Int64Array
-    step_ms: int
-    power_w: Float64Array
-    n_nodes: Int64Array
-    models: tuple[ReplayedModel, ...]
-    mean_power_w: Float64Array
-    excess: Float64Array
-    signal: Float64Array
-    signal_kind: str
+    stream: str  # name of the stream
+    pool: str  # name of its pool
+    pool_id: int  # index of the pool
+    edges_ms: Int64Array  # edges of the control intervals [ms], shape (C + 1,)
+    step_ms: int  # step of the power [ms]
+    power_w: Float64Array  # power of all replicas' GPUs [W], step by step
+    n_nodes: Int64Array  # nodes that they take, shape (C,)
+    models: tuple[ReplayedModel, ...]  # in the order of the scenario
+    mean_power_w: Float64Array  # mean power of the control intervals [W]
+    excess: Float64Array  # largest excess of the signal's constraints [1]; NaN without a signal
+    signal: Float64Array  # cap [W] or voltage [p.u.]; NaN without a signal
+    signal_kind: str  # ``cap``, ``voltage`` or empty
 
     def mean_replicas(self, begin_ms: int, end_ms: int) -> float:
         """Return the replicas of all models, mean over a span of time [ms]."""
@@ -131,25 +91,7 @@ def plan_replicas(
     seed: int,
     datasets: Datasets,
 ) -> list[ReplicaPlan]:
-    """Replay the replicas of all streams.
-
-    Parameters
-    ----------
-    specs : mapping of str to ReplicaStream
-        The streams by name.
-    facility : Facility
-        Its pools.
-    clock : RunClock
-        Span of the run; a warm-up is left out.
-    seed : int
-        Seed of the run.
-    datasets : mapping of tuple to ReplicaData
-        From `load_replica_data`.
-
-    Returns
-    -------
-    list of ReplicaPlan
-        One per stream, in their order.
+    """Replay the replicas of all streams, without a warm-up.
 
     Raises
     ------
