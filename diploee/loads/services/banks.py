@@ -24,7 +24,7 @@ from diploee.jit import njit
 from diploee.loads.services.curves import Curves, PowerCurve, PowerSample
 from diploee.loads.services.samples import PROVENANCE, repeating_samples
 from diploee.loads.services.service_plan import PlannedService, ServicePlan
-from diploee.power.direct import EnergyTables, mean_of_pieces
+from diploee.power.direct import EnergyTables, energies_within, steady_energies_within
 from diploee.power.node_ac import twin_w
 from diploee.power.segments import OF_SERVICES, Segments, sorted_by_start
 from diploee.profiles import PowerProfile, ProfileLibrary
@@ -106,19 +106,18 @@ class Bank:
 
         The last is the power of instances that each draw the mean of their sample.
         """
-        found: tuple[float, float, float] = mean_of_pieces(
-            self.edges_ms,
-            self.n_nodes,
-            self.profile_id,
-            self.offset_ms,
-            self.weight,
-            begin_ms,
-            end_ms,
-            tables.grid_ms,
-            tables.cumulative_j,
-            tables.cumulative_at,
+        first, stop = (
+            np.searchsorted(self.edges_ms[1:], begin_ms, "right"),
+            int(np.searchsorted(self.edges_ms[:-1], end_ms)),
         )
-        return found
+        rows = self._segments(int(first), stop)
+        inside_ms = np.minimum(rows.end_ms, end_ms) - np.maximum(rows.start_ms, begin_ms)
+        per_s, span = MS_PER_S / (end_ms - begin_ms), (begin_ms, end_ms)
+        return (
+            _sum(energies_within(rows, tables, *span)) * per_s,
+            _sum(rows.n_nodes * inside_ms) / (end_ms - begin_ms),
+            _sum(steady_energies_within(rows, tables, *span)) * per_s,
+        )
 
     def _segments(self, first: int, stop: int) -> Segments:
         """Return the segments of the pieces from one to before another."""
@@ -133,6 +132,11 @@ class Bank:
             weight=self.weight[rows],
             owner=np.full(rows.size, OF_SERVICES),
         )
+
+
+def _sum(values: Float64Array | Int64Array) -> float:
+    """Return the sum of values one after the other, the same however they are cut."""
+    return float(np.cumsum(values)[-1]) if values.size else 0.0
 
 
 def beyond_idle_w(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import scipy
@@ -11,8 +10,6 @@ import scipy
 from diploee.errors import WorkloadError
 from diploee.loads.services.curves import LatencyCurve
 from diploee.scenario import RequestStream, Service
-
-Interpolation = Literal["pchip", "linear"]
 
 
 @dataclass(frozen=True)
@@ -26,14 +23,11 @@ class Capacity:
     warnings: tuple[str, ...] = ()
 
 
-def max_request_rate_rps(
-    curve: LatencyCurve, limit_s: float, interpolation: Interpolation = "pchip"
-) -> float:
+def max_request_rate_rps(curve: LatencyCurve, limit_s: float) -> float:
     """Return the highest rate [1/s] that keeps a latency by a curve's running maximum (Eq. 5).
 
-    Between measured rates `pchip` is a shape-preserving cubic, `linear` straight lines; it is the
-    highest measured rate where the curve stays below the limit. A limit below the lowest latency is
-    a `WorkloadError` that says which can be met.
+    It is the highest measured rate where the curve stays below the limit. A limit below the lowest
+    latency is a `WorkloadError` that says which can be met.
     """
     rate_rps, latency_s = curve.rate_rps, curve.latency_s
     if limit_s < latency_s[0]:
@@ -42,11 +36,8 @@ def max_request_rate_rps(
         return float(rate_rps[-1])
     low = int(np.searchsorted(latency_s, limit_s, side="right")) - 1
     low_rps, high_rps = float(rate_rps[low]), float(rate_rps[low + 1])
-    low_s, high_s = float(latency_s[low]), float(latency_s[low + 1])
-    if limit_s == low_s:
+    if limit_s == latency_s[low]:
         return low_rps
-    if interpolation == "linear":
-        return low_rps + (high_rps - low_rps) * (limit_s - low_s) / (high_s - low_s)
     return float(
         scipy.optimize.brentq(lambda r: float(curve.at(np.array(r))) - limit_s, low_rps, high_rps)
     )

@@ -118,22 +118,50 @@ def replicas_at(model: ReplicaModel, times_s: Float64Array) -> Int64Array:
     return np.rint(level).astype(np.int64)
 
 
-class _Played:
-    """The sums of a model's templates over its replicas."""
+class _Model:
+    """One model in time: the sums of its templates over its replicas, and what is seen of it."""
 
     def __init__(
-        self, data: ReplicaData, spec: ReplicaStream, most: int, rng: np.random.Generator
+        self,
+        name: str,
+        spec: ReplicaStream,
+        data: ReplicaData,
+        n_replicas: Int64Array,
+        of_run: tuple[int, str],
     ) -> None:
-        self._data = data
+        self.name, self.data, self.n_replicas = name, data, n_replicas
+        self.batch_size = np.zeros(n_replicas.size, dtype=np.int64)
+        self.itl_s = np.full(n_replicas.size, np.nan)
+        seed, of_stream = of_run
+        self._latency = stream(seed, "replicas", of_stream, name, "latency")
+        rng, most = stream(seed, "replicas", of_stream, name, "replicas"), int(n_replicas.max())
         drawn = rng.random((most, 2)).T  # of the first replicas the same, however many follow
         low, high = spec.amplitude_range
         self._amplitude = low + (high - low) * drawn[0]
         self._phase = drawn[1] * spec.staggered
         self.sums = lru_cache(64)(self._sums)  # few sizes and counts occur at a time
 
+    def seen(self, k: int, batch_size: int) -> Observed:
+        """Draw the mean latency of a control interval at a batch size, and return what it was."""
+        n_replicas = int(self.n_replicas[k])
+        self.batch_size[k] = batch_size
+        if n_replicas:
+            mixture = self.data.measured.itl[batch_size]
+            self.itl_s[k] = float(mixture.sample_avg(n_replicas, self._latency))
+        return Observed(n_replicas, batch_size, float(self.itl_s[k]))
+
+    @property
+    def replayed(self) -> ReplayedModel:
+        """What it did, after the last control interval."""
+        of_each = np.maximum(self.data.setting.fits.throughput.eval(self.batch_size), 0.0)
+        tokens = np.asarray(self.n_replicas * of_each, dtype=np.float64)
+        return ReplayedModel(
+            self.name, self.data, self.n_replicas, self.batch_size, self.itl_s, tokens
+        )
+
     def _sums(self, batch_size: int, n_replicas: int) -> tuple[Float64Array, Float64Array]:
         """Return the sum of the first replicas' power over the template [W], and of its square."""
-        template_w = self._data.measured.power_w[batch_size]
+        template_w = self.data.measured.power_w[batch_size]
         places = np.floor(self._phase[:n_replicas] * template_w.size).astype(np.int64)
         amplitude = self._amplitude[:n_replicas]
 
@@ -206,35 +234,23 @@ class _Replay:
             controller = spec.controller.open(setting)
         except InputError as error:
             raise InputError(f"replica_streams.{name}.controller: {error}") from error
-        played = {
-            key: _Played(
-                data, spec, int(self._replicas[key].max()),
-                stream(seed, "replicas", name, key, "replicas"),
-            )
+        models = {
+            key: _Model(key, spec, data, self._replicas[key], (seed, name))
             for key, data in self._data.items()
-        }  # fmt: skip
-        of_latency = {key: stream(seed, "replicas", name, key, "latency") for key in self._data}
+        }
         noise = stream(seed, "replicas", name, "noise")
-        n_control = self._n_nodes.size
-        power_w = np.zeros(int(self._edges_ms[-1]) // step_ms)
-        sizes = {key: np.zeros(n_control, dtype=np.int64) for key in self._data}
-        itl_s = {key: np.full(n_control, np.nan) for key in self._data}
+        edges_ms, n_control = self._edges_ms, self._n_nodes.size
+        power_w = np.zeros(int(edges_ms[-1]) // step_ms)
         mean_w, excess, signal = (np.full(n_control, np.nan) for _ in range(3))
         batch = {key: data.setting.batch_size for key, data in self._data.items()}
         for k in range(n_control):
-            steps = np.arange(self._edges_ms[k] // step_ms, self._edges_ms[k + 1] // step_ms)
+            steps = np.arange(edges_ms[k] // step_ms, edges_ms[k + 1] // step_ms)
             total_w, squares_w2 = np.zeros(steps.size), np.zeros(steps.size)
-            seen = {}
             for key, size in batch.items():
-                n = int(self._replicas[key][k])
-                of_model_w, of_square_w2 = played[key].power_w(size, n, steps)
+                model = models[key]
+                of_model_w, of_square_w2 = model.power_w(size, int(model.n_replicas[k]), steps)
                 total_w += of_model_w
                 squares_w2 += of_square_w2
-                sizes[key][k] = size
-                if n:
-                    mixture = self._data[key].measured.itl[size]
-                    itl_s[key][k] = float(mixture.sample_avg(n, of_latency[key]))
-                seen[key] = Observed(n, size, float(itl_s[key][k]))
             if spec.noise_fraction:
                 deviation_w = spec.noise_fraction * np.sqrt(squares_w2)
                 total_w += deviation_w * noise.standard_normal(steps.size)
@@ -242,27 +258,18 @@ class _Replay:
             mean_w[k] = power_w[steps].mean()
             constraints: tuple[Constraint, ...] = ()
             if spec.signal is not None:
-                at_s = float(self._edges_ms[k]) / MS_PER_S
+                at_s = float(edges_ms[k]) / MS_PER_S
                 constraints = spec.signal.constraints(at_s, mean_w[k])
                 signal[k] = spec.signal.value(at_s, mean_w[k])
                 excess[k] = max(constraint.excess for constraint in constraints)
-            end_s = float(self._edges_ms[k + 1]) / MS_PER_S
+            seen = {key: models[key].seen(k, size) for key, size in batch.items()}
+            end_s = float(edges_ms[k + 1]) / MS_PER_S
             view = ControlView(end_s, seen, float(mean_w[k]), constraints)
             batch = batch | self._checked(controller.decide(view))
-        models = tuple(
-            ReplayedModel(
-                key,
-                data,
-                self._replicas[key],
-                sizes[key],
-                itl_s[key],
-                _tokens_per_s(data, self._replicas[key], sizes[key]),
-            )
-            for key, data in self._data.items()
-        )
         return ReplicaPlan(
-            name, spec.pool, self._pool_id, self._edges_ms, step_ms, power_w, self._n_nodes, models,
-            mean_w, excess, signal, "" if spec.signal is None else spec.signal.kind,
+            name, spec.pool, self._pool_id, edges_ms, step_ms, power_w, self._n_nodes,
+            tuple(model.replayed for model in models.values()), mean_w, excess, signal,
+            "" if spec.signal is None else spec.signal.kind,
         )  # fmt: skip
 
     def _checked(self, chosen: Mapping[str, int]) -> dict[str, int]:
@@ -276,8 +283,3 @@ class _Replay:
                     f"(have: {one_of(have)})"
                 )
         return dict(chosen)
-
-
-def _tokens_per_s(data: ReplicaData, n_replicas: Int64Array, sizes: Int64Array) -> Float64Array:
-    of_each = np.maximum(data.setting.fits.throughput.eval(sizes), 0.0)
-    return np.asarray(n_replicas * of_each, dtype=np.float64)
