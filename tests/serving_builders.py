@@ -12,7 +12,7 @@ import yaml
 from builders import TINY
 
 from diploee.inputs import Inputs, load_inputs
-from diploee.loads.services.banks import ServingLoad
+from diploee.loads.services.banks import BankLoad
 from diploee.loads.services.banks import serving_segments as lower_services
 from diploee.loads.services.curves import Curves
 from diploee.loads.services.load import ServicesLoad
@@ -116,7 +116,7 @@ def request_rates(scenario: Scenario, name: str) -> RequestRates:
     return rates_of(spec, name, scenario.clock, scenario.seed, traces, standing)
 
 
-def serving_segments(plans: list[ServicePlan], curves: Curves, scenario: Scenario) -> ServingLoad:
+def serving_segments(plans: list[ServicePlan], curves: Curves, scenario: Scenario) -> BankLoad:
     """Lower the plans of all request streams to segments."""
     library = ProfileLibrary.in_order([])
     return lower_services(plans, curves, scenario.facility, scenario.seed, library)

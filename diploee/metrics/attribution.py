@@ -178,12 +178,12 @@ class Attribution:
         names, classes = list(scenario.streams), jobs.streams.classes
         self._stream_of = np.array([names.index(c.stream) for c in classes], dtype=np.int64)
         self._services: list[_Service] = []
-        serving, plans = services.serving, services.plans
+        plans = services.plans
         for plan, of_plan in zip(plans, service_labels(plans), strict=True):
             for name, planned in zip(of_plan, plan.services, strict=True):
                 number = len(self._services)
-                banks = tuple(bank for bank in serving.banks if bank.service == number)
-                least_w = serving.standby_w[number] - self._idle_w[plan.pool_id]
+                banks = tuple(bank for bank in services.banks if bank.service == number)
+                least_w = services.standby_w[number] - self._idle_w[plan.pool_id]
                 least_w *= planned.warm
                 self._services.append(_Service(name, plan, planned, banks, float(least_w)))
 

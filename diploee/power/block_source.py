@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -115,20 +115,12 @@ def joined(parts: Sequence[PowerBlock]) -> PowerBlock:
     """Return adjoining blocks as one."""
     if len(parts) == 1:
         return parts[0]
-    return PowerBlock(
-        parts[0].t0_ms,
-        parts[0].dt_ms,
-        np.concatenate([part.it_power_w for part in parts], axis=1),
-        np.concatenate([part.busy_nodes for part in parts], axis=1),
-        np.concatenate([part.mean_busy_nodes for part in parts], axis=1),
-        _joined([part.it_ac_power_w for part in parts]),
-        _joined([part.standing_nodes for part in parts]),
+    first, arrays = parts[0], [field.name for field in fields(PowerBlock)[2:]]
+    known = [name for name in arrays if getattr(first, name) is not None]
+    return replace(
+        first,
+        **{name: np.concatenate([getattr(p, name) for p in parts], axis=1) for name in known},
     )
-
-
-def _joined(parts: Sequence[Float64Array | None]) -> Float64Array | None:
-    known = [part for part in parts if part is not None]
-    return np.concatenate(known, axis=1) if known else None
 
 
 @dataclass(frozen=True)

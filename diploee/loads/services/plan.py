@@ -13,6 +13,7 @@ from diploee.errors import WorkloadError
 from diploee.loads.jobs.bisection import bisect
 from diploee.loads.services.capacity import Capacity, service_capacity
 from diploee.loads.services.curves import Curves, LatencyCurve
+from diploee.loads.services.replayed_rates import trace_counts
 from diploee.loads.services.request_trace import RequestTrace
 from diploee.loads.services.requests import request_rates
 from diploee.loads.services.reserve import reserve_nodes
@@ -30,7 +31,6 @@ from diploee.loads.services.timeline import (
     fifo_wait_s,
     serve_requests,
 )
-from diploee.loads.services.trace_counts import trace_counts
 from diploee.profiles.capped import CapLevels
 from diploee.scenario import Facility, RequestStream, Service, StandingNodes
 from diploee.streams import stream

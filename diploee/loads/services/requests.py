@@ -17,9 +17,8 @@ from diploee.loads.services.fluctuation import (
     node_spacing_s,
     random_nodes_ms,
 )
-from diploee.loads.services.replayed_rates import step_edges_ms
+from diploee.loads.services.replayed_rates import step_edges_ms, trace_rates_rps, trace_step_ms
 from diploee.loads.services.request_trace import RequestTrace
-from diploee.loads.services.trace_counts import trace_rates_rps, trace_step_ms
 from diploee.scenario import Fluctuation, RequestStream, StandingNodes
 from diploee.tables import Float64Array, Int64Array
 
