@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from diploee.loads.jobs.rates import HourlyRates, hourly_rates
+from diploee.loads.jobs.rates import HourlyRates
 from diploee.loads.jobs.synchronous import phase_of_profile
 from diploee.loads.jobs.training_phases import Phase
 from diploee.loads.services.banks import Bank
@@ -158,14 +158,7 @@ class Attribution:
         self._replicas = [
             pair for load in further for pair in zip(load.replicas, load.banks, strict=True)
         ]
-        # Of the submissions of job streams that are drawn.
-        self._calendars = {
-            name: hourly_rates(spec.calendar, scenario.clock, scenario.seed, "workload", name)
-            for name, spec in scenario.streams.items()
-            if spec.replay is None
-            and spec.synchronous is None
-            and (spec.zeus is None or spec.zeus.groups is None)
-        }
+        self._calendars = jobs.calendars
         facility, self._tables = model.facility, model.tables
         self._standing = model.standing_nodes
         self._idle_w = np.array(

@@ -115,12 +115,12 @@ def joined(parts: Sequence[PowerBlock]) -> PowerBlock:
     """Return adjoining blocks as one."""
     if len(parts) == 1:
         return parts[0]
-    first, arrays = parts[0], [field.name for field in fields(PowerBlock)[2:]]
-    known = [name for name in arrays if getattr(first, name) is not None]
-    return replace(
-        first,
-        **{name: np.concatenate([getattr(p, name) for p in parts], axis=1) for name in known},
-    )
+    arrays: dict[str, Any] = {
+        field.name: np.concatenate([getattr(part, field.name) for part in parts], axis=1)
+        for field in fields(PowerBlock)[2:]
+        if getattr(parts[0], field.name) is not None
+    }
+    return replace(parts[0], **arrays)
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ def service_columns(
                 piece,
                 means,
             )
-            has_latency = not np.isnan(service.latency_s).any()
+            has_latency = not np.isnan(service.latency_s[0])  # as all of them
             names = [f"{name}.{label}" for name in _MEANS[: 3 + has_latency]]
             columns |= zip(names, means, strict=False)
             piece = piece[:-1]

@@ -166,7 +166,7 @@ class _Planner:
             from_ms = until_ms
         if from_ms < end_ms:
             keep(from_ms, end_ms)
-        starts_ms, rates_rps, most_of = (np.concatenate(part) for part in zip(*parts, strict=True))
+        starts_ms, rates_rps, most_of = map(np.concatenate, zip(*parts, strict=True))
         speed = np.where(cap.holds(starts_ms), cap.speed, 1.0)
         return serve_requests(np.append(starts_ms, end_ms), rates_rps, rules, most_of, speed)
 

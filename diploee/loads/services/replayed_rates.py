@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
 
 import numpy as np
 
@@ -13,8 +12,6 @@ from diploee.loads.services.request_trace import RequestTrace
 from diploee.scenario import RequestReplay
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import HOURS_PER_WEEK, MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S, MS_PER_WEEK
-
-Tile = Literal["repeat", "week", "none"]
 
 LONGEST_STEP_MS = MS_PER_MIN
 MOST_STEPS = 2**20
@@ -31,18 +28,14 @@ _MONDAY_MS = 4 * MS_PER_DAY
 
 def replayed_rates(
     trace: RequestTrace,
+    replay: RequestReplay,
     *,
     start: datetime,
     step_ms: int,
     horizon_ms: int,
     begin_ms: int = 0,
-    rate_factor: float = 1.0,
-    time_factor: float = 1.0,
-    tile: Tile = "repeat",
-    service: str | None = None,
-    zero_hour_of_week: float = 0.0,
 ) -> Float64Array:
-    """Lay a trace, or one `service` of it, over a run: the request rate in each of the run's steps.
+    """Lay a trace, or a service of it, over a run: the request rate in each of the run's steps.
 
     The cumulative requests are differenced at the edges of the run's steps, so that no request is
     lost or made up whatever the two steps are. Within a step of the trace requests are spread
@@ -57,17 +50,15 @@ def replayed_rates(
       week of its origin in the run's local time. The rest is left out; a week may lack an hour.
     - ``"none"``: once, from the start of the run; no requests after its end.
     """
-    for name, factor in (("rate_factor", rate_factor), ("time_factor", time_factor)):
-        if not 0 < factor < np.inf:
-            raise WorkloadError(f"{name} is {factor}, expected a positive number")
+    tile = replay.tile
     if tile == "none" and begin_ms < 0:
         raise WorkloadError(
             f"warm_up is {-begin_ms / MS_PER_H:g} h, but {trace.source}, played once, has nothing "
             "before the start of the run; leave warm_up out, or set tile: repeat or week"
         )
-    requests = trace.requests_of(service) * rate_factor
+    requests = trace.requests_of(replay.service) * replay.rate_factor
     until = np.concatenate(([0.0], np.cumsum(requests)))
-    edge_ms = (trace.edges_ms - trace.edges_ms[0]) * time_factor
+    edge_ms = (trace.edges_ms - trace.edges_ms[0]) * replay.time_factor
     ends_ms = step_edges_ms(begin_ms, horizon_ms, step_ms)
     period_ms, at_ms = edge_ms[-1], np.stack([ends_ms[:-1], ends_ms[1:]]).astype(np.float64)
     if tile == "week":
@@ -81,7 +72,7 @@ def replayed_rates(
         clock = WallClock(start)
         # A step has the offset of its start: what the clock leaves out falls between two steps.
         into_week_ms = clock.local_ms(ends_ms[:-1]) - ends_ms[:-1] - _MONDAY_MS
-        at_ms += into_week_ms - _trace_into_week_ms(trace, zero_hour_of_week)
+        at_ms += into_week_ms - _trace_into_week_ms(trace, replay.zero_hour_of_week)
     if tile == "none":
         cumulative = np.interp(at_ms, edge_ms, until)
     else:
@@ -128,15 +119,11 @@ def trace_rates_rps(
     try:
         rates_rps = replayed_rates(
             trace,
+            replay,
             start=clock.start_with_zone,
             step_ms=step_ms,
             horizon_ms=clock.horizon_ms,
             begin_ms=clock.begin_ms,
-            rate_factor=replay.rate_factor,
-            time_factor=replay.time_factor,
-            tile=replay.tile,
-            service=replay.service,
-            zero_hour_of_week=replay.zero_hour_of_week,
         )
     except WorkloadError as error:
         raise WorkloadError(f"{where}: {error}") from error
