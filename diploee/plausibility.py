@@ -13,8 +13,9 @@ from diploee.loads.jobs.load import JobsLoad
 from diploee.loads.jobs.queue import QueueMetrics
 from diploee.loads.jobs.streams import JobStreams
 from diploee.loads.jobs.synchronous import FAST, SOURCE
-from diploee.loads.services import Curves, ServicePlan
+from diploee.loads.services.curves import Curves
 from diploee.loads.services.samples import PROVENANCE
+from diploee.loads.services.service_plan import ServicePlan
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import FLAT_WORKLOAD
 from diploee.profiles.hardware import gpus_of, gpus_shown, is_other_hardware

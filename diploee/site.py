@@ -13,7 +13,7 @@ from diploee.errors import LogFormatError, one_line
 from diploee.facility import Block, Stage, Stages, Weather
 from diploee.facility.base import POWER, REACTIVE, check_order
 from diploee.inputs import Inputs
-from diploee.loads.services import SERVICE_COLUMNS
+from diploee.loads.services.columns import SERVICE_COLUMNS
 from diploee.power import AC_COLUMNS, PHASE_COLUMNS, POWER_COLUMNS, PowerModel, with_twins
 from diploee.power.block_source import Method
 from diploee.power.occupancy import absent_nodes

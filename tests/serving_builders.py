@@ -12,11 +12,13 @@ import yaml
 from builders import TINY
 
 from diploee.inputs import Inputs, load_inputs
-from diploee.loads.services import Curves, RequestRates, ServicePlan
-from diploee.loads.services import request_rates as rates_of
-from diploee.loads.services.banks import ServingLoad
+from diploee.loads.services.banks import BankLoad
 from diploee.loads.services.banks import serving_segments as lower_services
+from diploee.loads.services.curves import Curves
 from diploee.loads.services.load import ServicesLoad
+from diploee.loads.services.requests import RequestRates
+from diploee.loads.services.requests import request_rates as rates_of
+from diploee.loads.services.service_plan import ServicePlan
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario, scenario_from_dict
 
@@ -114,7 +116,7 @@ def request_rates(scenario: Scenario, name: str) -> RequestRates:
     return rates_of(spec, name, scenario.clock, scenario.seed, traces, standing)
 
 
-def serving_segments(plans: list[ServicePlan], curves: Curves, scenario: Scenario) -> ServingLoad:
+def serving_segments(plans: list[ServicePlan], curves: Curves, scenario: Scenario) -> BankLoad:
     """Lower the plans of all request streams to segments."""
     library = ProfileLibrary.in_order([])
     return lower_services(plans, curves, scenario.facility, scenario.seed, library)

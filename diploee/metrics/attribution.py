@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from diploee.loads.jobs.rates import HourlyRates, hourly_rates
+from diploee.loads.jobs.rates import HourlyRates
 from diploee.loads.jobs.synchronous import phase_of_profile
 from diploee.loads.jobs.training_phases import Phase
-from diploee.loads.services import PlannedService, ServicePlan
 from diploee.loads.services.banks import Bank
-from diploee.loads.services.service_plan import service_labels
+from diploee.loads.services.service_plan import PlannedService, ServicePlan, service_labels
 from diploee.metrics.extreme import Span
 from diploee.power import PowerModel, Segments
 from diploee.power.direct import energies_within
@@ -159,14 +158,7 @@ class Attribution:
         self._replicas = [
             pair for load in further for pair in zip(load.replicas, load.banks, strict=True)
         ]
-        # Of the submissions of job streams that are drawn.
-        self._calendars = {
-            name: hourly_rates(spec.calendar, scenario.clock, scenario.seed, "workload", name)
-            for name, spec in scenario.streams.items()
-            if spec.replay is None
-            and spec.synchronous is None
-            and (spec.zeus is None or spec.zeus.groups is None)
-        }
+        self._calendars = jobs.calendars
         facility, self._tables = model.facility, model.tables
         self._standing = model.standing_nodes
         self._idle_w = np.array(
@@ -179,12 +171,12 @@ class Attribution:
         names, classes = list(scenario.streams), jobs.streams.classes
         self._stream_of = np.array([names.index(c.stream) for c in classes], dtype=np.int64)
         self._services: list[_Service] = []
-        serving, plans = services.serving, services.plans
+        plans = services.plans
         for plan, of_plan in zip(plans, service_labels(plans), strict=True):
             for name, planned in zip(of_plan, plan.services, strict=True):
                 number = len(self._services)
-                banks = tuple(bank for bank in serving.banks if bank.service == number)
-                least_w = serving.standby_w[number] - self._idle_w[plan.pool_id]
+                banks = tuple(bank for bank in services.banks if bank.service == number)
+                least_w = services.standby_w[number] - self._idle_w[plan.pool_id]
                 least_w *= planned.warm
                 self._services.append(_Service(name, plan, planned, banks, float(least_w)))
 

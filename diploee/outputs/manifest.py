@@ -14,8 +14,9 @@ from typing import Any
 from diploee import __version__
 from diploee.columns import Columns, as_entries
 from diploee.loads.jobs import StreamClass, StreamMatch
-from diploee.loads.services import Curves, ServicePlan
+from diploee.loads.services.curves import Curves
 from diploee.loads.services.samples import PROVENANCE
+from diploee.loads.services.service_plan import ServicePlan
 from diploee.metric import Metric
 from diploee.model import assumed_keys
 from diploee.profiles import ProfileLibrary

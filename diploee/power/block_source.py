@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -63,31 +63,19 @@ MAX_SPECTRA_BYTES = 1 << 30
 
 @dataclass(frozen=True, eq=False)
 class PowerBlock:
-    """Device power and occupancy over `B` intervals of `K` pools.
+    """Device power and occupancy over `B` intervals of `K` pools."""
 
-    Parameters
-    ----------
-    t0_ms, dt_ms : int
-        Start of the first interval and length of each [ms].
-    it_power_w : numpy.ndarray, shape (K, B), float64
-        Mean device power of each pool over each interval [W], idle nodes included.
-    busy_nodes : numpy.ndarray, shape (K, B), int64
-        Busy nodes of each pool at the interval's start; float64, busy GPUs over those of a node,
-        where a pool allocates GPUs.
-    mean_busy_nodes : numpy.ndarray, shape (K, B), float64
-        Busy nodes of each pool, mean over the interval.
-    it_ac_power_w : numpy.ndarray, shape (K, B), float64, optional
-        Mean power of each pool's nodes at their AC input [W], where that is modelled.
-    standing_nodes : numpy.ndarray, shape (K, B), float64, optional
-        Nodes of each pool that stand, mean over the interval, where they are not all all the time.
-    """
-
-    t0_ms: int
-    dt_ms: int
+    t0_ms: int  # start of the first interval [ms]
+    dt_ms: int  # length of each [ms]
+    # Mean device power of each pool over each interval [W], shape (K, B), idle nodes included
     it_power_w: Float64Array
+    # Busy nodes of each pool at the interval's start, shape (K, B); busy GPUs over those of a
+    # node where a pool allocates GPUs
     busy_nodes: Int64Array | Float64Array
-    mean_busy_nodes: Float64Array
+    mean_busy_nodes: Float64Array  # busy nodes of each pool, mean over the interval, shape (K, B)
+    # Mean power of each pool's nodes at their AC input [W], where that is modelled
     it_ac_power_w: Float64Array | None = None
+    # Nodes of each pool that stand, mean over the interval, where they are not all all the time
     standing_nodes: Float64Array | None = None
 
     @property
@@ -107,15 +95,7 @@ class PowerBlock:
         return total_w
 
     def utilization(self, facility: Facility, pool_id: int | None = None) -> Float64Array:
-        """Return busy nodes over the nodes that stand (Eq. 1), 0 where none does, shape (B,).
-
-        Parameters
-        ----------
-        facility : Facility
-            The pools.
-        pool_id : int, optional
-            One pool; all together if absent.
-        """
+        """Return busy nodes over those that stand (Eq. 1), of a pool or all; 0 where none does."""
         which = slice(None) if pool_id is None else slice(pool_id, pool_id + 1)
         busy: Float64Array = self.mean_busy_nodes[which].sum(axis=0)
         if self.standing_nodes is None:
@@ -135,53 +115,29 @@ def joined(parts: Sequence[PowerBlock]) -> PowerBlock:
     """Return adjoining blocks as one."""
     if len(parts) == 1:
         return parts[0]
-    return PowerBlock(
-        parts[0].t0_ms,
-        parts[0].dt_ms,
-        np.concatenate([part.it_power_w for part in parts], axis=1),
-        np.concatenate([part.busy_nodes for part in parts], axis=1),
-        np.concatenate([part.mean_busy_nodes for part in parts], axis=1),
-        _joined([part.it_ac_power_w for part in parts]),
-        _joined([part.standing_nodes for part in parts]),
-    )
-
-
-def _joined(parts: Sequence[Float64Array | None]) -> Float64Array | None:
-    known = [part for part in parts if part is not None]
-    return np.concatenate(known, axis=1) if known else None
+    arrays: dict[str, Any] = {
+        field.name: np.concatenate([getattr(part, field.name) for part in parts], axis=1)
+        for field in fields(PowerBlock)[2:]
+        if getattr(parts[0], field.name) is not None
+    }
+    return replace(parts[0], **arrays)
 
 
 @dataclass(frozen=True)
 class PowerModel:
-    """What every block of a run needs besides its segments; it may be sent to a worker.
+    """What every block of a run needs besides its segments; it may be sent to a worker."""
 
-    Parameters
-    ----------
-    facility : Facility
-        Pools and the idle power of their nodes.
-    library : ProfileLibrary
-        Profiles that segments refer to.
-    profile_ids : tuple of int
-        Those of them that segments may refer to.
-    dt_ms, horizon_ms : int
-        Interval of the blocks and end of the run [ms].
-    method : {"auto", "direct", "spectral"}
-        How whole jobs at their profile's sampling step are added; ``auto`` takes the cheaper for
-        each block.
-    ac : NodeAc, optional
-        Twins of the profiles at the nodes' AC input, which the library then holds as well.
-    absent : Segments, optional
-        Nodes that do not stand yet, as of `absent_nodes`.
-    """
-
-    facility: Facility
-    library: ProfileLibrary
-    profile_ids: tuple[int, ...]
-    dt_ms: int
-    horizon_ms: int
+    facility: Facility  # pools and the idle power of their nodes
+    library: ProfileLibrary  # profiles that segments refer to
+    profile_ids: tuple[int, ...]  # those of them that segments may refer to
+    dt_ms: int  # interval of the blocks [ms]
+    horizon_ms: int  # end of the run [ms]
+    # How whole jobs at their profile's sampling step are added; `auto` takes the cheaper for
+    # each block
     method: Method = "auto"
+    # Twins of the profiles at the nodes' AC input, which the library then holds as well
     ac: NodeAc | None = None
-    absent: Segments | None = None
+    absent: Segments | None = None  # nodes that do not stand yet, see `absent_nodes`
 
     @cached_property
     def fft_lengths(self) -> tuple[int, int] | None:
@@ -273,16 +229,10 @@ class PowerModel:
         return True
 
     def block(self, segments: Segments, t0_ms: int, n_steps: int, spectral: bool) -> PowerBlock:
-        """Return the block of `n_steps` intervals from `t0_ms` on.
+        """Return the block of `n_steps` intervals from `t0_ms` on, a multiple of the interval.
 
-        Parameters
-        ----------
-        segments : Segments
-            All that overlap it, in the order of their starts.
-        t0_ms, n_steps : int
-            Start of the block [ms], a multiple of the interval, and its number of intervals.
-        spectral : bool
-            What `prepare` decided.
+        `segments` are all that overlap it, in the order of their starts; `spectral` is what
+        `prepare` decided.
         """
         n_nodes, *idle_node_w = self._pool_columns
         readings = [np.zeros((n_nodes.size, n_steps)) for _ in self._readings(Segments.empty())]

@@ -40,34 +40,14 @@ def power_stream(
     executor: Executor | None = None,
     block_intervals: int | None = None,
 ) -> Iterator[PowerBlock]:
-    """Sum segments and idle nodes into device power while the segments come in.
+    """Sum segments and idle nodes into device power while the segments come in, block by block.
 
-    Parameters
-    ----------
-    model : PowerModel
-        Pools, profiles, interval.
-    windows : iterable of (Segments, int)
-        Segments with the time up to which no further ones start [ms]; the last time is the end.
-    span_ms : tuple of int, optional
-        Start and end [ms] other than the whole run, multiples of the interval.
-    n_threads : int, optional
-        Parts computed at the same time; as many as there are cores, at most four, by default, while
-        the next window is made. With 0 all is done in turn, on one core.
-    executor : concurrent.futures.Executor, optional
-        Computes the parts instead of threads: a process pool, or a Dask client's ``get_executor``.
-        Its workers must reach the files of the library's profiles.
-    block_intervals : int, optional
-        Intervals of a block, where transforms do not set them.
-
-    Yields
-    ------
-    PowerBlock
-        Blocks in the order of time.
-
-    Raises
-    ------
-    ValueError
-        If the span is not whole intervals.
+    The time of the last window is the end of the run; `span_ms` is another start and end, multiples
+    of the interval. Parts are computed by `n_threads` at the same time, while the next window is
+    made: as many as there are cores by default, at most four; with 0 in turn, on one core. An
+    `executor` computes them instead: a process pool, or a Dask client's ``get_executor``, whose
+    workers must reach the files of the library's profiles. `block_intervals` are those of a block
+    where no transform sets them.
     """
     sums = PowerSums(model, span_ms, block_intervals)
     n_workers = default_threads() if n_threads is None else max(n_threads, 1)
@@ -90,17 +70,7 @@ def power_stream(
 
 
 class PowerSums:
-    """Cuts a run into parts that can be computed on their own, and joins them to blocks.
-
-    Parameters
-    ----------
-    model : PowerModel
-        Pools, profiles, interval.
-    span_ms : tuple of int, optional
-        Start and end [ms] other than the whole run, multiples of the interval.
-    block_intervals : int, optional
-        Intervals of a block, where transforms do not set them.
-    """
+    """Cuts a run into parts that can be computed on their own, and joins them to blocks."""
 
     def __init__(
         self,

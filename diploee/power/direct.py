@@ -10,7 +10,6 @@ the whole intervals of a segment are a weighted sum of two contiguous rows.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import gcd
 from typing import NamedTuple
 
@@ -23,8 +22,7 @@ from diploee.profiles.library import Entry
 from diploee.tables import Float64Array, Int16Array, Int32Array, Int64Array
 
 
-@dataclass(frozen=True, eq=False)
-class EnergyTables:
+class EnergyTables(NamedTuple):
     """Cumulative and interval energies of profiles for one interval length, laid end to end."""
 
     step_ms: int  # interval [ms]
@@ -142,17 +140,12 @@ def _add_segments(
     offset_ms: Int64Array,
     weight: Float64Array,
     t0_ms: int,
-    step_ms: int,
-    grid_ms: Int64Array,
-    cumulative_j: Float64Array,
-    cumulative_at: Int64Array,
-    interval_j: Float64Array,
-    interval_at: Int64Array,
-    n_intervals: Int64Array,
+    tables: EnergyTables,
     energy_j: Float64Array,
 ) -> None:
     # An interval gets the same bits whatever block it is computed in: edges are those of the
     # segment itself, never those of the block.
+    step_ms, cumulative_j, interval_j = tables.step_ms, tables.cumulative_j, tables.interval_j
     n_steps = energy_j.shape[1]
     for row in range(start_ms.size):
         begin_ms, finish_ms = start_ms[row], end_ms[row]
@@ -161,8 +154,8 @@ def _add_segments(
         if high < 0 or low >= n_steps:
             continue
         profile = profile_id[row]
-        grid = grid_ms[profile]
-        first, last = cumulative_at[profile], cumulative_at[profile + 1] - 1
+        grid = tables.grid_ms[profile]
+        first, last = tables.cumulative_at[profile], tables.cumulative_at[profile + 1] - 1
         # The profile's own time 0 on the run's clock; with an offset it may precede the run.
         origin_ms = begin_ms - offset_ms[row]
         factor = weight[row]
@@ -186,7 +179,7 @@ def _add_segments(
 
         # Whole intervals between them, from the rows of the two nearest sample phases.
         first_whole, stop = max(low + 1, 0), min(high, n_steps)
-        length = n_intervals[profile]
+        length = tables.n_intervals[profile]
         if length == 0:
             for k in range(first_whole, stop):
                 edge_ms = t0_ms + k * step_ms - origin_ms
@@ -201,7 +194,7 @@ def _add_segments(
         phase = phase_ms // grid
         upper = factor * ((phase_ms - phase * grid) / grid)
         lower = factor - upper
-        near = interval_at[profile] + phase * length
+        near = tables.interval_at[profile] + phase * length
         far = near + length
         shift = first_whole - origin_step
         for k in range(min(stop - first_whole, length - shift)):
@@ -219,17 +212,16 @@ def _energies(
     weight: Float64Array,
     begin_ms: int,
     finish_ms: int,
-    grid_ms: Int64Array,
-    cumulative_j: Float64Array,
-    cumulative_at: Int64Array,
+    tables: EnergyTables,
     energy_j: Float64Array,
 ) -> None:
+    cumulative_j = tables.cumulative_j
     for row in range(start_ms.size):
         low, high = max(start_ms[row], begin_ms), min(end_ms[row], finish_ms)
         if low < high:
             profile = profile_id[row]
-            grid = grid_ms[profile]
-            first, last = cumulative_at[profile], cumulative_at[profile + 1] - 1
+            grid = tables.grid_ms[profile]
+            first, last = tables.cumulative_at[profile], tables.cumulative_at[profile + 1] - 1
             origin_ms = start_ms[row] - offset_ms[row]
             energy_j[row] = weight[row] * (
                 _energy_until(high - origin_ms, cumulative_j, first, last, grid)
@@ -240,7 +232,7 @@ def _energies(
 def energies_within(
     segments: Segments, tables: EnergyTables, begin_ms: int, end_ms: int
 ) -> Float64Array:
-    """Return the energy of each segment between two times [J]; arguments as of `add_directly`."""
+    """Return the energy of each segment between two times [J]."""
     energy_j = np.zeros(len(segments))
     _energies(
         segments.start_ms,
@@ -250,53 +242,22 @@ def energies_within(
         segments.weight,
         begin_ms,
         end_ms,
-        tables.grid_ms,
-        tables.cumulative_j,
-        tables.cumulative_at,
+        tables,
         energy_j,
     )
     return energy_j
 
 
-@njit()
-def mean_of_pieces(
-    edges_ms: Int64Array,
-    n_nodes: Int64Array,
-    profile_id: Int32Array,
-    offset_ms: Int64Array,
-    weight: Float64Array,
-    begin_ms: int,
-    finish_ms: int,
-    grid_ms: Int64Array,
-    cumulative_j: Float64Array,
-    cumulative_at: Int64Array,
-) -> tuple[float, float, float]:
-    """Return the mean power [W], the nodes and the power at the profiles' means [W] over a span.
-
-    Of pieces of time that adjoin; the last counts each piece at the mean of its whole profile.
-    """
-    energy_j, node_ms, steady_j = 0.0, 0.0, 0.0
-    first = np.searchsorted(edges_ms[1:], begin_ms, side="right")
-    for piece in range(first, weight.size):
-        start_ms = edges_ms[piece]
-        if start_ms >= finish_ms:
-            break
-        if weight[piece] == 0:
-            continue
-        low, high = max(start_ms, begin_ms), min(edges_ms[piece + 1], finish_ms)
-        profile = profile_id[piece]
-        grid = grid_ms[profile]
-        at, last = cumulative_at[profile], cumulative_at[profile + 1] - 1
-        origin_ms = start_ms - offset_ms[piece]
-        energy_j += weight[piece] * (
-            _energy_until(high - origin_ms, cumulative_j, at, last, grid)
-            - _energy_until(low - origin_ms, cumulative_j, at, last, grid)
-        )
-        whole_j = cumulative_j[last] - cumulative_j[at]
-        steady_j += weight[piece] * whole_j * (high - low) / ((last - at) * grid)
-        node_ms += float(n_nodes[piece] * (high - low))
-    per_s = 1000.0 / (finish_ms - begin_ms)
-    return energy_j * per_s, node_ms / (finish_ms - begin_ms), steady_j * per_s
+def steady_energies_within(
+    segments: Segments, tables: EnergyTables, begin_ms: int, end_ms: int
+) -> Float64Array:
+    """Return what it were at the mean power of each segment's whole profile [J]."""
+    index = segments.profile_id
+    first, last = tables.cumulative_at[index], tables.cumulative_at[index + 1] - 1
+    whole_j = tables.cumulative_j[last] - tables.cumulative_j[first]
+    length_ms = (last - first) * tables.grid_ms[index]
+    inside_ms = np.minimum(segments.end_ms, end_ms) - np.maximum(segments.start_ms, begin_ms)
+    return np.asarray(segments.weight * whole_j * np.maximum(inside_ms, 0) / length_ms)
 
 
 NS_PER_ADDITION = 1.4
@@ -321,12 +282,6 @@ def add_directly(
         segments.offset_ms,
         segments.weight,
         t0_ms,
-        tables.step_ms,
-        tables.grid_ms,
-        tables.cumulative_j,
-        tables.cumulative_at,
-        tables.interval_j,
-        tables.interval_at,
-        tables.n_intervals,
+        tables,
         energy_j,
     )

@@ -45,25 +45,13 @@ _LONGEST = 2 * max(STEPS_S)
 
 @dataclass(frozen=True)
 class EventWindow:
-    """A window around an extreme of the run.
+    """A window around an extreme of the run."""
 
-    Parameters
-    ----------
-    name : str
-        ``peak``, or ``rise`` or ``drop`` with the length of the means, such as ``rise_10s``.
-    at_ms : int
-        Start of the highest second, or the instant between the two means [ms].
-    value_w : float
-        The highest 1 s mean, or the difference of the later mean and the earlier one [W].
-    start_ms, end_ms : int
-        The window [ms].
-    """
-
-    name: str
-    at_ms: int
-    value_w: float
-    start_ms: int
-    end_ms: int
+    name: str  # ``peak``, or ``rise`` or ``drop`` with the length of the means: ``rise_10s``
+    at_ms: int  # start of the highest second, or the instant between the two means [ms]
+    value_w: float  # the highest 1 s mean, or the later mean less the earlier one [W]
+    start_ms: int  # start of the window [ms]
+    end_ms: int  # its end [ms]
 
     @property
     def compared_ms(self) -> tuple[tuple[int, int] | None, tuple[int, int]]:
@@ -91,18 +79,10 @@ class _Candidate:
 
 
 class EventWindowSearch:
-    """Finds the worst windows while a run passes.
+    """Finds the worst windows while a run passes: extremes of the power behind the stages.
 
-    Parameters
-    ----------
-    model : PowerModel
-        Pools and profiles of the run.
-    stages : Stages
-        The facility's stages; extremes are those of the power behind them.
-    margin_ms : int
-        Time kept before and after each extreme [ms], under an hour.
-    transient : Transient, optional
-        The time in which the facility fills up, where no extreme is looked for.
+    Before and after each extreme `margin_ms` is kept, under an hour; in the time in which the
+    facility fills up, `transient`, none is looked for.
     """
 
     def __init__(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt, SerializeAsAny, model_validator
@@ -320,41 +321,32 @@ class RequestStream(Model):
 
 def request_stream_problems(
     stream: RequestStream, n_nodes: int, stands: str = ""
-) -> list[tuple[tuple[str | int, ...], str]]:
-    """Return what is wrong between a stream and its pool of `n_nodes`, each with its place.
+) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield what is wrong between a stream and its pool of `n_nodes`, each with its place.
 
     `stands` says when the pool has no more nodes.
     """
-    found: list[tuple[tuple[str | int, ...], str]] = []
     reserved = [s.reserved_nodes for s in stream.services.values() if s.reserved_nodes is not None]
     if sum(reserved) > n_nodes:
-        found.append(
-            (
-                ("services",),
-                f"the services reserve {sum(reserved)} nodes, pool '{stream.pool}' has {n_nodes}"
-                f"{stands}; lower reserved_nodes or leave it out (Eq. 7)",
-            )
+        yield (
+            ("services",),
+            f"the services reserve {sum(reserved)} nodes, pool '{stream.pool}' has {n_nodes}"
+            f"{stands}; lower reserved_nodes or leave it out (Eq. 7)",
         )
     for name, service in stream.services.items():
-        nodes = service.reserved_nodes
+        nodes, per_instance = service.reserved_nodes, service.nodes_per_instance
         if nodes is None:
             continue
-        instances = nodes // service.nodes_per_instance
+        instances = nodes // per_instance
         if service.probability != 0 and instances == 0:
-            found.append(
-                (
-                    ("services", name, "reserved_nodes"),
-                    f"{nodes} nodes hold no instance of {service.nodes_per_instance} node(s), but "
-                    "the service gets requests; reserve more nodes",
-                )
+            yield (
+                ("services", name, "reserved_nodes"),
+                f"{nodes} nodes hold no instance of {per_instance} node(s), but the service gets "
+                "requests; reserve more nodes",
             )
         elif service.min_instances > instances:
-            found.append(
-                (
-                    ("services", name, "min_instances"),
-                    f"{service.min_instances} instances need "
-                    f"{service.min_instances * service.nodes_per_instance} nodes, reserved are "
-                    f"{nodes}; lower min_instances",
-                )
+            yield (
+                ("services", name, "min_instances"),
+                f"{service.min_instances} instances need {service.min_instances * per_instance} "
+                f"nodes, reserved are {nodes}; lower min_instances",
             )
-    return found

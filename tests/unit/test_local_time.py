@@ -28,7 +28,7 @@ from diploee.metrics.limits.file import Limits
 from diploee.metrics.limits.report import check_limits
 from diploee.outputs.export import Options, export_run
 from diploee.reports.data import read_run
-from diploee.scenario import Calendar, load_scenario
+from diploee.scenario import Calendar, RequestReplay, load_scenario
 from diploee.simulation import simulate
 from diploee.steps import generate_jobs
 
@@ -272,8 +272,8 @@ def test_a_trace_tiled_by_weeks_follows_the_wall_clock(trace_of_hours: Any, day:
     origin = datetime(2018, 6, 4, tzinfo=zone)
     trace = trace_of_hours(np.arange(1.0, 169.0) * 3_600, origin)
     rates = replayed_rates(
-        trace, start=day.replace(tzinfo=zone), step_ms=MS_PER_H, horizon_ms=48 * MS_PER_H,
-        tile="week",
+        trace, RequestReplay(trace="hours", tile="week"), start=day.replace(tzinfo=zone),
+        step_ms=MS_PER_H, horizon_ms=48 * MS_PER_H,
     )  # fmt: skip
     clock = WallClock(day.replace(tzinfo=zone))
     wall = [clock.at(k * MS_PER_H) for k in range(48)]

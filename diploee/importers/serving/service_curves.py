@@ -25,8 +25,8 @@ from diploee.loads.services.curves import (
     ServiceCurves,
     nearest_length,
 )
+from diploee.loads.services.replayed_rates import mean_output_tokens
 from diploee.loads.services.request_trace import RequestTrace
-from diploee.loads.services.trace_counts import mean_output_tokens
 from diploee.neighbours.openg2g.logistic_curves import logistic_curves
 from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
 from diploee.scenario import LatencyMetric, RequestStream, Service

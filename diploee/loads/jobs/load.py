@@ -15,6 +15,7 @@ from diploee.columns import Columns
 from diploee.facility.base import Block, Values
 from diploee.loads.jobs.lowering import JobLoad, lower_jobs
 from diploee.loads.jobs.queue import QueueLength, QueueMetrics
+from diploee.loads.jobs.rates import HourlyRates, hourly_rates
 from diploee.loads.jobs.source import Utilization
 from diploee.loads.jobs.streams import JobStreams
 from diploee.loads.jobs.stretches import lower_runs, with_levels
@@ -116,6 +117,18 @@ class JobsLoad:
         self._length = QueueLength()
         asked = {p: self.streams.asked_nodes(n) for p, n in enumerate(scenario.facility.pools)}
         self.transient = Transient(scenario.clock, {p: n for p, n in asked.items() if n > 0})
+
+    @property
+    def calendars(self) -> dict[str, HourlyRates]:
+        """Mean rate of the submissions of each stream that draws them, for the causes of events."""
+        clock, seed = self._scenario.clock, self._scenario.seed
+        return {
+            name: hourly_rates(spec.calendar, clock, seed, "workload", name)
+            for name, spec in self._scenario.streams.items()
+            if spec.replay is None
+            and spec.synchronous is None
+            and (spec.zeus is None or spec.zeus.groups is None)
+        }
 
     def undisturbed(self, policies: Mapping[str, Policy] | None) -> JobsLoad:
         """Return the same jobs under no controller, to be taken window for window beside these."""

@@ -15,16 +15,19 @@ scaled so that its mean is exact (ASSUMPTION: the swings of 256 and 257 instance
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
+from diploee.columns import Columns
+from diploee.facility.base import Block, Values
 from diploee.jit import njit
-from diploee.loads.services import Curves, PlannedService, PowerCurve, ServicePlan
-from diploee.loads.services.curves import PowerSample
+from diploee.loads.services.curves import Curves, PowerCurve, PowerSample
 from diploee.loads.services.samples import PROVENANCE, repeating_samples
-from diploee.power.direct import EnergyTables, mean_of_pieces
+from diploee.loads.services.service_plan import PlannedService, ServicePlan
+from diploee.power.direct import EnergyTables, energies_within, steady_energies_within
 from diploee.power.node_ac import twin_w
 from diploee.power.segments import OF_SERVICES, Segments, sorted_by_start
 from diploee.profiles import PowerProfile, ProfileLibrary
@@ -50,21 +53,27 @@ FLAT_MS = 1_000
 """Length of the profile of idle nodes [ms]."""
 
 
-@dataclass(frozen=True, eq=False)
-class ServingLoad:
-    """The power of all request streams."""
+class BankLoad:
+    """A load of nodes that play the same profiles piece by piece, planned for the whole run.
 
-    banks: tuple[Bank, ...]  # the nodes of each service that share a curve
-    library: ProfileLibrary  # the profiles that they refer to, behind those of the jobs
-    # What a node of each service draws while it waits [W], stream after stream
-    standby_w: tuple[float, ...] = ()
-    # The same profiles at the nodes' AC input, where that is modelled
-    twins: Mapping[int, PowerProfile] = field(default_factory=dict)
+    `library` has the profiles of `banks` behind those of the loads before; `ac_twins` are those of
+    them that are sums over nodes, at the nodes' AC input where that is modelled, and `standby_w`
+    is what a node of each service draws while it waits [W], stream after stream.
+    """
 
-    @property
-    def profile_ids(self) -> set[int]:
-        """Indices of the profiles that are played."""
-        return {index for bank in self.banks for index in np.unique(bank.profile_id).tolist()}
+    columns: Columns = ()
+    replicas: Sequence[Any] = ()
+
+    def __init__(
+        self,
+        banks: Sequence[Bank],
+        library: ProfileLibrary,
+        standby_w: Sequence[float] = (),
+        ac_twins: Mapping[int, PowerProfile] | None = None,
+    ) -> None:
+        self.banks, self.library, self.standby_w = banks, library, standby_w
+        self.ac_twins = ac_twins or {}
+        self.profile_ids = {i for bank in banks for i in np.unique(bank.profile_id).tolist()}
 
     @cached_property
     def segments(self) -> Segments:
@@ -78,6 +87,14 @@ class ServingLoad:
         """
         parts = [bank.segments(begin_ms, end_ms) for bank in self.banks]
         return sorted_by_start(concat(parts)) if parts else Segments.empty()
+
+    def values(self, block: Block) -> Values:  # noqa: ARG002
+        """Return its columns over a block."""
+        return {}
+
+    def metrics(self, pool: str | None = None) -> dict[str, Any]:  # noqa: ARG002
+        """Return its blocks of ``metrics.json``."""
+        return {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +110,7 @@ class Bank:
     service: int = 0  # number of the service, counted over the plans
 
     def segments(self, begin_ms: int | None, end_ms: int | None) -> Segments:
-        """Return the segments that start in a span of time, as `ServingLoad.between` says."""
+        """Return the segments that start in a span of time, as `BankLoad.between` says."""
         starts_ms = self.edges_ms[:-1]
         first = int(np.searchsorted(self.edges_ms[1:], 0, side="right"))
         if begin_ms is not None:
@@ -106,19 +123,18 @@ class Bank:
 
         The last is the power of instances that each draw the mean of their sample.
         """
-        found: tuple[float, float, float] = mean_of_pieces(
-            self.edges_ms,
-            self.n_nodes,
-            self.profile_id,
-            self.offset_ms,
-            self.weight,
-            begin_ms,
-            end_ms,
-            tables.grid_ms,
-            tables.cumulative_j,
-            tables.cumulative_at,
+        first, stop = (
+            np.searchsorted(self.edges_ms[1:], begin_ms, "right"),
+            int(np.searchsorted(self.edges_ms[:-1], end_ms)),
         )
-        return found
+        rows = self._segments(int(first), stop)
+        inside_ms = np.minimum(rows.end_ms, end_ms) - np.maximum(rows.start_ms, begin_ms)
+        per_s, span = MS_PER_S / (end_ms - begin_ms), (begin_ms, end_ms)
+        return (
+            _sum(energies_within(rows, tables, *span)) * per_s,
+            _sum(rows.n_nodes * inside_ms) / (end_ms - begin_ms),
+            _sum(steady_energies_within(rows, tables, *span)) * per_s,
+        )
 
     def _segments(self, first: int, stop: int) -> Segments:
         """Return the segments of the pieces from one to before another."""
@@ -133,6 +149,11 @@ class Bank:
             weight=self.weight[rows],
             owner=np.full(rows.size, OF_SERVICES),
         )
+
+
+def _sum(values: Float64Array | Int64Array) -> float:
+    """Return the sum of values one after the other, the same however they are cut."""
+    return float(np.cumsum(values)[-1]) if values.size else 0.0
 
 
 def beyond_idle_w(
@@ -158,7 +179,7 @@ def serving_segments(
     facility: Facility,
     seed: int,
     library: ProfileLibrary,
-) -> ServingLoad:
+) -> BankLoad:
     """Lower the plans of all request streams.
 
     Instances that serve draw the measured power at the rate that each completes. ASSUMPTION: below
@@ -180,7 +201,7 @@ def serving_segments(
                 banks.append(replace(bank, profile_id=profile_id, service=len(standby_w)))
                 profiles += own
             standby_w.append(node.busy_power_factor * float(curve.mean_power_w[0]))
-    return ServingLoad(tuple(banks), library.extended(profiles), tuple(standby_w), twins)
+    return BankLoad(banks, library.extended(profiles), standby_w, twins)
 
 
 def _banks(

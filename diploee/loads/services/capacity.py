@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import scipy
@@ -12,55 +11,23 @@ from diploee.errors import WorkloadError
 from diploee.loads.services.curves import LatencyCurve
 from diploee.scenario import RequestStream, Service
 
-Interpolation = Literal["pchip", "linear"]
-
 
 @dataclass(frozen=True)
 class Capacity:
-    """What one instance of a service takes and completes.
+    """What one instance of a service takes and completes."""
 
-    Parameters
-    ----------
-    max_request_rate_rps : float
-        Rate that an instance is given at most [1/s], R_max of Eqs. 4-5.
-    completion_rate_rps : float
-        Rate that an instance completes at most [1/s].
-    latency_limit_s : float or None
-        The service's latency cap [s]; None where the rate is given.
-    warnings : tuple of str
-        What the user should know, such as a cap that the curve never reaches.
-    """
-
-    max_request_rate_rps: float
-    completion_rate_rps: float
-    latency_limit_s: float | None
+    max_request_rate_rps: float  # rate that an instance is given at most [1/s], R_max of Eqs. 4-5
+    completion_rate_rps: float  # rate that an instance completes at most [1/s]
+    latency_limit_s: float | None  # the service's latency cap [s]; None where the rate is given
+    # What the user should know, such as a cap that the curve never reaches
     warnings: tuple[str, ...] = ()
 
 
-def max_request_rate_rps(
-    curve: LatencyCurve, limit_s: float, interpolation: Interpolation = "pchip"
-) -> float:
-    """Invert a latency curve: the highest request rate that keeps a latency (Eq. 5).
+def max_request_rate_rps(curve: LatencyCurve, limit_s: float) -> float:
+    """Return the highest rate [1/s] that keeps a latency by a curve's running maximum (Eq. 5).
 
-    Parameters
-    ----------
-    curve : LatencyCurve
-        Latency against offered rate; its running maximum is inverted.
-    limit_s : float
-        Highest latency allowed, lambda_max [s].
-    interpolation : {"pchip", "linear"}
-        Between measured rates: shape-preserving cubic, or straight lines.
-
-    Returns
-    -------
-    float
-        R_max [1/s]; the highest measured rate where the curve stays below the limit.
-
-    Raises
-    ------
-    WorkloadError
-        If the limit lies below the lowest latency of the running maximum; the text says which can
-        be met.
+    It is the highest measured rate where the curve stays below the limit. A limit below the lowest
+    latency is a `WorkloadError` that says which can be met.
     """
     rate_rps, latency_s = curve.rate_rps, curve.latency_s
     if limit_s < latency_s[0]:
@@ -69,11 +36,8 @@ def max_request_rate_rps(
         return float(rate_rps[-1])
     low = int(np.searchsorted(latency_s, limit_s, side="right")) - 1
     low_rps, high_rps = float(rate_rps[low]), float(rate_rps[low + 1])
-    low_s, high_s = float(latency_s[low]), float(latency_s[low + 1])
-    if limit_s == low_s:
+    if limit_s == latency_s[low]:
         return low_rps
-    if interpolation == "linear":
-        return low_rps + (high_rps - low_rps) * (limit_s - low_s) / (high_s - low_s)
     return float(
         scipy.optimize.brentq(lambda r: float(curve.at(np.array(r))) - limit_s, low_rps, high_rps)
     )
@@ -94,11 +58,6 @@ def _out_of_reach(curve: LatencyCurve, limit_s: float) -> str:
     )
 
 
-def sustained_throughput_rps(curve: LatencyCurve) -> float:
-    """Return the highest rate that one instance completes [1/s], whatever is offered."""
-    return curve.sustained_throughput_rps
-
-
 def service_capacity(
     service: Service, curve: LatencyCurve | None, stream: RequestStream
 ) -> Capacity:
@@ -107,11 +66,6 @@ def service_capacity(
     Under `offered` (the paper) R_max is what an instance is given and, with `reject`, what it
     completes. Under `sustained` R_max is at most the measured throughput. What an instance
     completes beyond R_max is for the stream's way of overload to say.
-
-    Raises
-    ------
-    WorkloadError
-        If the latency cap can't be kept.
     """
     warnings: list[str] = []
     limit_s = None
@@ -145,7 +99,7 @@ def service_capacity(
             f"the {curve.metric} latency falls with the rate in places; a running maximum "
             f"raised it by up to {curve.largest_correction_s:.3g} s"
         )
-    sustained_rps = max_rps if curve is None else sustained_throughput_rps(curve)
+    sustained_rps = max_rps if curve is None else curve.sustained_throughput_rps
     if stream.capacity == "sustained":
         max_rps = min(max_rps, sustained_rps)
     completion_rps = stream.overload.completion_rate_rps(max_rps, sustained_rps)

@@ -34,26 +34,10 @@ _MEANS = ("incoming_rps", "served_rps", "unserved_rps", "latency_s")
 def service_columns(
     plans: Sequence[ServicePlan], t0_ms: int, dt_ms: int, n_steps: int
 ) -> dict[str, Float32Array | Int32Array]:
-    """Return request rates, instances and latency of every service over a run of intervals.
+    """Return the `SERVICE_COLUMNS` of every service over a run of intervals, shape (B,).
 
     Rates are means over each interval, so that requests are conserved at every resolution;
     instances and backlog are those at its start.
-
-    Parameters
-    ----------
-    plans : sequence of ServicePlan
-        Plans of all request streams.
-    t0_ms, dt_ms : int
-        Start of the first interval and length of each [ms].
-    n_steps : int
-        Number of intervals, B.
-
-    Returns
-    -------
-    dict of str to numpy.ndarray, shape (B,)
-        ``incoming_rps.<service>``, ``served_rps.``, ``unserved_rps.`` (float32), ``n_instances.``
-        (int32); ``latency_s.`` (float32, NaN without requests) where there is a latency curve;
-        ``backlog_requests.`` (float32) where requests can wait.
     """
     edges_ms = t0_ms + np.arange(n_steps + 1, dtype=np.int64) * dt_ms
     columns: dict[str, Float32Array | Int32Array] = {}
@@ -76,7 +60,7 @@ def service_columns(
                 piece,
                 means,
             )
-            has_latency = not np.isnan(service.latency_s).any()
+            has_latency = not np.isnan(service.latency_s[0])  # as all of them
             names = [f"{name}.{label}" for name in _MEANS[: 3 + has_latency]]
             columns |= zip(names, means, strict=False)
             piece = piece[:-1]

@@ -34,24 +34,12 @@ FALL = 0.1
 
 @dataclass(frozen=True, eq=False)
 class LatencyCurve:
-    """Latency and completed rate of one instance against the rate offered to it.
+    """Latency and completed rate of one instance against the rate offered to it."""
 
-    Parameters
-    ----------
-    metric : str
-        Which latency.
-    rate_rps : numpy.ndarray, shape (n,), float64
-        Offered request rates [1/s], strictly increasing.
-    measured_latency_s : numpy.ndarray, shape (n,), float64
-        Latency as measured [s].
-    throughput_rps : numpy.ndarray, shape (n,), float64
-        Completed request rates [1/s].
-    """
-
-    metric: LatencyMetric
-    rate_rps: Float64Array
-    measured_latency_s: Float64Array
-    throughput_rps: Float64Array
+    metric: LatencyMetric  # which latency
+    rate_rps: Float64Array  # offered request rates [1/s], strictly increasing
+    measured_latency_s: Float64Array  # latency as measured [s]
+    throughput_rps: Float64Array  # completed request rates [1/s]
 
     @cached_property
     def latency_s(self) -> Float64Array:
@@ -105,27 +93,15 @@ class PowerSample:
 
 @dataclass(frozen=True, eq=False)
 class PowerCurve:
-    """Power of each node of an instance against the instance's request rate.
+    """Power of each node of an instance against the instance's request rate."""
 
-    Parameters
-    ----------
-    name : str
-        Name of the curve, for random streams and profile ids.
-    rate_rps : numpy.ndarray, shape (n,), float64
-        Sustained request rates [1/s], strictly increasing.
-    mean_power_w, peak_power_w : numpy.ndarray, shape (n,), float64
-        Mean and peak power of one node [W].
-    provenance : Provenance, optional
-        Where it comes from; None for that of the shipped samples.
-    samples : tuple of PowerSample, optional
-        Measured samples, by rising rate; they are synthesised where there are none.
-    """
-
-    name: str
-    rate_rps: Float64Array
-    mean_power_w: Float64Array
-    peak_power_w: Float64Array
+    name: str  # name of the curve, for random streams and profile ids
+    rate_rps: Float64Array  # sustained request rates [1/s], strictly increasing
+    mean_power_w: Float64Array  # mean power of one node [W]
+    peak_power_w: Float64Array  # peak power of one node [W]
+    # Where it comes from; None for that of the shipped samples
     provenance: Provenance | None = None
+    # Measured samples, by rising rate; they are synthesised where there are none
     samples: tuple[PowerSample, ...] = ()
 
 

@@ -138,22 +138,12 @@ def factors(
     return np.exp(exponent, out=exponent)
 
 
-def share_of_mean(correlation_time_s: float, duration_s: float = MINUTE_S) -> float:
-    """Return the variance of means over a time against that of the instants, 0-1.
-
-    Of a process whose correlation falls as ``exp(-t / tau)``:
-    ``2 (a - 1 + exp(-a)) / a**2`` with ``a = duration / tau``.
-    """
-    a = duration_s / correlation_time_s
-    return float(2 * (a + np.expm1(-a)) / a**2) if a > 1e-4 else 1 - a / 3
-
-
 @lru_cache(maxsize=16)
 def share_between_nodes(correlation_time_s: float) -> float:
-    """Return what `share_of_mean` is for a minute of straight lines between nodes at random.
+    """Return the variance of means over a minute against that of the instants, 0-1.
 
-    A mean of them is a weighted sum of the nodes, whose variance follows from their correlations;
-    it is averaged over some hundred minutes.
+    Of straight lines between nodes at random: a mean of them is a weighted sum of the nodes, whose
+    variance follows from their correlations; it is averaged over some hundred minutes.
     """
     spacing_s = node_spacing_s(correlation_time_s)
     rng = random_stream(0, "requests", "share between nodes")
@@ -171,20 +161,6 @@ def share_between_nodes(correlation_time_s: float) -> float:
         correlation = np.exp(-np.abs(nodes_s[:, None] - nodes_s) / correlation_time_s)
         shares.append(float(weight @ correlation @ weight))
     return float(np.mean(shares))
-
-
-def relative_variance(
-    spec: Fluctuation, rate_rps: float, reference_rps: float, duration_s: float = MINUTE_S
-) -> float:
-    """Return the relative variance of means over a time at a request rate: the law of sizes.
-
-    The Poisson part holds for times well above the distance of the nodes; what is faster is part of
-    the samples of power.
-    """
-    tau_s = spec.correlation_time_s
-    of_users = spec.relative_std**2 * share_of_mean(tau_s, duration_s) / share_of_mean(tau_s)
-    size = spec.common_share + (1 - spec.common_share) * reference_rps / rate_rps
-    return of_users * size + 1 / (rate_rps * duration_s)
 
 
 @njit()

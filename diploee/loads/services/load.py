@@ -2,67 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from diploee.columns import Columns
 from diploee.facility.base import Block, Values
-from diploee.loads.services import SERVICE_COLUMNS, ServicePlan, plan_services, service_columns
-from diploee.loads.services.banks import ServingLoad, serving_segments
+from diploee.loads.services.banks import BankLoad, serving_segments
+from diploee.loads.services.columns import SERVICE_COLUMNS, service_columns
 from diploee.loads.services.metrics import request_metrics
-from diploee.power import Segments
-from diploee.profiles import PowerProfile, ProfileLibrary
+from diploee.loads.services.plan import plan_services
+from diploee.loads.services.service_plan import ServicePlan
+from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
 
 if TYPE_CHECKING:
     from diploee.inputs import Inputs
 
 
-class ServicesLoad:
+class ServicesLoad(BankLoad):
     """The services of all request streams, planned for the whole run when they are opened.
 
-    Parameters
-    ----------
-    scenario : Scenario
-        The site, settled.
-    inputs : Inputs
-        Curves and traces.
-    library : ProfileLibrary
-        Profiles of the loads before.
-    answering : bool
-        Whether flexible services answer the scenario's events.
+    Flexible services answer the scenario's events where they are `answering`.
     """
 
     def __init__(
         self, scenario: Scenario, inputs: Inputs, library: ProfileLibrary, answering: bool = False
     ) -> None:
-        flexibility = scenario.flexibility
+        flexibility, facility, seed = scenario.flexibility, scenario.facility, scenario.seed
         self.plans: Sequence[ServicePlan] = plan_services(
             scenario.request_streams,
-            scenario.facility,
+            facility,
             scenario.clock,
-            scenario.seed,
+            seed,
             inputs.curves,
             inputs.traces,
             flexibility.spans_ms(scenario.clock) if answering and flexibility else (),
         )
-        self.serving: ServingLoad = serving_segments(
-            self.plans, inputs.curves, scenario.facility, scenario.seed, library
-        )
-        self.columns: Columns = SERVICE_COLUMNS if scenario.request_streams else ()
-        self.library, self.banks = self.serving.library, self.serving.banks
-        self.replicas: Sequence[Any] = ()
-        self.profile_ids = self.serving.profile_ids
-        self.ac_twins: Mapping[int, PowerProfile] = self.serving.twins
+        lowered = serving_segments(self.plans, inputs.curves, facility, seed, library)
+        super().__init__(lowered.banks, lowered.library, lowered.standby_w, lowered.ac_twins)
+        self.columns = SERVICE_COLUMNS if scenario.request_streams else ()
 
     @property
     def bend(self) -> bool:
         """Whether an event changes what any service does."""
         return any(service.cap is not None for plan in self.plans for service in plan.services)
-
-    def between(self, begin_ms: int, end_ms: int) -> Segments:
-        """Return what starts in a window."""
-        return self.serving.between(begin_ms, end_ms)
 
     def values(self, block: Block) -> Values:
         """Return request rates, instances and backlog of each service over a block."""

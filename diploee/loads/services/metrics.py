@@ -8,13 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from diploee.loads.services import (
-    Capacity,
-    PlannedService,
-    ServedRequests,
-    ServicePlan,
-    service_labels,
-)
+from diploee.loads.services.capacity import Capacity
+from diploee.loads.services.service_plan import PlannedService, ServicePlan, service_labels
+from diploee.loads.services.timeline import ServedRequests
 from diploee.metric import Metric
 from diploee.tables import BoolArray, Float64Array
 from diploee.units import S_PER_H

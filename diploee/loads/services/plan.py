@@ -13,7 +13,7 @@ from diploee.errors import WorkloadError
 from diploee.loads.jobs.bisection import bisect
 from diploee.loads.services.capacity import Capacity, service_capacity
 from diploee.loads.services.curves import Curves, LatencyCurve
-from diploee.loads.services.instances import ROUNDING
+from diploee.loads.services.replayed_rates import trace_counts
 from diploee.loads.services.request_trace import RequestTrace
 from diploee.loads.services.requests import request_rates
 from diploee.loads.services.reserve import reserve_nodes
@@ -24,13 +24,13 @@ from diploee.loads.services.service_plan import (
     ServicePlan,
 )
 from diploee.loads.services.timeline import (
+    ROUNDING,
     ScalingRules,
     ServedRequests,
     cut_at_crossings,
     fifo_wait_s,
     serve_requests,
 )
-from diploee.loads.services.trace_counts import trace_counts
 from diploee.profiles.capped import CapLevels
 from diploee.scenario import Facility, RequestStream, Service, StandingNodes
 from diploee.streams import stream
@@ -166,7 +166,7 @@ class _Planner:
             from_ms = until_ms
         if from_ms < end_ms:
             keep(from_ms, end_ms)
-        starts_ms, rates_rps, most_of = (np.concatenate(part) for part in zip(*parts, strict=True))
+        starts_ms, rates_rps, most_of = map(np.concatenate, zip(*parts, strict=True))
         speed = np.where(cap.holds(starts_ms), cap.speed, 1.0)
         return serve_requests(np.append(starts_ms, end_ms), rates_rps, rules, most_of, speed)
 

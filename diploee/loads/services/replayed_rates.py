@@ -1,19 +1,23 @@
-"""A request trace laid over a run: the rate in each of its steps."""
+"""A request trace laid over a run: its rates and lengths, and what was left out of it."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
 
 import numpy as np
 
-from diploee.clock import WallClock
+from diploee.clock import RunClock, WallClock
 from diploee.errors import WorkloadError
 from diploee.loads.services.request_trace import RequestTrace
+from diploee.scenario import RequestReplay
 from diploee.tables import Float64Array, Int64Array
-from diploee.units import HOURS_PER_WEEK, MS_PER_DAY, MS_PER_H, MS_PER_S, MS_PER_WEEK
+from diploee.units import HOURS_PER_WEEK, MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S, MS_PER_WEEK
 
-Tile = Literal["repeat", "week", "none"]
+LONGEST_STEP_MS = MS_PER_MIN
+MOST_STEPS = 2**20
+"""Steps of a run from which those of its trace are longer than its resolution."""
+
+_STEPS_S = (1, 2, 3, 5, 10, 15, 20, 30, 60)
 
 LACKING_MS = MS_PER_H
 """By so much a trace may be shorter than whole weeks.  ASSUMPTION [J]."""
@@ -24,63 +28,37 @@ _MONDAY_MS = 4 * MS_PER_DAY
 
 def replayed_rates(
     trace: RequestTrace,
+    replay: RequestReplay,
     *,
     start: datetime,
     step_ms: int,
     horizon_ms: int,
     begin_ms: int = 0,
-    rate_factor: float = 1.0,
-    time_factor: float = 1.0,
-    tile: Tile = "repeat",
-    service: str | None = None,
-    zero_hour_of_week: float = 0.0,
 ) -> Float64Array:
-    """Lay a trace over a run: the request rate in each of the run's steps.
+    """Lay a trace, or a service of it, over a run: the request rate in each of the run's steps.
 
     The cumulative requests are differenced at the edges of the run's steps, so that no request is
     lost or made up whatever the two steps are. Within a step of the trace requests are spread
-    evenly.
+    evenly. `begin_ms` is at or before the start of the run; a `time_factor` of 2 plays the trace at
+    half the rate for twice as long. By `tile`:
 
-    Parameters
-    ----------
-    trace : RequestTrace
-        What was logged.
-    start : datetime.datetime
-        Start of the run, with its zone (as `Scenario.start_with_zone`); UTC where it has none. It
-        matters for ``tile="week"`` alone, which follows the wall clock: requests of an hour that
-        it leaves out are left out, those of one that comes twice come twice. The trace's own clock
-        is that of `RequestTrace.zone` at its begin.
-    step_ms, horizon_ms : int
-        Step and length of the run [ms]; the last step may be shorter.
-    begin_ms : int
-        Time from which rates are wanted [ms], at or before the start of the run.
-    rate_factor : float
-        Factor on the number of requests.
-    time_factor : float
-        Length of the trace as replayed over its length as logged: 2 plays it at half the rate for
-        twice as long.
-    tile : {"repeat", "week", "none"}
-        ``"repeat"``: the trace's begin at the start of the run, then the whole trace again and
-        again. ``"week"``: its whole weeks, repeated, and placed so that every request keeps its
-        weekday and time of day; the rest is left out. A week may lack an hour. ``"none"``: once,
-        from the start of the run; no requests after its end.
-    service : str, optional
-        One service of the trace; the sum of all where absent.
-    zero_hour_of_week : float
-        For ``"week"``, where the trace is relative: hour of the week of its origin in the run's
-        local time, 0 for Monday 00:00 (the assumption).
+    - ``"repeat"``: the trace's begin at the start of the run, then the whole trace again and again.
+    - ``"week"``: its whole weeks, repeated, and placed so that every request keeps its weekday and
+      time of day by the wall clock of `start`: requests of an hour that the clock leaves out are
+      left out, those of one that comes twice come twice. The trace's own clock is that of
+      `RequestTrace.zone` at its begin; where it is relative, `zero_hour_of_week` is the hour of the
+      week of its origin in the run's local time. The rest is left out; a week may lack an hour.
+    - ``"none"``: once, from the start of the run; no requests after its end.
     """
-    for name, factor in (("rate_factor", rate_factor), ("time_factor", time_factor)):
-        if not 0 < factor < np.inf:
-            raise WorkloadError(f"{name} is {factor}, expected a positive number")
+    tile = replay.tile
     if tile == "none" and begin_ms < 0:
         raise WorkloadError(
             f"warm_up is {-begin_ms / MS_PER_H:g} h, but {trace.source}, played once, has nothing "
             "before the start of the run; leave warm_up out, or set tile: repeat or week"
         )
-    requests = trace.requests_of(service) * rate_factor
+    requests = trace.requests_of(replay.service) * replay.rate_factor
     until = np.concatenate(([0.0], np.cumsum(requests)))
-    edge_ms = (trace.edges_ms - trace.edges_ms[0]) * time_factor
+    edge_ms = (trace.edges_ms - trace.edges_ms[0]) * replay.time_factor
     ends_ms = step_edges_ms(begin_ms, horizon_ms, step_ms)
     period_ms, at_ms = edge_ms[-1], np.stack([ends_ms[:-1], ends_ms[1:]]).astype(np.float64)
     if tile == "week":
@@ -94,7 +72,7 @@ def replayed_rates(
         clock = WallClock(start)
         # A step has the offset of its start: what the clock leaves out falls between two steps.
         into_week_ms = clock.local_ms(ends_ms[:-1]) - ends_ms[:-1] - _MONDAY_MS
-        at_ms += into_week_ms - _trace_into_week_ms(trace, zero_hour_of_week)
+        at_ms += into_week_ms - _trace_into_week_ms(trace, replay.zero_hour_of_week)
     if tile == "none":
         cumulative = np.interp(at_ms, edge_ms, until)
     else:
@@ -119,3 +97,62 @@ def _trace_into_week_ms(trace: RequestTrace, zero_hour_of_week: float) -> float:
     if trace.is_relative:
         return float(begin_ms[0] + zero_hour_of_week % HOURS_PER_WEEK * MS_PER_H) % MS_PER_WEEK
     return float(trace.zone.local_ms(begin_ms)[0] - _MONDAY_MS)
+
+
+def trace_step_ms(clock: RunClock) -> int:
+    """Return the step in which requests of a trace are counted and laid over a run [ms].
+
+    It is the run's resolution or the next longer divisor of the minute: a second at least, a
+    minute at most, and longer where a run would have more than `MOST_STEPS`.
+    """
+    least_ms = max(clock.step_ms, clock.simulated_ms / MOST_STEPS)
+    steps_ms = (step_s * MS_PER_S for step_s in _STEPS_S)
+    return next((step for step in steps_ms if step >= least_ms), LONGEST_STEP_MS)
+
+
+def trace_rates_rps(
+    replay: RequestReplay, trace: RequestTrace, clock: RunClock, name: str
+) -> Float64Array:
+    """Return a request stream's rate in each `trace_step_ms` from the run's begin on."""
+    step_ms = trace_step_ms(clock)
+    where = f"request_streams.{name}.replay"
+    try:
+        rates_rps = replayed_rates(
+            trace,
+            replay,
+            start=clock.start_with_zone,
+            step_ms=step_ms,
+            horizon_ms=clock.horizon_ms,
+            begin_ms=clock.begin_ms,
+        )
+    except WorkloadError as error:
+        raise WorkloadError(f"{where}: {error}") from error
+    in_run = step_edges_ms(clock.begin_ms, clock.horizon_ms, step_ms)[1:] > 0
+    if not rates_rps[in_run].any():
+        raise WorkloadError(f"{where}: no request of {replay.trace} falls into the run")
+    return rates_rps
+
+
+def mean_output_tokens(replay: RequestReplay, trace: RequestTrace, name: str) -> float:
+    """Return the mean output length of a stream's trace [tokens]."""
+    lengths = trace.output_tokens
+    if replay.service is not None and lengths:
+        trace.requests_of(replay.service)
+        lengths = (lengths[trace.services.index(replay.service)],)
+    n_requests = sum(int(length.n_requests.sum()) for length in lengths)
+    if not n_requests:
+        raise WorkloadError(
+            f"request_streams.{name}: {replay.trace} has no output lengths; give the services a "
+            "number of output_tokens"
+        )
+    return sum(length.total_tokens for length in lengths) / n_requests
+
+
+def trace_counts(trace: RequestTrace) -> dict[str, int]:
+    """Return what the import of a trace left out or changed, by cause."""
+    return {
+        f"{what} on import: {cause}": n
+        for what in ("dropped", "repaired", "noted")
+        for cause, n in getattr(trace.counts, what).items()
+        if n
+    }

@@ -17,59 +17,35 @@ from diploee.loads.services.fluctuation import (
     node_spacing_s,
     random_nodes_ms,
 )
-from diploee.loads.services.replayed_rates import step_edges_ms
+from diploee.loads.services.replayed_rates import step_edges_ms, trace_rates_rps, trace_step_ms
 from diploee.loads.services.request_trace import RequestTrace
-from diploee.loads.services.trace_counts import trace_rates_rps, trace_step_ms
 from diploee.scenario import Fluctuation, RequestStream, StandingNodes
 from diploee.tables import Float64Array, Int64Array
 
 
 @dataclass(frozen=True, eq=False)
 class RequestRates:
-    """The request rate of a stream in time, for any mean rate.
+    """The request rate of a stream in time, for any mean rate."""
 
-    Parameters
-    ----------
-    nodes_ms : numpy.ndarray, shape (n,), int64
-        Times from the start of the run [ms], increasing; rates are linear between them.
-    relative_mean : numpy.ndarray, shape (n,), float64
-        Calendar mean, or the trace's rate, relative to its mean over the run.
-    trace_rate_rps : float, optional
-        Mean rate of a replayed trace [1/s]; None where a calendar gives the rates.
-    draws : FluctuationDraws, optional
-        Random numbers of the fluctuation; None where there is none.
-    fluctuation : Fluctuation, optional
-        Its size.
-    grows_with : StandingNodes, optional
-        Nodes that the rates are in proportion to, with a step where some are added.
-    own : numpy.ndarray, shape (S, n), float64, optional
-        Rates of services with traces of their own, relative to the mean of them all; they add up
-        to `relative_mean`.
-    shares : tuple of float
-        Their shares of the requests of the run; empty where there are no such services.
-    """
-
+    # Times from the start of the run [ms], increasing; rates are linear between them
     nodes_ms: Int64Array
+    # Calendar mean, or the trace's rate, relative to its mean over the run
     relative_mean: Float64Array
+    # Mean rate of a replayed trace [1/s]; None where a calendar gives the rates
     trace_rate_rps: float | None = None
+    # Random numbers of the fluctuation; None where there is none
     draws: FluctuationDraws | None = None
-    fluctuation: Fluctuation | None = None
+    fluctuation: Fluctuation | None = None  # its size
+    # Nodes that the rates are in proportion to, with a step where some are added
     grows_with: StandingNodes | None = None
+    # Rates of services with traces of their own, shape (S, n), relative to the mean of them
+    # all; they add up to `relative_mean`
     own: Float64Array | None = None
+    # Their shares of the requests of the run; empty where there are no such services
     shares: tuple[float, ...] = ()
 
     def of_service(self, row: int, probability: float, mean_rate_rps: float) -> Float64Array:
-        """Return the rate of a service at the nodes [1/s], shape (n,).
-
-        Parameters
-        ----------
-        row : int
-            Index of the service in its stream.
-        probability : float
-            Its share of the requests.
-        mean_rate_rps : float
-            Mean rate of the whole stream over the run [1/s].
-        """
+        """Return the rate of a service at the nodes [1/s], for a mean rate of the whole stream."""
         if self.own is not None:
             return np.asarray(mean_rate_rps * self.own[row])
         mean_rps = probability * mean_rate_rps * self.relative_mean
@@ -81,15 +57,7 @@ class RequestRates:
     def over(
         self, rate_rps: Float64Array, begin_ms: int, end_ms: int
     ) -> tuple[Int64Array, Float64Array]:
-        """Return times and rates [1/s] over a span in which no nodes are added, ends included.
-
-        Parameters
-        ----------
-        rate_rps : numpy.ndarray, shape (n,), float64
-            Rate at the nodes [1/s].
-        begin_ms, end_ms : int
-            The span [ms].
-        """
+        """Return times and rates [1/s] over a span in which no nodes are added, ends included."""
         within = (self.nodes_ms > begin_ms) & (self.nodes_ms < end_ms)
         times_ms = np.concatenate([[begin_ms], self.nodes_ms[within], [end_ms]])
         if self.grows_with is None:
@@ -111,25 +79,9 @@ def request_rates(
 ) -> RequestRates:
     """Lay the calendar and the fluctuation of a request stream, or its trace, over the run.
 
-    Parameters
-    ----------
-    spec : RequestStream
-        The stream.
-    name : str
-        Its name.
-    clock : RunClock
-        Start and length of the run.
-    seed : int
-        Seed of the run.
-    traces : mapping of str to RequestTrace, optional
-        What is replayed, by the keys of `RequestStream.replays`; it fluctuates by itself.
-    standing : StandingNodes, optional
-        Nodes of its pool, which rates that no trace gives are in proportion to.
-
-    Raises
-    ------
-    WorkloadError
-        If the weights of the whole span are zero, or a trace has no requests in it.
+    A trace, of `traces` by the keys of `RequestStream.replays`, fluctuates by itself; rates that no
+    trace gives are in proportion to the `standing` nodes. Weights that are all zero, and a trace
+    without requests in the run, are a `WorkloadError`.
     """
     if replays := spec.replays(name):
         assert traces is not None

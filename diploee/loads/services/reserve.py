@@ -12,24 +12,11 @@ from diploee.tables import Float64Array, Int64Array
 def reserved_node_shares(
     probability: Float64Array, nodes_per_instance: Int64Array, max_rate_rps: Float64Array
 ) -> Float64Array:
-    """Return each service's share of the nodes, by the right form of Eq. 7.
+    """Return each service's share of the nodes, by the right form of Eq. 7; they sum to 1.
 
     The paper prints N_total * (p_i n_i / R_i) * sum_j (R_j / (p_j n_j)), which does not sum to
-    N_total; meant is ``(p_i n_i / R_i) / sum_j (p_j n_j / R_j)``.
-
-    Parameters
-    ----------
-    probability : numpy.ndarray, shape (S,), float64
-        Share of the requests, p_i.
-    nodes_per_instance : numpy.ndarray, shape (S,), int64
-        Nodes of one instance, n_i.
-    max_rate_rps : numpy.ndarray, shape (S,), float64
-        Highest request rate of one instance, R_i,max [1/s].
-
-    Returns
-    -------
-    numpy.ndarray, shape (S,), float64
-        Shares that sum to 1.
+    N_total; meant is ``(p_i n_i / R_i) / sum_j (p_j n_j / R_j)`` with the share of the requests
+    p_i, nodes of one instance n_i and its highest request rate R_i.
     """
     need: Float64Array = probability * nodes_per_instance / max_rate_rps
     total = need.sum()
@@ -43,25 +30,12 @@ def reserve_nodes(
     max_rate_rps: Sequence[float],
     least: Int64Array | None = None,
 ) -> Int64Array:
-    """Share out the nodes of a pool in whole instances (Eq. 7, largest remainder).
+    """Share out the nodes of a pool in whole instances (Eq. 7, largest remainder), all of them.
 
     Every service gets the whole instances within its share; what is left goes, an instance at a
     time, to the service furthest below its share among those whose instance still fits. Nodes
-    too few for any instance go to the service furthest below its share and stay idle.
-
-    Parameters
-    ----------
-    n_nodes : int
-        Nodes to share out, N_total.
-    probability, nodes_per_instance, max_rate_rps : sequence
-        See `reserved_node_shares`, shape (S,).
-    least : numpy.ndarray, shape (S,), int64, optional
-        What each service has already and keeps, together no more than `n_nodes`.
-
-    Returns
-    -------
-    numpy.ndarray, shape (S,), int64
-        Reserved nodes; they sum to `n_nodes` exactly.
+    too few for any instance go to the service furthest below its share and stay idle. `least` is
+    what each service has already and keeps, together no more than `n_nodes`.
     """
     per_instance = np.asarray(nodes_per_instance, dtype=np.int64)
     asked = np.asarray(probability, dtype=np.float64)

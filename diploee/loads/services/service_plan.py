@@ -15,35 +15,17 @@ from diploee.tables import BoolArray, Float64Array, Int64Array
 
 @dataclass(frozen=True)
 class RequestMatch:
-    """How the mean request rate of a stream came about.
+    """How the mean request rate of a stream came about."""
 
-    Parameters
-    ----------
-    stream : str
-        Name of the stream.
-    requests_per_day : float
-        Daily requests, mean over the span.
-    match : {"given", "plan", "replayed"}
-        ``plan``: bisected until the instance plan meets the target.
-    target_utilization : float or None
-        Node occupancy asked for, 0-1.
-    matched_utilization : float
-        Node occupancy of the plan, 0-1 (Eq. 1).
-    residual : float or None
-        Matched less target.
-    steps : int
-        Evaluations of the bisection.
-    counts : mapping of str to int
-        Rows of a replayed trace left out or changed on import, by cause.
-    """
-
-    stream: str
-    requests_per_day: float
+    stream: str  # name of the stream
+    requests_per_day: float  # daily requests, mean over the span
+    # ``given``, ``replayed``, or ``plan``: bisected until the instance plan meets the target
     match: str
-    target_utilization: float | None
-    matched_utilization: float
-    residual: float | None
-    steps: int
+    target_utilization: float | None  # node occupancy to reach, 0-1
+    matched_utilization: float  # node occupancy of the plan, 0-1 (Eq. 1)
+    residual: float | None  # matched less target
+    steps: int  # evaluations of the bisection
+    # Rows of a replayed trace left out or changed on import, by cause
     counts: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -66,44 +48,26 @@ class ServiceCap:
 
 @dataclass(frozen=True, eq=False)
 class PlannedService:
-    """What one service does in time.
+    """What one service does in time, from the run's begin on.
 
-    Parameters
-    ----------
-    name : str
-        Its name in the stream.
-    nodes_per_instance, reserved_nodes : int
-        Nodes of one instance, and nodes reserved for the service, with the last phase of its pool.
-    capacity : Capacity
-        Capacity of one instance.
-    warm : bool
-        Whether reserved nodes without an instance stand by warm rather than idle.
-    served : ServedRequests
-        Instances and requests, piece by piece of time, with edges of its own, from the run's begin
-        on.
-    latency_s : numpy.ndarray, shape (P,), float64
-        Latency at the rate that an instance gets, in the service's metric, with the wait in the
-        queue [s]; NaN without a latency curve.
-    beyond_measured : numpy.ndarray, shape (P,), bool
-        Whether an instance gets more than the highest measured rate; the latency is that one's.
-    reserved : numpy.ndarray, shape (P,), int64
-        Nodes reserved for the service in each piece.
-    rise_rps : numpy.ndarray, shape (P,), float64
-        What the offered rate rises by over each piece, of which `served` has the mean [1/s].
-    cap : ServiceCap, optional
-        Cap of its GPUs during events; one without windows where it could be capped and is not.
+    Arrays are of shape (P,), by the pieces of time of `served`.
     """
 
-    name: str
-    nodes_per_instance: int
-    reserved_nodes: int
-    capacity: Capacity
-    warm: bool
-    served: ServedRequests
+    name: str  # its name in the stream
+    nodes_per_instance: int  # nodes of one instance
+    reserved_nodes: int  # nodes reserved for it, with the last phase of its pool
+    capacity: Capacity  # capacity of one instance
+    warm: bool  # whether reserved nodes without an instance stand by warm rather than idle
+    served: ServedRequests  # instances and requests, piece by piece of time, with edges of its own
+    # Latency at the rate that an instance gets, in the service's metric, with the wait in the
+    # queue [s]; NaN without a latency curve
     latency_s: Float64Array
+    # Whether an instance gets more than the highest measured rate; the latency is that one's
     beyond_measured: BoolArray
-    reserved: Int64Array
+    reserved: Int64Array  # nodes reserved for the service
+    # What the offered rate rises by over each piece, of which `served` has the mean [1/s]
     rise_rps: Float64Array
+    # Cap of its GPUs during events; one without windows where it could be capped and is not
     cap: ServiceCap | None = None
 
     @property
@@ -149,30 +113,16 @@ class PlannedService:
 
 @dataclass(frozen=True, eq=False)
 class ServicePlan:
-    """What the services of one request stream do in time.
+    """What the services of one request stream do in time."""
 
-    Parameters
-    ----------
-    stream, pool : str
-        Names of the request stream and its pool.
-    pool_id : int
-        Index of the pool in `Scenario.pool_names`.
-    services : tuple of PlannedService
-        The services, in the order of the scenario.
-    match : RequestMatch
-        How the mean rate was found.
-    notes : tuple of str
-        What the user should know of the stream, each after its place in it.
-    calendar : RequestRates, optional
-        The rate without its fluctuation; None where a trace gives it.
-    """
-
-    stream: str
-    pool: str
-    pool_id: int
-    services: tuple[PlannedService, ...]
-    match: RequestMatch
+    stream: str  # name of the request stream
+    pool: str  # name of its pool
+    pool_id: int  # index of the pool in `Scenario.pool_names`
+    services: tuple[PlannedService, ...]  # in the order of the scenario
+    match: RequestMatch  # how the mean rate was found
+    # What the user should know of the stream, each after its place in it
     notes: tuple[str, ...] = ()
+    # The rate without its fluctuation; None where a trace gives it
     calendar: RequestRates | None = None
 
     @property

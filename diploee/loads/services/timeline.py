@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import NamedTuple
 
 import numpy as np
 
 from diploee.jit import njit
-from diploee.loads.services.instances import ROUNDING, suffice, whole_instances
 from diploee.tables import BoolArray, Float64Array, Int64Array
 from diploee.units import MS_PER_S
+
+ROUNDING = 1e-12
+"""Relative rounding error that does not call for another instance."""
 
 MOST_GROUPS = 256
 """A service of more instances starts and stops them in so many groups."""
@@ -19,64 +22,37 @@ NEVER_MS = np.iinfo(np.int64).max
 
 
 class ScalingRules(NamedTuple):
-    """How one service scales, and what happens to requests above its capacity.
+    """How one service scales, and what happens to requests above its capacity."""
 
-    Attributes
-    ----------
-    max_rate_rps : float
-        Rate per instance that Eq. 4 scales by [1/s].
-    completion_rate_rps : float
-        Rate that an instance completes at most [1/s]; infinite where it serves all it gets.
-    n_max, n_min : int
-        Most instances, by the reserved nodes, and fewest.
-    startup_ms, cooldown_ms : int
-        Time from the start of an instance to its first request, and from its last need to its end.
-    interval_ms : int
-        Time between decisions to scale; 0: at once.
-    phase_ms : int
-        Time of one of these decisions.
-    drain_s : float
-        What is not served at once waits; Eq. 4 counts what waits in, over this time [s]. 0:
-        nothing waits, what is not served is rejected.
-    """
-
-    max_rate_rps: float
+    max_rate_rps: float  # rate per instance that Eq. 4 scales by [1/s]
+    # Rate that an instance completes at most [1/s]; infinite where it serves all
     completion_rate_rps: float
-    n_max: int
-    n_min: int = 0
-    startup_ms: int = 0
-    cooldown_ms: int = 0
-    interval_ms: int = 0
-    phase_ms: int = 0
+    n_max: int  # most instances, by the reserved nodes
+    n_min: int = 0  # fewest
+    startup_ms: int = 0  # time from the start of an instance to its first request
+    cooldown_ms: int = 0  # time from the last need of an instance to its end
+    interval_ms: int = 0  # time between decisions to scale; 0: at once
+    phase_ms: int = 0  # time of one of these decisions
+    # What is not served at once waits; Eq. 4 counts what waits in, over this time [s]. 0:
+    # nothing waits, what is not served is rejected
     drain_s: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class ServedRequests:
-    """Instances and served requests of one service, piece by piece of time.
+    """Instances and served requests of one service, piece by piece of time (P of them).
 
     Requests are conserved: over the span, backlog at its start + offered = served + unserved +
     backlog at its end.
-
-    Parameters
-    ----------
-    edges_ms : numpy.ndarray, shape (P + 1,), int64
-        Edges of the pieces [ms].
-    rate_rps, served_rps, unserved_rps : numpy.ndarray, shape (P,), float64
-        Offered, served and rejected requests, means over each piece [1/s].
-    backlog_requests : numpy.ndarray, shape (P + 1,), float64
-        Requests that wait at the edges.
-    n_instances, n_serving : numpy.ndarray, shape (P,), int64
-        Instances that are up, starting ones included, and those of them that serve.
     """
 
-    edges_ms: Int64Array
-    rate_rps: Float64Array
-    served_rps: Float64Array
-    unserved_rps: Float64Array
-    backlog_requests: Float64Array
-    n_instances: Int64Array
-    n_serving: Int64Array
+    edges_ms: Int64Array  # edges of the pieces [ms], shape (P + 1,)
+    rate_rps: Float64Array  # offered requests, means over each piece [1/s], shape (P,)
+    served_rps: Float64Array  # served requests, likewise
+    unserved_rps: Float64Array  # rejected requests, likewise
+    backlog_requests: Float64Array  # requests that wait at the edges, shape (P + 1,)
+    n_instances: Int64Array  # instances that are up, starting ones included
+    n_serving: Int64Array  # those of them that serve
 
     @property
     def step_s(self) -> Float64Array:
@@ -104,24 +80,10 @@ def cut_at_crossings(
 ) -> tuple[Int64Array, Float64Array]:
     """Cut time where a rate passes a multiple of what one instance takes (Eq. 4), to the ms.
 
-    Parameters
-    ----------
-    nodes_ms : numpy.ndarray, shape (n,), int64
-        Times [ms], increasing.
-    rate_rps : numpy.ndarray, shape (n,), float64
-        Rate there [1/s], linear in between.
-    max_rate_rps : float
-        Rate of one instance, R_max [1/s].
-    n_max : int
-        Multiples above this one are no matter.
-
-    Returns
-    -------
-    edges_ms : numpy.ndarray, shape (P + 1,), int64
-        The nodes and the crossings; beyond `MOST_GROUPS` instances those of even groups of them
-        (ASSUMPTION: a large service scales in groups).
-    mean_rate_rps : numpy.ndarray, shape (P,), float64
-        Mean rate of each piece [1/s].
+    The rate is linear between its times `nodes_ms`; multiples above `n_max` are no matter. Returns
+    edges [ms], the nodes and the crossings, and the mean rate of each piece between them [1/s].
+    ASSUMPTION: a large service scales in groups: beyond `MOST_GROUPS` instances the crossings are
+    those of even groups of them.
     """
     n_groups = max(1, min(n_max, MOST_GROUPS))
     group_rps = max_rate_rps * max(1, n_max) / n_groups
@@ -169,25 +131,9 @@ def serve_requests(
     what the serving instances complete are rejected (R_incomplete of Eq. 6), or wait as a fluid,
     first in first out. What instances lack by rounding alone they serve.
 
-    Parameters
-    ----------
-    edges_ms : numpy.ndarray, shape (P + 1,), int64
-        Edges of pieces of time [ms].
-    rate_rps : numpy.ndarray, shape (P,), float64
-        Offered request rate in each [1/s].
-    rules : ScalingRules
-        Capacity and limits.
-    n_max : numpy.ndarray, shape (P,), int64, optional
-        Most instances in each piece, nowhere falling and up to those of the rules, which hold all
-        the time if absent.
-    speed : numpy.ndarray, shape (P,), float64, optional
-        What an instance does in each piece over what it does by the rules; 1 if absent.
-
-    Returns
-    -------
-    ServedRequests
-        In the pieces given, cut further where instances start or stop or the last request leaves
-        the queue.
+    `n_max` is the most instances in each piece, nowhere falling, and `speed` what an instance does
+    over what it does by the rules. The pieces given are cut further where instances start or stop
+    or the last request leaves the queue.
     """
     if n_max is None:
         n_max = np.full(rate_rps.size, rules.n_max)
@@ -215,6 +161,25 @@ def serve_requests(
         up[:n_pieces].copy(),
         serving[:n_pieces].copy(),
     )
+
+
+@njit(inline="always")
+def whole_instances(rate_rps: float, max_rate_rps: float, n_max: int) -> int:
+    """Return ``K = min(ceil(R / R_max), N_max)`` (Eq. 4, whole and rounded up).
+
+    A rate of exactly ``k R_max``, but for rounding, gives ``k``.
+    """
+    quotient = rate_rps / max_rate_rps * (1 - ROUNDING)
+    return n_max if quotient >= n_max else ceil(quotient)
+
+
+@njit(inline="always")
+def suffice(n_instances: int, rate_rps: float, completion_rate_rps: float) -> bool:
+    """Return whether instances complete a rate, with the rounding that `whole_instances` forgives.
+
+    The same expression, so that instances scaled by a rate complete it.
+    """
+    return bool(rate_rps / completion_rate_rps * (1 - ROUNDING) <= n_instances)
 
 
 @njit(inline="always")
@@ -341,24 +306,11 @@ def fifo_wait_s(
     served_rps: Float64Array,
     final_rate_rps: float,
 ) -> Float64Array:
-    """Return how long the requests of each step wait in the backlog.
+    """Return how long the requests of each step wait in the backlog [s].
 
     First in, first out, as a fluid: the wait of a step is that of its middle request, from its
-    arrival until as many requests are served as had arrived.
-
-    Parameters
-    ----------
-    edges_s : numpy.ndarray, shape (T + 1,), float64
-        Edges of the steps [s].
-    rate_rps, served_rps : numpy.ndarray, shape (T,), float64
-        Arriving and served requests [1/s].
-    final_rate_rps : float
-        Rate at which what still waits at the end is served [1/s] (ASSUMPTION: all instances).
-
-    Returns
-    -------
-    numpy.ndarray, shape (T,), float64
-        Wait [s].
+    arrival until as many requests are served as had arrived. ASSUMPTION: what still waits at the
+    end is served at a final rate, that of all instances.
     """
     step_s = np.diff(edges_s)
     arrived = np.concatenate([[0.0], np.cumsum(rate_rps * step_s)])

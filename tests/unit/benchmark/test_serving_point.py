@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diploee.errors import InputError, WorkloadError
-from diploee.loads.services import LatencyCurve, PowerCurve, max_request_rate_rps
+from diploee.loads.services.capacity import max_request_rate_rps
+from diploee.loads.services.curves import LatencyCurve, PowerCurve
 from diploee.neighbours.openg2g import (
     LogisticModel,
     ServingFits,

@@ -8,11 +8,8 @@ from serving_builders import CODING, load_curves, plan_services, serving_scenari
 
 from diploee.errors import WorkloadError
 from diploee.importers.serving.service_curves import load_latency_curve
-from diploee.loads.services import (
-    LatencyCurve,
-    max_request_rate_rps,
-    sustained_throughput_rps,
-)
+from diploee.loads.services.capacity import max_request_rate_rps
+from diploee.loads.services.curves import LatencyCurve
 
 
 def curve(service: str, output_tokens: int = 512, metric: str = "mean_e2e") -> LatencyCurve:
@@ -39,15 +36,17 @@ def curve(service: str, output_tokens: int = 512, metric: str = "mean_e2e") -> L
 def test_ten_seconds_mean_latency_gives_the_rates_of_linear_interpolation(
     service: str, output_tokens: int, expected_rps: float
 ) -> None:
-    found = max_request_rate_rps(curve(service, output_tokens), 10, "linear")
-    assert found == pytest.approx(expected_rps, rel=0.02)
+    measured = curve(service, output_tokens)
+    linear_rps = np.interp(10, measured.latency_s, measured.rate_rps)
+    assert linear_rps == pytest.approx(expected_rps, rel=0.02)
+    assert max_request_rate_rps(measured, 10) == pytest.approx(linear_rps, rel=0.1)
 
 
 @pytest.mark.parametrize(("service", "expected_rps"), [("coding", 40.8), ("conversation", 34.2)])
 def test_sustained_throughput_is_the_highest_completed_rate(
     service: str, expected_rps: float
 ) -> None:
-    assert sustained_throughput_rps(curve(service)) == pytest.approx(expected_rps, abs=0.05)
+    assert curve(service).sustained_throughput_rps == pytest.approx(expected_rps, abs=0.05)
 
 
 @pytest.mark.parametrize("metric", ["mean_e2e", "p50_e2e", "p90_e2e", "p90_ttft", "mean_itl"])
@@ -69,7 +68,6 @@ def test_falling_latency_is_raised_to_the_running_maximum_and_the_rise_reported(
     assert dented.latency_s.tolist() == [1, 3, 3, 4]
     assert dented.largest_correction_s == 0.5
     assert max_request_rate_rps(dented, 3.0) == 3.0
-    assert max_request_rate_rps(dented, 3.0, "linear") == 3.0
 
 
 def test_cap_below_all_latencies_is_refused_with_the_lowest_that_can_be_met() -> None:

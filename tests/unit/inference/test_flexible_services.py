@@ -11,8 +11,8 @@ from serving_builders import load_curves, one_service, plan_services, serving_da
 
 import diploee
 from diploee.errors import InputError
-from diploee.loads.services import PlannedService
 from diploee.loads.services.banks import cpu_power_w
+from diploee.loads.services.service_plan import PlannedService
 from diploee.outputs import Run
 from diploee.scenario import scenario_from_dict
 from diploee.units import MS_PER_H, MS_PER_S

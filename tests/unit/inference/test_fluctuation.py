@@ -7,14 +7,37 @@ import pytest
 from serving_builders import plan_services, request_rates, serving_scenario
 
 from diploee.errors import ScenarioError
-from diploee.loads.services import RequestRates
-from diploee.loads.services.fluctuation import relative_variance, share_of_mean
+from diploee.loads.services.requests import RequestRates
 from diploee.scenario import Fluctuation
 from diploee.tables import Float64Array
 
 CHAT = "request_streams.chat"
 MINUTE_MS = 60_000
 DAYS = 120
+
+
+def share_of_mean(correlation_time_s: float, duration_s: float = 60.0) -> float:
+    """Return the variance of means over a time against that of the instants, 0-1.
+
+    Of a process whose correlation falls as ``exp(-t / tau)``:
+    ``2 (a - 1 + exp(-a)) / a**2`` with ``a = duration / tau``.
+    """
+    a = duration_s / correlation_time_s
+    return float(2 * (a + np.expm1(-a)) / a**2) if a > 1e-4 else 1 - a / 3
+
+
+def relative_variance(
+    spec: Fluctuation, rate_rps: float, reference_rps: float, duration_s: float = 60.0
+) -> float:
+    """Return the relative variance of means over a time at a request rate: the law of sizes.
+
+    The Poisson part holds for times well above the distance of the nodes; what is faster is part of
+    the samples of power.
+    """
+    tau_s = spec.correlation_time_s
+    of_users = spec.relative_std**2 * share_of_mean(tau_s, duration_s) / share_of_mean(tau_s)
+    size = spec.common_share + (1 - spec.common_share) * reference_rps / rate_rps
+    return of_users * size + 1 / (rate_rps * duration_s)
 
 
 def flat_rates(spec: dict[str, float], seed: int = 0, **changes: object) -> RequestRates:

@@ -10,7 +10,7 @@ import pytest
 from serving_builders import load_curves, one_service, plan_services, serving_scenario
 
 from diploee.errors import InputError
-from diploee.loads.services import ServicePlan
+from diploee.loads.services.service_plan import ServicePlan
 from diploee.neighbours.openg2g import operating_points
 from diploee.neighbours.openg2g.logistic_curves import serving_fits
 from diploee.scenario import Scenario, load_scenario

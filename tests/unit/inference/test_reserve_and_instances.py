@@ -3,7 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from diploee.loads.services import instances_needed, reserve_nodes, reserved_node_shares
+from diploee.loads.services.reserve import reserve_nodes, reserved_node_shares
+from diploee.loads.services.timeline import whole_instances
 
 
 def test_eq_7_reserves_67_and_218_of_the_papers_285_nodes() -> None:
@@ -36,9 +37,9 @@ def test_whole_multiple_of_the_rate_needs_no_further_instance() -> None:
     k = np.arange(1, 500)
     for max_rate_rps in (0.1, 3.3, 49.9, 100.0):
         rates = np.array([sum([max_rate_rps] * int(n)) for n in k])
-        assert np.array_equal(instances_needed(rates, max_rate_rps, 1000), k)
+        assert [whole_instances(rate, max_rate_rps, 1000) for rate in rates] == k.tolist()
 
 
 def test_instances_are_rounded_up_and_bounded_by_the_nodes() -> None:
     rates = np.array([0.0, 1e-9, 99.9, 100.1, 250.0, 1e300])
-    assert instances_needed(rates, 100, 3).tolist() == [0, 1, 1, 2, 3, 3]
+    assert [whole_instances(rate, 100, 3) for rate in rates] == [0, 1, 1, 2, 3, 3]

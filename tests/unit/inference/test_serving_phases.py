@@ -21,7 +21,9 @@ from serving_builders import (
 
 from diploee import Run, simulate
 from diploee.errors import ScenarioError, WorkloadError
-from diploee.loads.services import ScalingRules, ServicePlan, reserve_nodes, serve_requests
+from diploee.loads.services.reserve import reserve_nodes
+from diploee.loads.services.service_plan import ServicePlan
+from diploee.loads.services.timeline import ScalingRules, serve_requests
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario, load_scenario
 

@@ -16,8 +16,8 @@ from serving_builders import (
 )
 
 from diploee.importers.serving.service_curves import load_power_curve
-from diploee.loads.services import PowerCurve
-from diploee.loads.services.banks import ServingLoad, bank_sums_w, shared_counts
+from diploee.loads.services.banks import BankLoad, bank_sums_w, shared_counts
+from diploee.loads.services.curves import PowerCurve
 from diploee.loads.services.samples import N_SAMPLES, power_samples_w
 from diploee.power import PowerBlock
 from diploee.scenario import Scenario
@@ -38,7 +38,7 @@ def samples_w(curve: PowerCurve) -> Float64Array:
     return power_samples_w(curve)
 
 
-def lower(scenario: Scenario) -> ServingLoad:
+def lower(scenario: Scenario) -> BankLoad:
     curves = load_curves(scenario)
     return serving_segments(plan_services(scenario, curves), curves, scenario)
 

@@ -3,7 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from diploee.loads.services import ScalingRules, cut_at_crossings, fifo_wait_s, serve_requests
+from diploee.loads.services.timeline import (
+    ScalingRules,
+    cut_at_crossings,
+    fifo_wait_s,
+    serve_requests,
+)
 from diploee.tables import Float64Array, Int64Array
 
 MINUTE_MS = 60_000

@@ -7,19 +7,5 @@ from diploee.neighbours.openg2g.replicas.base import (
     ControlView,
     Observed,
 )
-from diploee.neighbours.openg2g.replicas.columns import (
-    replica_columns,
-)
-from diploee.neighbours.openg2g.replicas.data import ReplicaData, load_replica_data
-from diploee.neighbours.openg2g.replicas.replay import (
-    ReplayedModel,
-    ReplicaPlan,
-    plan_replicas,
-    replica_labels,
-)
 
-__all__ = [
-    "BatchController", "Constraint", "ControlSetting",
-    "ControlView", "Observed", "ReplayedModel", "ReplicaData", "ReplicaPlan", "load_replica_data",
-    "plan_replicas", "replica_columns", "replica_labels",
-]  # fmt: skip
+__all__ = ["BatchController", "Constraint", "ControlSetting", "ControlView", "Observed"]

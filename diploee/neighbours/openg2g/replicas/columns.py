@@ -17,21 +17,6 @@ def replica_columns(
     """Return the columns of all streams over a run of intervals, means over each.
 
     The latency is the mean over replicas and time.
-
-    Parameters
-    ----------
-    plans : sequence of ReplicaPlan
-        Plans of all streams.
-    t0_ms, dt_ms : int
-        Start of the first interval and length of each [ms].
-    n_steps : int
-        Number of intervals, B.
-
-    Returns
-    -------
-    dict of str to numpy.ndarray, shape (B,), float32
-        ``n_replicas.<model>``, ``batch_size.``, ``itl_s.``, ``tokens_per_s.``; ``cap_w.<stream>``
-        or ``voltage_pu.`` where there is a signal.
     """
     edges_ms = t0_ms + np.arange(n_steps + 1, dtype=np.int64) * dt_ms
     found: dict[str, Float32Array] = {}

@@ -22,20 +22,11 @@ from diploee.shipped import shipped_folder
 
 @dataclass(frozen=True, eq=False)
 class ReplicaData:
-    """What is known of a served model.
+    """What is known of a served model."""
 
-    Parameters
-    ----------
-    measured : ModelData
-        Templates of a replica's power and latency mixtures by batch size.
-    setting : ModelSetting
-        Feasible batch sizes, deadline and fits, as the scenario has them.
-    shipped : bool
-        Whether they are the shipped ones, which are synthesised about published facts.
-    """
-
-    measured: ModelData
-    setting: ModelSetting
+    measured: ModelData  # templates of a replica's power and latency mixtures by batch size
+    setting: ModelSetting  # feasible batch sizes, deadline and fits, as the scenario has them
+    # Whether they are the shipped ones, which are synthesised about published facts
     shipped: bool = False
 
     @property
@@ -51,19 +42,10 @@ Datasets = Mapping[tuple[str, str], ReplicaData]
 def load_replica_data(
     specs: Mapping[str, ReplicaStream], folder: Path
 ) -> dict[tuple[str, str], ReplicaData]:
-    """Read the data of all models of all streams.
+    """Read the data of all models of all streams; names of data are relative to a folder.
 
-    Parameters
-    ----------
-    specs : mapping of str to ReplicaStream
-        The streams by name.
-    folder : pathlib.Path
-        Folder that names of data are relative to.
-
-    Raises
-    ------
-    InputError
-        If data are missing or not usable, or have not the batch sizes that are asked for.
+    Data that are missing, not usable or without the batch sizes of the scenario are an
+    `InputError`.
     """
     found = {}
     for stream, spec in specs.items():

@@ -2,51 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from diploee.columns import Columns
 from diploee.facility.base import Block, Values
 from diploee.inputs import Inputs
-from diploee.loads.services.banks import ServingLoad
-from diploee.neighbours.openg2g.replicas import (
-    plan_replicas,
-    replica_columns,
-)
+from diploee.loads.services.banks import BankLoad
+from diploee.neighbours.openg2g.replicas.columns import replica_columns
 from diploee.neighbours.openg2g.replicas.metrics import replica_metrics
 from diploee.neighbours.openg2g.replicas.power import replica_segments
+from diploee.neighbours.openg2g.replicas.replay import plan_replicas
 from diploee.neighbours.replica_catalogue import replica_columns_of
-from diploee.power import Segments
-from diploee.profiles import PowerProfile, ProfileLibrary
+from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
 
 
-class ReplicasLoad:
-    """The replicas of all streams, replayed for the whole run when they are opened.
-
-    Parameters
-    ----------
-    scenario : Scenario
-        The site, settled.
-    inputs : Inputs
-        Measurements of the models.
-    library : ProfileLibrary
-        Profiles of the loads before.
-    """
+class ReplicasLoad(BankLoad):
+    """The replicas of all streams, replayed for the whole run when they are opened."""
 
     def __init__(self, scenario: Scenario, inputs: Inputs, library: ProfileLibrary) -> None:
         specs, facility = scenario.replica_streams, scenario.facility
         self.plans = plan_replicas(specs, facility, scenario.clock, scenario.seed, inputs.replicas)
-        self.serving: ServingLoad = replica_segments(self.plans, specs, facility, library)
-        self.columns: Columns = replica_columns_of(specs)
-        self.library, self.banks = self.serving.library, self.serving.banks
-        self.replicas = self.plans
-        self.profile_ids = self.serving.profile_ids
-        self.ac_twins: Mapping[int, PowerProfile] = self.serving.twins
-
-    def between(self, begin_ms: int, end_ms: int) -> Segments:
-        """Return what starts in a window."""
-        return self.serving.between(begin_ms, end_ms)
+        lowered = replica_segments(self.plans, specs, facility, library)
+        super().__init__(lowered.banks, lowered.library)
+        self.columns, self.replicas = replica_columns_of(specs), self.plans
 
     def values(self, block: Block) -> Values:
         """Return replicas, batch sizes, latency and signals of each stream over a block."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from diploee.loads.services.metrics import weighted_percentiles
-from diploee.neighbours.openg2g.replicas import ReplayedModel, ReplicaPlan, replica_labels
+from diploee.neighbours.openg2g.replicas.replay import ReplayedModel, ReplicaPlan, replica_labels
 from diploee.neighbours.replica_catalogue import OF_STREAM
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_H, MS_PER_S, S_PER_H, W_PER_MW

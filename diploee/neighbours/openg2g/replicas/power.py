@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from diploee.loads.services.banks import Bank, ServingLoad
-from diploee.neighbours.openg2g.replicas import ReplicaPlan
+from diploee.loads.services.banks import Bank, BankLoad
+from diploee.neighbours.openg2g.replicas.replay import ReplicaPlan
 from diploee.profiles import PowerProfile, ProfileLibrary, Provenance
 from diploee.profiles.resample import round_keeping_energy
 from diploee.scenario import Facility
@@ -27,7 +27,7 @@ def replica_segments(
     specs: Mapping[str, ReplicaStream],
     facility: Facility,
     library: ProfileLibrary,
-) -> ServingLoad:
+) -> BankLoad:
     """Lower the plans of all replica streams: a bank each, in their order.
 
     A bank plays the planned power of its stream, and `other_node_power_w` of each busy node.
@@ -55,7 +55,7 @@ def replica_segments(
         none = np.zeros(size, dtype=np.int64)
         id_ = np.maximum(profile_id, 0).astype(np.int32)
         banks.append(Bank(plan.pool_id, edges_ms, n_nodes, weight, id_, none, number))
-    return ServingLoad(tuple(banks), library.extended(profiles))
+    return BankLoad(banks, library.extended(profiles))
 
 
 def _provenance(plan: ReplicaPlan) -> Provenance:

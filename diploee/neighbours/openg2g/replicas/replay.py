@@ -39,72 +39,32 @@ MOST_STEPS = 20_000_000
 
 @dataclass(frozen=True, eq=False)
 class ReplayedModel:
-    """What one model does, control interval by control interval (C of them).
+    """What one model does, control interval by control interval: arrays of shape (C,)."""
 
-    Parameters
-    ----------
-    name : str
-        Its name in the stream.
-    data : ReplicaData
-        What is known of it.
-    n_replicas, batch_size : numpy.ndarray, shape (C,), int64
-        Replicas that run, and their batch size.
-    itl_s : numpy.ndarray, shape (C,), float64
-        Mean inter-token latency over replicas, drawn [s]; NaN where none runs.
-    throughput_tps : numpy.ndarray, shape (C,), float64
-        Output tokens per second, by the fit.
-    """
-
-    name: str
-    data: ReplicaData
-    n_replicas: Int64Array
-    batch_size: Int64Array
-    itl_s: Float64Array
-    throughput_tps: Float64Array
+    name: str  # its name in the stream
+    data: ReplicaData  # what is known of it
+    n_replicas: Int64Array  # replicas that run
+    batch_size: Int64Array  # their batch size
+    itl_s: Float64Array  # mean inter-token latency over replicas, drawn [s]; NaN where none runs
+    throughput_tps: Float64Array  # output tokens per second, by the fit
 
 
 @dataclass(frozen=True, eq=False)
 class ReplicaPlan:
-    """What the replicas of one stream do.
+    """What the replicas of one stream do, over C control intervals."""
 
-    Parameters
-    ----------
-    stream, pool : str
-        Names of the stream and its pool.
-    pool_id : int
-        Index of the pool.
-    edges_ms : numpy.ndarray, shape (C + 1,), int64
-        Edges of the control intervals [ms].
-    step_ms : int
-        Step of the power [ms].
-    power_w : numpy.ndarray, shape (n,), float64
-        Power of all replicas' GPUs [W].
-    n_nodes : numpy.ndarray, shape (C,), int64
-        Nodes that they take.
-    models : tuple of ReplayedModel
-        In the order of the scenario.
-    mean_power_w : numpy.ndarray, shape (C,), float64
-        Mean power of the control intervals [W].
-    excess : numpy.ndarray, shape (C,), float64
-        Largest excess of the signal's constraints [1]; NaN without a signal.
-    signal : numpy.ndarray, shape (C,), float64
-        Cap [W] or voltage [p.u.]; NaN without a signal.
-    signal_kind : str
-        ``cap``, ``voltage`` or empty.
-    """
-
-    stream: str
-    pool: str
-    pool_id: int
-    edges_ms: Int64Array
-    step_ms: int
-    power_w: Float64Array
-    n_nodes: Int64Array
-    models: tuple[ReplayedModel, ...]
-    mean_power_w: Float64Array
-    excess: Float64Array
-    signal: Float64Array
-    signal_kind: str
+    stream: str  # name of the stream
+    pool: str  # name of its pool
+    pool_id: int  # index of the pool
+    edges_ms: Int64Array  # edges of the control intervals [ms], shape (C + 1,)
+    step_ms: int  # step of the power [ms]
+    power_w: Float64Array  # power of all replicas' GPUs [W], step by step
+    n_nodes: Int64Array  # nodes that they take, shape (C,)
+    models: tuple[ReplayedModel, ...]  # in the order of the scenario
+    mean_power_w: Float64Array  # mean power of the control intervals [W]
+    excess: Float64Array  # largest excess of the signal's constraints [1]; NaN without a signal
+    signal: Float64Array  # cap [W] or voltage [p.u.]; NaN without a signal
+    signal_kind: str  # ``cap``, ``voltage`` or empty
 
     def mean_replicas(self, begin_ms: int, end_ms: int) -> float:
         """Return the replicas of all models, mean over a span of time [ms]."""
@@ -131,25 +91,7 @@ def plan_replicas(
     seed: int,
     datasets: Datasets,
 ) -> list[ReplicaPlan]:
-    """Replay the replicas of all streams.
-
-    Parameters
-    ----------
-    specs : mapping of str to ReplicaStream
-        The streams by name.
-    facility : Facility
-        Its pools.
-    clock : RunClock
-        Span of the run; a warm-up is left out.
-    seed : int
-        Seed of the run.
-    datasets : mapping of tuple to ReplicaData
-        From `load_replica_data`.
-
-    Returns
-    -------
-    list of ReplicaPlan
-        One per stream, in their order.
+    """Replay the replicas of all streams, without a warm-up.
 
     Raises
     ------
@@ -176,22 +118,50 @@ def replicas_at(model: ReplicaModel, times_s: Float64Array) -> Int64Array:
     return np.rint(level).astype(np.int64)
 
 
-class _Played:
-    """The sums of a model's templates over its replicas."""
+class _Model:
+    """One model in time: the sums of its templates over its replicas, and what is seen of it."""
 
     def __init__(
-        self, data: ReplicaData, spec: ReplicaStream, most: int, rng: np.random.Generator
+        self,
+        name: str,
+        spec: ReplicaStream,
+        data: ReplicaData,
+        n_replicas: Int64Array,
+        of_run: tuple[int, str],
     ) -> None:
-        self._data = data
+        self.name, self.data, self.n_replicas = name, data, n_replicas
+        self.batch_size = np.zeros(n_replicas.size, dtype=np.int64)
+        self.itl_s = np.full(n_replicas.size, np.nan)
+        seed, of_stream = of_run
+        self._latency = stream(seed, "replicas", of_stream, name, "latency")
+        rng, most = stream(seed, "replicas", of_stream, name, "replicas"), int(n_replicas.max())
         drawn = rng.random((most, 2)).T  # of the first replicas the same, however many follow
         low, high = spec.amplitude_range
         self._amplitude = low + (high - low) * drawn[0]
         self._phase = drawn[1] * spec.staggered
         self.sums = lru_cache(64)(self._sums)  # few sizes and counts occur at a time
 
+    def seen(self, k: int, batch_size: int) -> Observed:
+        """Draw the mean latency of a control interval at a batch size, and return what it was."""
+        n_replicas = int(self.n_replicas[k])
+        self.batch_size[k] = batch_size
+        if n_replicas:
+            mixture = self.data.measured.itl[batch_size]
+            self.itl_s[k] = float(mixture.sample_avg(n_replicas, self._latency))
+        return Observed(n_replicas, batch_size, float(self.itl_s[k]))
+
+    @property
+    def replayed(self) -> ReplayedModel:
+        """What it did, after the last control interval."""
+        of_each = np.maximum(self.data.setting.fits.throughput.eval(self.batch_size), 0.0)
+        tokens = np.asarray(self.n_replicas * of_each, dtype=np.float64)
+        return ReplayedModel(
+            self.name, self.data, self.n_replicas, self.batch_size, self.itl_s, tokens
+        )
+
     def _sums(self, batch_size: int, n_replicas: int) -> tuple[Float64Array, Float64Array]:
         """Return the sum of the first replicas' power over the template [W], and of its square."""
-        template_w = self._data.measured.power_w[batch_size]
+        template_w = self.data.measured.power_w[batch_size]
         places = np.floor(self._phase[:n_replicas] * template_w.size).astype(np.int64)
         amplitude = self._amplitude[:n_replicas]
 
@@ -264,35 +234,23 @@ class _Replay:
             controller = spec.controller.open(setting)
         except InputError as error:
             raise InputError(f"replica_streams.{name}.controller: {error}") from error
-        played = {
-            key: _Played(
-                data, spec, int(self._replicas[key].max()),
-                stream(seed, "replicas", name, key, "replicas"),
-            )
+        models = {
+            key: _Model(key, spec, data, self._replicas[key], (seed, name))
             for key, data in self._data.items()
-        }  # fmt: skip
-        of_latency = {key: stream(seed, "replicas", name, key, "latency") for key in self._data}
+        }
         noise = stream(seed, "replicas", name, "noise")
-        n_control = self._n_nodes.size
-        power_w = np.zeros(int(self._edges_ms[-1]) // step_ms)
-        sizes = {key: np.zeros(n_control, dtype=np.int64) for key in self._data}
-        itl_s = {key: np.full(n_control, np.nan) for key in self._data}
+        edges_ms, n_control = self._edges_ms, self._n_nodes.size
+        power_w = np.zeros(int(edges_ms[-1]) // step_ms)
         mean_w, excess, signal = (np.full(n_control, np.nan) for _ in range(3))
         batch = {key: data.setting.batch_size for key, data in self._data.items()}
         for k in range(n_control):
-            steps = np.arange(self._edges_ms[k] // step_ms, self._edges_ms[k + 1] // step_ms)
+            steps = np.arange(edges_ms[k] // step_ms, edges_ms[k + 1] // step_ms)
             total_w, squares_w2 = np.zeros(steps.size), np.zeros(steps.size)
-            seen = {}
             for key, size in batch.items():
-                n = int(self._replicas[key][k])
-                of_model_w, of_square_w2 = played[key].power_w(size, n, steps)
+                model = models[key]
+                of_model_w, of_square_w2 = model.power_w(size, int(model.n_replicas[k]), steps)
                 total_w += of_model_w
                 squares_w2 += of_square_w2
-                sizes[key][k] = size
-                if n:
-                    mixture = self._data[key].measured.itl[size]
-                    itl_s[key][k] = float(mixture.sample_avg(n, of_latency[key]))
-                seen[key] = Observed(n, size, float(itl_s[key][k]))
             if spec.noise_fraction:
                 deviation_w = spec.noise_fraction * np.sqrt(squares_w2)
                 total_w += deviation_w * noise.standard_normal(steps.size)
@@ -300,27 +258,18 @@ class _Replay:
             mean_w[k] = power_w[steps].mean()
             constraints: tuple[Constraint, ...] = ()
             if spec.signal is not None:
-                at_s = float(self._edges_ms[k]) / MS_PER_S
+                at_s = float(edges_ms[k]) / MS_PER_S
                 constraints = spec.signal.constraints(at_s, mean_w[k])
                 signal[k] = spec.signal.value(at_s, mean_w[k])
                 excess[k] = max(constraint.excess for constraint in constraints)
-            end_s = float(self._edges_ms[k + 1]) / MS_PER_S
+            seen = {key: models[key].seen(k, size) for key, size in batch.items()}
+            end_s = float(edges_ms[k + 1]) / MS_PER_S
             view = ControlView(end_s, seen, float(mean_w[k]), constraints)
             batch = batch | self._checked(controller.decide(view))
-        models = tuple(
-            ReplayedModel(
-                key,
-                data,
-                self._replicas[key],
-                sizes[key],
-                itl_s[key],
-                _tokens_per_s(data, self._replicas[key], sizes[key]),
-            )
-            for key, data in self._data.items()
-        )
         return ReplicaPlan(
-            name, spec.pool, self._pool_id, self._edges_ms, step_ms, power_w, self._n_nodes, models,
-            mean_w, excess, signal, "" if spec.signal is None else spec.signal.kind,
+            name, spec.pool, self._pool_id, edges_ms, step_ms, power_w, self._n_nodes,
+            tuple(model.replayed for model in models.values()), mean_w, excess, signal,
+            "" if spec.signal is None else spec.signal.kind,
         )  # fmt: skip
 
     def _checked(self, chosen: Mapping[str, int]) -> dict[str, int]:
@@ -334,8 +283,3 @@ class _Replay:
                     f"(have: {one_of(have)})"
                 )
         return dict(chosen)
-
-
-def _tokens_per_s(data: ReplicaData, n_replicas: Int64Array, sizes: Int64Array) -> Float64Array:
-    of_each = np.maximum(data.setting.fits.throughput.eval(sizes), 0.0)
-    return np.asarray(n_replicas * of_each, dtype=np.float64)
