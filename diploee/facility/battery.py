@@ -149,7 +149,7 @@ class CycleCount:
     # Cycles of each class of `DEPTHS_PERCENT`; both edges belong to the last
     classes: tuple[float, ...]
     deepest: float  # depth of the deepest cycle or half-cycle, 0-1
-    # Depths of all cycles added up, the smallest ones too: what as many full ones go through
+    # Depths of all cycles added up, the smallest ones too, in full cycles
     depths: float
 
 

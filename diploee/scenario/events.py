@@ -245,7 +245,7 @@ def event_problems(
             yield (
                 (*key_path, "start"),
                 f"must lie within the run, {clock.start} to {end:%Y-%m-%d %H:%M:%S}, and its ramp "
-                f"at least {event.baseline} behind the begin, found {event.start}",
+                f"at least {event.baseline} after its start, found {event.start}",
             )
         least_mw = product_of(event.product).least_mw
         if rated_w < least_mw * W_PER_MW:
