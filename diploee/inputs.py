@@ -30,7 +30,7 @@ from diploee.schedule.signals import Signal, fit_to_run
 from diploee.units import MS_PER_S
 
 T = TypeVar("T")
-_Marks = tuple[tuple[int, ...] | None, ...]
+_Fingerprint = tuple[tuple[int, ...] | None, ...]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class InputReader:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[str, tuple[_Marks, Any]] = {}
+        self._kept: dict[str, tuple[_Fingerprint, Any]] = {}
         self._used: set[str] = set()
         self._lock = Lock()
 
@@ -116,10 +116,10 @@ class InputReader:
 
     def _once(self, read: Callable[..., T], *paths: Path, **options: Any) -> T:
         key = f"{read.__module__}.{read.__qualname__} {paths} {options}"
-        marks = tuple(mark for path in paths for mark in _marks(path))
-        if key not in self._kept or self._kept[key][0] != marks:
+        found_as = tuple(part for path in paths for part in _fingerprint(path))
+        if key not in self._kept or self._kept[key][0] != found_as:
             self._kept.pop(key, None)  # before the new one takes as much memory
-            self._kept[key] = marks, read(*paths, **options)
+            self._kept[key] = found_as, read(*paths, **options)
         self._used.add(key)
         found: T = self._kept[key][1]
         return found
@@ -181,7 +181,7 @@ def _of(specs: Mapping[str, Any], reader: str, *more: Any) -> Any:
     return annex(reader)(specs, *more) if specs else {}
 
 
-def _marks(path: Path) -> Iterator[tuple[int, ...] | None]:
+def _fingerprint(path: Path) -> Iterator[tuple[int, ...] | None]:
     """Yield what shows that a file, or one in a folder, was changed."""
     for part in [path, *(sorted(path.rglob("*")) if path.is_dir() else ())]:
         try:

@@ -19,7 +19,7 @@ SHA256 = "^[0-9a-f]{64}$"
 """Pattern of a hash in hexadecimal digits."""
 
 SHOWN_PROBLEMS = 2
-"""Problems of one file that an error tells; a damaged file has many of one cause."""
+"""Problems of one file that an error lists; a damaged file has many of one cause."""
 
 T = TypeVar("T")
 

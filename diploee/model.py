@@ -20,6 +20,7 @@ from pydantic import (
     field_validator,
 )
 
+from diploee.clock import fixed_zone
 from diploee.errors import InputError, shown
 from diploee.problems import plain_problems
 
@@ -96,6 +97,15 @@ def _printable(text: str) -> str:
 
 Name = Annotated[str, AfterValidator(_printable)]
 """A name that files, scripts and column heads carry."""
+
+
+def _check_utc_offset(text: str) -> str:
+    fixed_zone(text)
+    return text
+
+
+UtcOffset = Annotated[str, AfterValidator(_check_utc_offset)]
+"""A fixed offset from UTC, such as ``-07:00``."""
 
 
 class _Scales:

@@ -33,7 +33,7 @@ UNSTARTED = 0.01
 """Share of jobs that may never start before the run warns."""
 
 RATED_OVER = 2.0
-"""The facility's rated power may be so many times that of its nodes before the run warns."""
+"""Ratio of the facility's rated power to that of its nodes above which the run warns."""
 
 RATED_NEAR = 0.05
 """The rated power of a site with a meter may be so far off its nodes' before the run warns."""

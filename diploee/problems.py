@@ -63,7 +63,7 @@ def plain_problems(error: ValidationError, root: Any, data: Any) -> list[tuple[K
 
     Notes
     -----
-    Pydantic tells of every branch of a union, of a list that is too short once its faulty entries
+    Pydantic reports every branch of a union, of a list that is too short once its faulty entries
     are taken out, and of both a key that is missing and the slip in its name. Here each is said
     once.
     """

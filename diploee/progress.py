@@ -53,13 +53,7 @@ NOTEBOOK_EVERY_S = 0.25
 
 
 class NotebookBar:
-    """A bar in the output of a notebook's cell, which IPython draws anew.
-
-    Parameters
-    ----------
-    name : str
-        What stands before the bar.
-    """
+    """A bar in the output of a notebook's cell, which IPython draws anew."""
 
     def __init__(self, name: str) -> None:
         ipython: Any = import_module("IPython.display")

@@ -32,7 +32,7 @@ def find_shipped(what: str, name_or_path: str | Path, shipped: Mapping[str, Path
     if os.path.isdir(path):  # noqa: PTH112
         raise ScenarioError([f"{path}: is a folder, expected a {what} file"])
     name = str(name_or_path)
-    if len(name) > LONGEST_NAME:  # its end tells more
+    if len(name) > LONGEST_NAME:  # its end says more
         name = f"...{name[3 - LONGEST_NAME :]}"
     raise ScenarioError(
         [

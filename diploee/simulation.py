@@ -38,10 +38,9 @@ from diploee.power.blocks import Window
 from diploee.profiles import ProfileLibrary
 from diploee.progress import Progress, Stopwatch
 from diploee.scenario import Scenario
-from diploee.scenario.size import rated_w
 from diploee.schedule import Engine, Policy
 from diploee.schedule.context import Controller
-from diploee.site import flexible_controller, settle
+from diploee.site import flexible_controller, rated_w, settle
 from diploee.units import MS_PER_DAY
 
 

@@ -215,7 +215,7 @@ def power_blocks(
     n_threads: int | None = None,
     executor: Executor | None = None,
 ) -> Iterator[PowerBlock]:
-    """Sum the segments of a whole run; arguments and errors as of `power_stream`.
+    """Sum the segments of a whole run; see `power_stream` for arguments and errors.
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ def power_blocks(
     step_ms : int, optional
         Interval [ms] other than the scenario's resolution.
     block_intervals, span_ms, n_threads, executor
-        As of `power_stream`.
+        See `power_stream`.
     """
     _refuse("power_blocks", scenario)
     used = np.unique(segments.profile_id).tolist()

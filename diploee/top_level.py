@@ -121,7 +121,7 @@ def _with_values(
 
 
 def limits(run: Run | Path | str, against: Limits | Path | str) -> LimitReport:
-    """Hold a run against limits: loaded ones, their file, or the name of a preset."""
+    """Check a run against limits: loaded ones, their file, or the name of a preset."""
     return _opened(run).limits(against)
 
 

@@ -12,9 +12,8 @@ from diploee.outputs import expected_mb
 from diploee.plausibility import overfull_pools
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
-from diploee.scenario.size import rated_w
 from diploee.schedule import Engine
-from diploee.site import open_stages, settle
+from diploee.site import open_stages, rated_w, settle
 from diploee.units import MS_PER_DAY, MS_PER_H, W_PER_MW
 
 START_S = 1.0

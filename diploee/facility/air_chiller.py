@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
@@ -21,8 +21,6 @@ class AirChillerSpec(HeatCoolingSpec, PartLoad):
 
     All its values are assumed: measured ones of a site belong into a `cooling_table`.
     """
-
-    temperature: ClassVar[Literal["wet_bulb", "dry_bulb"]] = "dry_bulb"
 
     kind: Literal["air_chiller"] = Field(
         default="air_chiller",
@@ -67,6 +65,11 @@ class AirChillerSpec(HeatCoolingSpec, PartLoad):
     air_rise_k: Kelvin = Field(
         default=16.0, description="Rise of the air's temperature in the room [K]; range 14-19."
     )
+
+    @property
+    def follows(self) -> Literal["wet_bulb", "dry_bulb"]:
+        """The temperature that it follows."""
+        return "dry_bulb"
 
     @property
     def range_c(self) -> tuple[float, float]:

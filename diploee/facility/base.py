@@ -58,19 +58,11 @@ Values = Mapping[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Columns over `B` consecutive intervals.
+    """Columns over consecutive intervals."""
 
-    Parameters
-    ----------
-    t0_ms, dt_ms : int
-        Start of the first interval and length of each [ms].
-    columns : mapping of str to numpy.ndarray, shape (B,)
-        Values by name; `facility_power_w` is always there.
-    """
-
-    t0_ms: int
-    dt_ms: int
-    columns: Values
+    t0_ms: int  # start of the first interval [ms]
+    dt_ms: int  # length of each [ms]
+    columns: Values  # arrays of shape (B,) by name; `facility_power_w` is always there
 
     def __len__(self) -> int:
         return int(self.columns[POWER].size)
@@ -93,31 +85,16 @@ class Block:
 
 @dataclass(frozen=True)
 class Site:
-    """The facility, as far as a stage may know it.
+    """The facility, as far as a stage may know it."""
 
-    Parameters
-    ----------
-    clock : RunClock
-        Span, interval and zone of the run.
-    rated_power_w : float
-        Power of all nodes at their ratings, as the first stage takes it in [W]: at their AC input
-        where that is modelled, else at the devices.
-    ac : bool
-        Whether the nodes' AC power is modelled, and with it reactive power.
-    weather : Weather or None
-        Weather over the run.
-    folder : pathlib.Path
-        Where relative file names start from.
-    columns : tuple of Column
-        What all its stages declare.
-    """
-
-    clock: RunClock
+    clock: RunClock  # span, interval and zone of the run
+    # Power of all nodes at their ratings, as the first stage takes it in [W]: at their AC input
+    # where that is modelled, else at the devices
     rated_power_w: float
-    ac: bool = False
-    weather: Weather | None = None
-    folder: Path = Path()
-    columns: Columns = ()
+    ac: bool = False  # whether the nodes' AC power is modelled, and with it reactive power
+    weather: Weather | None = None  # weather over the run
+    folder: Path = Path()  # where relative file names start from
+    columns: Columns = ()  # what all its stages declare
 
     def with_role(self, *roles: Role) -> tuple[str, ...]:
         """Return the names of the stages' columns of some roles."""
@@ -132,13 +109,7 @@ class Site:
             )
 
     def design_mw(self, kind: str) -> float:
-        """Return what a kind of stage is built for where it has no rating [MW].
-
-        Raises
-        ------
-        InputError
-            If the nodes' AC power is not modelled, or is zero.
-        """
+        """Return what a kind of stage is built for where it has no rating [MW]."""
         self.require_ac(kind)
         if not self.rated_power_w > 0:
             raise InputError(
@@ -220,13 +191,7 @@ class StageSpec(Kind):
 
 
 class Stages:
-    """The stages of a run in their order.
-
-    Parameters
-    ----------
-    stages : sequence of Stage
-        What power passes, from the devices on.
-    """
+    """The stages of a run in their order, from the devices on."""
 
     def __init__(self, stages: Sequence[Stage]) -> None:
         self._stages = tuple(stages)
@@ -254,13 +219,7 @@ class Stages:
         return dict(zip(map(str.__add__, names, repeated), self._stages, strict=True))
 
     def extend(self, columns: Columns) -> Columns:
-        """Return a catalogue with the stages' columns, and the place at which the power is taken.
-
-        Raises
-        ------
-        StageError
-            If a column's name is taken twice, or it has a role that no stage's column can have.
-        """
+        """Return a catalogue with the stages' columns, and where the power is then taken."""
         for stage in self._stages:
             _check_roles(stage)
             have = {column.name for column in columns}
@@ -281,15 +240,7 @@ class Stages:
         return tuple(called(stage, "start") for stage in self._stages)
 
     def apply(self, block: Block, states: Sequence[Any]) -> tuple[Block, tuple[Any, ...]]:
-        """Take a block through all stages; returns it with their columns, and their states.
-
-        Raises
-        ------
-        StageError
-            If a stage gives a column that it did not declare, lacks one that it did, or gives one
-            of a wrong shape or kind, or changes the power by other than what its columns with a
-            role say; or if one from outside raises an error.
-        """
+        """Take a block through all stages; returns it with their columns, and their states."""
         after = []
         for stage, state in zip(self._stages, states, strict=True):
             found = called(stage, "apply", _for_reading(stage, block), state)

@@ -26,7 +26,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from diploee.columns import Column
-from diploee.facility.base import POWER, Block, Site, StageSpec, Values
+from diploee.facility.base import POWER, Block, StageSpec, Values
 from diploee.facility.meters import ColumnMeter
 from diploee.jit import njit
 from diploee.measures.extremes import Energy, HoursAbove, Most
@@ -149,7 +149,7 @@ class CycleCount:
     # Cycles of each class of `DEPTHS_PERCENT`; both edges belong to the last
     classes: tuple[float, ...]
     deepest: float  # depth of the deepest cycle or half-cycle, 0-1
-    # Depths of all cycles added up, the smallest ones too: what as many full ones go through
+    # Depths of all cycles added up, the smallest ones too, in full cycles
     depths: float
 
 
@@ -201,6 +201,11 @@ MODES = {
 """What a battery can be asked for: in words, and an entry as an example, by its key."""
 
 Rate = Annotated[float, Field(gt=0)]
+
+
+State = tuple[float, float] | None
+"""Supply of the interval before [W], or the lag's level, and energy stored [J]; None to begin: with
+the load as it is, at the reference."""
 
 
 class RampRates(Model):
@@ -336,10 +341,6 @@ class BatterySpec(StageSpec):
             )
         return self
 
-    def open(self, site: Site) -> Battery:  # noqa: ARG002
-        """Return the battery."""
-        return Battery(self)
-
     def store(self) -> Store:
         """Return it in W, J and s."""
         capacity_j = self.energy_mwh * J_PER_MWH
@@ -359,37 +360,12 @@ class BatterySpec(StageSpec):
             return self.ramp_limit.hold()
         return Hold(lag_s=self.smoothing_s or 0.0)
 
-
-_State = tuple[float, float] | None
-"""Supply of the interval before [W], or the lag's level, and energy stored [J]; None to begin."""
-
-
-class Battery:
-    """The stage of a battery.
-
-    Parameters
-    ----------
-    spec : BatterySpec
-        What the scenario says.
-    """
-
-    kind = "battery"
-
-    def __init__(self, spec: BatterySpec) -> None:
-        self._spec, self._store, self._hold = spec, spec.store(), spec.hold()
-        self.columns, self.metrics, self.boundary = spec.columns, spec.metrics, spec.boundary
-
-    def start(self) -> _State:
-        """Return no state: the run begins with the load as it is, at the reference."""
-        return None
-
-    def apply(self, block: Block, state: _State) -> tuple[Values, _State]:
+    def apply(self, block: Block, state: State) -> tuple[Values, State]:
         """Hold the facility's power, and tell what the battery does."""
         load_w, dt_s = block.columns[POWER], block.dt_ms / MS_PER_S
-        auxiliary_w = self._spec.auxiliary_kw * W_PER_KW
-        store = self._store
+        auxiliary_w, store = self.auxiliary_kw * W_PER_KW, self.store()
         before = (float(load_w[0]), store.reference_j) if state is None else state
-        held = hold(load_w, dt_s, store, self._hold, before)
+        held = hold(load_w, dt_s, store, self.hold(), before)
         loss_w = np.where(
             held.battery_w > 0,
             held.battery_w * (1 / store.discharge - 1),
@@ -398,7 +374,7 @@ class Battery:
         columns = {
             "battery_power_w": held.battery_w,
             "battery_discharge_w": held.battery_w + loss_w,
-            "battery_state_of_charge": held.stored_j / (self._spec.energy_mwh * J_PER_MWH),
+            "battery_state_of_charge": held.stored_j / (self.energy_mwh * J_PER_MWH),
             "battery_loss_w": loss_w + auxiliary_w,
             "battery_uncovered_w": held.uncovered_w,
             POWER: held.supply_w + auxiliary_w,
@@ -407,7 +383,7 @@ class Battery:
 
     def meter(self) -> BatteryMeter:
         """Return what measures it."""
-        return BatteryMeter(self._spec)
+        return BatteryMeter(self)
 
 
 class BatteryMeter(ColumnMeter):

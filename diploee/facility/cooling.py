@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from math import acos, tan
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -85,32 +85,32 @@ class PartLoad(Model):
         return np.maximum(load, self.least_part_load) ** self.part_load_exponent
 
 
-class Plant(Protocol):
+class Plant(ABC):
     """A static model of cooling: power over design heat, by heat over design heat."""
 
     @property
-    def temperature(self) -> Literal["wet_bulb", "dry_bulb"]:
+    def follows(self) -> Literal["wet_bulb", "dry_bulb"]:
         """The temperature that it follows."""
-        ...
+        return "wet_bulb"
 
     @property
+    @abstractmethod
     def range_c(self) -> tuple[float, float]:
         """Lowest and highest temperature that it holds for [deg C]."""
-        ...
 
     @property
     def breaks_c(self) -> Sequence[float]:
         """Temperatures at which its slope changes [deg C]."""
-        ...
+        return ()
 
     @property
     def set_point_c(self) -> float | None:
         """Temperature above which it can't hold its set point [deg C]; None if it always can."""
-        ...
+        return None
 
+    @abstractmethod
     def relative_power(self, heat: Float64Array, temperature_c: Float64Array) -> Float64Array:
         """Return the plant's power over its design heat."""
-        ...
 
 
 class CoolingSpec(StageSpec, ABC):
@@ -192,10 +192,8 @@ class CoolingSpec(StageSpec, ABC):
         return Cooling(self, site)
 
 
-class HeatCoolingSpec(CoolingSpec):
+class HeatCoolingSpec(CoolingSpec, Plant):
     """Base of the models that cool all power which has passed, as heat."""
-
-    temperature: ClassVar[Literal["wet_bulb", "dry_bulb"]] = "wet_bulb"
 
     design_heat_mw: Annotated[float | None, Field(ge=1e-6, le=1e6), SCALES] = optional(
         "Heat that the plant is designed for [MW]; 1.1 times the power of all nodes at their "
@@ -212,25 +210,6 @@ class HeatCoolingSpec(CoolingSpec):
         """Heat beside the power that sets the load [W]."""
         return self.other_heat_kw * W_PER_KW
 
-    @property
-    def breaks_c(self) -> Sequence[float]:
-        """Temperatures at which the model's slope changes [deg C]."""
-        return ()
-
-    @property
-    def set_point_c(self) -> float | None:
-        """Temperature above which the plant can't hold its set point [deg C]; None if it can."""
-        return None
-
-    @property
-    @abstractmethod
-    def range_c(self) -> tuple[float, float]:
-        """Lowest and highest temperature that the model holds for [deg C]."""
-
-    @abstractmethod
-    def relative_power(self, heat: Float64Array, temperature_c: Float64Array) -> Float64Array:
-        """Return the plant's power over its design heat; arguments as of `Plant`."""
-
     def plant(self, site: Site) -> Plant:  # noqa: ARG002
         """Return the static model: itself."""
         return self
@@ -243,15 +222,7 @@ class HeatCoolingSpec(CoolingSpec):
 
 
 class Cooling:
-    """A cooling plant over a run.
-
-    Parameters
-    ----------
-    spec : CoolingSpec
-        The model.
-    site : Site
-        Where it stands; it has weather.
-    """
+    """A cooling plant over a run, on a site with weather."""
 
     columns = COLUMNS
     metrics = METRICS
@@ -266,7 +237,7 @@ class Cooling:
         self.design_w = spec.design_w(site)
         self._time_ms = weather.time_ms.astype(np.float64)
         self.temperature_c = (
-            weather.wet_bulb_c if self.plant.temperature == "wet_bulb" else weather.dry_bulb_c
+            weather.wet_bulb_c if self.plant.follows == "wet_bulb" else weather.dry_bulb_c
         )
         low_c, high_c = self.plant.range_c
         n_steps = int(np.ceil((high_c - low_c) / STEP_K))
@@ -325,13 +296,7 @@ class Cooling:
 
 
 class CoolingMeter(LoadMeter):
-    """Energy, load and hours of a cooling plant.
-
-    Parameters
-    ----------
-    cooling : Cooling
-        The plant.
-    """
+    """Energy, load and hours of a cooling plant."""
 
     def __init__(self, cooling: Cooling) -> None:
         super().__init__("cooling", "cooling_w", lambda columns: columns[HEAT] / cooling.design_w)

@@ -29,7 +29,7 @@ LIMITS = {
 
 
 @dataclass(frozen=True, eq=False)
-class MeasuredPlant:
+class MeasuredPlant(Plant):
     """A table of cooling power, linear between its points."""
 
     temperature: Temperature  # what the plant follows
@@ -69,6 +69,11 @@ class MeasuredPlant:
         return cls(temperature, nodes_c, np.concatenate([[0.0], loads, [most]]), extended)
 
     @property
+    def follows(self) -> Temperature:
+        """The temperature that it follows."""
+        return self.temperature
+
+    @property
     def range_c(self) -> tuple[float, float]:
         """Lowest and highest temperature of the table [deg C]."""
         return float(self.nodes_c[0]), float(self.nodes_c[-1])
@@ -77,11 +82,6 @@ class MeasuredPlant:
     def breaks_c(self) -> Sequence[float]:
         """The table's temperatures [deg C]."""
         return [float(t) for t in self.nodes_c]
-
-    @property
-    def set_point_c(self) -> float | None:
-        """None: what was measured holds its own set points."""
-        return None
 
     def relative_power(self, heat: Float64Array, temperature_c: Float64Array) -> Float64Array:
         """Return cooling power over the nodes' rated power, by load and temperature."""

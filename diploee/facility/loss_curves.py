@@ -21,7 +21,7 @@ from diploee.kinds import Kind, Kinds
 from diploee.tables import Float64Array
 
 WORST_FIT = 0.005
-"""An efficiency may be missed by so much: half a percentage point (sheet, section 1)."""
+"""Largest miss of an efficiency: half a percentage point (sheet, section 1)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +87,7 @@ class TitaniumTypSpec(CurveSpec):
 
 
 class Orv3Spec(CurveSpec):
-    """A rack's power shelf as of Open Rack V3."""
+    """A rack's power shelf of Open Rack V3."""
 
     # ASSUMPTION: "over 97.5 %" at its peak (a secondary source), 94.1 % at 10 % load.
     kind: Literal["orv3"] = Field(

@@ -20,8 +20,8 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from diploee.columns import Column
-from diploee.facility.base import POWER, Block, Site, StageSpec, Values
-from diploee.facility.battery import ROUNDING_W, RampRates, Store, hold
+from diploee.facility.base import POWER, Block, StageSpec, Values
+from diploee.facility.battery import ROUNDING_W, RampRates, State, Store, hold
 from diploee.facility.meters import ColumnMeter
 from diploee.measures.extremes import CountAbove, Energy, Most
 from diploee.metric import Metric
@@ -83,39 +83,11 @@ class RampLimitSpec(StageSpec, RampRates):
         gives_w = np.inf if self.curtails else 0.0
         return Store(takes_w, -np.inf, np.inf, 0.0, gives_w=gives_w)
 
-    def open(self, site: Site) -> RampLimit:  # noqa: ARG002
-        """Return the limit."""
-        return RampLimit(self)
-
-
-_State = tuple[float, float] | None
-"""Supply of the interval before [W], and energy burnt less curtailed [J]; None to begin."""
-
-
-class RampLimit:
-    """The stage of a ramp limit without storage.
-
-    Parameters
-    ----------
-    spec : RampLimitSpec
-        What the scenario says.
-    """
-
-    kind = "ramp_limit"
-
-    def __init__(self, spec: RampLimitSpec) -> None:
-        self._store, self._hold = spec.store(), spec.hold()
-        self.columns, self.metrics, self.boundary = spec.columns, spec.metrics, spec.boundary
-
-    def start(self) -> _State:
-        """Return no state: the run begins with the load as it is."""
-        return None
-
-    def apply(self, block: Block, state: _State) -> tuple[Values, _State]:
+    def apply(self, block: Block, state: State) -> tuple[Values, State]:
         """Hold the ramps of the facility's power as far as can be."""
         load_w = block.columns[POWER]
         before = (float(load_w[0]), 0.0) if state is None else state
-        held = hold(load_w, block.dt_ms / MS_PER_S, self._store, self._hold, before)
+        held = hold(load_w, block.dt_ms / MS_PER_S, self.store(), self.hold(), before)
         columns = {
             "ballast_power_w": np.maximum(-held.battery_w, 0.0),
             "curtailed_power_w": np.maximum(held.battery_w, 0.0),

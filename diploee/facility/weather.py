@@ -12,17 +12,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import tzinfo
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from diploee.annexes import annex
 from diploee.clock import RunClock, fixed_zone, offsets_ms
 from diploee.errors import one_of
 from diploee.facility.psychrometrics import relative_humidity, wet_bulb_c
 from diploee.kinds import Kind, Kinds
-from diploee.model import optional
+from diploee.model import UtcOffset, optional
 from diploee.shipped import shipped_folder
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import HOURS_PER_DAY, MONTHS_PER_YEAR, MS_PER_DAY, MS_PER_H
@@ -125,11 +125,6 @@ Read = Callable[..., WeatherYear]
 """Calls a reader with a file and options, or returns what it gave before."""
 
 
-def _offset(text: str) -> str:
-    fixed_zone(text)
-    return text
-
-
 class WeatherSpec(Kind):
     """What a scenario says of its weather."""
 
@@ -140,7 +135,7 @@ class WeatherSpec(Kind):
         description="Added to the dry-bulb temperature as a stress test [K]; relative humidity and "
         "pressure stay (our choice), and the wet-bulb temperature follows.",
     )
-    utc_offset: Annotated[str, AfterValidator(_offset)] | None = optional(
+    utc_offset: UtcOffset | None = optional(
         "Offset from UTC that the weather's hours are taken in, such as '-07:00', where its "
         "station stands in for a place in another zone; the station's standard time if absent."
     )

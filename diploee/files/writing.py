@@ -39,12 +39,8 @@ def is_late() -> bool:
 def uninterrupted(completes: bool = False) -> Iterator[None]:
     """Hold back what ends a process, as Ctrl-C, until the block is done.
 
-    Only the main thread is ever interrupted, so elsewhere nothing is to be done.
-
-    Parameters
-    ----------
-    completes : bool
-        At the end of the block a result stands; `is_late` says so to the handler.
+    Only the main thread is ever interrupted. At the end of a block that `completes` a result,
+    `is_late` says so to the handler.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -101,12 +97,7 @@ class Item:
 class Writing:
     """Results being written, which appear together; made by `writing`.
 
-    Parameters
-    ----------
-    force : bool
-        Replace what stands at the places, as far as `check_file` and `check_folder` let it.
-    inputs : iterable of pathlib.Path or str
-        What is read, and never replaced.
+    It replaces by `force`, as far as `check_file` and `check_folder` let it, and no `inputs`.
     """
 
     def __init__(self, force: bool = False, inputs: Paths = ()) -> None:
@@ -129,11 +120,6 @@ class Writing:
         """Return a hidden path to write the file to that shall appear at a place.
 
         Parameters and errors are those of `check_file`.
-
-        Raises
-        ------
-        OSError
-            If nothing can be written there.
         """
         place = local_place(place, option)
         check = partial(
@@ -151,11 +137,6 @@ class Writing:
         """Return a hidden folder to write to that shall appear at a place.
 
         Parameters and errors are those of `check_folder`.
-
-        Raises
-        ------
-        OSError
-            If nothing can be written there.
         """
         place = local_place(place, option)
         check = partial(
@@ -252,26 +233,9 @@ def writing(
 ) -> Iterator[Writing]:
     """Write several files and folders that appear together when all went well, or not at all.
 
-    Parameters
-    ----------
-    force : bool
-        Replace what stands at their places, as far as `check_file` and `check_folder` let it.
-    inputs : iterable of pathlib.Path or str
-        What is read, and never replaced.
-    joins : Writing, optional
-        Results that these are to appear with; all else is as it says then.
-
-    Yields
-    ------
-    Writing
-        Gives the paths to write to; nothing is left of them if the block ends with an error.
-
-    Raises
-    ------
-    InputError
-        If a place is taken and may not be replaced.
-    OutputError
-        If something can't be written: no permission, a full disk.
+    Yields what gives the paths to write to; nothing is left of them if the block ends with an
+    error: an `InputError` where a place may not be replaced, an `OutputError` where something
+    can't be written. Results that `joins` others appear with them, and all else is as those say.
     """
     if joins is not None:
         yield joins
@@ -300,11 +264,6 @@ def whole_file(
     """Give a path to write a file to, and put it in its place when all went well.
 
     Parameters and errors are those of `check_file` and `writing`.
-
-    Yields
-    ------
-    pathlib.Path
-        A hidden path of the same name; removed if the block ends with an error.
     """
     with writing(force, inputs, joins) as new:
         yield new.file(place, replaces=replaces, option=option)
@@ -322,11 +281,6 @@ def whole_folder(
     """Give a folder to write to, and put it in its place when all went well.
 
     Parameters and errors are those of `check_folder` and `writing`.
-
-    Yields
-    ------
-    pathlib.Path
-        A hidden folder of the same name; removed if the block ends with an error.
     """
     with writing(force, inputs) as new:
         yield new.folder(place, kind, option=option).path

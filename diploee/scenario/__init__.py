@@ -2,10 +2,8 @@
 
 from diploee.scenario.calendar import Calendar, WeekToWeek
 from diploee.scenario.durations import DurationModel
+from diploee.scenario.events import DemandResponseEvent, Event, EventTarget
 from diploee.scenario.flexibility import (
-    DemandResponseEvent,
-    Event,
-    EventTarget,
     Flexibility,
     FollowSignal,
     JobFlexibility,

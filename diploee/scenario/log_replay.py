@@ -54,7 +54,7 @@ def _known_zone(text: str) -> str:
     return text
 
 
-UtcOffset = Annotated[str, AfterValidator(_known_zone)]
+LogZone = Annotated[str, AfterValidator(_known_zone)]
 
 
 class LogReading(Model):
@@ -70,7 +70,7 @@ class LogReading(Model):
         description="GPUs (of swf, processors) per node where the log counts those; if absent what "
         "a swf header's MaxNodes tells, else those of the pool's nodes.",
     )
-    utc_offset: UtcOffset | None = Field(
+    utc_offset: LogZone | None = Field(
         default=None,
         description="Zone of the log's local time, '+08:00' or Europe/Berlin: stamps that name "
         "none are in it; the offset of most stamps or of the header if absent, else UTC.",
@@ -247,7 +247,7 @@ class RequestReplay(Model):
     columns: dict[str, str] | None = Field(
         default=None, description="For csv: the trace's column of each meaning."
     )
-    utc_offset: UtcOffset | None = Field(
+    utc_offset: LogZone | None = Field(
         default=None,
         description="Zone of the trace's local time, '+08:00' or Europe/Berlin: stamps that name "
         "none are in it; the offset of the first stamp if absent, else UTC.",

@@ -20,7 +20,7 @@ from diploee.clock import RunClock, fixed_zone, instant_ms, named_zone
 from diploee.errors import shown
 from diploee.facility import STAGES, WEATHER, StageSpec, WeatherSpec
 from diploee.facility.node_power import AC_POWER, AcPowerSpec
-from diploee.model import SCALES, Model, Name, optional
+from diploee.model import SCALES, Model, Name, UtcOffset, optional
 from diploee.scenario.flexibility import Flexibility
 from diploee.scenario.job_streams import JobStream
 from diploee.scenario.pools import Pool, StandingNodes
@@ -30,7 +30,6 @@ from diploee.scenario.spans import (
     Duration,
     Moment,
     ResolutionMs,
-    UtcOffset,
     end_of,
     is_calendar_span,
 )

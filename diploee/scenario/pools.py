@@ -71,7 +71,7 @@ class StandingNodes:
     Parameters
     ----------
     first : int
-        Nodes that stand from the begin of the simulation on.
+        Nodes that stand from the start of the simulation on.
     added : tuple of (int, int)
         When more come [ms], above 0 and increasing, and how many.
     """
@@ -85,7 +85,7 @@ class StandingNodes:
         return self.first + sum(n_nodes for _, n_nodes in self.added)
 
     def times(self, factor: int) -> StandingNodes:
-        """Return the same in slots, so many of a node."""
+        """Return the same in slots, of which a node has `factor`."""
         return StandingNodes(self.first * factor, tuple((ms, n * factor) for ms, n in self.added))
 
     def at(self, times_ms: Int64Array) -> Float64Array:

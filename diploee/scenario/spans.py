@@ -8,7 +8,6 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
 
-from diploee.clock import fixed_zone
 from diploee.errors import shown
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S, MS_PER_WEEK
 
@@ -153,14 +152,7 @@ def _check_moment(value: datetime) -> datetime:
     return value
 
 
-def _check_utc_offset(text: str) -> str:
-    fixed_zone(text)
-    return text
-
-
 LocalTime = Annotated[datetime, BeforeValidator(_refuse_number_as_date)]
 """A date or time as users write it; a zone is for its field to refuse."""
 Moment = Annotated[LocalTime, AfterValidator(_check_moment)]
 """A local time in whole milliseconds."""
-UtcOffset = Annotated[str, AfterValidator(_check_utc_offset)]
-"""A fixed offset from UTC, such as ``-07:00``."""

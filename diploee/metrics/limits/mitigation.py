@@ -29,7 +29,6 @@ from diploee.errors import InputError
 from diploee.facility.base import POWER, Block, Meter
 from diploee.facility.battery import (
     DEPTHS_PERCENT,
-    Battery,
     BatterySpec,
     Held,
     Hold,
@@ -273,10 +272,9 @@ class _Sizing:
 
     def through(self, stage: BatterySpec) -> tuple[Float64Array, Meter]:
         """Return the supply behind the stage, as a run applies it, and what measured it."""
-        battery = Battery(stage)
         block = Block(0, round(self.dt_s * MS_PER_S), {POWER: self.power_w})
-        values, _ = battery.apply(block, battery.start())
-        meter = battery.meter()
+        values, _ = stage.apply(block, stage.start())
+        meter = stage.meter()
         meter.add(Block(0, block.dt_ms, values))
         return values[POWER], meter
 

@@ -13,7 +13,7 @@ from builders import tiny_library, tiny_scenario
 import diploee
 from diploee.errors import ScenarioError
 from diploee.facility import Block, Stages
-from diploee.facility.battery import MODES, Battery, BatterySpec, ChargeCycles, Hold, Store, hold
+from diploee.facility.battery import MODES, BatterySpec, ChargeCycles, Hold, Store, hold
 from diploee.facility.battery_size import COVERED, BatterySize, least_battery, smallest
 
 MW = 1e6
@@ -29,7 +29,7 @@ def square(
 def run_of(
     spec: BatterySpec, load_w: np.ndarray, dt_ms: int, cuts: list[int]
 ) -> dict[str, np.ndarray]:
-    stages = Stages([Battery(spec)])
+    stages = Stages([spec])
     edges = [0, *cuts, load_w.size]
     blocks = (
         Block(a * dt_ms, dt_ms, {"facility_power_w": load_w[a:b]}) for a, b in pairwise(edges)

@@ -12,7 +12,7 @@ from builders import tiny_library, tiny_scenario
 import diploee
 from diploee.errors import ScenarioError
 from diploee.facility import Block, Stages
-from diploee.facility.ramp_limit import RampLimit, RampLimitSpec
+from diploee.facility.ramp_limit import RampLimitSpec
 
 MW = 1e6
 FALL = np.where(np.arange(1_800) < 300, 100 * MW, 0.0)
@@ -23,11 +23,10 @@ def held(
     spec: RampLimitSpec, load_w: np.ndarray, dt_ms: int = 1_000, cuts: tuple[int, ...] = ()
 ) -> tuple[dict[str, np.ndarray], dict[str, float]]:
     """Return the columns and metrics of a load."""
-    stage = RampLimit(spec)
-    meter, passed = stage.meter(), []
+    meter, passed = spec.meter(), []
     for begin, end in pairwise([0, *cuts, load_w.size]):
         passed.append(Block(begin * dt_ms, dt_ms, {"facility_power_w": load_w[begin:end]}))
-    blocks = list(Stages([stage]).through(iter(passed)))
+    blocks = list(Stages([spec]).through(iter(passed)))
     for block in blocks:
         meter.add(block)
     columns = {k: np.concatenate([b.columns[k] for b in blocks]) for k in blocks[0].columns}

@@ -21,7 +21,7 @@ from diploee.metrics.limits import Limits, check_limits
 from diploee.outputs import Run
 from diploee.reports.build import build_report
 from diploee.reports.datasheet import data_sheet
-from diploee.scenario.size import rated_at_meter_w
+from diploee.site import rated_at_meter_w
 
 METER = {"kind": "point_of_interconnection", "contract_mva": 8, "billing": {
     "power_factor_min": 0.95, "kvar_free_share": 0.62, "ratchet": 0.8}}  # fmt: skip

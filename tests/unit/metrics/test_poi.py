@@ -32,7 +32,7 @@ from diploee.outputs import Run
 from diploee.outputs.export import export_run
 from diploee.power import AC_COLUMNS, POWER_COLUMNS
 from diploee.reports.build import build_report
-from diploee.scenario.size import scaled
+from diploee.site import scaled
 
 COLUMNS = catalogue(POWER_COLUMNS, AC_COLUMNS, *(s.columns for s in STAGES.by_name.values()))
 MW = 1e6

@@ -19,7 +19,7 @@ from diploee import open_run, simulate
 from diploee.errors import InputError
 from diploee.reports import datasheet_files
 from diploee.reports.datasheet import DataSheet, Figure, SheetSection, data_sheet
-from diploee.scenario.size import rated_at_meter_w
+from diploee.site import rated_at_meter_w
 
 
 @pytest.fixture(scope="session")

@@ -18,8 +18,8 @@ from diploee.reports.limits_section import limit_lines
 from diploee.reports.overview_chart import overview_chart
 from diploee.reports.words import short_boundary
 from diploee.scenario import load_scenario
-from diploee.scenario.size import rated_at_meter_w
 from diploee.simulation import simulate
+from diploee.site import rated_at_meter_w
 from diploee.units import power_unit
 
 

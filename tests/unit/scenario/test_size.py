@@ -16,8 +16,7 @@ from diploee.facility import Block
 from diploee.facility.base import POWER, REACTIVE, Values
 from diploee.inputs import Inputs, load_inputs
 from diploee.scenario import Scenario, load_scenario
-from diploee.scenario.size import rated_at_meter_w, scaled, sized
-from diploee.site import open_stages, settle
+from diploee.site import open_stages, rated_at_meter_w, scaled, settle, sized
 from diploee.validation import check
 
 

@@ -16,9 +16,9 @@ from diploee import Run, simulate
 from diploee.errors import ScenarioError
 from diploee.metrics.cause_words import cause_words
 from diploee.scenario import Pool, StandingNodes
-from diploee.scenario.size import scaled
 from diploee.schedule import NEVER_MS, ClusterView, Engine, StrictFifo
 from diploee.schedule.schedule import Cluster
+from diploee.site import scaled
 
 POOL = {"node_type": "node", "n_nodes": 5_004}
 TWO = [{"since": "2018-01-01", "n_nodes": 4}, {"since": "2018-01-02", "n_nodes": 12}]

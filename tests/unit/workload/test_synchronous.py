@@ -20,9 +20,9 @@ from diploee.profiles.smoothing import smoothed_course, smoothed_loop
 from diploee.reports.build import build_report
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict
 from diploee.scenario.power_smoothing import PowerSmoothing
-from diploee.scenario.size import scaled
 from diploee.scenario.synchronous import SynchronousJob
 from diploee.schedule import Action, Preempt, Resume, Start, StrictFifo
+from diploee.site import scaled
 from diploee.steps import generate_jobs, job_load, power_series, schedule_jobs
 
 N_NODES = 64

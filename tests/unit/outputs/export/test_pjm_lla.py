@@ -12,7 +12,7 @@ from diploee import simulate
 from diploee.errors import InputError
 from diploee.outputs import Run
 from diploee.outputs.export import Options, export_run
-from diploee.scenario.size import rated_at_meter_w
+from diploee.site import rated_at_meter_w
 
 NODE_MW = (4 * 700 + 2 * 360) / 1e6
 
