@@ -21,7 +21,7 @@ import_app = App(
 )
 
 
-_OPTIONS = {
+OPTIONS = {
     "n_nodes": "--nodes",
     "n_gpus": "--gpus",
     "add_w": "--add-w",
@@ -29,6 +29,9 @@ _OPTIONS = {
     "sampling_interval_s": "--sampling-s",
     "bandwidth_hz": "--bandwidth-hz",
     "profile_id": "--id",
+    "from_s": "--from",
+    "to_s": "--to",
+    "idle_w": "--idle-w",
 }
 """The importers' arguments, as the commands call them."""
 
@@ -45,6 +48,11 @@ class NewProfile(Model):
     )
     source: str = Field(default="", description="Where the measurement comes from.")
     licence: str = Field(default="unknown", description="Licence of the measurement.")
+    from_s: float | None = Field(default=None, description="Start of what is kept, in s.")
+    to_s: float | None = Field(default=None, description="End of what is kept, in s.")
+    idle_w: float | None = Field(
+        default=None, description="Leave out ends at or below this power of one node [W]."
+    )
 
 
 class Averaged(NewProfile):
@@ -93,7 +101,7 @@ class Plain(Averaged):
 
 
 @import_app.command("wattameter")
-@options(**_OPTIONS)
+@options(**OPTIONS)
 def import_wattameter_command(
     files: Annotated[list[Path], typer.Argument(help="Log files of one job, or their folder.")],
     new: NewProfile,
@@ -112,7 +120,7 @@ def import_wattameter_command(
 
 
 @import_app.command("plain")
-@options(**_OPTIONS, power_boundary="--boundary")
+@options(**OPTIONS, power_boundary="--boundary")
 def import_plain_command(
     files: Annotated[list[Path], typer.Argument(help="CSV or Parquet file of time and power.")],
     new: Plain,
@@ -131,7 +139,7 @@ def import_plain_command(
 
 
 @import_app.command("nvidia-smi")
-@options(**_OPTIONS)
+@options(**OPTIONS)
 def import_nvidia_smi_command(
     files: Annotated[
         list[Path], typer.Argument(help="CSV logs of one job, one per machine, or their folder.")
@@ -153,7 +161,7 @@ def import_nvidia_smi_command(
 
 
 @import_app.command("mlperf-power")
-@options(boundary="--boundary", **_OPTIONS)
+@options(boundary="--boundary", **OPTIONS)
 def import_mlperf_power_command(
     folder: Annotated[Path, typer.Argument(help="Folder of MLPerf results, or above several.")],
     out: Annotated[Path, place_option("Folder of the library to write the profiles to.")],
@@ -268,7 +276,7 @@ def _import(files: list[Path], source_format: str, out: Path, force: bool, **tol
     """Add profiles to a library and say what was imported and repaired."""
     from diploee.importers.power_logs.formats import add_profiles, read_profiles
 
-    with naming_options(**_OPTIONS, gpu_tdp_w="--gpu-tdp-w"):
+    with naming_options(**OPTIONS, gpu_tdp_w="--gpu-tdp-w"):
         profiles = read_profiles(files, source_format, **told)
     for profile, place in zip(profiles, add_profiles(profiles, out, force, files), strict=True):
         typer.echo(

@@ -48,9 +48,9 @@ _LARGEST = 1 << 28
 class FolderKind:
     """A kind of folder that this package writes and may replace."""
 
-    name: str  # what it is called, such as "run folder"
-    marker: str  # its JSON file that tells it from others
-    keys: Collection[str]  # keys that this file has; a kind that asks for none may lack the file
+    name: str  # such as ``"run folder"``
+    marker: str  # JSON file by which it differs from others
+    keys: Collection[str]  # of this file; a kind without any may lack the file
     # Returns from the file's content the relative names of all that may be in the folder, as
     # patterns of `fnmatch`
     entries: Callable[[Mapping[str, Any]], Iterable[str]]
@@ -106,7 +106,7 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)?:(/|$)")
 
 
 def local_place(place: Path | str, option: str = "--out") -> Path:
-    """Return a place as a path of this machine."""
+    """Return a place as a path of this machine; refuse URLs and what can't be a name."""
     text = str(place)
     if not text:
         raise InputError(f"{option}: is empty; name a file or folder")
@@ -130,10 +130,9 @@ def check_file(
 ) -> None:
     """Refuse a place for a file that is taken, unless it may be replaced.
 
-    With `force` a file there may be replaced, but none of the `inputs` nor what is in them, where
-    None and what is no file is of no concern; without it what `replaces` says, also within an
-    input. First what killed writers left beside the place is removed (`clean`). `option` names the
-    place in errors: an `InputError`, or an `OutputError` if a part of its path is a file.
+    `force` replaces a file, unless it is one of the `inputs` or in one; `replaces` returns whether
+    a file may be replaced without it, also in a folder that is read. `option` names the place in
+    errors. `clean` first removes what writers that were killed left beside the place.
     """
     place = local_place(place, option)
     if not _is_taken(place, clean):
@@ -168,8 +167,8 @@ def check_folder(
 ) -> None:
     """Refuse a place for a folder that is taken, unless it may be replaced.
 
-    With `force` an empty folder or one of the `kind` may be replaced, unless an input is in it;
-    all else as in `check_file`.
+    `force` replaces an empty folder or one of the `kind`, unless an input is in it; the other
+    arguments are those of `check_file`.
     """
     place = local_place(place, option)
     if not _is_taken(place, clean):

@@ -141,10 +141,8 @@ def remove_leftovers(folder: Path, any_machine: bool = False) -> None:
     """Put right and remove what writers that were killed left in a folder.
 
     What a living one is writing stays, as does all that is not of this package; so does what
-    can't be removed, which harms nobody.
-
-    What writers on other machines left stays for a day, as not every lock reaches over a network,
-    unless `any_machine` says that all of them have ended.
+    can't be removed, which harms nobody. What writers on other machines left stays for a day, as
+    not every lock reaches over a network, unless `any_machine` says that they have ended.
     """
     for staging in _stagings(folder):
         with suppress(OSError, OutputError):
@@ -155,7 +153,7 @@ def remove_leftovers(folder: Path, any_machine: bool = False) -> None:
 
 @contextmanager
 def turn(*folders: Path) -> Iterator[None]:
-    """Keep other processes from changing anything beside places in folders, for moments only."""
+    """Keep others from changing anything beside the places in folders; for moments only."""
     with ExitStack() as stack:
         for folder in sorted({os.path.realpath(folder) for folder in folders}):  # one for all
             stack.enter_context(_one_turn(Path(folder)))

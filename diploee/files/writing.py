@@ -95,10 +95,7 @@ class Item:
 
 
 class Writing:
-    """Results being written, which appear together; made by `writing`.
-
-    It replaces by `force`, as far as `check_file` and `check_folder` let it, and no `inputs`.
-    """
+    """Results being written, which appear together; made by `writing`."""
 
     def __init__(self, force: bool = False, inputs: Paths = ()) -> None:
         self.needed_mb: Callable[[float], float] = lambda _written_mb: 0.0
@@ -117,10 +114,7 @@ class Writing:
         replaces: Callable[[Path], bool] | None = None,
         option: str = "--out",
     ) -> Path:
-        """Return a hidden path to write the file to that shall appear at a place.
-
-        Parameters and errors are those of `check_file`.
-        """
+        """Return a hidden path to write the file to that shall appear at a place, if it may."""
         place = local_place(place, option)
         check = partial(
             check_file, force=self._force, inputs=self._inputs, replaces=replaces, option=option
@@ -134,10 +128,7 @@ class Writing:
     def folder(
         self, place: Path | str, kind: FolderKind | None = None, *, option: str = "--out"
     ) -> Item:
-        """Return a hidden folder to write to that shall appear at a place.
-
-        Parameters and errors are those of `check_folder`.
-        """
+        """Return a hidden folder to write to that shall appear at a place, if it may."""
         place = local_place(place, option)
         check = partial(
             check_folder, force=self._force, kind=kind, inputs=self._inputs, option=option
@@ -233,9 +224,9 @@ def writing(
 ) -> Iterator[Writing]:
     """Write several files and folders that appear together when all went well, or not at all.
 
-    Yields what gives the paths to write to; nothing is left of them if the block ends with an
-    error: an `InputError` where a place may not be replaced, an `OutputError` where something
-    can't be written. Results that `joins` others appear with them, and all else is as those say.
+    `force` replaces what is at their places as far as `check_file` and `check_folder` let it,
+    `inputs` are read and never replaced. Where the results appear with those that it `joins`, all
+    else is as that says.
     """
     if joins is not None:
         yield joins
@@ -261,10 +252,7 @@ def whole_file(
     option: str = "--out",
     joins: Writing | None = None,
 ) -> Iterator[Path]:
-    """Give a path to write a file to, and put it in its place when all went well.
-
-    Parameters and errors are those of `check_file` and `writing`.
-    """
+    """Give a hidden path to write a file to, and put it in its place when all went well."""
     with writing(force, inputs, joins) as new:
         yield new.file(place, replaces=replaces, option=option)
 
@@ -278,10 +266,7 @@ def whole_folder(
     inputs: Paths = (),
     option: str = "--out",
 ) -> Iterator[Path]:
-    """Give a folder to write to, and put it in its place when all went well.
-
-    Parameters and errors are those of `check_folder` and `writing`.
-    """
+    """Give a hidden folder to write to, and put it in its place when all went well."""
     with writing(force, inputs) as new:
         yield new.folder(place, kind, option=option).path
 

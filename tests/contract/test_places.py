@@ -12,11 +12,11 @@ import shutil
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from benchmark_builders import leaderboard_data, tiny_spec
@@ -30,8 +30,6 @@ from text_readers import READERS
 from diploee.outputs.export import FORMATS
 from diploee.outputs.export.base import Format
 from diploee.profiles import PowerProfile
-from diploee.profiles.record import Ended
-from diploee.profiles.record.sensors import Sensors
 
 SHORT = {"duration": "30 min", "resolution": "60 s"}
 
@@ -80,7 +78,6 @@ def export(fmt: Format) -> Command:
     return Command(words, f"--step {step.replace(' ', '')}", slow=run == "year")
 
 
-TRIM = "profiles trim draw-1n-1 --profiles {site}/library --to 60 --out {root}/lib"
 SHOW = "profiles show draw-1n-1 --profiles {site}/library --out {root}/profile.png"
 REPORT = "report {site}/run -q --out {root}/report.html"
 TRACE = "benchmark training-trace --set duration_s=60 --data-dir {root}/cache --out {root}/lib"
@@ -112,8 +109,6 @@ COMMANDS = {
     "profiles record": Command(
         "profiles record --workload x --id x --out {root}/lib -- true", "--nodes 2"
     ),
-    "profiles merge": Command("profiles merge {site}/library --out {root}/lib", force=False),
-    "profiles trim": Command(TRIM, "--from 10"),
     "profiles show": Command(SHOW, slow=True),
     "benchmark training-trace": Command(TRACE, "--gpus-per-node 2"),
     "benchmark fit": Command(CACHED, force=False, refuses=False),
@@ -125,14 +120,13 @@ COMMANDS = {
         "datasheet {site}/run -q --out {root}/sheet.html --csv {root}/s.csv --xlsx {root}/s.xlsx"
     ),
     "compare": Command("compare {site}/run {site}/run --out {root}/changes.csv", "--all"),
-    "coincident": Command("coincident {site}/run {site}/peaks.csv --out {root}/peaks.csv"),
     "fit": Command(f"{LEARNT} {FRAGMENT} --plots {{root}}/plots", "--confidence 0.5", slow=True),
     "fit-requests": Command(
         f"fit-requests {{site}}/azure.csv {FRAGMENT} --plots {{root}}/plots", slow=True
     ),
     "deconvolve": Command(f"{RECOVERED} {FRAGMENT}", "--no-months", slow=True),
 }
-FEW = ("run", "export csv", "profiles merge", "benchmark training-trace")
+FEW = ("run", "export csv", "benchmark training-trace")
 ALL = [pytest.param(n, marks=[] if n in FEW else [pytest.mark.slow]) for n in COMMANDS]
 """The commands, of which a few are always tried."""
 
@@ -183,17 +177,17 @@ def load(hour: int) -> str:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out what takes time or differs each time and is not looked at.
 
-    These are the disk's own time and what sensors read.
+    These are the disk's own time and a recorder's.
     """
     monkeypatch.setattr(os, "fsync", lambda _handle: None)
-    record, sensor = "diploee.profiles.record", SimpleNamespace(device="gpu-0")
-    monkeypatch.setattr(f"{record}.find_sensors", lambda *_, **__: Sensors((sensor,), ()))
-    monkeypatch.setattr(f"{record}.run_recorded", lambda *_, **__: Ended(0, False))
-    monkeypatch.setattr(f"{record}.recorded_profile", recorded)
+    record = "diploee.cli.profiles_record"
+    monkeypatch.setattr(f"{record}._recorder", lambda _: ("wattameter", ["true"]))
+    monkeypatch.setattr(f"{record}._recording", lambda *_: nullcontext())
+    monkeypatch.setattr("diploee.importers.power_logs.formats.read_profiles", recorded)
 
 
-def recorded(*_: object, profile_id: str, n_nodes: int, **__: object) -> PowerProfile:
-    return profile(profile_id, [100.0] * 10, n_nodes=n_nodes)
+def recorded(*_: object, workload: str, **__: object) -> list[PowerProfile]:
+    return [profile(workload, [100.0] * 10)]
 
 
 def problem_of(text: str) -> str:
@@ -370,7 +364,7 @@ def is_place(path: Path, root: Path, name: str) -> bool:
     """Return whether a path takes its place as a whole: a file, or a folder of another kind."""
     parts = path.relative_to(root).parts
     of_export = FORMATS.get(name.removeprefix("export "))
-    if name in ("run", "profiles merge") or (of_export is not None and of_export.is_folder):
+    if name == "run" or (of_export is not None and of_export.is_folder):
         return len(parts) == 1
     if name == "benchmark fit":
         return parts[-1] == "logistic_models"
