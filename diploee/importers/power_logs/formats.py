@@ -58,8 +58,9 @@ def read_profiles(files: Sequence[Path], source_format: str, **told: Any) -> lis
     source_format : str
         One of `FORMATS`, but for the data set.
     **told : object
-        Further arguments of the format's importer.
+        Further arguments of the format's importer; None for its own default.
     """
+    told = {name: value for name, value in told.items() if value is not None}
     if source_format != "mlperf-power" and not told.get("workload"):
         raise ProfileError(f"import_profile: '{source_format}' needs a workload, found none")
     return _READERS[source_format](files, **told)

@@ -181,7 +181,7 @@ def test_failed_gpu_reads_are_bridged_by_a_straight_line(tmp_path):
     t_s = grid()
     readings = 200_000 + np.rint(t_s * 10_000).astype(int)
     clean = load_pair(tmp_path, nvml(t_s, readings), rapl(t_s))
-    readings[50:53] = 0
+    readings[50:53] = 0, -5, 0
     profile = load_pair(tmp_path, nvml(t_s, readings), rapl(t_s))
     assert profile.provenance.counts["failed_reads"] == 3
     np.testing.assert_allclose(profile.power_w, clean.power_w, rtol=1e-6)
@@ -461,7 +461,6 @@ def swap(old, new):
         (swap(" 300000", " 1e999"), r":5: column .* is '1e999'"),
         (swap(" 300000", " 300_000"), r":5: column .* is '300_000'"),
         (swap(" 300000", " " + "3" * 99), r":5: column .* is '333"),
-        (swap(" 300000", " -5"), r":5: power of gpu-0 is -0.005"),
         (ROWS[:2], r":2: a single row"),
         (nvml(grid(1.0), 0), r":2: gpu-0: 0 good power readings in 11 rows"),
         ([*ROWS, header(["gpu-0[mW]"]), row(9, 1)], r":13: the devices change to gpu-0\[mW\] from"),
