@@ -17,12 +17,18 @@ References
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from pydantic import RootModel
 
+from diploee.arrow import arrow_texts
+from diploee.errors import LogFormatError
 from diploee.importers.job_logs.options import JobLogOptions
 from diploee.importers.job_logs.raw_log import (
     JobLogFormat,
@@ -31,10 +37,10 @@ from diploee.importers.job_logs.raw_log import (
     stamps_ms,
     state_ids,
 )
-from diploee.json_files import Record
+from diploee.json_files import Record, parse_json
 from diploee.loads.jobs.job_log import MISSING_MS
 from diploee.tables import Float64Array, Int16Array, Int64Array, Table, column
-from diploee.textio.json_list import json_objects, text_columns
+from diploee.textio.tables import ReadTable
 from diploee.textio.text import Text
 from diploee.textio.values import ids, labels
 
@@ -70,6 +76,10 @@ class _Job(Record):
     attempts: list[_Attempt] | None = None
 
 
+class _Log(RootModel[list[_Job]]):
+    pass
+
+
 def recognises(text: Text) -> bool:
     """Return whether the text begins as a JSON list of objects."""
     return _START.match(text.head.lstrip()) is not None
@@ -77,24 +87,25 @@ def recognises(text: Text) -> bool:
 
 def read(text: Text, options: JobLogOptions) -> RawLog:
     """Read Philly's `cluster_job_log`."""
-    jobs: list[tuple[int, _Job]] = []
-    rows: list[tuple[int, _Attempt]] = []
-    owners: list[int] = []
-    widths: list[tuple[float, float]] = []
-    for offset, job in json_objects(text, _Job):
-        for attempt in job.attempts or ():
-            rows.append((offset, attempt))
-            owners.append(len(jobs))
-            widths.append(attempt.width())
-        jobs.append((offset, job))
+    jobs = parse_json(text.data, str(text.path), _Log, LogFormatError, finite=False).root
     if not jobs:
         text.fail(1, "an empty list, expected jobs; give a complete log")
-    table = text_columns(text, jobs, ("jobid", "submitted_time", "status"))
+
+    def where(job: int) -> str:
+        """Return the line of a job by its id, else its number."""
+        offset = text.data.find(json.dumps(jobs[job].jobid, ensure_ascii=False).encode())
+        return f"{text.path}: job {job}" if offset < 0 else f"{text.path}:{text.line_at(offset)}"
+
+    table = _columns(text, jobs, where, ("jobid", "submitted_time", "status"))
     submissions = stamps_ms(table, ("submitted_time",), options.zone)
-    edges = stamps_ms(text_columns(text, rows, EDGES), EDGES, options.zone).ms
+    rows = [attempt for job in jobs for attempt in job.attempts or ()]
+    of_job = np.repeat(np.arange(len(jobs)), [len(job.attempts or ()) for job in jobs])
+    edges = stamps_ms(
+        _columns(text, rows, lambda row: where(of_job[row]), EDGES), EDGES, options.zone
+    ).ms
+    widths = [attempt.width() for attempt in rows]
     n_nodes, n_gpus = np.array(widths, dtype=np.float64).reshape(-1, 2).T
     start_ms, end_ms = (edges[name] for name in EDGES)
-    of_job = np.array(owners, dtype=np.int64)
     attempts = _Attempts(of_job, start_ms, end_ms, n_nodes, n_gpus)
     n_left_out = int((attempts.run_ms == MISSING_MS).sum())
     return RawLog(
@@ -108,6 +119,18 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
 
 
 FORMAT = JobLogFormat("philly", "Philly's cluster_job_log (JSON)", recognises, read)
+
+
+def _columns(
+    text: Text, records: Sequence[Record], where: Callable[[int], str], names: Sequence[str]
+) -> ReadTable:
+    """Return fields of records as columns of text."""
+    columns = {}
+    for name in names:
+        values = (getattr(record, name) for record in records)
+        texts = ["" if value is None else str(value) for value in values]
+        columns[name] = pa.chunked_array([arrow_texts(texts)])
+    return ReadTable(text.path, columns, {name: name for name in names}, where)
 
 
 @dataclass(frozen=True, eq=False)

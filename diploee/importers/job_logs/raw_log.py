@@ -91,6 +91,7 @@ class RawLog:
     repaired: Mapping[str, int] = field(default_factory=dict)
     noted: Mapping[str, int] = field(default_factory=dict)
     node_rule: str = ""  # what the importer took as a node, where it made node counts of processors
+    node_unit: str = "GPU"  # what `n_gpus` counts, for `gpus_per_node`
     # A job id may come back with another start, as a requeued job's does in Slurm
     runs_share_id: bool = False
     is_naive: bool = False  # see `JobLog`

@@ -2,7 +2,8 @@
 
 Columns are named, or found by their names, which tell their unit (``t_s``, ``time_ms``,
 ``power_kw``, ``Power [W]``); a unit that nothing tells is asked for, never guessed. Times are ISO
-stamps, or numbers: seconds unless the name or the size says otherwise (minutes; epoch ms, us, ns).
+stamps, times of the day of readings less than half a day apart, or numbers: seconds unless the name
+or the size says otherwise (minutes; epoch ms, us, ns).
 Rows of several devices are summed, and so are several columns.
 
 A row of an even table is the mean power of the step that begins at its time, and is kept as it is.
@@ -54,6 +55,8 @@ TIMES = ("t", "time", "timestamp", "datetime", "date", "epoch", "unix", "ts")
 DEVICES = ("device", "gpu", "index", "uuid", "node", "host", "hostname", "sensor", "meter")
 GAP_STEPS = 3.0
 """Times between readings that are longer than so many of the usual ones count as gaps."""
+US_PER_DAY = 86_400e6
+_OF_DAY = r"^(\d\d?:\d\d)"
 _ROUNDING = 1e-9
 _TOLERANCE_US = 1.0
 _BEFORE, _AFTER = r"^(?P<stem>.*?)(?:^|[\s_.\-]+[\[(]?|[\[(])(?P<unit>", r")[\])]?$"
@@ -267,9 +270,18 @@ def _times_us(table: ReadTable) -> Float64Array:
     column = table.columns["time"]
     first = pc.drop_null(column)[:1].to_pylist()
     is_number = not is_text(column) or (first and re.match(r"^\s*[-+\d.eE]+\s*$", first[0]))
+    is_of_day = is_text(column) and first and re.match(_OF_DAY, first[0].strip())
+    if is_of_day:
+        words = pc.replace_substring_regex(pc.utf8_trim_whitespace(column), r"^(\d:)", r"0\1")
+        words = pc.replace_substring_regex(words, _OF_DAY, r"1970-01-01 \1")
+        table = replace(table, columns={"time": words})
     if not is_number or str(column.type).startswith(("timestamp", "date")):
         found = stamps_of_one_clock(table, "time")
-        return np.where(found.there, found.us.astype(np.float64), np.nan)
+        t_us = np.where(found.there, found.us.astype(np.float64), np.nan)
+        if is_of_day:  # a fall by half a day or more is midnight
+            falls = np.diff(t_us[found.there], prepend=-np.inf) < -US_PER_DAY / 2
+            t_us[found.there] += US_PER_DAY * np.cumsum(falls)
+        return t_us
     if pa.types.is_integer(column.type):  # of epochs in ns, arrow gives no floats unasked
         column = pc.cast(column, pa.float64(), safe=False)
     table = replace(table, columns={"time": column})

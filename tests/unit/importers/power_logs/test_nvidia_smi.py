@@ -4,10 +4,8 @@ from datetime import datetime, timedelta
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from diploee.errors import DiploeeError, LogFormatError, ProfileError
+from diploee.errors import LogFormatError, ProfileError
 from diploee.importers.power_logs.gpu_rows import gpu_of_rows
 from diploee.importers.power_logs.nvidia_smi import import_nvidia_smi
 from diploee.profiles.profile import GPU_POWER
@@ -230,28 +228,6 @@ def test_bad_logs_are_refused_in_one_line_with_the_place(tmp_path, lines, proble
     with pytest.raises(LogFormatError, match=problem) as caught:
         load(put(tmp_path, lines))
     assert "\n" not in str(caught.value)
-
-
-@settings(max_examples=100)
-@given(
-    head=st.sampled_from(
-        [b"", b"timestamp, power.draw [W]\n", "\n".join(smi(T_S[:3], 5)).encode()]
-    ),
-    data=st.binary(max_size=60)
-    | st.text('0123456789,./-:\n "eW[]NA', max_size=120).map(str.encode)
-    | st.lists(
-        st.sampled_from(["2025/05/14 08:50:19.056", ", ", "5 W", "[N/A]", "\n", "index", "1e9"])
-    ).map(lambda words: "".join(words).encode()),
-)
-def test_no_bytes_raise_anything_but_the_packages_own_error(tmp_path, head, data):
-    path = tmp_path / "smi.csv"
-    path.write_bytes(head + data)
-    try:
-        profile = load(path)
-    except DiploeeError as error:
-        assert "\n" not in str(error)
-    else:
-        assert np.isfinite(profile.energy_j)
 
 
 def test_a_folder_gives_all_logs_in_it_and_an_empty_one_is_refused(tmp_path):

@@ -7,10 +7,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from diploee.errors import DiploeeError, LogFormatError, ProfileError
+from diploee.errors import LogFormatError, ProfileError
 from diploee.importers.power_logs.plain import import_plain
 from diploee.metrics.grid.bandwidth import profile_support
 from diploee.profiles.profile import UNKNOWN_BOUNDARY
@@ -287,6 +285,16 @@ def test_times_in_minutes_and_hours_are_read_as_such(tmp_path, name, scale):
     assert profile.power_w.mean(dtype=float) == pytest.approx(1149.5, abs=1)
 
 
+@pytest.mark.parametrize("pattern", ["%H:%M:%S", "%H:%M:%S.%f", " %-H:%M:%S"])
+def test_times_of_the_day_without_a_date_go_on_past_midnight(tmp_path, pattern):
+    words = stamps(600, 1.0, "2024-05-01 23:55:00").strftime(pattern)
+    rows = "".join(f"{word},{1000 + k}\n" for k, word in enumerate(words))
+    profile = load(csv(tmp_path, f"time,power_w\n{rows}"))
+    np.testing.assert_array_equal(profile.power_w, 1000 + np.arange(600))
+    with pytest.raises(LogFormatError, match=r"csv:602: column 'time' is '.*soon', expected a"):
+        load(csv(tmp_path, f"time,power_w\n{rows}soon,1\n"))
+
+
 def test_several_columns_of_power_are_summed_where_they_are_named(tmp_path):
     path = csv(tmp_path, "t_s,cpu_power_w,gpu_power_kw\n0,100,1\n1,200,2\n")
     profile = load(path, power_column=["cpu_power_w", "gpu_power_kw"])
@@ -311,20 +319,3 @@ def test_another_step_keeps_the_energy_of_an_even_table_to_its_end(tmp_path):
     rows = "\n".join(f"{t},{100 + t}" for t in range(60))
     path = csv(tmp_path, f"t_s,power_w\n{rows}\n")
     assert load(path, step_ms=100).energy_j == pytest.approx(load(path).energy_j, rel=1e-6)
-
-
-@settings(max_examples=100)
-@given(
-    head=st.sampled_from([b"", b"t_s,power_w\n", b"t_s,power_w\n0,1\n1,2\n"]),
-    data=st.binary(max_size=60) | st.text('0123456789,.-\n"e_', max_size=60).map(str.encode),
-    suffix=st.sampled_from(["csv", "parquet"]),
-)
-def test_no_bytes_raise_anything_but_the_packages_own_error(tmp_path, head, data, suffix):
-    path = tmp_path / f"job.{suffix}"
-    path.write_bytes(head + data)
-    try:
-        profile = load(path)
-    except DiploeeError as error:
-        assert "\n" not in str(error)
-    else:
-        assert np.isfinite(profile.energy_j)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import WATTAMETER
 
-from diploee.errors import DiploeeError, LogFormatError, ProfileError
+from diploee.errors import LogFormatError, ProfileError
 from diploee.importers.power_logs.wattameter import import_wattameter
 from diploee.importers.power_logs.wattameter_log import parse_log
 from diploee.profiles.resample import round_keeping_energy
@@ -603,60 +603,3 @@ def test_logs_of_a_node_give_the_energy_of_an_independent_sum(sample):
     assert profile.provenance.sampling_interval_s == pytest.approx(
         np.median(np.diff(gpu_s)), abs=1e-4
     )
-
-
-# --- fuzz ------------------------------------------------------------------------------------
-
-SEEDS = [
-    "\n".join(lines).encode()
-    for lines in (nvml(grid(2.0), 300_000, ONE_LINE) * 2, rapl(grid(2.0), flush=7))
-]
-NUMBERS = st.sampled_from(
-    ["0", "-1", "nan", "inf", "1e18", "1e-320", "9" * 40, "", "1_0", "\u0663"]
-)
-FUZZ = settings(max_examples=60)
-
-
-def import_or_refuse(folder, gpu, cpu):
-    (folder / "nvml.log").write_bytes(gpu)
-    (folder / "rapl.log").write_bytes(cpu)
-    try:
-        profile = load(folder / "nvml.log", folder / "rapl.log")
-    except DiploeeError as error:
-        assert "\n" not in str(error)
-    else:
-        assert np.isfinite(profile.energy_j)
-
-
-@FUZZ
-@given(data=st.binary(max_size=300) | st.text(max_size=300).map(str.encode))
-def test_no_bytes_raise_anything_but_the_packages_own_error(tmp_path, data):
-    import_or_refuse(tmp_path, data, SEEDS[1])
-    import_or_refuse(tmp_path, b"# timestamp gpu-0[mW]\n" + data, SEEDS[1])
-
-
-@FUZZ
-@given(
-    which=st.integers(0, 1),
-    start=st.integers(0, 2000),
-    length=st.integers(0, 40),
-    patch=st.binary(max_size=20) | st.text("0123456789-_:. #\n", max_size=20).map(str.encode),
-)
-def test_no_mutated_log_raises_anything_but_the_packages_own_error(
-    tmp_path, which, start, length, patch
-):
-    logs = list(SEEDS)
-    logs[which] = logs[which][:start] + patch + logs[which][start + length :]
-    import_or_refuse(tmp_path, *logs)
-
-
-@FUZZ
-@given(which=st.integers(0, 1), line=st.integers(0, 45), field=st.integers(0, 12), word=NUMBERS)
-def test_no_odd_field_raises_anything_but_the_packages_own_error(
-    tmp_path, which, line, field, word
-):
-    logs = [log.decode().split("\n") for log in SEEDS]
-    fields = logs[which][line % len(logs[which])].split()
-    fields[field % len(fields)] = word
-    logs[which][line % len(logs[which])] = " ".join(fields)
-    import_or_refuse(tmp_path, *("\n".join(lines).encode() for lines in logs))
