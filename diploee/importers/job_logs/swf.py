@@ -186,11 +186,11 @@ def _nodes(
             return {"n_nodes": n_nodes}, FRONTIER_RULE
     if options.gpus_per_node or (options.pool_gpus_per_node and not _max_nodes(header)):
         return {"n_gpus": processors}, ""
-    n_nodes = _max_nodes(header)
-    if not n_nodes:
+    of_header = _max_nodes(header)
+    if not of_header:
         return {"n_nodes": processors}, ONE_PROCESSOR
-    n_processors = _number(header.get("MaxProcs", (0, ""))[1]) or n_nodes
-    per_node = max(ceil(n_processors / n_nodes), 1)
+    n_processors = _number(header.get("MaxProcs", (0, ""))[1]) or of_header
+    per_node = max(ceil(n_processors / of_header), 1)
     rule = f"1 node = {per_node:,} processors, from the log's header" if per_node > 1 else ""
     return {"n_nodes": np.ceil(processors / per_node)}, rule
 
