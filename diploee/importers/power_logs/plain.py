@@ -165,11 +165,6 @@ def import_plain(
     interval_s = interval_s if sampling_interval_s is None else sampling_interval_s
     slower_s = max(interval_s, dt_ms / MS_PER_S)
     window_s = max(CLAIMED_WINDOW_S, slower_s) if averaging_window_s is None else averaging_window_s
-    notes = [] if even_ms else ["Readings joined by straight lines, exact in energy."]
-    if averaging_window_s is None:
-        notes.append(
-            f"Averaging of the readings unknown: no more is claimed than {window_s:g} s leave."
-        )
     return measured(
         profile_id,
         workload,
@@ -184,8 +179,17 @@ def import_plain(
         source=source or sheet.path.name,
         licence=licence,
         power_boundary=_boundary(power_boundary, add_w),
-        notes=" ".join(notes),
+        notes=_notes(even_ms is not None, averaging_window_s is None, window_s),
     )
+
+
+def _notes(is_even: bool, is_unknown: bool, window_s: float) -> str:
+    notes = [] if is_even else ["Readings joined by straight lines, exact in energy."]
+    if is_unknown:
+        notes.append(
+            f"Averaging of the readings unknown: no more is claimed than {window_s:g} s leave."
+        )
+    return " ".join(notes)
 
 
 def _readings(
