@@ -14,6 +14,9 @@ from diploee.errors import plural
 from diploee.model import Model
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from diploee.importers.power_logs.curves import SkippedRun
     from diploee.importers.power_logs.nlr_genai import DatasetImport
 
 import_app = App(
@@ -52,6 +55,11 @@ class NewProfile(Model):
     to_s: float | None = Field(default=None, description="End of what is kept, in s.")
     idle_w: float | None = Field(
         default=None, description="Leave out ends at or below this power of one node [W]."
+    )
+    max_gap_s: float | None = Field(
+        default=None,
+        description="Longest time without a good reading that is bridged, in s; 60 of plain "
+        "tables, else an hour by default.",
     )
 
 
@@ -94,9 +102,6 @@ class Plain(Averaged):
     )
     step_ms: int | None = Field(
         default=None, description="Step of the profile in ms; the readings' by default."
-    )
-    max_gap_s: float = Field(
-        default=60.0, description="Longest time without a reading that is bridged, in s."
     )
 
 
@@ -263,13 +268,19 @@ def import_nlr_genai_command(
 def _tell(done: DatasetImport, out: Path) -> None:
     origins = ", ".join(f"{n} from {name}" for name, n in done.n_by_origin.items())
     typer.echo(f"{out}: {plural(len(done.paths), 'profile')}, {origins}")
-    if done.skipped:
-        typer.echo(f"{plural(len(done.skipped), 'run')} skipped:")
-        for runs in done.skipped_by_cause:
-            others = f" (and {len(runs) - 1:,} others alike)" if len(runs) > 1 else ""
-            typer.echo(f"  {runs[0].place}: {runs[0].problem}{others}")
+    _tell_skipped(done.skipped)
     if done.n_left_out:
         typer.echo(f"{plural(done.n_left_out, 'run')} of another kind left out (--what all).")
+
+
+def _tell_skipped(skipped: Sequence[SkippedRun]) -> None:
+    from diploee.importers.power_logs.curves import by_cause
+
+    if skipped:
+        typer.echo(f"{plural(len(skipped), 'run')} skipped:")
+    for runs in by_cause(skipped):
+        others = f" (and {len(runs) - 1:,} others alike)" if len(runs) > 1 else ""
+        typer.echo(f"  {runs[0].place}: {runs[0].problem}{others}")
 
 
 def _import(files: list[Path], source_format: str, out: Path, force: bool, **told: Any) -> None:
@@ -286,3 +297,4 @@ def _import(files: list[Path], source_format: str, out: Path, force: bool, **tol
         for cause, n in profile.provenance.counts.items():
             if n:
                 typer.echo(f"  {n:,} {cause.replace('_', ' ')}")
+    _tell_skipped(getattr(profiles, "skipped", ()))

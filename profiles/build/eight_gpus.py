@@ -7,7 +7,8 @@ The nodes are immersed: no server has fans.
 References
 ----------
 .. [1] mlcommons/training_results_v4.0 (Apache-2.0), folders ``smc-ac-power`` and ``smc-dc-power``;
-   every figure is of `diploee.importers.power_logs.mlperf_power`, in steps of 2 s
+   every figure is of `diploee.importers.power_logs.mlperf_power`, in steps of 2 s over the time
+   that all nodes of a run share
 """
 
 from __future__ import annotations

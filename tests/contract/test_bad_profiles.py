@@ -234,7 +234,10 @@ def test_bad_log_ends_with_2_and_leaves_no_library(tmp_path: Path, text: str, wo
         ("t_s,power_w\n0,1\n1,x\n", ":3: column 'power_w' is 'x'"),
         ("t_s,power_w\n0,1\n1,nan\n", ": 1 reading of a device"),
         ("t_s,power_w\n0,1\n1,-1\n", ":3: column 'power_w' is '-1'"),
-        ("t_s,power_w\n0,1\n1,1\n2,1\n99,1\n", ":5: 97.0 s without a reading, expected 60 s at"),
+        (
+            "t_s,power_w\n0,1\n1,1\n2,1\n99,1\n",
+            ":5: 97.0 s without a good reading, expected 60 s",
+        ),
     ],
 )
 def test_bad_table_ends_with_2_and_leaves_no_library(tmp_path: Path, text: str, words: str) -> None:
@@ -288,7 +291,7 @@ BAD_SMI_LOGS: list[tuple[str, str]] = [
     ),
     ("timestamp, utilization.gpu [%]\n1, 2\n", ":1: no column of power (found: 'timestamp', 'ut"),
     (SMI, ":1: a header without rows, expected readings"),
-    (SMI + "2025/05/14 08:50:19.056, 79.60 W\n", "GPU 0 has 1 good readings in 1 rows"),
+    (SMI + "2025/05/14 08:50:19.056, 79.60 W\n", "GPU 0 has 1 good reading in 1 row"),
     (SMI + "2025/05/14 08:50:19.056, much\n", ":2: column 'power.draw [W]' is 'much'"),
     (SMI + "yesterday, 5 W\n", ":2: column 'timestamp' is 'yesterday', expected a time such as"),
     (SMI + "2025/05/14 08:50:19.056, 5 W, 6\n", ":2: 3 fields, expected 2"),

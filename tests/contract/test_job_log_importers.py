@@ -487,7 +487,7 @@ def test_a_last_line_cut_short_is_left_out_or_refused(tmp_path: Path, writer: Lo
     path.write_text(whole[: whole.rindex(lines[-1] if writer.delimited else lines[-2]) + 9])
     if not writer.delimited:
         n_lines = len(lines) - 1
-        assert f"log:{n_lines}: not a whole JSON list" in failure(path, writer)
+        assert f"log:{n_lines}: not valid JSON" in failure(path, writer)
         return
     log = read(path, writer)
     assert_same_jobs(log, writer, told_by(writer)[:-1])

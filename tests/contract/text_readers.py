@@ -16,6 +16,7 @@ from diploee.importers.power_logs.mlperf_power import read_analyser_log, read_no
 from diploee.importers.power_logs.nvidia_smi import import_nvidia_smi
 from diploee.importers.power_logs.observed import read_observed_series
 from diploee.importers.power_logs.plain import import_plain
+from diploee.importers.power_logs.wattameter import import_wattameter
 from diploee.importers.power_logs.wattameter_log import WattAMeterLog, parse_log
 from diploee.importers.reactive_tables import read_reactive_table
 from diploee.importers.serving.service_curves import load_power_curve
@@ -120,6 +121,14 @@ POWER_LOGS = (
         "# a preamble\n# timestamp reading-time[ns]  gpu-0[mW] gpu-0[C]\n"
         "  2025-10-07_09:38:40.617145 45560 70000 41\n2025-10-07_09:38:40.717145 45560 71000 41\n",
         _wattameter,
+    ),
+    TextReader(
+        "power-codecarbon",
+        "power.log",
+        "# timestamp  time (s)  cpu 0 (W) gpu 0 (W)\n"
+        + "".join(f"2025-10-07_09:38:4{i}.617 {i} 101.5 400.0\n" for i in range(9)),
+        lambda path: import_wattameter([path], workload="w"),
+        takes_folders=True,
     ),
     TextReader(
         "power-plain", "job.csv", "t_s,note,power_w\n0,a,100\n1,b,250.5\n2,c,0\n", _plain_power

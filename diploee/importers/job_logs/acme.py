@@ -17,11 +17,12 @@ from diploee.importers.job_logs.options import JobLogOptions
 from diploee.importers.job_logs.raw_log import (
     JobLogFormat,
     RawLog,
+    has_columns,
     raw_log,
     read_job_columns,
     stamps_ms,
 )
-from diploee.textio.tables import header_words, read_header
+from diploee.textio.tables import read_header
 from diploee.textio.text import Text
 
 COLUMNS = {
@@ -31,15 +32,12 @@ COLUMNS = {
 OPTIONAL = {"type": "type"}
 
 
-def recognises(text: Text) -> bool:
-    """Return whether the first line names AcmeTrace's columns."""
-    return {"node_num", "gpu_num", "submit_time"} <= header_words(text)
-
-
 def read(text: Text, options: JobLogOptions) -> RawLog:
     """Read a job trace of AcmeTrace."""
     table = read_job_columns(text, read_header(text), COLUMNS, OPTIONAL, "an AcmeTrace job trace")
     return raw_log(table, stamps_ms(table, ("submit", "start", "end"), options.zone))
 
 
-FORMAT = JobLogFormat("acme", "AcmeTrace job trace", recognises, read)
+FORMAT = JobLogFormat(
+    "acme", "AcmeTrace job trace", has_columns("node_num", "gpu_num", "submit_time"), read
+)

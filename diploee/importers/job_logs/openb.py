@@ -24,11 +24,12 @@ from diploee.importers.job_logs.raw_log import (
     JobLogFormat,
     LogTimes,
     RawLog,
+    has_columns,
     raw_log,
     read_job_columns,
     times_ms,
 )
-from diploee.textio.tables import header_words, read_header
+from diploee.textio.tables import read_header
 from diploee.textio.text import Text
 from diploee.textio.values import numbers
 
@@ -37,11 +38,6 @@ COLUMNS = {
     **{"submit": "creation_time", "start": "scheduled_time", "end": "deletion_time"},
 }
 OPTIONAL = {"type": "qos"}
-
-
-def recognises(text: Text) -> bool:
-    """Return whether the first line names the columns of a pod list."""
-    return {"num_gpu", "gpu_milli", "creation_time"} <= header_words(text)
 
 
 def read(text: Text, options: JobLogOptions) -> RawLog:  # noqa: ARG001  # a pod list needs none
@@ -54,4 +50,9 @@ def read(text: Text, options: JobLogOptions) -> RawLog:  # noqa: ARG001  # a pod
     return raw_log(table, times, columns={"n_gpus": n_gpus, "n_nodes": np.ones(len(table))})
 
 
-FORMAT = JobLogFormat("openb", "Alibaba 2023 (openb) pod list", recognises, read)
+FORMAT = JobLogFormat(
+    "openb",
+    "Alibaba 2023 (openb) pod list",
+    has_columns("num_gpu", "gpu_milli", "creation_time"),
+    read,
+)

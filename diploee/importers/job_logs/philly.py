@@ -17,12 +17,16 @@ References
 
 from __future__ import annotations
 
+import json
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from pydantic import RootModel
 
+from diploee.errors import LogFormatError
 from diploee.importers.job_logs.options import JobLogOptions
 from diploee.importers.job_logs.raw_log import (
     JobLogFormat,
@@ -31,10 +35,10 @@ from diploee.importers.job_logs.raw_log import (
     stamps_ms,
     state_ids,
 )
-from diploee.json_files import Record
+from diploee.json_files import Record, parse_json
 from diploee.loads.jobs.job_log import MISSING_MS
-from diploee.tables import Float64Array, Int16Array, Int64Array, Table, column
-from diploee.textio.json_list import json_objects, text_columns
+from diploee.tables import arrow_texts
+from diploee.textio.tables import ReadTable
 from diploee.textio.text import Text
 from diploee.textio.values import ids, labels
 
@@ -70,6 +74,10 @@ class _Job(Record):
     attempts: list[_Attempt] | None = None
 
 
+class _Log(RootModel[list[_Job]]):
+    pass
+
+
 def recognises(text: Text) -> bool:
     """Return whether the text begins as a JSON list of objects."""
     return _START.match(text.head.lstrip()) is not None
@@ -77,77 +85,66 @@ def recognises(text: Text) -> bool:
 
 def read(text: Text, options: JobLogOptions) -> RawLog:
     """Read Philly's `cluster_job_log`."""
-    jobs: list[tuple[int, _Job]] = []
-    rows: list[tuple[int, _Attempt]] = []
-    owners: list[int] = []
-    widths: list[tuple[float, float]] = []
-    for offset, job in json_objects(text, _Job):
-        for attempt in job.attempts or ():
-            rows.append((offset, attempt))
-            owners.append(len(jobs))
-            widths.append(attempt.width())
-        jobs.append((offset, job))
+    jobs = parse_json(text.data, str(text.path), _Log, LogFormatError, finite=False).root
     if not jobs:
         text.fail(1, "an empty list, expected jobs; give a complete log")
-    table = text_columns(text, jobs, ("jobid", "submitted_time", "status"))
+
+    def where(job: int) -> str:
+        """Return the line of a job by its id, else its number."""
+        offset = text.data.find(json.dumps(jobs[job].jobid, ensure_ascii=False).encode())
+        return f"{text.path}: job {job}" if offset < 0 else f"{text.path}:{text.line_at(offset)}"
+
+    table = _columns(text, jobs, where, ("jobid", "submitted_time", "status"))
     submissions = stamps_ms(table, ("submitted_time",), options.zone)
-    edges = stamps_ms(text_columns(text, rows, EDGES), EDGES, options.zone).ms
-    n_nodes, n_gpus = np.array(widths, dtype=np.float64).reshape(-1, 2).T
+    rows = [attempt for job in jobs for attempt in job.attempts or ()]
+    of_job = np.repeat(np.arange(len(jobs)), [len(job.attempts or ()) for job in jobs])
+    edges = stamps_ms(
+        _columns(text, rows, lambda row: where(of_job[row]), EDGES), EDGES, options.zone
+    ).ms
+    widths = [attempt.width() for attempt in rows]
     start_ms, end_ms = (edges[name] for name in EDGES)
-    of_job = np.array(owners, dtype=np.int64)
-    attempts = _Attempts(of_job, start_ms, end_ms, n_nodes, n_gpus)
-    n_left_out = int((attempts.run_ms == MISSING_MS).sum())
+    is_whole = (start_ms != MISSING_MS) & (end_ms >= start_ms)
+    run_ms = np.where(is_whole, end_ms - start_ms, MISSING_MS)
+    n_jobs = len(jobs)
+    total_ms, first_ms = np.zeros(n_jobs, dtype=np.int64), np.full(n_jobs, -MISSING_MS)
+    np.add.at(total_ms, of_job[is_whole], run_ms[is_whole])
+    has_start = start_ms != MISSING_MS
+    np.minimum.at(first_ms, of_job[has_start], start_ms[has_start])
+    is_last = np.diff(of_job, append=-1) != 0
+    has_run = np.zeros(n_jobs, dtype=bool)
+    has_run[of_job[is_whole]] = True
+    has_run[of_job[is_last & has_start & (end_ms == MISSING_MS)]] = False
+    # The longest attempt of each job comes last, and so is the one that stays.
+    order = np.argsort(np.where(is_whole, run_ms, -1), kind="stable")
+    widest = np.full((n_jobs, 2), np.nan)
+    widest[of_job[order]] = np.array(widths, dtype=np.float64).reshape(-1, 2)[order]
     return RawLog(
-        rows=_jobs(attempts, submissions.ms["submitted_time"], state_ids(*labels(table, "status"))),
+        rows=RawJobs(
+            start_ms=np.where(first_ms == -MISSING_MS, MISSING_MS, first_ms),
+            submit_ms=submissions.ms["submitted_time"],
+            run_ms=np.where(has_run, total_ms, MISSING_MS),
+            n_nodes=widest[:, 0],
+            n_gpus=widest[:, 1],
+            state_id=state_ids(*labels(table, "status")),
+        ),
         job_ids=ids(table, "jobid"),
         utc_offset_min=submissions.utc_offset_min,
         time_zone=submissions.time_zone,
         is_naive=submissions.is_naive,
-        noted={**submissions.noted, ATTEMPT_LEFT_OUT: n_left_out},
+        noted={**submissions.noted, ATTEMPT_LEFT_OUT: int((~is_whole).sum())},
     )
 
 
 FORMAT = JobLogFormat("philly", "Philly's cluster_job_log (JSON)", recognises, read)
 
 
-@dataclass(frozen=True, eq=False)
-class _Attempts(Table):
-    """Attempts in the order of the file; `job` is the index of their job."""
-
-    job: Int64Array = column("int64")
-    start_ms: Int64Array = column("int64")
-    end_ms: Int64Array = column("int64")
-    n_nodes: Float64Array = column("float64")
-    n_gpus: Float64Array = column("float64")
-
-    @property
-    def run_ms(self) -> Int64Array:
-        """Run time of each attempt [ms], `MISSING_MS` where it has no whole one."""
-        is_whole = (self.start_ms != MISSING_MS) & (self.end_ms >= self.start_ms)
-        return np.where(is_whole, self.end_ms - self.start_ms, MISSING_MS)
-
-
-def _jobs(attempts: _Attempts, submit_ms: Int64Array, state_id: Int16Array) -> RawJobs:
-    n_jobs = submit_ms.size
-    job, run_ms = attempts.job, attempts.run_ms
-    is_whole = run_ms != MISSING_MS
-    total_ms, first_ms = np.zeros(n_jobs, dtype=np.int64), np.full(n_jobs, -MISSING_MS)
-    np.add.at(total_ms, job[is_whole], run_ms[is_whole])
-    has_start = attempts.start_ms != MISSING_MS
-    np.minimum.at(first_ms, job[has_start], attempts.start_ms[has_start])
-    is_last = np.diff(job, append=-1) != 0
-    has_run = np.zeros(n_jobs, dtype=bool)
-    has_run[job[is_whole]] = True
-    has_run[job[is_last & has_start & (attempts.end_ms == MISSING_MS)]] = False
-    # The longest attempt of each job comes last, and so is the one that stays.
-    order = np.argsort(np.where(is_whole, run_ms, -1), kind="stable")
-    n_nodes, n_gpus = np.full(n_jobs, np.nan), np.full(n_jobs, np.nan)
-    n_nodes[job[order]], n_gpus[job[order]] = attempts.n_nodes[order], attempts.n_gpus[order]
-    return RawJobs(
-        start_ms=np.where(first_ms == -MISSING_MS, MISSING_MS, first_ms),
-        submit_ms=submit_ms,
-        run_ms=np.where(has_run, total_ms, MISSING_MS),
-        n_nodes=n_nodes,
-        n_gpus=n_gpus,
-        state_id=state_id,
-    )
+def _columns(
+    text: Text, records: Sequence[Record], where: Callable[[int], str], names: Sequence[str]
+) -> ReadTable:
+    """Return fields of records as columns of text."""
+    columns = {}
+    for name in names:
+        values = (getattr(record, name) for record in records)
+        texts = ["" if value is None else str(value) for value in values]
+        columns[name] = pa.chunked_array([arrow_texts(texts)])
+    return ReadTable(text.path, columns, {name: name for name in names}, where)

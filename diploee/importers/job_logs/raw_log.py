@@ -13,7 +13,14 @@ from diploee.importers.job_logs.options import JobLogOptions
 from diploee.loads.jobs.job_log import MISSING_MS, STATES
 from diploee.tables import Float64Array, Int16Array, Int32Array, Int64Array, Table, column
 from diploee.textio.stamps import stamps
-from diploee.textio.tables import REPEATED_HEADER, TRUNCATED, Layout, ReadTable, read_columns
+from diploee.textio.tables import (
+    REPEATED_HEADER,
+    TRUNCATED,
+    Layout,
+    ReadTable,
+    header_words,
+    read_columns,
+)
 from diploee.textio.text import Text
 from diploee.textio.values import Number, ids, labels, numbers
 from diploee.units import MS_PER_S
@@ -91,6 +98,7 @@ class RawLog:
     repaired: Mapping[str, int] = field(default_factory=dict)
     noted: Mapping[str, int] = field(default_factory=dict)
     node_rule: str = ""  # what the importer took as a node, where it made node counts of processors
+    node_unit: str = "GPU"  # what `n_gpus` counts, for `gpus_per_node`
     # A job id may come back with another start, as a requeued job's does in Slurm
     runs_share_id: bool = False
     is_naive: bool = False  # see `JobLog`
@@ -114,6 +122,11 @@ class LogTimes:
     noted: Mapping[str, int] = field(default_factory=dict)
     time_zone: str = ""
     is_naive: bool = False
+
+
+def has_columns(*names: str) -> Callable[[Text], bool]:
+    """Return what recognises a file whose first line has these names, whatever their case."""
+    return lambda text: header_words(text) >= set(names)
 
 
 def read_job_columns(

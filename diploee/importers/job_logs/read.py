@@ -107,23 +107,15 @@ def _recognised(text: Text, options: JobLogOptions) -> JobLogFormat:
     )
 
 
-_OPTION_OF = {
-    "columns": "--column",
-    "time_format": "--time-format",
-    "duration_unit": "--duration-unit",
-}
+_OF_CSV = {"columns": "column", "time_format": "time-format", "duration_unit": "duration-unit"}
+"""Options for plain tables alone, as the commands call them."""
 
 
 def _check_csv_options(path: Path, chosen: JobLogFormat, options: JobLogOptions) -> None:
-    given = {
-        "columns": bool(options.columns),
-        "time_format": options.time_format is not None,
-        "duration_unit": options.duration_unit != "s",
-    }
-    for name, is_given in given.items():
-        if is_given and chosen.name != "csv":
-            option = _OPTION_OF[name]
+    for name, option in _OF_CSV.items():
+        given = getattr(options, name) or None
+        if chosen.name != "csv" and given != JobLogOptions.model_fields[name].default:
             raise InputError(
                 f"{path}: {name} is only for log_format 'csv', this log is of '{chosen.name}'; "
-                f"leave {name} ({option}) out"
+                f"leave {name} (--{option}) out"
             )

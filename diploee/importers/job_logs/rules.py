@@ -37,7 +37,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from diploee.errors import LogFormatError
+from diploee.errors import LogFormatError, plural
 from diploee.importers.job_logs.options import JobLogOptions
 from diploee.importers.job_logs.raw_log import RawJobs, RawLog
 from diploee.importers.job_logs.repeats import RENUMBERED, renumbered, repeated
@@ -85,7 +85,7 @@ def apply_rules(path: Path, log_format: str, raw: RawLog, options: JobLogOptions
     believed, not_believed = _believed(raw)
     rows, repaired = _with_times(believed, options)
     repaired[TIME_LEFT_OUT] = not_believed
-    n_nodes, of_nodes, noted = _node_counts(rows, raw.node_rule, options)
+    n_nodes, of_nodes, noted = _node_counts(rows, raw.node_rule, raw.node_unit, options)
     repaired |= of_nodes
     kept = np.ones(len(rows), dtype=bool)
     dropped = dict(raw.dropped)
@@ -188,20 +188,13 @@ def _with_times(raw: RawJobs, options: JobLogOptions) -> tuple[RawJobs, dict[str
     no_submit = (submit_ms == MISSING_MS) & has_start
     early = (submit_ms != MISSING_MS) & has_start & (start_ms < submit_ms)
     submit_ms = np.where(no_submit | early, start_ms, submit_ms)
-    rows = RawJobs(
+    rows = replace(
+        raw,
         submit_ms=submit_ms,
         start_ms=start_ms,
-        end_ms=raw.end_ms,
         run_ms=run_ms,
-        n_nodes=raw.n_nodes,
         n_gpus=np.where(raw.n_gpus < 0, np.nan, raw.n_gpus),
-        state_id=raw.state_id,
-        type_id=raw.type_id,
         energy_j=np.where(raw.energy_j > 0, raw.energy_j, np.nan),
-        requested_ms=raw.requested_ms,
-        user_id=raw.user_id,
-        account_id=raw.account_id,
-        name_id=raw.name_id,
     )
     return rows, {
         SUBMISSION_MISSING: no_submit,
@@ -229,7 +222,7 @@ def _unusable(raw: RawJobs, rows: RawJobs) -> dict[str, BoolArray]:
 
 
 def _node_counts(
-    rows: RawJobs, rule: str, options: JobLogOptions
+    rows: RawJobs, rule: str, unit: str, options: JobLogOptions
 ) -> tuple[Float64Array, dict[str, BoolArray], dict[str, BoolArray]]:
     """Return the nodes of each row, NaN where not known, what was repaired and what is to note."""
     logged = np.where(rows.n_nodes > 0, np.ceil(rows.n_nodes), np.nan)
@@ -247,8 +240,7 @@ def _node_counts(
         rounded &= ~has_gpus
         if not rule:
             whose = "as given" if options.gpus_per_node else "those of the pool's nodes"
-            unit = "GPU" if per_node == 1 else "GPUs"
-            rule, by_rule = f"1 node = {per_node:,} {unit}, {whose}", has_gpus
+            rule, by_rule = f"1 node = {plural(per_node, unit)}, {whose}", has_gpus
     noted = {
         CPU_ONLY: cpu_only,
         OTHER_NODE_COUNT: other,
@@ -274,20 +266,11 @@ def _check_nodes(path: Path, n_nodes: Float64Array, kept: BoolArray) -> None:
 
 
 def _records(rows: RawJobs, n_nodes: Float64Array, order: Int64Array) -> JobRecords:
-    return JobRecords(
-        submit_ms=rows.submit_ms[order],
-        start_ms=rows.start_ms[order],
-        duration_ms=rows.run_ms[order],
-        n_nodes=n_nodes[order].astype(np.int32),
-        n_gpus=rows.n_gpus[order],
-        state_id=rows.state_id[order],
-        type_id=rows.type_id[order],
-        energy_j=rows.energy_j[order],
-        requested_ms=rows.requested_ms[order],
-        user_id=rows.user_id[order],
-        account_id=rows.account_id[order],
-        name_id=rows.name_id[order],
-    )
+    taken = {
+        name: getattr(rows, "run_ms" if name == "duration_ms" else name)[order]
+        for name in JobRecords.__dataclass_fields__
+    }
+    return JobRecords(**taken | {"n_nodes": n_nodes[order].astype(np.int32)})
 
 
 def _names(raw: RawLog, order: Int64Array) -> tuple[str, ...]:
@@ -295,9 +278,7 @@ def _names(raw: RawLog, order: Int64Array) -> tuple[str, ...]:
     if raw.job_ids is None:
         return tuple(map(str, (order + 1).tolist()))
     names = raw.job_ids.take(pa.array(order)).to_pylist()
-    if raw.job_ids.null_count:
-        return tuple(
-            str(row + 1) if name is None else name
-            for row, name in zip(order.tolist(), names, strict=True)
-        )
-    return tuple(names)
+    rows = order.tolist()
+    return tuple(
+        str(row + 1) if name is None else name for row, name in zip(rows, names, strict=True)
+    )

@@ -37,6 +37,7 @@ from diploee.importers.job_logs.raw_log import (
     ENERGY_J,
     JobLogFormat,
     RawLog,
+    has_columns,
     raw_log,
     read_job_columns,
     stamps_ms,
@@ -44,7 +45,7 @@ from diploee.importers.job_logs.raw_log import (
 )
 from diploee.loads.jobs.job_log import MISSING_MS
 from diploee.tables import Float64Array, Int64Array
-from diploee.textio.tables import Layout, ReadTable, header_words, listed, read_header
+from diploee.textio.tables import Layout, ReadTable, listed, read_header
 from diploee.textio.text import Text
 from diploee.textio.values import Number, ids, numbers, without_missing
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S
@@ -70,11 +71,6 @@ _LIMIT = r"^\s*(?:(?P<days>\d{1,6})-)?(?P<hours>\d{1,6}):(?P<minutes>\d\d):(?P<s
 _UNITS_MS = {"days": MS_PER_DAY, "hours": MS_PER_H, "minutes": MS_PER_MIN, "seconds": MS_PER_S}
 _ENERGY = Number(2.0**64, none=-1)
 _THOUSANDS = {"K": 1024, "M": 1024**2}
-
-
-def recognises(text: Text) -> bool:
-    """Return whether the first line names Slurm's columns."""
-    return {"jobid", "state"} <= header_words(text)
 
 
 def read(text: Text, options: JobLogOptions) -> RawLog:
@@ -109,7 +105,7 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
     )
 
 
-FORMAT = JobLogFormat("slurm", "Slurm's 'sacct -P'", recognises, read)
+FORMAT = JobLogFormat("slurm", "Slurm's 'sacct -P'", has_columns("jobid", "state"), read)
 
 
 def _require_all(text: Text, layout: Layout) -> None:

@@ -6,8 +6,8 @@
   beside them. They are dropped and counted.
 - A job's nodes are its allocated processors, or where they are missing the requested ones, over the
   processors of a node: `MaxProcs` over `MaxNodes`, 1 where the header has `MaxNodes` alone.
-  ASSUMPTION: who gives `gpus_per_node` says that this log's processors are GPUs; so are those of a
-  log without `MaxNodes` where the nodes of the pool have GPUs.
+  ASSUMPTION: `gpus_per_node` counts this log's processors; so do the GPUs of the pool's nodes for a
+  log without `MaxNodes`. Where neither is known, a processor is a node, which is noted.
 - Lines may go on after the 18 fields. Of 21, as Alea and AleaNG have them, the last asks for nodes
   (``2:ppn=8:...`` or ``all:excl:2x8``), and a number in the 19th counts GPUs. ASSUMPTION [J]: of
   20 fields (a log of Frontier) the last counts nodes, where fields 5 and 8 hold no processors or
@@ -32,7 +32,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from diploee.errors import LogFormatError
 from diploee.importers.job_logs.options import JobLogOptions
 from diploee.importers.job_logs.raw_log import (
     COUNT,
@@ -69,6 +68,7 @@ PARTIAL_STATUS = (2, 3, 4)
 ALEA_FIELDS, FRONTIER_FIELDS = 21, 20
 ALEA_RULE = "nodes as asked for in field 21"
 FRONTIER_RULE = "nodes counted by field 20"
+ONE_PROCESSOR = "1 node = 1 processor, as the header has no MaxNodes; else give gpus_per_node"
 PARTIAL_EXECUTION = "partial execution, the job has its own line"
 
 _HEADER = re.compile(
@@ -102,13 +102,14 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
     status = numbers(table, "status", COUNT)
     is_job = ~np.isin(status, PARTIAL_STATUS)
     table, status = table.take(is_job), status[is_job]
-    counts, node_rule = _nodes(text, table, header, options, n_fields)
+    counts, node_rule = _nodes(table, header, options, n_fields)
     raw = raw_log(
         table,
         _times(text, table, header, options),
         dropped={PARTIAL_EXECUTION: int((~is_job).sum())},
         columns={**counts, "state_id": _states(status)},
         node_rule=node_rule,
+        node_unit="processor",
     )
     return replace(raw, types=tuple(f"queue {queue}" if queue else "" for queue in raw.types))
 
@@ -164,20 +165,7 @@ def _max_nodes(header: dict[str, tuple[int, str]]) -> int:
     return _number(header.get("MaxNodes", (0, ""))[1])
 
 
-def _processors_per_node(text: Text, header: dict[str, tuple[int, str]]) -> int:
-    n_nodes = _max_nodes(header)
-    n_processors = _number(header.get("MaxProcs", (0, ""))[1]) or n_nodes
-    if not n_nodes:
-        raise LogFormatError(
-            f"{text.path}: the header has no MaxNodes, so that processors tell no nodes; "
-            "give gpus_per_node (--gpus-per-node), the processors of a node, or add "
-            "'; MaxNodes: <number>'"
-        )
-    return max(ceil(n_processors / n_nodes), 1)
-
-
 def _nodes(
-    text: Text,
     table: ReadTable,
     header: dict[str, tuple[int, str]],
     options: JobLogOptions,
@@ -198,7 +186,11 @@ def _nodes(
             return {"n_nodes": n_nodes}, FRONTIER_RULE
     if options.gpus_per_node or (options.pool_gpus_per_node and not _max_nodes(header)):
         return {"n_gpus": processors}, ""
-    per_node = _processors_per_node(text, header)
+    of_header = _max_nodes(header)
+    if not of_header:
+        return {"n_nodes": processors}, ONE_PROCESSOR
+    n_processors = _number(header.get("MaxProcs", (0, ""))[1]) or of_header
+    per_node = max(ceil(n_processors / of_header), 1)
     rule = f"1 node = {per_node:,} processors, from the log's header" if per_node > 1 else ""
     return {"n_nodes": np.ceil(processors / per_node)}, rule
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from diploee.errors import LogFormatError
-from diploee.profiles.resample import US_PER_MS, US_PER_S
+from diploee.importers.power_logs.curves import longest_gap_s
+from diploee.profiles.resample import US_PER_MS
 from diploee.tables import BoolArray, Float64Array, Int64Array
 from diploee.textio.tables import ReadTable
 
@@ -53,7 +54,7 @@ def even_grid(
     counts["repeated_times"] = int(rows.size - np.count_nonzero(first))
     rows = rows[first]
     step_ms = _step_ms(table, t_us, rows)
-    _check_gap(table, t_us[rows], rows, max_gap_s, "row")
+    longest_gap_s(t_us[rows], np.arange(rows.size), max_gap_s, lambda k: table.where(int(rows[k])))
     nth, n_moved = _steps_of(table, t_us, rows, step_ms)
     counts["times_moved_to_the_grid"] = n_moved
     kept = np.concatenate(([True], np.diff(nth) > 0))
@@ -125,26 +126,13 @@ def _filled(
             f"{table.where(int(rows[0]))}: '{name}' is missing in every row, expected numbers; "
             "give a complete table"
         )
-    known = nth[good]
-    # The ends count as known, so that a gap there is held to the same limit.
-    ends = np.unique(np.concatenate(([0], known, [n_steps - 1])))
-    lines = rows[np.searchsorted(nth, ends, side="right") - 1]
-    _check_gap(table, ends * (step_ms * US_PER_MS), lines, max_gap_s, f"'{name}'")
-    values = np.interp(np.arange(n_steps), known, column[good])
+
+    def where(place: int) -> str:
+        return table.where(int(rows[np.searchsorted(nth, places[place], side="right") - 1]))
+
+    # The ends of the grid count, so that a gap there is held to the same limit.
+    places = np.unique(np.concatenate(([0], nth[good], [n_steps - 1])))
+    known = np.flatnonzero(np.isin(places, nth[good]))
+    longest_gap_s(places * (step_ms * US_PER_MS), known, max_gap_s, where, f"'{name}'")
+    values = np.interp(np.arange(n_steps), nth[good], column[good])
     return values, int(np.count_nonzero(~good))
-
-
-def _check_gap(
-    table: ReadTable, t_us: Int64Array, rows: Int64Array, max_gap_s: float, what: str
-) -> None:
-    gaps_us = np.diff(t_us)
-    if gaps_us.size == 0:
-        return
-    longest = int(np.argmax(gaps_us))
-    if gaps_us[longest] > max_gap_s * US_PER_S:
-        table.fail(
-            int(rows[longest + 1]),
-            f"{gaps_us[longest] / US_PER_S:,.0f} s without a {what} before this row, expected "
-            f"{max_gap_s:g} s at most; fill the gap, cut the file there, or raise max_gap_s "
-            "(--max-gap-s)",
-        )

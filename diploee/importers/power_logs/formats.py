@@ -59,9 +59,10 @@ def read_profiles(files: Sequence[Path], source_format: str, **told: Any) -> lis
     source_format : str
         One of `FORMATS`, but for the data set.
     **told : object
-        Further arguments of the format's importer; `from_s`, `to_s` and `idle_w` trim what it
-        reads (`diploee.profiles.trim`).
+        Further arguments of the format's importer, None for its own default; `from_s`, `to_s` and
+        `idle_w` trim what it reads (`diploee.profiles.trim`).
     """
+    told = {name: value for name, value in told.items() if value is not None}
     if source_format != "mlperf-power" and not told.get("workload"):
         raise ProfileError(f"import_profile: '{source_format}' needs a workload, found none")
     ends = {name: told.pop(name, None) for name in ("from_s", "to_s", "idle_w")}

@@ -7,7 +7,9 @@ whether its readings are of the AC or the DC side of the supplies. Inference has
 the one of the load generator. ``systems/<system>.json`` tells the hardware of both.
 
 ASSUMPTION: the layout of ``spl.txt``, ``Time,<month-day-year time>,Watts,<W>,...``, is from
-memory [M], as are its readings below 0, which the analyser failed at.
+memory [M]. A reading that is no power, such as one below 0, failed: it is counted and bridged.
+A log that lacks the ends of its run is held there, up to a share. A run that can't be read is
+skipped and named.
 
 References
 ----------
@@ -16,13 +18,12 @@ References
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -30,7 +31,14 @@ import numpy as np
 from pydantic import Field
 
 from diploee.errors import LogFormatError, plural, shown
-from diploee.importers.power_logs.increasing import longest_increasing
+from diploee.importers.power_logs.curves import (
+    Device,
+    ProfilesOfRuns,
+    device_of,
+    longest_increasing,
+    measured,
+    sum_w,
+)
 from diploee.json_files import Record, parse_json, read_json
 from diploee.profiles.hardware import tdp_of
 from diploee.profiles.profile import (
@@ -38,24 +46,15 @@ from diploee.profiles.profile import (
     NODE_DC_POWER,
     UNKNOWN_BOUNDARY,
     PowerProfile,
-    Provenance,
     check_argument,
 )
-from diploee.profiles.resample import (
-    US_PER_MS,
-    US_PER_S,
-    EnergyCurve,
-    joint_power_w,
-    round_keeping_energy,
-    unshared_s,
-    usable_bandwidth_hz,
-)
+from diploee.profiles.resample import US_PER_MS, US_PER_S, unshared_s, usable_bandwidth_hz
 from diploee.scenario.bounds import MAX_DEVICES, MAX_NODES, MAX_POWER_W
-from diploee.tables import Int64Array
 from diploee.textio.text import Text, read_text
 from diploee.units import S_PER_DAY
 
 Side = Literal["ac", "dc"]
+_Spans = dict[str, list[list[int]]]
 BOUNDARIES = {"ac": NODE_AC_POWER, "dc": NODE_DC_POWER, "": UNKNOWN_BOUNDARY}
 ANALYSER_WINDOW_S = 1.0
 """PTDaemon asks the analyser for means over a second [s] [M]."""
@@ -116,8 +115,7 @@ class _Run:
 class PowerLog:
     """The readings of one log, repaired."""
 
-    curve: EnergyCurve  # energy, from readings that are joined by straight lines
-    interval_us: float  # median interval of the readings [us]
+    device: Device
     sha256: str  # hash of the file
     counts: dict[str, int]  # readings, and those dropped or bridged, by cause
 
@@ -132,8 +130,8 @@ def import_mlperf_power(
     source: str = "",
     licence: str = "unknown",
     max_gap_s: float = MAX_GAP_S,
-) -> list[PowerProfile]:
-    """Import all runs in a folder of MLPerf submissions.
+) -> ProfilesOfRuns:
+    """Import all runs in a folder of MLPerf submissions; those that can't be read are skipped.
 
     Readings are joined by straight lines. The step is the readings' own, and no bandwidth is
     claimed beyond what means over one step leave, as instantaneous readings may hold aliases.
@@ -154,6 +152,17 @@ def import_mlperf_power(
         For the provenance; the source is the run's place where not given.
     max_gap_s : float
         Longest time between two readings that is bridged [s].
+
+    Returns
+    -------
+    list of PowerProfile
+        The profiles; its attribute ``skipped`` has the place and the problem of each run that
+        can't be read.
+
+    Raises
+    ------
+    LogFormatError
+        If no run can be read.
     """
     check_argument("n_nodes", n_nodes, 1, MAX_NODES)
     check_argument("gpu_tdp_w", gpu_tdp_w, 1, MAX_POWER_W)
@@ -184,36 +193,13 @@ def import_mlperf_power(
             "the side of what is unknown (--boundary)"
         )
     systems = {path.stem: path for path in sorted(root.rglob("systems/*.json"))}
-    profiles, numbers = [], Counter[str]()
+    told = {"source": source, "licence": licence, "gpu_tdp_w": gpu_tdp_w}
+    profiles, numbers = ProfilesOfRuns(), Counter[str]()
     for run in chosen:
-        known = run.side or boundary or ""
-        own = run.submission / "systems" / f"{run.system}.json"
-        described = own if own.is_file() else systems.get(run.system)
-        system = read_json(described, _System, LogFormatError) if described else _System()
-        nodes = n_nodes or _count(system.number_of_nodes, described, MAX_NODES) or len(run.logs)
-        if len(run.logs) != nodes and run.logs[0].name != "spl.txt":
-            raise LogFormatError(
-                f"{run.folder}: {plural(len(run.logs), 'node log')} of {plural(nodes, 'node')}, "
-                "expected one of each; complete the folder, or tell the nodes (--nodes)"
-            )
-        name = "-".join(filter(None, (run.benchmark, f"{nodes}n", known)))
-        numbers[name] += 1
-        gpus = _count(system.accelerators_per_node, described, MAX_DEVICES)
-        model = system.accelerator_model_name
-        profiles.append(
-            _profile(
-                run,
-                f"{name}-{numbers[name]}",
-                nodes,
-                max_gap_s,
-                source=source or str(run.folder.relative_to(run.submission.parent)),
-                licence=licence,
-                power_boundary=BOUNDARIES[known],
-                gpu_model=model or None,
-                gpus_per_node=gpus,
-                gpu_tdp_w=gpu_tdp_w or tdp_of(model),
-            )
-        )
+        read = partial(_profile, run, numbers, systems, boundary, n_nodes, max_gap_s, told)
+        profiles.take(str(run.folder), read)
+    if not profiles:
+        raise LogFormatError(run.problem for run in profiles.skipped)
     return profiles
 
 
@@ -255,82 +241,103 @@ def _count(value: int | str, path: Path | None, most: int) -> int | None:
 
 
 def _profile(
-    run: _Run, profile_id: str, n_nodes: int, max_gap_s: float, **told: Any
+    run: _Run,
+    numbers: Counter[str],
+    systems: dict[str, Path],
+    boundary: Side | None,
+    n_nodes: int | None,
+    max_gap_s: float,
+    told: dict[str, Any],
 ) -> PowerProfile:
+    own = run.submission / "systems" / f"{run.system}.json"
+    described = own if own.is_file() else systems.get(run.system)
+    system = read_json(described, _System, LogFormatError) if described else _System()
+    nodes = n_nodes or _count(system.number_of_nodes, described, MAX_NODES) or len(run.logs)
     is_analyser = run.logs[0].name == "spl.txt"
+    if len(run.logs) != nodes and not is_analyser:
+        raise LogFormatError(
+            f"{run.folder}: {plural(len(run.logs), 'node log')} of {plural(nodes, 'node')}, "
+            "expected one of each; complete the folder, or tell the nodes (--nodes)"
+        )
+    side = run.side or boundary or ""
+    name = "-".join(filter(None, (run.benchmark, f"{nodes}n", side)))
+    numbers[name] += 1
     read = read_analyser_log if is_analyser else read_node_log
     logs = [read(path, max_gap_s) for path in run.logs]
-    interval_us = max(log.interval_us for log in logs)
+    curves = [log.device.curve for log in logs]
+    interval_us = max(log.device.interval_us for log in logs)
     step_ms = max(round(interval_us / US_PER_MS / STEP_GRID_MS), 1) * STEP_GRID_MS
-    power_w = joint_power_w([log.curve for log in logs], step_ms * US_PER_MS)
-    if power_w.size == 0:
-        raise LogFormatError(
-            f"{run.logs[0]}: the run's {plural(len(logs), 'log')} share less than a step of "
-            f"{step_ms} ms; give complete logs of one run"
-        )
-    start_us = max(int(log.curve.t_us[0]) for log in logs)
-    phases, n_lost_s = _phases(
-        run.events, start_us, power_w.size * step_ms * US_PER_MS, is_analyser
-    )
+    counts = dict(sum((Counter(log.counts) for log in logs), Counter[str]()))
+    counts = {cause: counts.get(cause, 0) for cause in logs[0].counts}
+    # The run lasts from the first reading to the last one, and as long as it trains.
+    phases = _phases(run.events, is_analyser)
+    moments_us = [int(t_us) for curve in curves for t_us in curve.t_us[[0, -1]]]
+    of_run_us = [t_us for name in MEASURED for span in phases.get(name, ()) for t_us in span]
+    start_us, end_us = min(moments_us + of_run_us), max(moments_us + of_run_us)
+    n_shared = unshared_s(curves)
+    held = [log.device.held(start_us, end_us) for log in logs]
+    power_w = sum_w(held, step_ms, counts, "seconds_that_not_all_nodes_cover")
+    counts["seconds_that_not_all_nodes_cover"] = n_shared
+    lost_us = min(moments_us) - start_us + end_us - max(moments_us)
+    counts["seconds_of_the_run_without_readings"] = lost_us // US_PER_S
+    series = Counter((curve.t_us.tobytes(), curve.energy_j.tobytes()) for curve in curves)
+    counts["nodes_that_share_a_meter"] = sum(n for n in series.values() if n > 1)
+    in_profile = _cut(phases, start_us, power_w.size * step_ms * US_PER_MS)
     interval_s = round(interval_us / US_PER_S, 6)
     window_s = ANALYSER_WINDOW_S if is_analyser else max(1.0, interval_s)
-    counts = Counter[str]()
-    for log in logs:
-        counts.update(log.counts)
-    series = Counter((log.curve.t_us.tobytes(), log.curve.energy_j.tobytes()) for log in logs)
-    counts["seconds_that_not_all_nodes_cover"] = unshared_s([log.curve for log in logs])
-    counts["seconds_of_the_run_without_readings"] = n_lost_s
-    counts["nodes_that_share_a_meter"] = sum(n for n in series.values() if n > 1)
-    notes = [
-        "Readings joined by straight lines."
-        if is_analyser
-        else "Averaging of the readings unknown: faster swings may be folded into them, and no "
-        "more is claimed than means over their interval leave. Readings joined by straight lines."
-    ]
+    return measured(
+        f"{name}-{numbers[name]}",
+        run.benchmark,
+        nodes,
+        step_ms,
+        power_w,
+        hashes=[log.sha256 for log in logs],
+        interval_s=interval_s,
+        window_s=ANALYSER_WINDOW_S if is_analyser else None,
+        bandwidth_hz=usable_bandwidth_hz(interval_s, window_s),
+        counts=counts,
+        notes=_notes(is_analyser, counts, bool(in_profile)),
+        phases=in_profile,
+        source=told["source"] or str(run.folder.relative_to(run.submission.parent)),
+        licence=told["licence"],
+        power_boundary=BOUNDARIES[side],
+        gpu_model=system.accelerator_model_name or None,
+        gpus_per_node=_count(system.accelerators_per_node, described, MAX_DEVICES),
+        gpu_tdp_w=told["gpu_tdp_w"] or tdp_of(system.accelerator_model_name),
+    )
+
+
+def _notes(is_analyser: bool, counts: dict[str, int], has_phases: bool) -> str:
+    notes = ["Readings joined by straight lines."]
+    if not is_analyser:
+        notes.insert(
+            0,
+            "Averaging of the readings unknown: faster swings may be folded into them, and no "
+            "more is claimed than means over their interval leave.",
+        )
     if counts["nodes_that_share_a_meter"]:
         notes.append("Nodes that share a meter have its mean each.")
-    if not phases:
+    if not has_phases:
         notes.append("No events of the same clock, so no phases.")
-    sha256 = [log.sha256 for log in logs]
-    return PowerProfile(
-        profile_id,
-        run.benchmark,
-        n_nodes,
-        step_ms,
-        round_keeping_energy(power_w),
-        Provenance(
-            kind="measured",
-            sampling_interval_s=interval_s,
-            averaging_window_s=ANALYSER_WINDOW_S if is_analyser else None,
-            bandwidth_hz=usable_bandwidth_hz(interval_s, window_s),
-            source_sha256=hashlib.sha256("".join(sha256).encode()).hexdigest()
-            if len(sha256) > 1
-            else sha256[0],
-            notes=" ".join(notes),
-            counts=dict(counts),
-            phases=phases,
-            **told,
-        ),
-    )
+    return " ".join(notes)
 
 
 def read_node_log(path: Path, max_gap_s: float = MAX_GAP_S) -> PowerLog:
     """Read the ``power_reading`` lines of a node."""
     text = read_text(path, "MLLOG lines of power", hashed=True)
-    lines, t_us, power_w = [], [], []
-    for line, row in text.rows():
-        event = _event(text, line, row)
-        if event.key == "power_reading":
-            lines.append(line)
-            t_us.append(event.time_ms * US_PER_MS)
-            power_w.append(_watts(text, line, event.value))
-    return _log(text, lines, t_us, power_w, max_gap_s)
+    events = ((line, _event(text, line, row)) for line, row in text.rows())
+    readings = [
+        (line, event.time_ms * US_PER_MS, _watts(event.value))
+        for line, event in events
+        if event.key == "power_reading"
+    ]
+    return _log(text, readings, max_gap_s)
 
 
 def read_analyser_log(path: Path, max_gap_s: float = MAX_GAP_S) -> PowerLog:
     """Read a log of PTDaemon: names and values in turn, ``Time`` and ``Watts`` among them."""
     text = read_text(path, "a log of PTDaemon", hashed=True)
-    lines, t_us, power_w = [], [], []
+    readings = []
     for line, row in text.rows():
         words = [word.strip() for word in row.split(",")]
         fields = dict(zip(words[:6:2], words[1:6:2], strict=False))
@@ -339,14 +346,12 @@ def read_analyser_log(path: Path, max_gap_s: float = MAX_GAP_S) -> PowerLog:
                 line,
                 f"{shown(row[:60])}, expected 'Time,<time>,Watts,<W>,...'; give a log of PTDaemon",
             )
-        lines.append(line)
-        t_us.append(_moment_us(text, line, fields["Time"]))
         try:
-            value = float(fields["Watts"])
+            power_w = _watts(float(fields["Watts"]))
         except ValueError:
-            value = np.nan
-        power_w.append(-1.0 if value < 0 else _watts(text, line, value, fields["Watts"]))
-    return _log(text, lines, t_us, power_w, max_gap_s)
+            power_w = np.nan
+        readings.append((line, _moment_us(text, line, fields["Time"]), power_w))
+    return _log(text, readings, max_gap_s)
 
 
 def _event(text: Text, line: int, row: str) -> _Event:
@@ -358,15 +363,10 @@ def _event(text: Text, line: int, row: str) -> _Event:
     return parse_json(content.strip(), f"{text.path}:{line}", _Event, LogFormatError)
 
 
-def _watts(text: Text, line: int, value: Any, words: Any = None) -> float:
+def _watts(value: Any) -> float:
+    """Return a reading [W], NaN for one that is no power of a node."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (is_number and 0 <= value <= MAX_POWER_W):
-        text.fail(
-            line,
-            f"power is {shown(value if words is None else words)}, expected 0 to "
-            f"{MAX_POWER_W:,.0f} W; correct or remove this line",
-        )
-    return float(value)
+    return float(value) if is_number and 0 <= value <= MAX_POWER_W else np.nan
 
 
 def _moment_us(text: Text, line: int, words: Any) -> int:
@@ -380,63 +380,50 @@ def _moment_us(text: Text, line: int, words: Any) -> int:
     return round(moment.timestamp() * US_PER_S)
 
 
-def _log(
-    text: Text, lines: list[int], stamps_us: list[int], values_w: list[float], max_gap_s: float
-) -> PowerLog:
-    """Repair the readings of a log: stamps that go back or repeat, readings that failed."""
-    t_us = np.array(stamps_us, dtype=np.int64)
-    power_w = np.array(values_w)
-    good = np.flatnonzero(power_w >= 0)
-    kept = good[longest_increasing(t_us[good])] if good.size else good
-    if kept.size < 2:
-        raise LogFormatError(
-            f"{text.path}: {plural(kept.size, 'good reading')} of power, expected two or more; "
-            "give a complete log"
-        )
-    gaps_us = np.diff(t_us[kept])
-    interval_us = float(np.median(gaps_us))
-    longest = int(np.argmax(gaps_us))
-    if gaps_us[longest] > max_gap_s * US_PER_S:
-        text.fail(
-            lines[kept[longest + 1]],
-            f"{gaps_us[longest] / US_PER_S:,.1f} s without a good reading before this line, "
-            f"expected {max_gap_s:g} s at most; split the log here, or raise max_gap_s "
-            "(--max-gap-s)",
-        )
+def _log(text: Text, readings: list[tuple[int, int, float]], max_gap_s: float) -> PowerLog:
+    """Repair the readings of a log, each with its line, its stamp [us] and its power [W]."""
+    all_us = np.array([t_us for _, t_us, _ in readings], dtype=np.int64)
+    kept = longest_increasing(all_us) if readings else np.zeros(0, dtype=np.int64)
+    power_w = np.array([power_w for *_, power_w in readings])[kept]
+    device = device_of(
+        text.path,
+        all_us[kept],
+        power_w,
+        max_gap_s,
+        lambda row: f"{text.path}:{readings[kept[row]][0]}",
+    )
+    good = ~np.isnan(power_w)
+    gaps_us = np.diff(all_us[kept][good])
     counts = {
-        "readings": int(t_us.size),
-        "failed_readings": int(t_us.size - good.size),
-        "readings_out_of_order": int(good.size - kept.size),
-        "gaps_bridged": int(np.count_nonzero(gaps_us > LONG_GAP * interval_us)),
+        "readings": len(readings),
+        "failed_readings": int(np.count_nonzero(~good)),
+        "readings_out_of_order": len(readings) - kept.size,
+        "gaps_bridged": int(np.count_nonzero(gaps_us > LONG_GAP * device.interval_us)),
     }
-    curve = EnergyCurve.from_readings(t_us[kept], power_w[kept])
-    return PowerLog(curve, interval_us, text.sha256, counts)
+    return PowerLog(device, text.sha256, counts)
 
 
-def _phases(
-    path: Path, start_us: int, length_us: int, is_analyser: bool
-) -> tuple[dict[str, list[list[float]]], int]:
-    """Return the spans of each phase [s from the profile's start], cut to the profile.
-
-    Besides, the whole seconds of training or of the test that are cut off.
-    """
-    if not path.is_file():
-        return {}, 0
+def _phases(path: Path, is_analyser: bool) -> _Spans:
+    """Return start and end of each phase [us], by its name."""
     begun: dict[str, int] = {}
-    lost_us = 0
+    found: _Spans = {}
+    if path.is_file():
+        for name, is_start, t_us in _events(read_text(path, "events of a run"), is_analyser):
+            if is_start:
+                begun[name] = t_us
+            elif name in begun:
+                found.setdefault(name, []).append([begun.pop(name), t_us])
+    return found
+
+
+def _cut(phases: _Spans, start_us: int, length_us: int) -> dict[str, list[list[float]]]:
+    """Return the phases [s from the profile's start], cut to the profile."""
     found: dict[str, list[list[float]]] = {}
-    for name, is_start, t_us in _events(read_text(path, "events of a run"), is_analyser):
-        if is_start:
-            begun[name] = t_us
-        elif name in begun:
-            whole_us = np.array([begun.pop(name), t_us]) - start_us
-            span_us = np.clip(whole_us, 0, length_us)
-            if name in MEASURED:
-                lost_us += max(int(np.diff(whole_us - span_us)[0]), 0)
-            if span_us[1] > span_us[0]:
-                found.setdefault(name, []).append(_seconds(span_us))
-    # Events of another clock overlap nowhere and tell nothing.
-    return found, lost_us // US_PER_S if found else 0
+    for name, spans in phases.items():
+        for span in np.clip(np.array(spans) - start_us, 0, length_us):
+            if span[1] > span[0]:
+                found.setdefault(name, []).append([round(float(us) / US_PER_S, 3) for us in span])
+    return found
 
 
 def _events(text: Text, is_analyser: bool) -> Iterator[tuple[str, bool, int]]:
@@ -451,7 +438,3 @@ def _events(text: Text, is_analyser: bool) -> Iterator[tuple[str, bool, int]]:
         event = _event(text, line, row)
         t_us = _moment_us(text, line, event.value) if is_analyser else event.time_ms * US_PER_MS
         yield PHASES[match[1]], match[2] in ("start", "begin"), t_us
-
-
-def _seconds(span_us: Int64Array) -> list[float]:
-    return [round(float(us) / US_PER_S, 3) for us in span_us]

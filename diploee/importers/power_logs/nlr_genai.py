@@ -11,27 +11,40 @@ References
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
 
 from diploee.errors import LogFormatError, ProfileError
 from diploee.files import Writing, remove_leftovers, writing
-from diploee.importers.power_logs.nlr_aggregated import import_aggregated
-from diploee.importers.power_logs.nlr_layout import DatasetRun, Origin, SkippedRun, find_runs
+from diploee.importers.power_logs.curves import SkippedRun, device_of, measured, sum_w
+from diploee.importers.power_logs.nlr_layout import DatasetRun, Origin, find_runs
 from diploee.importers.power_logs.wattameter import import_wattameter
 from diploee.profiles.profile import PowerProfile
+from diploee.profiles.resample import US_PER_S
 from diploee.profiles.store import add_profile
 from diploee.progress import Progress
+from diploee.textio.sheets import read_sheet
+from diploee.textio.values import Number, fail_values, numbers
 from diploee.units import PROFILE_STEP_MS
 
 SOURCE = "data set doi:10.7799/3025227 of arXiv:2604.07345"
 LICENCE = (
     "CC BY 4.0 as a mirror states; the origin has a notice of its own, by DOE, NLR and the Alliance"
 )
+
+TIME, POWER = "timestep[s]", "power[W]"
+SAMPLED_EVERY_S = 0.1
+"""Interval of the readings (arXiv:2604.07345, section 2.2): rows that are closer are up-sampled."""
+AVERAGING_WINDOW_S = 1.0
+"""Window of the driver's average on the measured H100 [s]."""
+MAX_GAP_S = 3_600.0
+LONGEST_S = 1e7
+_CLOSER = 0.75
 
 What = Literal["training", "inference", "all"]
 
@@ -44,14 +57,6 @@ class DatasetImport:
     skipped: tuple[SkippedRun, ...]  # runs and folders that could not be read, and why
     n_by_origin: dict[str, int]  # profiles by ``"raw"`` and ``"aggregated"``
     n_left_out: int  # runs of a kind that was not asked for
-
-    @property
-    def skipped_by_cause(self) -> list[list[SkippedRun]]:
-        """Skipped runs whose problems differ in places and figures alone; the most first."""
-        found: dict[str, list[SkippedRun]] = {}
-        for run in self.skipped:
-            found.setdefault(_cause(run.problem), []).append(run)
-        return sorted(found.values(), key=len, reverse=True)
 
 
 def import_nlr_genai(
@@ -136,26 +141,44 @@ def _in_turn(runs: Iterable[DatasetRun]) -> list[DatasetRun]:
 
 
 def _profile(run: DatasetRun, step_ms: int) -> PowerProfile:
-    source = f"{SOURCE}, {run.place}"
-    if run.origin == "aggregated":
-        return import_aggregated(
-            run.paths[0],
-            workload=run.workload,
-            profile_id=run.profile_id,
-            n_nodes=run.n_nodes,
-            source=source,
-            licence=LICENCE,
-            remarks=run.remarks,
-            step_ms=step_ms,
-        )
-    return import_wattameter(
-        run.paths,
-        workload=run.workload,
-        profile_id=run.profile_id,
-        n_nodes=run.n_nodes,
+    told: dict[str, Any] = {"source": f"{SOURCE}, {run.place}", "licence": LICENCE}
+    told |= {"workload": run.workload, "profile_id": run.profile_id, "n_nodes": run.n_nodes}
+    if run.origin == "raw":
+        return import_wattameter(run.paths, step_ms=step_ms, **told)
+    return _aggregated(run.paths[0], step_ms, run.remarks, **told)
+
+
+def _aggregated(path: Path, step_ms: int, remarks: str, **told: Any) -> PowerProfile:
+    """Read one ``results/%06d.parquet``: the power of all nodes of a run, at any step.
+
+    Rows closer than the readings were (the sustained-rate tests are up-sampled to 1 ms) add no
+    bandwidth.
+    """
+    sheet = read_sheet(path, f"columns '{TIME},{POWER}'")
+    table = sheet.read((TIME, POWER), "sums over nodes")
+    t_s = numbers(table, TIME, Number(LONGEST_S, may_miss=False, of="seconds"))
+    power_w = numbers(table, POWER, Number(at_least=0, of="watts"))
+    later = np.diff(t_s, prepend=-np.inf) * US_PER_S >= 1
+    fail_values(table, TIME, later, "a later time than in the row before")
+    t_us = np.rint((t_s - t_s[:1]) * US_PER_S).astype(np.int64)
+    device = device_of(path, t_us, power_w, MAX_GAP_S, table.where, "the run")
+    counts = {"up_sampled_rows": 0, "missing_power_filled": int(np.isnan(power_w).sum())}
+    steps_w = sum_w([device], step_ms, counts)
+    interval_s = device.interval_us / US_PER_S
+    if interval_s < _CLOSER * SAMPLED_EVERY_S:
+        counts["up_sampled_rows"] = int(t_us.size)
+        interval_s = SAMPLED_EVERY_S
+    return measured(
         step_ms=step_ms,
-        source=source,
-        licence=LICENCE,
+        power_w=steps_w,
+        hashes=[sheet.sha256],
+        interval_s=round(interval_s, 6),
+        window_s=AVERAGING_WINDOW_S,
+        counts=counts,
+        notes="Sum over the nodes as published (device readings above 800 W back-filled, nodes "
+        "interpolated onto the time that they share), resampled exactly in energy"
+        + (f". {remarks}" if remarks else ""),
+        **told,
     )
 
 
@@ -172,10 +195,3 @@ def _check_free(runs: list[DatasetRun], out: Path) -> None:
 
 def _first(skipped: list[SkippedRun]) -> str:
     return f" (first problem: {skipped[0].place}: {skipped[0].problem})" if skipped else ""
-
-
-def _cause(problem: str) -> str:
-    """Return a problem without its file and its figures, up to its first comma."""
-    where = re.match(r"^(?:.*[/\\][^:]*|[^:]*\.(?:log|parquet|csv)[^:]*)(?::\d+)?: ", problem)
-    text = problem[where.end() :] if where else problem
-    return re.split(r"[,;(]", re.sub(r"\d[\d,.]*", "N", text))[0].strip()

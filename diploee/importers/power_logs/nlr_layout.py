@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from diploee.errors import InputError, LogFormatError, one_line, shown
+from diploee.importers.power_logs.curves import SkippedRun
 from diploee.textio.sheets import read_sheet
 
 RAW_FOLDER = "00_raw_datasets"
@@ -55,14 +56,6 @@ class DatasetRun:
     def profile_id(self) -> str:
         """Id of its profile, such as ``"llama2_70b_lora-16n-1234567"``."""
         return f"{self.workload}-{self.n_nodes}n-{self.name}"
-
-
-@dataclass(frozen=True)
-class SkippedRun:
-    """A run, or a folder of runs, that can't be read."""
-
-    place: str  # which one
-    problem: str  # why, in one line
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 Columns are named, or found by their names, which tell their unit (``t_s``, ``time_ms``,
 ``power_kw``, ``Power [W]``); a unit that nothing tells is asked for, never guessed. Times are ISO
-stamps, or numbers: seconds unless the name or the size says otherwise (minutes; epoch ms, us, ns).
+stamps, times of the day of readings less than half a day apart, or numbers: seconds unless the name
+or the size says otherwise (minutes; epoch ms, us, ns).
 Rows of several devices are summed, and so are several columns.
 
 A row of an even table is the mean power of the step that begins at its time, and is kept as it is.
@@ -25,22 +26,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from diploee.errors import LogFormatError, ProfileError, one_of, plural, shown
-from diploee.importers.power_logs.increasing import longest_increasing
-from diploee.profiles.profile import (
-    UNKNOWN_BOUNDARY,
-    PowerProfile,
-    Provenance,
-    check_argument,
+from diploee.importers.power_logs.curves import (
+    Device,
+    device_of,
+    longest_increasing,
+    measured,
+    sum_w,
 )
-from diploee.profiles.resample import (
-    US_PER_MS,
-    US_PER_S,
-    EnergyCurve,
-    joint_power_w,
-    round_keeping_energy,
-    unshared_s,
-    usable_bandwidth_hz,
-)
+from diploee.profiles.profile import UNKNOWN_BOUNDARY, PowerProfile, check_argument
+from diploee.profiles.resample import US_PER_MS, US_PER_S, EnergyCurve, usable_bandwidth_hz
 from diploee.scenario.bounds import MAX_NODES, MAX_POWER_W
 from diploee.tables import Float64Array, Int64Array
 from diploee.textio.sheets import Sheet, read_sheet
@@ -61,6 +55,8 @@ TIMES = ("t", "time", "timestamp", "datetime", "date", "epoch", "unix", "ts")
 DEVICES = ("device", "gpu", "index", "uuid", "node", "host", "hostname", "sensor", "meter")
 GAP_STEPS = 3.0
 """Times between readings that are longer than so many of the usual ones count as gaps."""
+US_PER_DAY = 86_400e6
+_OF_DAY = r"^(\d\d?:\d\d)"
 _ROUNDING = 1e-9
 _TOLERANCE_US = 1.0
 _BEFORE, _AFTER = r"^(?P<stem>.*?)(?:^|[\s_.\-]+[\[(]?|[\[(])(?P<unit>", r")[\])]?$"
@@ -151,124 +147,112 @@ def import_plain(
     power_w = np.zeros(len(table))
     for k, unit_w in enumerate(units_w):
         power_w += unit_w * numbers(table, f"power {k}", Number(at_least=0, of="power"))
-    groups = list(_by_device(table, len(devices), bool(device_column)))
-    readings = [_Readings(table, rows, t_us, power_w, counts) for rows in groups]
+    readings = [
+        _readings(table, rows, t_us, power_w, max_gap_s, counts)
+        for rows in _by_device(table, len(devices), bool(device_column))
+    ]
     counts["devices_summed"] = len(readings) if len(readings) > 1 else 0
-    for device in readings:
-        device.check_gaps(max_gap_s)
-    interval_s = max(device.interval_us for device in readings) / US_PER_S
-    steps = {device.even_ms() for device in readings}
-    even_ms = steps.pop() if len(steps) == 1 else None
-    if len(readings) == 1 and even_ms is not None and step_ms in (None, even_ms):
-        dt_ms, found_w = even_ms, readings[0].power_w + add_w * n_nodes
-        power32_w = found_w.astype(np.float32)
+    interval_s = max(device.interval_us for device, _ in readings) / US_PER_S
+    even_ms = readings[0][1] if len({step for _, step in readings}) == 1 else None
+    dt_ms = step_ms or even_ms or max(1, round(interval_s * MS_PER_S))
+    if len(readings) == 1 and dt_ms == even_ms:  # kept as it is
+        assert readings[0][0].curve.power_w is not None
+        mean_w = (readings[0][0].curve.power_w + add_w * n_nodes).astype(np.float32)
     else:
-        dt_ms = step_ms or max(1, round(interval_s * MS_PER_S))
-        curves = [device.curve(even_ms) for device in readings]
-        found_w = joint_power_w(curves, dt_ms * US_PER_MS)
-        counts["seconds_that_not_all_devices_cover"] = unshared_s(curves)
-        if found_w.size == 0:
-            raise LogFormatError(
-                f"{table.path}: its {plural(len(readings), 'device')} share less than a step of "
-                f"{dt_ms} ms; give a complete table, or a shorter step"
-            )
-        power32_w = round_keeping_energy(found_w + add_w * n_nodes)
-    dt_s = dt_ms / MS_PER_S
+        summed = [_of_means(device, even_ms) if even_ms else device for device, _ in readings]
+        unshared = "seconds_that_not_all_devices_cover"
+        mean_w = sum_w(summed, dt_ms, counts, unshared, add_w=add_w * n_nodes)
     interval_s = interval_s if sampling_interval_s is None else sampling_interval_s
-    slower_s = max(interval_s, dt_s)
+    slower_s = max(interval_s, dt_ms / MS_PER_S)
     window_s = max(CLAIMED_WINDOW_S, slower_s) if averaging_window_s is None else averaging_window_s
-    notes = [] if even_ms else ["Readings joined by straight lines, exact in energy."]
-    if averaging_window_s is None:
+    return measured(
+        profile_id,
+        workload,
+        n_nodes,
+        dt_ms,
+        mean_w,
+        hashes=[sheet.sha256],
+        interval_s=round(interval_s, 9),
+        window_s=averaging_window_s,
+        bandwidth_hz=_bandwidth_hz(bandwidth_hz, slower_s, window_s),
+        counts={cause: n for cause, n in counts.items() if n},
+        source=source or sheet.path.name,
+        licence=licence,
+        power_boundary=_boundary(power_boundary, add_w),
+        notes=_notes(even_ms is not None, averaging_window_s is None, window_s),
+    )
+
+
+def _notes(is_even: bool, is_unknown: bool, window_s: float) -> str:
+    notes = [] if is_even else ["Readings joined by straight lines, exact in energy."]
+    if is_unknown:
         notes.append(
             f"Averaging of the readings unknown: no more is claimed than {window_s:g} s leave."
         )
-    provenance = Provenance(
-        kind="measured",
-        source=source or sheet.path.name,
-        licence=licence,
-        sampling_interval_s=round(interval_s, 9),
-        averaging_window_s=averaging_window_s,
-        bandwidth_hz=_bandwidth_hz(bandwidth_hz, slower_s, window_s),
-        source_sha256=sheet.sha256,
-        power_boundary=_boundary(power_boundary, add_w),
-        notes=" ".join(notes),
-        counts={cause: n for cause, n in counts.items() if n},
+    return " ".join(notes)
+
+
+def _readings(
+    table: ReadTable,
+    rows: Int64Array,
+    t_us: Float64Array,
+    power_w: Float64Array,
+    max_gap_s: float,
+    counts: Counter[str],
+) -> tuple[Device, int | None]:
+    """Return the readings of a device, and their step where they are complete and even [ms]."""
+    timed = rows[~np.isnan(t_us[rows])]
+    counts["rows_without_time"] += rows.size - timed.size
+    good = timed[~np.isnan(power_w[timed])]
+    counts["rows_without_power"] += timed.size - good.size
+    if good.size < 2:
+        raise LogFormatError(
+            f"{table.path}: {plural(good.size, 'reading')} of a device, expected two or more "
+            "to tell the step; give a complete table"
+        )
+    whole_us = np.rint(t_us[good] - t_us[good[0]]).astype(np.int64)
+    kept = longest_increasing(whole_us)
+    repeated = good.size - np.unique(whole_us).size
+    if kept.size < 2 or 2 * kept.size < good.size or 10 * repeated > good.size:
+        row = int(good[1 + int(np.argmax(np.diff(whole_us) <= 0))])
+        table.fail(
+            row,
+            f"time does not go on: {repeated:,} of {good.size:,} rows repeat a time; of "
+            "several devices, name the columns that tell them apart (--device-column), else "
+            "sort the rows",
+        )
+    counts["rows_out_of_order"] += good.size - kept.size
+    at = good[kept]
+    stamps_us = whole_us[kept] + np.int64(np.rint(t_us[good[0]]))
+    steps_us = np.diff(stamps_us)
+    gap_us = GAP_STEPS * float(np.median(steps_us))
+    counts["gaps_bridged"] += int((steps_us > gap_us).sum())
+    limit_s = max(max_gap_s, gap_us / US_PER_S)
+    device = device_of(
+        table.path, stamps_us, power_w[at], limit_s, lambda nth: table.where(int(at[nth]))
     )
-    return PowerProfile(profile_id, workload, n_nodes, dt_ms, power32_w, provenance)
+    is_whole = good.size == rows.size
+    return device, _even_ms(t_us[at], device.interval_us) if is_whole else None
 
 
-class _Readings:
-    """The readings of one device: those with a time and a power, in the order of time."""
+def _even_ms(t_us: Float64Array, interval_us: float) -> int | None:
+    """Return the step of even stamps, in whole ms; else None."""
+    step_ms = round(interval_us / US_PER_MS)
+    if not 1 <= step_ms <= MS_PER_DAY:
+        return None
+    # Stamps are compared with the grid, not only with the row before, so that drift is seen.
+    grid_us = t_us[0] + step_ms * float(US_PER_MS) * np.arange(t_us.size)
+    rounding_us = 4 * np.spacing(np.abs(t_us).max())
+    return step_ms if np.abs(t_us - grid_us).max() <= _TOLERANCE_US + rounding_us else None
 
-    def __init__(
-        self,
-        table: ReadTable,
-        rows: Int64Array,
-        t_us: Float64Array,
-        power_w: Float64Array,
-        counts: Counter[str],
-    ) -> None:
-        self._table = table
-        timed = rows[~np.isnan(t_us[rows])]
-        counts["rows_without_time"] += rows.size - timed.size
-        good = timed[~np.isnan(power_w[timed])]
-        counts["rows_without_power"] += timed.size - good.size
-        if good.size < 2:
-            raise LogFormatError(
-                f"{table.path}: {plural(good.size, 'reading')} of a device, expected two or more "
-                "to tell the step; give a complete table"
-            )
-        self._is_whole = good.size == rows.size
-        whole_us = np.rint(t_us[good] - t_us[good[0]]).astype(np.int64)
-        kept = longest_increasing(whole_us)
-        repeated = good.size - np.unique(whole_us).size
-        if kept.size < 2 or 2 * kept.size < good.size or 10 * repeated > good.size:
-            row = int(good[1 + int(np.argmax(np.diff(whole_us) <= 0))])
-            table.fail(
-                row,
-                f"time does not go on: {repeated:,} of {good.size:,} rows repeat a time; of "
-                "several devices, name the columns that tell them apart (--device-column), else "
-                "sort the rows",
-            )
-        counts["rows_out_of_order"] += good.size - kept.size
-        self._rows = good[kept]
-        self._off_us = t_us[self._rows] - t_us[self._rows[0]]
-        self.t_us = whole_us[kept] + np.int64(np.rint(t_us[good[0]]))
-        self.power_w = power_w[self._rows]
-        steps_us = np.diff(self.t_us)
-        self.interval_us = float(np.median(steps_us))
-        counts["gaps_bridged"] += int((steps_us > GAP_STEPS * self.interval_us).sum())
 
-    def check_gaps(self, max_gap_s: float) -> None:
-        """Refuse a time without a reading that is too long to be bridged."""
-        steps_us = np.diff(self.t_us)
-        longest = int(np.argmax(steps_us))
-        is_gap = steps_us[longest] > GAP_STEPS * self.interval_us
-        if is_gap and steps_us[longest] > max_gap_s * US_PER_S:
-            self._table.fail(
-                int(self._rows[longest + 1]),
-                f"{steps_us[longest] / US_PER_S:,.1f} s without a reading, expected "
-                f"{max_gap_s:g} s at most; split the table here, or allow it (--max-gap-s)",
-            )
-
-    def even_ms(self) -> int | None:
-        """Return the step of rows that are complete and even, in whole ms; else None."""
-        step_ms = round(self.interval_us / US_PER_MS)
-        if not self._is_whole or self._rows.size < 2 or not 1 <= step_ms <= MS_PER_DAY:
-            return None
-        # Stamps are held against the grid, not only against the row before, so that drift is seen.
-        grid_us = step_ms * float(US_PER_MS) * np.arange(self._off_us.size)
-        rounding_us = 4 * np.spacing(np.abs(self.t_us).max(initial=0))
-        off_us = np.abs(self._off_us - grid_us).max()
-        return step_ms if off_us <= _TOLERANCE_US + rounding_us else None
-
-    def curve(self, even_ms: int | None) -> EnergyCurve:
-        """Return the energy: of means over even steps, else of readings joined by lines."""
-        if even_ms is None:
-            return EnergyCurve.from_readings(self.t_us, self.power_w)
-        ends_us = np.append(self.t_us, self.t_us[-1] + even_ms * US_PER_MS)
-        energy_j = np.cumsum(self.power_w) * even_ms / MS_PER_S
-        return EnergyCurve(ends_us, np.concatenate(([0.0], energy_j)))
+def _of_means(device: Device, step_ms: int) -> Device:
+    """Return a device whose readings are the means of even steps."""
+    t_us, power_w = device.curve.t_us, device.curve.power_w
+    assert power_w is not None
+    ends_us = np.append(t_us, t_us[-1] + step_ms * US_PER_MS)
+    energy_j = np.cumsum(power_w) * step_ms / MS_PER_S
+    return replace(device, curve=EnergyCurve(ends_us, np.concatenate(([0.0], energy_j))))
 
 
 def _by_device(table: ReadTable, n_columns: int, is_told: bool) -> Iterator[Int64Array]:
@@ -290,9 +274,18 @@ def _times_us(table: ReadTable) -> Float64Array:
     column = table.columns["time"]
     first = pc.drop_null(column)[:1].to_pylist()
     is_number = not is_text(column) or (first and re.match(r"^\s*[-+\d.eE]+\s*$", first[0]))
+    is_of_day = is_text(column) and first and re.match(_OF_DAY, first[0].strip())
+    if is_of_day:
+        words = pc.replace_substring_regex(pc.utf8_trim_whitespace(column), r"^(\d:)", r"0\1")
+        words = pc.replace_substring_regex(words, _OF_DAY, r"1970-01-01 \1")
+        table = replace(table, columns={"time": words})
     if not is_number or str(column.type).startswith(("timestamp", "date")):
         found = stamps_of_one_clock(table, "time")
-        return np.where(found.there, found.us.astype(np.float64), np.nan)
+        t_us = np.where(found.there, found.us.astype(np.float64), np.nan)
+        if is_of_day:  # a fall by half a day or more is midnight
+            falls = np.diff(t_us[found.there], prepend=-np.inf) < -US_PER_DAY / 2
+            t_us[found.there] += US_PER_DAY * np.cumsum(falls)
+        return t_us
     if pa.types.is_integer(column.type):  # of epochs in ns, arrow gives no floats unasked
         column = pc.cast(column, pa.float64(), safe=False)
     table = replace(table, columns={"time": column})

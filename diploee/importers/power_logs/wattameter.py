@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -26,26 +26,19 @@ from typing import NoReturn
 
 import numpy as np
 
-from diploee.errors import LogFormatError, ProfileError, one_of
+from diploee.errors import LogFormatError, one_of
+from diploee.importers.power_logs.curves import Device, measured, sum_w
 from diploee.importers.power_logs.wattameter_log import WattAMeterLog, parse_log
 from diploee.importers.power_logs.wattameter_power import (
     AMD_COUNTER_RANGE_J,
-    LogPower,
     ReadingLimits,
     log_power,
 )
-from diploee.profiles.profile import PowerProfile, Provenance
-from diploee.profiles.resample import (
-    US_PER_MS,
-    US_PER_S,
-    joint_power_w,
-    round_keeping_energy,
-    unshared_s,
-    usable_bandwidth_hz,
-)
-from diploee.tables import Float64Array
+from diploee.profiles.profile import PowerProfile, check_argument
+from diploee.profiles.resample import US_PER_S
+from diploee.scenario.bounds import MAX_POWER_W
 from diploee.textio.source import read_bytes
-from diploee.units import PROFILE_STEP_MS
+from diploee.units import MS_PER_DAY, PROFILE_STEP_MS, S_PER_DAY
 
 MAX_READING_W = 800.0
 MAX_GAP_S = 3_600.0
@@ -118,7 +111,11 @@ def import_wattameter(
     max_gap_s : float
         Longest gap that is bridged [s]; longer ones are refused.
     """
-    _check_arguments(step_ms, averaging_window_s, max_reading_w, counter_range_j, max_gap_s)
+    check_argument("step_ms", step_ms, 1, MS_PER_DAY)
+    check_argument("averaging_window_s", averaging_window_s, 0, S_PER_DAY)
+    check_argument("max_reading_w", max_reading_w, 1, MAX_POWER_W)
+    check_argument("counter_range_j", counter_range_j, 1, MAX_POWER_W * S_PER_DAY)
+    check_argument("max_gap_s", max_gap_s, 0, 366 * S_PER_DAY)
     limits = ReadingLimits(max_reading_w, counter_range_j, max_gap_s)
     names = _one_job(_find(paths), slurm_id)
     digest = hashlib.sha256()
@@ -133,53 +130,24 @@ def import_wattameter(
             f"{names[0].path.parent}: logs of {n_found} nodes, expected {n_nodes}; "
             "give the logs of all nodes of one job, or correct the node count"
         )
-    powers = [log_power(log, limits) for log in logs.values()]
-    power_w, window = _mean_power_w(powers, step_ms)
-    interval_s = round(float(np.median([log.interval_us for log in logs.values()])) / US_PER_S, 6)
     counts: Counter[str] = Counter()
-    for power in powers:
-        counts.update(power.counts)
-    counts["seconds_that_not_all_logs_cover"] = unshared_s([c for p in powers for c in p.curves])
-    provenance = Provenance(
-        kind="measured",
-        source=source or ", ".join(path.name for path in sorted(log.path for log in logs.values())),
-        licence=licence,
-        sampling_interval_s=interval_s,
-        averaging_window_s=averaging_window_s,
-        bandwidth_hz=usable_bandwidth_hz(interval_s, averaging_window_s),
-        source_sha256=digest.hexdigest(),
-        notes=_notes(powers, window),
-        counts=dict(counts),
-    )
-    return PowerProfile(
+    devices = [device for log in logs.values() for device in log_power(log, limits, counts)]
+    power_w = sum_w(devices, step_ms, counts, "seconds_that_not_all_logs_cover")
+    interval_us = float(np.median([log.interval_us for log in logs.values()]))
+    return measured(
         profile_id or f"{workload}-{n_found}n",
         workload,
         n_found,
         step_ms,
-        round_keeping_energy(power_w),
-        provenance,
+        power_w,
+        hashes=[digest.hexdigest()],
+        interval_s=round(interval_us / US_PER_S, 6),
+        window_s=averaging_window_s,
+        counts=counts,
+        source=source or ", ".join(path.name for path in sorted(log.path for log in logs.values())),
+        licence=licence,
+        notes=_notes(devices),
     )
-
-
-def _check_arguments(
-    step_ms: int,
-    averaging_window_s: float,
-    max_reading_w: float,
-    counter_range_j: float,
-    max_gap_s: float,
-) -> None:
-    positive = {
-        "max_reading_w": max_reading_w,
-        "counter_range_j": counter_range_j,
-        "max_gap_s": max_gap_s,
-    }
-    if not (isinstance(step_ms, int) and step_ms >= 1):
-        raise ProfileError(f"step_ms is {step_ms}, expected a whole number of 1 ms or more")
-    if not 0 <= averaging_window_s < np.inf:
-        raise ProfileError(f"averaging_window_s is {averaging_window_s}, expected 0 s or more")
-    for name, value in positive.items():
-        if not 0 < value < np.inf:
-            raise ProfileError(f"{name} is {value}, expected a positive number")
 
 
 def _find(paths: Sequence[Path | str]) -> list[_Name]:
@@ -255,36 +223,13 @@ def _fail_unpaired(log: WattAMeterLog, missing: str) -> NoReturn:
     )
 
 
-def _mean_power_w(powers: list[LogPower], step_ms: int) -> tuple[Float64Array, tuple[int, int]]:
-    """Return the mean power of each whole step [W], and the window's ends [us]."""
-    first = max(powers, key=lambda power: int(power.log.t_us[0])).log
-    last = min(powers, key=lambda power: int(power.log.t_us[-1])).log
-    start_us, end_us = int(first.t_us[0]), int(last.t_us[-1])
-    step_us = step_ms * US_PER_MS
-    n_steps = (end_us - start_us) // step_us
-    if n_steps < 1:
-        raise LogFormatError(
-            f"{first.path}: {_span(first)} and {last.path}: {_span(last)} share "
-            f"{max(end_us - start_us, 0) / US_PER_S:g} s, expected a step of {step_ms} ms or more; "
-            "give the logs of one job"
-        )
-    curves = [curve for power in powers for curve in power.curves]
-    return joint_power_w(curves, step_us), (start_us, end_us)
-
-
-def _span(log: WattAMeterLog) -> str:
-    return f"{_stamp(log.t_us[0])} to {_stamp(log.t_us[-1])}"
-
-
-def _stamp(t_us: int) -> str:
-    return str(np.datetime64(int(t_us), "us"))
-
-
-def _notes(powers: Iterable[LogPower], window: tuple[int, int]) -> str:
-    longest = max(powers, key=lambda power: power.longest_gap_s)
+def _notes(devices: list[Device]) -> str:
+    start = max(device.curve.t_us[0] for device in devices).astype("datetime64[us]")
+    end = min(device.curve.t_us[-1] for device in devices).astype("datetime64[us]")
+    longest = max(devices, key=lambda device: device.longest_gap_s)
     return (
-        f"{_stamp(window[0])} to {_stamp(window[1])} naive local time; "
+        f"{start} to {end} naive local time; "
         "power readings joined by straight lines, CPU power from energy counters; "
-        "a remainder of less than a step at the end is left out; "
-        f"longest time between good readings {longest.longest_gap_s:g} s ({longest.log.path.name})"
+        "a remainder of less than a step at the end is left out; longest time between good "
+        f"readings {longest.longest_gap_s:g} s ({Path(longest.name).name})"
     )

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from diploee.errors import shown
-from diploee.importers.power_logs.increasing import longest_increasing
+from diploee.importers.power_logs.curves import longest_increasing
 from diploee.tables import Float64Array, Int64Array
 from diploee.textio.stamps import stamps
 from diploee.textio.tables import Layout, ReadTable, listed, read_columns
@@ -76,6 +76,10 @@ class WattAMeterLog:
     def interval_us(self) -> float:
         """Median interval between rows [us], 0 for a single row."""
         return float(np.median(np.diff(self.t_us))) if self.t_us.size > 1 else 0.0
+
+    def where(self, row: int) -> str:
+        """Return file and line of a row."""
+        return f"{self.path}:{self.line[row]}"
 
 
 @dataclass(frozen=True, eq=False)

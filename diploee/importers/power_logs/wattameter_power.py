@@ -2,7 +2,7 @@
 
 Rules, all counted by cause:
 
-- A failed read (logged as 0) of a power is bridged by a straight line between its neighbours.
+- A failed read (logged as 0, or below) of a power is bridged by a straight line.
 - A power reading above the limit (800 W) takes the next good reading, as in the published cleaning
   of doi:10.7799/3025227; at the end of the log, the last good one.
 - CPU power comes from the energy counter alone, difference over difference in time: it holds from
@@ -16,12 +16,14 @@ Rules, all counted by cause:
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import NoReturn
 
 import numpy as np
 
 from diploee.errors import LogFormatError
+from diploee.importers.power_logs.curves import Device, longest_gap_s
 from diploee.importers.power_logs.wattameter_log import Channel, WattAMeterLog
 from diploee.profiles.resample import US_PER_S, EnergyCurve
 from diploee.tables import BoolArray, Float64Array, Int64Array
@@ -42,31 +44,20 @@ class ReadingLimits:
     max_gap_s: float  # longest gap that is bridged [s]
 
 
-@dataclass(frozen=True)
-class LogPower:
-    """The energy curves of one log and what was repaired to get them."""
-
-    log: WattAMeterLog  # the log
-    curves: tuple[EnergyCurve, ...]  # one for its power columns, one for its counters; they add up
-    counts: dict[str, int]  # readings repaired, by cause
-    longest_gap_s: float  # longest time without a good reading of a device [s]
-
-
-def log_power(log: WattAMeterLog, limits: ReadingLimits) -> LogPower:
-    """Repair a log and sum its devices."""
+def log_power(log: WattAMeterLog, limits: ReadingLimits, counts: Counter[str]) -> list[Device]:
+    """Repair a log and sum its devices: those with power columns, and those with counters."""
     if log.t_us.size < 2:
         raise LogFormatError(
             f"{log.path}:{log.line[0]}: a single row, expected two or more; give a complete log"
         )
     above = f"readings_above_{limits.max_reading_w:g}_w"
-    counts = log.counts | {"gaps": _count_gaps(log), "failed_reads": 0, above: 0}
-    counts |= {"counter_wraps": 0, "counter_intervals_bridged": 0}
-    longest_us = 0
-    power_w = np.zeros(log.t_us.size)
-    energy_j = np.zeros(log.t_us.size)
+    n_gaps = int(np.count_nonzero(np.diff(log.t_us) > GAP_INTERVALS * log.interval_us))
+    counts.update(log.counts | {"gaps": n_gaps, "failed_reads": 0, above: 0})
+    counts.update({"counter_wraps": 0, "counter_intervals_bridged": 0})
+    longest_s = 0.0
+    power_w, energy_j = np.zeros(log.t_us.size), np.zeros(log.t_us.size)
     for channel, values in log.readings.items():
-        _check_sign(log, channel, values)
-        failed = values == 0
+        failed = values <= 0
         counts["failed_reads"] += int(np.count_nonzero(failed))
         if channel.kind == "power":
             watts = values * channel.unit
@@ -80,14 +71,20 @@ def log_power(log: WattAMeterLog, limits: ReadingLimits) -> LogPower:
             _check_good(log, channel, good, 2)
             counter_j = values[good] * channel.unit
             energy_j += _counter_energy_j(log, channel, counter_j, good, limits, counts)
-        longest_us = max(longest_us, _longest_gap_us(log, channel, good, limits))
+        gap_s = longest_gap_s(
+            log.t_us, np.flatnonzero(good), limits.max_gap_s, log.where, channel.device
+        )
+        longest_s = max(longest_s, gap_s)
+    curves = {
+        "power": EnergyCurve.from_readings(log.t_us, power_w),
+        "counter": EnergyCurve(log.t_us, energy_j),
+    }
     kinds = {channel.kind for channel in log.readings}
-    curves = []
-    if "power" in kinds:
-        curves.append(EnergyCurve.from_readings(log.t_us, power_w))
-    if "counter" in kinds:
-        curves.append(EnergyCurve(log.t_us, energy_j))
-    return LogPower(log, tuple(curves), counts, longest_us / US_PER_S)
+    return [
+        Device(str(log.path), curve, log.interval_us, longest_s)
+        for kind, curve in curves.items()
+        if kind in kinds
+    ]
 
 
 def _fill(
@@ -107,7 +104,7 @@ def _counter_energy_j(
     counter_j: Float64Array,
     good: BoolArray,
     limits: ReadingLimits,
-    counts: dict[str, int],
+    counts: Counter[str],
 ) -> Float64Array:
     """Return the energy of one counter since the log's first row [J], at every row."""
     t_us = log.t_us[good]
@@ -142,34 +139,6 @@ def _bridge(step_w: Float64Array, plausible: BoolArray) -> Float64Array:
     before = np.where(right == 0, after, before)
     step_w[wrong] = (step_w[before] + step_w[after]) / 2
     return step_w
-
-
-def _count_gaps(log: WattAMeterLog) -> int:
-    return int(np.count_nonzero(np.diff(log.t_us) > GAP_INTERVALS * log.interval_us))
-
-
-def _longest_gap_us(
-    log: WattAMeterLog, channel: Channel, good: BoolArray, limits: ReadingLimits
-) -> int:
-    at = np.unique(np.concatenate(([0], np.flatnonzero(good), [good.size - 1])))
-    gaps_us = np.diff(log.t_us[at])
-    longest = int(np.argmax(gaps_us))
-    if gaps_us[longest] > limits.max_gap_s * US_PER_S:
-        raise LogFormatError(
-            f"{log.path}:{log.line[at[longest + 1]]}: {gaps_us[longest] / US_PER_S:,.1f} s without "
-            f"a good reading of {channel.device}, expected {limits.max_gap_s:g} s at most; "
-            "split the log here or raise 'max_gap_s'"
-        )
-    return int(gaps_us[longest])
-
-
-def _check_sign(log: WattAMeterLog, channel: Channel, values: Float64Array) -> None:
-    row = int(np.argmin(values))
-    if values[row] < 0:
-        raise LogFormatError(
-            f"{log.path}:{log.line[row]}: {channel.kind} of {channel.device} is "
-            f"{values[row] * channel.unit:g}, expected 0 or more; correct or remove this row"
-        )
 
 
 def _check_good(log: WattAMeterLog, channel: Channel, good: BoolArray, least: int) -> None:

@@ -25,13 +25,13 @@ from diploee.importers.request_traces.rows import (
     RequestRows,
     time_of,
     us_of,
+    whole,
 )
 from diploee.importers.request_traces.totals import Rules
 from diploee.importers.request_traces.trace_format import TraceOptions, row_format
-from diploee.tables import Float64Array, Int64Array
+from diploee.tables import Float64Array
 from diploee.textio.text import Text
 from diploee.textio.values import Number
-from diploee.zone import MISSING
 
 KEYS: dict[str, Number] = {
     "timestamp": time_of("ms"),
@@ -93,12 +93,7 @@ def _rows(block: Text) -> RequestRows:
         return f"{block.path}:{lines[row]}"
 
     time_ms, inputs, outputs = found.values()
-    return RequestRows(where, us_of(time_ms, "ms"), _whole(inputs), _whole(outputs), n_cut=n_cut)
-
-
-def _whole(values: Float64Array) -> Int64Array:
-    missing = np.isnan(values)
-    return np.where(missing, MISSING, np.where(missing, 0, values).astype(np.int64))
+    return RequestRows(where, us_of(time_ms, "ms"), whole(inputs), whole(outputs), n_cut=n_cut)
 
 
 def _arrow_values(block: Text) -> dict[str, Float64Array] | None:

@@ -68,7 +68,11 @@ def csv_rows(
             continue
         table = read_columns(block, layout, columns, may_be_cut=True)
         rows = _times(table, unit, zone)
-        lengths = {f"{k}_tokens": _tokens(table, k) for k in ("input", "output") if k in table}
+        lengths = {
+            f"{side}_tokens": whole(numbers(table, side, TOKENS))
+            for side in ("input", "output")
+            if side in table
+        }
         service, names = labels(table, "service")
         if "service" in table:
             rows = replace(rows, service=service.astype(np.int64), service_names=names)
@@ -77,9 +81,7 @@ def csv_rows(
 
 def us_of(times: Float64Array, unit: str) -> Int64Array:
     """Return times in a unit as whole microseconds, `MISSING` where they are NaN."""
-    missing = np.isnan(times)
-    us = np.rint(np.where(missing, 0.0, times) * US_PER_UNIT[unit]).astype(np.int64)
-    return np.where(missing, MISSING, us)
+    return whole(np.rint(times * US_PER_UNIT[unit]))
 
 
 def time_of(unit: str) -> Number:
@@ -106,7 +108,7 @@ def _times(table: ReadTable, unit: TimeUnit, zone: Zone | None) -> RequestRows:
     )
 
 
-def _tokens(table: ReadTable, key: str) -> Int64Array:
-    values = numbers(table, key, TOKENS)
+def whole(values: Float64Array) -> Int64Array:
+    """Return whole numbers, `MISSING` where they are NaN."""
     missing = np.isnan(values)
     return np.where(missing, MISSING, np.where(missing, 0, values).astype(np.int64))

@@ -12,10 +12,12 @@ from samples import MLPERF, PUBLISHED
 
 from diploee import simulate
 from diploee.facility.loss_curves import SUPPLIES
-from diploee.importers.power_logs.mlperf_power import import_mlperf_power
+from diploee.importers.power_logs.mlperf_power import read_node_log
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.check import check_library
 from diploee.profiles.profile import NODE_AC_POWER
+from diploee.profiles.resample import joint_power_w
+from diploee.tables import Float64Array
 from profiles.build import build_eight_gpu_profiles, write_reference_profiles
 from profiles.build.eight_gpus import EIGHT_GPU_CLASSES, IDLE_W, SUPPLY_EFFICIENCY
 
@@ -32,11 +34,14 @@ def built() -> dict[int, list[PowerProfile]]:
     return of_nodes
 
 
-def measured(n_nodes: int, side: str) -> list[PowerProfile]:
+def measured(n_nodes: int, side: str) -> list[Float64Array]:
+    """Return the power of each run [W], in steps of 2 s over the time that all nodes share."""
     if not (PUBLISHED / MLPERF).exists():
         pytest.skip("the published sample is not at hand")
     system = PUBLISHED / MLPERF / f"smc-{side}-power" / "results" / f"{n_nodes}xSMC-H100-SXM-80GB"
-    return import_mlperf_power(system / "llama2_70b_lora", side=side)
+    runs = sorted((system / "llama2_70b_lora" / "power").iterdir())
+    of_nodes = ([read_node_log(log).device.curve for log in run.glob("node_*.txt")] for run in runs)
+    return [joint_power_w(curves, 2_000_000) for curves in of_nodes]
 
 
 def test_shipped_files_are_rebuilt_byte_for_byte(tmp_path: Path) -> None:
@@ -75,11 +80,11 @@ def test_they_are_marked_as_built_from_published_measurements() -> None:
 def test_the_facts_are_those_of_the_logs(n_nodes: int) -> None:
     of_class = next(one for one in EIGHT_GPU_CLASSES if one.n_nodes == n_nodes)
     ac, dc = measured(n_nodes, "ac"), measured(n_nodes, "dc")
-    assert [run.duration_ms / 1000 for run in ac] == list(of_class.durations_s)
+    assert [2 * run.size for run in ac] == list(of_class.durations_s)
     for runs, facts_w in ((ac, of_class.means_w), (dc, of_class.dc_means_w)):
-        means_w = [run.mean_power_w / n_nodes for run in runs]
+        means_w = [run.mean() / n_nodes for run in runs]
         assert means_w == pytest.approx(facts_w, abs=0.06)
-    plateau_w = np.concatenate([run.power_w[run.power_w > 0.95 * run.power_w.max()] for run in ac])
+    plateau_w = np.concatenate([run[run > 0.95 * run.max()] for run in ac])
     assert np.median(plateau_w) / n_nodes == pytest.approx(of_class.training_w, rel=0.005)
 
 
@@ -90,21 +95,18 @@ def test_profiles_are_as_spread_and_as_restless_as_the_runs(
     runs = measured(n_nodes, "ac")
     for power in (np.std, lambda power_w: np.std(np.diff(power_w)), np.max):
         found = np.mean([power(profile.power_w) for profile in built[n_nodes]])
-        assert found == pytest.approx(np.mean([power(run.power_w) for run in runs]), rel=0.2)
+        assert found == pytest.approx(np.mean([power(run) for run in runs]), rel=0.2)
     # A run whose log ends early is shifted; its median step is still within 3 %.
     for run, profile in zip(runs, built[n_nodes], strict=True):
-        off = np.abs(profile.power_w[: run.power_w.size] / run.power_w - 1)
+        off = np.abs(profile.power_w[: run.size] / run - 1)
         assert np.median(off) < 0.03
 
 
 def test_the_supplies_efficiency_is_that_of_steady_stretches_of_both_sides() -> None:
     ac_w, dc_w = [], []
     for ac, dc in zip(measured(1, "ac"), measured(1, "dc"), strict=True):
-        n = min(ac.power_w.size, dc.power_w.size)
-        sides = [
-            np.lib.stride_tricks.sliding_window_view(side.power_w[:n].astype(float), 5)
-            for side in (ac, dc)
-        ]
+        n = min(ac.size, dc.size)
+        sides = [np.lib.stride_tricks.sliding_window_view(side[:n], 5) for side in (ac, dc)]
         steady = np.ones(n - 4, dtype=bool)
         for side, most in zip(sides, (0.02, 0.05), strict=True):
             steady &= np.ptp(side, axis=1) < most * side.mean(axis=1)

@@ -66,13 +66,16 @@ def test_nodes_are_processors_over_those_of_a_node(
     assert np.isnan(log.jobs.n_gpus).all()
 
 
-def test_without_a_node_count_in_the_header_the_user_is_asked(tmp_path: Path) -> None:
+def test_without_a_node_count_in_the_header_a_processor_is_a_node_and_noted(tmp_path: Path) -> None:
     path = write(tmp_path, "; MaxProcs: 800", row(procs=9))
-    with pytest.raises(LogFormatError, match=r"log.swf: the header has no MaxNodes.*gpus_per_node"):
-        read_job_log(path)
+    log = read_job_log(path)
+    assert log.jobs.n_nodes.tolist() == [9]
+    (rule,) = (cause for cause in log.counts.noted if cause.startswith("1 node = 1 processor, as"))
+    assert "gpus_per_node" in rule
     log = read_job_log(path, gpus_per_node=4)
     assert log.jobs.n_nodes.tolist() == [3]
     assert log.jobs.n_gpus.tolist() == [9]
+    assert log.counts.noted["1 node = 4 processors, as given"] == 1
 
 
 def test_requested_processors_stand_in_for_missing_allocated_ones(tmp_path: Path) -> None:

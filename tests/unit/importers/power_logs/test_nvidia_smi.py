@@ -4,10 +4,8 @@ from datetime import datetime, timedelta
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from diploee.errors import DiploeeError, LogFormatError, ProfileError
+from diploee.errors import LogFormatError, ProfileError
 from diploee.importers.power_logs.gpu_rows import gpu_of_rows
 from diploee.importers.power_logs.nvidia_smi import import_nvidia_smi
 from diploee.profiles.profile import GPU_POWER
@@ -155,7 +153,8 @@ def test_given_number_of_gpus_reads_ticks_that_do_not_show(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "failed", ["[N/A]", "[Not Supported]", "N/A", "[Unknown Error]", "[GPU requires reset]", ""]
+    "failed",
+    ["[N/A]", "[Not Supported]", "N/A", "[Unknown Error]", "[GPU requires reset]", "", "-9.00 W"],
 )
 def test_failed_reads_are_bridged_and_counted(tmp_path, failed):
     lines = smi(T_S, lambda t: 100 + 10 * t)
@@ -192,7 +191,9 @@ def test_files_are_nodes_and_are_summed_over_the_time_they_share(tmp_path):
     np.testing.assert_allclose(profile.power_w, 800, rtol=1e-6)
     assert repairs(profile) == {"seconds_that_not_all_gpus_cover": 10}  # 5 s at either end
     apart = put(tmp_path, smi(T_S + 500, 300), "c.csv")
-    with pytest.raises(LogFormatError, match="share less than a step of 100 ms"):
+    with pytest.raises(
+        LogFormatError, match=r"c.csv: .*a.csv: .* share 0 s, expected a step of 100"
+    ):
         load(one, apart)
 
 
@@ -215,9 +216,8 @@ def test_a_constant_for_the_cpus_is_added_per_node_and_named(tmp_path):
         (["t_s,power_w", "0,1"], r"no column 'timestamp' \(found: 't_s', 'power_w'\), expected"),
         (["timestamp, utilization.gpu [%]", f"{stamp(0)}, 9 %"], r"smi.csv:1: no column of power"),
         ([HEADER], r"smi.csv:1: a header without rows"),
-        (smi([0.0], 100), r"GPU 0 has 1 good readings in 1 rows"),
+        (smi([0.0], 100), r"GPU 0 has 1 good reading in 1 row"),
         ([*smi(T_S, 100), f"{stamp(30)}, much, 1 %, 1"], r":203: column 'power.draw .* is 'much'"),
-        ([*smi(T_S, 100), f"{stamp(30)}, -5 W, 1 %, 1"], r"smi.csv:203: power is -5 W"),
         ([*smi(T_S, 100), "14.05.2025, 5 W, 1 %, 1"], r":203: column 'timestamp' is '14.05.20"),
         ([*smi(T_S, 100), f"{stamp(9999)}, 5 W, 1 %, 1"], r"smi.csv:203: 9,979.0 s without a good"),
         ([*smi(T_S, 100), "5 W, 1 %"], r"smi.csv:203: 2 fields, expected 4"),
@@ -228,28 +228,6 @@ def test_bad_logs_are_refused_in_one_line_with_the_place(tmp_path, lines, proble
     with pytest.raises(LogFormatError, match=problem) as caught:
         load(put(tmp_path, lines))
     assert "\n" not in str(caught.value)
-
-
-@settings(max_examples=100)
-@given(
-    head=st.sampled_from(
-        [b"", b"timestamp, power.draw [W]\n", "\n".join(smi(T_S[:3], 5)).encode()]
-    ),
-    data=st.binary(max_size=60)
-    | st.text('0123456789,./-:\n "eW[]NA', max_size=120).map(str.encode)
-    | st.lists(
-        st.sampled_from(["2025/05/14 08:50:19.056", ", ", "5 W", "[N/A]", "\n", "index", "1e9"])
-    ).map(lambda words: "".join(words).encode()),
-)
-def test_no_bytes_raise_anything_but_the_packages_own_error(tmp_path, head, data):
-    path = tmp_path / "smi.csv"
-    path.write_bytes(head + data)
-    try:
-        profile = load(path)
-    except DiploeeError as error:
-        assert "\n" not in str(error)
-    else:
-        assert np.isfinite(profile.energy_j)
 
 
 def test_a_folder_gives_all_logs_in_it_and_an_empty_one_is_refused(tmp_path):

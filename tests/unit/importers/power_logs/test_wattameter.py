@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import WATTAMETER
 
-from diploee.errors import DiploeeError, LogFormatError, ProfileError
+from diploee.errors import LogFormatError, ProfileError
 from diploee.importers.power_logs.wattameter import import_wattameter
 from diploee.importers.power_logs.wattameter_log import parse_log
 from diploee.profiles.resample import round_keeping_energy
@@ -147,16 +147,6 @@ def test_package_listed_by_two_interfaces_counts_once(tmp_path):
     np.testing.assert_allclose(profile.power_w, 450.0, rtol=1e-4)
 
 
-def test_bom_blank_lines_tabs_and_windows_line_ends_are_read(tmp_path):
-    t_s = grid()
-    lines = nvml(t_s, 300_000)
-    path = write(tmp_path, "nvml_a.log", lines)
-    text = "\ufeff" + "\r\n".join([lines[0], "", *lines[1:]]).replace("45560 ", "45560\t ")
-    path.write_bytes(text.encode())
-    profile = load(path, write(tmp_path, "rapl_a.log", rapl(t_s, 50.0)))
-    np.testing.assert_allclose(profile.power_w, 450.0, rtol=1e-5)
-
-
 def test_repeated_header_may_change_the_column_order(tmp_path):
     t_s = grid()
     first = nvml(t_s[:100], 300_000, ONE_LINE)
@@ -181,7 +171,7 @@ def test_failed_gpu_reads_are_bridged_by_a_straight_line(tmp_path):
     t_s = grid()
     readings = 200_000 + np.rint(t_s * 10_000).astype(int)
     clean = load_pair(tmp_path, nvml(t_s, readings), rapl(t_s))
-    readings[50:53] = 0
+    readings[50:53] = 0, -5, 0
     profile = load_pair(tmp_path, nvml(t_s, readings), rapl(t_s))
     assert profile.provenance.counts["failed_reads"] == 3
     np.testing.assert_allclose(profile.power_w, clean.power_w, rtol=1e-6)
@@ -461,7 +451,6 @@ def swap(old, new):
         (swap(" 300000", " 1e999"), r":5: column .* is '1e999'"),
         (swap(" 300000", " 300_000"), r":5: column .* is '300_000'"),
         (swap(" 300000", " " + "3" * 99), r":5: column .* is '333"),
-        (swap(" 300000", " -5"), r":5: power of gpu-0 is -0.005"),
         (ROWS[:2], r":2: a single row"),
         (nvml(grid(1.0), 0), r":2: gpu-0: 0 good power readings in 11 rows"),
         ([*ROWS, header(["gpu-0[mW]"]), row(9, 1)], r":13: the devices change to gpu-0\[mW\] from"),
@@ -481,18 +470,6 @@ def test_rapl_row_that_misses_a_counter_is_refused(tmp_path):
         LogFormatError, match=r":12: 5 fields, expected 10 \(6 without the trailing"
     ):
         load_pair(tmp_path, ROWS, lines)
-
-
-@pytest.mark.parametrize(
-    "data",
-    [b"\x00\x01\x02", "\n".join(ROWS).encode("utf-16"), b"# timestamp\n\xff\xfe\n", b"PK\x03\x04"],
-    ids=["binary", "utf16", "not-utf8", "zip"],
-)
-def test_binary_file_is_refused(tmp_path, data):
-    path = tmp_path / "nvml_a.log"
-    path.write_bytes(data)
-    with pytest.raises(LogFormatError, match="expected UTF-8 text"):
-        load(path)
 
 
 def test_missing_file_and_empty_folder_are_refused(tmp_path):
@@ -604,60 +581,3 @@ def test_logs_of_a_node_give_the_energy_of_an_independent_sum(sample):
     assert profile.provenance.sampling_interval_s == pytest.approx(
         np.median(np.diff(gpu_s)), abs=1e-4
     )
-
-
-# --- fuzz ------------------------------------------------------------------------------------
-
-SEEDS = [
-    "\n".join(lines).encode()
-    for lines in (nvml(grid(2.0), 300_000, ONE_LINE) * 2, rapl(grid(2.0), flush=7))
-]
-NUMBERS = st.sampled_from(
-    ["0", "-1", "nan", "inf", "1e18", "1e-320", "9" * 40, "", "1_0", "\u0663"]
-)
-FUZZ = settings(max_examples=60)
-
-
-def import_or_refuse(folder, gpu, cpu):
-    (folder / "nvml.log").write_bytes(gpu)
-    (folder / "rapl.log").write_bytes(cpu)
-    try:
-        profile = load(folder / "nvml.log", folder / "rapl.log")
-    except DiploeeError as error:
-        assert "\n" not in str(error)
-    else:
-        assert np.isfinite(profile.energy_j)
-
-
-@FUZZ
-@given(data=st.binary(max_size=300) | st.text(max_size=300).map(str.encode))
-def test_no_bytes_raise_anything_but_the_packages_own_error(tmp_path, data):
-    import_or_refuse(tmp_path, data, SEEDS[1])
-    import_or_refuse(tmp_path, b"# timestamp gpu-0[mW]\n" + data, SEEDS[1])
-
-
-@FUZZ
-@given(
-    which=st.integers(0, 1),
-    start=st.integers(0, 2000),
-    length=st.integers(0, 40),
-    patch=st.binary(max_size=20) | st.text("0123456789-_:. #\n", max_size=20).map(str.encode),
-)
-def test_no_mutated_log_raises_anything_but_the_packages_own_error(
-    tmp_path, which, start, length, patch
-):
-    logs = list(SEEDS)
-    logs[which] = logs[which][:start] + patch + logs[which][start + length :]
-    import_or_refuse(tmp_path, *logs)
-
-
-@FUZZ
-@given(which=st.integers(0, 1), line=st.integers(0, 45), field=st.integers(0, 12), word=NUMBERS)
-def test_no_odd_field_raises_anything_but_the_packages_own_error(
-    tmp_path, which, line, field, word
-):
-    logs = [log.decode().split("\n") for log in SEEDS]
-    fields = logs[which][line % len(logs[which])].split()
-    fields[field % len(fields)] = word
-    logs[which][line % len(logs[which])] = " ".join(fields)
-    import_or_refuse(tmp_path, *("\n".join(lines).encode() for lines in logs))
