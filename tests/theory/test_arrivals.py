@@ -10,7 +10,7 @@ import pytest
 from builders import tiny_library, tiny_scenario
 from scipy import integrate, stats
 
-from diploee.loads.jobs import hourly_rates
+from diploee.loads.jobs.rates import hourly_rates
 from diploee.scenario import Scenario, load_scenario
 from diploee.steps import Workload, generate_jobs
 

@@ -14,8 +14,7 @@ from diploee.errors import ScenarioError
 from diploee.learn.jobs.calendar_fit import fit_calendar
 from diploee.learn.jobs.hours import HourCounts
 from diploee.learn.weeks import fit_weeks
-from diploee.loads.jobs import HourlyRates
-from diploee.loads.jobs.rates import hourly_rates
+from diploee.loads.jobs.rates import HourlyRates, hourly_rates
 from diploee.scenario import Calendar
 
 MS_PER_H, HOURS_PER_WEEK = 3_600_000, 168

@@ -9,8 +9,7 @@ import pytest
 
 from diploee.clock import RunClock
 from diploee.errors import WorkloadError
-from diploee.loads.jobs import HourlyRates, hourly_rates
-from diploee.loads.jobs.rates import gamma_factors
+from diploee.loads.jobs.rates import HourlyRates, gamma_factors, hourly_rates
 from diploee.scenario import Calendar, StandingNodes
 
 MS_PER_H = 3_600_000
