@@ -22,6 +22,8 @@ from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
 
 MEMORY = Path("/dev/shm")
+MARKED = ("bench", "browser", "dask", "grid_tools", "paper")
+"""Folders whose tests all have a marker."""
 
 gc.disable()  # until all tests are collected: what they are made of stays to the end
 
@@ -38,13 +40,27 @@ settings.register_profile(
 settings.load_profile("diploee")
 
 
+def is_default(config: pytest.Config) -> bool:
+    """Whether the default suite runs."""
+    return "not slow" in config.getoption("markexpr")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import nothing of folders of which the default suite takes no test."""
+    parts = collection_path.relative_to(Path(__file__).parent).parts
+    return True if parts and parts[0] in MARKED and is_default(config) else None
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Keep the files of tests in memory: tens of thousands of small ones would wait for the disk.
 
     The default suite alone, which writes some 100 MB.
     """
-    default = "not slow" in config.getoption("markexpr")
-    if default and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4 << 30:
+    if (
+        is_default(config)
+        and os.access(MEMORY, os.W_OK)
+        and shutil.disk_usage(MEMORY).free > 4 << 30
+    ):
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 

@@ -44,8 +44,7 @@ def end(process: subprocess.Popen[str]) -> Ended:
     ("number", "after_s"),
     [
         (signal.SIGINT, 0.0),
-        (signal.SIGTERM, 0.7),
-        pytest.param(signal.SIGHUP, 0.3, marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, 0.7, marks=pytest.mark.slow),
     ],
 )
 def test_interrupted_run_leaves_nothing(

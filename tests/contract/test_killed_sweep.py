@@ -125,8 +125,10 @@ def test_sweep_that_is_killed_at_any_step_of_a_worker_goes_on_from_there(
         assert check_killed_and_again(site, out, library_folder, True, first + 7 * k, number)
 
 
-@pytest.mark.parametrize("every", [121, pytest.param(4, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("number", [*SIGNALS[:2], pytest.param(SIGNALS[2], marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [241, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "number", [SIGNALS[0], *(pytest.param(n, marks=pytest.mark.slow) for n in SIGNALS[1:])]
+)
 def test_sweep_in_one_process_that_is_killed_at_any_step_goes_on_from_there(
     number: signal.Signals, every: int, site: Path, tmp_path: Path, library_folder: Path
 ) -> None:

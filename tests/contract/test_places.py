@@ -78,6 +78,9 @@ def export(fmt: Format) -> Command:
     return Command(words, f"--step {step.replace(' ', '')}", slow=run == "year")
 
 
+EXPORTS = ("csv", "opendss", "pypsa", "pandapower", "psse-raw", "pjm-lla")
+"""A file, folders, a table, one with a second input, a year; all formats are written alike."""
+
 SHOW = "profiles show draw-1n-1 --profiles {site}/library --out {root}/profile.png"
 REPORT = "report {site}/run -q --out {root}/report.html"
 TRACE = "benchmark training-trace --set duration_s=60 --out {root}/lib"
@@ -98,7 +101,7 @@ COMMANDS = {
         "run {site}/tiny.yaml --profiles {site}/library --engine compiled -q --out {root}/run",
         "--seed 7",
     ),
-    **{f"export {fmt.name}": export(fmt) for fmt in FORMATS.values()},
+    **{f"export {name}": export(FORMATS[name]) for name in EXPORTS},
     "import plain": imported("plain {site}/plain --workload x --nodes 1"),
     "import nvidia-smi": imported("nvidia-smi {site}/nvidia-smi --workload x"),
     "import mlperf-power": imported("mlperf-power {site}/mlperf_power", "--licence CC0"),

@@ -328,12 +328,11 @@ def test_a_time_that_no_trace_can_have_is_dropped(year: str, tmp_path: Path) -> 
 
 
 @each_format
-@pytest.mark.parametrize("years", [2, 19])
 def test_a_few_requests_years_from_all_others_have_a_wrong_stamp(
-    trace_format: str, years: int, tmp_path: Path
+    trace_format: str, tmp_path: Path
 ) -> None:
     requests = some_requests(60)
-    far_ms = [years * 366 * 86_400_000 + i for i in range(2)]
+    far_ms = [2 * 366 * 86_400_000 + i for i in range(2)]
     stray = replace(requests, time_ms=[*requests.time_ms[:-2], *far_ms])
     trace = read_request_trace(write(tmp_path / "trace", LINES[trace_format](stray)))
     assert trace.counts.dropped == {"submitted more than a year apart from all others": 2}

@@ -40,7 +40,7 @@ def check_moments(found: Distribution, values: list[float]) -> None:
 
 
 @given(st.lists(values_lists, min_size=1, max_size=5))
-@settings(max_examples=150)
+@settings(max_examples=80)
 def test_blocks_give_what_one_pass_gives(parts: list[list[float]]) -> None:
     found = distribution_of(*parts)
     values = [value for part in parts for value in part]
@@ -63,7 +63,7 @@ def small_memory() -> Callable[[], pytest.MonkeyPatch]:
 
 
 @given(st.lists(values_lists, min_size=1, max_size=6))
-@settings(max_examples=150)
+@settings(max_examples=80)
 def test_histogram_percentiles_stay_within_the_stated_error(
     small_memory: Callable[[], pytest.MonkeyPatch], parts: list[list[float]]
 ) -> None:

@@ -112,7 +112,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 @given(seeds)
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_facility_energy_equals_job_energies_plus_idle_at_every_resolution(seed: int) -> None:
     site = random_site(seed, duration_s=3 * 3_600, n_jobs=60, longest_s=2_400)
     expected_j = site.energy_j()
@@ -123,7 +123,7 @@ def test_facility_energy_equals_job_energies_plus_idle_at_every_resolution(seed:
 
 
 @given(seeds, st.sampled_from(["0.1 s", "0.7 s", "1.5 s", "4.2 s", "21 s", "60 s"]))
-@settings(max_examples=50)
+@settings(max_examples=30)
 def test_power_equals_a_dense_sum_over_milliseconds(seed: int, resolution: str) -> None:
     site = random_site(seed, duration_s=420, n_jobs=25, longest_s=120)
     scenario = site.scenario(resolution)
@@ -133,7 +133,7 @@ def test_power_equals_a_dense_sum_over_milliseconds(seed: int, resolution: str) 
 
 
 @given(seeds, st.sampled_from(["0.1 s", "1.5 s", "21 s"]))
-@settings(max_examples=30)
+@settings(max_examples=20)
 def test_segments_with_offsets_and_weights_equal_a_dense_sum(seed: int, resolution: str) -> None:
     """Segments as services will use them: any part of a profile, any weight, past its end too."""
     rng = np.random.default_rng(seed)
@@ -158,7 +158,7 @@ def test_segments_with_offsets_and_weights_equal_a_dense_sum(seed: int, resoluti
 
 
 @given(seeds, st.sampled_from(["0.1 s", "1.5 s", "60 s"]), st.integers(1, 50))
-@settings(max_examples=30)
+@settings(max_examples=20)
 def test_block_size_changes_no_power(seed: int, resolution: str, block_intervals: int) -> None:
     site = random_site(seed, duration_s=60, n_jobs=30, longest_s=30)
     whole = it_power_w(site, resolution)
@@ -167,7 +167,7 @@ def test_block_size_changes_no_power(seed: int, resolution: str, block_intervals
 
 
 @given(seeds, st.sampled_from([10, 11, 14]))
-@settings(max_examples=30)
+@settings(max_examples=20)
 def test_adding_in_the_frequency_domain_equals_a_dense_sum(seed: int, order: int) -> None:
     """Short transforms make several blocks, which jobs span; the horizon cuts the last ones."""
     site = random_site(seed, duration_s=420, n_jobs=40, longest_s=120, steps_ms=(100,))
@@ -182,7 +182,7 @@ def test_adding_in_the_frequency_domain_equals_a_dense_sum(seed: int, order: int
 
 
 @given(seeds, st.sampled_from(["1 s", "60 s", "10 min"]))
-@settings(max_examples=30)
+@settings(max_examples=20)
 def test_coarse_power_is_the_mean_of_fine_power(seed: int, resolution: str) -> None:
     site = random_site(seed, duration_s=3_600, n_jobs=30, longest_s=900)
     per_step = site.scenario(resolution).resolution_ms // 100
@@ -191,7 +191,7 @@ def test_coarse_power_is_the_mean_of_fine_power(seed: int, resolution: str) -> N
 
 
 @given(seeds)
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_two_half_spans_equal_the_whole(seed: int) -> None:
     """One schedule, its power computed in two runs of half the length, cut in the middle."""
     site = random_site(seed, duration_s=7_200, n_jobs=50, longest_s=2_400)
@@ -228,7 +228,7 @@ def test_two_half_spans_equal_the_whole(seed: int) -> None:
 
 
 @given(seeds)
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_loads_side_by_side_are_a_concatenation_of_segments(seed: int) -> None:
     site = random_site(seed, duration_s=3_600, n_jobs=30, longest_s=900)
     segments = job_segments(site.schedule, site.library, site.scenario("1 s"))
@@ -241,7 +241,7 @@ def test_loads_side_by_side_are_a_concatenation_of_segments(seed: int) -> None:
 
 
 @given(seeds, st.sampled_from(["0.7 s", "21 s"]), st.integers(1, 40))
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_busy_nodes_equal_a_dense_count(seed: int, resolution: str, block_intervals: int) -> None:
     site = random_site(seed, duration_s=210, n_jobs=25, longest_s=60)
     scenario = site.scenario(resolution)
@@ -262,7 +262,7 @@ def test_busy_nodes_equal_a_dense_count(seed: int, resolution: str, block_interv
 
 
 @given(seeds)
-@settings(max_examples=30)
+@settings(max_examples=20)
 def test_job_energy_equals_a_dense_sum_of_its_profile(seed: int) -> None:
     site = random_site(seed, duration_s=210, n_jobs=25, longest_s=120)
     found_j = job_energy_j(site.schedule, site.library, site.scenario("1 s"))

@@ -65,7 +65,7 @@ def slow_fifo(jobs: JobTable, n_nodes: int, horizon_ms: int) -> list[int]:
 
 
 @given(job_lists())
-@settings(max_examples=200)
+@settings(max_examples=120)
 def test_simpy_equals_compiled_job_for_job(case: tuple[JobTable, int, int]) -> None:
     by_simpy = scheduled(*case, "simpy")
     by_twin = scheduled(*case, "compiled")
@@ -73,7 +73,7 @@ def test_simpy_equals_compiled_job_for_job(case: tuple[JobTable, int, int]) -> N
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_simpy_equals_compiled_on_long_lists_under_load(seed: int) -> None:
     rng = np.random.default_rng(seed)
     n_jobs, n_nodes = 400, int(rng.integers(1, 64))
@@ -90,13 +90,13 @@ def test_simpy_equals_compiled_on_long_lists_under_load(seed: int) -> None:
 
 
 @given(job_lists())
-@settings(max_examples=100)
+@settings(max_examples=60)
 def test_a_slow_fifo_from_the_definition_agrees(case: tuple[JobTable, int, int]) -> None:
     assert scheduled(*case, "compiled").start_ms.tolist() == slow_fifo(*case)
 
 
 @given(job_lists())
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_occupancy_never_exceeds_capacity(case: tuple[JobTable, int, int]) -> None:
     jobs, n_nodes, _ = case
     schedule = scheduled(*case, "compiled")
@@ -107,7 +107,7 @@ def test_occupancy_never_exceeds_capacity(case: tuple[JobTable, int, int]) -> No
 
 
 @given(job_lists())
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_fifo_starts_never_reorder(case: tuple[JobTable, int, int]) -> None:
     jobs, _, horizon_ms = case
     schedule = scheduled(*case, "compiled")
@@ -120,7 +120,7 @@ def test_fifo_starts_never_reorder(case: tuple[JobTable, int, int]) -> None:
 
 
 @given(job_lists())
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_a_longer_horizon_changes_no_start_before_the_shorter_one(
     case: tuple[JobTable, int, int],
 ) -> None:
@@ -131,7 +131,7 @@ def test_a_longer_horizon_changes_no_start_before_the_shorter_one(
 
 
 @given(job_lists(), st.lists(st.integers(-5, 30_000), max_size=20))
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_queued_at_counts_submitted_and_not_yet_started_jobs(
     case: tuple[JobTable, int, int], times_ms: list[int]
 ) -> None:
@@ -150,7 +150,7 @@ def test_queued_at_counts_submitted_and_not_yet_started_jobs(
 
 
 @given(job_lists())
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_mean_utilization_equals_a_count_of_every_millisecond(
     case: tuple[JobTable, int, int],
 ) -> None:
@@ -163,7 +163,7 @@ def test_mean_utilization_equals_a_count_of_every_millisecond(
 
 
 @given(job_lists(), job_lists())
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_pools_do_not_disturb_each_other(
     first: tuple[JobTable, int, int], second: tuple[JobTable, int, int]
 ) -> None:

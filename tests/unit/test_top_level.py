@@ -142,7 +142,10 @@ def write_log(path: Path) -> Path:
     return path
 
 
-def test_a_fit_gives_and_writes_what_the_command_does(tmp_path: Path, library_folder: Path) -> None:
+def test_a_fit_gives_and_writes_what_the_command_does(
+    tmp_path: Path, library_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("diploee.learn.jobs.likeness.YEAR_D", 14)
     log, out = write_log(tmp_path / "log.csv"), tmp_path / "stream.yaml"
     options = ("--workload", "tune", "--profiles", library_folder, "--no-months")
     ended = call("fit", log, *options, "--stream", "own")

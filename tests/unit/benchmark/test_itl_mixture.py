@@ -130,7 +130,7 @@ def test_samples_of_a_coarse_clock_are_fitted():
 
 def test_samples_of_a_single_lognormal_are_fitted():
     rng = np.random.default_rng(9)
-    samples = 0.01 + 0.005 * np.exp(0.3 * rng.standard_normal(4_000))
+    samples = 0.01 + 0.005 * np.exp(0.3 * rng.standard_normal(2_000))
     model = ITLMixtureModel.fit(samples)
     assert stats.kstest(samples, model.cdf).pvalue > 0.01
 

@@ -72,7 +72,7 @@ def openg2g(folder: Path) -> tuple[Any, dict[Path, Any]]:
     return OpenG2GSource(folder), {p: json.loads(p.read_text()) for p in place.glob("*.json")}
 
 
-@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("build", [leaderboard, results, openg2g], ids=lambda b: b.__name__)
 @pytest.mark.parametrize("odd", ODD)
 def test_odd_value_gives_finite_fits_or_one_line_with_the_file(

@@ -159,6 +159,7 @@ def test_pictures_are_drawn_of_a_trace_with_dates(azure: Path, tmp_path: Path) -
         assert str(tmp_path / "plots" / name) in said
 
 
+@pytest.mark.slow
 def test_pictures_are_drawn_of_months_and_of_a_trace_without_dates_or_lengths(
     tmp_path: Path,
 ) -> None:

@@ -43,7 +43,13 @@ def fit_of(days: int, seed: int, **spec: float) -> FluctuationFit:
     return found
 
 
-@pytest.mark.parametrize(("tau_s", "share"), [(300, 0.5), (900, 0.8), (1800, 0.0)])
+@pytest.mark.parametrize(
+    ("tau_s", "share"),
+    [
+        (300, 0.5),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in ((900, 0.8), (1800, 0.0))),
+    ],
+)
 def test_fit_of_generated_requests_gives_time_share_and_size_back(
     tau_s: float, share: float
 ) -> None:

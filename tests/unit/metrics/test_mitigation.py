@@ -42,12 +42,13 @@ CASES = {
     "ramps and bands": {"ramps": [RAMP], "band_rms": [
         {"low_hz": 0.002, "high_hz": 0.02, "max_rms_mw": 0.0001}]},
 }  # fmt: skip
+MORE = {"lines", "filtered", "of nominal", "ramps and bands"}
 
 
 @pytest.mark.parametrize(
     "limits",
     [
-        pytest.param(limits, id=name, marks=[pytest.mark.slow] if name == "lines" else [])
+        pytest.param(limits, id=name, marks=[pytest.mark.slow] if name in MORE else [])
         for name, limits in CASES.items()
     ],
 )

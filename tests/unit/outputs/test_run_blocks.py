@@ -9,7 +9,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from builders import tiny_library, tiny_scenario
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diploee.errors import InputError
@@ -33,6 +33,7 @@ def joined(blocks: list[SeriesBlock], column: str) -> np.ndarray:
     return np.concatenate([block.columns[column] for block in blocks])
 
 
+@settings(max_examples=40)
 @given(
     st.integers(0, N_MINUTES - 1).flatmap(
         lambda first: st.tuples(st.just(first), st.integers(first + 1, N_MINUTES))

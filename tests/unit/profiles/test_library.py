@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from builders import profile, tiny_library
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diploee.errors import ProfileError
@@ -74,6 +74,7 @@ def test_whole_watts_are_stored_as_integers_where_they_fit(
     assert read_profile(path).power_w.tobytes() == np.float32(power_w).tobytes()
 
 
+@settings(max_examples=40)
 @given(
     power_w=st.lists(
         st.floats(-0.0, width=32, allow_infinity=False) | st.integers(0, 2**33), min_size=1

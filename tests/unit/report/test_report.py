@@ -352,9 +352,8 @@ def test_seeds_alone_show_how_metrics_spread(sweep_folder: Path) -> None:
     assert build_report([sweep_folder]).charts[0].id == "spread"
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param("busier_folder", marks=pytest.mark.slow), "fine_folder"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["busier_folder", "fine_folder"])
 def test_pictures_show_every_chart(
     name: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

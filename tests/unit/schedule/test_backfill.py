@@ -252,7 +252,9 @@ def test_easy_with_exact_estimates_never_delays_a_head_beyond_its_first_shadow(
     assert all(found[job] <= shadow for job, shadow in promised.items())
 
 
-@pytest.mark.parametrize("kind", ["sjf", "easy", "conservative"])
+@pytest.mark.parametrize(
+    "kind", ["easy", *(pytest.param(k, marks=pytest.mark.slow) for k in ("sjf", "conservative"))]
+)
 def test_windows_and_engines_change_no_byte_of_a_run_matched_under_its_own_scheduler(
     kind: str, tmp_path: Path
 ) -> None:

@@ -51,7 +51,7 @@ def test_jobs_of_arrays_have_their_share_and_sizes_and_the_count_of_jobs_stays()
     assert JobArrays(job_share=0.5, sizes=SIZES).mean_size == pytest.approx(19)
 
 
-@pytest.mark.parametrize("correlation", [0.0, 0.6, 1.0])
+@pytest.mark.parametrize("correlation", [0.0, 0.6, pytest.param(1.0, marks=pytest.mark.slow)])
 def test_run_times_are_alike_within_an_array_as_far_as_asked(correlation: float) -> None:
     jobs = drawn({"run_time_correlation": correlation, "duration": SHORT})
     one = jobs.take(jobs.n_nodes == 1)

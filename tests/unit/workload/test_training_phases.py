@@ -129,7 +129,7 @@ def test_effective_training_time_follows_its_law(detection_ms: int, load_ms: int
     # N r_f (u0 + C / 2) = 0.09 here; the law is of first order, one percent holds below 0.1.
     rate = 1_370 * 3.79e-3 / DAY
     plan = TrainingPlan(20 * DAY, 30 * MIN, 20_000, load_ms=load_ms)
-    found = np.mean([ettr(drawn(plan, 1 / rate, detection_ms, seed)) for seed in range(200)])
+    found = np.mean([ettr(drawn(plan, 1 / rate, detection_ms, seed)) for seed in range(100)])
     expected = law(rate, 10 * MIN, 30 * MIN, 20_000)
     assert rate * 25 * MIN == pytest.approx(0.09, abs=0.001)
     assert found == pytest.approx(expected, rel=0.01)

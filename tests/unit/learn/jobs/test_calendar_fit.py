@@ -208,7 +208,7 @@ def test_limits_of_the_weights_hold_what_they_promise(dispersion: float, n_weeks
 def test_dispersion_is_hardly_biased_by_the_fitted_weights(dispersion: float, n_weeks: int) -> None:
     rng = np.random.default_rng(6)
     found = []
-    for _ in range(60):
+    for _ in range(30):
         span = hours(gamma_counts(rng, np.tile(BY_HOUR * 5, n_weeks), dispersion))
         index = scatter_of(span).index
         found.append((index - 1) / span.counts.mean())  # the estimate, below 0 too
@@ -239,7 +239,7 @@ def test_limits_of_the_dispersion_hold_what_they_promise(dispersion: float) -> N
     month = np.linspace(0.5, 1.5, 12)
     year = hours(np.zeros(8_760))
     mean = 6 * BY_HOUR[year.hour_of_week] * month[year.month]
-    found = [scatter_of(hours(gamma_counts(rng, mean, dispersion))) for _ in range(60)]
+    found = [scatter_of(hours(gamma_counts(rng, mean, dispersion))) for _ in range(30)]
     inside = sum(s.low <= dispersion <= s.high for s in found)
     assert stats.binom.cdf(inside, len(found), 0.95) > 0.001
     by_index = sum(s.index_low <= 1 + dispersion * mean.mean() <= s.index_high for s in found)

@@ -113,7 +113,9 @@ def test_run_without_a_whole_calendar_year_is_refused_in_one_line(
     tmp_path: Path, changes: dict[str, Any]
 ) -> None:
     changes = {**changes, "streams.training.target_utilization": 0.05}
-    run = simulate(tiny_scenario(changes), tmp_path / "run", library=tiny_library())
+    run = simulate(
+        tiny_scenario(changes), tmp_path / "run", library=tiny_library(), engine="compiled"
+    )
     with pytest.raises(InputError) as caught:
         export_run(run, "sam")
     text = str(caught.value)
@@ -129,7 +131,9 @@ def test_one_of_several_years_must_be_chosen(tmp_path: Path) -> None:
         "resolution": "1 h",
         "streams.training.target_utilization": 0.05,
     }
-    run = simulate(tiny_scenario(changes), tmp_path / "run", library=tiny_library())
+    run = simulate(
+        tiny_scenario(changes), tmp_path / "run", library=tiny_library(), engine="compiled"
+    )
     drop_last = Options(leap_day="drop-last-day")
     with pytest.raises(InputError, match="holds the years 2019, 2020; choose one with --year"):
         export_run(run, "sam", options=drop_last)
