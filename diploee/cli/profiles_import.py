@@ -21,7 +21,7 @@ import_app = App(
 )
 
 
-_OPTIONS = {
+OPTIONS = {
     "n_nodes": "--nodes",
     "n_gpus": "--gpus",
     "add_w": "--add-w",
@@ -93,7 +93,7 @@ class Plain(Averaged):
 
 
 @import_app.command("wattameter")
-@options(**_OPTIONS)
+@options(**OPTIONS)
 def import_wattameter_command(
     files: Annotated[list[Path], typer.Argument(help="Log files of one job, or their folder.")],
     new: NewProfile,
@@ -112,7 +112,7 @@ def import_wattameter_command(
 
 
 @import_app.command("plain")
-@options(**_OPTIONS, power_boundary="--boundary")
+@options(**OPTIONS, power_boundary="--boundary")
 def import_plain_command(
     files: Annotated[list[Path], typer.Argument(help="CSV or Parquet file of time and power.")],
     new: Plain,
@@ -131,7 +131,7 @@ def import_plain_command(
 
 
 @import_app.command("nvidia-smi")
-@options(**_OPTIONS)
+@options(**OPTIONS)
 def import_nvidia_smi_command(
     files: Annotated[
         list[Path], typer.Argument(help="CSV logs of one job, one per machine, or their folder.")
@@ -153,7 +153,7 @@ def import_nvidia_smi_command(
 
 
 @import_app.command("mlperf-power")
-@options(boundary="--boundary", **_OPTIONS)
+@options(boundary="--boundary", **OPTIONS)
 def import_mlperf_power_command(
     folder: Annotated[Path, typer.Argument(help="Folder of MLPerf results, or above several.")],
     out: Annotated[Path, place_option("Folder of the library to write the profiles to.")],
@@ -268,7 +268,7 @@ def _import(files: list[Path], source_format: str, out: Path, force: bool, **tol
     """Add profiles to a library and say what was imported and repaired."""
     from diploee.importers.power_logs.formats import add_profiles, read_profiles
 
-    with naming_options(**_OPTIONS, gpu_tdp_w="--gpu-tdp-w"):
+    with naming_options(**OPTIONS, gpu_tdp_w="--gpu-tdp-w"):
         profiles = read_profiles(files, source_format, **told)
     for profile, place in zip(profiles, add_profiles(profiles, out, force, files), strict=True):
         typer.echo(

@@ -1,125 +1,146 @@
-"""`diploee profiles record`: run a command and keep its power as a profile."""
+"""`diploee profiles record`: a command beside WattAMeter or nvidia-smi, whose logs are imported."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from tempfile import mkdtemp
+from typing import Annotated, Any
 
 import typer
 
-from diploee.cli.options import Force, ToLibrary, naming_options
+from diploee.cli.options import Force, ToLibrary, naming_options, options
+from diploee.cli.profiles_import import OPTIONS, NewProfile
+from diploee.errors import InputError, ProfileError
+from diploee.files import check_file
+
+POWERCAP, PATIENCE_S = Path("/sys/class/powercap"), 10.0
 
 
+@options(**OPTIONS)
 def record_command(
-    command: Annotated[
-        list[str], typer.Argument(metavar="COMMAND", help="Program and its arguments.")
-    ],
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="Program and arguments.")],
+    new: NewProfile,
     out: ToLibrary,
-    workload: Annotated[str, typer.Option(help="Workload, as scenarios name it.")],
-    profile_id: Annotated[
-        str | None, typer.Option("--id", help="Id of the profile; <workload>-<nodes>n by default.")
-    ] = None,
-    n_nodes: Annotated[
-        int, typer.Option("--nodes", help="Nodes that this machine stands for.")
-    ] = 1,
-    interval_s: Annotated[float, typer.Option(help="Time between readings in s.")] = 0.1,
-    gpus: Annotated[
-        str | None,
-        typer.Option(help="GPUs such as '0,1', or 'none'; by default all that CUDA sees."),
-    ] = None,
-    cpus: Annotated[
-        bool, typer.Option("--cpus/--no-cpus", help="Record the CPU packages, too.")
-    ] = True,
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Keep what was recorded when interrupted.")
-    ] = False,
-    source: Annotated[str, typer.Option(help="Where and by whom it is measured.")] = "",
-    licence: Annotated[str, typer.Option(help="Licence of the measurement.")] = "unknown",
+    interval_s: Annotated[
+        float, typer.Option(min=0.005, max=60, help="Time between readings in s.")
+    ] = 0.1,
     force: Force = False,
 ) -> None:
-    """Run a command and record the power of its machine.
+    """Run a command and record the power of its machine's GPUs and CPUs.
 
-    Reads GPUs through nvidia-ml-py (instantaneous power, not the driver's 1 s
-    average, held against the energy counter) and CPU packages through RAPL,
-    where they are readable. Ends with the command's exit code.
+    WattAMeter records, or nvidia-smi the GPUs alone where that is not installed
+    or the CPUs' counters (RAPL) can't be read; their logs are imported. Notes
+    have the GPUs' energy counters beside. Ends with the command's exit code.
     """
-    from diploee.cli import Interrupted
-    from diploee.errors import InputError, ProfileError
-    from diploee.files import check_file
+    from diploee.importers.power_logs.formats import add_profiles, read_profiles
     from diploee.json_files import checked_record
-    from diploee.profiles import add_profile
-    from diploee.profiles.record import (
-        Sampler,
-        find_sensors,
-        recorded_profile,
-        run_recorded,
-    )
     from diploee.profiles.store import Job, place_of
 
-    if not 0.005 <= interval_s <= 60:
-        raise InputError(f"--interval-s is {interval_s:g}, expected 0.005 to 60 s")
-    name = profile_id or f"{workload}-{n_nodes}n"
     # Before the command, whose hours must not be lost to a name.
-    told = {"profile_id": name, "workload": workload, "n_nodes": n_nodes}
-    with naming_options(n_nodes="--nodes", workload="--workload", profile_id="--id"):
-        checked_record(told, Job, "profiles record", ProfileError)
-    check_file(place_of(name, out), force, option="id")
-    sensors = find_sensors(_numbers(gpus), with_cpus=cpus)
-    _say(f"recording {', '.join(sensor.device for sensor in sensors.found)}")
-    for missing in sensors.missing:
-        _say(f"without {missing}")
-    sampler = Sampler(sensors.found, interval_s)
-    ended = run_recorded(
-        command,
-        sampler,
-        interruptions=(KeyboardInterrupt, Interrupted),
-        keep_interrupted=keep,
-    )
-    remarks = [f"{Path(command[0]).name} ended with {ended.code}"]
-    if ended.interrupted:
-        remarks.append("the recording was interrupted")
+    job: dict[str, Any] = {
+        "workload": new.workload,
+        "n_nodes": 1 if new.n_nodes is None else new.n_nodes,
+    }
+    job["profile_id"] = new.profile_id or f"{new.workload}-{job['n_nodes']}n"
+    with naming_options(**OPTIONS, workload="--workload"):
+        checked_record(job, Job, "profiles record", ProfileError)
+    check_file(place_of(job["profile_id"], out), force, option="id")
+    if shutil.which(command[0]) is None:
+        raise InputError(f"{command[0]}: no such program; give one with its arguments after '--'")
+    source_format, recorder = _recorder(interval_s)
+    logs = Path(mkdtemp(prefix="diploee-record-"))
     try:
-        profile = recorded_profile(
-            sampler.samples,
-            sensors.found,
-            workload=workload,
-            profile_id=name,
-            n_nodes=n_nodes,
-            step_ms=max(1, round(interval_s * 1000)),
-            source=source,
-            licence=licence,
-            remarks="; ".join(remarks),
+        with _recording(recorder, logs):
+            before_j, code, after_j = _counters_j(), _run(command), _counters_j()
+        told: dict[str, Any] = new.model_dump(include={"workload", "source", "licence"})
+        told["step_ms"] = max(1, round(1000 * interval_s))
+        files = [logs] if source_format == "wattameter" else [logs / "nvidia-smi.csv"]
+        (profile,) = read_profiles(files, source_format, **told)
+        notes = f"{Path(command[0]).name} ended with {code}"
+        if before_j is not None and after_j is not None:
+            notes += f"; the GPUs' energy counters moved by {after_j - before_j:,.1f} J meanwhile"
+        noted = replace(profile.provenance, notes=f"{profile.provenance.notes}; {notes}")
+        (place,) = add_profiles([replace(profile, **job, provenance=noted)], out, force, [])
+    except BaseException:
+        if _begun(logs):
+            remedy = f"import them with 'diploee profiles import {source_format}'"
+            typer.echo(f"diploee: the logs are in {logs}; {remedy}", err=True)
+        else:
+            shutil.rmtree(logs)
+        raise
+    shutil.rmtree(logs)
+    words = f"{place}: {profile.energy_j:,.1f} J, {noted.power_boundary}; {notes}"
+    typer.echo(f"diploee: {words}", err=True)  # standard output belongs to the command
+    raise typer.Exit(code)
+
+
+def _recorder(interval_s: float) -> tuple[str, list[str]]:
+    """Return the format of the logs and the command that writes them into its folder."""
+    if (smi := shutil.which("nvidia-smi")) is None:
+        raise InputError(
+            "nvidia-smi is not on PATH, so the command was not run; record on a machine with an "
+            "NVIDIA driver, or measure otherwise and use 'diploee profiles import plain'"
         )
-    except InputError as error:
-        if ended.code == 0:
+    beside = str(Path(sys.executable).parent)
+    wattameter = shutil.which("wattameter") or shutil.which("wattameter", path=beside)
+    if wattameter and any(os.access(p, os.R_OK) for p in POWERCAP.glob("*:*/energy_uj")):
+        return "wattameter", [wattameter, "--tracker", f"{interval_s:g},nvml-power,rapl"]
+    why = "RAPL can't be read" if wattameter else "for these: pip install 'diploee[record]'"
+    typer.echo(f"diploee: recording GPUs with nvidia-smi, no CPUs ({why})", err=True)
+    fields = subprocess.run([smi, "--help-query-gpu"], capture_output=True, check=False).stdout
+    column = "power.draw.instant" if b"power.draw.instant" in fields else "power.draw"
+    query = [f"--query-gpu=timestamp,index,{column}", "--format=csv", "-f", "nvidia-smi.csv"]
+    return "nvidia-smi", [smi, *query, "-lms", f"{1000 * interval_s:.0f}"]
+
+
+@contextmanager
+def _recording(recorder: list[str], logs: Path) -> Iterator[None]:
+    """Record while the block lasts, from the first reading on."""
+    # In a session of its own: what interrupts the command must not cut the logs.
+    meter = subprocess.Popen(recorder, cwd=logs, stdout=2, start_new_session=True)
+    try:
+        while not _begun(logs):
+            if meter.poll() is not None:
+                raise InputError(f"{recorder[0]} ended without a reading; the command was not run")
+            time.sleep(0.02)
+        yield
+    finally:
+        meter.terminate()
+        meter.wait()
+
+
+def _begun(logs: Path) -> bool:
+    return any(path.stat().st_size for path in logs.iterdir())
+
+
+def _run(command: list[str]) -> int:
+    """Run a command to its end, also where interrupted; return its exit code as shells do."""
+    with subprocess.Popen(command) as process:
+        try:
+            process.wait()
+        except BaseException:
+            with suppress(subprocess.TimeoutExpired):  # a terminal interrupts both
+                process.wait(PATIENCE_S)
+            process.terminate()
             raise
-        _say(str(error))
-        raise typer.Exit(ended.code) from error
-    place = add_profile(profile, out, force)
-    _say(
-        f"{place}: {profile.duration_ms / 1000:,.1f} s, mean {profile.mean_power_w:,.1f} W; "
-        f"{profile.provenance.notes}"
-    )
-    for cause, n in profile.provenance.counts.items():
-        if n and cause != "samples":
-            _say(f"  {n:,} {cause.replace('_', ' ')}")
-    raise typer.Exit(ended.code)
+    return 128 - process.returncode if process.returncode < 0 else process.returncode
 
 
-def _numbers(gpus: str | None) -> list[int] | None:
-    from diploee.errors import InputError, shown
-
-    if gpus is None:
+def _counters_j() -> float | None:
+    """Return the sum of the energy counters of all GPUs [J], None where NVML has none."""
+    try:
+        nvml = import_module("pynvml")
+        nvml.nvmlInit()
+        gpus = map(nvml.nvmlDeviceGetHandleByIndex, range(nvml.nvmlDeviceGetCount()))
+        return float(sum(map(nvml.nvmlDeviceGetTotalEnergyConsumption, gpus))) / 1000
+    except Exception:  # noqa: BLE001  # not installed, or the driver's; they are a remark alone
         return None
-    if gpus.strip() == "none":
-        return []
-    words = [word.strip() for word in gpus.split(",")]
-    if not all(word.isascii() and word.isdigit() and len(word) < 5 for word in words):
-        raise InputError(f"--gpus is {shown(gpus)}, expected numbers such as '0,1', or 'none'")
-    return [int(word) for word in words]
-
-
-def _say(text: str) -> None:
-    """Print to standard error: standard output belongs to the command."""
-    sys.stderr.write(f"diploee: {text}\n")

@@ -12,11 +12,11 @@ import shutil
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from benchmark_builders import leaderboard_data, tiny_spec
@@ -30,8 +30,6 @@ from text_readers import READERS
 from diploee.outputs.export import FORMATS
 from diploee.outputs.export.base import Format
 from diploee.profiles import PowerProfile
-from diploee.profiles.record import Ended
-from diploee.profiles.record.sensors import Sensors
 
 SHORT = {"duration": "30 min", "resolution": "60 s"}
 
@@ -183,17 +181,17 @@ def load(hour: int) -> str:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out what takes time or differs each time and is not looked at.
 
-    These are the disk's own time and what sensors read.
+    These are the disk's own time and a recorder's.
     """
     monkeypatch.setattr(os, "fsync", lambda _handle: None)
-    record, sensor = "diploee.profiles.record", SimpleNamespace(device="gpu-0")
-    monkeypatch.setattr(f"{record}.find_sensors", lambda *_, **__: Sensors((sensor,), ()))
-    monkeypatch.setattr(f"{record}.run_recorded", lambda *_, **__: Ended(0, False))
-    monkeypatch.setattr(f"{record}.recorded_profile", recorded)
+    record = "diploee.cli.profiles_record"
+    monkeypatch.setattr(f"{record}._recorder", lambda _: ("wattameter", ["true"]))
+    monkeypatch.setattr(f"{record}._recording", lambda *_: nullcontext())
+    monkeypatch.setattr("diploee.importers.power_logs.formats.read_profiles", recorded)
 
 
-def recorded(*_: object, profile_id: str, n_nodes: int, **__: object) -> PowerProfile:
-    return profile(profile_id, [100.0] * 10, n_nodes=n_nodes)
+def recorded(*_: object, workload: str, **__: object) -> list[PowerProfile]:
+    return [profile(workload, [100.0] * 10)]
 
 
 def problem_of(text: str) -> str:
