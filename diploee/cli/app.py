@@ -24,7 +24,6 @@ COMMANDS = {
     "export": "export:export_command",
     "limits": "limits:limits_command",
     "battery": "battery:battery_command",
-    "coincident": "coincident:coincident_command",
     "sweep": "sweep:sweep_command",
     "ensemble": "sweep:ensemble_command",
     "fit": "fit:fit_command",

@@ -25,7 +25,8 @@ def datasheet_command(
         Path | None,
         typer.Option(
             metavar="CSV",
-            help="Add the demand at a system's peaks, as 'diploee coincident' takes them.",
+            help="Add the demand at a system's peaks: a table with start, end or duration_min, "
+            "and optionally name; local time or with an offset.",
         ),
     ] = None,
     out: Annotated[
@@ -33,15 +34,12 @@ def datasheet_command(
     ] = Path("datasheet.html"),
     csv: Annotated[Path | None, place_option("Also as CSV, a row for a figure.", "--csv")] = None,
     xlsx: Annotated[Path | None, place_option("Also as a workbook.", "--xlsx")] = None,
-    pdf: Annotated[
-        Path | None, place_option("Also as PDF, printed by a Chromium.", "--pdf")
-    ] = None,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
     """Write what an interconnection asks of a load on one page: demand, ramps, limits, sources."""
     written = write_datasheet(
-        run_dir, out, csv_file=csv, xlsx=xlsx, pdf=pdf, limits=limits or (), peaks=peaks,
+        run_dir, out, csv_file=csv, xlsx=xlsx, limits=limits or (), peaks=peaks,
         force=force,
     )  # fmt: skip
     if not quiet:

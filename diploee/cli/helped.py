@@ -28,7 +28,6 @@ EXAMPLES = {
     "export": "diploee export opendss runs/site --step '15 min' --bus b12 --kv 34.5",
     "limits": "diploee limits ercot_lcl_2026_06 runs/site --fail",
     "battery": "diploee battery ieso_3_0 runs/site",
-    "coincident": "diploee coincident runs/site peaks.csv --minimum-take 85",
     "sweep": "diploee sweep colocation_utilization --out sweeps/utilization --workers 2",
     "ensemble": "diploee ensemble colocation_10mw --seeds 4 --out sweeps/spread",
     "fit": "diploee fit sacct.txt --workload llama2_70b_lora --out stream.yaml",
@@ -40,8 +39,6 @@ EXAMPLES = {
     "profiles show": "diploee profiles show llama2_70b_lora-16n-1 --out llama2.png",
     "profiles check": "diploee profiles check my_profiles",
     "profiles compare": "diploee profiles compare my_profiles reference",
-    "profiles merge": "diploee profiles merge my_profiles other_profiles --out all_profiles",
-    "profiles trim": "diploee profiles trim mine-2n --profiles my_profiles --from 30 --out trimmed",
     "profiles record": "diploee profiles record --workload mine --out my_profiles -- python job.py",
     "profiles import": "diploee profiles import nvidia-smi gpus.csv --workload mine --out lib",
     "profiles import wattameter": (

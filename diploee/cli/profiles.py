@@ -10,12 +10,7 @@ import typer
 from diploee.cli.helped import App
 from diploee.cli.options import Force, Profiles, place_option
 from diploee.cli.profiles_import import import_app
-from diploee.cli.profiles_library import (
-    check_command,
-    compare_command,
-    merge_command,
-    trim_command,
-)
+from diploee.cli.profiles_library import check_command, compare_command
 from diploee.cli.profiles_record import record_command
 from diploee.errors import plural
 
@@ -26,8 +21,6 @@ profiles_app = App()
 profiles_app.add_typer(import_app, name="import")
 profiles_app.command("check")(check_command)
 profiles_app.command("compare")(compare_command)
-profiles_app.command("merge")(merge_command)
-profiles_app.command("trim")(trim_command)
 profiles_app.command(
     "record", context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False}
 )(record_command)

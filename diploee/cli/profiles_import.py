@@ -29,6 +29,9 @@ OPTIONS = {
     "sampling_interval_s": "--sampling-s",
     "bandwidth_hz": "--bandwidth-hz",
     "profile_id": "--id",
+    "from_s": "--from",
+    "to_s": "--to",
+    "idle_w": "--idle-w",
 }
 """The importers' arguments, as the commands call them."""
 
@@ -45,6 +48,11 @@ class NewProfile(Model):
     )
     source: str = Field(default="", description="Where the measurement comes from.")
     licence: str = Field(default="unknown", description="Licence of the measurement.")
+    from_s: float | None = Field(default=None, description="Start of what is kept, in s.")
+    to_s: float | None = Field(default=None, description="End of what is kept, in s.")
+    idle_w: float | None = Field(
+        default=None, description="Leave out ends at or below this power of one node [W]."
+    )
 
 
 class Averaged(NewProfile):

@@ -1,24 +1,15 @@
-"""`diploee profiles check`, `compare`, `merge` and `trim`: work on whole libraries."""
+"""`diploee profiles check` and `compare`: work on whole libraries."""
 
 from __future__ import annotations
 
 import json
 import math
 from dataclasses import asdict
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from diploee.cli.options import (
-    Force,
-    Json,
-    Profiles,
-    ToLibrary,
-    naming_options,
-    options,
-    place_option,
-)
+from diploee.cli.options import Json
 from diploee.errors import plural
 
 if TYPE_CHECKING:
@@ -102,69 +93,6 @@ def compare_command(
         typer.echo(json.dumps(plain([asdict(d) for d in differences]), indent=2))
     else:
         show_differences(differences, first, second)
-
-
-@options()
-def merge_command(
-    libraries: Annotated[
-        list[str], typer.Argument(metavar="LIB", help="Folders of profiles, or 'reference'.")
-    ],
-    out: Annotated[Path, place_option("Folder of the new library; must not exist.")],
-    prefer: Annotated[
-        Literal["first"] | None,
-        typer.Option(help="Of different profiles with one id, take the first library's."),
-    ] = None,
-) -> None:
-    """Merge libraries into a new one."""
-    from diploee.profiles.merge import merge_libraries
-
-    merged = merge_libraries(libraries, out, prefer_first=prefer is not None)
-    typer.echo(f"{out}: {plural(merged.n_profiles, 'profile')}")
-    if merged.n_same:
-        typer.echo(f"  {merged.n_same:,} that several libraries share, taken once")
-    if merged.n_replaced:
-        typer.echo(f"  {merged.n_replaced:,} left out for a first library's of the same id")
-
-
-def trim_command(
-    profile_id: Annotated[str, typer.Argument(help="Id of the profile, as 'list' shows it.")],
-    out: ToLibrary,
-    from_s: Annotated[
-        float | None, typer.Option("--from", help="Start of what stays, in s.")
-    ] = None,
-    to_s: Annotated[float | None, typer.Option("--to", help="End of what stays, in s.")] = None,
-    idle_w: Annotated[
-        float | None,
-        typer.Option(help="Leave out ends at or below this power of one node [W]."),
-    ] = None,
-    new_id: Annotated[
-        str | None, typer.Option("--id", help="Id of the result; the same by default.")
-    ] = None,
-    force: Force = False,
-    profiles: Profiles = None,
-) -> None:
-    """Cut the idle head and tail of a profile.
-
-    By times since its start, or by a threshold, or both: then the threshold
-    holds within the times. The provenance says what was left out.
-    """
-    from diploee.profiles import ProfileLibrary, add_profile
-    from diploee.profiles.store import StoredProfile
-    from diploee.profiles.trim import trim_profile
-
-    library = ProfileLibrary.open(*(profiles or ()))
-    profile = library.get(profile_id)
-    with naming_options(from_s="--from", to_s="--to", idle_w="--idle-w"):
-        trimmed = trim_profile(
-            profile, from_s=from_s, to_s=to_s, idle_w=idle_w, profile_id=new_id or None
-        )
-    of_library = library.entries[library.ids.index(profile_id)]
-    inputs = [of_library.path] if isinstance(of_library, StoredProfile) else []
-    place = add_profile(trimmed, out, force, inputs=inputs)
-    typer.echo(
-        f"{place}: {trimmed.duration_ms / 1000:,.1f} of {profile.duration_ms / 1000:,.1f} s, "
-        f"mean {trimmed.mean_power_w:,.1f} W instead of {profile.mean_power_w:,.1f} W"
-    )
 
 
 _FIGURES = (

@@ -61,7 +61,7 @@ def record_command(
     try:
         with _recording(recorder, logs):
             before_j, code, after_j = _counters_j(), _run(command), _counters_j()
-        told: dict[str, Any] = new.model_dump(include={"workload", "source", "licence"})
+        told: dict[str, Any] = new.model_dump(exclude={"profile_id", "n_nodes"})
         told["step_ms"] = max(1, round(1000 * interval_s))
         files = [logs] if source_format == "wattameter" else [logs / "nvidia-smi.csv"]
         (profile,) = read_profiles(files, source_format, **told)

@@ -6,7 +6,7 @@ The way of a number: a folder (`data`, `sweep_data`) -> arrays small enough for 
 `grid_section` tells how the grid sees one run: the grid metrics as tables and charts
 (`demand_tables`, `grid_tables`, `grid_charts`) and the worst windows at 0.1 s
 (`event_window_charts`). `datasheet` is another page, of what an interconnection asks for, with its
-files (`datasheet_files`); `coincident` holds runs against the peaks of a system.
+files (`datasheet_files`).
 """
 
 from diploee.drawing.charts import Chart

@@ -26,8 +26,7 @@ from diploee.metrics.facility import load_factor, rated_of
 from diploee.metrics.grid.bandwidth import recorded_readings
 from diploee.metrics.limits import Limits, check_limits, load_limits
 from diploee.outputs import Run
-from diploee.reports.coincident import at_peaks
-from diploee.reports.peak_intervals import read_peak_intervals
+from diploee.reports.peak_intervals import coincident_demand, read_peak_intervals
 from diploee.reports.words import interval, listed, moment, pattern_for
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S, W_PER_MW
@@ -466,14 +465,16 @@ def _coincident(run: Run, peaks: Path | str | None) -> Iterator[Figure]:
     if peaks is None:
         yield Figure("Coincident demand", None, "MW", "no intervals of a system's peaks given")
         return
-    (group,) = at_peaks([run.folder], read_peak_intervals(peaks))
-    for row in group.rows():
-        item = " ".join(filter(None, (row["name"], moment(row["start"]) if row["start"] else "")))
-        yield Figure(item, row["mw"], "MW", "", "demand")
-        if "mvar" in row:
-            yield Figure(item, row["mvar"], "Mvar", "", "reactive")
-        yield Figure(item, row["own_peak_mw"], "MW", "", "own peak")
-        yield Figure(item, 100 * row["share_of_own_peak"], "%", "", "of own peak")
+    demands = coincident_demand(run, read_peak_intervals(peaks))
+    rows = {f"{d.name} {moment(d.start.isoformat())}".strip(): [d] for d in demands}
+    for item, of_item in {**rows, "mean": demands}.items():
+        yield Figure(item, float(np.mean([d.mw for d in of_item])), "MW", "", "demand")
+        mvar = [d.mvar for d in of_item if d.mvar is not None]
+        if mvar:
+            yield Figure(item, float(np.mean(mvar)), "Mvar", "", "reactive")
+        yield Figure(item, float(np.mean([d.own_peak_mw for d in of_item])), "MW", "", "own peak")
+        share = float(np.mean([d.share for d in of_item]))
+        yield Figure(item, 100 * share, "%", "", "of own peak")
 
 
 def _build_out(run: Run, quarters: _Quarters) -> Iterator[Figure]:

@@ -1,30 +1,24 @@
-"""The files of a data sheet: page, CSV, workbook, and PDF as a browser prints the page."""
+"""The files of a data sheet: page, CSV and workbook."""
 
 from __future__ import annotations
 
 import csv
-import os
 import re
-import shutil
-import subprocess
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from diploee.errors import InputError, OutputError, cell, one_line, printable
+from diploee.errors import InputError, cell, printable
 from diploee.files import check_file, writing
 from diploee.outputs import open_run, run_files
 from diploee.outputs.folder import refuse_in_run
 from diploee.reports.datasheet import DataSheet, Figure, SheetSection, data_sheet
 from diploee.reports.page import is_report, rendered
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-PRINTING_S = 120
 NO_TIME = b"1980-01-01T00:00:00Z"
 COLUMNS = ("section", "item", "quantity", "value", "unit", "note")
 
@@ -35,21 +29,19 @@ def write_datasheet(
     *,
     csv_file: Path | None = None,
     xlsx: Path | None = None,
-    pdf: Path | None = None,
     limits: Sequence[str] = (),
     peaks: Path | None = None,
     force: bool = False,
 ) -> list[Path]:
     """Write the data sheet of a run; return the files."""
     run = open_run(folder)
-    browser = find_browser() if pdf is not None else ""
     if xlsx is not None and find_spec("openpyxl") is None:
         raise InputError(
             "--xlsx: workbooks need the package openpyxl; pip install 'diploee[xlsx]', or take "
             "--csv"
         )
     inputs = [*run_files(run.folder), *([peaks] if peaks else [])]
-    places = {"--csv": csv_file, "--xlsx": xlsx, "--pdf": pdf}
+    places = {"--csv": csv_file, "--xlsx": xlsx}
     check_file(out, force, inputs=inputs, replaces=is_report)  # before any work
     taken = {Path(out).resolve(): "--out"}
     for option, place in places.items():
@@ -68,8 +60,6 @@ def write_datasheet(
             write_csv(sheet, files.file(csv_file, option="--csv"))
         if xlsx is not None:
             write_workbook(sheet, files.file(xlsx, option="--xlsx"))
-        if pdf is not None:
-            print_page(page, files.file(pdf, option="--pdf"), browser)
     return [Path(out), *(place for place in places.values() if place is not None)]
 
 
@@ -173,38 +163,3 @@ def _grid(section: SheetSection) -> list[tuple[float | str | None, ...]]:
             for item, cells in section.rows.items()
         ),
     ]
-
-
-def find_browser() -> str:
-    """Return the program that prints pages."""
-    found = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if found is None:
-        raise InputError(
-            f"--pdf: no browser to print with (looked for {', '.join(BROWSERS)}); install one, or "
-            "print the page from your own"
-        )
-    return found
-
-
-def print_page(page: str, path: Path, browser: str) -> None:
-    """Print a page to PDF."""
-    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        source = Path(folder) / "sheet.html"
-        source.write_text(page, encoding="utf-8")
-        command = [
-            browser, "--headless", "--disable-gpu", "--no-first-run", "--disable-dev-shm-usage",
-            "--disable-background-networking", "--no-pdf-header-footer",
-            f"--user-data-dir={folder}/profile", f"--print-to-pdf={path.absolute()}",
-            # Chromium has no sandbox for root, as in containers; the page runs no script.
-            *(["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []),
-            source.as_uri(),
-        ]  # fmt: skip
-        try:
-            ended = subprocess.run(command, capture_output=True, text=True, timeout=PRINTING_S)
-            told = ended.stderr.strip().splitlines()[-1:] or [f"exit code {ended.returncode}"]
-        except (OSError, subprocess.TimeoutExpired) as error:
-            told = [str(error)]
-    if not path.is_file() or path.stat().st_size == 0:
-        raise OutputError(
-            f"--pdf: {browser} printed nothing ({one_line(told[0])}); print the page from a browser"
-        )

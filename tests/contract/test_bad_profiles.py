@@ -352,17 +352,10 @@ def test_told_facts_about_a_table_are_shown(tmp_path: Path) -> None:
     assert "every 0.1 s, averaged over unknown times, bandwidth 0.44 Hz" in shown["untold"]
 
 
-@pytest.mark.parametrize("command", ["check", "compare", "merge", "trim"])
+@pytest.mark.parametrize("command", ["check", "compare"])
 def test_commands_on_libraries_name_the_one_that_is_missing(tmp_path: Path, command: str) -> None:
-    out = ("--out", tmp_path / "out")
     gone = tmp_path / "gone"
-    arguments = {
-        "check": (gone,),
-        "compare": (gone,),
-        "merge": ("reference", gone, *out),
-        "trim": ("x", "--profiles", gone, "--from", 1, *out),
-    }[command]
-    ended = call("profiles", command, *arguments)
+    ended = call("profiles", command, gone)
     assert ended.code == 2
     assert ended.problem.startswith(f"{gone}: no such profile folder")
     assert list(tmp_path.iterdir()) == []
@@ -371,7 +364,7 @@ def test_commands_on_libraries_name_the_one_that_is_missing(tmp_path: Path, comm
 @pytest.mark.parametrize(
     "command",
     [
-        *("check", "compare", "merge", "trim", "record"),
+        *("check", "compare", "record"),
         *(f"import {name}" for name in ("wattameter", "plain", "nvidia-smi", "nlr-genai")),
         "import mlperf-power",
     ],
@@ -401,19 +394,3 @@ def test_show_replaces_a_picture_only_with_force(tmp_path: Path) -> None:
     assert picture.read_text("utf-8") == "mine"
     assert call(*arguments, "--force").code == 0
     assert picture.read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ((), "nothing to trim: give one of --from, --to and --idle-w, or several"),
-        (("--from", 9, "--to", 2), "--from is 9 and --to is 2, expected two times"),
-        (("--idle-w", 1e9), "give a lower --idle-w"),
-    ],
-)
-def test_trim_names_its_options(tmp_path: Path, options: tuple[object, ...], words: str) -> None:
-    library = tmp_path / "library"
-    ended = call("profiles", "trim", "stable_diffusion-1n-1", "--out", library, *options)
-    assert ended.code == 2
-    assert words in ended.problem
-    assert not library.exists()

@@ -78,7 +78,6 @@ def export(fmt: Format) -> Command:
     return Command(words, f"--step {step.replace(' ', '')}", slow=run == "year")
 
 
-TRIM = "profiles trim draw-1n-1 --profiles {site}/library --to 60 --out {root}/lib"
 SHOW = "profiles show draw-1n-1 --profiles {site}/library --out {root}/profile.png"
 REPORT = "report {site}/run -q --out {root}/report.html"
 TRACE = "benchmark training-trace --set duration_s=60 --data-dir {root}/cache --out {root}/lib"
@@ -110,8 +109,6 @@ COMMANDS = {
     "profiles record": Command(
         "profiles record --workload x --id x --out {root}/lib -- true", "--nodes 2"
     ),
-    "profiles merge": Command("profiles merge {site}/library --out {root}/lib", force=False),
-    "profiles trim": Command(TRIM, "--from 10"),
     "profiles show": Command(SHOW, slow=True),
     "benchmark training-trace": Command(TRACE, "--gpus-per-node 2"),
     "benchmark fit": Command(CACHED, force=False, refuses=False),
@@ -123,14 +120,13 @@ COMMANDS = {
         "datasheet {site}/run -q --out {root}/sheet.html --csv {root}/s.csv --xlsx {root}/s.xlsx"
     ),
     "compare": Command("compare {site}/run {site}/run --out {root}/changes.csv", "--all"),
-    "coincident": Command("coincident {site}/run {site}/peaks.csv --out {root}/peaks.csv"),
     "fit": Command(f"{LEARNT} {FRAGMENT} --plots {{root}}/plots", "--confidence 0.5", slow=True),
     "fit-requests": Command(
         f"fit-requests {{site}}/azure.csv {FRAGMENT} --plots {{root}}/plots", slow=True
     ),
     "deconvolve": Command(f"{RECOVERED} {FRAGMENT}", "--no-months", slow=True),
 }
-FEW = ("run", "export csv", "profiles merge", "benchmark training-trace")
+FEW = ("run", "export csv", "benchmark training-trace")
 ALL = [pytest.param(n, marks=[] if n in FEW else [pytest.mark.slow]) for n in COMMANDS]
 """The commands, of which a few are always tried."""
 
@@ -368,7 +364,7 @@ def is_place(path: Path, root: Path, name: str) -> bool:
     """Return whether a path takes its place as a whole: a file, or a folder of another kind."""
     parts = path.relative_to(root).parts
     of_export = FORMATS.get(name.removeprefix("export "))
-    if name in ("run", "profiles merge") or (of_export is not None and of_export.is_folder):
+    if name == "run" or (of_export is not None and of_export.is_folder):
         return len(parts) == 1
     if name == "benchmark fit":
         return parts[-1] == "logistic_models"

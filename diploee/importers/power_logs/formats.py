@@ -14,6 +14,7 @@ from diploee.importers.power_logs.plain import import_plain
 from diploee.importers.power_logs.wattameter import import_wattameter
 from diploee.profiles.profile import PowerProfile
 from diploee.profiles.store import add_profile
+from diploee.profiles.trim import trim_profile
 
 
 def _plain(files: Sequence[Path], **told: Any) -> list[PowerProfile]:
@@ -58,11 +59,13 @@ def read_profiles(files: Sequence[Path], source_format: str, **told: Any) -> lis
     source_format : str
         One of `FORMATS`, but for the data set.
     **told : object
-        Further arguments of the format's importer.
+        Further arguments of the format's importer; `from_s`, `to_s` and `idle_w` trim what it
+        reads (`diploee.profiles.trim`).
     """
     if source_format != "mlperf-power" and not told.get("workload"):
         raise ProfileError(f"import_profile: '{source_format}' needs a workload, found none")
-    return _READERS[source_format](files, **told)
+    ends = {name: told.pop(name, None) for name in ("from_s", "to_s", "idle_w")}
+    return [trim_profile(profile, **ends) for profile in _READERS[source_format](files, **told)]
 
 
 def add_profiles(

@@ -1,18 +1,17 @@
-"""Checking, merging and trimming libraries: every problem named, nothing half-written."""
+"""Checking libraries and trimming profiles: every problem named."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from builders import profile
-from command_line import call, contents
+from command_line import call
 
-from diploee.errors import OutputExistsError, ProfileError
-from diploee.profiles import ProfileLibrary
+from diploee.errors import ProfileError
 from diploee.profiles.check import check_library
-from diploee.profiles.merge import merge_libraries
 from diploee.profiles.store import add_profile, read_profile
 from diploee.profiles.trim import trim_profile
 
@@ -115,44 +114,6 @@ def test_command_ends_with_1_where_there_is_a_problem(tmp_path):
     assert "the rated power above the idle power" in wrong.problem
 
 
-# --- merge -----------------------------------------------------------------------------------
-
-
-def test_merged_library_holds_the_files_of_all_byte_by_byte(tmp_path):
-    one = add_profile(good("a"), tmp_path / "one")
-    other = add_profile(good("b", 60), tmp_path / "two" / "below")
-    add_profile(good("a"), tmp_path / "two")  # the same profile again
-    out = tmp_path / "all" / "merged"
-    merged = merge_libraries([tmp_path / "one", tmp_path / "two"], out)
-    assert (merged.n_profiles, merged.n_same, merged.n_replaced) == (2, 1, 0)
-    assert contents(out) == {"a.parquet": one.read_bytes(), "b.parquet": other.read_bytes()}
-    assert ProfileLibrary.open(out).ids == ("a", "b")
-
-
-def test_different_profiles_of_one_id_are_refused_or_the_first_is_taken(tmp_path):
-    one = add_profile(good("a"), tmp_path / "one")
-    other = add_profile(good("a", 60), tmp_path / "two")
-    out = tmp_path / "merged"
-    with pytest.raises(ProfileError, match="another profile than") as caught:
-        merge_libraries([tmp_path / "one", tmp_path / "two"], out)
-    assert str(caught.value).startswith(f"{other}: another profile than {one} has the id 'a'")
-    assert [path.name for path in tmp_path.iterdir() if path.name not in ("one", "two")] == []
-    ended = call("profiles", "merge", tmp_path / "one", tmp_path / "two", "--out", out, "--prefer",
-                 "first")  # fmt: skip
-    assert ended.code == 0
-    assert "1 left out for a first library's of the same id" in ended.out
-    assert contents(out) == {"a.parquet": one.read_bytes()}
-
-
-def test_an_existing_folder_is_never_merged_into(tmp_path):
-    add_profile(good("a"), tmp_path / "one")
-    add_profile(good("b"), tmp_path / "out")
-    before = contents(tmp_path)
-    with pytest.raises(OutputExistsError, match="exists already; choose another"):
-        merge_libraries([tmp_path / "one"], tmp_path / "out")
-    assert contents(tmp_path) == before
-
-
 # --- trim ------------------------------------------------------------------------------------
 
 
@@ -168,7 +129,7 @@ def test_idle_ends_are_cut_and_dips_within_stay():
     np.testing.assert_array_equal(trimmed.power_w, job().power_w[10:40])
     assert trimmed.provenance.counts["trimmed_samples"] == 30
     left_out_kwh = (job().energy_j - trimmed.energy_j) / 3.6e6
-    assert f"Trimmed to 10-40 s of 'job' (SHA-256 {job().sha256[:12]})" in trimmed.provenance.notes
+    assert f"Trimmed to 10-40 s (SHA-256 before {job().sha256[:12]})" in trimmed.provenance.notes
     assert f"without {left_out_kwh:.4g} kWh" in trimmed.provenance.notes
 
 
@@ -182,8 +143,7 @@ def test_idle_ends_are_cut_and_dips_within_stay():
     ],
 )
 def test_times_are_moved_outwards_to_whole_steps(options, first, last):
-    trimmed = trim_profile(job(), profile_id="cut", **options)
-    assert trimmed.profile_id == "cut"
+    trimmed = trim_profile(job(), **options)
     np.testing.assert_array_equal(trimmed.power_w, job().power_w[first:last])
 
 
@@ -196,7 +156,6 @@ def test_times_of_a_fine_step_lose_no_sample_to_a_rounding():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({}, "nothing to trim"),
         ({"from_s": -1.0}, "from_s is -1 and to_s is 60, expected two times"),
         ({"from_s": 30.0, "to_s": 20.0}, "from_s is 30 and to_s is 20"),
         ({"to_s": 99.0}, "within its 60 s"),
@@ -209,13 +168,22 @@ def test_trims_that_leave_nothing_are_refused(options, words):
         trim_profile(job(), **options)
 
 
-def test_command_trims_into_another_library(tmp_path):
-    add_profile(job(), tmp_path / "lib")
-    arguments = ("job", "--profiles", tmp_path / "lib", "--idle-w", 425, "--out", tmp_path / "cut")
-    ended = call("profiles", "trim", *arguments)
-    assert (ended.code, ended.err) == (0, "")
-    assert "30.0 of 60.0 s, mean 4,860.0 W" in ended.out
-    np.testing.assert_array_equal(
-        read_profile(tmp_path / "cut" / "job.parquet").power_w, job().power_w[10:40]
+def test_phases_move_with_the_start_of_what_is_kept():
+    origin = replace(
+        job().provenance, phases={"training": [[5.0, 15.0], [20.0, 60.0]], "a": [[0, 9]]}
     )
-    assert "exists already" in call("profiles", "trim", *arguments).problem
+    trimmed = trim_profile(replace(job(), provenance=origin), idle_w=425.0)
+    assert trimmed.provenance.phases == {"training": [[0.0, 5.0], [10.0, 30.0]], "a": []}
+
+
+def test_import_leaves_the_idle_ends_out(tmp_path):
+    rows = "".join(f"{t},{power_w:g}\n" for t, power_w in enumerate(job().power_w))
+    (tmp_path / "job.csv").write_text(f"t_s,power_w\n{rows}", "utf-8")
+    arguments = (tmp_path / "job.csv", "--workload", "job", "--nodes", 2, "--out", tmp_path / "lib")
+    ended = call("profiles", "import", "plain", *arguments, "--idle-w", 425)
+    assert (ended.code, ended.err) == (0, "")
+    assert "30 trimmed samples" in ended.out
+    trimmed = read_profile(tmp_path / "lib" / "job-2n.parquet")
+    np.testing.assert_array_equal(trimmed.power_w, job().power_w[10:40])
+    late = call("profiles", "import", "plain", *arguments, "--from", 99)
+    assert late.code == 2 and "--from is 99 and --to is 60, expected two times" in late.problem

@@ -1,9 +1,8 @@
-"""Demand at coincident peaks: closed forms, seeds, tests on minimum take, and bad files."""
+"""Demand at coincident peaks: closed forms, changes of the clock, and bad files."""
 
 from __future__ import annotations
 
-import csv
-import json
+import re
 import shutil
 from pathlib import Path
 
@@ -12,14 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from builders import tiny_library, tiny_scenario
-from command_line import call
-from sweep_builders import UTILIZATION, tiny_sweep
 
 from diploee import open_run, simulate
 from diploee.errors import InputError
-from diploee.reports.coincident import at_peaks
+from diploee.reports.datasheet import data_sheet
 from diploee.reports.peak_intervals import coincident_demand, read_peak_intervals
-from diploee.sweeps import run_sweep
 
 NO_JOBS = {
     "streams.training.target_utilization": None, "streams.training.jobs_per_day": 1e-9
@@ -58,9 +54,9 @@ def test_demand_is_the_mean_of_the_intervals_of_the_run(rising: Path, tmp_path: 
     hourly = next(d for d in grid["maximum_demand"]["intervals"] if d["interval_min"] == 60)
     assert first.own_peak_mw == hourly["max_mw"], "an hour against the largest hour"
     assert second.own_peak_mw == grid["peak"]["max_mw"], "a minute against the largest minute"
-    (group,) = at_peaks([rising], read_peak_intervals(path))
-    *_, mean = group.rows()
-    assert mean["mw"] == pytest.approx((first.mw + second.mw) / 2)
+    (section,) = [s for s in data_sheet(open_run(rising), (), path).sections if "coin" in s.title]
+    assert section.rows["1CP 2018-01-25 01:00"]["demand"].value == first.mw
+    assert section.rows["mean"]["demand"].value == pytest.approx((first.mw + second.mw) / 2)
 
 
 def test_times_with_an_offset_and_durations_say_the_same(rising: Path, tmp_path: Path) -> None:
@@ -76,8 +72,8 @@ def test_hour_that_comes_twice_needs_an_offset_or_a_duration(tmp_path: Path) -> 
     scenario = tiny_scenario(changes)
     simulate(scenario, tmp_path / "run", library=tiny_library(), engine="compiled")
     path = peaks(tmp_path, "2018-11-04 01:00,2018-11-04 02:00", header="start,end")
-    ended = call("coincident", tmp_path / "run", path)
-    assert ended.code == 2 and "peaks.csv:2: the clock is changed within" in ended.problem
+    with pytest.raises(InputError, match=r"peaks\.csv:2: the clock is changed within"):
+        coincident_demand(open_run(tmp_path / "run"), read_peak_intervals(path))
     frame = open_run(tmp_path / "run").facility(["facility_power_w"])["facility_power_w"]
     for start, first in (("2018-11-04 01:00-07:00", 120), ("2018-11-04 01:00", 60)):
         path = peaks(tmp_path, f"{start},60", header="start,duration_min")
@@ -109,69 +105,6 @@ def test_interval_may_end_when_the_clock_is_put_forward(tmp_path: Path) -> None:
             coincident_demand(run, read_peak_intervals(peaks(tmp_path, row, header=end)))
 
 
-def test_constant_load_meets_every_test_up_to_its_own_size(tmp_path: Path) -> None:
-    idle = {**NO_JOBS, "start": "2018-02-01", "duration": "28 d", "warm_up": "1 d"}
-    scenario = tiny_scenario(idle | {"facility.rated_power_mw": 0.0056})
-    simulate(scenario, tmp_path / "idle", library=tiny_library(), engine="compiled")
-    path = peaks(tmp_path, "2018-02-01 17:00,2018-02-01 18:00", header="start,end")
-    for percent, verdict in ((85, "kept, worst"), (86, "1 violation")):  # 12 x 400 W: 85.7 %
-        tests = ("--minimum-take", percent, "--load-factor", 99)
-        _, demand, _, factor, take = call("coincident", tmp_path / "idle", path, *tests).out.split(
-            "\n  "
-        )
-        assert demand.endswith("0.005 MW, 100.0 % of own peak, 0.005 MW")
-        assert verdict in take
-        assert "limit 0.99: kept, 1 over the run" in factor
-
-
-def test_sweep_gives_percentiles_over_seeds_for_each_point(
-    tmp_path: Path, library_folder: Path
-) -> None:
-    sweep = tiny_sweep(tmp_path, axes=[{"grid": {UTILIZATION: [0.3, 0.6]}}], seeds=3)
-    run_sweep(sweep, tmp_path / "out", profiles=[str(library_folder)])
-    path = peaks(tmp_path, "2018-01-01 16:00,2018-01-01 17:00,CP")
-    low, high = at_peaks([tmp_path / "out"], read_peak_intervals(path))
-    assert [len(low.runs), len(high.runs)] == [3, 3] and low.label != high.label
-    mw = sorted(of_run[0].mw for of_run in high.demands)
-    row = high.rows()[0]
-    assert row["mw"] == pytest.approx(np.mean(mw))
-    assert row["mw_p5"] == pytest.approx(mw[0] + 0.1 * (mw[1] - mw[0])), "linear between values"
-    assert row["mw_p95"] == pytest.approx(mw[1] + 0.9 * (mw[2] - mw[1]))
-    ended = call("coincident", tmp_path / "out", path, "--out", tmp_path / "cp.csv")
-    assert ended.code == 0 and "of 3 seeds" in ended.out
-    with (tmp_path / "cp.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert [row["name"] for row in rows] == ["CP", "mean"] * 2
-    assert float(rows[2]["mw_p95"]) == pytest.approx(row["mw_p95"])
-
-
-@pytest.mark.slow
-def test_seeds_that_draw_their_values_stay_together_and_no_run_counts_twice(
-    tmp_path: Path, library_folder: Path, run_folder: Path
-) -> None:
-    draw = {UTILIZATION: {"distribution": "uniform", "low": 0.3, "high": 0.7}}
-    run_sweep(
-        tiny_sweep(tmp_path, draw=draw, seeds=2), tmp_path / "out", profiles=[str(library_folder)]
-    )
-    path = peaks(tmp_path, "2018-01-01 16:00,2018-01-01 17:00,CP")
-    (group,) = at_peaks([tmp_path / "out"], read_peak_intervals(path))
-    assert len(group.runs) == 2 and group.rows()[0]["mw_p5"] < group.rows()[0]["mw_p95"]
-    shutil.copytree(run_folder, tmp_path / "again")
-    ended = call("coincident", run_folder, tmp_path / "again", path)
-    assert ended.code == 2 and "give each once" in ended.problem
-
-
-def test_minimum_take_holds_each_month_against_the_contract(
-    run_folder: Path, tmp_path: Path
-) -> None:
-    path = peaks(tmp_path, "2018-01-25 01:00,2018-01-25 02:00,CP")
-    ended = call("coincident", run_folder, path, "--minimum-take", 85, "--json")
-    (found,) = json.loads(ended.out)
-    (report,) = found["limits"]
-    assert report["unchecked"][0]["key"] == "minimum_take.0", "ten days hold no whole month"
-    assert found["demands"][0]["name"] == "CP" and found["seeds"] == [0]
-
-
 BAD = {
     "outside of the run": (
         ["2018-01-25 01:00,2018-01-25 02:00,a", "2019-01-25 01:00,2019-01-25 02:00,b"],
@@ -199,18 +132,19 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_bad_intervals_are_told_in_one_line(name: str, run_folder: Path, tmp_path: Path) -> None:
     rows, words = BAD[name]
-    ended = call("coincident", run_folder, peaks(tmp_path, *rows))
-    assert ended.code == 2 and words in ended.problem
+    with pytest.raises(InputError, match=re.escape(words)):
+        coincident_demand(open_run(run_folder), read_peak_intervals(peaks(tmp_path, *rows)))
 
 
-def test_files_without_an_end_or_unreadable_are_refused(run_folder: Path, tmp_path: Path) -> None:
-    path = peaks(tmp_path, "2018-01-25 01:00,a", header="start,name")
-    ended = call("coincident", run_folder, path)
-    assert "peaks.csv:1: columns 'end' and 'duration_min' are both missing" in ended.problem
+def test_files_without_an_end_or_unreadable_are_refused(tmp_path: Path) -> None:
+    columns = r"peaks\.csv:1: columns 'end' and 'duration_min' are both missing"
+    with pytest.raises(InputError, match=columns):
+        read_peak_intervals(peaks(tmp_path, "2018-01-25 01:00,a", header="start,name"))
     path = peaks(tmp_path, "2018-01-25 01:00,-5", header="start,duration_min")
-    assert (
-        "peaks.csv:2: column 'duration_min' is '-5'" in call("coincident", run_folder, path).problem
-    )
+    with pytest.raises(InputError, match=r"peaks\.csv:2: column 'duration_min' is '-5'"):
+        read_peak_intervals(path)
     path.write_bytes(b"\x00\x01PAR1")
-    assert call("coincident", run_folder, path).code == 2
-    assert "can't be read" in call("coincident", run_folder, tmp_path / "no.csv").problem
+    with pytest.raises(InputError):
+        read_peak_intervals(path)
+    with pytest.raises(InputError, match="can't be read"):
+        read_peak_intervals(tmp_path / "no.csv")

@@ -227,7 +227,7 @@ def test_names_that_look_like_formulas_stay_names(at_the_meter: Path, tmp_path: 
     assert rows == [["'=0", name, name, "-1.5", "MW", name] for name in quoted]
 
 
-def test_without_openpyxl_or_a_browser_one_line_says_so(
+def test_without_openpyxl_one_line_says_so(
     run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def none_of_it(name: str, package: str | None = None) -> object:
@@ -237,21 +237,6 @@ def test_without_openpyxl_or_a_browser_one_line_says_so(
     out = ("datasheet", run_folder, "--out", tmp_path / "sheet.html")
     ended = call(*out, "--xlsx", tmp_path / "sheet.xlsx")
     assert ended.code == 2 and "pip install 'diploee[xlsx]'" in ended.problem
-    monkeypatch.setattr(datasheet_files.shutil, "which", lambda _: None)
-    ended = call(*out, "--pdf", tmp_path / "sheet.pdf")
-    assert ended.code == 2 and "no browser to print with (looked for chromium" in ended.problem
-    assert not list(tmp_path.glob("sheet*"))
-
-
-@pytest.mark.slow
-def test_browser_that_prints_nothing_is_told_and_nothing_is_kept(
-    run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = shutil.which("false")
-    monkeypatch.setattr(datasheet_files, "find_browser", lambda: program)
-    out = ("datasheet", run_folder, "--out", tmp_path / "sheet.html")
-    ended = call(*out, "--pdf", tmp_path / "sheet.pdf")
-    assert ended.code == 1 and "printed nothing (exit code 1)" in ended.problem
     assert not list(tmp_path.glob("sheet*"))
 
 
@@ -296,14 +281,12 @@ def test_load_factors_say_which_leaves_the_fill_up_out(tmp_path: Path) -> None:
     assert months["2018-02", "load factor"].note == ""
 
 
-@pytest.mark.parametrize("option", ["--csv", "--xlsx", "--pdf"])
+@pytest.mark.parametrize("option", ["--csv", "--xlsx"])
 def test_place_in_the_run_folder_is_refused_and_nothing_written(
     at_the_meter: Path, tmp_path: Path, option: str
 ) -> None:
     places = {"--out": tmp_path / "d.html", option: at_the_meter / f"x.{option[2:]}"}
     before = set(at_the_meter.rglob("*"))
-    if option == "--pdf" and not shutil.which("chromium"):
-        pytest.skip("no Chromium")
     told = call("datasheet", at_the_meter, *(part for pair in places.items() for part in pair))
     assert told.code != 0 and f"{option}: " in told.err and "choose a place beside it" in told.err
     assert set(at_the_meter.rglob("*")) == before
