@@ -7,6 +7,7 @@ doi:10.7799/3025227 (CC BY 4.0), copied here so that the generator's own numbers
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -433,6 +434,14 @@ def test_building_again_gives_the_same_bytes(built: list[PowerProfile], tmp_path
 
 def test_shipped_files_are_small() -> None:
     assert sum(path.stat().st_size for path in SHIPPED.glob("*.parquet")) < 6e6
+
+
+def test_wheel_has_all_of_the_profiles_but_their_builder() -> None:
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]
+    taken = {name for name in wheel["targets"]["wheel"]["force-include"] if "profiles/" in name}
+    assert taken == {
+        f"profiles/{folder.name}" for folder in SHIPPED.parent.iterdir() if folder.name != "build"
+    }
 
 
 def test_reference_library_offers_every_class() -> None:
