@@ -52,24 +52,13 @@ _LARGEST = 1 << 28
 
 @dataclass(frozen=True)
 class FolderKind:
-    """A kind of folder that this package writes and may replace.
+    """A kind of folder that this package writes and may replace."""
 
-    Parameters
-    ----------
-    name : str
-        What it is called, such as ``"run folder"``.
-    marker : str
-        Its JSON file that tells it from others.
-    keys : collection of str
-        Keys that this file has; a kind that asks for none may lack the file.
-    entries : callable
-        Returns from the file's content the relative names of all that may be in the folder, as
-        patterns of `fnmatch`.
-    """
-
-    name: str
-    marker: str
-    keys: Collection[str]
+    name: str  # such as ``"run folder"``
+    marker: str  # JSON file by which it differs from others
+    keys: Collection[str]  # of this file; a kind without any may lack the file
+    # Returns from the file's content the relative names of all that may be in the folder, as
+    # patterns of `fnmatch`
     entries: Callable[[Mapping[str, Any]], Iterable[str]]
 
     def foreign(self, folder: Path) -> str | None:
@@ -123,13 +112,7 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)?:(/|$)")
 
 
 def local_place(place: Path | str, option: str = "--out") -> Path:
-    """Return a place as a path of this machine.
-
-    Raises
-    ------
-    InputError
-        If it is a URL, empty, or no name that a file can have.
-    """
+    """Return a place as a path of this machine; refuse URLs and what can't be a name."""
     text = str(place)
     if not text:
         raise InputError(f"{option}: is empty; name a file or folder")
@@ -153,28 +136,9 @@ def check_file(
 ) -> None:
     """Refuse a place for a file that is taken, unless it may be replaced.
 
-    Parameters
-    ----------
-    place : path
-        Where a file shall appear.
-    force : bool
-        Replace a file that stands there, unless it is an input.
-    inputs : iterable of pathlib.Path or str
-        Files and folders that are read; None and what is no file is of no concern.
-    replaces : callable, optional
-        Returns whether the file that stands at the place may be replaced without `force`, also
-        within a folder that is read.
-    option : str
-        The option that names the place, for errors.
-    clean : bool
-        First remove what writers that were killed left beside the place.
-
-    Raises
-    ------
-    InputError
-        If it may not be replaced, is an input or lies in one, or is no file.
-    OutputError
-        If a part of its path is a file.
+    `force` replaces a file, unless it is one of the `inputs` or in one; `replaces` returns whether
+    a file may be replaced without it, also in a folder that is read. `option` names the place in
+    errors. `clean` first removes what writers that were killed left beside the place.
     """
     place = local_place(place, option)
     if not _is_taken(place, clean):
@@ -209,21 +173,8 @@ def check_folder(
 ) -> None:
     """Refuse a place for a folder that is taken, unless it may be replaced.
 
-    Parameters
-    ----------
-    place : path
-        Where a folder shall appear.
-    force : bool
-        Replace an empty folder or one of the kind that stands there, unless an input is in it.
-    kind : FolderKind, optional
-        What may be replaced; nothing without one.
-    inputs, option, clean
-        As for `check_file`.
-
-    Raises
-    ------
-    InputError
-        If it may not be replaced.
+    `force` replaces an empty folder or one of the `kind`, unless an input is in it; the other
+    arguments are those of `check_file`.
     """
     place = local_place(place, option)
     if not _is_taken(place, clean):

@@ -70,12 +70,7 @@ class Move:
 class Staging:
     """A hidden folder beside a place, locked by this process until it is removed.
 
-    Parameters
-    ----------
-    place : pathlib.Path
-        The place, in a folder that exists.
-    first : Staging, optional
-        The set's first staging folder, which holds its journal.
+    The `first` of a set holds its journal.
     """
 
     def __init__(self, place: Path, first: Staging | None = None) -> None:
@@ -146,15 +141,8 @@ def remove_leftovers(folder: Path, any_machine: bool = False) -> None:
     """Put right and remove what writers that were killed left in a folder.
 
     What a living one is writing stays, as does all that is not of this package; so does what
-    can't be removed, which harms nobody.
-
-    Parameters
-    ----------
-    folder : pathlib.Path
-        Where to look.
-    any_machine : bool
-        Whether all writers on other machines are known to have ended; else what they left stays
-        for a day, as not every lock reaches over a network.
+    can't be removed, which harms nobody. What writers on other machines left stays for a day, as
+    not every lock reaches over a network, unless `any_machine` says that they have ended.
     """
     for staging in _stagings(folder):
         with suppress(OSError, OutputError):
@@ -165,15 +153,7 @@ def remove_leftovers(folder: Path, any_machine: bool = False) -> None:
 
 @contextmanager
 def turn(*folders: Path) -> Iterator[None]:
-    """Keep other processes from changing anything beside the places in folders; for moments only.
-
-    Raises
-    ------
-    OutputError
-        If another process does not end its own turn.
-    OSError
-        If nothing can be written there.
-    """
+    """Keep others from changing anything beside the places in folders; for moments only."""
     with ExitStack() as stack:
         for folder in sorted({os.path.realpath(folder) for folder in folders}):  # one for all
             stack.enter_context(_one_turn(Path(folder)))

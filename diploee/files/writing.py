@@ -99,15 +99,7 @@ class Item:
 
 
 class Writing:
-    """Results being written, which appear together; made by `writing`.
-
-    Parameters
-    ----------
-    force : bool
-        Replace what stands at the places, as far as `check_file` and `check_folder` let it.
-    inputs : iterable of pathlib.Path or str
-        What is read, and never replaced.
-    """
+    """Results being written, which appear together; made by `writing`."""
 
     def __init__(self, force: bool = False, inputs: Paths = ()) -> None:
         self.needed_mb: Callable[[float], float] = lambda _written_mb: 0.0
@@ -126,15 +118,7 @@ class Writing:
         replaces: Callable[[Path], bool] | None = None,
         option: str = "--out",
     ) -> Path:
-        """Return a hidden path to write the file to that shall appear at a place.
-
-        Parameters and errors are those of `check_file`.
-
-        Raises
-        ------
-        OSError
-            If nothing can be written there.
-        """
+        """Return a hidden path to write the file to that shall appear at a place, if it may."""
         place = local_place(place, option)
         check = partial(
             check_file, force=self._force, inputs=self._inputs, replaces=replaces, option=option
@@ -148,15 +132,7 @@ class Writing:
     def folder(
         self, place: Path | str, kind: FolderKind | None = None, *, option: str = "--out"
     ) -> Item:
-        """Return a hidden folder to write to that shall appear at a place.
-
-        Parameters and errors are those of `check_folder`.
-
-        Raises
-        ------
-        OSError
-            If nothing can be written there.
-        """
+        """Return a hidden folder to write to that shall appear at a place, if it may."""
         place = local_place(place, option)
         check = partial(
             check_folder, force=self._force, kind=kind, inputs=self._inputs, option=option
@@ -252,26 +228,9 @@ def writing(
 ) -> Iterator[Writing]:
     """Write several files and folders that appear together when all went well, or not at all.
 
-    Parameters
-    ----------
-    force : bool
-        Replace what stands at their places, as far as `check_file` and `check_folder` let it.
-    inputs : iterable of pathlib.Path or str
-        What is read, and never replaced.
-    joins : Writing, optional
-        Results that these are to appear with; all else is as it says then.
-
-    Yields
-    ------
-    Writing
-        Gives the paths to write to; nothing is left of them if the block ends with an error.
-
-    Raises
-    ------
-    InputError
-        If a place is taken and may not be replaced.
-    OutputError
-        If something can't be written: no permission, a full disk.
+    `force` replaces what is at their places as far as `check_file` and `check_folder` let it,
+    `inputs` are read and never replaced. Where the results appear with those that it `joins`, all
+    else is as that says.
     """
     if joins is not None:
         yield joins
@@ -297,15 +256,7 @@ def whole_file(
     option: str = "--out",
     joins: Writing | None = None,
 ) -> Iterator[Path]:
-    """Give a path to write a file to, and put it in its place when all went well.
-
-    Parameters and errors are those of `check_file` and `writing`.
-
-    Yields
-    ------
-    pathlib.Path
-        A hidden path of the same name; removed if the block ends with an error.
-    """
+    """Give a hidden path to write a file to, and put it in its place when all went well."""
     with writing(force, inputs, joins) as new:
         yield new.file(place, replaces=replaces, option=option)
 
@@ -319,15 +270,7 @@ def whole_folder(
     inputs: Paths = (),
     option: str = "--out",
 ) -> Iterator[Path]:
-    """Give a folder to write to, and put it in its place when all went well.
-
-    Parameters and errors are those of `check_folder` and `writing`.
-
-    Yields
-    ------
-    pathlib.Path
-        A hidden folder of the same name; removed if the block ends with an error.
-    """
+    """Give a hidden folder to write to, and put it in its place when all went well."""
     with writing(force, inputs) as new:
         yield new.folder(place, kind, option=option).path
 
