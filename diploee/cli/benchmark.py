@@ -98,11 +98,10 @@ def training_trace(
             help="A parameter, such as high_power_w=600; may be repeated.",
         ),
     ] = None,
-    data_dir: DataDirOption = Path("data/training"),
     force: Force = False,
 ) -> None:
     """Synthesise the power of a training job with plateaus, noise and dips, as a profile."""
-    trace = TrainingTrace.ensure(data_dir, _params(parameters or ()))
+    trace = TrainingTrace.generate(_params(parameters or ()))
     with naming_options(n_nodes="--nodes", gpus_per_node="--gpus-per-node"):
         profile = trace.profile(n_nodes, gpus_per_node, workload=workload)
     place = add_profile(profile, out, force)

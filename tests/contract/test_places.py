@@ -80,7 +80,7 @@ def export(fmt: Format) -> Command:
 
 SHOW = "profiles show draw-1n-1 --profiles {site}/library --out {root}/profile.png"
 REPORT = "report {site}/run -q --out {root}/report.html"
-TRACE = "benchmark training-trace --set duration_s=60 --data-dir {root}/cache --out {root}/lib"
+TRACE = "benchmark training-trace --set duration_s=60 --out {root}/lib"
 ZEUS = "zeus --recurrences 2 --seeds 1 --out {root}/recurrences.parquet"
 CACHED = "benchmark fit {site}/specs.yaml --from {site}/board.json --data-dir {root}/specs"
 RECOVERED = "deconvolve {site}/load.csv --scenario {site}/tiny.yaml --profiles {site}/library"

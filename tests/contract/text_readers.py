@@ -177,7 +177,7 @@ OTHERS = (
         "group,start_time,end_time,dataset,runtime_ratio\n1,0,10,toy,1\n1,5,20,toy,1.5\n",
         read_groups,
     ),
-    TextReader("training-trace", "t.csv", "t_s,power_W\n0,1\n1,2\n", TrainingTrace.read_csv),
+    TextReader("training-trace", "t.csv", "t_s,power_W\n0,1\n1,2\n", TrainingTrace.load),
     TextReader(
         "curve",
         "curve.csv",

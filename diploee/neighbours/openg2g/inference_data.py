@@ -13,7 +13,6 @@ from diploee.errors import InputError, one_of
 from diploee.files import FolderKind, writing
 from diploee.neighbours.openg2g.cache import MANIFEST, Artifact
 from diploee.neighbours.openg2g.compiled import CompiledData
-from diploee.neighbours.openg2g.csv_columns import format_columns
 from diploee.neighbours.openg2g.itl_mixture import ITLMixtureModel
 from diploee.neighbours.openg2g.logistic_store import LogisticModelStore
 from diploee.neighbours.openg2g.model_data import InferenceDataParams, ModelData
@@ -22,6 +21,7 @@ from diploee.neighbours.openg2g.openg2g_folder import (
     ITL_FILE,
     TRACE_COLUMNS,
     TRACE_FILE,
+    format_columns,
     manifest_of,
     mixtures_of,
     openg2g_folder,

@@ -13,9 +13,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
+from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.csv as pa_csv
 from pydantic import Field
 
 from diploee.errors import InputError, LogFormatError
@@ -81,6 +86,15 @@ def traces_of(path: Path, content: bytes) -> tuple[Float64Array, Float64Array, F
     table = sheet_of(path, content, "a trace").read(TRACE_COLUMNS, "a trace")
     batch, t_s = (numbers(table, name, Number(may_miss=False)) for name in TRACE_COLUMNS[:2])
     return batch, t_s, numbers(table, TRACE_COLUMNS[2], Number(may_miss=False, at_least=0))
+
+
+def format_columns(columns: Mapping[str, npt.NDArray[Any]]) -> bytes:
+    """Return columns as CSV with a header; numbers in full, so that they come back bit by bit."""
+    buffer = BytesIO()
+    buffer.write(f"{','.join(columns)}\n".encode())
+    options = pa_csv.WriteOptions(include_header=False)
+    pa_csv.write_csv(pa.table(dict(columns)), buffer, options)
+    return buffer.getvalue()
 
 
 def mixtures_of(path: Path, content: bytes) -> dict[int, ITLMixtureModel]:

@@ -1,4 +1,4 @@
-"""`TrainingTrace`: synthetic power of a GPU in training, as a file, in the cache, as a profile."""
+"""`TrainingTrace`: synthetic power of a GPU in training, as a file, as a profile."""
 
 from __future__ import annotations
 
@@ -10,23 +10,18 @@ import numpy as np
 
 from diploee.errors import InputError, LogFormatError
 from diploee.files import whole_file
-from diploee.neighbours.openg2g.cache import Artifact, Cached
-from diploee.neighbours.openg2g.csv_columns import format_columns, parse_columns
+from diploee.neighbours.openg2g.openg2g_folder import format_columns
 from diploee.neighbours.openg2g.training_power import TrainingTraceParams, training_power_w
 from diploee.profiles import PowerProfile, Provenance
 from diploee.profiles.profile import check_argument
 from diploee.profiles.resample import round_keeping_energy, usable_bandwidth_hz
 from diploee.scenario.bounds import MAX_DEVICES, MAX_NODES
 from diploee.tables import Float64Array
-from diploee.textio.sheets import sheet_of
+from diploee.textio.sheets import read_sheet
 from diploee.textio.source import read_bytes
 from diploee.textio.values import Number, fail_values, numbers
 from diploee.units import whole_ms
 
-KIND = "training_trace"
-SCHEMA_VERSION = 1
-FILE = "training_trace.csv"
-FILE_SUFFIX = ".csv"
 COLUMNS = ("t_s", "power_W")
 GPU_POWER = "GPUs; no CPU packages, memory, network, fans or power supply"
 
@@ -113,7 +108,7 @@ class TrainingTrace:
             provenance=provenance,
         )
 
-    def write_csv(self, path: Path | str, force: bool = False) -> None:
+    def save(self, path: Path | str, force: bool = False) -> None:
         """Write the trace as OpenG2G reads it, ``t_s,power_W`` of one GPU.
 
         Parameters
@@ -121,20 +116,13 @@ class TrainingTrace:
         path : path
             The file.
         force : bool
-            Replace a file that stands there.
-
-        Raises
-        ------
-        InputError
-            If the place is taken.
-        OutputError
-            If the file can't be written.
+            Replace a file that is there.
         """
         with whole_file(path, force) as partial:
             partial.write_bytes(self._csv())
 
     @classmethod
-    def read_csv(cls, path: Path | str) -> Self:
+    def load(cls, path: Path | str) -> Self:
         """Read a trace ``t_s,power_W`` of one GPU, of OpenG2G or another.
 
         Raises
@@ -143,76 +131,8 @@ class TrainingTrace:
             If it can't be read, lacks a column or two rows, a power is negative, or the step is
             not an even, whole number of milliseconds.
         """
-        path = Path(path)
-        return cls._parse(path, read_bytes(path))
-
-    def save(self, data_dir: Path | str) -> None:
-        """Write the trace to ``<data_dir>/<hash of its parameters>/training_trace/``."""
-        if self.params is None:
-            raise InputError("a trace that was not generated has no place in a cache; write_csv it")
-        _cached(data_dir, self.params).save({FILE: self._csv()}, {})
-
-    @classmethod
-    def load(cls, data_dir: Path | str, params: TrainingTraceParams | None = None) -> Self:
-        """Read the trace of parameters, as `save` wrote it."""
-        params = params or TrainingTraceParams()
-        return cls(params.dt_s, _cached(data_dir, params).load(), params)
-
-    @classmethod
-    def ensure(cls, data_dir: Path | str, params: TrainingTraceParams | None = None) -> Self:
-        """Read the trace of parameters; generate and save it first where it is not there.
-
-        Parameters
-        ----------
-        data_dir : path
-            The cache, in which other parameters have another folder, and a damaged file is
-            replaced. Or a file ``.csv``, as OpenG2G keeps it: what stands
-            there is read, and held against the parameters where they are given.
-        params : TrainingTraceParams, optional
-            The defaults if absent.
-
-        Raises
-        ------
-        InputError
-            If a file is not that of the given parameters.
-        OutputError
-            If it can't be written.
-        """
-        if Path(data_dir).suffix == FILE_SUFFIX:
-            return cls._ensure_file(Path(data_dir), params)
-        params = params or TrainingTraceParams()
-        found = _cached(data_dir, params).find()
-        if not isinstance(found, str):
-            return cls(params.dt_s, found, params)
-        made = cls.generate(params)
-        made.save(data_dir)
-        return made
-
-    @classmethod
-    def _ensure_file(cls, path: Path, params: TrainingTraceParams | None) -> Self:
-        if not path.exists():
-            made = cls.generate(params)
-            with whole_file(path, False) as partial:
-                partial.write_bytes(made._csv())
-            return made
-        content = read_bytes(path)
-        if params is None:
-            return cls._parse(path, content)
-        made = cls.generate(params)
-        if content != made._csv():
-            raise InputError(
-                f"{path}: is not the trace of the given parameters; remove it to have it made, or "
-                "leave the parameters out to read it as it is"
-            )
-        return made
-
-    def _csv(self) -> bytes:
-        return format_columns(dict(zip(COLUMNS, (self.t_s, self.power_w), strict=True)))
-
-    @classmethod
-    def _parse(cls, path: Path, content: bytes) -> Self:
         what = f"a table of '{','.join(COLUMNS)}'"
-        table = sheet_of(path, content, what).read(COLUMNS, what)
+        table = read_sheet(Path(path), what).read(COLUMNS, what)
         t_s = numbers(table, COLUMNS[0], Number(may_miss=False))
         power_w = numbers(table, COLUMNS[1], Number(may_miss=False, at_least=0))
         if t_s.size < 2:
@@ -226,14 +146,37 @@ class TrainingTrace:
             raise LogFormatError(f"{path}: the step {error}; resample the trace") from error
         return cls(float(dt_s), power_w)
 
+    @classmethod
+    def ensure(cls, path: Path | str, params: TrainingTraceParams | None = None) -> Self:
+        """Read the trace of a file; generate and save it first where there is none.
 
-def _cached(data_dir: Path | str, params: TrainingTraceParams) -> Cached[Float64Array]:
-    made_from = {"schema_version": SCHEMA_VERSION, **params.model_dump(mode="json")}
-    return Cached(Path(data_dir), KIND, made_from, _power_w)
+        Parameters
+        ----------
+        path : path
+            The file, as OpenG2G keeps it; one that is there is compared with the parameters where
+            they are given.
+        params : TrainingTraceParams, optional
+            The defaults if absent.
 
+        Raises
+        ------
+        InputError
+            If the file is not that of the given parameters.
+        OutputError
+            If it can't be written.
+        """
+        path = Path(path)
+        if path.exists() and params is None:
+            return cls.load(path)
+        made = cls.generate(params)
+        if not path.exists():
+            made.save(path)
+        elif read_bytes(path) != made._csv():
+            raise InputError(
+                f"{path}: is not the trace of the given parameters; remove it to have it made, or "
+                "leave the parameters out to read it as it is"
+            )
+        return made
 
-def _power_w(artifact: Artifact) -> Float64Array:
-    _, power_w = parse_columns(*artifact.file(FILE), COLUMNS)
-    if not power_w.size or (power_w < 0).any():
-        raise InputError(f"{FILE} holds no power, or one below 0")
-    return power_w
+    def _csv(self) -> bytes:
+        return format_columns(dict(zip(COLUMNS, (self.t_s, self.power_w), strict=True)))

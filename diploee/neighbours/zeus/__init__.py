@@ -8,7 +8,7 @@ while a job recurs, and gives the recurrences as jobs of a facility.
 
 from diploee.neighbours.zeus.cost import Saving, Savings, best_savings
 from diploee.neighbours.zeus.groups import GroupTrace, read_groups, simulate_groups
-from diploee.neighbours.zeus.results import Recurrences, read_recurrences, write_recurrences
+from diploee.neighbours.zeus.results import Recurrences, write_recurrences
 from diploee.neighbours.zeus.simulator import simulate_sequence
 from diploee.neighbours.zeus.spec import ZeusSpec
 from diploee.neighbours.zeus.summary import WorkloadSummary, summarize
@@ -29,7 +29,6 @@ __all__ = [
     "best_savings",
     "chosen_workloads",
     "read_groups",
-    "read_recurrences",
     "read_traces",
     "simulate_groups",
     "simulate_sequence",

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from diploee.errors import LogFormatError
 from diploee.files import whole_file
-from diploee.json_files import Record, parse_json
-from diploee.parquet_files import Kind, open_parquet
 from diploee.tables import (
     BoolArray,
     Float64Array,
@@ -56,23 +51,6 @@ class RecurrenceTable(Table):
     stopped: BoolArray = column("bool")  # stopped early, at beta x the lowest cost so far
     profiled: BoolArray = column("bool")  # its first epoch profiled all power limits
     overlapping: BoolArray = column("bool")  # an earlier run of the job had not ended at its start
-
-
-_NAMES = ("workload", "group")
-_COLUMNS: dict[str, Kind] = {
-    **dict.fromkeys(_NAMES, "text"),
-    **{
-        f.name: "truth" if f.metadata["dtype"] == np.bool_ else "number"
-        for f in fields(RecurrenceTable)
-        if f.name.removesuffix("_id") not in _NAMES
-    },
-}
-_REMEDY = "write it with 'diploee zeus --out'"
-
-
-class _Head(Record):
-    schema_version: int
-    settings: dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,40 +107,3 @@ def write_recurrences(place: Path | str, recurrences: Recurrences, force: bool =
     table = table.replace_schema_metadata({_METADATA: json.dumps(content)})
     with whole_file(place, force) as partial:
         pq.write_table(table, partial, compression="zstd")
-
-
-def read_recurrences(path: Path | str) -> Recurrences:
-    """Read what `write_recurrences` wrote.
-
-    Raises
-    ------
-    LogFormatError
-        If it is not such a file.
-    """
-    path = Path(path)
-    with open_parquet(path, _COLUMNS, LogFormatError, _REMEDY) as file:
-        table = file.read(columns=list(_COLUMNS))
-        head = (file.schema_arrow.metadata or {}).get(_METADATA)
-        labels = {name: table[name].combine_chunks().dictionary_encode() for name in _NAMES}
-        ids = {f"{name}_id": of_rows.indices for name, of_rows in labels.items()}
-        # Arrow refuses numbers that a column's type does not hold; NumPy would change them.
-        columns = {
-            f.name: (ids[f.name] if f.name in ids else table[f.name]).cast(
-                pa.from_numpy_dtype(f.metadata["dtype"])
-            )
-            for f in fields(RecurrenceTable)
-        }
-    if head is None:
-        raise LogFormatError(f"{path}: not a file of recurrences; {_REMEDY}")
-    content = parse_json(head, f"{path}: metadata", _Head, LogFormatError)
-    if content.schema_version > SCHEMA_VERSION:
-        raise LogFormatError(
-            f"{path}: written by a newer version (schema {content.schema_version}, expected "
-            f"{SCHEMA_VERSION}); read it with that version"
-        )
-    holes = [name for name in _COLUMNS if table[name].null_count]
-    if holes:
-        raise LogFormatError(f"{path}: column '{holes[0]}' has no value in a row; {_REMEDY}")
-    names = {name: tuple(of_rows.dictionary.to_pylist()) for name, of_rows in labels.items()}
-    rows = RecurrenceTable.from_arrow(pa.table(columns))
-    return Recurrences(names["workload"], names["group"], rows, content.settings)

@@ -26,15 +26,11 @@ from diploee.neighbours.openg2g import (
     InferenceDataParams,
     ITLMixtureModel,
     LogisticModelStore,
-    TrainingTrace,
-    TrainingTraceParams,
-    training_trace,
 )
 from diploee.neighbours.openg2g.cache import MANIFEST, Cached
 from diploee.neighbours.openg2g.sources import LeaderboardSource, ResultsSource
 
 SPEC = tiny_spec(batch_sizes=(8, 64))
-SHORT = TrainingTraceParams(duration_s=60.0)
 
 
 def place_of(kind, params=None):
@@ -262,63 +258,9 @@ def test_artifact_whose_content_is_wrong_though_its_hashes_agree_is_compiled_ane
     store.load(data_dir, [SPEC])
 
 
-@pytest.mark.parametrize("content", [None, b"", b"t_s,power_W\n", b"t_s,power_W\n0,-5\n"])
-def test_training_trace_whose_content_is_wrong_is_made_anew(data_dir, content):
-    whole = TrainingTrace.ensure(data_dir, SHORT)
-    folder = training_trace._cached(data_dir, SHORT).place
-    rewrite(folder, "training_trace.csv", content)
-    with pytest.raises(InputError, match="the cached training_trace is damaged"):
-        TrainingTrace.load(data_dir, SHORT)
-    np.testing.assert_array_equal(TrainingTrace.ensure(data_dir, SHORT).power_w, whole.power_w)
-    np.testing.assert_array_equal(TrainingTrace.load(data_dir, SHORT).power_w, whole.power_w)
-
-
-def test_training_trace_of_other_parameters_is_another(data_dir):
-    first = TrainingTrace.ensure(data_dir, SHORT)
-    other = SHORT.model_copy(update={"seed": 3})
-    second = TrainingTrace.ensure(data_dir, other)
-    assert not np.array_equal(first.power_w, second.power_w)
-    np.testing.assert_array_equal(TrainingTrace.load(data_dir, SHORT).power_w, first.power_w)
-    np.testing.assert_array_equal(TrainingTrace.load(data_dir, other).power_w, second.power_w)
-
-
-def test_training_trace_is_generated_once_and_anew_for_another_schema(data_dir, monkeypatch):
-    calls = []
-    synthesise = training_trace.training_power_w
-    monkeypatch.setattr(
-        training_trace, "training_power_w", lambda p: calls.append(p) or synthesise(p)
-    )
-    first = TrainingTrace.ensure(data_dir, SHORT)
-    np.testing.assert_array_equal(TrainingTrace.ensure(data_dir, SHORT).power_w, first.power_w)
-    assert len(calls) == 1
-    monkeypatch.setattr(training_trace, "SCHEMA_VERSION", 2)
-    TrainingTrace.ensure(data_dir, SHORT)
-    assert len(calls) == 2
-
-
-def test_training_trace_as_a_file_is_made_once_and_held_against_its_parameters(tmp_path):
-    path = tmp_path / "data" / "trace.csv"
-    made = TrainingTrace.ensure(path, SHORT)
-    written = path.read_bytes()
-    for params in (SHORT, None):
-        again = TrainingTrace.ensure(path, params)
-        np.testing.assert_allclose(again.power_w, made.power_w, atol=1e-6)
-    with pytest.raises(InputError, match="is not the trace of the given parameters; remove it"):
-        TrainingTrace.ensure(path, SHORT.model_copy(update={"seed": 3}))
-    assert path.read_bytes() == written
-    path.write_text("t_s,power_W\n0,100\n0.1,200\n")  # measured: read as it is
-    assert TrainingTrace.ensure(path).power_w.tolist() == [100.0, 200.0]
-
-
-def test_place_that_is_no_folder_is_one_clear_line(tmp_path):
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(OutputError, match="can't be written") as error:
-        TrainingTrace.ensure(tmp_path / "file", SHORT)
-    assert "\n" not in str(error.value)
-
-
 def test_failing_write_leaves_nothing_behind(data_dir, monkeypatch):
-    TrainingTrace.ensure(data_dir, SHORT)
+    cached = made_from(data_dir, "a")
+    cached.save(files_of("a"), {})
 
     def fail(self, *args, **options):
         raise OSError(28, "No space left on device")
@@ -326,7 +268,7 @@ def test_failing_write_leaves_nothing_behind(data_dir, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Path, "write_text", fail)
         with pytest.raises(OutputError, match="the disk is full"):
-            TrainingTrace.generate(SHORT.model_copy(update={"seed": 9})).save(data_dir)
+            made_from(data_dir, "b").save(files_of("b"), {})
     assert not list(data_dir.rglob(".*"))
     assert len(list(data_dir.rglob(MANIFEST))) == 1
 

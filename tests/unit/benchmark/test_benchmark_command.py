@@ -138,7 +138,7 @@ def test_sources_that_can_not_be_read_are_one_line(
 
 
 def test_training_traces_become_profiles(tmp_path: Path) -> None:
-    common = ("benchmark", "training-trace", "--out", tmp_path, "--data-dir", tmp_path / "cache")
+    common = ("benchmark", "training-trace", "--out", tmp_path)
     assert call(*common, "--nodes", 2, "--set", "high_power_w=600").code == 0
     profile = read_profile(tmp_path / "synthetic_training-2n.parquet")
     assert profile.n_nodes == 2

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from diploee.errors import InputError, LogFormatError, ProfileError
+from diploee.errors import InputError, LogFormatError, OutputError, ProfileError
 from diploee.importers.power_logs.plain import import_plain
 from diploee.neighbours.openg2g import TrainingTrace, TrainingTraceParams
 
@@ -118,15 +118,13 @@ def test_profile_is_the_trace_of_all_gpus():
 
 def test_csv_comes_back_bit_by_bit(tmp_path):
     trace = TrainingTrace.generate(TrainingTraceParams(duration_s=30))
-    trace.write_csv(tmp_path / "trace.csv")
+    trace.save(tmp_path / "trace.csv")
     assert (tmp_path / "trace.csv").read_text().startswith("t_s,power_W\n0,50\n0.1,")
-    read = TrainingTrace.read_csv(tmp_path / "trace.csv")
+    read = TrainingTrace.load(tmp_path / "trace.csv")
     np.testing.assert_array_equal(read.power_w, trace.power_w)
     assert read.dt_s == 0.1
     assert read.params is None
     assert "not measured" not in read.profile(1, 1).provenance.notes
-    with pytest.raises(InputError, match="was not generated"):
-        read.save(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +148,7 @@ def test_damaged_csv_is_one_clear_line(tmp_path, text, message):
     path = tmp_path / "trace.csv"
     path.write_text(text)
     with pytest.raises(LogFormatError) as error:
-        TrainingTrace.read_csv(path)
+        TrainingTrace.load(path)
     assert message in str(error.value)
     assert str(error.value).startswith(str(path))
     assert "\n" not in str(error.value)
@@ -158,7 +156,7 @@ def test_damaged_csv_is_one_clear_line(tmp_path, text, message):
 
 def test_missing_csv_is_one_clear_line(tmp_path):
     with pytest.raises(LogFormatError, match="can't be read"):
-        TrainingTrace.read_csv(tmp_path / "no.csv")
+        TrainingTrace.load(tmp_path / "no.csv")
 
 
 @pytest.mark.parametrize(
@@ -189,6 +187,28 @@ def test_help_of_the_parameters_names_each_and_the_error():
 
 def test_trace_of_openg2g_is_imported_as_a_plain_table(tmp_path):
     trace = TrainingTrace.generate(TrainingTraceParams(duration_s=30))
-    trace.write_csv(tmp_path / "trace.csv")
+    trace.save(tmp_path / "trace.csv")
     profile = import_plain(tmp_path / "trace.csv", workload="w", profile_id="p", n_nodes=1)
     np.testing.assert_array_equal(profile.power_w, trace.power_w.astype(np.float32))
+
+
+def test_training_trace_as_a_file_is_made_once_and_compared_with_its_parameters(tmp_path):
+    path = tmp_path / "data" / "trace.csv"
+    short = TrainingTraceParams(duration_s=60.0)
+    made = TrainingTrace.ensure(path, short)
+    written = path.read_bytes()
+    for params in (short, None):
+        again = TrainingTrace.ensure(path, params)
+        np.testing.assert_allclose(again.power_w, made.power_w, atol=1e-6)
+    with pytest.raises(InputError, match="is not the trace of the given parameters; remove it"):
+        TrainingTrace.ensure(path, short.model_copy(update={"seed": 3}))
+    assert path.read_bytes() == written
+    path.write_text("t_s,power_W\n0,100\n0.1,200\n")  # measured: read as it is
+    assert TrainingTrace.ensure(path).power_w.tolist() == [100.0, 200.0]
+
+
+def test_place_that_is_no_folder_is_one_clear_line(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(OutputError, match="can't be written") as error:
+        TrainingTrace.ensure(tmp_path / "file" / "trace.csv", TrainingTraceParams(duration_s=1))
+    assert "\n" not in str(error.value)

@@ -32,7 +32,7 @@ COMMANDS: dict[str, tuple[object, ...]] = {
     "sweep": ("sweep.yaml", *LIBRARY, "--out", "out/sweep", "--workers", "0", "-q"),
     "ensemble": ("sweep.yaml", *LIBRARY, "--out", "out/sweep", "--workers", "0", "-q"),
     "zeus": ("--workload", "synthetic-vision", "--recurrences", "2", "--seeds", "1"),
-    "benchmark training-trace": ("--out", "out/lib", "--data-dir", "out/data"),
+    "benchmark training-trace": ("--out", "out/lib"),
     "profiles check": ("lib",),
     "profiles record": ("--workload", "w", "--out", "out/lib", "--", "true"),
     "profiles import plain": ("p.csv", "--workload", "w", "--nodes", "2", "--out", "out/lib"),
@@ -126,7 +126,7 @@ def test_odd_parameter_of_a_training_trace_ends_in_plain_words(
     tmp_path: Path, setting: str
 ) -> None:
     started = time.process_time()
-    places = ("--out", tmp_path / "lib", "--data-dir", tmp_path / "data")
+    places = ("--out", tmp_path / "lib")
     ended = call("benchmark", "training-trace", f"--set={setting}", *places)
     check(ended, time.process_time() - started, setting)
     if ended.code:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import typer
 from samples import ZEUS
@@ -22,7 +23,6 @@ from zeus_builders import (
 from diploee.cli.app import application
 from diploee.cli.zeus import zeus_command
 from diploee.errors import InputError
-from diploee.neighbours.zeus import read_recurrences
 from diploee.shipped import shipped_folder
 
 TRACES = shipped_folder("profiles") / "zeus"
@@ -95,9 +95,9 @@ def test_file_holds_every_recurrence_and_is_not_replaced_without_force(tmp_path:
     arguments = ("--seeds", 2, "--recurrences", 5, "--out", out, "--seed", 7)
     text = printed(*arguments)
     assert "runs in" in text
-    table = read_recurrences(out).table
-    assert (table.attempt == 0).sum() == 3 * 2 * 5
-    assert set(table.seed.tolist()) == {7, 8}
+    table = pd.read_parquet(out)
+    assert (table["attempt"] == 0).sum() == 3 * 2 * 5
+    assert set(table["seed"]) == {7, 8}
     before = out.read_bytes()
     assert "exists already" in refused(*arguments)
     assert out.read_bytes() == before
