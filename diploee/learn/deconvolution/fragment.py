@@ -17,6 +17,12 @@ from diploee.learn.jobs.fragment import WIDTH, calendar_lines, number_text
 from diploee.scenario import Scenario
 from diploee.units import HOURS_PER_DAY, W_PER_MW
 
+_IN_JSON = {
+    "week_weight": "hour_of_week",
+    "week_low": "hour_of_week_low",
+    "week_high": "hour_of_week_high",
+    "month_weight": "month",
+}
 _REPLACED = ("calendar", "jobs_per_day", "target_utilization", "match", "dispersion")
 
 
@@ -77,23 +83,6 @@ def recovered_lines(found: RecoveredWeights, source: str, observed: Observed) ->
 
 def recovered_as_dict(found: RecoveredWeights) -> dict[str, Any]:
     """Return all numbers as plain data for JSON."""
-    told = {
-        "hour_of_week": found.week_weight,
-        "hour_of_week_low": found.week_low,
-        "hour_of_week_high": found.week_high,
-        "month": found.month_weight,
-        "month_low": found.month_low,
-        "month_high": found.month_high,
-        "jobs_per_day": found.jobs_per_day,
-        "jobs_per_day_low": found.jobs_per_day_low,
-        "jobs_per_day_high": found.jobs_per_day_high,
-        "confidence": found.confidence,
-        "r2": found.r2,
-        "residual_std": found.residual_std,
-        "full_share": found.full_share,
-        "first_hour": str(found.first_hour),
-        "observed_mean": found.observed_mean,
-        "fitted_mean": found.fitted_mean,
-        "notes": found.notes,
-    }
-    return {key: plain(value) for key, value in told.items()}
+    told = vars(found) | {"first_hour": str(found.first_hour)}
+    del told["size_factor"]
+    return {_IN_JSON.get(key, key): plain(value) for key, value in told.items()}

@@ -40,34 +40,18 @@ ACCEPTED_REST = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """Mean load of a job in the hours after its submission.
+    """Mean load of a job in the hours after its submission."""
 
-    Parameters
-    ----------
-    hourly : numpy.ndarray, shape (K,), float64
-        Busy nodes, or power above idle [W], averaged over the hour of submission and those after.
-    middle : numpy.ndarray, shape (K,), float64
-        The same of an hour whose rate goes from 0 to twice its mean and back.
-    edge : numpy.ndarray, shape (K + 1,), float64
-        What a rate of 1 at an hour's edge adds to the hour before it and those after, as the
-        middles of both hours make up for it.
-    rest : float
-        Share of the job's node time, or energy above idle, that lies beyond.
-    """
-
+    # Busy nodes, or power above idle [W], averaged over the hour of submission and those after
     hourly: Float64Array
-    middle: Float64Array
+    middle: Float64Array  # the same of an hour whose rate goes from 0 to twice its mean and back
+    # What a rate of 1 at an hour's edge adds to the hour before it and those after, as the middles
+    # of both hours make up for it
     edge: Float64Array
-    rest: float
+    rest: float  # share of the job's node time, or energy above idle, that lies beyond
 
     def load_of(self, rate: Float64Array) -> Float64Array:
-        """Return the expected load of every hour where rates go as a scenario lays them.
-
-        Parameters
-        ----------
-        rate : numpy.ndarray, shape (H,), float64
-            Mean rate of submissions of each hour [1/h], which the line has (`line_through_means`).
-        """
+        """Return the expected load of every hour where rates go as a scenario lays them."""
         before, after = edge_shares(rate)
         at_edges = before * np.append(rate[0], rate) + after * np.append(rate, rate[-1])
         load = np.convolve(rate, self.middle)[: rate.size]
@@ -91,26 +75,6 @@ def mix_kernel(
     longest_h: int = 24 * 28,
 ) -> Kernel:
     """Return the mean load of a job of a stream's mix.
-
-    Parameters
-    ----------
-    classes : tuple of StreamClass
-        The mix.
-    library : ProfileLibrary
-        What the classes' profiles are indices of.
-    node_type : NodeType
-        Nodes of the stream's pool: idle power and factor of busy nodes.
-    startup : DurationModel, optional
-        Start-up of the stream's jobs, at idle power.
-    observed : {"utilization", "power"}
-        Busy nodes, or power above idle [W].
-    longest_h : int
-        Hours at most; fewer if all but `ACCEPTED_REST` of the load lies within them.
-
-    Returns
-    -------
-    Kernel
-        The kernel.
 
     Notes
     -----

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.optimize import nnls
@@ -18,101 +20,83 @@ MAX_ROUNDS = 50
 TOLERANCE = 1e-6
 
 
-def alternate(
-    kernel: Kernel,
-    slot: Int64Array,
-    month: Int64Array,
-    load: Float64Array,
-    used: BoolArray,
-    months: bool,
-    share: Float64Array,
-) -> tuple[Float64Array, Float64Array]:
-    """Fit the hours of the week and the months in turn, each with the other fixed.
+@dataclass(frozen=True, eq=False)
+class Observation:
+    """The load of each hour, and what it is explained by."""
 
-    The load is linear in the rates but for which of two hours sets the rate at their edge; that is
-    taken from the rates of the turn before.
-    """
-    of_month, even = np.ones(MONTHS_PER_YEAR), np.ones(slot.size)
-    of_week = _fit_rates(kernel, slot, share, HOURS_PER_WEEK, load, used, even)
-    for _ in range(MAX_ROUNDS):
-        before, rate = of_week, of_week[slot] * of_month[month]
-        if months:
-            of_week_h = of_week[slot] * share
-            of_month = _fit_rates(kernel, month, of_week_h, MONTHS_PER_YEAR, load, used, rate)
-        of_month_h = of_month[month] * share
-        of_week = _fit_rates(kernel, slot, of_month_h, HOURS_PER_WEEK, load, used, rate)
-        if np.abs(of_week - before).max() <= TOLERANCE * of_week.max():
-            break
-    return of_week, of_month
+    kernel: Kernel
+    slot: Int64Array  # hour of the week
+    month: Int64Array  # 0 in January
+    load: Float64Array  # above that of an idle facility, in the kernel's unit
+    used: BoolArray  # hours that are explained; those before may hold jobs from before
+    share: Float64Array  # nodes that stand in the pool over their mean
 
+    def rates(self, months: bool) -> tuple[Float64Array, Float64Array]:
+        """Fit the hours of the week and the months in turn, each with the other fixed.
 
-def spread(
-    kernel: Kernel,
-    group: Int64Array,
-    factor: Float64Array,
-    n_groups: int,
-    load: Float64Array,
-    used: BoolArray,
-    rate: Float64Array,
-) -> Float64Array:
-    """Return the rates of each group of hours without one block of weeks after the other."""
-    design = _design(kernel, group, factor, n_groups, used, rate)
-    seen = load[used]
-    n_weeks = -(-seen.size // HOURS_PER_WEEK)
-    block = np.arange(seen.size) // (HOURS_PER_WEEK * -(-n_weeks // MOST_BLOCKS))
-    squares, products = design.T @ design, design.T @ seen
-    without = []
-    for k in range(int(block[-1]) + 1):
-        own = block == k
-        left = squares - design[own].T @ design[own], products - design[own].T @ seen[own]
-        without.append(_solved(*left, _ridge(kernel)))
-    return np.stack(without)
+        The load is linear in the rates but for which of two hours sets the rate at their edge; that
+        is taken from the rates of the turn before.
+        """
+        of_month, even = np.ones(MONTHS_PER_YEAR), np.ones(self.slot.size)
+        of_week = self._fitted(self.slot, self.share, HOURS_PER_WEEK, even)
+        for _ in range(MAX_ROUNDS):
+            before, rate = of_week, of_week[self.slot] * of_month[self.month]
+            if months:
+                of_week_h = of_week[self.slot] * self.share
+                of_month = self._fitted(self.month, of_week_h, MONTHS_PER_YEAR, rate)
+            of_month_h = of_month[self.month] * self.share
+            of_week = self._fitted(self.slot, of_month_h, HOURS_PER_WEEK, rate)
+            if np.abs(of_week - before).max() <= TOLERANCE * of_week.max():
+                break
+        return of_week, of_month
 
+    def without_blocks(
+        self, group: Int64Array, factor: Float64Array, n_groups: int, rate: Float64Array
+    ) -> Float64Array:
+        """Return the rates of each group of hours without one block of weeks after the other."""
+        design, seen = self._design(group, factor, n_groups, rate), self.load[self.used]
+        n_weeks = -(-seen.size // HOURS_PER_WEEK)
+        block = np.arange(seen.size) // (HOURS_PER_WEEK * -(-n_weeks // MOST_BLOCKS))
+        squares, products = design.T @ design, design.T @ seen
+        without = []
+        for k in range(int(block[-1]) + 1):
+            own = block == k
+            left = squares - design[own].T @ design[own], products - design[own].T @ seen[own]
+            without.append(_solved(*left, self._ridge))
+        return np.stack(without)
 
-def _fit_rates(
-    kernel: Kernel,
-    group: Int64Array,
-    factor: Float64Array,
-    n_groups: int,
-    load: Float64Array,
-    used: BoolArray,
-    rate: Float64Array,
-) -> Float64Array:
-    """Return the rate of each group of hours, all 0 or more, that explains the load best."""
-    design = _design(kernel, group, factor, n_groups, used, rate)
-    return _solved(design.T @ design, design.T @ load[used], _ridge(kernel))
+    def _fitted(
+        self, group: Int64Array, factor: Float64Array, n_groups: int, rate: Float64Array
+    ) -> Float64Array:
+        """Return the rate of each group of hours, all 0 or more, that explains the load best."""
+        design = self._design(group, factor, n_groups, rate)
+        return _solved(design.T @ design, design.T @ self.load[self.used], self._ridge)
 
+    @property
+    def _ridge(self) -> float:
+        return RIDGE * float(np.sum(self.kernel.hourly)) ** 2
 
-def _ridge(kernel: Kernel) -> float:
-    return RIDGE * float(np.sum(kernel.hourly)) ** 2
+    def _design(
+        self, group: Int64Array, factor: Float64Array, n_groups: int, rate: Float64Array
+    ) -> Float64Array:
+        """Return the load of each group's rate in the hours that are used, shape (n, n_groups).
 
-
-def _design(
-    kernel: Kernel,
-    group: Int64Array,
-    factor: Float64Array,
-    n_groups: int,
-    used: BoolArray,
-    rate: Float64Array,
-) -> Float64Array:
-    """Return the load of each group's rate in the hours that are used, shape (n, n_groups).
-
-    Of lines whose edges go by the hours that they go by at a rate of every hour.
-    """
-    n_hours = group.size
-    design = np.zeros((n_hours, n_groups))
-    before, after = edge_shares(rate)
-    # load[h] = sum over lags k of kernel[k] factor[h - k] rate[group[h - k]], a convolution; so of
-    # the edges, of which each hour has shares in that before it and that after it.
-    for of_lags, first, share in (
-        (kernel.middle, 0, factor),
-        (kernel.edge, -1, factor * after[:-1]),
-        (kernel.edge, 0, factor * before[1:]),
-    ):
-        for lag, value in enumerate(of_lags[:n_hours], first):
-            submitted = np.arange(max(0, -lag), n_hours - max(0, lag))
-            design[submitted + lag, group[submitted]] += value * share[submitted]
-    return design[used]
+        Of lines whose edges go by the hours that they go by at a rate of every hour.
+        """
+        n_hours = group.size
+        design = np.zeros((n_hours, n_groups))
+        before, after = edge_shares(rate)
+        # load[h] = sum over lags k of kernel[k] factor[h - k] rate[group[h - k]], a convolution; so
+        # of the edges, of which each hour has shares in that before it and that after it.
+        for of_lags, first, share in (
+            (self.kernel.middle, 0, factor),
+            (self.kernel.edge, -1, factor * after[:-1]),
+            (self.kernel.edge, 0, factor * before[1:]),
+        ):
+            for lag, value in enumerate(of_lags[:n_hours], first):
+                submitted = np.arange(max(0, -lag), n_hours - max(0, lag))
+                design[submitted + lag, group[submitted]] += value * share[submitted]
+        return design[self.used]
 
 
 def _solved(squares: Float64Array, products: Float64Array, ridge: float) -> Float64Array:

@@ -7,9 +7,10 @@ and the weights of the months, are those with the smallest squared difference to
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy import special
@@ -19,7 +20,7 @@ from diploee.errors import WorkloadError, one_of
 from diploee.importers.power_logs.observed import ObservedSeries
 from diploee.inputs import load_inputs
 from diploee.learn.deconvolution.kernel import ACCEPTED_REST, Observed, mix_kernel
-from diploee.learn.deconvolution.least_squares import alternate, spread
+from diploee.learn.deconvolution.least_squares import Observation
 from diploee.learn.jobs.calendar_fit import DAYS_OF_MONTH, wants_months
 from diploee.learn.jobs.hours import HourCounts
 from diploee.loads.jobs.rates import hour_of_week, month_of_year
@@ -48,56 +49,30 @@ MIN_WEEKS = 2
 class RecoveredWeights:
     """Submissions recovered from an observed load.
 
-    Parameters
-    ----------
-    week_weight : numpy.ndarray, shape (168,), float64
-        Weights of the hours of the week, Monday 00:00 first, mean 1.
-    month_weight : numpy.ndarray, shape (12,), float64, or None
-        Weights of the months, mean 1 over the days of a year of 365; None where the series does not
-        cover them.
-    jobs_per_day : float
-        Mean daily count over a week and a year.
-    week_low, week_high, month_low, month_high : numpy.ndarray, or None
-        Confidence limits of the weights, of their shapes: each week (or block of weeks) left out in
-        turn (jackknife), months and hours of the week with the other's weights held.
-    jobs_per_day_low, jobs_per_day_high : float
-        Limits of the daily count, with the months' weights held.
-    confidence : float
-        Level of the limits, 0-1.
-    first_hour : numpy.datetime64
-        First of the hours below, local time.
-    observed_mean, fitted_mean : numpy.ndarray, shape (H,), float64
-        Hourly means as observed and as fitted: occupancy (0-1), or power [W].
-    r2 : float
-        Share of the variance that the fit explains.
-    residual_std : float
-        Standard deviation of observed less fitted, in their unit.
-    full_share : float
-        Share of the hours in which the facility was full.
-    size_factor : float
-        What the scenario's `facility.size` multiplies rates by; counts are of the site in its size.
-    notes : tuple of str
-        What to know before using the weights.
+    Limits are those of the weights' shapes: each week (or block of weeks) left out in turn
+    (jackknife), months and hours of the week with the other's weights held.
     """
 
-    week_weight: Float64Array
-    month_weight: Float64Array | None
-    jobs_per_day: float
+    week_weight: Float64Array  # of the hours of the week, Monday 00:00 first, mean 1
     week_low: Float64Array
     week_high: Float64Array
+    # Of the months, mean 1 over a year of 365 days; None where the series does not cover them
+    month_weight: Float64Array | None
     month_low: Float64Array | None
     month_high: Float64Array | None
+    jobs_per_day: float  # mean daily count over a week and a year
     jobs_per_day_low: float
     jobs_per_day_high: float
-    confidence: float
-    first_hour: np.datetime64
-    observed_mean: Float64Array
+    confidence: float  # level of the limits, 0-1
+    first_hour: np.datetime64  # of the hours below, local time
+    observed_mean: Float64Array  # hourly means: occupancy (0-1), or power [W]
     fitted_mean: Float64Array
-    r2: float
-    residual_std: float
-    full_share: float
+    r2: float  # share of the variance that the fit explains
+    residual_std: float  # standard deviation of observed less fitted, in their unit
+    full_share: float  # share of the hours in which the facility was full
+    # What the scenario's `facility.size` multiplies rates by; counts are of the site in its size
     size_factor: float
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # what to know before using the weights
 
 
 def recover_weights(
@@ -185,7 +160,8 @@ def recover_weights(
     slot, month = hour_of_week(hours), month_of_year(hours)
     used = np.arange(values.size) >= burn_in
     months = wants_months(HourCounts(hours[burn_in], np.zeros(int(used.sum()), np.int64)), months)
-    of_week, of_month = alternate(kernel, slot, month, load, used, months, share)
+    seen = Observation(kernel, slot, month, load, used, share)
+    of_week, of_month = seen.rates(months)
     if not of_week.any():
         raise WorkloadError(
             f"{series.source}: the {observed} never rises above that of the idle facility; "
@@ -195,27 +171,76 @@ def recover_weights(
     rate = of_week[slot] * of_month[month]
     grown = float((rate * share).mean() / rate.mean())
     of_week, rate, share = of_week * grown, rate * grown, share / grown
-    of_weeks = spread(kernel, slot, share * of_month[month], HOURS_PER_WEEK, load, used, rate)
-    of_months = None
-    if months:
-        of_week_h = share * of_week[slot]
-        of_months = spread(kernel, month, of_week_h, MONTHS_PER_YEAR, load, used, rate)
+    seen = replace(seen, share=share)
     fitted = kernel.load_of(rate * share) + idle
     fitted = np.divide(fitted, unit, out=np.zeros_like(fitted), where=unit > 0)
-    n_filled = sum(n for cause, n in series.counts.items() if cause.startswith("missing_"))
     full = load[used] >= FULL * per_busy_node * n_nodes[used]
     full_share = float((full & (n_nodes[used] > 0)).mean())
+    n_stand = float(standing[spec.pool].mean()) if facility.has_phases else None
+    residual, variance = (values - fitted)[used], float(values[used].var())
+    return RecoveredWeights(
+        *_weights(seen, of_week, of_month if months else None, rate, confidence),
+        confidence=confidence,
+        first_hour=hours[burn_in],
+        observed_mean=values[used],
+        fitted_mean=fitted[used],
+        r2=1 - float((residual**2).mean()) / variance if variance > 0 else 0.0,
+        residual_std=float(residual.std()),
+        full_share=full_share,
+        size_factor=size_factor,
+        notes=_notes(series, n_stand, full_share, kernel.rest),
+    )
+
+
+def _notes(
+    series: ObservedSeries, n_stand: float | None, full_share: float, rest: float
+) -> tuple[str, ...]:
+    """Return what to know before using the weights."""
     notes = []
-    if facility.has_phases:
+    if n_stand is not None:
         notes.append(
             "jobs are submitted in proportion to the nodes that stand; the daily count is of the "
-            f"{standing[spec.pool].mean():,.5g} that do over the series on average"
+            f"{n_stand:,.5g} that do over the series on average"
         )
-    return _recovered(
-        of_week, of_month if months else None, of_weeks, of_months, confidence,
-        hours[burn_in], values[used], fitted[used],
-        full_share, kernel.rest, n_filled, size_factor, notes,
-    )  # fmt: skip
+    if full_share > NOTABLE_FULL:
+        notes.append(
+            f"the facility was full in {full_share:.1%} of the hours: jobs queued, so that their "
+            "submissions are recovered late and their number too low"
+        )
+    if rest > ACCEPTED_REST:
+        notes.append(
+            f"{rest:.1%} of the load of the mix's mean job lies beyond a quarter of the series"
+        )
+    if n := sum(n for cause, n in series.counts.items() if cause.startswith("missing_")):
+        notes.append(f"{n:,} missing rows and values were filled by straight lines")
+    return tuple(notes)
+
+
+def _weights(
+    seen: Observation,
+    of_week: Float64Array,
+    of_month: Float64Array | None,
+    rate: Float64Array,
+    confidence: float,
+) -> tuple[Any, ...]:
+    """Return the first fields of the result: weights and daily count, each with its limits."""
+    of_all = np.ones(MONTHS_PER_YEAR) if of_month is None else of_month
+    of_weeks = seen.without_blocks(seen.slot, seen.share * of_all[seen.month], HOURS_PER_WEEK, rate)
+    week = _with_limits(
+        of_week / of_week.mean(), of_weeks / of_weeks.mean(axis=1, keepdims=True), confidence
+    )
+    month: tuple[Float64Array | None, ...] = (None,) * 3
+    scale = float(of_all @ DAYS_OF_MONTH / DAYS_OF_MONTH.sum())
+    if of_month is not None:
+        of_months = seen.without_blocks(
+            seen.month, seen.share * of_week[seen.slot], MONTHS_PER_YEAR, rate
+        )
+        scales = of_months @ DAYS_OF_MONTH / DAYS_OF_MONTH.sum()
+        month = _with_limits(of_month / scale, of_months / scales[:, None], confidence)
+    per_day = scale * HOURS_PER_DAY
+    count = np.array([of_week.mean() * per_day])
+    counts = _with_limits(count, of_weeks.mean(axis=1, keepdims=True) * per_day, confidence)
+    return *week, *month, *(float(value) for (value,) in counts)
 
 
 def _only_stream(scenario: Scenario) -> JobStream:
@@ -275,79 +300,15 @@ def _check_power(source: str, mean_w: float, full_w: float, rated_w: float) -> N
         )
 
 
-def _recovered(
-    of_week: Float64Array,
-    of_month: Float64Array | None,
-    of_weeks: Float64Array,
-    of_months: Float64Array | None,
-    confidence: float,
-    first_hour: np.datetime64,
-    observed_mean: Float64Array,
-    fitted_mean: Float64Array,
-    full_share: float,
-    rest: float,
-    n_filled: int,
-    size_factor: float,
-    notes: list[str],
-) -> RecoveredWeights:
-    scale = 1.0 if of_month is None else float(of_month @ DAYS_OF_MONTH / DAYS_OF_MONTH.sum())
-    residual = observed_mean - fitted_mean
-    variance = float(observed_mean.var())
-    if full_share > NOTABLE_FULL:
-        notes.append(
-            f"the facility was full in {full_share:.1%} of the hours: jobs queued, so that their "
-            "submissions are recovered late and their number too low"
-        )
-    if rest > ACCEPTED_REST:
-        notes.append(
-            f"{rest:.1%} of the load of the mix's mean job lies beyond a quarter of the series"
-        )
-    if n_filled:
-        notes.append(f"{n_filled:,} missing rows and values were filled by straight lines")
-    week_weight, per_day = of_week / of_week.mean(), scale * HOURS_PER_DAY
-    week_low, week_high = _limits(
-        week_weight, of_weeks / of_weeks.mean(axis=1, keepdims=True), confidence
-    )
-    count = np.array([of_week.mean() * per_day])
-    (count_low,), (count_high,) = _limits(
-        count, of_weeks.mean(axis=1, keepdims=True) * per_day, confidence
-    )
-    month_weight = month_low = month_high = None
-    if of_month is not None and of_months is not None:
-        scales = of_months @ DAYS_OF_MONTH / DAYS_OF_MONTH.sum()
-        month_weight = of_month / scale
-        month_low, month_high = _limits(month_weight, of_months / scales[:, None], confidence)
-    return RecoveredWeights(
-        week_weight=week_weight,
-        month_weight=month_weight,
-        jobs_per_day=float(count[0]),
-        week_low=week_low,
-        week_high=week_high,
-        month_low=month_low,
-        month_high=month_high,
-        jobs_per_day_low=float(count_low),
-        jobs_per_day_high=float(count_high),
-        confidence=confidence,
-        first_hour=first_hour,
-        observed_mean=observed_mean,
-        fitted_mean=fitted_mean,
-        r2=1 - float((residual**2).mean()) / variance if variance > 0 else 0.0,
-        residual_std=float(residual.std()),
-        full_share=full_share,
-        size_factor=size_factor,
-        notes=tuple(notes),
-    )
-
-
-def _limits(
+def _with_limits(
     found: Float64Array, without: Float64Array, confidence: float
-) -> tuple[Float64Array, Float64Array]:
-    """Return limits of values, none negative, by those found without one block after the other."""
+) -> tuple[Float64Array, Float64Array, Float64Array]:
+    """Return values with limits, none negative, from those without one block after the other."""
     n_blocks = without.shape[0]
     about = without - without.mean(axis=0)
     half = np.sqrt((n_blocks - 1) / n_blocks * (about**2).sum(axis=0))
     half *= special.stdtrit(n_blocks - 1, (1 + confidence) / 2)
-    return np.maximum(found - half, 0.0), found + half
+    return found, np.maximum(found - half, 0.0), found + half
 
 
 def hourly_means(

@@ -22,9 +22,9 @@ from diploee.clock import RunClock
 from diploee.errors import InputError, OutputExistsError, WorkloadError
 from diploee.importers.power_logs.observed import ObservedSeries, read_observed_series
 from diploee.inputs import load_inputs
-from diploee.learn.deconvolution import Kernel, RecoveredWeights, mix_kernel, recover_weights
+from diploee.learn.deconvolution import RecoveredWeights, recover_weights
 from diploee.learn.deconvolution.fragment import recovered_text
-from diploee.learn.deconvolution.kernel import Observed
+from diploee.learn.deconvolution.kernel import Kernel, Observed, mix_kernel
 from diploee.loads.jobs.arrivals import draw_submissions
 from diploee.loads.jobs.rates import hourly_rates
 from diploee.outputs import Run
