@@ -7,7 +7,7 @@ and the weights of the months, are those with the smallest squared difference to
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any
@@ -64,12 +64,12 @@ class RecoveredWeights:
     jobs_per_day_low: float
     jobs_per_day_high: float
     confidence: float  # level of the limits, 0-1
+    r2: float  # share of the variance that the fit explains
+    residual_std: float  # standard deviation of observed less fitted means, in their unit
+    full_share: float  # share of the hours in which the facility was full
     first_hour: np.datetime64  # of the hours below, local time
     observed_mean: Float64Array  # hourly means: occupancy (0-1), or power [W]
     fitted_mean: Float64Array
-    r2: float  # share of the variance that the fit explains
-    residual_std: float  # standard deviation of observed less fitted, in their unit
-    full_share: float  # share of the hours in which the facility was full
     # What the scenario's `facility.size` multiplies rates by; counts are of the site in its size
     size_factor: float
     notes: tuple[str, ...]  # what to know before using the weights
@@ -179,7 +179,7 @@ def recover_weights(
     n_stand = float(standing[spec.pool].mean()) if facility.has_phases else None
     residual, variance = (values - fitted)[used], float(values[used].var())
     return RecoveredWeights(
-        *_weights(seen, of_week, of_month if months else None, rate, confidence),
+        **_weights(seen, of_week, of_month if months else None, rate, confidence),
         confidence=confidence,
         first_hour=hours[burn_in],
         observed_mean=values[used],
@@ -222,7 +222,7 @@ def _weights(
     of_month: Float64Array | None,
     rate: Float64Array,
     confidence: float,
-) -> tuple[Any, ...]:
+) -> dict[str, Any]:
     """Return the first fields of the result: weights and daily count, each with its limits."""
     of_all = np.ones(MONTHS_PER_YEAR) if of_month is None else of_month
     of_weeks = seen.without_blocks(seen.slot, seen.share * of_all[seen.month], HOURS_PER_WEEK, rate)
@@ -240,7 +240,8 @@ def _weights(
     per_day = scale * HOURS_PER_DAY
     count = np.array([of_week.mean() * per_day])
     counts = _with_limits(count, of_weeks.mean(axis=1, keepdims=True) * per_day, confidence)
-    return *week, *month, *(float(value) for (value,) in counts)
+    values = (*week, *month, *(float(value) for (value,) in counts))
+    return {field.name: value for field, value in zip(fields(RecoveredWeights), values)}  # noqa: B905
 
 
 def _only_stream(scenario: Scenario) -> JobStream:
