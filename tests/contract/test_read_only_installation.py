@@ -7,6 +7,7 @@ would stop.
 from __future__ import annotations
 
 import shutil
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from builders import write_library, write_scenario
 from command_line import Ended, contents, run
 
 import diploee
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -51,3 +54,11 @@ def test_runs_and_draws_without_a_word_and_leaves_only_a_private_cache(
     assert contents(installation) == before
     (private,) = (tmp_path / "tmp").iterdir()
     assert {path.suffix for path in private.rglob("*") if path.is_file()} == {".nbc", ".nbi"}
+
+
+def test_wheel_ships_every_folder_of_profiles_but_the_builder() -> None:
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]
+    shipped = build["targets"]["wheel"]["force-include"]
+    there = {path.name for path in (ROOT / "profiles").iterdir() if path.is_dir()}
+    expected = {f"profiles/{name}" for name in there - {"build", "__pycache__"}}
+    assert {path for path in shipped if path.startswith("profiles/")} == expected
