@@ -149,7 +149,8 @@ def longest_gap_s(
     LogFormatError
         With the line: it is longer than `max_gap_s`.
     """
-    known = np.unique(np.concatenate(([0], good, [t_us.size - 1])))
+    ends = [row for row in (0, t_us.size - 1) if not good.size or row not in good[[0, -1]]]
+    known = np.sort(np.append(good, ends)) if ends else good
     gaps_s = np.diff(t_us[known]) / US_PER_S
     longest = int(np.argmax(gaps_s))
     if gaps_s[longest] > max_gap_s:
@@ -178,8 +179,9 @@ def device_of(
             "complete log"
         )
     gap_s = longest_gap_s(t_us, good, max_gap_s, where, name)
-    bridged_w = np.interp(t_us, t_us[good], power_w[good])
-    curve = EnergyCurve.from_readings(t_us, bridged_w)
+    if good.size < t_us.size:
+        power_w = np.interp(t_us, t_us[good], power_w[good])
+    curve = EnergyCurve.from_readings(t_us, power_w)
     return Device(str(path), curve, float(np.median(np.diff(t_us))), gap_s)
 
 

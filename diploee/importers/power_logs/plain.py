@@ -212,7 +212,7 @@ def _readings(
         )
     whole_us = np.rint(t_us[good] - t_us[good[0]]).astype(np.int64)
     kept = longest_increasing(whole_us)
-    repeated = good.size - np.unique(whole_us).size
+    repeated = good.size - np.unique(whole_us).size if kept.size < good.size else 0
     if kept.size < 2 or 2 * kept.size < good.size or 10 * repeated > good.size:
         row = int(good[1 + int(np.argmax(np.diff(whole_us) <= 0))])
         table.fail(
