@@ -66,7 +66,9 @@ def read_profiles(files: Sequence[Path], source_format: str, **told: Any) -> lis
     if source_format != "mlperf-power" and not told.get("workload"):
         raise ProfileError(f"import_profile: '{source_format}' needs a workload, found none")
     ends = {name: told.pop(name, None) for name in ("from_s", "to_s", "idle_w")}
-    return [trim_profile(profile, **ends) for profile in _READERS[source_format](files, **told)]
+    profiles = _READERS[source_format](files, **told)
+    profiles[:] = [trim_profile(profile, **ends) for profile in profiles]  # skipped runs stay named
+    return profiles
 
 
 def add_profiles(
