@@ -384,6 +384,7 @@ def test_help_of_every_profile_command_fits_80_columns_and_is_not_cut(
     assert " ;" not in ended.out  # a unit in brackets that was taken for markup
 
 
+@pytest.mark.slow
 def test_show_replaces_a_picture_only_with_force(tmp_path: Path) -> None:
     picture = tmp_path / "x.png"
     picture.write_text("mine", "utf-8")

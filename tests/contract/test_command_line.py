@@ -145,6 +145,7 @@ def test_every_argument_and_option_has_a_help_text_that_is_shown_whole() -> None
     assert not list(without(typer.main.get_command(application()), "diploee"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "slow"),
     [
@@ -171,6 +172,7 @@ def test_nothing_slow_is_imported_that_is_not_needed(
     assert not set(modules) & slow
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
@@ -219,6 +221,7 @@ def properties(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"{name}.{key}", value
 
 
+@pytest.mark.slow
 def test_schema_is_json_and_describes_every_key() -> None:
     ended = call("schema")
     assert ended.code == 0
@@ -235,6 +238,7 @@ def test_schema_is_json_and_describes_every_key() -> None:
 LARGE = {"campus_100mw_synchronous", "colocation_metered_150mw"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -290,6 +294,7 @@ def test_output_that_nobody_reads_is_no_error(tmp_path: Path) -> None:
     assert "Exception" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_standard_output_on_a_full_disk_fails_with_one_line() -> None:
     with Path("/dev/full").open("w") as full:
@@ -313,6 +318,7 @@ def test_list_names_every_profile_on_one_line() -> None:
                for row in rows)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_show_draws_a_png_and_tells_the_origin(tmp_path: Path) -> None:
     picture = tmp_path / "pictures" / "profile.png"
     ended = call("profiles", "show", "stable_diffusion-1n-1", "--out", picture)

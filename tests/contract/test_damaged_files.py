@@ -263,6 +263,7 @@ def read_run_folder(place: Path) -> None:
     _ = run.metrics, run.columns
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "read"),
     [
@@ -285,6 +286,7 @@ def test_many_damages_are_read_or_named(
             assert len(str(error)) < 500
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes on this system")
 @pytest.mark.parametrize("name", READERS)
 def test_a_pipe_in_the_place_of_a_file_is_named_and_not_waited_for(name: str, place: Path) -> None:

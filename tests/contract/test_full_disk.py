@@ -54,6 +54,7 @@ def assert_full(ended: Ended, place: Path) -> None:
     assert "nothing of it was kept, free some space" in ended.problem
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FILES)
 def test_run_on_a_full_disk_keeps_nothing_and_loses_nothing(site: Path, file: str) -> None:
     sizes = {path.name: path.stat().st_size for path in (site / "old" / file).iterdir()}
@@ -73,6 +74,7 @@ def test_run_on_a_full_disk_keeps_nothing_and_loses_nothing(site: Path, file: st
     assert contents(site) == before
 
 
+@pytest.mark.slow
 def test_import_on_a_full_disk_keeps_nothing_and_loses_nothing(tmp_path: Path) -> None:
     table = tmp_path / "job.csv"
     rows = "".join(f"{t},{(t * t * 7_919) % 9_973}.{t % 89}\n" for t in range(20_000))
@@ -92,6 +94,7 @@ def test_import_on_a_full_disk_keeps_nothing_and_loses_nothing(tmp_path: Path) -
     assert contents(tmp_path) == before
 
 
+@pytest.mark.slow
 def test_drawing_on_a_full_disk_keeps_the_old_picture(site: Path, tmp_path: Path) -> None:
     picture = tmp_path / "x.png"
     picture.write_text("old", "utf-8")
@@ -119,6 +122,7 @@ def test_the_file_that_a_full_disk_cuts_short_is_named_with_its_option(tmp_path:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [64, 6_000])
 def test_sweep_on_a_full_disk_ends_with_1_and_leaves_no_half_run(
     limit: int, tmp_path: Path, library_folder: Path

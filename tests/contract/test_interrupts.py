@@ -40,6 +40,7 @@ def end(process: subprocess.Popen[str]) -> Ended:
     return Ended(process.returncode, out, err)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "after_s"),
     [

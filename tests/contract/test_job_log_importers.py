@@ -601,6 +601,7 @@ jobs_of_any_size = st.lists(
 quick = settings(phases=[Phase.explicit, Phase.reuse, Phase.generate])
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=15)
 @given(jobs=jobs_of_any_size)
 @every_format
@@ -673,6 +674,7 @@ some_options = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=30)
 @given(data=st.data())
 @every_format

@@ -125,6 +125,7 @@ def test_sweep_that_is_killed_at_any_step_of_a_worker_goes_on_from_there(
         assert check_killed_and_again(site, out, library_folder, True, first + 7 * k, number)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [241, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "number", [SIGNALS[0], *(pytest.param(n, marks=pytest.mark.slow) for n in SIGNALS[1:])]

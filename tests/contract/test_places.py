@@ -272,6 +272,7 @@ def test_killed_command_leaves_nothing_that_the_next_one_minds(
     check_kills(name, replaced, site, tmp_path / "root", most)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "replaced"), [("run", True), ("export csv", False)])
 def test_command_killed_near_its_end_leaves_nothing_that_the_next_one_minds(
     name: str, replaced: bool, site: Path, tmp_path: Path
@@ -303,6 +304,7 @@ def at_once(
     return [(int(code), told) for code, _, told in (text.partition("\n") for text in texts)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [2, pytest.param(3, marks=pytest.mark.fuzz)])
 @pytest.mark.parametrize("force", [True, False], ids=["force", "no force"])
 @pytest.mark.parametrize("name", ALL)
@@ -409,6 +411,7 @@ def test_exports_and_reports_may_lie_in_the_run_that_they_show(site: Path, tmp_p
 # --- full disks and interrupts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("old", [True, False], ids=["replaced", "new"])
 @pytest.mark.parametrize("name", ALL)
 def test_full_disk_is_told_in_one_line_and_keeps_what_stood(

@@ -345,6 +345,7 @@ def test_a_few_requests_years_from_all_others_have_a_wrong_stamp(
     assert read_request_trace(path).counts.n_kept == 6  # too few to tell which are wrong
 
 
+@pytest.mark.slow
 @each_format
 def test_a_span_of_more_than_twenty_years_is_refused(trace_format: str, tmp_path: Path) -> None:
     far_ms = 22 * 366 * 86_400_000

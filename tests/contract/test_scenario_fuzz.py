@@ -124,6 +124,7 @@ def check_usable(scenario: Scenario) -> None:
     assert again.sha256() == scenario.sha256()
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=100)
 @given(mutated())
 def test_mutated_data_loads_or_fails_in_plain_words(data: dict[str, Any]) -> None:

@@ -18,6 +18,7 @@ def run_folders(out: Path) -> dict[str, float]:
     return {p.parent.name: p.stat().st_mtime for p in out.glob("runs/[!.]*/manifest.json")}
 
 
+@pytest.mark.slow
 def test_sweep_prints_a_row_per_point_and_writes_its_files(
     tmp_path: Path, library_folder: Path
 ) -> None:

@@ -96,6 +96,7 @@ def test_the_limit_of_a_day_sees_it_from_midnight_to_midnight(
     assert [span[2] for span in spans] == pytest.approx([span[2] for span in expected])
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(ZONES),
     st.datetimes(datetime(2017, 1, 1), datetime(2019, 12, 1)),

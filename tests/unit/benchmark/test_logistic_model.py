@@ -64,6 +64,7 @@ def test_noiseless_points_are_fitted_exactly(truth):
     assert fitted.r2 > 1 - 1e-6
 
 
+@pytest.mark.slow
 def test_coefficients_lie_within_confidence_limits_of_the_truth():
     truth = LogisticModel(span=868.0, steepness=0.884, midpoint=6.95, base=1725.0)
     x = np.log2([8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024])

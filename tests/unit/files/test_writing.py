@@ -72,6 +72,7 @@ SLOW = pytest.mark.slow
 CAN = [pytest.param(True, id="exchange"), pytest.param(False, id="no exchange", marks=SLOW)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [3, pytest.param(1, marks=SLOW)])
 @pytest.mark.parametrize("can", CAN)
 @pytest.mark.parametrize("old_text", ["old", pytest.param("", marks=SLOW)], ids=["replaced", "new"])
@@ -101,6 +102,7 @@ def test_kill_at_any_step_leaves_the_old_or_the_new_and_the_next_one_works(
     assert contents(root) == new
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("can", CAN)
 @pytest.mark.parametrize("old_text", ["old", pytest.param("", marks=SLOW)], ids=["replaced", "new"])
 def test_kill_at_any_step_leaves_no_first_of_a_set_beside_others_than_its_own(
@@ -196,6 +198,7 @@ def test_error_at_any_step_leaves_the_old_one_and_nothing_else(
     assert contents(root) == new
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=SLOW)])
 @pytest.mark.parametrize(
     "name", ["folder", *(pytest.param(n, marks=SLOW) for n in ("file", "set"))]

@@ -80,6 +80,7 @@ def power_w(run: Run) -> Float64Array:
     return run.facility()["it_power_w"].to_numpy(np.float64) - IDLE_W
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rate_rps", "sample_w"), [(40, LOW_W), (100, HIGH_W), (5, LOW_W)])
 def test_a_constant_rate_draws_its_sample(
     tmp_path: Path, samples: dict[int, str], rate_rps: float, sample_w: Float64Array
@@ -196,7 +197,7 @@ def test_another_sample_is_another_run(tmp_path: Path, samples: dict[int, str]) 
     [
         (
             "t_s,power_w\n0,5\n1,5\n2,5\n99,5\n",
-            "bad.csv:5: 97.0 s without a reading, expected 60 s",
+            "bad.csv:5: 97.0 s without a good reading, expected 60 s",
         ),
         ("t_s,power_w\n", "bad.csv"),
         ("t_s,power_w\n0,5\n1,-5\n2,5\n", "bad.csv:3: column 'power_w' is '-5'"),

@@ -108,6 +108,7 @@ def test_a_trace_played_once_has_no_requests_after_its_end(trace: Path) -> None:
     assert not rate_rps[120:].any()
 
 
+@pytest.mark.slow
 def test_a_rate_or_a_target_beside_the_trace_scales_it(trace: Path) -> None:
     given = planned(scenario_of(trace.parent, {f"{CHAT}.request_rate_rps": 400}))
     assert minute_rates_rps(given).mean() == pytest.approx(400)
@@ -133,6 +134,7 @@ def test_the_nearest_length_is_nearest_by_ratio(tokens: float, length: int) -> N
     assert nearest_length(tokens, (256, 512, 1024)) == length
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "replay", "words"),
     [
@@ -161,6 +163,7 @@ def with_own_traces(folder: Path, changes: dict[str, Any] | None = None) -> Scen
     return scenario_of(folder, own | (changes or {}))
 
 
+@pytest.mark.slow
 def test_services_of_a_stream_replay_traces_of_their_own(trace: Path) -> None:
     plan = planned(with_own_traces(trace.parent))
     columns = service_columns([plan], 0, 60_000, 24 * 60)

@@ -43,6 +43,7 @@ def fit_of(days: int, seed: int, **spec: float) -> FluctuationFit:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tau_s", "share"),
     [

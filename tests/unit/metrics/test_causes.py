@@ -292,6 +292,7 @@ def doubling_trace(folder: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("standby", ["idle", "warm"])
 def test_a_trace_that_doubles_starts_instances(tmp_path: Path, standby: str) -> None:
     doubling_trace(tmp_path)
@@ -417,6 +418,7 @@ def test_a_calendar_that_moves_from_nothing_or_to_it_is_told_so() -> None:
     assert "the calendar rose by 100%: +1.00" in words[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("resolution", ["1 s", "10 s", "60 s"])
 def test_parts_sum_to_every_event_of_a_mixed_facility(tmp_path: Path, resolution: str) -> None:
     scenario = mixed(resolution)
@@ -427,6 +429,7 @@ def test_parts_sum_to_every_event_of_a_mixed_facility(tmp_path: Path, resolution
     assert {"noise of serving samples", "stage"} <= kinds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_lines_explain_every_event_of_random_small_facilities(tmp_path: Path, seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -75,6 +75,7 @@ def test_a_run_with_the_printed_stage_keeps_its_limits_and_not_with_a_tenth_less
             assert measured == pytest.approx(found.metrics, rel=1e-3, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_supply_of_the_linear_programme_is_held_against_the_limits(run: Run) -> None:
     found = mitigate(run, Limits.model_validate({"ramps": [RAMP]}))
     assert found.least_report is not None and not found.least_report.violated
@@ -124,6 +125,7 @@ def test_limits_that_no_battery_is_sized_for_are_refused(run: Run) -> None:
             mitigate(run, Limits.model_validate(limits))
 
 
+@pytest.mark.slow
 def test_command_tells_before_and_after(run: Run, tmp_path: Path) -> None:
     limits = tmp_path / "limits.yaml"
     limits.write_text("ramps: [{interval: 1 min, between: end_points, mw_per_min: 0.0005}]\n")
@@ -153,6 +155,7 @@ def test_run_with_a_battery_is_not_given_another(run: Run, tmp_path: Path) -> No
         mitigate(held, Limits.model_validate({"ramps": [RAMP]}))
 
 
+@pytest.mark.slow
 def test_entry_for_a_site_in_another_size_says_so(tmp_path: Path) -> None:
     scenario = tiny_scenario(SPAN | {"facility.size": {"nodes_factor": 2}})
     run = diploee.simulate(scenario, tmp_path / "run", library=tiny_library(), engine="compiled")

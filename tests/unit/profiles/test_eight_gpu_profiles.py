@@ -76,6 +76,7 @@ def test_they_are_marked_as_built_from_published_measurements() -> None:
         assert entry.workload == "llama2_70b_lora"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_nodes", [1, 8])
 def test_the_facts_are_those_of_the_logs(n_nodes: int) -> None:
     of_class = next(one for one in EIGHT_GPU_CLASSES if one.n_nodes == n_nodes)

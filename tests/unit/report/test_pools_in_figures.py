@@ -54,6 +54,7 @@ def _adds_up(of: dict[str, np.ndarray]) -> None:
     )
 
 
+@pytest.mark.slow
 def test_parts_are_the_pools_and_what_stages_add(run: RunData) -> None:
     facility = run.run.scenario.facility
     names = [part.label for part in run.parts]

@@ -97,6 +97,7 @@ def test_warnings_of_runs_stand_once_with_their_number(tmp_path: Path) -> None:
     assert counted([["a 1", "a 2"], ["b"]], 2, "run") == ["a 2 (1 of 2 runs)", "b (1 of 2 runs)"]
 
 
+@pytest.mark.slow
 def test_an_ensemble_shows_envelopes_seeds_needed_and_shares(
     tmp_path: Path, library_folder: Path
 ) -> None:

@@ -335,6 +335,7 @@ class HalfFull:
         return chosen
 
 
+@pytest.mark.slow
 def test_match_simulated_meets_its_target_under_an_own_policy(tmp_path: Path) -> None:
     changes = {"streams.training.match": "simulated", "streams.training.target_utilization": 0.4}
     scenario, library = tiny_scenario({"duration": "7 d", **changes}), tiny_library()
@@ -348,6 +349,7 @@ def test_match_simulated_meets_its_target_under_an_own_policy(tmp_path: Path) ->
     assert own.metrics["utilization"]["max"] <= 0.5 < fifo.metrics["utilization"]["max"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [StrictFifo, ShortestFirst, Backfill])
 @pytest.mark.parametrize("window_ms", [1, 7, 100, 3_000])
 def test_windows_change_no_start(policy: type[Policy], window_ms: int) -> None:

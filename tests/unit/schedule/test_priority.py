@@ -89,6 +89,7 @@ def test_fair_share_is_two_to_the_minus_usage_over_share() -> None:
     assert seen[3] == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_windows_change_no_start_and_the_compiled_engine_has_no_twin() -> None:
     rng = np.random.default_rng(4)
     jobs = job_table(

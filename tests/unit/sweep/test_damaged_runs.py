@@ -64,6 +64,7 @@ def again(folder: Path, out: Path, library: Path) -> SweepResult:
     return run_sweep(tiny_sweep(folder, keep="all", seeds=6), out, profiles=[str(library)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("file", FILES)
 def test_damaged_run_is_not_complete(

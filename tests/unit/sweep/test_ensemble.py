@@ -61,6 +61,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, library_folder: Path) -> Pa
     return work / "out"
 
 
+@pytest.mark.slow
 def test_percentiles_of_the_table_are_those_of_the_summary(folder: Path) -> None:
     summary = pd.read_parquet(folder / "summary.parquet")
     table = pd.read_parquet(folder / "ensemble.parquet")

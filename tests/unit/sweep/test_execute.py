@@ -58,6 +58,7 @@ def test_summary_has_a_row_per_run_with_the_metrics_of_the_same_run_alone(
         assert row[name] == value or (value is None and pd.isna(row[name]))
 
 
+@pytest.mark.slow
 def test_finished_runs_are_not_repeated_and_new_axes_add_to_them(
     sweep: Sweep, tmp_path: Path, profiles: list[str]
 ) -> None:
@@ -144,6 +145,7 @@ def test_asking_to_keep_more_repeats_the_runs_that_kept_less(
     assert (tmp_path / "out" / "runs" / result.runs[0].run / "jobs.parquet").is_file()
 
 
+@pytest.mark.slow
 def test_url_gets_the_same_files_as_a_folder(
     sweep: Sweep, tmp_path: Path, profiles: list[str]
 ) -> None:

@@ -113,6 +113,7 @@ print(*started)
 """
 
 
+@pytest.mark.slow
 def test_a_worker_keeps_to_one_thread_and_imports_nothing_slow(
     tmp_path: Path, library_folder: Path
 ) -> None:

@@ -361,6 +361,7 @@ def test_presets_give_way_to_what_is_given() -> None:
     assert SynchronousJob(**job.model_dump(mode="json")) == job
 
 
+@pytest.mark.slow
 def test_a_year_of_a_hundred_thousand_gpus_is_cheap(tmp_path: Path) -> None:
     job = {"preset": "dense_2t_100k", "work_days": 300}
     run = run_of(tmp_path / "run", job, n_nodes=12_600, duration="1 year", resolution="1 h")

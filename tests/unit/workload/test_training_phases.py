@@ -124,6 +124,7 @@ def law(n_failures_per_ms: float, recovery_ms: float, interval_ms: float, write_
     return (1 - lost) / (1 + write_ms / interval_ms)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("detection_ms", "load_ms"), [(0, 10 * MIN), (5 * MIN, 5 * MIN)])
 def test_effective_training_time_follows_its_law(detection_ms: int, load_ms: int) -> None:
     # N r_f (u0 + C / 2) = 0.09 here; the law is of first order, one percent holds below 0.1.

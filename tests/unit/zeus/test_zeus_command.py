@@ -194,6 +194,7 @@ def test_bad_file_is_one_line_with_its_place(files: tuple[Path, Path], tmp_path:
     assert "g.csv:2: unknown dataset 'tyo'" in refused(train, power, *TOY, "--groups", groups)
 
 
+@pytest.mark.slow
 def test_sample_prints_a_row_for_each_of_six_workloads(sample: Callable[[str], Path]) -> None:
     folder = sample(ZEUS)
     train = folder / "summary_train.csv"

@@ -270,6 +270,7 @@ def converged_and_saved(workloads: Sequence[TrainingWorkload]) -> dict[str, tupl
     return found
 
 
+@pytest.mark.slow
 def test_zeus_converges_and_saves_energy_on_the_sample(sample: Callable[[str], Path]) -> None:
     folder = sample(ZEUS)
     traces = read_traces(folder / "summary_train.csv", folder, "v100")

@@ -224,6 +224,7 @@ def test_broken_sums_are_left_out_with_their_cause(tmp_path, change, problem):
     assert skipped.problem == "its file is not in 'results/'"
 
 
+@pytest.mark.slow
 def test_what_many_runs_lack_is_named_once(tmp_path):
     rows = [(training_row("llama2_70b_lora", 8, n, 100 + n), 16_000.0) for n in range(4)]
     place = write_aggregated(tmp_path / "data", "training_llama2_70b_lora", rows)

@@ -43,6 +43,7 @@ def published(folder, start="2018-01-01", end="2019-01-01T00:01"):
     return path
 
 
+@pytest.mark.slow
 def test_a_year_in_the_published_layout_keeps_every_row_and_its_sums(tmp_path):
     path = published(tmp_path)
     series = read_observed_series(path)

@@ -54,6 +54,7 @@ def gpu_h(log: JobLog) -> float:
     return float(log.jobs.n_gpus @ log.jobs.duration_ms) / 3.6e6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_classes", [24, 3])
 def test_classes_hold_the_gpu_time_of_the_log(max_classes: int) -> None:
     fit = fitted(allocates_gpus=True, max_classes=max_classes)

@@ -136,6 +136,7 @@ def test_command_line_names_every_format_in_its_help() -> None:
     assert all(name in text for name in FORMATS)
 
 
+@pytest.mark.slow
 def test_command_line_takes_year_leap_day_and_zone(leap_run: Run, tmp_path: Path) -> None:
     arguments = ["export", "sam", str(leap_run.folder), "--out", str(tmp_path / "x.csv")]
     arguments += ["--year", "2020", "--leap-day", "drop-feb29", "--quiet"]

@@ -55,6 +55,7 @@ def test_a_column_of_one_pool_is_not_mixed_with_the_total(minute_run: Run, tmp_p
         np.testing.assert_allclose(found, stored_w(minute_run, column), atol=6e-4)
 
 
+@pytest.mark.slow
 def test_a_window_is_local_time_and_keeps_its_edges(year_run: Run, tmp_path: Path) -> None:
     options = Options(first=datetime(2018, 3, 1), until=datetime(2018, 3, 2), step="1 h")
     lines = export_run(year_run, "csv", tmp_path / "day.csv", options).read_text().splitlines()

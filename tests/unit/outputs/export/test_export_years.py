@@ -99,6 +99,7 @@ def test_common_year_takes_a_leap_rule_and_says_that_nothing_is_lost(
     assert sidecar(place)["leap_day"] == "the year has no 29 February"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -124,6 +125,7 @@ def test_run_without_a_whole_calendar_year_is_refused_in_one_line(
     assert {p.name for p in tmp_path.iterdir()} == {"run"}
 
 
+@pytest.mark.slow
 def test_one_of_several_years_must_be_chosen(tmp_path: Path) -> None:
     changes = {
         "start": "2018-12-31",
