@@ -14,12 +14,12 @@ from diploee.cli.options import MOMENTS, Force, Fragment, Json, Profiles, as_opt
 from diploee.errors import InputError
 from diploee.importers.power_logs.observed import read_observed_series
 from diploee.learn.deconvolution import recover_weights
-from diploee.learn.deconvolution.fragment import (
+from diploee.learn.deconvolution.kernel import Observed
+from diploee.learn.deconvolution.recovered_fragment import (
     recovered_as_dict,
     recovered_lines,
     recovered_text,
 )
-from diploee.learn.deconvolution.kernel import Observed
 from diploee.learn.fragment_files import check_fragment, check_places
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import load_scenario

@@ -30,10 +30,10 @@ from diploee.learn.fragment_files import (
     naming_the_other_command,
     pool_of,
 )
-from diploee.learn.jobs.fragment import WEEKDAYS
+from diploee.learn.jobs.job_fragment import WEEKDAYS
 from diploee.learn.requests.fit import RequestFit, fit_requests, trimmed
 from diploee.learn.requests.fluctuation import Estimate, FluctuationFit
-from diploee.learn.requests.fragment import fit_remarks, request_stream_yaml
+from diploee.learn.requests.request_fragment import fit_remarks, request_stream_yaml
 from diploee.learn.requests.scatter import Dispersion
 from diploee.learn.requests.services import ServiceFit
 from diploee.learn.week_shape import IN_WORDS

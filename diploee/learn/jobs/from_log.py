@@ -10,7 +10,7 @@ from typing import Any
 from diploee.errors import InputError, one_of
 from diploee.importers.job_logs import read_job_log
 from diploee.learn.fragment_files import Named, into_scenario, naming_the_other_command, pool_of
-from diploee.learn.jobs.fragment import fragment_text
+from diploee.learn.jobs.job_fragment import fragment_text
 from diploee.learn.jobs.job_log_fit import JobFitOptions, JobLogFit, fit_job_log
 from diploee.learn.jobs.likeness import with_generated_year
 from diploee.learn.jobs.rules_file import read_rules

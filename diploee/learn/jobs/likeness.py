@@ -13,7 +13,7 @@ import yaml
 from scipy import stats
 
 from diploee.learn.jobs.class_fits import ClassFit
-from diploee.learn.jobs.fragment import fragment_text
+from diploee.learn.jobs.job_fragment import fragment_text
 from diploee.learn.jobs.job_log_fit import Figure, JobLogFit, LoggedJobs
 from diploee.loads.jobs.rates import hour_weights
 from diploee.profiles import ProfileLibrary

@@ -23,8 +23,8 @@ from diploee.errors import InputError, OutputExistsError, WorkloadError
 from diploee.importers.power_logs.observed import ObservedSeries, read_observed_series
 from diploee.inputs import load_inputs
 from diploee.learn.deconvolution import RecoveredWeights, recover_weights
-from diploee.learn.deconvolution.fragment import recovered_text
 from diploee.learn.deconvolution.kernel import Kernel, Observed, mix_kernel
+from diploee.learn.deconvolution.recovered_fragment import recovered_text
 from diploee.loads.jobs.arrivals import draw_submissions
 from diploee.loads.jobs.rates import hourly_rates
 from diploee.outputs import Run

@@ -17,8 +17,8 @@ from diploee.drawing.charts import Line
 from diploee.importers import read_request_trace
 from diploee.learn.requests.calendar import StepTimes
 from diploee.learn.requests.fit import fit_requests
-from diploee.learn.requests.fragment import request_stream
 from diploee.learn.requests.plots import plot_requests, rate_chart, token_chart
+from diploee.learn.requests.request_fragment import request_stream
 from diploee.scenario import scenario_from_dict
 from diploee.streams import stream
 from diploee.tables import Float64Array

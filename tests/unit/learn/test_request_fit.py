@@ -15,7 +15,7 @@ from diploee.errors import WorkloadError
 from diploee.learn.poisson import poisson_limits
 from diploee.learn.requests.calendar import StepTimes
 from diploee.learn.requests.fit import RequestFit, fit_requests, trimmed
-from diploee.learn.requests.fragment import fit_remarks, request_stream, request_stream_yaml
+from diploee.learn.requests.request_fragment import fit_remarks, request_stream, request_stream_yaml
 from diploee.learn.requests.scatter import dispersion_of
 from diploee.loads.import_counts import ImportCounts
 from diploee.loads.services.curves import nearest_length

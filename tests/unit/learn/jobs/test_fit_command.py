@@ -25,7 +25,7 @@ from diploee.errors import (
     WorkloadError,
 )
 from diploee.learn.jobs import JobLogFit, fit_job_log
-from diploee.learn.jobs.fragment import fragment_text
+from diploee.learn.jobs.job_fragment import fragment_text
 from diploee.scenario import Calendar, ClassRule, load_scenario, scenario_from_dict
 from diploee.steps import generate_jobs
 

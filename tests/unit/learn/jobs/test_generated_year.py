@@ -12,7 +12,7 @@ from builders import tiny_data, tiny_library
 from fit_logs import HOUR_MS, MONDAY_MS, job_log, submissions
 
 from diploee.learn.jobs import JobLogFit, fit_job_log
-from diploee.learn.jobs.fragment import fragment_text
+from diploee.learn.jobs.job_fragment import fragment_text
 from diploee.learn.jobs.job_log_fit import LoggedJobs
 from diploee.learn.jobs.likeness import hourly_busy_nodes, with_generated_year
 from diploee.learn.jobs.summary import figure_lines

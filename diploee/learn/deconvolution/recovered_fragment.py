@@ -13,7 +13,7 @@ from diploee import __version__
 from diploee.json_files import plain
 from diploee.learn.deconvolution.kernel import Observed
 from diploee.learn.deconvolution.recover import RecoveredWeights
-from diploee.learn.jobs.fragment import WIDTH, calendar_lines, number_text
+from diploee.learn.jobs.job_fragment import WIDTH, calendar_lines, number_text
 from diploee.scenario import Scenario
 from diploee.units import HOURS_PER_DAY, W_PER_MW
 
