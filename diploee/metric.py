@@ -8,13 +8,14 @@ keys: ``grid.ramps.intervals.<interval>.up.max_mw``. Values of one pool stand at
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from math import inf, isnan
-from typing import Any, Literal
+from math import inf, isfinite, isnan
+from numbers import Real
+from typing import Any, Literal, NoReturn
 
-from diploee.errors import InputError
+from diploee.errors import InputError, one_line, one_of, shown
 from diploee.units import W_PER_MW, PowerUnit
 
 NONE = "\N{EN DASH}"
@@ -106,6 +107,22 @@ def catalogue(*groups: Iterable[Metric]) -> tuple[Metric, ...]:
                 "give one of them another key"
             )
     return tuple(found.values())
+
+
+def check_declared(
+    values: Iterable[tuple[str, Any]], metrics: Iterable[Metric], refuse: Callable[[str], NoReturn]
+) -> None:
+    """Refuse values by key that are not declared, or neither a finite number nor None."""
+    metrics = list(metrics)
+    for key, value in values:
+        if str(key).startswith("pools.") or not find_metric(str(key), metrics):
+            declared = one_of([metric.key for metric in metrics])
+            refuse(
+                f"gives metric '{one_line(str(key))}', which it does not declare "
+                f"(declared: {declared}); add it to its metrics"
+            )
+        if value is not None and not (isinstance(value, Real) and isfinite(value)):
+            refuse(f"gives {one_line(shown(value))} for '{key}', expected a finite number or None")
 
 
 def flatten(metrics: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

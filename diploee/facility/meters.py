@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from math import isfinite
-from numbers import Real
+from functools import partial
 from typing import Any, NoReturn, Protocol
 
-from diploee.errors import StageError, one_line, one_of, shown
+from diploee.errors import StageError, one_line, shown
 from diploee.facility.base import Block, Meter, Stage, Values, called
 from diploee.measures.extremes import Energy, HoursAbove, Most
-from diploee.metric import Metric
+from diploee.metric import Metric, check_declared
 from diploee.tables import Float64Array
 
 ABOVE_RATING = 1 + 1e-9
@@ -112,15 +111,9 @@ class StageMeters:
         """Return the metrics, a block for each first part of their keys; refuse undeclared ones."""
         found: dict[str, dict[str, float | None]] = {}
         for stage, meter in self._meters:
-            declared = [metric.key for metric in stage.metrics]
-            for key, value in called(stage, "values", of=meter).items():
-                if key not in declared:
-                    _fail(stage, f"gives metric '{key}', which it does not declare (declared: "
-                                 f"{one_of(declared)}); add it to its metrics")  # fmt: skip
-                is_number = isinstance(value, Real) and isfinite(value)
-                if value is not None and not is_number:
-                    _fail(stage, f"gives {one_line(shown(value))} for '{key}', expected a finite "
-                                 "number or None")  # fmt: skip
+            values = called(stage, "values", of=meter)
+            check_declared(values.items(), stage.metrics, partial(_fail, stage))
+            for key, value in values.items():
                 block, _, name = key.partition(".")
                 found.setdefault(block, {})[name] = value
         return found

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from functools import partial
+from typing import Any, NoReturn
 
 from diploee.clock import WallClock
+from diploee.errors import InputError
 from diploee.kinds import Registry
 from diploee.measures.distribution import Distribution
 from diploee.measures.rainflow import Rainflow
 from diploee.measures.series import Measure, Series, to_mw, to_quanta
 from diploee.measures.spectrum import BandRms, Spectrum, why_no_spectrum
-from diploee.metric import Metric
+from diploee.metric import Metric, check_declared, flatten
 from diploee.metrics.extreme import Extreme, Key
 from diploee.metrics.grid.bandwidth import Readings, profile_support
 from diploee.metrics.grid.changes import Changes, rainflow_block
@@ -50,6 +52,10 @@ class RunMeasure:
 
 MEASURES: Registry[RunMeasure] = Registry("run", noun="measure")
 """What users measure of every run, open to additions from outside."""
+
+
+def _fail(name: str, text: str) -> NoReturn:
+    raise InputError(f"measure '{name}' {text}")
 
 
 class GridMetrics:
@@ -142,8 +148,11 @@ class GridMetrics:
         }
 
     def added(self) -> dict[str, Any]:
-        """Return the `measures` block, of `MEASURES`; none where there are none."""
+        """Return the `measures` block, of `MEASURES`, as declared; none where there are none."""
         found = {name: measure.result() for name, measure in self._added.items()}
+        for name, values in found.items():
+            keyed = flatten(values, f"measures.{name}.")
+            check_declared(keyed, MEASURES[name].metrics, partial(_fail, name))
         return {"measures": found} if found else {}
 
     def extremes(self) -> dict[Key, Extreme]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import numpy as np
 import pytest
 from builders import job_table
 
+from diploee.errors import InputError
 from diploee.loads.jobs.queue import QueueMetrics
 from diploee.measures import distribution
 from diploee.measures.distribution import Distribution
-from diploee.metrics import FacilityMetrics
+from diploee.metric import Metric
+from diploee.metrics import MEASURES, FacilityMetrics, RunMeasure
+from diploee.metrics.grid import GridMetrics
 from diploee.schedule import NEVER_MS, Schedule
 
 MS_PER_H = 3_600_000
@@ -134,3 +138,31 @@ def test_percentiles_of_power_that_is_exported_hold_in_a_histogram(
     error = found.percentile_error
     assert found.percentiles(0, 5, 50, 95, 100) == pytest.approx(list(expected), abs=error)
     assert error <= 40 / 128
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ({"least_mw": 1.0}, "'measures.own.least_mw', .* .declared: 'measures.own.most_mw'."),
+        ({"most_mw": 1.0, "time": "noon"}, "'measures.own.time', which it does not declare"),
+        ({"most_mw": float("inf")}, "inf for 'measures.own.most_mw', expected a finite number"),
+    ],
+)
+def test_a_value_that_a_measure_did_not_declare_is_refused_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, values: dict[str, Any], text: str
+) -> None:
+    class Own:
+        n_window = 1
+
+        def add(self, stretch: object) -> None:
+            """Nothing is kept."""
+
+        def result(self) -> dict[str, Any]:
+            return values
+
+    own = RunMeasure("own", (Metric("measures.own.most_mw", "MW", "most"),), lambda _: Own())
+    monkeypatch.setattr(MEASURES, "_formats", {"own": own})
+    grid = GridMetrics(1_000, datetime(2018, 1, 1), rated_power_w=1e6)
+    with pytest.raises(InputError, match=f"measure 'own' gives .*{text}") as caught:
+        grid.added()
+    assert "\n" not in str(caught.value)
