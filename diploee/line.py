@@ -91,8 +91,8 @@ class Line:
         library = opened[-1].library
         used = set[int]().union(*(load.profile_ids for load in opened))
         used |= {i for i, entry in enumerate(library.entries) if entry.workload == FLAT_WORKLOAD}
-        twins = {i: profile for load in opened for i, profile in load.ac_twins.items()}
-        model = power_model(scenario, library, used, twins=twins)
+        ac_profiles = {i: profile for load in opened for i, profile in load.ac_profiles.items()}
+        model = power_model(scenario, library, used, ac_profiles=ac_profiles)
         idle_w = [scenario.facility.node_type_of(p).idle_power_w for p in scenario.facility.pools]
         banks = [bank for load in (services, *further) for bank in load.banks]
         jobs.beside_w = lambda time_ms: beyond_idle_w(

@@ -9,7 +9,7 @@ from diploee.power.block_source import (
 )
 from diploee.power.blocks import power_stream
 from diploee.power.event_windows import EventWindow, EventWindowSearch, device_block
-from diploee.power.node_ac import with_twins
+from diploee.power.node_ac import with_ac_profiles
 from diploee.power.occupancy import absent_nodes
 from diploee.power.segments import Segments
 
@@ -25,5 +25,5 @@ __all__ = [
     "absent_nodes",
     "device_block",
     "power_stream",
-    "with_twins",
+    "with_ac_profiles",
 ]

@@ -148,7 +148,9 @@ class PowerModel:
             return None
         history, length = fft_lengths(sampled, self.library)
         n_bytes = spectra_bytes(len(sampled), length)
-        n_bytes += 0 if self.ac is None else n_bytes // 2  # twins are held in single precision
+        n_bytes += (
+            0 if self.ac is None else n_bytes // 2
+        )  # AC profiles are held in single precision
         fits = n_bytes <= MAX_SPECTRA_BYTES
         return (history, length) if fits or self.method == "spectral" else None
 
@@ -165,7 +167,7 @@ class PowerModel:
         """Energies of the profiles."""
         used = set(self.profile_ids)
         if self.ac is not None:
-            used |= set(np.unique(self.ac.twin[:, list(used)]).tolist())
+            used |= set(np.unique(self.ac.ac_profile_id[:, list(used)]).tolist())
         return EnergyTables.build(self.library, used, self.dt_ms)
 
     @cached_property
@@ -240,9 +242,9 @@ class PowerModel:
         if spectral and self.fft_lengths is not None:
             whole = self._whole(segments)
             jobs, direct = segments.take(whole), segments.take(~whole)
-            twins = None if self.ac is None else self.ac.twin
+            ac_profile_id = None if self.ac is None else self.ac.ac_profile_id
             add_spectrally(
-                jobs, self._spectra, self.fft_lengths, self.dt_ms, t0_ms, readings, twins
+                jobs, self._spectra, self.fft_lengths, self.dt_ms, t0_ms, readings, ac_profile_id
             )
         for added, energy_j in zip(self._readings(direct), readings, strict=True):
             add_directly(added, self.tables, t0_ms, energy_j)

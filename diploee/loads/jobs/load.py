@@ -95,7 +95,7 @@ class JobsLoad:
         self.replicas: Sequence[Any] = ()
         self.library = self.streams.library
         self.profile_ids = {i for c in self.streams.classes for i in c.profile_ids}
-        self.ac_twins: Mapping[int, PowerProfile] = {}
+        self.ac_profiles: Mapping[int, PowerProfile] = {}
         if self.cluster.acts:
             kinds = [self._context.flexibility_of(k).kind for k in range(len(self.streams.classes))]
             self.library, self._levels = with_levels(

@@ -38,7 +38,7 @@ class ServicesLoad(BankLoad):
             flexibility.spans_ms(scenario.clock) if answering and flexibility else (),
         )
         lowered = serving_segments(self.plans, inputs.curves, facility, seed, library)
-        super().__init__(lowered.banks, lowered.library, lowered.standby_w, lowered.ac_twins)
+        super().__init__(lowered.banks, lowered.library, lowered.standby_w, lowered.ac_profiles)
         self.columns = SERVICE_COLUMNS if scenario.request_streams else ()
 
     @property
