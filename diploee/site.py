@@ -18,8 +18,8 @@ from diploee.inputs import Inputs
 from diploee.loads.services.columns import SERVICE_COLUMNS
 from diploee.model import SCALES, Model
 from diploee.power import AC_COLUMNS, PHASE_COLUMNS, POWER_COLUMNS, PowerModel, with_ac_profiles
-from diploee.power.block_source import Method
-from diploee.power.occupancy import absent_nodes
+from diploee.power.blocks import Method
+from diploee.power.segments import absent_nodes
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.profile import NODE_AC_POWER
 from diploee.scenario import Facility, Scenario

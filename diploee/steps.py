@@ -21,8 +21,7 @@ from diploee.loads.jobs.lowering import JobLoad, lower_jobs
 from diploee.loads.jobs.pieces import PiecesOf
 from diploee.loads.jobs.streams import JobStreams
 from diploee.power import PowerBlock, Segments, power_stream
-from diploee.power.block_source import Method
-from diploee.power.event_windows import device_block
+from diploee.power.blocks import Method, device_block
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import FLAT_ID
 from diploee.scenario import Scenario

@@ -23,8 +23,7 @@ from diploee.loads.services.service_plan import PlannedService, ServicePlan, ser
 from diploee.metrics.extreme import Span
 from diploee.power import PowerModel, Segments
 from diploee.power.direct import energies_within
-from diploee.power.occupancy import slots_of
-from diploee.power.segments import OF_SERVICES, class_of_owner, job_of_owner
+from diploee.power.segments import OF_SERVICES, class_of_owner, job_of_owner, slots_of
 from diploee.scenario import Scenario
 from diploee.tables import BoolArray, Float64Array, Int16Array, Int64Array
 from diploee.units import MS_PER_MIN, MS_PER_S, W_PER_MW

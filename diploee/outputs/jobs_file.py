@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from diploee.clock import RunClock
 from diploee.loads.jobs import StreamClass
 from diploee.outputs.facility_file import timestamp_type, timestamps
-from diploee.power.occupancy import slots_of
+from diploee.power.segments import slots_of
 from diploee.scenario import Facility
 from diploee.schedule import NEVER_MS, Schedule
 from diploee.schedule.job_table import JobTable

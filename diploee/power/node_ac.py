@@ -17,8 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from diploee.power.occupancy import slots_of
-from diploee.power.segments import Segments
+from diploee.power.segments import Segments, slots_of
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.derived import DerivedProfile
 from diploee.profiles.flat import FLAT_POWER_W, FLAT_WORKLOAD

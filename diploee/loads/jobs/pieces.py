@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from diploee.errors import WorkloadError
-from diploee.power.occupancy import slots_of
+from diploee.power.segments import slots_of
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import FLAT_ID, FLAT_POWER_W
 from diploee.profiles.playing import phases, played_parts

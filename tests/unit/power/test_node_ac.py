@@ -14,7 +14,7 @@ import diploee
 from diploee.facility.node_power import AC_POWER, AcPowerSpec
 from diploee.loads.jobs.lowering import lower_jobs
 from diploee.power import PowerModel, Segments, power_stream, with_ac_profiles
-from diploee.power.block_source import Method
+from diploee.power.blocks import Method
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import flat_profile
 from diploee.scenario import Scenario, load_scenario
