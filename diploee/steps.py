@@ -26,7 +26,7 @@ from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import FLAT_ID
 from diploee.scenario import Scenario
 from diploee.schedule import ActedSchedule, Engine, Schedule
-from diploee.schedule.job_table import JobTable
+from diploee.schedule.context import JobTable
 from diploee.schedule.policy import Policy
 from diploee.schedule.schedule import Cluster, in_order_of_submission
 from diploee.site import power_model

@@ -32,7 +32,7 @@ from diploee.loads.jobs.source import (
 from diploee.profiles import PowerProfile
 from diploee.scenario import DurationModel, JobClass, JobStream
 from diploee.scenario.durations import MAX_DURATION_S
-from diploee.schedule.job_table import DRAW_MS, JobTable
+from diploee.schedule.context import DRAW_MS, JobTable
 from diploee.streams import stream
 from diploee.tables import Int32Array, Int64Array, concat
 from diploee.units import MS_PER_DAY, MS_PER_S

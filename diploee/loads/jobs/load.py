@@ -29,8 +29,14 @@ from diploee.scenario import Scenario
 from diploee.scenario import flexibility as scenario_flexibility
 from diploee.scenario.spans import span_ms
 from diploee.schedule import QUEUE_COLUMNS, ActedSchedule, Engine, Policy, Schedule, Transient
-from diploee.schedule.context import Context, Controller, JobFlexibility, JobPower
-from diploee.schedule.job_table import DRAW_MS, JobTable
+from diploee.schedule.context import (
+    DRAW_MS,
+    Context,
+    Controller,
+    JobFlexibility,
+    JobPower,
+    JobTable,
+)
 from diploee.schedule.schedule import Cluster, chosen_policies, levels_of, simulated_utilization
 from diploee.schedule.signals import Signal
 from diploee.tables import Float64Array

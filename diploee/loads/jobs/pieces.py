@@ -13,7 +13,7 @@ from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import FLAT_ID, FLAT_POWER_W
 from diploee.profiles.playing import phases, played_parts
 from diploee.scenario import Facility
-from diploee.schedule.job_table import JobTable
+from diploee.schedule.context import JobTable
 from diploee.tables import Float64Array, Int32Array, Int64Array, Table, column, concat, repeated
 
 MOST_PASSES = 100_000_000

@@ -22,7 +22,7 @@ from diploee.loads.jobs.source import (
 )
 from diploee.profiles.flat import FLAT_POWER_W
 from diploee.scenario import JobClass, JobStream
-from diploee.schedule.job_table import DRAW_MS, JobTable
+from diploee.schedule.context import DRAW_MS, JobTable
 from diploee.streams import stream
 from diploee.tables import BoolArray, Float64Array, Int16Array, Int32Array, Int64Array, concat
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_WEEK, SLOTS_PER_GPU

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from diploee.clock import RunClock
 from diploee.errors import WorkloadError
 from diploee.scenario import DurationModel, JobClass, JobStream, Scenario
-from diploee.schedule.job_table import DRAW_MS, JobTable
+from diploee.schedule.context import DRAW_MS, JobTable
 from diploee.streams import stream
 from diploee.tables import Int32Array, Int64Array
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_S

@@ -24,7 +24,7 @@ from diploee.loads.jobs.source import (
 )
 from diploee.loads.jobs.synchronous import SynchronousJobs
 from diploee.scenario import JobStream, Scenario
-from diploee.schedule.job_table import JobTable
+from diploee.schedule.context import JobTable
 from diploee.tables import concat
 
 if TYPE_CHECKING:

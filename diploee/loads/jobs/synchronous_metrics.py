@@ -11,7 +11,7 @@ from diploee.loads.jobs.streams import JobStreams
 from diploee.loads.jobs.training_phases import Phase
 from diploee.metric import Metric
 from diploee.schedule import Schedule
-from diploee.schedule.job_table import JobTable
+from diploee.schedule.context import JobTable
 from diploee.schedule.runs import RUN, Runs, runs_of
 from diploee.units import MS_PER_H
 

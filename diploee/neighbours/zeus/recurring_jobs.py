@@ -32,7 +32,7 @@ from diploee.neighbours.zeus.cost import oracle_pair
 from diploee.neighbours.zeus.job_series import JobSeries, SharedRecurrences, recurrences_of_groups
 from diploee.profiles.flat import FLAT_POWER_W, flat_profile
 from diploee.scenario import JobClass, JobStream, RecurringTraining
-from diploee.schedule.job_table import DRAW_MS, JobTable
+from diploee.schedule.context import DRAW_MS, JobTable
 from diploee.streams import stream
 from diploee.tables import Float64Array, concat
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_S
