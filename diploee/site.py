@@ -15,7 +15,7 @@ from diploee.errors import InputError, LogFormatError, StageError, one_line
 from diploee.facility import Block, Site, Stage, Stages, Weather
 from diploee.facility.base import POWER, REACTIVE, check_order
 from diploee.inputs import Inputs
-from diploee.loads.services.columns import SERVICE_COLUMNS
+from diploee.loads.services.load import SERVICE_COLUMNS
 from diploee.model import SCALES, Model
 from diploee.power import AC_COLUMNS, PHASE_COLUMNS, POWER_COLUMNS, PowerModel, with_ac_profiles
 from diploee.power.blocks import Method

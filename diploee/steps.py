@@ -17,8 +17,7 @@ from diploee.facility.base import POWER
 from diploee.inputs import load_inputs
 from diploee.loads.jobs import StreamClass, StreamMatch, Utilization
 from diploee.loads.jobs.load import simulations
-from diploee.loads.jobs.lowering import JobLoad, lower_jobs
-from diploee.loads.jobs.pieces import PiecesOf
+from diploee.loads.jobs.lowering import JobLoad, PiecesOf, lower_jobs
 from diploee.loads.jobs.streams import JobStreams
 from diploee.power import PowerBlock, Segments, power_stream
 from diploee.power.blocks import Method, device_block

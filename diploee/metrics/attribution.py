@@ -157,7 +157,7 @@ class Attribution:
         scenario: Scenario,
         model: PowerModel,
         jobs: JobsLoad,
-        services: ServicesLoad,
+        services: ServicesLoad | None,
         further: Sequence[Load],
     ) -> None:
         # What each stream of replicas does, and the bank that plays its power.
@@ -177,6 +177,8 @@ class Attribution:
         names, classes = list(scenario.streams), jobs.streams.classes
         self._stream_of = np.array([names.index(c.stream) for c in classes], dtype=np.int64)
         self._services: list[_Service] = []
+        if services is None:
+            return
         plans = services.plans
         for plan, of_plan in zip(plans, service_labels(plans), strict=True):
             for name, planned in zip(of_plan, plan.services, strict=True):

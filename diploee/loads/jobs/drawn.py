@@ -16,18 +16,19 @@ import numpy as np
 
 from diploee.errors import ProfileError, WorkloadError
 from diploee.loads.jobs.arrays import draw_alike, draw_sizes
-from diploee.loads.jobs.arrivals import draw_submissions, stream_rates
-from diploee.loads.jobs.bisection import bisect
-from diploee.loads.jobs.library_builder import LibraryBuilder
+from diploee.loads.jobs.rates import bisect
 from diploee.loads.jobs.source import (
     JobSource,
+    LibraryBuilder,
     StreamClass,
     StreamFrame,
     StreamMatch,
     Utilization,
     check_n_jobs,
     draw_profiles,
+    draw_submissions,
     node_ms,
+    stream_rates,
 )
 from diploee.profiles import PowerProfile
 from diploee.scenario import DurationModel, JobClass, JobStream

@@ -11,9 +11,9 @@ import numpy as np
 from diploee.errors import ProfileError, WorkloadError, did_you_mean
 from diploee.loads.jobs.class_rules import UNMATCHED, assign_classes, nearest_n_nodes
 from diploee.loads.jobs.job_log import MISSING_MS, NO_GPU, TOLD_RATIO, JobLog, JobRecords
-from diploee.loads.jobs.library_builder import LibraryBuilder
 from diploee.loads.jobs.source import (
     JobSource,
+    LibraryBuilder,
     StreamClass,
     StreamFrame,
     Utilization,

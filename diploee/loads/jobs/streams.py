@@ -12,10 +12,10 @@ import numpy as np
 from diploee.annexes import annex
 from diploee.errors import LogFormatError, ProfileError, WorkloadError
 from diploee.loads.jobs.drawn import DrawnJobs
-from diploee.loads.jobs.library_builder import LibraryBuilder
-from diploee.loads.jobs.pieces import Pieces
+from diploee.loads.jobs.lowering import Pieces
 from diploee.loads.jobs.source import (
     JobSource,
+    LibraryBuilder,
     StreamClass,
     StreamFrame,
     StreamMatch,

@@ -17,11 +17,11 @@ from functools import lru_cache
 import numpy as np
 
 from diploee.errors import WorkloadError
-from diploee.loads.jobs.library_builder import LibraryBuilder
-from diploee.loads.jobs.pieces import Pieces, cut
+from diploee.loads.jobs.lowering import Pieces, cut
 from diploee.loads.jobs.smoothed_phases import FALL, RISE, SLOWEST_PER_S, SmoothedPhases
 from diploee.loads.jobs.source import (
     JobSource,
+    LibraryBuilder,
     StreamClass,
     StreamFrame,
     StreamMatch,

@@ -11,14 +11,15 @@ import numpy as np
 
 from diploee.errors import LogFormatError, WorkloadError
 from diploee.inputs import readable
-from diploee.loads.jobs.arrivals import draw_submissions, stream_rates
-from diploee.loads.jobs.library_builder import LibraryBuilder
 from diploee.loads.jobs.source import (
     JobSource,
+    LibraryBuilder,
     StreamClass,
     StreamFrame,
     StreamMatch,
     check_n_jobs,
+    draw_submissions,
+    stream_rates,
 )
 from diploee.neighbours.zeus import (
     GroupTrace,
