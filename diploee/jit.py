@@ -35,7 +35,7 @@ def njit(
     """Return a decorator that compiles a function at its first call."""
 
     def decorate(function: Function) -> Function:
-        return cast(Function, _Kernel(function, {"nogil": nogil, "inline": inline}))
+        return cast("Function", _Kernel(function, {"nogil": nogil, "inline": inline}))
 
     return decorate
 
@@ -91,7 +91,7 @@ def _dispatcher(
     cache = None if made is function else _cache(function, numba)  # as with NUMBA_DISABLE_JIT
     if cache is not None and _knows_sources(cache, sources):
         made._cache = _Cache(cache)
-    return cast(Callable[..., Any], made)
+    return cast("Callable[..., Any]", made)
 
 
 def _numba() -> Any:

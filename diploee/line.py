@@ -25,6 +25,7 @@ from diploee.loads.base import Load
 from diploee.loads.jobs.load import JobsLoad
 from diploee.loads.services.banks import beyond_idle_w
 from diploee.loads.services.load import ServicesLoad
+from diploee.loads.services.service_plan import ServicePlan
 from diploee.metrics.flexibility import BASELINE, BASELINE_COLUMNS
 from diploee.power import PowerModel, device_block, power_stream
 from diploee.power.blocks import Window
@@ -47,7 +48,7 @@ class Line:
 
     scenario: Scenario  # the site, settled
     jobs: JobsLoad  # the jobs, which set the windows
-    services: ServicesLoad  # the services
+    services: ServicesLoad | None  # the services, where there are any
     further: tuple[Load, ...]  # all else that draws power
     model: PowerModel  # sums the segments of the loads
     stages: Stages  # what power passes on its way to the meter
@@ -74,27 +75,30 @@ class Line:
         untouched = deepcopy(policies)
         behind, columns = open_stages(scenario, stages, inputs.weather)
         jobs = JobsLoad(scenario, inputs, engine, policies, controller)
-        services = ServicesLoad(scenario, inputs, jobs.library, answering=answers)
-        opened: list[Load] = [jobs, services]
+        services = plain = None
+        opened: list[Load] = [jobs]
+        if scenario.request_streams:
+            services = plain = ServicesLoad(scenario, inputs, jobs.library, answering=answers)
+            opened.append(services)
+        n_own = len(opened)
         if scenario.replica_streams:
             loads = (annex("ReplicasLoad"), *loads)
         for open_load in loads:
             opened.append(open_load(scenario, inputs, opened[-1].library))
-        further, plain = tuple(opened[2:]), services
+        further, banks = tuple(opened[n_own:]), [bank for load in opened for bank in load.banks]
         declared = {column.name for column in columns}
         columns = catalogue(
             columns, (c for load in further for c in load.columns if c.name not in declared)
         )
-        if answers and services.bend:
+        if answers and services is not None and services.bend:
             plain = ServicesLoad(scenario, inputs, opened[-1].library)
             opened.append(plain)
         library = opened[-1].library
         used = set[int]().union(*(load.profile_ids for load in opened))
         used |= {i for i, entry in enumerate(library.entries) if entry.workload == FLAT_WORKLOAD}
-        twins = {i: profile for load in opened for i, profile in load.ac_twins.items()}
-        model = power_model(scenario, library, used, twins=twins)
+        ac_profiles = {i: profile for load in opened for i, profile in load.ac_profiles.items()}
+        model = power_model(scenario, library, used, ac_profiles=ac_profiles)
         idle_w = [scenario.facility.node_type_of(p).idle_power_w for p in scenario.facility.pools]
-        banks = [bank for load in (services, *further) for bank in load.banks]
         jobs.beside_w = lambda time_ms: beyond_idle_w(
             banks, model.tables, idle_w, time_ms, scenario.horizon_ms
         )
@@ -115,7 +119,13 @@ class Line:
     @property
     def loads(self) -> tuple[Load, ...]:
         """All that draws power."""
-        return (self.jobs, self.services, *self.further)
+        services = () if self.services is None else (self.services,)
+        return (self.jobs, *services, *self.further)
+
+    @property
+    def plans(self) -> Sequence[ServicePlan]:
+        """What the services of each request stream do."""
+        return () if self.services is None else self.services.plans
 
     @property
     def readings(self) -> list[Provenance]:

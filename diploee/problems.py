@@ -42,7 +42,7 @@ def checked(
     try:
         if isinstance(root, type) and issubclass(root, BaseModel):
             return root.model_validate(data)  # which knows the keys that were added to it
-        result: T = _adapter(cast(Hashable, root)).validate_python(data)
+        result: T = _adapter(cast("Hashable", root)).validate_python(data)
         return result
     except ValidationError as found:
         raise error(
@@ -55,7 +55,7 @@ def checked(
 
 @lru_cache
 def _adapter(root: Hashable) -> TypeAdapter[Any]:
-    return TypeAdapter(cast(Any, root))
+    return TypeAdapter(cast("Any", root))
 
 
 def plain_problems(error: ValidationError, root: Any, data: Any) -> list[tuple[KeyPath, str]]:

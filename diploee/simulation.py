@@ -242,13 +242,13 @@ def _expected_mb(line: Line, jobs_file: bool) -> float:
     """Estimate the size of the run folder [MB]."""
     scenario, n_days = line.scenario, line.scenario.horizon_ms / MS_PER_DAY
     n_jobs = int(line.jobs.streams.jobs_per_day * n_days) if jobs_file else 0
-    n_services = sum(len(plan.services) for plan in line.services.plans)
+    n_services = sum(len(plan.services) for plan in line.plans)
     return expected_mb(scenario.n_intervals, scenario.resolution_ms, n_services, n_jobs)
 
 
 def _manifest(line: Line, inputs: Inputs, engine: Engine, found: dict[str, Any]) -> dict[str, Any]:
     """Return the manifest of a run, without its timing."""
-    jobs, services = line.jobs, line.services
+    jobs = line.jobs
     return build_manifest(
         line.scenario,
         jobs.streams.library,
@@ -258,5 +258,5 @@ def _manifest(line: Line, inputs: Inputs, engine: Engine, found: dict[str, Any])
         engine,
         jobs.streams.classes,
         jobs.streams.matches(),
-        run_warnings(line.scenario, jobs, services.plans, inputs.curves, found),
-    ) | serving_entries(services.plans, inputs.curves)
+        run_warnings(line.scenario, jobs, line.plans, inputs.curves, found),
+    ) | serving_entries(line.plans, inputs.curves)

@@ -15,11 +15,11 @@ from diploee.errors import InputError, LogFormatError, StageError, one_line
 from diploee.facility import Block, Site, Stage, Stages, Weather
 from diploee.facility.base import POWER, REACTIVE, check_order
 from diploee.inputs import Inputs
-from diploee.loads.services.columns import SERVICE_COLUMNS
+from diploee.loads.services.load import SERVICE_COLUMNS
 from diploee.model import SCALES, Model
-from diploee.power import AC_COLUMNS, PHASE_COLUMNS, POWER_COLUMNS, PowerModel, with_twins
-from diploee.power.block_source import Method
-from diploee.power.occupancy import absent_nodes
+from diploee.power import AC_COLUMNS, PHASE_COLUMNS, POWER_COLUMNS, PowerModel, with_ac_profiles
+from diploee.power.blocks import Method
+from diploee.power.segments import absent_nodes
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.profile import NODE_AC_POWER
 from diploee.scenario import Facility, Scenario
@@ -249,17 +249,17 @@ def power_model(
     library: ProfileLibrary,
     profile_ids: Collection[int],
     *,
-    twins: Mapping[int, PowerProfile] | None = None,
+    ac_profiles: Mapping[int, PowerProfile] | None = None,
     step_ms: int | None = None,
     method: Method = "auto",
 ) -> PowerModel:
     """Return what sums segments that refer to some profiles of a library.
 
-    With `twins`, those of the profiles that are sums over nodes, it gives the nodes' AC power too.
+    With `ac_profiles`, those of sums over nodes, it gives the nodes' AC power too.
     """
     facility, ac = scenario.facility, None
-    if twins is not None and facility.has_ac_power:
-        library, ac = with_twins(facility, library, set(profile_ids), twins)
+    if ac_profiles is not None and facility.has_ac_power:
+        library, ac = with_ac_profiles(facility, library, set(profile_ids), ac_profiles)
     return PowerModel(
         facility,
         library,

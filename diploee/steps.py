@@ -17,17 +17,15 @@ from diploee.facility.base import POWER
 from diploee.inputs import load_inputs
 from diploee.loads.jobs import StreamClass, StreamMatch, Utilization
 from diploee.loads.jobs.load import simulations
-from diploee.loads.jobs.lowering import JobLoad, lower_jobs
-from diploee.loads.jobs.pieces import PiecesOf
+from diploee.loads.jobs.lowering import JobLoad, PiecesOf, lower_jobs
 from diploee.loads.jobs.streams import JobStreams
 from diploee.power import PowerBlock, Segments, power_stream
-from diploee.power.block_source import Method
-from diploee.power.event_windows import device_block
+from diploee.power.blocks import Method, device_block
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import FLAT_ID
 from diploee.scenario import Scenario
 from diploee.schedule import ActedSchedule, Engine, Schedule
-from diploee.schedule.job_table import JobTable
+from diploee.schedule.context import JobTable
 from diploee.schedule.policy import Policy
 from diploee.schedule.schedule import Cluster, in_order_of_submission
 from diploee.site import power_model

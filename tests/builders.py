@@ -19,7 +19,7 @@ from diploee.profiles.profile import Provenance
 from diploee.profiles.store import add_profile
 from diploee.scenario import Pool, Scenario, scenario_from_dict
 from diploee.schedule import Engine, Policy, Schedule
-from diploee.schedule.job_table import JobTable
+from diploee.schedule.context import JobTable
 from diploee.schedule.schedule import Cluster, in_order_of_submission
 from diploee.steps import job_load
 from diploee.tables import Float64Array

@@ -35,7 +35,7 @@ class Load(Protocol):
         ...
 
     @property
-    def ac_twins(self) -> Mapping[int, PowerProfile]:
+    def ac_profiles(self) -> Mapping[int, PowerProfile]:
         """Those of them that are sums over nodes, at the nodes' AC input where that is modelled."""
         ...
 

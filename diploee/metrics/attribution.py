@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from diploee.loads.jobs.rates import HourlyRates
-from diploee.loads.jobs.synchronous import phase_of_profile
+from diploee.loads.jobs.synchronous import PHASE_PREFIX
 from diploee.loads.jobs.training_phases import Phase
 from diploee.loads.services.banks import Bank
 from diploee.loads.services.service_plan import PlannedService, ServicePlan, service_labels
 from diploee.metrics.extreme import Span
 from diploee.power import PowerModel, Segments
 from diploee.power.direct import energies_within
-from diploee.power.occupancy import slots_of
-from diploee.power.segments import OF_SERVICES, class_of_owner, job_of_owner
+from diploee.power.segments import OF_SERVICES, class_of_owner, job_of_owner, slots_of
 from diploee.scenario import Scenario
 from diploee.tables import BoolArray, Float64Array, Int16Array, Int64Array
 from diploee.units import MS_PER_MIN, MS_PER_S, W_PER_MW
@@ -143,6 +142,13 @@ class _Service:
         return float(earlier), float(later)
 
 
+def _phase_of_profile(profile_id: str) -> int:
+    """Return the phase in which synchronous jobs play a profile; -1 if none does."""
+    if not profile_id.startswith(PHASE_PREFIX):
+        return -1
+    return Phase[profile_id.removeprefix(PHASE_PREFIX).partition(":")[0].upper()]
+
+
 class Attribution:
     """Splits the power of a facility's devices over its job streams, services and replicas."""
 
@@ -151,7 +157,7 @@ class Attribution:
         scenario: Scenario,
         model: PowerModel,
         jobs: JobsLoad,
-        services: ServicesLoad,
+        services: ServicesLoad | None,
         further: Sequence[Load],
     ) -> None:
         # What each stream of replicas does, and the bank that plays its power.
@@ -166,11 +172,13 @@ class Attribution:
         )
         self._slots = slots_of(facility)
         # What synchronous jobs do while they play each profile; -1 for all other profiles.
-        self._phase_of = np.array([phase_of_profile(name) for name in model.library.ids])
+        self._phase_of = np.array([_phase_of_profile(name) for name in model.library.ids])
         self._streams = [(name, spec.pool) for name, spec in scenario.streams.items()]
         names, classes = list(scenario.streams), jobs.streams.classes
         self._stream_of = np.array([names.index(c.stream) for c in classes], dtype=np.int64)
         self._services: list[_Service] = []
+        if services is None:
+            return
         plans = services.plans
         for plan, of_plan in zip(plans, service_labels(plans), strict=True):
             for name, planned in zip(of_plan, plan.services, strict=True):

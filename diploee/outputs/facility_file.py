@@ -20,7 +20,7 @@ from diploee.clock import RunClock, instant_ms, zone_name
 from diploee.columns import Column, Columns, as_entries, catalogue, find_column
 from diploee.facility import STAGES, Block
 from diploee.json_files import Record, parse_json
-from diploee.loads.services.columns import SERVICE_COLUMNS
+from diploee.loads.services.load import SERVICE_COLUMNS
 from diploee.metrics.flexibility import BASELINE_COLUMNS
 from diploee.parquet_files import open_parquet
 from diploee.power import AC_COLUMNS, PHASE_COLUMNS, POWER_COLUMNS

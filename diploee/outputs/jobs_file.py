@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 from diploee.clock import RunClock
 from diploee.loads.jobs import StreamClass
 from diploee.outputs.facility_file import timestamp_type, timestamps
-from diploee.power.occupancy import slots_of
+from diploee.power.segments import slots_of
 from diploee.scenario import Facility
 from diploee.schedule import NEVER_MS, Schedule
-from diploee.schedule.job_table import JobTable
+from diploee.schedule.context import JobTable
 from diploee.tables import Float64Array, Int16Array, arrow_numbers, arrow_texts, concat
 from diploee.units import MS_PER_S
 

@@ -205,7 +205,7 @@ class _Group:
             return GenericAlias(dict, (str, kind | None if "~" in of.marks else kind))
         keys = {key: _field(*of) for key, of in self.values.items()}
         keys |= {key: _field(of.record(key), of.marks) for key, of in self.parts.items()}
-        return create_model(name, __base__=Record, **cast(dict[str, Any], keys))
+        return create_model(name, __base__=Record, **cast("dict[str, Any]", keys))
 
 
 def _field(of: Any, marks: str) -> tuple[Any, Any]:

@@ -1,17 +1,17 @@
 """Power: loads lower to segments, segments sum to power blocks with exact energy."""
 
-from diploee.power.block_source import (
+from diploee.power.blocks import (
     AC_COLUMNS,
     PHASE_COLUMNS,
     POWER_COLUMNS,
     PowerBlock,
     PowerModel,
+    device_block,
+    power_stream,
 )
-from diploee.power.blocks import power_stream
-from diploee.power.event_windows import EventWindow, EventWindowSearch, device_block
-from diploee.power.node_ac import with_twins
-from diploee.power.occupancy import absent_nodes
-from diploee.power.segments import Segments
+from diploee.power.event_windows import EventWindow, EventWindowSearch
+from diploee.power.node_ac import with_ac_profiles
+from diploee.power.segments import Segments, absent_nodes
 
 __all__ = [
     "AC_COLUMNS",
@@ -25,5 +25,5 @@ __all__ = [
     "absent_nodes",
     "device_block",
     "power_stream",
-    "with_twins",
+    "with_ac_profiles",
 ]

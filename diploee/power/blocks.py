@@ -1,22 +1,308 @@
 """`Segments -> PowerBlock`: the device power of a run, block by block, in bounded memory.
 
-Blocks lie on a grid that the profiles and the interval set. A block is put together from parts,
-each computed as soon as the segments that reach into it are known; an interval's value is the same
-whatever part it is computed in, so that windows, threads and workers change no bit of it.
+`PowerModel` adds up what overlaps a part of a block, on its own, as soon as those segments are
+known; `power_stream` cuts a run into parts and joins them to blocks, on a grid that the profiles
+and the interval set. An interval's value is the same whatever part it is computed in, so that
+windows, threads and workers change no bit of it.
 """
 
 from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from functools import partial
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, partial
 from itertools import chain
+from typing import Any, Literal
 
-from diploee.power.block_source import PowerBlock, PowerModel, joined
+import numpy as np
+
+from diploee.columns import Column
+from diploee.facility import Block
+from diploee.facility.base import POWER, REACTIVE
+from diploee.power.direct import EnergyTables, add_directly, direct_cost_s
+from diploee.power.node_ac import NodeAc
 from diploee.power.remote import RemoteRun, remote_block
-from diploee.power.segments import ActiveSegments, Segments
+from diploee.power.segments import ActiveSegments, Segments, node_occupancy, slots_of
+from diploee.power.spectral import (
+    Spectra,
+    add_spectra,
+    add_spectrally,
+    fft_lengths,
+    plays_whole_profile,
+    spectra_bytes,
+    spectral_cost_s,
+)
+from diploee.profiles import ProfileLibrary
+from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
+from diploee.scenario import Facility
+from diploee.tables import BoolArray, Float64Array, Int64Array
+from diploee.units import MS_PER_S
+
+Method = Literal["auto", "direct", "spectral"]
+
+POWER_COLUMNS = (
+    Column("it_power_w", "W", "pool", "mean", DEVICE_POWER, "power of all nodes, idle ones too",
+           "device", "device"),
+    Column("facility_power_w", "W", "facility", "mean", DEVICE_POWER, "power of the facility"),
+    Column("busy_nodes", "nodes", "pool", "instant", None, "nodes that run a job or serve"),
+    Column("utilization", "1", "pool", "mean", None, "busy nodes over all nodes (Eq. 1)"),
+)  # fmt: skip
+"""What a run holds of power; without a stage the facility's power is that of its devices."""
+
+AC_COLUMNS = (
+    Column("it_ac_power_w", "W", "pool", "mean", NODE_AC_POWER,
+           "power of all nodes, idle ones too", "overhead", "node_overhead"),
+    Column("facility_reactive_var", "var", "facility", "mean", NODE_AC_POWER,
+           "reactive power of the facility, drawn positive"),
+)  # fmt: skip
+"""What a run holds besides where the nodes' AC power is modelled; the facility's begins there."""
+
+PHASE_COLUMNS = (
+    Column("standing_nodes", "nodes", "pool", "mean", None,
+           "nodes that stand, where pools have phases; utilization is over these"),
+)  # fmt: skip
+"""What a run holds besides where nodes are added in its course."""
+
+BLOCK_INTERVALS = 1 << 18
+"""Intervals of a block where no transform sets them."""
+
+MAX_SPECTRA_BYTES = 1 << 30
+"""Memory for the transforms of all profiles, beyond which jobs are added directly."""
+
+
+@dataclass(frozen=True, eq=False)
+class PowerBlock:
+    """Device power and occupancy over `B` intervals of `K` pools."""
+
+    t0_ms: int  # start of the first interval [ms]
+    dt_ms: int  # length of each [ms]
+    # Mean device power of each pool over each interval [W], shape (K, B), idle nodes included
+    it_power_w: Float64Array
+    # Busy nodes of each pool at the interval's start, shape (K, B); busy GPUs over those of a
+    # node where a pool allocates GPUs
+    busy_nodes: Int64Array | Float64Array
+    mean_busy_nodes: Float64Array  # busy nodes of each pool, mean over the interval, shape (K, B)
+    # Mean power of each pool's nodes at their AC input [W], where that is modelled
+    it_ac_power_w: Float64Array | None = None
+    # Nodes of each pool that stand, mean over the interval, where they are not all all the time
+    standing_nodes: Float64Array | None = None
+
+    @property
+    def n_intervals(self) -> int:
+        """Number of intervals, B."""
+        return int(self.it_power_w.shape[1])
+
+    @property
+    def end_ms(self) -> int:
+        """End of the last interval [ms]."""
+        return self.t0_ms + self.n_intervals * self.dt_ms
+
+    @property
+    def device_power_w(self) -> Float64Array:
+        """Device power of all pools [W], shape (B,)."""
+        total_w: Float64Array = self.it_power_w.sum(axis=0)
+        return total_w
+
+    def utilization(self, facility: Facility, pool_id: int | None = None) -> Float64Array:
+        """Return busy nodes over those that stand (Eq. 1), of a pool or all; 0 where none does."""
+        which = slice(None) if pool_id is None else slice(pool_id, pool_id + 1)
+        busy: Float64Array = self.mean_busy_nodes[which].sum(axis=0)
+        if self.standing_nodes is None:
+            n_nodes = sum(pool.n_nodes for pool in list(facility.pools.values())[which])
+            return busy / float(n_nodes)
+        standing = self.standing_nodes[which].sum(axis=0)
+        share: Float64Array = busy / np.maximum(standing, np.finfo(float).tiny)
+        return share
+
+    @property
+    def starts_ms(self) -> Int64Array:
+        """Start of each interval [ms], shape (B,)."""
+        return self.t0_ms + np.arange(self.n_intervals, dtype=np.int64) * self.dt_ms
+
+
+def joined(parts: Sequence[PowerBlock]) -> PowerBlock:
+    """Return adjoining blocks as one."""
+    if len(parts) == 1:
+        return parts[0]
+    arrays: dict[str, Any] = {
+        field.name: np.concatenate([getattr(part, field.name) for part in parts], axis=1)
+        for field in fields(PowerBlock)[2:]
+        if getattr(parts[0], field.name) is not None
+    }
+    return replace(parts[0], **arrays)
+
+
+@dataclass(frozen=True)
+class PowerModel:
+    """What every block of a run needs besides its segments; it may be sent to a worker."""
+
+    facility: Facility  # pools and the idle power of their nodes
+    library: ProfileLibrary  # profiles that segments refer to
+    profile_ids: tuple[int, ...]  # those of them that segments may refer to
+    dt_ms: int  # interval of the blocks [ms]
+    horizon_ms: int  # end of the run [ms]
+    # How whole jobs at their profile's sampling step are added; `auto` takes the cheaper for
+    # each block
+    method: Method = "auto"
+    # Twins of the profiles at the nodes' AC input, which the library then holds as well
+    ac: NodeAc | None = None
+    absent: Segments | None = None  # nodes that do not stand yet, see `absent_nodes`
+
+    @cached_property
+    def fft_lengths(self) -> tuple[int, int] | None:
+        """History and length of the transforms [intervals]; None where all is added directly."""
+        entries = self.library.entries
+        sampled = [index for index in self.profile_ids if entries[index].dt_ms == self.dt_ms]
+        if self.method == "direct" or not sampled:
+            return None
+        history, length = fft_lengths(sampled, self.library)
+        n_bytes = spectra_bytes(len(sampled), length)
+        n_bytes += (
+            0 if self.ac is None else n_bytes // 2
+        )  # AC profiles are held in single precision
+        fits = n_bytes <= MAX_SPECTRA_BYTES
+        return (history, length) if fits or self.method == "spectral" else None
+
+    @property
+    def block_intervals(self) -> int:
+        """Intervals of a block; the same however the run is cut into windows."""
+        if self.fft_lengths is None:
+            return BLOCK_INTERVALS
+        history, length = self.fft_lengths
+        return length - history
+
+    @cached_property
+    def tables(self) -> EnergyTables:
+        """Energies of the profiles."""
+        used = set(self.profile_ids)
+        if self.ac is not None:
+            used |= set(np.unique(self.ac.ac_profile_id[:, list(used)]).tolist())
+        return EnergyTables.build(self.library, used, self.dt_ms)
+
+    @cached_property
+    def _spectra(self) -> Spectra:
+        return {}
+
+    @cached_property
+    def _pool_columns(self) -> tuple[Int64Array, Float64Array, Float64Array]:
+        """Nodes, and idle power of a node's devices and at its AC input [W], each shape (K, 1)."""
+        pools = self.facility.pools
+        n_nodes = np.array([[pool.n_nodes] for pool in pools.values()])
+        nodes = [self.facility.node_type_of(name) for name in pools]
+        idle_w = np.array([[node.idle_power_w] for node in nodes])
+        return n_nodes, idle_w, np.array([[node.ac_power_w(node.idle_power_w)] for node in nodes])
+
+    def standing_nodes(self, t0_ms: int, dt_ms: int, n_steps: int) -> Float64Array:
+        """Return the nodes of each pool that stand, means over intervals.
+
+        Shape (K, B), or (K, 1) where all stand all the time.
+        """
+        n_nodes = self._pool_columns[0]
+        if self.absent is None:
+            return n_nodes.astype(np.float64)
+        return n_nodes - node_occupancy(self.absent, n_nodes.size, t0_ms, dt_ms, n_steps)[1]
+
+    def _whole(self, segments: Segments) -> BoolArray:
+        """Return which segments can be added as spectra."""
+        whole = plays_whole_profile(segments, self.library, self.dt_ms, self.horizon_ms)
+        if self.ac is not None:  # a flat profile's AC power is in the weight
+            whole &= ~self.ac.flat[segments.profile_id]
+        return whole
+
+    def _readings(self, segments: Segments) -> list[Segments]:
+        """Return what is added: the devices' power and, where it is modelled, AC power."""
+        return [segments] if self.ac is None else [segments, self.ac.reading(segments)]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what a worker computes for itself."""
+        return {name: self.__dict__[name] for name in self.__dataclass_fields__}
+
+    def prepare(self, segments: Segments, t0_ms: int, n_steps: int) -> bool:
+        """Decide whether a block adds its whole jobs as spectra, and compute those that lack.
+
+        The choice depends on the block's own segments alone, so that it is the same in every run.
+        """
+        _ = self.tables
+        if self.fft_lengths is None:
+            return False
+        whole = self._whole(segments)
+        if not whole.any():
+            return False
+        jobs = segments.take(whole)
+        length, end_ms = self.fft_lengths[1], t0_ms + n_steps * self.dt_ms
+        if self.method == "auto" and spectral_cost_s(jobs, length) >= direct_cost_s(
+            jobs, t0_ms, end_ms, self.dt_ms
+        ):
+            return False
+        for reading, kind in zip(self._readings(jobs), (np.complex128, np.complex64), strict=False):
+            indices = np.unique(reading.profile_id).tolist()
+            add_spectra(self._spectra, indices, self.library, length, kind)
+        return True
+
+    def block(self, segments: Segments, t0_ms: int, n_steps: int, spectral: bool) -> PowerBlock:
+        """Return the block of `n_steps` intervals from `t0_ms` on, a multiple of the interval.
+
+        `segments` are all that overlap it, in the order of their starts; `spectral` is what
+        `prepare` decided.
+        """
+        n_nodes, *idle_node_w = self._pool_columns
+        readings = [np.zeros((n_nodes.size, n_steps)) for _ in self._readings(Segments.empty())]
+        direct = segments
+        if spectral and self.fft_lengths is not None:
+            whole = self._whole(segments)
+            jobs, direct = segments.take(whole), segments.take(~whole)
+            ac_profile_id = None if self.ac is None else self.ac.ac_profile_id
+            add_spectrally(
+                jobs, self._spectra, self.fft_lengths, self.dt_ms, t0_ms, readings, ac_profile_id
+            )
+        for added, energy_j in zip(self._readings(direct), readings, strict=True):
+            add_directly(added, self.tables, t0_ms, energy_j)
+        busy, mean_busy = node_occupancy(segments, n_nodes.size, t0_ms, self.dt_ms, n_steps)
+        slots = slots_of(self.facility)[:, None]
+        mean_busy /= slots
+        busy_nodes = busy / slots if (slots > 1).any() else busy
+        standing = self.standing_nodes(t0_ms, self.dt_ms, n_steps)
+        power_w = [
+            energy_j * (MS_PER_S / self.dt_ms) + (standing - mean_busy) * idle_w
+            for energy_j, idle_w in zip(readings, idle_node_w, strict=False)
+        ]
+        ac_w = power_w[1] if self.ac is not None else None
+        changing = None if self.absent is None else standing
+        return PowerBlock(t0_ms, self.dt_ms, power_w[0], busy_nodes, mean_busy, ac_w, changing)
+
+
+def device_block(power: PowerBlock, facility: Facility) -> Block:
+    """Return a block's columns of device power and occupancy, per pool where there are several."""
+    standing = power.standing_nodes
+    columns: dict[str, np.ndarray[Any, Any]] = {
+        "it_power_w": power.device_power_w,
+        POWER: power.device_power_w,
+        "busy_nodes": power.busy_nodes.sum(axis=0),
+        "utilization": power.utilization(facility),
+    }
+    ac_w = power.it_ac_power_w
+    if ac_w is not None:
+        columns["it_ac_power_w"] = columns[POWER] = ac_w.sum(axis=0)
+        columns[REACTIVE] = np.full(power.n_intervals, facility.reactive_power_var)
+    if standing is not None:
+        columns["standing_nodes"] = standing.sum(axis=0)
+        if ac_w is not None:
+            node_var = np.array([facility.node_reactive_var(name) for name in facility.pools])
+            columns[REACTIVE] = node_var @ standing
+    if len(facility.pools) > 1:
+        for k, name in enumerate(facility.pools):
+            if ac_w is not None:
+                columns[f"it_ac_power_w.{name}"] = ac_w[k]
+            columns[f"it_power_w.{name}"] = power.it_power_w[k]
+            columns[f"busy_nodes.{name}"] = power.busy_nodes[k]
+            columns[f"utilization.{name}"] = power.utilization(facility, k)
+            if standing is not None:
+                columns[f"standing_nodes.{name}"] = standing[k]
+    return Block(power.t0_ms, power.dt_ms, columns)
+
 
 MAX_THREADS = 4
 """Parts computed at the same time by default at most; each takes some tens of megabytes."""

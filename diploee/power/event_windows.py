@@ -16,13 +16,19 @@ from typing import Any
 import numpy as np
 
 from diploee.facility import Block, Stages
-from diploee.facility.base import POWER, REACTIVE
+from diploee.facility.base import POWER
 from diploee.measures.sliding import ramp_sums
 from diploee.metric import Metric
-from diploee.power.block_source import PowerBlock, PowerModel
-from diploee.power.blocks import PowerSums, Window, default_threads, power_stream
+from diploee.power.blocks import (
+    PowerBlock,
+    PowerModel,
+    PowerSums,
+    Window,
+    default_threads,
+    device_block,
+    power_stream,
+)
 from diploee.power.segments import ActiveSegments, Segments
-from diploee.scenario import Facility
 from diploee.schedule import Transient
 from diploee.tables import Float64Array, concat
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S, PROFILE_STEP_MS
@@ -168,36 +174,6 @@ class EventWindowSearch:
         candidate = _Candidate(event, from_ms, states)
         candidate.keep(self._recent.within(from_ms, end_ms))
         return candidate
-
-
-def device_block(power: PowerBlock, facility: Facility) -> Block:
-    """Return a block's columns of device power and occupancy, per pool where there are several."""
-    standing = power.standing_nodes
-    columns: dict[str, np.ndarray[Any, Any]] = {
-        "it_power_w": power.device_power_w,
-        POWER: power.device_power_w,
-        "busy_nodes": power.busy_nodes.sum(axis=0),
-        "utilization": power.utilization(facility),
-    }
-    ac_w = power.it_ac_power_w
-    if ac_w is not None:
-        columns["it_ac_power_w"] = columns[POWER] = ac_w.sum(axis=0)
-        columns[REACTIVE] = np.full(power.n_intervals, facility.reactive_power_var)
-    if standing is not None:
-        columns["standing_nodes"] = standing.sum(axis=0)
-        if ac_w is not None:
-            node_var = np.array([facility.node_reactive_var(name) for name in facility.pools])
-            columns[REACTIVE] = node_var @ standing
-    if len(facility.pools) > 1:
-        for k, name in enumerate(facility.pools):
-            if ac_w is not None:
-                columns[f"it_ac_power_w.{name}"] = ac_w[k]
-            columns[f"it_power_w.{name}"] = power.it_power_w[k]
-            columns[f"busy_nodes.{name}"] = power.busy_nodes[k]
-            columns[f"utilization.{name}"] = power.utilization(facility, k)
-            if standing is not None:
-                columns[f"standing_nodes.{name}"] = standing[k]
-    return Block(power.t0_ms, power.dt_ms, columns)
 
 
 def _extremes(power_w: Float64Array) -> Iterator[tuple[str, int, float]]:

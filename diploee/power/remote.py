@@ -5,10 +5,12 @@ from __future__ import annotations
 import pickle
 from dataclasses import dataclass
 from threading import Lock
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from diploee.power.block_source import PowerBlock, PowerModel
-from diploee.power.segments import Segments
+if TYPE_CHECKING:
+    from diploee.power.blocks import PowerBlock, PowerModel
+    from diploee.power.segments import Segments
 
 _lock = Lock()
 _worker: dict[str, PowerModel] = {}

@@ -73,7 +73,7 @@ def add_spectrally(
     step_ms: int,
     t0_ms: int,
     readings_j: Sequence[Float64Array],
-    twins: Int32Array | None = None,
+    ac_profile_id: Int32Array | None = None,
 ) -> None:
     """Add the energy of segments that each play a whole profile, sampled at the run's interval."""
     history, length = lengths
@@ -94,8 +94,8 @@ def add_spectrally(
             impulses = _impulses(start_ms - origin_ms, weight, step_ms, length)
             starts_of = np.fft.rfft(impulses)
             indices = [profile_id]
-            if twins is not None:  # the same starts, another power
-                indices.append(int(twins[pool_id, profile_id]))
+            if ac_profile_id is not None:  # the same starts, another power
+                indices.append(int(ac_profile_id[pool_id, profile_id]))
             for spectrum, index in zip(spectra_of, indices, strict=True):
                 spectrum += starts_of * spectra[index]
         for energy_j, spectrum in zip(readings_j, spectra_of, strict=True):

@@ -9,8 +9,8 @@ from diploee.schedule.schedule import (
     QUEUE_COLUMNS,
     Engine,
     Schedule,
+    Transient,
 )
-from diploee.schedule.transient import Transient
 
 __all__ = [
     "NEVER_MS",

@@ -9,9 +9,8 @@ import numpy as np
 
 from diploee.scenario import StandingNodes
 from diploee.schedule.acting_engine import ActingEngine, Happened
-from diploee.schedule.context import Context
-from diploee.schedule.estimates import EXACT, estimated_ms
-from diploee.schedule.job_table import JobTable
+from diploee.schedule.context import Context, JobTable
+from diploee.schedule.policy import EXACT, estimated_ms
 from diploee.schedule.runs import ActedSchedule, Runs
 from diploee.schedule.schedule import NEVER_MS, check_widths
 from diploee.tables import Int64Array, concat

@@ -20,8 +20,7 @@ from diploee.errors import one_of, shown
 from diploee.schedule.acting_jobs import ActingJob
 from diploee.schedule.acting_views import ActingPool, FacilityScope, FacilityView
 from diploee.schedule.actions import Action, Preempt, Resize, Resume, SetLevel, Start
-from diploee.schedule.context import Context, PowerBasis
-from diploee.schedule.job_table import DRAW_MS, JobTable
+from diploee.schedule.context import DRAW_MS, Context, JobTable, PowerBasis
 from diploee.schedule.policy import actions_read, asked, jobs_read, pairs_read, wake_ms
 from diploee.schedule.runs import CHECKPOINT, PAUSED, RESTART, RUN
 from diploee.schedule.simpy_loop import SimpyLoop

@@ -15,10 +15,19 @@ import numpy as np
 
 from diploee.jit import njit
 from diploee.schedule.compiled_gpus import Gpus, fits_gpus, free_gpus, take_gpus
-from diploee.schedule.compiled_heap import first_from, heap, sift_down, sift_up
-from diploee.schedule.compiled_plan import EARLIEST_MS, NEVER_MS, Plan, give_back, reserve
-from diploee.schedule.estimates import EXACT, estimated_ms
-from diploee.schedule.job_table import JobTable
+from diploee.schedule.compiled_plan import (
+    EARLIEST_MS,
+    NEVER_MS,
+    Plan,
+    first_from,
+    give_back,
+    heap,
+    reserve,
+    sift_down,
+    sift_up,
+)
+from diploee.schedule.context import JobTable
+from diploee.schedule.policy import EXACT, estimated_ms
 from diploee.tables import Int32Array, Int64Array
 from diploee.units import SLOTS_PER_GPU
 

@@ -1,6 +1,7 @@
-"""What acting policies know beyond their queue: power, caps, signals, events, and who is flexible.
+"""What a schedule is given: its jobs, and what acting policies know beyond their queue.
 
-All of it is known ahead or up to now; nothing of it tells a job's true run time.
+That is power, caps, signals, events, and who is flexible: all known ahead or up to now; nothing of
+it tells a job's true run time.
 """
 
 from __future__ import annotations
@@ -16,10 +17,54 @@ from diploee.profiles.capped import CapLevels, WorkKind, capped_power_w, cpu_pow
 from diploee.profiles.playing import phases
 from diploee.scenario import Event, NodeType
 from diploee.schedule.actions import Action
-from diploee.units import MS_PER_MIN
+from diploee.tables import (
+    Float32Array,
+    Float64Array,
+    Int16Array,
+    Int32Array,
+    Int64Array,
+    Table,
+    column,
+)
+from diploee.units import MS_PER_DAY, MS_PER_MIN
 
 if TYPE_CHECKING:
     from diploee.schedule.acting_views import FacilityView
+
+DRAW_MS = MS_PER_DAY // 4
+"""Span that is drawn at once, counted from the start of the run: however long the windows of a run
+are, what is drawn for a span is the same. A gigawatt's jobs of six hours fill some 200 MB."""
+
+
+@dataclass(frozen=True, eq=False)
+class JobTable(Table):
+    """Jobs in the order of their submission."""
+
+    job_id: Int64Array = column("int64")  # number of the job, from 0
+    # Submission, from the start of the run [ms]; non-decreasing
+    submit_ms: Int64Array = column("int64")
+    # Nodes that the job occupies; in a pool that allocates GPUs slots, `Facility.slots_per_node` of
+    # a node
+    n_nodes: Int32Array = column("int32")
+    # Time for which it occupies its nodes [ms], its start-up included
+    duration_ms: Int64Array = column("int64")
+    pool_id: Int16Array = column("int16")  # index of the pool in `Scenario.pool_names`
+    class_id: Int16Array = column("int16")  # index into `job_classes`
+    profile_id: Int32Array = column("int32")  # index into the profile library
+    # Time at idle power before the profile begins [ms]; 0 unless given
+    startup_ms: Int32Array = column("int32", default=0)
+    # Factor on the profile's power, the nodes' `busy_power_factor` included; 1 unless given
+    power_factor: Float64Array = column("float64", default=1)
+    # Number of a synchronous job among those of its stream, from 1; 0, unless given, plays its
+    # profile
+    synchronous_id: Int32Array = column("int32", default=0)
+    # Run time that its user asked for [ms]; 0 = not known
+    requested_ms: Int64Array = column("int64", default=0)
+    # Who submitted it, numbered within its stream from 1; 0 = not known
+    user_id: Int32Array = column("int32", default=0)
+    # Priority of its class, 0-1; 0 unless given
+    priority: Float32Array = column("float32", default=0)
+
 
 PowerBasis = Literal["mean", "p95_60s", "rated"]
 """Of a job: its mean power, the 95th percentile of its one-minute means, its nodes' ratings."""

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from diploee.schedule.job_table import JobTable
+from diploee.schedule.context import JobTable
 from diploee.schedule.schedule import NEVER_MS, Schedule
 from diploee.tables import (
     BoolArray,

@@ -1,4 +1,7 @@
-"""`Schedule`: jobs and their starts; `Cluster` finds them, pool by pool and window by window."""
+"""`Schedule`: jobs and their starts; `Cluster` finds them, pool by pool and window by window.
+
+`Transient` sees from them how long a run that begins empty fills up.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,12 @@ from typing import Literal, NoReturn, Protocol
 
 import numpy as np
 
+from diploee.clock import RunClock
 from diploee.columns import Column
 from diploee.errors import WorkloadError, did_you_mean, one_of, shown
 from diploee.profiles.capped import CapLevels
 from diploee.scenario import Pool, Scenario, StandingNodes
-from diploee.schedule.context import Context
-from diploee.schedule.job_table import DRAW_MS, JobTable
+from diploee.schedule.context import DRAW_MS, Context, JobTable
 from diploee.schedule.policies.fifo import StrictFifo
 from diploee.schedule.policy import Policy, twin_of
 from diploee.tables import BoolArray, Int64Array, concat
@@ -369,3 +372,59 @@ def simulated_utilization(
         started = cluster.advance(jobs_alone, min(number * DRAW_MS, clock.horizon_ms))
         node_ms += int(started.node_ms.sum())
     return node_ms / (standing.node_ms(clock.horizon_ms) * slots_per_node)
+
+
+class Transient:
+    """The time in which pools fill up, as their schedule comes about.
+
+    A pool has filled up when its busy nodes first reach the mean that its jobs ask for, or a job
+    first has to wait. The whole has when every pool has, at the latest after half the run.
+
+    `asked_nodes` are the nodes that the jobs of each pool, by its index, ask for on average. A run
+    with a warm-up begins filled.
+    """
+
+    def __init__(self, clock: RunClock, asked_nodes: Mapping[int, float]) -> None:
+        self._step_ms = clock.step_ms
+        self._latest_ms = clock.horizon_ms // 2 // clock.step_ms * clock.step_ms
+        self._filling = {} if clock.warm_up_ms else dict(asked_nodes)
+        self._running = np.zeros((3, 0), dtype=np.int64)
+        self._pool_id = np.zeros(0, dtype=np.int64)
+        self._end_ms = 0
+
+    @property
+    def end_ms(self) -> int:
+        """Its end, a whole number of intervals [ms]; while it lasts, the latest one."""
+        return self._latest_ms if self._filling else min(self._end_ms, self._latest_ms)
+
+    def see(self, started: Schedule, until_ms: int) -> None:
+        """Take in the jobs that started since the last call and before a time [ms]."""
+        if not self._filling:
+            return
+        *new, new_pool_id = started.occupied()
+        jobs = np.concatenate([self._running, np.stack(new)], axis=1)
+        pool_id = np.concatenate([self._pool_id, new_pool_id])
+        late = started.first & (started.wait_ms > 0)
+        late_ms = np.where(late, started.start_ms, np.iinfo(np.int64).max)
+        for of_pool, n_nodes in list(self._filling.items()):
+            reached_ms = [
+                *late_ms[started.jobs.pool_id == of_pool],
+                *_first_with(jobs[:, pool_id == of_pool], n_nodes, until_ms),
+            ]
+            filled_ms = int(min(reached_ms, default=until_ms))
+            if filled_ms < until_ms:
+                del self._filling[of_pool]
+                self._end_ms = max(self._end_ms, -(-filled_ms // self._step_ms) * self._step_ms)
+        still = jobs[1] > until_ms
+        self._running, self._pool_id = jobs[:, still], pool_id[still]
+
+
+def _first_with(jobs: Int64Array, n_nodes: float, until_ms: int) -> Int64Array:
+    """Return the first time before another at which jobs take at least so many nodes, if any."""
+    start_ms, end_ms, of_job = jobs
+    times_ms = np.concatenate([end_ms, start_ms])  # of equal times the ends come first
+    order = np.argsort(times_ms, kind="stable")
+    level = np.cumsum(np.concatenate([-of_job, of_job])[order])
+    times_ms = times_ms[order]
+    first: Int64Array = times_ms[(level >= n_nodes) & (times_ms < until_ms)][:1]
+    return first

@@ -11,10 +11,9 @@ import simpy
 from simpy.events import NORMAL
 
 from diploee.schedule.compiled_gpus import Gpus, fits_gpus, free_gpus, take_gpus
-from diploee.schedule.estimates import EXACT, estimated_ms
-from diploee.schedule.job_table import JobTable
+from diploee.schedule.context import JobTable
 from diploee.schedule.policies.fifo import StrictFifo
-from diploee.schedule.policy import Policy, Viewed, asked, jobs_read, wake_ms
+from diploee.schedule.policy import EXACT, Policy, Viewed, asked, estimated_ms, jobs_read, wake_ms
 from diploee.schedule.simpy_loop import Callbacks, SimpyLoop
 from diploee.tables import Int64Array, concat
 from diploee.units import SLOTS_PER_GPU

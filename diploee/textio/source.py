@@ -93,7 +93,7 @@ def unpacked_pieces(path: Path, file: BinaryIO) -> Iterator[bytes]:
         (packing for head, packing in _PACKINGS.items() if magic.startswith(head)), ("", None)
     )
     try:
-        stream = cast(BinaryIO, unpack(file) if unpack else file)
+        stream = cast("BinaryIO", unpack(file) if unpack else file)
         done = 0
         while piece := stream.read(PIECE_BYTES):
             done += len(piece)

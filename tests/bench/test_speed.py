@@ -24,7 +24,7 @@ import diploee
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
 from diploee.schedule import Engine, Schedule, StrictFifo
-from diploee.schedule.job_table import JobTable
+from diploee.schedule.context import JobTable
 from diploee.schedule.policies.easy import EasyBackfill, Order
 from diploee.schedule.simpy_engine import SimpyCluster
 from diploee.steps import generate_jobs, schedule_jobs

@@ -17,7 +17,7 @@ from serving_builders import (
     serving_segments,
 )
 
-from diploee.loads.services.reserve import reserve_nodes
+from diploee.loads.services.capacity import reserve_nodes
 from diploee.loads.services.timeline import ScalingRules, serve_requests, whole_instances
 from diploee.steps import power_blocks
 from diploee.tables import Float64Array

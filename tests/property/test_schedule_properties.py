@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from diploee.scenario import Pool
 from diploee.schedule import NEVER_MS, Schedule
-from diploee.schedule.job_table import JobTable
+from diploee.schedule.context import JobTable
 from diploee.steps import schedule_jobs
 
 

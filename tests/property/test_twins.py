@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from diploee.scenario import SCHEDULERS, Pool, StandingNodes
 from diploee.schedule import Engine
-from diploee.schedule.job_table import JobTable
+from diploee.schedule.context import JobTable
 from diploee.schedule.schedule import Cluster
 
 POLICIES: list[dict[str, Any]] = [

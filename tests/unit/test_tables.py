@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diploee.power import Segments
-from diploee.schedule.job_table import JobTable
+from diploee.schedule.context import JobTable
 from diploee.tables import Table, concat
 
 INT16 = st.integers(-(2**15), 2**15 - 1)

@@ -16,23 +16,24 @@ import numpy as np
 
 from diploee.errors import ProfileError, WorkloadError
 from diploee.loads.jobs.arrays import draw_alike, draw_sizes
-from diploee.loads.jobs.arrivals import draw_submissions, stream_rates
-from diploee.loads.jobs.bisection import bisect
-from diploee.loads.jobs.library_builder import LibraryBuilder
+from diploee.loads.jobs.rates import bisect
 from diploee.loads.jobs.source import (
     JobSource,
+    LibraryBuilder,
     StreamClass,
     StreamFrame,
     StreamMatch,
     Utilization,
     check_n_jobs,
     draw_profiles,
+    draw_submissions,
     node_ms,
+    stream_rates,
 )
 from diploee.profiles import PowerProfile
 from diploee.scenario import DurationModel, JobClass, JobStream
 from diploee.scenario.durations import MAX_DURATION_S
-from diploee.schedule.job_table import DRAW_MS, JobTable
+from diploee.schedule.context import DRAW_MS, JobTable
 from diploee.streams import stream
 from diploee.tables import Int32Array, Int64Array, concat
 from diploee.units import MS_PER_DAY, MS_PER_S

@@ -29,8 +29,14 @@ from diploee.scenario import Scenario
 from diploee.scenario import flexibility as scenario_flexibility
 from diploee.scenario.spans import span_ms
 from diploee.schedule import QUEUE_COLUMNS, ActedSchedule, Engine, Policy, Schedule, Transient
-from diploee.schedule.context import Context, Controller, JobFlexibility, JobPower
-from diploee.schedule.job_table import DRAW_MS, JobTable
+from diploee.schedule.context import (
+    DRAW_MS,
+    Context,
+    Controller,
+    JobFlexibility,
+    JobPower,
+    JobTable,
+)
 from diploee.schedule.schedule import Cluster, chosen_policies, levels_of, simulated_utilization
 from diploee.schedule.signals import Signal
 from diploee.tables import Float64Array
@@ -95,7 +101,7 @@ class JobsLoad:
         self.replicas: Sequence[Any] = ()
         self.library = self.streams.library
         self.profile_ids = {i for c in self.streams.classes for i in c.profile_ids}
-        self.ac_twins: Mapping[int, PowerProfile] = {}
+        self.ac_profiles: Mapping[int, PowerProfile] = {}
         if self.cluster.acts:
             kinds = [self._context.flexibility_of(k).kind for k in range(len(self.streams.classes))]
             self.library, self._levels = with_levels(
@@ -113,7 +119,7 @@ class JobsLoad:
             for pool in scenario.facility.pools
         }
         names = [name for name, spec in streams.items() if spec.synchronous is not None]
-        self._synchronous = SynchronousMetrics(self.streams, names)
+        self._synchronous = SynchronousMetrics(self.streams, names) if names else None
         self._length = QueueLength()
         asked = {p: self.streams.asked_nodes(n) for p, n in enumerate(scenario.facility.pools)}
         self.transient = Transient(scenario.clock, {p: n for p, n in asked.items() if n > 0})
@@ -205,7 +211,8 @@ class JobsLoad:
     def _count(self, window: JobWindow) -> None:
         jobs, started = window.submitted, window.started
         self.transient.see(started, window.end_ms)
-        self._synchronous.add(started)
+        if self._synchronous is not None:
+            self._synchronous.add(started)
         submit_ms, start_ms = jobs.submit_ms, started.start_ms[started.first]
         if isinstance(started, ActedSchedule):
             submit_ms = np.concatenate([submit_ms, started.requeued_ms])
@@ -229,7 +236,9 @@ class JobsLoad:
         """Return the `jobs` block of one pool or of all, and of all the `synchronous` one."""
         queue = self.queue if pool is None else self.queues[pool]
         jobs = {"jobs": queue.block()} if queue.has_streams else {}
-        return jobs | (self._synchronous.block() if pool is None else {})
+        if pool is not None or self._synchronous is None:
+            return jobs
+        return jobs | self._synchronous.block()
 
 
 def context_of(

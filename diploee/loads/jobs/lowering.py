@@ -1,17 +1,148 @@
-"""Jobs to segments: which stretch of which profile each started job plays, and when."""
+"""Jobs to segments: which stretch of which profile each started job plays, and when.
+
+`Pieces` are what a job plays in its own time, from 0 to its run time, undisturbed; lowering places
+them from the start of each job on.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from diploee.loads.jobs.pieces import PiecesOf, pieces_of_jobs
-from diploee.power.segments import Segments, owner_of_jobs
+from diploee.errors import WorkloadError
+from diploee.power.segments import Segments, owner_of_jobs, slots_of
 from diploee.profiles import ProfileLibrary
+from diploee.profiles.flat import FLAT_ID, FLAT_POWER_W
+from diploee.profiles.playing import phases, played_parts
 from diploee.scenario import Facility
 from diploee.schedule import Schedule
-from diploee.tables import Float64Array, Int64Array
+from diploee.schedule.context import JobTable
+from diploee.tables import Float64Array, Int32Array, Int64Array, Table, column, concat, repeated
+
+MOST_PASSES = 100_000_000
+"""Stretches of profiles that jobs of other run times play; each takes some 50 bytes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces(Table):
+    """What jobs play in their own time; the pieces of a job adjoin."""
+
+    job: Int64Array = column("int64")  # row of the job table
+    into_ms: Int64Array = column("int64")  # start of the piece since the start of the job [ms]
+    length_ms: Int64Array = column("int64")  # its length [ms], positive
+    profile_id: Int32Array = column("int32")  # profile that is played
+    offset_ms: Int64Array = column("int64")  # place in the profile at which the piece starts [ms]
+    # Factor on the profile's power, on all nodes of the job
+    weight: Float64Array = column("float64")
+
+
+PiecesOf = Callable[[int, int], Pieces]
+"""Gives the pieces of a synchronous job, by its class and number."""
+
+
+def pieces_of_jobs(
+    jobs: JobTable,
+    rows: Int64Array,
+    needed_ms: Int64Array,
+    library: ProfileLibrary,
+    facility: Facility,
+    pieces_of: PiecesOf | None = None,
+) -> Pieces:
+    """Return what some jobs, `rows` of the table, play in their own time.
+
+    A job that runs as long as its profile is one piece; another plays the profile as `played_parts`
+    says. A start-up is a piece of its own at idle power. The weight is the job's nodes over its
+    profile's, times the job's power factor. Pieces beyond the own time `needed_ms` of each job [ms]
+    may lack; `pieces_of` gives those of synchronous jobs.
+    """
+    duration_ms = np.array([entry.duration_ms for entry in library.entries])
+    profile_n_nodes = np.array([entry.n_nodes for entry in library.entries])
+    if not np.array_equal(rows, np.arange(len(jobs))):  # else nothing to copy
+        jobs = jobs.take(rows)
+    startup_ms = jobs.startup_ms.astype(np.int64)
+    play_ms = jobs.duration_ms - startup_ms
+    n_nodes = jobs.n_nodes / slots_of(facility)[jobs.pool_id]
+    weight = n_nodes / profile_n_nodes[jobs.profile_id] * jobs.power_factor
+    synchronous = jobs.synchronous_id > 0
+    as_it_is = ~synchronous & (play_ms == duration_ms[jobs.profile_id])
+    # The usual case first and in one go: millions of jobs, one row each.
+    whole = np.flatnonzero(as_it_is)
+    parts = [
+        Pieces(
+            job=rows[whole],
+            into_ms=startup_ms[whole],
+            length_ms=play_ms[whole],
+            profile_id=jobs.profile_id[whole],
+            offset_ms=np.zeros(whole.size, dtype=np.int64),
+            weight=weight[whole],
+        )
+    ]
+    for nth in np.flatnonzero(synchronous).tolist():
+        if pieces_of is None:
+            break
+        pieces = pieces_of(int(jobs.class_id[nth]), int(jobs.synchronous_id[nth]))
+        pieces = pieces.take(pieces.into_ms < needed_ms[nth])
+        parts.append(replace(pieces, job=np.full(len(pieces), rows[nth])))
+    filled = np.flatnonzero(~synchronous & ~as_it_is & (play_ms > 0))
+    for profile_id in np.unique(jobs.profile_id[filled]).tolist():
+        of = filled[jobs.profile_id[filled] == profile_id]
+        begin_ms, played_ms = startup_ms[of], needed_ms[of] - startup_ms[of]
+        parts.append(
+            _filled(play_ms[of], played_ms, profile_id, library, rows[of], begin_ms, weight[of])
+        )
+    starting = np.flatnonzero(startup_ms > 0)
+    if starting.size:
+        # From allocation to the profile's start: busy nodes at idle power.
+        idle_w = np.array([facility.node_type_of(pool).idle_power_w for pool in facility.pools])
+        idle = n_nodes[starting] * idle_w[jobs.pool_id[starting]] / FLAT_POWER_W
+        flat_id, run_ms = library.ids.index(FLAT_ID), startup_ms[starting]
+        begin_ms, needed_ms, job = np.zeros_like(run_ms), needed_ms[starting], rows[starting]
+        parts.append(_filled(run_ms, needed_ms, flat_id, library, job, begin_ms, idle))
+    return concat(parts)
+
+
+def _filled(
+    run_ms: Int64Array,
+    needed_ms: Int64Array,
+    profile_id: int,
+    library: ProfileLibrary,
+    job: Int64Array,
+    begin_ms: Int64Array,
+    weight: Float64Array,
+) -> Pieces:
+    """Fill run times of jobs, from times of their own on, with one profile."""
+    of = phases(library[profile_id])
+    # Whole loops beyond what is needed are left out: the end of the profile stays beyond it too.
+    loop_ms = of.ending_ms - of.steady_ms
+    beyond_ms = run_ms - needed_ms - of.duration_ms
+    run_ms = run_ms - np.maximum(beyond_ms // loop_ms, 0) * loop_ms
+    n_passes = float((run_ms / loop_ms).sum())
+    if n_passes > MOST_PASSES:
+        raise WorkloadError(
+            f"the jobs play the steady part of profile '{library.ids[profile_id]}' {n_passes:,.0f} "
+            f"times, more than {MOST_PASSES:,} fit the memory; shorten the run, or use profiles "
+            "with a longer steady part"
+        )
+    played = played_parts(run_ms, of)
+    nth = played.row
+    return Pieces(
+        job=job[nth],
+        into_ms=begin_ms[nth] + played.into_ms,
+        length_ms=played.length_ms,
+        profile_id=np.full(nth.size, profile_id),
+        offset_ms=played.offset_ms,
+        weight=weight[nth],
+    )
+
+
+def cut(length_ms: Int64Array, most_ms: Int64Array | int) -> tuple[Int64Array, ...]:
+    """Cut lengths into pieces of at most so much each; return row, start and length of each."""
+    most_ms = np.broadcast_to(np.asarray(most_ms), length_ms.shape)
+    row, nth = repeated(-(-length_ms // most_ms))
+    into_ms = nth * most_ms[row]
+    return row, into_ms, np.minimum(length_ms[row] - into_ms, most_ms[row])
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,7 @@
-"""Calendar weights over a run, by its local time: continuous rates with a mean of 1."""
+"""Calendar weights over a run, by its local time: continuous rates with a mean of 1.
+
+`bisect` finds how much of them meets a target utilization, as in the paper.
+"""
 
 from __future__ import annotations
 
@@ -357,3 +360,33 @@ def gamma_factors(
     )
     of_hours: Float64Array = factors[(hours - first * HOURS_PER_DAY) * per_day // HOURS_PER_DAY]
     return of_hours
+
+
+MAX_STEPS = 100
+
+
+def bisect(
+    function: Callable[[float], float],
+    target: float,
+    low: float,
+    high: float,
+    tolerance: float,
+) -> tuple[float, float, int]:
+    """Find where a non-decreasing function comes nearest to a target."""
+    best, best_value = high, function(high)
+    steps = 1
+    while abs(best_value - target) > tolerance and steps < MAX_STEPS:
+        # function(low) < target <= function(high) holds, or nothing up to high reaches the target.
+        # A function of steps may jump over it: the nearest value tried is kept.
+        middle = (low + high) / 2
+        if not low < middle < high:
+            break
+        value = function(middle)
+        steps += 1
+        if abs(value - target) < abs(best_value - target):
+            best, best_value = middle, value
+        if value < target:
+            low = middle
+        else:
+            high = middle
+    return best, best_value, steps

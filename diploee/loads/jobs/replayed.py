@@ -11,9 +11,9 @@ import numpy as np
 from diploee.errors import ProfileError, WorkloadError, did_you_mean
 from diploee.loads.jobs.class_rules import UNMATCHED, assign_classes, nearest_n_nodes
 from diploee.loads.jobs.job_log import MISSING_MS, NO_GPU, TOLD_RATIO, JobLog, JobRecords
-from diploee.loads.jobs.library_builder import LibraryBuilder
 from diploee.loads.jobs.source import (
     JobSource,
+    LibraryBuilder,
     StreamClass,
     StreamFrame,
     Utilization,
@@ -22,7 +22,7 @@ from diploee.loads.jobs.source import (
 )
 from diploee.profiles.flat import FLAT_POWER_W
 from diploee.scenario import JobClass, JobStream
-from diploee.schedule.job_table import DRAW_MS, JobTable
+from diploee.schedule.context import DRAW_MS, JobTable
 from diploee.streams import stream
 from diploee.tables import BoolArray, Float64Array, Int16Array, Int32Array, Int64Array, concat
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_WEEK, SLOTS_PER_GPU

@@ -1,22 +1,35 @@
-"""`JobSource`: where the jobs of one stream come from, some hours of them at a time."""
+"""`JobSource`: where the jobs of one stream come from, some hours of them at a time.
+
+What the kinds of sources share: a `StreamFrame`, what a stream knows of its run; the
+`LibraryBuilder`, to which they add the profiles that they make; and submissions at random, a
+Poisson process at continuous rates.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from diploee.clock import RunClock
-from diploee.errors import WorkloadError
+from diploee.errors import ProfileError, WorkloadError, did_you_mean, plural
+from diploee.jit import njit
+from diploee.loads.jobs.rates import HourlyRates, hourly_rates
+from diploee.profiles import PowerProfile, ProfileLibrary
+from diploee.profiles.flat import flat_profile
+from diploee.profiles.hardware import gpus_of, gpus_shown, is_other_hardware, scaled_by_tdp
+from diploee.profiles.smoothing import smoothed
+from diploee.profiles.stretching import stretched
 from diploee.scenario import DurationModel, JobClass, JobStream, Scenario
-from diploee.schedule.job_table import DRAW_MS, JobTable
+from diploee.schedule.context import DRAW_MS, JobTable
 from diploee.streams import stream
-from diploee.tables import Int32Array, Int64Array
-from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_S
+from diploee.tables import Float64Array, Int32Array, Int64Array
+from diploee.units import HOURS_PER_DAY, MS_PER_DAY, MS_PER_H, MS_PER_S
 
 MOST_JOBS = 2_000_000_000
 """Jobs of a stream; a few hours of them are held at a time, some 50 bytes each."""
@@ -208,3 +221,157 @@ def check_n_jobs(n_jobs: float, where: str, remedy: str) -> None:
     """Raise `WorkloadError` where a stream would have more jobs than can be simulated."""
     if not n_jobs <= MOST_JOBS:  # also NaN
         raise WorkloadError(f"{where}: {n_jobs:,.4g} jobs, more than {MOST_JOBS:,}; {remedy}")
+
+
+class LibraryBuilder:
+    """Profiles by index: those of a library, which keep theirs, and those added."""
+
+    def __init__(self, library: ProfileLibrary) -> None:
+        self._library = library
+        self._added: dict[str, PowerProfile] = {}
+
+    @property
+    def library(self) -> ProfileLibrary:
+        """The library with all profiles added so far."""
+        return self._library.extended(self._added.values()) if self._added else self._library
+
+    def index_of(self, profile: PowerProfile) -> int:
+        """Add a profile, unless one of its id was added before, and return its index."""
+        self._added.setdefault(profile.profile_id, profile)
+        return len(self._library) + list(self._added).index(profile.profile_id)
+
+    def select(self, workload: str, n_nodes: int, frame: StreamFrame) -> tuple[int, ...]:
+        """Return the indices of the library's own profiles, as the nodes of a stream play them."""
+        return self.on_nodes(self._library.select(workload, n_nodes), frame)
+
+    def named(self, profile_id: str, frame: StreamFrame) -> tuple[int, ...]:
+        """Return the index of one of the library's own profiles, likewise."""
+        known = self._library.ids
+        if profile_id not in known:
+            raise ProfileError(
+                f"no profile '{profile_id}' among the {len(known)} of the library"
+                f"{did_you_mean(profile_id, known)}; add it (--profiles)"
+            )
+        return self.on_nodes((known.index(profile_id),), frame)
+
+    def on_nodes(self, profile_ids: tuple[int, ...], frame: StreamFrame) -> tuple[int, ...]:
+        """Return profiles as the nodes of a stream play them, those of other GPUs scaled."""
+        node, entries = frame.node_type, self.library.entries
+        other = [k for k in profile_ids if is_other_hardware(entries[k].provenance, node)]
+        # With a factor of their own, users scale the power to the hardware themselves.
+        if not other or node.busy_power_factor != 1:
+            return profile_ids
+        if not frame.scales_by_tdp:
+            raise ProfileError(
+                f"pool '{frame.pool}' has nodes with {gpus_shown(node.n_gpus, node.gpu_tdp_w)}, "
+                f"{plural(len(other), 'profile')} such as '{entries[other[0]].profile_id}' "
+                f"are of nodes with {gpus_of(entries[other[0]].provenance)}; use profiles of these "
+                f"nodes (--profiles), or set facility.pools.{frame.pool}.scale_profiles: by_tdp"
+            )
+        library = self.library
+        return tuple(
+            self.index_of(scaled_by_tdp(library[k], node)) if k in other else k for k in profile_ids
+        )
+
+    def node_counts(self, workload: str) -> list[int]:
+        """Return the node counts of a workload's profiles in the library."""
+        return [e.n_nodes for e in self._library.entries if e.workload == workload]
+
+    def variants(self, profile_ids: tuple[int, ...], spec: JobStream) -> tuple[int, ...]:
+        """Add the slower and faster copies that a stream plays; return the indices of all."""
+        if spec.profile_variants is None:
+            return profile_ids
+        library, factors = self.library, spec.profile_variants.time_factors()
+        return tuple(
+            index if factor == 1 else self.index_of(stretched(library[index], factor))
+            for index in profile_ids
+            for factor in factors
+        )
+
+    def smoothed(
+        self, profile_ids: tuple[int, ...], spec: JobStream, frame: StreamFrame
+    ) -> tuple[int, ...]:
+        """Add profiles as the GPUs of a stream with power smoothing draw them."""
+        if (smoothing := spec.power_smoothing) is None:
+            return profile_ids
+        library, node = self.library, frame.node_type
+        return tuple(self.index_of(smoothed(library[k], smoothing, node)) for k in profile_ids)
+
+    def flat(self) -> int:
+        """Return the index of the flat profile."""
+        return self.index_of(flat_profile())
+
+
+def stream_rates(spec: JobStream, frame: StreamFrame) -> HourlyRates:
+    """Lay a stream's calendar over the run, with its random factors per hour and day.
+
+    Rates go with the nodes that stand, as tenants come with them (ASSUMPTION).
+
+    The factors are drawn once for all that a stream submits, so that thinning keeps the dispersion.
+    """
+    name = ("workload", frame.name)
+    scatters = [
+        (dispersion, per_day, partial(stream, frame.seed, *name, what))
+        for what, dispersion, per_day in (
+            ("dispersion", spec.dispersion, HOURS_PER_DAY),
+            ("day dispersion", spec.day_dispersion, 1),
+        )
+        if dispersion is not None
+    ]
+    return hourly_rates(
+        spec.calendar,
+        frame.clock,
+        frame.seed,
+        *name,
+        standing=frame.standing,
+        scatters=scatters,
+    )
+
+
+def draw_submissions(rng: np.random.Generator, rates: HourlyRates, per_day: float) -> Int64Array:
+    """Draw a Poisson process: Poisson counts per clock hour, placed within it as the rate goes.
+
+    The submissions [ms] are in the order of the hours, and in none within an hour.
+    """
+    of_hours = rates.of_hours
+    n_jobs = rng.poisson(per_day / MS_PER_DAY * of_hours)
+    # Given their number, the points are independent; the share of the hour's integral that lies
+    # before each is uniform.
+    submit_ms = np.empty(int(n_jobs.sum()), dtype=np.int64)
+    first_piece = np.searchsorted(rates.nodes_ms, rates.edges_ms)
+    before = rng.random(submit_ms.size)
+    _place(before, n_jobs, of_hours, first_piece, rates.nodes_ms, rates.at_nodes, submit_ms)
+    return submit_ms
+
+
+@njit()
+def _place(
+    before: Float64Array,
+    n_jobs: Int64Array,
+    of_hours: Float64Array,
+    first_piece: Int64Array,
+    nodes_ms: Int64Array,
+    at_nodes: Float64Array,
+    submit_ms: Int64Array,
+) -> None:
+    """Find when a share of the integral of each hour is reached, for so many shares of each."""
+    job = 0
+    for hour in range(n_jobs.size):
+        for _ in range(n_jobs[hour]):
+            rest = before[job] * of_hours[hour]
+            piece = first_piece[hour]
+            while True:
+                length_ms = nodes_ms[piece + 1] - nodes_ms[piece]
+                rate, rise = at_nodes[piece], at_nodes[piece + 1] - at_nodes[piece]
+                of_piece = (rate + rise / 2) * length_ms
+                if rest < of_piece or piece + 1 == first_piece[hour + 1]:
+                    break
+                rest -= of_piece
+                piece += 1
+            # rate t + rise t**2 / (2 length) = rest: the root that holds for every slope.
+            into_ms = 0.0
+            if rest > 0:
+                root = np.sqrt(max(rate**2 + 2 * rise / length_ms * rest, 0.0))
+                into_ms = 2 * rest / (rate + root)
+            submit_ms[job] = nodes_ms[piece] + max(0, min(int(into_ms), length_ms - 1))
+            job += 1

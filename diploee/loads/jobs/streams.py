@@ -12,10 +12,10 @@ import numpy as np
 from diploee.annexes import annex
 from diploee.errors import LogFormatError, ProfileError, WorkloadError
 from diploee.loads.jobs.drawn import DrawnJobs
-from diploee.loads.jobs.library_builder import LibraryBuilder
-from diploee.loads.jobs.pieces import Pieces
+from diploee.loads.jobs.lowering import Pieces
 from diploee.loads.jobs.source import (
     JobSource,
+    LibraryBuilder,
     StreamClass,
     StreamFrame,
     StreamMatch,
@@ -24,7 +24,7 @@ from diploee.loads.jobs.source import (
 )
 from diploee.loads.jobs.synchronous import SynchronousJobs
 from diploee.scenario import JobStream, Scenario
-from diploee.schedule.job_table import JobTable
+from diploee.schedule.context import JobTable
 from diploee.tables import concat
 
 if TYPE_CHECKING:

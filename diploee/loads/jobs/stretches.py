@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from diploee.loads.jobs import StreamClass
-from diploee.loads.jobs.lowering import JobLoad
-from diploee.loads.jobs.pieces import Pieces, PiecesOf, cut, pieces_of_jobs
+from diploee.loads.jobs.lowering import JobLoad, Pieces, PiecesOf, cut, pieces_of_jobs
 from diploee.power.segments import Segments, owner_of_jobs
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.capped import CapLevels, CappedProfile, WorkKind

@@ -17,11 +17,11 @@ from functools import lru_cache
 import numpy as np
 
 from diploee.errors import WorkloadError
-from diploee.loads.jobs.library_builder import LibraryBuilder
-from diploee.loads.jobs.pieces import Pieces, cut
+from diploee.loads.jobs.lowering import Pieces, cut
 from diploee.loads.jobs.smoothed_phases import FALL, RISE, SLOWEST_PER_S, SmoothedPhases
 from diploee.loads.jobs.source import (
     JobSource,
+    LibraryBuilder,
     StreamClass,
     StreamFrame,
     StreamMatch,
@@ -46,7 +46,7 @@ from diploee.scenario import JobClass, JobStream
 from diploee.scenario.power_smoothing import PowerSmoothing
 from diploee.scenario.spans import end_of
 from diploee.scenario.synchronous import SynchronousJob
-from diploee.schedule.job_table import DRAW_MS, JobTable
+from diploee.schedule.context import DRAW_MS, JobTable
 from diploee.streams import stream
 from diploee.tables import Float64Array, Int16Array, Int64Array, concat
 from diploee.units import MS_PER_DAY, MS_PER_S, PROFILE_STEP_MS
@@ -62,21 +62,15 @@ LEAST_ETTR = 0.01
 KEPT = 4
 """Phases of jobs that are kept, some 10 MB each."""
 
-_PREFIX = "~synchronous-"
+PHASE_PREFIX = "~synchronous-"
+"""Begins the ids of the profiles that synchronous jobs play, before the phase."""
 
 SOURCE = "synthetic iterations of synchronous training by the scenario's keys, not measured"
 
 
 def phase_profile_id(phase: Phase, of: str = "") -> str:
     """Return the id of what jobs play in a phase; that of training is each job's own."""
-    return f"{_PREFIX}{phase.name.lower()}{of}"
-
-
-def phase_of_profile(profile_id: str) -> int:
-    """Return the phase in which synchronous jobs play a profile; -1 if none does."""
-    if not profile_id.startswith(_PREFIX):
-        return -1
-    return Phase[profile_id.removeprefix(_PREFIX).partition(":")[0].upper()]
+    return f"{PHASE_PREFIX}{phase.name.lower()}{of}"
 
 
 class _Kind:

@@ -11,7 +11,7 @@ from diploee.loads.jobs.streams import JobStreams
 from diploee.loads.jobs.training_phases import Phase
 from diploee.metric import Metric
 from diploee.schedule import Schedule
-from diploee.schedule.job_table import JobTable
+from diploee.schedule.context import JobTable
 from diploee.schedule.runs import RUN, Runs, runs_of
 from diploee.units import MS_PER_H
 
@@ -67,8 +67,6 @@ class SynchronousMetrics:
 
     def add(self, started: Schedule) -> None:
         """Add the jobs that started in a window, or their stretches in it."""
-        if not self._node_ms:
-            return
         started = started.take(started.jobs.synchronous_id > 0)
         runs = runs_of(started)
         for nth in range(len(runs)):
@@ -111,9 +109,7 @@ class SynchronousMetrics:
             np.add.at(node_ms, phase, n_nodes * inside_ms)
 
     def block(self) -> dict[str, Any]:
-        """Return the `synchronous` block; nothing without such streams."""
-        if not self._node_ms:
-            return {}
+        """Return the `synchronous` block."""
         return {"synchronous": {name: self._of(name) for name in self._node_ms}}
 
     def _of(self, name: str) -> dict[str, Any]:

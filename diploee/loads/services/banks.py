@@ -28,7 +28,7 @@ from diploee.loads.services.curves import Curves, PowerCurve, PowerSample
 from diploee.loads.services.samples import PROVENANCE, repeating_samples
 from diploee.loads.services.service_plan import PlannedService, ServicePlan
 from diploee.power.direct import EnergyTables, energies_within, steady_energies_within
-from diploee.power.node_ac import twin_w
+from diploee.power.node_ac import ac_profile_w
 from diploee.power.segments import OF_SERVICES, Segments, sorted_by_start
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.capped import capped_power_w, cpu_power_w
@@ -56,8 +56,8 @@ FLAT_MS = 1_000
 class BankLoad:
     """A load of nodes that play the same profiles piece by piece, planned for the whole run.
 
-    `library` has the profiles of `banks` behind those of the loads before; `ac_twins` are those of
-    them that are sums over nodes, at the nodes' AC input where that is modelled, and `standby_w`
+    `library` has the profiles of `banks` behind those of the loads before; `ac_profiles` are those
+    of them that are sums over nodes, at the nodes' AC input where that is modelled, and `standby_w`
     is what a node of each service draws while it waits [W], stream after stream.
     """
 
@@ -69,10 +69,10 @@ class BankLoad:
         banks: Sequence[Bank],
         library: ProfileLibrary,
         standby_w: Sequence[float] = (),
-        ac_twins: Mapping[int, PowerProfile] | None = None,
+        ac_profiles: Mapping[int, PowerProfile] | None = None,
     ) -> None:
         self.banks, self.library, self.standby_w = banks, library, standby_w
-        self.ac_twins = ac_twins or {}
+        self.ac_profiles = ac_profiles or {}
         self.profile_ids = {i for bank in banks for i in np.unique(bank.profile_id).tolist()}
 
     @cached_property
@@ -187,7 +187,7 @@ def serving_segments(
     up and nodes in warm standby; above the highest, the highest rate's.
     """
     profiles: list[PowerProfile] = []
-    twins: dict[int, PowerProfile] = {}
+    ac_profiles: dict[int, PowerProfile] = {}
     banks: list[Bank] = []
     standby_w: list[float] = []
     for plan in plans:
@@ -197,11 +197,11 @@ def serving_segments(
             for bank, own, of_ac in _banks(plan, service, curve, node, seed):
                 first = len(library) + len(profiles)
                 profile_id = (bank.profile_id + first).astype(np.int32)
-                twins.update(enumerate(of_ac, first))
+                ac_profiles.update(enumerate(of_ac, first))
                 banks.append(replace(bank, profile_id=profile_id, service=len(standby_w)))
                 profiles += own
             standby_w.append(node.busy_power_factor * float(curve.mean_power_w[0]))
-    return BankLoad(banks, library.extended(profiles), standby_w, twins)
+    return BankLoad(banks, library.extended(profiles), standby_w, ac_profiles)
 
 
 def _banks(
@@ -312,12 +312,12 @@ class _BankMaker:
             capped_w = capped_power_w(of_rate_w, cpu_power_w(self.node), cap.power)
             of_rate_w = np.where(self.service.capped, capped_w, of_rate_w)
         weight = weight * of_rate_w / of_sample_w[rate]
-        profile_id, profiles, twins, levels = self._profiles(kind, rate, shared, count > 0)
+        profile_id, profiles, ac_profiles, levels = self._profiles(kind, rate, shared, count > 0)
         offset_ms = np.zeros(rate.size, dtype=np.int64)
         if profiles:
             _places_ms(edges_ms, rate, profile_id, jumps, drawn[1], *levels, offset_ms)
         bank = Bank(self.plan.pool_id, edges_ms, busy_nodes, weight, profile_id, offset_ms)
-        return bank, profiles, twins
+        return bank, profiles, ac_profiles
 
     def idle(self, idle_w: float, weight: Float64Array) -> Played:
         """Return nodes at idle power."""
@@ -356,7 +356,7 @@ class _BankMaker:
             0, longest, int(count.max())
         )
         longest_ms = int(np.diff(self.service.served.edges_ms).max())
-        profiles, twins = list[PowerProfile](), list[PowerProfile]()
+        profiles, ac_profiles = list[PowerProfile](), list[PowerProfile]()
         played_w, step_ms = list[Float64Array](), list[int]()
         pair_rate, pair_count = np.divmod(pairs, width)
         for index in np.unique(pair_rate).tolist():
@@ -379,13 +379,13 @@ class _BankMaker:
                     )
                 )
             if self.node.ac_power is not None:
-                ac_w = twin_w(sample.power_w, self.node, sample.provenance.power_boundary)
+                ac_w = ac_profile_w(sample.power_w, self.node, sample.provenance.power_boundary)
                 sums_w = bank_sums_w(ac_w, places, counts)
-                twins += [
+                ac_profiles += [
                     replace(profile, power_w=np.tile(sum_w.astype(np.float32), repeated))
                     for profile, sum_w in zip(profiles[-len(counts) :], sums_w, strict=True)
                 ]
-        return profile_id, profiles, twins, _levels(played_w, step_ms)
+        return profile_id, profiles, ac_profiles, _levels(played_w, step_ms)
 
 
 def _levels(sums_w: Sequence[Float64Array], step_ms: Sequence[int]) -> _Levels:

@@ -1,21 +1,139 @@
-"""`ServicesLoad`: the services of all request streams."""
+"""`ServicesLoad`: the services of all request streams, and their columns at any resolution."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from diploee.columns import Column
 from diploee.facility.base import Block, Values
+from diploee.jit import njit
 from diploee.loads.services.banks import BankLoad, serving_segments
-from diploee.loads.services.columns import SERVICE_COLUMNS, service_columns
 from diploee.loads.services.metrics import request_metrics
 from diploee.loads.services.plan import plan_services
-from diploee.loads.services.service_plan import ServicePlan
+from diploee.loads.services.service_plan import ServicePlan, service_labels
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
+from diploee.tables import BoolArray, Float32Array, Float64Array, Int32Array, Int64Array
+from diploee.units import MS_PER_S
 
 if TYPE_CHECKING:
     from diploee.inputs import Inputs
+
+
+SERVICE_COLUMNS = (
+    Column("incoming_rps", "requests/s", "service", "mean", None, "requests offered"),
+    Column("served_rps", "requests/s", "service", "mean", None, "requests completed"),
+    Column("unserved_rps", "requests/s", "service", "mean", None, "requests rejected"),
+    Column("n_instances", "model instances", "service", "instant", None, "instances that are up"),
+    Column("backlog_requests", "requests", "service", "instant", None, "requests that wait"),
+    Column(
+        "latency_s", "s", "service", "mean", None,
+        "mean latency over the requests that arrive and are not rejected, their wait included; "
+        "missing where there are none",
+    ),
+)  # fmt: skip
+"""What each service adds to the series.
+
+The latency only with a latency curve, the backlog only where requests wait.
+"""
+_MEANS = ("incoming_rps", "served_rps", "unserved_rps", "latency_s")
+
+
+def service_columns(
+    plans: Sequence[ServicePlan], t0_ms: int, dt_ms: int, n_steps: int
+) -> dict[str, Float32Array | Int32Array]:
+    """Return the `SERVICE_COLUMNS` of every service over a run of intervals, shape (B,).
+
+    Rates are means over each interval, so that requests are conserved at every resolution;
+    instances and backlog are those at its start.
+    """
+    edges_ms = t0_ms + np.arange(n_steps + 1, dtype=np.int64) * dt_ms
+    columns: dict[str, Float32Array | Int32Array] = {}
+    for plan, labels in zip(plans, service_labels(plans), strict=True):
+        for service, label in zip(plan.services, labels, strict=True):
+            served = service.served
+            piece = np.searchsorted(served.edges_ms, edges_ms, side="right") - 1
+            waiting = served.backlog_requests > 0
+            waits = waiting[:-1] | waiting[1:]
+            means = np.empty((len(_MEANS), n_steps), dtype=np.float32)
+            _means(
+                served.edges_ms,
+                served.rate_rps,
+                served.served_rps,
+                served.unserved_rps,
+                service.rise_rps,
+                service.latency_s,
+                waits,
+                edges_ms,
+                piece,
+                means,
+            )
+            has_latency = not np.isnan(service.latency_s[0])  # as all of them
+            names = [f"{name}.{label}" for name in _MEANS[: 3 + has_latency]]
+            columns |= zip(names, means, strict=False)
+            piece = piece[:-1]
+            columns[f"n_instances.{label}"] = served.n_instances[piece].astype(np.int32)
+            if waiting.any():
+                at_start = np.interp(edges_ms[:-1], served.edges_ms, served.backlog_requests)
+                # What came by then beyond an even rate, where it waits.
+                since_ms, until_ms = (
+                    edges_ms[:-1] - served.edges_ms[piece + end] for end in (0, 1)
+                )
+                bend = service.rise_rps[piece] * since_ms * until_ms / (since_ms - until_ms)
+                at_start += np.where(waits[piece], bend / (2 * MS_PER_S), 0.0)
+                at_start = np.maximum(at_start, 0.0)
+                columns[f"backlog_requests.{label}"] = at_start.astype(np.float32)
+    return columns
+
+
+@njit()
+def _means(
+    piece_edges_ms: Int64Array,
+    rate_rps: Float64Array,
+    served_rps: Float64Array,
+    unserved_rps: Float64Array,
+    rise_rps: Float64Array,
+    latency_s: Float64Array,
+    waits: BoolArray,
+    edges_ms: Int64Array,
+    piece: Int64Array,
+    means: Float32Array,
+) -> None:
+    """Find the means over intervals of rates, offered, served and unserved, and of the latency.
+
+    What is offered is a line in each piece of time. What it lies off its mean is served, unless it
+    waits or the piece has unserved requests throughout. Each mean is a sum of its own, so that it
+    has the same bits in whatever run of intervals it is. The latency is the mean over the requests
+    that arrive and are not rejected.
+    """
+    for k in range(means.shape[1]):
+        incoming = served = unserved = taken = latency = 0.0
+        for p in range(piece[k], min(piece[k + 1] + 1, rate_rps.size)):
+            begin_ms, end_ms = piece_edges_ms[p], piece_edges_ms[p + 1]
+            from_ms = max(begin_ms, edges_ms[k])
+            until_ms = min(end_ms, edges_ms[k + 1])
+            middle = (from_ms + until_ms - begin_ms - end_ms) / 2 / (end_ms - begin_ms)
+            off, length_ms = rise_rps[p] * middle, until_ms - from_ms
+            incoming += (rate_rps[p] + off) * length_ms
+            beyond = unserved_rps[p] > abs(rise_rps[p]) / 2
+            served += (served_rps[p] + (0.0 if waits[p] or beyond else off)) * length_ms
+            lost = off if beyond and not waits[p] else 0.0
+            unserved += (unserved_rps[p] + lost) * length_ms
+            of_piece = rate_rps[p] - unserved_rps[p]
+            if of_piece > 0:
+                requests = max(of_piece + off - lost, 0.0) * length_ms
+                taken += requests
+                latency += latency_s[p] * requests
+        length_ms = edges_ms[k + 1] - edges_ms[k]
+        means[0, k], means[1, k], means[2, k] = (
+            incoming / length_ms,
+            served / length_ms,
+            unserved / length_ms,
+        )
+        means[3, k] = latency / taken if taken > 0 else np.nan
 
 
 class ServicesLoad(BankLoad):
@@ -23,6 +141,8 @@ class ServicesLoad(BankLoad):
 
     Flexible services answer the scenario's events where they are `answering`.
     """
+
+    columns = SERVICE_COLUMNS
 
     def __init__(
         self, scenario: Scenario, inputs: Inputs, library: ProfileLibrary, answering: bool = False
@@ -38,8 +158,7 @@ class ServicesLoad(BankLoad):
             flexibility.spans_ms(scenario.clock) if answering and flexibility else (),
         )
         lowered = serving_segments(self.plans, inputs.curves, facility, seed, library)
-        super().__init__(lowered.banks, lowered.library, lowered.standby_w, lowered.ac_twins)
-        self.columns = SERVICE_COLUMNS if scenario.request_streams else ()
+        super().__init__(lowered.banks, lowered.library, lowered.standby_w, lowered.ac_profiles)
 
     @property
     def bend(self) -> bool:

@@ -10,13 +10,12 @@ import numpy as np
 
 from diploee.clock import RunClock
 from diploee.errors import WorkloadError
-from diploee.loads.jobs.bisection import bisect
-from diploee.loads.services.capacity import Capacity, service_capacity
+from diploee.loads.jobs.rates import bisect
+from diploee.loads.services.capacity import Capacity, reserve_nodes, service_capacity
 from diploee.loads.services.curves import Curves, LatencyCurve
 from diploee.loads.services.replayed_rates import trace_counts
 from diploee.loads.services.request_trace import RequestTrace
 from diploee.loads.services.requests import request_rates
-from diploee.loads.services.reserve import reserve_nodes
 from diploee.loads.services.service_plan import (
     PlannedService,
     RequestMatch,

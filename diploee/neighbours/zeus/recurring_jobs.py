@@ -11,14 +11,15 @@ import numpy as np
 
 from diploee.errors import LogFormatError, WorkloadError
 from diploee.inputs import readable
-from diploee.loads.jobs.arrivals import draw_submissions, stream_rates
-from diploee.loads.jobs.library_builder import LibraryBuilder
 from diploee.loads.jobs.source import (
     JobSource,
+    LibraryBuilder,
     StreamClass,
     StreamFrame,
     StreamMatch,
     check_n_jobs,
+    draw_submissions,
+    stream_rates,
 )
 from diploee.neighbours.zeus import (
     GroupTrace,
@@ -32,7 +33,7 @@ from diploee.neighbours.zeus.cost import oracle_pair
 from diploee.neighbours.zeus.job_series import JobSeries, SharedRecurrences, recurrences_of_groups
 from diploee.profiles.flat import FLAT_POWER_W, flat_profile
 from diploee.scenario import JobClass, JobStream, RecurringTraining
-from diploee.schedule.job_table import DRAW_MS, JobTable
+from diploee.schedule.context import DRAW_MS, JobTable
 from diploee.streams import stream
 from diploee.tables import Float64Array, concat
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_S

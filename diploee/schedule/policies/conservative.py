@@ -15,8 +15,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from diploee.schedule.estimates import EXACT, Estimate, EstimatingSpec
-from diploee.schedule.policy import ClusterView, Policy, has_twin
+from diploee.schedule.policy import EXACT, ClusterView, Estimate, EstimatingSpec, Policy, has_twin
 
 NEVER_MS = 2**62
 """Reservation of a job that is wider than the nodes that stand."""

@@ -16,8 +16,7 @@ from typing import Literal
 from pydantic import Field
 
 from diploee.model import optional
-from diploee.schedule.estimates import EXACT, Estimate, EstimatingSpec
-from diploee.schedule.policy import ClusterView, Policy, has_twin
+from diploee.schedule.policy import EXACT, ClusterView, Estimate, EstimatingSpec, Policy, has_twin
 
 Order = Literal["submission", "sjbf"]
 

@@ -25,9 +25,9 @@ from diploee.problems import KeyPath
 from diploee.scenario.flexibility import Flexibility
 from diploee.schedule.actions import Action, Start
 from diploee.schedule.context import PowerBasis
-from diploee.schedule.estimates import EXACT, Estimate, EstimatingSpec
 from diploee.schedule.headroom import Headroom
 from diploee.schedule.policies.easy import Order
+from diploee.schedule.policy import EXACT, Estimate, EstimatingSpec
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, W_PER_MW
 

@@ -15,9 +15,8 @@ from pydantic import Field
 
 from diploee.model import optional
 from diploee.scenario.spans import SpanMs
-from diploee.schedule.estimates import EstimatingSpec
 from diploee.schedule.policies.easy import backfilled
-from diploee.schedule.policy import ClusterView, Policy
+from diploee.schedule.policy import ClusterView, EstimatingSpec, Policy
 from diploee.units import MS_PER_WEEK
 
 

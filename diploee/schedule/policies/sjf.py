@@ -7,9 +7,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from diploee.schedule.estimates import EXACT, Estimate, EstimatingSpec
 from diploee.schedule.policies.easy import backfilled
-from diploee.schedule.policy import ClusterView, Policy, has_twin
+from diploee.schedule.policy import EXACT, ClusterView, Estimate, EstimatingSpec, Policy, has_twin
 
 
 @has_twin("diploee.schedule.compiled:CompiledQueue")

@@ -17,7 +17,7 @@ from serving_builders import (
 
 from diploee.errors import WorkloadError
 from diploee.loads.services.capacity import Capacity
-from diploee.loads.services.columns import service_columns
+from diploee.loads.services.load import service_columns
 from diploee.loads.services.metrics import request_metrics, service_metrics, weighted_percentiles
 from diploee.loads.services.service_plan import PlannedService, ServicePlan
 from diploee.loads.services.timeline import ScalingRules, fifo_wait_s, serve_requests

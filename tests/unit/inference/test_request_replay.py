@@ -25,8 +25,8 @@ from diploee.errors import InputError
 from diploee.importers.request_traces import TRACE_FORMATS
 from diploee.importers.request_traces.totals import Rules
 from diploee.importers.request_traces.trace_format import csv_format
-from diploee.loads.services.columns import service_columns
 from diploee.loads.services.curves import nearest_length
+from diploee.loads.services.load import service_columns
 from diploee.loads.services.service_plan import ServicePlan
 from diploee.scenario import Scenario, load_scenario
 from diploee.simulation import simulate

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from diploee.loads.services.reserve import reserve_nodes, reserved_node_shares
+from diploee.loads.services.capacity import reserve_nodes, reserved_node_shares
 from diploee.loads.services.timeline import whole_instances
 
 

@@ -21,7 +21,7 @@ from serving_builders import (
 
 from diploee import Run, simulate
 from diploee.errors import ScenarioError, WorkloadError
-from diploee.loads.services.reserve import reserve_nodes
+from diploee.loads.services.capacity import reserve_nodes
 from diploee.loads.services.service_plan import ServicePlan
 from diploee.loads.services.timeline import ScalingRules, serve_requests
 from diploee.profiles import ProfileLibrary

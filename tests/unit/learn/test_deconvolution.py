@@ -25,8 +25,8 @@ from diploee.inputs import load_inputs
 from diploee.learn.deconvolution import RecoveredWeights, recover_weights
 from diploee.learn.deconvolution.kernel import Kernel, Observed, mix_kernel
 from diploee.learn.deconvolution.recovered_fragment import recovered_text
-from diploee.loads.jobs.arrivals import draw_submissions
 from diploee.loads.jobs.rates import hourly_rates
+from diploee.loads.jobs.source import draw_submissions
 from diploee.outputs import Run
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.playing import played_mean_power_w

@@ -12,7 +12,7 @@ from serving_builders import one_service, plan_services, serving_scenario
 
 from diploee.importers.request_traces import read_request_trace
 from diploee.learn.requests.fluctuation import FluctuationFit, fit_fluctuation
-from diploee.loads.services.columns import service_columns
+from diploee.loads.services.load import service_columns
 from diploee.streams import stream
 from diploee.tables import Float64Array
 

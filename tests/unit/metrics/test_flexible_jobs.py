@@ -13,7 +13,7 @@ from diploee.clock import WallClock
 from diploee.metrics.flexible_jobs import FlexibleJobs
 from diploee.scenario import Event, EventTarget, JobFlexibility
 from diploee.schedule import NEVER_MS, ActedSchedule, Runs, Schedule
-from diploee.schedule.job_table import JobTable
+from diploee.schedule.context import JobTable
 
 H = 3_600_000
 WALL = WallClock(datetime(2018, 1, 1, tzinfo=UTC))

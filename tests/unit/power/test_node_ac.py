@@ -13,8 +13,8 @@ from builders import job_table, tiny_library, tiny_scenario
 import diploee
 from diploee.facility.node_power import AC_POWER, AcPowerSpec
 from diploee.loads.jobs.lowering import lower_jobs
-from diploee.power import PowerModel, Segments, power_stream, with_twins
-from diploee.power.block_source import Method
+from diploee.power import PowerModel, Segments, power_stream, with_ac_profiles
+from diploee.power.blocks import Method
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import flat_profile
 from diploee.scenario import Scenario, load_scenario
@@ -49,7 +49,7 @@ BENT = {"facility.node_types.node.ac_power": "bent"}
 
 def _model(scenario: Scenario, library: ProfileLibrary, dt_ms: int, method: Method) -> PowerModel:
     used = tuple(range(len(library)))
-    library, ac = with_twins(scenario.facility, library, used, {})
+    library, ac = with_ac_profiles(scenario.facility, library, used, {})
     return PowerModel(scenario.facility, library, used, dt_ms, scenario.horizon_ms, method, ac)
 
 

@@ -13,7 +13,7 @@ import pytest
 from builders import job_energy_j, job_table, profile, tiny_library, tiny_scenario
 
 from diploee.power import Segments
-from diploee.power.block_source import Method
+from diploee.power.blocks import Method
 from diploee.power.direct import EnergyTables
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario

@@ -25,10 +25,9 @@ from diploee.schedule import (
     Start,
     StrictFifo,
 )
-from diploee.schedule.context import Context, JobFlexibility, JobPower
-from diploee.schedule.estimates import EstimateByFactor
-from diploee.schedule.job_table import DRAW_MS, JobTable
+from diploee.schedule.context import DRAW_MS, Context, JobFlexibility, JobPower, JobTable
 from diploee.schedule.policies.easy import EasyBackfill
+from diploee.schedule.policy import EstimateByFactor
 from diploee.schedule.runs import KINDS, RESTART, RUN, acted_in_order
 from diploee.schedule.schedule import Cluster
 

@@ -18,7 +18,7 @@ from diploee import simulate
 from diploee.errors import ScenarioError, WorkloadError
 from diploee.scenario import SCHEDULERS, Pool
 from diploee.schedule import ClusterView, Policy
-from diploee.schedule.job_table import JobTable
+from diploee.schedule.context import JobTable
 from diploee.schedule.policies.conservative import ConservativeBackfill
 from diploee.schedule.policies.easy import EasyBackfill
 from diploee.schedule.policies.sjf import ShortestJobFirst
@@ -188,7 +188,7 @@ def test_view_tells_what_was_submitted_and_no_true_run_time() -> None:
     ],
 )
 def test_estimates_follow_their_rule(estimate: Any, expected: list[int]) -> None:
-    from diploee.schedule.estimates import estimated_ms
+    from diploee.schedule.policy import estimated_ms
 
     jobs = job_table([0] * 4, [1] * 4, [1, 1_800_000, 1_800_001, 90_000_000])
     jobs = replace(jobs, requested_ms=np.array([7, 0, 5, 0]))

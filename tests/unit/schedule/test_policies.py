@@ -16,8 +16,7 @@ from diploee.scenario import Pool, StandingNodes
 from diploee.schedule import NEVER_MS, ClusterView, Policy, StrictFifo
 from diploee.schedule.acting import ActingPools
 from diploee.schedule.actions import Start
-from diploee.schedule.context import Context
-from diploee.schedule.job_table import JobTable
+from diploee.schedule.context import Context, JobTable
 from diploee.schedule.simpy_engine import SimpyCluster
 
 

@@ -18,11 +18,10 @@ from diploee.profiles import ProfileLibrary
 from diploee.scenario import Pool
 from diploee.schedule import Schedule
 from diploee.schedule.actions import Start
-from diploee.schedule.context import Context, JobPower
-from diploee.schedule.estimates import EstimateByFactor
-from diploee.schedule.job_table import JobTable
+from diploee.schedule.context import Context, JobPower, JobTable
 from diploee.schedule.policies.easy import EasyBackfill
 from diploee.schedule.policies.power_capped import PowerCapped
+from diploee.schedule.policy import EstimateByFactor
 from diploee.schedule.schedule import Cluster
 from diploee.schedule.signals import Signal
 

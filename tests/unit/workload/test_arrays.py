@@ -11,7 +11,7 @@ from scipy import stats
 
 from diploee.errors import ScenarioError
 from diploee.scenario import JobArrays
-from diploee.schedule.job_table import JobTable
+from diploee.schedule.context import JobTable
 from diploee.steps import generate_jobs
 
 SHORT = {"lognormal": [{"weight": 1.0, "median_s": 60, "sigma": 1.0}]}

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from diploee.loads.jobs.bisection import MAX_STEPS, bisect
+from diploee.loads.jobs.rates import MAX_STEPS, bisect
 
 
 def test_a_continuous_function_is_met() -> None:

@@ -16,7 +16,7 @@ from diploee.errors import ProfileError, WorkloadError
 from diploee.loads.jobs.source import node_ms
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
-from diploee.schedule.job_table import JobTable
+from diploee.schedule.context import JobTable
 from diploee.steps import generate_jobs, schedule_jobs, stream_classes
 from diploee.tables import concat
 

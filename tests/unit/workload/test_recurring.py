@@ -20,7 +20,7 @@ from diploee.neighbours.zeus.optimizers import Setting
 from diploee.neighbours.zeus.traces import chosen_workloads
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict
 from diploee.scenario.recurring import BATCH_SIZE_OPTIMIZERS, BatchSizeOptimizer
-from diploee.schedule.job_table import JobTable
+from diploee.schedule.context import JobTable
 from diploee.shipped import shipped_folder
 from diploee.simulation import simulate
 from diploee.steps import Workload, generate_jobs

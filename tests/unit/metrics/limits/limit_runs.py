@@ -15,7 +15,7 @@ from builders import tiny_scenario
 from diploee.metrics.limits import Limits, check_limits
 from diploee.outputs import RunSeries
 from diploee.outputs.facility_file import timestamps
-from diploee.power.block_source import AC_COLUMNS
+from diploee.power.blocks import AC_COLUMNS
 from diploee.scenario import Scenario
 
 PUBLISHED = {"averaging_window_s": 1.0, "bandwidth_hz": 0.44}
