@@ -6,16 +6,16 @@ that the estimated utilization is monotone and the bisection can't oscillate.
 
 Candidates are drawn span by span (`DRAW_MS`) and layer by layer, each span of a layer from random
 streams of its own: a span can be drawn again at any time, and no more than one must be held.
+Jobs that are submitted together, as an array, have run times that are alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from diploee.errors import ProfileError, WorkloadError
-from diploee.loads.jobs.arrays import draw_alike, draw_sizes
 from diploee.loads.jobs.rates import bisect
 from diploee.loads.jobs.source import (
     JobSource,
@@ -35,7 +35,7 @@ from diploee.scenario import DurationModel, JobClass, JobStream
 from diploee.scenario.durations import MAX_DURATION_S
 from diploee.schedule.context import DRAW_MS, JobTable
 from diploee.streams import stream
-from diploee.tables import Int32Array, Int64Array, concat
+from diploee.tables import Float64Array, Int32Array, Int64Array, concat
 from diploee.units import MS_PER_DAY, MS_PER_S
 
 LAYER_MARGIN = 1.05
@@ -353,3 +353,33 @@ def _batch_class(
     timed = job_class.model_copy(update={"duration": always})
     profile_ids = builder.on_nodes((builder.index_of(batch),), frame)
     return StreamClass(frame.name, timed, profile_ids)
+
+
+def draw_sizes(
+    classes: Sequence[JobClass], class_id: Int64Array, rng: np.random.Generator
+) -> Int64Array:
+    """Draw how many jobs each submission has."""
+    level = rng.random(class_id.size)
+    sizes = np.ones(class_id.size, dtype=np.int64)
+    for row, job_class in enumerate(classes):
+        if (arrays := job_class.arrays) is None:
+            continue
+        known = np.array([1, *arrays.sizes])
+        n_arrays = np.array(list(arrays.sizes.values())) * arrays.job_share / arrays.mean_size
+        edges = np.cumsum([1 - arrays.job_share, *n_arrays])
+        own = class_id == row
+        sizes[own] = known[np.searchsorted(edges[:-1] / edges[-1], level[own], side="right")]
+    return sizes
+
+
+def draw_alike(
+    model: DurationModel, correlation: float, array: Int64Array, rng: np.random.Generator
+) -> Float64Array:
+    """Draw run times that correlate within arrays: a Gaussian copula, one factor per array."""
+    from scipy.special import ndtr
+
+    first = np.diff(array, prepend=-1) != 0
+    common = rng.standard_normal(int(first.sum()))[np.cumsum(first) - 1]
+    own = rng.standard_normal(array.size)
+    score = np.sqrt(correlation) * common + np.sqrt(1 - correlation) * own
+    return model.quantile(np.clip(ndtr(score), 1e-15, 1 - 1e-15))

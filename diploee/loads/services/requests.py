@@ -1,26 +1,191 @@
-"""Request rates in time (Eqs. 2-3): calendar mean times fluctuation, linear between nodes."""
+"""Request rates in time (Eqs. 2-3): calendar mean times fluctuation, linear between nodes.
+
+The fluctuation is a stationary process in continuous time: ``exp(x - var(x) / 2)``, which is
+positive and has mean 1. The Gaussian `x` is the sum of three parts:
+
+- one that all services of a stream share, with the correlation time of the fluctuation;
+- one of the service's own users, with the same correlation time; they act independently, so that
+  its relative variance falls with the request rate as ``1 / R``;
+- the Poisson noise of the requests themselves, white, with relative variance ``1 / (R T)`` over a
+  time T.
+
+It is sampled at nodes that lie at random in time, so that no clock shows in the load.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
 from diploee.clock import RunClock
 from diploee.errors import WorkloadError
+from diploee.jit import njit
 from diploee.loads.jobs.rates import hourly_rates, line_through_means
-from diploee.loads.services.fluctuation import (
-    FluctuationDraws,
-    draw_fluctuation,
-    factors,
-    node_spacing_s,
-    random_nodes_ms,
-)
 from diploee.loads.services.replayed_rates import step_edges_ms, trace_rates_rps, trace_step_ms
 from diploee.loads.services.request_trace import RequestTrace
 from diploee.scenario import Fluctuation, RequestStream, StandingNodes
-from diploee.tables import Float64Array, Int64Array
+from diploee.streams import stream as random_stream
+from diploee.tables import Float32Array, Float64Array, Int64Array
+from diploee.units import MS_PER_H, MS_PER_S
+
+BLOCK_MS = 6 * MS_PER_H
+"""Random numbers come a block at a time, from streams named by the block's instant: a run that
+begins whole blocks earlier meets the same ones."""
+
+SPACINGS_S = (60, 30, 20, 15, 12, 10, 6, 5)
+"""Mean distances of the nodes [s], divisors of a block."""
+
+NODES_PER_CORRELATION_TIME = 5
+MINUTE_S = 60.0
+MINUTES_TRIED = 300
+
+
+@dataclass(frozen=True, eq=False)
+class FluctuationDraws:
+    """The random numbers of a stream's fluctuation at its nodes."""
+
+    # Times from the start of the run [ms], increasing; the first is the run's begin, the last its
+    # end
+    nodes_ms: Int64Array
+    common: Float32Array  # the part that all services share, standard normal, correlated in time
+    own: Float32Array  # the part of each service's users, likewise
+    noise: Float32Array  # poisson noise of each service, standard normal and white
+
+
+def node_spacing_s(correlation_time_s: float | None) -> int:
+    """Return the mean distance of the nodes [s]: a fifth of the correlation time, 5 s to 60 s."""
+    if correlation_time_s is None:
+        return SPACINGS_S[0]
+    wanted_s = correlation_time_s / NODES_PER_CORRELATION_TIME
+    return next((s for s in SPACINGS_S if s <= wanted_s), SPACINGS_S[-1])
+
+
+def random_nodes_ms(clock: RunClock, seed: int, name: str, spacing_s: int) -> Int64Array:
+    """Return times at random, one in each `spacing_s`, from the run's begin to its end [ms]."""
+    spacing_ms = spacing_s * MS_PER_S
+    edges_ms = np.arange(BLOCK_MS // spacing_ms, dtype=np.int64) * spacing_ms
+    nodes_ms = np.concatenate(
+        [
+            block_ms + edges_ms + rng.integers(0, spacing_ms, edges_ms.size)
+            for block_ms, rng in _blocks(clock, seed, name, "nodes")
+        ]
+    )
+    inside = nodes_ms[(nodes_ms > clock.begin_ms) & (nodes_ms < clock.horizon_ms)]
+    return np.concatenate([[clock.begin_ms], inside, [clock.horizon_ms]])
+
+
+def draw_fluctuation(
+    nodes_ms: Int64Array,
+    clock: RunClock,
+    seed: int,
+    name: str,
+    services: Sequence[str],
+    correlation_time_s: float,
+) -> FluctuationDraws:
+    """Draw the random numbers of a stream's fluctuation at its nodes."""
+    starts_ms = _block_starts_ms(clock)
+    n_in_block = np.diff(np.append(np.searchsorted(nodes_ms, starts_ms), nodes_ms.size))
+    most = int(n_in_block.max()) + 1
+
+    def normals(*purpose: str) -> Float64Array:
+        blocks = _blocks(clock, seed, name, *purpose)
+        # From the end: where the run's begin cuts a block, its last nodes are those that remain.
+        drawn = [
+            rng.standard_normal(most)[:n][::-1]
+            for (_, rng), n in zip(blocks, n_in_block.tolist(), strict=True)
+        ]
+        return np.concatenate(drawn)
+
+    kept = np.exp(-np.diff(nodes_ms, prepend=nodes_ms[0]) / (correlation_time_s * MS_PER_S))
+
+    def correlated(*purpose: str) -> Float32Array:
+        values = normals(*purpose)
+        _correlate(values, kept)
+        return values.astype(np.float32)
+
+    return FluctuationDraws(
+        nodes_ms,
+        correlated("common"),
+        np.stack([correlated("own", service) for service in services]),
+        np.stack([normals("noise", service).astype(np.float32) for service in services]),
+    )
+
+
+def factors(
+    draws: FluctuationDraws,
+    row: int,
+    mean_rps: Float64Array,
+    spec: Fluctuation,
+    reference_rps: float,
+) -> Float64Array:
+    """Return the factor on a service's calendar mean at each node."""
+    of_minute = spec.relative_std**2 / share_between_nodes(spec.correlation_time_s)
+    rate_rps = np.where(mean_rps > 0, mean_rps, np.inf)
+    # Requests that a node stands for: its share of the time to its neighbours.
+    gaps_s = np.diff(draws.nodes_ms) / MS_PER_S
+    cell_s = (np.append(gaps_s, 0.0) + np.insert(gaps_s, 0, 0.0)) / 2
+    own = (1 - spec.common_share) * of_minute * reference_rps / rate_rps
+    parts = (
+        (spec.common_share * of_minute, draws.common),
+        (own, draws.own[row]),
+        (1 / (rate_rps * np.maximum(cell_s, 1 / MS_PER_S)), draws.noise[row]),
+    )
+    exponent = np.zeros(mean_rps.size)
+    for relative_variance, normal in parts:
+        # ln(1 + v) is the variance of the logarithm of a log-normal number of mean 1, variance v.
+        variance = np.log1p(relative_variance)
+        exponent += np.sqrt(variance) * normal - variance / 2
+    return np.exp(exponent, out=exponent)
+
+
+@lru_cache(maxsize=16)
+def share_between_nodes(correlation_time_s: float) -> float:
+    """Return the variance of means over a minute against that of the instants, 0-1.
+
+    Of straight lines between nodes at random: a mean of them is a weighted sum of the nodes, whose
+    variance follows from their correlations; it is averaged over some hundred minutes.
+    """
+    spacing_s = node_spacing_s(correlation_time_s)
+    rng = random_stream(0, "requests", "share between nodes")
+    margin_s = 2 * spacing_s
+    seconds = np.arange(0, MINUTE_S, 0.5) + 0.25
+    shares = []
+    for _ in range(MINUTES_TRIED):
+        n = int((MINUTE_S + 2 * margin_s) / spacing_s) + 2
+        nodes_s = (np.arange(n) + rng.random(n) - rng.random()) * spacing_s - margin_s
+        place = np.searchsorted(nodes_s, seconds) - 1
+        upper = (seconds - nodes_s[place]) / (nodes_s[place + 1] - nodes_s[place])
+        weight: Float64Array = np.zeros(n)
+        np.add.at(weight, place, (1 - upper) / seconds.size)
+        np.add.at(weight, place + 1, upper / seconds.size)
+        correlation = np.exp(-np.abs(nodes_s[:, None] - nodes_s) / correlation_time_s)
+        shares.append(float(weight @ correlation @ weight))
+    return float(np.mean(shares))
+
+
+@njit()
+def _correlate(values: Float64Array, kept: Float64Array) -> None:
+    """Turn white normals into ones whose correlation from node to node is `kept`, in place."""
+    for i in range(1, values.size):
+        values[i] = kept[i] * values[i - 1] + np.sqrt(1 - kept[i] ** 2) * values[i]
+
+
+def _block_starts_ms(clock: RunClock) -> Int64Array:
+    first = clock.begin_ms // BLOCK_MS
+    return np.arange(first, -(-clock.horizon_ms // BLOCK_MS), dtype=np.int64) * BLOCK_MS
+
+
+def _blocks(
+    clock: RunClock, seed: int, name: str, *purpose: str
+) -> list[tuple[int, np.random.Generator]]:
+    begin_ms = clock.wall.origin_ms
+    return [
+        (block_ms, random_stream(seed, "requests", name, *purpose, begin_ms + block_ms))
+        for block_ms in _block_starts_ms(clock).tolist()
+    ]
 
 
 @dataclass(frozen=True, eq=False)
