@@ -29,8 +29,8 @@ from diploee.columns import Column
 from diploee.facility.base import POWER, Block, StageSpec, Values
 from diploee.facility.meters import ColumnMeter
 from diploee.jit import njit
-from diploee.measures.extremes import Energy, HoursAbove, Most
-from diploee.measures.rainflow import TurningPoints
+from diploee.measures.distribution import Energy, HoursAbove, Most
+from diploee.measures.ramps import TurningPoints
 from diploee.metric import Metric
 from diploee.model import SCALES, Model
 from diploee.tables import Float64Array, Int64Array

@@ -8,7 +8,7 @@ from typing import Any, NoReturn, Protocol
 
 from diploee.errors import StageError, one_line, shown
 from diploee.facility.base import Block, Meter, Stage, Values, called
-from diploee.measures.extremes import Energy, HoursAbove, Most
+from diploee.measures.distribution import Energy, HoursAbove, Most
 from diploee.metric import Metric, check_declared
 from diploee.tables import Float64Array
 

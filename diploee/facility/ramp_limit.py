@@ -23,7 +23,7 @@ from diploee.columns import Column
 from diploee.facility.base import POWER, Block, StageSpec, Values
 from diploee.facility.battery import ROUNDING_W, RampRates, State, Store, hold
 from diploee.facility.meters import ColumnMeter
-from diploee.measures.extremes import CountAbove, Energy, Most
+from diploee.measures.distribution import CountAbove, Energy, Most
 from diploee.metric import Metric
 from diploee.model import SCALES, optional
 from diploee.units import MS_PER_S, W_PER_MW

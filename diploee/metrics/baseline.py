@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from diploee.clock import WallClock
-from diploee.measures.clock import Intervals
+from diploee.measures.series import Intervals
 from diploee.tables import Float64Array
 from diploee.units import HOURS_PER_DAY, MS_PER_DAY, MS_PER_H
 

@@ -17,8 +17,7 @@ import numpy as np
 from diploee.clock import WallClock
 from diploee.errors import InputError, one_of
 from diploee.facility.billing import Billing
-from diploee.measures.clock import ClockSums, Intervals
-from diploee.measures.series import QUANTA_PER_MW
+from diploee.measures.series import QUANTA_PER_MW, ClockSums, Intervals
 from diploee.metric import Metric
 from diploee.metrics.facility import load_factor
 from diploee.metrics.grid.demand import absent_demand, demand_sums

@@ -17,8 +17,7 @@ from diploee.columns import Column
 from diploee.facility import Block
 from diploee.facility.base import POWER
 from diploee.loads.jobs import StreamClass
-from diploee.measures.clock import ClockSums
-from diploee.measures.series import Stretch
+from diploee.measures.series import ClockSums, Stretch
 from diploee.metric import Metric
 from diploee.metrics.baseline import hourly_means, ten_of_ten
 from diploee.metrics.flexible_jobs import FlexibleJobs

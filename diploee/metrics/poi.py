@@ -18,7 +18,7 @@ from diploee.columns import TAKEN_OFF, Columns, Role
 from diploee.facility.base import Block, StageSpec
 from diploee.facility.billing import Billing
 from diploee.facility.point_of_interconnection import PointOfInterconnectionSpec
-from diploee.measures.extremes import HoursAbove, Largest
+from diploee.measures.distribution import HoursAbove, Largest
 from diploee.measures.series import Series, sum_quanta, to_quanta
 from diploee.metric import Metric
 from diploee.metrics.billing import Demands, MonthSums, mwh, power_factor

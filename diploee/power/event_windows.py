@@ -17,7 +17,7 @@ import numpy as np
 
 from diploee.facility import Block, Stages
 from diploee.facility.base import POWER
-from diploee.measures.sliding import ramp_sums
+from diploee.measures.ramps import ramp_sums
 from diploee.metric import Metric
 from diploee.power.blocks import (
     PowerBlock,

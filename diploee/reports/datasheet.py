@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 
 from diploee.clock import WallClock
-from diploee.measures.clock import ClockSums
-from diploee.measures.series import MAX_DAY_POWER_W, Series, to_quanta
+from diploee.measures.series import MAX_DAY_POWER_W, ClockSums, Series, to_quanta
 from diploee.metric import find_metric, flatten, number
 from diploee.metrics.catalogue import declared_metrics
 from diploee.metrics.facility import load_factor, rated_of

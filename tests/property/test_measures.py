@@ -15,21 +15,28 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from diploee.clock import WallClock
-from diploee.measures.clock import ClockSums
-from diploee.measures.distribution import Distribution
-from diploee.measures.exceedance import Exceedance
-from diploee.measures.extremes import CountAbove, Energy, HoursAbove, Largest, Most
-from diploee.measures.histogram import RELATIVE_ERROR, SignedHistogram
-from diploee.measures.rainflow import Rainflow, TurningPoints
-from diploee.measures.series import Series, Signal, Stretch, power, to_quanta
-from diploee.measures.sliding import (
+from diploee.measures.distribution import (
+    RELATIVE_ERROR,
+    CountAbove,
+    Distribution,
+    Energy,
+    Exceedance,
+    HoursAbove,
+    Largest,
+    Most,
+    SignedHistogram,
+)
+from diploee.measures.ramps import (
+    Rainflow,
     RollingRanges,
     Sizes,
+    TurningPoints,
     differences,
     ramps,
     ranges,
     rolling_ranges,
 )
+from diploee.measures.series import ClockSums, Series, Signal, Stretch, power, to_quanta
 from diploee.measures.spectrum import Spectrum, band_rms, line_amplitude
 from diploee.metrics.grid import GridMetrics
 from diploee.metrics.limits.kinds.changes import BandFilter, RunningFilter

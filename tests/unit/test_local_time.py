@@ -22,8 +22,7 @@ from diploee.errors import InputError, ScenarioError
 from diploee.loads.jobs.rates import hourly_rates
 from diploee.loads.services.replayed_rates import replayed_rates
 from diploee.loads.services.request_trace import RequestTrace
-from diploee.measures.clock import ClockSums
-from diploee.measures.series import Series
+from diploee.measures.series import ClockSums, Series
 from diploee.metrics.limits.file import Limits
 from diploee.metrics.limits.report import check_limits
 from diploee.outputs.export import Options, export_run

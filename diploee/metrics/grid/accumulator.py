@@ -12,7 +12,7 @@ from diploee.clock import WallClock
 from diploee.errors import InputError
 from diploee.kinds import Registry
 from diploee.measures.distribution import Distribution
-from diploee.measures.rainflow import Rainflow
+from diploee.measures.ramps import Rainflow
 from diploee.measures.series import Measure, Series, to_mw, to_quanta
 from diploee.measures.spectrum import BandRms, Spectrum, why_no_spectrum
 from diploee.metric import Metric, check_declared, flatten

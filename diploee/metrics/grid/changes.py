@@ -10,10 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from diploee.clock import WallClock
-from diploee.measures.histogram import RELATIVE_ERROR, SignedHistogram
-from diploee.measures.rainflow import CLASS_FACTORS, Rainflow
+from diploee.measures.distribution import RELATIVE_ERROR, SignedHistogram
+from diploee.measures.ramps import CLASS_FACTORS, Rainflow, RollingRanges, Sizes, ramps
 from diploee.measures.series import to_mw
-from diploee.measures.sliding import RollingRanges, Sizes, ramps
 from diploee.metric import Metric
 from diploee.metrics.extreme import Extreme, Key
 from diploee.metrics.grid.bandwidth import Support

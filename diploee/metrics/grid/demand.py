@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from diploee.clock import WallClock
-from diploee.measures.clock import ClockSums, Intervals
-from diploee.measures.extremes import Largest
+from diploee.measures.distribution import Largest
+from diploee.measures.series import ClockSums, Intervals
 from diploee.metric import Metric
 from diploee.metrics.facility import load_factor
 from diploee.metrics.grid.changes import absent

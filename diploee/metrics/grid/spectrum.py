@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from diploee.clock import WallClock
-from diploee.measures.lines import strongest_lines
-from diploee.measures.spectrum import RESOLUTION_HZ, WINDOW_MS, BandRms
+from diploee.measures.spectrum import RESOLUTION_HZ, WINDOW_MS, BandRms, strongest_lines
 from diploee.metric import Metric
 from diploee.metrics.grid.bandwidth import BANDS_HZ, Support
 from diploee.units import MS_PER_S

@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from diploee.clock import WallClock
-from diploee.measures.exceedance import Exceedance
+from diploee.measures.distribution import Exceedance
 from diploee.measures.series import QUANTA_PER_MW, Measure, Signal, Stretch, Values, power
 from diploee.metrics.extreme import Key
 from diploee.metrics.grid.bandwidth import Support

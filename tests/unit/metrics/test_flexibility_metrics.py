@@ -11,8 +11,7 @@ import pytest
 
 from diploee.clock import WallClock
 from diploee.facility import Block
-from diploee.measures.clock import ClockSums
-from diploee.measures.series import Stretch
+from diploee.measures.series import ClockSums, Stretch
 from diploee.metrics.baseline import hourly_means, ten_of_ten
 from diploee.metrics.flexibility import FlexibilityMetrics
 from diploee.metrics.flexible_jobs import weighted_performance

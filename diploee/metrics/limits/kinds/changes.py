@@ -10,8 +10,8 @@ import numpy as np
 import scipy
 from pydantic import Field, model_validator
 
+from diploee.measures.ramps import Sizes, differences, ramps, ranges
 from diploee.measures.series import QUANTA_PER_MW, Signal, Stretch, Values, to_mw
-from diploee.measures.sliding import Sizes, differences, ramps, ranges
 from diploee.metrics.grid.changes import RAMP, SWING
 from diploee.metrics.limits.check import (
     Amount,

@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from diploee.measures.clock import ClockSums
-from diploee.measures.series import Values
+from diploee.measures.series import ClockSums, Values
 from diploee.metrics.limits.check import (
     Amount,
     Check,

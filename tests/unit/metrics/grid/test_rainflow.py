@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from diploee.measures.rainflow import Rainflow, TurningPoints
+from diploee.measures.ramps import Rainflow, TurningPoints
 from diploee.measures.series import QUANTA_PER_W, Stretch
 
 ASTM_SERIES = [-2, 1, -3, 5, -1, 3, -4, 4, -2]
