@@ -32,13 +32,6 @@ Band = tuple[float, float]
 """Lower edge, which belongs to it, and upper edge [Hz]."""
 
 
-def why_no_spectrum(step_ms: int) -> str:
-    """Return why there is no spectrum at a resolution, or an empty string."""
-    if STRIDE_MS % step_ms:
-        return f"the run's resolution of {step_ms / MS_PER_S:g} s does not divide 5 minutes"
-    return ""
-
-
 def window_spectra(power_mw: Float64Array, step_ms: int) -> tuple[Float64Array, Float64Array]:
     """Return the power spectral density of windows."""
     n = power_mw.shape[-1]

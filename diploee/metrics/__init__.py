@@ -2,9 +2,9 @@
 
 from diploee.measures.distribution import Distribution
 from diploee.metrics.attribution import Attribution
+from diploee.metrics.catalogue import MEASURES, RunMeasure
 from diploee.metrics.causes import Causes
-from diploee.metrics.facility import FacilityMetrics, power_metrics, utilization_metrics
-from diploee.metrics.grid import MEASURES, RunMeasure
+from diploee.metrics.demand import FacilityMetrics, power_metrics, utilization_metrics
 from diploee.metrics.run_metrics import RunMetrics
 
 __all__ = [

@@ -19,8 +19,7 @@ from diploee.errors import InputError, one_of
 from diploee.facility.billing import Billing
 from diploee.measures.series import QUANTA_PER_MW, ClockSums, Intervals
 from diploee.metric import Metric
-from diploee.metrics.facility import load_factor
-from diploee.metrics.grid.demand import absent_demand, demand_sums
+from diploee.metrics.demand import absent_demand, demand_sums, load_factor
 from diploee.units import MS_PER_H, MS_PER_MIN
 
 RATCHET_MONTHS = 11

@@ -2,31 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from diploee.annexes import annex
+from diploee.clock import WallClock
 from diploee.facility import STAGES
+from diploee.kinds import Registry
 from diploee.loads.jobs.queue import QUEUE_METRICS
 from diploee.loads.jobs.synchronous_metrics import SYNCHRONOUS_METRICS
 from diploee.loads.services.metrics import REQUEST_METRICS, SERVICE_METRICS
+from diploee.measures.series import Measure
 from diploee.metric import Metric, View, catalogue, find_metric
+from diploee.metrics.bands import BANDWIDTH_METRICS, SPECTRUM_METRICS
 from diploee.metrics.billing import BILLING_METRICS
 from diploee.metrics.causes import CAUSE_METRICS
-from diploee.metrics.facility import POWER_METRICS, UTILIZATION_METRICS
-from diploee.metrics.flexibility import FLEXIBILITY_METRICS
-from diploee.metrics.flexible_jobs import FLEXIBLE_JOB_METRICS
-from diploee.metrics.grid.accumulator import MEASURES, TRANSIENT_METRICS
-from diploee.metrics.grid.bandwidth import BANDWIDTH_METRICS
-from diploee.metrics.grid.changes import (
+from diploee.metrics.changes import (
     HISTOGRAM_METRICS,
     RAINFLOW_METRICS,
     RAMP_METRICS,
     SWING_METRICS,
 )
-from diploee.metrics.grid.demand import DEMAND_METRICS, PEAK_METRICS
-from diploee.metrics.grid.spectrum import SPECTRUM_METRICS
+from diploee.metrics.demand import DEMAND_METRICS, PEAK_METRICS, POWER_METRICS, UTILIZATION_METRICS
+from diploee.metrics.flexibility import FLEXIBILITY_METRICS
+from diploee.metrics.flexible_jobs import FLEXIBLE_JOB_METRICS
 from diploee.metrics.poi import POI_METRICS
 from diploee.power.event_windows import EVENT_WINDOW_METRICS
+
+TRANSIENT_METRICS = (
+    Metric(
+        "grid.transient_h", "h", "time in which the run filled up", "{:.1f}",
+        "left out of peaks, demand, ramps, swings, spectrum and event windows",
+    ),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RunMeasure:
+    """A measure of the power of runs, whose values are in the block `measures.<name>`."""
+
+    name: str
+    metrics: tuple[Metric, ...]  # with keys below the block
+    # Its result: values by what follows the block in their keys
+    open: Callable[[WallClock], Measure]
+
+
+MEASURES: Registry[RunMeasure] = Registry("run", noun="measure")
+"""What users measure of every run, open to additions from outside."""
+
 
 DECLARED = [
     POWER_METRICS,

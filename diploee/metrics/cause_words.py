@@ -10,8 +10,7 @@ from typing import Any
 from diploee.errors import plural
 from diploee.metrics.attribution import RECENT_MS
 from diploee.metrics.causes import grid_extremes
-from diploee.metrics.extreme import Key
-from diploee.metrics.grid.changes import RAMP, SWING
+from diploee.metrics.changes import RAMP, SWING, Key
 from diploee.units import MS_PER_MIN, S_PER_H, S_PER_MIN, W_PER_MW, PowerUnit, power_unit
 
 MOST_LINES = 4

@@ -17,8 +17,7 @@ from diploee.facility import Block, Stages
 from diploee.facility.base import POWER
 from diploee.metric import Metric
 from diploee.metrics.attribution import Attribution, Part
-from diploee.metrics.extreme import Extreme, Key, Span
-from diploee.metrics.grid.changes import RAMP_MS
+from diploee.metrics.changes import RAMP_MS, Extreme, Key, Span
 from diploee.power import Segments
 from diploee.tables import Int64Array, concat
 from diploee.units import MS_PER_S, W_PER_MW

@@ -7,7 +7,6 @@ what depends on extremes leaves out the time in which the facility fills up, as 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from math import hypot
 from typing import Any
 
@@ -15,14 +14,12 @@ import numpy as np
 
 from diploee.clock import WallClock
 from diploee.columns import TAKEN_OFF, Columns, Role
-from diploee.facility.base import Block, StageSpec
+from diploee.facility.base import Block
 from diploee.facility.billing import Billing
-from diploee.facility.point_of_interconnection import PointOfInterconnectionSpec
 from diploee.measures.distribution import HoursAbove, Largest
 from diploee.measures.series import Series, sum_quanta, to_quanta
 from diploee.metric import Metric
 from diploee.metrics.billing import Demands, MonthSums, mwh, power_factor
-from diploee.power import AC_COLUMNS, POWER_COLUMNS
 from diploee.units import W_PER_MW
 
 ACTIVE, REACTIVE = "poi_power_w", "poi_reactive_var"
@@ -248,14 +245,3 @@ class PoiMetrics:
                 "over_h": self._over.result(),
             }
         return found
-
-
-def poi_metrics(stages: Iterable[StageSpec], clock: WallClock) -> PoiMetrics | None:
-    """Return the meter of the point of interconnection; None for a facility without one."""
-    stages = list(stages)
-    of_stages = (column for spec in stages for column in spec.columns)
-    for spec in stages:
-        if isinstance(spec, PointOfInterconnectionSpec):
-            columns = (*POWER_COLUMNS, *AC_COLUMNS, *of_stages)
-            return PoiMetrics(clock, columns, spec.contract_mva, spec.billing)
-    return None

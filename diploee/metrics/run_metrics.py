@@ -1,24 +1,193 @@
-"""`RunMetrics`: the sink that gives `metrics.json`, for the whole facility and for each pool."""
+"""The sink that gives `metrics.json`, `RunMetrics`, and its part that sees the load as the grid."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from diploee.clock import RunClock
+from diploee.clock import RunClock, WallClock
+from diploee.errors import InputError
 from diploee.facility import Block, Stage, StageMeters
 from diploee.facility.base import POWER
-from diploee.metrics.catalogue import own_blocks
+from diploee.facility.point_of_interconnection import PointOfInterconnectionSpec
+from diploee.measures.distribution import Distribution
+from diploee.measures.ramps import Rainflow
+from diploee.measures.series import Series, to_mw, to_quanta
+from diploee.measures.spectrum import BandRms, Spectrum
+from diploee.metric import check_declared, flatten
+from diploee.metrics.bands import (
+    Readings,
+    profile_support,
+    reported_bands,
+    spectrum_block,
+    why_no_spectrum,
+)
+from diploee.metrics.catalogue import MEASURES, own_blocks
 from diploee.metrics.causes import Causes, add_causes
-from diploee.metrics.facility import FacilityMetrics
-from diploee.metrics.grid import GridMetrics
-from diploee.metrics.poi import poi_metrics
+from diploee.metrics.changes import Changes, Extreme, Key, rainflow_block
+from diploee.metrics.demand import FacilityMetrics, Peaks, demand_block, demand_sums
+from diploee.metrics.poi import PoiMetrics
+from diploee.power import AC_COLUMNS, POWER_COLUMNS
 from diploee.profiles import Provenance
 from diploee.scenario import Facility
 from diploee.schedule import Transient
+from diploee.tables import Float64Array
+from diploee.units import MS_PER_H, W_PER_MW
 
 if TYPE_CHECKING:
     from diploee.loads.base import Load
+
+
+DEFAULT_THRESHOLD = 0.01
+"""Hysteresis of the swing count where none is given, as a part of the rated power."""
+
+UNRATED_THRESHOLD_W = 1e3
+
+DURATION_PERCENTS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, *(float(n) for n in range(1, 101)))
+"""Points of the load duration curve, denser where few hours decide [% of the time]."""
+
+
+def _fail(name: str, text: str) -> NoReturn:
+    raise InputError(f"measure '{name}' {text}")
+
+
+class GridMetrics:
+    """Accumulates the grid metrics of a power series.
+
+    Results do not depend on how the series is cut into blocks; memory is bounded by the block, the
+    longest ramp (two hours of values) and what is kept per demand interval and 10-minute window.
+    `readings` are the provenance of the profiles that the run used, which decides what is reported.
+    The hysteresis of the rainflow count is 1 % of the devices' rated power by default, 1 kW without
+    one; `headroom_to_w` is the rated power where the power is taken, the devices' by default.
+    """
+
+    def __init__(
+        self,
+        step_ms: int,
+        start: datetime,
+        *,
+        rated_power_w: float,
+        readings: Iterable[Readings] = (),
+        swing_threshold_w: float | None = None,
+        headroom_to_w: float | None = None,
+    ) -> None:
+        self._clock = WallClock(start, step_ms)
+        self._headroom_to_w = rated_power_w if headroom_to_w is None else headroom_to_w
+        self._support = profile_support(readings).at_resolution(step_ms)
+        if swing_threshold_w is None:
+            swing_threshold_w = DEFAULT_THRESHOLD * rated_power_w or UNRATED_THRESHOLD_W
+
+        bands_hz = reported_bands(self._support)
+        self._no_spectrum = why_no_spectrum(step_ms)
+        wanted = bands_hz and not self._no_spectrum
+        self._spectrum = Spectrum(step_ms, bands_hz) if wanted else None
+        self._rainflow = Rainflow(swing_threshold_w)
+        self._demand = demand_sums(self._clock)
+        self._changes, self._peaks = Changes(self._clock), Peaks(self._clock)
+        spectrum = [] if self._spectrum is None else [self._spectrum]
+        self._added = {name: added.open(self._clock) for name, added in MEASURES.items()}
+        own = (self._rainflow, *self._demand.values(), *self._changes.measures, *spectrum)
+        measures = (*own, *self._added.values())
+        self._series = Series(step_ms, measures)
+        self._sum = self._count = self._n_left_out = 0
+        self._begin_ms: int | None = None
+
+    def add(
+        self,
+        t0_ms: int,
+        power_w: Float64Array,
+        pools_w: Mapping[str, Float64Array] | None = None,
+        transient_ms: int = 0,
+    ) -> None:
+        """Add the next block of mean power [W], from `t0_ms` on, and that of each pool.
+
+        What lies before `transient_ms`, when the run has filled up, counts in the mean alone.
+        Raises `ValueError` if the block does not follow on the last one, or power is not finite.
+        """
+        if not power_w.size:
+            return
+        self._check_begin(t0_ms)
+        quanta = to_quanta(power_w)
+        self._sum += int(quanta.sum())
+        self._count += quanta.size
+        n_left_out = quanta.size - self._series.add(t0_ms, quanta, transient_ms)
+        self._n_left_out += n_left_out
+        if n_left_out < quanta.size:
+            steady = slice(n_left_out, None)
+            pools_w = {name: of[steady] for name, of in (pools_w or {}).items()}
+            self._peaks.add(power_w[steady], t0_ms + n_left_out * self._clock.step_ms, pools_w)
+
+    def block(self, power_w: Distribution | None = None) -> dict[str, Any]:
+        """Return the `grid` block, with the duration curve of the series' distribution [W].
+
+        Raises `ValueError` if nothing was added.
+        """
+        if self._begin_ms is None:
+            raise ValueError("no power was added")
+        clock, support = self._clock, self._support
+        mean_mw = to_mw(self._sum, self._count)
+        return {
+            "resolution_s": clock.step_s,
+            "transient_h": self._n_left_out * clock.step_ms / MS_PER_H,
+            "bandwidth": support.block(),
+            **self._peaks.blocks(mean_mw, self._headroom_to_w),
+            "maximum_demand": demand_block(self._demand, mean_mw, clock),
+            "load_duration_curve": self._duration_curve(power_w),
+            **self._changes.blocks(support),
+            "rainflow": rainflow_block(
+                self._rainflow, clock, (self._count - self._n_left_out) * clock.step_ms
+            ),
+            "spectrum": spectrum_block(self.spectrum, clock, support, self._no_spectrum),
+        }
+
+    def added(self) -> dict[str, Any]:
+        """Return the `measures` block, of `MEASURES`, as declared; none where there are none."""
+        found = {name: measure.result() for name, measure in self._added.items()}
+        for name, values in found.items():
+            keyed = flatten(values, f"measures.{name}.")
+            check_declared(keyed, MEASURES[name].metrics, partial(_fail, name))
+        return {"measures": found} if found else {}
+
+    def extremes(self) -> dict[Key, Extreme]:
+        """Return the worst events so far: the peak, ramps and swings."""
+        peak = self._peaks.peak
+        if peak is None:
+            return {}
+        of_peak = Extreme(None, (peak.at_ms, peak.at_ms + self._clock.step_ms))
+        return {("peak", self._clock.step_s, ""): of_peak} | self._changes.extremes()
+
+    @property
+    def end_ms(self) -> int:
+        """End of the last interval added [ms since the run's start]."""
+        return (self._begin_ms or 0) + self._count * self._clock.step_ms
+
+    @property
+    def spectrum(self) -> BandRms | None:
+        """The spectra of the 10-minute windows; None where the resolution holds none."""
+        return None if self._spectrum is None else self._spectrum.result()
+
+    def _check_begin(self, t0_ms: int) -> None:
+        if self._begin_ms is None:
+            if t0_ms % self._clock.step_ms:
+                raise ValueError(f"the first interval starts off the run's intervals: {t0_ms} ms")
+            self._begin_ms = t0_ms
+        elif t0_ms != self.end_ms:
+            raise ValueError(
+                f"expected the block that starts at {self.end_ms} ms, found {t0_ms} ms"
+            )
+
+    def _duration_curve(self, power_w: Distribution | None) -> dict[str, Any] | None:
+        """Return the power that is exceeded for shares of the time, falling."""
+        if power_w is None:
+            return None
+        falling_w = power_w.percentiles(*(100 - percent for percent in DURATION_PERCENTS))
+        return {
+            "resolution_s": self._clock.step_s,
+            "percent_of_time": list(DURATION_PERCENTS),
+            "exceeded_mw": [value / W_PER_MW for value in falling_w],
+        }
 
 
 class RunMetrics:
@@ -56,7 +225,12 @@ class RunMetrics:
             readings=readings,
             headroom_to_w=rated_w,
         )
-        self._poi = poi_metrics(facility.stages, clock.wall)
+        self._poi: PoiMetrics | None = None
+        for spec in facility.stages:
+            if isinstance(spec, PointOfInterconnectionSpec):
+                of_stages = (column for stage in facility.stages for column in stage.columns)
+                columns = (*POWER_COLUMNS, *AC_COLUMNS, *of_stages)
+                self._poi = PoiMetrics(clock.wall, columns, spec.contract_mva, spec.billing)
 
     def add(self, block: Block) -> None:
         """Take in a block."""

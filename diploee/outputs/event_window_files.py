@@ -9,7 +9,7 @@ from typing import Any
 from diploee.clock import RunClock
 from diploee.columns import Columns
 from diploee.metrics import Causes
-from diploee.metrics.extreme import Extreme
+from diploee.metrics.changes import Extreme
 from diploee.outputs.facility_file import FacilityFile
 from diploee.power import EventWindowSearch
 from diploee.power.event_windows import BASIS

@@ -20,9 +20,9 @@ import numpy as np
 from diploee.clock import WallClock
 from diploee.measures.series import MAX_DAY_POWER_W, ClockSums, Series, to_quanta
 from diploee.metric import find_metric, flatten, number
+from diploee.metrics.bands import recorded_readings
 from diploee.metrics.catalogue import declared_metrics
-from diploee.metrics.facility import load_factor, rated_of
-from diploee.metrics.grid.bandwidth import recorded_readings
+from diploee.metrics.demand import load_factor, rated_of
 from diploee.metrics.limits import Limits, check_limits, load_limits
 from diploee.outputs import Run
 from diploee.reports.peak_intervals import coincident_demand, read_peak_intervals

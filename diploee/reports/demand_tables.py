@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from diploee.metric import Metric, find_metric, flatten, number
-from diploee.metrics.grid.demand import DEMAND_METRICS
+from diploee.metrics.demand import DEMAND_METRICS
 from diploee.reports.aggregate import Months, by_month
 from diploee.reports.content import PageTable
 from diploee.reports.grid_data import Entry, GridView

@@ -25,7 +25,7 @@ from diploee.errors import plural
 from diploee.measures.spectrum import window_spectra
 from diploee.metric import number
 from diploee.metrics.cause_words import cause_words
-from diploee.metrics.grid.changes import SIZES
+from diploee.metrics.changes import SIZES
 from diploee.reports.common import month_axis
 from diploee.reports.demand_tables import demand_months
 from diploee.reports.grid_data import Entry, GridView, power_from, values_in

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from diploee.metric import number
-from diploee.metrics.grid import GridMetrics
-from diploee.metrics.grid.bandwidth import recorded_readings
+from diploee.metrics.bands import recorded_readings
+from diploee.metrics.run_metrics import GridMetrics
 from diploee.outputs import METRICS_FILE
 from diploee.reports.common import with_pools
 from diploee.reports.data import POWER, RunData, parts_of, pool_columns

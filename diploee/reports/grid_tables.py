@@ -8,7 +8,7 @@ from typing import Any
 from diploee.errors import plural
 from diploee.metric import NONE, number
 from diploee.metrics.cause_words import cause_words, causes_of, event_words
-from diploee.metrics.grid.changes import SIZES
+from diploee.metrics.changes import SIZES
 from diploee.reports.content import PageTable
 from diploee.reports.data import RunData
 from diploee.reports.grid_data import Entry, GridView, cells

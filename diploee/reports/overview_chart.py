@@ -8,7 +8,7 @@ import numpy as np
 
 from diploee.columns import TAKEN_OFF
 from diploee.drawing.charts import INK, MUTED, Axis, Band, Chart, Line, Panel, closed, colour
-from diploee.metrics.facility import rated_of
+from diploee.metrics.demand import rated_of
 from diploee.reports.common import with_zero
 from diploee.reports.data import POWER, RunData, parts_of, pool_columns, without_nothing
 from diploee.reports.grid_data import POWER_LEVEL, LimitLine

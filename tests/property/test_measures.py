@@ -38,8 +38,8 @@ from diploee.measures.ramps import (
 )
 from diploee.measures.series import ClockSums, Series, Signal, Stretch, power, to_quanta
 from diploee.measures.spectrum import Spectrum, band_rms, line_amplitude
-from diploee.metrics.grid import GridMetrics
 from diploee.metrics.limits.kinds.changes import BandFilter, RunningFilter
+from diploee.metrics.run_metrics import GridMetrics
 from diploee.profiles.profile import Provenance
 
 GOOD = Provenance("measured", "", "", 0.1, 0.1, 4.4)

@@ -15,7 +15,7 @@ import diploee
 from diploee.cli.display import show_run
 from diploee.cli.sweep_display import show_sweep
 from diploee.metric import Metric
-from diploee.metrics import catalogue, facility
+from diploee.metrics import catalogue, demand
 from diploee.profiles import ProfileLibrary
 from diploee.reports.build import build_report
 from diploee.sweeps import run_sweep
@@ -27,13 +27,13 @@ SHOWN = "mean power at night [kW]"
 @pytest.fixture
 def with_night(monkeypatch: pytest.MonkeyPatch) -> None:
     """Add a metric where power is measured, and declare it."""
-    measured = facility.power_metrics
+    measured = demand.power_metrics
 
     def power_metrics(*args: Any) -> dict[str, Any]:
         block = measured(*args)
         return block | {"night_mw": block["mean_mw"] / 2}
 
-    monkeypatch.setattr(facility, "power_metrics", power_metrics)
+    monkeypatch.setattr(demand, "power_metrics", power_metrics)
     monkeypatch.setattr(catalogue, "DECLARED", [*catalogue.DECLARED, (NIGHT,)])
 
 

@@ -14,9 +14,9 @@ from serving_builders import serving_scenario
 
 import diploee
 from diploee.errors import InputError
-from diploee.metrics.grid import GridMetrics
 from diploee.metrics.limits.file import Limits
 from diploee.metrics.limits.report import check_limits
+from diploee.metrics.run_metrics import GridMetrics
 from diploee.outputs import FACILITY_FILE, JOBS_FILE, Run
 from diploee.scenario import Scenario
 from diploee.schedule import Engine

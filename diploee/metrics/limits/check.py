@@ -18,8 +18,8 @@ from pydantic import (
 from diploee.clock import WallClock
 from diploee.measures.distribution import Exceedance
 from diploee.measures.series import QUANTA_PER_MW, Measure, Signal, Stretch, Values, power
-from diploee.metrics.extreme import Key
-from diploee.metrics.grid.bandwidth import Support
+from diploee.metrics.bands import Support
+from diploee.metrics.changes import Key
 from diploee.model import Model
 from diploee.units import MS_PER_S
 

@@ -17,10 +17,10 @@ import numpy as np
 from diploee.clock import WallClock
 from diploee.errors import InputError, plural, shown
 from diploee.measures.series import MAX_DAY_POWER_W, Series, to_quanta
+from diploee.metrics.bands import profile_support, recorded_readings
 from diploee.metrics.cause_words import cause_words, causes_of
-from diploee.metrics.extreme import Key
-from diploee.metrics.facility import rated_of
-from diploee.metrics.grid.bandwidth import profile_support, recorded_readings
+from diploee.metrics.changes import Key
+from diploee.metrics.demand import rated_of
 from diploee.metrics.limits.check import MARKS, Check, LimitSpec, NotAssessable, Shown
 from diploee.metrics.limits.file import Limits
 from diploee.scenario import Facility

@@ -15,7 +15,7 @@ import numpy as np
 from diploee.clock import local_ms
 from diploee.errors import cell
 from diploee.facility.base import POWER
-from diploee.metrics.facility import rated_of
+from diploee.metrics.demand import rated_of
 from diploee.outputs.export.base import ExportRequest, Format, Written
 from diploee.outputs.export.text import in_mw
 from diploee.scenario import Scenario

@@ -6,7 +6,7 @@ import hashlib
 from typing import Any
 
 from diploee import __version__
-from diploee.metrics.grid.bandwidth import recorded_readings
+from diploee.metrics.bands import recorded_readings
 from diploee.outputs.export.base import ExportRequest, Format, Written
 from diploee.outputs.export.reactive import CONVENTION, REACTIVE_OF
 from diploee.outputs.reader import Run

@@ -21,7 +21,7 @@ from serving_builders import (
 from diploee import simulate
 from diploee.errors import InputError
 from diploee.inputs import load_inputs
-from diploee.metrics.grid.bandwidth import recorded_readings
+from diploee.metrics.bands import recorded_readings
 from diploee.outputs import Run
 from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict

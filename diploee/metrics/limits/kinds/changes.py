@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from diploee.measures.ramps import Sizes, differences, ramps, ranges
 from diploee.measures.series import QUANTA_PER_MW, Signal, Stretch, Values, to_mw
-from diploee.metrics.grid.changes import RAMP, SWING
+from diploee.metrics.changes import RAMP, SWING
 from diploee.metrics.limits.check import (
     Amount,
     Band,

@@ -14,9 +14,8 @@ from diploee.measures.spectrum import (
     WINDOW_MS,
     band_rms,
     line_amplitude,
-    why_no_spectrum,
 )
-from diploee.metrics.grid.spectrum import BAND
+from diploee.metrics.bands import BAND, why_no_spectrum
 from diploee.metrics.limits.check import Amount, Band, Check, LimitSpec, NotAssessable, Shown
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from diploee.errors import LogFormatError, ProfileError
 from diploee.importers.power_logs.plain import import_plain
-from diploee.metrics.grid.bandwidth import profile_support
+from diploee.metrics.bands import profile_support
 from diploee.profiles.profile import UNKNOWN_BOUNDARY
 from diploee.textio import sheets
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from diploee.metrics.grid import profile_support
+from diploee.metrics.bands import profile_support
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.profile import Provenance
 from diploee.profiles.resample import usable_bandwidth_hz

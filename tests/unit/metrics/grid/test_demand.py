@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from diploee.metrics import Distribution
-from diploee.metrics.grid import GridMetrics
+from diploee.metrics.run_metrics import GridMetrics
 
 START = datetime(2018, 1, 31, 22, tzinfo=UTC)
 MW = 1e6

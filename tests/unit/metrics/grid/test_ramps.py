@@ -7,8 +7,8 @@ import pytest
 from builders import tiny_library, tiny_scenario
 
 from diploee import simulate
-from diploee.metrics.grid import GridMetrics
 from diploee.metrics.limits import Limits
+from diploee.metrics.run_metrics import GridMetrics
 from diploee.profiles.profile import Provenance
 
 START = datetime(2018, 1, 1, tzinfo=UTC)

@@ -7,7 +7,7 @@ import pytest
 from scipy import signal
 
 from diploee.measures.spectrum import window_spectra
-from diploee.metrics.grid import GridMetrics
+from diploee.metrics.run_metrics import GridMetrics
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.profile import Provenance
 

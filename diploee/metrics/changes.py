@@ -7,16 +7,29 @@ For a length L of n intervals of the run, the ramp at time t is
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from diploee.clock import WallClock
 from diploee.measures.distribution import RELATIVE_ERROR, SignedHistogram
 from diploee.measures.ramps import CLASS_FACTORS, Rainflow, RollingRanges, Sizes, ramps
 from diploee.measures.series import to_mw
 from diploee.metric import Metric
-from diploee.metrics.extreme import Extreme, Key
-from diploee.metrics.grid.bandwidth import Support
+from diploee.metrics.bands import Support
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S
+
+Span = tuple[int, int]
+"""Start and end [ms]."""
+
+Key = tuple[str, float, str]
+"""An extreme by its block of the metrics, its length [s] and its direction."""
+
+
+class Extreme(NamedTuple):
+    """A change of the mean power from one span to a later one."""
+
+    before: Span | None  # None of a peak, which is compared with the whole run
+    after: Span
+
 
 RAMP_MS = (
     *(n * MS_PER_S for n in (2, 10)),
