@@ -8,6 +8,7 @@ from typing import Any
 
 from diploee.clock import RunClock
 from diploee.errors import plural
+from diploee.files.places import shipped_folder
 from diploee.loads.jobs import StreamClass, StreamMatch
 from diploee.loads.jobs.load import JobsLoad
 from diploee.loads.jobs.queue import QueueMetrics
@@ -17,13 +18,12 @@ from diploee.loads.services.curves import Curves
 from diploee.loads.services.samples import PROVENANCE
 from diploee.loads.services.service_plan import ServicePlan
 from diploee.profiles import ProfileLibrary
+from diploee.profiles.derived import gpus_of, gpus_shown, is_other_hardware
 from diploee.profiles.flat import FLAT_WORKLOAD
-from diploee.profiles.hardware import gpus_of, gpus_shown, is_other_hardware
 from diploee.profiles.library import Entry
 from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
 from diploee.profiles.smoothing import SMOOTHING
 from diploee.scenario import Facility, Scenario
-from diploee.shipped import shipped_folder
 from diploee.units import HOURS_PER_DAY, MS_PER_DAY, MS_PER_H, MS_PER_S, W_PER_MW
 
 SHORTFALL = 0.01

@@ -26,7 +26,7 @@ from diploee.neighbours.openg2g.sources import (
     OpenG2GSource,
     ResultsSource,
 )
-from diploee.problems import checked
+from diploee.plain_data import checked
 from diploee.profiles import add_profile
 from diploee.scenario.yaml_lines import read_value
 

@@ -17,12 +17,12 @@ from rich.markup import escape
 from diploee.cli.display import show_table
 from diploee.cli.fragment import give_fragment
 from diploee.cli.options import Force, Fragment, Json, Plots, as_option, options
+from diploee.clock import zone_of
 from diploee.errors import InputError, one_of
 from diploee.files import Writing
 from diploee.importers import read_request_trace
 from diploee.importers.request_traces import TRACE_FORMATS
 from diploee.importers.request_traces.plain_csv import Meaning
-from diploee.json_files import plain
 from diploee.learn.choices import FitChoices
 from diploee.learn.fragment_files import (
     check_places,
@@ -39,8 +39,8 @@ from diploee.learn.requests.services import ServiceFit
 from diploee.learn.week_shape import IN_WORDS
 from diploee.loads.services.request_trace import RequestTrace
 from diploee.model import Model
+from diploee.plain_data import plain
 from diploee.units import HOURS_PER_WEEK, MS_PER_DAY, MS_PER_H, MS_PER_S
-from diploee.zone import zone_of
 
 _Row = tuple[str, str, str]
 

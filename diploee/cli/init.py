@@ -76,7 +76,7 @@ def init_command(
 
 
 def _site(answers: dict[str, Any]) -> Site:
-    from diploee.problems import checked
+    from diploee.plain_data import checked
 
     def where(place: tuple[str | int, ...]) -> str:
         return f"--{str(place[0]).replace('_', '-')}"

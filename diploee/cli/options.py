@@ -46,7 +46,7 @@ def shipped_names(*kinds: Literal["scenario", "sweep", "limits"]) -> Callable[[s
     """Return what completes the names of what ships; files are completed where none fits."""
 
     def names(incomplete: str) -> list[str]:
-        from diploee.shipped import shipped_folder
+        from diploee.files.places import shipped_folder
 
         places = {"scenario": ".", "sweep": "sweeps", "limits": "limits"}
         folders = [shipped_folder("scenarios") / places[kind] for kind in kinds]
@@ -186,7 +186,7 @@ def _checked(model: Any, fields: Mapping[str, Any], spelt: Mapping[str, str]) ->
     from pydantic import ValidationError
 
     from diploee.errors import InputError
-    from diploee.problems import checked, plain_problems
+    from diploee.plain_data import checked, plain_problems
 
     given = {name: value for name, value in fields.items() if value not in (None, [])}
     for name, value in given.items():

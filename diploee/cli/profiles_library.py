@@ -84,7 +84,7 @@ def compare_command(
     strongest line and the swings up to 0.25 Hz; each the mean over the
     profiles of a class. The difference is that of A from B.
     """
-    from diploee.json_files import plain
+    from diploee.plain_data import plain
     from diploee.profiles import ProfileLibrary
     from diploee.profiles.compare import compare
 

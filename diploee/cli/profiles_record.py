@@ -42,7 +42,7 @@ def record_command(
     have the GPUs' energy counters beside. Ends with the command's exit code.
     """
     from diploee.importers.power_logs.formats import add_profiles, read_profiles
-    from diploee.json_files import checked_record
+    from diploee.plain_data import checked_record
     from diploee.profiles.store import Job, place_of
 
     # Before the command, whose hours must not be lost to a name.

@@ -30,8 +30,8 @@ from diploee.columns import (
 )
 from diploee.errors import DiploeeError, InputError, StageError, one_line, one_of, shown
 from diploee.facility.weather import Weather
-from diploee.kinds import Kind, Kinds
 from diploee.metric import Metric
+from diploee.model import Kind, Kinds
 from diploee.tables import Int64Array
 from diploee.units import W_PER_MW
 

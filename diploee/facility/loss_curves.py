@@ -17,7 +17,7 @@ import scipy
 from pydantic import Field, model_validator
 
 from diploee.jit import njit
-from diploee.kinds import Kind, Kinds
+from diploee.model import Kind, Kinds
 from diploee.tables import Float64Array
 
 WORST_FIT = 0.005

@@ -25,8 +25,7 @@ import numpy as np
 from pydantic import Field, SerializeAsAny, model_validator
 
 from diploee.facility.loss_curves import SUPPLIES, CurveSpec, Orv3Spec, TitaniumTypSpec
-from diploee.kinds import Kind, Kinds
-from diploee.model import Model
+from diploee.model import Kind, Kinds, Model
 
 
 class AcPowerSpec(Kind):

@@ -21,9 +21,8 @@ from diploee.annexes import annex
 from diploee.clock import RunClock, fixed_zone, offsets_ms
 from diploee.errors import one_of
 from diploee.facility.psychrometrics import relative_humidity, wet_bulb_c
-from diploee.kinds import Kind, Kinds
-from diploee.model import UtcOffset, optional
-from diploee.shipped import shipped_folder
+from diploee.files.places import shipped_folder
+from diploee.model import Kind, Kinds, UtcOffset, optional
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import HOURS_PER_DAY, MONTHS_PER_YEAR, MS_PER_DAY, MS_PER_H
 

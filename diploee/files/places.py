@@ -1,4 +1,4 @@
-"""Where a result may go, and what may be replaced there."""
+"""Where files lie: where a result may go, what may be replaced there, and what is shipped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from diploee.errors import InputError, OutputError, OutputExistsError, one_of
+from diploee.errors import (
+    InputError,
+    OutputError,
+    OutputExistsError,
+    ScenarioError,
+    did_you_mean,
+    one_of,
+)
 from diploee.files.staging import remove_leftovers
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -217,3 +224,37 @@ def _is_or_holds(one: Path, other: Path) -> bool:
         return any(os.path.samestat(found, each) for each in inside)
     except (OSError, ValueError):
         return False
+
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+LONGEST_NAME = 150
+"""Characters of a path that the message of a missing file shows."""
+
+
+def shipped_folder(kind: str) -> Path:
+    """Return the folder of what ships with the package."""
+    checkout = _PACKAGE.parent / kind
+    if (_PACKAGE.parent / "pyproject.toml").is_file() and checkout.is_dir():
+        return checkout
+    return _PACKAGE / "_shipped" / kind
+
+
+def find_shipped(what: str, name_or_path: str | Path, shipped: Mapping[str, Path]) -> Path:
+    """Return the file given by path or by shipped name."""
+    path = Path(name_or_path)
+    if os.path.isfile(path):  # noqa: PTH113  # unlike pathlib's, no error for any text
+        return path
+    if str(name_or_path) in shipped:
+        return shipped[str(name_or_path)]
+    if os.path.isdir(path):  # noqa: PTH112
+        raise ScenarioError([f"{path}: is a folder, expected a {what} file"])
+    name = str(name_or_path)
+    if len(name) > LONGEST_NAME:  # its end says more
+        name = f"...{name[3 - LONGEST_NAME :]}"
+    raise ScenarioError(
+        [
+            f"{name}: no such {what} file or shipped {what} (shipped: {one_of(shipped)})"
+            f"{did_you_mean(path.stem, shipped)}"
+        ]
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
-from diploee.kinds import Registry
+from diploee.model import Registry
 from diploee.textio.text import Text
 
 

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from diploee.clock import fixed_zone
+from diploee.clock import Zone, fixed_zone
 from diploee.errors import LogFormatError, did_you_mean, one_line, one_of
 from diploee.scenario.flexibility import SIGNAL_UNITS, SignalFile, SignalName
-from diploee.scenario.spans import span_ms
+from diploee.scenario.times import span_ms
 from diploee.schedule.signals import NO_END_MS, Signal
 from diploee.tables import Int64Array
 from diploee.textio.sheets import Sheet, read_sheet
@@ -26,7 +26,6 @@ from diploee.textio.stamps import stamps, stamps_of_one_clock
 from diploee.textio.tables import ReadTable, listed
 from diploee.textio.values import Number, fail_values, numbers
 from diploee.units import MS_PER_MIN
-from diploee.zone import Zone
 
 TIMES = ("timestamp", "datetime", "time", "date")
 """First words of a column of times in a file of no known format."""

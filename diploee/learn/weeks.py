@@ -14,7 +14,7 @@ import numpy as np
 from scipy import linalg, special
 
 from diploee.loads.jobs.rates import week_correlation, week_share
-from diploee.scenario.calendar import MAX_CORRELATION_WEEKS, MAX_WEEKS_RELATIVE_STD
+from diploee.scenario.times import MAX_CORRELATION_WEEKS, MAX_WEEKS_RELATIVE_STD
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import DAYS_PER_WEEK, MS_PER_DAY
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from diploee.annexes import annex
 from diploee.clock import WallClock
 from diploee.facility import STAGES
-from diploee.kinds import Registry
 from diploee.loads.jobs.queue import QUEUE_METRICS
 from diploee.loads.jobs.synchronous_metrics import SYNCHRONOUS_METRICS
 from diploee.loads.services.metrics import REQUEST_METRICS, SERVICE_METRICS
@@ -27,6 +26,7 @@ from diploee.metrics.demand import DEMAND_METRICS, PEAK_METRICS, POWER_METRICS, 
 from diploee.metrics.flexibility import FLEXIBILITY_METRICS
 from diploee.metrics.flexible_jobs import FLEXIBLE_JOB_METRICS
 from diploee.metrics.poi import POI_METRICS
+from diploee.model import Registry
 from diploee.power.event_windows import EVENT_WINDOW_METRICS
 
 TRANSIENT_METRICS = (

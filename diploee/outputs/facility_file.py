@@ -19,13 +19,12 @@ from diploee.annexes import annex
 from diploee.clock import RunClock, instant_ms, zone_name
 from diploee.columns import Column, Columns, as_entries, catalogue, find_column
 from diploee.facility import STAGES, Block
-from diploee.json_files import Record, parse_json
 from diploee.loads.services.load import SERVICE_COLUMNS
 from diploee.metrics.flexibility import BASELINE_COLUMNS
-from diploee.parquet_files import open_parquet
+from diploee.plain_data import Record, parse_json
 from diploee.power import AC_COLUMNS, PHASE_COLUMNS, POWER_COLUMNS
 from diploee.schedule import QUEUE_COLUMNS
-from diploee.tables import BoolArray, Int64Array, arrow_numbers
+from diploee.tables import BoolArray, Int64Array, arrow_numbers, open_parquet
 from diploee.units import MS_PER_H, MS_PER_S
 
 FACILITY_FILE = "facility.parquet"

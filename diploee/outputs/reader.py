@@ -15,7 +15,6 @@ import pyarrow as pa
 from diploee.annexes import annex
 from diploee.columns import Columns, find_column
 from diploee.errors import InputError, ScenarioError, did_you_mean, one_line, one_of, shown
-from diploee.json_files import Record, checked_record, read_json
 from diploee.metric import Metric, find_metric, flatten
 from diploee.metrics.catalogue import declared_metrics, table_metrics
 from diploee.metrics.limits import LimitReport, Limits, check_limits, load_limits
@@ -26,9 +25,9 @@ from diploee.outputs.jobs_file import JOBS_FILE
 from diploee.outputs.manifest import METRICS_FILE, SCHEMA_VERSION
 from diploee.outputs.records import Manifest, Metrics
 from diploee.outputs.series import CHANGED, RunSeries, SeriesBlock
-from diploee.parquet_files import Kind, open_parquet
-from diploee.problems import KeyPath
+from diploee.plain_data import KeyPath, Record, checked_record, read_json
 from diploee.scenario import Scenario, scenario_from_dict
+from diploee.tables import Kind, open_parquet
 from diploee.units import MS_PER_S, W_PER_MW, power_unit
 
 if TYPE_CHECKING:

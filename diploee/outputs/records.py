@@ -15,10 +15,10 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import AfterValidator, Field, create_model
 
 from diploee.errors import shown
-from diploee.json_files import SHA256, Record
 from diploee.metrics.catalogue import declared_metrics
-from diploee.parquet_files import MAX_SIZE
+from diploee.plain_data import SHA256, Record
 from diploee.profiles.store import Origin
+from diploee.tables import MAX_SIZE
 
 
 def _check_time(text: str) -> str:

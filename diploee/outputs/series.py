@@ -14,8 +14,7 @@ import pyarrow as pa
 from diploee.clock import WallClock, instant_ms, is_skipped, local_ms, zone_name
 from diploee.columns import find_column
 from diploee.errors import InputError, one_line
-from diploee.parquet_files import Kind, numbers, open_parquet
-from diploee.tables import Float64Array, Int64Array, as_numpy
+from diploee.tables import Float64Array, Int64Array, Kind, as_numpy, numbers, open_parquet
 from diploee.units import MS_PER_H, MS_PER_S
 
 if TYPE_CHECKING:

@@ -1,15 +1,31 @@
-"""A profile that is computed from another one when its power is first asked for."""
+"""Profiles made of others: on other GPUs, slower or faster, or with capped GPUs.
+
+A cap on GPUs takes their power to a share p and the work to a share s of its rate, so that a
+profile P on n nodes becomes ``P' = C + (P - C) p``, s times as fast, with C what the CPUs draw of
+it, their part of the nodes' idle power as in `diploee.profiles.smoothing`. The energy of the GPUs
+for the same work is p / s of what it was.
+
+The shares are means of measurements on A100 GPUs (400 W), by kind of work, relative to no cap:
+sheet "Flexibility", B4, from Emerald's ``dvfs_sweep.csv`` (Apache-2.0) [S], means [C]. Between the
+measured caps they are interpolated linearly. ASSUMPTION: other GPUs follow the same table by their
+TDP [J]; no open table of H100 or later was found, so that capped profiles are ``reference``.
+"""
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from math import ceil
+from typing import Literal, get_args
 
 import numpy as np
 
+from diploee.errors import InputError, ProfileError, one_of, plural, shown
 from diploee.profiles.profile import PowerProfile, Provenance
 from diploee.profiles.store import StoredProfile
-from diploee.tables import Float64Array
+from diploee.scenario import NodeType
+from diploee.tables import Float32Array, Float64Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,3 +78,217 @@ class DerivedProfile(ABC):
     def provenance(self) -> Provenance:
         """Origin, licence and limits of the base's data."""
         return self.of.provenance
+
+
+TDP_W = {
+    r"\bH[12]00\b.*\bSXM": 700.0,
+    r"\bH100\b.*\bPCIE": 350.0,
+    r"\bA100\b.*\bSXM": 400.0,
+    r"\bV100\b.*\bSXM": 300.0,
+    r"\bB200\b.*\bSXM": 1_000.0,
+    r"\bL40S\b": 350.0,
+}
+"""Thermal design power of one GPU [W] by a pattern of its name, of the makers' data sheets [M]."""
+
+
+def tdp_of(model: str) -> float | None:
+    """Return the thermal design power of a GPU [W]; None where its model is not known."""
+    return next((w for name, w in TDP_W.items() if re.search(name, model.upper())), None)
+
+
+def gpus_shown(n_gpus: int | None, tdp_w: float | None) -> str:
+    """Return the GPUs of a node in words, such as ``4 GPUs of 700 W``, as far as they are known."""
+    count = "GPUs" if n_gpus is None else plural(n_gpus, "GPU")
+    return count if tdp_w is None else f"{count} of {tdp_w:,g} W"
+
+
+def gpus_of(provenance: Provenance) -> str:
+    """Return the GPUs of the nodes that a profile was measured on, in words."""
+    return gpus_shown(provenance.gpus_per_node, provenance.gpu_tdp_w)
+
+
+def is_other_hardware(provenance: Provenance, node: NodeType) -> bool:
+    """Return whether a profile is of other GPUs than a node has, as far as they are known."""
+    return provenance.gpus_per_node not in (None, node.n_gpus) or provenance.gpu_tdp_w not in (
+        None,
+        node.gpu_tdp_w,
+    )
+
+
+def scaled_by_tdp(profile: PowerProfile, node: NodeType) -> PowerProfile:
+    """Return a profile in proportion to the TDP of a node's GPUs, as long as it is.
+
+    ASSUMPTION [J]: all of a node's power, CPUs and idle power too, goes with the TDP of its GPUs.
+    """
+    origin = profile.provenance
+    n_gpus = node.n_gpus if origin.gpus_per_node is None else origin.gpus_per_node
+    tdp_w = node.gpu_tdp_w if origin.gpu_tdp_w is None else origin.gpu_tdp_w
+    of_node_w, measured_w = node.n_gpus * node.gpu_tdp_w, n_gpus * tdp_w
+    if not (of_node_w > 0 and measured_w > 0):
+        raise ProfileError(
+            f"profile '{profile.profile_id}' of {gpus_of(origin)} can't be scaled by the TDP to "
+            f"{gpus_shown(node.n_gpus, node.gpu_tdp_w)}; use profiles of these nodes (--profiles)"
+        )
+    factor = of_node_w / measured_w
+    note = (
+        f"power scaled by {factor:.4g}, the TDP of {gpus_shown(node.n_gpus, node.gpu_tdp_w)} over "
+        f"that of {gpus_of(origin)}, run time as it was: not measured on these nodes"
+    )
+    return replace(
+        profile,
+        profile_id=f"{profile.profile_id}~tdp-{factor:.6g}",
+        power_w=(profile.power_w * factor).astype(np.float32),
+        provenance=replace(
+            origin,
+            kind="reference",
+            notes="; ".join(filter(None, [origin.notes, note])),
+            gpus_per_node=node.n_gpus,
+            gpu_tdp_w=node.gpu_tdp_w,
+            gpu_model=None,
+            power_factor=factor,
+        ),
+    )
+
+
+def stretched(profile: PowerProfile, time_factor: float) -> PowerProfile:
+    """Return a profile played slower (factor above 1) or faster, at the same power.
+
+    Its length is the nearest whole number of samples; each sample is the mean of the stretched
+    course over its step, so that the mean power stays exact.
+    """
+    n_samples = max(1, round(profile.power_w.size * time_factor))
+    edges = np.linspace(0.0, profile.power_w.size, n_samples + 1)
+    energy = np.interp(edges, np.arange(profile.power_w.size + 1), profile.cumulative_energy_j)
+    mean_w = np.diff(energy) / np.diff(edges) / (profile.dt_ms / 1000)
+    power_w: Float32Array = np.maximum(mean_w, 0).astype(np.float32)
+    return PowerProfile(
+        profile_id=f"{profile.profile_id}~{time_factor:.10g}",
+        workload=profile.workload,
+        n_nodes=profile.n_nodes,
+        dt_ms=profile.dt_ms,
+        power_w=power_w,
+        provenance=profile.provenance,
+    )
+
+
+WorkKind = Literal["pre_training", "fine_tuning", "inference"]
+WORK_KINDS: tuple[WorkKind, ...] = get_args(WorkKind)
+
+MEASURED_CAPS = (0.25, 0.5, 0.625, 0.75, 0.875, 1.0)
+"""Measured caps over the TDP: 100, 200, 250, 300, 350 and 400 W of 400 W [S]."""
+
+MEASURED: dict[WorkKind, tuple[tuple[float, ...], tuple[float, ...]]] = {
+    "pre_training": (
+        (0.186, 0.629, 0.784, 0.867, 0.923, 1.0),
+        (0.266, 0.515, 0.642, 0.762, 0.882, 1.0),
+    ),
+    "fine_tuning": (
+        (0.234, 0.796, 0.891, 0.944, 0.974, 1.0),
+        (0.290, 0.568, 0.702, 0.833, 0.926, 1.0),
+    ),
+    "inference": (
+        (0.225, 0.781, 0.871, 0.931, 0.976, 1.0),
+        (0.266, 0.529, 0.656, 0.784, 0.904, 1.0),
+    ),
+}
+"""Throughput and GPU power at each measured cap, relative to no cap: 3, 2 and 1 workloads [C]."""
+
+LOWEST_CAP = 0.5
+"""Below half of the TDP a job takes more energy than without a cap: 1.18 to 1.43 times at 0.25."""
+
+
+@dataclass(frozen=True)
+class CapLevels:
+    """The caps that jobs may be run at; level 0 is none."""
+
+    # Caps over the TDP, falling from 1, by level
+    caps: tuple[float, ...] = (1.0, 0.875, 0.75, 0.625, 0.5)
+
+    def __post_init__(self) -> None:
+        falling = all(low < high for high, low in zip(self.caps, self.caps[1:], strict=False))
+        if not self.caps or self.caps[0] != 1 or self.caps[-1] < LOWEST_CAP or not falling:
+            raise InputError(
+                f"cap levels: found {shown(self.caps)}, expected shares of the TDP that fall from "
+                f"1 to {LOWEST_CAP:g} at least, below which a job takes more energy than uncapped"
+            )
+
+    def __len__(self) -> int:
+        return len(self.caps)
+
+    def speed(self, kind: WorkKind, level: int) -> float:
+        """Return the rate of work at a level over that without a cap."""
+        return float(np.interp(self.caps[level], MEASURED_CAPS, _measured(kind)[0]))
+
+    def power(self, kind: WorkKind, level: int) -> float:
+        """Return the power of GPUs at a level over that without a cap."""
+        return float(np.interp(self.caps[level], MEASURED_CAPS, _measured(kind)[1]))
+
+
+def _measured(kind: WorkKind) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    if kind not in MEASURED:
+        raise InputError(f"kind of work: found {shown(kind)}, expected {one_of(WORK_KINDS)}")
+    return MEASURED[kind]
+
+
+def cpu_power_w(node: NodeType) -> float:
+    """Return what the CPUs of a node draw all the time [W]: their part of its idle power."""
+    if not node.rated_power_w:
+        return 0.0
+    return node.idle_power_w * node.n_cpus * node.cpu_tdp_w / node.rated_power_w
+
+
+def capped_power_w(power_w: Float64Array, cpu_w: float, power: float) -> Float64Array:
+    """Return power whose part above that of the CPUs is scaled [W]."""
+    capped_w: Float64Array = power_w + np.maximum(power_w - cpu_w, 0) * (power - 1)
+    return capped_w
+
+
+@dataclass(frozen=True, eq=False)
+class CappedProfile(DerivedProfile):
+    """A profile as capped GPUs play it.
+
+    Parameters
+    ----------
+    of : PowerProfile, StoredProfile or DerivedProfile
+        The profile without a cap.
+    node : NodeType
+        Nodes that it runs on.
+    speed, power : float
+        Rate of work and power of the GPUs, over those without a cap.
+    """
+
+    node: NodeType
+    speed: float
+    power: float
+
+    def power_w(self, base: PowerProfile) -> Float64Array:
+        """Return its power [W]."""
+        slow_w = stretched(base, self._n_samples / base.power_w.size).power_w.astype(np.float64)
+        return capped_power_w(slow_w, cpu_power_w(self.node) * base.n_nodes, self.power)
+
+    @property
+    def profile_id(self) -> str:
+        """Its id."""
+        return f"{self.of.profile_id}~capped-{self.speed:.4g}-{self.power:.4g}"
+
+    @property
+    def profile(self) -> PowerProfile:
+        """The profile itself."""
+        return replace(super().profile, profile_id=self.profile_id, provenance=self.provenance)
+
+    @property
+    def duration_ms(self) -> int:
+        """Length [ms]."""
+        return self._n_samples * self.dt_ms
+
+    @property
+    def _n_samples(self) -> int:
+        # Rounded up: a job ends before its profile does, never after it.
+        return ceil(self.of.duration_ms // self.dt_ms / self.speed)
+
+    @property
+    def provenance(self) -> Provenance:
+        """That of the base, as ``reference``."""
+        note = "GPUs capped as measured on the A100 (Emerald, dvfs_sweep.csv), scaled by the TDP"
+        notes = "; ".join(filter(None, [self.of.provenance.notes, note]))
+        return replace(self.of.provenance, kind="reference", notes=notes)

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from diploee.errors import ProfileError, did_you_mean, one_of
+from diploee.files.places import shipped_folder
 from diploee.profiles.derived import DerivedProfile
 from diploee.profiles.profile import PowerProfile, Provenance
 from diploee.profiles.store import StoredProfile
-from diploee.shipped import shipped_folder
 
 REFERENCE, EIGHT_GPUS = "reference", "reference-8gpu"
 """The shipped libraries: of nodes with 4 x H100, and with 8 x H100 at their AC input."""

@@ -21,7 +21,7 @@ from dataclasses import replace
 import numpy as np
 
 from diploee.jit import njit
-from diploee.profiles.capped import cpu_power_w
+from diploee.profiles.derived import cpu_power_w
 from diploee.profiles.profile import PowerProfile
 from diploee.scenario import NodeType
 from diploee.scenario.power_smoothing import PowerSmoothing

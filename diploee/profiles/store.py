@@ -22,12 +22,20 @@ from pydantic import Field
 
 from diploee.errors import ProfileError, shown
 from diploee.files import Writing, whole_file
-from diploee.json_files import SHA256, Record, checked_record, parse_json
 from diploee.model import Name
-from diploee.parquet_files import MAX_SIZE, Kind, open_parquet
+from diploee.plain_data import SHA256, Record, checked_record, parse_json
 from diploee.profiles.profile import DEVICE_POWER, PowerProfile, Provenance
 from diploee.scenario.bounds import MAX_DEVICES, MAX_NODES
-from diploee.tables import BoolArray, Float32Array, Int64Array, arrow_numbers, as_numpy
+from diploee.tables import (
+    MAX_SIZE,
+    BoolArray,
+    Float32Array,
+    Int64Array,
+    Kind,
+    arrow_numbers,
+    as_numpy,
+    open_parquet,
+)
 from diploee.units import MS_PER_DAY
 
 AS_MEASURED = ("power_factor", 1.0)

@@ -18,9 +18,8 @@ from diploee.errors import InputError
 from diploee.outputs import METRICS_FILE, Run, RunSeries, SeriesBlock, open_run
 from diploee.outputs.jobs_file import JOBS_FILE
 from diploee.outputs.series import CHANGED, averaged
-from diploee.parquet_files import Kind, numbers, open_parquet
 from diploee.reports.words import short_boundary
-from diploee.tables import Float32Array, Float64Array, Int64Array
+from diploee.tables import Float32Array, Float64Array, Int64Array, Kind, numbers, open_parquet
 from diploee.units import MS_PER_MIN
 
 MAX_INTERVALS = 3_000_000

@@ -8,11 +8,11 @@ import numpy as np
 
 from diploee.drawing.charts import PEAK, Axis, Band, Bars, Chart, Line, Panel, colour, since_monday
 from diploee.metric import Metric, number
-from diploee.parquet_files import Kind, open_parquet
 from diploee.reports.common import WEEK_AXIS
 from diploee.reports.content import PageTable, Section
 from diploee.reports.sweep_charts import present_metrics
 from diploee.reports.sweep_data import SweepData, short_name, value_text
+from diploee.tables import Kind, open_parquet
 from diploee.units import MS_PER_H, power_unit
 
 if TYPE_CHECKING:

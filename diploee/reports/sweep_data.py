@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from diploee.errors import InputError, counted
-from diploee.json_files import Record, read_json
 from diploee.outputs import FACILITY_FILE, MANIFEST
-from diploee.parquet_files import MAX_SIZE, Kind, open_parquet
+from diploee.plain_data import Record, read_json
+from diploee.tables import MAX_SIZE, Kind, open_parquet
 
 if TYPE_CHECKING:
     import pandas as pd

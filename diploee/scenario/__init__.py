@@ -1,6 +1,5 @@
 """Scenarios: pydantic models, YAML loading with file and line in every error, content hash."""
 
-from diploee.scenario.calendar import Calendar, WeekToWeek
 from diploee.scenario.durations import DurationModel
 from diploee.scenario.events import DemandResponseEvent, Event, EventTarget
 from diploee.scenario.flexibility import (
@@ -33,6 +32,7 @@ from diploee.scenario.pools import SCHEDULERS, Phase, Pool, SchedulerSpec, Stand
 from diploee.scenario.recurring import RecurringTraining
 from diploee.scenario.serving import Fluctuation, LatencyCap, LatencyMetric, RequestStream, Service
 from diploee.scenario.serving_model import LogisticService
+from diploee.scenario.times import Calendar, WeekToWeek
 
 __all__ = [
     "OVERLOADS",

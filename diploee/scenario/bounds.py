@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from diploee.problems import KeyPath
+from diploee.plain_data import KeyPath
 from diploee.scenario.models import Scenario
 from diploee.units import HOURS_PER_DAY, MS_PER_DAY, S_PER_H
 

@@ -10,7 +10,7 @@ from diploee.clock import is_skipped, zone_name
 from diploee.errors import did_you_mean, one_of
 from diploee.facility import StageSpec
 from diploee.facility.billing import Billing
-from diploee.problems import KeyPath
+from diploee.plain_data import KeyPath
 from diploee.scenario.flexibility import flexibility_problems
 from diploee.scenario.job_streams import JobStream
 from diploee.scenario.models import Facility, Scenario

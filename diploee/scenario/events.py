@@ -12,8 +12,8 @@ from pydantic import Field, model_validator
 
 from diploee.clock import RunClock, is_skipped, zone_name
 from diploee.model import SCALES, Model, Name
-from diploee.problems import KeyPath
-from diploee.scenario.spans import FixedSpan, Moment, span_ms
+from diploee.plain_data import KeyPath
+from diploee.scenario.times import FixedSpan, Moment, span_ms
 from diploee.units import MS_PER_H, W_PER_MW
 
 Share = Annotated[float, Field(ge=0, le=1)]

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, PositiveInt, model_validator
 from diploee.clock import RunClock
 from diploee.errors import one_of, shown
 from diploee.model import Model, UtcOffset
-from diploee.problems import KeyPath
+from diploee.plain_data import KeyPath
 from diploee.scenario.events import (
     DemandResponseEvent,
     Event,
@@ -21,7 +21,7 @@ from diploee.scenario.events import (
     Share,
     event_problems,
 )
-from diploee.scenario.spans import FixedSpan, Moment, span_ms
+from diploee.scenario.times import FixedSpan, Moment, span_ms
 from diploee.units import W_PER_MW
 
 SignalName = Literal["price", "carbon", "cap"]

@@ -9,13 +9,13 @@ from pydantic import Field, PositiveInt, model_validator
 
 from diploee.errors import one_of
 from diploee.model import SCALES, Model, Name, check_probabilities, optional
-from diploee.scenario.calendar import Calendar
 from diploee.scenario.durations import DurationModel
 from diploee.scenario.flexibility import JobFlexibility
 from diploee.scenario.log_replay import JobReplay
 from diploee.scenario.power_smoothing import PowerSmoothing
 from diploee.scenario.recurring import RecurringTraining
 from diploee.scenario.synchronous import SynchronousTraining
+from diploee.scenario.times import Calendar
 from diploee.units import SLOTS_PER_GPU
 
 MAX_DISPERSION = 1_000

@@ -10,12 +10,12 @@ from typing import Any
 
 from diploee.errors import InputError, LogFormatError, ScenarioError, one_line, one_of
 from diploee.files import reason
-from diploee.problems import KeyPath, checked
+from diploee.files.places import find_shipped, shipped_folder
+from diploee.plain_data import KeyPath, checked
 from diploee.scenario.bounds import size_problems
 from diploee.scenario.cross_checks import cross_problems
 from diploee.scenario.models import Scenario
 from diploee.scenario.yaml_lines import dotted, load_yaml_with_lines, located, read_value
-from diploee.shipped import find_shipped, shipped_folder
 
 
 def get_value(data: Any, key: str) -> Any:

@@ -14,8 +14,7 @@ from pydantic import (
 )
 
 from diploee.errors import InputError
-from diploee.kinds import NameIn
-from diploee.model import SCALES, Model, Name, optional
+from diploee.model import SCALES, Model, Name, NameIn, optional
 
 JobState = Literal["completed", "failed", "cancelled", "timeout", "other"]
 """How a job ended; ``"other"`` where the log does not tell."""
@@ -45,7 +44,7 @@ GpusPerNode = Annotated[int, Field(ge=1, le=LARGEST_GPUS_PER_NODE)]
 
 
 def _known_zone(text: str) -> str:
-    from diploee.zone import zone_of
+    from diploee.clock import zone_of
 
     try:
         zone_of(text, "")

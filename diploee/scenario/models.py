@@ -26,7 +26,7 @@ from diploee.scenario.job_streams import JobStream
 from diploee.scenario.pools import Pool, StandingNodes
 from diploee.scenario.replica_streams import ReplicaStream
 from diploee.scenario.serving import RequestStream
-from diploee.scenario.spans import (
+from diploee.scenario.times import (
     Duration,
     Moment,
     ResolutionMs,

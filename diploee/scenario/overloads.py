@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from diploee.kinds import Kind, Kinds
+from diploee.model import Kind, Kinds
 
 
 class OverloadSpec(Kind):

@@ -13,11 +13,10 @@ from pydantic import AfterValidator, Field, PositiveInt, SerializeAsAny, model_v
 
 from diploee.clock import RunClock
 from diploee.errors import shown
-from diploee.kinds import Kind, Kinds
-from diploee.model import SCALES, Model, optional
-from diploee.problems import KeyPath
+from diploee.model import SCALES, Kind, Kinds, Model, optional
+from diploee.plain_data import KeyPath
 from diploee.scenario.flexibility import Flexibility
-from diploee.scenario.spans import LocalTime
+from diploee.scenario.times import LocalTime
 from diploee.tables import Float64Array, Int64Array
 
 

@@ -6,8 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, PositiveInt, PrivateAttr, SerializeAsAny, model_validator
 
-from diploee.kinds import Kind, Kinds
-from diploee.model import Model
+from diploee.model import Kind, Kinds, Model
 
 
 class _Optimizer(Kind):

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, NonNegativeInt, PositiveInt, SerializeAsAny, model_validator
 
-from diploee.kinds import Kind, Kinds
-from diploee.model import SCALES, Model, Name
+from diploee.model import SCALES, Kind, Kinds, Model, Name
 from diploee.units import whole_ms
 
 if TYPE_CHECKING:

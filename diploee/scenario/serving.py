@@ -9,10 +9,10 @@ from pydantic import Field, NonNegativeInt, PositiveInt, SerializeAsAny, model_v
 
 from diploee.errors import one_of
 from diploee.model import SCALES, Model, Name, check_probabilities, optional
-from diploee.scenario.calendar import Calendar
 from diploee.scenario.log_replay import RequestReplay
 from diploee.scenario.overloads import OVERLOADS, OverloadSpec
 from diploee.scenario.serving_model import LogisticService
+from diploee.scenario.times import Calendar
 
 LatencyMetric = Literal[
     "mean_e2e", "p50_e2e", "p90_e2e", "mean_ttft", "p90_ttft", "mean_itl", "p90_itl"

@@ -14,8 +14,8 @@ from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
 from diploee.errors import did_you_mean, one_of, shown
 from diploee.model import SCALES, Model, Name, optional
-from diploee.scenario.spans import Duration, LocalTime
 from diploee.scenario.synchronous_presets import PRESETS, with_preset
+from diploee.scenario.times import Duration, LocalTime
 from diploee.units import MS_PER_DAY, MS_PER_S
 
 S_PER_DAY = MS_PER_DAY / MS_PER_S

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from diploee.errors import MOST_PROBLEMS, ScenarioError, shown
-from diploee.problems import KeyPath
+from diploee.plain_data import KeyPath
 
 MAX_BYTES = 16_000_000
 MAX_ENTRIES = 20_000

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from diploee.profiles import ProfileLibrary
-from diploee.profiles.capped import CapLevels, WorkKind, capped_power_w, cpu_power_w
+from diploee.profiles.derived import CapLevels, WorkKind, capped_power_w, cpu_power_w
 from diploee.profiles.playing import phases
 from diploee.scenario import Event, NodeType
 from diploee.schedule.actions import Action

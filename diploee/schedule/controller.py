@@ -17,7 +17,7 @@ import numpy as np
 
 from diploee.scenario import Event, EventTarget, FollowSignal
 from diploee.scenario.flexibility import TOLERATED_LOSS
-from diploee.scenario.spans import span_ms
+from diploee.scenario.times import span_ms
 from diploee.schedule.actions import Action, Preempt, Resize, SetLevel
 from diploee.schedule.headroom import Headroom
 from diploee.schedule.signals import Signal, quantile

@@ -21,7 +21,7 @@ from pydantic import BeforeValidator, Field
 from diploee.errors import DiploeeError, PolicyError, one_line, shown
 from diploee.model import Model
 from diploee.scenario import SchedulerSpec
-from diploee.scenario.spans import SpanMs
+from diploee.scenario.times import SpanMs
 from diploee.schedule.actions import Action
 from diploee.schedule.context import JobTable
 from diploee.tables import Int64Array

@@ -16,7 +16,7 @@ import numpy as np
 from diploee.clock import RunClock
 from diploee.columns import Column
 from diploee.errors import WorkloadError, did_you_mean, one_of, shown
-from diploee.profiles.capped import CapLevels
+from diploee.profiles.derived import CapLevels
 from diploee.scenario import Pool, Scenario, StandingNodes
 from diploee.schedule.context import DRAW_MS, Context, JobTable
 from diploee.schedule.policies.fifo import StrictFifo

@@ -9,8 +9,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from diploee.errors import InputError, shown
-from diploee.kinds import Kinds
-from diploee.model import Model, check_probabilities
+from diploee.model import Kinds, Model, check_probabilities
 from diploee.tables import Float64Array
 
 Positive = Annotated[float, Field(gt=0)]

@@ -10,7 +10,7 @@ from typing import Any
 
 from diploee.errors import InputError, ScenarioError, shown
 from diploee.inputs import InputReader
-from diploee.problems import KeyPath
+from diploee.plain_data import KeyPath
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario, scenario_from_dict
 from diploee.scenario.loading import get_value, with_value

@@ -13,10 +13,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from diploee.errors import MOST_PROBLEMS, ScenarioError, did_you_mean, one_of
-from diploee.problems import KeyPath, checked
+from diploee.files.places import find_shipped, shipped_folder
+from diploee.plain_data import KeyPath, checked
 from diploee.scenario import Scenario, find_scenario, load_scenario
 from diploee.scenario.yaml_lines import load_yaml_with_lines, located
-from diploee.shipped import find_shipped, shipped_folder
 from diploee.sweeps.spec import SweepSpec, groups_of, spec_problems
 
 DEFAULT_SEEDS = 20

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from diploee.errors import InputError
-from diploee.json_files import Record, parse_json
 from diploee.outputs import METRICS_FILE, write_json
-from diploee.parquet_files import read_parquet
+from diploee.plain_data import Record, parse_json
 from diploee.sweeps.shape import SHAPE_FILE
 from diploee.sweeps.spec import KEPT_FILES, Keep
 from diploee.sweeps.store import MANIFEST, FolderStore, Store
+from diploee.tables import read_parquet
 
 RECORD_FILE = "record.json"
 END_BYTES = 65_536

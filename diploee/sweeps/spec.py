@@ -12,7 +12,7 @@ from diploee.errors import did_you_mean, one_of
 from diploee.metric import find_metric
 from diploee.metrics.catalogue import declared_metrics
 from diploee.model import Model
-from diploee.problems import KeyPath
+from diploee.plain_data import KeyPath
 from diploee.scenario.bounds import MAX_SEED
 from diploee.sweeps.draws import DRAWS, Draw
 

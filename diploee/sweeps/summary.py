@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 from diploee import __version__
 from diploee.errors import InputError
-from diploee.json_files import parse_json
 from diploee.metric import flatten
+from diploee.plain_data import parse_json
 from diploee.sweeps.expand import PlannedRun, axis_columns
 from diploee.sweeps.loading import Sweep
 from diploee.sweeps.record import read_metrics, read_record

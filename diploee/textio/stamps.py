@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from diploee.clock import MISSING
 from diploee.tables import BoolArray, Int64Array, arrow_numbers
 from diploee.textio.tables import ReadTable
 from diploee.textio.values import NO_TEXT, fail_values, is_text, without_missing
-from diploee.zone import MISSING
 
 STAMP = "a time such as 2023-05-17T11:00:58 or 2023-05-17 11:00:58+08:00"
 

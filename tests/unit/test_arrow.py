@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from diploee.parquet_files import read_parquet
-from diploee.tables import arrow_numbers, arrow_texts, as_numpy
+from diploee.tables import arrow_numbers, arrow_texts, as_numpy, read_parquet
 
 DTYPES = st.sampled_from(
     ["bool", "int8", "int16", "int32", "int64", "uint16", "float32", "float64"]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from diploee.errors import InputError
-from diploee.json_files import MAX_BYTES, Record, parse_json, read_json
+from diploee.plain_data import MAX_BYTES, Record, parse_json, read_json
 
 
 class Part(Record):

@@ -14,8 +14,7 @@ from diploee.facility.loss_curves import MEASURED, SUPPLIES
 from diploee.facility.node_power import AC_POWER
 from diploee.importers import JOB_LOG_FORMATS
 from diploee.importers.request_traces import TRACE_FORMATS
-from diploee.kinds import Kind, Kinds
-from diploee.model import Model
+from diploee.model import Kind, Kinds, Model
 from diploee.outputs.export import FORMATS
 from diploee.scenario import SCHEDULERS, SchedulerSpec
 from diploee.scenario.recurring import BATCH_SIZE_OPTIMIZERS, POWER_LIMIT_OPTIMIZERS

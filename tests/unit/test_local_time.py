@@ -282,8 +282,8 @@ def test_a_trace_tiled_by_weeks_follows_the_wall_clock(trace_of_hours: Any, day:
 
 @pytest.fixture
 def trace_of_hours() -> Any:
+    from diploee.clock import Zone
     from diploee.loads.import_counts import ImportCounts
-    from diploee.zone import Zone
 
     def build(requests: np.ndarray, origin: datetime) -> RequestTrace:
         counts = ImportCounts(n_rows=1, n_kept=1)

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from diploee.clock import Zone
 from diploee.importers.job_logs.options import JobLogOptions
 from diploee.importers.job_logs.raw_log import (
     COUNT,
@@ -54,7 +55,6 @@ from diploee.textio.tables import (
 )
 from diploee.textio.text import Text
 from diploee.textio.values import ids, labels, numbers
-from diploee.zone import Zone
 
 NAMES = (
     *("job_name", "task_name", "inst_num", "status", "start_time", "end_time"),

@@ -7,9 +7,9 @@ from typing import get_args
 
 from pydantic import Field
 
+from diploee.clock import Zone, zone_of
 from diploee.scenario.log_replay import GpusPerNode, JobColumn, LogReading
 from diploee.units import MS_PER_H, MS_PER_MIN, MS_PER_S
-from diploee.zone import Zone, zone_of
 
 COLUMN_KEYS: tuple[str, ...] = get_args(JobColumn)
 """What a column of a plain CSV file can be."""

@@ -35,8 +35,8 @@ from diploee.importers.job_logs.raw_log import (
     stamps_ms,
     state_ids,
 )
-from diploee.json_files import Record, parse_json
 from diploee.loads.jobs.job_log import MISSING_MS
+from diploee.plain_data import Record, parse_json
 from diploee.tables import arrow_texts
 from diploee.textio.tables import ReadTable
 from diploee.textio.text import Text

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from diploee.clock import MISSING, Zone
 from diploee.importers.job_logs.options import JobLogOptions
 from diploee.loads.jobs.job_log import MISSING_MS, STATES
 from diploee.tables import Float64Array, Int16Array, Int32Array, Int64Array, Table, column
@@ -24,7 +25,6 @@ from diploee.textio.tables import (
 from diploee.textio.text import Text
 from diploee.textio.values import Number, ids, labels, numbers
 from diploee.units import MS_PER_S
-from diploee.zone import MISSING, Zone
 
 COUNT = Number(1e9, none=-1)
 ENERGY_J = Number(1e15, none=-1)

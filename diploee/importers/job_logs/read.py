@@ -14,7 +14,7 @@ from diploee.importers.job_logs.raw_log import JobLogFormat, RawLog
 from diploee.importers.job_logs.rules import apply_rules
 from diploee.importers.registry import Formats
 from diploee.loads.jobs.job_log import JobLog
-from diploee.problems import checked
+from diploee.plain_data import checked
 from diploee.textio.sheets import sheet_text
 from diploee.textio.text import Text
 

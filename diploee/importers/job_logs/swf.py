@@ -32,6 +32,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from diploee.clock import Zone, zone_of
 from diploee.importers.job_logs.options import JobLogOptions
 from diploee.importers.job_logs.raw_log import (
     COUNT,
@@ -50,7 +51,6 @@ from diploee.textio.tables import Layout, ReadTable
 from diploee.textio.text import Text
 from diploee.textio.values import numbers
 from diploee.units import MS_PER_S
-from diploee.zone import Zone, zone_of
 
 FIELDS = (
     *("job", "submit", "wait", "run", "processors", "cpu_time", "memory"),

@@ -39,8 +39,8 @@ from diploee.importers.power_logs.curves import (
     measured,
     sum_w,
 )
-from diploee.json_files import Record, parse_json, read_json
-from diploee.profiles.hardware import tdp_of
+from diploee.plain_data import Record, parse_json, read_json
+from diploee.profiles.derived import tdp_of
 from diploee.profiles.profile import (
     NODE_AC_POWER,
     NODE_DC_POWER,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from diploee.clock import zone_of
 from diploee.errors import InputError, LogFormatError, one_of, shown
 from diploee.importers.registry import Formats
 from diploee.importers.request_traces import azure_llm, burstgpt, mooncake, plain_csv, servegen
@@ -12,7 +13,6 @@ from diploee.importers.request_traces.trace_format import TraceFormat, TraceOpti
 from diploee.loads.services.request_trace import RequestTrace
 from diploee.textio.text import first_block
 from diploee.units import MS_PER_S
-from diploee.zone import zone_of
 
 TRACE_FORMATS: Formats[TraceFormat] = Formats(
     "trace", (m.FORMAT for m in (azure_llm, burstgpt, mooncake, servegen, plain_csv))

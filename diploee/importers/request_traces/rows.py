@@ -9,13 +9,13 @@ from typing import Literal, NoReturn
 
 import numpy as np
 
+from diploee.clock import MISSING, Zone
 from diploee.errors import LogFormatError
 from diploee.tables import Float64Array, Int64Array
 from diploee.textio.stamps import stamps
 from diploee.textio.tables import Layout, ReadTable, read_columns
 from diploee.textio.text import Text
 from diploee.textio.values import Number, labels, numbers
-from diploee.zone import MISSING, Zone
 
 TimeUnit = Literal["stamp", "s", "ms"]
 

@@ -38,7 +38,6 @@ from diploee.importers.request_traces.totals import (
     check_span,
 )
 from diploee.importers.request_traces.trace_format import TraceFormat, TraceOptions
-from diploee.json_files import parse_json
 from diploee.loads.import_counts import (
     STRAY,
     STRAY_GAP_MS,
@@ -46,6 +45,7 @@ from diploee.loads.import_counts import (
     believed_span,
 )
 from diploee.loads.services.request_trace import RequestTrace, TokenLengths
+from diploee.plain_data import parse_json
 from diploee.tables import BoolArray, Float64Array, Int64Array
 from diploee.textio.source import read_bytes
 from diploee.textio.tables import TRUNCATED, Layout, read_columns

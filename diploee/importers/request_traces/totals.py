@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from diploee.clock import MISSING, Zone
 from diploee.errors import LogFormatError
 from diploee.importers.request_traces.rows import RequestRows
 from diploee.importers.request_traces.services import UNKNOWN_SERVICE, ServiceNames
@@ -27,7 +28,6 @@ from diploee.loads.services.request_trace import RequestTrace
 from diploee.tables import BoolArray, Int64Array
 from diploee.textio.tables import REPEATED_HEADER, TRUNCATED
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S
-from diploee.zone import MISSING, Zone
 
 if TYPE_CHECKING:
     from diploee.importers.request_traces.trace_format import TraceOptions

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from diploee.clock import Zone
 from diploee.importers.request_traces.rows import RequestRows, TimeUnit, csv_rows
 from diploee.importers.request_traces.totals import Rules, TraceTotals
 from diploee.loads.services.request_trace import RequestTrace
 from diploee.textio.tables import header_words, read_header
 from diploee.textio.text import Text, first_block
-from diploee.zone import Zone
 
 
 @dataclass(frozen=True)

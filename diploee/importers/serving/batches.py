@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from diploee.errors import InputError
+from diploee.files.places import shipped_folder
 from diploee.importers.serving.curve_files import (
     CurveFile,
     curve_columns,
@@ -20,7 +21,6 @@ from diploee.loads.services.curves import OUTPUT_TOKENS_COLUMN
 from diploee.profiles import PowerProfile, Provenance
 from diploee.profiles.profile import PUBLISHED_NODE
 from diploee.scenario import BatchInference, JobStream
-from diploee.shipped import shipped_folder
 from diploee.streams import stream
 from diploee.tables import Float64Array
 from diploee.textio.values import fail_values

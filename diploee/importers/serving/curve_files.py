@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from diploee.errors import InputError, did_you_mean, one_line, one_of, shown
+from diploee.files.places import shipped_folder
 from diploee.loads.services.curves import ServingFile
-from diploee.shipped import shipped_folder
 from diploee.tables import Float64Array
 from diploee.textio.sheets import read_sheet
 from diploee.textio.tables import ReadTable

@@ -10,10 +10,10 @@ import numpy as np
 import yaml
 
 from diploee import __version__
-from diploee.json_files import plain
 from diploee.learn.deconvolution.kernel import Observed
 from diploee.learn.deconvolution.recover import RecoveredWeights
 from diploee.learn.jobs.job_fragment import WIDTH, calendar_lines, number_text
+from diploee.plain_data import plain
 from diploee.scenario import Scenario
 from diploee.units import HOURS_PER_DAY, W_PER_MW
 

@@ -15,7 +15,7 @@ from diploee.learn.jobs.job_log_fit import JobFitOptions, JobLogFit, fit_job_log
 from diploee.learn.jobs.likeness import with_generated_year
 from diploee.learn.jobs.rules_file import read_rules
 from diploee.profiles import ProfileLibrary
-from diploee.profiles.hardware import gpus_of, gpus_shown, is_other_hardware
+from diploee.profiles.derived import gpus_of, gpus_shown, is_other_hardware
 from diploee.scenario import ClassRule, Facility, Scenario
 from diploee.scenario.log_replay import LogReading
 

@@ -7,11 +7,11 @@ from datetime import datetime
 
 import numpy as np
 
+from diploee.clock import Zone
 from diploee.errors import WorkloadError
 from diploee.loads.jobs.rates import hour_of_week, month_of_year
 from diploee.tables import BoolArray, Float64Array, Int64Array
 from diploee.units import HOURS_PER_DAY, MS_PER_H
-from diploee.zone import Zone
 
 MAX_SPAN_H = 40 * 366 * HOURS_PER_DAY
 """Longest span of a fit [h]; where a log seems to span more, a stamp is wrong."""

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, PositiveInt
 
+from diploee.clock import Zone
 from diploee.files import Writing
 from diploee.learn.choices import FitChoices
 from diploee.learn.jobs.arrivals import ArrivalFit, ArrivalKind, fit_arrivals
@@ -38,7 +39,6 @@ from diploee.profiles import ProfileLibrary
 from diploee.scenario import ClassRule
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_DAY, MS_PER_H, SLOTS_PER_GPU
-from diploee.zone import Zone
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from diploee.errors import ScenarioError, shown
-from diploee.problems import checked
+from diploee.plain_data import checked
 from diploee.scenario import ClassRule
 from diploee.scenario.yaml_lines import load_yaml_with_lines, located
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from diploee.clock import Zone
 from diploee.errors import plural
-from diploee.json_files import plain
 from diploee.learn.jobs.job_log_fit import JobLogFit
+from diploee.plain_data import plain
 from diploee.units import HOURS_PER_WEEK
-from diploee.zone import Zone
 
 
 def fit_lines(fit: JobLogFit) -> list[str]:

@@ -23,11 +23,11 @@ from diploee.loads.jobs.synchronous_metrics import SynchronousMetrics
 from diploee.loads.services.banks import Bank
 from diploee.power import Segments
 from diploee.profiles import PowerProfile
-from diploee.profiles.capped import CapLevels
+from diploee.profiles.derived import CapLevels
 from diploee.progress import Progress, Stopwatch
 from diploee.scenario import Scenario
 from diploee.scenario import flexibility as scenario_flexibility
-from diploee.scenario.spans import span_ms
+from diploee.scenario.times import span_ms
 from diploee.schedule import QUEUE_COLUMNS, ActedSchedule, Engine, Policy, Schedule, Transient
 from diploee.schedule.context import (
     DRAW_MS,

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from diploee.clock import RunClock
 from diploee.errors import WorkloadError
 from diploee.scenario import Calendar, StandingNodes, WeekToWeek
-from diploee.scenario.calendar import holidays_of
+from diploee.scenario.times import holidays_of
 from diploee.streams import stream
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import HOURS_PER_DAY, HOURS_PER_WEEK, MONTHS_PER_YEAR, MS_PER_H

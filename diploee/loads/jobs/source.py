@@ -21,10 +21,15 @@ from diploee.errors import ProfileError, WorkloadError, did_you_mean, plural
 from diploee.jit import njit
 from diploee.loads.jobs.rates import HourlyRates, hourly_rates
 from diploee.profiles import PowerProfile, ProfileLibrary
+from diploee.profiles.derived import (
+    gpus_of,
+    gpus_shown,
+    is_other_hardware,
+    scaled_by_tdp,
+    stretched,
+)
 from diploee.profiles.flat import flat_profile
-from diploee.profiles.hardware import gpus_of, gpus_shown, is_other_hardware, scaled_by_tdp
 from diploee.profiles.smoothing import smoothed
-from diploee.profiles.stretching import stretched
 from diploee.scenario import DurationModel, JobClass, JobStream, Scenario
 from diploee.schedule.context import DRAW_MS, JobTable
 from diploee.streams import stream

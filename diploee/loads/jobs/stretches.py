@@ -11,7 +11,7 @@ from diploee.loads.jobs import StreamClass
 from diploee.loads.jobs.lowering import JobLoad, Pieces, PiecesOf, cut, pieces_of_jobs
 from diploee.power.segments import Segments, owner_of_jobs
 from diploee.profiles import ProfileLibrary
-from diploee.profiles.capped import CapLevels, CappedProfile, WorkKind
+from diploee.profiles.derived import CapLevels, CappedProfile, WorkKind
 from diploee.profiles.flat import FLAT_DURATION_MS, FLAT_ID, FLAT_POWER_W, flat_profile
 from diploee.profiles.library import Entry
 from diploee.scenario import Facility, NodeType

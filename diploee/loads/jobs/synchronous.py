@@ -37,15 +37,15 @@ from diploee.loads.jobs.training_phases import (
     training_phases,
 )
 from diploee.profiles import PowerProfile, Provenance
-from diploee.profiles.capped import cpu_power_w
+from diploee.profiles.derived import cpu_power_w
 from diploee.profiles.flat import FLAT_DURATION_MS, FLAT_POWER_W, flat_profile
 from diploee.profiles.iterations import loop_of_iterations
 from diploee.profiles.profile import DEVICE_POWER
 from diploee.profiles.smoothing import LONGEST, smoothed_loop, smoothing_note
 from diploee.scenario import JobClass, JobStream
 from diploee.scenario.power_smoothing import PowerSmoothing
-from diploee.scenario.spans import end_of
 from diploee.scenario.synchronous import SynchronousJob
+from diploee.scenario.times import end_of
 from diploee.schedule.context import DRAW_MS, JobTable
 from diploee.streams import stream
 from diploee.tables import Float64Array, Int16Array, Int64Array, concat

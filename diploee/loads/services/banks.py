@@ -31,7 +31,7 @@ from diploee.power.direct import EnergyTables, energies_within, steady_energies_
 from diploee.power.node_ac import ac_profile_w
 from diploee.power.segments import OF_SERVICES, Segments, sorted_by_start
 from diploee.profiles import PowerProfile, ProfileLibrary
-from diploee.profiles.capped import capped_power_w, cpu_power_w
+from diploee.profiles.derived import capped_power_w, cpu_power_w
 from diploee.scenario import Facility, NodeType
 from diploee.streams import stream
 from diploee.tables import BoolArray, Float64Array, Int32Array, Int64Array, concat

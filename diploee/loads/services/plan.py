@@ -30,7 +30,7 @@ from diploee.loads.services.timeline import (
     fifo_wait_s,
     serve_requests,
 )
-from diploee.profiles.capped import CapLevels
+from diploee.profiles.derived import CapLevels
 from diploee.scenario import Facility, RequestStream, Service, StandingNodes
 from diploee.streams import stream
 from diploee.tables import Float64Array, Int64Array

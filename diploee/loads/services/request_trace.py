@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from diploee.clock import UTC_ZONE, Zone
 from diploee.errors import WorkloadError, did_you_mean, one_of
 from diploee.loads.import_counts import ImportCounts
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import MS_PER_S
-from diploee.zone import UTC_ZONE, Zone
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,12 +10,11 @@ from typing import Any, TypeVar
 from pydantic import Field, model_validator
 from pydantic.fields import FieldInfo
 
-from diploee.kinds import Kinds
+from diploee.files.places import find_shipped, shipped_folder
 from diploee.metrics.limits.check import LimitSpec
-from diploee.model import Model
-from diploee.problems import checked
+from diploee.model import Kinds, Model
+from diploee.plain_data import checked
 from diploee.scenario.yaml_lines import load_yaml_with_lines, located
-from diploee.shipped import find_shipped, shipped_folder
 
 K = TypeVar("K", bound=LimitSpec)
 

@@ -21,7 +21,7 @@ from pydantic import Field
 from diploee import __version__
 from diploee.errors import InputError
 from diploee.files import FolderKind, check_is_file, is_staged, reason, remove_leftovers, writing
-from diploee.json_files import SHA256, Record, read_json
+from diploee.plain_data import SHA256, Record, read_json
 
 MANIFEST = "_manifest.json"
 HASH_DIGITS = 16

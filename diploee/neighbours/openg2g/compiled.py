@@ -16,7 +16,7 @@ from diploee.neighbours.openg2g.cache import MANIFEST, Artifact, Cached
 from diploee.neighbours.openg2g.openg2g_folder import openg2g_folder
 from diploee.neighbours.openg2g.runs import BenchmarkRuns, BenchmarkSource
 from diploee.neighbours.openg2g.spec import InferenceModelSpec
-from diploee.problems import checked
+from diploee.plain_data import checked
 
 
 class CompiledModel(Protocol):

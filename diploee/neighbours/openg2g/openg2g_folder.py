@@ -24,10 +24,10 @@ import pyarrow.csv as pa_csv
 from pydantic import Field
 
 from diploee.errors import InputError, LogFormatError
-from diploee.json_files import Record, parse_json
 from diploee.neighbours.openg2g.itl_mixture import ITLMixtureModel
 from diploee.neighbours.openg2g.logistic import LogisticModel
 from diploee.neighbours.openg2g.spec import InferenceModelSpec
+from diploee.plain_data import Record, parse_json
 from diploee.tables import Float64Array
 from diploee.textio.sheets import sheet_of
 from diploee.textio.values import Number, numbers

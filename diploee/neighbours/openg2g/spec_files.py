@@ -15,7 +15,7 @@ from pydantic import Field
 from diploee.errors import ScenarioError, one_of, shown
 from diploee.model import Model
 from diploee.neighbours.openg2g.spec import InferenceModelSpec
-from diploee.problems import KeyPath, checked
+from diploee.plain_data import KeyPath, checked
 from diploee.scenario.yaml_lines import dotted, load_yaml_with_lines, located
 
 _TOP = "models"

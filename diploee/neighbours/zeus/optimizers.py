@@ -12,8 +12,7 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import ConfigDict, Field, PrivateAttr
 
-from diploee.kinds import OwnKind
-from diploee.model import Model
+from diploee.model import Model, OwnKind
 from diploee.neighbours.zeus.cost import cost_per_epoch_j, oracle_pair
 from diploee.neighbours.zeus.workload import TrainingWorkload
 from diploee.scenario.recurring import BatchSizeOptimizer, PowerLimitOptimizer

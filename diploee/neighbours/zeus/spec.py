@@ -8,7 +8,7 @@ from math import inf
 from typing import Any, Literal
 
 from diploee.errors import WorkloadError, shown
-from diploee.kinds import Kind, Kinds
+from diploee.model import Kind, Kinds
 from diploee.neighbours.zeus.cost import check_eta
 from diploee.neighbours.zeus.optimizers import Setting
 from diploee.neighbours.zeus.workload import TrainingWorkload

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from diploee.errors import WorkloadError, did_you_mean, one_of
+from diploee.files.places import shipped_folder
 from diploee.neighbours.zeus.trace_files import (
     KEY,
     PowerTrace,
@@ -24,7 +25,6 @@ from diploee.neighbours.zeus.trace_files import (
     row_codes,
 )
 from diploee.neighbours.zeus.workload import KNOWN_WORKLOADS, TrainingWorkload, WorkloadSpec, listed
-from diploee.shipped import shipped_folder
 from diploee.tables import BoolArray, Float64Array, Int64Array
 
 

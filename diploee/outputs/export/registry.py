@@ -11,7 +11,7 @@ from diploee.annexes import annex
 from diploee.clock import named_zone
 from diploee.errors import InputError, one_of
 from diploee.files import FolderKind, Writing, check_file, check_folder, local_place, writing
-from diploee.kinds import Registry
+from diploee.model import Registry
 from diploee.outputs.export.andes import ANDES
 from diploee.outputs.export.base import ExportRequest, Format, Options, flag
 from diploee.outputs.export.comtrade import COMTRADE, COMTRADE_1999

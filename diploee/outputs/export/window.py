@@ -13,7 +13,7 @@ from typing import get_args
 from diploee.errors import InputError, one_of
 from diploee.outputs.export.base import YEAR_STEPS_MS, LeapDay, Options
 from diploee.outputs.series import Rows, RunSeries
-from diploee.scenario.spans import parse_resolution_ms
+from diploee.scenario.times import parse_resolution_ms
 from diploee.units import MS_PER_MIN, MS_PER_S
 
 

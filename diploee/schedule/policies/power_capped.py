@@ -21,7 +21,7 @@ from pydantic import Field
 
 from diploee.errors import PolicyError
 from diploee.model import SCALES, optional
-from diploee.problems import KeyPath
+from diploee.plain_data import KeyPath
 from diploee.scenario.flexibility import Flexibility
 from diploee.schedule.actions import Action, Start
 from diploee.schedule.context import PowerBasis

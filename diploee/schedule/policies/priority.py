@@ -14,7 +14,7 @@ from typing import Literal
 from pydantic import Field
 
 from diploee.model import optional
-from diploee.scenario.spans import SpanMs
+from diploee.scenario.times import SpanMs
 from diploee.schedule.policies.easy import backfilled
 from diploee.schedule.policy import ClusterView, EstimatingSpec, Policy
 from diploee.units import MS_PER_WEEK

@@ -12,10 +12,10 @@ from builders import tiny_data, tiny_library, write_scenario
 
 from diploee import simulate
 from diploee.errors import InputError, ScenarioError
+from diploee.files.places import shipped_folder
 from diploee.inputs import load_inputs
 from diploee.outputs import Run
 from diploee.scenario import load_scenario, scenario_from_dict
-from diploee.shipped import shipped_folder
 from diploee.steps import generate_jobs
 from diploee.sweeps.identity import run_hash
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from builders import tiny_library, tiny_scenario
 
-from diploee.clock import RunClock
+from diploee.clock import RunClock, Zone
 from diploee.learn.jobs import fit_job_log
 from diploee.learn.jobs.job_fragment import fragment_text
 from diploee.learn.requests.fit import fit_requests
@@ -19,7 +19,6 @@ from diploee.loads.jobs.job_log import MISSING_MS, JobLog, JobRecords
 from diploee.loads.jobs.rates import hourly_rates
 from diploee.loads.services.request_trace import RequestTrace
 from diploee.scenario import Calendar, ClassRule
-from diploee.zone import Zone
 
 HOUR_MS, WEEK_MS = 3_600_000, 7 * 86_400_000
 ZONE = "America/Chicago"

@@ -11,6 +11,7 @@ import yaml
 from scipy import stats
 from serving_builders import load_curves, plan_services, request_rates, serving_data
 
+from diploee.clock import Zone
 from diploee.errors import WorkloadError
 from diploee.learn.poisson import poisson_limits
 from diploee.learn.requests.calendar import StepTimes
@@ -24,7 +25,6 @@ from diploee.scenario import Scenario, scenario_from_dict
 from diploee.streams import stream
 from diploee.tables import Float64Array
 from diploee.units import HOURS_PER_WEEK
-from diploee.zone import Zone
 
 MONDAY = datetime(2024, 1, 1, tzinfo=UTC)
 MINUTES_PER_WEEK = 10_080

@@ -16,11 +16,11 @@ from builders import TINY, job_table, tiny_library, tiny_scenario
 
 import diploee
 from diploee.errors import InputError
-from diploee.json_files import checked_record
 from diploee.metric import find_metric
 from diploee.metrics.catalogue import declared_metrics
 from diploee.outputs import JobsFile, Run
 from diploee.outputs.records import Metrics
+from diploee.plain_data import checked_record
 from diploee.profiles import ProfileLibrary
 from diploee.schedule import Engine, Schedule
 from diploee.steps import generate_jobs

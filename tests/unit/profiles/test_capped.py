@@ -7,7 +7,7 @@ import pytest
 from builders import profile, tiny_scenario, wavy_profile
 
 from diploee.errors import InputError
-from diploee.profiles.capped import (
+from diploee.profiles.derived import (
     MEASURED,
     WORK_KINDS,
     CapLevels,

@@ -9,7 +9,7 @@ import pytest
 from builders import tiny_data, tiny_scenario, write_scenario
 
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict
-from diploee.scenario.spans import end_of, parse_resolution_ms
+from diploee.scenario.times import end_of, parse_resolution_ms
 
 MS_PER_H = 3_600_000
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from diploee.errors import PolicyError, WorkloadError
 from diploee.profiles import ProfileLibrary
-from diploee.profiles.capped import CapLevels
+from diploee.profiles.derived import CapLevels
 from diploee.scenario import Pool, StandingNodes
 from diploee.schedule import (
     ActedSchedule,

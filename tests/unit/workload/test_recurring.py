@@ -13,6 +13,7 @@ import pytest
 from builders import tiny_data, tiny_library
 
 from diploee.errors import InputError
+from diploee.files.places import shipped_folder
 from diploee.inputs import load_inputs
 from diploee.loads.jobs.streams import JobStreams
 from diploee.neighbours.zeus import read_traces
@@ -21,7 +22,6 @@ from diploee.neighbours.zeus.traces import chosen_workloads
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict
 from diploee.scenario.recurring import BATCH_SIZE_OPTIMIZERS, BatchSizeOptimizer
 from diploee.schedule.context import JobTable
-from diploee.shipped import shipped_folder
 from diploee.simulation import simulate
 from diploee.steps import Workload, generate_jobs
 from diploee.tables import concat

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from diploee.clock import UTC_ZONE, Zone
 from diploee.errors import WorkloadError
 from diploee.loads.import_counts import ImportCounts
 from diploee.loads.services.replayed_rates import replayed_rates
@@ -18,7 +19,6 @@ from diploee.loads.services.request_trace import RequestTrace, TokenLengths
 from diploee.scenario import RequestReplay
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_WEEK
-from diploee.zone import UTC_ZONE, Zone
 
 MONDAY = datetime(2024, 1, 1, tzinfo=UTC)
 

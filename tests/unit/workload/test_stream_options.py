@@ -7,8 +7,8 @@ import pytest
 from builders import tiny_library, tiny_scenario, wavy_profile
 
 from diploee.errors import InputError
+from diploee.profiles.derived import stretched
 from diploee.profiles.flat import FLAT_ID
-from diploee.profiles.stretching import stretched
 from diploee.steps import generate_jobs
 
 STARTUP = {"lognormal": [{"weight": 1.0, "median_s": 120, "sigma": 0.5}]}

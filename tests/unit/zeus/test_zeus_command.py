@@ -23,7 +23,7 @@ from zeus_builders import (
 from diploee.cli.app import application
 from diploee.cli.zeus import zeus_command
 from diploee.errors import InputError
-from diploee.shipped import shipped_folder
+from diploee.files.places import shipped_folder
 
 TRACES = shipped_folder("profiles") / "zeus"
 app = typer.Typer()

@@ -7,6 +7,7 @@ import pytest
 from zeus_builders import GROUP_HEADER, hand_workload, write
 
 from diploee.errors import LogFormatError, WorkloadError
+from diploee.files.places import shipped_folder
 from diploee.neighbours.zeus import (
     ZeusSpec,
     chosen_workloads,
@@ -14,7 +15,6 @@ from diploee.neighbours.zeus import (
     read_traces,
     simulate_groups,
 )
-from diploee.shipped import shipped_folder
 
 SHIPPED = shipped_folder("profiles") / "zeus" / "groups.csv"
 ROWS = (

@@ -24,7 +24,7 @@ from diploee.metrics.limits.check import (
     Shown,
     check_of_run,
 )
-from diploee.scenario.spans import ResolutionMs
+from diploee.scenario.times import ResolutionMs
 from diploee.tables import Float64Array
 from diploee.units import MS_PER_MIN, MS_PER_S, PROFILE_STEP_MS, S_PER_H
 

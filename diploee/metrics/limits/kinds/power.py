@@ -20,7 +20,7 @@ from diploee.metrics.limits.check import (
     check_of_run,
     power_check,
 )
-from diploee.scenario.spans import ResolutionMs
+from diploee.scenario.times import ResolutionMs
 from diploee.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S
 
 QUARTER_MS = 15 * MS_PER_MIN

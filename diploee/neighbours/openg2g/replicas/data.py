@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diploee.errors import InputError, did_you_mean, one_line, one_of
+from diploee.files.places import shipped_folder
 from diploee.neighbours.openg2g import (
     InferenceData,
     InferenceDataParams,
@@ -17,7 +18,6 @@ from diploee.neighbours.openg2g.model_data import ModelData
 from diploee.neighbours.openg2g.replicas.base import ModelSetting
 from diploee.neighbours.openg2g.sources import OpenG2GSource
 from diploee.scenario.replica_streams import ReplicaModel, ReplicaStream
-from diploee.shipped import shipped_folder
 
 
 @dataclass(frozen=True, eq=False)

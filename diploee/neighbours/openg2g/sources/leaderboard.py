@@ -17,10 +17,10 @@ from typing import Annotated
 from pydantic import Field, PositiveInt
 
 from diploee.errors import InputError, LogFormatError, did_you_mean, one_of
-from diploee.json_files import Record, parse_json
 from diploee.neighbours.openg2g.runs import BenchmarkRun, BenchmarkRuns
 from diploee.neighbours.openg2g.selection import Measured, select
 from diploee.neighbours.openg2g.spec import InferenceModelSpec
+from diploee.plain_data import Record, parse_json
 from diploee.textio.source import read_bytes
 from diploee.units import LARGEST_NUMBER
 

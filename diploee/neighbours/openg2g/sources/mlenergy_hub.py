@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from diploee.errors import InputError, LogFormatError, one_line
-from diploee.json_files import checked_record
 from diploee.neighbours.openg2g.runs import BenchmarkRun, BenchmarkRuns
 from diploee.neighbours.openg2g.selection import Measured, select
 from diploee.neighbours.openg2g.sources.leaderboard import Summary
 from diploee.neighbours.openg2g.sources.results_json import Results, run_of
 from diploee.neighbours.openg2g.spec import InferenceModelSpec
+from diploee.plain_data import checked_record
 
 REPOSITORY = "ml-energy/benchmark-v3"
 LICENCE = "gated data set ml-energy/benchmark-v3; see its page"

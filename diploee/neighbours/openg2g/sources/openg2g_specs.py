@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from diploee.errors import InputError, LogFormatError
-from diploee.json_files import Record, parse_json
 from diploee.neighbours.openg2g.cache import MANIFEST
 from diploee.neighbours.openg2g.itl_mixture import ITLMixtureModel
 from diploee.neighbours.openg2g.openg2g_folder import (
@@ -34,7 +33,7 @@ from diploee.neighbours.openg2g.openg2g_folder import (
 from diploee.neighbours.openg2g.runs import BenchmarkRun, BenchmarkRuns, PowerReadings
 from diploee.neighbours.openg2g.selection import MATCHED, Measured, select
 from diploee.neighbours.openg2g.spec import InferenceModelSpec
-from diploee.problems import checked
+from diploee.plain_data import Record, checked, parse_json
 from diploee.textio.source import read_bytes
 
 

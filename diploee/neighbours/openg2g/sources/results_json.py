@@ -19,11 +19,11 @@ import numpy as np
 from pydantic import Field, PositiveInt
 
 from diploee.errors import InputError, LogFormatError
-from diploee.json_files import Record, parse_json
 from diploee.neighbours.openg2g.runs import BenchmarkRun, BenchmarkRuns, PowerReadings
 from diploee.neighbours.openg2g.selection import Measured, select
 from diploee.neighbours.openg2g.sources.leaderboard import Positive
 from diploee.neighbours.openg2g.spec import InferenceModelSpec
+from diploee.plain_data import Record, parse_json
 from diploee.tables import Float64Array
 from diploee.textio.source import read_bytes
 from diploee.units import LARGEST_NUMBER

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from diploee.clock import Zone, zone_of
 from diploee.errors import InputError
 from diploee.loads.jobs.job_log import MISSING_MS
-from diploee.zone import Zone, zone_of
 
 ZONES = ("Europe/Berlin", "America/Los_Angeles", "Australia/Sydney", "Asia/Kathmandu", "UTC")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import ConfigDict
 
-from diploee.kinds import OwnKind
+from diploee.model import OwnKind
 from diploee.scenario.replica_streams import BatchControllerSpec
 
 

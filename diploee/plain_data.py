@@ -1,20 +1,33 @@
-"""Pydantic's errors in plain words: what is allowed, what was found, the nearest key.
+"""Plain data from outside, JSON above all, checked before anything reads it.
 
-The one place where they are turned into text, for YAML, JSON, options and records alike.
+Pydantic's errors are turned into plain words here alone, for YAML, JSON, options and records alike:
+what is allowed, what was found, the nearest key.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, TypeVar, cast, get_args
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar, cast, get_args
 
 from annotated_types import Ge, Gt, Le, Lt
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from diploee.errors import LONGEST_VALUE, InputError, ScenarioError, did_you_mean, one_of, shown
+from diploee.errors import (
+    LONGEST_VALUE,
+    InputError,
+    ScenarioError,
+    did_you_mean,
+    one_line,
+    one_of,
+    shown,
+)
+from diploee.files import check_is_file, reason
 
 T = TypeVar("T")
 
@@ -274,3 +287,132 @@ def allowed_keys(root: Any, key_path: Sequence[str | int]) -> tuple[str, ...]:
 def _keys(here: Any) -> tuple[str, ...]:
     model = _model(here)
     return tuple(model.model_fields) if model else ()
+
+
+MAX_BYTES = 1 << 30
+MAX_DEPTH = 100
+SHA256 = "^[0-9a-f]{64}$"
+"""Pattern of a hash in hexadecimal digits."""
+
+SHOWN_PROBLEMS = 2
+"""Problems of one file that an error lists; a damaged file has many of one cause."""
+
+
+class Record(BaseModel):
+    """A part of a JSON file that is read back: no type is converted, further keys may follow."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="allow", allow_inf_nan=False)
+
+
+def read_json(path: Path, root: type[T], error: type[InputError] = InputError) -> T:
+    """Read a JSON file and check what it holds."""
+    where = one_line(str(path))
+    try:
+        check_is_file(path, error)
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise error(f"{where}: is of {size:,} bytes, JSON is read up to {MAX_BYTES:,}")
+        content = path.read_bytes()
+    except OSError as problem:
+        raise error(f"{where}: can't be read ({reason(problem)})") from problem
+    return parse_json(content, where, root, error)
+
+
+def parse_json(
+    content: bytes | str,
+    where: str,
+    root: type[T],
+    error: type[InputError] = InputError,
+    *,
+    finite: bool = True,
+) -> T:
+    """Read JSON from memory and check what it holds; further arguments as for `read_json`."""
+    try:
+        text = content.decode("utf-8-sig") if isinstance(content, bytes) else content
+        data = json.loads(
+            text, object_pairs_hook=_unique, parse_constant=_refuse if finite else None
+        )
+        check_values(data, finite)
+    except UnicodeDecodeError as problem:
+        raise error(f"{where}: is not UTF-8 text (byte {problem.start})") from problem
+    except json.JSONDecodeError as problem:
+        raise error(
+            f"{where}:{problem.lineno}: not valid JSON ({problem.msg}); is the file complete?"
+        ) from problem
+    except RecursionError as problem:
+        raise error(f"{where}: is nested more than {MAX_DEPTH} deep") from problem
+    except ValueError as problem:  # of the functions below, or a number of thousands of digits
+        raise error(f"{where}: {str(problem).partition(';')[0]}") from problem
+    return checked_record(data, root, where, error)
+
+
+def checked_record(
+    data: Any, root: type[T], where: str, error: type[InputError] = InputError, remedy: str = ""
+) -> T:
+    """Return plain data as a record."""
+
+    def place_in(key_path: KeyPath) -> str:
+        return f"{where}: {'.'.join(map(str, key_path))}".removesuffix(": ")
+
+    def one_error(problems: list[str]) -> InputError:
+        # The remedy of a missing key is for those who write a file by hand.
+        told = [p.removesuffix("; add it") for p in problems[:SHOWN_PROBLEMS]]
+        told[1:] = [p.removeprefix(f"{where}: ") for p in told[1:]]
+        left = len(problems) - len(told)
+        told += [f"{left} more such problems"] if left else []
+        return error("; ".join([*told, *([remedy] if remedy else [])]))
+
+    return checked(data, root, place_in, one_error)
+
+
+def plain(value: Any) -> Any:
+    """Return arrays as lists and numbers that JSON can't tell, infinite or unknown, as None."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def check_values(data: Any, finite: bool) -> None:
+    """Raise `ValueError` for text and numbers that nothing after here can hold."""
+    level = [data]
+    for _ in range(MAX_DEPTH):
+        below: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                below += value.keys()
+                below += value.values()
+            elif isinstance(value, list):
+                below += value
+            elif isinstance(value, str):
+                if not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value):
+                    raise ValueError("holds half a character (a surrogate), which is no text")
+            elif isinstance(value, int | float if finite else int) and not _is_finite(value):
+                raise ValueError("holds a number that is too large")
+        if not below:
+            return
+        level = below
+    raise RecursionError
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {shown(twice)} is given twice in one group of keys")
+    return found
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"holds {constant}, which is no number of JSON")
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number of more than 308 digits
+        return False
