@@ -34,7 +34,7 @@ from diploee.neighbours.zeus import (
 from diploee.neighbours.zeus.cost import default_pair
 from diploee.neighbours.zeus.simulator import MAX_RECURRENCES
 from diploee.neighbours.zeus.summary import SETTLED_FROM
-from diploee.scenario.bounds import MAX_SEED
+from diploee.scenario.loading import MAX_SEED
 from diploee.scenario.recurring import BATCH_SIZE_OPTIMIZERS, POWER_LIMIT_OPTIMIZERS
 
 

@@ -1,7 +1,7 @@
 """What stands between the devices and the meter, as stages that a block of power passes."""
 
-from diploee.facility.base import STAGES, Block, Meter, Site, Stage, Stages, StageSpec
-from diploee.facility.meters import EnergyMeter, StageMeters
+from diploee.facility.base import STAGES, Block, Meter, Site, Stage, StageMeters, Stages, StageSpec
+from diploee.facility.meters import EnergyMeter
 from diploee.facility.weather import WEATHER, Weather, WeatherSpec
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Blocks of columns, and the stages that they pass on their way to the meter.
+"""Blocks of columns, the stages that they pass on their way to the meter, and their meters.
 
 A stage reads columns of a block and adds its own; mostly it also gives `facility_power_w` anew, the
 power at the place behind it. Its state is whatever it needs of the past: it is handed over from
@@ -8,11 +8,12 @@ block to block, so that results do not depend on how a run is cut into blocks.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NoReturn, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +31,7 @@ from diploee.columns import (
 )
 from diploee.errors import DiploeeError, InputError, StageError, one_line, one_of, shown
 from diploee.facility.weather import Weather
-from diploee.metric import Metric
+from diploee.metric import Metric, check_declared
 from diploee.model import Kind, Kinds
 from diploee.tables import Int64Array
 from diploee.units import W_PER_MW
@@ -398,3 +399,48 @@ def _checked(stage: Stage, given: Values, block: Block) -> dict[str, npt.NDArray
 
 STAGES: Kinds[StageSpec] = Kinds("stage", StageSpec, "diploee.facility")
 """Stages by name: one module of this package each, and those registered from outside."""
+
+
+class StageMeters:
+    """The meters of all stages that have one, as one sink; `taken` blocks are not a stage's own.
+
+    Raises
+    ------
+    StageError
+        If a stage declares a metric in such a block, or one that another stage has.
+    """
+
+    def __init__(self, stages: Iterable[Stage], taken: Collection[str]) -> None:
+        self._meters: list[tuple[Any, Meter]] = [
+            (stage, called(stage, "meter")) for stage in stages if hasattr(stage, "meter")
+        ]
+        seen: set[str] = set()
+        for stage, meter in self._meters:
+            if not (hasattr(meter, "add") and hasattr(meter, "values")):
+                _fail(stage, f"has a meter without add or values: {one_line(shown(meter))}")
+            for key in (metric.key for metric in stage.metrics):
+                block, _, name = key.partition(".")
+                if key in seen or block in taken or not name:
+                    _fail(stage, f"declares metric '{key}'; name it as in 'chiller.energy_mwh', "
+                                 "with a block that no other part of a run has")  # fmt: skip
+                seen.add(key)
+
+    def add(self, block: Block) -> None:
+        """Take in a block behind all stages."""
+        for stage, meter in self._meters:
+            called(stage, "add", block, of=meter)
+
+    def blocks(self) -> dict[str, dict[str, float | None]]:
+        """Return the metrics, a block for each first part of their keys; refuse undeclared ones."""
+        found: dict[str, dict[str, float | None]] = {}
+        for stage, meter in self._meters:
+            values = called(stage, "values", of=meter)
+            check_declared(values.items(), stage.metrics, partial(_fail, stage))
+            for key, value in values.items():
+                block, _, name = key.partition(".")
+                found.setdefault(block, {})[name] = value
+        return found
+
+
+def _fail(stage: Stage, text: str) -> NoReturn:
+    raise StageError(f"stage {type(stage).__name__} {text}")

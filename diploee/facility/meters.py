@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import partial
-from typing import Any, NoReturn, Protocol
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
-from diploee.errors import StageError, one_line, shown
-from diploee.facility.base import Block, Meter, Stage, Values, called
+from diploee.facility.base import Block, Values
 from diploee.measures.distribution import Energy, HoursAbove, Most
-from diploee.metric import Metric, check_declared
+from diploee.metric import Metric
 from diploee.tables import Float64Array
 
 ABOVE_RATING = 1 + 1e-9
@@ -76,48 +74,3 @@ def load_metrics(part: str, name: str) -> tuple[Metric, ...]:
         Metric(f"{part}.hours_above_rating", "h", f"hours of the {name} above the rating",
                "{:,.1f}", "counted, not clipped"),
     )  # fmt: skip
-
-
-class StageMeters:
-    """The meters of all stages that have one, as one sink; `taken` blocks are not a stage's own.
-
-    Raises
-    ------
-    StageError
-        If a stage declares a metric in such a block, or one that another stage has.
-    """
-
-    def __init__(self, stages: Iterable[Stage], taken: Collection[str]) -> None:
-        self._meters: list[tuple[Any, Meter]] = [
-            (stage, called(stage, "meter")) for stage in stages if hasattr(stage, "meter")
-        ]
-        seen: set[str] = set()
-        for stage, meter in self._meters:
-            if not (hasattr(meter, "add") and hasattr(meter, "values")):
-                _fail(stage, f"has a meter without add or values: {one_line(shown(meter))}")
-            for key in (metric.key for metric in stage.metrics):
-                block, _, name = key.partition(".")
-                if key in seen or block in taken or not name:
-                    _fail(stage, f"declares metric '{key}'; name it as in 'chiller.energy_mwh', "
-                                 "with a block that no other part of a run has")  # fmt: skip
-                seen.add(key)
-
-    def add(self, block: Block) -> None:
-        """Take in a block behind all stages."""
-        for stage, meter in self._meters:
-            called(stage, "add", block, of=meter)
-
-    def blocks(self) -> dict[str, dict[str, float | None]]:
-        """Return the metrics, a block for each first part of their keys; refuse undeclared ones."""
-        found: dict[str, dict[str, float | None]] = {}
-        for stage, meter in self._meters:
-            values = called(stage, "values", of=meter)
-            check_declared(values.items(), stage.metrics, partial(_fail, stage))
-            for key, value in values.items():
-                block, _, name = key.partition(".")
-                found.setdefault(block, {})[name] = value
-        return found
-
-
-def _fail(stage: Stage, text: str) -> NoReturn:
-    raise StageError(f"stage {type(stage).__name__} {text}")

@@ -25,7 +25,7 @@ from diploee.files import Writing, whole_file
 from diploee.model import Name
 from diploee.plain_data import SHA256, Record, checked_record, parse_json
 from diploee.profiles.profile import DEVICE_POWER, PowerProfile, Provenance
-from diploee.scenario.bounds import MAX_DEVICES, MAX_NODES
+from diploee.scenario.loading import MAX_DEVICES, MAX_NODES
 from diploee.tables import (
     MAX_SIZE,
     BoolArray,

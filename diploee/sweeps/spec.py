@@ -13,7 +13,7 @@ from diploee.metric import find_metric
 from diploee.metrics.catalogue import declared_metrics
 from diploee.model import Model
 from diploee.plain_data import KeyPath
-from diploee.scenario.bounds import MAX_SEED
+from diploee.scenario.loading import MAX_SEED
 from diploee.sweeps.draws import DRAWS, Draw
 
 Problem = tuple[KeyPath, str]

@@ -49,7 +49,7 @@ from diploee.profiles.profile import (
     check_argument,
 )
 from diploee.profiles.resample import US_PER_MS, US_PER_S, unshared_s, usable_bandwidth_hz
-from diploee.scenario.bounds import MAX_DEVICES, MAX_NODES, MAX_POWER_W
+from diploee.scenario.loading import MAX_DEVICES, MAX_NODES, MAX_POWER_W
 from diploee.textio.text import Text, read_text
 from diploee.units import S_PER_DAY
 

@@ -38,7 +38,7 @@ from diploee.importers.power_logs.curves import (
 from diploee.importers.power_logs.gpu_rows import gpu_of_rows
 from diploee.profiles.profile import GPU_POWER, PowerProfile, check_argument
 from diploee.profiles.resample import US_PER_S
-from diploee.scenario.bounds import MAX_NODES, MAX_POWER_W
+from diploee.scenario.loading import MAX_NODES, MAX_POWER_W
 from diploee.tables import Float64Array, Int64Array
 from diploee.textio.sheets import Sheet, read_sheet
 from diploee.textio.stamps import Stamps, stamps_of_one_clock

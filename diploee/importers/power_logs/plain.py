@@ -35,7 +35,7 @@ from diploee.importers.power_logs.curves import (
 )
 from diploee.profiles.profile import UNKNOWN_BOUNDARY, PowerProfile, check_argument
 from diploee.profiles.resample import US_PER_MS, US_PER_S, EnergyCurve, usable_bandwidth_hz
-from diploee.scenario.bounds import MAX_NODES, MAX_POWER_W
+from diploee.scenario.loading import MAX_NODES, MAX_POWER_W
 from diploee.tables import Float64Array, Int64Array
 from diploee.textio.sheets import Sheet, read_sheet
 from diploee.textio.stamps import YEARS_US, stamps_of_one_clock

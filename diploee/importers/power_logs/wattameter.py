@@ -36,7 +36,7 @@ from diploee.importers.power_logs.wattameter_power import (
 )
 from diploee.profiles.profile import PowerProfile, check_argument
 from diploee.profiles.resample import US_PER_S
-from diploee.scenario.bounds import MAX_POWER_W
+from diploee.scenario.loading import MAX_POWER_W
 from diploee.textio.source import read_bytes
 from diploee.units import MS_PER_DAY, PROFILE_STEP_MS, S_PER_DAY
 

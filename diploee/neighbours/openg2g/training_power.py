@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from diploee.model import Model, documented
-from diploee.scenario.bounds import MAX_POWER_W, MAX_SEED
+from diploee.scenario.loading import MAX_POWER_W, MAX_SEED
 from diploee.streams import stream
 from diploee.tables import BoolArray, Float64Array
 from diploee.units import whole_ms

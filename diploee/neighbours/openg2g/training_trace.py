@@ -15,7 +15,7 @@ from diploee.neighbours.openg2g.training_power import TrainingTraceParams, train
 from diploee.profiles import PowerProfile, Provenance
 from diploee.profiles.profile import check_argument
 from diploee.profiles.resample import round_keeping_energy, usable_bandwidth_hz
-from diploee.scenario.bounds import MAX_DEVICES, MAX_NODES
+from diploee.scenario.loading import MAX_DEVICES, MAX_NODES
 from diploee.tables import Float64Array
 from diploee.textio.sheets import read_sheet
 from diploee.textio.source import read_bytes
