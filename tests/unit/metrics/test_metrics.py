@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from builders import job_table
-from diploee.metrics.grid import GridMetrics
 
 from diploee.errors import InputError
 from diploee.loads.jobs.queue import QueueMetrics
@@ -16,6 +15,7 @@ from diploee.measures import distribution
 from diploee.measures.distribution import Distribution
 from diploee.metric import Metric
 from diploee.metrics import MEASURES, FacilityMetrics, RunMeasure
+from diploee.metrics.run_metrics import GridMetrics
 from diploee.schedule import NEVER_MS, Schedule
 
 MS_PER_H = 3_600_000
