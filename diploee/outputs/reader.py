@@ -15,7 +15,7 @@ import pyarrow as pa
 from diploee.annexes import annex
 from diploee.columns import Columns, find_column
 from diploee.errors import InputError, ScenarioError, did_you_mean, one_line, one_of, shown
-from diploee.json_files import Record, checked_record, read_json
+from diploee.json_files import Record, checked_record, grouped, read_json
 from diploee.metric import Metric, find_metric, flatten
 from diploee.metrics.catalogue import declared_metrics, table_metrics
 from diploee.metrics.limits import LimitReport, Limits, check_limits, load_limits
@@ -64,7 +64,7 @@ class Run:
 
     @cached_property
     def metrics(self) -> dict[str, Any]:
-        """The metrics, as in ``metrics.json``."""
+        """The metrics, as in ``metrics.json``; reading a key that it lacks is an `InputError`."""
         return self._json(METRICS_FILE, Metrics)
 
     @cached_property
@@ -322,8 +322,10 @@ class Run:
     def _json(self, name: str, record: type[Record]) -> dict[str, Any]:
         path = self.folder / name
         content: dict[str, Any] = read_json(path, dict)
-        checked_record(content, record, one_line(str(path)), remedy=CHANGED)
-        return content
+        where = one_line(str(path))
+        checked_record(content, record, where, remedy=CHANGED)
+        found: dict[str, Any] = grouped(content, f"{where}: ", CHANGED)
+        return found
 
 
 def open_run(folder: Path | str) -> Run:
