@@ -304,6 +304,37 @@ class Record(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, extra="allow", allow_inf_nan=False)
 
 
+class MissingKeyError(InputError, KeyError):
+    """A group of a file lacks a key that is read."""
+
+
+class Group(dict[str, Any]):
+    """A group of keys of a file: a missing one is refused in one line by who reads it."""
+
+    def __init__(self, values: Mapping[str, Any], where: str, remedy: str) -> None:
+        super().__init__(values)
+        self._where, self._remedy = where, remedy
+
+    def __missing__(self, key: str) -> NoReturn:
+        raise MissingKeyError(f"{self._where}{key}: this key is missing; {self._remedy}")
+
+    def __or__(self, other: Any) -> Any:
+        return Group({**self, **other}, self._where, self._remedy)
+
+    def __ror__(self, other: Any) -> Any:
+        return Group({**other, **self}, self._where, self._remedy)
+
+
+def grouped(data: Any, where: str, remedy: str) -> Any:
+    """Return data of a file, at its place, with `Group` for its groups."""
+    if isinstance(data, list):
+        return [grouped(item, f"{where}{k}.", remedy) for k, item in enumerate(data)]
+    if not isinstance(data, dict):
+        return data
+    groups = {key: grouped(of, f"{where}{key}.", remedy) for key, of in data.items()}
+    return Group(groups, where, remedy)
+
+
 def read_json(path: Path, root: type[T], error: type[InputError] = InputError) -> T:
     """Read a JSON file and check what it holds."""
     where = one_line(str(path))

@@ -25,7 +25,7 @@ from diploee.outputs.jobs_file import JOBS_FILE
 from diploee.outputs.manifest import METRICS_FILE, SCHEMA_VERSION
 from diploee.outputs.records import Manifest, Metrics
 from diploee.outputs.series import CHANGED, RunSeries, SeriesBlock
-from diploee.plain_data import KeyPath, Record, checked_record, read_json
+from diploee.plain_data import KeyPath, Record, checked_record, grouped, read_json
 from diploee.scenario import Scenario, scenario_from_dict
 from diploee.tables import Kind, open_parquet
 from diploee.units import MS_PER_S, W_PER_MW, power_unit
@@ -63,7 +63,7 @@ class Run:
 
     @cached_property
     def metrics(self) -> dict[str, Any]:
-        """The metrics, as in ``metrics.json``."""
+        """The metrics, as in ``metrics.json``; reading a key that it lacks is an `InputError`."""
         return self._json(METRICS_FILE, Metrics)
 
     @cached_property
@@ -321,8 +321,10 @@ class Run:
     def _json(self, name: str, record: type[Record]) -> dict[str, Any]:
         path = self.folder / name
         content: dict[str, Any] = read_json(path, dict)
-        checked_record(content, record, one_line(str(path)), remedy=CHANGED)
-        return content
+        where = one_line(str(path))
+        checked_record(content, record, where, remedy=CHANGED)
+        found: dict[str, Any] = grouped(content, f"{where}: ", CHANGED)
+        return found
 
 
 def open_run(folder: Path | str) -> Run:

@@ -1,21 +1,19 @@
-"""What `manifest.json` and `metrics.json` must hold for those who read a run folder.
+"""What `manifest.json` and `metrics.json` hold, for those who read a run folder.
 
-Keys that nobody reads may be missing or others; those of a newer version may follow.
+Keys that nobody reads may be missing; those of a newer version may follow.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from datetime import datetime
 from types import GenericAlias
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, create_model
 
 from diploee.errors import shown
-from diploee.metrics.catalogue import declared_metrics
+from diploee.metrics.catalogue import declared_metrics, own_blocks
 from diploee.plain_data import SHA256, Record
 from diploee.profiles.store import Origin
 from diploee.tables import MAX_SIZE
@@ -74,145 +72,94 @@ class Manifest(Record):
     warnings: list[str]
 
 
-_NEEDED = """
-power: mean_mw max_mw energy_mwh resolution_s
-utilization:
-jobs?~:
-synchronous?.*:
-requests?~.services?.*:
-grid?~: mean_mw load_factor~
-grid.bandwidth: averaging_window_s~ lower_bound_below_s? note
-grid.peak: max_mw time cause?~
-grid.monthly_peaks.*: max_mw time cause?~
-grid.headroom?~: rated_mw mw fraction
-grid.coincidence?~: factor~
-grid.coincidence.pools.*: max_mw time cause?~
-grid.maximum_demand.intervals[]: interval_min max_mw time cause?~ load_factor~
-grid.maximum_demand.intervals[].monthly.*: max_mw time cause?~
-grid.maximum_demand.absent[]: interval_min reason
-grid.load_duration_curve: percent_of_time exceeded_mw
-grid.ramps.intervals[]: interval_s lower_bound
-grid.ramps.intervals[].up: max_mw p99_mw p999_mw max_mw_per_min time~ cause?~
-grid.ramps.intervals[].down: max_mw p99_mw p999_mw max_mw_per_min time~ cause?~
-grid.ramps.absent[]: interval_s reason
-grid.rolling_range.windows[]: window_s max_mw p99_mw p999_mw time lower_bound cause?~
-grid.rolling_range.absent[]: window_s reason
-grid.rainflow: threshold_mw swings swings_per_day~ max_from?~ max_to?~
-grid.rainflow.classes[]: from_mw to_mw~ swings
-grid.spectrum: windows? window_s? frequency_resolution_hz? mean_psd_mw2_per_hz?
-grid.spectrum.bands[]: low_hz high_hz rms_p50_mw rms_p99_mw rms_max_mw worst_window
-grid.spectrum.bands[]: worst_window_strongest_hz flagged flag_reason?
-grid.spectrum.absent[]: low_hz high_hz reason
-grid.spectrum.lines[]: frequency_hz period_s rms_mw over_floor~ flagged
-poi?~: pue~ ppue_cooling~
-poi.energy.*:
-poi.monthly.*: pue~ ppue_cooling~
-poi.monthly.*.energy.*:
-billing?~.months[]: month complete hours energy_mwh drawn_mvarh supplied_mvarh
-billing.months[]: lagging_power_factor~ leading_power_factor~
-billing.months[].demand[]: interval_min max_mw max_mva max_mvar min_mvar time max_mva_time
-billing.months[].demand[]: load_factor~ power_factor~
-billing.months[].billed?: interval_min max_mw for_power_factor_mw? ratchet_mw? reactive_mvar?
-billing.months[].billed: lower_bound?
-billing.absent[]: interval_min reason
-flexibility?~.jobs.*~:
-flexibility.events[]: name twin_mw~ mean_mw~ mean_reduction~
-flexibility.events[].times: issued start ramp held end over
-flexibility.events[].utility?: baseline_mw adjustment
-flexibility.events[].widest_jobs[]: job_id n_nodes from_s to_s state
-zooms?~: resolution_s basis?
-zooms.windows[]: name at value_mw window_s cause?~
-"""
-"""What readers need: a group and its values; one with ? may be missing, one with ~ may be null."""
-
-_CAUSE = """
-cause: change_mw queued_jobs?
-cause.parts[]: what mw of? pool? count? started? stopped? started_mw? stopped_mw?
-cause.parts[]: instances? replicas? rate_rps? mean_mw?
-cause.parts[].largest?: job_id n_nodes mw
-cause.parts[].recent?: count mw
-cause.calendar[]?: of pool change~ mw
-"""
-
-_TWO = Annotated[list[Number], Field(min_length=2, max_length=2)]
-_TYPES: dict[str, Any] = {
-    **dict.fromkeys(("time", "max_mva_time", "max_from", "max_to", "worst_window", "at"), Time),
+_PAIR = Annotated[list[Number], Field(min_length=2, max_length=2)]
+_BESIDE: dict[str, Any] = {
+    **dict.fromkeys(("time", "max_mva_time", "worst_window", "at"), Time),
+    **dict.fromkeys(("max_from", "max_to"), Time | None),
     **dict.fromkeys(("issued", "start", "ramp", "held", "end", "over"), Time),
-    **dict.fromkeys(("note", "reason", "flag_reason", "basis", "month", "what", "of", "pool"), str),
+    **dict.fromkeys(("note", "reason", "flag_reason", "basis", "month", "what", "of"), str),
+    **dict.fromkeys(("name", "pool"), str),
     **dict.fromkeys(("lower_bound", "flagged", "complete"), bool),
     **dict.fromkeys(("low_hz", "high_hz", "frequency_hz", "frequency_resolution_hz"), Positive),
     **dict.fromkeys(("period_s", "threshold_mw"), Positive),
     **dict.fromkeys(("interval_s", "window_s", "resolution_s"), Seconds),
     **dict.fromkeys(("swings", "windows", "count", "job_id", "n_nodes"), Count),
     **dict.fromkeys(("started", "stopped"), Count),
+    **dict.fromkeys(("mw", "mean_mw", "change_mw", "started_mw", "stopped_mw", "from_mw"), Number),
+    **dict.fromkeys(("to_mw", "change"), Number | None),
     **dict.fromkeys(("percent_of_time", "exceeded_mw", "mean_psd_mw2_per_hz"), list[Number]),
     **dict.fromkeys(("from_s", "to_s"), list[Number]),
-    **dict.fromkeys(("instances", "replicas", "rate_rps", "queued_jobs"), _TWO),
+    **dict.fromkeys(("instances", "replicas", "rate_rps", "queued_jobs"), _PAIR),
     "state": list[str],
     "interval_min": Annotated[int, Field(ge=1, le=10**9)],
-    "averaging_window_s": Annotated[float, Field(ge=0, le=MAX_SIZE)],
-    "name": str,
-    "zooms.windows[].name": Annotated[str, Field(pattern="^[a-z0-9_]+$")],
+}
+"""Type by name of times, notes, reasons, edges and counts, and of what causes hold."""
+
+_RAMP = "grid.ramps.intervals.<interval>"
+_APART: dict[str, Any] = {
+    f"{_RAMP}.up.time": Time | None,
+    f"{_RAMP}.down.time": Time | None,
+    "grid.bandwidth.averaging_window_s": Annotated[float, Field(ge=0, le=MAX_SIZE)] | None,
+    "zooms.windows.<name>.name": Annotated[str, Field(pattern="^[a-z0-9_]+$")],
     "power.resolution_s": Annotated[float, Field(gt=0, le=3600)],
 }
-"""Type of a value by its name; the others are numbers."""
+"""Those of another type than others of their name or unit."""
+
+_LISTS = ("intervals", "windows", "classes", "bands", "lines", "months", "demand", "events")
+"""Groups whose entries are a list; those of others go by name."""
 
 
-@dataclass
-class _Group:
-    """A group of values, of any keys where its part is "*", or a list where that is "[]"."""
-
-    marks: str = ""
-    parts: dict[str, _Group] = field(default_factory=dict)
-    values: dict[str, tuple[Any, str]] = field(default_factory=dict)
-
-    def part(self, step: str) -> _Group:
-        """Return a part, made with its marks where it is new."""
-        name = step.rstrip("?~")
-        return self.parts.setdefault(name, _Group(step[len(name) :]))
-
-    def needs(self, lines: str) -> _Group:
-        """Add what lines such as `_NEEDED` name."""
-        for line in lines.strip().splitlines():
-            path, _, names = line.partition(":")
-            group, at = self, re.sub(r"[?~]", "", path)
-            for step in re.sub(r"\[\](\??)", r"\1.[]", path).split("."):
-                group = group.part(step)
-            for name in names.split():
-                key = name.rstrip("?~")
-                of = _TYPES.get(f"{at}.{key}", _TYPES.get(key, Number))
-                group.values[key] = of, name[len(key) :]
-        return self
-
-    def declares(self, keys: Iterable[str]) -> _Group:
-        """Add the metrics of a catalogue: numbers, which may be missing and null."""
-        for *path, last in (key.split(".") for key in keys):
-            group = self
-            for step in path:
-                of_any = "[]" if "[]" in group.parts else "*"
-                group = group.part(of_any if step.startswith("<") else f"{step}?~")
-            if "<" not in last and last not in group.parts:
-                group.values.setdefault(last, (Number, "?~"))
-        return self
-
-    def record(self, name: str) -> Any:
-        """Return what pydantic checks it by."""
-        if "[]" in self.parts:
-            return GenericAlias(list, (self.parts["[]"].record(name),))
-        if "*" in self.parts:
-            of = self.parts["*"]
-            kind = of.record(name) if of.parts or of.values else Number
-            return GenericAlias(dict, (str, kind | None if "~" in of.marks else kind))
-        keys = {key: _field(*of) for key, of in self.values.items()}
-        keys |= {key: _field(of.record(key), of.marks) for key, of in self.parts.items()}
-        return create_model(name, __base__=Record, **cast("dict[str, Any]", keys))
+def _grown(title: str, base: Any, /, **parts: Any) -> Any:
+    """Return a record with further parts, which may be missing until somebody reads them."""
+    fields: dict[str, Any] = {key: (of, None) for key, of in parts.items()}
+    return create_model(title, __base__=base, **fields)
 
 
-def _field(of: Any, marks: str) -> tuple[Any, Any]:
-    return of | None if "~" in marks else of, None if "?" in marks else ...
+def _list(of: Any) -> Any:
+    return GenericAlias(list, (of,))
 
 
-_TYPES["cause"] = _Group().needs(_CAUSE).parts["cause"].record("Cause")
-_DECLARED = (metric.key for metric in declared_metrics() if not re.search("^<|<share>", metric.key))
-Metrics: type[Record] = _Group().needs(_NEEDED).declares(_DECLARED).record("Metrics")
-"""``metrics.json``: what its readers need, and numbers wherever the catalogue declares one."""
+_ENTRY = _grown("Entry", Record, **_BESIDE)
+_PART = _grown("Part", _ENTRY, largest=_ENTRY, recent=_ENTRY)
+_CAUSE = _grown("Cause", _ENTRY, parts=_list(_PART), calendar=_list(_ENTRY))
+_ENTRIES = _list(_ENTRY)
+_BY_NAME = {"cause": _CAUSE | None, "times": _ENTRY, "absent": _ENTRIES, "widest_jobs": _ENTRIES}
+_GROUP = _grown("Group", _ENTRY, **_BY_NAME)
+
+
+def _metric_types() -> dict[str, Any]:
+    """Return numbers by the keys of metrics; ratios, stages and events may give none."""
+    found, sure = dict(_APART), own_blocks() - {"flexibility", "measures"}
+    for metric in declared_metrics():
+        key, curve, _ = metric.key.partition(".<share>")
+        block, name = key.partition(".")[0], key.rpartition(".")[2]
+        by_name = _BESIDE.get(name) if block in sure else None
+        certain = metric.unit[0] == "M" if block != "grid" else metric.unit[0] != "1"
+        number = by_name or (Number if certain and block in sure else Number | None)
+        found.setdefault(key, _ENTRY if curve else number)
+    return {key: of for key, of in found.items() if key[0] != "<"}
+
+
+def _tree(types: Mapping[str, Any]) -> dict[str, Any]:
+    """Return types by key nested as the values are, entries of any name below ""."""
+    tree: dict[str, Any] = {}
+    for key, of in types.items():
+        group, (*path, last) = tree, ("" if "<" in step else step for step in key.split("."))
+        for step in path:
+            group = group.setdefault(step, {})
+        group.setdefault(last, of)
+    return tree
+
+
+def _record(name: str, tree: Any) -> Any:
+    """Return what pydantic checks a group by."""
+    if not isinstance(tree, dict):
+        return tree
+    if "" in tree:
+        of = _record(name, tree[""])
+        return _list(of) if name in _LISTS else GenericAlias(dict, (str, of))
+    return _grown(name, _GROUP, **{key: _record(key, of) for key, of in tree.items()})
+
+
+Metrics: type[Record] = _record("Metrics", _tree(_metric_types()))
+"""``metrics.json``: the metrics of the catalogue, and what stands beside them by name."""

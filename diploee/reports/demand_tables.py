@@ -18,8 +18,6 @@ from diploee.units import W_PER_MW
 def demand_table(view: GridView) -> PageTable:
     """Return mean, peak, maximum demand, load factors, headroom and coincidence."""
     values = dict(flatten({"grid": view.block}))
-    if "grid.peak.max_mw" not in values:
-        raise KeyError("peak")
     rows = [
         _row(view, metric.sized(view.unit), values)
         for declared in DEMAND_METRICS

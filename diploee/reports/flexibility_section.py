@@ -84,7 +84,7 @@ def event_chart(run: RunData, event: Entry, unit: PowerUnit) -> Chart:
 
     The target and the twin are of the facility: no pool has one to compare with.
     """
-    at = {name: _ms(text) for name, text in event["times"].items()}
+    at = event["times"] | {name: _ms(text) for name, text in event["times"].items()}
     series = run.run.series()
     span = [at["ramp"] - SHOWN_MS[0], at["over"] + SHOWN_MS[1]]
     rows = np.clip((np.array(span) - series.start_ms) // series.step_ms, 0, series.n_rows)
@@ -96,7 +96,7 @@ def event_chart(run: RunData, event: Entry, unit: PowerUnit) -> Chart:
         Line(times, power[BASELINE].astype(np.float32), "without the event", MUTED, unit.power, 3),
         Line(times, power["facility_power_w"].astype(np.float32), "load", colour(0), unit.power, 3),
     ]
-    local = {name: _local(run, ms) for name, ms in at.items()}
+    local = at | {name: _local(run, ms) for name, ms in at.items()}
     if event.get("before_mw") is not None and event.get("target_mw") is not None:
         per_mw = W_PER_MW / unit.watts
         level, before = (event[key] * per_mw for key in ("target_mw", "before_mw"))

@@ -23,7 +23,7 @@ def ramps_table(view: GridView) -> PageTable:
         view,
         "Ramps",
         ("Over", "", *_size_headers(unit), f"Largest [{unit}/min]", "When", "Why"),
-        [{**e, **e[way], "way": way} for e in block["intervals"] for way in ("up", "down")],
+        [e[way] | e | {"way": way} for e in block["intervals"] for way in ("up", "down")],
         block["absent"],
         lambda e: (seconds(e["interval_s"]), e.get("way", "up, down")),
         tuple(f"{size}_mw" for size in SIZES),

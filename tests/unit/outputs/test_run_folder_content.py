@@ -141,6 +141,21 @@ def test_a_declared_number_that_is_none_is_refused_wherever_it_stands(run: Run) 
     assert checked > 20
 
 
+def test_a_missing_key_is_named_in_one_line_where_it_is_read(run: Run, tmp_path: Path) -> None:
+    for name in ("manifest.json", "metrics.json"):
+        (tmp_path / name).write_bytes((run.folder / name).read_bytes())
+    metrics = json.loads((tmp_path / "metrics.json").read_text("utf-8"))
+    del metrics["grid"]["ramps"]["intervals"][1]["up"]["max_mw"], metrics["power"]["std_mw"]
+    (tmp_path / "metrics.json").write_text(json.dumps(metrics), "utf-8")
+    found = diploee.open_run(tmp_path).metrics
+    assert found["power"] == metrics["power"], "what nobody reads may be missing"
+    up = found["grid"]["ramps"]["intervals"][1]["up"]
+    assert up.get("max_mw") is None
+    for entry in (up, up | {"way": "up"}, {"way": "up"} | up):
+        with pytest.raises(InputError, match=r"intervals\.1\.up\.max_mw: this key is missing"):
+            entry["max_mw"]
+
+
 def test_job_energies_and_idle_power_add_up_to_the_facilitys_energy(run: Run) -> None:
     facility, jobs = run.facility(), run.jobs()
     idle_j = (1 - facility["utilization"].to_numpy(dtype=float)).sum() * 12 * 400 * 60
