@@ -1,13 +1,11 @@
 """Outputs: the run folder with its Parquet files, metrics and manifest, and its reader."""
 
-from diploee.outputs.event_window_files import write_event_windows
-from diploee.outputs.facility_file import FACILITY_FILE, FacilityFile
+from diploee.outputs.facility_file import FACILITY_FILE, FacilityFile, write_event_windows
 from diploee.outputs.folder import (
     MANIFEST,
-    NewRun,
+    RUN_FOLDER,
     default_folder,
     expected_mb,
-    new_run_folder,
     run_files,
 )
 from diploee.outputs.jobs_file import JOBS_FILE, JobsFile
@@ -20,16 +18,15 @@ __all__ = [
     "JOBS_FILE",
     "MANIFEST",
     "METRICS_FILE",
+    "RUN_FOLDER",
     "FacilityFile",
     "JobsFile",
-    "NewRun",
     "Run",
     "RunSeries",
     "SeriesBlock",
     "build_manifest",
     "default_folder",
     "expected_mb",
-    "new_run_folder",
     "open_run",
     "run_files",
     "serving_entries",

@@ -1,16 +1,13 @@
-"""What a run folder is: its default place, what it may hold, how large it gets, how it appears."""
+"""What a run folder is: its default place, what it may hold, how large it gets."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
 
 from diploee.errors import InputError
-from diploee.files import FolderKind, writing
+from diploee.files import FolderKind
 from diploee.units import MS_PER_S
 
 MANIFEST = "manifest.json"
@@ -41,62 +38,6 @@ def refuse_in_run(place: Path | str, folder: Path, option: str = "--out") -> Non
             f"{option}: {place} lies in the run folder {folder}, which could not be replaced by "
             "--force with other files in it; choose a place beside it"
         )
-
-
-@dataclass
-class NewRun:
-    """A run folder being written.
-
-    Parameters
-    ----------
-    folder : pathlib.Path
-        The hidden folder beside the place to write to.
-    place : pathlib.Path
-        Where it appears at the end.
-    needed_mb : float, optional
-        Estimated size of the whole folder [MB], for the message of a full disk; 0 = not known.
-    """
-
-    folder: Path
-    place: Path
-    needed_mb: float = 0.0
-
-
-@contextmanager
-def new_run_folder(
-    place: Path | str, force: bool = False, numbered: Callable[[], Path] | None = None
-) -> Iterator[NewRun]:
-    """Give a folder to write a run to, and put it in its place when all went well.
-
-    Parameters
-    ----------
-    place : path
-        Where the run folder shall appear.
-    force : bool
-        Replace a run folder that stands there, if nothing else is in it; the old one is kept until
-        the new one is complete.
-    numbered : callable, optional
-        Gives another place if the first one was taken in the meantime, by a run at the same time.
-
-    Yields
-    ------
-    NewRun
-        Its hidden folder is removed if the block ends with an error.
-
-    Raises
-    ------
-    InputError
-        If the place is taken, and either `force` is not set or something else stands there.
-    OutputError
-        If it can't be written: no permission, a full disk.
-    """
-    with writing(force) as files:
-        item = files.folder(place, RUN_FOLDER)
-        item.other_place = numbered
-        new = NewRun(item.path, item.place)
-        files.needed_mb = lambda _written_mb: new.needed_mb
-        yield new
-    new.place = item.place
 
 
 BYTES_PER_INTERVAL = 10
