@@ -3,13 +3,16 @@
 from diploee.outputs.facility_file import FACILITY_FILE, FacilityFile, write_event_windows
 from diploee.outputs.folder import (
     MANIFEST,
+    METRICS_FILE,
     RUN_FOLDER,
+    build_manifest,
     default_folder,
     expected_mb,
     run_files,
+    serving_entries,
+    write_json,
 )
 from diploee.outputs.jobs_file import JOBS_FILE, JobsFile
-from diploee.outputs.manifest import METRICS_FILE, build_manifest, serving_entries, write_json
 from diploee.outputs.reader import Run, open_run
 from diploee.outputs.series import RunSeries, SeriesBlock
 

@@ -20,9 +20,8 @@ from diploee.metric import Metric, find_metric, flatten
 from diploee.metrics.catalogue import declared_metrics, table_metrics
 from diploee.metrics.limits import LimitReport, Limits, check_limits, load_limits
 from diploee.outputs.facility_file import FACILITY_FILE, ZOOMS_FOLDER, stored_columns
-from diploee.outputs.folder import MANIFEST
+from diploee.outputs.folder import MANIFEST, METRICS_FILE, SCHEMA_VERSION
 from diploee.outputs.jobs_file import JOBS_FILE
-from diploee.outputs.manifest import METRICS_FILE, SCHEMA_VERSION
 from diploee.outputs.records import Manifest, Metrics
 from diploee.outputs.series import CHANGED, RunSeries, SeriesBlock
 from diploee.parquet_files import Kind, open_parquet

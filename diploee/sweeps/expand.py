@@ -14,7 +14,7 @@ from diploee import __version__
 from diploee.errors import InputError, ScenarioError, shown
 from diploee.inputs import InputReader, Inputs
 from diploee.loads.jobs.streams import JobStreams
-from diploee.outputs.manifest import SCHEMA_VERSION
+from diploee.outputs.folder import SCHEMA_VERSION
 from diploee.problems import KeyPath
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario, scenario_from_dict

@@ -26,8 +26,7 @@ from diploee.outputs.export.sidecar import describe
 from diploee.outputs.export.tables import CSV, GPU_DATA, OPENG2G, OPENG2G_LOAD, PLAYBACK
 from diploee.outputs.export.window import check_step, parse_step_ms, rows_between, year_spans
 from diploee.outputs.export.year_files import HOURS_8760, REOPT, REOPT_JSON, SAM
-from diploee.outputs.folder import run_files
-from diploee.outputs.manifest import write_json
+from diploee.outputs.folder import run_files, write_json
 from diploee.outputs.reader import Run, open_run
 from diploee.outputs.series import Rows, RunSeries
 from diploee.progress import Progress
