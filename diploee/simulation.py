@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from diploee.facility import Block, Stage
+from diploee.files import writing
 from diploee.inputs import Inputs, load_inputs
 from diploee.line import Line, OpenLoad
 from diploee.metrics import Attribution, Causes, RunMetrics
@@ -20,13 +21,13 @@ from diploee.outputs import (
     JOBS_FILE,
     MANIFEST,
     METRICS_FILE,
+    RUN_FOLDER,
     FacilityFile,
     JobsFile,
     Run,
     build_manifest,
     default_folder,
     expected_mb,
-    new_run_folder,
     open_run,
     serving_entries,
     write_event_windows,
@@ -127,7 +128,9 @@ def simulate(
     watch = Stopwatch(progress or Progress())
     numbered = (lambda: default_folder(scenario.name, scenario.sha256())) if out is None else None
     place = default_folder(scenario.name, scenario.sha256()) if out is None else out
-    with new_run_folder(place, force, numbered) as new:
+    with writing(force) as files:
+        new = files.folder(place, RUN_FOLDER)
+        new.other_place = numbered
         with watch.stage("read inputs"):
             inputs = inputs or load_inputs(scenario, library)
             size, scenario = scenario.facility.size, settle(scenario, inputs, stages)
@@ -135,12 +138,13 @@ def simulate(
             controller = controller or flexible_controller(scenario, inputs, stages)
             line = Line.open(scenario, inputs, engine, policies, stages, controller, loads)
             line.jobs.watch = watch
-            new.needed_mb = _expected_mb(line, jobs_file)
+            needed_mb = _expected_mb(line, jobs_file)
+            files.needed_mb = lambda _written_mb: needed_mb
         for text in overfull_pools(scenario.facility, scenario.clock, line.jobs.streams):
             watch.progress.tell(text)
-        with watch.stage("simulate") as update, ExitStack() as files:
+        with watch.stage("simulate") as update, ExitStack() as closing:
             rated_power_w = rated_w(scenario, inputs.weather_year, stages)
-            taken = _Taken(line, inputs, rated_power_w, new.folder, files, jobs_file)
+            taken = _Taken(line, inputs, rated_power_w, new.path, closing, jobs_file)
             windows = line.windows(window_days, update)
             if event_windows:
                 windows = taken.searched(windows)
@@ -152,8 +156,8 @@ def simulate(
         manifest = _manifest(line, inputs, engine, found)
         if size is not None:  # the scenario of the manifest has its size already
             manifest["size"] = size.model_dump(mode="json")
-        write_json(new.folder / METRICS_FILE, found)
-        write_json(new.folder / MANIFEST, {**manifest, "timing": watch.stages})
+        write_json(new.path / METRICS_FILE, found)
+        write_json(new.path / MANIFEST, {**manifest, "timing": watch.stages})
     return open_run(new.place)
 
 
@@ -166,7 +170,7 @@ class _Taken:
         inputs: Inputs,
         rated_power_w: float,
         folder: Path,
-        files: ExitStack,
+        closing: ExitStack,
         jobs_file: bool,
     ) -> None:
         self._line, self._folder = line, folder
@@ -177,7 +181,7 @@ class _Taken:
             "seed": scenario.seed,
         }
         series = FacilityFile(folder / FACILITY_FILE, clock, line.columns, self._head)
-        files.enter_context(series)
+        closing.enter_context(series)
         attribution = Attribution(scenario, line.model, jobs, line.services, line.further)
         self._causes = Causes(attribution, line.stages)
         jobs.sinks.append(self._causes.take)
@@ -192,16 +196,9 @@ class _Taken:
         )
         self.sinks: list[Sink] = [series, self._metrics]
         if jobs_file and scenario.streams:
-            file = JobsFile(
-                folder / JOBS_FILE,
-                clock,
-                scenario.pool_names(),
-                list(scenario.streams),
-                jobs.streams.classes,
-                jobs.streams.library.ids,
-                scenario.facility,
-            )
-            files.callback(file.close)
+            streams = jobs.streams
+            file = JobsFile(folder / JOBS_FILE, scenario, streams.classes, streams.library.ids)
+            closing.callback(file.close)
             jobs.sinks.append(lambda w: file.add(w.submitted, w.started, w.energy_j))
         self._flexibility: FlexibilityMetrics | None = None
         if line.is_measured:
@@ -227,13 +224,9 @@ class _Taken:
             found["flexibility"] = self._flexibility.block()
         if self._search is not None:
             with watch.stage("zooms"):
+                clock, head = line.scenario.clock, self._head
                 found["zooms"] = write_event_windows(
-                    self._folder,
-                    self._search,
-                    line.scenario.clock,
-                    line.columns,
-                    self._head,
-                    self._causes,
+                    self._folder, self._search, clock, line.columns, head, self._causes
                 )
         return found
 

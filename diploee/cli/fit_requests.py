@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
-from math import isfinite, isnan
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 from pydantic import Field
-from rich.markup import escape
 
-from diploee.cli.display import show_table
 from diploee.cli.fragment import give_fragment
 from diploee.cli.options import Force, Fragment, Json, Plots, as_option, options
 from diploee.clock import zone_of
@@ -32,27 +30,11 @@ from diploee.learn.fragment_files import (
 )
 from diploee.learn.jobs.job_fragment import WEEKDAYS
 from diploee.learn.requests.fit import RequestFit, fit_requests, trimmed
-from diploee.learn.requests.fluctuation import Estimate, FluctuationFit
 from diploee.learn.requests.request_fragment import fit_remarks, request_stream_yaml
-from diploee.learn.requests.scatter import Dispersion
-from diploee.learn.requests.services import ServiceFit
-from diploee.learn.week_shape import IN_WORDS
 from diploee.loads.services.request_trace import RequestTrace
 from diploee.model import Model
 from diploee.plain_data import plain
-from diploee.units import HOURS_PER_WEEK, MS_PER_DAY, MS_PER_H, MS_PER_S
-
-_Row = tuple[str, str, str]
-
-_IN_TABLE = (
-    "Fitted to",
-    "Weights:",
-    "Variance over mean",
-    "Fluctuation of",
-    "Prompts of",
-    "Answers of",
-)
-"""Beginnings of remarks whose numbers stand in the table too."""
+from diploee.units import HOURS_PER_WEEK, MS_PER_H, MS_PER_S
 
 
 class TraceReading(Model):
@@ -145,8 +127,7 @@ def fit_requests_command(
         )
 
     def tell() -> list[str]:
-        _show(fit, read, confidence)
-        return [local, *(line for line in fit_remarks(fit) if not line.startswith(_IN_TABLE))]
+        return [*fit_remarks(fit), *_lines(fit, read), local, rows]
 
     data = partial(_as_dict, fit, read, zero_hour or 0.0, confidence) if as_json else None
     give_fragment(text, out, force, data, tell, plots, draw)
@@ -177,91 +158,31 @@ def _local_time(trace: RequestTrace, zero_hour_of_week: float | None) -> str:
     )
 
 
-def _show(fit: RequestFit, trace: RequestTrace, confidence: float) -> None:
-    """Print what was learned: of the requests, and of each service."""
-    title = escape(f"{Path(fit.source).name} ({fit.trace_format})")
-    rows = _request_rows(fit, trace)
-    show_table(title, ("", "value", f"{100 * confidence:g}% limits"), rows)
-    header = ("service", "share", "tokens", "mean", "p50", "p90", "p99", "latency curve")
-    typer.echo()
-    show_table("", header, [row for service in fit.services for row in _service_rows(service)])
-
-
-def _request_rows(fit: RequestFit, trace: RequestTrace) -> list[_Row]:
-    step = f"{fit.step_ms / MS_PER_S:g} s"
+def _lines(fit: RequestFit, trace: RequestTrace) -> list[str]:
+    """Return what the fragment's comments leave out, a statement a line."""
     peak = f"{fit.peak_ms / MS_PER_H:.2f} h after the origin"
     if not trace.is_relative:
         local_s = int(trace.zone.local_ms(np.array([fit.peak_ms]))[0]) // MS_PER_S
-        peak = f"{datetime.fromtimestamp(local_s, UTC):%Y-%m-%d %H:%M}"
-    causes = [
-        (f"{what}: {cause}", f"{n:,}", "")
-        for what in ("dropped", "repaired", "noted")
-        for cause, n in getattr(trace.counts, what).items()
-    ]
-    return [
-        ("requests", f"{fit.n_requests:,.0f}", ""),
-        ("span [days]", f"{fit.span_ms / MS_PER_DAY:.3g}", ""),
-        ("mean rate [1/s]", f"{fit.mean_rate_rps:.4g}", ""),
-        (f"peak rate over {step} [1/s]", f"{fit.peak_rate_rps:.4g}", ""),
-        ("peak at", peak, ""),
-        ("mean rate of a whole week [1/s]", f"{fit.week_rate_rps:.4g}", ""),
-        *_weight_rows(fit),
-        _scatter_row(f"variance over mean, {step} (Poisson 1)", fit.dispersion),
-        _scatter_row("variance over mean, hours (Poisson 1)", fit.hourly_dispersion),
-        *_fluctuation_rows(fit.fluctuation),
-        ("rows read", f"{trace.counts.n_rows:,}", ""),
-        ("rows kept", f"{trace.counts.n_kept:,}", ""),
-        *(causes or [("dropped or repaired", "0", "")]),
-    ]
-
-
-def _fluctuation_rows(fit: FluctuationFit | None) -> list[_Row]:
-    found: tuple[Estimate | None, ...] = (None,) * 3
-    if fit is not None:
-        found = (fit.relative_std, fit.correlation_time_s, fit.common_share)
-    labels = ("relative fluctuation of minutes", "its correlation time [s]", "its common share")
-    return [
-        (label, "-", "")
-        if value is None
-        else (label, f"{value.value:.3g}", f"{value.low:.3g} to {value.high:.3g}")
-        for label, value in zip(labels, found, strict=True)
-    ]
-
-
-def _weight_rows(fit: RequestFit) -> list[_Row]:
-    n_months = 0 if fit.month_low is None else sum(not isnan(low) for low in fit.month_low)
-    rows = [("weights", IN_WORDS[fit.detail] + (f", {n_months} months" if n_months else ""), "")]
-    if fit.months is not None:
-        words = "differ" if fit.months.differ else "do not differ by more than chance"
-        rows.append(("months", words, f"p {fit.months.p_value:.2g}"))
+        peak = f"at {datetime.fromtimestamp(local_s, UTC):%Y-%m-%d %H:%M}"
+    lines = [f"Mean rate of a whole week {fit.week_rate_rps:.4g}/s; peak {peak}."]
     if fit.detail != "uniform":
-        for name, hour in (
-            ("lowest", fit.week_weight.argmin()),
-            ("highest", fit.week_weight.argmax()),
-        ):
-            when = _hour_name(float(hour), with_day=fit.detail in ("hour_of_week", "day_and_hour"))
-            limits = f"{fit.week_low[hour]:.3g} to {fit.week_high[hour]:.3g}"
-            rows.append((f"{name} weight, {when}", f"{fit.week_weight[hour]:.3g}", limits))
-    return rows
-
-
-def _scatter_row(name: str, scatter: Dispersion) -> _Row:
-    value = "-" if isnan(scatter.index) else f"{scatter.index:.3g}"
-    told = isfinite(scatter.high)
-    return (name, value, f"{scatter.low:.3g} to {scatter.high:.3g}" if told else "")
-
-
-def _service_rows(service: ServiceFit) -> list[tuple[str, ...]]:
-    curve = "-" if service.output_length is None else f"{service.output_length} tokens"
-    sides = (("prompts", service.input_tokens, ""), ("answers", service.output_tokens, curve))
-    rows: list[tuple[str, ...]] = []
-    for side, found, of_curve in sides:
-        values = ["-"] * 4
-        if found is not None:
-            values = [f"{v:,.0f}" for v in (found.mean, found.p50, found.p90, found.p99)]
-        head = ("", "") if rows else (service.name, f"{service.share:.2%}")
-        rows.append((*head, side, *values, of_curve))
-    return rows
+        extremes = (("lowest", fit.week_weight.argmin()), ("highest", fit.week_weight.argmax()))
+        has_days = fit.detail in ("hour_of_week", "day_and_hour")
+        weights = (
+            f"{name} {fit.week_weight[hour]:.3g} ({fit.week_low[hour]:.3g} to "
+            f"{fit.week_high[hour]:.3g}) at {_hour_name(float(hour), with_day=has_days)}"
+            for name, hour in extremes
+        )
+        lines.append(f"Weights: {', '.join(weights)}.")
+    hourly = fit.hourly_dispersion
+    if isfinite(hourly.high):
+        limits = f"{hourly.low:.3g} to {hourly.high:.3g}"
+        lines.append(f"Variance over mean of hours: {hourly.index:.3g} ({limits}; 1 if Poisson).")
+    if fit.fluctuation is not None and not fit.fluctuation.relative_std.value:
+        high = fit.fluctuation.relative_std.high
+        lines.append(f"Fluctuation of minutes: none, relative std at most {high:.3g}.")
+    shares = ", ".join(f"{service.name} {service.share:.2%}" for service in fit.services)
+    return [*lines, f"Shares of the services: {shares}."]
 
 
 def _as_dict(

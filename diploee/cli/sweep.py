@@ -30,6 +30,7 @@ from diploee.sweeps import (
     run_sweep,
     usable_cores,
 )
+from diploee.sweeps.execute import forecast
 
 
 class Running(Model):
@@ -126,8 +127,6 @@ def ensemble_command(
 
 
 def _forecast(sweep: Sweep, running: Running) -> None:
-    from diploee.sweeps.forecast import forecast
-
     n_workers = 1 if running.workers == 0 else running.workers or usable_cores()
     n_runs, found = forecast(sweep, n_workers, running.profiles, running.max_runs)
     if running.as_json:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from diploee.errors import InputError
-from diploee.outputs.export.reactive import HEADER, ReactiveTable
+from diploee.outputs.export.series import HEADER, ReactiveTable
 from diploee.textio.sheets import read_sheet
 from diploee.textio.values import Number, fail_values, numbers
 

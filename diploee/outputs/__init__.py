@@ -1,17 +1,18 @@
 """Outputs: the run folder with its Parquet files, metrics and manifest, and its reader."""
 
-from diploee.outputs.event_window_files import write_event_windows
-from diploee.outputs.facility_file import FACILITY_FILE, FacilityFile
+from diploee.outputs.facility_file import FACILITY_FILE, FacilityFile, write_event_windows
 from diploee.outputs.folder import (
     MANIFEST,
-    NewRun,
+    METRICS_FILE,
+    RUN_FOLDER,
+    build_manifest,
     default_folder,
     expected_mb,
-    new_run_folder,
     run_files,
+    serving_entries,
+    write_json,
 )
 from diploee.outputs.jobs_file import JOBS_FILE, JobsFile
-from diploee.outputs.manifest import METRICS_FILE, build_manifest, serving_entries, write_json
 from diploee.outputs.reader import Run, open_run
 from diploee.outputs.series import RunSeries, SeriesBlock
 
@@ -20,16 +21,15 @@ __all__ = [
     "JOBS_FILE",
     "MANIFEST",
     "METRICS_FILE",
+    "RUN_FOLDER",
     "FacilityFile",
     "JobsFile",
-    "NewRun",
     "Run",
     "RunSeries",
     "SeriesBlock",
     "build_manifest",
     "default_folder",
     "expected_mb",
-    "new_run_folder",
     "open_run",
     "run_files",
     "serving_entries",

@@ -1,4 +1,4 @@
-"""`facility.parquet`: the power series of the run, written block by block."""
+"""`facility.parquet`, the power series of the run, and `zooms/`, its worst windows at 0.1 s."""
 
 from __future__ import annotations
 
@@ -20,14 +20,18 @@ from diploee.clock import RunClock, instant_ms, zone_name
 from diploee.columns import Column, Columns, as_entries, catalogue, find_column
 from diploee.facility import STAGES, Block
 from diploee.loads.services.load import SERVICE_COLUMNS
+from diploee.metrics import Causes
+from diploee.metrics.changes import Extreme
 from diploee.metrics.flexibility import BASELINE_COLUMNS
 from diploee.plain_data import Record, parse_json
-from diploee.power import AC_COLUMNS, PHASE_COLUMNS, POWER_COLUMNS
+from diploee.power import AC_COLUMNS, PHASE_COLUMNS, POWER_COLUMNS, EventWindowSearch
+from diploee.power.event_windows import BASIS
 from diploee.schedule import QUEUE_COLUMNS
 from diploee.tables import BoolArray, Int64Array, arrow_numbers, open_parquet
-from diploee.units import MS_PER_H, MS_PER_S
+from diploee.units import MS_PER_H, MS_PER_S, PROFILE_STEP_MS, W_PER_MW
 
 FACILITY_FILE = "facility.parquet"
+ZOOMS_FOLDER = "zooms"
 METADATA_KEY = b"diploee.facility"
 MIN_ROWS_PER_GROUP = 1 << 15
 """Row groups hold an hour, or so many rows where that is more."""
@@ -67,16 +71,10 @@ class _Head(Record, strict=False):
     columns: list[Column] | None = None
 
 
-def timestamp_type(clock: RunClock) -> pa.DataType:
-    """Return the Arrow type of time stamps: instants, with the facility's zone by its name."""
-    return pa.timestamp("ms", tz=zone_name(clock.start_with_zone.tzinfo or UTC))
-
-
 def timestamps(times_ms: Int64Array, clock: RunClock, missing: BoolArray | None = None) -> pa.Array:
-    """Return simulated times [ms] as zone-aware time stamps, null where they are missing."""
-    return arrow_numbers(
-        times_ms + instant_ms(clock.start_with_zone), timestamp_type(clock), missing=missing
-    )
+    """Return simulated times [ms] as instants with the facility's zone, null where missing."""
+    kind = pa.timestamp("ms", tz=zone_name(clock.start_with_zone.tzinfo or UTC))
+    return arrow_numbers(times_ms + instant_ms(clock.start_with_zone), kind, missing=missing)
 
 
 class FacilityFile:
@@ -169,3 +167,36 @@ def _stored(values: np.ndarray[Any, Any]) -> pa.Array:
     missing = np.isnan(values)
     stored = values.astype(np.float32, copy=False)
     return arrow_numbers(stored, missing=missing if missing.any() else None)
+
+
+def write_event_windows(
+    folder: Path,
+    search: EventWindowSearch,
+    clock: RunClock,
+    columns: Columns,
+    head: Mapping[str, Any],
+    causes: Causes,
+) -> dict[str, Any]:
+    """Write each window that was found at 0.1 s and return the `zooms` block of the metrics."""
+    (folder / ZOOMS_FOLDER).mkdir()
+    windows = []
+    for event, segments, blocks in search.event_windows():
+        name = f"{ZOOMS_FOLDER}/{event.name}.parquet"
+        with FacilityFile(folder / name, clock, columns, head) as file:
+            kept = []
+            for block in blocks:
+                file.add(block)
+                kept.append(block)
+        cause = causes.split(Extreme(*event.compared_ms), [segments], kept)
+        at = clock.wall.at(event.at_ms)
+        windows.append(
+            {
+                "name": event.name,
+                "at": at.isoformat(timespec="seconds"),
+                "value_mw": event.value_w / W_PER_MW,
+                "window_s": (event.end_ms - event.start_ms) / MS_PER_S,
+                "file": name,
+                "cause": causes.entry(cause),
+            }
+        )
+    return {"basis": BASIS, "resolution_s": PROFILE_STEP_MS / MS_PER_S, "windows": windows}

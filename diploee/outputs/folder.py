@@ -1,20 +1,40 @@
-"""What a run folder is: its default place, what it may hold, how large it gets, how it appears."""
+"""What a run folder is: its default place, what it may hold, how large it gets, its manifest.
+
+`manifest.json` says from where every number comes; equal runs differ in `timing`.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from importlib.metadata import version
 from itertools import chain, count
+from math import inf
 from pathlib import Path
+from typing import Any
 
+from diploee import __version__
+from diploee.columns import Columns, as_entries
 from diploee.errors import InputError
-from diploee.files import FolderKind, writing
+from diploee.files import FolderKind
+from diploee.loads.jobs import StreamClass, StreamMatch
+from diploee.loads.services.curves import Curves
+from diploee.loads.services.samples import PROVENANCE
+from diploee.loads.services.service_plan import ServicePlan
+from diploee.metric import Metric
+from diploee.model import assumed_keys
+from diploee.profiles import ProfileLibrary
+from diploee.scenario import Scenario
 from diploee.units import MS_PER_S
 
+SCHEMA_VERSION = 1
+METRICS_FILE = "metrics.json"
+RECORDED_PACKAGES = ("numpy", "numba", "pyarrow", "scipy", "simpy")
 MANIFEST = "manifest.json"
-ENTRIES = ("facility.parquet", "jobs.parquet", MANIFEST, "metrics.json", "zooms/*.parquet")
+ENTRIES = ("facility.parquet", "jobs.parquet", MANIFEST, METRICS_FILE, "zooms/*.parquet")
 """All that a run folder may hold, as patterns; with anything else it is never replaced."""
 
 RUN_FOLDER = FolderKind(
@@ -43,62 +63,6 @@ def refuse_in_run(place: Path | str, folder: Path, option: str = "--out") -> Non
         )
 
 
-@dataclass
-class NewRun:
-    """A run folder being written.
-
-    Parameters
-    ----------
-    folder : pathlib.Path
-        The hidden folder beside the place to write to.
-    place : pathlib.Path
-        Where it appears at the end.
-    needed_mb : float, optional
-        Estimated size of the whole folder [MB], for the message of a full disk; 0 = not known.
-    """
-
-    folder: Path
-    place: Path
-    needed_mb: float = 0.0
-
-
-@contextmanager
-def new_run_folder(
-    place: Path | str, force: bool = False, numbered: Callable[[], Path] | None = None
-) -> Iterator[NewRun]:
-    """Give a folder to write a run to, and put it in its place when all went well.
-
-    Parameters
-    ----------
-    place : path
-        Where the run folder shall appear.
-    force : bool
-        Replace a run folder that stands there, if nothing else is in it; the old one is kept until
-        the new one is complete.
-    numbered : callable, optional
-        Gives another place if the first one was taken in the meantime, by a run at the same time.
-
-    Yields
-    ------
-    NewRun
-        Its hidden folder is removed if the block ends with an error.
-
-    Raises
-    ------
-    InputError
-        If the place is taken, and either `force` is not set or something else stands there.
-    OutputError
-        If it can't be written: no permission, a full disk.
-    """
-    with writing(force) as files:
-        item = files.folder(place, RUN_FOLDER)
-        item.other_place = numbered
-        new = NewRun(item.path, item.place)
-        files.needed_mb = lambda _written_mb: new.needed_mb
-        yield new
-    new.place = item.place
-
-
 BYTES_PER_INTERVAL = 10
 """Of `facility.parquet`, measured on year-long runs; smooth 0.1 s series compress to half."""
 BYTES_PER_SERVICE = 12
@@ -121,3 +85,145 @@ def expected_mb(n_intervals: int, step_ms: int, n_services: int, n_jobs: int) ->
     if step_ms < MS_PER_S:
         per_interval /= 2
     return (per_interval * n_intervals + BYTES_PER_JOB * n_jobs) / 1e6
+
+
+def build_manifest(
+    scenario: Scenario,
+    library: ProfileLibrary,
+    columns: Columns,
+    metrics: Sequence[Metric],
+    input_hashes: Mapping[str, str],
+    engine: str,
+    classes: Sequence[StreamClass],
+    matches: Sequence[StreamMatch],
+    warnings: Sequence[str],
+) -> dict[str, Any]:
+    """Return the manifest of a run, without its `timing`; its metrics are those of its stages."""
+    used = sorted({index for c in classes for index in c.profile_ids})
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "diploee_version": __version__,
+        "versions": {
+            "python": platform.python_version(),
+            **{package: version(package) for package in (*RECORDED_PACKAGES, *_further(scenario))},
+        },
+        "scenario_name": scenario.name,
+        "scenario_sha256": scenario.sha256(),
+        "scenario": scenario.model_dump(mode="json"),
+        "seed": scenario.seed,
+        "engine": engine,
+        "workload": [asdict(match) for match in matches],
+        "classes": [_class_entry(c, library) for c in classes],
+        "profiles": _profile_entries(library, used),
+        **({"input_files": dict(input_hashes)} if input_hashes else {}),
+        "columns": as_entries(columns),
+        **({"assumed": assumed} if (assumed := _assumed(scenario)) is not None else {}),
+        **({"metrics": [asdict(metric) for metric in metrics]} if metrics else {}),
+        "warnings": list(warnings),
+    }
+
+
+def _assumed(scenario: Scenario) -> list[str] | None:
+    """Return the assumed keys of the chain of power and of synchronous jobs; None without both."""
+    parts: dict[str, Any] = (
+        {"facility": scenario.facility} if scenario.facility.has_ac_power else {}
+    )
+    for name, spec in scenario.streams.items():
+        if spec.synchronous is not None:
+            parts[f"streams.{name}.synchronous"] = spec.synchronous
+    keys = [key for at, part in parts.items() for key in assumed_keys(part, at)]
+    return keys if parts else None
+
+
+def _further(scenario: Scenario) -> tuple[str, ...]:
+    """Return the packages that the scenario takes holidays and weather from, if it does."""
+    calendars = [stream.calendar for stream in scenario.streams.values()]
+    calendars += [stream.calendar for stream in scenario.request_streams.values()]
+    weather = scenario.facility.weather
+    return (
+        *(("holidays",) if any(calendar.holidays for calendar in calendars) else ()),
+        *(("pvlib",) if weather is not None and weather.kind == "file" else ()),
+    )
+
+
+def _class_entry(c: StreamClass, library: ProfileLibrary) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "stream": c.stream,
+        "class": c.job_class.name,
+        "probability": c.job_class.probability,
+        "profile_ids": [library.ids[index] for index in c.profile_ids],
+    }
+    if c.extrapolation_ratio != 1:
+        entry["extrapolation_ratio"] = c.extrapolation_ratio
+        entry["extrapolation"] = (
+            f"scaled linearly from {c.job_class.profile_n_nodes} nodes: a coherent upper bound of "
+            "the swings, not a forecast"
+        )
+    return entry
+
+
+def _profile_entries(library: ProfileLibrary, used: Iterable[int]) -> dict[str, Any]:
+    return {
+        library.ids[index]: {
+            "workload": library.entries[index].workload,
+            "n_nodes": library.entries[index].n_nodes,
+            "dt_s": library.entries[index].dt_ms / 1000,
+            "duration_s": library.entries[index].duration_ms / 1000,
+            "sha256": library.entries[index].sha256,
+            "provenance": asdict(library.entries[index].provenance),
+        }
+        for index in used
+    }
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write JSON with a line per key."""
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def serving_entries(plans: Sequence[ServicePlan], curves: Curves) -> dict[str, Any]:
+    """Return the manifest's `requests`, `services` and `curves`; nothing without request streams.
+
+    Curve files are given by name and SHA-256, not by path, so that the manifest does not depend on
+    the machine.
+    """
+    if not plans:
+        return {}
+    return {
+        "requests": [asdict(plan.match) for plan in plans],
+        "services": {
+            f"{plan.stream}.{service.name}": {
+                "reserved_nodes": service.reserved_nodes,
+                "nodes_per_instance": service.nodes_per_instance,
+                **_finite(asdict(service.capacity)),
+            }
+            for plan in plans
+            for service in plan.services
+        },
+        "curves": {
+            file.name: {"sha256": file.sha256}
+            for of_service in curves.values()
+            for file in of_service.files
+        },
+        **_sample_entries(curves),
+    }
+
+
+def _sample_entries(curves: Curves) -> dict[str, Any]:
+    """Return where the samples of the power come from, the measured ones by service and rate."""
+    measured = {
+        ".".join(names): {
+            f"{sample.rate_rps:g}": asdict(sample.provenance) for sample in of_service.power.samples
+        }
+        for names, of_service in curves.items()
+        if of_service.power.samples
+    }
+    return {
+        **({"power_samples": measured} if measured else {}),
+        **({"serving_samples": asdict(PROVENANCE)} if len(measured) < len(curves) else {}),
+    }
+
+
+def _finite(values: dict[str, Any]) -> dict[str, Any]:
+    """Write no limit as null: JSON knows no infinity."""
+    return {key: None if value == inf else value for key, value in values.items()}

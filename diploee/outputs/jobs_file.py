@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from diploee.clock import RunClock
 from diploee.loads.jobs import StreamClass
-from diploee.outputs.facility_file import timestamp_type, timestamps
+from diploee.outputs.facility_file import timestamps
 from diploee.power.segments import slots_of
-from diploee.scenario import Facility
+from diploee.scenario import Scenario
 from diploee.schedule import NEVER_MS, Schedule
 from diploee.schedule.context import JobTable
-from diploee.tables import Float64Array, Int16Array, arrow_numbers, arrow_texts, concat
+from diploee.tables import Float64Array, Int16Array, Int32Array, arrow_numbers, arrow_texts, concat
 from diploee.units import MS_PER_S
 
 JOBS_FILE = "jobs.parquet"
@@ -36,47 +34,44 @@ class JobsFile:
     ----------
     path : pathlib.Path
         The file.
-    clock : RunClock
-        Gives the time stamps.
-    pools, streams : sequence of str
-        Names of the pools and of the job streams.
+    scenario : Scenario
+        Gives the time stamps, the pools and streams; where a pool allocates GPUs, a column `n_gpus`
+        behind `n_nodes` has the GPUs of each job.
     classes : sequence of StreamClass
         Classes by `class_id`.
     profile_ids : sequence of str
         Names by `profile_id`.
-    facility : Facility
-        Tells which pools allocate GPUs. Where one does, a column `n_gpus` behind `n_nodes` has the
-        GPUs of each job.
     """
 
     def __init__(
         self,
         path: Path,
-        clock: RunClock,
-        pools: Sequence[str],
-        streams: Sequence[str],
+        scenario: Scenario,
         classes: Sequence[StreamClass],
         profile_ids: Sequence[str],
-        facility: Facility,
     ) -> None:
-        self._clock = clock
-        self._labels = _labels(pools, streams, classes, profile_ids)
+        facility, self._clock = scenario.facility, scenario.clock
+        self._pools, self._streams = scenario.pool_names(), list(scenario.streams)
+        self._profile_ids = profile_ids
+        self._classes = [c.job_class.name for c in classes]
+        self._stream_of = np.array([self._streams.index(c.stream) for c in classes], np.int16)
         self._slots = slots_of(facility).astype(np.int32)
-        n_gpus = [facility.node_type_of(name).n_gpus for name in facility.pools]
-        self._n_gpus = np.array(n_gpus)
-        self._schema = _schema(clock, self._labels, n_gpus=bool((self._slots > 1).any()))
-        delta = ("job_id", "submit_time", "start_time", "end_time")
-        self._writer = pq.ParquetWriter(
-            path,
-            self._schema,
-            compression="zstd",
-            use_dictionary=[*self._labels, "n_nodes", "queue_time_s", "energy_j"],
-            column_encoding=dict.fromkeys(delta, "DELTA_BINARY_PACKED"),
-        )
+        self._n_gpus = np.array([facility.node_type_of(pool).n_gpus for pool in facility.pools])
         self._jobs = JobTable.empty()
         self._start_ms = np.empty(0, dtype=np.int64)
         self._end_ms = np.empty(0, dtype=np.int64)
         self._energy_j = np.empty(0)
+        none = Schedule(self._jobs, self._start_ms, self._clock.horizon_ms, self._end_ms)
+        schema = self._table(none, self._energy_j).schema
+        repeated = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+        delta = ("job_id", "submit_time", "start_time", "end_time")
+        self._writer = pq.ParquetWriter(
+            path,
+            schema,
+            compression="zstd",
+            use_dictionary=[*repeated, "n_nodes", "queue_time_s", "energy_j"],
+            column_encoding=dict.fromkeys(delta, "DELTA_BINARY_PACKED"),
+        )
 
     def add(self, submitted: JobTable, started: Schedule, energy_j: Float64Array) -> None:
         """Take in a window.
@@ -122,87 +117,38 @@ class JobsFile:
             )
             in_run = ~schedule.started | (schedule.end_ms > 0)
             if in_run.any():
-                self._write_group(schedule.take(in_run), self._energy_j[rows][in_run])
+                table = self._table(schedule.take(in_run), self._energy_j[rows][in_run])
+                self._writer.write_table(table, ROWS_PER_GROUP)
         if n_rows:
             self._jobs = self._jobs.take(slice(n_rows, None))
             self._start_ms = self._start_ms[n_rows:].copy()
             self._end_ms = self._end_ms[n_rows:].copy()
             self._energy_j = self._energy_j[n_rows:].copy()
 
-    def _write_group(self, schedule: Schedule, energy_j: Float64Array) -> None:
+    def _table(self, schedule: Schedule, energy_j: Float64Array) -> pa.Table:
         jobs, clock, never = schedule.jobs, self._clock, ~schedule.started
+        slots = self._slots[jobs.pool_id]
         columns = {
             "job_id": arrow_numbers(jobs.job_id),
-            "n_nodes": arrow_numbers(-(-jobs.n_nodes // self._slots[jobs.pool_id])),
-            "n_gpus": arrow_numbers(
-                jobs.n_nodes / self._slots[jobs.pool_id] * self._n_gpus[jobs.pool_id]
-            ),
+            "class": _named(self._classes, jobs.class_id),
+            "n_nodes": arrow_numbers(-(-jobs.n_nodes // slots)),
+        }
+        if (self._slots > 1).any():
+            columns["n_gpus"] = arrow_numbers(jobs.n_nodes / slots * self._n_gpus[jobs.pool_id])
+        columns |= {
             "submit_time": timestamps(jobs.submit_ms, clock),
             "start_time": timestamps(schedule.start_ms, clock, never),
             "end_time": timestamps(schedule.end_ms, clock, never),
             "queue_time_s": arrow_numbers(schedule.wait_ms / MS_PER_S, missing=never),
+            "profile_id": _named(self._profile_ids, jobs.profile_id),
             "energy_j": arrow_numbers(energy_j),
-        } | {name: label.column(jobs) for name, label in self._labels.items()}
-        names = self._schema.names
-        self._writer.write_table(
-            pa.table([columns[name] for name in names], schema=self._schema), ROWS_PER_GROUP
-        )
+        }
+        if len(self._pools) > 1:
+            columns["pool"] = _named(self._pools, jobs.pool_id)
+        if len(self._streams) > 1:
+            columns["stream"] = _named(self._streams, self._stream_of[jobs.class_id])
+        return pa.table(columns)
 
 
-@dataclass(frozen=True)
-class _Label:
-    """A column of names: those of the values of a job column, or of what `index` makes of them."""
-
-    names: Sequence[str]
-    job_column: str
-    dtype: str = "int16"
-    index: Int16Array | None = None
-
-    @property
-    def type(self) -> pa.DataType:
-        return pa.dictionary(pa.from_numpy_dtype(self.dtype), pa.string())
-
-    def column(self, jobs: JobTable) -> pa.DictionaryArray:
-        index = getattr(jobs, self.job_column)
-        if self.index is not None:
-            index = self.index[index]
-        return pa.DictionaryArray.from_arrays(
-            arrow_numbers(index.astype(self.dtype)), arrow_texts(self.names)
-        )
-
-
-def _labels(
-    pools: Sequence[str],
-    streams: Sequence[str],
-    classes: Sequence[StreamClass],
-    profile_ids: Sequence[str],
-) -> dict[str, _Label]:
-    labels = {
-        "class": _Label([c.job_class.name for c in classes], "class_id"),
-        "profile_id": _Label(profile_ids, "profile_id", "int32"),
-    }
-    if len(pools) > 1:
-        labels["pool"] = _Label(pools, "pool_id")
-    if len(streams) > 1:
-        of_class = np.array([streams.index(c.stream) for c in classes], dtype=np.int16)
-        labels["stream"] = _Label(streams, "class_id", index=of_class)
-    return labels
-
-
-def _schema(clock: RunClock, labels: dict[str, _Label], n_gpus: bool) -> pa.Schema:
-    stamp = timestamp_type(clock)
-    return pa.schema(
-        [
-            ("job_id", pa.int64()),
-            ("class", labels["class"].type),
-            ("n_nodes", pa.int32()),
-            *([("n_gpus", pa.float64())] if n_gpus else []),
-            ("submit_time", stamp),
-            ("start_time", stamp),
-            ("end_time", stamp),
-            ("queue_time_s", pa.float64()),
-            ("profile_id", labels["profile_id"].type),
-            ("energy_j", pa.float64()),
-            *((name, labels[name].type) for name in ("pool", "stream") if name in labels),
-        ]
-    )
+def _named(names: Sequence[str], index: Int16Array | Int32Array) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(arrow_numbers(index), arrow_texts(names))

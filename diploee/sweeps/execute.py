@@ -32,9 +32,15 @@ from diploee.sweeps.summary import (
     table_bytes,
 )
 from diploee.sweeps.task import Executor, Outcome, RunTask, in_process
+from diploee.validation import Forecast, check
 
 if TYPE_CHECKING:
     import pandas as pd
+
+MOST_CHECKED = 8
+"""Runs that are looked at, evenly over the sweep; the others go by their cost."""
+METRICS_MB = 0.2
+"""ASSUMPTION [J]: files of a run without its series."""
 
 GONE = "it was done, but its files are damaged or gone; the same command does it again"
 
@@ -238,3 +244,25 @@ def _check_writable(files: _Files, results: dict[str, Result]) -> None:
         files.write(results, {})
     except (OutputError, OutputExistsError) as error:
         raise type(error)(f"{error}; nothing was run") from error
+
+
+def forecast(
+    sweep: Sweep, n_workers: int = 1, profiles: Sequence[str] = (), max_runs: int = MAX_RUNS
+) -> tuple[int, Forecast]:
+    """Return the number of runs of a sweep and what they are expected to take together."""
+    library = ProfileLibrary.open(*profiles)
+    tasks = [RunTask(run.run, run.scenario, "") for run in expand(sweep, library, max_runs)]
+    looked_at = tasks[:: -(-len(tasks) // MOST_CHECKED)]
+    has_jobs = sweep.spec.keep == "all"
+    found = [
+        check(task.scenario, library, engine="compiled", jobs_file=has_jobs).forecast
+        for task in looked_at
+    ]
+    share = sum(task.cost for task in looked_at) / sum(task.cost for task in tasks)
+    series_mb = 0.0 if sweep.spec.keep == "metrics" else sum(each.disk_mb for each in found) / share
+    at_once = max(1, min(n_workers, len(tasks)))
+    return len(tasks), Forecast(
+        sum(each.time_s for each in found) / share / at_once,
+        max(each.memory_mb for each in found) * at_once,
+        series_mb + METRICS_MB * len(tasks),
+    )

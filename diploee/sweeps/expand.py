@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from typing import Any
 
+from diploee import __version__
 from diploee.errors import InputError, ScenarioError, shown
-from diploee.inputs import InputReader
+from diploee.inputs import InputReader, Inputs
+from diploee.loads.jobs.streams import JobStreams
+from diploee.outputs.folder import SCHEMA_VERSION
 from diploee.plain_data import KeyPath
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario, scenario_from_dict
 from diploee.scenario.loading import get_value, with_value
 from diploee.scenario.yaml_lines import dotted
+from diploee.site import settle
 from diploee.streams import stream
-from diploee.sweeps.identity import NAME_DIGITS, run_hash
 from diploee.sweeps.loading import Sweep
 from diploee.sweeps.spec import SweepAxis
 
 MAX_RUNS = 10_000
 SHOWN_PROBLEMS = 10
+NAME_DIGITS = 16
+"""Hexadecimal digits of the hash that name a run's folder (64 bits)."""
 
 
 @dataclass(frozen=True)
@@ -247,3 +254,23 @@ def _as_in(base: Scenario, key: str, value: Any) -> Any:
     """Return a whole number as float where the base scenario has a float, so that it stays one."""
     there = get_value(base.model_dump(mode="json"), key)
     return float(value) if isinstance(there, float) and isinstance(value, int) else value
+
+
+def run_hash(scenario: Scenario, inputs: Inputs) -> str:
+    """Return the SHA-256 of a run: its scenario, the content of its profiles, and the version.
+
+    The engine is no part of it, as both give the same start times.
+    """
+    streams = JobStreams(settle(scenario, inputs), inputs)
+    library = streams.library
+    used = sorted({index for c in streams.classes for index in c.profile_ids})
+    curve_files = {file.name: file for curves in inputs.curves.values() for file in curves.files}
+    content = {
+        "diploee_version": __version__,
+        "schema_version": SCHEMA_VERSION,
+        "scenario": scenario.sha256(),
+        "profiles": {library.ids[index]: library.entries[index].sha256 for index in used},
+        "curves": {name: file.sha256 for name, file in curve_files.items()},
+        "files": dict(inputs.hashes),
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

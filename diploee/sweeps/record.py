@@ -1,4 +1,7 @@
-"""`record.json`: what a finished run of a sweep holds, so that a damaged one is done again."""
+"""What a sweep keeps of a finished run: its load's shape, and a record by which damage shows.
+
+The shape is some hundred numbers, few enough to keep for every run.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,23 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from diploee.errors import InputError
-from diploee.outputs import METRICS_FILE, write_json
+from diploee.metrics import Distribution
+from diploee.outputs import METRICS_FILE, Run, write_json
 from diploee.plain_data import Record, parse_json
-from diploee.sweeps.shape import SHAPE_FILE
 from diploee.sweeps.spec import KEPT_FILES, Keep
 from diploee.sweeps.store import MANIFEST, FolderStore, Store
-from diploee.tables import read_parquet
+from diploee.tables import Float64Array, Int64Array, arrow_numbers, arrow_texts, read_parquet
+from diploee.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_H
 
 RECORD_FILE = "record.json"
+SHAPE_FILE = "load_shape.parquet"
+KINDS = ("hour_of_week_mean", "hour_of_week_max", "duration_curve")
+EXCEEDED = np.concatenate([np.arange(0, 10) / 10_000, np.arange(1, 1001) / 1_000])
+"""Fractions of time of the duration curve; finer at the peak."""
 END_BYTES = 65_536
 """Of each end of a file that its mark covers: a year of a large file is not read to resume."""
 
@@ -103,3 +114,42 @@ def read_metrics(store: Store, run: str) -> dict[str, Any]:
 def read_shape(store: Store, run: str) -> Any:
     """Return the load shape of a complete run, an Arrow table."""
     return read_parquet(io.BytesIO(store.read(store.run_name(run, SHAPE_FILE))))
+
+
+def load_shape(run: Run) -> pa.Table:
+    """Return the load by hour of the week and its duration curve."""
+    total, count = np.zeros(HOURS_PER_WEEK), np.zeros(HOURS_PER_WEEK)
+    largest = np.zeros(HOURS_PER_WEEK)
+    distribution = Distribution()
+    series = run.series()
+    for block in series.blocks(["facility_power_w"]):
+        power_w = block.columns["facility_power_w"]
+        hours = _hours_of_week(series.local_ms(block.starts_ms))
+        total += np.bincount(hours, power_w, minlength=HOURS_PER_WEEK)
+        count += np.bincount(hours, minlength=HOURS_PER_WEEK)
+        np.maximum.at(largest, hours, power_w)
+        distribution.add(power_w)
+    seen = np.flatnonzero(count)
+    levels = np.array(distribution.percentiles(*(100 * (1 - EXCEEDED)).tolist()))
+    return pa.concat_tables(
+        [
+            _rows(KINDS[0], seen, total[seen] / count[seen]),
+            _rows(KINDS[1], seen, largest[seen]),
+            _rows(KINDS[2], EXCEEDED, levels),
+        ]
+    )
+
+
+def _hours_of_week(local_ms: Int64Array) -> Int64Array:
+    hours: Int64Array = (local_ms // MS_PER_H + 3 * HOURS_PER_DAY) % HOURS_PER_WEEK
+    return hours  # 1970 began on a Thursday
+
+
+def _rows(kind: str, at: np.ndarray, power_w: Float64Array) -> pa.Table:
+    return pa.table(
+        {
+            "kind": arrow_texts([kind] * len(at)),
+            "at": arrow_numbers(at.astype(np.float64)),
+            "power_w": arrow_numbers(power_w),
+        }
+    )

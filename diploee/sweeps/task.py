@@ -19,9 +19,8 @@ from diploee.scenario import Scenario
 from diploee.schedule import Engine
 from diploee.simulation import simulate
 from diploee.site import fastest_engine
-from diploee.sweeps.identity import NAME_DIGITS, run_hash
-from diploee.sweeps.record import read_record, write_record
-from diploee.sweeps.shape import SHAPE_FILE, load_shape
+from diploee.sweeps.expand import NAME_DIGITS, run_hash
+from diploee.sweeps.record import SHAPE_FILE, load_shape, read_record, write_record
 from diploee.sweeps.spec import KEPT_FILES, Keep
 from diploee.sweeps.store import open_store
 from diploee.units import MS_PER_H

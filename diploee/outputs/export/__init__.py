@@ -1,9 +1,9 @@
 """Exports of a run to the tools that planners use: ``diploee export FORMAT RUN_DIR``.
 
-One file per format; `registry` lists them and holds `export_run`. What they share: `base` (a
-format, its options, what its writer is given), `series` (the power, streamed and resampled by exact
-means), `window` (which part of it), `reactive` (the run's own Q or a user's Q(P)), `stamps` (local
-time), `text` (CSV) and `sidecar` (what the numbers are).
+A file per tool, those of plain tables in one; `registry` lists the formats and holds `export_run`.
+What they share: `base` (a format, its options, what its writer is given), `series` (the power and
+reactive power, streamed and resampled by exact means), `window` (which part of it), `text` (CSV and
+stamps) and `sidecar` (what the numbers are).
 """
 
 from diploee.outputs.export.base import Format, LeapDay, Options

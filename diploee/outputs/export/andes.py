@@ -7,7 +7,6 @@ import csv
 import numpy as np
 
 from diploee.outputs.export.base import ExportRequest, Format, Written
-from diploee.outputs.export.playback import seconds
 from diploee.outputs.export.text import CsvFile
 
 ROW = "TimeSeries.csv"
@@ -23,10 +22,10 @@ def _write(request: ExportRequest) -> Written:
     first: list[float] = []
     with CsvFile(request.path / data, ("t", *fields)) as file:
         for block in request.series.blocks():
-            # The solver's times are floats of three decimals, as `seconds` gives them.
+            # The solver's times are floats of three decimals, as `time_s` gives them.
             per_unit = [np.round(c / options.mva, 9) for c in request.power_columns(block)]
             first = first or [float(values[0]) for values in per_unit]
-            file.write(seconds(request.series, block), *per_unit)
+            file.write(block.time_s, *per_unit)
     row = (
         f"{options.name}_ts", "1", options.name, "1", data, "0", ",".join(fields), "t", "PQ",
         options.name, ",".join(dests),

@@ -27,7 +27,6 @@ PLACE = ("ZONENAME", "AREANAME")
 
 def _write(request: ExportRequest) -> Written:
     scenario, options = request.run.scenario, request.options
-    origin_ms = scenario.clock.wall.origin_ms
     steps_ms, added_w = _steps(scenario)
     facility, ratings = scenario.facility, "ratings of the devices that stand, MW"
     is_at_meter = request.series.column == POWER and (facility.stages or facility.has_ac_power)
@@ -36,16 +35,7 @@ def _write(request: ExportRequest) -> Written:
         rated_mw, _ = rated_of(request.run.metrics, facility)
         added_w = added_w * (rated_mw * W_PER_MW / facility.nodes_power_w)
         ratings = "rated power where the demand is taken, of the nodes that stand, MW"
-    years: dict[int, float] = {}
-    phase_w = np.zeros(steps_ms.size)
-    for block in request.series.blocks():
-        local_year = local_ms(block.starts_ms, scenario.facility.zone).astype("datetime64[ms]")
-        for year in np.unique(local_year.astype("datetime64[Y]")):
-            highest_w = float(block.power_w[local_year.astype("datetime64[Y]") == year].max())
-            number = int(year.astype(int)) + 1970
-            years[number] = max(years.get(number, 0.0), highest_w)
-        phase = np.searchsorted(steps_ms, block.starts_ms - origin_ms, side="right") - 1
-        np.maximum.at(phase_w, phase[phase >= 0], block.power_w[phase >= 0])
+    years, phase_w = _highest(request, steps_ms)
     standing_w = np.cumsum(added_w)
     end_of = {
         year: float(standing_w[np.searchsorted(steps_ms, _year_end_ms(scenario, year)) - 1])
@@ -82,6 +72,22 @@ def _write(request: ExportRequest) -> Written:
             "the workbook was seen in a secondary source: check it before you file",
         ),
     )
+
+
+def _highest(request: ExportRequest, steps_ms: Int64Array) -> tuple[dict[int, float], Float64Array]:
+    """Return the highest powers [W] of calendar years, local time, and between steps."""
+    clock, zone = request.run.scenario.clock, request.run.scenario.facility.zone
+    years: dict[int, float] = {}
+    phase_w = np.zeros(steps_ms.size)
+    for block in request.series.blocks():
+        local = local_ms(block.starts_ms, zone).astype("datetime64[ms]")
+        number = local.astype("datetime64[Y]").astype(int) + 1970
+        for year in np.unique(number).tolist():
+            highest_w = float(block.power_w[number == year].max())
+            years[year] = max(years.get(year, 0.0), highest_w)
+        phase = np.searchsorted(steps_ms, block.starts_ms - clock.wall.origin_ms, side="right") - 1
+        np.maximum.at(phase_w, phase[phase >= 0], block.power_w[phase >= 0])
+    return years, phase_w
 
 
 def _steps(scenario: Scenario) -> tuple[Int64Array, Float64Array]:

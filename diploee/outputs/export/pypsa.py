@@ -7,8 +7,7 @@ from contextlib import ExitStack
 import numpy as np
 
 from diploee.outputs.export.base import ExportRequest, Format, Written
-from diploee.outputs.export.stamps import naive_stamps
-from diploee.outputs.export.text import CsvFile
+from diploee.outputs.export.text import CsvFile, naive_stamps
 from diploee.units import MS_PER_H
 
 

@@ -17,20 +17,16 @@ from diploee.outputs.export.base import ExportRequest, Format, Options, flag
 from diploee.outputs.export.comtrade import COMTRADE, COMTRADE_1999
 from diploee.outputs.export.gridlabd import GRIDLABD
 from diploee.outputs.export.opendss import OPENDSS
-from diploee.outputs.export.openg2g import GPU_DATA, OPENG2G, OPENG2G_LOAD
 from diploee.outputs.export.pandapower import PANDAPOWER
 from diploee.outputs.export.pjm_lla import PJM_LLA
-from diploee.outputs.export.plain import CSV
-from diploee.outputs.export.playback import PLAYBACK
 from diploee.outputs.export.psse_raw import PSSE_RAW
 from diploee.outputs.export.pypsa import PYPSA
-from diploee.outputs.export.reactive import REACTIVE_OF, ReactiveTable
-from diploee.outputs.export.series import Series, check_power_column
+from diploee.outputs.export.series import REACTIVE_OF, ReactiveTable, Series, check_power_column
 from diploee.outputs.export.sidecar import describe
+from diploee.outputs.export.tables import CSV, GPU_DATA, OPENG2G, OPENG2G_LOAD, PLAYBACK
 from diploee.outputs.export.window import check_step, parse_step_ms, rows_between, year_spans
 from diploee.outputs.export.year_files import HOURS_8760, REOPT, REOPT_JSON, SAM
-from diploee.outputs.folder import run_files
-from diploee.outputs.manifest import write_json
+from diploee.outputs.folder import run_files, write_json
 from diploee.outputs.reader import Run, open_run
 from diploee.outputs.series import Rows, RunSeries
 from diploee.progress import Progress

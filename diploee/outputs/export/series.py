@@ -1,18 +1,55 @@
-"""The power series of a source, streamed from its file and resampled by exact means."""
+"""The power of a source, streamed and resampled by exact means, with its reactive power."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 
 import numpy as np
 
 from diploee.errors import InputError, did_you_mean, one_of
-from diploee.outputs.export.reactive import ReactiveTable
+from diploee.facility.base import POWER, REACTIVE
 from diploee.outputs.series import Rows, RunSeries
 from diploee.tables import Float64Array, Int64Array
 from diploee.units import J_PER_MWH, MS_PER_S, W_PER_MW
+
+REACTIVE_OF = {POWER: REACTIVE, "poi_power_w": "poi_reactive_var"}
+"""Column of the reactive power at the same place as that of a power; other powers have none."""
+
+HEADER = ("p_mw", "q_mvar")
+CONVENTION = (
+    "load convention: q_mvar above 0 is reactive power that the facility draws (inductive), "
+    "below 0 that it supplies (capacitive)"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class ReactiveTable:
+    """Reactive against active power, linear between the rows, undefined beyond them.
+
+    The sign follows the load convention: above 0 the facility draws reactive power.
+    """
+
+    path: Path  # where it was read from
+    # Its rows; `p_mw` rises
+    p_mw: Float64Array
+    q_mvar: Float64Array
+
+    def at(self, power_w: Float64Array) -> Float64Array:
+        """Return the reactive power [Mvar] at active powers [W]."""
+        p_mw = power_w / W_PER_MW
+        low, high = float(p_mw.min()), float(p_mw.max())
+        # A mean of stored float32 values may pass the table's end by their last digit.
+        slack = 1e-6 * max(abs(self.p_mw[0]), abs(self.p_mw[-1]))
+        if low < self.p_mw[0] - slack or high > self.p_mw[-1] + slack:
+            worst = low if low < self.p_mw[0] - slack else high
+            raise InputError(
+                f"{self.path}: the run reaches {worst:.6g} MW, the table goes from "
+                f"{self.p_mw[0]:g} to {self.p_mw[-1]:g} MW; add rows, nothing is extrapolated"
+            )
+        return np.interp(p_mw, self.p_mw, self.q_mvar)
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,6 +57,7 @@ class ExportBlock:
     """Consecutive steps of the exported series."""
 
     first: int  # position of the first step in the exported series
+    step_ms: int
     starts_ms: Int64Array  # start of each step [ms since 1970 in UTC]
     power_w: Float64Array  # mean power over each step [W]
     # Reactive power over each step [Mvar], drawn positive, where the export has it
@@ -29,6 +67,11 @@ class ExportBlock:
     def positions(self) -> Int64Array:
         """Position of each step in the exported series."""
         return self.first + np.arange(self.power_w.size, dtype=np.int64)
+
+    @property
+    def time_s(self) -> Float64Array:
+        """Start of each step since the start of the export [s]."""
+        return np.round(self.positions * self.step_ms / MS_PER_S, 3)
 
 
 @dataclass
@@ -103,7 +146,7 @@ class Series:
                     q_mvar = block.columns[self.reactive] / W_PER_MW
                 elif self.reactive is not None:
                     q_mvar = self.reactive.at(power_w)
-                yield ExportBlock(done, block.starts_ms, power_w, q_mvar)
+                yield ExportBlock(done, self.step_ms, block.starts_ms, power_w, q_mvar)
                 done += power_w.size
                 self.progress(done / self.n_steps)
         self.totals = totals

@@ -8,7 +8,7 @@ from typing import Any
 from diploee import __version__
 from diploee.metrics.bands import recorded_readings
 from diploee.outputs.export.base import ExportRequest, Format, Written
-from diploee.outputs.export.reactive import CONVENTION, REACTIVE_OF
+from diploee.outputs.export.series import CONVENTION, REACTIVE_OF
 from diploee.outputs.reader import Run
 from diploee.outputs.series import RunSeries
 from diploee.units import MS_PER_S

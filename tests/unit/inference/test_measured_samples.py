@@ -25,7 +25,7 @@ from diploee.metrics.bands import recorded_readings
 from diploee.outputs import Run
 from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict
-from diploee.sweeps.identity import run_hash
+from diploee.sweeps.expand import run_hash
 from diploee.tables import Float64Array
 
 CODING = "request_streams.chat.services.coding"

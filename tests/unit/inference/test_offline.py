@@ -17,7 +17,7 @@ from diploee.inputs import load_inputs
 from diploee.outputs import Run
 from diploee.scenario import load_scenario, scenario_from_dict
 from diploee.steps import generate_jobs
-from diploee.sweeps.identity import run_hash
+from diploee.sweeps.expand import run_hash
 
 CURVE = "llama3_70b_offline"
 BATCHES: dict[str, Any] = {

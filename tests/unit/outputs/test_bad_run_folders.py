@@ -13,7 +13,8 @@ from command_line import contents
 
 from diploee import simulation as run_module
 from diploee.errors import InputError, OutputError, OutputExistsError
-from diploee.outputs import default_folder, new_run_folder, open_run
+from diploee.files import whole_folder, writing
+from diploee.outputs import RUN_FOLDER, default_folder, open_run
 from diploee.simulation import simulate
 
 SMALL = {"duration": "2 h"}
@@ -24,8 +25,8 @@ def manifest_of(text: str) -> bytes:
 
 
 def write_run(place: Path, force: bool = False, text: str = "new") -> None:
-    with new_run_folder(place, force) as new:
-        (new.folder / "manifest.json").write_bytes(manifest_of(text))
+    with whole_folder(place, force, kind=RUN_FOLDER) as folder:
+        (folder / "manifest.json").write_bytes(manifest_of(text))
 
 
 def test_run_folder_appears_with_its_files_and_nothing_beside_it(tmp_path: Path) -> None:
@@ -37,8 +38,7 @@ def test_run_folder_appears_with_its_files_and_nothing_beside_it(tmp_path: Path)
 
 @pytest.mark.parametrize("error", [ValueError("x"), KeyboardInterrupt(), MemoryError()])
 def test_error_inside_leaves_nothing(tmp_path: Path, error: BaseException) -> None:
-    with pytest.raises(type(error)), new_run_folder(tmp_path / "run") as new:
-        folder = new.folder
+    with pytest.raises(type(error)), whole_folder(tmp_path / "run", kind=RUN_FOLDER) as folder:
         (folder / "half").write_text("x", "utf-8")
         raise error
     assert not list(tmp_path.iterdir())
@@ -60,8 +60,10 @@ def test_force_replaces_a_run_folder_whole(tmp_path: Path) -> None:
 
 def test_failed_replacement_keeps_the_old_run(tmp_path: Path) -> None:
     write_run(tmp_path / "run", text="old")
-    with pytest.raises(ValueError), new_run_folder(tmp_path / "run", force=True) as new:
-        folder = new.folder
+    with (
+        pytest.raises(ValueError),
+        whole_folder(tmp_path / "run", force=True, kind=RUN_FOLDER) as folder,
+    ):
         (folder / "manifest.json").write_text("half", "utf-8")
         raise ValueError
     assert contents(tmp_path) == {"run/manifest.json": manifest_of("old")}
@@ -79,8 +81,10 @@ def test_force_does_not_replace_what_is_no_run_folder(tmp_path: Path, kind: str)
 
 
 def test_place_that_is_taken_during_the_run_is_kept(tmp_path: Path) -> None:
-    with pytest.raises(OutputExistsError), new_run_folder(tmp_path / "run") as new:
-        folder = new.folder
+    with (
+        pytest.raises(OutputExistsError),
+        whole_folder(tmp_path / "run", kind=RUN_FOLDER) as folder,
+    ):
         (folder / "manifest.json").write_text("late", "utf-8")
         write_run(tmp_path / "run", text="early")
     assert contents(tmp_path) == {"run/manifest.json": manifest_of("early")}
@@ -182,8 +186,10 @@ def test_run_whose_default_place_was_taken_meanwhile_takes_the_next_number(tmp_p
     def default() -> Path:
         return default_folder("site", "0123456789", tmp_path)
 
-    with new_run_folder(default(), numbered=default) as new:
-        (new.folder / "manifest.json").write_text("{}", "utf-8")
+    with writing() as files:
+        new = files.folder(default(), RUN_FOLDER)
+        new.other_place = default
+        (new.path / "manifest.json").write_text("{}", "utf-8")
         write_run(default())
     assert new.place.name == "site-01234567-2"
     assert (new.place / "manifest.json").is_file()

@@ -240,9 +240,7 @@ def test_profiles_beyond_the_range_of_int16_keep_their_names(tmp_path: Path) -> 
     jobs = job_table([0, 1], [1, 1], [5, 5], profile_id=[39_999, 3])
     schedule = Schedule(jobs, np.array([0, 1]), horizon_ms=10)
     classes = generate_jobs(tiny_scenario(), tiny_library()).classes
-    scenario, names = tiny_scenario(), (["main"], ["training"])
-    place = tmp_path / "jobs.parquet"
-    file = JobsFile(place, scenario.clock, *names, classes, ids, scenario.facility)
+    file = JobsFile(tmp_path / "jobs.parquet", tiny_scenario(), classes, ids)
     file.add(jobs, schedule, np.zeros(2))
     file.close()
     stored = pq.read_table(tmp_path / "jobs.parquet")

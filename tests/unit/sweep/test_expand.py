@@ -16,7 +16,7 @@ from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
 from diploee.sweeps import expand
 from diploee.sweeps.draws import DRAWS, Draw
-from diploee.sweeps.identity import run_hash
+from diploee.sweeps.expand import run_hash
 
 IDLE = "facility.node_types.node.idle_power_w"
 
@@ -100,7 +100,7 @@ def test_name_of_a_run_depends_on_its_profiles_and_scenario_alone() -> None:
 
 def test_name_of_a_run_depends_on_the_version(monkeypatch: pytest.MonkeyPatch) -> None:
     before = hash_of(tiny_scenario(), tiny_library())
-    monkeypatch.setattr("diploee.sweeps.identity.__version__", "99")
+    monkeypatch.setitem(run_hash.__globals__, "__version__", "99")
     assert hash_of(tiny_scenario(), tiny_library()) != before
 
 

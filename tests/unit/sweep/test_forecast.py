@@ -11,7 +11,7 @@ from command_line import call
 from sweep_builders import UTILIZATION, sweep_file, tiny_sweep
 
 from diploee import load_scenario
-from diploee.sweeps.forecast import forecast
+from diploee.sweeps.execute import forecast
 from diploee.validation import check
 
 

@@ -18,7 +18,7 @@ from diploee.inputs import load_inputs
 from diploee.progress import Progress
 from diploee.scenario import Scenario, load_scenario
 from diploee.steps import Workload, generate_jobs
-from diploee.sweeps.identity import run_hash
+from diploee.sweeps.expand import run_hash
 from diploee.validation import check
 
 MONDAY = datetime(2023, 3, 6)

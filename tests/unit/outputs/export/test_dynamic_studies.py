@@ -163,3 +163,18 @@ def test_comtrade_record_gives_the_event_window_back(
     np.testing.assert_allclose(a * p_mw + b, expected_w / 1e6, atol=within_mw)
     step_us = np.diff(ticks) * float(config[-3 if name == "comtrade" else -1])
     assert np.unique(step_us).tolist() == [100_000.0]
+
+
+@pytest.mark.parametrize("name", ["comtrade", "comtrade-1999"])
+def test_stamps_of_a_comtrade_record_of_days_rise_by_its_step(tmp_path: Path, name: str) -> None:
+    scenario = tiny_scenario({"duration": "3 days", "resolution": "10 min"})
+    run = simulate(scenario, tmp_path / "run", library=tiny_library(), engine="compiled")
+    place = export_run(run, name, tmp_path / "record")
+    config = (place / "datacenter.cfg").read_text().splitlines()
+    data = (place / "datacenter.dat").read_bytes()
+    if name == "comtrade":
+        ticks = np.frombuffer(data, dtype=[("n", "<i4"), ("t", "<i4"), ("p", "<f4")])["t"]
+    else:
+        _, ticks, _ = np.loadtxt(data.decode().splitlines(), delimiter=",").T
+    step_us = np.diff(ticks) * float(config[-3 if name == "comtrade" else -1])
+    assert np.unique(step_us).tolist() == [600_000_000.0]

@@ -14,7 +14,7 @@ from diploee.errors import InputError
 from diploee.outputs import Run, series
 from diploee.outputs.export import FORMATS, Options, export_run
 from diploee.outputs.export.series import Series
-from diploee.outputs.export.stamps import naive_stamps
+from diploee.outputs.export.text import naive_stamps
 
 
 def stored_w(run: Run, column: str = "facility_power_w") -> np.ndarray:

@@ -1,4 +1,4 @@
-"""OpenG2G: a training trace of one GPU, which others read too, and the load of a facility."""
+"""Tables of one CSV file: with stamps, for dynamic models, and for OpenG2G."""
 
 from __future__ import annotations
 
@@ -6,14 +6,49 @@ from functools import partial
 
 import numpy as np
 
+from diploee.clock import named_zone
 from diploee.errors import InputError
 from diploee.outputs.export.base import ExportRequest, Format, Written
-from diploee.outputs.export.playback import seconds
-from diploee.outputs.export.text import CsvFile, in_kw
+from diploee.outputs.export.text import CsvFile, in_kw, local_stamps
 from diploee.scenario import Facility
 
 
-def _write(request: ExportRequest, header: tuple[str, str]) -> Written:
+def _write_plain(request: ExportRequest) -> Written:
+    facility = request.run.scenario.facility
+    name = request.options.time_zone or facility.time_zone
+    zone = named_zone(name) if name else facility.zone
+    with CsvFile(request.path, ("timestamp", request.options.column)) as file:
+        for block in request.series.blocks():
+            stamps = local_stamps(block.starts_ms, zone, request.series.in_milliseconds)
+            file.write(stamps, np.round(block.power_w, 3))
+    notes = (
+        (
+            f"the stamps are local time of {name} with the UTC offset in force: the hour that a "
+            "spring change skips has no stamps, the one that an autumn change repeats has them "
+            "twice, with different offsets; each moment occurs once",
+        )
+        if name
+        else ()
+    )
+    return Written(
+        {request.path.name: f"timestamp: ISO 8601 with UTC offset; {request.options.column}: W"},
+        notes,
+    )
+
+
+def _write_playback(request: ExportRequest) -> Written:
+    header = ("t_s", "p_mw", "q_mvar") if request.has_reactive else ("t_s", "p_mw")
+    with CsvFile(request.path, header) as file:
+        for block in request.series.blocks():
+            file.write(block.time_s, *request.power_columns(block))
+    units = "t_s: s since the first step's start; p_mw: MW"
+    return Written(
+        {request.path.name: units + ("; q_mvar: Mvar" if request.has_reactive else "")},
+        ("hold each value until the next t_s: it is a mean over the step, no sample at its start",),
+    )
+
+
+def _write_per_gpu(request: ExportRequest, header: tuple[str, str]) -> Written:
     if request.run.scenario.facility.has_phases:
         raise InputError(
             f"{request.run.folder}: GPUs are added in the course of the run (phases of a pool), so "
@@ -31,7 +66,7 @@ def _write(request: ExportRequest, header: tuple[str, str]) -> Written:
         )
     with CsvFile(request.path, header) as file:
         for block in request.series.blocks():
-            file.write(seconds(request.series, block), np.round(block.power_w / n_gpus, 6))
+            file.write(block.time_s, np.round(block.power_w / n_gpus, 6))
     return Written(
         {request.path.name: f"{header[0]}: s since the first step's start; {header[1]}: W per GPU"},
         (
@@ -56,17 +91,29 @@ def gpus_behind(facility: Facility, column: str) -> int:
 def _write_load(request: ExportRequest) -> Written:
     with CsvFile(request.path, ("t_s", "p_kw")) as file:
         for block in request.series.blocks():
-            file.write(seconds(request.series, block), in_kw(block.power_w))
+            file.write(block.time_s, in_kw(block.power_w))
     return Written(
         {request.path.name: "t_s: s since the first step's start; p_kw: kW of the facility"},
         ("OpenG2G interpolates between the rows and holds the last",),
     )
 
 
+CSV = Format(
+    name="csv",
+    summary="plain CSV: timestamp with its UTC offset, power in W",
+    write=_write_plain,
+    options=frozenset({"time_zone"}),
+)
+PLAYBACK = Format(
+    name="playback",
+    summary="playback CSV for dynamic models: t_s,p_mw[,q_mvar]",
+    write=_write_playback,
+    options=frozenset({"q_table"}),
+)
 OPENG2G = Format(
     name="openg2g",
     summary="OpenG2G training trace: t_s,power_W per GPU",
-    write=partial(_write, header=("t_s", "power_W")),
+    write=partial(_write_per_gpu, header=("t_s", "power_W")),
     column="it_power_w",
 )
 OPENG2G_LOAD = Format(
@@ -77,6 +124,6 @@ OPENG2G_LOAD = Format(
 GPU_DATA = Format(
     name="gpu-data",
     summary="GPU_data.csv of data center dynamic models: t_seconds,P_gpu_W per GPU",
-    write=partial(_write, header=("t_seconds", "P_gpu_W")),
+    write=partial(_write_per_gpu, header=("t_seconds", "P_gpu_W")),
     column="it_power_w",
 )
