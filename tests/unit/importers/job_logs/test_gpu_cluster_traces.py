@@ -152,7 +152,7 @@ def test_philly_values_of_another_kind_are_refused(
     ("text", "problem"),
     [
         ('[\n{"a": 1}\n{"a": 1}]', r"log:3: not valid JSON \(Expecting ',' delim"),
-        ('[\n{"a": 1},\n]', r"log:3: not valid JSON"),
+        ('[\n{"a": 1},\n]', r"log:[23]: not valid JSON"),  # Python 3.13 names the comma
         ('[{"a": 1}] x', r"log:1: not valid JSON \(Extra data"),
         ("[1]", r"log: 0: must be a group of keys, found 1"),
         ("[" * 100_000, r"log: is nested more than 100 deep"),
