@@ -230,7 +230,8 @@ def test_a_stage_that_changes_the_power_without_a_role_is_refused(tmp_path: Path
 @pytest.mark.parametrize(
     ("keys", "text"),
     [
-        ({"role": "device"}, "has the role 'device', which is the nodes' own"),
+        ({"role": "device"}, "has the role 'device', expected one of 'loss', 'cooling', 'load'"),
+        ({"role": "sauce"}, "has the role 'sauce', expected one of 'loss', 'cooling', 'load'"),
         ({"role": "load", "unit": "kW"}, "has a role and is of kW per facility"),
         ({"role": "load", "part": "total"}, "counts to the part 'total'"),
         ({"role": "load", "part": "Solar PV"}, "counts to the part 'Solar PV'"),
