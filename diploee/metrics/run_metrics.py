@@ -14,7 +14,7 @@ from diploee.facility.base import POWER, naming
 from diploee.facility.point_of_interconnection import PointOfInterconnectionSpec
 from diploee.measures.distribution import Distribution
 from diploee.measures.ramps import Rainflow
-from diploee.measures.series import Series, to_mw, to_quanta
+from diploee.measures.series import Measure, Series, to_mw, to_quanta
 from diploee.measures.spectrum import BandRms, Spectrum
 from diploee.metric import check_declared, flatten
 from diploee.metrics.bands import (
@@ -24,7 +24,7 @@ from diploee.metrics.bands import (
     spectrum_block,
     why_no_spectrum,
 )
-from diploee.metrics.catalogue import MEASURES, own_blocks
+from diploee.metrics.catalogue import MEASURES, RunMeasure, own_blocks
 from diploee.metrics.causes import Causes, add_causes
 from diploee.metrics.changes import Changes, Extreme, Key, rainflow_block
 from diploee.metrics.demand import FacilityMetrics, Peaks, demand_block, demand_sums
