@@ -10,7 +10,7 @@ It knows two times, equal so far: `Scenario.step_ms`, at which all is computed, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -21,15 +21,16 @@ from diploee.columns import Columns, catalogue
 from diploee.facility import Block, Stage, Stages
 from diploee.facility.base import POWER
 from diploee.inputs import Inputs
-from diploee.loads.base import Load
+from diploee.loads.base import Load, OpenLoad, open_loads
 from diploee.loads.jobs.load import JobsLoad
 from diploee.loads.services.banks import beyond_idle_w
 from diploee.loads.services.load import ServicesLoad
 from diploee.loads.services.service_plan import ServicePlan
+from diploee.metrics.catalogue import own_blocks
 from diploee.metrics.flexibility import BASELINE, BASELINE_COLUMNS
 from diploee.power import PowerModel, device_block, power_stream
 from diploee.power.blocks import Window
-from diploee.profiles import ProfileLibrary, Provenance
+from diploee.profiles import Provenance
 from diploee.profiles.flat import FLAT_WORKLOAD
 from diploee.progress import Update
 from diploee.scenario import Scenario
@@ -38,8 +39,6 @@ from diploee.schedule.context import Controller
 from diploee.site import open_stages, power_model
 from diploee.tables import concat
 from diploee.units import MS_PER_DAY
-
-OpenLoad = Callable[[Scenario, Inputs, ProfileLibrary], Load]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,8 +82,7 @@ class Line:
         n_own = len(opened)
         if scenario.replica_streams:
             loads = (annex("ReplicasLoad"), *loads)
-        for open_load in loads:
-            opened.append(open_load(scenario, inputs, opened[-1].library))
+        opened += open_loads(loads, scenario, inputs, opened[-1].library, columns, own_blocks())
         further, banks = tuple(opened[n_own:]), [bank for load in opened for bank in load.banks]
         declared = {column.name for column in columns}
         columns = catalogue(

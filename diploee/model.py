@@ -206,7 +206,10 @@ class Kind(Model):
 
     def open(self, *_: Any, **__: Any) -> Any:
         """Return what the spec stands for; each kind says how."""
-        raise TypeError(f"{type(self).__name__} must say how it is opened")
+        raise InputError(
+            f"kind '{self.kind}': {type(self).__name__} has no method open, which returns what it "
+            "stands for"
+        )
 
     @model_serializer(mode="wrap")
     def _by_name(self, handler: SerializerFunctionWrapHandler) -> Any:
@@ -284,9 +287,16 @@ class Kinds(Generic[T]):
 
     def register(self, spec: type[T]) -> type[T]:
         """Add a kind from outside the package; returns it, so that it serves as a decorator."""
+        if not (isinstance(spec, type) and issubclass(spec, self._base)):
+            raise InputError(
+                f"{self.what} kinds are derived from {self._base.__name__}, found {shown(spec)}"
+            )
         name = self._name_of(spec)
         if self.by_name.get(name, spec) is not spec:
-            raise ValueError(f"{self.what} kind '{name}' is taken by {self.by_name[name].__name__}")
+            raise InputError(
+                f"{self.what} kind '{name}' is taken by {self.by_name[name].__name__}; give "
+                f"{spec.__name__} another"
+            )
         self._added[name] = spec
         return spec
 
@@ -294,7 +304,7 @@ class Kinds(Generic[T]):
         field = spec.model_fields.get(self._key)
         name = field.default if field else getattr(spec, self._key, None)
         if not isinstance(name, str):
-            raise ValueError(f"{spec.__name__}: give '{self._key}' a default, the kind's name")
+            raise InputError(f"{spec.__name__}: give '{self._key}' a default, the kind's name")
         return name
 
     @property
@@ -407,16 +417,16 @@ class Registry(Mapping[str, F]):
         """Add a format, which is tried before those that there are."""
         if known.name in self._formats:
             raise InputError(
-                f"a {self._what} {self._noun} '{known.name}' is known already; rename it"
+                f"{self._what} {self._noun} '{known.name}' is known already; rename it"
             )
         self._formats = {known.name: known, **self._formats}
 
-    def named(self, where: object, name: str) -> F:
-        """Return the format of a name."""
+    def named(self, where: object, name: str, remedy: str = "") -> F:
+        """Return the format of a name; an error ends with the remedy."""
         if name not in self._formats:
             raise InputError(
                 f"{where}: unknown {self._what} {self._noun} {shown(name)}, expected one of "
-                f"{one_of(self)}{did_you_mean(str(name), self)}"
+                f"{one_of(self)}{did_you_mean(str(name), self)}{remedy}"
             )
         return self._formats[name]
 

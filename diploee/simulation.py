@@ -12,7 +12,8 @@ from typing import Any, Protocol
 from diploee.facility import Block, Stage
 from diploee.files import writing
 from diploee.inputs import Inputs, load_inputs
-from diploee.line import Line, OpenLoad
+from diploee.line import Line
+from diploee.loads.base import OpenLoad
 from diploee.metrics import Attribution, Causes, RunMetrics
 from diploee.metrics.catalogue import added_metrics
 from diploee.metrics.flexibility import FlexibilityMetrics, flexibility_metrics

@@ -8,7 +8,8 @@ block to block, so that results do not depend on how a run is cut into blocks.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -197,6 +198,9 @@ class Stages:
     def __init__(self, stages: Sequence[Stage]) -> None:
         self._stages = tuple(stages)
         for stage in self._stages:
+            if isinstance(stage, type):
+                name = stage.__name__
+                raise StageError(f"stages: found the class {name}, expected an object: {name}(...)")
             _check_shape(stage)
 
     def __bool__(self) -> bool:
@@ -244,16 +248,18 @@ class Stages:
         """Take a block through all stages; returns it with their columns, and their states."""
         after = []
         for stage, state in zip(self._stages, states, strict=True):
-            found = called(stage, "apply", _for_reading(stage, block), state)
+            found = called(stage, "apply", for_reading(stage, block), state)
             if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], Mapping)):
                 raise StageError(
                     f"stage {type(stage).__name__}: apply must return its columns by name and its "
                     f"state, found {one_line(shown(found))}"
                 )
-            added, state_after = _checked(stage, found[0], block), found[1]
+            added = checked_columns(
+                found[0], stage.columns, len(block), stage_error(stage), (POWER, REACTIVE)
+            )
             _check_balance(stage, added, block)
             block = Block(block.t0_ms, block.dt_ms, {**block.columns, **added})
-            after.append(state_after)
+            after.append(found[1])
         return block, tuple(after)
 
     def through(self, blocks: Iterator[Block]) -> Iterator[Block]:
@@ -287,14 +293,21 @@ def check_order(stages: Sequence[object]) -> None:
 
 def _check_shape(stage: Stage) -> None:
     """Refuse a stage that does not declare its columns and its boundary as expected."""
-    columns, boundary = getattr(stage, "columns", None), getattr(stage, "boundary", 0)
-    name = type(stage).__name__
-    if not isinstance(columns, tuple | list) or not all(isinstance(c, Column) for c in columns):
-        found = one_line(shown(columns))
-        raise StageError(f"stage {name}: columns must be a tuple of Column, found {found}")
+    check_declared_columns(getattr(stage, "columns", None), stage_error(stage))
+    boundary = getattr(stage, "boundary", 0)
     if not isinstance(boundary, str | None):
         found = one_line(shown(boundary)) if hasattr(stage, "boundary") else "no such attribute"
-        raise StageError(f"stage {name}: boundary must be text or None, found {found}")
+        raise stage_error(stage)(f": boundary must be text or None, found {found}")
+
+
+def check_declared_columns(columns: object, error: Refusal) -> None:
+    """Refuse columns of a stage or load that are not declared as expected."""
+    if not isinstance(columns, tuple | list) or not all(isinstance(c, Column) for c in columns):
+        raise error(f": columns must be a tuple of Column, found {one_line(shown(columns))}")
+    for column in columns:
+        if column.per not in (owners := ("facility", "pool", "service")):
+            found = one_line(shown(column.per))
+            raise error(f": column '{column.name}' is per {found}, expected {one_of(owners)}")
 
 
 def _check_roles(stage: Stage) -> None:
@@ -303,8 +316,8 @@ def _check_roles(stage: Stage) -> None:
         found = f"stage {type(stage).__name__}: column '{column.name}'"
         if column.role not in (roles := (*ADDED, *TAKEN_OFF)):
             raise StageError(
-                f"{found} has the role '{column.role}', which is the nodes' own; give it one of "
-                f"{one_of(roles)}"
+                f"{found} has the role {one_line(shown(column.role))}, expected one of "
+                f"{one_of(roles)}; 'device' and 'overhead' are the nodes' own"
             )
         if column.unit != "W" or column.per != "facility":
             raise StageError(
@@ -336,25 +349,42 @@ def _check_balance(stage: Stage, added: Values, block: Block) -> None:
         )
 
 
+Refusal = Callable[[str], InputError]
+"""Makes an error of what is wrong with a stage or load, which it names."""
+
+
+def stage_error(stage: Stage) -> Refusal:
+    """Return what makes an error that names a stage."""
+    return lambda text: StageError(f"stage {type(stage).__name__}{text}")
+
+
+@contextmanager
+def naming(of: object, doing: str, error: Refusal) -> Iterator[None]:
+    """Make an error that names it of whatever code from outside raises."""
+    try:
+        yield
+    except Exception as raised:
+        if isinstance(raised, DiploeeError) or not is_outside(of):
+            raise
+        why = one_line(f"{type(raised).__name__}: {raised}")
+        raise error(f": {doing} raised {why}") from raised
+
+
 def called(stage: Stage, method: str, *arguments: Any, of: Meter | None = None) -> Any:
     """Call a stage, or its meter; an error of one from outside names it."""
-    try:
+    whose = "" if of is None else "its meter's "
+    with naming(stage, f"{whose}{method}", stage_error(stage)):
         return getattr(stage if of is None else of, method)(*arguments)
-    except Exception as error:
-        if isinstance(error, DiploeeError) or not _is_outside(stage):
-            raise
-        why = one_line(f"{type(error).__name__}: {error}")
-        whose = "" if of is None else "its meter's "
-        raise StageError(f"stage {type(stage).__name__}: {whose}{method} raised {why}") from error
 
 
-def _is_outside(stage: Stage) -> bool:
-    return not type(stage).__module__.startswith("diploee.")
+def is_outside(of: object) -> bool:
+    """Return whether an object, class or function is not of the package."""
+    return not str(of.__module__).startswith("diploee.")
 
 
-def _for_reading(stage: Stage, block: Block) -> Block:
-    """Return a block that a stage from outside can't write, as others read it, too."""
-    if not _is_outside(stage):
+def for_reading(stage: object, block: Block) -> Block:
+    """Return a block that a stage or load from outside can't write, as others read it, too."""
+    if not is_outside(stage):
         return block
     columns = {name: values.view() for name, values in block.columns.items()}
     for values in columns.values():
@@ -362,38 +392,39 @@ def _for_reading(stage: Stage, block: Block) -> Block:
     return Block(block.t0_ms, block.dt_ms, MappingProxyType(columns))
 
 
-def _checked(stage: Stage, given: Values, block: Block) -> dict[str, npt.NDArray[Any]]:
-    """Return a stage's columns as arrays, powers in double precision; refuse what is wrong."""
-    own = {column.name for column in stage.columns}
-    declared = own | {POWER, REACTIVE}
-    powers = {column.name for column in stage.columns if column.role} | {POWER, REACTIVE}
-    name = type(stage).__name__
+def checked_columns(
+    given: Values, columns: Columns, n_values: int, error: Refusal, more: tuple[str, ...] = ()
+) -> dict[str, npt.NDArray[Any]]:
+    """Return a stage's or load's columns as arrays, powers in double precision, if all is right.
+
+    It gives those that it declares, and may give `more`, which are powers.
+    """
+    own = {column.name for column in columns}
+    declared = own.union(more)
+    powers = {column.name for column in columns if column.role}.union(more)
     added = {}
-    for written, of_stage in given.items():
+    for written, of_one in given.items():
         if str(written).partition(".")[0] not in declared:
-            raise StageError(
-                f"stage {name} gives column '{written}', which it does not declare (declared: "
+            raise error(
+                f" gives column '{written}', which it does not declare (declared: "
                 f"{one_of(sorted(declared))}); add it to its columns"
             )
         try:
-            values = np.asanyarray(of_stage)
+            values = np.asanyarray(of_one)
         except ValueError:  # rows of several lengths
             values = np.array(None)
-        shape = values.shape
-        if shape != (len(block),):
-            raise StageError(
-                f"stage {name} gives column '{written}' of shape {shape}, expected "
-                f"({len(block)},): one value per interval of the block"
+        if values.shape != (n_values,):
+            raise error(
+                f" gives column '{written}' of shape {values.shape}, expected "
+                f"({n_values},): one value per interval of the block"
             )
         if (kind := values.dtype).kind not in "bfiu":
-            raise StageError(f"stage {name} gives column '{written}' of {kind}, expected numbers")
+            raise error(f" gives column '{written}' of {kind}, expected numbers")
         if not np.isfinite(values).all():
-            raise StageError(f"stage {name} gives values of '{written}' that are not finite")
+            raise error(f" gives values of '{written}' that are not finite")
         added[written] = np.asarray(values, np.float64 if written in powers else None)
     if missing := own - {str(written).partition(".")[0] for written in added}:
-        raise StageError(
-            f"stage {name} lacks column '{min(missing)}', which it declares; give it in every block"
-        )
+        raise error(f" lacks column '{min(missing)}', which it declares; give it in every block")
     return added
 
 

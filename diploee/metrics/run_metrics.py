@@ -8,13 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from diploee.clock import RunClock, WallClock
-from diploee.errors import InputError
+from diploee.errors import InputError, one_line, shown
 from diploee.facility import Block, Stage, StageMeters
-from diploee.facility.base import POWER
+from diploee.facility.base import POWER, naming
 from diploee.facility.point_of_interconnection import PointOfInterconnectionSpec
 from diploee.measures.distribution import Distribution
 from diploee.measures.ramps import Rainflow
-from diploee.measures.series import Series, to_mw, to_quanta
+from diploee.measures.series import Measure, Series, to_mw, to_quanta
 from diploee.measures.spectrum import BandRms, Spectrum
 from diploee.metric import check_declared, flatten
 from diploee.metrics.bands import (
@@ -24,7 +24,7 @@ from diploee.metrics.bands import (
     spectrum_block,
     why_no_spectrum,
 )
-from diploee.metrics.catalogue import MEASURES, own_blocks
+from diploee.metrics.catalogue import MEASURES, RunMeasure, own_blocks
 from diploee.metrics.causes import Causes, add_causes
 from diploee.metrics.changes import Changes, Extreme, Key, rainflow_block
 from diploee.metrics.demand import FacilityMetrics, Peaks, demand_block, demand_sums
@@ -49,8 +49,40 @@ DURATION_PERCENTS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, *(float(n) for n in r
 """Points of the load duration curve, denser where few hours decide [% of the time]."""
 
 
+def _error(name: str, text: str) -> InputError:
+    return InputError(f"measure '{name}'{text}")
+
+
 def _fail(name: str, text: str) -> NoReturn:
-    raise InputError(f"measure '{name}' {text}")
+    raise _error(name, f" {text}")
+
+
+def _opened(added: RunMeasure, clock: WallClock) -> Measure:
+    """Open a measure from outside, which must have what one has."""
+    error = partial(_error, added.name)
+    with naming(added.open, "opening it", error):
+        measure = added.open(clock)
+    n_window = getattr(measure, "n_window", None)
+    if not isinstance(n_window, int) or n_window < 1:
+        raise error(f": n_window must be a whole number above 0, found {one_line(shown(n_window))}")
+    for method in ("add", "result"):
+        if not callable(getattr(measure, method, None)):
+            raise error(f" has no method {method}")
+    return measure
+
+
+def _result(name: str, measure: Measure) -> Mapping[str, Any]:
+    """Return the values of a measure from outside: all that it declared and nothing else."""
+    with naming(measure, "result", partial(_error, name)):
+        values = measure.result()
+    if not isinstance(values, Mapping):
+        _fail(name, f"gives {one_line(shown(values))} as its result, expected values by name")
+    keyed = dict(flatten(values, f"measures.{name}."))
+    declared = MEASURES[name].metrics
+    check_declared(keyed.items(), declared, partial(_fail, name))
+    if missing := [m.key for m in declared if "<" not in m.key and m.key not in keyed]:
+        _fail(name, f"lacks metric '{missing[0]}', which it declares; give it, None if unknown")
+    return values
 
 
 class GridMetrics:
@@ -87,7 +119,7 @@ class GridMetrics:
         self._demand = demand_sums(self._clock)
         self._changes, self._peaks = Changes(self._clock), Peaks(self._clock)
         spectrum = [] if self._spectrum is None else [self._spectrum]
-        self._added = {name: added.open(self._clock) for name, added in MEASURES.items()}
+        self._added = {name: _opened(added, self._clock) for name, added in MEASURES.items()}
         own = (self._rainflow, *self._demand.values(), *self._changes.measures, *spectrum)
         measures = (*own, *self._added.values())
         self._series = Series(step_ms, measures)
@@ -144,10 +176,7 @@ class GridMetrics:
 
     def added(self) -> dict[str, Any]:
         """Return the `measures` block, of `MEASURES`, as declared; none where there are none."""
-        found = {name: measure.result() for name, measure in self._added.items()}
-        for name, values in found.items():
-            keyed = flatten(values, f"measures.{name}.")
-            check_declared(keyed, MEASURES[name].metrics, partial(_fail, name))
+        found = {name: _result(name, measure) for name, measure in self._added.items()}
         return {"measures": found} if found else {}
 
     def extremes(self) -> dict[Key, Extreme]:

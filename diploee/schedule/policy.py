@@ -126,7 +126,13 @@ def twin_of(policy: object) -> Callable[..., Any] | None:
     if (engine := _TWINS.get(type(policy))) is None:
         return None
     module, _, name = engine.partition(":")
-    made: Callable[..., Any] = getattr(import_module(module), name)
+    try:
+        made: Callable[..., Any] = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise PolicyError(
+            f"policy {type(policy).__name__}: can't import its twin {shown(engine)} "
+            f"({one_line(str(error))}), expected 'module:Class'"
+        ) from None
     return made
 
 
@@ -189,6 +195,18 @@ def wake_ms(who: object, time_ms: Any, now_ms: int) -> int:
         f"policy {type(who).__name__} asks to be woken at {shown(time_ms)} ms, expected a whole "
         f"number after now ({now_ms} ms); it is asked again at each event anyway"
     )
+
+
+def starts_read(found: Any) -> tuple[Int64Array, Int64Array]:
+    """Return numbers of jobs and their starts [ms], of a twin."""
+    if not (isinstance(found, tuple | list) and len(found) == 2):
+        raise _UnexpectedError(found)
+    numbers, start_ms = (np.array(_items(of_one)) for of_one in found)
+    if numbers.shape != start_ms.shape or not all(
+        of_one.dtype.kind in "iu" or not of_one.size for of_one in (numbers, start_ms)
+    ):
+        raise _UnexpectedError(found)
+    return numbers.astype(np.int64), start_ms.astype(np.int64)
 
 
 class _UnexpectedError(Exception):

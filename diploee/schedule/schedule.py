@@ -15,12 +15,12 @@ import numpy as np
 
 from diploee.clock import RunClock
 from diploee.columns import Column
-from diploee.errors import WorkloadError, did_you_mean, one_of, shown
+from diploee.errors import PolicyError, WorkloadError, did_you_mean, one_of, shown
 from diploee.profiles.derived import CapLevels
 from diploee.scenario import Pool, Scenario, StandingNodes
 from diploee.schedule.context import DRAW_MS, Context, JobTable
 from diploee.schedule.policies.fifo import StrictFifo
-from diploee.schedule.policy import Policy, twin_of
+from diploee.schedule.policy import Policy, asked, starts_read, twin_of
 from diploee.tables import BoolArray, Int64Array, concat
 from diploee.units import SLOTS_PER_GPU
 
@@ -128,6 +128,7 @@ class PoolSchedule:
         self, engine: PoolEngine, n_nodes: int, horizon_ms: int, slots_per_node: int = 1
     ) -> None:
         self._engine, self._n_nodes, self._horizon_ms = engine, n_nodes, horizon_ms
+        self._from_ms = NEVER_MS
         self._slots_per_node = slots_per_node
         self._waiting = JobTable.empty()
         self._numbers = np.empty(0, dtype=np.int64)
@@ -136,11 +137,15 @@ class PoolSchedule:
     def advance(self, jobs: JobTable, until_ms: int) -> Schedule:
         """Return the jobs that start before a time; arguments as of `PoolEngine.advance`."""
         check_widths(jobs, self._n_nodes, self._slots_per_node)
-        numbers, start_ms = self._engine.advance(jobs, until_ms)
+        expected = "numbers of jobs and their starts [ms], two arrays"
+        numbers, start_ms = asked(self._engine, "advance", starts_read, expected)(jobs, until_ms)
         waiting = concat([self._waiting, jobs])
         new = np.arange(self._n_jobs, self._n_jobs + len(jobs))
         waiting_numbers = np.concatenate([self._numbers, new])
         self._n_jobs += len(jobs)
+        if not type(self._engine).__module__.startswith("diploee."):
+            self._check_starts(numbers, start_ms, waiting_numbers, waiting.submit_ms, until_ms)
+        self._from_ms = until_ms
         rows: slice | Int64Array
         still: Int64Array | BoolArray
         if np.array_equal(numbers, waiting_numbers[: numbers.size]):  # in turn: nothing to copy
@@ -150,6 +155,30 @@ class PoolSchedule:
             still[rows] = False
         self._waiting, self._numbers = waiting.take(still), waiting_numbers[still]
         return Schedule(waiting.take(rows), start_ms, self._horizon_ms)
+
+    def _check_starts(
+        self,
+        numbers: Int64Array,
+        start_ms: Int64Array,
+        waiting: Int64Array,
+        submit_ms: Int64Array,
+        until_ms: int,
+    ) -> None:
+        """Refuse starts of a twin from outside that its jobs can't have."""
+        name, (found, count) = type(self._engine).__name__, np.unique(numbers, return_counts=True)
+        if (unknown := found[(count > 1) | ~np.isin(found, waiting)]).size:
+            raise PolicyError(
+                f"policy {name}: advance starts job {unknown[0]}, which does not wait; jobs are "
+                "numbered from 0 in the order in which it takes them in, and start once"
+            )
+        first_ms = np.maximum(submit_ms[np.searchsorted(waiting, numbers)], self._from_ms)
+        if (wrong := (start_ms < first_ms) | (start_ms >= until_ms)).any():
+            at = int(np.flatnonzero(wrong)[0])
+            raise PolicyError(
+                f"policy {name}: advance starts job {numbers[at]} at {start_ms[at]} ms, expected "
+                f"{first_ms[at]}, when it is submitted or this call begins, or later, and before "
+                f"{until_ms} ms"
+            )
 
 
 def check_widths(jobs: JobTable, n_nodes: int, slots_per_node: int = 1) -> None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pytest
 from command_line import call
 from jsonschema import Draft202012Validator
 
+from diploee.errors import InputError
 from diploee.facility import STAGES, StageSpec
 from diploee.facility.loss_curves import MEASURED, SUPPLIES
 from diploee.facility.node_power import AC_POWER
 from diploee.importers import JOB_LOG_FORMATS
 from diploee.importers.request_traces import TRACE_FORMATS
-from diploee.model import Kind, Kinds, Model
+from diploee.model import Kinds, Model
 from diploee.outputs.export import FORMATS
 from diploee.scenario import SCHEDULERS, SchedulerSpec
 from diploee.scenario.recurring import BATCH_SIZE_OPTIMIZERS, POWER_LIMIT_OPTIMIZERS
@@ -74,17 +75,30 @@ def test_what_names_no_kind_is_told_the_names(kinds: Kinds[Any], given: Any) -> 
 @pytest.mark.parametrize("kinds", ALL, ids=lambda kinds: kinds.what)
 def test_a_name_that_is_taken_is_refused(kinds: Kinds[Any]) -> None:
     name, first = next(iter(kinds.by_name.items()))
-    with pytest.raises(ValueError, match=f"kind '{name}' is taken by {first.__name__}"):
+    with pytest.raises(InputError, match=f"kind '{name}' is taken by {first.__name__}"):
         kinds.register(type("Other", (first,), {"__module__": __name__}))
     assert kinds.register(first) is first
 
 
 def test_a_spec_without_a_name_is_refused() -> None:
-    class Nameless(Kind):
+    class Nameless(SchedulerSpec):
         """Says no kind."""
 
-    with pytest.raises(ValueError, match="Nameless: give 'kind' a default, the kind's name"):
-        SCHEDULERS.register(Nameless)  # type: ignore[type-var]
+    with pytest.raises(InputError, match="Nameless: give 'kind' a default, the kind's name"):
+        SCHEDULERS.register(Nameless)
+
+
+def test_what_is_no_spec_is_refused() -> None:
+    with pytest.raises(InputError, match="stage kinds are derived from StageSpec, found <class"):
+        STAGES.register(int)  # type: ignore[type-var]
+
+
+def test_kind_without_open_is_named_where_it_is_used() -> None:
+    class Silent(SchedulerSpec):
+        kind: Literal["silent"] = "silent"
+
+    with pytest.raises(InputError, match=r"^kind 'silent': Silent has no method open"):
+        Silent().open()
 
 
 def test_the_schema_takes_names_and_groups_of_keys_and_nothing_else() -> None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from glob import escape
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from diploee.annexes import annex
 from diploee.clock import named_zone
-from diploee.errors import InputError, one_of
+from diploee.errors import DiploeeError, InputError, one_line, one_of, shown
 from diploee.files import FolderKind, Writing, check_file, check_folder, local_place, writing
 from diploee.model import Registry
 from diploee.outputs.export.andes import ANDES
-from diploee.outputs.export.base import ExportRequest, Format, Options, flag
+from diploee.outputs.export.base import ExportRequest, Format, Options, Written, flag
 from diploee.outputs.export.comtrade import COMTRADE, COMTRADE_1999
 from diploee.outputs.export.gridlabd import GRIDLABD
 from diploee.outputs.export.opendss import OPENDSS
@@ -116,7 +117,8 @@ def export_run(
     OutputError
         If it can't be written; nothing is kept then.
     """
-    fmt, options = FORMATS.named("export", format_name), options or Options()
+    remedy = "; import the module that registers it where it is your own"
+    fmt, options = FORMATS.named("export", format_name, remedy), options or Options()
     _check_options(fmt, options)
     if not options.column:
         options = options.model_copy(update={"column": fmt.column})
@@ -141,8 +143,35 @@ def export_run(
             files.needed_mb = lambda written_mb: written_mb / done if done else 0.0
             target, sidecar = paths_to_write(files, place, fmt.is_folder)
             request = ExportRequest(run, series, options, target)
-            write_json(sidecar, describe(fmt, request, fmt.write(request), leap_rule))
+            write_json(sidecar, describe(fmt, request, _written(fmt, request), leap_rule))
     return place
+
+
+def _written(fmt: Format, request: ExportRequest) -> Written:
+    """Write an export; a writer that raises, or leaves something out, is refused."""
+
+    def error(text: str) -> InputError:
+        return InputError(f"export format '{fmt.name}': its writer {text}")
+
+    try:
+        written = fmt.write(request)
+    except (DiploeeError, OSError):
+        raise
+    except Exception as raised:
+        if fmt.write.__module__.startswith("diploee."):
+            raise
+        raise error(f"raised {one_line(f'{type(raised).__name__}: {raised}')}") from raised
+    if not isinstance(written, Written):
+        raise error(f"must return Written, found {one_line(shown(written))}")
+    folder = request.path if fmt.is_folder else request.path.parent
+    for name in written.files if isinstance(written.files, dict) else ():
+        if not (folder / name).exists():
+            raise error(f"wrote no file {shown(name)}, which Written names")
+    if not request.path.exists():
+        raise error("wrote no file; it must write request.path")
+    if request.series.totals.peak_w == -inf:
+        raise error("did not take all of request.series.blocks(), of which the sidecar tells")
+    return written
 
 
 def _check_options(fmt: Format, options: Options) -> None:

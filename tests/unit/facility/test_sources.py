@@ -227,10 +227,19 @@ def test_a_stage_that_changes_the_power_without_a_role_is_refused(tmp_path: Path
     simulate(tiny_scenario(), tmp_path / "run", library=tiny_library(), stages=[Silent()])
 
 
+def test_class_in_place_of_a_stage_is_said_so(tmp_path: Path) -> None:
+    class Panel:
+        columns, boundary = (), None
+
+    with pytest.raises(StageError, match=r"^stages: found the class Panel, expected an object"):
+        simulate(tiny_scenario(), tmp_path / "run", library=tiny_library(), stages=[Panel])  # type: ignore[list-item]
+
+
 @pytest.mark.parametrize(
     ("keys", "text"),
     [
-        ({"role": "device"}, "has the role 'device', which is the nodes' own"),
+        ({"role": "device"}, "has the role 'device', expected one of 'loss', 'cooling', 'load'"),
+        ({"role": "sauce"}, "has the role 'sauce', expected one of 'loss', 'cooling', 'load'"),
         ({"role": "load", "unit": "kW"}, "has a role and is of kW per facility"),
         ({"role": "load", "part": "total"}, "counts to the part 'total'"),
         ({"role": "load", "part": "Solar PV"}, "counts to the part 'Solar PV'"),

@@ -166,3 +166,40 @@ def test_a_value_that_a_measure_did_not_declare_is_refused_in_one_line(
     with pytest.raises(InputError, match=f"measure 'own' gives .*{text}") as caught:
         grid.added()
     assert "\n" not in str(caught.value)
+
+
+class Most:
+    """The largest power."""
+
+    n_window = 1
+
+    def __init__(self, _: Any) -> None:
+        pass
+
+    def add(self, stretch: Any) -> None:
+        pass
+
+    def result(self) -> Any:
+        return {"most_mw": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"result": lambda self: {}}, "lacks metric 'measures.own.most_mw', which it declares"),
+        ({"result": lambda self: 3}, "gives 3 as its result, expected values by name"),
+        ({"result": lambda self: self.most}, "result raised AttributeError"),
+        ({"result": None}, "has no method result"),
+        ({"n_window": None}, "n_window must be a whole number above 0, found null"),
+        ({"__init__": lambda self, clock: clock.dt_ms}, "opening it raised AttributeError"),
+    ],
+)
+def test_measure_from_outside_that_lacks_something_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any], told: str
+) -> None:
+    own = type("Own", (Most,), changed)
+    metrics = (Metric("measures.own.most_mw", "MW", "most"),)
+    monkeypatch.setattr(MEASURES, "_formats", {"own": RunMeasure("own", metrics, own)})
+    with pytest.raises(InputError, match=f"^measure 'own':? {told}") as caught:
+        GridMetrics(1_000, datetime(2018, 1, 1), rated_power_w=1e6).added()
+    assert "\n" not in str(caught.value)

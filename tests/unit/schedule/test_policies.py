@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,9 @@ from diploee.scenario import Pool, StandingNodes
 from diploee.schedule import NEVER_MS, ClusterView, Policy, StrictFifo
 from diploee.schedule.acting import ActingPools
 from diploee.schedule.actions import Start
+from diploee.schedule.compiled import CompiledQueue
 from diploee.schedule.context import Context, JobTable
+from diploee.schedule.policy import has_twin
 from diploee.schedule.simpy_engine import SimpyCluster
 
 
@@ -362,3 +364,61 @@ def test_windows_change_no_start(policy: type[Policy], window_ms: int) -> None:
     whole = schedule_pool(jobs, pool, 3_500, policy=policy())
     parts = schedule_pool(jobs, pool, 3_500, policy=policy(), window_ms=window_ms)
     assert parts.start_ms.tolist() == whole.start_ms.tolist()
+
+
+POOL = Pool(node_type="node", n_nodes=2)
+
+
+class Twin:
+    """A compiled twin of strict FIFO whose answer is changed."""
+
+    def __init__(self, policy: Altered, n_nodes: int, begin_ms: int, added: object) -> None:
+        self._alter = policy.alter
+        self._queue = CompiledQueue(StrictFifo(), n_nodes, begin_ms, added)  # type: ignore[arg-type]
+
+    def advance(self, jobs: JobTable, until_ms: int) -> Any:
+        return self._alter(*self._queue.advance(jobs, until_ms))
+
+
+@has_twin(f"{__name__}:Twin")
+class Altered(StrictFifo):
+    def __init__(self, alter: Callable[[Any, Any], Any]) -> None:
+        self.alter = alter
+
+
+def scheduled_by_twin(alter: Callable[[Any, Any], Any]) -> Any:
+    jobs = job_table(submit_ms=[0, 10, 20], n_nodes=[1, 1, 1], duration_ms=[50, 50, 50])
+    return schedule_pool(jobs, POOL, 100, "compiled", Altered(alter), window_ms=25)
+
+
+def test_twin_from_outside_answers_as_the_shipped_one() -> None:
+    found = scheduled_by_twin(lambda numbers, start_ms: (numbers, start_ms))
+    assert found.start_ms.tolist() == [0, 10, 50]
+
+
+@pytest.mark.parametrize(
+    ("alter", "told"),
+    [
+        (lambda numbers, start_ms: None, "advance must return numbers of jobs and their starts"),
+        (lambda numbers, start_ms: (numbers, start_ms[1:]), "advance must return numbers of jobs"),
+        (lambda numbers, start_ms: (numbers, start_ms + 0.5), "advance must return numbers"),
+        (lambda numbers, start_ms: numbers.of, "advance raised AttributeError"),
+        (lambda numbers, start_ms: (numbers + 5, start_ms), "advance starts job 5, which does not"),
+        (lambda numbers, start_ms: (0 * numbers, start_ms), "advance starts job 0, which does not"),
+        (lambda n, start_ms: (n, start_ms - 5), "advance starts job 0 at -5 ms, expected 0, when"),
+        (lambda n, start_ms: (n, start_ms + 90), "advance starts job 0 at 90 ms, expected 0, when"),
+    ],
+)
+def test_starts_that_jobs_can_not_have_are_refused_of_a_twin(
+    alter: Callable[[Any, Any], Any], told: str
+) -> None:
+    with pytest.raises(PolicyError, match=f"^policy Twin: {told}") as caught:
+        scheduled_by_twin(alter)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("engine", ["nowhere:Queue", "diploee.schedule:Nope", "diploee", ""])
+def test_twin_that_can_not_be_imported_is_told_in_one_line(engine: str) -> None:
+    policy = has_twin(engine)(type("Mine", (StrictFifo,), {}))()
+    with pytest.raises(PolicyError, match=f"^policy Mine: can't import its twin '{engine}'"):
+        schedule_pool(job_table([0], [1], [9]), POOL, 9, "compiled", policy)

@@ -287,7 +287,7 @@ def test_a_format_from_outside_may_be_named_in_a_scenario(
     path = tmp_path / "jobs.csv"
     path.write_text("submit,duration,nodes\n2024-01-01,60,2\n")
     assert read_job_log(path, "ours").log_format == "ours"
-    with pytest.raises(InputError, match="a job log format 'csv' is known already"):
+    with pytest.raises(InputError, match=r"^job log format 'csv' is known already"):
         JOB_LOG_FORMATS.register(JOB_LOG_FORMATS["csv"])
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from shutil import copytree
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -13,6 +15,7 @@ import pytest
 from diploee.errors import InputError
 from diploee.outputs import Run, series
 from diploee.outputs.export import FORMATS, Options, export_run
+from diploee.outputs.export.base import ExportRequest, Format, Written
 from diploee.outputs.export.series import Series
 from diploee.outputs.export.text import naive_stamps
 
@@ -101,7 +104,8 @@ def test_every_format_refuses_a_folder_that_is_no_run(name: str, tmp_path: Path)
 
 def test_unknown_format_names_the_known(minute_run: Run) -> None:
     with pytest.raises(
-        InputError, match=r"unknown export format 'opends', .*did you mean 'opendss'"
+        InputError,
+        match=r"unknown export format 'opends', .*did you mean 'opendss'.*; import the module",
     ):
         export_run(minute_run, "opends")
 
@@ -136,3 +140,38 @@ def test_a_damaged_file_is_the_inputs_fault(minute_run: Run, tmp_path: Path, dam
     with pytest.raises(InputError, match=r"facility\.parquet: (can't be read|no such file)"):
         export_run(tmp_path / "run", "csv", tmp_path / "out.csv")
     assert {p.name for p in tmp_path.iterdir()} == {"run"}
+
+
+def streamed(request: ExportRequest) -> None:
+    request.path.write_text("x")
+    assert sum(block.power_w.size for block in request.series.blocks())
+
+
+@pytest.mark.parametrize(
+    ("write", "told"),
+    [
+        (lambda request: streamed(request), "must return Written, found null"),
+        (lambda request: request.blocks, "raised AttributeError"),
+        (lambda request: Written({}), "wrote no file"),
+        (
+            lambda request: streamed(request) or Written({"no.csv": "x"}),
+            "wrote no file 'no.csv', which Written names",
+        ),
+        (
+            lambda request: request.path.write_text("x") and Written({request.path.name: "x"}),
+            r"did not take all of request.series.blocks\(\)",
+        ),
+    ],
+)
+def test_writer_from_outside_that_leaves_something_out_is_refused_by_its_format(
+    minute_run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    write: Callable[[ExportRequest], Any],
+    told: str,
+) -> None:
+    monkeypatch.setattr(FORMATS, "_formats", {"own": Format("own", "x", write)})
+    with pytest.raises(InputError, match=f"^export format 'own': its writer {told}") as caught:
+        export_run(minute_run, "own", tmp_path / "own.csv")
+    assert "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir())

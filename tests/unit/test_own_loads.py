@@ -1,0 +1,191 @@
+"""A load of the user's own is opened beside the shipped ones, or refused in one line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from builders import tiny_library, tiny_scenario
+
+from diploee import simulate
+from diploee.columns import Column
+from diploee.errors import InputError
+from diploee.loads.services.banks import Bank, BankLoad
+from diploee.profiles.flat import flat_profile
+
+RACKS = Column("racks", "1", "facility", "mean", None, "racks that take a backup")
+N_RACKS, RACK_W = 3, 700.0
+
+
+class Racks(BankLoad):
+    """Racks in the pool's nodes that draw the same all the time."""
+
+    stream, pool = "racks", "main"
+    columns = (RACKS,)
+
+    def __init__(self, scenario: Any, inputs: Any, library: Any) -> None:
+        edges_ms = np.arange(0, scenario.horizon_ms + 1, 3_600_000)
+        none = np.zeros(edges_ms.size - 1, dtype=np.int64)
+        profile_id = (none + len(library)).astype(np.int32)
+        weight = none + N_RACKS * RACK_W / 1000
+        bank = Bank(0, edges_ms, none + N_RACKS, weight, profile_id, none)
+        super().__init__([bank], library.extended([flat_profile("rack-1kw")]))
+        self.replicas = [self]
+        self.change()
+
+    def change(self) -> None:
+        """Make a mistake, in a subclass."""
+
+    def with_bank(self, **values: Any) -> None:
+        self.banks = [replace(self.banks[0], **values)]
+
+    def mean_replicas(self, begin_ms: int, end_ms: int) -> float:
+        return float(N_RACKS)
+
+    def values(self, block: Any) -> Any:
+        return {"racks": np.full(len(block), N_RACKS)}
+
+
+def run(tmp_path: Path, *loads: Any) -> Any:
+    scenario = tiny_scenario({"duration": "6 h"})
+    return simulate(
+        scenario, tmp_path / f"run-{len(loads)}", library=tiny_library(), loads=list(loads),
+        engine="compiled",
+    )  # fmt: skip
+
+
+def test_own_load_adds_its_power_less_that_of_idle_nodes(tmp_path: Path) -> None:
+    with_it, without = run(tmp_path, Racks).facility(), run(tmp_path).facility()
+    added_w = with_it["it_power_w"] - without["it_power_w"]
+    idle_w = tiny_scenario().facility.node_type_of("main").idle_power_w
+    np.testing.assert_allclose(added_w, N_RACKS * (RACK_W - idle_w), atol=0.01)
+    assert (with_it["racks"] == N_RACKS).all()
+
+
+def later(load: Racks, ms: int) -> Callable[..., Any]:
+    def between(begin_ms: int, end_ms: int) -> Any:
+        rows = BankLoad.between(load, begin_ms, end_ms)
+        return replace(rows, start_ms=rows.start_ms + ms, end_ms=rows.end_ms + ms)
+
+    return between
+
+
+def profile_ids_added(load: Racks) -> Any:
+    return load.banks[0].profile_id + 9
+
+
+MISTAKES: dict[str, tuple[Callable[[Any], object], str]] = {
+    "pool index": (
+        lambda load: load.with_bank(pool_id=7),
+        "banks.0 has pool_id 7, expected 0, the index of its pool 'main'",
+    ),
+    "pool index of segments": (
+        lambda load: load.__dict__.update(
+            between=lambda begin, end: replace(
+                rows := BankLoad.between(load, begin, end), pool_id=rows.pool_id + 7
+            )
+        ),
+        "pool_id 7, expected 0 to 0, a pool's index",
+    ),
+    "pool name": (
+        lambda load: setattr(load, "pool", "nowhere"),
+        "unknown pool 'nowhere', expected 'main'",
+    ),
+    "profile": (
+        lambda load: load.with_bank(profile_id=profile_ids_added(load)),
+        "plays profile 13, expected one of its profile_ids ('4') in its library of 5 profiles",
+    ),
+    "profile ids": (
+        lambda load: setattr(load, "profile_ids", {99}),
+        "profile_ids has 99, expected indices into its library of 5 profiles",
+    ),
+    "library": (
+        lambda load: setattr(load, "library", tiny_library().extended([])),
+        "profile_ids has 4, expected indices into its library of 4 profiles",
+    ),
+    "another library": (
+        lambda load: setattr(load, "library", None),
+        "library must be library.extended([...]) of the one that it is opened with, found null",
+    ),
+    "nodes": (
+        lambda load: load.with_bank(n_nodes=load.banks[0].n_nodes + 10),
+        "13 nodes of pool 'main' at once, which has 12",
+    ),
+    "lengths": (
+        lambda load: load.with_bank(weight=load.banks[0].weight[:-2]),
+        "banks.0 has weight of shape (4,), expected (6,): one value per piece",
+    ),
+    "weight": (
+        lambda load: load.with_bank(weight=load.banks[0].weight * np.nan),
+        "segments with weight nan, expected finite numbers",
+    ),
+    "window": (
+        lambda load: setattr(load, "between", later(load, 24 * 3_600_000)),
+        "between(0, 21600000) gives segments that start from 86400000 to",
+    ),
+    "no bank": (
+        lambda load: setattr(load, "banks", [3]),
+        "banks.0 is 3, expected a Bank",
+    ),
+    "attribute": (lambda load: delattr(load, "profile_ids"), "has no 'profile_ids'; a load has"),
+    "replicas": (lambda load: setattr(load, "replicas", []), "has 0 replicas for 1 banks"),
+    "columns": (lambda load: setattr(load, "columns", RACKS), "columns must be a tuple of Column"),
+    "owner": (
+        lambda load: setattr(load, "columns", (replace(RACKS, per="site"),)),
+        "column 'racks' is per 'site', expected 'facility', 'pool', 'service'",
+    ),
+    "column taken": (
+        lambda load: setattr(load, "columns", (replace(RACKS, name="it_power_w"),)),
+        "column 'it_power_w' is declared twice",
+    ),
+    "column not given": (
+        lambda load: setattr(load, "values", lambda block: {}),
+        "lacks column 'racks', which it declares",
+    ),
+    "column's length": (
+        lambda load: setattr(load, "values", lambda block: {"racks": np.ones(3)}),
+        "gives column 'racks' of shape (3,), expected (360,)",
+    ),
+    "raises": (
+        lambda load: setattr(load, "values", lambda block: block.hours),
+        "values raised AttributeError: 'Block' object has no attribute 'hours'",
+    ),
+    "metrics": (
+        lambda load: setattr(load, "metrics", lambda pool: 3),
+        "metrics must return blocks by name, found 3",
+    ),
+    "block taken": (
+        lambda load: setattr(load, "metrics", lambda pool: {"power": 3}),
+        "metrics gives 'power', a block of the run",
+    ),
+}
+
+
+@pytest.mark.parametrize(("mistake", "told"), MISTAKES.values(), ids=MISTAKES)
+def test_mistake_in_own_load_is_told_in_one_line_that_names_it(
+    tmp_path: Path, mistake: Callable[[Any], object], told: str
+) -> None:
+    wrong = type("Racks", (Racks,), {"change": mistake})
+    with pytest.raises(InputError, match=rf"^load Racks:? {re.escape(told)}") as caught:
+        run(tmp_path, wrong)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("loads", "told"),
+    [
+        ((Racks, Racks), "loads: load Racks is given twice; take one out"),
+        ((3,), "loads: found an object of int, expected the class of a load"),
+        ((lambda scenario: None,), "load <lambda>: opening it raised TypeError"),
+    ],
+)
+def test_loads_that_can_not_be_opened_are_refused(
+    tmp_path: Path, loads: tuple[Any, ...], told: str
+) -> None:
+    with pytest.raises(InputError, match=f"^{re.escape(told)}"):
+        run(tmp_path, *loads)
