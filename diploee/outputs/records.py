@@ -102,11 +102,18 @@ _APART: dict[str, Any] = {
     "grid.bandwidth.averaging_window_s": Annotated[float, Field(ge=0, le=MAX_SIZE)] | None,
     "zooms.windows.<name>.name": Annotated[str, Field(pattern="^[a-z0-9_]+$")],
     "power.resolution_s": Annotated[float, Field(gt=0, le=3600)],
+    "power.rated_mw": Number | None,
 }
 """Those of another type than others of their name or unit."""
 
 _LISTS = ("intervals", "windows", "classes", "bands", "lines", "months", "demand", "events")
 """Groups whose entries are a list; those of others go by name."""
+
+_SURE = (
+    *("power", "utilization", "energy", "bandwidth", "peak", "monthly_peaks", "maximum_demand"),
+    *("load_duration_curve", "ramps", "up", "down", "rolling_range", "rainflow", "spectrum"),
+)
+"""Groups that every run has; others are null where there is nothing to measure."""
 
 
 def _grown(title: str, base: Any, /, **parts: Any) -> Any:
@@ -157,8 +164,15 @@ def _record(name: str, tree: Any) -> Any:
         return tree
     if "" in tree:
         of = _record(name, tree[""])
-        return _list(of) if name in _LISTS else GenericAlias(dict, (str, of))
-    return _grown(name, _GROUP, **{key: _record(key, of) for key, of in tree.items()})
+        entry = of | None if name == "jobs" else of
+        return _list(of) if name in _LISTS else GenericAlias(dict, (str, entry))
+    parts = {
+        key: _record(key, of)
+        if key in _SURE or not isinstance(of, dict)
+        else _record(key, of) | None
+        for key, of in tree.items()
+    }
+    return _grown(name, _GROUP, **parts)
 
 
 Metrics: type[Record] = _record("Metrics", _tree(_metric_types()))

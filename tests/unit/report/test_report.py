@@ -446,7 +446,7 @@ def overwrite_pages(folder: Path) -> None:
         (cut_jobs, "can't be read"),
         (overwrite_pages, "can't be read"),
         (drop_column, "column 'utilization' is missing"),
-        (drop_metric, "power.max_mw: this key is missing"),
+        (drop_metric, "power.resolution_s: this key is missing"),
         (drop_manifest, "not a run folder"),
         (empty_facility, "holds 0 intervals where the run has"),
     ],
