@@ -158,7 +158,7 @@ def _written(fmt: Format, request: ExportRequest) -> Written:
     except (DiploeeError, OSError):
         raise
     except Exception as raised:
-        if fmt.write.__module__.startswith("diploee."):
+        if str(getattr(fmt.write, "__module__", "")).startswith("diploee."):
             raise
         raise error(f"raised {one_line(f'{type(raised).__name__}: {raised}')}") from raised
     if not isinstance(written, Written):
