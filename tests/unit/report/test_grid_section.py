@@ -396,7 +396,10 @@ def test_compared_runs_keep_the_page_that_they_had(run_folder: Path, busier_fold
         (lambda m: m["grid"].pop("ramps"), "grid.ramps: this key is missing"),
         (lambda m: m["grid"].update(peak=3), "grid.peak: must be a group of keys"),
         (lambda m: m["grid"]["peak"].update(time="noon"), "grid.peak.time: must be an ISO time"),
-        (lambda m: m["zooms"].update(windows=[{"name": "peak"}]), "windows.0.window_s: this key is"),
+        (
+            lambda m: m["zooms"].update(windows=[{"name": "peak"}]),
+            "windows.0.window_s: this key is",
+        ),
         (lambda m: m["zooms"].update(windows=[7]), "zooms.windows.0: must be a group of keys"),
         (lambda m: m["zooms"]["windows"][0].update(name="gone"), "gone.parquet: no such file"),
     ],
