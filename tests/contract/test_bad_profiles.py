@@ -185,6 +185,7 @@ def test_missing_profile_ends_with_2_and_leaves_nothing(
     assert [child.name for child in tmp_path.iterdir()] == ["tiny.yaml"]
 
 
+@pytest.mark.slow
 def test_bad_profile_ends_a_run_with_2_and_leaves_nothing(
     tmp_path: Path, library_folder: Path, scenario_file: Path
 ) -> None:

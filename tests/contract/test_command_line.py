@@ -37,6 +37,7 @@ def run_tiny(tmp_path: Path, scenario_file: Path, library_folder: Path) -> Any:
     return run_it
 
 
+@pytest.mark.slow
 def test_result_goes_to_standard_output_and_progress_to_standard_error(
     run_tiny: Any, tmp_path: Path
 ) -> None:
@@ -56,6 +57,7 @@ def test_result_goes_to_standard_output_and_progress_to_standard_error(
     assert "schedule" not in ended.out
 
 
+@pytest.mark.slow
 def test_json_prints_nothing_but_valid_json(run_tiny: Any, tmp_path: Path) -> None:
     ended = run_tiny("--json")
     assert ended.code == 0
@@ -80,6 +82,7 @@ def test_json_of_a_run_without_jobs_or_power_is_valid(tmp_path: Path, library_fo
     assert metrics["power"]["peak_to_average_ratio"] is None
 
 
+@pytest.mark.slow
 def test_quiet_prints_nothing(run_tiny: Any) -> None:
     assert run_tiny("--quiet") == Ended(0, "", "")
 
@@ -89,6 +92,7 @@ def test_quiet_still_tells_errors(run_tiny: Any) -> None:
     assert "exists already" in run_tiny("--quiet").problem
 
 
+@pytest.mark.slow
 def test_warnings_stand_in_the_result_and_in_the_json(tmp_path: Path, library_folder: Path) -> None:
     scaled = {"streams.training.classes.0": {"workload": "tune", "n_nodes": 8, "probability": 0.5}}
     scaled["streams.training.classes.0"]["scale_from_n_nodes"] = 4
@@ -116,6 +120,7 @@ def test_help_of_every_command_fits_a_terminal(
     assert EXAMPLES[" ".join(command)] in " ".join(ended.out.split())
 
 
+@pytest.mark.slow
 def test_every_command_has_an_example_that_its_options_allow() -> None:
     def names(command: Any, path: tuple[str, ...]) -> Iterator[str]:
         yield " ".join(path)
@@ -191,6 +196,7 @@ def test_shell_is_offered_commands_options_and_shipped_names(
     assert set(call().out.split()) == offered
 
 
+@pytest.mark.slow
 def test_reference_of_commands_holds_every_command_and_option() -> None:
     text = call("schema", "--commands").out
     root: Any = typer.main.get_command(application())
@@ -376,6 +382,7 @@ def test_scenario_runs_on_imported_logs(tmp_path: Path, sample: Callable[[str], 
     assert total_j == pytest.approx(energy_j + idle_node_s * 400, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_list_fits_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("diploee.cli.display.WIDE", 80)
     rows = call("profiles", "list").out.splitlines()

@@ -335,6 +335,7 @@ def test_commands_at_once_leave_one_whole_result(
 # --- what is not theirs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["folder", "pipe", "device"])
 @pytest.mark.parametrize("name", ALL)
 def test_force_replaces_nothing_that_is_no_result(
@@ -396,6 +397,7 @@ def test_force_never_replaces_the_run_that_is_read(
     assert contents(site) == before
 
 
+@pytest.mark.slow
 def test_exports_and_reports_may_lie_in_the_run_that_they_show(site: Path, tmp_path: Path) -> None:
     run = shutil.copytree(site / "run", tmp_path / "run")
     for _ in range(2):

@@ -453,6 +453,7 @@ def reads_or_refuses(data: bytes, trace_format: str | None, **options: object) -
         assert all((side.n_requests >= 0).all() and side.total_tokens >= 0 for side in lengths)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(data=files, trace_format=st.sampled_from([None, *TRACE_FORMATS]))
 def test_any_file_gives_a_trace_or_an_error_that_names_it(
@@ -486,6 +487,7 @@ def test_a_good_file_with_bytes_changed_gives_a_trace_or_an_error_that_names_it(
     reads_or_refuses(data, trace_format)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     rows=st.lists(

@@ -136,6 +136,7 @@ def test_mutated_data_loads_or_fails_in_plain_words(data: dict[str, Any]) -> Non
         check_usable(scenario)
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=50)
 @given(mutated(), st.lists(st.tuples(st.integers(0, 3_000), st.text(max_size=3)), max_size=2))
 def test_mutated_file_loads_or_fails_with_its_name(
@@ -175,6 +176,7 @@ overrides = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=50)
 @given(st.lists(overrides, min_size=1, max_size=3))
 def test_any_override_loads_or_fails_with_its_key(scenario_file: Path, given_: list[str]) -> None:

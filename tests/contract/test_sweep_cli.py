@@ -35,6 +35,7 @@ def test_sweep_prints_a_row_per_point_and_writes_its_files(
     assert [run["status"] for run in content["runs"]] == ["finished"] * 4
 
 
+@pytest.mark.slow
 def test_json_has_every_run_and_nothing_else_is_printed(
     tmp_path: Path, library_folder: Path
 ) -> None:
@@ -48,6 +49,7 @@ def test_json_has_every_run_and_nothing_else_is_printed(
     assert content["runs"][3]["power.mean_mw"] > 0
 
 
+@pytest.mark.slow
 def test_failing_run_ends_with_1_and_names_its_scenario(
     tmp_path: Path, library_folder: Path
 ) -> None:
@@ -64,6 +66,7 @@ def test_failing_run_ends_with_1_and_names_its_scenario(
     assert "failed: " in call("sweep", file, *options, "--quiet").problem
 
 
+@pytest.mark.slow
 def test_ensemble_of_a_scenario_shows_seeds_needed(tmp_path: Path, library_folder: Path) -> None:
     sweep_file(tmp_path, {})
     ended = call(

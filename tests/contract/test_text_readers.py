@@ -98,6 +98,7 @@ class ShortReads(io.BytesIO):
         return super().read(8192 if size is None or size < 0 else min(size, 8192))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pack", PACKS)
 def test_a_file_of_any_size_that_grows_too_much_is_refused_where_that_shows(
     tmp_path: Path, pack: Any, monkeypatch: pytest.MonkeyPatch

@@ -115,6 +115,7 @@ def kinds() -> list[tuple[Callable[[Path], object], str]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", [*{read: None for read, _ in kinds()}], ids=lambda r: r.__name__)
 def test_what_is_damaged_was_whole(tmp_path: Path, read: Callable[[Path], object]) -> None:
     for number, (reader, text) in enumerate(kinds()):

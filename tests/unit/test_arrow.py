@@ -40,6 +40,7 @@ def test_numbers_may_be_time_stamps() -> None:
     assert made.equals(pa.array([None, 86_400_000], kind))
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(alphabet=st.characters(exclude_categories=["Cs"]))))
 def test_texts_are_those_that_pyarrow_makes(texts: list[str]) -> None:
     made = arrow_texts(texts)
@@ -47,6 +48,7 @@ def test_texts_are_those_that_pyarrow_makes(texts: list[str]) -> None:
     assert made.equals(pa.array(texts, pa.string()))
 
 
+@pytest.mark.slow
 @given(NUMBERS, st.lists(st.integers(0, 40)), st.data())
 def test_columns_come_back_however_they_are_cut(
     values: npt.NDArray[Any], cuts: list[int], data: st.DataObject

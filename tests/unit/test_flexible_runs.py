@@ -177,6 +177,7 @@ def tables(run: Run) -> list[bytes]:
     return [frame.to_csv().encode() for frame in frames]
 
 
+@pytest.mark.slow
 def test_a_controller_that_is_off_or_has_nothing_to_answer_changes_no_byte(run_of: Runs) -> None:
     plain = tables(run_of("plain", tiny_data(FLEXIBLE), tiny_library()))
     off = {"flexibility": {"events": [QUARTER], "controller": "off"}}
@@ -208,6 +209,7 @@ def test_events_are_measured_against_the_run_itself_where_the_controller_is_off(
     assert found["energy_mwh"] == 0
 
 
+@pytest.mark.slow
 def test_an_event_that_asks_for_nothing_changes_no_power_and_no_job(run_of: Runs) -> None:
     plain = run_of("plain", tiny_data(FLEXIBLE), tiny_library())
     easy = {"flexibility": {"events": [{**EVENT, "target": {"mw": 1.0}}]}}
@@ -272,6 +274,7 @@ def test_a_share_of_exported_power_is_nothing(tmp_path: Path, run_of: Runs) -> N
     assert event["before_mw"] < 0 == event["target_mw"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window_days", [0.25, 1.0])
 def test_windows_change_no_byte(run_of: Runs, window_days: float) -> None:
     data = tiny_data({**FLEXIBLE, "flexibility": {"events": [QUARTER]}})
@@ -344,6 +347,7 @@ def following(**keys: Any) -> dict[str, Any]:
     )
 
 
+@pytest.mark.slow
 def test_a_later_change_of_a_signal_leaves_all_before_it_as_it_was(
     tmp_path: Path, run_of: Runs
 ) -> None:

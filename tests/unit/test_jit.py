@@ -91,6 +91,7 @@ def hits(module: ModuleType) -> int:
     return sum(module.total.stats.cache_hits.values())
 
 
+@pytest.mark.slow
 def test_kernels_that_call_kernels_of_their_own_and_of_another_module_are_compiled(
     load: Callable[[], ModuleType],
 ) -> None:
@@ -120,6 +121,7 @@ def test_without_compilation_kernels_are_python(
     assert load().total(VALUES) == TOTAL
 
 
+@pytest.mark.slow
 def test_second_process_finds_the_code_of_the_first(
     load: Callable[[], ModuleType], tmp_path: Path
 ) -> None:
@@ -130,6 +132,7 @@ def test_second_process_finds_the_code_of_the_first(
     assert hits(module) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_cache_folder")
 @pytest.mark.parametrize("given", ["", "/proc/nope"])
 def test_code_is_kept_in_a_private_folder_where_numba_finds_no_place(
@@ -165,6 +168,7 @@ def a_file(folder: Path) -> None:
     folder.write_text("", "utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_cache_folder")
 @pytest.mark.parametrize("plant", [open_to_all, a_link, of_another, a_file])
 def test_folder_that_others_may_have_made_or_can_write_is_not_used(
@@ -177,6 +181,7 @@ def test_folder_that_others_may_have_made_or_can_write_is_not_used(
     assert not cached(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_cache_folder")
 def test_working_folder_gets_no_cache_where_no_folder_for_temporary_files_is_left(
     load: Callable[[], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -195,6 +200,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["nbi", "nbc"])
 def test_damaged_cache_is_replaced(
     load: Callable[[], ModuleType], tmp_path: Path, suffix: str
@@ -265,6 +271,7 @@ def test_private_folder_needs_a_system_that_knows_owners(monkeypatch: pytest.Mon
     assert jit._private_folder() is None
 
 
+@pytest.mark.slow
 def test_threads_that_come_first_together_get_the_same(
     load: Callable[[], ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:

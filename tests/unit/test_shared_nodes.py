@@ -274,6 +274,7 @@ def test_services_and_recurring_jobs_keep_whole_nodes(name: str, pool: str, word
         load_scenario(name, [f"facility.pools.{pool}.allocate=gpus"])
 
 
+@pytest.mark.slow
 def test_engines_and_windows_give_one_run_that_meets_its_simulated_target(tmp_path: Path) -> None:
     part = {"pool": "part", "target_utilization": 0.5, "match": "simulated", "classes": MIXED}
     changes = {

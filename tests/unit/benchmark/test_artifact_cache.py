@@ -137,6 +137,7 @@ def test_changed_parameters_compile_anew(data_dir, results):
         InferenceData.load(data_dir, [SPEC], InferenceDataParams(dt_s=0.2))
 
 
+@pytest.mark.slow
 def test_changed_source_data_compile_anew(tmp_path, data_dir):
     path = write_json(tmp_path / "x.json", leaderboard_data())
     source = Counting(LeaderboardSource(path))
@@ -348,6 +349,7 @@ def test_two_processes_that_compile_the_same_at_once_agree(tmp_path, data_dir):
     assert [path.name for path in folder.iterdir()] == ["inference_data"]
 
 
+@pytest.mark.slow
 def test_reader_sees_only_whole_artifacts_while_two_processes_write_and_damage_them(data_dir):
     def write(letter):
         cached = made_from(data_dir, letter)

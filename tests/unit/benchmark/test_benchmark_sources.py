@@ -513,6 +513,7 @@ def test_precision_and_expert_parallelism_choose_runs_on_the_hub(package):
     one_line(lambda: MlEnergySource().read(wanted), "no expert parallelism '2' of")
 
 
+@pytest.mark.slow
 def test_folders_that_are_written_for_openg2g_are_found_by_its_hash_and_read_back(
     package, tmp_path
 ):

@@ -45,6 +45,7 @@ def test_known_parameters_are_recovered_within_confidence_limits():
     assert (deviation[1:] / parameters(MIXTURE)[1:] < 0.1).all()
 
 
+@pytest.mark.slow
 def test_fit_is_at_least_as_likely_as_the_truth_and_as_the_location_at_the_minimum():
     drawn, found = fits(2_000, 5)
     for samples, model in zip(drawn, found, strict=True):
@@ -113,6 +114,7 @@ def test_one_average_is_a_number_and_no_replica_is_refused():
         MIXTURE.sample_avg(0, np.random.default_rng(6))
 
 
+@pytest.mark.slow
 def test_more_samples_than_the_limit_are_thinned_the_same_way_each_time():
     samples = MIXTURE.sample(5_000, np.random.default_rng(7))
     first = ITLMixtureModel.fit(samples, max_samples=1_000)
@@ -128,6 +130,7 @@ def test_samples_of_a_coarse_clock_are_fitted():
     assert model.mean_s == pytest.approx(samples.mean(), rel=0.03)
 
 
+@pytest.mark.slow
 def test_samples_of_a_single_lognormal_are_fitted():
     rng = np.random.default_rng(9)
     samples = 0.01 + 0.005 * np.exp(0.3 * rng.standard_normal(2_000))

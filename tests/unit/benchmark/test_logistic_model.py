@@ -37,6 +37,7 @@ def assert_fit_is_no_worse(x, y, curve):
     return fitted
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not SAMPLE.exists(), reason="the ML.ENERGY sample is not at hand")
 def test_fit_of_the_sample_is_at_least_as_good_as_the_quoted_one():
     points = json.loads(SAMPLE.read_text())["configurations"]
@@ -46,6 +47,7 @@ def test_fit_of_the_sample_is_at_least_as_good_as_the_quoted_one():
         assert round(assert_fit_is_no_worse(x, y, LogisticModel(*coefficients)).r2, 3) >= quoted_r2
 
 
+@pytest.mark.slow
 @given(curves, st.integers(0, 99))
 @settings(max_examples=4)
 def test_fit_of_noisy_points_is_at_least_as_good_as_the_truth(truth, seed):
@@ -54,6 +56,7 @@ def test_fit_of_noisy_points_is_at_least_as_good_as_the_truth(truth, seed):
     assert_fit_is_no_worse(x, truth.eval_x(x) + noise, truth)
 
 
+@pytest.mark.slow
 @settings(max_examples=4)
 @given(curves)
 def test_noiseless_points_are_fitted_exactly(truth):
@@ -89,6 +92,7 @@ def test_coefficients_lie_within_confidence_limits_of_the_truth():
     assert (inside.sum(axis=0) >= 7).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=2)
 @example([24.0, 10.0, 17.0, 1.0, 1.0, 1.0, 1.0, 1.0])  # the deepest valley is a narrow one
 @example([1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 1.0, 2.0])

@@ -88,6 +88,7 @@ def check(ended: Ended, seconds: float, tried: str) -> None:
         assert all(len(problem) < 500 and problem.isprintable() for problem in ended.problems)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("odd", [("9" * 400,), pytest.param(ODD, marks=pytest.mark.slow)], ids=len)
 @pytest.mark.parametrize(
     ("name", "option"),

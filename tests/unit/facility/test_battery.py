@@ -54,6 +54,7 @@ def holding_battery(
     return BatterySize(power_w, smallest(lambda e: holds(power_w, e), most_j))
 
 
+@pytest.mark.slow
 def test_step_at_a_ramp_needs_half_its_square_over_the_ramp() -> None:
     # 100 MW at 10 MW/min: E = dP^2 / (2 r) = 8.33 MWh, P = dP.
     load_w = np.where(np.arange(1_800) < 300, 0.0, 100 * MW)

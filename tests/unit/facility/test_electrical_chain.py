@@ -434,6 +434,7 @@ def run_chain(tmp_path: Path, resolution: str, **how: Any) -> tuple[Keeps, bytes
     return kept, (run.folder / "metrics.json").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("resolution", STEPS_S)
 def test_a_runs_power_at_the_meter_is_that_of_the_devices_and_all_parts(
     tmp_path: Path, resolution: str
@@ -446,6 +447,7 @@ def test_a_runs_power_at_the_meter_is_that_of_the_devices_and_all_parts(
     assert (ac_w > device_w).all()
 
 
+@pytest.mark.slow
 def test_a_runs_energy_at_the_meter_hardly_depends_on_its_resolution(tmp_path: Path) -> None:
     """A mean's loss is a little less than the mean loss; the sheet allows 0.2 %."""
     energy_j = np.array(

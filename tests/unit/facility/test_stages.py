@@ -86,6 +86,7 @@ def run_chain(tmp_path: Path, resolution: str, stages: Any = (), **how: Any) -> 
     return kept
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("resolution", ["0.1 s", "1 s", "1 min", "1 h"])
 def test_energy_is_the_sum_of_its_parts_in_every_interval(tmp_path: Path, resolution: str) -> None:
     kept = run_chain(tmp_path, resolution)
@@ -95,6 +96,7 @@ def test_energy_is_the_sum_of_its_parts_in_every_interval(tmp_path: Path, resolu
     assert (kept["auxiliary_power_w"] == 3_500).all()
 
 
+@pytest.mark.slow
 def test_energy_behind_the_stages_is_the_same_at_every_resolution(tmp_path: Path) -> None:
     steps_s = {"0.1 s": 0.1, "1 s": 1, "1 min": 60, "1 h": 3_600}
     energy_j = [

@@ -46,6 +46,7 @@ def at(weather: Weather, run: RunClock, moment: str) -> float:
     return float(np.interp(time_ms, weather.time_ms, weather.dry_bulb_c))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", WRITERS)
 def test_a_file_gives_the_weather_of_the_same_month_day_and_hour(tmp_path: Path, form: str) -> None:
     path = WRITERS[form](tmp_path / "weather.txt")
@@ -79,6 +80,7 @@ def test_a_leap_day_repeats_the_day_before(tmp_path: Path, form: str) -> None:
     assert (np.diff(weather.time_ms) == MS_PER_H).all()
 
 
+@pytest.mark.slow
 def test_a_leap_day_that_a_file_has_is_used_in_leap_years_alone(tmp_path: Path) -> None:
     write_psm(tmp_path / "w.csv", year=2020)
     in_leap, in_common = clock("2024-02-20", 480), clock("2023-02-20", 480)
@@ -245,6 +247,7 @@ def test_a_weather_file_is_an_input_of_the_run(tmp_path: Path) -> None:
         reader.load(scenario)
 
 
+@pytest.mark.slow
 def test_the_year_of_a_weather_file_holds_all_of_its_hours_whatever_is_run(tmp_path: Path) -> None:
     write_epw(tmp_path / "w.epw")
     weather = {"facility.weather": {"kind": "file", "path": "w.epw"}}

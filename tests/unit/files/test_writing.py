@@ -146,6 +146,7 @@ def test_what_a_killed_one_left_is_put_right_by_any_writer_beside_it(
         fresh(put, root, "old")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("came", [True, False])
 def test_undoing_says_so_and_leaves_alone_what_came_since(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], came: bool

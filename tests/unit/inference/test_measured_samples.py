@@ -130,6 +130,7 @@ def test_every_node_of_a_wide_instance_draws_its_part(
     assert drawn_w.mean() == pytest.approx(LOW_W.mean(), rel=5e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dt_s", [0.13, 1.0])
 def test_the_step_of_a_sample_moves_no_energy(tmp_path: Path, dt_s: float) -> None:
     sample_w = noise(2000, 100, int(180 / dt_s), 3)

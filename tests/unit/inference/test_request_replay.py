@@ -70,6 +70,7 @@ def minute_rates_rps(plan: ServicePlan) -> np.ndarray:
     return np.sum([columns[f"incoming_rps.{s.name}"] for s in plan.services], axis=0)
 
 
+@pytest.mark.slow
 def test_a_trace_gives_the_rates_and_repeats_until_the_run_ends(trace: Path) -> None:
     plan = planned(scenario_of(trace.parent))
     rate_rps = minute_rates_rps(plan)
@@ -102,6 +103,7 @@ def test_a_trace_has_no_step_on_the_minute(trace: Path) -> None:
     assert np.abs(np.diff(rates.relative_mean)).max() < 0.75 * np.ptp(rates.relative_mean)
 
 
+@pytest.mark.slow
 def test_a_trace_played_once_has_no_requests_after_its_end(trace: Path) -> None:
     rate_rps = minute_rates_rps(planned(scenario_of(trace.parent, tile="none", rate_factor=2)))
     assert rate_rps[:60] == pytest.approx(np.full(60, 20), rel=0.01)
@@ -117,6 +119,7 @@ def test_a_rate_or_a_target_beside_the_trace_scales_it(trace: Path) -> None:
     assert target.match.matched_utilization == pytest.approx(0.5, abs=0.05)
 
 
+@pytest.mark.slow
 def test_output_lengths_of_the_trace_choose_the_rows_of_the_latency_curve(trace: Path) -> None:
     lengths = {f"{CODING}.output_tokens": "trace", f"{CONVERSATION}.output_tokens": 256}
     curves = load_curves(scenario_of(trace.parent, lengths))
@@ -178,6 +181,7 @@ def test_services_of_a_stream_replay_traces_of_their_own(trace: Path) -> None:
     np.testing.assert_allclose(halves["incoming_rps.conversation"], 2.5, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

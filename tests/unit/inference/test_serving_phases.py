@@ -179,6 +179,7 @@ def test_no_service_loses_an_instance_as_a_pool_grows(
         least = nodes // per_instance * per_instance
 
 
+@pytest.mark.slow
 @given(
     rates=st.lists(st.floats(0, 12), min_size=2, max_size=30),
     at=st.integers(0, 29),

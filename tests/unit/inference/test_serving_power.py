@@ -108,6 +108,7 @@ def test_constant_rate_draws_the_interpolated_mean_power() -> None:
     assert all((block.busy_nodes == 2).all() for block in blocks_of(scenario))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate_rps", [12 * 40.0, 12 * 40.5])
 def test_a_bank_goes_on_at_a_like_level_where_its_sample_jumps_or_changes(rate_rps: float) -> None:
     keys = {**one_service(), f"{CHAT}.calendar": None, f"{CHAT}.request_rate_rps": rate_rps}
@@ -157,6 +158,7 @@ def test_warm_standby_draws_the_lowest_power_and_is_not_busy() -> None:
     assert power_w(scenario).mean() == pytest.approx(expected, rel=2e-3)
 
 
+@pytest.mark.slow
 def test_instances_that_start_up_are_busy_at_the_lowest_power() -> None:
     ramp = [1.0] * 12 + [5.0] * 12
     keys = {

@@ -142,6 +142,7 @@ def test_kernel_is_the_mean_of_many_jobs_of_one_hour(kind: str) -> None:
     assert np.all(np.abs(found - kernel) < 5 * np.sqrt(squares) + 1e-5)
 
 
+@pytest.mark.slow
 def test_expected_load_is_that_of_jobs_drawn_at_the_rates() -> None:
     scenario, rate = tiny_scenario(), np.array([0.0, 1, 6, 3, 0, 0, 2, 2, 5, 0, 0, 0])
     clock = RunClock(datetime(2018, 1, 1), UTC, rate.size * HOUR_S * 1000, HOUR_S * 1000)
@@ -316,6 +317,7 @@ def settled_run(
     return scenario, simulate(scenario, folder, library=tiny_library(), engine="compiled")
 
 
+@pytest.mark.slow
 @both
 def test_a_run_in_its_size_and_phases_gives_its_submissions_back(
     settled_run: tuple[Scenario, Run], observed: Observed
@@ -355,6 +357,7 @@ def test_power_behind_stages_is_refused_and_that_of_the_devices_named() -> None:
     recover_weights(metered, tiny_scenario(stages), tiny_library())
 
 
+@pytest.mark.slow
 def test_power_of_drawn_durations_counts_start_and_end_once(tmp_path: Path) -> None:
     """Jobs with long starts at low power, on average twice as long as their profile."""
     power_w = np.repeat([500.0, 2_000.0, 600.0], [600, 1_200, 300])

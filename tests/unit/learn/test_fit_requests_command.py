@@ -145,6 +145,7 @@ def test_lines_give_rates_weights_scatter_lengths_and_rows(azure: Path, tmp_path
     scenario_from_dict(serving_data() | yaml.safe_load(text.replace("pool: serving", "pool: main")))
 
 
+@pytest.mark.slow
 def test_pictures_are_drawn_of_a_trace_with_dates(azure: Path, tmp_path: Path) -> None:
     said = done(azure, "--out", tmp_path / "x.yaml", "--plots", tmp_path / "plots")
     names = sorted(path.name for path in (tmp_path / "plots").iterdir())

@@ -173,6 +173,7 @@ def test_a_month_seen_for_days_has_no_weight_of_its_own() -> None:
         fit_requests(trace_of(minutes(3, 5), start), months=True)
 
 
+@pytest.mark.slow
 def test_months_of_a_whole_year_are_fitted_unless_they_are_not_wanted() -> None:
     rng = stream(0, "test", "year")
     start = datetime(2024, 1, 1, tzinfo=UTC)

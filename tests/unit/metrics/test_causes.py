@@ -272,6 +272,7 @@ def test_every_stage_is_a_part_by_its_name_beside_the_nodes_supplies(tmp_path: P
     assert parts(causes(run)["ramps", 60.0, "down"])["", "node overhead"]["mw"] < 0
 
 
+@pytest.mark.slow
 def test_what_the_queue_did_is_told_beside_the_jobs(tmp_path: Path) -> None:
     run = jobs_together(tmp_path, {"pools.main.n_nodes": 11})
     cause = causes(run)["ramps", 60.0, "up"]

@@ -96,6 +96,7 @@ def test_limits_that_no_battery_keeps_are_refused(
         mitigate(run, Limits.model_validate(CASES["bands"]))
 
 
+@pytest.mark.slow
 def test_no_control_does_with_more_than_the_stage(run: Run) -> None:
     found = mitigate(run, Limits.model_validate({"ramps": [RAMP]}))
     assert found.least is not None
@@ -173,6 +174,7 @@ def with_windows(tmp_path_factory: pytest.TempPathFactory) -> Run:
     )
 
 
+@pytest.mark.slow
 def test_battery_is_sized_on_event_windows_too_and_keeps_the_limits_there(
     with_windows: Run,
 ) -> None:

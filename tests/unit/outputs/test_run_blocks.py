@@ -33,6 +33,7 @@ def joined(blocks: list[SeriesBlock], column: str) -> np.ndarray:
     return np.concatenate([block.columns[column] for block in blocks])
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     st.integers(0, N_MINUTES - 1).flatmap(

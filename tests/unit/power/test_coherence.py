@@ -54,6 +54,7 @@ def cycle_rms_mw() -> dict[str, float]:
     return {"coherent": coherent, "incoherent": float(np.sqrt(np.mean(np.square(draws))))}
 
 
+@pytest.mark.slow
 def test_one_job_on_the_whole_facility_swings_coherently(cycle_rms_mw) -> None:
     # 8.6 kW per 16-node job, two levels with 1 s edges: a fundamental of 0.68 MW rms for 177.5.
     assert cycle_rms_mw["coherent"] == pytest.approx(0.68, rel=0.1)

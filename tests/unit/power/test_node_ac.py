@@ -71,6 +71,7 @@ def _jobs(library: ProfileLibrary, factor: float, startup_ms: int) -> Schedule:
     return Schedule(jobs, start_ms, 20_000_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "factor", "startup_ms"), [("direct", 1.25, 7_000), ("spectral", 1.0, 0)]
 )
@@ -133,6 +134,7 @@ def test_straight_model_shifts_and_scales_the_devices_power(
     assert (after["facility_reactive_var"] == -50.0 * plain.facility.n_nodes).all()
 
 
+@pytest.mark.slow
 def test_energy_at_the_ac_input_is_the_same_at_every_resolution(tmp_path: Path) -> None:
     energies = []
     for resolution_ms in (100, 1_000, 60_000, 3_600_000):

@@ -66,6 +66,7 @@ def test_a_profile_that_is_steady_throughout_is_looped_as_a_whole() -> None:
     assert played(20_000, Phases(0, 8_000, 8_000)) == [(0, 0, 8), (8, 0, 8), (16, 0, 4)]
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.integers(1, 100_000), min_size=1, max_size=5),
     st.integers(0, 5_000),

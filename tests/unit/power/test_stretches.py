@@ -138,6 +138,7 @@ def test_a_policy_that_only_starts_gives_the_power_of_the_plain_run(tmp_path: Pa
     np.testing.assert_allclose(energy[1], energy[0], rtol=1e-12)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10_000))
 @settings(max_examples=25, deadline=None)
 def test_segments_cover_each_stretch_once_with_its_nodes(seed: int) -> None:

@@ -89,6 +89,7 @@ def test_the_facts_are_those_of_the_logs(n_nodes: int) -> None:
     assert np.median(plateau_w) / n_nodes == pytest.approx(of_class.training_w, rel=0.005)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_nodes", [1, 8])
 def test_profiles_are_as_spread_and_as_restless_as_the_runs(
     built: dict[int, list[PowerProfile]], n_nodes: int
@@ -103,6 +104,7 @@ def test_profiles_are_as_spread_and_as_restless_as_the_runs(
         assert np.median(off) < 0.03
 
 
+@pytest.mark.slow
 def test_the_supplies_efficiency_is_that_of_steady_stretches_of_both_sides() -> None:
     ac_w, dc_w = [], []
     for ac, dc in zip(measured(1, "ac"), measured(1, "dc"), strict=True):

@@ -74,6 +74,7 @@ def test_whole_watts_are_stored_as_integers_where_they_fit(
     assert read_profile(path).power_w.tobytes() == np.float32(power_w).tobytes()
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     power_w=st.lists(

@@ -31,6 +31,7 @@ def course(
     return drawn[:count]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("floor", "more", "swing"),
     [(0.5, 0.0345, 0.5), (0.65, 0.0690, 0.35), (0.8, 0.1034, 0.2), (0.9, 0.1264, 0.1)],

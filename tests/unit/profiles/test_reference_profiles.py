@@ -7,7 +7,6 @@ doi:10.7799/3025227 (CC BY 4.0), copied here so that the generator's own numbers
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -115,6 +114,7 @@ def diffusion_evaluations(profile: PowerProfile) -> npt.NDArray[np.int64]:
     return np.array([[part[0, 0], part[-1, 1]] for part in np.split(low, new)])
 
 
+@pytest.mark.slow
 def test_there_is_one_profile_for_every_run(classes: Classes) -> None:
     assert {key: len(profiles) for key, profiles in classes.items()} == N_RUNS
 
@@ -436,20 +436,13 @@ def test_shipped_files_are_small() -> None:
     assert sum(path.stat().st_size for path in SHIPPED.glob("*.parquet")) < 6e6
 
 
-def test_wheel_has_all_of_the_profiles_but_their_builder() -> None:
-    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]
-    taken = {name for name in wheel["targets"]["wheel"]["force-include"] if "profiles/" in name}
-    assert taken == {
-        f"profiles/{folder.name}" for folder in SHIPPED.parent.iterdir() if folder.name != "build"
-    }
-
-
 def test_reference_library_offers_every_class() -> None:
     library = ProfileLibrary.open("reference")
     for (workload, n_nodes), runs in N_RUNS.items():
         assert len(library.select(workload, n_nodes)) == runs
 
 
+@pytest.mark.slow
 def test_plot_is_a_png_with_the_facts_in_its_title(classes: Classes, tmp_path: Path) -> None:
     profile = classes[LLAMA2, 16][0]
     plot_profile(profile, tmp_path / "new" / "profile.png")

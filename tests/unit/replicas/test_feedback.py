@@ -48,6 +48,7 @@ def test_a_cap_is_met_at_the_batch_size_whose_power_it_is(replica_w):
     assert x == pytest.approx(float(np.log2(POWER.inverse(replica_w))), abs=1e-3)
 
 
+@pytest.mark.slow
 def test_without_a_limit_that_binds_the_largest_size_and_below_the_least_power_the_smallest():
     assert converged()["a"] == HIGH
     assert converged(cap(1e9))["a"] == HIGH
@@ -59,6 +60,7 @@ def test_a_deadline_is_met_at_the_batch_size_whose_latency_it_is():
     assert x == pytest.approx(float(np.log2(ITL.inverse(0.05))), abs=1e-3)
 
 
+@pytest.mark.slow
 def test_two_models_share_a_cap_as_a_solver_of_the_whole_problem_shares_it():
     limit_w, counts, fits = 40 * 1000.0 + 30 * 600.0, (40, 30), (tiny_fits(), OTHER)
     x = converged(cap(limit_w), replicas=counts, n_steps=5_000)
@@ -95,6 +97,7 @@ def sizes_under_a_cap(raise_after_s, n_steps=3_600):
     return np.array(sizes), 40 * POWER.eval(np.array(sizes)) / limit_w
 
 
+@pytest.mark.slow
 def test_a_larger_size_waits_and_a_smaller_one_does_not():
     often, alternating = sizes_under_a_cap(0.0)
     seldom, held = sizes_under_a_cap(60.0)

@@ -69,6 +69,7 @@ def sweep_folder(tmp_path: Path, library_folder: Path) -> Path:
     return tmp_path / "sweep"
 
 
+@pytest.mark.slow
 def test_sweep_gives_the_share_of_runs_in_violation(sweep_folder: Path, tmp_path: Path) -> None:
     peaks = pq.read_table(sweep_folder / "summary.parquet")["power.max_mw"].to_pylist()
     limit = tmp_path / "peak.yaml"

@@ -31,6 +31,7 @@ def mixed_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_pools_and_the_rest_stack_up_to_the_facility_power(mixed_folder: Path) -> None:
     run = read_run(mixed_folder)
     unit = power_unit(run.max_w)

@@ -65,6 +65,7 @@ def test_parts_are_the_pools_and_what_stages_add(run: RunData) -> None:
         assert part.min_w == pytest.approx(part.power_w.min(), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_cells_lines_and_bars_of_the_pools_add_up_to_the_facility(run: RunData) -> None:
     carpets = {
         panel.title: layer.z.reshape(24, -1, layer.z.shape[1]).mean(axis=1).ravel()
@@ -132,6 +133,7 @@ def test_largest_ramps_of_each_pool_are_those_of_its_series(run: RunData) -> Non
         assert down[name] == pytest.approx(-np.diff(warm).min(), abs=20)
 
 
+@pytest.mark.slow
 def test_swings_spectra_and_devices_are_split_by_pool(folder: Path, tmp_path: Path) -> None:
     settings = ["duration=30 min", "resolution=1 s", "warm_up=1 h"]
     if folder.name == "mixed_11mw":

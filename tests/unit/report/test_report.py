@@ -135,6 +135,7 @@ def test_every_axis_names_its_unit(
                     assert known or UNIT.search(axis.label), axis.label
 
 
+@pytest.mark.slow
 def test_plotly_accepts_every_figure(
     serving_folder: Path, sweep_folder: Path, fine_folder: Path
 ) -> None:

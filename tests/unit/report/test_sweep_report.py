@@ -44,6 +44,7 @@ def written(folder: Path, nodes: list[Any], levels: list[float], **content: Any)
     return build_report([folder])
 
 
+@pytest.mark.slow
 def test_two_axes_give_a_map_of_the_medians_of_each_metric(tmp_path: Path) -> None:
     report = written(tmp_path / "s", [8, 64, 512], [0.2, 0.4])
     (chart,) = (chart for chart in report.charts if chart.id == "map")

@@ -56,6 +56,7 @@ def test_reference_file_is_what_the_command_prints(kind: str) -> None:
     assert path.read_text("utf-8") == ended.out, remedy
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", MODELS)
 def test_every_key_has_a_row_with_its_description(kind: str) -> None:
     text = markdown_reference(MODELS[kind], "Title", "command")

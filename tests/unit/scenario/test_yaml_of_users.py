@@ -95,6 +95,7 @@ def test_bad_yaml_is_one_line_with_its_file_for_every_reader(
     assert words in problem
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "words"), BAD_TEXTS.values(), ids=BAD_TEXTS)
 def test_bad_yaml_is_one_line_with_its_key_for_an_override(text: str, words: str) -> None:
     problem = refused(lambda value: read_value(value, "--set seed"), text)
@@ -117,6 +118,7 @@ MANY = 2_000
 SPEC = "{model_label: a, model_id: m, gpu_model: H100, task: t, batch_sizes: [8]}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("read", "text"),
     [

@@ -433,6 +433,7 @@ class Counts(Random):
         return super().decide(view)
 
 
+@pytest.mark.slow
 @given(LISTS, st.integers(0, 1_000))
 @settings(max_examples=20, deadline=None)
 def test_ends_and_power_by_any_basis_follow_whatever_a_policy_does(
@@ -444,6 +445,7 @@ def test_ends_and_power_by_any_basis_follow_whatever_a_policy_does(
     acted(table(jobs), Counts(seed), power=power, idle_power_w=[node.idle_power_w])
 
 
+@pytest.mark.slow
 @given(LISTS, st.integers(0, 1_000))
 @settings(max_examples=15, deadline=None)
 def test_windows_change_nothing_of_what_policies_do(
@@ -467,6 +469,7 @@ class Nothing:
         return []
 
 
+@pytest.mark.slow
 @given(LISTS)
 @settings(max_examples=40, deadline=None)
 @pytest.mark.parametrize("policy", [StrictFifo, EasyBackfill])

@@ -252,6 +252,7 @@ def test_easy_with_exact_estimates_never_delays_a_head_beyond_its_first_shadow(
     assert all(found[job] <= shadow for job, shadow in promised.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", ["easy", *(pytest.param(k, marks=pytest.mark.slow) for k in ("sjf", "conservative"))]
 )

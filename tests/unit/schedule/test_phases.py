@@ -106,6 +106,7 @@ def test_target_is_met_of_the_nodes_that_stand(run: Run) -> None:
     np.testing.assert_allclose(daily, 0.6, atol=0.12)
 
 
+@pytest.mark.slow
 def test_simulated_target_is_met_of_the_node_time_that_stands(tmp_path: Path) -> None:
     late = [{"since": "2018-01-03", "n_nodes": 4}, {"since": "2018-01-06", "n_nodes": 8}]
     site = phased(

@@ -75,6 +75,7 @@ LISTS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(
     LISTS,
     st.sampled_from(["submission", "sjbf"]),
@@ -160,6 +161,7 @@ class Slowly(PowerCapped):
         return [Start(job) for job in started]
 
 
+@pytest.mark.slow
 @given(
     LISTS,
     st.sampled_from(["submission", "sjbf"]),
@@ -198,6 +200,7 @@ def test_it_starts_jobs_as_the_same_rules_read_off_slowly(
 BASES = {"mean": 2_000.0, "p95_60s": 2_900.0, "rated": NODE.rated_power_w}
 
 
+@pytest.mark.slow
 @given(LISTS, st.sampled_from(sorted(BASES)), st.floats(0.0, 1.0))
 @settings(max_examples=60, deadline=None)
 def test_the_estimates_of_all_that_runs_never_exceed_the_cap(

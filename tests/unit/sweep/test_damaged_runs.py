@@ -78,6 +78,7 @@ def test_damaged_run_is_not_complete(
     assert read_record(store, "run", "all") is None
 
 
+@pytest.mark.slow
 def test_damaged_runs_are_done_again_and_no_others(
     finished: Path, tmp_path: Path, library_folder: Path
 ) -> None:
@@ -109,6 +110,7 @@ def test_run_that_is_gone_after_it_was_done_is_a_failure_not_pending(
     assert result.summary["status"].to_pylist() == ["failed"]
 
 
+@pytest.mark.slow
 def test_file_that_nobody_asks_for_any_more_may_go(
     finished: Path, tmp_path: Path, library_folder: Path
 ) -> None:

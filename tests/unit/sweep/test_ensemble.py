@@ -71,6 +71,7 @@ def test_percentiles_of_the_table_are_those_of_the_summary(folder: Path) -> None
     assert [row.p5, row.p50, row.p95] == np.percentile(values, [5, 50, 95]).tolist()
 
 
+@pytest.mark.slow
 def test_idle_power_causes_the_spread_of_the_least_power_and_none_of_the_occupancy(
     folder: Path,
 ) -> None:

@@ -35,6 +35,7 @@ def profiles(library_folder: Path) -> list[str]:
     return [str(library_folder)]
 
 
+@pytest.mark.slow
 def test_summary_has_a_row_per_run_with_the_metrics_of_the_same_run_alone(
     sweep: Sweep, tmp_path: Path, profiles: list[str]
 ) -> None:
@@ -72,6 +73,7 @@ def test_finished_runs_are_not_repeated_and_new_axes_add_to_them(
     assert run_sweep(more, tmp_path / "out", profiles=profiles).n_computed == 5
 
 
+@pytest.mark.slow
 def test_interrupted_sweep_leaves_a_summary_and_goes_on(
     sweep: Sweep, tmp_path: Path, profiles: list[str]
 ) -> None:
@@ -99,6 +101,7 @@ def test_failing_run_is_told_and_the_others_finish(tmp_path: Path, profiles: lis
     assert listed[1]["settings"] == {"streams.training.match": "simulated"}
 
 
+@pytest.mark.slow
 def test_runs_differ_from_the_direct_ones_in_nothing_but_what_is_not_kept(
     sweep: Sweep, tmp_path: Path, profiles: list[str]
 ) -> None:
@@ -161,6 +164,7 @@ def test_url_gets_the_same_files_as_a_folder(
     assert run_sweep(sweep, url, profiles=profiles, executor=Failing()).n_computed == 0
 
 
+@pytest.mark.slow
 def test_run_without_its_manifest_is_not_complete(
     sweep: Sweep, tmp_path: Path, profiles: list[str]
 ) -> None:

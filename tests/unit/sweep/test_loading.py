@@ -113,6 +113,7 @@ def test_unknown_name_of_a_sweep_lists_the_shipped_ones() -> None:
         load_sweep("facility_sizes")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", shipped_sweeps())
 def test_shipped_sweep_expands(name: str) -> None:
     sweep = load_sweep(name)

@@ -50,6 +50,7 @@ def replay_sweep(folder: Path, n_seeds: int) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_runs_that_replay_one_log_read_it_no_oftener_than_one_run_does(
     tmp_path: Path, library_folder: Path, opened: Counter[str]
 ) -> None:

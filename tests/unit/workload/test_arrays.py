@@ -40,6 +40,7 @@ def sizes_of(jobs: JobTable) -> np.ndarray:
     return counts[inverse]
 
 
+@pytest.mark.slow
 def test_jobs_of_arrays_have_their_share_and_sizes_and_the_count_of_jobs_stays() -> None:
     jobs = drawn({})
     assert len(jobs) == pytest.approx(50_000, rel=0.1)
@@ -51,6 +52,7 @@ def test_jobs_of_arrays_have_their_share_and_sizes_and_the_count_of_jobs_stays()
     assert JobArrays(job_share=0.5, sizes=SIZES).mean_size == pytest.approx(19)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("correlation", [0.0, 0.6, pytest.param(1.0, marks=pytest.mark.slow)])
 def test_run_times_are_alike_within_an_array_as_far_as_asked(correlation: float) -> None:
     jobs = drawn({"run_time_correlation": correlation, "duration": SHORT})
@@ -63,6 +65,7 @@ def test_run_times_are_alike_within_an_array_as_far_as_asked(correlation: float)
     assert np.median(alone) == pytest.approx(6_000, rel=0.05)
 
 
+@pytest.mark.slow
 def test_a_target_is_met_with_arrays_as_without() -> None:
     target = {
         "streams.training.target_utilization": 0.6,

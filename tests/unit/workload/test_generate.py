@@ -105,6 +105,7 @@ def test_a_list_that_the_horizon_cuts_grows_until_it_meets_the_target(
     assert match.jobs_per_day == pytest.approx(3 * N_NODES * 86_400 / 5_400, rel=0.1)
 
 
+@pytest.mark.slow
 def test_unreachable_list_target_says_what_is_reached_and_why(library: ProfileLibrary) -> None:
     scenario = tiny_scenario({**LAST_HOUR, "duration": "1322 min"})  # ends at 23:02
     with pytest.raises(WorkloadError, match=r"streams\.training: .* 1 can't be reached") as caught:

@@ -86,6 +86,7 @@ class Always:
         pass
 
 
+@pytest.mark.slow
 def test_an_optimizer_from_outside_has_a_name_and_keys_in_a_scenario(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -135,6 +136,7 @@ def test_a_wrong_optimizer_is_one_line_with_its_place(zeus: dict[str, Any], text
     assert len(str(caught.value).splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_the_power_of_a_job_is_its_node_at_idle_and_its_gpus_above_their_idle() -> None:
     options = {"batch_size_optimizer": "default", "workloads": {"synthetic-vision": 1}}
     with_idle = generated(**options, gpu_idle_power_w=0)
@@ -189,6 +191,7 @@ def windows(days: int, n_draws: int) -> Iterator[JobTable]:
     return streams.windows(n_draws)
 
 
+@pytest.mark.slow
 def test_recurrences_are_the_same_however_many_are_drawn_at_a_time() -> None:
     by_span, at_once = (concat(list(windows(8, n_draws))) for n_draws in (1, 32))
     assert by_span.to_arrow().equals(at_once.to_arrow())

@@ -106,6 +106,7 @@ def test_group_draws_the_same_whatever_other_groups_there_are(tmp_path: Path) ->
     assert costs("m") == costs("a", "m", "z")
 
 
+@pytest.mark.slow
 def test_zeus_converges_with_overlapping_recurrences_too() -> None:
     several = chosen_workloads(read_traces())
     trace = read_groups(SHIPPED, read_traces().datasets)

@@ -61,6 +61,7 @@ def test_the_offset_of_a_named_zone_is_that_of_its_standard_time(name: str, minu
     assert zone_of(name, "here").offset_min(july_ms) == minutes
 
 
+@pytest.mark.slow
 def test_the_importers_are_listed_without_loading_pandas() -> None:
     code = (
         "import sys, diploee.importers as i; assert 'read_job_log' in i.__all__; "

@@ -59,6 +59,7 @@ def check_run(profile: PowerProfile, folder: Path, n_files: int) -> None:
     assert 0 <= whole_ms - profile.duration_ms < profile.dt_ms == 2_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", ["ac", "dc"])
 @pytest.mark.parametrize("n_nodes", [1, 8])
 def test_counts_energy_and_mean_are_those_of_a_plain_sum_over_the_files(

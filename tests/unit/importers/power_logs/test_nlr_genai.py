@@ -362,6 +362,7 @@ def test_interrupted_import_leaves_no_profile(dataset, tmp_path, monkeypatch):
     assert len(import_nlr_genai(dataset, out).paths) > 2
 
 
+@pytest.mark.slow
 def test_import_that_was_killed_between_its_profiles_is_undone_and_can_be_repeated(
     dataset, tmp_path
 ):

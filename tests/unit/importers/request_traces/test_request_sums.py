@@ -21,6 +21,7 @@ requests = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(batches=requests)
 def test_steps_are_counted_wherever_they_lie(batches: list[list[tuple[int, int]]]) -> None:
     counts = StepCounts()

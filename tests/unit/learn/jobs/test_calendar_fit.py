@@ -203,6 +203,7 @@ def test_limits_of_the_weights_hold_what_they_promise(dispersion: float, n_weeks
     assert inside / n < 0.98
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dispersion", [0.0, 0.2, 2.0])
 @pytest.mark.parametrize("n_weeks", [3, 40])
 def test_dispersion_is_hardly_biased_by_the_fitted_weights(dispersion: float, n_weeks: int) -> None:
@@ -233,6 +234,7 @@ def test_hours_and_days_are_told_apart_and_from_weeks(week: float) -> None:
     assert stats.binom.cdf(inside, 40, 0.95) > 0.001
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dispersion", [0.0, 0.5])
 def test_limits_of_the_dispersion_hold_what_they_promise(dispersion: float) -> None:
     rng = np.random.default_rng(7)

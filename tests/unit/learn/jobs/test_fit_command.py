@@ -103,6 +103,7 @@ def test_fragment_is_the_fit_and_loads_in_a_scenario(durations: str) -> None:
         assert c.duration == (of_fit.duration and of_fit.duration.model)
 
 
+@pytest.mark.slow
 def test_a_fragment_generates_the_log_again() -> None:
     """Fit, draw, fit: the second fit's limits hold the first fit's values."""
     fit = fitted()

@@ -95,6 +95,7 @@ def test_a_log_without_gpus_gives_whole_nodes_and_says_so() -> None:
     assert f"{len(log):,} jobs whose GPUs the log does not tell: on whole nodes" in fit.notes
 
 
+@pytest.mark.slow
 def test_a_scenario_written_for_a_pool_that_allocates_gpus_has_the_gpus_of_jobs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -51,6 +51,7 @@ def test_rare_widths_join_their_neighbours() -> None:
     assert groups.n_joined == 3  # 3 and 8 nodes, both to 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("durations", ["quantiles", "lognormal"])
 @pytest.mark.parametrize("max_classes", [1, 3, 24])
 def test_node_time_is_kept_however_few_the_classes(durations: str, max_classes: int) -> None:

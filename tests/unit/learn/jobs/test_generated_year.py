@@ -73,6 +73,7 @@ def test_busy_nodes_are_those_of_a_sum_job_by_job() -> None:
     np.testing.assert_allclose(hourly_busy_nodes(jobs, 24), wanted, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_log_fragment_and_year_stand_side_by_side_and_differences_are_told() -> None:
     log = job_log(MONDAY_MS + np.arange(0, 8 * WEEK_H, 2) * HOUR_MS + 7, 3, 3_600)
     fit = with_generated_year(fit_job_log(log, RULES, tiny_library()), tiny_library())

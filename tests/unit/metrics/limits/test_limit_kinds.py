@@ -252,6 +252,7 @@ ALL = {
 }
 
 
+@pytest.mark.slow
 def test_cuts_at_random_change_no_value(run_of, monkeypatch):
     rng = np.random.default_rng(5)
     walk = np.cumsum(rng.normal(0, 0.1, 20_000)) + np.sin(np.arange(20_000) / 8)

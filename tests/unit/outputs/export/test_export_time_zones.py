@@ -18,6 +18,7 @@ from diploee.outputs.export import Options, export_run
 ZONES = ["America/Denver", "Europe/Berlin", "Australia/Lord_Howe", "Asia/Kolkata"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zone", ZONES)
 def test_stamps_of_a_named_zone_read_back_to_every_moment_once(
     year_run: Run, tmp_path: Path, zone: str
@@ -48,6 +49,7 @@ def test_change_days_have_23_and_25_hours(year_run: Run, tmp_path: Path) -> None
     assert told["time_zone"] == "America/Denver"
 
 
+@pytest.mark.slow
 def test_reader_converts_to_a_zone_and_back_without_change(year_run: Run) -> None:
     frame = open_run(year_run.folder).facility(["facility_power_w"])
     there = frame.tz_convert("America/Denver")

@@ -50,6 +50,7 @@ def test_one_value_a_line_without_header(
     assert any("no hour is skipped or repeated" in note for note in told["notes"])
 
 
+@pytest.mark.slow
 def test_quarter_hours_give_35040_lines(tmp_path: Path) -> None:
     scenario = tiny_scenario({"duration": "1 year", "resolution": "15 min"})
     run = simulate(scenario, tmp_path / "run", library=tiny_library(), engine="compiled")
@@ -69,6 +70,7 @@ def test_reopt_json_has_load_year_and_steps(year_run: Run, tmp_path: Path) -> No
     assert sum(load["loads_kw"]) / 2 == pytest.approx(hourly_kw(year_run).sum(), rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["8760", "sam", "reopt", "reopt-json"])
 def test_leap_year_without_a_rule_is_refused(leap_run: Run, tmp_path: Path, name: str) -> None:
     says = r"2020 is a leap year .* --leap-day drop-feb29 or --leap-day drop-last-day"

@@ -65,6 +65,7 @@ def test_a_doctored_column_does_not_become_a_command(minute_run: Run, tmp_path: 
 PLACES = ("facility.node_types", "facility.pools", "streams")
 
 
+@pytest.mark.slow
 @given(st.text(max_size=LONGEST_NAME + 2), st.sampled_from(PLACES))
 def test_names_are_refused_unless_they_can_be_shown_in_one_line(name: str, place: str) -> None:
     data = tiny_data()

@@ -48,6 +48,7 @@ def tables(years: Run, tmp_path_factory: pytest.TempPathFactory) -> dict[str, li
     }
 
 
+@pytest.mark.slow
 def test_demand_is_the_highest_hour_of_each_calendar_year(
     years: Run, tables: dict[str, list[dict[str, str]]]
 ) -> None:
