@@ -11,12 +11,13 @@ import os
 import shutil
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from benchmark_builders import leaderboard_data, tiny_spec
@@ -27,6 +28,7 @@ from killing import ended, kill_at, kills, n_steps
 from samples import AZURE, MLPERF, WATTAMETER, synthetic_sample
 from text_readers import READERS
 
+from diploee.importers.power_logs.formats import read_profiles
 from diploee.outputs.export import FORMATS
 from diploee.outputs.export.base import Format
 from diploee.profiles import PowerProfile
@@ -189,8 +191,11 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("diploee.importers.power_logs.formats.read_profiles", recorded)
 
 
-def recorded(*_: object, workload: str, **__: object) -> list[PowerProfile]:
-    return [profile(workload, [100.0] * 10)]
+def recorded(files: Sequence[Path], source_format: str, **found: Any) -> list[PowerProfile]:
+    """Return a profile of a recording, of which the recorder left no log; others as they are."""
+    if "diploee-record-" in str(files[0]):
+        return [profile(found["workload"], [100.0] * 10)]
+    return read_profiles(files, source_format, **found)
 
 
 def problem_of(text: str) -> str:
