@@ -116,7 +116,7 @@ def test_sweep_that_is_killed_as_a_run_ends_goes_on_from_there(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(1, 4))
+@pytest.mark.parametrize("first", [1, *(pytest.param(n, marks=pytest.mark.fuzz) for n in (2, 3))])
 def test_sweep_that_is_killed_at_any_step_of_a_worker_goes_on_from_there(
     first: int, site: Path, tmp_path: Path, library_folder: Path
 ) -> None:
@@ -128,7 +128,7 @@ def test_sweep_that_is_killed_at_any_step_of_a_worker_goes_on_from_there(
 @pytest.mark.slow
 @pytest.mark.parametrize("every", [241, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    "number", [SIGNALS[0], *(pytest.param(n, marks=pytest.mark.slow) for n in SIGNALS[1:])]
+    "number", [SIGNALS[0], *(pytest.param(n, marks=pytest.mark.fuzz) for n in SIGNALS[1:])]
 )
 def test_sweep_in_one_process_that_is_killed_at_any_step_goes_on_from_there(
     number: signal.Signals, every: int, site: Path, tmp_path: Path, library_folder: Path
