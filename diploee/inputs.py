@@ -35,7 +35,7 @@ _Fingerprint = tuple[tuple[int, ...] | None, ...]
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a run reads."""
+    """Inputs of a run."""
 
     # Power profiles of the jobs; a profile's samples are read when they are first needed
     profiles: ProfileLibrary

@@ -122,7 +122,7 @@ class Line:
 
     @property
     def plans(self) -> Sequence[ServicePlan]:
-        """What the services of each request stream do."""
+        """Plans of the services of each request stream."""
         return () if self.services is None else self.services.plans
 
     @property

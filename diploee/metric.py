@@ -51,7 +51,7 @@ class Metric:
     # in every table of a run; a detail has its place in a section of its own
     view: View = "detail"
     factor: float = 1  # from the stored to the shown number
-    of_means: bool = False  # it depends on the interval of the means, which is told beside it
+    of_means: bool = False  # it depends on the interval of the means, which is shown beside it
 
     @property
     def title(self) -> str:

@@ -386,7 +386,7 @@ def _needed(spec: type[Model]) -> list[str]:
 
 
 class Named(Protocol):
-    """What has a name."""
+    """An object with a name."""
 
     @property
     def name(self) -> str:

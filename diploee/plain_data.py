@@ -387,11 +387,11 @@ def checked_record(
 
     def one_error(problems: list[str]) -> InputError:
         # The remedy of a missing key is for those who write a file by hand.
-        told = [p.removesuffix("; add it") for p in problems[:SHOWN_PROBLEMS]]
-        told[1:] = [p.removeprefix(f"{where}: ") for p in told[1:]]
-        left = len(problems) - len(told)
-        told += [f"{left} more such problems"] if left else []
-        return error("; ".join([*told, *([remedy] if remedy else [])]))
+        lines = [p.removesuffix("; add it") for p in problems[:SHOWN_PROBLEMS]]
+        lines[1:] = [p.removeprefix(f"{where}: ") for p in lines[1:]]
+        left = len(problems) - len(lines)
+        lines += [f"{left} more such problems"] if left else []
+        return error("; ".join([*lines, *([remedy] if remedy else [])]))
 
     return checked(data, root, place_in, one_error)
 

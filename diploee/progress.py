@@ -96,7 +96,7 @@ def in_notebook() -> bool:
 class Stopwatch:
     """Wall time and peak memory of stages, passing each on to a watch."""
 
-    progress: Progress  # told of every stage and its progress
+    progress: Progress  # receives every stage and its progress
     # Per stage: wall time [s] and the process's peak memory at its end [MB]
     stages: dict[str, dict[str, float]] = field(default_factory=dict)
 

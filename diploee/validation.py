@@ -25,7 +25,7 @@ START_MB, MB_PER_NODE_HOUR = 400.0, 30e-6
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a run is expected to take, to about a factor of three."""
+    """Expected time, memory and disk of a run, to about a factor of three."""
 
     time_s: float  # time of one core [s]
     # Largest memory, and size of the run folder [MB]

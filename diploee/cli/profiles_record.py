@@ -61,10 +61,10 @@ def record_command(
     try:
         with _recording(recorder, logs):
             before_j, code, after_j = _counters_j(), _run(command), _counters_j()
-        told: dict[str, Any] = new.model_dump(exclude={"profile_id", "n_nodes"})
-        told["step_ms"] = max(1, round(1000 * interval_s))
+        settings: dict[str, Any] = new.model_dump(exclude={"profile_id", "n_nodes"})
+        settings["step_ms"] = max(1, round(1000 * interval_s))
         files = [logs] if source_format == "wattameter" else [logs / "nvidia-smi.csv"]
-        (profile,) = read_profiles(files, source_format, **told)
+        (profile,) = read_profiles(files, source_format, **settings)
         notes = f"{Path(command[0]).name} ended with {code}"
         if before_j is not None and after_j is not None:
             notes += f"; the GPUs' energy counters moved by {after_j - before_j:,.1f} J meanwhile"

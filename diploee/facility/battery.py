@@ -64,7 +64,7 @@ class Store:
 
 @dataclass(frozen=True)
 class Hold:
-    """What is held of the supply."""
+    """Limits on the ramps and the lag of the supply."""
 
     # Largest ramps [W/s]; infinite for none
     up_w_per_s: float = np.inf
@@ -74,7 +74,7 @@ class Hold:
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """What a store makes of a load, each of shape (n,)."""
+    """Supply, battery and store under a load, each of shape (n,)."""
 
     supply_w: Float64Array  # what is drawn [W]
     battery_w: Float64Array  # what the battery gives, negative where it takes [W]

@@ -23,7 +23,7 @@ class MonthTest:
     ratio: float  # mean square between months over that within them (F)
     freedom: tuple[int, int]  # degrees of freedom of both
     p_value: float  # probability of such a ratio or a larger one where months do not differ
-    # What months are held against: the weeks within them, or, where each was seen in two years, the
+    # Reference of the months: the weeks within them, or, where each was seen in two years, the
     # same month of other years
     within: str
 

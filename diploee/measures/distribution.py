@@ -132,7 +132,7 @@ class SignedHistogram:
         self.count = 0
 
     def add(self, values: Int64Array, first: int, stride: int = 1) -> None:
-        """Add values; the k-th stands at position ``first + k * stride``."""
+        """Add values; the k-th is at position ``first + k * stride``."""
         if values.size:
             _count(values, first, stride, self._counts, self._extremes)
             self.count += values.size

@@ -59,7 +59,7 @@ Means = dict[str, float]
 
 @dataclass(frozen=True)
 class Cause:
-    """What made up an extreme: all its parts, and what the calendar gave, among them already.
+    """Cause of an extreme: all its parts, and what the calendar gave, among them already.
 
     `change_w` is the change of the facility's power [W], of a peak the power itself; `queued_jobs`
     waited at the extreme's start and in its last interval, empty where none did.

@@ -1,4 +1,4 @@
-"""What a run folder is: its default place, what it may hold, how large it gets, its manifest.
+"""The run folder: its default place, what it may hold, how large it gets, its manifest.
 
 `manifest.json` says from where every number comes; equal runs differ in `timing`.
 """

@@ -1,4 +1,4 @@
-"""What `manifest.json` and `metrics.json` hold, for those who read a run folder.
+"""Contents of `manifest.json` and `metrics.json`, for those who read a run folder.
 
 Keys that nobody reads may be missing; those of a newer version may follow.
 """

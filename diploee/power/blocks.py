@@ -50,7 +50,7 @@ POWER_COLUMNS = (
     Column("busy_nodes", "nodes", "pool", "instant", None, "nodes that run a job or serve"),
     Column("utilization", "1", "pool", "mean", None, "busy nodes over all nodes (Eq. 1)"),
 )  # fmt: skip
-"""What a run holds of power; without a stage the facility's power is that of its devices."""
+"""Columns of power of every run; without a stage the facility's power is that of its devices."""
 
 AC_COLUMNS = (
     Column("it_ac_power_w", "W", "pool", "mean", NODE_AC_POWER,
@@ -58,13 +58,13 @@ AC_COLUMNS = (
     Column("facility_reactive_var", "var", "facility", "mean", NODE_AC_POWER,
            "reactive power of the facility, drawn positive"),
 )  # fmt: skip
-"""What a run holds besides where the nodes' AC power is modelled; the facility's begins there."""
+"""Further columns where the nodes' AC power is modelled; the facility's begins there."""
 
 PHASE_COLUMNS = (
     Column("standing_nodes", "nodes", "pool", "mean", None,
            "nodes that stand, where pools have phases; utilization is over these"),
 )  # fmt: skip
-"""What a run holds besides where nodes are added in its course."""
+"""Further columns where nodes are added in its course."""
 
 BLOCK_INTERVALS = 1 << 18
 """Intervals of a block where no transform sets them."""
@@ -137,7 +137,7 @@ def joined(parts: Sequence[PowerBlock]) -> PowerBlock:
 
 @dataclass(frozen=True)
 class PowerModel:
-    """What every block of a run needs besides its segments; it may be sent to a worker."""
+    """Data that every block of a run needs besides its segments; it may be sent to a worker."""
 
     facility: Facility  # pools and the idle power of their nodes
     library: ProfileLibrary  # profiles that segments refer to

@@ -49,7 +49,7 @@ class MetricRow:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What differs between runs, in the order in which they were given."""
+    """Differences between runs, in the order in which they were given."""
 
     labels: tuple[str, ...]  # names of the runs, all different
     rows: tuple[MetricRow, ...]  # all metrics that a run has, in the order of the catalogue

@@ -166,7 +166,7 @@ def _used_percent(result: LimitResult) -> float:
 class SweepVerdicts:
     """The verdict on every run of a sweep."""
 
-    limits: Limits  # what they were held against
+    limits: Limits  # that they were checked against
     points: list[tuple[Any, ...]]  # axis values of every point, in the order of the sweep
     verdicts: list[list[tuple[str, LimitReport]]]  # name and report of the runs of each
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class _Sight(Viewed):
-    """What everybody sees: time, services, signals and events."""
+    """The view that all share: time, services, signals and events."""
 
     def __init__(self, engine: ActingEngine) -> None:
         self._engine = engine
@@ -49,7 +49,7 @@ class _Sight(Viewed):
 
 
 class FacilityScope(_Sight):
-    """What a pool's policy sees of the whole facility: power, signals, events; no queues."""
+    """The whole facility in the view of a pool's policy: power, signals, events; no queues."""
 
     @property
     def power_w(self) -> float:

@@ -1,4 +1,4 @@
-"""What the compiled loop keeps in order: heaps, and the plan of conservative backfilling.
+"""Ordered data of the compiled loop: heaps, and the plan of conservative backfilling.
 
 A heap is binary, in three rows of an array, the smallest of the first row on top; the plan is the
 nodes that are free from now on, with reservations.

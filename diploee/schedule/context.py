@@ -1,4 +1,4 @@
-"""What a schedule is given: its jobs, and what acting policies know beyond their queue.
+"""Inputs of a schedule: its jobs, and what acting policies know beyond their queue.
 
 That is power, caps, signals, events, and who is flexible: all known ahead or up to now; nothing of
 it tells a job's true run time.
@@ -199,7 +199,7 @@ def _nothing_w(_: int) -> float:
 
 @dataclass(frozen=True)
 class Context:
-    """What acting policies and a controller know of a facility besides its queues."""
+    """Data of a facility for acting policies and a controller, besides its queues."""
 
     power: JobPower | None = None  # 0 W where it is not known, as in tests of a schedule alone
     flexibility: Sequence[JobFlexibility] = ()  # by `class_id`; the defaults beyond it

@@ -2,7 +2,7 @@
 
 
 class Headroom:
-    """What is left between a limit and what is drawn, which starts and caps take from [W].
+    """Power left between a limit and what is drawn, which starts and caps take from [W].
 
     It is negative as long as more is drawn than the limit allows.
     """

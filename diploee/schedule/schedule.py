@@ -135,7 +135,7 @@ class PoolSchedule:
         self._n_jobs = 0
 
     def advance(self, jobs: JobTable, until_ms: int) -> Schedule:
-        """Return the jobs that start before a time; arguments as of `PoolEngine.advance`."""
+        """Return the jobs that start before a time; arguments as in `PoolEngine.advance`."""
         check_widths(jobs, self._n_nodes, self._slots_per_node)
         expected = "numbers of jobs and their starts [ms], two arrays"
         numbers, start_ms = asked(self._engine, "advance", starts_read, expected)(jobs, until_ms)
@@ -449,7 +449,7 @@ class Transient:
 
 
 def _first_with(jobs: Int64Array, n_nodes: float, until_ms: int) -> Int64Array:
-    """Return the first time before another at which jobs take at least so many nodes, if any."""
+    """Return the first time before another at which jobs take at least `n_nodes`, if any."""
     start_ms, end_ms, of_job = jobs
     times_ms = np.concatenate([end_ms, start_ms])  # of equal times the ends come first
     order = np.argsort(times_ms, kind="stable")

@@ -1,4 +1,4 @@
-"""What a sweep keeps of a finished run: its load's shape, and a record by which damage shows.
+"""Record of a finished run of a sweep: its load's shape, and a record by which damage shows.
 
 The shape is some hundred numbers, few enough to keep for every run.
 """

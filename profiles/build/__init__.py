@@ -27,7 +27,7 @@ def build_reference_profiles() -> list[PowerProfile]:
 
 
 LIBRARIES = {REFERENCE: build_reference_profiles, EIGHT_GPUS: build_eight_gpu_profiles}
-"""What builds the profiles of each shipped library."""
+"""Builders of the profiles of each shipped library."""
 
 
 def write_reference_profiles(folder: Path, library: str) -> list[Path]:

@@ -39,6 +39,6 @@ def test_sheet_of_a_year_at_the_meter_fits_and_prints_on_one_page(
         assert len(browser.find_elements("css selector", "h2")) == 11
         if screenshots is not None:
             browser.save_screenshot(str(screenshots / f"datasheet-{width}.png"))
-    told = browser.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})
-    pdf = base64.b64decode(told["data"])
+    printed = browser.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})
+    pdf = base64.b64decode(printed["data"])
     assert len(re.findall(rb"/Type /Page\b", pdf)) == 1

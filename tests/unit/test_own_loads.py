@@ -166,18 +166,18 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], str]] = {
 }
 
 
-@pytest.mark.parametrize(("mistake", "told"), MISTAKES.values(), ids=MISTAKES)
+@pytest.mark.parametrize(("mistake", "words"), MISTAKES.values(), ids=MISTAKES)
 def test_mistake_in_own_load_is_told_in_one_line_that_names_it(
-    tmp_path: Path, mistake: Callable[[Any], object], told: str
+    tmp_path: Path, mistake: Callable[[Any], object], words: str
 ) -> None:
     wrong = type("Racks", (Racks,), {"change": mistake})
-    with pytest.raises(InputError, match=rf"^load Racks:? {re.escape(told)}") as caught:
+    with pytest.raises(InputError, match=rf"^load Racks:? {re.escape(words)}") as caught:
         run(tmp_path, wrong)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("loads", "told"),
+    ("loads", "words"),
     [
         ((Racks, Racks), "loads: load Racks is given twice; take one out"),
         ((3,), "loads: found an object of int, expected the class of a load"),
@@ -185,7 +185,7 @@ def test_mistake_in_own_load_is_told_in_one_line_that_names_it(
     ],
 )
 def test_loads_that_can_not_be_opened_are_refused(
-    tmp_path: Path, loads: tuple[Any, ...], told: str
+    tmp_path: Path, loads: tuple[Any, ...], words: str
 ) -> None:
-    with pytest.raises(InputError, match=f"^{re.escape(told)}"):
+    with pytest.raises(InputError, match=f"^{re.escape(words)}"):
         run(tmp_path, *loads)

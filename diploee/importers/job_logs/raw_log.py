@@ -84,7 +84,7 @@ class RawJobs(Table):
 
 @dataclass(frozen=True, eq=False)
 class RawLog:
-    """What an importer makes of a file."""
+    """Result of reading a file."""
 
     rows: RawJobs  # one row for each row of the file that may be a job
     types: tuple[str, ...] = ("",)  # names by `type_id`

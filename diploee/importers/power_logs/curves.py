@@ -41,7 +41,7 @@ _PLACE = re.compile(r"^(?:.*[/\\][^:]*|[^:]*\.(?:log|txt|parquet|csv)[^:]*)(?::\
 
 @dataclass(frozen=True, eq=False)
 class Device:
-    """What was measured together: a GPU, a node, or all devices of a log."""
+    """Devices measured together: a GPU, a node, or all devices of a log."""
 
     name: str  # its file, for errors
     curve: EnergyCurve

@@ -17,29 +17,29 @@ from diploee.profiles.store import add_profile
 from diploee.profiles.trim import trim_profile
 
 
-def _plain(files: Sequence[Path], **told: Any) -> list[PowerProfile]:
-    n_nodes = told.get("n_nodes")
+def _plain(files: Sequence[Path], **settings: Any) -> list[PowerProfile]:
+    n_nodes = settings.get("n_nodes")
     if len(files) != 1 or n_nodes is None:
         raise ProfileError(
             f"profiles import plain: expected one file and n_nodes, found "
             f"{plural(len(files), 'file')} and {'no ' if n_nodes is None else ''}n_nodes"
         )
-    told["profile_id"] = told.get("profile_id") or f"{told['workload']}-{n_nodes}n"
-    return [import_plain(files[0], **told)]
+    settings["profile_id"] = settings.get("profile_id") or f"{settings['workload']}-{n_nodes}n"
+    return [import_plain(files[0], **settings)]
 
 
-def _mlperf_power(files: Sequence[Path], **told: Any) -> list[PowerProfile]:
+def _mlperf_power(files: Sequence[Path], **settings: Any) -> list[PowerProfile]:
     if len(files) != 1:
         raise ProfileError(
             f"profiles import mlperf-power: expected one folder, found {plural(len(files), 'file')}"
         )
-    return import_mlperf_power(files[0], **told)
+    return import_mlperf_power(files[0], **settings)
 
 
 _READERS: Mapping[str, Callable[..., list[PowerProfile]]] = {
-    "wattameter": lambda files, **told: [import_wattameter(files, **told)],
+    "wattameter": lambda files, **settings: [import_wattameter(files, **settings)],
     "plain": _plain,
-    "nvidia-smi": lambda files, **told: [import_nvidia_smi(files, **told)],
+    "nvidia-smi": lambda files, **settings: [import_nvidia_smi(files, **settings)],
     "mlperf-power": _mlperf_power,
 }
 
@@ -49,7 +49,7 @@ DATA_SET = "nlr-genai"
 FORMATS = (*_READERS, DATA_SET)
 
 
-def read_profiles(files: Sequence[Path], source_format: str, **told: Any) -> list[PowerProfile]:
+def read_profiles(files: Sequence[Path], source_format: str, **settings: Any) -> list[PowerProfile]:
     """Read measured power as profiles.
 
     Parameters
@@ -58,15 +58,15 @@ def read_profiles(files: Sequence[Path], source_format: str, **told: Any) -> lis
         Logs of one job; of ``"mlperf-power"`` a folder of runs.
     source_format : str
         One of `FORMATS`, but for the data set.
-    **told : object
+    **settings : object
         Further arguments of the format's importer, None for its own default; `from_s`, `to_s` and
         `idle_w` trim what it reads (`diploee.profiles.trim`).
     """
-    told = {name: value for name, value in told.items() if value is not None}
-    if source_format != "mlperf-power" and not told.get("workload"):
+    settings = {name: value for name, value in settings.items() if value is not None}
+    if source_format != "mlperf-power" and not settings.get("workload"):
         raise ProfileError(f"import_profile: '{source_format}' needs a workload, found none")
-    ends = {name: told.pop(name, None) for name in ("from_s", "to_s", "idle_w")}
-    profiles = _READERS[source_format](files, **told)
+    ends = {name: settings.pop(name, None) for name in ("from_s", "to_s", "idle_w")}
+    profiles = _READERS[source_format](files, **settings)
     profiles[:] = [trim_profile(profile, **ends) for profile in profiles]  # skipped runs stay named
     return profiles
 

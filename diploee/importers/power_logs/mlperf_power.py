@@ -193,10 +193,10 @@ def import_mlperf_power(
             "the side of what is unknown (--boundary)"
         )
     systems = {path.stem: path for path in sorted(root.rglob("systems/*.json"))}
-    told = {"source": source, "licence": licence, "gpu_tdp_w": gpu_tdp_w}
+    facts = {"source": source, "licence": licence, "gpu_tdp_w": gpu_tdp_w}
     profiles, numbers = ProfilesOfRuns(), Counter[str]()
     for run in chosen:
-        read = partial(_profile, run, numbers, systems, boundary, n_nodes, max_gap_s, told)
+        read = partial(_profile, run, numbers, systems, boundary, n_nodes, max_gap_s, facts)
         profiles.take(str(run.folder), read)
     if not profiles:
         raise LogFormatError(run.problem for run in profiles.skipped)
@@ -247,7 +247,7 @@ def _profile(
     boundary: Side | None,
     n_nodes: int | None,
     max_gap_s: float,
-    told: dict[str, Any],
+    facts: dict[str, Any],
 ) -> PowerProfile:
     own = run.submission / "systems" / f"{run.system}.json"
     described = own if own.is_file() else systems.get(run.system)
@@ -298,12 +298,12 @@ def _profile(
         counts=counts,
         notes=_notes(is_analyser, counts, bool(in_profile)),
         phases=in_profile,
-        source=told["source"] or str(run.folder.relative_to(run.submission.parent)),
-        licence=told["licence"],
+        source=facts["source"] or str(run.folder.relative_to(run.submission.parent)),
+        licence=facts["licence"],
         power_boundary=BOUNDARIES[side],
         gpu_model=system.accelerator_model_name or None,
         gpus_per_node=_count(system.accelerators_per_node, described, MAX_DEVICES),
-        gpu_tdp_w=told["gpu_tdp_w"] or tdp_of(system.accelerator_model_name),
+        gpu_tdp_w=facts["gpu_tdp_w"] or tdp_of(system.accelerator_model_name),
     )
 
 

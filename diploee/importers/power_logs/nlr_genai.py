@@ -51,7 +51,7 @@ What = Literal["training", "inference", "all"]
 
 @dataclass(frozen=True)
 class DatasetImport:
-    """What an import did."""
+    """Result of an import."""
 
     paths: tuple[Path, ...]  # profiles written
     skipped: tuple[SkippedRun, ...]  # runs and folders that could not be read, and why
@@ -141,14 +141,14 @@ def _in_turn(runs: Iterable[DatasetRun]) -> list[DatasetRun]:
 
 
 def _profile(run: DatasetRun, step_ms: int) -> PowerProfile:
-    told: dict[str, Any] = {"source": f"{SOURCE}, {run.place}", "licence": LICENCE}
-    told |= {"workload": run.workload, "profile_id": run.profile_id, "n_nodes": run.n_nodes}
+    facts: dict[str, Any] = {"source": f"{SOURCE}, {run.place}", "licence": LICENCE}
+    facts |= {"workload": run.workload, "profile_id": run.profile_id, "n_nodes": run.n_nodes}
     if run.origin == "raw":
-        return import_wattameter(run.paths, step_ms=step_ms, **told)
-    return _aggregated(run.paths[0], step_ms, run.remarks, **told)
+        return import_wattameter(run.paths, step_ms=step_ms, **facts)
+    return _aggregated(run.paths[0], step_ms, run.remarks, **facts)
 
 
-def _aggregated(path: Path, step_ms: int, remarks: str, **told: Any) -> PowerProfile:
+def _aggregated(path: Path, step_ms: int, remarks: str, **facts: Any) -> PowerProfile:
     """Read one ``results/%06d.parquet``: the power of all nodes of a run, at any step.
 
     Rows closer than the readings were (the sustained-rate tests are up-sampled to 1 ms) add no
@@ -178,7 +178,7 @@ def _aggregated(path: Path, step_ms: int, remarks: str, **told: Any) -> PowerPro
         notes="Sum over the nodes as published (device readings above 800 W back-filled, nodes "
         "interpolated onto the time that they share), resampled exactly in energy"
         + (f". {remarks}" if remarks else ""),
-        **told,
+        **facts,
     )
 
 

@@ -60,7 +60,7 @@ class DatasetRun:
 
 @dataclass(frozen=True)
 class Dataset:
-    """What was found in a folder."""
+    """Contents of a folder."""
 
     folder: Path  # the data set
     runs: list[DatasetRun] = field(default_factory=list)  # runs, by class and name

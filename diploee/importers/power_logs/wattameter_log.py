@@ -35,7 +35,7 @@ _POWER_TAGS = "'gpu-0[mW]', 'gpu-0[mJ]', 'cpu-0[uJ]', 'cpu 0 (W)' or 'gpu 0 (W)'
 
 @dataclass(frozen=True, order=True)
 class Channel:
-    """What one column tells about one device."""
+    """One column of one device."""
 
     # Such as ``"gpu-0"``; the devices of a log are those with a power or a counter column
     device: str

@@ -37,7 +37,7 @@ GAP_INTERVALS = 5
 
 @dataclass(frozen=True)
 class ReadingLimits:
-    """What counts as a plausible reading."""
+    """Bounds of a plausible reading."""
 
     max_reading_w: float  # highest plausible power of one device [W]
     counter_range_j: float  # energy at which a CPU counter wraps [J]

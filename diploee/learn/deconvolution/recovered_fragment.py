@@ -83,6 +83,6 @@ def recovered_lines(found: RecoveredWeights, source: str, observed: Observed) ->
 
 def recovered_as_dict(found: RecoveredWeights) -> dict[str, Any]:
     """Return all numbers as plain data for JSON."""
-    told = vars(found) | {"first_hour": str(found.first_hour)}
-    del told["size_factor"]
-    return {_IN_JSON.get(key, key): plain(value) for key, value in told.items()}
+    values = vars(found) | {"first_hour": str(found.first_hour)}
+    del values["size_factor"]
+    return {_IN_JSON.get(key, key): plain(value) for key, value in values.items()}

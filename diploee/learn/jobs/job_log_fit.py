@@ -45,7 +45,7 @@ from diploee.units import MS_PER_DAY, MS_PER_H, SLOTS_PER_GPU
 class LoggedJobs:
     """Jobs on a clock of hours."""
 
-    submit_h: Float64Array  # submission, from the begin of the first hour [h]
+    submit_h: Float64Array  # submission, from the start of the first hour [h]
     n_nodes: Float64Array  # nodes, and parts of one where a pool allocates GPUs
     duration_h: Float64Array  # run time [h]
 

@@ -44,7 +44,7 @@ FEWEST_OF_DEAD = 20.0
 
 @dataclass(frozen=True, eq=False)
 class RequestFit:
-    """What a trace tells about its requests."""
+    """Fit of the requests of a trace."""
 
     # Of the trace
     source: str

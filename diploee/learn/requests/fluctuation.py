@@ -38,7 +38,7 @@ class FluctuationFit:
     # Relative standard deviation of one-minute means, that of Poisson counts taken off; 0 where
     # that may be all
     relative_std: Estimate
-    # Time in which the correlation falls to 1/e [s]; None where no minute tells of the next
+    # Time in which the correlation falls to 1/e [s]; None where minutes are uncorrelated
     correlation_time_s: Estimate | None
     # Share of the variance that all services have in common; None with one service
     common_share: Estimate | None

@@ -56,7 +56,7 @@ _Submitted = tuple[JobTable, int]
 
 @dataclass(frozen=True, eq=False)
 class JobWindow:
-    """What became of the jobs in a window."""
+    """Outcome of the jobs in a window."""
 
     submitted: JobTable  # jobs submitted in it
     started: Schedule  # jobs that started or ran in it

@@ -27,7 +27,7 @@ MOST_PASSES = 100_000_000
 
 @dataclass(frozen=True, eq=False)
 class Pieces(Table):
-    """What jobs play in their own time; the pieces of a job adjoin."""
+    """Pieces of profiles that jobs play in their own time; the pieces of a job adjoin."""
 
     job: Int64Array = column("int64")  # row of the job table
     into_ms: Int64Array = column("int64")  # start of the piece since the start of the job [ms]

@@ -55,7 +55,7 @@ def draw_spans(clock: RunClock) -> range:
 
 
 class StreamFrame:
-    """What a stream of jobs knows of its run besides its own spec; nodes are counted in slots."""
+    """Data of the run for a stream of jobs, besides its own spec; nodes are counted in slots."""
 
     def __init__(self, name: str, scenario: Scenario) -> None:
         self.name, self.seed, self.clock = name, scenario.seed, scenario.clock
@@ -359,7 +359,7 @@ def _place(
     at_nodes: Float64Array,
     submit_ms: Int64Array,
 ) -> None:
-    """Find when a share of the integral of each hour is reached, for so many shares of each."""
+    """Find when a share of the integral of each hour is reached, for a number of shares of each."""
     job = 0
     for hour in range(n_jobs.size):
         for _ in range(n_jobs[hour]):

@@ -54,7 +54,7 @@ class JobStreams:
         """Classes by `class_id`."""
         self._source_of = [source for source in self._sources for _ in source.classes]
         self.nodes = [scenario.facility.node_type_of(s.pool) for s in self._source_of]
-        """What the jobs of each class run on, by `class_id`."""
+        """Pools of the jobs of each class, by `class_id`."""
 
     @property
     def jobs_per_day(self) -> float:

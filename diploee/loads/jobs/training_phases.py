@@ -70,7 +70,7 @@ class TrainingPhases(Table):
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """What a job is to do, and what it takes."""
+    """Work of a job, and its duration."""
 
     work_ms: int  # training to be done [ms]
     interval_ms: int = NEVER_MS  # training between two checkpoints [ms]; `NEVER_MS` = none

@@ -19,7 +19,7 @@ from diploee.tables import Float64Array, Int64Array
 
 @dataclass(frozen=True)
 class Capacity:
-    """What one instance of a service takes and completes."""
+    """Request rates that one instance of a service takes and completes."""
 
     max_request_rate_rps: float  # rate that an instance is given at most [1/s], R_max of Eqs. 4-5
     completion_rate_rps: float  # rate that an instance completes at most [1/s]

@@ -67,7 +67,7 @@ class RequestTrace:
     # When the trace begins and ends [ms], counted as `origin_ms`, within its outer steps or shortly
     # behind them; None where it fills its steps
     own_span_ms: tuple[int, int] | None = None
-    zone: Zone = UTC_ZONE  # zone of the trace's local time; UTC where it is not told
+    zone: Zone = UTC_ZONE  # zone of the trace's local time; UTC where not given
 
     @property
     def rate_rps(self) -> Float64Array:

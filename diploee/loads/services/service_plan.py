@@ -48,7 +48,7 @@ class ServiceCap:
 
 @dataclass(frozen=True, eq=False)
 class PlannedService:
-    """What one service does in time, from the run's begin on.
+    """Instances and requests of one service in time, from the run's start on.
 
     Arrays are of shape (P,), by the pieces of time of `served`.
     """
@@ -113,7 +113,7 @@ class PlannedService:
 
 @dataclass(frozen=True, eq=False)
 class ServicePlan:
-    """What the services of one request stream do in time."""
+    """Plans of the services of one request stream."""
 
     stream: str  # name of the request stream
     pool: str  # name of its pool

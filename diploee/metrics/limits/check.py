@@ -62,7 +62,7 @@ class Band(Model):
 
 @dataclass(frozen=True)
 class Shown:
-    """What a series shows, to be checked against limits: its clock, support and length [ms].
+    """A series to be checked against limits: its clock, support and length [ms].
 
     `peak_mw` is None where the metrics do not tell it; `nominal_mw` and `rated_mw` are 0 where
     there is none, `nominal` says what the former is. `exports`: its power goes below 0.

@@ -51,7 +51,7 @@ class Worst:
 
 @dataclass(frozen=True)
 class LimitResult:
-    """What became of one limit."""
+    """Result of the check of one limit."""
 
     key: str  # in the file
     text: str  # what is limited, in words

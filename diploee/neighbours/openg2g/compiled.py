@@ -1,4 +1,4 @@
-"""What all data compiled per spec shares: their places in the cache, `save`, `load`, `ensure`."""
+"""Common parts of data compiled per spec: their places in the cache, `save`, `load`, `ensure`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ M = TypeVar("M", bound=CompiledModel)
 
 @dataclass(frozen=True, eq=False)
 class CompiledData(ABC, Generic[M]):
-    """What was compiled for several specs."""
+    """Data compiled for several specs."""
 
     models: Mapping[str, M]  # by label
     params: Any = None  # how they were compiled, where there is a choice

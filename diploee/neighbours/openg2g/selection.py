@@ -25,7 +25,7 @@ MATCHED = {
 
 @dataclass(frozen=True)
 class Measured(Generic[T]):
-    """What was measured, under the names of `InferenceModelSpec`; None where it is not told."""
+    """Measured values, under the names of `InferenceModelSpec`; None where not available."""
 
     # Model, task and GPU
     model_id: str | None

@@ -20,7 +20,7 @@ from diploee.scenario.recurring import BatchSizeOptimizer, PowerLimitOptimizer
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """What an optimizer is made from."""
+    """Inputs of an optimizer."""
 
     # The job; an honest optimizer takes only its batch sizes, limits and default from it
     workload: TrainingWorkload
@@ -104,7 +104,7 @@ class JitPowerLimit(PowerLimitOptimizer):
 
 
 class Prior(Model):
-    """What is believed of the mean cost of a batch size, and how many of its costs count."""
+    """Belief about the mean cost of a batch size, and how many of its costs count."""
 
     window: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
         default=0, description="Latest costs of a batch size that count, to follow a drift; 0: all."

@@ -104,7 +104,7 @@ def flag(option: str) -> str:
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """What a format's writer is given."""
+    """Request to a format's writer."""
 
     run: Run  # the finished run
     series: Series  # the power at the export's step, to be streamed
@@ -126,7 +126,7 @@ class ExportRequest:
 
 @dataclass(frozen=True)
 class Written:
-    """What a writer tells of its files."""
+    """Description of the written files."""
 
     files: dict[str, str]  # what each file holds, with its unit, by name
     notes: tuple[str, ...] = ()  # what a reader of the files must know besides

@@ -45,7 +45,7 @@ class PowerCapped:
     """Starts jobs as EASY does, while nodes and power last.
 
     `cap_mw` is the most that all devices of the facility may draw, the signal ``cap`` if absent;
-    `power_basis` says which power of jobs counts under it; the rest is as of `EasyBackfill`.
+    `power_basis` says which power of jobs counts under it; the rest is as in `EasyBackfill`.
     """
 
     uses_levels = False

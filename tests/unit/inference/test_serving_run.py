@@ -52,7 +52,7 @@ def test_inference_run_has_its_files_and_no_block_of_the_other_mode(
 def test_latency_column_weighted_by_requests_is_the_mean_latency_metric(
     changes: dict[str, Any], tmp_path: Path, library: ProfileLibrary
 ) -> None:
-    """What a column says of its intervals adds up to the metric; no request, no latency."""
+    """The column of the intervals adds up to the metric; no request, no latency."""
     calendar = {f"{CHAT}.calendar": {"hour_of_day": [0, 0, 1, 1, 2, 9] * 4}, "duration": "6 h"}
     scenario = serving_scenario({f"{CHAT}.request_rate_rps": 900, **calendar, **changes})
     run = simulate(scenario, tmp_path / "run", library=library)

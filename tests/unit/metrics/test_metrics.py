@@ -184,7 +184,7 @@ class Most:
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "words"),
     [
         ({"result": lambda self: {}}, "lacks metric 'measures.own.most_mw', which it declares"),
         ({"result": lambda self: 3}, "gives 3 as its result, expected values by name"),
@@ -195,11 +195,11 @@ class Most:
     ],
 )
 def test_measure_from_outside_that_lacks_something_is_refused_by_name(
-    monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any], told: str
+    monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any], words: str
 ) -> None:
     own = type("Own", (Most,), changed)
     metrics = (Metric("measures.own.most_mw", "MW", "most"),)
     monkeypatch.setattr(MEASURES, "_formats", {"own": RunMeasure("own", metrics, own)})
-    with pytest.raises(InputError, match=f"^measure 'own':? {told}") as caught:
+    with pytest.raises(InputError, match=f"^measure 'own':? {words}") as caught:
         GridMetrics(1_000, datetime(2018, 1, 1), rated_power_w=1e6).added()
     assert "\n" not in str(caught.value)

@@ -397,7 +397,7 @@ def test_twin_from_outside_answers_as_the_shipped_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("alter", "told"),
+    ("alter", "words"),
     [
         (lambda numbers, start_ms: None, "advance must return numbers of jobs and their starts"),
         (lambda numbers, start_ms: (numbers, start_ms[1:]), "advance must return numbers of jobs"),
@@ -410,9 +410,9 @@ def test_twin_from_outside_answers_as_the_shipped_one() -> None:
     ],
 )
 def test_starts_that_jobs_can_not_have_are_refused_of_a_twin(
-    alter: Callable[[Any, Any], Any], told: str
+    alter: Callable[[Any, Any], Any], words: str
 ) -> None:
-    with pytest.raises(PolicyError, match=f"^policy Twin: {told}") as caught:
+    with pytest.raises(PolicyError, match=f"^policy Twin: {words}") as caught:
         scheduled_by_twin(alter)
     assert "\n" not in str(caught.value)
 

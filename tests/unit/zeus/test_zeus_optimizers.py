@@ -27,7 +27,7 @@ INF = float("inf")
 
 
 def setting(sizes=None, default=64, rng=None):
-    """What an optimizer is made from; of the workload worked out by hand without batch sizes."""
+    """Inputs of an optimizer; of the workload worked out by hand without batch sizes."""
     of = hand_workload()
     if sizes is not None:
         per_size = [[1.0, 1.0]] * len(sizes)

@@ -84,7 +84,7 @@ class RampLimit(LimitSpec):
 
     @property
     def what(self) -> str:
-        """What is limited."""
+        """Name of the limited quantity."""
         return f"ramp over {self.interval / MS_PER_S:g} s"
 
     def changes_mw(self) -> Iterator[tuple[str, Amount, float, float]]:
@@ -171,7 +171,7 @@ class ChangeLimit(LimitSpec):
 
     @property
     def what(self) -> str:
-        """What is limited."""
+        """Name of the limited quantity."""
         return (
             f"changes above {self.above_mw:g} MW at most {self.max_mw_per_s:g} MW/s: "
             f"{SWING.format(f'{self._window_s:.4g} s')}"
@@ -231,7 +231,7 @@ class SwingLimit(LimitSpec):
 
     @property
     def what(self) -> str:
-        """What is limited."""
+        """Name of the limited quantity."""
         text = SWING.format(f"{self.window / MS_PER_S:g} s")
         band = self.filter
         return f"{text}, filtered to {band.band}" if band else text

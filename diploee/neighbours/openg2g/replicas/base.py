@@ -11,7 +11,7 @@ from diploee.neighbours.openg2g import ServingFits
 
 @dataclass(frozen=True)
 class ModelSetting:
-    """What holds of a served model all through a run."""
+    """Constants of a served model in a run."""
 
     feasible: tuple[int, ...]  # batch sizes to choose from, increasing
     batch_size: int  # the first one

@@ -22,7 +22,7 @@ from diploee.scenario.replica_streams import ReplicaModel, ReplicaStream
 
 @dataclass(frozen=True, eq=False)
 class ReplicaData:
-    """What is known of a served model."""
+    """Data of a served model."""
 
     measured: ModelData  # templates of a replica's power and latency mixtures by batch size
     setting: ModelSetting  # feasible batch sizes, deadline and fits, as the scenario has them

@@ -39,7 +39,7 @@ MOST_STEPS = 20_000_000
 
 @dataclass(frozen=True, eq=False)
 class ReplayedModel:
-    """What one model does, control interval by control interval: arrays of shape (C,)."""
+    """Operation of one model, control interval by control interval: arrays of shape (C,)."""
 
     name: str  # its name in the stream
     data: ReplicaData  # what is known of it
@@ -51,7 +51,7 @@ class ReplayedModel:
 
 @dataclass(frozen=True, eq=False)
 class ReplicaPlan:
-    """What the replicas of one stream do, over C control intervals."""
+    """Operation of the replicas of one stream, over C control intervals."""
 
     stream: str  # name of the stream
     pool: str  # name of its pool
@@ -152,7 +152,7 @@ class _Model:
 
     @property
     def replayed(self) -> ReplayedModel:
-        """What it did, after the last control interval."""
+        """Return the operation, after the last control interval."""
         of_each = np.maximum(self.data.setting.fits.throughput.eval(self.batch_size), 0.0)
         tokens = np.asarray(self.n_replicas * of_each, dtype=np.float64)
         return ReplayedModel(

@@ -148,7 +148,7 @@ def streamed(request: ExportRequest) -> None:
 
 
 @pytest.mark.parametrize(
-    ("write", "told"),
+    ("write", "words"),
     [
         (lambda request: streamed(request), "must return Written, found null"),
         (lambda request: request.blocks, "raised AttributeError"),
@@ -168,10 +168,10 @@ def test_writer_from_outside_that_leaves_something_out_is_refused_by_its_format(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     write: Callable[[ExportRequest], Any],
-    told: str,
+    words: str,
 ) -> None:
     monkeypatch.setattr(FORMATS, "_formats", {"own": Format("own", "x", write)})
-    with pytest.raises(InputError, match=f"^export format 'own': its writer {told}") as caught:
+    with pytest.raises(InputError, match=f"^export format 'own': its writer {words}") as caught:
         export_run(minute_run, "own", tmp_path / "own.csv")
     assert "\n" not in str(caught.value)
     assert not list(tmp_path.iterdir())
